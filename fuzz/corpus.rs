@@ -1,4 +1,5 @@
-//! Writes the seed corpora: `cargo run --example corpus` in this folder. Every byte in them comes from here.
+//! Writes the seed corpora: `cargo run --example corpus` in this folder. Every byte in them comes
+//! from here.
 
 use std::io::Error;
 use std::path::Path;
@@ -161,7 +162,8 @@ fn main() -> std::io::Result<()> {
             write(&root.join("http_differential").join(format!("{name}-{kind}")), &seed)?;
         }
     }
-    // A descriptor and a number at a time: of a frame that came, of one in pieces, of buffers to be filled; and of what cannot be.
+    // A descriptor and a number at a time: of a frame that came, of one in pieces, of buffers to be
+    // filled; and of what cannot be.
     let descriptor = |flags: u8, region: u8, len: u8, offset: u8| {
         vec![flags, 0, region, 0, len, 0, 0, 0, 0, offset, 0, 0, 0, 0, 0, 0]
     };
@@ -311,7 +313,8 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::write(path, bytes)
 }
 
-/// Packets of every kind that the parser and the functions of the tests tell apart, below 256 bytes each.
+/// Packets of every kind that the parser and the functions of the tests tell apart, below 256 bytes
+/// each.
 fn networks() -> Vec<(&'static str, Vec<u8>)> {
     let (inside, peer) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
     let virtual_end = v4(198, 51, 100, 1, 53);

@@ -1,4 +1,5 @@
-//! What the targets of single functions share: traffic made of any bytes, and the promises that hold for it.
+//! What the targets of single functions share: traffic made of any bytes, and the promises that
+//! hold for it.
 
 use graph::{Chain, Options, WhenFull};
 use nf::Setup;
@@ -8,10 +9,11 @@ use serde_json::Value;
 const FLOWS: u32 = 16;
 const BUFFERS: usize = 256;
 
-/// Takes what `data` says through an instance of a function with one of the configurations; the chain behind it, of which all flows are over.
+/// Takes what `data` says through an instance of a function with one of the configurations; the
+/// chain behind it, of which all flows are over.
 ///
-/// Input: a byte that chooses configuration (all bits but 2 and 3) and options, then records of kind (side, link type), time step, length, and
-/// that many bytes.
+/// Input: a byte that chooses configuration (all bits but 2 and 3) and options, then records of
+/// kind (side, link type), time step, length, and that many bytes.
 pub fn through(function: &str, configs: &[Value], data: &[u8]) -> Option<Chain> {
     let [choice, rest @ ..] = data else { return None };
     let mut rest = rest;

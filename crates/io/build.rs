@@ -1,4 +1,5 @@
-//! With the feature `dpdk`, compiles the shim to DPDK and links the system's library; without it, does nothing.
+//! With the feature `dpdk`, compiles the shim to DPDK and links the system's library; without it,
+//! does nothing.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -25,7 +26,8 @@ mod dpdk {
         println!("cargo::rerun-if-changed={SHIM}");
         pkg_config(&[&format!("--atleast-version={OLDEST}")])?;
         let mut shim = cc::Build::new();
-        // The processor that it is compiled for is that of the library's headers, which have code for it.
+        // The processor that it is compiled for is that of the library's headers, which have code
+        // for it.
         pkg_config(&["--cflags"])?.split_whitespace().for_each(|flag| _ = shim.flag(flag));
         // What this DPDK calls deprecated, an older one may have under no other name.
         shim.file(SHIM).extra_warnings(true).flag("-Wno-deprecated-declarations");

@@ -1,10 +1,11 @@
-//! Any packets, in any batches, with operators' commands in between, through chains of functions that take part in the fast path:
-//! what follows rules comes out, and leaves everything behind, as what walks (B4); and so does it where state functions that commute run
-//! the other way round (B18).
+//! Any packets, in any batches, with operators' commands in between, through chains of functions
+//! that take part in the fast path: what follows rules comes out, and leaves everything behind, as
+//! what walks (B4); and so does it where state functions that commute run the other way round
+//! (B18).
 //!
-//! Input: a byte for each of up to four functions, ended by one that names none; a byte of options; then packets as for the
-//! target `chain`, where the side's byte says by its upper bits whether a batch ends with the packet, and whether a command
-//! follows.
+//! Input: a byte for each of up to four functions, ended by one that names none; a byte of options;
+//! then packets as for the target `chain`, where the side's byte says by its upper bits whether a
+//! batch ends with the packet, and whether a command follows.
 
 #![no_main]
 
@@ -28,8 +29,8 @@ const FUNCTIONS_MAX: usize = 4;
 const PACKETS_MAX: usize = 100;
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
-/// Functions, their configurations, and commands for them. Pools and sets are small: they are set up anew for every input, and are to
-/// run out.
+/// Functions, their configurations, and commands for them. Pools and sets are small: they are set
+/// up anew for every input, and are to run out.
 const FUNCTIONS: [(&str, &str, &[&str]); 11] = [
     (
         "nat",
@@ -70,7 +71,8 @@ const FUNCTIONS: [(&str, &str, &[&str]); 11] = [
     ),
 ];
 
-/// A packet, whether its batch ends with it, and the command that follows: of which function of the chain, and which.
+/// A packet, whether its batch ends with it, and the command that follows: of which function of the
+/// chain, and which.
 struct Step {
     arrival: Arrival,
     ends_batch: bool,

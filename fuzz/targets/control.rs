@@ -1,4 +1,5 @@
-//! Any commands to any function: one that it does not know, or cannot carry out, is an error; nothing panics, and packets go on.
+//! Any commands to any function: one that it does not know, or cannot carry out, is an error;
+//! nothing panics, and packets go on.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! Any packets, messages and times at any router: nothing panics; a flow's packets are numbered one by one, its epoch never falls, it
-//! has one owner in each, and everything that is ordered agrees with what was stamped.
+//! Any packets, messages and times at any router: nothing panics; a flow's packets are numbered one
+//! by one, its epoch never falls, it has one owner in each, and everything that is ordered agrees
+//! with what was stamped.
 
 #![no_main]
 

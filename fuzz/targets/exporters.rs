@@ -1,5 +1,6 @@
-//! Any flow reports and NAT events as IPFIX messages of any size: an independent decoder reads them, and finds a record for each
-//! direction and event, in messages numbered by the records before them.
+//! Any flow reports and NAT events as IPFIX messages of any size: an independent decoder reads
+//! them, and finds a record for each direction and event, in messages numbered by the records
+//! before them.
 
 #![no_main]
 

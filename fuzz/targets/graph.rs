@@ -1,7 +1,8 @@
-//! Any packets at any times through a chain of functions that rewrite, drop, turn, answer and keep: every packet and every
-//! flow is accounted for, no buffer is lost, and batching changes nothing.
+//! Any packets at any times through a chain of functions that rewrite, drop, turn, answer and keep:
+//! every packet and every flow is accounted for, no buffer is lost, and batching changes nothing.
 //!
-//! Input: a byte of options, then for each packet: time step (2 bytes), side, length, and that many bytes of IP packet.
+//! Input: a byte of options, then for each packet: time step (2 bytes), side, length, and that many
+//! bytes of IP packet.
 
 #![no_main]
 

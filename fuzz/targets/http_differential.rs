@@ -18,7 +18,8 @@ fuzz_target!(|data: &[u8]| {
         let mut response = httparse::Response::new(&mut headers);
         let Ok(httparse::Status::Complete(_)) = response.parse(bytes) else { return };
         let code = format!("{:03}", response.code.unwrap_or_default());
-        // The phrase is read in another way: there it ends at bytes beyond ASCII, and keeps its blanks.
+        // The phrase is read in another way: there it ends at bytes beyond ASCII, and keeps its
+        // blanks.
         [b"HTTP/1".to_vec(), code.into_bytes()]
     };
     let (mut ours, mut fields, mut complete) = (None, Vec::new(), false);

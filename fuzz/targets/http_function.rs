@@ -1,5 +1,6 @@
-//! Any packets, of any sides and times, and any bytes of connections in HTTP, through `http`: nothing panics, every packet is
-//! accounted for, and flows that are over leave nothing in growing buffers.
+//! Any packets, of any sides and times, and any bytes of connections in HTTP, through `http`:
+//! nothing panics, every packet is accounted for, and flows that are over leave nothing in growing
+//! buffers.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! Any bytes of both directions of a connection, in pieces: the HTTP parser tells the messages that a second reader of whole
-//! bytes finds in them, as far as that takes them, with headers, bodies, chunk extensions and trailers.
+//! Any bytes of both directions of a connection, in pieces: the HTTP parser tells the messages that
+//! a second reader of whole bytes finds in them, as far as that takes them, with headers, bodies,
+//! chunk extensions and trailers.
 //!
 //! Input: a byte says how long pieces are; then the requests; behind a byte of 0xff, the responses.
 

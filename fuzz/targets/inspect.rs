@@ -1,4 +1,5 @@
-//! Any options of a rule on any bytes: nothing panics, and on short texts what is found is what the slow way finds.
+//! Any options of a rule on any bytes: nothing panics, and on short texts what is found is what the
+//! slow way finds.
 //!
 //! Input: a byte for where the bytes begin in their stream; a line with the options; the bytes.
 

@@ -1,4 +1,5 @@
-//! Any packets, of any sides and times, through load balancers: nothing panics, and every packet is accounted for.
+//! Any packets, of any sides and times, through load balancers: nothing panics, and every packet is
+//! accounted for.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A peer of a port of shared memory that says anything, and writes anything into the memory: the port goes on, or ends it, and each frame that it was to send
-//! is accounted for.
+//! A peer of a port of shared memory that says anything, and writes anything into the memory: the
+//! port goes on, or ends it, and each frame that it was to send is accounted for.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Any packets, of any sides and times, through monitors: nothing panics, and every packet is accounted for.
+//! Any packets, of any sides and times, through monitors: nothing panics, and every packet is
+//! accounted for.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! Any literals in any text, in any pieces: found is what a naive search finds, each once.
 //!
-//! Input: the number of literals, the literals, each behind its length and whether case matters, the number of pieces,
-//! the lengths of the pieces, and the text, which is the rest.
+//! Input: the number of literals, the literals, each behind its length and whether case matters,
+//! the number of pieces, the lengths of the pieces, and the text, which is the rest.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Any packets, of any sides and times, through NATs: nothing panics, and every packet is accounted for.
+//! Any packets, of any sides and times, through NATs: nothing panics, and every packet is accounted
+//! for.
 
 #![no_main]
 
@@ -53,7 +54,8 @@ fuzz_target!(|data: &[u8]| {
             "ipv6": "drop",
         }),
         json!({ "nptv6": [{ "inside": "2001:db8::/48", "outside": "2001:db8:1::/48" }] }),
-        // The identifier is adjusted; one prefix is longer, and another pair says what becomes of the rest.
+        // The identifier is adjusted; one prefix is longer, and another pair says what becomes of
+        // the rest.
         json!({
             "nptv6": [
                 { "inside": "2001:db8::/64", "outside": "2001:db8:1::/56" },

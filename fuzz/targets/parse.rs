@@ -1,4 +1,5 @@
-//! Any bytes as a frame of any link type: parsing does not panic, and rewriting is undone by rewriting back.
+//! Any bytes as a frame of any link type: parsing does not panic, and rewriting is undone by
+//! rewriting back.
 //!
 //! Input: link type, mode, bytes cut by the capture, then the frame.
 
@@ -57,7 +58,8 @@ fn meta_version(packet: &Packet, meta: &packet::Meta) -> u8 {
     packet.data().get(usize::from(meta.outer_l3) + 20).map_or(4, |byte| byte >> 4)
 }
 
-/// Checksums that were wrong may come back as the other form of zero: all other bytes have to be the same.
+/// Checksums that were wrong may come back as the other form of zero: all other bytes have to be
+/// the same.
 fn without_checksums(packet: &Packet) -> Vec<u8> {
     without_checksums_of(packet.data(), packet)
 }

@@ -1,5 +1,5 @@
-//! Any packets through whole policies, three ways: function by function, by the fast path, and on units that take turns at every packet.
-//! The same packets leave, and the same is reported of them.
+//! Any packets through whole policies, three ways: function by function, by the fast path, and on
+//! units that take turns at every packet. The same packets leave, and the same is reported of them.
 
 #![no_main]
 
@@ -32,7 +32,8 @@ const POLICIES: [&str; 5] = [
 struct Sink {
     sent: Vec<(u16, u64, Vec<u8>)>,
     told: Vec<String>,
-    /// What flows' ends gave rise to: each table ends flows that end at once in an order of its own.
+    /// What flows' ends gave rise to: each table ends flows that end at once in an order of its
+    /// own.
     ends: Vec<String>,
 }
 
@@ -70,8 +71,8 @@ struct Step<'a> {
     data: &'a [u8],
 }
 
-// Input: a byte that chooses the policy, then steps: port and end of the batch, time that passes, a length, and that many bytes of an
-// IP packet.
+// Input: a byte that chooses the policy, then steps: port and end of the batch, time that passes, a
+// length, and that many bytes of an IP packet.
 fuzz_target!(|data: &[u8]| {
     let [which, rest @ ..] = data else { return };
     let policy = POLICIES[usize::from(*which) % POLICIES.len()];

@@ -1,5 +1,5 @@
-//! Any text as a policy: reading it does not panic, what is wrong with it can be shown, and what is a policy is one again
-//! when it is printed.
+//! Any text as a policy: reading it does not panic, what is wrong with it can be shown, and what is
+//! a policy is one again when it is printed.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes as a direction of TLS, of SSH, of any protocol, as a DNS message, as a certificate: nothing panics, and how they are cut
-//! changes nothing.
+//! Any bytes as a direction of TLS, of SSH, of any protocol, as a DNS message, as a certificate:
+//! nothing panics, and how they are cut changes nothing.
 //!
 //! Input: a byte tells the ports and the side, one where to cut; then the bytes.
 

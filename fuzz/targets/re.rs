@@ -1,5 +1,6 @@
-//! Any packets, of any sides and times, through ends of a link between two sites: nothing panics, and every packet is accounted for. What
-//! is behind the checksum is reached by packets that the other end makes of the input; what comes out of them unchanged is what went in.
+//! Any packets, of any sides and times, through ends of a link between two sites: nothing panics,
+//! and every packet is accounted for. What is behind the checksum is reached by packets that the
+//! other end makes of the input; what comes out of them unchanged is what went in.
 
 #![no_main]
 
@@ -36,7 +37,8 @@ fuzz_target!(|data: &[u8]| {
     crossed(data);
 });
 
-/// Takes packets over a link: what leaves the one end is what the other gets, but for a byte; what is made goes back.
+/// Takes packets over a link: what leaves the one end is what the other gets, but for a byte; what
+/// is made goes back.
 fn crossed(mut rest: &[u8]) {
     let end = || {
         let config = serde_json::from_value(config(json!({}))).expect("the configuration is right");

@@ -1,5 +1,5 @@
-//! Any packets, of any sides and times, through a meter of redundancy: nothing panics, every packet is accounted for, and what streams bring is
-//! either redundant or unique once flows are over.
+//! Any packets, of any sides and times, through a meter of redundancy: nothing panics, every packet
+//! is accounted for, and what streams bring is either redundant or unique once flows are over.
 
 #![no_main]
 

@@ -1,9 +1,11 @@
-//! Segments, acknowledgements, resets and new connections of both directions of a flow, in any order, overlapping,
-//! contradicting each other, and moves to another unit between them: the reassembler delivers what a model that keeps every
-//! byte by itself does. Saved streams that are any bytes do not make it panic.
+//! Segments, acknowledgements, resets and new connections of both directions of a flow, in any
+//! order, overlapping, contradicting each other, and moves to another unit between them: the
+//! reassembler delivers what a model that keeps every byte by itself does. Saved streams that are
+//! any bytes do not make it panic.
 //!
-//! Input: the policy and where the client's numbers begin, the server's lie opposite; then steps of four bytes. Bit 4 of a
-//! step's first byte says whose it is, those above it whether hosts may not take it.
+//! Input: the policy and where the client's numbers begin, the server's lie opposite; then steps of
+//! four bytes. Bit 4 of a step's first byte says whose it is, those above it whether hosts may not
+//! take it.
 
 #![no_main]
 
@@ -57,7 +59,8 @@ struct Connection {
 }
 
 impl Connection {
-    /// The end that a direction begins at sends a segment, which acknowledges all that the other's stream has.
+    /// The end that a direction begins at sends a segment, which acknowledges all that the other's
+    /// stream has.
     fn send(&mut self, from: Direction, flags: u8, number: u32, payload: &[u8]) {
         self.send_in_doubt(from, flags, number, payload, None);
     }
@@ -105,7 +108,8 @@ impl Connection {
         self.ends.iter().all(|end| end.model.has_ended())
     }
 
-    /// A reset, which hosts heed where the stream stands and after all that waits; told once, until bytes come all the same.
+    /// A reset, which hosts heed where the stream stands and after all that waits; told once, until
+    /// bytes come all the same.
     fn reset(&mut self, from: Direction, offset: u64) {
         let end = &self.ends[from.index()];
         let is_heeded = offset == end.model.next() || end.model.waits_until() == Some(offset);
@@ -116,7 +120,8 @@ impl Connection {
         self.ends.iter_mut().for_each(|end| end.model.reset());
     }
 
-    /// A reset or a SYN was refused: before anything else came of its sender, it may have ended the connection.
+    /// A reset or a SYN was refused: before anything else came of its sender, it may have ended the
+    /// connection.
     fn suspect(&mut self, from: Direction) {
         if !self.ends[from.index()].model.has_come() {
             self.ends.iter_mut().for_each(|end| end.model.suspect());

@@ -1,5 +1,6 @@
-//! Any packets, of any sides and times, through tunnels: nothing panics, and every packet is accounted for. What is behind the checks is
-//! reached by packets that are put into headers of the other end.
+//! Any packets, of any sides and times, through tunnels: nothing panics, and every packet is
+//! accounted for. What is behind the checks is reached by packets that are put into headers of the
+//! other end.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! Any packets, of any sides and times, through gateways: nothing panics, and every packet is accounted for. What is behind the check
-//! values is reached by packets that a gateway at the other end makes of the input.
+//! Any packets, of any sides and times, through gateways: nothing panics, and every packet is
+//! accounted for. What is behind the check values is reached by packets that a gateway at the other
+//! end makes of the input.
 
 #![no_main]
 
@@ -48,7 +49,8 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Takes packets through the gateways of both ends: what leaves the one is what the other gets, but for a few bytes.
+/// Takes packets through the gateways of both ends: what leaves the one is what the other gets, but
+/// for a few bytes.
 fn crossed(protocol: &str, mut rest: &[u8]) {
     let ends = ["192.0.2.1", "198.51.100.1"];
     let mut here = config(protocol, ends, json!({}));

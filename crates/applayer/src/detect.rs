@@ -1,8 +1,9 @@
 //! The application protocol of a flow, from the first bytes of either direction.
 //!
-//! Like Suricata's, the detection compares the beginning of each direction with what clients and servers of a protocol say first; ports
-//! are a hint only, except for DNS, whose messages are looked for at port 53 alone. The protocol is what the first direction with a known
-//! beginning speaks, and stays.
+//! Like Suricata's, the detection compares the beginning of each direction with what clients and
+//! servers of a protocol say first; ports are a hint only, except for DNS, whose messages are
+//! looked for at port 53 alone. The protocol is what the first direction with a known beginning
+//! speaks, and stays.
 
 mod pattern;
 
@@ -14,8 +15,8 @@ use pattern::Clue;
 /// First bytes of a direction that are looked at.
 pub const HEAD_BYTES: usize = 16;
 
-/// Most bytes of a direction before a flow without result is given up: [`Verdict::Failed`]. It is given up earlier when neither beginning
-/// is known.
+/// Most bytes of a direction before a flow without result is given up: [`Verdict::Failed`]. It is
+/// given up earlier when neither beginning is known.
 pub const DETECTION_LIMIT_BYTES: u16 = 4096;
 
 /// Most datagrams of a direction before a flow without result is given up.
@@ -66,8 +67,8 @@ impl Application {
 /// Bytes that tell a client's hello of TLS.
 pub const HELLO_BYTES: usize = 6;
 
-/// Whether bytes may be the beginning of a client's hello of TLS: what protocols that do without TLS at first, and that are not known
-/// here, go on with.
+/// Whether bytes may be the beginning of a client's hello of TLS: what protocols that do without
+/// TLS at first, and that are not known here, go on with.
 pub fn may_be_client_hello(bytes: &[u8]) -> bool {
     bytes.first() == Some(&22) && pattern::is_client_hello(bytes)
 }
@@ -92,10 +93,11 @@ pub struct Ports {
     pub server: u16,
 }
 
-/// The state of a flow's detection: bytes of fixed layout, movable as they are; all zero is a fresh one.
+/// The state of a flow's detection: bytes of fixed layout, movable as they are; all zero is a fresh
+/// one.
 ///
-/// A flow is fed either with [`stream`](Self::stream) or with [`datagram`](Self::datagram). Any bytes of this type are a state: a wrong one
-/// leads to a wrong verdict, never to a panic.
+/// A flow is fed either with [`stream`](Self::stream) or with [`datagram`](Self::datagram). Any
+/// bytes of this type are a state: a wrong one leads to a wrong verdict, never to a panic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Detector {
@@ -110,9 +112,11 @@ const FAILED: u8 = 1;
 const FIRST: u8 = 2;
 
 impl Detector {
-    /// Takes bytes of a direction of a stream, the first of which stands at `offset`. Directions are given in the order of their arrival.
+    /// Takes bytes of a direction of a stream, the first of which stands at `offset`. Directions
+    /// are given in the order of their arrival.
     ///
-    /// Bytes that were given before are passed over; where bytes are missing, the direction's beginning counts as not known.
+    /// Bytes that were given before are passed over; where bytes are missing, the direction's
+    /// beginning counts as not known.
     pub fn stream(&mut self, side: Side, offset: u64, bytes: &[u8], ports: Ports) -> Verdict {
         let head = &mut self.heads[side as usize];
         if self.verdict != 0 && head.is_done() || bytes.is_empty() {
@@ -132,7 +136,8 @@ impl Detector {
         self.verdict()
     }
 
-    /// Takes the next bytes of a direction, wherever in its stream they stand: for a detection that began in its midst.
+    /// Takes the next bytes of a direction, wherever in its stream they stand: for a detection that
+    /// began in its midst.
     pub fn next(&mut self, side: Side, bytes: &[u8], ports: Ports) -> Verdict {
         let offset = u64::from(self.heads[side as usize].seen);
         self.stream(side, offset, bytes, ports)
@@ -144,7 +149,8 @@ impl Detector {
         head.lost |= u8::from(!head.is_done());
     }
 
-    /// The flow's beginning was not seen: what one direction says is waited for even if the other one begins within a message.
+    /// The flow's beginning was not seen: what one direction says is waited for even if the other
+    /// one begins within a message.
     pub fn pick_up(&mut self) {
         self.picked_up = 1;
     }
@@ -160,7 +166,8 @@ impl Detector {
         Detector { heads: [second, first], ..self }
     }
 
-    /// The same with client and server exchanged, if their first words say so; `ports` are those of the exchanged ones.
+    /// The same with client and server exchanged, if their first words say so; `ports` are those of
+    /// the exchanged ones.
     pub fn turned_by_words(self, ports: Ports) -> Option<Detector> {
         let mut turned = self.turned();
         let before = std::mem::replace(&mut turned.verdict, 0);
@@ -205,7 +212,8 @@ impl Detector {
         }
     }
 
-    /// What a direction's own beginning says, which may be another protocol than the flow's, or none.
+    /// What a direction's own beginning says, which may be another protocol than the flow's, or
+    /// none.
     pub fn found(&self, side: Side) -> Option<Application> {
         let at = self.heads[side as usize].found.checked_sub(1)?;
         Application::ALL.get(usize::from(at)).copied()

@@ -18,8 +18,8 @@ pub use name::{NAME_LIMIT_BYTES, Name, NameFault, POINTER_LIMIT};
 /// Length of a message's header, in bytes.
 pub const HEADER_BYTES: usize = 12;
 
-/// Most entries of a message that are read: names may point at one another, so that a message of 64 KiB would otherwise make
-/// work without measure.
+/// Most entries of a message that are read: names may point at one another, so that a message of 64
+/// KiB would otherwise make work without measure.
 pub const ENTRY_LIMIT: u32 = 1024;
 
 /// A message: the payload of a datagram, or what [`over_tcp`] cuts out of a stream.
@@ -109,7 +109,8 @@ pub struct Entry<'a> {
     pub ttl_s: u32,
     /// A record's data as it came; empty of a question.
     pub data: &'a [u8],
-    /// Whether the name is longer than [`NAME_LIMIT_BYTES`], and the [`Name`] has its beginning only.
+    /// Whether the name is longer than [`NAME_LIMIT_BYTES`], and the [`Name`] has its beginning
+    /// only.
     pub is_name_cut: bool,
 }
 
@@ -198,7 +199,8 @@ pub enum Framed<'a> {
         /// What stands behind it.
         rest: &'a [u8],
     },
-    /// So many bytes from the same beginning are needed before more can be said; at most 2 + 65,535.
+    /// So many bytes from the same beginning are needed before more can be said; at most 2 +
+    /// 65,535.
     Needs(usize),
 }
 

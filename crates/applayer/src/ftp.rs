@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Where a client's command line, `PORT` (RFC 959 4.1.2) or `EPRT` (RFC 2428 2), with or without its end, asks for a
-/// connection to, if that is another address than the client's own.
+/// Where a client's command line, `PORT` (RFC 959 4.1.2) or `EPRT` (RFC 2428 2), with or without
+/// its end, asks for a connection to, if that is another address than the client's own.
 ///
 /// `None` is also said of other commands, and of addresses that cannot be read.
 pub fn bounce(line: &[u8], client: IpAddr) -> Option<SocketAddr> {

@@ -1,8 +1,10 @@
-//! An incremental HTTP/1 parser for what passes by: requests and responses as they are, right or wrong.
+//! An incremental HTTP/1 parser for what passes by: requests and responses as they are, right or
+//! wrong.
 //!
-//! Bytes come in their order and in pieces of any size, as TCP delivers them; [`Exchange`] keeps where in a message each direction of a
-//! connection is, in bytes of fixed layout that can be moved, and tells a [`Sink`] what it finds. Only a line that is not complete yet is
-//! copied, to a [`Line`] of the caller's. There is no clock, no allocation, no I/O.
+//! Bytes come in their order and in pieces of any size, as TCP delivers them; [`Exchange`] keeps
+//! where in a message each direction of a connection is, in bytes of fixed layout that can be
+//! moved, and tells a [`Sink`] what it finds. Only a line that is not complete yet is copied, to a
+//! [`Line`] of the caller's. There is no clock, no allocation, no I/O.
 //!
 //! ```
 //! use applayer::http::{Event, Exchange, FixedLine};
@@ -19,9 +21,10 @@
 //! assert_eq!(targets, [b"/a", b"/b"]);
 //! ```
 //!
-//! The parser never stops. What the standard (RFC 9110, RFC 9112) forbids, or what servers are known to read in different ways, is told
-//! as an [`Anomaly`], each with its section and with how the parser goes on: where Content-Length and Transfer-Encoding contradict
-//! each other, for example, RFC 9112 6.3 decides. // A29
+//! The parser never stops. What the standard (RFC 9110, RFC 9112) forbids, or what servers are
+//! known to read in different ways, is told as an [`Anomaly`], each with its section and with how
+//! the parser goes on: where Content-Length and Transfer-Encoding contradict each other, for
+//! example, RFC 9112 6.3 decides. // A29
 //!
 //! Content codings (gzip and others) are not undone: their header is told, and the body as it came.
 
@@ -49,9 +52,10 @@ pub use field::Field;
 pub use line::{FixedLine, Line, MIN_CAPACITY};
 pub use method::Method;
 
-/// Most headers and trailers of a message before [`Anomaly::TooManyHeaders`] is told; further ones are read as well.
+/// Most headers and trailers of a message before [`Anomaly::TooManyHeaders`] is told; further ones
+/// are read as well.
 pub const HEADER_LIMIT: u16 = 128;
 
-/// Most bytes of a message's start line, headers and trailers together before [`Anomaly::HeadTooLong`] is told; further ones are
-/// read as well.
+/// Most bytes of a message's start line, headers and trailers together before
+/// [`Anomaly::HeadTooLong`] is told; further ones are read as well.
 pub const HEAD_LIMIT_BYTES: u32 = 64 << 10;

@@ -7,9 +7,9 @@
 //! - [`ssh`]: the greeting of a direction;
 //! - [`ftp`]: commands that name somebody else's address.
 //!
-//! Nothing here has a clock or does I/O, and only [`tls::Certificate`] allocates. States have a fixed layout and can be moved as bytes: all
-//! zero is a fresh one, any bytes are a valid one. How a stream's bytes are cut into pieces changes nothing, and no bytes lead to a
-//! panic. // A29
+//! Nothing here has a clock or does I/O, and only [`tls::Certificate`] allocates. States have a
+//! fixed layout and can be moved as bytes: all zero is a fresh one, any bytes are a valid one. How
+//! a stream's bytes are cut into pieces changes nothing, and no bytes lead to a panic. // A29
 //!
 //! ```
 //! use applayer::detect::{Application, Detector, Ports, Verdict};
@@ -31,6 +31,6 @@ pub mod ssh;
 pub mod starttls;
 pub mod tls;
 
-/// The store for what is not complete yet, and the directions of a connection: those of the HTTP parser, so that one
-/// store serves a flow whatever it speaks.
+/// The store for what is not complete yet, and the directions of a connection: those of the HTTP
+/// parser, so that one store serves a flow whatever it speaks.
 pub use http::{FixedLine, Line, Side};

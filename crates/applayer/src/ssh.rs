@@ -4,8 +4,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Line;
 
-/// Most bytes of the greeting with its line's end (RFC 4253 4.2); of a longer one so many are read. Less if the [`Line`] has less
-/// room.
+/// Most bytes of the greeting with its line's end (RFC 4253 4.2); of a longer one so many are read.
+/// Less if the [`Line`] has less room.
 pub const GREETING_LIMIT_BYTES: usize = 255;
 
 /// Most lines that may stand before a server's greeting.
@@ -49,8 +49,9 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes bytes of the direction, in their order and in pieces of any size; `line` holds the beginning of a line in between. Tells
-    /// the greeting when it is complete, once; bytes behind it are passed over.
+    /// Takes bytes of the direction, in their order and in pieces of any size; `line` holds the
+    /// beginning of a line in between. Tells the greeting when it is complete, once; bytes behind
+    /// it are passed over.
     pub fn take(&mut self, bytes: &[u8], line: &mut impl Line, told: &mut impl FnMut(Greeting<'_>)) {
         let mut rest = bytes;
         while self.phase == 0 && !rest.is_empty() {
@@ -66,7 +67,8 @@ impl Reader {
         }
     }
 
-    /// Bytes of the direction are lost, or it has come to its end: what has come of a greeting is told.
+    /// Bytes of the direction are lost, or it has come to its end: what has come of a greeting is
+    /// told.
     pub fn end(&mut self, line: &mut impl Line, told: &mut impl FnMut(Greeting<'_>)) {
         if self.phase == 0 {
             self.is_cut = 1;

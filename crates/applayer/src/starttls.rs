@@ -5,7 +5,8 @@ use crate::detect::Application;
 /// Bytes of a line that are looked at.
 pub const LINE_BYTES: usize = 64;
 
-/// Whether a client's line, with or without its end, asks for TLS: `STARTTLS` of SMTP (RFC 3207 4), `AUTH TLS` of FTP (RFC 4217 4).
+/// Whether a client's line, with or without its end, asks for TLS: `STARTTLS` of SMTP (RFC 3207 4),
+/// `AUTH TLS` of FTP (RFC 4217 4).
 pub fn asks(application: Application, line: &[u8]) -> bool {
     let mut words = line.trim_ascii().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let is = |word: Option<&[u8]>, known: &[&str]| {

@@ -1,10 +1,11 @@
 //! `rivulet bench`: what a packet costs, on one core, from memory to memory.
 //!
-//! A tape of frames is played through a chain, batch by batch: each frame is copied into a buffer, parsed, looked up,
-//! processed and given back. Rounds of the workload and of its *floor* (copy, parse, hash, one look-up, rewrite: what no
-//! stateful function can do without) are interleaved, and medians are shown, so that the ratio means something on a
-//! machine that other work shares. So are, for the router's workloads, rounds of copying and parsing the same packets: what is
-//! left, round by round, is the router's own.
+//! A tape of frames is played through a chain, batch by batch: each frame is copied into a buffer,
+//! parsed, looked up, processed and given back. Rounds of the workload and of its *floor* (copy,
+//! parse, hash, one look-up, rewrite: what no stateful function can do without) are interleaved,
+//! and medians are shown, so that the ratio means something on a machine that other work shares. So
+//! are, for the router's workloads, rounds of copying and parsing the same packets: what is left,
+//! round by round, is the router's own.
 
 mod conversation;
 mod floor;
@@ -27,9 +28,10 @@ use workload::Workload;
 
 /// Measures what a packet costs
 ///
-/// For the workloads `router` and `router-flowlet`, rounds of nothing but copying and parsing the same packets are interleaved, and
-/// with `--on-units` rounds of the same functions without units: `without ns` is the median of these, and `own ns` that of the
-/// differences of neighbouring rounds.
+/// For the workloads `router` and `router-flowlet`, rounds of nothing but copying and parsing the
+/// same packets are interleaved, and with `--on-units` rounds of the same functions without units:
+/// `without ns` is the median of these, and `own ns` that of the differences of neighbouring
+/// rounds.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to measure
@@ -46,7 +48,8 @@ pub struct Args {
     /// How often flows are used: all alike, or Zipf's law with this exponent
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "1.0")]
     pub zipf: Option<f64>,
-    /// Packets of a flow, one way, before another flow takes its place; several may be given: 1,2,4. Flows go on unless said
+    /// Packets of a flow, one way, before another flow takes its place; several may be given:
+    /// 1,2,4. Flows go on unless said
     #[arg(long, value_name = "PACKETS", value_delimiter = ',', conflicts_with_all = ["zipf", "on_units"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub flow_length: Vec<u32>,
@@ -59,13 +62,15 @@ pub struct Args {
     /// Packets in a round
     #[arg(long, default_value_t = 1 << 20, value_parser = count)]
     pub packets: u32,
-    /// Rule files, for the workloads `ids`, `ids-matching` and `ids-random`; a few of our own if none is named
+    /// Rule files, for the workloads `ids`, `ids-matching` and `ids-random`; a few of our own if
+    /// none is named
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub rules: Vec<PathBuf>,
     /// Units, for the workloads `router` and `router-flowlet`, and the most with `--on-units`
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub units: u16,
-    /// Measure it on units that come and go, against the same without: router, units and functions on one thread
+    /// Measure it on units that come and go, against the same without: router, units and functions
+    /// on one thread
     #[arg(long)]
     pub on_units: bool,
     /// JSON instead of a table: an object, or a list of them for several numbers of flows
@@ -94,8 +99,8 @@ struct Measured {
     /// Of single rounds.
     ns_per_packet_min: f64,
     ns_per_packet_max: f64,
-    /// The same packets without what is measured, and what is left for that: without the router, only copied and parsed; or
-    /// without units, through the same functions.
+    /// The same packets without what is measured, and what is left for that: without the router,
+    /// only copied and parsed; or without units, through the same functions.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_ns_per_packet: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

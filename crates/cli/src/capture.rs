@@ -1,4 +1,5 @@
-//! `rivulet capture`: each packet as it came and as it left, with a comment that says what each function decided.
+//! `rivulet capture`: each packet as it came and as it left, with a comment that says what each
+//! function decided.
 
 mod comment;
 mod connect;
@@ -23,28 +24,33 @@ use crate::{files, output, policies};
 
 use trace::Trace;
 
-/// Runs a policy over captures or on network interfaces, and writes each packet to a pcapng file: as it came and, if it left,
-/// as it left, each with a comment that says what every function decided, and why.
+/// Runs a policy over captures or on network interfaces, and writes each packet to a pcapng file:
+/// as it came and, if it left, as it left, each with a comment that says what every function
+/// decided, and why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, group = ArgGroup::new("source").required(true).args(["read", "port", "connect"]))]
 pub struct Args {
     /// The policy (- for standard input)
     #[arg(required_unless_present = "connect", conflicts_with = "connect")]
     pub policy: Option<PathBuf>,
-    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several times
+    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several
+    /// times
     #[arg(short, long, value_name = "[PORT=]FILE")]
     pub read: Vec<PortFile>,
-    /// The network interface that is PORT, a name or number, as with `rivulet up`; each port of the policy needs one
+    /// The network interface that is PORT, a name or number, as with `rivulet up`; each port of the
+    /// policy needs one
     #[arg(short, long, value_name = "PORT=INTERFACE")]
     pub port: Vec<PortInterface>,
-    /// Only listen to the `rivulet up` that has this network interface: its packets, as they come and as they leave, without comments
+    /// Only listen to the `rivulet up` that has this network interface: its packets, as they come
+    /// and as they leave, without comments
     #[arg(long, value_name = "INTERFACE")]
     #[arg(conflicts_with_all = ["filter", "dropped", "io", "seed"])]
     pub connect: Option<String>,
     /// The file to write: .pcapng, also with .gz (- for standard output)
     #[arg(short, long, value_name = "FILE")]
     pub write: PathBuf,
-    /// Only packets that pass this filter of the policy language, as they arrive; names of the policy may be used
+    /// Only packets that pass this filter of the policy language, as they arrive; names of the
+    /// policy may be used
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
     /// Only packets that were dropped
@@ -56,7 +62,8 @@ pub struct Args {
     /// End after so long; of interfaces only
     #[arg(long, value_name = "TIME", conflicts_with = "read")]
     pub duration: Option<Time>,
-    /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or one of them
+    /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or
+    /// one of them
     #[arg(long, value_enum, default_value = "auto")]
     pub io: IoChoice,
     /// Seed of all that is random, if the policy names none

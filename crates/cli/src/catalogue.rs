@@ -1,4 +1,5 @@
-//! `rivulet nf`: which network functions there are, what each says of itself, and whether that holds.
+//! `rivulet nf`: which network functions there are, what each says of itself, and whether that
+//! holds.
 
 mod check;
 
@@ -27,7 +28,8 @@ enum Task {
         #[arg(short, long, value_enum, default_value = "table")]
         output: Format,
     },
-    /// Show all about one of them: what it reads, writes and keeps, its configuration and its behaviour
+    /// Show all about one of them: what it reads, writes and keeps, its configuration and its
+    /// behaviour
     Show {
         /// Its name, or one of its aliases
         name: String,
@@ -35,11 +37,13 @@ enum Task {
         #[arg(short, long, value_enum, default_value = "table")]
         output: Format,
     },
-    /// Play random traffic to random chains of functions, consolidated and plain, and look for any difference
+    /// Play random traffic to random chains of functions, consolidated and plain, and look for any
+    /// difference
     ///
-    /// In every chain is one of the functions that are named, beside others. Commands come in between, and flows move to other chains.
-    /// If anything is not the same (packets, alerts, events, reports, counters, shared state, the bytes of flows' states), the
-    /// smallest chain that was found to show it is shown, and the exit code is 1.
+    /// In every chain is one of the functions that are named, beside others. Commands come in
+    /// between, and flows move to other chains. If anything is not the same (packets, alerts,
+    /// events, reports, counters, shared state, the bytes of flows' states), the smallest chain
+    /// that was found to show it is shown, and the exit code is 1.
     Check(check::Args),
 }
 

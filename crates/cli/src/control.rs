@@ -1,8 +1,10 @@
-//! Operators' commands to functions at given times: what `--control` of `rivulet run` and `rivulet up` reads.
+//! Operators' commands to functions at given times: what `--control` of `rivulet run` and
+//! `rivulet up` reads.
 //!
-//! A line is `TIME FUNCTION COMMAND...`: the time since the first packet, or of `up` since the start (`5s`, `250ms`), the function's name in the
-//! policy, and words that the function understands. `#` begins a comment. The functions check all commands when the file is read, so that a
-//! misspelt line is found before the first packet.
+//! A line is `TIME FUNCTION COMMAND...`: the time since the first packet, or of `up` since the
+//! start (`5s`, `250ms`), the function's name in the policy, and words that the function
+//! understands. `#` begins a comment. The functions check all commands when the file is read, so
+//! that a misspelt line is found before the first packet.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -83,7 +85,8 @@ impl Script {
         said
     }
 
-    /// The same, by whoever knows the functions by their numbers. One that a function refuses is counted, and the others follow.
+    /// The same, by whoever knows the functions by their numbers. One that a function refuses is
+    /// counted, and the others follow.
     ///
     /// # Errors
     /// Those of `control` that are not the function's.

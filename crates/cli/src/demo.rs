@@ -32,7 +32,8 @@ const POLICY: &str = include_str!("../../../examples/demo.rvl");
 const FUNCTION: &str = "balancer";
 const VICTIM: &str = "web2";
 
-/// Units are a tenth of the usual ones, so that a demonstration needs several, and flowlets may be as much slower.
+/// Units are a tenth of the usual ones, so that a demonstration needs several, and flowlets may be
+/// as much slower.
 const GAP_NS: u64 = 5_000_000;
 
 /// Time passes in steps of this length: between two of them, there is room to draw.
@@ -41,16 +42,17 @@ const STEP_NS: u64 = 10_000_000;
 /// The view is drawn anew this often.
 const REDRAW: Duration = Duration::from_millis(200);
 
-/// A run that takes this many times as long as it should is ended: the machine is too slow for the rate.
+/// A run that takes this many times as long as it should is ended: the machine is too slow for the
+/// rate.
 const PATIENCE: u32 = 3;
 
-/// Shows a NAT, a firewall, a load balancer and a monitor at work, on made-up traffic with attacks in it, and on as many units
-/// as it takes.
+/// Shows a NAT, a firewall, a load balancer and a monitor at work, on made-up traffic with attacks
+/// in it, and on as many units as it takes.
 ///
-/// Clients send through the chain to a virtual service; its servers answer what reaches them. What they send comes and goes
-/// like a tide, and units come and go with it. Half way, one of the four
-/// servers goes down, and its flows move to the others. Needs no privileges, files or network. Time in the chain follows
-/// the clock; the same seed makes the same packets.
+/// Clients send through the chain to a virtual service; its servers answer what reaches them. What
+/// they send comes and goes like a tide, and units come and go with it. Half way, one of the four
+/// servers goes down, and its flows move to the others. Needs no privileges, files or network. Time
+/// in the chain follows the clock; the same seed makes the same packets.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -60,7 +62,8 @@ pub struct Args {
     /// What clients send at high tide: packets or bits a second; answers come on top
     #[arg(short, long, default_value = "100kpps")]
     pub rate: Pps,
-    /// Flows of ordinary clients open at a time; those of attacks come on top, and flows that are over stay for a while
+    /// Flows of ordinary clients open at a time; those of attacks come on top, and flows that are
+    /// over stay for a while
     #[arg(short, long, default_value = "2000", value_parser = count)]
     pub flows: u64,
     /// What a unit is taken to process
@@ -69,13 +72,16 @@ pub struct Args {
     /// Units at most
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
     pub units_max: u16,
-    /// Load that there are units for, as a share of theirs; none: as published, one more for flowlets without room
+    /// Load that there are units for, as a share of theirs; none: as published, one more for
+    /// flowlets without room
     #[arg(long, value_name = "SHARE", default_value_t = ShareOrNone(UnitsConfig::default().follow_at))]
     pub follow_at: ShareOrNone,
-    /// Load of a unit, as a share of its capacity, up to which flows stay with it; none: as published, flowlets are assigned anew
+    /// Load of a unit, as a share of its capacity, up to which flows stay with it; none: as
+    /// published, flowlets are assigned anew
     #[arg(long, value_name = "SHARE", default_value_t = ShareOrNone(UnitsConfig::default().stay_below))]
     pub stay_below: ShareOrNone,
-    /// To how many units a flow's state is copied when it falls silent; on one thread, copies only take time
+    /// To how many units a flow's state is copied when it falls silent; on one thread, copies only
+    /// take time
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=11))]
     pub copies: u8,
     /// Let copies tell only what has changed since one that the other unit has

@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::output::{self, Format, Table, thousands};
 
-/// Says whether this machine, and its network interfaces, are ready for `rivulet up`, and what to do if not.
+/// Says whether this machine, and its network interfaces, are ready for `rivulet up`, and what to
+/// do if not.
 ///
 /// Nothing is changed. The exit code is 1 if something stands in the way.
 #[derive(Debug, clap::Args)]

@@ -26,15 +26,17 @@ pub use witness::{Outcome, Passage, Witness};
 
 /// Runs a policy over captures and tells, packet by packet, what each function did.
 ///
-/// Shows each packet's headers, its flow and connection, and for each function the verdict, the headers that it changed
-/// (before and after), and what it recorded: header actions, state functions, events, alerts. Packets and flows are
-/// numbered from 1 in order of arrival. The whole capture is run, since flows have a past; only what is asked for is shown.
+/// Shows each packet's headers, its flow and connection, and for each function the verdict, the
+/// headers that it changed (before and after), and what it recorded: header actions, state
+/// functions, events, alerts. Packets and flows are numbered from 1 in order of arrival. The whole
+/// capture is run, since flows have a past; only what is asked for is shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The policy (- for standard input)
     pub policy: PathBuf,
-    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several times
+    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several
+    /// times
     #[arg(short, long, value_name = "[PORT=]FILE", required = true)]
     pub read: Vec<PortFile>,
     /// Only the packets of this flow; flows are numbered in order of their first packets
@@ -43,7 +45,8 @@ pub struct Args {
     /// Only this packet
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub packet: Option<u64>,
-    /// Only packets that pass this filter of the policy language, as they arrive; names of the policy may be used
+    /// Only packets that pass this filter of the policy language, as they arrive; names of the
+    /// policy may be used
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
     /// Only packets that were dropped

@@ -150,7 +150,8 @@ impl Export {
         Ok(())
     }
 
-    /// Opens the file again by its name. A new file is a session of its own: it begins with the templates.
+    /// Opens the file again by its name. A new file is a session of its own: it begins with the
+    /// templates.
     pub fn reopen(&mut self) {
         let Place::Begun(spool) = &mut self.place else { return };
         spool.reopen();

@@ -18,7 +18,8 @@ enum File {
 }
 
 impl File {
-    /// None for what may be opened several times: the standard streams, pipes, devices; and for what cannot be written anyway.
+    /// None for what may be opened several times: the standard streams, pipes, devices; and for
+    /// what cannot be written anyway.
     fn at(path: &Path) -> Option<File> {
         if path == Path::new("-") {
             return None;

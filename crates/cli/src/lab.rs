@@ -13,10 +13,12 @@ use indicatif::ProgressBar;
 use crate::messages::say;
 use crate::output::{self, Format, Table};
 
-/// Runs the experiments that compare Rivulet with what is published about the systems that it is made of.
+/// Runs the experiments that compare Rivulet with what is published about the systems that it is
+/// made of.
 ///
-/// Each experiment puts our figures beside the published ones and says whether they match, and whether something of our
-/// own is better. The simulated ones give the same figures for the same seeds, anywhere.
+/// Each experiment puts our figures beside the published ones and says whether they match, and
+/// whether something of our own is better. The simulated ones give the same figures for the same
+/// seeds, anywhere.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -48,7 +50,8 @@ enum Task {
         #[command(flatten)]
         options: Options,
     },
-    /// Try settings of the baselines, on seeds that experiments do not measure, and say which are best
+    /// Try settings of the baselines, on seeds that experiments do not measure, and say which are
+    /// best
     Tune {
         /// Of which experiments (all that have baselines with settings)
         #[arg(value_name = "ID", value_parser = sweep)]
@@ -68,7 +71,8 @@ struct LengthOptions {
     /// The whole workload, with 20 seeds: an hour or so for an experiment
     #[arg(long, group = "length")]
     full: bool,
-    /// Runs of a moment with one seed, from which nothing can be concluded but that everything works
+    /// Runs of a moment with one seed, from which nothing can be concluded but that everything
+    /// works
     #[arg(long, group = "length")]
     smoke: bool,
 }
@@ -95,10 +99,12 @@ struct Options {
     /// Captures of real traffic, for experiments that play some (XC, Y5)
     #[arg(long, value_name = "FILE", num_args = 1..)]
     captures: Vec<PathBuf>,
-    /// Rule files in Suricata's language, for experiments with intrusion detection (Y4, Y5), in place of a few
+    /// Rule files in Suricata's language, for experiments with intrusion detection (Y4, Y5), in
+    /// place of a few
     #[arg(long, value_name = "FILE", num_args = 1..)]
     rules: Vec<PathBuf>,
-    /// Definitions of variables for these rules, a line each; HOME_NET and EXTERNAL_NET are any unless said
+    /// Definitions of variables for these rules, a line each; HOME_NET and EXTERNAL_NET are any
+    /// unless said
     #[arg(long, value_name = "FILE", requires = "rules")]
     variables: Option<PathBuf>,
     /// Class types of these rules: a classification.config

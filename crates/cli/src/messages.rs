@@ -1,5 +1,5 @@
-//! Standard error of a command that carries traffic: a thread of its own writes there, so that a reader that is slow, stopped or gone
-//! never holds packets up.
+//! Standard error of a command that carries traffic: a thread of its own writes there, so that a
+//! reader that is slow, stopped or gone never holds packets up.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -53,7 +53,8 @@ enum Line {
 }
 
 impl Console {
-    /// Begins; with a line about what goes through now, if `shows_rates` and standard error is a terminal.
+    /// Begins; with a line about what goes through now, if `shows_rates` and standard error is a
+    /// terminal.
     pub fn begin(shows_rates: bool) -> std::io::Result<(Console, Ending)> {
         let (queue, lines) = sync_channel(LINES_MAX);
         let (tell, done) = sync_channel(1);

@@ -10,8 +10,8 @@ const LINES: usize = 40;
 /// Characters of the longest bar.
 const WIDTH: f64 = 50.0;
 
-/// Demand and capacity over time: full blocks are what was wanted, light ones what was there on top; where less was there
-/// than wanted, the rest is crosses.
+/// Demand and capacity over time: full blocks are what was wanted, light ones what was there on
+/// top; where less was there than wanted, the rest is crosses.
 pub fn draw(epochs: &[Epoch]) -> String {
     let together = epochs.len().div_ceil(LINES).max(1);
     let rows: Vec<Row> = epochs.chunks(together).map(Row::of).collect();

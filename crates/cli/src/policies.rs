@@ -16,8 +16,8 @@ use crate::{output, texts};
 #[error("{0}")]
 pub struct Refused(pub String);
 
-/// Reads a policy from a file (`-` is standard input) and makes what it describes. `seed` counts if it names none;
-/// without either, one is drawn.
+/// Reads a policy from a file (`-` is standard input) and makes what it describes. `seed` counts if
+/// it names none; without either, one is drawn.
 pub fn load(path: &Path, seed: Option<u64>) -> anyhow::Result<Assembly> {
     assemble(path, &text(path)?, seed)
 }
@@ -37,7 +37,8 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Reads a filter in which the names of the policy in this text may be used; with it, the policy's functions by number.
+/// Reads a filter in which the names of the policy in this text may be used; with it, the policy's
+/// functions by number.
 pub fn filter(path: &Path, text: &str, filter: &str) -> anyhow::Result<(Filter, Vec<String>)> {
     let name = path.display().to_string();
     let mut files = |file: &str| read_file(folder(path), file);

@@ -18,17 +18,19 @@ use crate::{files, summary, units};
 
 /// Runs a policy over captures. Packets of several captures are taken in order of time.
 ///
-/// A packet comes in by PORT if one is given; else by the port whose `prefixes` hold its source address; else by the
-/// port with the number of its interface in the capture.
+/// A packet comes in by PORT if one is given; else by the port whose `prefixes` hold its source
+/// address; else by the port with the number of its interface in the capture.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The policy (- for standard input)
     pub policy: PathBuf,
-    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several times
+    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several
+    /// times
     #[arg(short, long, value_name = "[PORT=]FILE", required = true)]
     pub read: Vec<PortFile>,
-    /// A capture to write what leaves by PORT to, or what leaves by all ports: .pcap, .pcapng, also with .gz
+    /// A capture to write what leaves by PORT to, or what leaves by all ports: .pcap, .pcapng, also
+    /// with .gz
     #[arg(short, long, value_name = "[PORT=]FILE")]
     pub write: Vec<PortFile>,
     /// Write the report to a file, as JSON
@@ -37,17 +39,20 @@ pub struct Args {
     /// Write alerts and events to a file, as EVE JSON lines
     #[arg(long, value_name = "FILE")]
     pub alerts: Option<PathBuf>,
-    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy, nat), of flows that a Monitor reports (flow), and
-    /// the counters of the whole run (stats)
+    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy, nat), of
+    /// flows that a Monitor reports (flow), and the counters of the whole run (stats)
     #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
     pub events: EventKinds,
-    /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the policy makes them
+    /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the
+    /// policy makes them
     #[arg(long, value_name = "DEST")]
     pub ipfix: Option<Destination>,
-    /// Commands to functions at given times: lines of `TIME FUNCTION COMMAND`, TIME since the first packet
+    /// Commands to functions at given times: lines of `TIME FUNCTION COMMAND`, TIME since the first
+    /// packet
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
-    /// Seed of all that is random, if the policy names none; with it, the same input gives the same output
+    /// Seed of all that is random, if the policy names none; with it, the same input gives the same
+    /// output
     #[arg(long)]
     pub seed: Option<u64>,
     /// What the summary on standard output looks like
@@ -178,7 +183,8 @@ impl Pace {
             return at_ns;
         }
         let first_ns = *self.first_ns.get_or_insert(at_ns);
-        // One that is earlier than the first, as captures of several interfaces have them, stays so.
+        // One that is earlier than the first, as captures of several interfaces have them, stays
+        // so.
         let since_ns = at_ns.abs_diff(first_ns) as f64 / self.speedup;
         match at_ns >= first_ns {
             true => first_ns.saturating_add(since_ns as u64),

@@ -25,8 +25,8 @@ pub struct Args {
 enum Task {
     /// Write a network function that works, to be changed into yours
     ///
-    /// Writes the module with configuration, state and `process`, its manual, tests, a fuzz target, a benchmark and an
-    /// example policy, and registers it. See docs/write-your-first-nf.md.
+    /// Writes the module with configuration, state and `process`, its manual, tests, a fuzz target,
+    /// a benchmark and an example policy, and registers it. See docs/write-your-first-nf.md.
     Nf {
         /// Its name in policies: lower-case letters, digits and `_`
         name: Name,
@@ -84,7 +84,8 @@ fn workspace(from: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// All files to be written, with their content; nothing is overwritten but what lists the functions.
+/// All files to be written, with their content; nothing is overwritten but what lists the
+/// functions.
 fn plan(name: &Name, root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
     if let Some(entry) = functions::registry::<Value>().find(name.as_str()) {
         bail!(

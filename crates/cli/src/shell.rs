@@ -1,5 +1,5 @@
-//! `rivulet completions` and `rivulet man`: what shells and manual readers want, made from the command line's own
-//! description.
+//! `rivulet completions` and `rivulet man`: what shells and manual readers want, made from the
+//! command line's own description.
 
 use std::fs;
 use std::io::{self, Write};

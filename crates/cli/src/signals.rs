@@ -1,4 +1,5 @@
-//! Signals: what ends a command with its report, and what opens its files again. None ends it without.
+//! Signals: what ends a command with its report, and what opens its files again. None ends it
+//! without.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +12,8 @@ use signal_hook::consts::{
 /// Those that end a command; a second one ends the process at once.
 const STOP: [i32; 3] = [SIGINT, SIGTERM, SIGQUIT];
 
-/// Those that nobody means, and that would kill the process, end a command as well. So do real-time signals.
+/// Those that nobody means, and that would kill the process, end a command as well. So do real-time
+/// signals.
 const STRAY: [i32; 7] = [SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO, libc::SIGPWR, libc::SIGSTKFLT];
 
 /// The signal that asked for the end, of the whole process.
@@ -30,7 +32,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes those that end a command. The others stay as they are: of a command that ends by itself, nobody asks more.
+    /// Takes those that end a command. The others stay as they are: of a command that ends by
+    /// itself, nobody asks more.
     pub fn of_batch() -> std::io::Result<Signals> {
         Signals::take(&[SIGHUP])
     }

@@ -21,14 +21,16 @@ const SCENARIO: &str = include_str!("../../../examples/sim/up-and-down.toml");
 
 /// Simulates how flowlets are given to units that come and go, on virtual time.
 ///
-/// Traffic that is made up after published traces, or at a steady rate, or that of a capture, goes through a router to units. Router and units
-/// are the real ones; links, queues and time are simulated. Each run is checked packet by packet: every one is accounted
-/// for, in order, and each flow's state is what a single unit would have made of it. The same scenario and seed give the
+/// Traffic that is made up after published traces, or at a steady rate, or that of a capture, goes
+/// through a router to units. Router and units are the real ones; links, queues and time are
+/// simulated. Each run is checked packet by packet: every one is accounted for, in order, and each
+/// flow's state is what a single unit would have made of it. The same scenario and seed give the
 /// same report.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What to simulate, as TOML (- for standard input); unless said, a demand that goes up and down
+    /// What to simulate, as TOML (- for standard input); unless said, a demand that goes up and
+    /// down
     pub scenario: Option<PathBuf>,
     /// Seed of all that is random
     #[arg(long, default_value_t = 1)]

@@ -28,7 +28,8 @@ use limit::{EveSuppressed, Limiter};
 pub use pen::{Chunk, Pen, Target};
 pub use spool::{Outcome, Spool};
 
-/// Outputs by their names in reports. Captures are counted together: their files' names are no part of what a run does.
+/// Outputs by their names in reports. Captures are counted together: their files' names are no part
+/// of what a run does.
 const CAPTURES: &str = "captures";
 const ALERTS: &str = "alerts";
 const IPFIX: &str = "ipfix";
@@ -59,7 +60,8 @@ pub struct Outputs<'a> {
     pub events: &'a EventKinds,
     /// Where flow records go.
     pub flows: Option<&'a Destination>,
-    /// The run is one of live traffic: nothing may hold it up, and alerts of one kind from one source are limited to so many.
+    /// The run is one of live traffic: nothing may hold it up, and alerts of one kind from one
+    /// source are limited to so many.
     pub live: Option<u32>,
 }
 
@@ -84,7 +86,8 @@ impl Sinks {
         let opened = match outputs.alerts {
             Some(path) => {
                 let name = path.display().to_string();
-                // Of a restart, the file keeps what happened before; a run over captures says what is in those.
+                // Of a restart, the file keeps what happened before; a run over captures says what
+                // is in those.
                 let target = Target {
                     path: path.to_owned(),
                     keeps: is_live,
@@ -103,7 +106,8 @@ impl Sinks {
         Ok(Sinks { captures, opened, alerts: None, limiter, flows, events, names, began_ns: None })
     }
 
-    /// Begins to write: each file by a thread that says what it has to say by `console`; without one, at once.
+    /// Begins to write: each file by a thread that says what it has to say by `console`; without
+    /// one, at once.
     pub fn begin(mut self, console: Option<&Console>) -> anyhow::Result<Sinks> {
         let captures = std::mem::take(&mut self.captures).into_iter();
         self.captures = captures.map(|capture| capture.begin(console)).collect::<Result<_, _>>()?;

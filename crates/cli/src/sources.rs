@@ -137,8 +137,8 @@ impl Sources {
         self.sources.iter().map(|source| source.reader.position()).sum()
     }
 
-    /// What is to be said of packets that were not taken: in a file of `rivulet capture` each packet stands as it came and as it left, and
-    /// what left did not come.
+    /// What is to be said of packets that were not taken: in a file of `rivulet capture` each
+    /// packet stands as it came and as it left, and what left did not come.
     pub fn passed_over(&self) -> Vec<String> {
         let sources = self.sources.iter().filter(|source| source.passed_over > 0);
         let said = sources.map(|Source { path, passed_over, .. }| {
@@ -188,7 +188,8 @@ impl Source {
         self.place_next();
     }
 
-    /// Reads ahead, and finds the next frame's time. That of the packets behind it is known by then, as far as it matters.
+    /// Reads ahead, and finds the next frame's time. That of the packets behind it is known by
+    /// then, as far as it matters.
     fn place_next(&mut self) {
         let is_enough = |ahead: &VecDeque<Ahead>| {
             ahead.iter().skip(1).filter(|ahead| ahead.stamp_ns.is_some()).count() >= STAMPS_AHEAD
@@ -201,7 +202,8 @@ impl Source {
         self.next_ns = self.ahead.front().map(|next| timeline.at(next.stamp_ns, &following[..count]));
     }
 
-    /// Reads a frame ahead, if there is one; an error ends the source, and what was read before it counts.
+    /// Reads a frame ahead, if there is one; an error ends the source, and what was read before it
+    /// counts.
     fn read_ahead(&mut self) -> bool {
         match self.reader.next() {
             Ok(Some(record)) => {

@@ -1,4 +1,5 @@
-//! Text files that a command or a policy names: bounded, of whatever encoding, and from where they may be.
+//! Text files that a command or a policy names: bounded, of whatever encoding, and from where they
+//! may be.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -17,7 +18,8 @@ pub fn include(folders: Vec<PathBuf>) {
     let _ = INCLUDED.set(folders);
 }
 
-/// Reads a text file that the operator named, as UTF-8; `-` is standard input. A pipe will do, a device will not.
+/// Reads a text file that the operator named, as UTF-8; `-` is standard input. A pipe will do, a
+/// device will not.
 pub fn read(path: &Path) -> anyhow::Result<String> {
     if path == Path::new("-") {
         return bounded(std::io::stdin().lock()).context("cannot read standard input");
@@ -32,7 +34,8 @@ pub fn read(path: &Path) -> anyhow::Result<String> {
     read().with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Reads a file that a policy in `folder` names: a regular file in that folder, or in one that was included.
+/// Reads a file that a policy in `folder` names: a regular file in that folder, or in one that was
+/// included.
 pub fn read_named(folder: &Path, name: &str) -> anyhow::Result<FileText> {
     // Nothing blocks, as a pipe without a writer would, until it is known what it is.
     const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;

@@ -20,7 +20,8 @@ use view::View;
 
 /// Shows what a running `rivulet up --metrics` does: traffic, drops, flows, functions, interfaces.
 ///
-/// Keys: q quits, p or space pauses, s sorts the functions by another column, r turns the order round, ? shows the keys.
+/// Keys: q quits, p or space pauses, s sorts the functions by another column, r turns the order
+/// round, ? shows the keys.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -33,7 +34,8 @@ pub struct Args {
     /// Ask twice, print what was seen in between, and end
     #[arg(long)]
     pub once: bool,
-    /// What `--once` prints: tables; or the second report with `rates` beside it, in JSON, which implies --once
+    /// What `--once` prints: tables; or the second report with `rates` beside it, in JSON, which
+    /// implies --once
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
 }

@@ -21,13 +21,14 @@ const PACKETS: u64 = 100_000;
 
 /// Makes up traffic and writes it as a capture.
 ///
-/// A preset is a starting point; every other option changes one thing about it. Clients are on the interface `inside`,
-/// the servers' packets come in by the interface `outside`, as if nothing between them had rewritten anything. The same
-/// options and seed give the same file.
+/// A preset is a starting point; every other option changes one thing about it. Clients are on the
+/// interface `inside`, the servers' packets come in by the interface `outside`, as if nothing
+/// between them had rewritten anything. The same options and seed give the same file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The capture to write: .pcapng (one interface for each side) or .pcap, also with .gz (- for standard output)
+    /// The capture to write: .pcapng (one interface for each side) or .pcap, also with .gz (- for
+    /// standard output)
     #[arg(short, long, value_name = "FILE", required_unless_present = "list_presets")]
     pub write: Option<PathBuf>,
     /// The kind of traffic to begin with; see --list-presets
@@ -48,16 +49,19 @@ pub struct Args {
     /// Packets or bits a second, both directions together: 200k, 1Mpps, 2.5Gbps
     #[arg(short, long)]
     pub rate: Option<Pps>,
-    /// Bytes of packets with data, with the frame check sequence as on the wire: 64, 64-1518, or imix
+    /// Bytes of packets with data, with the frame check sequence as on the wire: 64, 64-1518, or
+    /// imix
     #[arg(short, long)]
     pub size: Option<PacketBytes>,
-    /// Weights of the kinds of flows: tcp=70,udp=30,icmp=1,fragments=1; a kind that is left out has none
+    /// Weights of the kinds of flows: tcp=70,udp=30,icmp=1,fragments=1; a kind that is left out has
+    /// none
     #[arg(long, value_name = "KIND=WEIGHT,...")]
     pub protocols: Option<Mix>,
     /// The share of flows that are IPv6, 0 to 1
     #[arg(long, value_name = "SHARE")]
     pub ipv6: Option<f64>,
-    /// An attack and its share of all packets, 0 to 1: scan, syn-flood, udp-flood, land or malformed; repeatable
+    /// An attack and its share of all packets, 0 to 1: scan, syn-flood, udp-flood, land or
+    /// malformed; repeatable
     #[arg(long, value_name = "KIND=SHARE")]
     pub attack: Vec<Attack>,
     /// How often flows send: by Zipf's law with this exponent
@@ -66,7 +70,8 @@ pub struct Args {
     /// New flows a second; else each flow that ends is replaced at once
     #[arg(long, value_name = "RATE")]
     pub arrivals: Option<f64>,
-    /// Packets with data in a flow: endless, 10, mean:10 (geometric), tail:4:1.3 (Pareto: least, exponent)
+    /// Packets with data in a flow: endless, 10, mean:10 (geometric), tail:4:1.3 (Pareto: least,
+    /// exponent)
     #[arg(long, value_name = "LENGTH")]
     pub flow_length: Option<Length>,
     /// How packets are spread in time: constant, poisson, or bursts

@@ -19,7 +19,8 @@ use crate::{picture, policies};
 pub struct Options {
     /// Run on units that come and go with the traffic; this is what is given to one at a time
     ///
-    /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME; flowlet, if only another option of units is given
+    /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME; flowlet, if only
+    /// another option of units is given
     #[arg(long)]
     pub mode: Option<Mode>,
     /// Units at most: 10
@@ -31,13 +32,16 @@ pub struct Options {
     /// Silence of a flow behind which a flowlet begins: 500us; slower units want a longer one
     #[arg(long, value_name = "TIME")]
     pub gap: Option<Time>,
-    /// Load that there are units for, as a share of theirs; none: as published, one more for flowlets without room: 0.9
+    /// Load that there are units for, as a share of theirs; none: as published, one more for
+    /// flowlets without room: 0.9
     #[arg(long, value_name = "SHARE")]
     pub follow_at: Option<ShareOrNone>,
-    /// Load of a unit, as a share of its capacity, up to which flows stay with it; none: as published, flowlets are assigned anew: 0.95
+    /// Load of a unit, as a share of its capacity, up to which flows stay with it; none: as
+    /// published, flowlets are assigned anew: 0.95
     #[arg(long, value_name = "SHARE")]
     pub stay_below: Option<ShareOrNone>,
-    /// To how many units a flow's state is copied when it falls silent: none; on one thread, copies only take time
+    /// To how many units a flow's state is copied when it falls silent: none; on one thread, copies
+    /// only take time
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(0..=11))]
     pub copies: Option<u8>,
     /// Let copies tell only what has changed since one that the other unit has
@@ -51,7 +55,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the policy, and makes its chain; and what makes more of them, if units are to have threads.
+    /// Reads the policy, and makes its chain; and what makes more of them, if units are to have
+    /// threads.
     pub fn load(&self, policy: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, Option<Maker>)> {
         if self.threads {
             return policies::load_for_threads(policy, seed).map(|(assembly, maker)| (assembly, Some(maker)));
@@ -59,8 +64,8 @@ impl Options {
         Ok((policies::load(policy, seed)?, None))
     }
 
-    /// What takes frames through the policy, on units if an option asks for them; on threads, if there is what makes
-    /// chains for them.
+    /// What takes frames through the policy, on units if an option asks for them; on threads, if
+    /// there is what makes chains for them.
     pub fn runner(&self, policy: &Path, assembly: Assembly, maker: Option<Maker>) -> anyhow::Result<Runner> {
         let name = policy.display().to_string();
         let is_one = maker.is_none()

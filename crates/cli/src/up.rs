@@ -38,25 +38,30 @@ pub use mirror::{ACCEPTED, REQUEST};
 use rates::{Rates, TunnelWarning};
 use server::Board;
 
-/// Runs a policy on network interfaces, each of them one of its ports, until SIGINT (Ctrl-C) or SIGTERM.
+/// Runs a policy on network interfaces, each of them one of its ports, until SIGINT (Ctrl-C) or
+/// SIGTERM.
 ///
-/// Frames go from port to port as on a wire with the policy's functions in it: an interface needs no address, and its
-/// own configuration stays as it is. It needs the capability CAP_NET_RAW, for AF_XDP CAP_NET_ADMIN and CAP_BPF, too, for TAP
-/// devices that it makes CAP_NET_ADMIN, for DPDK what the device takes, for shared memory none, and gives up all others.
+/// Frames go from port to port as on a wire with the policy's functions in it: an interface needs
+/// no address, and its own configuration stays as it is. It needs the capability CAP_NET_RAW, for
+/// AF_XDP CAP_NET_ADMIN and CAP_BPF, too, for TAP devices that it makes CAP_NET_ADMIN, for DPDK
+/// what the device takes, for shared memory none, and gives up all others.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The policy (- for standard input)
     pub policy: PathBuf,
-    /// The network interface that is PORT, a name or number; each port of the policy needs one. `tap:NAME` is the other end of a
-    /// TAP device, which is made if it is not there; `memif:SOCKET[,KEY=VALUE...]` is memory shared with another process; `dpdk:DEVICE` a
-    /// card's PCI address or a virtual device of DPDK's, in programs that are built with it
+    /// The network interface that is PORT, a name or number; each port of the policy needs one.
+    /// `tap:NAME` is the other end of a TAP device, which is made if it is not there;
+    /// `memif:SOCKET[,KEY=VALUE...]` is memory shared with another process; `dpdk:DEVICE` a card's
+    /// PCI address or a virtual device of DPDK's, in programs that are built with it
     #[arg(short, long, value_name = "PORT=INTERFACE", required = true)]
     pub port: Vec<PortInterface>,
-    /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or one of them
+    /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or
+    /// one of them
     #[arg(long, value_enum, default_value = "auto")]
     pub io: IoChoice,
-    /// A capture to write what leaves by PORT to, or what leaves by all ports: .pcap, .pcapng, also with .gz
+    /// A capture to write what leaves by PORT to, or what leaves by all ports: .pcap, .pcapng, also
+    /// with .gz
     #[arg(short, long, value_name = "[PORT=]FILE")]
     pub write: Vec<PortFile>,
     /// Write the report to a file, as JSON, at the end
@@ -65,20 +70,23 @@ pub struct Args {
     /// Append alerts and events to a file, as EVE JSON lines; SIGUSR1 and SIGHUP open it again
     #[arg(long, value_name = "FILE")]
     pub alerts: Option<PathBuf>,
-    /// Alerts of one kind from one source that are written in 10 s; a line says how many others there were. 0: all are written
+    /// Alerts of one kind from one source that are written in 10 s; a line says how many others
+    /// there were. 0: all are written
     #[arg(long, value_name = "N", default_value_t = sinks::PER_SOURCE)]
     pub alert_limit: u32,
-    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy, nat), of flows that a Monitor reports (flow), and
-    /// the counters of the whole run (stats)
+    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy, nat), of
+    /// flows that a Monitor reports (flow), and the counters of the whole run (stats)
     #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
     pub events: EventKinds,
-    /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the policy makes them
+    /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the
+    /// policy makes them
     #[arg(long, value_name = "DEST")]
     pub ipfix: Option<Destination>,
     /// Commands to functions at given times: lines of `TIME FUNCTION COMMAND`, TIME since the start
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
-    /// Answer to HTTP at this address: /metrics for Prometheus, /report for `rivulet top`; 127.0.0.1:9600 unless said
+    /// Answer to HTTP at this address: /metrics for Prometheus, /report for `rivulet top`;
+    /// 127.0.0.1:9600 unless said
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = DEFAULT_ADDRESS)]
     pub metrics: Option<SocketAddr>,
     /// End after so long
@@ -332,7 +340,8 @@ impl Period {
     }
 }
 
-/// Makes what the policy describes: for each worker, if there are several; else with what makes more, if units are to have threads.
+/// Makes what the policy describes: for each worker, if there are several; else with what makes
+/// more, if units are to have threads.
 fn load(args: &Args) -> anyhow::Result<(Vec<Assembly>, Option<Maker>)> {
     let (mut assemblies, maker) = if args.workers > 1 {
         (policies::load_parts(&args.policy, args.seed, args.workers.into())?, None)

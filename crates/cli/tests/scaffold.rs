@@ -7,7 +7,8 @@ use std::process::Command;
 
 const RIVULET: &str = env!("CARGO_BIN_EXE_rivulet");
 
-/// The command under test, which `cargo run` in a copy of the workspace replaces by the copy's: it is put back.
+/// The command under test, which `cargo run` in a copy of the workspace replaces by the copy's: it
+/// is put back.
 struct Kept {
     copy: tempfile::TempPath,
 }
@@ -27,8 +28,8 @@ impl Drop for Kept {
     }
 }
 
-/// Carries out what the page says: each line of its `sh` blocks that makes a function, checks and tests it, or shows it at work; not
-/// what measures and fuzzes it.
+/// Carries out what the page says: each line of its `sh` blocks that makes a function, checks and
+/// tests it, or shows it at work; not what measures and fuzzes it.
 #[test]
 #[ignore = "compiles the functions again, for minutes: .ci/nightly"]
 fn the_first_function_of_a_newcomer_works() {

@@ -55,11 +55,13 @@ pub enum Failure {
 /// Chains in a row that functions refuse to form; then they are taken not to form any.
 const REFUSED_MAX: u32 = 1_000;
 
-/// Plays random traffic to random chains, each of which has one of `subjects` at least, consolidated and plain; `heed` hears after each trial
-/// what has been tried. Without subjects, any neighbour will do.
+/// Plays random traffic to random chains, each of which has one of `subjects` at least,
+/// consolidated and plain; `heed` hears after each trial what has been tried. Without subjects, any
+/// neighbour will do.
 ///
 /// # Errors
-/// If a function cannot be set up, or if anything differs: what it is, and the smallest chain that was found to show it.
+/// If a function cannot be set up, or if anything differs: what it is, and the smallest chain that
+/// was found to show it.
 pub fn compare(
     registry: &Registry<Value>,
     subjects: &[Subject],

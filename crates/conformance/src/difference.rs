@@ -17,7 +17,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Of a trial that has this one: functions are left out, and steps, as long as something differs.
+    /// Of a trial that has this one: functions are left out, and steps, as long as something
+    /// differs.
     pub(crate) fn smallest(trial: &Trial<'_>, what: String) -> Difference {
         let (mut trial, mut what) = (trial.clone(), what);
         let mut function = 0;

@@ -40,7 +40,8 @@ impl fmt::Display for Subject {
 /// Name, configuration, commands.
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
-/// The functions that are neighbours of those under test: with and without state, with pools and meters that run out, and such as see every packet.
+/// The functions that are neighbours of those under test: with and without state, with pools and
+/// meters that run out, and such as see every packet.
 const BUILT_IN: &[Row] = &[
     ("nat", r#"{"external": ["198.51.100.7"]}"#, &["drain 198.51.100.7", "resume 198.51.100.7"]),
     (
@@ -127,7 +128,8 @@ const BUILT_IN: &[Row] = &[
     ),
 ];
 
-/// The functions that Rivulet has, some in several ways, but for those that are alone in their chains anyhow.
+/// The functions that Rivulet has, some in several ways, but for those that are alone in their
+/// chains anyhow.
 pub fn built_in() -> Vec<Subject> {
     let of = |&(name, config, commands): &Row| {
         // They are constants, of which a test reads each.

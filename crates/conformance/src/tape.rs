@@ -70,8 +70,8 @@ impl Tape {
         self.bytes.extend(frame);
     }
 
-    /// `times` packets of 64 bytes of each of so many flows, from the inside by UDP: in every pass one of each flow, in another order;
-    /// `gap_ns` from packet to packet.
+    /// `times` packets of 64 bytes of each of so many flows, from the inside by UDP: in every pass
+    /// one of each flow, in another order; `gap_ns` from packet to packet.
     ///
     /// # Errors
     /// If such traffic cannot be made up.
@@ -107,8 +107,8 @@ impl Tape {
         Ok(tape)
     }
 
-    /// So many packets of conversations with the service, from both sides, this share of them by TCP and the others by UDP: of `flows` at a
-    /// time, of this length.
+    /// So many packets of conversations with the service, from both sides, this share of them by
+    /// TCP and the others by UDP: of `flows` at a time, of this length.
     ///
     /// # Errors
     /// If such traffic cannot be made up.
@@ -123,7 +123,8 @@ impl Tape {
         })
     }
 
-    /// So many packets of requests by HTTP and what a server says to them: of `flows` at a time, of this length.
+    /// So many packets of requests by HTTP and what a server says to them: of `flows` at a time, of
+    /// this length.
     ///
     /// # Errors
     /// If such traffic cannot be made up.
@@ -164,8 +165,10 @@ impl Tape {
         Ok(tape)
     }
 
-    /// The captured IPv4 packets that are whole, by TCP and UDP, up to so many. Whoever speaks first is inside; servers have the service's
-    /// address, and clients one for each pair of addresses that spoke, so that a load balancer has something to do: all else is as it was captured.
+    /// The captured IPv4 packets that are whole, by TCP and UDP, up to so many. Whoever speaks
+    /// first is inside; servers have the service's address, and clients one for each pair of
+    /// addresses that spoke, so that a load balancer has something to do: all else is as it was
+    /// captured.
     ///
     /// # Errors
     /// If the capture cannot be read.
@@ -208,8 +211,9 @@ impl Tape {
         Ok(tape)
     }
 
-    /// The same as it comes to functions that rewrite addresses: packets from the outside go to whom those from the inside come from
-    /// behind them, from whom those go to. What answers nothing that left is left out.
+    /// The same as it comes to functions that rewrite addresses: packets from the outside go to
+    /// whom those from the inside come from behind them, from whom those go to. What answers
+    /// nothing that left is left out.
     pub fn translated(&self, chain: &mut Chain) -> Tape {
         let parser = Parser::new(FlowHasher::new(1));
         let mut pool = Pool::new(64);
@@ -264,7 +268,8 @@ impl Tape {
         }
     }
 
-    /// The flows that have so many packets at least, both directions together; and those that have fewer.
+    /// The flows that have so many packets at least, both directions together; and those that have
+    /// fewer.
     pub fn by_length(&self, least: usize) -> (Tape, Tape) {
         let parser = Parser::new(FlowHasher::new(1));
         let key = |arrival: &Arrival| {

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::{Step, Subject, Tape, Witness};
 
-/// A chain of functions, packets, and what happens between them. The same seed gives the same trial.
+/// A chain of functions, packets, and what happens between them. The same seed gives the same
+/// trial.
 #[derive(Clone)]
 pub struct Trial<'a> {
     /// The functions, from the inside to the outside.
@@ -26,13 +27,15 @@ pub struct Trial<'a> {
 const FUNCTIONS_MAX: usize = 6;
 /// Packets of a trial.
 const PACKETS: u64 = 400;
-/// Flows that a table has room for, and, in one trial of four, so few that flows have to go for others.
+/// Flows that a table has room for, and, in one trial of four, so few that flows have to go for
+/// others.
 const FLOWS: [u32; 4] = [5, 512, 512, 512];
 /// Packets that are handed over at once at most: more than a group has.
 const BATCH_MAX: usize = 70;
 
 impl<'a> Trial<'a> {
-    /// A chain of some of these functions, one of the first `under_test` among them. None if those that were drawn cannot form a chain.
+    /// A chain of some of these functions, one of the first `under_test` among them. None if those
+    /// that were drawn cannot form a chain.
     ///
     /// # Errors
     /// If such traffic cannot be made up.

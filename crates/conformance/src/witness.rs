@@ -16,7 +16,8 @@ pub enum Step {
     Batch(usize),
     /// A command goes to a function, which may refuse it.
     Command(usize, String),
-    /// All flows move to another chain of the same functions, which goes on. What flows share stays behind.
+    /// All flows move to another chain of the same functions, which goes on. What flows share stays
+    /// behind.
     Move,
 }
 
@@ -38,19 +39,19 @@ pub struct Witness {
     pub sent: Vec<(u64, Side, Vec<u8>)>,
     /// Packets that followed rules. Not compared.
     pub followed: u64,
-    /// What commands came to, alerts in order, and how many events there were with them; then what was counted, by chain and functions, what
-    /// flows share, and flow reports.
+    /// What commands came to, alerts in order, and how many events there were with them; then what
+    /// was counted, by chain and functions, what flows share, and flow reports.
     told: Vec<String>,
     reports: Vec<String>,
     events: usize,
-    /// Records of flows that live. Where a function keeps streams or growing buffers, records name blocks that any other could be in the place of: of these
-    /// there are the headers.
+    /// Records of flows that live. Where a function keeps streams or growing buffers, records name
+    /// blocks that any other could be in the place of: of these there are the headers.
     flows: Vec<(u32, Vec<u8>)>,
 }
 
 impl Witness {
-    /// Plays a tape through a chain, step by step, and ends all flows that are left. `anew`: another chain of the same functions, where flows move to;
-    /// if there is none, they stay.
+    /// Plays a tape through a chain, step by step, and ends all flows that are left. `anew`:
+    /// another chain of the same functions, where flows move to; if there is none, they stay.
     pub fn of(
         chain: &mut Chain,
         tape: &Tape,

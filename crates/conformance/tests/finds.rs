@@ -9,7 +9,8 @@ use serde::Deserialize;
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Drops all packets of a flow behind so many, and does not say that it has to see every packet for that.
+/// Drops all packets of a flow behind so many, and does not say that it has to see every packet for
+/// that.
 struct Forgetful {
     packets_max: u32,
 }
@@ -110,7 +111,8 @@ fn what_cannot_be_set_up_says_so() {
     for (subjects, expected) in [
         (config("{}"), "missing field `packets_max`"),
         (config(r#"{ "packets_max": "many" }"#), "invalid type"),
-        // It can stand alone, where there is room for many flows, but not in chains that are drawn, which have room for few.
+        // It can stand alone, where there is room for many flows, but not in chains that are drawn,
+        // which have room for few.
         (config(r#"{ "packets_max": 1000 }"#), "1000 chains in a row cannot be set up"),
         (unknown, "there is no network function `unheard-of`; there are: nat"),
     ] {

@@ -1,4 +1,5 @@
-//! What a packet costs that is sent to the other site, or comes from there: `cargo run --release -p functions --example re_speed`.
+//! What a packet costs that is sent to the other site, or comes from there:
+//! `cargo run --release -p functions --example re_speed`.
 //!
 //! With an argument such as `known-out-1400` only that line is measured, for valgrind:
 //!
@@ -7,8 +8,9 @@
 //!     target/release/examples/re_speed known-out-1400 1000
 //! ```
 //!
-//! counts the instructions of 1,000 packets, from an end's chain taking them to its handing them out. `new` packets have nothing that
-//! was sent before, `known` ones nothing but that behind their headers, and of `half` ones the second half is known.
+//! counts the instructions of 1,000 packets, from an end's chain taking them to its handing them
+//! out. `new` packets have nothing that was sent before, `known` ones nothing but that behind their
+//! headers, and of `half` ones the second half is known.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::time::{Duration, Instant};

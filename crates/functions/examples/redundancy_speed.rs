@@ -1,4 +1,5 @@
-//! What a segment of a known flow costs whose bytes are looked for: `cargo run --release -p functions --example redundancy_speed`.
+//! What a segment of a known flow costs whose bytes are looked for:
+//! `cargo run --release -p functions --example redundancy_speed`.
 //!
 //! With an argument such as `known-1460` only that line is measured, for valgrind:
 //!
@@ -7,8 +8,9 @@
 //!     target/release/examples/redundancy_speed known-1460 1024
 //! ```
 //!
-//! counts the instructions of 1,024 segments, from the chain taking them to its handing them out. `new` ones have nothing that was there
-//! before, `known` ones nothing else. Of `none`, the chain puts the streams together all the same, and the meter does not look at them.
+//! counts the instructions of 1,024 segments, from the chain taking them to its handing them out.
+//! `new` ones have nothing that was there before, `known` ones nothing else. Of `none`, the chain
+//! puts the streams together all the same, and the meter does not look at them.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::time::{Duration, Instant};

@@ -1,7 +1,9 @@
-//! What packets cost that come through a tunnel, to its end behind a firewall and a monitor: nanoseconds per packet, walking and by rules,
-//! in turn. `cargo run --release -p functions --example tunnel_speed`
+//! What packets cost that come through a tunnel, to its end behind a firewall and a monitor:
+//! nanoseconds per packet, walking and by rules, in turn.
+//! `cargo run --release -p functions --example tunnel_speed`
 //!
-//! With arguments such as `gre follow 1` only that is measured, for so many rounds of 20,000 packets, for valgrind:
+//! With arguments such as `gre follow 1` only that is measured, for so many rounds of 20,000
+//! packets, for valgrind:
 //!
 //! ```text
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*measured*' \

@@ -1,4 +1,5 @@
-//! What a packet costs that goes into a tunnel, or comes out: `cargo run --release -p functions --example vpn_speed`.
+//! What a packet costs that goes into a tunnel, or comes out:
+//! `cargo run --release -p functions --example vpn_speed`.
 //!
 //! With an argument such as `esp-out-1400` only that line is measured, for valgrind:
 //!
@@ -7,7 +8,8 @@
 //!     target/release/examples/vpn_speed esp-out-1400 1000
 //! ```
 //!
-//! counts the instructions of 1,000 packets, from a gateway's chain taking them to its handing them out.
+//! counts the instructions of 1,000 packets, from a gateway's chain taking them to its handing them
+//! out.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::time::{Duration, Instant};

@@ -1,9 +1,10 @@
-//! The preventer of denial of service (E31): no flow, and no source of flows, of the other side takes more than its share of the
-//! protected one.
+//! The preventer of denial of service (E31): no flow, and no source of flows, of the other side
+//! takes more than its share of the protected one.
 //!
-//! A flow that goes beyond a limit is blocked until it ends. That a flow has gone beyond one follows from its state alone, whatever
-//! the time: so a chain that consolidates counts its packets by a state function, and drops them from the moment on at which an event
-//! says so (B7). See the README.
+//! A flow that goes beyond a limit is blocked until it ends. That a flow has gone beyond one
+//! follows from its state alone, whatever the time: so a chain that consolidates counts its packets
+//! by a state function, and drops them from the moment on at which an event says so (B7). See the
+//! README.
 
 mod alerts;
 mod config;
@@ -56,7 +57,8 @@ pub struct State {
     blocked: u8,
     /// 1 once its source was free to begin it.
     admitted: u8,
-    /// 1 from a SYN that opens a connection until that is established: one that comes while it is does not begin to count anew.
+    /// 1 from a SYN that opens a connection until that is established: one that comes while it is
+    /// does not begin to count anew.
     opening: u8,
 }
 
@@ -158,7 +160,8 @@ impl NetworkFunction for Dos {
             context.count(counter::DROPPED, 1);
             return Verdict::Drop(DropReason::DosFlow);
         }
-        // A SYN ends what was recorded of a flow, and so does another phase: packets that follow a rule have nothing to do here.
+        // A SYN ends what was recorded of a flow, and so does another phase: packets that follow a
+        // rule have nothing to do here.
         let is_established = context.connection().is_established();
         if opens {
             state.syns += 1;
@@ -210,8 +213,8 @@ impl NetworkFunction for Dos {
 }
 
 impl Dos {
-    /// The limit of its own that the flow has reached, so that its next packet, which is a SYN or is none, is not to pass. That does
-    /// not depend on when it comes.
+    /// The limit of its own that the flow has reached, so that its next packet, which is a SYN or
+    /// is none, is not to pass. That does not depend on when it comes.
     #[inline(always)]
     fn limit_reached(&self, state: &State, is_syn: bool) -> Option<Limit> {
         if state.too_fast != 0 {

@@ -1,7 +1,9 @@
-//! The firewall (B24's IPFilter, A29's firewall): an ordered list of rules decides which flows pass.
+//! The firewall (B24's IPFilter, A29's firewall): an ordered list of rules decides which flows
+//! pass.
 //!
-//! [`parse`] reads rules, [`classify`] finds the first of thousands that matches, and this module applies it: to the first
-//! packet of a flow, whose later packets follow without another look until the rules change. See the README.
+//! [`parse`] reads rules, [`classify`] finds the first of thousands that matches, and this module
+//! applies it: to the first packet of a flow, whose later packets follow without another look until
+//! the rules change. See the README.
 
 pub mod classify;
 mod config;
@@ -55,7 +57,8 @@ pub struct Firewall {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    /// The version of the rules under which the flow's packets pass without another look; 0: under none.
+    /// The version of the rules under which the flow's packets pass without another look; 0: under
+    /// none.
     quick: u32,
     /// The version under which it was judged; 0: not yet.
     judged: u32,
@@ -219,7 +222,8 @@ impl NetworkFunction for Firewall {
         state.quick == self.quick
     }
 
-    /// SpeedyBox's event of an access control list: what was recorded under other rules is stale (B7, B23).
+    /// SpeedyBox's event of an access control list: what was recorded under other rules is stale
+    /// (B7, B23).
     fn event_holds(&self, event: EventCondition, _state: &State) -> bool {
         event != self.validity()
     }
@@ -229,7 +233,8 @@ impl NetworkFunction for Firewall {
         self.default != Action::Reject && self.rules.iter().all(|rule| rule.action != Action::Reject)
     }
 
-    /// Without state every packet may be rejected; with it, once the rules have changed, and what may open a connection.
+    /// Without state every packet may be rejected; with it, once the rules have changed, and what
+    /// may open a connection.
     fn answers(&self) -> Answers {
         let rejects =
             self.default == Action::Reject || self.rules.iter().any(|rule| rule.action == Action::Reject);
@@ -277,7 +282,8 @@ enum Command {
 }
 
 impl Firewall {
-    /// A packet that does not pass at once. With state the first of a flow is judged, and the others follow it.
+    /// A packet that does not pass at once. With state the first of a flow is judged, and the
+    /// others follow it.
     #[inline(never)]
     fn look(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         if self.link_control && is_link_control_packet(packet) {
@@ -312,7 +318,8 @@ impl Firewall {
     fn is_of_kind(&self, packet: &PacketView<'_>, state: &State, context: &Context<'_>) -> bool {
         let turned = Opening(state.opening).direction() != context.direction();
         match packet.meta().protocol {
-            // The other end's SYN does not go on with the connection, unless both open it (RFC 9293 3.5).
+            // The other end's SYN does not go on with the connection, unless both open it (RFC 9293
+            // 3.5).
             protocol::TCP if turned && is_syn(packet.meta().tcp_flags) => {
                 matches!(context.connection(), Connection::SYN_SENT | Connection::SYN_RECEIVED)
             }
@@ -325,7 +332,8 @@ impl Firewall {
         }
     }
 
-    /// Judges a flow by this packet: as its first packet was, so that new rules do to it what they would have done then.
+    /// Judges a flow by this packet: as its first packet was, so that new rules do to it what they
+    /// would have done then.
     #[inline(never)]
     fn judge(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         if !Opening(state.opening).is_set() {
@@ -348,7 +356,8 @@ impl Firewall {
         self.enforce(packet, state, context)
     }
 
-    /// An ICMP error about a known flow shares its fate. If the rules have changed since, the flow is judged by the packet that is quoted.
+    /// An ICMP error about a known flow shares its fate. If the rules have changed since, the flow
+    /// is judged by the packet that is quoted.
     fn follow_quoted(
         &self,
         packet: &PacketView<'_>,
@@ -374,8 +383,8 @@ impl Firewall {
         self.enforce(packet, state, context)
     }
 
-    /// A SYN on the ports of a connection that is over: what the rules say of a new one. Unless they let it in, nothing changes for what
-    /// is still on its way of the old one.
+    /// A SYN on the ports of a connection that is over: what the rules say of a new one. Unless
+    /// they let it in, nothing changes for what is still on its way of the old one.
     fn reopen(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let opening = Opening::new(context, FlowState::New);
         let (meta, ends) = (packet.meta(), packet.ends());
@@ -437,7 +446,8 @@ impl Firewall {
         Verdict::Forward
     }
 
-    /// Whether the segment fits its connection. A fragment's length is not that of its segment, so that it cannot be checked.
+    /// Whether the segment fits its connection. A fragment's length is not that of its segment, so
+    /// that it cannot be checked.
     fn fits(&self, packet: &PacketView<'_>, state: &mut State, context: &Context<'_>) -> bool {
         let Some(segment) = track::Segment::read(packet) else { return true };
         match packet.meta().class {
@@ -500,7 +510,8 @@ impl Firewall {
         }
     }
 
-    /// What is done with such a packet, and the rule that says so; none: the default. Invalid packets pass by rule only.
+    /// What is done with such a packet, and the rule that says so; none: the default. Invalid
+    /// packets pass by rule only.
     fn decide(&self, headers: &Headers) -> Decided {
         match self.classifier.first_match(headers) {
             Some(rule) => (self.rules[rule].action, Some(rule)),
@@ -549,8 +560,9 @@ impl Firewall {
         }
     }
 
-    /// Records what the flow's packets have in common, if they have. ICMP messages are of several kinds in one flow; without
-    /// state, or with a strict look at TCP, each packet counts for itself.
+    /// Records what the flow's packets have in common, if they have. ICMP messages are of several
+    /// kinds in one flow; without state, or with a strict look at TCP, each packet counts for
+    /// itself.
     #[cold]
     fn note(&self, packet: &mut PacketView<'_>, state: &State, verdict: Verdict) {
         packet.note_event(self.validity());

@@ -1,5 +1,5 @@
-//! IP headers as the ends of tunnels have them: what is read of the packet within, and what they change in it (RFC 4301 5.1.2);
-//! what stands behind an outer one.
+//! IP headers as the ends of tunnels have them: what is read of the packet within, and what they
+//! change in it (RFC 4301 5.1.2); what stands behind an outer one.
 
 use packet::checksum::Delta;
 use packet::wire::IpProtocol;
@@ -10,8 +10,8 @@ use packet::{Addr, parse};
 pub struct Inner {
     /// 4 or 6.
     pub version: u8,
-    /// Length of the packet in bytes, as the header says it. Where it does not (a jumbogram, RFC 2675, or an aggregate of several
-    /// packets), more than any tunnel carries.
+    /// Length of the packet in bytes, as the header says it. Where it does not (a jumbogram, RFC
+    /// 2675, or an aggregate of several packets), more than any tunnel carries.
     pub len: usize,
     /// Type of service or traffic class: DSCP and ECN.
     pub traffic_class: u8,
@@ -34,7 +34,8 @@ impl Inner {
             6 => Inner::of_v6(packet.first_chunk()?),
             _ => return None,
         };
-        // A local stack's segment that is not cut yet has no length; nor has a jumbogram, of which a hop-by-hop option tells it (RFC 2675).
+        // A local stack's segment that is not cut yet has no length; nor has a jumbogram, of which
+        // a hop-by-hop option tells it (RFC 2675).
         let is_unsaid = match found.version {
             4 => found.len == 0,
             _ => {
@@ -74,8 +75,8 @@ impl Inner {
     }
 }
 
-/// Takes one from the time to live of the header at the beginning of `packet`, and sets its traffic class; the checksum changes with
-/// them.
+/// Takes one from the time to live of the header at the beginning of `packet`, and sets its traffic
+/// class; the checksum changes with them.
 #[inline]
 pub fn pass_on(packet: &mut [u8], traffic_class: u8) {
     match packet {
@@ -107,7 +108,8 @@ pub struct Carried {
 }
 
 impl Carried {
-    /// What stands behind the IP header at the beginning of `packet`, and behind its extensions but for AH; none if that is not here.
+    /// What stands behind the IP header at the beginning of `packet`, and behind its extensions but
+    /// for AH; none if that is not here.
     pub fn of(packet: &[u8]) -> Option<Carried> {
         match packet {
             &[first, _, _, _, _, _, high, low, _, protocol, ..] if first >> 4 == 4 => {

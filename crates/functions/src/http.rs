@@ -1,8 +1,8 @@
 //! HTTP/1 as it passes by (A29): requests, responses, and attempts to make their readers disagree.
 //!
-//! What the TCP streams of a flow bring is recognised by content (`recognise`), parsed by `applayer::http` in the flow's
-//! state, counted and judged (`watch`), and put together to transactions (`transactions`), which go out as events. See the
-//! README.
+//! What the TCP streams of a flow bring is recognised by content (`recognise`), parsed by
+//! `applayer::http` in the flow's state, counted and judged (`watch`), and put together to
+//! transactions (`transactions`), which go out as events. See the README.
 
 mod config;
 mod opening;
@@ -35,7 +35,8 @@ use crate::ports::Ports;
 use state::{Blocked, Phase, Start};
 use watch::{Kept, Watch};
 
-/// Bytes of each direction in which a start line is searched for, where a connection's beginning was not seen.
+/// Bytes of each direction in which a start line is searched for, where a connection's beginning
+/// was not seen.
 pub const SEARCH_MAX: u32 = 64 << 10;
 /// Bytes of a growing buffer at most.
 pub const BUFFER_MAX: usize = 32 << 10;

@@ -89,7 +89,8 @@ mod counter {
     pub const STEPS: usize = 19;
 }
 
-/// Memory for what is kept of streams and messages of all flows, unless the configuration says otherwise, in bytes.
+/// Memory for what is kept of streams and messages of all flows, unless the configuration says
+/// otherwise, in bytes.
 const MEMORY: usize = 256 << 20;
 
 static DESCRIPTOR: Descriptor = Descriptor {

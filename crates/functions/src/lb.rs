@@ -1,8 +1,10 @@
-//! The load balancer: virtual services, each with servers among which it spreads connections (S24, B24, B25).
+//! The load balancer: virtual services, each with servers among which it spreads connections (S24,
+//! B24, B25).
 //!
-//! What it is to an operator says its `README.md`. Here: [`config`] is what a policy writes, `service` what that comes
-//! to, [`maglev`] the tables, `state` what is kept of a flow. `balance` decides about a flow's first packet in either
-//! direction, and again when servers have changed; `carry` does what was decided to all others, which is the fast path.
+//! What it is to an operator says its `README.md`. Here: [`config`] is what a policy writes,
+//! `service` what that comes to, [`maglev`] the tables, `state` what is kept of a flow. `balance`
+//! decides about a flow's first packet in either direction, and again when servers have changed;
+//! `carry` does what was decided to all others, which is the fast path.
 
 mod balance;
 mod carry;
@@ -211,7 +213,8 @@ impl NetworkFunction for LoadBalancer {
         true
     }
 
-    /// A flow whose service rewrites addresses keeps its server. What is wrapped, answers to pings, and QUIC depend on payloads.
+    /// A flow whose service rewrites addresses keeps its server. What is wrapped, answers to pings,
+    /// and QUIC depend on payloads.
     fn recomputes(&self) -> bool {
         !self.answer_ping && self.services.all_rewrite() && !self.services.any_quic()
     }
@@ -220,8 +223,9 @@ impl NetworkFunction for LoadBalancer {
         event.id == SERVER_LOST && state.generation != self.generation && self.is_lost(state)
     }
 
-    /// `server [SERVICE/]NAME up|down|drain`, `weight [SERVICE/]NAME N`; without a service, all servers of the name.
-    /// Echo requests, packets that are too long for a tunnel, and, once servers may have been lost, all.
+    /// `server [SERVICE/]NAME up|down|drain`, `weight [SERVICE/]NAME N`; without a service, all
+    /// servers of the name. Echo requests, packets that are too long for a tunnel, and, once
+    /// servers may have been lost, all.
     fn answers(&self) -> nf::Answers {
         let longer_than = if self.services.all_rewrite() { u32::MAX } else { self.tunnel.inner_mtu().into() };
         let all = self.generation > FIRST_GENERATION && self.services.may_reset();
@@ -240,8 +244,8 @@ impl NetworkFunction for LoadBalancer {
 }
 
 impl LoadBalancer {
-    /// Says what packets get that go through a tunnel; false if they go through none, or none is known for them. Apart, so that what it takes
-    /// costs others nothing.
+    /// Says what packets get that go through a tunnel; false if they go through none, or none is
+    /// known for them. Apart, so that what it takes costs others nothing.
     #[cold]
     #[inline(never)]
     fn foresee_tunnel(&self, role: Role, state: &State, packets: &mut Foresight<'_>) -> bool {
@@ -266,7 +270,8 @@ fn warning(service: &ServiceConfig) -> Option<String> {
     })
 }
 
-/// Records what the flow's packets have in common beside their header actions, if this one is `like_others`.
+/// Records what the flow's packets have in common beside their header actions, if this one is
+/// `like_others`.
 #[cold]
 fn note(packet: &mut PacketView<'_>, state: &State, like_others: bool) {
     packet.note_function(COUNT);

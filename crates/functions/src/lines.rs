@@ -3,7 +3,8 @@
 use applayer::http::Line;
 use nf::FlowBuffer;
 
-/// A growing buffer as the readers of protocols want it: for a line or message of at most `MAX` bytes.
+/// A growing buffer as the readers of protocols want it: for a line or message of at most `MAX`
+/// bytes.
 pub struct KeptLine<const MAX: usize>(pub FlowBuffer);
 
 impl<const MAX: usize> KeptLine<MAX> {

@@ -1,4 +1,5 @@
-//! Who counts as one, of hosts that functions meter by address: those whose addresses have as many first bits in common.
+//! Who counts as one, of hosts that functions meter by address: those whose addresses have as many
+//! first bits in common.
 
 use packet::Addr;
 use values::ConfigError;

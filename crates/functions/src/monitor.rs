@@ -1,4 +1,5 @@
-//! The flow monitor (B24, A29): counts every packet, rewrites none, and reports flows to collectors (IPFIX).
+//! The flow monitor (B24, A29): counts every packet, rewrites none, and reports flows to collectors
+//! (IPFIX).
 //!
 //! See the README beside this file for what an operator sees of it.
 
@@ -21,10 +22,11 @@ pub use state::State;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// A flow that goes on is reported each time that this long has passed since its first packet not yet reported, as
-    /// soon as its next packet comes (RFC 5470 5.1.1). Above zero.
+    /// A flow that goes on is reported each time that this long has passed since its first packet
+    /// not yet reported, as soon as its next packet comes (RFC 5470 5.1.1). Above zero.
     pub active_timeout: Nanos,
-    /// One of this many flows is reported, chosen by a hash of its key; at least 1. Counters cover all flows.
+    /// One of this many flows is reported, chosen by a hash of its key; at least 1. Counters cover
+    /// all flows.
     pub sample: u32,
     /// On which occasions flows are reported. None of them: the monitor only counts.
     pub report: Vec<Occasion>,
@@ -62,7 +64,8 @@ pub struct Monitor {
 /// Keeps the choice of flows apart from other uses of the run's seed.
 const SAMPLER_SALT: u64 = 0x6d6f_6e69_746f_7221;
 
-/// Numbers of the counters in the descriptor. Packets and bytes have one for each [`traffic`] class from here on.
+/// Numbers of the counters in the descriptor. Packets and bytes have one for each [`traffic`] class
+/// from here on.
 mod counter {
     pub const FLOWS: usize = 0;
     pub const FLOWS_UNSAMPLED: usize = 1;
@@ -207,7 +210,8 @@ impl Monitor {
         context.count(counter::PACKETS + traffic, 1);
         context.count(counter::BYTES + traffic, bytes);
         if meta.class == Class::IcmpError && is_related(meta, &context.flow().key) {
-            // It is about the flow, but has a protocol and ends of its own: no packet of the flow (RFC 7011 2).
+            // It is about the flow, but has a protocol and ends of its own: no packet of the flow
+            // (RFC 7011 2).
             context.count(counter::ICMP_ERRORS, 1);
             return;
         }
@@ -224,7 +228,8 @@ impl Monitor {
         state.count(packet, direction, now_ns, bytes);
     }
 
-    /// The first packet of the flow that comes here: is the flow to be watched, and between which ends does it run?
+    /// The first packet of the flow that comes here: is the flow to be watched, and between which
+    /// ends does it run?
     #[inline(never)]
     fn begin(&self, packet: &Packet, state: &mut State, context: &mut Context<'_>) {
         context.count(counter::FLOWS, 1);
@@ -262,7 +267,8 @@ impl Monitor {
     }
 }
 
-/// Whether an ICMP error speaks of the flow with this key. One that quotes no known flow has a portless flow of its own.
+/// Whether an ICMP error speaks of the flow with this key. One that quotes no known flow has a
+/// portless flow of its own.
 #[cold]
 fn is_related(error: &Meta, flow: &FlowKey) -> bool {
     let (low, high) = flow.ends(false);

@@ -1,8 +1,9 @@
-//! Network address translation: NAPT for IPv4 with the behaviour that RFC 4787, 5382, 5508 and 7857 ask for, static
-//! forwards, port blocks per subscriber, and prefix translation for IPv6 (RFC 6296). See the README. // S23, B24
+//! Network address translation: NAPT for IPv4 with the behaviour that RFC 4787, 5382, 5508 and 7857
+//! ask for, static forwards, port blocks per subscriber, and prefix translation for IPv6 (RFC
+//! 6296). See the README. // S23, B24
 //!
-//! A flow's first packets are decided by `open`; what was decided stands in the flow's [`State`], and each further packet
-//! is one comparison and one header write ([`Nat::process`]).
+//! A flow's first packets are decided by `open`; what was decided stands in the flow's [`State`],
+//! and each further packet is one comparison and one header write ([`Nat::process`]).
 
 mod blocks;
 pub mod config;
@@ -44,8 +45,8 @@ use net::{PortRange, from_v4, v4};
 use space::{Class, Space};
 use timeouts::Keep;
 
-/// External IPv4 addresses that ports are handed out of, at most: with all their ports they take 7 MB, and further memory
-/// follows the flows.
+/// External IPv4 addresses that ports are handed out of, at most: with all their ports they take 7
+/// MB, and further memory follows the flows.
 pub const EXTERNAL_MAX: usize = 256;
 
 /// Ports below this are the privileged ones, and stay among themselves (RFC 4787 REQ-3).
@@ -57,7 +58,8 @@ pub struct Nat {
     keep: Keep,
     forwards: Forwards,
     space: Space,
-    /// External addresses that get no new mappings, by their numbers: an operator takes them out of use.
+    /// External addresses that get no new mappings, by their numbers: an operator takes them out of
+    /// use.
     drained: Vec<bool>,
     /// Which events are reported.
     wanted: events::Wanted,
@@ -270,7 +272,8 @@ impl NetworkFunction for Nat {
         self.release(state, context);
     }
 
-    /// `drain ADDRESS` hands out no more ports of an external address, `resume ADDRESS` does again. Flows stay.
+    /// `drain ADDRESS` hands out no more ports of an external address, `resume ADDRESS` does again.
+    /// Flows stay.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         let (number, drain) = self.parse_command(command)?;
         self.drained[number] = drain;
@@ -321,7 +324,8 @@ impl Nat {
     }
 }
 
-/// Whether the packet entered by the side that packets of its direction enter by, in a flow from side to side.
+/// Whether the packet entered by the side that packets of its direction enter by, in a flow from
+/// side to side.
 #[inline]
 fn goes_its_way(context: &Context<'_>) -> bool {
     let flow = context.flow();

@@ -1,4 +1,5 @@
-//! Networks: which addresses are at which end of a tunnel (RFC 4301 4.4.1), or of a link between two sites.
+//! Networks: which addresses are at which end of a tunnel (RFC 4301 4.4.1), or of a link between
+//! two sites.
 
 use std::net::IpAddr;
 
@@ -43,8 +44,8 @@ impl Network {
     }
 }
 
-/// Which tunnel's other end an address is at. No two tunnels have one address, so the order in which they are written makes no
-/// difference.
+/// Which tunnel's other end an address is at. No two tunnels have one address, so the order in
+/// which they are written makes no difference.
 #[derive(Debug, Default)]
 pub struct Routes {
     /// By the networks' versions and first addresses.

@@ -1,8 +1,8 @@
-//! The policer (S27): token buckets say of each packet whether it is within its rate, and it is passed, marked, remarked
-//! or dropped accordingly.
+//! The policer (S27): token buckets say of each packet whether it is within its rate, and it is
+//! passed, marked, remarked or dropped accordingly.
 //!
-//! [`marker`] has the buckets, and this module finds those of a packet: in its flow's state, or among the meters that flows
-//! share. See the README.
+//! [`marker`] has the buckets, and this module finds those of a packet: in its flow's state, or
+//! among the meters that flows share. See the README.
 
 mod config;
 pub mod dscp;
@@ -31,7 +31,8 @@ use marker::{Colour, Levels};
 /// The policer.
 pub struct Policer {
     rates: Rates,
-    /// By connection and direction, all of them, colour-blind, by IP length: what most policers do, and fast.
+    /// By connection and direction, all of them, colour-blind, by IP length: what most policers do,
+    /// and fast.
     plain: bool,
     /// Which of its pairs of buckets packets from each side take from; none: they are not policed.
     lanes: [Option<Lane>; 2],
@@ -53,7 +54,8 @@ pub struct Policer {
 /// A pair of buckets: number 1 or 2.
 type Lane = NonZeroU8;
 
-/// What the policer keeps of each flow: its buckets, where they are those of connections. One pair, or one for each side.
+/// What the policer keeps of each flow: its buckets, where they are those of connections. One pair,
+/// or one for each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
@@ -65,7 +67,8 @@ const COLOUR: usize = 0;
 /// Attribute: a packet of the flow was not green.
 const EXCEEDED: usize = 1;
 
-/// Numbers of the counters in the descriptor. Packets and bytes have one for each colour from here on.
+/// Numbers of the counters in the descriptor. Packets and bytes have one for each colour from here
+/// on.
 mod counter {
     pub const PACKETS: usize = 0;
     pub const BYTES: usize = 3;
@@ -73,7 +76,8 @@ mod counter {
     pub const UNMETERED: usize = 7;
 }
 
-/// Bytes that a frame counts at most, so that what it costs fits a number: captures may claim any length.
+/// Bytes that a frame counts at most, so that what it costs fits a number: captures may claim any
+/// length.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// The table of meters.
@@ -169,7 +173,8 @@ impl NetworkFunction for Policer {
         self.per == Per::Connection
     }
 
-    /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`: what was spent stays spent, up to the new burst.
+    /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`: what was
+    /// spent stays spent, up to the new burst.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         let config = self.changed_config(command)?;
         self.rates = config.rates().map_err(|error| ControlError(error.to_string()))?;
@@ -178,7 +183,8 @@ impl NetworkFunction for Policer {
         Ok(())
     }
 
-    /// Earlier commands decide whether the rate and the peak rate go together: that is checked when the command is carried out.
+    /// Earlier commands decide whether the rate and the peak rate go together: that is checked when
+    /// the command is carried out.
     fn check_command(&self, command: &str) -> Result<(), ControlError> {
         let mut alone = self.changed_config(command)?;
         if command.trim_start().starts_with("peak_") {
@@ -254,7 +260,8 @@ impl Policer {
         marker.colour(levels, bytes * per_byte + per_packet, now_ns, before)
     }
 
-    /// The colour by the buckets that the packet's flow shares with others; none if they find no room.
+    /// The colour by the buckets that the packet's flow shares with others; none if they find no
+    /// room.
     #[inline(never)]
     fn colour_of_key(
         &self,
@@ -271,7 +278,8 @@ impl Policer {
         Some(self.colour(levels, bytes, now_ns, before))
     }
 
-    /// In whose name the packet is metered. Equal addresses of tenants, VLANs or virtual networks are different ones.
+    /// In whose name the packet is metered. Equal addresses of tenants, VLANs or virtual networks
+    /// are different ones.
     fn key(&self, packet: &PacketView<'_>, lane: Lane, context: &Context<'_>) -> MeterKey {
         let key = context.flow().key;
         let last = u64::from(lane.get()) << 16;

@@ -1,7 +1,9 @@
-//! Rabin fingerprints (1981) of all windows of a payload, or of a stream: the remainders that their bits, taken for polynomials over GF(2),
-//! leave when they are divided by an irreducible one. That of the next window follows from the last one's with two look-ups.
+//! Rabin fingerprints (1981) of all windows of a payload, or of a stream: the remainders that their
+//! bits, taken for polynomials over GF(2), leave when they are divided by an irreducible one. That
+//! of the next window follows from the last one's with two look-ups.
 
-/// The polynomial, of degree 63: that of the file system LBFS (Muthitacharoen et al., SOSP 2001). Bit n is the coefficient of x^n.
+/// The polynomial, of degree 63: that of the file system LBFS (Muthitacharoen et al., SOSP 2001).
+/// Bit n is the coefficient of x^n.
 pub const POLYNOMIAL: u64 = 0xbfe6_b8a5_bf37_8d83;
 
 /// Fingerprints noted of one payload at most: those that come first.
@@ -26,7 +28,8 @@ pub struct Sample {
 
 /// Fingerprints of windows of one length.
 pub struct Rabin {
-    /// By a fingerprint's upper nine bits, what those become when eight more follow. The ninth, of no fingerprint, saves a mask.
+    /// By a fingerprint's upper nine bits, what those become when eight more follow. The ninth, of
+    /// no fingerprint, saves a mask.
     push: [u64; 512],
     /// By the byte that leaves a window, what it has contributed.
     pop: [u64; 256],
@@ -36,7 +39,8 @@ pub struct Rabin {
 }
 
 impl Rabin {
-    /// For windows of so many bytes, of whose fingerprints one of `sample`, a power of two, is chosen: those whose lowest bits are 0.
+    /// For windows of so many bytes, of whose fingerprints one of `sample`, a power of two, is
+    /// chosen: those whose lowest bits are 0.
     pub fn new(window: usize, sample: u64) -> Rabin {
         let shifted = |byte: usize, bits: usize| (0..bits).fold(byte as u64, |value, _| times_x(value));
         // What is shifted out above is dropped by the processor, all but the lowest bit of it.
@@ -52,8 +56,9 @@ impl Rabin {
         self.window
     }
 
-    /// Puts what is chosen of a payload into `samples`, in order, and nothing else. Of windows with the same fingerprint that follow on each
-    /// other, as those within a run of zeros, the first one.
+    /// Puts what is chosen of a payload into `samples`, in order, and nothing else. Of windows with
+    /// the same fingerprint that follow on each other, as those within a run of zeros, the first
+    /// one.
     pub fn sample(&self, payload: &[u8], samples: &mut Vec<Sample>) {
         samples.clear();
         let Some((first, rest)) = payload.split_at_checked(self.window) else { return };
@@ -74,7 +79,8 @@ impl Rabin {
                 choose(fingerprint, at);
             }
         };
-        // What leaves a window is as many bytes before what enters it, for all of them: eight at a time, of which each is one step.
+        // What leaves a window is as many bytes before what enters it, for all of them: eight at a
+        // time, of which each is one step.
         let ((entering, last), (leaving, _)) = (rest.as_chunks::<8>(), payload.as_chunks::<8>());
         for (chunk, (new, old)) in entering.iter().zip(leaving).enumerate() {
             for i in 0..8 {
@@ -136,7 +142,8 @@ mod tests {
         a
     }
 
-    // Rabin's own test (1980): x^(2^63) = x, and x^(2^(63/p)) - x has no divisor in common with it, for 63's prime divisors p.
+    // Rabin's own test (1980): x^(2^63) = x, and x^(2^(63/p)) - x has no divisor in common with it,
+    // for 63's prime divisors p.
     #[test]
     fn the_polynomial_is_irreducible() {
         assert_eq!(power(63), 2);

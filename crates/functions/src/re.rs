@@ -1,7 +1,9 @@
-//! Redundancy elimination (E31): what two sites send to each other again and again goes over the link between them once. See the README.
+//! Redundancy elimination (E31): what two sites send to each other again and again goes over the
+//! link between them once. See the README.
 //!
-//! Rabin fingerprints choose which parts of payloads are remembered, `shim` is what stands for a payload that is not sent whole, `outwards` and
-//! `inwards` make and undo it, and `report` is what one end tells the other.
+//! Rabin fingerprints choose which parts of payloads are remembered, `shim` is what stands for a
+//! payload that is not sent whole, `outwards` and `inwards` make and undo it, and `report` is what
+//! one end tells the other.
 
 mod config;
 mod inwards;
@@ -44,8 +46,8 @@ pub struct Re {
     patience_ns: u64,
 }
 
-/// What is remembered of each flow, of its TCP segments towards the other site. What the ends have in common is not here: it belongs to
-/// no flow.
+/// What is remembered of each flow, of its TCP segments towards the other site. What the ends have
+/// in common is not here: it belongs to no flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
@@ -130,7 +132,8 @@ impl NetworkFunction for Re {
     fn new(config: Config, setup: &mut Setup) -> Result<Re, ConfigError> {
         let [local, remote] = config.check()?;
         setup.meters(report::METERS);
-        // At most 4 GiB, on a machine of 64 bits. Half as many fingerprints again as are expected: they come unevenly.
+        // At most 4 GiB, on a machine of 64 bits. Half as many fingerprints again as are expected:
+        // they come unevenly.
         let bytes = config.cache.0 as usize;
         let fingerprints = bytes / usize::from(config.sample) * 3 / 2;
         setup.contents(bytes, fingerprints);

@@ -1,7 +1,8 @@
-//! A meter of redundancy (E23, E31): how much of what TCP streams bring was there before, so that a link would be spared it. See the README.
+//! A meter of redundancy (E23, E31): how much of what TCP streams bring was there before, so that a
+//! link would be spared it. See the README.
 //!
-//! `chunk` cuts streams by their content with the fingerprints that `re` has, and chunks that were there before are members of a set that all
-//! flows share.
+//! `chunk` cuts streams by their content with the fingerprints that `re` has, and chunks that were
+//! there before are members of a set that all flows share.
 
 mod chunk;
 mod config;
@@ -205,7 +206,8 @@ fn judge(chunks: &[Chunk], half: &mut Half, way: usize, context: &mut Context<'_
     context.count(counter::FORGOTTEN, forgotten);
 }
 
-/// A stream breaks off: what its last chunk would have been nobody knows, so that it is neither looked for nor remembered.
+/// A stream breaks off: what its last chunk would have been nobody knows, so that it is neither
+/// looked for nor remembered.
 fn break_off(half: &mut Half, way: usize, context: &mut Context<'_>) {
     context.count(counter::UNIQUE[way], half.begun.len.into());
     half.begun = Begun::default();

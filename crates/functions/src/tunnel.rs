@@ -1,7 +1,9 @@
-//! The tunnel: IP packets between two sites go through GRE, IP in IP, VXLAN or Geneve to one other end. See the README.
+//! The tunnel: IP packets between two sites go through GRE, IP in IP, VXLAN or Geneve to one other
+//! end. See the README.
 //!
-//! `ends` has what stands before packets in the tunnel, of which a flow's [`packet::Outer`] is made, and of which is told what came through
-//! it; so packets both ways follow rules (B14). What comes otherwise than through the tunnel is looked at one by one.
+//! `ends` has what stands before packets in the tunnel, of which a flow's [`packet::Outer`] is
+//! made, and of which is told what came through it; so packets both ways follow rules (B14). What
+//! comes otherwise than through the tunnel is looked at one by one.
 
 mod config;
 mod ends;
@@ -21,7 +23,8 @@ pub use ends::{GENEVE_PORT, MTU_MIN, VXLAN_PORT};
 use crate::headers::Inner;
 use ends::{Arrived, Ends};
 
-/// The sender of a flow's packets is told at most once in so many nanoseconds that they are too long.
+/// The sender of a flow's packets is told at most once in so many nanoseconds that they are too
+/// long.
 pub const TELL_INTERVAL_NS: u64 = 100_000_000;
 
 /// The tunnel.
@@ -195,8 +198,8 @@ impl Tunnel {
         (split_mix(&mut mixed) >> 32) as u32 | 1
     }
 
-    /// Lets a packet pass that is longer than the other end gets whole if it may be fragmented on its way; its sender is told if not, and
-    /// must know (RFC 1191, RFC 8201).
+    /// Lets a packet pass that is longer than the other end gets whole if it may be fragmented on
+    /// its way; its sender is told if not, and must know (RFC 1191, RFC 8201).
     #[cold]
     fn check_oversize(
         &self,
@@ -247,7 +250,8 @@ impl Tunnel {
         }
     }
 
-    /// What came through the tunnel, of a packet, the outermost IP header first; none if nothing did.
+    /// What came through the tunnel, of a packet, the outermost IP header first; none if nothing
+    /// did.
     fn within(&self, packet: &[u8]) -> Result<Option<Within>, DropReason> {
         let outer = Inner::of(packet).ok_or(DropReason::TunnelMalformed)?;
         let Arrived::Within(header_len) = self.ends.arrived(packet, outer.source, outer.destination)? else {

@@ -1,8 +1,8 @@
-//! The VPN gateway: IP packets between two sites go through a tunnel of AH (RFC 4302) or ESP (RFC 4303), with keys that the policy
-//! has. See the README.
+//! The VPN gateway: IP packets between two sites go through a tunnel of AH (RFC 4302) or ESP (RFC
+//! 4303), with keys that the policy has. See the README.
 //!
-//! `tunnels` has what the configuration comes to, `frame` what stands around a packet in a tunnel, `suite` the algorithms, and
-//! `numbers` what an association's packets share.
+//! `tunnels` has what the configuration comes to, `frame` what stands around a packet in a tunnel,
+//! `suite` the algorithms, and `numbers` what an association's packets share.
 
 mod config;
 mod frame;
@@ -38,8 +38,8 @@ pub struct Vpn {
     gateway6: Option<Addr>,
 }
 
-/// What the gateway keeps of each flow. What matters of a tunnel is not here: it belongs to security associations, and must not go
-/// when a flow does (decision 21).
+/// What the gateway keeps of each flow. What matters of a tunnel is not here: it belongs to
+/// security associations, and must not go when a flow does (decision 21).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {

@@ -1,7 +1,7 @@
 //! The UDP whitelister (S26): UDP reaches the protected side only if somebody there asked for it.
 //!
-//! Who was asked is a member of a set that flows share; a datagram that nobody asked for leaves nothing behind. See the
-//! README.
+//! Who was asked is a member of a set that flows share; a datagram that nobody asked for leaves
+//! nothing behind. See the README.
 
 mod config;
 #[cfg(test)]
@@ -72,7 +72,8 @@ mod counter {
     pub const FLOODS: usize = 7;
 }
 
-/// So long a rate above the threshold is borne with before it is a flood: a second's worth of datagrams.
+/// So long a rate above the threshold is borne with before it is a flood: a second's worth of
+/// datagrams.
 const FLOOD_NS: u64 = 1_000_000_000;
 
 /// Keeps the members' hash apart from other uses of the run's seed.
@@ -260,7 +261,8 @@ impl Whitelist {
         added_ns.is_some_and(|added_ns| now_ns.saturating_sub(added_ns) <= self.expiry_ns)
     }
 
-    /// The end as a member of a set. Equal addresses of tenants, VLANs or virtual networks are different ones.
+    /// The end as a member of a set. Equal addresses of tenants, VLANs or virtual networks are
+    /// different ones.
     #[inline(always)]
     fn member(&self, end: Endpoint, context: &Context<'_>) -> u64 {
         let key = context.flow().key;
@@ -272,8 +274,9 @@ impl Whitelist {
 }
 
 impl Flood {
-    /// Counts a datagram that nobody asked for. Virtual scheduling (GCRA, ITU-T I.371): with each, a theoretical time of
-    /// arrival moves on by the interval; when it would be a second ahead of the clock, a second's worth too many have come.
+    /// Counts a datagram that nobody asked for. Virtual scheduling (GCRA, ITU-T I.371): with each,
+    /// a theoretical time of arrival moves on by the interval; when it would be a second ahead of
+    /// the clock, a second's worth too many have come.
     fn count(&self, context: &mut Context<'_>) {
         let now_ns = context.now_ns();
         // Room for one was asked for, and this is the only key.

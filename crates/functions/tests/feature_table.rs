@@ -1,5 +1,5 @@
-//! The README's table of functions is made of their descriptors, all but the experimental ones; with `RIVULET_BLESS`
-//! set, this test writes it.
+//! The README's table of functions is made of their descriptors, all but the experimental ones;
+//! with `RIVULET_BLESS` set, this test writes it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! Packets of known flows pass every function, and all of them in a chain, without a single allocation (DESIGN 5.5): IPv4 and
-//! IPv6, and what belongs to known flows, too.
+//! Packets of known flows pass every function, and all of them in a chain, without a single
+//! allocation (DESIGN 5.5): IPv4 and IPv6, and what belongs to known flows, too.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
 
 #[path = "../../graph/tests/support/allocations.rs"]
@@ -166,8 +166,9 @@ fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
     functions.iter().map(make).collect()
 }
 
-/// Both directions of flows between a host and a server, a service behind a load balancer, and a ping. Hosts' ports are
-/// their own, so that a NAT keeps them; answers come to the host itself, to its external end, and from the balanced server.
+/// Both directions of flows between a host and a server, a service behind a load balancer, and a
+/// ping. Hosts' ports are their own, so that a NAT keeps them; answers come to the host itself, to
+/// its external end, and from the balanced server.
 fn frames() -> Vec<(Side, Vec<u8>)> {
     let mut frames = Vec::new();
     for host in 1..=50u8 {
@@ -226,8 +227,8 @@ fn frames6() -> Vec<(Side, Vec<u8>)> {
     on_ethernet(frames)
 }
 
-/// Flows of both versions, and what belongs to them: hairpins, ICMP errors from both sides, fragments in order and the later one
-/// first.
+/// Flows of both versions, and what belongs to them: hairpins, ICMP errors from both sides,
+/// fragments in order and the later one first.
 fn seldom_frames() -> Vec<(Side, Vec<u8>)> {
     let mut frames = Vec::new();
     let (names, external) = (end("192.0.2.53:53"), Ipv4Addr::new(203, 0, 113, 1));
@@ -282,8 +283,8 @@ fn seldom_frames() -> Vec<(Side, Vec<u8>)> {
     on_ethernet(frames)
 }
 
-/// Connections of one client, each behind the reset of the one before, with so many requests and responses cut in the midst of
-/// lines.
+/// Connections of one client, each behind the reset of the one before, with so many requests and
+/// responses cut in the midst of lines.
 fn conversations(exchanges: usize) -> Vec<(Side, Vec<u8>)> {
     exchanged(http_support::Talk::midstream(80), exchanges)
 }
@@ -385,7 +386,8 @@ fn known_flows_of_ipv6_allocate_nothing() {
     }
 }
 
-/// Nor does what belongs to known flows but takes other ways than their packets, where each of it is what it should be.
+/// Nor does what belongs to known flows but takes other ways than their packets, where each of it
+/// is what it should be.
 #[test]
 fn hairpins_errors_and_fragments_allocate_nothing() {
     let frames = seldom_frames();

@@ -1,20 +1,24 @@
 //! The chain: functions in order, over flows.
 //!
-//! Packets come in batches. A batch is parsed and looked up in passes, so that memory is asked for before it is needed
-//! (`enter`); packets of known flows form groups, slices of the batch, and each function processes a whole group in one
-//! call (`cross`), with what the group brought to TCP streams where it wants that (`subscribed`); then what was decided is
-//! carried out (`settle`). What may create or end a flow, or depends on another packet's outcome, goes alone, after the
-//! group before it; and a group ends before a packet that its packets could matter to otherwise than in order (see
-//! `Gathering`).
+//! Packets come in batches. A batch is parsed and looked up in passes, so that memory is asked for
+//! before it is needed (`enter`); packets of known flows form groups, slices of the batch, and each
+//! function processes a whole group in one call (`cross`), with what the group brought to TCP
+//! streams where it wants that (`subscribed`); then what was decided is carried out (`settle`).
+//! What may create or end a flow, or depends on another packet's outcome, goes alone, after the
+//! group before it; and a group ends before a packet that its packets could matter to otherwise
+//! than in order (see `Gathering`).
 //!
-//! So the result is that of one packet after the other, however they are batched. What functions make in answer to a packet of a
-//! known flow goes through the others before the next packet does, as a packet that may be answered is a group of its own (see
-//! `Apart`); alerts, events and flow reports of a group are put in the order of packets. Three things are left: when the memory of all
-//! streams, or of all growing buffers of a function, is used up, another of them may be the one that gets none; the first packet that is
-//! turned back in the midst of a known flow may reach the functions on its way back after packets that came behind it; and a flow at
-//! whose packet a function panics ends with its group.
+//! So the result is that of one packet after the other, however they are batched. What functions
+//! make in answer to a packet of a known flow goes through the others before the next packet does,
+//! as a packet that may be answered is a group of its own (see `Apart`); alerts, events and flow
+//! reports of a group are put in the order of packets. Three things are left: when the memory of
+//! all streams, or of all growing buffers of a function, is used up, another of them may be the one
+//! that gets none; the first packet that is turned back in the midst of a known flow may reach the
+//! functions on its way back after packets that came behind it; and a flow at whose packet a
+//! function panics ends with its group.
 //!
-//! Time is the latest time stamp that any packet had: a packet with an earlier one is late, and comes now.
+//! Time is the latest time stamp that any packet had: a packet with an earlier one is late, and
+//! comes now.
 
 mod admitted;
 mod consolidated;
@@ -60,10 +64,12 @@ use sides::Sides;
 use subscribed::Subscribed;
 pub use upgrading::SavedLayout;
 
-/// Packets of known flows that are processed together at most: what fits the first-level cache with its records.
+/// Packets of known flows that are processed together at most: what fits the first-level cache with
+/// its records.
 pub const GROUP_MAX: usize = 32;
 
-/// Runs network functions in order over flows, from the inside to the outside and back in reverse order.
+/// Runs network functions in order over flows, from the inside to the outside and back in reverse
+/// order.
 pub struct Chain {
     stages: Vec<Box<dyn Stage>>,
     options: Options,
@@ -104,21 +110,25 @@ pub struct Chain {
     settled_ns: u64,
     /// How long a group may take.
     group_span_ns: u64,
-    /// Whether the batch has packets from both sides; if so, `gathering` says which may be in one group.
+    /// Whether the batch has packets from both sides; if so, `gathering` says which may be in one
+    /// group.
     mixed: bool,
     /// Whether a function may end flows for new ones.
     makes_room: bool,
     gathering: Gathering,
-    /// Which packets of known flows functions may answer: they go alone; none until it is looked up again.
+    /// Which packets of known flows functions may answer: they go alone; none until it is looked up
+    /// again.
     apart: Option<Apart>,
-    /// Packets of the batch that could not be parsed, by number, in order, as far as they are not dropped yet.
+    /// Packets of the batch that could not be parsed, by number, in order, as far as they are not
+    /// dropped yet.
     refused: VecDeque<(u64, DropReason)>,
     /// Room that is reused.
     due: Vec<u32>,
     waited: Vec<Packet>,
     /// Packets that functions made, on their way out.
     answers: Vec<Packet>,
-    /// Packets of the group that were turned back, by number and by function, until the others are through.
+    /// Packets of the group that were turned back, by number and by function, until the others are
+    /// through.
     turned: Vec<(usize, usize)>,
     /// Flows that end once their group is through: a function panicked at a packet of theirs.
     failed: Vec<u32>,
@@ -191,8 +201,8 @@ impl Chain {
             consolidation,
             sides: None,
             subscribed,
-            // What a packet says about how long its flow is kept is heeded when its group is through: so no group takes
-            // longer than the shortest that a flow can be kept.
+            // What a packet says about how long its flow is kept is heeded when its group is
+            // through: so no group takes longer than the shortest that a flow can be kept.
             group_span_ns: if keeps_flows {
                 1_000_000
             } else {
@@ -239,8 +249,8 @@ impl Chain {
         })
     }
 
-    /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now being the side that
-    /// they leave by. The receiver has set what [`Parser::parse`] asks for.
+    /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now
+    /// being the side that they leave by. The receiver has set what [`Parser::parse`] asks for.
     pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
         let mut run = Run { out, pool, observer: None, is_alone: false };
         if self.stages.is_empty() {
@@ -364,8 +374,9 @@ impl Chain {
 
     /// Ends all flows: the run is over. Fragments that still wait stay counted as held.
     ///
-    /// False if there are more flows than room for what their ends bring about: then alerts, events and reports are to be taken
-    /// (see [`Chain::effects_mut`]), and the rest ends with the next call.
+    /// False if there are more flows than room for what their ends bring about: then alerts, events
+    /// and reports are to be taken (see [`Chain::effects_mut`]), and the rest ends with the next
+    /// call.
     pub fn finish(&mut self, pool: &mut Pool) -> bool {
         let mut live = std::mem::take(&mut self.due);
         live.clear();
@@ -417,22 +428,26 @@ impl Chain {
         &self.options
     }
 
-    /// What each function's flows share, for chains of the same functions on other threads to [`join`](Chain::join).
+    /// What each function's flows share, for chains of the same functions on other threads to
+    /// [`join`](Chain::join).
     pub fn share(&mut self) -> Vec<Common> {
         self.stages.iter_mut().map(|stage| stage.share()).collect()
     }
 
-    /// This chain, which has no flows yet, has what its functions share in common with those that shared this.
+    /// This chain, which has no flows yet, has what its functions share in common with those that
+    /// shared this.
     pub fn join(&mut self, commons: Vec<Common>) {
         self.stages.iter_mut().zip(commons).for_each(|(stage, common)| stage.join(common));
     }
 
-    /// Whoever gives it packets knows whom later fragments follow ([`Chain::learn_first`]): none wait here.
+    /// Whoever gives it packets knows whom later fragments follow ([`Chain::learn_first`]): none
+    /// wait here.
     pub fn let_no_fragments_wait(&mut self) {
         self.fragments = Fragments::new(0, self.options.fragment_timeout_ns);
     }
 
-    /// Has what functions share with those of other chains here, to be looked at. Those wait for it until [`Chain::give_shared_back`].
+    /// Has what functions share with those of other chains here, to be looked at. Those wait for it
+    /// until [`Chain::give_shared_back`].
     pub fn fetch_shared(&mut self) {
         self.stages.iter_mut().for_each(|stage| stage.open());
     }
@@ -452,7 +467,8 @@ impl Chain {
         &self.stages
     }
 
-    /// Packets come from captures: an IPv4 total length of 0 is that of a segment that the capturing host's card was to cut.
+    /// Packets come from captures: an IPv4 total length of 0 is that of a segment that the
+    /// capturing host's card was to cut.
     pub fn expect_offloaded(&mut self) {
         (self.options.offloaded, self.parser.offloaded) = (true, true);
     }
@@ -470,8 +486,8 @@ impl Chain {
         &self.cycles
     }
 
-    /// The part of these that packets took which went through the functions themselves. The rest is that of state functions, which rules of
-    /// the fast path name.
+    /// The part of these that packets took which went through the functions themselves. The rest is
+    /// that of state functions, which rules of the fast path name.
     pub fn walked(&self) -> &[Walked] {
         &self.walked
     }
@@ -496,8 +512,9 @@ impl Chain {
         self.subscribed.is_some()
     }
 
-    /// Adds what a flow's TCP streams have come to, with all bytes that wait, to `out`, to go on from there elsewhere; nothing
-    /// if no function wants streams. See [`crate::streams::Reassembler::restore`].
+    /// Adds what a flow's TCP streams have come to, with all bytes that wait, to `out`, to go on
+    /// from there elsewhere; nothing if no function wants streams. See
+    /// [`crate::streams::Reassembler::restore`].
     pub fn save_streams(&self, record: u32, out: &mut Vec<u8>) {
         if let Some(subscribed) = &self.subscribed {
             subscribed.save(record, &self.flows.records, out);

@@ -1,9 +1,10 @@
 //! Classes of flows: which flow gives way when the table is full.
 //!
-//! While there is room, any flow may begin. In a full table the least useful class that holds more than its share gives way,
-//! its flows in the order in which they entered the class: so a flood of new flows, spoofed or not, displaces itself and not
-//! the connections of others. Within a class, flows go first whose source holds more than its own share of the table, then
-//! those with few packets, then those silent longest.
+//! While there is room, any flow may begin. In a full table the least useful class that holds more
+//! than its share gives way, its flows in the order in which they entered the class: so a flood of
+//! new flows, spoofed or not, displaces itself and not the connections of others. Within a class,
+//! flows go first whose source holds more than its own share of the table, then those with few
+//! packets, then those silent longest.
 
 use nf::record::{Header, Records};
 use nf::{Connection, Sources};
@@ -68,8 +69,9 @@ impl FlowClass {
     }
 }
 
-/// What each class may hold of a full table before its flows give way, in percent. Established TCP connections give way
-/// when none of the others holds more than its share; closed ones have none, and go first.
+/// What each class may hold of a full table before its flows give way, in percent. Established TCP
+/// connections give way when none of the others holds more than its share; closed ones have none,
+/// and go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// UDP of which only one side was seen.
@@ -80,8 +82,8 @@ pub struct Shares {
     pub other: u8,
     /// UDP of which both sides were seen.
     pub udp_answered: u8,
-    /// What one source may hold, of all classes together, before its flows go first within their class. A source is the
-    /// IPv4 address, or the IPv6 /64, that began the flow.
+    /// What one source may hold, of all classes together, before its flows go first within their
+    /// class. A source is the IPv4 address, or the IPv6 /64, that began the flow.
     pub per_source: u8,
 }
 
@@ -195,8 +197,8 @@ impl Classes {
         }
     }
 
-    /// A flow to give up for a new one in a full table. Those that were compared and found more useful are compared again
-    /// only when all others of their class were.
+    /// A flow to give up for a new one in a full table. Those that were compared and found more
+    /// useful are compared again only when all others of their class were.
     pub fn victim(&mut self, records: &Records) -> Option<Victim> {
         let class = self.class_to_give_way()?;
         let samples = if self.sources.is_any_over() { SAMPLES_MAX } else { 1 };
@@ -213,8 +215,8 @@ impl Classes {
         Some(victim)
     }
 
-    /// The first class above its share. Of a table without any (they sum up to less than all of it), the open
-    /// connections; of one without those, the class with most flows.
+    /// The first class above its share. Of a table without any (they sum up to less than all of
+    /// it), the open connections; of one without those, the class with most flows.
     fn class_to_give_way(&self) -> Option<FlowClass> {
         let live = |class: FlowClass| self.live[class as usize];
         let is_over = |class: &FlowClass| live(*class) > self.quotas[*class as usize];
@@ -235,7 +237,8 @@ impl Classes {
             let over_source = any_over && self.sources.is_over(self.sources.account(header.source()));
             let few = header.clock <= FEW_PACKETS;
             if few && !any_over && class != FlowClass::TcpEstablished {
-                // Of those with few packets, the first in the queue is about the one silent longest.
+                // Of those with few packets, the first in the queue is about the one silent
+                // longest.
                 return Some(Victim { record, class, over_source });
             }
             let usefulness = (!over_source, !few, header.last_seen_ns);
@@ -247,7 +250,8 @@ impl Classes {
         Some(Victim { record, class, over_source: !within })
     }
 
-    /// Moves the flows of a sample that come before this one to the end of their class; all if it is not among them.
+    /// Moves the flows of a sample that come before this one to the end of their class; all if it
+    /// is not among them.
     fn pass_over(&mut self, class: FlowClass, until: u32) {
         for _ in 0..SAMPLE.min(self.live[class as usize]) {
             let first = self.ends[class as usize].0;

@@ -1,8 +1,9 @@
 //! Which state functions of different functions may run at the same time: the complete rule (B18).
 //!
-//! Two batches commute if neither writes a payload that the other one reads or writes, and if no header field that the later one reads is
-//! written between them. Memory they do not share: each has its own part of a flow's record, and what flows share belongs to one function
-//! (B20). They decide nothing, and what they tell is told in their order.
+//! Two batches commute if neither writes a payload that the other one reads or writes, and if no
+//! header field that the later one reads is written between them. Memory they do not share: each
+//! has its own part of a flow's record, and what flows share belongs to one function (B20). They
+//! decide nothing, and what they tell is told in their order.
 
 use nf::{Access, Field, Recording};
 
@@ -46,12 +47,13 @@ fn payloads_commute(one: Access, other: Access) -> bool {
     matches!((one, other), (Access::Ignore, _) | (_, Access::Ignore) | (Access::Read, Access::Read))
 }
 
-/// Moves the state functions of a program that commute to the first ones that they do with, and puts a step before them that says so.
-/// `recordings`: what was recorded of each function.
+/// Moves the state functions of a program that commute to the first ones that they do with, and
+/// puts a step before them that says so. `recordings`: what was recorded of each function.
 ///
-/// What they are moved across is done to the packets nevertheless, behind them: other functions count them, and headers are written that
-/// they do not read. Whatever may drop a packet or change how long it is, they are not moved across. The write of ends is
-/// none of that: packets that were parsed have ends, and programs whose state functions read ends that are written there are none.
+/// What they are moved across is done to the packets nevertheless, behind them: other functions
+/// count them, and headers are written that they do not read. Whatever may drop a packet or change
+/// how long it is, they are not moved across. The write of ends is none of that: packets that were
+/// parsed have ends, and programs whose state functions read ends that are written there are none.
 pub(crate) fn put_together(steps: &mut Vec<Step>, recordings: &[Option<Recording>]) {
     let manners = |stage: usize| Some(Manners::of(recordings.get(stage)?.as_ref()?));
     let mut together: Vec<Manners> = Vec::new();
@@ -95,7 +97,8 @@ mod tests {
     use super::*;
     use crate::program::Batch;
 
-    /// The state functions of functions, by their places: what each does with the payload, and what it reads.
+    /// The state functions of functions, by their places: what each does with the payload, and what
+    /// it reads.
     fn recordings(of: &[(Access, &'static [Field])]) -> Vec<Option<Recording>> {
         let recording = |&(access, reads): &(Access, &'static [Field])| {
             let mut recording = Recording::default();

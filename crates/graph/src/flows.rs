@@ -27,16 +27,18 @@ pub(crate) struct Flows {
     pub homes: Homes,
     /// Those that turn back.
     pub passes: Passes,
-    /// Where chains that have other parts of the flows see which aliases are this one's; none if there are no such.
+    /// Where chains that have other parts of the flows see which aliases are this one's; none if
+    /// there are no such.
     pub ledger: Option<Arc<dyn Ledger>>,
     /// What stands for walks through the chain, if it consolidates.
     pub rules: Option<Rules>,
 }
 
-/// Where chains that have parts of the flows each tell which aliases are theirs: packets with them are to come to them. The
-/// chains have one seed, so that a key has one hash.
+/// Where chains that have parts of the flows each tell which aliases are theirs: packets with them
+/// are to come to them. The chains have one seed, so that a key has one hash.
 pub trait Ledger: Send + Sync {
-    /// Packets with a key of this hash are this chain's from now on; false if they are another one's, or there is no room.
+    /// Packets with a key of this hash are this chain's from now on; false if they are another
+    /// one's, or there is no room.
     fn claim(&self, hash: u64) -> bool;
 
     /// They are no longer.
@@ -52,8 +54,9 @@ pub(crate) enum Taken {
     Elsewhere,
 }
 
-/// What the index has of a flow: the number of its record, whether it is found there by its alias (no entry stands in the index
-/// twice), and which direction packets have whose key is not reversed.
+/// What the index has of a flow: the number of its record, whether it is found there by its alias
+/// (no entry stands in the index twice), and which direction packets have whose key is not
+/// reversed.
 #[derive(Clone, Copy)]
 struct Entry(u32);
 
@@ -80,8 +83,8 @@ impl Entry {
     }
 }
 
-/// A flow is to be kept after this packet as long as after the one before it, whatever that says once it is settled: a
-/// packet in front of it in its group may change it.
+/// A flow is to be kept after this packet as long as after the one before it, whatever that says
+/// once it is settled: a packet in front of it in its group may change it.
 pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 
 impl Flows {
@@ -112,7 +115,8 @@ impl Flows {
         self.index.prefetch(hash);
     }
 
-    /// Second step: the record that it probably is, its header on its way, and the rule that there may be for such packets.
+    /// Second step: the record that it probably is, its header on its way, and the rule that there
+    /// may be for such packets.
     #[inline(always)]
     pub fn prefetch_record(&self, hash: u64, reversed: bool) -> Option<u32> {
         let entry = Entry(self.index.guess(hash)?);
@@ -145,7 +149,8 @@ impl Flows {
         Some((Entry(entry).record(), direction?))
     }
 
-    /// Makes a record for the flow that this packet begins at `now_ns`, or none if the table is full.
+    /// Makes a record for the flow that this packet begins at `now_ns`, or none if the table is
+    /// full.
     pub fn create(&mut self, packet: &Packet, now_ns: u64) -> Option<u32> {
         let record = self.allocate()?;
         let meta = packet.meta();
@@ -185,8 +190,8 @@ impl Flows {
         self.records.used().contains(&record) && self.records.header(record).has(Header::FLAG_LIVE)
     }
 
-    /// Whether a record can be made of these bytes of one that was elsewhere: the keys that it is found by, its own and, if it has
-    /// one, its alias.
+    /// Whether a record can be made of these bytes of one that was elsewhere: the keys that it is
+    /// found by, its own and, if it has one, its alias.
     pub fn check(&self, bytes: &[u8]) -> Result<[Option<FlowKey>; 2], RestoreError> {
         let Ok((header, _)) = Header::read_from_prefix(bytes) else { return Err(RestoreError::Damaged) };
         if bytes.len() != self.records.record_len() || !header.has(Header::FLAG_LIVE) {
@@ -289,16 +294,16 @@ impl Flows {
         }
     }
 
-    /// A packet refreshed the flow: it is kept for `keep_ms` from then on, or for [`AS_LONG_AS_BEFORE`]. 0 leaves it as it
-    /// was.
+    /// A packet refreshed the flow: it is kept for `keep_ms` from then on, or for
+    /// [`AS_LONG_AS_BEFORE`]. 0 leaves it as it was.
     pub fn refresh(&mut self, record: u32, now_ns: u64, keep_ms: u32) {
         if refresh(self.records.header_mut(record), now_ns, keep_ms) {
             self.bring_forward(record);
         }
     }
 
-    /// A packet passed that changes nothing about its flow but refreshes it; false if the flow was not accepted before,
-    /// and nothing is done.
+    /// A packet passed that changes nothing about its flow but refreshes it; false if the flow was
+    /// not accepted before, and nothing is done.
     #[inline]
     pub fn go_on(&mut self, record: u32, now_ns: u64, keep_ms: u32) -> bool {
         let header = self.records.header_mut(record);
@@ -327,8 +332,8 @@ impl Flows {
         self.wheel.due_ns()
     }
 
-    /// The flows to be cleared away at `now_ns`, in the order in which their time ended, into `due`: exactly those whose
-    /// last tick is over, whenever this is called. They are still there.
+    /// The flows to be cleared away at `now_ns`, in the order in which their time ended, into
+    /// `due`: exactly those whose last tick is over, whenever this is called. They are still there.
     pub fn expired(&mut self, now_ns: u64, due: &mut Vec<u32>) {
         due.clear();
         self.wheel.advance(now_ns, due);

@@ -1,11 +1,13 @@
 //! Fragments: later ones follow the flow of their first one, whichever comes first (DESIGN 3.8).
 //!
-//! A later fragment has no ports, so its flow is known only from the first fragment of its datagram. Until that comes,
-//! later ones wait here; the number of datagrams, the fragments waiting in each, and the time are bounded.
+//! A later fragment has no ports, so its flow is known only from the first fragment of its
+//! datagram. Until that comes, later ones wait here; the number of datagrams, the fragments waiting
+//! in each, and the time are bounded.
 //!
-//! In a full table the oldest datagram gives way to a new one: of those whose first fragment passed, if they are more than
-//! half, else of the others. So bogus fragments, which nothing but their number speaks for, displace each other. A source
-//! that has its share of the table displaces datagrams of its own. The same holds for the memory of fragments that wait.
+//! In a full table the oldest datagram gives way to a new one: of those whose first fragment
+//! passed, if they are more than half, else of the others. So bogus fragments, which nothing but
+//! their number speaks for, displace each other. A source that has its share of the table displaces
+//! datagrams of its own. The same holds for the memory of fragments that wait.
 
 mod datagram;
 mod table;
@@ -15,13 +17,15 @@ use packet::{FlowKey, HEADROOM, Packet, SMALL_ROOM};
 pub use datagram::Datagram;
 pub(crate) use table::{Displaced, Table};
 
-/// Fragments that wait for the first one of their datagram at most: a 64 KiB datagram in fragments of 1,500 bytes.
+/// Fragments that wait for the first one of their datagram at most: a 64 KiB datagram in fragments
+/// of 1,500 bytes.
 pub const WAITING_MAX: usize = 64;
 
-/// Memory of fragments that wait at most, as much as Linux has for fragments; what each takes is that of its buffer. So a flood of
-/// fragments leaves most of a pool's buffers to other packets.
+/// Memory of fragments that wait at most, as much as Linux has for fragments; what each takes is
+/// that of its buffer. So a flood of fragments leaves most of a pool's buffers to other packets.
 pub const WAITING_MEMORY: usize = 4 << 20;
-/// What a fragment in a small buffer takes of it, and one in a large buffer, of which a pool has few.
+/// What a fragment in a small buffer takes of it, and one in a large buffer, of which a pool has
+/// few.
 const SMALL_WEIGHT: usize = 2 << 10;
 const LARGE_WEIGHT: usize = 32 << 10;
 
@@ -115,8 +119,8 @@ impl Fragments {
         Ok(())
     }
 
-    /// Notes what became of the first fragment; the fragments that waited for it are added to `waited`. False if the
-    /// table has no room, so that later fragments will not find it.
+    /// Notes what became of the first fragment; the fragments that waited for it are added to
+    /// `waited`. False if the table has no room, so that later fragments will not find it.
     pub fn first(&mut self, datagram: Datagram, first: First, now_ns: u64, waited: &mut Vec<Packet>) -> bool {
         if let Some(at) = self.table.find(&datagram) {
             if let First::Missing(waiting) = self.table.remove(at).first {

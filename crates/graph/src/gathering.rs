@@ -1,4 +1,5 @@
-//! When a group of packets must end, so that processing it function by function is processing it packet by packet.
+//! When a group of packets must end, so that processing it function by function is processing it
+//! packet by packet.
 
 use nf::Answers;
 use nf::stage::Stage;
@@ -7,8 +8,8 @@ use packet::{Meta, Side};
 
 use crate::program::Course;
 
-/// Which packets of known flows are groups of their own, as a function may answer them: what it makes has to go through the functions before
-/// the next packet does.
+/// Which packets of known flows are groups of their own, as a function may answer them: what it
+/// makes has to go through the functions before the next packet does.
 #[derive(Clone, Copy)]
 pub(crate) struct Apart {
     answers: Answers,
@@ -39,10 +40,12 @@ impl Apart {
 
 /// Which flows have packets in the group, by the side that these entered by.
 ///
-/// Functions see a group's packets from inside before those from outside. So a flow's packets of both sides do not meet
-/// in a group, nor do any from both sides that come to functions that share sets or meters.
+/// Functions see a group's packets from inside before those from outside. So a flow's packets of
+/// both sides do not meet in a group, nor do any from both sides that come to functions that share
+/// sets or meters.
 pub(crate) struct Gathering {
-    /// For each side, one bit for each of the flows that have a packet in the group, by the low bits of their number.
+    /// For each side, one bit for each of the flows that have a packet in the group, by the low
+    /// bits of their number.
     flows: [[u64; WORDS]; 2],
     /// Whether there is a packet of this side that comes to all functions.
     sides: [bool; 2],
@@ -58,8 +61,8 @@ impl Gathering {
         Gathering { flows: [[0; WORDS]; 2], sides: [false; 2], sides_apart }
     }
 
-    /// A packet of this flow joins the group; false if the group must be processed before. `to_all`: whether it comes to all
-    /// functions.
+    /// A packet of this flow joins the group; false if the group must be processed before.
+    /// `to_all`: whether it comes to all functions.
     #[inline(always)]
     pub fn add(&mut self, record: u32, side: Side, to_all: bool) -> bool {
         let (side, other) = (side as usize, side.other() as usize);
@@ -80,10 +83,11 @@ impl Gathering {
     }
 }
 
-/// Which course the packets of each flow take that are in the group, flows by the low bits of their number.
+/// Which course the packets of each flow take that are in the group, flows by the low bits of their
+/// number.
 ///
-/// Of a group with several courses, the packets of each go through together, and those that walk last. So a flow's packets take one
-/// course, and then may walk, but not the other way round.
+/// Of a group with several courses, the packets of each go through together, and those that walk
+/// last. So a flow's packets take one course, and then may walk, but not the other way round.
 #[derive(Default)]
 pub(crate) struct FlowCourses {
     /// Flows with a packet of the first packet's course, and with one of another.
@@ -91,7 +95,8 @@ pub(crate) struct FlowCourses {
     others: u64,
 }
 
-/// The last course of each flow that has a packet of another course than the first one; memory that is used again.
+/// The last course of each flow that has a packet of another course than the first one; memory that
+/// is used again.
 pub(crate) type OtherCourses = [Course; 64];
 
 impl FlowCourses {

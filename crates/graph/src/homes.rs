@@ -1,7 +1,7 @@
 //! Which flows of a table belong to one flow of whoever gives packets to the chain: its home.
 //!
-//! Who numbers flows before the chain sees them (a router) may still take for one what the chain has ended and begun anew.
-//! So a home may have several flows, though nearly all have one.
+//! Who numbers flows before the chain sees them (a router) may still take for one what the chain
+//! has ended and begun anew. So a home may have several flows, though nearly all have one.
 
 /// Flows of a table by their homes. Touches no memory for a chain that is not told of homes.
 pub(crate) struct Homes {

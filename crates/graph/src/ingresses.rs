@@ -22,7 +22,8 @@ impl Ingresses {
         }
     }
 
-    /// A packet has joined its flow: its port is noted, and it is to leave by that of the other direction, if one is known.
+    /// A packet has joined its flow: its port is noted, and it is to leave by that of the other
+    /// direction, if one is known.
     #[inline]
     pub fn join(&mut self, meta: &mut Meta) {
         if let Some(ports) = self.of.get_mut(meta.transit.flow as usize) {

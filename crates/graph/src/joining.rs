@@ -13,14 +13,17 @@ pub(crate) struct Joining {
     pub timeouts: Timeouts,
     /// Whether the functions, not the chain, say that.
     pub keeps_flows: bool,
-    /// Whether any function has attributes: else no flow has tags, and its record's second line is not touched.
+    /// Whether any function has attributes: else no flow has tags, and its record's second line is
+    /// not touched.
     pub tags: bool,
-    /// Whether packets leave as packets of the flow that they came as, so that their key is the flow's too.
+    /// Whether packets leave as packets of the flow that they came as, so that their key is the
+    /// flow's too.
     pub has_aliases: bool,
 }
 
 impl Joining {
-    /// The packet takes its number in the flow and the flow's tags, and moves the connection on; whether that changed.
+    /// The packet takes its number in the flow and the flow's tags, and moves the connection on;
+    /// whether that changed.
     #[inline]
     pub fn join(&self, meta: &mut Meta, header: &mut Header) -> bool {
         if meta.class == Class::Whole && meta.protocol == header.key.protocol {
@@ -36,8 +39,9 @@ impl Joining {
         move_on(header, connection)
     }
 
-    /// The same for a whole packet of the flow's own protocol, which brings the connection to this. `wish_ms`: how long functions
-    /// keep the flow that need not see it for that. Whether the connection changed.
+    /// The same for a whole packet of the flow's own protocol, which brings the connection to this.
+    /// `wish_ms`: how long functions keep the flow that need not see it for that. Whether the
+    /// connection changed.
     #[inline(always)]
     pub fn join_whole(
         &self,
@@ -61,7 +65,8 @@ impl Joining {
         meta.transit.realias = false;
     }
 
-    /// How long the chain keeps the flow after a packet that brings its connection to this; 0: the functions say it.
+    /// How long the chain keeps the flow after a packet that brings its connection to this; 0: the
+    /// functions say it.
     #[inline(always)]
     fn keep_ms(&self, meta: &Meta, header: &Header, connection: Connection) -> u32 {
         if self.keeps_flows {

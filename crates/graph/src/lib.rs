@@ -1,6 +1,7 @@
 //! Runs network functions in order over flows.
 //!
-//! [`Chain`] is the plain chain: every packet visits every function. It is the reference for every faster path.
+//! [`Chain`] is the plain chain: every packet visits every function. It is the reference for every
+//! faster path.
 
 mod beside;
 mod chain;

@@ -25,11 +25,13 @@ pub struct Options {
     pub inner: bool,
     /// The UDP ports by which tunnels are known.
     pub tunnel_ports: TunnelPorts,
-    /// Whether an IPv4 total length of 0 stands for the rest of the frame (see [`packet::Parser::offloaded`]).
+    /// Whether an IPv4 total length of 0 stands for the rest of the frame (see
+    /// [`packet::Parser::offloaded`]).
     pub offloaded: bool,
     /// Which well-formed packets are dropped that nobody may send.
     pub guards: Guards,
-    /// Whether packets of a flow leave by the port that those of its other direction came in by: where a side has several ports.
+    /// Whether packets of a flow leave by the port that those of its other direction came in by:
+    /// where a side has several ports.
     pub remembers_ports: bool,
     /// Whether packets with a wrong IPv4 header checksum are dropped.
     pub verify_ipv4_checksum: bool,
@@ -41,7 +43,8 @@ pub struct Options {
     pub fragment_timeout_ns: u64,
     /// How TCP streams are put together, if a function wants them.
     pub streams: StreamOptions,
-    /// Whether packets that are known to be treated as others of their flow take the fast path (B3). What comes out is the same.
+    /// Whether packets that are known to be treated as others of their flow take the fast path
+    /// (B3). What comes out is the same.
     pub consolidate: bool,
     /// What becomes of a packet at which a function panics.
     pub on_panic: OnPanic,
@@ -86,8 +89,9 @@ pub enum WhenFull {
     EvictOldest,
 }
 
-/// Which well-formed packets are dropped that nobody may send: those of a kind are, or are not; or, where nothing is said, if a function
-/// of the chain drops what it cannot judge ([`nf::NetworkFunction::passes_unjudged`]).
+/// Which well-formed packets are dropped that nobody may send: those of a kind are, or are not; or,
+/// where nothing is said, if a function of the chain drops what it cannot judge
+/// ([`nf::NetworkFunction::passes_unjudged`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guards {
     /// See [`Sanity::martians`].
@@ -118,8 +122,8 @@ impl Guards {
 /// What happens to frames that are not IP, such as ARP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotIp {
-    /// They pass, unless a function of the chain drops what it cannot judge ([`nf::NetworkFunction::passes_unjudged`]); what a link needs
-    /// passes anyhow.
+    /// They pass, unless a function of the chain drops what it cannot judge
+    /// ([`nf::NetworkFunction::passes_unjudged`]); what a link needs passes anyhow.
     AsFunctions,
     /// They pass to the other side untouched, as through a wire.
     Pass,
@@ -127,7 +131,8 @@ pub enum NotIp {
     Drop,
 }
 
-/// How long flows are kept after their last packet, in milliseconds, where no function of the chain says it.
+/// How long flows are kept after their last packet, in milliseconds, where no function of the chain
+/// says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// TCP connections that are open (RFC 5382 REQ-5: 2 h 4 min).
@@ -181,7 +186,8 @@ impl Timeouts {
     }
 }
 
-/// How packets went through a chain. It depends on how they were batched, as nothing else does that is counted.
+/// How packets went through a chain. It depends on how they were batched, as nothing else does that
+/// is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastPath {
     /// Packets that took the fast path: they followed a rule.
@@ -205,7 +211,8 @@ pub struct Walked {
     pub cycles: u64,
 }
 
-/// What a chain has counted. At all times `packets_in + packets_made = packets_out + dropped + held`.
+/// What a chain has counted. At all times
+/// `packets_in + packets_made = packets_out + dropped + held`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// Packets received.
@@ -218,9 +225,11 @@ pub struct Counters {
     pub bytes_out: u64,
     /// Packets that functions made.
     pub packets_made: u64,
-    /// Packets waiting inside: fragments whose first one has not come, or that are held back until their datagram is whole.
+    /// Packets waiting inside: fragments whose first one has not come, or that are held back until
+    /// their datagram is whole.
     pub packets_held: u64,
-    /// Of those that wait or waited, fragments that came with their flows from another chain, less those that went to one.
+    /// Of those that wait or waited, fragments that came with their flows from another chain, less
+    /// those that went to one.
     pub fragments_moved: i64,
     /// Packets dropped, by [`DropReason::index`].
     pub drops: [u64; DropReason::COUNT],

@@ -1,8 +1,9 @@
 //! Flows that turn back within the chain: which record each of their two passes has.
 //!
-//! A packet that a function turns back (a hairpin through a NAT) comes to the functions that it passed a second time, from the
-//! other side. Each pass has a record of its own, so that a function decides about either as about a flow of its own. The record of the
-//! second pass is in no index and on no timer: it lives and moves with the flow's.
+//! A packet that a function turns back (a hairpin through a NAT) comes to the functions that it
+//! passed a second time, from the other side. Each pass has a record of its own, so that a function
+//! decides about either as about a flow of its own. The record of the second pass is in no index
+//! and on no timer: it lives and moves with the flow's.
 //!
 //! ```text
 //!             near side                    turning function

@@ -1,5 +1,5 @@
-//! What is done with packets in place of a walk through the chain, but for the values, which are each flow's own: few programs
-//! serve all flows (B5, B6).
+//! What is done with packets in place of a walk through the chain, but for the values, which are
+//! each flow's own: few programs serve all flows (B5, B6).
 
 use nf::record::Lines;
 use nf::stage::Stage;
@@ -12,8 +12,9 @@ use crate::commuting::put_together;
 /// Programs of a chain at most; a walk that would need another one is not made a rule.
 pub(crate) const PROGRAMS_MAX: usize = 1024;
 
-/// The number of a program, with a bit for those of which rules are looked at before every packet, one for those whose packets form
-/// groups of their own, one for those that do not take every packet, and one if it was not recorded, but foreseen.
+/// The number of a program, with a bit for those of which rules are looked at before every packet,
+/// one for those whose packets form groups of their own, one for those that do not take every
+/// packet, and one if it was not recorded, but foreseen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 pub(crate) struct ProgramId(u16);
@@ -33,8 +34,8 @@ impl ProgramId {
         self.0 & ProgramId::WATCHED == 0
     }
 
-    /// Whether packets follow it only if they are in no tunnel, and not too long to be put into one, or have room for tags, or come in
-    /// what is taken off.
+    /// Whether packets follow it only if they are in no tunnel, and not too long to be put into
+    /// one, or have room for tags, or come in what is taken off.
     #[inline(always)]
     pub fn is_limited(self) -> bool {
         self.0 & ProgramId::LIMITED != 0
@@ -51,7 +52,8 @@ impl ProgramId {
         self.0 & ProgramId::FORESEEN != 0
     }
 
-    /// Whether events are kept of rules that name it: all that were recorded, and of what is foreseen, those that packets cause.
+    /// Whether events are kept of rules that name it: all that were recorded, and of what is
+    /// foreseen, those that packets cause.
     #[inline]
     pub fn has_events(self) -> bool {
         !self.is_foreseen() || !self.is_unwatched()
@@ -62,8 +64,8 @@ impl ProgramId {
     }
 }
 
-/// What is to be done with a packet of a known flow: it follows a program, or one of these. Numbers that no program has, for they
-/// are compared for every packet.
+/// What is to be done with a packet of a known flow: it follows a program, or one of these. Numbers
+/// that no program has, for they are compared for every packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 pub(crate) struct Course(u16);
@@ -90,8 +92,8 @@ impl Course {
         (self.0 < Course::FORESEE.0).then_some(ProgramId(self.0))
     }
 
-    /// Whether such packets may be in one group with others that walk or follow programs: those who see every packet may feel the
-    /// order of packets, and so do functions' sets and meters.
+    /// Whether such packets may be in one group with others that walk or follow programs: those who
+    /// see every packet may feel the order of packets, and so do functions' sets and meters.
     #[inline(always)]
     pub fn mixes(self) -> bool {
         self == Course::WALK || self.is_alone_to_itself()
@@ -103,7 +105,8 @@ impl Course {
         self.0 & (ProgramId::WATCHED | ProgramId::APART) == 0
     }
 
-    /// Whether it is that of packets of a program that is not looked at: the next one of it may be known by that.
+    /// Whether it is that of packets of a program that is not looked at: the next one of it may be
+    /// known by that.
     #[inline(always)]
     pub fn is_follow(self) -> bool {
         self.program().is_some_and(ProgramId::is_unwatched)
@@ -130,8 +133,8 @@ pub(crate) struct Program {
     watched: bool,
     /// Whether the order may be felt in which packets of several flows go through.
     apart: bool,
-    /// Whether packets are put into a tunnel, for which they may be too long, or get tags, for which there may be no room, or must come in
-    /// the same as others.
+    /// Whether packets are put into a tunnel, for which they may be too long, or get tags, for
+    /// which there may be no room, or must come in the same as others.
     limited: bool,
     /// What packets come in that is taken off, or looked for.
     covers: Covers,
@@ -184,12 +187,13 @@ pub(crate) enum Step {
     Wrap(usize),
     /// The packet gets this tag, by this function.
     Tag(usize, Tag),
-    /// It is taken out of the tunnel that it came in, of which the headers have so many bytes, by this function.
+    /// It is taken out of the tunnel that it came in, of which the headers have so many bytes, by
+    /// this function.
     TakeOut(usize, usize),
     /// The outermost tag of this kind that it came with is taken away, by this function.
     Untag(usize, TagKind),
-    /// The packet would get this by this function, but it is taken away again before anybody looks: the packet only counts as that much
-    /// longer, until it is `Restored` (B14).
+    /// The packet would get this by this function, but it is taken away again before anybody looks:
+    /// the packet only counts as that much longer, until it is `Restored` (B14).
     Cancelled(usize, Layer),
     /// The packet counts as that much shorter again.
     Restored(Layer),
@@ -295,7 +299,8 @@ pub(crate) struct Draft {
     pushed: Vec<(usize, Pushed)>,
     /// Those of them that nobody has looked at begin here.
     unseen: usize,
-    /// Whether a function that sees every packet may have put it into a tunnel, or taken it out of one, or changed its tags.
+    /// Whether a function that sees every packet may have put it into a tunnel, or taken it out of
+    /// one, or changed its tags.
     resized: bool,
     /// What the packet came in, and whether it was taken out of its tunnel.
     came_in: (Covers, bool),
@@ -336,7 +341,8 @@ impl Draft {
         self.puts_together = true;
     }
 
-    /// Begins anew, for packets that entered by this side, and came in this, as far as they can be told to be alike.
+    /// Begins anew, for packets that entered by this side, and came in this, as far as they can be
+    /// told to be alike.
     pub fn begin(&mut self, side: Side, covers: Covers) {
         self.came_in = (covers, false);
         self.writes.clear();
@@ -348,8 +354,9 @@ impl Draft {
         self.program = Program { side, steps, ..Program::default() };
     }
 
-    /// Writes what packets are to go through that are treated as the one that was recorded; none if its walk cannot stand for
-    /// others. `path` has the functions, in order; `verdict` is what they decided.
+    /// Writes what packets are to go through that are treated as the one that was recorded; none if
+    /// its walk cannot stand for others. `path` has the functions, in order; `verdict` is what they
+    /// decided.
     pub fn write(
         &mut self,
         path: impl Iterator<Item = usize>,
@@ -394,7 +401,8 @@ impl Draft {
                             program.must_have_tags(&self.came_in.0)?;
                         }
                     }
-                    // What was written before is in the packets that every one of those functions saw since.
+                    // What was written before is in the packets that every one of those functions
+                    // saw since.
                     HeaderAction::SetEnd(end, to) if !seen_since(program, rewrite_at) => {
                         self.writes.push((end, to));
                         rewrite_at = Some(program.steps.len());
@@ -497,9 +505,11 @@ impl Draft {
         self.keep_ms
     }
 
-    /// Whether what a function did to outer headers and tags it would do to all packets that the program takes. What it put on must be all
-    /// that can be there, beside tags that packets came with. What it took away, and the tags that it looked for, must be those that all of
-    /// them come in, or have been put on before it, with nobody who saw it since (B14): a state function of its own would have seen it.
+    /// Whether what a function did to outer headers and tags it would do to all packets that the
+    /// program takes. What it put on must be all that can be there, beside tags that packets came
+    /// with. What it took away, and the tags that it looked for, must be those that all of them
+    /// come in, or have been put on before it, with nobody who saw it since (B14): a state function
+    /// of its own would have seen it.
     fn holds_for_all(&self, recording: &Recording) -> bool {
         let mut open = self.pushed[self.unseen..].to_vec();
         let seen = |stack| self.pushed[..self.unseen].iter().any(|(_, pushed)| pushed.stack() == stack);
@@ -533,7 +543,8 @@ impl Draft {
         })
     }
 
-    /// Whether a state function reads what was written: it runs before or behind all writes, not where its function stood.
+    /// Whether a state function reads what was written: it runs before or behind all writes, not
+    /// where its function stood.
     fn is_read(&self, recordings: &[Option<Recording>]) -> bool {
         let written = |field: Field| {
             let end = match field {

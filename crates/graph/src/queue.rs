@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use packet::Packet;
 
-/// The packets of a batch that are not through yet, and before them those that passed and wait to leave.
+/// The packets of a batch that are not through yet, and before them those that passed and wait to
+/// leave.
 ///
 /// They stay where they are, so that a batch whose packets all pass is handed on as a whole.
 pub(crate) struct Queue {
@@ -22,7 +23,8 @@ impl Queue {
     /// The packets that are not through yet.
     #[inline]
     pub fn rest(&mut self) -> &mut [Packet] {
-        // One slice is all: packets are only ever taken from the front of what was one run of memory.
+        // One slice is all: packets are only ever taken from the front of what was one run of
+        // memory.
         &mut self.packets.as_mut_slices().0[self.passed..]
     }
 

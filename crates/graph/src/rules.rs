@@ -1,5 +1,6 @@
-//! What is known of flows' packets beside their records: a rule for each direction that stands for the walk through the chain
-//! (B6), and the events that end it (B7). A rule is of this chain and table only: a flow that moves is recorded anew.
+//! What is known of flows' packets beside their records: a rule for each direction that stands for
+//! the walk through the chain (B6), and the events that end it (B7). A rule is of this chain and
+//! table only: a flow that moves is recorded anew.
 
 use nf::{Cause, Connection, EventCondition};
 use packet::memory::{OutOfMemory, Part, Slots};
@@ -11,13 +12,15 @@ use crate::program::{Course, ProgramId, Programs};
 /// Events that a rule can have; a walk with more is not made a rule.
 pub(crate) const EVENTS_MAX: usize = 8;
 
-/// Packets of a kind that was not seen before that walk before one is recorded, beside a flow's first one: what recording takes is lost
-/// for flows that are over by then, and for connections in a phase that is.
+/// Packets of a kind that was not seen before that walk before one is recorded, beside a flow's
+/// first one: what recording takes is lost for flows that are over by then, and for connections in
+/// a phase that is.
 const WALKS_FIRST: u16 = 2;
 
-/// Packets that walk after one of which no rule could be made, before another one is recorded; twice as many the next time, up to
-/// so many times. As many walk in a row that come in something else than what their rule takes off: what the flow comes in has changed then, as
-/// when another router puts labels before it.
+/// Packets that walk after one of which no rule could be made, before another one is recorded;
+/// twice as many the next time, up to so many times. As many walk in a row that come in something
+/// else than what their rule takes off: what the flow comes in has changed then, as when another
+/// router puts labels before it.
 const WALKS_MIN: u16 = 8;
 const WALKS_DOUBLED_MAX: u8 = 7;
 
@@ -27,12 +30,14 @@ const FIRST_VERSION: u64 = 1 << 32;
 /// Both rules of each flow, by the number of its record.
 pub(crate) struct Rules {
     slots: Slots<[Rule; 2]>,
-    /// What few packets need stands apart: rules that are far from one another would share few of a cache's sets.
+    /// What few packets need stands apart: rules that are far from one another would share few of a
+    /// cache's sets.
     rest: Slots<[[Noted; EVENTS_MAX]; 2]>,
-    /// The outer headers that packets get, in the rest; none in a chain of which no function puts any on.
+    /// The outer headers that packets get, in the rest; none in a chain of which no function puts
+    /// any on.
     outers: Option<Part<[Outer; 2]>>,
-    /// What all stamps have in common: the version, which every command raises. Rules from before hold only if none of their
-    /// events does; what was foreseen before is foreseen anew.
+    /// What all stamps have in common: the version, which every command raises. Rules from before
+    /// hold only if none of their events does; what was foreseen before is foreseen anew.
     common: u64,
 }
 
@@ -48,13 +53,15 @@ pub(crate) struct Rule {
     pub ends: NewEnds,
     /// What packets of the stamp do: follow a program, or walk.
     course: Course,
-    /// If they walk: so many before one is recorded. If they follow a program: so many in a row that come in something else.
+    /// If they walk: so many before one is recorded. If they follow a program: so many in a row
+    /// that come in something else.
     walks: u16,
     /// How often none could be made in a row.
     failures: u8,
     /// How often one was recorded since others came in something else.
     changes: u8,
-    /// If the program is limited: the longest packets that follow it, in bytes of their IP packets; `u16::MAX` if they get no outer headers.
+    /// If the program is limited: the longest packets that follow it, in bytes of their IP packets;
+    /// `u16::MAX` if they get no outer headers.
     pub len_max: u16,
     /// The tags that packets which follow it have room for.
     tags: TagRoom,
@@ -77,7 +84,8 @@ pub(crate) struct Values<'a> {
     pub keep_ms: u32,
     /// The outer headers that packets get.
     pub outer: Option<&'a Outer>,
-    /// The longest packets that are treated so, in bytes of their IP packets; `u16::MAX` without outer headers.
+    /// The longest packets that are treated so, in bytes of their IP packets; `u16::MAX` without
+    /// outer headers.
     pub len_max: u16,
     /// The tags that packets are to have room for.
     pub tags: TagRoom,
@@ -95,7 +103,8 @@ struct Noted {
     spare: [u8; 3],
 }
 
-/// What a packet must have in common with the one that was recorded, beside flow and direction; with the version, a stamp.
+/// What a packet must have in common with the one that was recorded, beside flow and direction;
+/// with the version, a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Likeness(u64);
 
@@ -103,14 +112,16 @@ pub(crate) struct Likeness(u64);
 pub(crate) const CHANGING: u8 = 7;
 
 impl Likeness {
-    /// Of a packet whose key is the flow's alias, or not, and that has brought the connection to this.
+    /// Of a packet whose key is the flow's alias, or not, and that has brought the connection to
+    /// this.
     #[inline(always)]
     pub fn new(meta: &Meta, by_alias: bool, connection: Connection) -> Likeness {
         let (side, flags) = (meta.transit.side as u64, u64::from(meta.tcp_flags & CHANGING));
         Likeness(u64::from(connection.phase()) | side << 8 | u64::from(by_alias) << 9 | flags << 16)
     }
 
-    /// Whether more such packets are to be expected than a connection has while it is opened or closed.
+    /// Whether more such packets are to be expected than a connection has while it is opened or
+    /// closed.
     #[inline]
     fn is_lasting(self) -> bool {
         let connection = Connection::from_phase(self.0 as u8);
@@ -152,7 +163,8 @@ impl Rule {
         Course::WALK
     }
 
-    /// Whether a packet comes in what is taken off, and is not too long, and has not too many tags, for what is put before it.
+    /// Whether a packet comes in what is taken off, and is not too long, and has not too many tags,
+    /// for what is put before it.
     #[inline]
     fn takes(&mut self, packet: &Packet, covers: &Covers) -> bool {
         if !covers.are_of(packet) {
@@ -204,8 +216,8 @@ impl Rules {
         Some(&mut self.slots.head_mut(record)?[direction.index()])
     }
 
-    /// What such a packet does, and how long it keeps its flow, if it is to follow a program that is not looked at and takes all of them. None
-    /// in all other cases.
+    /// What such a packet does, and how long it keeps its flow, if it is to follow a program that
+    /// is not looked at and takes all of them. None in all other cases.
     #[inline(always)]
     pub fn plain_course(
         &self,
@@ -217,8 +229,9 @@ impl Rules {
         is_plain.then_some((rule.course, rule.keep_ms))
     }
 
-    /// How long such a packet keeps its flow, if it is to follow this course, that of a program that is not looked at, and takes packets which
-    /// come in this, or need room for what is put before them.
+    /// How long such a packet keeps its flow, if it is to follow this course, that of a program
+    /// that is not looked at, and takes packets which come in this, or need room for what is put
+    /// before them.
     #[inline(never)]
     pub fn follow_limited(
         &mut self,
@@ -294,7 +307,8 @@ impl Rules {
             .is_some_and(|rule| rule.stamp == stamp && rule.course == Course::WALK && rule.walks == 0)
     }
 
-    /// The rule for packets of a direction, and its program, if there is one that no command came behind.
+    /// The rule for packets of a direction, and its program, if there is one that no command came
+    /// behind.
     pub fn current(&self, record: u32, direction: Direction) -> Option<(&Rule, ProgramId)> {
         let rule = self.get(record, direction)?;
         let is_current = rule.stamp & !u64::from(u32::MAX) == self.common;
@@ -397,7 +411,8 @@ impl Rules {
         }
     }
 
-    /// No rule could be made of such a packet: some more of them walk before the next one is recorded.
+    /// No rule could be made of such a packet: some more of them walk before the next one is
+    /// recorded.
     pub fn give_up(&mut self, record: u32, direction: Direction, like: Likeness) {
         let stamp = self.common | like.0;
         if let Some(rule) = self.get_mut(record, direction) {

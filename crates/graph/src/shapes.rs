@@ -1,5 +1,5 @@
-//! Which programs are made of what functions foresee: many flows' rules by the same few shapes, without a program being written for
-//! each.
+//! Which programs are made of what functions foresee: many flows' rules by the same few shapes,
+//! without a program being written for each.
 
 use crate::program::{PROGRAMS_MAX, ProgramId};
 

@@ -1,13 +1,16 @@
-//! The one TCP reassembler of a chain (E23): from segments as they come to byte streams in order, once for all functions.
+//! The one TCP reassembler of a chain (E23): from segments as they come to byte streams in order,
+//! once for all functions.
 //!
-//! It stands in line with the traffic, so it does not wait for acknowledgements: what is next in order is delivered with
-//! the packet that brings it, as it stands there; only what comes too early is copied, and waits. It never holds packets
-//! back. What is missing is announced as a gap once bytes behind it wait and the receiver acknowledges it, or once there is
-//! no memory to wait longer.
+//! It stands in line with the traffic, so it does not wait for acknowledgements: what is next in
+//! order is delivered with the packet that brings it, as it stands there; only what comes too early
+//! is copied, and waits. It never holds packets back. What is missing is announced as a gap once
+//! bytes behind it wait and the receiver acknowledges it, or once there is no memory to wait
+//! longer.
 //!
-//! Sequence numbers are positions modulo 2^32 (RFC 9293 3.4): whatever is more than [`WINDOW_MAX`] away from where a stream
-//! stands belongs to no window and is ignored. Datagrams in fragments, of whatever protocol, are put together first, and come
-//! with the fragment that completes them: as they are, and as the segment that is in them.
+//! Sequence numbers are positions modulo 2^32 (RFC 9293 3.4): whatever is more than [`WINDOW_MAX`]
+//! away from where a stream stands belongs to no window and is ignored. Datagrams in fragments, of
+//! whatever protocol, are put together first, and come with the fragment that completes them: as
+//! they are, and as the segment that is in them.
 
 use nf::record::Header;
 use nf::stream::{Deliveries, Piece, What};
@@ -51,7 +54,8 @@ pub use segment::{Segment, SegmentOptions};
 pub use sent::{SENT_MAX, SENT_MEMORY};
 pub use shortage::{MemoryOf, ShortOf};
 
-/// How far from where a stream stands a segment may be, in bytes: the largest window that TCP has (RFC 7323 2.3).
+/// How far from where a stream stands a segment may be, in bytes: the largest window that TCP has
+/// (RFC 7323 2.3).
 pub const WINDOW_MAX: i64 = 1 << 30;
 
 /// Where both streams of a flow stand: part of the flow's record. Two cache lines.
@@ -91,8 +95,8 @@ pub struct Half {
     taken: u16,
     /// The receiver has acknowledged what comes before this sequence number.
     has: u32,
-    /// In line, the list of blocks with what was sent and is not acknowledged: one more than its number, its last block, as
-    /// [`held::Link`], and bytes in it.
+    /// In line, the list of blocks with what was sent and is not acknowledged: one more than its
+    /// number, its last block, as [`held::Link`], and bytes in it.
     sent: u32,
     sent_last: u32,
     sent_bytes: u32,
@@ -181,7 +185,8 @@ impl Reassembler {
         self.owner = Owner::of(header);
     }
 
-    /// The next packet of the group: what it brings to its flow's streams is noted. In line, why it is not to pass, if it is not.
+    /// The next packet of the group: what it brings to its flow's streams is noted. In line, why it
+    /// is not to pass, if it is not.
     pub fn take(&mut self, packet: &Packet, streams: &mut Streams) -> Option<DropReason> {
         self.read(packet, streams);
         self.skip();
@@ -299,7 +304,8 @@ impl Reassembler {
         self.datagrams.forget(flow);
     }
 
-    /// The next packet of the group has this segment: what it brings is noted. In line, why it is not to pass, if it is not.
+    /// The next packet of the group has this segment: what it brings is noted. In line, why it is
+    /// not to pass, if it is not.
     pub fn judge(&mut self, segment: &Segment<'_>, streams: &mut Streams) -> Option<DropReason> {
         (self.fate, self.short) = (None, None);
         self.segment(segment, streams);

@@ -1,6 +1,7 @@
 //! Timers of flows: a hierarchical timing wheel (Varghese and Lauck, 1987), one timer per record.
 //!
-//! Constant cost to set, move and take away; time may jump by years (captures do) without a step for each tick.
+//! Constant cost to set, move and take away; time may jump by years (captures do) without a step
+//! for each tick.
 
 /// No record.
 const NONE: u32 = u32::MAX;
@@ -59,7 +60,8 @@ impl Wheel {
         time_ns >> TICK_BITS
     }
 
-    /// When the next timer may have to fire: before, [`Wheel::advance`] would do nothing that matters.
+    /// When the next timer may have to fire: before, [`Wheel::advance`] would do nothing that
+    /// matters.
     #[inline]
     pub fn due_ns(&self) -> u64 {
         self.earliest.saturating_mul(1 << TICK_BITS)
@@ -105,8 +107,8 @@ impl Wheel {
         self.links[record as usize] = IDLE;
     }
 
-    /// Lets time pass to `now_ns`; the records whose timers fired are added to `fired`, in order of their ticks, and no
-    /// longer have one.
+    /// Lets time pass to `now_ns`; the records whose timers fired are added to `fired`, in order of
+    /// their ticks, and no longer have one.
     pub fn advance(&mut self, now_ns: u64, fired: &mut Vec<u32>) {
         let to = Wheel::tick(now_ns);
         if !self.started {

@@ -41,7 +41,8 @@ fn chains() -> Vec<(&'static str, Vec<Box<dyn Stage>>)> {
     ]
 }
 
-/// Both directions of many flows: UDP and TCP, IPv4 and IPv6, passing, dropped now and then, turning, rewritten.
+/// Both directions of many flows: UDP and TCP, IPv4 and IPv6, passing, dropped now and then,
+/// turning, rewritten.
 fn frames() -> Vec<(Side, Vec<u8>)> {
     let virtual_end = Endpoint::new(Addr::from_v4_bytes(VIRTUAL), 53);
     let mut frames = vec![];

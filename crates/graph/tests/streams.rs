@@ -501,7 +501,8 @@ fn of_several_attempts_to_open_the_one_that_is_answered_counts() {
         bench.segment(Direction::Original, ACK, answered + 8, 909, b"");
         assert_eq!(bench.seen, [[data(0, b"request")], [data(0, b"response")]], "{answered}");
     }
-    // A host that keeps nothing of attempts (RFC 4987 3.6) answers a second one as it did the first.
+    // A host that keeps nothing of attempts (RFC 4987 3.6) answers a second one as it did the
+    // first.
     let mut bench = Bench::with_policy(HostPolicy::Linux);
     for (client, server) in [(99, 5000), (7000, 900)] {
         bench.segment(Direction::Original, SYN, client, 0, b"");
@@ -515,7 +516,8 @@ fn of_several_attempts_to_open_the_one_that_is_answered_counts() {
 
 #[test]
 fn policies_differ_in_what_overlaps() {
-    // Novak and Sturges: an earlier segment that begins before, at the same place, and behind the later one.
+    // Novak and Sturges: an earlier segment that begins before, at the same place, and behind the
+    // later one.
     let outcome = |policy| {
         let mut bench = Bench::with_policy(policy);
         bench.open(99);
@@ -868,8 +870,8 @@ proptest! {
         prop_assert_eq!(bench.reassembler.memory_used(), 0);
     }
 
-    /// With little memory, every byte that was sent is either delivered or in a gap, once, in order; also where streams of others
-    /// give way, or theirs to others.
+    /// With little memory, every byte that was sent is either delivered or in a gap, once, in
+    /// order; also where streams of others give way, or theirs to others.
     #[test]
     fn little_memory_loses_bytes_but_never_their_place(
         memory in 0..6usize,
@@ -927,7 +929,8 @@ proptest! {
 }
 
 proptest! {
-    /// In line, with little memory, a host reads nothing that functions were not given before, whatever gives way and moves.
+    /// In line, with little memory, a host reads nothing that functions were not given before,
+    /// whatever gives way and moves.
     #[test]
     fn in_line_little_memory_lets_nothing_by(
         memory in 0..8usize,

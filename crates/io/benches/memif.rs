@@ -1,6 +1,7 @@
-//! How many frames a port of shared memory carries from one process to another: the best and the middle one of many short rounds for each direction and
-//! length, as a round in which something else has one of the cores says nothing. The receiver counts, and what finds no room is lost. And what both
-//! ends take together on one core, in batches of 64, in time that the thread ran.
+//! How many frames a port of shared memory carries from one process to another: the best and the
+//! middle one of many short rounds for each direction and length, as a round in which something
+//! else has one of the cores says nothing. The receiver counts, and what finds no room is lost. And
+//! what both ends take together on one core, in batches of 64, in time that the thread ran.
 #![allow(clippy::unwrap_used)] // A bench that cannot go on has failed.
 
 use std::process::{Command, Stdio};

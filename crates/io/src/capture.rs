@@ -14,16 +14,18 @@
 //! # }
 //! ```
 //!
-//! The formats are those of draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. They are read here, not with a
-//! library, for three reasons that the ones tried (`pcap-file`, `pcap-parser`) do not meet together: an error names
-//! the byte at which it was found, memory is bounded by what really arrives and not by what a length field claims,
-//! and files that other tools accept (sub-second fields out of range, the modified pcap header, the obsolete packet
-//! block) are read rather than refused.
+//! The formats are those of draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. They are read
+//! here, not with a library, for three reasons that the ones tried (`pcap-file`, `pcap-parser`) do
+//! not meet together: an error names the byte at which it was found, memory is bounded by what
+//! really arrives and not by what a length field claims, and files that other tools accept
+//! (sub-second fields out of range, the modified pcap header, the obsolete packet block) are read
+//! rather than refused.
 //!
 //! # Limits
 //!
-//! [`MAX_RECORD_BYTES`], [`MAX_BLOCK_BYTES`], [`MAX_INTERFACES`], [`MAX_NAME_BYTES`], [`MAX_COMMENT_BYTES`]. What is over
-//! a limit is an error with its offset, never a silent cut; only an interface's name and a comment are shortened.
+//! [`MAX_RECORD_BYTES`], [`MAX_BLOCK_BYTES`], [`MAX_INTERFACES`], [`MAX_NAME_BYTES`],
+//! [`MAX_COMMENT_BYTES`]. What is over a limit is an error with its offset, never a silent cut;
+//! only an interface's name and a comment are shortened.
 
 mod format;
 mod pcap;
@@ -42,8 +44,8 @@ pub use writer::{WriteError, Writer};
 /// The largest snapshot length in common use, in bytes: what capturing programs write by default.
 pub const MAX_SNAPSHOT_BYTES: u32 = 262_144;
 
-/// What a record may have above [`MAX_SNAPSHOT_BYTES`], in bytes: pseudo-headers that are put in front of a packet
-/// after it was cut.
+/// What a record may have above [`MAX_SNAPSHOT_BYTES`], in bytes: pseudo-headers that are put in
+/// front of a packet after it was cut.
 pub const RECORD_ALLOWANCE_BYTES: u32 = 4_096;
 
 /// The most bytes that one record may hold.
@@ -61,20 +63,23 @@ pub const MAX_NAME_BYTES: usize = 255;
 /// The longest comment that is written, in bytes of UTF-8; the rest is cut off.
 pub const MAX_COMMENT_BYTES: usize = 4_096;
 
-/// The program that a section says to be written by if its records have [`Way`]s that readers are to go by: a capture before and after a
-/// program that sends packets on. Other programs' flags mean the way by a host's own interface.
+/// The program that a section says to be written by if its records have [`Way`]s that readers are
+/// to go by: a capture before and after a program that sends packets on. Other programs' flags mean
+/// the way by a host's own interface.
 pub const WAYS_APPLICATION: &str = "rivulet capture";
 
 /// One captured packet, borrowed from the reader that found it or the caller that writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Nanoseconds since 1970-01-01 00:00 UTC; 0 where the file has no time for it (simple packet blocks), see [`Reader::has_time`].
+    /// Nanoseconds since 1970-01-01 00:00 UTC; 0 where the file has no time for it (simple packet
+    /// blocks), see [`Reader::has_time`].
     pub timestamp_ns: u64,
     /// Index into [`Reader::interfaces`]; always 0 in pcap.
     pub interface: u32,
     /// How to read the first header.
     pub link_type: LinkType,
-    /// The packet's length on the wire, in bytes, as the file states it: it may be absurd, even below `data.len()`.
+    /// The packet's length on the wire, in bytes, as the file states it: it may be absurd, even
+    /// below `data.len()`.
     pub wire_len: u32,
     /// The captured bytes, at most [`MAX_RECORD_BYTES`].
     pub data: &'a [u8],
@@ -87,7 +92,8 @@ pub struct Notes<'a> {
     pub comment: Option<&'a str>,
     /// Which way it went (`epb_flags`).
     pub way: Option<Way>,
-    /// The same number for each record of one packet that was seen at several interfaces (`epb_packetid`).
+    /// The same number for each record of one packet that was seen at several interfaces
+    /// (`epb_packetid`).
     pub packet_id: Option<u64>,
 }
 

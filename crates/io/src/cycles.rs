@@ -1,7 +1,7 @@
 //! The processor's cycle counter.
 
-/// A function that reads the processor's cycle counter, where there is one: on x86-64 the time stamp counter, which
-/// counts at a constant rate near the nominal frequency.
+/// A function that reads the processor's cycle counter, where there is one: on x86-64 the time
+/// stamp counter, which counts at a constant rate near the nominal frequency.
 pub fn counter() -> Option<fn() -> u64> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -16,7 +16,8 @@ pub fn counter() -> Option<fn() -> u64> {
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 fn read() -> u64 {
-    // SAFETY: reading the time stamp counter has no effect on memory; every x86-64 processor has it.
+    // SAFETY: reading the time stamp counter has no effect on memory; every x86-64 processor has
+    // it.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 

@@ -1,7 +1,8 @@
-//! Files that are written: readable by their owner and group alone, and never through a symbolic link.
+//! Files that are written: readable by their owner and group alone, and never through a symbolic
+//! link.
 //!
-//! Whoever may write to a folder may put a link there. A process with more rights would then empty, or append to, the file
-//! that the link names. So every output is opened by these functions.
+//! Whoever may write to a folder may put a link there. A process with more rights would then empty,
+//! or append to, the file that the link names. So every output is opened by these functions.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +20,8 @@ pub const OUTPUT_MODE: u32 = 0o640;
 /// Folders whose links are the open files of the process itself, by number.
 const OWN_DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
-/// A path that is not opened because it is a symbolic link. The message leaves the path out, which callers name.
+/// A path that is not opened because it is a symbolic link. The message leaves the path out, which
+/// callers name.
 #[derive(Debug, Error)]
 #[error("it is a symbolic link{}; outputs do not follow links, so name the file itself", to(.target))]
 pub struct IsLink {
@@ -70,8 +72,8 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     })
 }
 
-/// Whether the path is one of those by which a process names its own open files: links by nature, which nobody else can place.
-/// `>(command)` of a shell is one, too.
+/// Whether the path is one of those by which a process names its own open files: links by nature,
+/// which nobody else can place. `>(command)` of a shell is one, too.
 fn is_own_descriptor(path: &Path) -> bool {
     let is_number = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
     ["/dev/stdout", "/dev/stderr"].iter().any(|name| path == Path::new(name))

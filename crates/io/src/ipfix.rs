@@ -1,7 +1,8 @@
-//! Flow reports and NAT events as IPFIX messages (RFC 7011, RFC 7012, RFC 8158), to collectors over UDP or into files.
+//! Flow reports and NAT events as IPFIX messages (RFC 7011, RFC 7012, RFC 8158), to collectors over
+//! UDP or into files.
 //!
-//! [`Exporter`] only encodes: it has no socket and no clock. [`UdpCollector`] and [`FileWriter`] have one each and carry
-//! its messages away.
+//! [`Exporter`] only encodes: it has no socket and no clock. [`UdpCollector`] and [`FileWriter`]
+//! have one each and carry its messages away.
 //!
 //! ```
 //! use io::ipfix::{Exporter, Options};
@@ -36,14 +37,17 @@ use template::Template;
 pub struct Options {
     /// Tells this exporter's flows from others of its host (RFC 7011 3.1).
     pub observation_domain: u32,
-    /// Bytes of a message at most, [`MESSAGE_MIN`] to 65,535; to fit the path's MTU (RFC 7011 10.3.3).
+    /// Bytes of a message at most, [`MESSAGE_MIN`] to 65,535; to fit the path's MTU (RFC 7011
+    /// 10.3.3).
     pub message_max: usize,
-    /// The templates are repeated after this many messages; 0: never for that reason (RFC 7011 8.4).
+    /// The templates are repeated after this many messages; 0: never for that reason (RFC 7011
+    /// 8.4).
     pub template_every_messages: u32,
     /// The templates are repeated after this many seconds; 0: never for that reason.
     pub template_every_s: u32,
-    /// One record for both directions (RFC 5103), instead of one for each direction that had packets. Not the default:
-    /// nfdump 1.7 lets the reverse direction's times and flags replace the forward ones.
+    /// One record for both directions (RFC 5103), instead of one for each direction that had
+    /// packets. Not the default: nfdump 1.7 lets the reverse direction's times and flags replace
+    /// the forward ones.
     pub biflow: bool,
 }
 
@@ -76,7 +80,8 @@ pub struct Exporter {
     sequence: u32,
     templates: Option<TemplatesSent>,
     nat_templates: Option<TemplatesSent>,
-    /// One of this many flows is reported, as the session's collector knows; 1 unless it is told otherwise.
+    /// One of this many flows is reported, as the session's collector knows; 1 unless it is told
+    /// otherwise.
     sampling: u32,
 }
 
@@ -87,7 +92,8 @@ struct TemplatesSent {
     messages_since: u32,
 }
 
-/// Length of a message header (RFC 7011 3.1): version, length, export time, sequence number, observation domain.
+/// Length of a message header (RFC 7011 3.1): version, length, export time, sequence number,
+/// observation domain.
 const HEADER_LEN: usize = 16;
 
 /// Length of a set header (RFC 7011 3.3.2): identifier, length.
@@ -119,10 +125,12 @@ impl Exporter {
         Ok(Exporter { options, message, sequence: 0, templates: None, nat_templates: None, sampling: 1 })
     }
 
-    /// Encodes as many of the reports as one message holds and takes them off the slice's front; none when no report
-    /// with packets is left. `export_time_s` is the time of sending, in seconds since 1970 (modulo 2^32).
+    /// Encodes as many of the reports as one message holds and takes them off the slice's front;
+    /// none when no report with packets is left. `export_time_s` is the time of sending, in seconds
+    /// since 1970 (modulo 2^32).
     ///
-    /// Where not all flows are reported, an options record says which share is: with the templates, and when that changes.
+    /// Where not all flows are reported, an options record says which share is: with the templates,
+    /// and when that changes.
     ///
     /// If the message is lost later, its collector knows by the gap in the sequence numbers.
     pub fn next_message(&mut self, reports: &mut &[FlowReport], export_time_s: u32) -> Option<&[u8]> {
@@ -150,8 +158,8 @@ impl Exporter {
         Some(self.finish(records))
     }
 
-    /// Encodes as many of the NAT events as one message holds and takes them off the slice's front; none when none is left that
-    /// there is a record for.
+    /// Encodes as many of the NAT events as one message holds and takes them off the slice's front;
+    /// none when none is left that there is a record for.
     pub fn next_nat_message(&mut self, events: &mut &[NatRecord], export_time_s: u32) -> Option<&[u8]> {
         while events.first().is_some_and(|event| NatTemplate::of(event.event).is_none()) {
             *events = &events[1..];
@@ -220,7 +228,8 @@ impl Exporter {
         records
     }
 
-    /// Adds data sets of as many reports of this sampling as fit; returns how many records they have.
+    /// Adds data sets of as many reports of this sampling as fit; returns how many records they
+    /// have.
     fn add_records(&mut self, reports: &mut &[FlowReport], sampling: u32) -> u32 {
         let mut records = 0;
         let mut set: Option<OpenSet> = None;
@@ -285,7 +294,8 @@ fn repeated(sent: Option<TemplatesSent>, with_templates: bool, export_time_s: u3
     }
 }
 
-// The templates and the longest report's records fit the smallest message, so that each message makes progress.
+// The templates and the longest report's records fit the smallest message, so that each message
+// makes progress.
 const _: () = {
     let mut biflow = false;
     loop {

@@ -1,4 +1,5 @@
-//! Where packets come from and go to: network interfaces, capture files, generated traffic; and flow export.
+//! Where packets come from and go to: network interfaces, capture files, generated traffic; and
+//! flow export.
 //!
 //! - [`port`] receives and sends on network interfaces.
 //! - [`capture`] reads and writes pcap and pcapng files, record by record.

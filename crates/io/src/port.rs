@@ -1,13 +1,15 @@
 //! Network interfaces of this machine: frames in and out as they are on a wire.
 //!
-//! An [`Interface`] takes all that comes in by a network interface and sends through it, whatever kind it is: a card, a
-//! veth, a bridge. The interface's own configuration stays as it is, but for promiscuous mode and an XDP program,
-//! which end with it. There are two ways, of which the rest of the system knows no more than their names: AF_XDP is
-//! the faster one, packet sockets are for every interface. A third one is to be an interface: a TAP device, at whose other
-//! end the machine's own stack is; a fourth one, memory shared with another process, goes without the kernel; and so does a fifth one, in
-//! programs that are built with it, DPDK. What senders and the kernel leave to
-//! cards is done here: open checksums are completed, frames of several segments are cut, and VLAN tags that were taken out
-//! are put back. On the way out, segments that follow each other are left to be cut again, where there is a way to say so.
+//! An [`Interface`] takes all that comes in by a network interface and sends through it, whatever
+//! kind it is: a card, a veth, a bridge. The interface's own configuration stays as it is, but for
+//! promiscuous mode and an XDP program, which end with it. There are two ways, of which the rest of
+//! the system knows no more than their names: AF_XDP is the faster one, packet sockets are for
+//! every interface. A third one is to be an interface: a TAP device, at whose other end the
+//! machine's own stack is; a fourth one, memory shared with another process, goes without the
+//! kernel; and so does a fifth one, in programs that are built with it, DPDK. What senders and the
+//! kernel leave to cards is done here: open checksums are completed, frames of several segments are
+//! cut, and VLAN tags that were taken out are put back. On the way out, segments that follow each
+//! other are left to be cut again, where there is a way to say so.
 
 mod dpdk;
 mod ethtool;
@@ -112,11 +114,13 @@ pub struct Counters {
     pub received: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Frames that came with checksums which their sender had left open, and which were completed; each before it was cut.
+    /// Frames that came with checksums which their sender had left open, and which were completed;
+    /// each before it was cut.
     pub completed: u64,
     /// Frames that the kernel, or a device, dropped, as they came faster than they were taken.
     pub missed: u64,
-    /// Frames longer than 65,543 bytes, that do not fit what the kernel says of them, or that a device of DPDK's found damaged.
+    /// Frames longer than 65,543 bytes, that do not fit what the kernel says of them, or that a
+    /// device of DPDK's found damaged.
     pub unreadable: u64,
     /// Frames sent.
     pub sent: u64,
@@ -163,14 +167,16 @@ pub fn facts(name: &str) -> Result<Facts> {
     Ok(Facts { link, has_ipv4, has_ipv6, why_not_xdp })
 }
 
-/// Why no interface of this machine can be opened by AF_XDP, whatever it is like and whoever asks; none if that is not so.
+/// Why no interface of this machine can be opened by AF_XDP, whatever it is like and whoever asks;
+/// none if that is not so.
 pub fn why_no_xdp_at_all() -> Option<String> {
     let error = xdp::probe().err()?;
     // That only others may is not the machine's fault.
     (error.kind() != ErrorKind::PermissionDenied).then(|| format!("the kernel has no such sockets: {error}"))
 }
 
-/// Why an interface is not for AF_XDP unless that is asked for: what would be lost there, or cut off.
+/// Why an interface is not for AF_XDP unless that is asked for: what would be lost there, or cut
+/// off.
 fn why_not_xdp(socket: &OwnedFd, name: &str) -> Option<String> {
     if link::has_ipv4(socket, name) || link::has_ipv6(name) {
         return Some("the system has addresses there, and would hear nothing".to_owned());
@@ -178,7 +184,8 @@ fn why_not_xdp(socket: &OwnedFd, name: &str) -> Option<String> {
     match ethtool::driver(socket, name) {
         Driver::Device => ethtool::takes_tags(socket, name)
             .then(|| format!("it takes VLAN tags out of frames (`ethtool -K {name} rxvlan off`)")),
-        // At the other end of a veth what a card is to do is left to one that is not there: tags as well as segments.
+        // At the other end of a veth what a card is to do is left to one that is not there: tags as
+        // well as segments.
         Driver::Virtual if std::path::Path::new("/proc/net/vlan").exists() => {
             Some("VLAN tags of this machine's own interfaces for VLANs would be lost".to_owned())
         }
@@ -188,7 +195,8 @@ fn why_not_xdp(socket: &OwnedFd, name: &str) -> Option<String> {
     }
 }
 
-/// A network interface, opened to receive and send; or a part of it, which has a part of what comes.
+/// A network interface, opened to receive and send; or a part of it, which has a part of what
+/// comes.
 pub struct Interface {
     name: String,
     number: u32,
@@ -260,16 +268,19 @@ impl Interface {
     /// Opens the interface with this name.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is none, [`ErrorKind::PermissionDenied`] without the capability `CAP_NET_RAW`,
-    /// [`ErrorKind::Unsupported`] if it is not an Ethernet, or not for AF_XDP where that was chosen, and others of the system.
+    /// [`ErrorKind::NotFound`] if there is none, [`ErrorKind::PermissionDenied`] without the
+    /// capability `CAP_NET_RAW`, [`ErrorKind::Unsupported`] if it is not an Ethernet, or not for
+    /// AF_XDP where that was chosen, and others of the system.
     pub fn open(name: &str, choice: Choice) -> Result<Interface> {
         let parts = Arc::new(Parts { count: 1, opened: Mutex::default() });
         Interface::open_part(name, choice, 0, &parts)
     }
 
-    /// Opens the interface with this name in so many parts, each for a thread of its own. What comes is shared out among them: by packet
-    /// sockets, connection by connection, as the kernel's hash of addresses and ports says, which is the same for both directions;
-    /// by AF_XDP, receive queue by receive queue. A part without a queue of its own receives nothing, and sends by a packet socket.
+    /// Opens the interface with this name in so many parts, each for a thread of its own. What
+    /// comes is shared out among them: by packet sockets, connection by connection, as the kernel's
+    /// hash of addresses and ports says, which is the same for both directions; by AF_XDP, receive
+    /// queue by receive queue. A part without a queue of its own receives nothing, and sends by a
+    /// packet socket.
     ///
     /// # Errors
     /// As of [`Interface::open`].
@@ -330,22 +341,23 @@ impl Interface {
         })
     }
 
-    /// Makes a TAP device with this name, set up, which is there as long as this is open; or takes over the one that is there,
-    /// which stays, and is left as it is. What the system sends by it comes here, and what is sent here comes to the system.
+    /// Makes a TAP device with this name, set up, which is there as long as this is open; or takes
+    /// over the one that is there, which stays, and is left as it is. What the system sends by it
+    /// comes here, and what is sent here comes to the system.
     ///
     /// The link of this end has an Ethernet address of its own: the device's, with one bit changed.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] without `/dev/net/tun`, [`ErrorKind::PermissionDenied`] without the capability
-    /// `CAP_NET_ADMIN` if the device is not there, or is another user's; if it is no TAP device, has several queues, or another
-    /// program has it; and others of the system.
+    /// [`ErrorKind::NotFound`] without `/dev/net/tun`, [`ErrorKind::PermissionDenied`] without the
+    /// capability `CAP_NET_ADMIN` if the device is not there, or is another user's; if it is no TAP
+    /// device, has several queues, or another program has it; and others of the system.
     pub fn tap(name: &str) -> Result<Interface> {
         let tap = Interface::tap_parts(name, 1)?.pop();
         tap.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "an interface has a part at least"))
     }
 
-    /// The same in so many parts, each for a thread of its own: what comes is all the first one's, in the order in which it came, and
-    /// all send.
+    /// The same in so many parts, each for a thread of its own: what comes is all the first one's,
+    /// in the order in which it came, and all send.
     ///
     /// # Errors
     /// As of [`Interface::tap`].
@@ -366,19 +378,22 @@ impl Interface {
         Ok([first].into_iter().chain(others).enumerate().map(part).collect())
     }
 
-    /// Opens one end of an interface of shared memory (memif, version 2), whose other end is in another process: a switch such as VPP, a
-    /// program on DPDK, or another one like this. Its link is up while that is connected.
+    /// Opens one end of an interface of shared memory (memif, version 2), whose other end is in
+    /// another process: a switch such as VPP, a program on DPDK, or another one like this. Its link
+    /// is up while that is connected.
     ///
     /// # Errors
-    /// A server's: [`ErrorKind::AddrInUse`] if another program listens at its socket, [`ErrorKind::AlreadyExists`] if there is something
-    /// else; [`ErrorKind::PermissionDenied`] if it may not, or a client may not call; and others of the system. That nobody listens yet is none.
+    /// A server's: [`ErrorKind::AddrInUse`] if another program listens at its socket,
+    /// [`ErrorKind::AlreadyExists`] if there is something else; [`ErrorKind::PermissionDenied`] if
+    /// it may not, or a client may not call; and others of the system. That nobody listens yet is
+    /// none.
     pub fn memif(config: &MemifConfig) -> Result<Interface> {
         let memif = Interface::memif_parts(config, 1)?.pop();
         memif.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "an interface has a part at least"))
     }
 
-    /// The same in so many parts, each for a thread of its own: what comes is all the first one's, in the order in which it came, and
-    /// all send.
+    /// The same in so many parts, each for a thread of its own: what comes is all the first one's,
+    /// in the order in which it came, and all send.
     ///
     /// # Errors
     /// As of [`Interface::memif`].
@@ -397,19 +412,20 @@ impl Interface {
         Ok(Memif::open_parts(config, count)?.into_iter().enumerate().map(part).collect())
     }
 
-    /// Opens a device of DPDK's: a card, which a driver gives to programs, or a virtual device, which is made. DPDK is begun, if
-    /// [`begin_dpdk`] has not begun it.
+    /// Opens a device of DPDK's: a card, which a driver gives to programs, or a virtual device,
+    /// which is made. DPDK is begun, if [`begin_dpdk`] has not begun it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] if this was built without the feature `dpdk`, [`ErrorKind::NotFound`] if there is no such card,
-    /// and what DPDK says.
+    /// [`ErrorKind::Unsupported`] if this was built without the feature `dpdk`,
+    /// [`ErrorKind::NotFound`] if there is no such card, and what DPDK says.
     pub fn dpdk(device: &DpdkDevice) -> Result<Interface> {
         let dpdk = Interface::dpdk_parts(device, 1)?.pop();
         dpdk.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "an interface has a part at least"))
     }
 
-    /// The same in so many parts, each for a thread of its own with a pair of queues, among which the device shares out what comes. Parts
-    /// beyond the number of its queues receive nothing, and send by the others'.
+    /// The same in so many parts, each for a thread of its own with a pair of queues, among which
+    /// the device shares out what comes. Parts beyond the number of its queues receive nothing, and
+    /// send by the others'.
     ///
     /// # Errors
     /// As of [`Interface::dpdk`].
@@ -478,13 +494,13 @@ impl Interface {
         link::link(socket, &self.name)
     }
 
-    /// Sees to it that it is open: anew, if the interface that had this name is gone, and another one has it now; counters
-    /// go on. Whether so.
+    /// Sees to it that it is open: anew, if the interface that had this name is gone, and another
+    /// one has it now; counters go on. Whether so.
     ///
     /// # Errors
-    /// Those of [`Interface::open`], as long as there is none. A TAP device that is gone is not made anew: it is taken over when
-    /// somebody else has made it. A client of shared memory calls its server, and connects when that answers. A device of DPDK's that is
-    /// gone stays away.
+    /// Those of [`Interface::open`], as long as there is none. A TAP device that is gone is not
+    /// made anew: it is taken over when somebody else has made it. A client of shared memory calls
+    /// its server, and connects when that answers. A device of DPDK's that is gone stays away.
     pub fn reopen(&mut self) -> Result<bool> {
         match &mut self.way {
             Way::Tap(tap) => return tap.reopen(&self.name, &mut self.number),
@@ -508,10 +524,12 @@ impl Interface {
         Ok(true)
     }
 
-    /// Hands the frames over that have come, up to 64 of them as the kernel counts, of each queue; without them, none, at once.
+    /// Hands the frames over that have come, up to 64 of them as the kernel counts, of each queue;
+    /// without them, none, at once.
     ///
     /// # Errors
-    /// [`ErrorKind::NetworkDown`] when the interface went down or is gone, and others of the system.
+    /// [`ErrorKind::NetworkDown`] when the interface went down or is gone, and others of the
+    /// system.
     pub fn receive(&mut self, each: impl FnMut(&[u8])) -> Result<()> {
         match &mut self.way {
             Way::PacketSocket(socket) => socket.receive(&mut self.counters, each),
@@ -528,8 +546,8 @@ impl Interface {
         }
     }
 
-    /// Sends what is in the outbox, and empties it. What the interface does not take is counted, and lost: as on a wire,
-    /// senders notice.
+    /// Sends what is in the outbox, and empties it. What the interface does not take is counted,
+    /// and lost: as on a wire, senders notice.
     pub fn send(&mut self, outbox: &mut Outbox) {
         match &mut self.way {
             Way::PacketSocket(socket) => socket.send(outbox, &mut self.counters),
@@ -542,7 +560,8 @@ impl Interface {
         outbox.lens.clear();
     }
 
-    /// What can be waited for: one of them has something when a frame has come; but see [`Interface::is_polled`].
+    /// What can be waited for: one of them has something when a frame has come; but see
+    /// [`Interface::is_polled`].
     pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
         match &self.way {
             Way::PacketSocket(socket) => vec![socket.socket().as_fd()],
@@ -553,7 +572,8 @@ impl Interface {
         }
     }
 
-    /// Whether its link has come up or gone down since this was last asked, as far as it knows that by itself, and the kernel does not tell.
+    /// Whether its link has come up or gone down since this was last asked, as far as it knows that
+    /// by itself, and the kernel does not tell.
     pub fn take_news(&mut self) -> bool {
         match &mut self.way {
             Way::Memif(memif) => memif.take_news(),
@@ -597,7 +617,8 @@ fn wait_for_room(socket: impl AsFd) {
     let _ = poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&MOMENT));
 }
 
-/// Whether a frame is longer than a wire takes that carries packets of this length; a VLAN tag comes on top.
+/// Whether a frame is longer than a wire takes that carries packets of this length; a VLAN tag
+/// comes on top.
 fn is_too_long(frame: &[u8], mtu: usize) -> bool {
     let over = frame.len().saturating_sub(mtu + ethernet::HEADER_LEN);
     let is_tagged = || frame.get(12..14) == Some(&EtherType::VLAN.0.to_be_bytes()[..]);

@@ -1,4 +1,5 @@
-//! Cut, changed and random files: whole records first, then an error, never a panic, a hang or a large allocation.
+//! Cut, changed and random files: whole records first, then an error, never a panic, a hang or a
+//! large allocation.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking")]
 
 mod support;

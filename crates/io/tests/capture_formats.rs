@@ -1,4 +1,5 @@
-//! What the reader makes of each variant of the formats, and that what the writer writes is read back.
+//! What the reader makes of each variant of the formats, and that what the writer writes is read
+//! back.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking")]
 
 mod support;

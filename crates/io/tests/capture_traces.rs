@@ -70,7 +70,8 @@ fn every_capture_has_the_packets_and_bytes_that_its_manifest_tells() {
     println!("read {read} captures");
 }
 
-/// All captures but the plainest kind, of which there are a hundred: tshark takes its time to start.
+/// All captures but the plainest kind, of which there are a hundred: tshark takes its time to
+/// start.
 #[test]
 fn times_lengths_and_interfaces_are_those_of_tshark() {
     let Some(traces) = traces() else { return };
@@ -80,7 +81,8 @@ fn times_lengths_and_interfaces_are_those_of_tshark() {
     }
     for row in manifest(&traces) {
         let refused = REFUSED.iter().any(|(file, _)| *file == row["file"]);
-        // tshark's number overflows on a fraction of two thousand seconds: the manifest is the oracle there.
+        // tshark's number overflows on a fraction of two thousand seconds: the manifest is the
+        // oracle there.
         let overflows = row["file"].starts_with("small/timestamp_invalid_");
         let plain = row["file_format"] == "pcap-le-us" && row["link_type"] == "EN10MB";
         if refused || plain || overflows || !row["file"].starts_with("small/") {

@@ -1,5 +1,5 @@
-//! Ports by DPDK, on virtual devices that need no privilege: frames come and go whole. What takes network namespaces is in
-//! `crates/cli/tests/live/dpdk.rs`.
+//! Ports by DPDK, on virtual devices that need no privilege: frames come and go whole. What takes
+//! network namespaces is in `crates/cli/tests/live/dpdk.rs`.
 #![cfg(feature = "dpdk")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 

@@ -1,4 +1,5 @@
-//! Ports of shared memory against each other, and against peers that mean harm. `crates/cli/tests/live` has other implementations.
+//! Ports of shared memory against each other, and against peers that mean harm.
+//! `crates/cli/tests/live` has other implementations.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 use std::io::{ErrorKind, IoSlice};
@@ -223,7 +224,8 @@ impl Stranger {
         sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut beside, SendFlags::NOSIGNAL).unwrap();
     }
 
-    /// Lets the server go on, and hears what it says: what kind, and why it is over, if that is said.
+    /// Lets the server go on, and hears what it says: what kind, and why it is over, if that is
+    /// said.
     fn hear(&self, server: &mut Interface) -> (u16, String) {
         let end = Instant::now() + Duration::from_secs(90);
         loop {
@@ -243,7 +245,8 @@ impl Stranger {
         }
     }
 
-    /// Says all that a client says, with memory that is `bytes` behind two rings of eight descriptors.
+    /// Says all that a client says, with memory that is `bytes` behind two rings of eight
+    /// descriptors.
     fn connect(name: &str, server: &mut Interface, rings: &[u8; 512]) -> (Stranger, OwnedFd) {
         let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&memory, 4_096).unwrap();

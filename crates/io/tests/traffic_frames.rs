@@ -94,7 +94,8 @@ fn malformed_frames_are_malformed_and_nothing_else_is() {
         assert!(frame.data.len() >= MIN_FRAME_BYTES);
         match (frame.kind, parse(&frame.data)) {
             (FrameKind::Malformed, Err(what)) => _ = wrong.insert(what),
-            // Flags that cannot be, and offsets within the header, are behind what the slow parser looks at.
+            // Flags that cannot be, and offsets within the header, are behind what the slow parser
+            // looks at.
             (FrameKind::Malformed, Ok(parsed)) => {
                 let known = [7, 0].contains(&parsed.flags()) || parsed.fragment.is_some();
                 assert!(known, "{parsed:?}");
@@ -132,7 +133,8 @@ fn tcp_connections_open_count_and_close_rightly() {
             ..short(20_000)
         };
         let (frames, counters) = frames_of(&profile);
-        // For each connection the next sequence number of client and server, and how many packets there were.
+        // For each connection the next sequence number of client and server, and how many packets
+        // there were.
         let mut open: BTreeMap<_, ([Option<u32>; 2], u32)> = BTreeMap::new();
         let (mut closed, mut reset) = (0, 0);
         for frame in &frames {

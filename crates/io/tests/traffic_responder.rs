@@ -1,4 +1,5 @@
-//! The servers' answers: equal to the generator's own, right through an address translator, and none to damage.
+//! The servers' answers: equal to the generator's own, right through an address translator, and
+//! none to damage.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking")]
 
 #[path = "support/slow.rs"]
@@ -8,7 +9,8 @@ use io::traffic::{Answer, Attacks, FrameKind, Generator, Profile, Protocols, Res
 use proptest::prelude::*;
 use slow::{Parsed, parse};
 
-/// The frame without what a stateless server cannot know: the identification, and with it the header's checksum.
+/// The frame without what a stateless server cannot know: the identification, and with it the
+/// header's checksum.
 fn comparable(frame: &[u8]) -> Parsed {
     Parsed { ident: 0, ..parse(frame).unwrap() }
 }
@@ -49,7 +51,8 @@ fn answers_are_those_of_the_generators_own_servers() {
     }
 }
 
-/// What a source NAT does to an IPv4 frame without a tag: another source address, checksums patched by RFC 1624.
+/// What a source NAT does to an IPv4 frame without a tag: another source address, checksums patched
+/// by RFC 1624.
 fn translate(frame: &mut [u8], at: usize, to: [u8; 4]) {
     let from: [u8; 4] = frame[at..at + 4].try_into().unwrap();
     let transport_checksum = match frame[23] {

@@ -1,5 +1,5 @@
-//! Telling neighbours of addresses that are here, without being asked (RFC 5227 3, RFC 4861 7.2.6): in turn, so that a large pool is
-//! no flood.
+//! Telling neighbours of addresses that are here, without being asked (RFC 5227 3, RFC 4861 7.2.6):
+//! in turn, so that a large pool is no flood.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,8 @@ use packet::wire::MacAddress;
 
 use crate::{arp, solicit};
 
-/// Addresses of functions that a port announces at most. Of a range that is beyond it, such as a routed IPv6 prefix, none is.
+/// Addresses of functions that a port announces at most. Of a range that is beyond it, such as a
+/// routed IPv6 prefix, none is.
 pub const ANNOUNCED_MAX: u64 = 4_096;
 
 /// Addresses of functions that are announced in a millisecond at most.
@@ -65,7 +66,8 @@ impl Announcements {
         u64::try_from(self.left_out).unwrap_or(u64::MAX)
     }
 
-    /// The addresses to announce now; and whether a later round begins, in which the port's own are announced again, too.
+    /// The addresses to announce now; and whether a later round begins, in which the port's own are
+    /// announced again, too.
     pub fn due(&mut self, now_ns: u64) -> (Vec<Addr>, bool) {
         let (mut due, mut again) = (Vec::new(), false);
         if self.rounds == 0 {

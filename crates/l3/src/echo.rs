@@ -6,7 +6,8 @@ use packet::wire::{IpProtocol, icmpv4, icmpv6, ipv4, ipv6};
 /// How far an answer may go.
 const TTL: u8 = 64;
 
-/// Makes an answer of an echo request, in place, from the IP header on; false if it is none, or a fragment of one.
+/// Makes an answer of an echo request, in place, from the IP header on; false if it is none, or a
+/// fragment of one.
 pub fn answer(packet: &mut [u8]) -> bool {
     match packet.first().map(|first| first >> 4) {
         Some(4) => answer_v4(packet).is_some(),

@@ -29,7 +29,8 @@ pub fn cut(frame: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     Some(fragments.collect())
 }
 
-/// Of the options, only those that say so are in fragments but the first; in place of others there is nothing to be done.
+/// Of the options, only those that say so are in fragments but the first; in place of others there
+/// is nothing to be done.
 fn leave_out_options(options: &mut [u8]) {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;

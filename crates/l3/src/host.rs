@@ -34,16 +34,19 @@ pub struct Config {
     pub mtu: u32,
     /// Its addresses, with their networks, which are on the link.
     pub networks: Vec<Network>,
-    /// Next hops for all that is not on the link, the first of each IP version; they are on the link.
+    /// Next hops for all that is not on the link, the first of each IP version; they are on the
+    /// link.
     pub gateways: Vec<IpAddr>,
-    /// Addresses that functions own, from the first to the last: neighbours are told that they are here.
+    /// Addresses that functions own, from the first to the last: neighbours are told that they are
+    /// here.
     pub owned: Vec<(Addr, Addr)>,
     /// Addresses of all the router's ports: nobody else may send from them.
     pub router: Vec<Addr>,
-    /// Whether packets are refused that come from addresses that nobody may send from, or go to such that must not be on a link.
+    /// Whether packets are refused that come from addresses that nobody may send from, or go to
+    /// such that must not be on a link.
     pub refuses_martians: bool,
-    /// Which host of the port it is, and how many there are, each with a part of what arrives: the first one tells neighbours of the
-    /// port, and each sends its part of the errors.
+    /// Which host of the port it is, and how many there are, each with a part of what arrives: the
+    /// first one tells neighbours of the port, and each sends its part of the errors.
     pub part: (usize, usize),
 }
 
@@ -75,8 +78,8 @@ pub enum Departure {
     Kept,
 }
 
-/// What a host has done. Of packets that departed, `sent`, `waiting`, `unreachable` and `lost` tell what became of those that did not
-/// leave at once.
+/// What a host has done. Of packets that departed, `sent`, `waiting`, `unreachable` and `lost` tell
+/// what became of those that did not leave at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames that arrived and did not go through the chain.
@@ -95,7 +98,8 @@ pub struct Counters {
     pub expired: u64,
     /// Announcements of functions' addresses.
     pub announced: u64,
-    /// Addresses of functions that are not announced, as there are too many: see [`crate::ANNOUNCED_MAX`].
+    /// Addresses of functions that are not announced, as there are too many: see
+    /// [`crate::ANNOUNCED_MAX`].
     pub unannounced: u64,
 }
 
@@ -119,8 +123,9 @@ pub struct Host {
     counters: Counters,
 }
 
-/// Takes the tags of a frame away that name no VLAN but a priority (IEEE 802.1Q 9.6): leaves the frame without them in `untagged`, and says
-/// whether it had any. Such a frame belongs to the untagged network.
+/// Takes the tags of a frame away that name no VLAN but a priority (IEEE 802.1Q 9.6): leaves the
+/// frame without them in `untagged`, and says whether it had any. Such a frame belongs to the
+/// untagged network.
 pub fn untag(frame: &[u8], untagged: &mut Vec<u8>) -> bool {
     const ADDRESSES_LEN: usize = 12;
     let mut at = ADDRESSES_LEN;
@@ -164,7 +169,8 @@ impl Host {
         host
     }
 
-    /// The link is like that now: its interface may be another one, of the same name, and its MTU may have been changed.
+    /// The link is like that now: its interface may be another one, of the same name, and its MTU
+    /// may have been changed.
     pub fn set_link(&mut self, mac: MacAddress, mtu: u32) {
         (self.config.mac, self.config.mtu) = (mac, mtu);
         self.link_local = self.config.link_local();
@@ -175,7 +181,8 @@ impl Host {
         self.config.networks.iter().chain(&self.link_local)
     }
 
-    /// The link has come up: neighbours are told the host's own addresses, and asked for theirs again when they are next spoken to.
+    /// The link has come up: neighbours are told the host's own addresses, and asked for theirs
+    /// again when they are next spoken to.
     pub fn come_up(&mut self, now_ns: u64) {
         self.neighbours.doubt(now_ns);
         self.announce();
@@ -220,7 +227,8 @@ impl Host {
         self.config.owned.iter().any(|(first, last)| (first.to_u128()..=last.to_u128()).contains(&number))
     }
 
-    /// A frame has arrived: whether it goes through the chain. What the host has to say to it is in [`Host::take_frames`].
+    /// A frame has arrived: whether it goes through the chain. What the host has to say to it is in
+    /// [`Host::take_frames`].
     pub fn arrive(&mut self, frame: &[u8], now_ns: u64) -> Arrival {
         let arrival = self.look_at(frame, now_ns);
         self.counters.kept += u64::from(arrival == Arrival::Kept);
@@ -266,7 +274,8 @@ impl Host {
         Arrival::Through
     }
 
-    /// Whether the packet comes from an address that nobody may send from, or goes to one that must not be on a link (RFC 1812 5.3.7).
+    /// Whether the packet comes from an address that nobody may send from, or goes to one that must
+    /// not be on a link (RFC 1812 5.3.7).
     fn is_martian(&self, ip: &Ip) -> bool {
         let (from, to) = (ip.source.ip(), ip.destination.ip());
         let is_mapped = ip.is_v6 && (ip.source.is_v4() || ip.destination.is_v4());
@@ -279,8 +288,8 @@ impl Host {
             || self.config.router.contains(&ip.source)
     }
 
-    /// A frame that tells of a neighbour has arrived at another host of the port ([`Host::take_told`]), which answers, if there is to
-    /// be an answer.
+    /// A frame that tells of a neighbour has arrived at another host of the port
+    /// ([`Host::take_told`]), which answers, if there is to be an answer.
     pub fn overhear(&mut self, frame: &[u8], now_ns: u64) {
         let _said_there = self.hear(frame, now_ns);
     }
@@ -456,7 +465,8 @@ impl Host {
         may
     }
 
-    /// A packet is to leave by this port: it gets the next hop's address, and a time to live that is one less.
+    /// A packet is to leave by this port: it gets the next hop's address, and a time to live that
+    /// is one less.
     pub fn depart(&mut self, frame: &mut [u8], now_ns: u64) -> Departure {
         let departure = self.send(frame, now_ns);
         self.counters.withheld += u64::from(departure == Departure::Kept);
@@ -582,7 +592,8 @@ impl Host {
         std::mem::take(&mut self.returned)
     }
 
-    /// Frames that told of neighbours, for the port's other hosts to [overhear](Host::overhear); none if it is the only one.
+    /// Frames that told of neighbours, for the port's other hosts to [overhear](Host::overhear);
+    /// none if it is the only one.
     pub fn take_told(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.told)
     }

@@ -1,12 +1,14 @@
-//! Who is behind which address on the link: learned by asking, with frames that wait meanwhile (RFC 1122 2.3.2, RFC 4861 7).
+//! Who is behind which address on the link: learned by asking, with frames that wait meanwhile (RFC
+//! 1122 2.3.2, RFC 4861 7).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use packet::Addr;
 use packet::wire::MacAddress;
 
-/// Neighbours that a port knows, or asks for, at most; beyond them, the one that was confirmed longest ago is forgotten, but none whose
-/// frames wait: if there are such alone, frames to others are lost.
+/// Neighbours that a port knows, or asks for, at most; beyond them, the one that was confirmed
+/// longest ago is forgotten, but none whose frames wait: if there are such alone, frames to others
+/// are lost.
 pub const NEIGHBOURS_MAX: usize = 4_096;
 
 /// Frames that wait for a neighbour's address at most; beyond them, the oldest is dropped.
@@ -47,7 +49,8 @@ struct Neighbour {
 pub(crate) enum Found {
     /// Its address; `ask`: it is to be asked for again.
     Here { mac: MacAddress, ask: bool },
-    /// Nothing yet: the frame waits; `ask`: it is to be asked for; `lost`: a frame had to make way, this one or another.
+    /// Nothing yet: the frame waits; `ask`: it is to be asked for; `lost`: a frame had to make way,
+    /// this one or another.
     Waits { ask: bool, lost: bool },
 }
 
@@ -78,8 +81,8 @@ impl Neighbours {
         }
     }
 
-    /// Somebody says who has the address; the frames that waited for it. One that was not asked for is learned only if it
-    /// spoke to us, `spoke`.
+    /// Somebody says who has the address; the frames that waited for it. One that was not asked for
+    /// is learned only if it spoke to us, `spoke`.
     pub fn learn(&mut self, address: Addr, mac: MacAddress, spoke: bool, now_ns: u64) -> VecDeque<Vec<u8>> {
         let number = address.to_u128();
         if mac.is_multicast() || !(spoke || self.known.contains_key(&number)) {
@@ -90,7 +93,8 @@ impl Neighbours {
         std::mem::take(&mut neighbour.waiting)
     }
 
-    /// Whose answers are overdue: those to ask for again, and the frames of those that are given up.
+    /// Whose answers are overdue: those to ask for again, and the frames of those that are given
+    /// up.
     pub fn overdue(&mut self, now_ns: u64, ask: &mut Vec<Addr>, lost: &mut Vec<Vec<u8>>) {
         if now_ns < self.due_ns {
             return;
@@ -114,8 +118,9 @@ impl Neighbours {
         });
     }
 
-    /// The link was down, and whoever is on it may have another address now: all are asked for again with the next frame to them, and
-    /// used as they were known until they answer. Those that are asked for already are so anew: nobody heard the questions.
+    /// The link was down, and whoever is on it may have another address now: all are asked for
+    /// again with the next frame to them, and used as they were known until they answer. Those that
+    /// are asked for already are so anew: nobody heard the questions.
     pub fn doubt(&mut self, now_ns: u64) {
         for neighbour in self.known.values_mut() {
             neighbour.confirmed_ns = neighbour.confirmed_ns.min(now_ns.saturating_sub(REACHABLE_NS));
@@ -130,7 +135,8 @@ impl Neighbours {
         self.known.values().map(|neighbour| neighbour.waiting.len() as u64).sum()
     }
 
-    /// The entry of an address, which makes way for none whose frames wait: they would be lost without a word.
+    /// The entry of an address, which makes way for none whose frames wait: they would be lost
+    /// without a word.
     fn entry(&mut self, address: Addr) -> Option<&mut Neighbour> {
         let number = address.to_u128();
         if !self.known.contains_key(&number) && self.known.len() >= NEIGHBOURS_MAX {

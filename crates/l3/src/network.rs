@@ -63,7 +63,8 @@ impl Network {
             && (self.length == 0 || differ >> (128 - u32::from(self.length)) == 0)
     }
 
-    /// Whether it names the whole IPv4 network, or all its hosts (RFC 1122 3.2.1.3); networks of up to two have none (RFC 3021).
+    /// Whether it names the whole IPv4 network, or all its hosts (RFC 1122 3.2.1.3); networks of up
+    /// to two have none (RFC 3021).
     pub fn is_broadcast(&self, address: Addr) -> bool {
         let host_bits = 128 - u32::from(self.length);
         let host = address.to_u128() & ((1u128 << host_bits.min(127)) - 1);

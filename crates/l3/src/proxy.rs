@@ -1,8 +1,10 @@
-//! A wire's port whose chain owns addresses: it answers for them, as nobody else has them (proxy ARP, RFC 1027; RFC 4389 for IPv6).
+//! A wire's port whose chain owns addresses: it answers for them, as nobody else has them (proxy
+//! ARP, RFC 1027; RFC 4389 for IPv6).
 //!
-//! Everything else passes as on any wire. Frames come to the wire's own cards for those addresses alone; when such a frame leaves again,
-//! with the address that a function gave it, it goes to the card of whoever has that: the one that packets from this address last came
-//! from, or the one that says so when it is asked.
+//! Everything else passes as on any wire. Frames come to the wire's own cards for those addresses
+//! alone; when such a frame leaves again, with the address that a function gave it, it goes to the
+//! card of whoever has that: the one that packets from this address last came from, or the one that
+//! says so when it is asked.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -89,8 +91,8 @@ impl Proxy {
         let _said_there = self.hear(frame, now_ns);
     }
 
-    /// A frame that asks for an address of a function, or answers what this port has asked: what is to be said to it. None: it is others'
-    /// business.
+    /// A frame that asks for an address of a function, or answers what this port has asked: what is
+    /// to be said to it. None: it is others' business.
     fn hear(&mut self, frame: &[u8], now_ns: u64) -> Option<Option<Vec<u8>>> {
         let link = ethernet::Frame::new_checked(frame).ok()?;
         let is_to_me = link.destination() == self.config.mac;
@@ -145,7 +147,8 @@ impl Proxy {
         }
     }
 
-    /// A packet is to leave by this port: if its frame came to the wire itself, it gets the card of the packet's destination.
+    /// A packet is to leave by this port: if its frame came to the wire itself, it gets the card of
+    /// the packet's destination.
     pub fn depart(&mut self, frame: &mut [u8], now_ns: u64) -> Departure {
         let to = frame.first_chunk().copied().map(MacAddress);
         if !to.is_some_and(|to| self.config.wire.contains(&to)) {
@@ -182,7 +185,8 @@ impl Proxy {
         frame[6..12].copy_from_slice(&self.config.mac.0);
     }
 
-    /// Asks who has an address, in nobody's name (RFC 5227 1.1), or in that of the card's link-local address.
+    /// Asks who has an address, in nobody's name (RFC 5227 1.1), or in that of the card's
+    /// link-local address.
     fn ask(&mut self, address: Addr) {
         let mac = self.config.mac;
         self.frames.push(match (address.ip(), link_local(mac).ip()) {

@@ -26,7 +26,8 @@ pub enum Message {
     Advertisement { target: Ipv6Addr, mac: MacAddress },
 }
 
-/// The message in an ICMPv6 packet that begins with its IPv6 header; none for any other, and for one that is not valid.
+/// The message in an ICMPv6 packet that begins with its IPv6 header; none for any other, and for
+/// one that is not valid.
 pub fn parse(packet: &[u8]) -> Option<Message> {
     let header = ipv6::Packet::new_checked(packet).ok()?;
     let message = header.payload();
@@ -70,8 +71,8 @@ pub fn solicitation(own: (MacAddress, Ipv6Addr), target: Ipv6Addr) -> Vec<u8> {
     frame(destination, own, group, (SOLICITATION, 0), target, SOURCE_OPTION)
 }
 
-/// A frame that tells that the target is here, which has this Ethernet address: to who asked, or to all if nobody can be told
-/// (one that asks whether an address is free has none).
+/// A frame that tells that the target is here, which has this Ethernet address: to who asked, or to
+/// all if nobody can be told (one that asks whether an address is free has none).
 pub fn advertisement(own: (MacAddress, Ipv6Addr), to: Option<(MacAddress, Ipv6Addr)>) -> Vec<u8> {
     const ROUTER: u8 = 0x80;
     const SOLICITED: u8 = 0x40;

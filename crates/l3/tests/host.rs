@@ -98,7 +98,8 @@ fn it_answers_for_its_own_address_and_those_of_functions_alone() {
     }
 }
 
-/// A port's hosts: one tells of the port, each knows what another one has heard, and the one that heard it answers.
+/// A port's hosts: one tells of the port, each knows what another one has heard, and the one that
+/// heard it answers.
 #[test]
 fn hosts_of_one_port_hear_of_neighbours_from_each_other() {
     let mut hosts = [0, 1].map(|number| Host::new(Config { part: (number, 2), ..config() }));
@@ -398,7 +399,8 @@ proptest! {
     }
 }
 
-/// Priority tags (IEEE 802.1Q 9.6) are taken off; tags of VLANs stay, and the frame is none of this port's.
+/// Priority tags (IEEE 802.1Q 9.6) are taken off; tags of VLANs stay, and the frame is none of this
+/// port's.
 #[test]
 fn priority_tagged_frames_are_of_the_untagged_network() {
     let plain = udp(OWN, "10.0.0.1", "192.0.2.1", 64, 30);
@@ -420,7 +422,8 @@ fn priority_tagged_frames_are_of_the_untagged_network() {
     }
 }
 
-/// The addresses that frames announce: by ARP that asks for the sender's own, or by an advertisement to all.
+/// The addresses that frames announce: by ARP that asks for the sender's own, or by an
+/// advertisement to all.
 fn announced(frames: &[Vec<u8>]) -> Vec<IpAddr> {
     let of = |frame: &Vec<u8>| {
         let sliced = SlicedPacket::from_ethernet(frame).unwrap();

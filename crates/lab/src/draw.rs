@@ -14,7 +14,8 @@ const SIZE: (u32, u32) = (800, 400);
 /// Of these, the ones at the right that the legend takes.
 const LEGEND: u32 = 190;
 
-/// Colours that people who see red and green alike tell apart: those of Okabe and Ito (2008), and three more.
+/// Colours that people who see red and green alike tell apart: those of Okabe and Ito (2008), and
+/// three more.
 const COLOURS: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

@@ -51,7 +51,8 @@ pub struct Experiment {
     pub matches: &'static [Claim],
     /// What is asked of something of our own to be better.
     pub beats: &'static [Claim],
-    /// What is asked of what is measured where it runs, beside what is simulated: judged apart from that.
+    /// What is asked of what is measured where it runs, beside what is simulated: judged apart from
+    /// that.
     pub real: &'static [Claim],
     #[serde(skip)]
     measure: fn(&mut Lab<'_>) -> Measured,

@@ -58,7 +58,8 @@ gauges! {
     FLOWLETS = "flowlets per flow", Ratio, |r| Some(r.assignment.flowlets_per_flow);
     /// Flows.
     FLOWS = "flows", Count, |r| Some(r.assignment.flows as f64);
-    /// Share of changes of a unit for which the state was there (S95); all, if no flow changed its unit.
+    /// Share of changes of a unit for which the state was there (S95); all, if no flow changed its
+    /// unit.
     SEAMLESS = "seamless", Share, |r| Some(r.state.seamless_share.unwrap_or(1.0));
     /// States that had to be fetched.
     PULLS = "pulls", Count, |r| Some(r.state.pulls as f64);
@@ -129,7 +130,8 @@ pub fn oracle(epochs: &[Epoch]) -> Vec<Epoch> {
             ..epoch.clone()
         }
     };
-    // An epoch without a unit would say nothing about the capacity of one; at least one is always there.
+    // An epoch without a unit would say nothing about the capacity of one; at least one is always
+    // there.
     epochs.iter().filter(|epoch| epoch.units > 0.0).map(pack).collect()
 }
 

@@ -28,7 +28,8 @@ pub struct Outcome {
     pub matched: Verdict,
     /// Whether it is better.
     pub beaten: Verdict,
-    /// Whether what was measured where it ran, beside what was simulated, is as is asked; none if it was not.
+    /// Whether what was measured where it ran, beside what was simulated, is as is asked; none if
+    /// it was not.
     pub real: Verdict,
     /// What one has to know to read the tables.
     pub notes: Vec<String>,

@@ -1,5 +1,5 @@
-//! Ways for packets through the same functions, to be measured one against another: a chain that consolidates or does not, each
-//! function on its own, and what others put in the place of a chain.
+//! Ways for packets through the same functions, to be measured one against another: a chain that
+//! consolidates or does not, each function on its own, and what others put in the place of a chain.
 
 mod assemble;
 mod functions;
@@ -19,7 +19,8 @@ pub use shortcut::Shortcut;
 
 /// A way for packets through functions.
 pub trait Path {
-    /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now being the one that they leave by.
+    /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now
+    /// being the one that they leave by.
     fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool);
 
     /// Takes away what the functions told beside packets.

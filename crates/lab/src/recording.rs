@@ -7,8 +7,9 @@ use io::capture::{MAX_RECORD_BYTES, Reader};
 use packet::{Class, FlowHasher, FlowKey, Packet, Parser};
 use sim::workload::Recording;
 
-/// What a simulation asks for of a capture's packets with an IP header: when, of which flow, how long. ICMP errors are of the flow that
-/// they quote; fragments behind the first one, which have no ports, are of a flow for themselves.
+/// What a simulation asks for of a capture's packets with an IP header: when, of which flow, how
+/// long. ICMP errors are of the flow that they quote; fragments behind the first one, which have no
+/// ports, are of a flow for themselves.
 ///
 /// # Errors
 /// If it cannot be read, or there are none, or too many.

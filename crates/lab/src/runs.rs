@@ -82,7 +82,8 @@ pub struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    /// A lab for runs of this length with the seeds from 1 to `seeds`, that says which runs are over.
+    /// A lab for runs of this length with the seeds from 1 to `seeds`, that says which runs are
+    /// over.
     pub fn new(length: Length, seeds: u32, progress: impl FnMut(&Step) + 'a) -> Lab<'a> {
         Lab {
             length,

@@ -1,4 +1,5 @@
-//! Scenarios as texts, put together key by key: what a row says of itself, anyone can give to `rivulet sim`.
+//! Scenarios as texts, put together key by key: what a row says of itself, anyone can give to
+//! `rivulet sim`.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -64,8 +64,8 @@ pub fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// The 95 % interval of the values' median: the percentiles of medians of values drawn anew. Of one value, it is that one;
-/// of three, from the least to the largest.
+/// The 95 % interval of the values' median: the percentiles of medians of values drawn anew. Of one
+/// value, it is that one; of three, from the least to the largest.
 pub fn interval(values: &[f64]) -> (f64, f64) {
     let mut state = 1;
     let mut draw = || values[(split_mix(&mut state) % values.len().max(1) as u64) as usize];

@@ -21,7 +21,8 @@ const START: Duration = Duration::from_secs(10);
 /// And so long for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Runs the server until the shell's input ends, and clears its folder away: so it ends with who started it, however that ends.
+/// Runs the server until the shell's input ends, and clears its folder away: so it ends with who
+/// started it, however that ends.
 const UNTIL_INPUT_ENDS: &str = r#"
     trap "" HUP INT TERM
     "$@" >/dev/null 2>&1 &

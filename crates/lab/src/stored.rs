@@ -1,9 +1,10 @@
-//! A unit that does not keep its flows' states: they are in a store, or come from another unit and go back to it (S93, S94). What
-//! units that keep them are compared with.
+//! A unit that does not keep its flows' states: they are in a store, or come from another unit and
+//! go back to it (S93, S94). What units that keep them are compared with.
 //!
-//! A router tells flows and flowlets apart, as in front of units that keep their states; what the functions share among flows stays at
-//! the unit. What leaves is what the chain alone makes of the same packets, as long as no flow's time runs out: timers of a
-//! state that is elsewhere go off when its flow's next packet comes.
+//! A router tells flows and flowlets apart, as in front of units that keep their states; what the
+//! functions share among flows stays at the unit. What leaves is what the chain alone makes of the
+//! same packets, as long as no flow's time runs out: timers of a state that is elsewhere go off
+//! when its flow's next packet comes.
 
 mod peer;
 
@@ -25,8 +26,8 @@ pub trait Store {
     /// It cannot be reached, or does not do what it is asked.
     type Error;
 
-    /// Appends the state that was written last to `state`; nothing if there is none. Whether it was at hand: nothing had to be
-    /// waited for.
+    /// Appends the state that was written last to `state`; nothing if there is none. Whether it was
+    /// at hand: nothing had to be waited for.
     fn read(&mut self, flow: FlowId, state: &mut Vec<u8>) -> Result<bool, Self::Error>;
 
     /// Writes a state, and waits until that is done.
@@ -130,8 +131,8 @@ impl<S: Store> Stored<S> {
         })
     }
 
-    /// Writes the states of flows that have fallen silent by now. To be called before each packet: what has to be looked at until then
-    /// grows with packets.
+    /// Writes the states of flows that have fallen silent by now. To be called before each packet:
+    /// what has to be looked at until then grows with packets.
     ///
     /// # Errors
     /// If the store fails.

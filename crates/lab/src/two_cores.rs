@@ -1,8 +1,10 @@
-//! A second core for a chain: what runs state functions side by side with those on the thread that has the packets (B18).
+//! A second core for a chain: what runs state functions side by side with those on the thread that
+//! has the packets (B18).
 //!
-//! A thread of [`rayon_core`] waits for work without sleeping, as long as some comes: then work is there, and back, within a fraction of a
-//! microsecond, and neither side calls the kernel. When none has come for a while it naps, and whatever comes meanwhile runs on the
-//! one core that there is: nobody ever waits for it to wake.
+//! A thread of [`rayon_core`] waits for work without sleeping, as long as some comes: then work is
+//! there, and back, within a fraction of a microsecond, and neither side calls the kernel. When
+//! none has come for a while it naps, and whatever comes meanwhile runs on the one core that there
+//! is: nobody ever waits for it to wake.
 
 use std::cell::RefCell;
 use std::hint::spin_loop;
@@ -22,8 +24,9 @@ const IDLE_LOOKS: u32 = 20_000;
 /// How long it naps before it looks again.
 const NAP: Duration = Duration::from_micros(200);
 
-/// How often the first core looks whether the second one is done before it leaves waiting to the pool, which yields, and then sleeps: some
-/// milliseconds, which nothing takes that was not interrupted.
+/// How often the first core looks whether the second one is done before it leaves waiting to the
+/// pool, which yields, and then sleeps: some milliseconds, which nothing takes that was not
+/// interrupted.
 const DONE_LOOKS: u32 = 1 << 20;
 
 /// How often [`TwoCores::wake`] tries, for a quarter of a nap each time.
@@ -56,7 +59,8 @@ thread_local! {
 }
 
 impl TwoCores {
-    /// A second core for this thread. Work that another thread gives it is done, too, but takes longer to get there.
+    /// A second core for this thread. Work that another thread gives it is done, too, but takes
+    /// longer to get there.
     ///
     /// # Errors
     /// If there can be no thread for it, or if this thread is in a pool of its own already.
@@ -90,7 +94,8 @@ impl TwoCores {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Sees to it that the second core waits for work, after a time in which none came; false if it does not come to it.
+    /// Sees to it that the second core waits for work, after a time in which none came; false if it
+    /// does not come to it.
     pub fn wake(&mut self) -> bool {
         let before = self.taken();
         for _ in 0..WAKE_TRIES {
@@ -102,8 +107,9 @@ impl TwoCores {
         false
     }
 
-    /// Keeps the calling thread on the core that the second one keeps off, as long as what this gives is there: where something else runs, too,
-    /// the kernel may have both on one core otherwise.
+    /// Keeps the calling thread on the core that the second one keeps off, as long as what this
+    /// gives is there: where something else runs, too, the kernel may have both on one core
+    /// otherwise.
     pub fn bind(&self) -> Bound {
         let before = sched_getaffinity(None).ok().filter(|allowed| allowed.is_set(self.here));
         if before.is_some() {
@@ -114,7 +120,8 @@ impl TwoCores {
         Bound { before, _stays: PhantomData }
     }
 
-    /// State functions side by side with this second core, if the shorter side takes as long as is worth it.
+    /// State functions side by side with this second core, if the shorter side takes as long as is
+    /// worth it.
     pub fn when_worth_it(&self) -> SideBySide {
         let runner = Box::new(self.clone());
         SideBySide { runner, clock_ns: now_ns, group_ns: GROUP_NS, packet_ns: PACKET_NS }
@@ -141,7 +148,8 @@ impl Drop for Bound {
     }
 }
 
-/// Keeps this thread off a core, as long as there is another one: else the kernel may have both on one, where each waits for the other.
+/// Keeps this thread off a core, as long as there is another one: else the kernel may have both on
+/// one, where each waits for the other.
 fn keep_off(cpu: usize) {
     let Ok(mut allowed) = sched_getaffinity(None) else { return };
     allowed.unset(cpu);

@@ -1,4 +1,5 @@
-//! Wherever states are, and however often they go there and come back: what leaves is what the chain alone makes of it.
+//! Wherever states are, and however often they go there and come back: what leaves is what the
+//! chain alone makes of it.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 #[path = "../../runtime/tests/support/mod.rs"]

@@ -1,5 +1,5 @@
-//! State functions side by side on two cores that really are two (B18, B20): what comes out is the plain chain's, and a group on its way
-//! allocates nothing.
+//! State functions side by side on two cores that really are two (B18, B20): what comes out is the
+//! plain chain's, and a group on its way allocates nothing.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 #[path = "../../graph/tests/support/allocations.rs"]
@@ -124,7 +124,8 @@ fn groups_that_are_handed_over_allocate_next_to_nothing() {
         })
         .collect();
     cores.wake();
-    // Of the pool's own there may be some, where the second core is late: of 1,000 groups and more, none as a rule.
+    // Of the pool's own there may be some, where the second core is late: of 1,000 groups and more,
+    // none as a rule.
     let allocations = allocations::through(&mut chain, &frames, 1_000);
     assert!(allocations < 20, "{allocations}");
     assert!(chain.fast_path().beside > 20_000);

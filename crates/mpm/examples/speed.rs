@@ -1,7 +1,8 @@
 //! How fast sets of literals are searched for: `cargo run --release -p mpm --example speed`.
 //!
-//! Sets, texts and their mixture come from a seeded generator. Every text is searched in pieces of 1,460 bytes, all matches are
-//! told; a figure is the median of the rounds, and the searches take turns so that they meet the same conditions.
+//! Sets, texts and their mixture come from a seeded generator. Every text is searched in pieces of
+//! 1,460 bytes, all matches are told; a figure is the median of the rounds, and the searches take
+//! turns so that they meet the same conditions.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::hint::black_box;
@@ -15,7 +16,8 @@ mod text;
 
 use text::{Lengths, Random, http, literals, near_misses};
 
-/// The size of a text: more than the fastest cache holds, and so little that a busy machine seldom interrupts a round.
+/// The size of a text: more than the fastest cache holds, and so little that a busy machine seldom
+/// interrupts a round.
 const TEXT_BYTES: usize = 256 << 10;
 /// A packet's payload.
 const PIECE_BYTES: usize = 1460;
@@ -109,7 +111,8 @@ fn scan(set: &Set, text: &[u8]) -> usize {
     matches
 }
 
-/// The number of matches in pieces, each by itself: an automaton of that crate cannot be left and resumed.
+/// The number of matches in pieces, each by itself: an automaton of that crate cannot be left and
+/// resumed.
 fn overlapping(automaton: &AhoCorasick, text: &[u8]) -> usize {
     let mut matches = 0;
     for piece in text.chunks(PIECE_BYTES) {

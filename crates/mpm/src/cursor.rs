@@ -7,11 +7,11 @@ use crate::literal::MAX_LITERAL;
 /// The bytes before a piece that can be part of a literal that ends in it.
 pub(crate) const RECENT: usize = MAX_LITERAL - 1;
 
-/// One direction of a stream, so far: its last bytes. It does not depend on the [`Set`](crate::Set), so that the set
-/// may be another one for the next piece.
+/// One direction of a stream, so far: its last bytes. It does not depend on the
+/// [`Set`](crate::Set), so that the set may be another one for the next piece.
 ///
-/// It is 32 bytes that can be stored, moved and compared as such; any 32 bytes are a cursor, and zeros are that of a
-/// fresh stream.
+/// It is 32 bytes that can be stored, moved and compared as such; any 32 bytes are a cursor, and
+/// zeros are that of a fresh stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Cursor {

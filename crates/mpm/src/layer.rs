@@ -11,9 +11,10 @@ use crate::windows::{ByKey, Hash, array_at, folded, key, window_at, word_at};
 /// How many hashes are tried for the one that takes the least of the sample for literals.
 const HASHES_TRIED: u16 = 4;
 
-// What the search takes, measured, in tenths of processor cycles: for a window, for one that stays in the sieve and for each of its
-// entries, for one that only looks like one of those; where few windows are looked for, for a byte, a sixth of a tenth more for
-// each of them (less in random bytes, more in text), and for one that is found.
+// What the search takes, measured, in tenths of processor cycles: for a window, for one that stays
+// in the sieve and for each of its entries, for one that only looks like one of those; where few
+// windows are looked for, for a byte, a sixth of a tenth more for each of them (less in random
+// bytes, more in text), and for one that is found.
 const WINDOW_COST: u64 = 14;
 const NOTE_COST: u64 = 150;
 const ENTRY_COST: u64 = 50;
@@ -28,7 +29,8 @@ const MAX_LED: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     stride: Stride,
-    /// Finds few windows faster than the sieve does, if this processor can; then they are looked at at every byte.
+    /// Finds few windows faster than the sieve does, if this processor can; then they are looked at
+    /// at every byte.
     packed: Option<Packed>,
     sieve: Sieve,
     hash: Hash,
@@ -47,7 +49,8 @@ pub(crate) struct Form {
     stride: Stride,
 }
 
-/// A layer of which is known what it would cost. Of all that are thought of for a set, one to three are made.
+/// A layer of which is known what it would cost. Of all that are thought of for a set, one to three
+/// are made.
 pub(crate) struct Draft {
     form: Form,
     /// The window of each entry, before what is twice in a bucket went.
@@ -105,8 +108,8 @@ impl Form {
             5..=6 => (4, Stride::Two),
             7.. => (4, Stride::Four),
         };
-        // Windows at every other byte: needles that leave no room for one on an odd way have one that begins a byte before
-        // them, whatever that byte is.
+        // Windows at every other byte: needles that leave no room for one on an odd way have one
+        // that begins a byte before them, whatever that byte is.
         let is_led = shortest == 3 && lengths.filter(|&length| length == 3).count() <= MAX_LED;
         let led = is_led.then_some((3, Stride::Two));
         let packed = (numbers.len() <= MAX_PACKED).then_some((shortest.min(4), Stride::Packed));
@@ -145,14 +148,16 @@ impl Draft {
         let bits = (2 * entries.len()).next_power_of_two().trailing_zeros();
         let shift = 32 - bits;
         let bucket = |window: u32| hash.of(window) >> shift;
-        // What is found does not depend on what the literal's window was, but for where it begins: once in a bucket is enough.
+        // What is found does not depend on what the literal's window was, but for where it begins:
+        // once in a bucket is enough.
         let place = |(window, entry): &(u32, Entry)| (bucket(*window), entry.literal, entry.window);
         entries.sort_by_key(place);
         entries.dedup_by_key(|one| place(one));
         Self { form, windows, expected, hash, shift, entries }
     }
 
-    /// About how long it takes to search so many bytes of text. It does not depend on what this processor can.
+    /// About how long it takes to search so many bytes of text. It does not depend on what this
+    /// processor can.
     pub(crate) fn cost(&self, bytes: u64) -> u64 {
         let is_packed = self.form.stride == Stride::Packed;
         let (note_cost, mistake_cost) =
@@ -185,7 +190,8 @@ impl Draft {
 }
 
 impl Layer {
-    /// Tells of every literal of this layer that is in the text: its number, where it starts and where it ends.
+    /// Tells of every literal of this layer that is in the text: its number, where it starts and
+    /// where it ends.
     #[inline]
     pub(crate) fn find(&self, needles: &[Needle], text: &[u8], found: &mut impl FnMut(u32, usize, usize)) {
         if let Some(packed) = &self.packed {
@@ -240,8 +246,9 @@ fn decide(
     }
 }
 
-/// For each needle, and each way that it can lie under the windows, the window least expected in other text and least used
-/// by other needles; if it has none on its last way, all that begin a byte before it.
+/// For each needle, and each way that it can lie under the windows, the window least expected in
+/// other text and least used by other needles; if it has none on its last way, all that begin a
+/// byte before it.
 fn choose(
     needles: &[Needle],
     numbers: &[u32],

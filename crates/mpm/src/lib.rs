@@ -1,6 +1,7 @@
-//! Finds thousands of literals in a stream of bytes, in one pass, wherever the stream is cut. What it has to remember
-//! between two pieces of a stream is a [`Cursor`] of 32 bytes that can be moved as bytes: what an intrusion detection
-//! function needs, where each flow's state travels with the flow (S25).
+//! Finds thousands of literals in a stream of bytes, in one pass, wherever the stream is cut. What
+//! it has to remember between two pieces of a stream is a [`Cursor`] of 32 bytes that can be moved
+//! as bytes: what an intrusion detection function needs, where each flow's state travels with the
+//! flow (S25).
 //!
 //! ```
 //! use mpm::{Cursor, Literal, Set};
@@ -15,11 +16,12 @@
 //!
 //! # How
 //!
-//! Text is looked at through windows of four bytes, at every fourth byte if all literals have at least seven. Wherever
-//! a literal lies, one of its windows is then looked at; so [`Set::new`] picks a window for each way it can lie, the
-//! one least common in HTTP, and marks a hash of it in a table that the fastest cache holds. The windows of 128 bytes are hashed
-//! with the processor's vectors, and what the table says of them becomes the bits of one number; what few of them are set, another
-//! table leads to the literals, which are compared.
+//! Text is looked at through windows of four bytes, at every fourth byte if all literals have at
+//! least seven. Wherever a literal lies, one of its windows is then looked at; so [`Set::new`]
+//! picks a window for each way it can lie, the one least common in HTTP, and marks a hash of it in
+//! a table that the fastest cache holds. The windows of 128 bytes are hashed with the processor's
+//! vectors, and what the table says of them becomes the bits of one number; what few of them are
+//! set, another table leads to the literals, which are compared.
 
 mod cursor;
 mod layer;

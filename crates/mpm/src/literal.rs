@@ -50,7 +50,8 @@ impl Needle {
         }
         let mut needle = Self { bits: [0; MAX_LITERAL], mask: [0; MAX_LITERAL], length: length as u8 };
         for (at, &byte) in literal.bytes.iter().enumerate() {
-            // The two cases of a letter differ in this bit, and no other byte is a letter but for this bit.
+            // The two cases of a letter differ in this bit, and no other byte is a letter but for
+            // this bit.
             let either = literal.nocase && byte.is_ascii_alphabetic();
             needle.mask[at] = if either { !0x20 } else { !0 };
             needle.bits[at] = byte & needle.mask[at];
@@ -73,7 +74,8 @@ impl Needle {
         Word { bits: word_at(&self.bits, at), mask: word_at(&self.mask, at) }
     }
 
-    /// Whether the text begins with the needle. All of its bytes are looked at: that is faster than to count.
+    /// Whether the text begins with the needle. All of its bytes are looked at: that is faster than
+    /// to count.
     #[inline(always)]
     pub(crate) fn begins(&self, text: &[u8; MAX_LITERAL]) -> bool {
         let differ = |at: usize| text[at] & self.mask[at] ^ self.bits[at];

@@ -4,10 +4,12 @@ use std::sync::LazyLock;
 
 use crate::windows::{ByKey, folded, key};
 
-/// Requests, responses, pages, scripts and prose as they are common, in our own words; and words that are common.
+/// Requests, responses, pages, scripts and prose as they are common, in our own words; and words
+/// that are common.
 const SAMPLE: &str = include_str!("sample.txt");
 
-/// Counts of single bytes, pairs and windows in the sample, in which letters are folded like windows.
+/// Counts of single bytes, pairs and windows in the sample, in which letters are folded like
+/// windows.
 pub(crate) struct Model {
     singles: Vec<u32>,
     pairs: Vec<u32>,
@@ -15,7 +17,8 @@ pub(crate) struct Model {
     windows: Vec<u32>,
 }
 
-/// What the model expects of windows, each worked out once: a set asks for the same ones again and again.
+/// What the model expects of windows, each worked out once: a set asks for the same ones again and
+/// again.
 pub(crate) struct Frequencies<'m> {
     model: &'m Model,
     /// Of windows of 1 to 4 bytes.
@@ -61,8 +64,8 @@ impl Model {
         &self.windows
     }
 
-    /// How often the first `width` bytes of a window are to be expected in 2^32 places: as often as in the sample or
-    /// as its pairs of bytes follow upon each other there, whichever is more.
+    /// How often the first `width` bytes of a window are to be expected in 2^32 places: as often as
+    /// in the sample or as its pairs of bytes follow upon each other there, whichever is more.
     pub(crate) fn frequency(&self, window: u32, width: usize) -> u64 {
         let window = folded(window);
         let places = self.windows.len() as u64;

@@ -1,4 +1,5 @@
-//! Few windows, found by comparing many places of the text at once: the packed search of `aho-corasick`.
+//! Few windows, found by comparing many places of the text at once: the packed search of
+//! `aho-corasick`.
 
 use aho_corasick::Span;
 use aho_corasick::packed::Searcher;

@@ -10,8 +10,8 @@ const CLASSES: [usize; 6] = [1, 2, 3, 4, 5, 7];
 /// The bytes of text that costs are compared for.
 const TEXT_BYTES: u64 = 1 << 16;
 
-/// The needles in layers, so that together they take the least time on text as the model has it. A layer is as slow as its
-/// shortest needle makes it, but each costs a pass over the text.
+/// The needles in layers, so that together they take the least time on text as the model has it. A
+/// layer is as slow as its shortest needle makes it, but each costs a pass over the text.
 pub(crate) fn layers(needles: &[Needle], model: &Model) -> Vec<Layer> {
     let mut classes = CLASSES.map(|_| Vec::new());
     for (number, needle) in needles.iter().enumerate() {

@@ -9,11 +9,11 @@ use crate::plan;
 /// The most literals of a set.
 pub const MAX_LITERALS: usize = 1 << 16;
 
-/// Literals that are searched for together. A literal's number is its place among those that the set was made of; the
-/// same bytes may be given more than once.
+/// Literals that are searched for together. A literal's number is its place among those that the
+/// set was made of; the same bytes may be given more than once.
 ///
-/// How long the literals are says how fast the search is: ones of seven bytes or more are best, then those of four or more;
-/// of shorter ones even a few make it slow.
+/// How long the literals are says how fast the search is: ones of seven bytes or more are best,
+/// then those of four or more; of shorter ones even a few make it slow.
 #[derive(Clone, Debug)]
 pub struct Set {
     needles: Vec<Needle>,
@@ -45,7 +45,8 @@ pub enum SetError {
 }
 
 impl Set {
-    /// The set of these literals; none at all are allowed, too. The same literals give the same set.
+    /// The set of these literals; none at all are allowed, too. The same literals give the same
+    /// set.
     ///
     /// # Errors
     ///
@@ -69,13 +70,14 @@ impl Set {
         (0..).zip(literals).try_for_each(|(number, literal)| needle(number, literal).map(drop))
     }
 
-    /// Searches the next piece of a stream, and calls `found` with a literal's number and with the end of it, in bytes from the
-    /// start of the piece, for each occurrence of each literal that ends in this piece, be it that it began in an earlier one,
-    /// that it overlaps others, or that the same is found for another literal. However a stream is cut into pieces,
-    /// the same occurrences are found, each once.
+    /// Searches the next piece of a stream, and calls `found` with a literal's number and with the
+    /// end of it, in bytes from the start of the piece, for each occurrence of each literal that
+    /// ends in this piece, be it that it began in an earlier one, that it overlaps others, or that
+    /// the same is found for another literal. However a stream is cut into pieces, the same
+    /// occurrences are found, each once.
     ///
-    /// Those that began in earlier pieces come first. Otherwise the order is always the same for the same set, cursor and
-    /// piece, but neither the ends nor the numbers are sorted.
+    /// Those that began in earlier pieces come first. Otherwise the order is always the same for
+    /// the same set, cursor and piece, but neither the ends nor the numbers are sorted.
     #[inline]
     pub fn scan(&self, cursor: &mut Cursor, piece: &[u8], mut found: impl FnMut(u32, usize)) {
         let recent = cursor.recent();
@@ -111,7 +113,8 @@ impl Set {
         size_of::<Self>() + size_of_val(&self.needles[..]) + size_of_val(&self.layers[..]) + layers
     }
 
-    /// Tells of the literals that begin in `recent`, which has at most `reach` bytes, and end in the piece behind it.
+    /// Tells of the literals that begin in `recent`, which has at most `reach` bytes, and end in
+    /// the piece behind it.
     fn span(&self, recent: &[u8], piece: &[u8], found: &mut impl FnMut(u32, usize)) {
         let mut joint = [0; 2 * RECENT];
         let (seam, end) = (recent.len(), recent.len() + piece.len().min(self.reach));

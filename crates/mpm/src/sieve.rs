@@ -13,8 +13,8 @@ const SPAN: usize = BLOCK + 4;
 /// Case does not matter: letters become lower case, and some other bytes become one too.
 const FOLD: u16 = 0x2020;
 
-/// A set of windows of one width, and of others that look like them: a byte for each hash, 1 if a window has it. Each size is a
-/// type, so that no look needs a check.
+/// A set of windows of one width, and of others that look like them: a byte for each hash, 1 if a
+/// window has it. Each size is a type, so that no look needs a check.
 #[derive(Clone, Debug)]
 pub(crate) struct Sieve {
     hash: Hash,
@@ -41,8 +41,8 @@ struct Hash {
 }
 
 impl Sieve {
-    /// Of these windows' first `width` bytes, 1 to 4; each seed gives another one. At most one hash in sixteen is taken, unless there
-    /// are more than 4,096 windows.
+    /// Of these windows' first `width` bytes, 1 to 4; each seed gives another one. At most one hash
+    /// in sixteen is taken, unless there are more than 4,096 windows.
     pub(crate) fn new(windows: &[u32], width: usize, seed: u16) -> Self {
         let table = match Self::bytes_for(windows.len()) {
             KIB_4 => Table::KiB4(Box::new([0; _])),
@@ -92,7 +92,8 @@ impl Sieve {
         }
     }
 
-    /// Tells where in the text, in steps of `STRIDE` (1, 2 or 4), windows seem to be in this set; behind the text there are zeros.
+    /// Tells where in the text, in steps of `STRIDE` (1, 2 or 4), windows seem to be in this set;
+    /// behind the text there are zeros.
     #[inline]
     pub(crate) fn pass<const STRIDE: usize>(&self, text: &[u8], found: impl FnMut(usize)) {
         match &self.table {
@@ -103,8 +104,8 @@ impl Sieve {
     }
 }
 
-/// What the table says is gathered as bits of one number, and only that is asked for: a branch at every window would be guessed
-/// wrong too often.
+/// What the table says is gathered as bits of one number, and only that is asked for: a branch at
+/// every window would be guessed wrong too often.
 #[inline]
 fn pass<const STRIDE: usize, const SIZE: usize>(
     table: &[u8; SIZE],
@@ -135,7 +136,8 @@ fn pass<const STRIDE: usize, const SIZE: usize>(
     }
 }
 
-/// Which of the hashes, in steps of `STRIDE` bytes, are in the table: a bit for each, the first one's the lowest.
+/// Which of the hashes, in steps of `STRIDE` bytes, are in the table: a bit for each, the first
+/// one's the lowest.
 #[inline(always)]
 fn look<const STRIDE: usize, const SIZE: usize>(
     table: &[u8; SIZE],
@@ -159,7 +161,8 @@ impl Hash {
     fn new(width: usize, seed: u16) -> Self {
         let [first, second] =
             [0x9e37, 0x85eb].map(|odd: u16| odd.wrapping_add(seed.wrapping_mul(0x3c6e)) | 1);
-        // Of a single byte, the one behind it does not count: what a product has from bit 16 on is lost.
+        // Of a single byte, the one behind it does not count: what a product has from bit 16 on is
+        // lost.
         let multipliers = if width == 1 { [first << 8, 0] } else { [first, second] };
         Self { multipliers, last: width.saturating_sub(2) }
     }
@@ -181,7 +184,8 @@ impl Hash {
         }
     }
 
-    /// The lower half of one product and the upper half of the other: so each byte counts in all of the hash's bits, or nearly.
+    /// The lower half of one product and the upper half of the other: so each byte counts in all of
+    /// the hash's bits, or nearly.
     #[inline(always)]
     fn of_pairs(self, first: u16, last: u16) -> u16 {
         let upper = (u32::from(last | FOLD) * u32::from(self.multipliers[1])) >> 16;

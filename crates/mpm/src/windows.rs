@@ -41,7 +41,8 @@ pub(crate) struct Hash {
 impl Hash {
     /// The hash of the first 1 to 4 bytes of a window.
     pub(crate) fn new(width: usize) -> Self {
-        // What a product has from bit 32 on is lost; so, after a shift by a byte, the window's last byte does not count.
+        // What a product has from bit 32 on is lost; so, after a shift by a byte, the window's last
+        // byte does not count.
         Self { multiplier: 0x5bd1_e995 << (8 * (4 - width)) }
     }
 
@@ -57,7 +58,8 @@ pub(crate) fn key(window: u32, width: usize) -> u32 {
     folded(window) << (8 * (4 - width))
 }
 
-/// Something of each window, by its key. Which ones there are is nobody's choice but that of who wrote the literals.
+/// Something of each window, by its key. Which ones there are is nobody's choice but that of who
+/// wrote the literals.
 pub(crate) type ByKey<V> = HashMap<u32, V, BuildHasherDefault<KeyHasher>>;
 
 /// Keys as they are, their bits spread.

@@ -10,8 +10,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Bytes of which few differ, so that literals are found often, overlap, and begin and end one another; among them the
-/// two cases of letters, and pairs that only differ as letters' cases do without being letters.
+/// Bytes of which few differ, so that literals are found often, overlap, and begin and end one
+/// another; among them the two cases of letters, and pairs that only differ as letters' cases do
+/// without being letters.
 fn alphabet() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         Just(b"a".to_vec()),
@@ -59,8 +60,8 @@ fn pieces<'a>(text: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     starts.zip(ends).map(|(start, end)| &text[start..end]).collect()
 }
 
-/// What is found in a stream of these pieces, sorted, with ends from the start of the stream. In between, the cursor
-/// is moved as bytes.
+/// What is found in a stream of these pieces, sorted, with ends from the start of the stream. In
+/// between, the cursor is moved as bytes.
 fn scanned(set: &Set, pieces: &[&[u8]]) -> Vec<(u32, usize)> {
     let (mut bytes, mut before, mut found) = ([0u8; size_of::<Cursor>()], 0, Vec::new());
     for piece in pieces {

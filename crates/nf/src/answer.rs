@@ -1,7 +1,9 @@
-//! Packets that answer a packet: TCP resets and ICMP errors, built into a caller's array, with all checksums.
+//! Packets that answer a packet: TCP resets and ICMP errors, built into a caller's array, with all
+//! checksums.
 //!
-//! What comes out is an IP packet for [`crate::Context::answer`]. Whether a packet may be answered at all is decided here
-//! once for all functions (RFC 1812 4.3.2.7, RFC 4443 2.4 (e), RFC 9293 3.5.2); how often is the function's to limit.
+//! What comes out is an IP packet for [`crate::Context::answer`]. Whether a packet may be answered
+//! at all is decided here once for all functions (RFC 1812 4.3.2.7, RFC 4443 2.4 (e), RFC 9293
+//! 3.5.2); how often is the function's to limit.
 //!
 //! ```no_run
 //! # fn f(packet: &nf::PacketView<'_>, context: &mut nf::Context<'_>) -> Result<(), Box<dyn std::error::Error>> {
@@ -87,11 +89,12 @@ pub enum NoAnswer {
     NoSource,
 }
 
-/// The TCP reset that a host gives to a segment of a connection that does not exist (RFC 9293 3.5.2): it takes the
-/// segment's acknowledgement number as its sequence number, or, without one, 0 and acknowledges all that the segment has.
+/// The TCP reset that a host gives to a segment of a connection that does not exist (RFC 9293
+/// 3.5.2): it takes the segment's acknowledgement number as its sequence number, or, without one, 0
+/// and acknowledges all that the segment has.
 ///
-/// It comes from the segment's destination, which is where its sender expects it from. Checksums of the segment are not
-/// verified: on virtual links senders leave them to the network card.
+/// It comes from the segment's destination, which is where its sender expects it from. Checksums of
+/// the segment are not verified: on virtual links senders leave them to the network card.
 ///
 /// # Errors
 /// [`NoAnswer`]: the segment must not, or cannot, be answered.
@@ -128,8 +131,8 @@ pub fn tcp_reset<'b>(packet: &PacketView<'_>, buffer: &'b mut Buffer) -> Result<
     Ok(put_network_header(buffer, from.addr, to.addr, protocol::TCP, TCP_LEN, DEFAULT_CLASS))
 }
 
-/// The ICMP or ICMPv6 error that says `error` about the packet, from the address `from`, quoting as much of the packet
-/// as fits [`ICMP_V4_MAX`] or [`ANSWER_MAX`] bytes.
+/// The ICMP or ICMPv6 error that says `error` about the packet, from the address `from`, quoting as
+/// much of the packet as fits [`ICMP_V4_MAX`] or [`ANSWER_MAX`] bytes.
 ///
 /// A function without an address of its own takes the packet's destination as `from`.
 ///
@@ -164,12 +167,13 @@ pub fn icmp_error<'b>(
     Ok(put_network_header(buffer, from, to, number, len, CONTROL_CLASS))
 }
 
-/// A message of this protocol to where a packet came from, in the name of where it goes: for the gateway that it came by, on the way
-/// to its sender, from a gateway without an address of its own. `from` and `to` are the packet's destination and source, of its
-/// outermost header.
+/// A message of this protocol to where a packet came from, in the name of where it goes: for the
+/// gateway that it came by, on the way to its sender, from a gateway without an address of its own.
+/// `from` and `to` are the packet's destination and source, of its outermost header.
 ///
 /// # Errors
-/// [`NoAnswer`]: these are not two hosts, and the message might reach several; or it is longer than fits [`ANSWER_MAX`] bytes.
+/// [`NoAnswer`]: these are not two hosts, and the message might reach several; or it is longer than
+/// fits [`ANSWER_MAX`] bytes.
 pub fn message<'b>(
     packet: &PacketView<'_>,
     (from, to): (Addr, Addr),
@@ -280,7 +284,8 @@ fn is_link_multicast(packet: &PacketView<'_>) -> bool {
     }
 }
 
-/// Unspecified, "this network", loopback, group, reserved (RFC 1812 4.3.2.7 with 4.2.2.11; RFC 4443 2.4 (e.6)).
+/// Unspecified, "this network", loopback, group, reserved (RFC 1812 4.3.2.7 with 4.2.2.11; RFC 4443
+/// 2.4 (e.6)).
 fn is_no_host(source: Addr) -> bool {
     match source.ip() {
         std::net::IpAddr::V4(v4) => matches!(v4.octets()[0], 0 | 127 | 224..),
@@ -308,7 +313,8 @@ fn pseudo_header(from: Addr, to: Addr, protocol: u8, len: usize) -> u32 {
     }
 }
 
-/// Writes the IP header before the `len` bytes of payload that are in place already; returns the whole packet.
+/// Writes the IP header before the `len` bytes of payload that are in place already; returns the
+/// whole packet.
 fn put_network_header(
     buffer: &mut Buffer,
     from: Addr,

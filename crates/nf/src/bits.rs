@@ -1,4 +1,5 @@
-//! Bits with summaries, so that the next zero is found in a few steps however many ones there are before it.
+//! Bits with summaries, so that the next zero is found in a few steps however many ones there are
+//! before it.
 
 use packet::memory::{OutOfMemory, Zeroed};
 
@@ -24,8 +25,8 @@ impl Parity {
     }
 }
 
-/// A bit per item, zero at first, and above them levels that say of 64 words below whether all their even bits are set,
-/// and whether all their odd ones are.
+/// A bit per item, zero at first, and above them levels that say of 64 words below whether all
+/// their even bits are set, and whether all their odd ones are.
 pub(crate) struct Bits {
     words: Zeroed<u64>,
     /// From the lowest to one of a single word; the even bits' first.

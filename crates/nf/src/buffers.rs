@@ -1,5 +1,6 @@
-//! Growing buffers of flows: bytes whose number nobody knows before they come, such as a message that is not complete yet.
-//! Beside the fixed-layout state and the map, and bounded like them, they are the third part of what a flow keeps (S21).
+//! Growing buffers of flows: bytes whose number nobody knows before they come, such as a message
+//! that is not complete yet. Beside the fixed-layout state and the map, and bounded like them, they
+//! are the third part of what a flow keeps (S21).
 
 use packet::memory::OutOfMemory;
 
@@ -11,7 +12,8 @@ mod supply;
 use supply::Supply;
 pub use supply::{BUFFER_SHARE_PERCENT, Shortage};
 
-/// The bytes of a buffer, taken out of its flow to be worked with: see [`crate::Context::take_buffer`].
+/// The bytes of a buffer, taken out of its flow to be worked with: see
+/// [`crate::Context::take_buffer`].
 ///
 /// It grows up to what its descriptor allows and what the instance's memory has room for.
 #[derive(Debug, Default)]
@@ -70,7 +72,8 @@ impl FlowBuffer {
         taken
     }
 
-    /// Exchanges the bytes for others, of which those count that there is room for: without copying any.
+    /// Exchanges the bytes for others, of which those count that there is room for: without copying
+    /// any.
     pub fn exchange(&mut self, others: &mut Vec<u8>) {
         std::mem::swap(&mut self.bytes, others);
         self.refused += self.bytes.len().saturating_sub(self.len_max) as u64;
@@ -93,18 +96,20 @@ impl FlowBuffer {
     }
 }
 
-/// The buffers of all flows of an instance. A flow's record holds their numbers; 0 stands for an empty one, which takes no
-/// memory.
+/// The buffers of all flows of an instance. A flow's record holds their numbers; 0 stands for an
+/// empty one, which takes no memory.
 pub struct Buffers {
     spec: &'static BufferSpec,
     kept: Vec<Kept>,
     /// Numbers of `kept` that nothing uses.
     free: Vec<u32>,
-    /// Vectors with memory that nothing uses, by the buffer that they were: what comes next is most likely as long.
+    /// Vectors with memory that nothing uses, by the buffer that they were: what comes next is most
+    /// likely as long.
     spare: Vec<Vec<Vec<u8>>>,
     /// Bytes of memory in them.
     spare_bytes: usize,
-    /// Bytes of memory in `kept` beyond what their length explains: see [`excess`]. And the most of them.
+    /// Bytes of memory in `kept` beyond what their length explains: see [`excess`]. And the most of
+    /// them.
     excess: usize,
     excess_max: usize,
     /// Bytes that all may hold.
@@ -218,8 +223,8 @@ impl Buffers {
         }
     }
 
-    /// Fills a flow's buffers with what was saved, and gives what stands behind that. What its numbers are belongs to
-    /// the instance that the flow came from, and counts for nothing.
+    /// Fills a flow's buffers with what was saved, and gives what stands behind that. What its
+    /// numbers are belongs to the instance that the flow came from, and counts for nothing.
     pub(crate) fn restore<'b>(
         &mut self,
         numbers: &mut [u8],
@@ -280,7 +285,8 @@ impl Buffers {
         }
         let number = number_of(numbers, buffer);
         let at = self.index(number);
-        // Of a buffer that was taken, nothing is there any more; of one that was not, what is given takes the place.
+        // Of a buffer that was taken, nothing is there any more; of one that was not, what is given
+        // takes the place.
         if let Some(before) =
             at.and_then(|at| self.kept.get_mut(at)).map(|kept| std::mem::take(&mut kept.bytes))
         {
@@ -482,7 +488,8 @@ mod tests {
     }
     static LARGE: BufferSpec = BufferSpec { count: 2, len_max: 64 << 10, memory: 16 << 20 };
 
-    /// That the buffers of flows have no more memory than what is charged explains, and what may be in excess.
+    /// That the buffers of flows have no more memory than what is charged explains, and what may be
+    /// in excess.
     fn assert_is_bounded(buffers: &Buffers) {
         let of_all = |bytes: fn(&Vec<u8>) -> usize| buffers.kept.iter().map(|kept| bytes(&kept.bytes)).sum();
         let (capacity, in_excess): (usize, usize) = (of_all(Vec::capacity), of_all(excess));

@@ -1,7 +1,9 @@
-//! Sets, pools, meters and contents that several instances of a function share which run on different threads.
+//! Sets, pools, meters and contents that several instances of a function share which run on
+//! different threads.
 //!
-//! One instance has them at a time: it takes them with the first use in a call, and gives them back when the call is over.
-//! So for a packet, and for a group of them, they are what they would be if there were no others.
+//! One instance has them at a time: it takes them with the first use in a call, and gives them back
+//! when the call is over. So for a packet, and for a group of them, they are what they would be if
+//! there were no others.
 
 use std::mem::swap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,7 +14,8 @@ use crate::meters::Meters;
 use crate::pool::Pool;
 use crate::set::Set;
 
-/// How often an instance looks again before it sleeps until they are given back: they are not kept for long.
+/// How often an instance looks again before it sleeps until they are given back: they are not kept
+/// for long.
 const LOOKS: u32 = 200;
 
 /// Where instances of one function take their sets, pools, meters and contents from.

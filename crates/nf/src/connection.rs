@@ -1,12 +1,14 @@
 //! What a flow's connection has come to: tracked once by the chain for all functions (B2).
 //!
-//! A coarse tracker, from TCP flags and directions alone; whoever needs sequence numbers keeps them in its own state.
+//! A coarse tracker, from TCP flags and directions alone; whoever needs sequence numbers keeps them
+//! in its own state.
 
 use packet::parse::protocol;
 use packet::{Class, Direction, Meta};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A connection's phase, for any protocol. As bytes in the flow's record; the zero value is [`Connection::NEW`].
+/// A connection's phase, for any protocol. As bytes in the flow's record; the zero value is
+/// [`Connection::NEW`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 pub struct Connection(u8);
@@ -26,7 +28,8 @@ impl Connection {
     pub const REPLIED: Connection = Connection(2);
     /// TCP: a SYN of the original direction.
     pub const SYN_SENT: Connection = Connection(3);
-    /// TCP: a SYN with ACK, or a SYN of a simultaneous open (RFC 5382 REQ-2), of the reply direction.
+    /// TCP: a SYN with ACK, or a SYN of a simultaneous open (RFC 5382 REQ-2), of the reply
+    /// direction.
     pub const SYN_RECEIVED: Connection = Connection(4);
     /// TCP: data may flow both ways.
     pub const ESTABLISHED: Connection = Connection(5);
@@ -72,7 +75,8 @@ impl Connection {
         Connection::NAMES.get(self.0 as usize).copied().unwrap_or("?")
     }
 
-    /// Whether packets have gone both ways and the connection is not over: what NATs call established.
+    /// Whether packets have gone both ways and the connection is not over: what NATs call
+    /// established.
     #[inline]
     pub fn is_established(self) -> bool {
         matches!(self, Connection::REPLIED | Connection::ESTABLISHED)
@@ -125,10 +129,12 @@ impl Connection {
         }
         if flags & SYN != 0 {
             return match (self, direction, flags & ACK != 0) {
-                // A new connection may reuse the ports of one that is over (RFC 9293 3.6.1; RFC 6191).
+                // A new connection may reuse the ports of one that is over (RFC 9293 3.6.1; RFC
+                // 6191).
                 (C::NEW | C::CLOSED | C::RESET, Direction::Original, false) => C::SYN_SENT,
                 (C::SYN_SENT, Direction::Reply, _) => C::SYN_RECEIVED,
-                // The peer gave up its half of the connection, and accepts a new one (RFC 9293 3.5.1).
+                // The peer gave up its half of the connection, and accepts a new one (RFC 9293
+                // 3.5.1).
                 (C::FIN_ORIGINAL | C::FIN_REPLY, Direction::Reply, true) => C::ESTABLISHED,
                 // The other end opened the next one.
                 (C::CLOSED | C::RESET, Direction::Original, true) => C::PICKED_UP,
@@ -213,7 +219,8 @@ mod tests {
         // The other end opens it.
         let steps = [&closed[..], &[(R, 0x02), (O, 0x12), (R, 0x10)]].concat();
         assert_eq!(run(&steps), Connection::ESTABLISHED);
-        // Half-open: a challenge ACK and the reset that answers it (RFC 9293, figure 10; RFC 5961 4).
+        // Half-open: a challenge ACK and the reset that answers it (RFC 9293, figure 10; RFC 5961
+        // 4).
         let steps = [(O, 0x02), (R, 0x10), (O, 0x04), (O, 0x02), (R, 0x12), (O, 0x10)];
         assert_eq!(run(&steps), Connection::ESTABLISHED);
     }

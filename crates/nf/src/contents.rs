@@ -1,8 +1,9 @@
 //! Contents: the last payloads that any flow brought, found again by fingerprints of parts of them.
 //!
-//! Payloads stand one behind the other in a ring; the oldest go as new ones come. A fingerprint leads to a place in the latest payload
-//! that was noted with it, as long as that payload is here. Contents are one instance's, or common to instances on several threads
-//! (see [`crate::Common`]); on several machines each has its own.
+//! Payloads stand one behind the other in a ring; the oldest go as new ones come. A fingerprint
+//! leads to a place in the latest payload that was noted with it, as long as that payload is here.
+//! Contents are one instance's, or common to instances on several threads (see [`crate::Common`]);
+//! on several machines each has its own.
 
 use packet::memory::{OutOfMemory, Zeroed};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -51,8 +52,9 @@ pub struct Found<'a> {
 }
 
 impl Contents {
-    /// So many bytes, with the payloads' heads of four bytes each, and room for so many fingerprints, rounded up to whole cache lines, of
-    /// which there is one at least. A ring has at least [`CONTENT_MAX`] bytes.
+    /// So many bytes, with the payloads' heads of four bytes each, and room for so many
+    /// fingerprints, rounded up to whole cache lines, of which there is one at least. A ring has at
+    /// least [`CONTENT_MAX`] bytes.
     ///
     /// # Errors
     /// There is not enough memory.
@@ -88,12 +90,14 @@ impl Contents {
         self.kept_bytes
     }
 
-    /// How many fingerprints took the place of another one whose payload was still here: the oldest one of a cache line goes.
+    /// How many fingerprints took the place of another one whose payload was still here: the oldest
+    /// one of a cache line goes.
     pub fn displaced(&self) -> u64 {
         self.displaced
     }
 
-    /// Keeps a payload; what it is to be [noted](Contents::note) by. None if it is longer than [`CONTENT_MAX`].
+    /// Keeps a payload; what it is to be [noted](Contents::note) by. None if it is longer than
+    /// [`CONTENT_MAX`].
     #[inline]
     pub fn keep(&mut self, payload: &[u8]) -> Option<u64> {
         let head = u16::try_from(payload.len()).ok()?.to_le_bytes();
@@ -126,7 +130,8 @@ impl Contents {
         slots[at] = Slot { payload, tag, offset: offset.into() };
     }
 
-    /// The place that a fingerprint leads to. What is there may, seldom, have been noted with another one: the caller compares.
+    /// The place that a fingerprint leads to. What is there may, seldom, have been noted with
+    /// another one: the caller compares.
     #[inline]
     pub fn find(&self, fingerprint: u64) -> Option<Found<'_>> {
         let (bucket, tag) = self.place(fingerprint);
@@ -137,7 +142,8 @@ impl Contents {
         (is_here == 1).then_some(Found { payload, offset: slot.offset as usize })
     }
 
-    /// Forgets the payload that a fingerprint leads to, by all its fingerprints; whether there was one.
+    /// Forgets the payload that a fingerprint leads to, by all its fingerprints; whether there was
+    /// one.
     pub fn forget(&mut self, fingerprint: u64) -> bool {
         let (bucket, tag) = self.place(fingerprint);
         let tail = self.tail;
@@ -219,7 +225,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list: what is found is what was kept, and what was kept last is found, as long as lines have room.
+        /// Against a list: what is found is what was kept, and what was kept last is found, as long
+        /// as lines have room.
         #[test]
         fn is_like_a_list(lens in prop::collection::vec((0usize..40_000, any::<u8>()), 1..60), few in any::<bool>()) {
             let mut contents = contents(if few { 8 } else { 4_096 });

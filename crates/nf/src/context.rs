@@ -27,7 +27,8 @@ pub struct SharedState {
     pub counters: Vec<u64>,
     /// Groups of counters, in the order of the descriptor.
     pub groups: Vec<CounterGroup>,
-    /// Sets, in the order of the descriptor. These, pools and meters may be elsewhere if instances on other threads share them.
+    /// Sets, in the order of the descriptor. These, pools and meters may be elsewhere if instances
+    /// on other threads share them.
     pub sets: Vec<Set>,
     /// Pools, in the order of the descriptor.
     pub pools: Vec<Pool>,
@@ -47,8 +48,8 @@ pub struct SharedState {
     pub prevents: bool,
 }
 
-/// Addresses that a function owns, as a NAT its external ones: whoever runs the chain between networks tells neighbours that they
-/// are here.
+/// Addresses that a function owns, as a NAT its external ones: whoever runs the chain between
+/// networks tells neighbours that they are here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owned {
     /// The side whose neighbours use them; none: both.
@@ -60,8 +61,8 @@ pub struct Owned {
 }
 
 impl SharedState {
-    /// Whether what one flow's packet does to it may matter to another flow's, so that their order counts. Counters are
-    /// only added to, and pools change with flows that begin and end.
+    /// Whether what one flow's packet does to it may matter to another flow's, so that their order
+    /// counts. Counters are only added to, and pools change with flows that begin and end.
     pub fn is_order_felt(&self) -> bool {
         !self.sets.is_empty()
             || !self.contents.is_empty()
@@ -207,7 +208,8 @@ impl Context<'_> {
         }
     }
 
-    /// The number of the flow's record: it names the flow in this chain for as long as it lasts. It means nothing elsewhere.
+    /// The number of the flow's record: it names the flow in this chain for as long as it lasts. It
+    /// means nothing elsewhere.
     #[inline]
     pub fn record(&self) -> u32 {
         self.transit.flow
@@ -237,8 +239,9 @@ impl Context<'_> {
         Connection::from_phase(self.transit.phase)
     }
 
-    /// Source and destination that packets of the original direction leave the chain with: those of the flow's alias, or of its key
-    /// if nothing rewrites them. None until a packet of the flow has left.
+    /// Source and destination that packets of the original direction leave the chain with: those of
+    /// the flow's alias, or of its key if nothing rewrites them. None until a packet of the flow
+    /// has left.
     pub fn ends_at_exit(&self) -> Option<(Endpoint, Endpoint)> {
         let header = &self.header;
         header.has(Header::FLAG_ACCEPTED).then(|| {
@@ -250,8 +253,9 @@ impl Context<'_> {
         })
     }
 
-    /// Asks for the flow to be kept for this long after the packet, at most [`KEEP_MS_MAX`]. The longest wish in the chain
-    /// counts; a packet for which no function asks does not refresh its flow (RFC 4787 REQ-6).
+    /// Asks for the flow to be kept for this long after the packet, at most [`KEEP_MS_MAX`]. The
+    /// longest wish in the chain counts; a packet for which no function asks does not refresh its
+    /// flow (RFC 4787 REQ-6).
     #[inline]
     pub fn keep_flow_ms(&mut self, ms: u32) {
         self.transit.keep_ms = self.transit.keep_ms.max(ms.min(KEEP_MS_MAX));
@@ -277,8 +281,9 @@ impl Context<'_> {
         self.map.remove(key)
     }
 
-    /// Takes a growing buffer out of the flow, to be changed and given back with [`Context::give_buffer`]; one that is not
-    /// given back is empty afterwards. A function without such a buffer gets one that nothing fits in.
+    /// Takes a growing buffer out of the flow, to be changed and given back with
+    /// [`Context::give_buffer`]; one that is not given back is empty afterwards. A function without
+    /// such a buffer gets one that nothing fits in.
     pub fn take_buffer(&mut self, buffer: usize) -> FlowBuffer {
         match &mut self.instance.shared.buffers {
             Some(buffers) => buffers.take(self.map.behind(), buffer, self.header),
@@ -293,13 +298,14 @@ impl Context<'_> {
         }
     }
 
-    /// How often something of a flow was not kept in growing buffers, or gave way to others, for want of memory: see
-    /// [`Context::shortage`].
+    /// How often something of a flow was not kept in growing buffers, or gave way to others, for
+    /// want of memory: see [`Context::shortage`].
     pub fn shortages(&self) -> u64 {
         self.instance.shared.buffers.as_ref().map_or(0, Buffers::shortages)
     }
 
-    /// Why that was the last time, and whether it is time to report it: seldom of one kind, of one source and of all.
+    /// Why that was the last time, and whether it is time to report it: seldom of one kind, of one
+    /// source and of all.
     pub fn shortage(&mut self) -> Option<(Shortage, bool)> {
         let buffers = self.instance.shared.buffers.as_mut()?;
         let kind = buffers.last_shortage()?;
@@ -311,8 +317,8 @@ impl Context<'_> {
         number_of(self.map.behind(), buffer).iter().any(|&byte| byte != 0)
     }
 
-    /// Takes the instance's working memory: whatever a function needs while it processes a packet and may lose
-    /// afterwards. A new one, unless it was given back with [`Context::give_scratch`].
+    /// Takes the instance's working memory: whatever a function needs while it processes a packet
+    /// and may lose afterwards. A new one, unless it was given back with [`Context::give_scratch`].
     #[inline(always)]
     pub fn take_scratch<T: Any + Send + Default>(&mut self) -> Box<T> {
         self.instance.scratch.take().and_then(|scratch| scratch.downcast().ok()).unwrap_or_default()
@@ -338,8 +344,8 @@ impl Context<'_> {
         self.instance.shared.counters.get(counter).copied().unwrap_or(0)
     }
 
-    /// Adds to a counter of the group with this number in the descriptor: the counter's number is its name's in
-    /// [`crate::Setup::counters`].
+    /// Adds to a counter of the group with this number in the descriptor: the counter's number is
+    /// its name's in [`crate::Setup::counters`].
     #[inline]
     pub fn count_in(&mut self, group: usize, counter: usize, by: u64) {
         if let Some(counter) =
@@ -349,8 +355,8 @@ impl Context<'_> {
         }
     }
 
-    /// The counters of the group with this number in the descriptor, in the order of their names; none if there is no
-    /// such group. For functions that add to several at once.
+    /// The counters of the group with this number in the descriptor, in the order of their names;
+    /// none if there is no such group. For functions that add to several at once.
     #[inline]
     pub fn counters_of(&mut self, group: usize) -> &mut [u64] {
         self.instance.shared.groups.get_mut(group).map_or(&mut [], |group| &mut group.values)
@@ -370,7 +376,8 @@ impl Context<'_> {
     /// The set with this number in the descriptor.
     ///
     /// # Panics
-    /// If the descriptor declares no such set: a mistake in the function's code, found by its first test.
+    /// If the descriptor declares no such set: a mistake in the function's code, found by its first
+    /// test.
     pub fn set(&mut self, set: usize) -> &mut Set {
         &mut self.instance.open().sets[set]
     }
@@ -378,7 +385,8 @@ impl Context<'_> {
     /// The pool with this number in the descriptor.
     ///
     /// # Panics
-    /// If the descriptor declares no such pool: a mistake in the function's code, found by its first test.
+    /// If the descriptor declares no such pool: a mistake in the function's code, found by its
+    /// first test.
     #[inline]
     pub fn pool(&mut self, pool: usize) -> &mut Pool {
         &mut self.instance.open().pools[pool]
@@ -387,7 +395,8 @@ impl Context<'_> {
     /// The table of meters with this number in the descriptor.
     ///
     /// # Panics
-    /// If the descriptor declares no such table: a mistake in the function's code, found by its first test.
+    /// If the descriptor declares no such table: a mistake in the function's code, found by its
+    /// first test.
     #[inline]
     pub fn meters(&mut self, meters: usize) -> &mut Meters {
         &mut self.instance.open().meters[meters]
@@ -396,14 +405,16 @@ impl Context<'_> {
     /// The contents with this number in the descriptor.
     ///
     /// # Panics
-    /// If the descriptor declares no such contents: a mistake in the function's code, found by its first test.
+    /// If the descriptor declares no such contents: a mistake in the function's code, found by its
+    /// first test.
     #[inline]
     pub fn contents(&mut self, contents: usize) -> &mut Contents {
         &mut self.instance.open().contents[contents]
     }
 
-    /// Lets other instances have sets, pools, meters and contents before the packet is through: for functions whose work behind that is long.
-    /// What they hold may then be changed by others, until they are asked for again.
+    /// Lets other instances have sets, pools, meters and contents before the packet is through: for
+    /// functions whose work behind that is long. What they hold may then be changed by others,
+    /// until they are asked for again.
     #[inline]
     pub fn give_back_shared(&mut self) {
         self.instance.close();
@@ -484,20 +495,23 @@ impl Context<'_> {
         });
     }
 
-    /// Where the flow's end is the occasion, and no packet goes a way: what alerts from here on are about goes this way.
+    /// Where the flow's end is the occasion, and no packet goes a way: what alerts from here on are
+    /// about goes this way.
     pub fn turn(&mut self, direction: Direction) {
         debug_assert!(self.transit.sequence == 0, "a packet goes its own way");
         self.transit.direction = direction;
     }
 
-    /// Tells those who listen of something that happened in the flow's `about` direction: `kind` is what, in the words of
-    /// EVE's `event_type`. Up to [`crate::EVENT_FIELDS_MAX`] fields; nothing is allocated for them.
+    /// Tells those who listen of something that happened in the flow's `about` direction: `kind` is
+    /// what, in the words of EVE's `event_type`. Up to [`crate::EVENT_FIELDS_MAX`] fields; nothing
+    /// is allocated for them.
     pub fn event(&mut self, kind: &'static str, about: Direction, fields: &[EventField<'_>]) {
         let flow = self.flow();
         let head = Head {
             timestamp_ns: flow.now_ns,
             sequence: flow.sequence,
-            // Without a packet the number is 0; that of the first packet is told apart when its group is through.
+            // Without a packet the number is 0; that of the first packet is told apart when its
+            // group is through.
             packet: flow.sequence > 0,
             stage: self.instance.stage,
             reversed: flow.reversed ^ (about == Direction::Reply),
@@ -523,8 +537,8 @@ impl Context<'_> {
         self.effects.answer(buffers, packet, network, self.instance.stage)
     }
 
-    /// Says that the function now rewrites the flow's packets otherwise than before (a server was exchanged): the chain
-    /// then learns the new reverse 5-tuple.
+    /// Says that the function now rewrites the flow's packets otherwise than before (a server was
+    /// exchanged): the chain then learns the new reverse 5-tuple.
     pub fn rewrites_changed(&mut self) {
         self.transit.realias = true;
     }

@@ -1,4 +1,5 @@
-//! What comes out of functions beside packets: alerts, flow reports, packets that they made. All bounded.
+//! What comes out of functions beside packets: alerts, flow reports, packets that they made. All
+//! bounded.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,7 +9,8 @@ use packet::{Addr, DropReason, Endpoint, FlowKey, Packet, Pool, Side};
 
 use crate::event::Events;
 
-/// Alerts and flow reports that are held until the runner takes them, each; further ones are counted as lost.
+/// Alerts and flow reports that are held until the runner takes them, each; further ones are
+/// counted as lost.
 pub const EFFECTS_MAX: usize = 65_536;
 
 /// How bad it is, as in Suricata: 1 is the worst.
@@ -41,7 +43,8 @@ pub struct Alert {
     pub has_packet: bool,
     /// The port that the packet came in by; 0 without a packet.
     pub ingress: u16,
-    /// Where the rule is written that raised it, such as `x.rules:12`, if one did and that is known.
+    /// Where the rule is written that raised it, such as `x.rules:12`, if one did and that is
+    /// known.
     pub place: Option<Text>,
     /// What functions know that look into payloads.
     pub detail: Option<Box<AlertDetail>>,
@@ -68,7 +71,8 @@ pub struct AlertDetail {
     pub to_server: bool,
     /// The number of the transaction or message that was looked at, in its flow.
     pub transaction: Option<u64>,
-    /// What is known of the application's message: the name of the object, such as `http`, and its fields.
+    /// What is known of the application's message: the name of the object, such as `http`, and its
+    /// fields.
     pub message: Option<AlertMessage>,
     /// What a NAT did to an inside endpoint or host.
     pub translation: Option<Translation>,
@@ -117,7 +121,8 @@ pub enum AlertValue {
     Json(Vec<u8>),
 }
 
-/// A text of the program, or one that came with a configuration: shared, so that an alert does not allocate.
+/// A text of the program, or one that came with a configuration: shared, so that an alert does not
+/// allocate.
 #[derive(Clone)]
 pub enum Text {
     /// A text of the program.
@@ -198,7 +203,8 @@ pub struct FlowReport {
     pub version: u8,
     /// All TCP flags seen since the last report, original and reply direction; 0 if it is not TCP.
     pub tcp_flags: [u8; 2],
-    /// ICMP type (high byte) and code of the first packet counted here, by direction; 0 if it is not ICMP.
+    /// ICMP type (high byte) and code of the first packet counted here, by direction; 0 if it is
+    /// not ICMP.
     pub icmp: [u16; 2],
     /// Outermost VLAN identifier, 0 if none.
     pub vlan: u16,
@@ -212,10 +218,11 @@ pub struct FlowReport {
     pub bytes: [u64; 2],
     /// Type of service byte of the first packet that came, by direction; 0 if none did.
     pub tos: [u8; 2],
-    /// Source and destination that packets of the original direction have once all functions rewrote them, if that differs from
-    /// `source` and `destination`.
+    /// Source and destination that packets of the original direction have once all functions
+    /// rewrote them, if that differs from `source` and `destination`.
     pub translated: Option<(Endpoint, Endpoint)>,
-    /// IPFIX flowEndReason: 1 idle timeout, 2 active timeout, 3 end of flow, 4 forced end, 5 lack of resources.
+    /// IPFIX flowEndReason: 1 idle timeout, 2 active timeout, 3 end of flow, 4 forced end, 5 lack
+    /// of resources.
     pub end_reason: u8,
     /// One of this many flows is reported; 0 and 1: all are.
     pub sampling: u32,
@@ -289,19 +296,21 @@ impl Effects {
         self.alerts.len().max(self.reports.len()) > EFFECTS_MAX / 2 || self.events.is_half_full()
     }
 
-    /// A group of packets is under way from now on, or is so no more: flow reports are noted with their packets, so that
-    /// [`Effects::put_reports_in_order`] can.
+    /// A group of packets is under way from now on, or is so no more: flow reports are noted with
+    /// their packets, so that [`Effects::put_reports_in_order`] can.
     #[inline]
     pub fn order_reports(&mut self, is_ordering: bool) {
         self.is_ordering = is_ordering;
     }
 
-    /// Puts flow reports that packets of one group gave rise to in the order of packets: those of one packet stay as they came.
+    /// Puts flow reports that packets of one group gave rise to in the order of packets: those of
+    /// one packet stay as they came.
     pub fn put_reports_in_order(&mut self) {
         if !self.order.is_sorted() {
             let first = self.reports.len().saturating_sub(self.order.len());
             let reports = self.reports.get_mut(first..).unwrap_or_default();
-            // By insertion, which takes no memory: a group brings few, and each function's are in order.
+            // By insertion, which takes no memory: a group brings few, and each function's are in
+            // order.
             for end in 1..reports.len().min(self.order.len()) {
                 let mut at = end;
                 while at > 0 && self.order[at - 1] > self.order[at] {
@@ -314,9 +323,9 @@ impl Effects {
         self.order.clear();
     }
 
-    /// Puts alerts and events from these numbers on, which packets of one group gave rise to, in the order of packets and
-    /// functions: so they come out the same however packets are batched. An alert stands before events of its packet and
-    /// function.
+    /// Puts alerts and events from these numbers on, which packets of one group gave rise to, in
+    /// the order of packets and functions: so they come out the same however packets are batched.
+    /// An alert stands before events of its packet and function.
     pub fn put_in_order(&mut self, first_alert: usize, first_event: usize) {
         if let Some(alerts) = self.alerts.get_mut(first_alert..) {
             alerts.sort_by_key(|alert| (alert.sequence, alert.stage));
@@ -324,7 +333,8 @@ impl Effects {
         self.events.put_in_order(first_event, &self.alerts, first_alert);
     }
 
-    /// Adds what came out elsewhere, as if it had come out here, and leaves nothing there. Packets that functions made stay.
+    /// Adds what came out elsewhere, as if it had come out here, and leaves nothing there. Packets
+    /// that functions made stay.
     pub fn append(&mut self, others: &mut Effects) {
         others.alerts.drain(..).for_each(|alert| self.alert(alert));
         let numbers = others.order.drain(..).chain(std::iter::repeat(0));
@@ -355,7 +365,8 @@ impl Effects {
         }
     }
 
-    /// Makes a packet that answers `to`: its link-layer header with the addresses swapped, then `network`.
+    /// Makes a packet that answers `to`: its link-layer header with the addresses swapped, then
+    /// `network`.
     pub(crate) fn answer(
         &mut self,
         pool: &mut Pool,

@@ -1,5 +1,6 @@
-//! What functions tell those who listen: events with named fields, such as a transaction of HTTP. Bounded, and without an
-//! allocation for each: their texts lie in one piece of memory until the runner has taken them.
+//! What functions tell those who listen: events with named fields, such as a transaction of HTTP.
+//! Bounded, and without an allocation for each: their texts lie in one piece of memory until the
+//! runner has taken them.
 
 use packet::FlowKey;
 
@@ -251,8 +252,9 @@ impl Events {
         self.heads.push(Head { number, first_field, fields: kept.len() as u32, ..head });
     }
 
-    /// Puts the events from number `first` on in the order of packets and functions; `alerts`, from number `first_alert` on,
-    /// are in that order. An alert comes before the events of its packet and function.
+    /// Puts the events from number `first` on in the order of packets and functions; `alerts`, from
+    /// number `first_alert` on, are in that order. An alert comes before the events of its packet
+    /// and function.
     pub(crate) fn put_in_order(&mut self, first: usize, alerts: &[crate::Alert], first_alert: usize) {
         let heads = self.heads.get_mut(first..).unwrap_or_default();
         heads.sort_unstable_by_key(|head| (head.sequence, head.stage, head.number));

@@ -1,12 +1,14 @@
-//! What a function would do to a flow's packets, told from the flow's state alone: so that a rule can be made without a packet
-//! that is recorded, and of many flows by the same few parts of their functions.
+//! What a function would do to a flow's packets, told from the flow's state alone: so that a rule
+//! can be made without a packet that is recorded, and of many flows by the same few parts of their
+//! functions.
 
 use packet::{Cover, Direction, End, Endpoint, EndsDraft, Outer, Packet, Side, Tag, TagRoom};
 
 use crate::{Cause, Connection, EventCondition, HeaderAction, KEEP_MS_MAX, Recording, StateFunction};
 
-/// Packets that are alike, as they would come to a function: of one flow, direction and phase of its connection, whole, without SYN, FIN or
-/// RST. The function says what it would do to them, in place of doing it.
+/// Packets that are alike, as they would come to a function: of one flow, direction and phase of
+/// its connection, whole, without SYN, FIN or RST. The function says what it would do to them, in
+/// place of doing it.
 pub struct Foresight<'a> {
     /// The side that they enter by.
     pub side: Side,
@@ -16,8 +18,8 @@ pub struct Foresight<'a> {
     pub origin: Side,
     /// The connection as they leave it.
     pub connection: Connection,
-    /// The outer headers that they come in, as they are before this function; none if they are in no tunnel, or in one of which not all
-    /// packets can be told to be alike.
+    /// The outer headers that they come in, as they are before this function; none if they are in
+    /// no tunnel, or in one of which not all packets can be told to be alike.
     pub cover: Option<&'a Cover>,
     /// The function's place in the chain.
     pub stage: u16,
@@ -98,7 +100,8 @@ impl Shape {
 /// Functions of a chain at most of which what they say is told apart.
 pub const FORESEEING_MAX: usize = 1 << 12;
 
-/// What a number of a shape stands for, in its upper bits; then comes the function's place, and the number of a state function.
+/// What a number of a shape stands for, in its upper bits; then comes the function's place, and the
+/// number of a state function.
 mod said {
     pub const SOURCE: u32 = 1 << 28;
     pub const DESTINATION: u32 = 2 << 28;
@@ -136,8 +139,8 @@ impl Foresight<'_> {
         }
     }
 
-    /// They get these outer headers, as long as they are in no tunnel and their IP packets have no more bytes than this; see
-    /// [`crate::PacketView::wrap`].
+    /// They get these outer headers, as long as they are in no tunnel and their IP packets have no
+    /// more bytes than this; see [`crate::PacketView::wrap`].
     #[cold]
     #[inline(never)]
     pub fn wrap(&mut self, outer: Outer, len_max: u16) {
@@ -150,8 +153,8 @@ impl Foresight<'_> {
         }
     }
 
-    /// They are taken out of the tunnel that they come in ([`Foresight::cover`]), see [`crate::PacketView::take_out`]; false if that is not
-    /// one of which it can be foreseen.
+    /// They are taken out of the tunnel that they come in ([`Foresight::cover`]), see
+    /// [`crate::PacketView::take_out`]; false if that is not one of which it can be foreseen.
     #[cold]
     #[inline(never)]
     #[must_use]
@@ -166,7 +169,8 @@ impl Foresight<'_> {
         true
     }
 
-    /// They get this VLAN tag or MPLS label, as long as their link layer has room for it; see [`crate::PacketView::push_tag`].
+    /// They get this VLAN tag or MPLS label, as long as their link layer has room for it; see
+    /// [`crate::PacketView::push_tag`].
     #[inline]
     pub fn push_tag(&mut self, tag: Tag) {
         let [kind, bits] = tag.words();
@@ -186,8 +190,8 @@ impl Foresight<'_> {
         }
     }
 
-    /// What is said holds until this does, see [`crate::PacketView::note_event`]. What only a command can cause need not be noted: after
-    /// each, functions are asked anew.
+    /// What is said holds until this does, see [`crate::PacketView::note_event`]. What only a
+    /// command can cause need not be noted: after each, functions are asked anew.
     #[inline]
     pub fn note_event(&mut self, event: EventCondition) {
         if event.cause == Cause::Command {

@@ -1,11 +1,13 @@
 //! A bounded hash index: from a hash to the numbers of the things that have it.
 //!
-//! The index holds no keys: it names candidates, and the caller compares. A bucket is one cache line with seven entries;
-//! entries that do not fit go to another bucket, as far away as other bits of their hash say, and a bucket counts those that passed it by,
-//! so that a look-up reads one line unless that count says otherwise. Everything is a flat array, prefetchable, and never grows.
+//! The index holds no keys: it names candidates, and the caller compares. A bucket is one cache
+//! line with seven entries; entries that do not fit go to another bucket, as far away as other bits
+//! of their hash say, and a bucket counts those that passed it by, so that a look-up reads one line
+//! unless that count says otherwise. Everything is a flat array, prefetchable, and never grows.
 //!
-//! A bucket that is flooded costs those who share it one more: what does not fit is spread over all others. No entry is more than
-//! [`PROBES_MAX`] buckets away; one that would be is refused, which takes hashes that were chosen for it, or very bad luck.
+//! A bucket that is flooded costs those who share it one more: what does not fit is spread over all
+//! others. No entry is more than [`PROBES_MAX`] buckets away; one that would be is refused, which
+//! takes hashes that were chosen for it, or very bad luck.
 
 use packet::memory::{OutOfMemory, Zeroed, equal_mask, prefetch};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -18,8 +20,8 @@ const FILL: usize = 4;
 /// Buckets that are looked into for an entry at most.
 pub const PROBES_MAX: usize = 8;
 
-/// Seven tags and seven numbers; a tag of 0 is an empty slot. The eighth word of the first half counts the entries that found no room
-/// here and stand in a later bucket of theirs.
+/// Seven tags and seven numbers; a tag of 0 is an empty slot. The eighth word of the first half
+/// counts the entries that found no room here and stand in a later bucket of theirs.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 struct Bucket {
@@ -76,8 +78,9 @@ pub struct Index {
 pub struct IndexFull;
 
 impl Index {
-    /// An index for up to `capacity` entries. Its memory is reached at random, so it is there from the beginning, see
-    /// [`Zeroed::prefault`]: else packets that begin flows would wait for page after page.
+    /// An index for up to `capacity` entries. Its memory is reached at random, so it is there from
+    /// the beginning, see [`Zeroed::prefault`]: else packets that begin flows would wait for page
+    /// after page.
     pub fn new(capacity: usize) -> Result<Index, OutOfMemory> {
         let count = capacity.div_ceil(FILL).max(1).next_power_of_two();
         let mut buckets = Zeroed::new(count)?;
@@ -139,7 +142,8 @@ impl Index {
         PROBES_MAX
     }
 
-    /// Returns the first number under `hash` without comparing keys: right for nearly all hashes in the index.
+    /// Returns the first number under `hash` without comparing keys: right for nearly all hashes in
+    /// the index.
     #[inline(always)]
     pub fn guess(&self, hash: u64) -> Option<u32> {
         let bucket = &self.buckets[self.home(hash)];
@@ -159,7 +163,8 @@ impl Index {
     /// Enters `number` under `hash`. A number may stand in the index only once.
     ///
     /// # Errors
-    /// If there are as many entries as may be, or none of the buckets that would be looked into has room.
+    /// If there are as many entries as may be, or none of the buckets that would be looked into has
+    /// room.
     pub fn insert(&mut self, hash: u64, number: u32) -> Result<(), IndexFull> {
         if self.len >= self.capacity {
             return Err(IndexFull);
@@ -179,7 +184,8 @@ impl Index {
         Err(IndexFull)
     }
 
-    /// An entry under `hash` stands behind so many buckets that it passed: counts it there, or (`u32::MAX`) no more.
+    /// An entry under `hash` stands behind so many buckets that it passed: counts it there, or
+    /// (`u32::MAX`) no more.
     fn pass(&mut self, hash: u64, passed: usize, by: u32) {
         let mut at = self.home(hash);
         for _ in 0..passed {
@@ -214,8 +220,8 @@ impl Index {
         hash as usize & self.mask
     }
 
-    /// The bucket after this one: an odd number of buckets on, so that it is not soon the same again. It depends on bits of the hash that
-    /// do not choose the home.
+    /// The bucket after this one: an odd number of buckets on, so that it is not soon the same
+    /// again. It depends on bits of the hash that do not choose the home.
     #[inline]
     fn next(&self, at: usize, hash: u64) -> usize {
         (at + ((hash >> 40) as usize | 1)) & self.mask
@@ -269,7 +275,8 @@ mod tests {
         assert!(index.is_empty() && index.buckets.iter().all(|bucket| bucket.passed() == 0));
     }
 
-    /// Somebody sends only what falls into one bucket: those who share it read few more, and all others are not touched.
+    /// Somebody sends only what falls into one bucket: those who share it read few more, and all
+    /// others are not touched.
     #[test]
     fn a_flooded_bucket_costs_at_most_three() {
         const FLOWS: usize = 1 << 16;
@@ -289,7 +296,8 @@ mod tests {
         assert!(others < 1_050, "{others} buckets for 1,000 other look-ups");
     }
 
-    /// Who knew the secret, and chose all bits: what is looked into is bounded, and the rest is refused.
+    /// Who knew the secret, and chose all bits: what is looked into is bounded, and the rest is
+    /// refused.
     #[test]
     fn equal_hashes_are_bounded() {
         let mut index = Index::new(1 << 16).unwrap();

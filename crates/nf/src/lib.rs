@@ -1,7 +1,8 @@
 //! What an author of network functions uses.
 //!
-//! A function is a type that implements [`NetworkFunction`]: its configuration, its per-flow state, and
-//! `process(packet, state, context) -> Verdict`. See the trait, and `docs/write-your-first-nf.md`.
+//! A function is a type that implements [`NetworkFunction`]: its configuration, its per-flow state,
+//! and `process(packet, state, context) -> Verdict`. See the trait, and
+//! `docs/write-your-first-nf.md`.
 
 pub mod answer;
 mod bits;

@@ -1,4 +1,5 @@
-//! The per-flow get/put map (S21): dynamic keys beside the fixed-layout state, bounded, part of the flow's record.
+//! The per-flow get/put map (S21): dynamic keys beside the fixed-layout state, bounded, part of the
+//! flow's record.
 
 use crate::MapSpec;
 

@@ -1,8 +1,10 @@
 //! Meters: a little state by key that flows share, such as a subscriber's token bucket.
 //!
-//! An instance's meters are its own, or common to instances on several threads (see [`crate::Common`]), as the items of a pool
-//! are. On several machines each is to hold a share of what its meters allow (DESIGN 3). A meter begins zeroed when its key is first used. Its function says after
-//! which time without use a meter is as good as new; only such a meter is ever forgotten, so forgetting changes nothing.
+//! An instance's meters are its own, or common to instances on several threads (see
+//! [`crate::Common`]), as the items of a pool are. On several machines each is to hold a share of
+//! what its meters allow (DESIGN 3). A meter begins zeroed when its key is first used. Its function
+//! says after which time without use a meter is as good as new; only such a meter is ever
+//! forgotten, so forgetting changes nothing.
 
 use packet::FlowHasher;
 use packet::memory::{OutOfMemory, Zeroed};
@@ -92,8 +94,9 @@ impl Meters {
         Some(&self.slots[at].value)
     }
 
-    /// The meter with this key, used now; if there is none, a new one. When all are in use, the first of the next
-    /// [`METERS_LOOKED_AT`] that was not used for `as_new_ns` is forgotten for it; none if all of these were.
+    /// The meter with this key, used now; if there is none, a new one. When all are in use, the
+    /// first of the next [`METERS_LOOKED_AT`] that was not used for `as_new_ns` is forgotten for
+    /// it; none if all of these were.
     #[inline]
     pub fn of(&mut self, key: &MeterKey, now_ns: u64, as_new_ns: u64) -> Option<&mut MeterValue> {
         let hash = self.hash(key);
@@ -113,7 +116,8 @@ impl Meters {
             return None;
         };
         self.slots[at] = Slot { key: *key, value: [0; 3], used_ns: now_ns };
-        // There is room for as many as there are meters, but perhaps not for as many of like hashes: then the place waits to be forgotten.
+        // There is room for as many as there are meters, but perhaps not for as many of like
+        // hashes: then the place waits to be forgotten.
         if self.index.insert(hash, at as u32).is_err() {
             self.refused += 1;
             return None;
@@ -188,7 +192,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map: what is there holds what was put there; what is gone was idle; and no more than fit are there.
+        /// Against a map: what is there holds what was put there; what is gone was idle; and no
+        /// more than fit are there.
         #[test]
         fn is_like_a_map(steps in prop::collection::vec((0u64..40, 0u64..30), 1..400), capacity in 1usize..40) {
             const AS_NEW_NS: u64 = 100;

@@ -1,12 +1,13 @@
 //! Pools: items that flows take, share and give back, such as NAT ports.
 //!
-//! An instance owns the items of the ranges that it leased, so that no two instances hand out the same one. Items are
-//! numbers below the pool's size; what a number stands for is the function's affair. Whoever takes an item does so in the
-//! name of a *key* (a subscriber's endpoint, say), under which it is found again and which the item leads back to.
+//! An instance owns the items of the ranges that it leased, so that no two instances hand out the
+//! same one. Items are numbers below the pool's size; what a number stands for is the function's
+//! affair. Whoever takes an item does so in the name of a *key* (a subscriber's endpoint, say),
+//! under which it is found again and which the item leads back to.
 //!
-//! Of an item that is free, the pool has one bit. What it has of those that are taken stands in as many entries as there
-//! can be users, used again before new ones are: so memory follows the users and not the items, and what is reached at
-//! random is in memory from the beginning.
+//! Of an item that is free, the pool has one bit. What it has of those that are taken stands in as
+//! many entries as there can be users, used again before new ones are: so memory follows the users
+//! and not the items, and what is reached at random is in memory from the beginning.
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::{FlowHasher, split_mix};
@@ -55,10 +56,12 @@ pub struct Choice {
     pub first: u32,
     /// How many items from there may be taken.
     pub count: u32,
-    /// Where the search starts: this one if it is free, else the next free one, round and round. Within the range.
+    /// Where the search starts: this one if it is free, else the next free one, round and round.
+    /// Within the range.
     pub from: u32,
-    /// The search goes in steps of this, so that 2 keeps a port's parity (RFC 4787 REQ-4). At least 1; it divides `count`
-    /// wherever the search is to reach every item of its residue. By 1 and by 2 it takes a few steps however many are taken.
+    /// The search goes in steps of this, so that 2 keeps a port's parity (RFC 4787 REQ-4). At least
+    /// 1; it divides `count` wherever the search is to reach every item of its residue. By 1 and by
+    /// 2 it takes a few steps however many are taken.
     pub step: u32,
 }
 
@@ -211,7 +214,8 @@ impl Pool {
         Some(found as usize)
     }
 
-    /// An entry for an item that is taken in this name; none if as many are taken as there can be users.
+    /// An entry for an item that is taken in this name; none if as many are taken as there can be
+    /// users.
     fn enter(&mut self, key: &PoolKey, item: u32) -> Option<u32> {
         let entry = match self.free.pop() {
             Some(entry) => entry,

@@ -1,7 +1,7 @@
 //! Flow records: everything that a flow owns, in one run of bytes that moves as it is (A11).
 //!
-//! A record is a [`Header`] and then each function's state and map, at offsets that the chain lays out. All zero bytes
-//! are the state of a flow that has not begun.
+//! A record is a [`Header`] and then each function's state and map, at offsets that the chain lays
+//! out. All zero bytes are the state of a flow that has not begun.
 
 use std::ops::Range;
 
@@ -30,13 +30,15 @@ pub struct Header {
     pub epoch: u16,
     /// The key that the flow began with.
     pub key: FlowKey,
-    /// The key that packets of the flow have once the functions rewrote them, if they do: the alias (DESIGN 3.8).
+    /// The key that packets of the flow have once the functions rewrote them, if they do: the alias
+    /// (DESIGN 3.8).
     pub alias: FlowKey,
     /// Tags of the flow, which its packets inherit (E4, A29).
     pub tags: u64,
 }
 
-/// A packet in the original direction of a flow without a scope finds all that it needs in the first line.
+/// A packet in the original direction of a flow without a scope finds all that it needs in the
+/// first line.
 const _: () = assert!(std::mem::offset_of!(Header, key) + std::mem::offset_of!(FlowKey, scope) == 64);
 
 impl Header {
@@ -50,7 +52,8 @@ impl Header {
     pub const FLAG_ALIAS_REVERSED: u8 = 8;
     /// A packet of the flow was let through.
     pub const FLAG_ACCEPTED: u8 = 16;
-    /// Packets of the flow turn back within the chain. A record with this flag that is not live is that of a flow's second pass.
+    /// Packets of the flow turn back within the chain. A record with this flag that is not live is
+    /// that of a flow's second pass.
     pub const FLAG_TURNS: u8 = 32;
     /// The flow's first packet came from outside.
     pub const FLAG_FROM_OUTSIDE: u8 = 64;
@@ -80,8 +83,8 @@ impl Header {
         self.direction_if_common(key, reversed).or_else(|| self.direction_if_any(key, reversed))
     }
 
-    /// The same in the common case, without the header's second line: the packet has the key that a flow began with whose
-    /// packets do not turn back, and neither has a scope. None in all others.
+    /// The same in the common case, without the header's second line: the packet has the key that a
+    /// flow began with whose packets do not turn back, and neither has a scope. None in all others.
     #[inline(always)]
     pub fn direction_if_common(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
         const FLAGS: u8 = Header::FLAG_LIVE | Header::FLAG_SCOPED | Header::FLAG_TURNS;
@@ -91,8 +94,8 @@ impl Header {
         common.then(|| self.direction(reversed, Header::FLAG_REVERSED))
     }
 
-    /// The same in all cases. They are not that rare (replies to rewritten packets, tagged ones), but so declared: then what
-    /// this call does to registers costs the common case nothing.
+    /// The same in all cases. They are not that rare (replies to rewritten packets, tagged ones),
+    /// but so declared: then what this call does to registers costs the common case nothing.
     #[cold]
     #[inline(never)]
     pub fn direction_if_any(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
@@ -113,7 +116,8 @@ impl Header {
         (side == self.origin()) == (direction == Direction::Original)
     }
 
-    /// The direction of a packet that is `reversed`, where `original` says whether those of the original direction are.
+    /// The direction of a packet that is `reversed`, where `original` says whether those of the
+    /// original direction are.
     #[inline(always)]
     fn direction(&self, reversed: bool, original: u8) -> Direction {
         if reversed == self.has(original) { Direction::Original } else { Direction::Reply }
@@ -156,8 +160,8 @@ impl Header {
     }
 }
 
-/// Lines of a record, to be brought into the cache before packets touch them: at most [`Lines::MAX`], the processor's own
-/// prefetcher follows.
+/// Lines of a record, to be brought into the cache before packets touch them: at most
+/// [`Lines::MAX`], the processor's own prefetcher follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
     /// Where they begin; then zeros, where the header is.
@@ -165,7 +169,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// How many there are at most; others are left out, as are those that begin where 16 bits do not reach.
+    /// How many there are at most; others are left out, as are those that begin where 16 bits do
+    /// not reach.
     pub const MAX: usize = 8;
 
     /// The lines in which these bytes of a record stand.
@@ -213,8 +218,9 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// Adds `len` bytes, of which most packets touch the first `hot_len`, and says where in the record they begin, and in which
-    /// lines the first ones stand. They begin a line if that lets packets touch one line less.
+    /// Adds `len` bytes, of which most packets touch the first `hot_len`, and says where in the
+    /// record they begin, and in which lines the first ones stand. They begin a line if that lets
+    /// packets touch one line less.
     pub fn add(&mut self, len: usize, hot_len: usize) -> (usize, Lines) {
         let count = |start: usize| (start + hot_len).div_ceil(LINE) - start / LINE;
         let next_line = self.len.next_multiple_of(LINE);
@@ -295,14 +301,16 @@ impl Records {
         })
     }
 
-    /// Makes a record that was allocated one that was elsewhere; nothing if the bytes are not as many as a record's.
+    /// Makes a record that was allocated one that was elsewhere; nothing if the bytes are not as
+    /// many as a record's.
     pub fn load(&mut self, record: u32, bytes: &[u8]) {
         if let Some(own) = self.slots.bytes_mut(record).filter(|own| own.len() == bytes.len()) {
             own.copy_from_slice(bytes);
         }
     }
 
-    /// Copies these bytes of another one's record into one here; nothing if one of them has no such bytes.
+    /// Copies these bytes of another one's record into one here; nothing if one of them has no such
+    /// bytes.
     #[inline]
     pub fn copy(&mut self, record: u32, from: &Records, of: u32, bytes: Range<usize>) {
         let there = from.slots.bytes(of).and_then(|there| there.get(bytes.clone()));
@@ -356,7 +364,8 @@ impl Records {
         self.slots.head_mut(record)
     }
 
-    /// A function's state in a record; none if there is no such record or if its layout has no such state.
+    /// A function's state in a record; none if there is no such record or if its layout has no such
+    /// state.
     #[inline(always)]
     pub fn state<T: FromBytes + IntoBytes + Immutable>(&self, record: u32, state: Part<T>) -> Option<&T> {
         self.slots.get(record, state)
@@ -368,8 +377,8 @@ impl Records {
         self.slots.get_mut(record, state)
     }
 
-    /// A function's state in all records, to be changed together with their headers and with all bytes behind it; none if
-    /// the layout has no such state.
+    /// A function's state in all records, to be changed together with their headers and with all
+    /// bytes behind it; none if the layout has no such state.
     #[inline]
     pub fn states_mut<T: FromBytes + IntoBytes>(&mut self, state: Part<T>) -> Option<States<'_, T>> {
         self.slots.column_mut(state)
@@ -384,8 +393,8 @@ impl Records {
         }
     }
 
-    /// Asks for lines in which functions' states stand. A step of its own: a processor has only so many requests to memory
-    /// open, and those of a batch are many.
+    /// Asks for lines in which functions' states stand. A step of its own: a processor has only so
+    /// many requests to memory open, and those of a batch are many.
     #[inline(always)]
     pub fn prefetch_states(&self, record: u32, lines: Lines) {
         for start in lines.starts {

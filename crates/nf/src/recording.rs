@@ -1,13 +1,16 @@
-//! What a function does to a packet, written down while it does it (B5, B11, B21-B23): the Local MAT's entries.
+//! What a function does to a packet, written down while it does it (B5, B11, B21-B23): the Local
+//! MAT's entries.
 //!
-//! Functions write through [`crate::PacketView`], which records; those that want control add entries themselves.
-//! `rivulet explain` shows the record; a chain that consolidates makes rules of it for the flow's next packets.
+//! Functions write through [`crate::PacketView`], which records; those that want control add
+//! entries themselves. `rivulet explain` shows the record; a chain that consolidates makes rules of
+//! it for the flow's next packets.
 
 use packet::{DropReason, End, Endpoint, Outer, Tag, TagKind};
 
 use crate::{Access, Field};
 
-/// Actions, state functions and events that are kept of one function and packet, each; further ones are counted.
+/// Actions, state functions and events that are kept of one function and packet, each; further ones
+/// are counted.
 pub const RECORD_MAX: usize = 32;
 
 /// What is done to a packet's headers.
@@ -45,7 +48,8 @@ pub enum HeaderAction {
         /// Their IP version.
         version: u8,
     },
-    /// This many bytes before the inner IP header are taken away, and what they tell of congestion is told within (B14).
+    /// This many bytes before the inner IP header are taken away, and what they tell of congestion
+    /// is told within (B14).
     Decapsulate {
         /// How many.
         len: usize,
@@ -54,7 +58,8 @@ pub enum HeaderAction {
     },
 }
 
-/// A part of a function that is to run for every packet of the flow, whatever happens to the headers (B17, B22).
+/// A part of a function that is to run for every packet of the flow, whatever happens to the
+/// headers (B17, B22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateFunction {
     /// The function's own number for it, handed back to [`crate::NetworkFunction::state_function`].
@@ -80,11 +85,12 @@ pub struct EventCondition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cause {
-    /// An operator's command, or another configuration. It is looked at with the flow's next packet after each command, once: if it
-    /// holds, it must do so for as long as what was recorded before is stale.
+    /// An operator's command, or another configuration. It is looked at with the flow's next packet
+    /// after each command, once: if it holds, it must do so for as long as what was recorded before
+    /// is stale.
     Command = 1,
-    /// A packet, of this flow or of another: it is looked at before every packet. While it holds, each packet is recorded: note it no
-    /// more.
+    /// A packet, of this flow or of another: it is looked at before every packet. While it holds,
+    /// each packet is recorded: note it no more.
     Packet = 2,
 }
 
@@ -97,15 +103,18 @@ pub struct Recording {
     pub functions: Vec<StateFunction>,
     /// Events.
     pub events: Vec<EventCondition>,
-    /// Entries beyond [`RECORD_MAX`], which were not kept. A recording that lost entries says nothing about other packets.
+    /// Entries beyond [`RECORD_MAX`], which were not kept. A recording that lost entries says
+    /// nothing about other packets.
     pub lost: u32,
     /// The function did to this packet what it will not do to the next ones.
     pub differs: bool,
-    /// What the function does is each packet's own: it is to see all of them, where others follow a rule.
+    /// What the function does is each packet's own: it is to see all of them, where others follow a
+    /// rule.
     pub varies: bool,
     /// How long it wants the flow to be kept, in milliseconds; 0: it did not say.
     pub keep_ms: u32,
-    /// The place in [`crate::Setup::rules`] of the rule that decided about the packet, for those who explain.
+    /// The place in [`crate::Setup::rules`] of the rule that decided about the packet, for those
+    /// who explain.
     pub rule: Option<u32>,
     /// Whether it is of no use once the packet differs from others.
     for_rules: bool,
@@ -123,8 +132,8 @@ impl Recording {
         self.lost == 0 && !self.differs
     }
 
-    /// Begins anew, in the same memory. `for_rules`: it is of no use once the packet differs from others; no header actions are added
-    /// any more then.
+    /// Begins anew, in the same memory. `for_rules`: it is of no use once the packet differs from
+    /// others; no header actions are added any more then.
     pub fn begin(&mut self, for_rules: bool) {
         self.for_rules = for_rules;
         self.actions.clear();

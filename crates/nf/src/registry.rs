@@ -5,7 +5,8 @@ use serde::de::DeserializeOwned;
 use crate::stage::{LoadError, Stage, load};
 use crate::{Descriptor, NetworkFunction, Setup};
 
-/// A configuration as it was written, in whatever format: what a function's [`NetworkFunction::Config`] is read from.
+/// A configuration as it was written, in whatever format: what a function's
+/// [`NetworkFunction::Config`] is read from.
 pub trait ConfigSource {
     /// What is wrong with it, and where.
     type Error: std::error::Error;

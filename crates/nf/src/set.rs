@@ -6,7 +6,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::index::Index;
 
-/// A set that remembers when each member was last added. When it is full, the member entered longest ago goes.
+/// A set that remembers when each member was last added. When it is full, the member entered
+/// longest ago goes.
 pub struct Set {
     name: &'static str,
     members: Zeroed<Member>,
@@ -80,8 +81,8 @@ impl Set {
         }
     }
 
-    /// Makes the value younger if it is the member that stands there; whether it is. For functions that keep in a flow's
-    /// state where they added a value: nothing has to be looked up.
+    /// Makes the value younger if it is the member that stands there; whether it is. For functions
+    /// that keep in a flow's state where they added a value: nothing has to be looked up.
     #[inline]
     pub fn renew(&mut self, at: u32, value: u64, now_ns: u64) -> bool {
         match self.members.get_mut(at as usize) {
@@ -104,7 +105,8 @@ impl Set {
             self.len += 1;
         }
         self.members[at] = Member { value, added_ns: now_ns };
-        // There is room for as many as there are members, but perhaps not for as many of like hashes: then this one is not found again.
+        // There is room for as many as there are members, but perhaps not for as many of like
+        // hashes: then this one is not found again.
         let _ = self.index.insert(self.hash(value), at as u32);
         at as u32
     }

@@ -1,4 +1,5 @@
-//! Accounts of sources: how much of a bounded thing each source holds, and whether that is more than its share.
+//! Accounts of sources: how much of a bounded thing each source holds, and whether that is more
+//! than its share.
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::{Addr, split_mix};
@@ -6,8 +7,8 @@ use packet::{Addr, split_mix};
 /// The fewest accounts of a table: so many that few sources meet.
 pub const ACCOUNTS_MIN: u64 = 4096;
 
-/// How much each source holds, by a keyed hash of its address. Sources whose hashes meet have one account: that matters
-/// only to those that meet a source above its share.
+/// How much each source holds, by a keyed hash of its address. Sources whose hashes meet have one
+/// account: that matters only to those that meet a source above its share.
 pub struct Sources {
     held: Zeroed<u32>,
     mask: u64,
@@ -87,7 +88,8 @@ const REPORT_EVERY_S: u64 = 60;
 /// Reports of one kind in a second.
 const REPORTS_PER_SECOND: u32 = 10;
 
-/// How often sources are reported for each of some kinds of things: once in a minute, and ten of a kind in a second.
+/// How often sources are reported for each of some kinds of things: once in a minute, and ten of a
+/// kind in a second.
 pub struct ReportLimit<const KINDS: usize> {
     /// When each account was last reported, by kind: seconds, and one.
     reported_s: Zeroed<u32>,
@@ -119,7 +121,8 @@ impl<const KINDS: usize> ReportLimit<KINDS> {
     }
 }
 
-/// The part of an address by which sources are told apart: of IPv6, the first 64 bits, as one host can have all of a /64.
+/// The part of an address by which sources are told apart: of IPv6, the first 64 bits, as one host
+/// can have all of a /64.
 pub fn source_of(addr: Addr) -> Addr {
     if addr.is_v4() { addr } else { Addr::from_u128(addr.to_u128() >> 64 << 64) }
 }

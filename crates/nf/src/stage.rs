@@ -1,4 +1,5 @@
-//! A function made ready to stand in a chain: the seam between the chain, which knows no types, and the function's own.
+//! A function made ready to stand in a chain: the seam between the chain, which knows no types, and
+//! the function's own.
 //!
 //! One call through the trait object processes a batch; within it everything is monomorphic.
 
@@ -39,7 +40,8 @@ pub struct Group<'a> {
     pub side: Side,
     /// How much they are.
     pub load: Load,
-    /// Set by the stage if it decided otherwise about any of them than to forward it, or changed the length of one.
+    /// Set by the stage if it decided otherwise about any of them than to forward it, or changed
+    /// the length of one.
     pub changed: bool,
     /// What the stage's function works with.
     pub env: Env<'a>,
@@ -49,8 +51,8 @@ pub struct Group<'a> {
     pub recording: Option<&'a mut Recording>,
 }
 
-/// Packets under way for which state functions run, and what these work with. The packets are only read, so that others may read
-/// them at the same time (B18).
+/// Packets under way for which state functions run, and what these work with. The packets are only
+/// read, so that others may read them at the same time (B18).
 pub struct ReadGroup<'a> {
     /// The packets.
     pub packets: &'a [Packet],
@@ -129,7 +131,8 @@ pub struct StageCounters {
     pub bytes: u64,
     /// Packets that it dropped.
     pub drops: u64,
-    /// How often the function panicked: on a packet, or when it heard of a flow or was asked about one.
+    /// How often the function panicked: on a packet, or when it heard of a flow or was asked about
+    /// one.
     pub panics: u64,
 }
 
@@ -155,7 +158,8 @@ pub struct SavedPart {
     pub version: u16,
     /// How many bits its attributes take.
     pub tag_bits: u32,
-    /// Its bytes in a record: the state, then, from a multiple of 8 bytes on, its map and the numbers of its buffers.
+    /// Its bytes in a record: the state, then, from a multiple of 8 bytes on, its map and the
+    /// numbers of its buffers.
     pub bytes: Range<usize>,
     /// Of these, the state's.
     pub state_len: usize,
@@ -166,8 +170,9 @@ pub trait Stage: Send {
     /// What the function says of itself.
     fn descriptor(&self) -> &'static Descriptor;
 
-    /// Tells the stage its place: its number in the chain, and the first bit of its attributes in the tag word. Its bytes
-    /// are added to the flow records' layout. Returns the next free bit, or none if the word is full.
+    /// Tells the stage its place: its number in the chain, and the first bit of its attributes in
+    /// the tag word. Its bytes are added to the flow records' layout. Returns the next free bit, or
+    /// none if the word is full.
     fn place(&mut self, stage: u16, layout: &mut Layout, first_tag_bit: u32) -> Option<u32>;
 
     /// The lines of records that most packets touch here, once it has its place.
@@ -176,30 +181,34 @@ pub trait Stage: Send {
     /// Says what becomes of packets at which the function panics. No panic leaves a stage.
     fn set_on_panic(&mut self, on_panic: OnPanic);
 
-    /// The message of the function's latest panic, if there was one: at most [`PANIC_TEXT_MAX`] bytes.
+    /// The message of the function's latest panic, if there was one: at most [`PANIC_TEXT_MAX`]
+    /// bytes.
     fn last_panic(&self) -> Option<String>;
 
     /// Processes the group's packets whose verdict is still to forward.
     fn process(&mut self, group: &mut Group<'_>);
 
-    /// The same for packets that other units have, of which the headers are here: only the flows' states change. Nothing is
-    /// counted; what comes out is the caller's to throw away.
+    /// The same for packets that other units have, of which the headers are here: only the flows'
+    /// states change. Nothing is counted; what comes out is the caller's to throw away.
     fn replay(&mut self, group: &mut Group<'_>);
 
-    /// Whether [`replay`](Stage::replay) makes the same of a flow's state as [`process`](Stage::process).
+    /// Whether [`replay`](Stage::replay) makes the same of a flow's state as
+    /// [`process`](Stage::process).
     fn recomputes(&self) -> bool;
 
-    /// Runs state functions of those numbers, in this order, for each of the group's packets whose verdict is still to forward, in
-    /// place of [`Stage::process`] (B17-B19).
+    /// Runs state functions of those numbers, in this order, for each of the group's packets whose
+    /// verdict is still to forward, in place of [`Stage::process`] (B17-B19).
     fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]);
 
-    /// Whether it tells, of the flow's state alone, what it would do to such packets of it, see [`NetworkFunction::foresee`].
+    /// Whether it tells, of the flow's state alone, what it would do to such packets of it, see
+    /// [`NetworkFunction::foresee`].
     fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool;
 
     /// Whether it tells the same of all flows, see [`NetworkFunction::foresees_alike`].
     fn foresees_alike(&self) -> bool;
 
-    /// Counts packets that it would have had to forward untouched, and that many that it would have dropped.
+    /// Counts packets that it would have had to forward untouched, and that many that it would have
+    /// dropped.
     fn pass(&mut self, load: Load, drops: u64);
 
     /// A flow begins with the packet that is here.
@@ -210,7 +219,8 @@ pub trait Stage: Send {
         false
     }
 
-    /// Adds the flows to `victims` that end for the one that begins with this packet, see [`NetworkFunction::make_room`].
+    /// Adds the flows to `victims` that end for the one that begins with this packet, see
+    /// [`NetworkFunction::make_room`].
     fn make_room(&mut self, _packet: &Packet, _env: &mut Env<'_>, _victims: &mut Vec<u32>) {}
 
     /// A flow is over.
@@ -222,8 +232,9 @@ pub trait Stage: Send {
     /// Appends what the flow's growing buffers hold: what has to travel with its record, beside it.
     fn save_buffers(&mut self, record: u32, records: &mut Records, out: &mut Vec<u8>);
 
-    /// Fills the growing buffers of a flow whose record came from another unit with what [`Stage::save_buffers`] wrote there,
-    /// and gives what stands behind it; none if these bytes are no such thing.
+    /// Fills the growing buffers of a flow whose record came from another unit with what
+    /// [`Stage::save_buffers`] wrote there, and gives what stands behind it; none if these bytes
+    /// are no such thing.
     fn restore_buffers<'b>(
         &mut self,
         record: u32,
@@ -237,7 +248,8 @@ pub trait Stage: Send {
     /// Its part of records; none before it has its place.
     fn saved_part(&self) -> Option<SavedPart>;
 
-    /// Makes its part of a record, which is all zero, of what another version of it left in its own.
+    /// Makes its part of a record, which is all zero, of what another version of it left in its
+    /// own.
     fn upgrade(&self, from: &SavedPart, old: &[u8], part: &mut [u8]) -> Result<(), UpgradeError>;
 
     /// Whether a recorded event holds for a flow.
@@ -252,7 +264,8 @@ pub trait Stage: Send {
     /// Carries out an operator's command.
     fn control(&mut self, command: &str) -> Result<(), ControlError>;
 
-    /// Checks an operator's command without carrying it out, see [`NetworkFunction::check_command`].
+    /// Checks an operator's command without carrying it out, see
+    /// [`NetworkFunction::check_command`].
     fn check_command(&self, command: &str) -> Result<(), ControlError>;
 
     /// What was counted.
@@ -261,14 +274,16 @@ pub trait Stage: Send {
     /// Shared state, to be reported.
     fn shared(&self) -> &SharedState;
 
-    /// Sets, pools, meters and contents are from now on also those of whoever [joins](Stage::join) this: instances of the same function,
-    /// with the same configuration, on other threads. Counters and growing buffers stay each instance's own.
+    /// Sets, pools, meters and contents are from now on also those of whoever [joins](Stage::join)
+    /// this: instances of the same function, with the same configuration, on other threads.
+    /// Counters and growing buffers stay each instance's own.
     fn share(&mut self) -> Common;
 
     /// Has these in place of its own, which no flow has used yet.
     fn join(&mut self, common: Common);
 
-    /// Has what it shares with others here, to be looked at, and lets nobody else use it until [`Stage::close`].
+    /// Has what it shares with others here, to be looked at, and lets nobody else use it until
+    /// [`Stage::close`].
     fn open(&mut self);
 
     /// Lets others use it again.
@@ -287,7 +302,8 @@ pub enum LoadError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Shared state that the descriptor declares was not set up, or the other way round: a mistake in the function's code.
+    /// Shared state that the descriptor declares was not set up, or the other way round: a mistake
+    /// in the function's code.
     #[error("`{function}` declares {declared} pools and sizes {sized}")]
     Pools {
         /// The function.
@@ -468,7 +484,8 @@ impl Panics {
     }
 }
 
-/// Says where a loop over packets was when it was left, be it by a panic. It costs those that go on nothing.
+/// Says where a loop over packets was when it was left, be it by a panic. It costs those that go on
+/// nothing.
 struct Progress<'a> {
     /// One more than the current packet's number.
     next: usize,
@@ -533,8 +550,9 @@ impl<N: NetworkFunction> Loaded<N> {
     /// Whether packets may be longer or shorter behind it.
     const RESIZES: bool = N::DESCRIPTOR.resizes();
 
-    /// Calls `then` with the function, the flow's state and a context; none if the function panics, or if the record is not what the
-    /// layout says, which `place` and the record's length rule out.
+    /// Calls `then` with the function, the flow's state and a context; none if the function panics,
+    /// or if the record is not what the layout says, which `place` and the record's length rule
+    /// out.
     #[inline]
     fn with_flow<R>(
         &mut self,
@@ -586,8 +604,9 @@ impl<N: NetworkFunction> Loaded<N> {
         Some(then(&mut self.instance, header, Self::map_of(rest)?))
     }
 
-    /// Runs state functions for each of the group's packets that is still to be forwarded. `record_of`: which record is its flow's, by its number in
-    /// the group and the record that it names.
+    /// Runs state functions for each of the group's packets that is still to be forwarded.
+    /// `record_of`: which record is its flow's, by its number in the group and the record that it
+    /// names.
     #[inline(always)]
     fn run_all(
         &mut self,
@@ -616,7 +635,8 @@ impl<N: NetworkFunction> Loaded<N> {
         }
     }
 
-    /// Runs state functions for each of the group's packets, from this number on; leaves there at which it was last.
+    /// Runs state functions for each of the group's packets, from this number on; leaves there at
+    /// which it was last.
     #[inline(always)]
     fn run_from(&mut self, group: &mut ReadGroup<'_>, functions: &[u16], at: &mut usize) {
         // Twice the same code, once without looking for records that packets name.
@@ -629,7 +649,8 @@ impl<N: NetworkFunction> Loaded<N> {
         }
     }
 
-    /// A state function panicked at the packet with this number: sees to that, and to the packets after it.
+    /// A state function panicked at the packet with this number: sees to that, and to the packets
+    /// after it.
     #[cold]
     #[inline(never)]
     fn run_on_after(
@@ -652,7 +673,8 @@ impl<N: NetworkFunction> Loaded<N> {
         }
     }
 
-    /// Processes the group's packets with `process_all`, and continues after any packet at which the function panics.
+    /// Processes the group's packets with `process_all`, and continues after any packet at which
+    /// the function panics.
     #[inline(always)]
     fn process_contained(
         &mut self,
@@ -666,7 +688,8 @@ impl<N: NetworkFunction> Loaded<N> {
         }
     }
 
-    /// The function panicked at the packet with this number: sees to that, and to the packets after it.
+    /// The function panicked at the packet with this number: sees to that, and to the packets after
+    /// it.
     #[cold]
     #[inline(never)]
     fn go_on_after(&mut self, group: &mut Group<'_>, at: usize, payload: Box<dyn Any + Send>) {
@@ -704,7 +727,8 @@ impl<N: NetworkFunction> Loaded<N> {
         self.flow_start(transit, env);
     }
 
-    /// Processes each of the group's packets, from this number on, that is still to be forwarded; leaves there at which it was last.
+    /// Processes each of the group's packets, from this number on, that is still to be forwarded;
+    /// leaves there at which it was last.
     #[inline(always)]
     fn process_all(
         &mut self,
@@ -715,7 +739,8 @@ impl<N: NetworkFunction> Loaded<N> {
         let Group { packets, verdicts, side, changed, env, deliveries, .. } = group;
         let (packets, verdicts) = (packets.get_mut(*left_at..), verdicts.get_mut(*left_at..));
         let mut progress = Progress::new(left_at);
-        // If the records are not what the layout says, as `with_flow` has it, no packet finds its state.
+        // If the records are not what the layout says, as `with_flow` has it, no packet finds its
+        // state.
         let mut states = self.state.and_then(|part| env.records.states_mut(part));
         for (packet, verdict) in packets.unwrap_or_default().iter_mut().zip(verdicts.unwrap_or_default()) {
             let number = progress.step();

@@ -1,14 +1,16 @@
 //! Byte streams: what packets bring to the TCP streams of their flows, in order (E23).
 //!
 //! A function whose descriptor says [`crate::Descriptor::stream`] finds what each packet brought in
-//! [`crate::PacketView::stream`]: bytes that stand in the packet itself, and bytes of earlier packets that waited for it.
+//! [`crate::PacketView::stream`]: bytes that stand in the packet itself, and bytes of earlier
+//! packets that waited for it.
 
 use packet::Direction;
 
 /// Something that happened to a byte stream of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamEvent<'a> {
-    /// The stream: that of the bytes sent in this direction. An acknowledgement can move the other direction's stream on.
+    /// The stream: that of the bytes sent in this direction. An acknowledgement can move the other
+    /// direction's stream on.
     pub direction: Direction,
     /// Where in the stream, in bytes from its beginning.
     pub offset: u64,
@@ -19,12 +21,13 @@ pub struct StreamEvent<'a> {
 /// What happened to a byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEventKind<'a> {
-    /// A new connection begins on the ports of one that is over: offsets count from 0 again, and what was kept of the old
-    /// one's stream has no meaning any more.
+    /// A new connection begins on the ports of one that is over: offsets count from 0 again, and
+    /// what was kept of the old one's stream has no meaning any more.
     Restart,
     /// The next bytes.
     Data(&'a [u8]),
-    /// So many bytes are missing, for good: they were never seen, or there was no memory to wait for them.
+    /// So many bytes are missing, for good: they were never seen, or there was no memory to wait
+    /// for them.
     Gap(u64),
     /// The sender has closed the stream.
     Finished,

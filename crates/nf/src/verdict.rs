@@ -10,7 +10,8 @@ pub enum Verdict {
     Forward,
     /// Gone, for this reason; the chain counts it.
     Drop(DropReason),
-    /// Back towards the side that it came from, through the functions it already passed, in reverse (hairpinning).
+    /// Back towards the side that it came from, through the functions it already passed, in reverse
+    /// (hairpinning).
     TurnBack,
 }
 

@@ -8,8 +8,8 @@ use crate::Field;
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
 use crate::stream::{Deliveries, Stream};
 
-/// A packet in a function's hands. It reads as a [`Packet`]; all changes go through the view, so that they can be recorded (see
-/// [`Recording`]).
+/// A packet in a function's hands. It reads as a [`Packet`]; all changes go through the view, so
+/// that they can be recorded (see [`Recording`]).
 pub struct PacketView<'a> {
     packet: &'a mut Packet,
     recording: Option<&'a mut Recording>,
@@ -39,7 +39,8 @@ impl<'a> PacketView<'a> {
         PacketView { delivered: Some((delivered, number)), ..self }
     }
 
-    /// What the packet brought to its flow's TCP streams: nothing unless the function's descriptor asks for streams.
+    /// What the packet brought to its flow's TCP streams: nothing unless the function's descriptor
+    /// asks for streams.
     #[inline]
     pub fn stream(&self) -> Stream<'_> {
         self.delivered.map_or(Stream::default(), |(delivered, number)| delivered.of(number, self.payload()))
@@ -70,7 +71,8 @@ impl<'a> PacketView<'a> {
         self.packet.set_embedded_end(end, to)
     }
 
-    /// Takes one from the time to live; false if it is used up. Whether it is, is each packet's own: see [`PacketView::varies`].
+    /// Takes one from the time to live; false if it is used up. Whether it is, is each packet's
+    /// own: see [`PacketView::varies`].
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         self.note(|| HeaderAction::DecrementTtl);
@@ -84,10 +86,12 @@ impl<'a> PacketView<'a> {
         self.packet.set_dscp(dscp);
     }
 
-    /// Puts outer headers, which are the same for all packets of the flow and direction, before one that is in no tunnel; see
-    /// [`Packet::wrap`]. Packets of which the IP packet has more than `len_max` bytes, or which are in a tunnel, are treated otherwise.
-    /// In a rule that stands for the walk this needs no function, and is not done at all if a function behind takes the headers away
-    /// again before another one looks; where there is no room for them, the packet is dropped.
+    /// Puts outer headers, which are the same for all packets of the flow and direction, before one
+    /// that is in no tunnel; see [`Packet::wrap`]. Packets of which the IP packet has more than
+    /// `len_max` bytes, or which are in a tunnel, are treated otherwise. In a rule that stands for
+    /// the walk this needs no function, and is not done at all if a function behind takes the
+    /// headers away again before another one looks; where there is no room for them, the packet is
+    /// dropped.
     pub fn wrap(&mut self, outer: &Outer, len_max: u16) -> Result<(), RewriteError> {
         let done = self.packet.wrap(outer);
         match done {
@@ -99,17 +103,20 @@ impl<'a> PacketView<'a> {
         done
     }
 
-    /// Puts headers before the IP header; see [`Packet::encapsulate`]. They say the packet's length: see [`PacketView::varies`].
+    /// Puts headers before the IP header; see [`Packet::encapsulate`]. They say the packet's
+    /// length: see [`PacketView::varies`].
     pub fn encapsulate(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::Encapsulate { header: header.to_vec(), version });
         self.varies();
         self.packet.encapsulate(header, version)
     }
 
-    /// Takes the packet out of a tunnel, of which the headers have `len` bytes; see [`Packet::take_out`]. In a rule, headers that a function
-    /// of the same chain put on are not put on in the first place. Those that packets came in are taken off by the rule, if they are all
-    /// that there are: off packets that come in the same, but for what is each packet's own (see [`packet::Cover::outer_of`]); others walk. Who
-    /// goes by that too says so: see [`PacketView::varies`].
+    /// Takes the packet out of a tunnel, of which the headers have `len` bytes; see
+    /// [`Packet::take_out`]. In a rule, headers that a function of the same chain put on are not
+    /// put on in the first place. Those that packets came in are taken off by the rule, if they are
+    /// all that there are: off packets that come in the same, but for what is each packet's own
+    /// (see [`packet::Cover::outer_of`]); others walk. Who goes by that too says so: see
+    /// [`PacketView::varies`].
     pub fn take_out(&mut self, len: usize) -> Result<(), RewriteError> {
         let done = self.packet.take_out(len);
         match done {
@@ -119,17 +126,19 @@ impl<'a> PacketView<'a> {
         done.map(|_| ())
     }
 
-    /// Looks for the outermost VLAN tag, or MPLS label, that the packet has. All packets of a rule have what functions of the same chain put
-    /// on, and come with the same tags and labels as the one that was recorded, if one looks for them: others walk.
+    /// Looks for the outermost VLAN tag, or MPLS label, that the packet has. All packets of a rule
+    /// have what functions of the same chain put on, and come with the same tags and labels as the
+    /// one that was recorded, if one looks for them: others walk.
     pub fn tag(&mut self, kind: TagKind) -> Option<Tag> {
         let found = self.packet.tag(kind);
         self.note(|| HeaderAction::FindTag(kind, found));
         found
     }
 
-    /// Puts a VLAN tag or an MPLS label, the same for all packets of the flow and direction, before those that the packet has; see
-    /// [`Packet::push_tag`]. In a rule that stands for the walk this needs no function, and is not done at all if a function behind takes
-    /// it away again before another one looks. Packets whose link layer has no room for it walk.
+    /// Puts a VLAN tag or an MPLS label, the same for all packets of the flow and direction, before
+    /// those that the packet has; see [`Packet::push_tag`]. In a rule that stands for the walk this
+    /// needs no function, and is not done at all if a function behind takes it away again before
+    /// another one looks. Packets whose link layer has no room for it walk.
     pub fn push_tag(&mut self, tag: Tag) -> Result<(), RewriteError> {
         let done = self.packet.push_tag(tag);
         match done {
@@ -139,9 +148,10 @@ impl<'a> PacketView<'a> {
         done
     }
 
-    /// Takes the outermost VLAN tag, or MPLS label, away; see [`Packet::pop_tag`]. In a rule, one that a function of the same chain put on
-    /// is not put on in the first place; one that packets came with is taken off those that come with the same. Of packets that have none,
-    /// the function sees every one.
+    /// Takes the outermost VLAN tag, or MPLS label, away; see [`Packet::pop_tag`]. In a rule, one
+    /// that a function of the same chain put on is not put on in the first place; one that packets
+    /// came with is taken off those that come with the same. Of packets that have none, the
+    /// function sees every one.
     pub fn pop_tag(&mut self, kind: TagKind) -> Result<Tag, RewriteError> {
         let done = self.packet.pop_tag(kind);
         match done {
@@ -163,7 +173,8 @@ impl<'a> PacketView<'a> {
         self.packet.disclose(at, len, version)
     }
 
-    /// Leaves of the outermost IP packet only its header, with this behind it; see [`Packet::replace_payload`].
+    /// Leaves of the outermost IP packet only its header, with this behind it; see
+    /// [`Packet::replace_payload`].
     pub fn replace_payload(&mut self, protocol: u8, payload: &[u8]) -> Result<(), DropReason> {
         self.differs();
         self.packet.replace_payload(protocol, payload)
@@ -175,8 +186,8 @@ impl<'a> PacketView<'a> {
         self.packet.trim_trailer();
     }
 
-    /// The flow's IP packet, to be changed in ways that are not recorded: such a function cannot be consolidated, and
-    /// keeps lengths and checksums right itself.
+    /// The flow's IP packet, to be changed in ways that are not recorded: such a function cannot be
+    /// consolidated, and keeps lengths and checksums right itself.
     pub fn network_mut(&mut self) -> &mut [u8] {
         let l3 = self.meta().l3 as usize;
         self.packet.meta_mut().plain_len = 0; // Nobody knows what will stand there.
@@ -184,7 +195,8 @@ impl<'a> PacketView<'a> {
         self.packet.data_mut().get_mut(l3..).unwrap_or_default()
     }
 
-    /// The outermost IP packet, with what the link layer has behind it, to be changed as with [`PacketView::network_mut`].
+    /// The outermost IP packet, with what the link layer has behind it, to be changed as with
+    /// [`PacketView::network_mut`].
     pub fn outermost_mut(&mut self) -> &mut [u8] {
         let l3 = self.meta().outer_l3 as usize;
         self.packet.meta_mut().plain_len = 0; // Nobody knows what will stand there.
@@ -198,8 +210,8 @@ impl<'a> PacketView<'a> {
         self.recording.is_some()
     }
 
-    /// Adds a header action to the record (B21); the packet is not changed. What is written through this view, and a verdict to drop, are
-    /// recorded anyhow.
+    /// Adds a header action to the record (B21); the packet is not changed. What is written through
+    /// this view, and a verdict to drop, are recorded anyhow.
     #[inline]
     pub fn note_action(&mut self, action: HeaderAction) {
         self.note(|| action);
@@ -234,7 +246,8 @@ impl<'a> PacketView<'a> {
         self.recording.as_ref().and_then(|recording| recording.rule)
     }
 
-    /// Says that what is done to this packet tells nothing about the flow's next ones: no rule is made of it.
+    /// Says that what is done to this packet tells nothing about the flow's next ones: no rule is
+    /// made of it.
     #[inline]
     pub fn differs(&mut self) {
         if let Some(recording) = &mut self.recording {
@@ -242,9 +255,9 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    /// Says that what is done to the flow's packets is each packet's own: in a rule that stands for the walk, the function sees every
-    /// packet, in its place. It must not set their ends. Who puts headers of its own before a packet, or takes from its time to live, says so
-    /// thereby.
+    /// Says that what is done to the flow's packets is each packet's own: in a rule that stands for
+    /// the walk, the function sees every packet, in its place. It must not set their ends. Who puts
+    /// headers of its own before a packet, or takes from its time to live, says so thereby.
     #[inline]
     pub fn varies(&mut self) {
         if let Some(recording) = &mut self.recording {

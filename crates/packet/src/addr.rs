@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// An IPv4 or IPv6 address in 16 bytes, network byte order; IPv4 in its mapped form (`::ffff:a.b.c.d`, RFC 4291 2.5.5.2).
+/// An IPv4 or IPv6 address in 16 bytes, network byte order; IPv4 in its mapped form
+/// (`::ffff:a.b.c.d`, RFC 4291 2.5.5.2).
 ///
 /// The all-zero value is the unspecified IPv6 address and serves as "none" in zeroed state.
 #[derive(
@@ -125,7 +126,8 @@ impl fmt::Debug for Addr {
     }
 }
 
-/// One end of a flow: an address and a transport port (or an ICMP query identifier; 0 where the protocol has neither).
+/// One end of a flow: an address and a transport port (or an ICMP query identifier; 0 where the
+/// protocol has neither).
 #[derive(
     Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]

@@ -3,21 +3,23 @@
 use crate::Meta;
 use crate::memory::{LINE, prefetch};
 
-/// Room kept free before a packet's first byte, so that headers can be pushed without moving the payload: an IPv6, a UDP
-/// and a tunnel header with options, twice. So many bytes that Ethernet, IPv4 and TCP headers lie in one cache line.
+/// Room kept free before a packet's first byte, so that headers can be pushed without moving the
+/// payload: an IPv6, a UDP and a tunnel header with options, twice. So many bytes that Ethernet,
+/// IPv4 and TCP headers lie in one cache line.
 pub const HEADROOM: usize = 248;
 
-/// Bytes of a small buffer, headroom included. An odd number of cache lines with what stands before them, so that
-/// buffers side by side do not fall onto the same cache sets.
+/// Bytes of a small buffer, headroom included. An odd number of cache lines with what stands before
+/// them, so that buffers side by side do not fall onto the same cache sets.
 pub const SMALL_ROOM: usize = 2096;
 
-/// Bytes of a large buffer: the longest record of a capture file (262,144) with headroom and some tailroom.
+/// Bytes of a large buffer: the longest record of a capture file (262,144) with headroom and some
+/// tailroom.
 pub const LARGE_ROOM: usize = 262_144 + 2 * HEADROOM;
 
 /// A packet: its bytes with room around them, and what is known of it.
 ///
-/// It is owned by whoever holds it and moves as a pointer. To be given back to a [`Pool`]; one that is only dropped
-/// frees its memory, and its pool can make that many fewer.
+/// It is owned by whoever holds it and moves as a pointer. To be given back to a [`Pool`]; one that
+/// is only dropped frees its memory, and its pool can make that many fewer.
 pub struct Packet(Box<Frame<[u8]>>);
 
 #[repr(C, align(64))]
@@ -68,8 +70,8 @@ impl Packet {
         &frame.room[frame.bytes()]
     }
 
-    /// The bytes, to be changed. Whoever changes the length that the IP header says, after the packet was parsed, sets
-    /// [`Meta::plain_len`] to 0.
+    /// The bytes, to be changed. Whoever changes the length that the IP header says, after the
+    /// packet was parsed, sets [`Meta::plain_len`] to 0.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         let frame = &mut *self.0;
@@ -116,7 +118,8 @@ impl Packet {
         self.0.room.len() - self.0.head as usize - self.0.len as usize
     }
 
-    /// Adds `count` bytes in front; their content is undefined. The metadata's offsets are not touched.
+    /// Adds `count` bytes in front; their content is undefined. The metadata's offsets are not
+    /// touched.
     #[inline]
     pub fn push_front(&mut self, count: usize) -> Result<(), NoRoom> {
         let available = self.headroom();
@@ -154,8 +157,8 @@ impl Packet {
         Ok(())
     }
 
-    /// Takes these bytes as content, with the default headroom before them, and fresh metadata: what a receiver does with
-    /// an empty buffer.
+    /// Takes these bytes as content, with the default headroom before them, and fresh metadata:
+    /// what a receiver does with an empty buffer.
     #[inline(always)]
     pub fn receive(&mut self, data: &[u8]) -> Result<(), NoRoom> {
         let frame = &mut *self.0;
@@ -169,8 +172,8 @@ impl Packet {
         Ok(())
     }
 
-    /// Asks for what is read first of a packet that another core has had: what is known of it, and where its headers are if nothing
-    /// was pushed or pulled.
+    /// Asks for what is read first of a packet that another core has had: what is known of it, and
+    /// where its headers are if nothing was pushed or pulled.
     #[inline]
     pub fn prefetch(&self) {
         let frame = &raw const *self.0;
@@ -191,7 +194,8 @@ impl std::fmt::Debug for Packet {
     }
 }
 
-/// Copies all of `from` to `to`, which is as long: the shortest Ethernet frames, which come by the million, without a call.
+/// Copies all of `from` to `to`, which is as long: the shortest Ethernet frames, which come by the
+/// million, without a call.
 #[inline(always)]
 fn copy(from: &[u8], to: &mut [u8]) {
     const HALF: usize = 32;
@@ -215,8 +219,9 @@ fn new_large() -> Packet {
     Packet(Box::new(Frame { meta: Meta::default(), head: 0, len: 0, room: [0; LARGE_ROOM] }))
 }
 
-/// Where packets come from and go back to: a bounded number of buffers, made at the start (small ones) or when first
-/// needed (large ones). Taking from an empty pool fails; the caller counts [`crate::DropReason::NoBuffer`].
+/// Where packets come from and go back to: a bounded number of buffers, made at the start (small
+/// ones) or when first needed (large ones). Taking from an empty pool fails; the caller counts
+/// [`crate::DropReason::NoBuffer`].
 pub struct Pool {
     small: Vec<Packet>,
     large: Vec<Packet>,
@@ -228,7 +233,8 @@ impl Pool {
     /// Large buffers that a pool makes at most, when first needed.
     pub const LARGE_MAX: usize = 256;
 
-    /// A pool of `small` buffers of [`SMALL_ROOM`] bytes and up to [`Pool::LARGE_MAX`] of [`LARGE_ROOM`].
+    /// A pool of `small` buffers of [`SMALL_ROOM`] bytes and up to [`Pool::LARGE_MAX`] of
+    /// [`LARGE_ROOM`].
     pub fn new(small: usize) -> Pool {
         Pool {
             small: (0..small).map(|_| new_small()).collect(),
@@ -238,7 +244,8 @@ impl Pool {
         }
     }
 
-    /// A packet with these bytes and fresh metadata, or none if the pool is empty or the packet too long.
+    /// A packet with these bytes and fresh metadata, or none if the pool is empty or the packet too
+    /// long.
     #[inline]
     pub fn take(&mut self, data: &[u8]) -> Option<Packet> {
         let mut packet =
@@ -250,7 +257,8 @@ impl Pool {
         packet
     }
 
-    /// Adds up to `count` small buffers to `batch`, to be filled by [`Packet::receive`]; how many there were.
+    /// Adds up to `count` small buffers to `batch`, to be filled by [`Packet::receive`]; how many
+    /// there were.
     #[inline]
     pub fn take_small(&mut self, count: usize, batch: &mut Vec<Packet>) -> usize {
         let rest = self.small.len().saturating_sub(count);

@@ -8,7 +8,8 @@
 //! | one field rewritten | [`update16`], [`update32`], [`update128`] |
 //! | several fields rewritten, or one change kept and replayed on a whole flow | [`Delta`] |
 //!
-//! All values are in host order: a 16-bit word is what `u16::from_be_bytes` makes of the two bytes on the wire.
+//! All values are in host order: a 16-bit word is what `u16::from_be_bytes` makes of the two bytes
+//! on the wire.
 //!
 //! ```
 //! use packet::checksum::{self, Delta};
@@ -29,8 +30,9 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 
 /// The partial one's complement sum of `bytes` as big-endian 16-bit words, at most `0xffff`.
 ///
-/// Sums of pieces may be added with `+`, up to 65,537 of them, if every piece but the last has an even length; an odd
-/// last byte counts as the high half of a word whose low half is zero. RFC 1071 section 2.
+/// Sums of pieces may be added with `+`, up to 65,537 of them, if every piece but the last has an
+/// even length; an odd last byte counts as the high half of a word whose low half is zero. RFC 1071
+/// section 2.
 ///
 /// # Limits
 ///
@@ -44,8 +46,9 @@ pub fn sum(bytes: &[u8]) -> u32 {
 /// From so many bytes on, wider vectors are worth the question whether the processor has them.
 const MANY: usize = 128;
 
-/// The sum of the bytes as words in native order, whose place in it does not matter until the end (RFC 1071 section 2 (B)): 32-bit
-/// words into a 64-bit accumulator, so that there is no carry to chase, and the loop vectorises.
+/// The sum of the bytes as words in native order, whose place in it does not matter until the end
+/// (RFC 1071 section 2 (B)): 32-bit words into a 64-bit accumulator, so that there is no carry to
+/// chase, and the loop vectorises.
 #[inline(always)]
 fn total(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<4>();
@@ -78,19 +81,22 @@ pub fn finish(partial: u32) -> u16 {
     !fold(u64::from(partial))
 }
 
-/// [`finish`] for UDP, where a zero would mean "no checksum" and is written as `0xffff`. RFC 768, RFC 8200 section 8.1.
+/// [`finish`] for UDP, where a zero would mean "no checksum" and is written as `0xffff`. RFC 768,
+/// RFC 8200 section 8.1.
 #[inline]
 pub fn finish_udp(partial: u32) -> u16 {
     udp_zero(finish(partial))
 }
 
-/// Whether a partial sum over data *and* its checksum field (and pseudo-header) shows the data to be intact.
+/// Whether a partial sum over data *and* its checksum field (and pseudo-header) shows the data to
+/// be intact.
 #[inline]
 pub fn verify(partial: u32) -> bool {
     finish(partial) == 0
 }
 
-/// The partial sum of the pseudo-header for a transport segment of `len_bytes` in IPv4. RFC 768, RFC 9293 section 3.1.
+/// The partial sum of the pseudo-header for a transport segment of `len_bytes` in IPv4. RFC 768,
+/// RFC 9293 section 3.1.
 #[inline]
 pub fn pseudo_header_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, len_bytes: u16) -> u32 {
     let total = u64::from(source.to_bits())
@@ -100,9 +106,11 @@ pub fn pseudo_header_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, l
     u32::from(fold(total))
 }
 
-/// The partial sum of the pseudo-header for an upper-layer packet of `len_bytes` in IPv6. RFC 8200 section 8.1.
+/// The partial sum of the pseudo-header for an upper-layer packet of `len_bytes` in IPv6. RFC 8200
+/// section 8.1.
 ///
-/// `destination` is the final one (the last address of a routing header), `next_header` the upper-layer protocol.
+/// `destination` is the final one (the last address of a routing header), `next_header` the
+/// upper-layer protocol.
 #[inline]
 pub fn pseudo_header_v6(source: Ipv6Addr, destination: Ipv6Addr, next_header: u8, len_bytes: u32) -> u32 {
     let total = sum128(source.to_bits())
@@ -120,29 +128,34 @@ pub fn update16(checksum: u16, old: u16, new: u16) -> u16 {
     Delta::of16(old, new).apply(checksum)
 }
 
-/// The checksum after a 32-bit value at an even offset went from `old` to `new`. RFC 1624 equation 3.
+/// The checksum after a 32-bit value at an even offset went from `old` to `new`. RFC 1624 equation
+/// 3.
 #[inline]
 pub fn update32(checksum: u16, old: u32, new: u32) -> u16 {
     Delta::of32(old, new).apply(checksum)
 }
 
-/// The checksum after a 128-bit value at an even offset went from `old` to `new`. RFC 1624 equation 3.
+/// The checksum after a 128-bit value at an even offset went from `old` to `new`. RFC 1624 equation
+/// 3.
 #[inline]
 pub fn update128(checksum: u16, old: u128, new: u128) -> u16 {
     Delta::of128(old, new).apply(checksum)
 }
 
-/// What a set of rewritten fields does to a checksum: the sum of `~old + new` over them, in one's complement arithmetic.
+/// What a set of rewritten fields does to a checksum: the sum of `~old + new` over them, in one's
+/// complement arithmetic.
 ///
-/// Deltas add up in any order, `-delta` undoes `delta`, and [`Delta::ZERO`] changes nothing, so the delta of a whole
-/// chain's header changes is computed once and applied to each packet with one addition. Equal changes compare equal.
-/// Fields must lie at even offsets of the checksummed data.
+/// Deltas add up in any order, `-delta` undoes `delta`, and [`Delta::ZERO`] changes nothing, so the
+/// delta of a whole chain's header changes is computed once and applied to each packet with one
+/// addition. Equal changes compare equal. Fields must lie at even offsets of the checksummed data.
 ///
-/// For intact data other than all zeros the result is bit for bit the checksum a full computation gives. (Data of
-/// nothing but zeros has the two valid checksums `0` and `0xffff`; no IP, TCP or ICMP header is such.)
+/// For intact data other than all zeros the result is bit for bit the checksum a full computation
+/// gives. (Data of nothing but zeros has the two valid checksums `0` and `0xffff`; no IP, TCP or
+/// ICMP header is such.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Delta(
-    /// The residue modulo `0xffff`, in `0..0xffff`: one's complement addition is addition modulo `2^16 - 1`.
+    /// The residue modulo `0xffff`, in `0..0xffff`: one's complement addition is addition modulo
+    /// `2^16 - 1`.
     u16,
 );
 
@@ -159,7 +172,8 @@ impl Delta {
     /// A 32-bit value went from `old` to `new`.
     #[inline]
     pub const fn of32(old: u32, new: u32) -> Delta {
-        // 2^16 = 1 modulo 0xffff, so a 32-bit value is congruent to the sum of its words, and !old to -old.
+        // 2^16 = 1 modulo 0xffff, so a 32-bit value is congruent to the sum of its words, and !old
+        // to -old.
         Delta(((!old as u64 + new as u64) % 0xffff) as u16)
     }
 
@@ -182,8 +196,8 @@ impl Delta {
         !((total & 0xffff) + (total >> 16)) as u16
     }
 
-    /// The UDP checksum field after the change: zero (the sender computed none) stays zero, and a result of zero is
-    /// written as `0xffff`. RFC 768; RFC 6935 for the zero in IPv6 tunnels.
+    /// The UDP checksum field after the change: zero (the sender computed none) stays zero, and a
+    /// result of zero is written as `0xffff`. RFC 768; RFC 6935 for the zero in IPv6 tunnels.
     #[inline]
     pub const fn apply_udp(self, checksum: u16) -> u16 {
         if checksum == 0 {

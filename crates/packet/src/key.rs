@@ -6,13 +6,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Addr, Endpoint, memory};
 
-/// Identifies a flow: the 5-tuple with its ends in canonical order, plus what keeps equal 5-tuples apart (S7).
+/// Identifies a flow: the 5-tuple with its ends in canonical order, plus what keeps equal 5-tuples
+/// apart (S7).
 ///
-/// Both directions of a flow have the same key; which way a packet went is told apart by the `reversed` flag that
-/// [`FlowKey::new`] returns beside it. 48 bytes without padding, so that a key is compared and hashed as six words.
+/// Both directions of a flow have the same key; which way a packet went is told apart by the
+/// `reversed` flag that [`FlowKey::new`] returns beside it. 48 bytes without padding, so that a key
+/// is compared and hashed as six words.
 ///
-/// The canonical order is any that is quick to tell: that of the addresses' bytes as they stand in memory, read as numbers
-/// with the last byte first, and then of the ports'.
+/// The canonical order is any that is quick to tell: that of the addresses' bytes as they stand in
+/// memory, read as numbers with the last byte first, and then of the ports'.
 #[derive(Clone, Copy, Default, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 #[allow(clippy::derived_hash_with_manual_eq)] // Equal words are equal fields.
@@ -35,7 +37,8 @@ pub struct FlowKey {
 const KEY_LEN: usize = size_of::<FlowKey>();
 
 impl FlowKey {
-    /// The key of a packet from `source` to `destination`, and whether the canonical order reversed them.
+    /// The key of a packet from `source` to `destination`, and whether the canonical order reversed
+    /// them.
     #[inline]
     pub fn new(
         source: Endpoint,
@@ -69,8 +72,9 @@ impl FlowKey {
         protocol: u8,
         tenant: u16,
     ) -> (FlowKey, bool) {
-        // An end as one number: the lower half of the mapped address, with the port where that has zeros. Comparing two
-        // compares address and port, and the smaller one is a choice without a branch.
+        // An end as one number: the lower half of the mapped address, with the port where that has
+        // zeros. Comparing two compares address and port, and the smaller one is a choice without a
+        // branch.
         let end = |(address, port): ([u8; 4], [u8; 2])| {
             let (address, port) = (u32::from_le_bytes(address), u16::from_le_bytes(port));
             u64::from(address) << 32 | 0xffff_0000 | u64::from(port)
@@ -137,8 +141,8 @@ impl fmt::Debug for FlowKey {
 pub struct Scope(u64);
 
 impl Scope {
-    /// Adds the next VLAN tag inwards. The outermost two count; further ones are not part of the key. Identifier 0 is no VLAN: the tag has
-    /// a priority only (IEEE 802.1Q 9.6).
+    /// Adds the next VLAN tag inwards. The outermost two count; further ones are not part of the
+    /// key. Identifier 0 is no VLAN: the tag has a priority only (IEEE 802.1Q 9.6).
     #[inline]
     pub fn with_vlan(self, id: u16) -> Scope {
         if id & 0xfff == 0 {
@@ -210,8 +214,8 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// A keyed hash of flow keys. Keys come from whoever sends packets, so the hash must not be predictable: the seed is a
-/// secret in production and a parameter in runs that must repeat.
+/// A keyed hash of flow keys. Keys come from whoever sends packets, so the hash must not be
+/// predictable: the seed is a secret in production and a parameter in runs that must repeat.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowHasher {
     secrets: [u64; 6],

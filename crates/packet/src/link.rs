@@ -3,7 +3,8 @@
 /// The outermost header of a captured or received frame, by its number in the `LINKTYPE_` registry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LinkType {
-    /// BSD loopback: a 4-byte address family in the byte order of the capturing host (0, and 108 in network order).
+    /// BSD loopback: a 4-byte address family in the byte order of the capturing host (0, and 108 in
+    /// network order).
     Null,
     /// Ethernet II or 802.3 (1).
     #[default]
@@ -18,7 +19,8 @@ pub enum LinkType {
     LinuxSll,
     /// Linux "cooked" capture, version 2 (276).
     LinuxSll2,
-    /// Anything else, by its number: carried through as it is. `docs/link-types.md` lists those in which IP is found.
+    /// Anything else, by its number: carried through as it is. `docs/link-types.md` lists those in
+    /// which IP is found.
     Other(u16),
 }
 

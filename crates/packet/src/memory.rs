@@ -1,4 +1,5 @@
-//! Large zeroed memory, on huge pages where the system grants them, slots in it, and cache prefetching.
+//! Large zeroed memory, on huge pages where the system grants them, slots in it, and cache
+//! prefetching.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -10,8 +11,9 @@ mod slots;
 
 pub use slots::{ColumnMut, LINE, Part, Slots};
 
-/// A fixed number of `T`s, all bytes zero at first, in memory that is mapped lazily and, from 2 MiB on, asked to be
-/// huge pages: a table of a million flows would otherwise miss the TLB on every look-up.
+/// A fixed number of `T`s, all bytes zero at first, in memory that is mapped lazily and, from 2 MiB
+/// on, asked to be huge pages: a table of a million flows would otherwise miss the TLB on every
+/// look-up.
 pub struct Zeroed<T> {
     map: MmapMut,
     len: usize,
@@ -33,7 +35,8 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Bytes of the smallest page.
 const PAGE: usize = 4096;
 
-/// Tables up to this size are brought into memory as a whole where [`Zeroed::prefault`] asks for it.
+/// Tables up to this size are brought into memory as a whole where [`Zeroed::prefault`] asks for
+/// it.
 pub const PREFAULT_MAX: usize = 256 << 20;
 
 impl<T: FromBytes + IntoBytes> Zeroed<T> {
@@ -50,12 +53,14 @@ impl<T: FromBytes + IntoBytes> Zeroed<T> {
         Ok(Zeroed { map, len, of: PhantomData })
     }
 
-    /// Brings all of it into memory, if it is not larger than [`PREFAULT_MAX`]: for tables that are reached at random, whose
-    /// packets would otherwise wait, page after page, until the system has zeroed each.
+    /// Brings all of it into memory, if it is not larger than [`PREFAULT_MAX`]: for tables that are
+    /// reached at random, whose packets would otherwise wait, page after page, until the system has
+    /// zeroed each.
     pub fn prefault(&mut self) {
         if self.map.len() <= PREFAULT_MAX {
             for page in self.map.chunks_mut(PAGE) {
-                // What stands there stays. A page that is written is there; one that is only read need not be.
+                // What stands there stays. A page that is written is there; one that is only read
+                // need not be.
                 let first = std::hint::black_box(page[0]);
                 page[0] = first;
             }
@@ -68,8 +73,9 @@ impl<T> Deref for Zeroed<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping is page aligned (checked against T's alignment in `new`), holds at least `len * size_of::<T>()`
-        // bytes, lives as long as `self`, and any bytes are a valid T (`new` asks for FromBytes).
+        // SAFETY: the mapping is page aligned (checked against T's alignment in `new`), holds at
+        // least `len * size_of::<T>()` bytes, lives as long as `self`, and any bytes are a valid T
+        // (`new` asks for FromBytes).
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
     }
 }
@@ -77,13 +83,14 @@ impl<T> Deref for Zeroed<T> {
 impl<T> DerefMut for Zeroed<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; `&mut self` makes the borrow exclusive, and T has no padding (IntoBytes in `new`).
+        // SAFETY: as in `deref`; `&mut self` makes the borrow exclusive, and T has no padding
+        // (IntoBytes in `new`).
         unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }
     }
 }
 
-/// Asks the processor to bring the cache line at this address into its first-level cache. Only a hint; the address may be
-/// any.
+/// Asks the processor to bring the cache line at this address into its first-level cache. Only a
+/// hint; the address may be any.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -129,7 +136,8 @@ pub fn equal_mask(words: &[u32; 8], wanted: u32) -> u32 {
 pub fn equal<const LEN: usize, const N: usize>(a: &[u8; N], b: &[u8; N]) -> bool {
     const { assert!(LEN >= 16 && LEN <= N, "at least one vector, and no more than there is") };
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE2 is part of x86-64; each unaligned load reads 16 bytes that end at or before byte LEN, within its array.
+    // SAFETY: SSE2 is part of x86-64; each unaligned load reads 16 bytes that end at or before byte
+    // LEN, within its array.
     unsafe {
         use std::arch::x86_64::{__m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8};
         let same = |at: usize| -> __m128i {

@@ -2,8 +2,9 @@
 
 use crate::{FlowKey, LinkType};
 
-/// The side of a chain: a chain runs between two sides, and a packet that enters on one leaves on the other unless a
-/// function turns it back. Inside is the left end of the policy's chain, in NAT terms the private side.
+/// The side of a chain: a chain runs between two sides, and a packet that enters on one leaves on
+/// the other unless a function turns it back. Inside is the left end of the policy's chain, in NAT
+/// terms the private side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Side {
@@ -66,18 +67,21 @@ pub enum Class {
     FirstFragment,
     /// A later fragment: no transport header; its ports are 0 until its first fragment is known.
     LaterFragment,
-    /// An ICMP error. The key is that of the packet embedded in it, turned round so that the error goes along with it.
+    /// An ICMP error. The key is that of the packet embedded in it, turned round so that the error
+    /// goes along with it.
     IcmpError,
 }
 
 /// The number of no port.
 pub const NO_PORT: u16 = u16::MAX;
 
-/// Where a packet is on its way: when it came, in which flow it goes, and what was decided on the way. Copied in few pieces.
+/// Where a packet is on its way: when it came, in which flow it goes, and what was decided on the
+/// way. Copied in few pieces.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Transit {
-    /// When the packet was received, in nanoseconds; the epoch is the source's (Unix time for captures).
+    /// When the packet was received, in nanoseconds; the epoch is the source's (Unix time for
+    /// captures).
     pub timestamp_ns: u64,
     /// The packet's number in the order of arrival, from 0.
     pub sequence: u64,
@@ -87,7 +91,8 @@ pub struct Transit {
     pub tags: u64,
     /// The flow's record, valid only within the chain that found it.
     pub flow: u32,
-    /// How long functions want the flow to be kept after this packet, in milliseconds; 0: it does not refresh the flow.
+    /// How long functions want the flow to be kept after this packet, in milliseconds; 0: it does
+    /// not refresh the flow.
     pub keep_ms: u32,
     /// Which way the packet goes within its flow; set when the flow is found.
     pub direction: Direction,
@@ -121,20 +126,23 @@ pub struct Meta {
     pub l3: u16,
     /// Where the transport header begins. Equal to where it would begin in a later fragment.
     pub l4: u16,
-    /// Where a UDP header with a checksum encloses the flow's IP header (a tunnel that was looked into); else 0.
+    /// Where a UDP header with a checksum encloses the flow's IP header (a tunnel that was looked
+    /// into); else 0.
     pub outer_udp: u16,
     /// Whether the key's ends are in the opposite order of the packet's.
     pub reversed: bool,
     /// The transport protocol's number.
     pub protocol: u8,
-    /// TCP flags as in the header's 14th byte; 0 for other protocols, or where they were not captured.
+    /// TCP flags as in the header's 14th byte; 0 for other protocols, or where they were not
+    /// captured.
     pub tcp_flags: u8,
     /// IP version of the flow's header, 4 or 6; 0 if not IP.
     pub version: u8,
     /// How the packet relates to its flow.
     pub class: Class,
-    /// The length of the flow's IP packet, as its header says it, if its headers are of the commonest shape: IPv4 without
-    /// options, a whole packet, TCP or UDP, and no tunnel with a checksum around it. Else 0, and where something may have changed it.
+    /// The length of the flow's IP packet, as its header says it, if its headers are of the
+    /// commonest shape: IPv4 without options, a whole packet, TCP or UDP, and no tunnel with a
+    /// checksum around it. Else 0, and where something may have changed it.
     pub plain_len: u16,
     /// How the first header is to be read.
     pub link: LinkType,
@@ -145,7 +153,8 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Sets what the receiver is to set to its defaults. All else has no meaning until the packet is parsed.
+    /// Sets what the receiver is to set to its defaults. All else has no meaning until the packet
+    /// is parsed.
     #[inline]
     pub(crate) fn receive(&mut self, wire_len: u32) {
         self.key.tenant = 0;
@@ -172,7 +181,8 @@ impl Meta {
         !matches!(self.class, Class::NotIp | Class::LaterFragment)
     }
 
-    /// Moves all offsets by `by` bytes, when headers were pushed (positive) or pulled (negative) before them.
+    /// Moves all offsets by `by` bytes, when headers were pushed (positive) or pulled (negative)
+    /// before them.
     #[inline]
     pub(crate) fn shift(&mut self, by: i32) {
         for offset in [&mut self.l3, &mut self.l4, &mut self.payload] {

@@ -1,9 +1,10 @@
 //! The one parse: from the first byte of a frame to the flow's key, in one pass.
 //!
-//! The checked views in [`crate::wire`] say what every field is; this parser only finds what flow lookup, accounting and
-//! header rewriting need and leaves it in [`Meta`]. It accepts exactly what can be processed safely; everything else has
-//! a [`DropReason`]. A packet that a capture cut (`wire_len` above what is there, and the IP packet not here as a whole) is
-//! accepted as long as its addresses and ports were captured.
+//! The checked views in [`crate::wire`] say what every field is; this parser only finds what flow
+//! lookup, accounting and header rewriting need and leaves it in [`Meta`]. It accepts exactly what
+//! can be processed safely; everything else has a [`DropReason`]. A packet that a capture cut
+//! (`wire_len` above what is there, and the IP packet not here as a whole) is accepted as long as
+//! its addresses and ports were captured.
 
 use crate::{Addr, Class, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, Sanity, Scope};
 use network::Whole;
@@ -59,7 +60,8 @@ pub const EXTENSION_MAX: usize = 8;
 /// Tunnels within tunnels that are looked into.
 pub const TUNNEL_MAX: usize = 4;
 
-/// Where a transport header begins at most, so that offsets still fit when headers were pushed before it.
+/// Where a transport header begins at most, so that offsets still fit when headers were pushed
+/// before it.
 const OFFSET_MAX: usize = u16::MAX as usize - crate::HEADROOM - 64;
 
 /// How packets are parsed.
@@ -67,13 +69,16 @@ const OFFSET_MAX: usize = u16::MAX as usize - crate::HEADROOM - 64;
 pub struct Parser {
     /// The hash of flow keys.
     pub hasher: FlowHasher,
-    /// Whether a flow is that of the innermost IP header ([`TunnelKind`] lists the tunnels), not of the outermost.
+    /// Whether a flow is that of the innermost IP header ([`TunnelKind`] lists the tunnels), not of
+    /// the outermost.
     pub inner: bool,
     /// The UDP ports by which tunnels are known.
     pub tunnel_ports: TunnelPorts,
-    /// Whether an IPv4 total length of 0 stands for the rest of the frame, as in captures of sending hosts, whose cards cut segments.
+    /// Whether an IPv4 total length of 0 stands for the rest of the frame, as in captures of
+    /// sending hosts, whose cards cut segments.
     pub offloaded: bool,
-    /// Which well-formed packets are refused; those with wrong addresses are for whoever knows that they begin a flow.
+    /// Which well-formed packets are refused; those with wrong addresses are for whoever knows that
+    /// they begin a flow.
     pub sanity: Sanity,
     /// Whether a wrong IPv4 header checksum is a reason to drop (RFC 1812 5.2.2).
     pub verify_ipv4_checksum: bool,
@@ -95,8 +100,9 @@ impl Parser {
         }
     }
 
-    /// Fills in the packet's metadata. `wire_len`, `link`, `key.tenant`, and when and where the packet came in (`transit`), are
-    /// the receiver's to set before; all else is set here. A packet that cannot be parsed is of class [`Class::NotIp`].
+    /// Fills in the packet's metadata. `wire_len`, `link`, `key.tenant`, and when and where the
+    /// packet came in (`transit`), are the receiver's to set before; all else is set here. A packet
+    /// that cannot be parsed is of class [`Class::NotIp`].
     #[inline(always)]
     pub fn parse(&self, packet: &mut Packet) -> Result<(), DropReason> {
         let (data, meta) = packet.parts_mut();
@@ -217,8 +223,8 @@ impl Parser {
     }
 }
 
-/// Finds the headers anew of a packet that has become another one, from its outermost IP header on. Key, hash and order stay those
-/// that it came with.
+/// Finds the headers anew of a packet that has become another one, from its outermost IP header on.
+/// Key, hash and order stay those that it came with.
 ///
 /// # Errors
 /// As of [`Parser::parse`]; the packet is then of class [`Class::NotIp`].
@@ -230,8 +236,8 @@ pub fn look_again(packet: &mut Packet) -> Result<(), DropReason> {
     parsed
 }
 
-/// The key of the packet's own addresses and protocol, with ports 0: for an ICMP error that quotes no known flow, and for
-/// telling fragmented datagrams apart.
+/// The key of the packet's own addresses and protocol, with ports 0: for an ICMP error that quotes
+/// no known flow, and for telling fragmented datagrams apart.
 pub fn portless_key(packet: &Packet) -> (FlowKey, bool) {
     let meta = packet.meta();
     let (source, destination) = network::addresses(packet.data(), meta.l3 as usize, meta.version);
@@ -260,7 +266,8 @@ pub struct FragmentPart {
     pub more: bool,
 }
 
-/// The part of its datagram that this fragment holds (RFC 791 3.2, RFC 8200 4.5); none if its headers do not say.
+/// The part of its datagram that this fragment holds (RFC 791 3.2, RFC 8200 4.5); none if its
+/// headers do not say.
 pub fn fragment_part(packet: &Packet) -> Option<FragmentPart> {
     let (data, meta) = (packet.data(), packet.meta());
     let l3 = meta.l3 as usize;
@@ -288,8 +295,8 @@ fn fragment_header(data: &[u8], l3: usize) -> Option<usize> {
     (next_header == FRAGMENT).then_some(at)
 }
 
-/// The key of the packet as its headers are now, with the tags and the tunnel that it is in, whatever it was when it arrived. Only for
-/// packets that have a flow.
+/// The key of the packet as its headers are now, with the tags and the tunnel that it is in,
+/// whatever it was when it arrived. Only for packets that have a flow.
 #[inline]
 pub fn current_key(packet: &Packet) -> (FlowKey, bool) {
     let (source, destination) = ends(packet);
@@ -300,7 +307,8 @@ pub fn current_key(packet: &Packet) -> (FlowKey, bool) {
     FlowKey::new(source, destination, meta.protocol, meta.version, scope, meta.key.tenant)
 }
 
-/// The VLAN tags and the virtual network that stand before the flow's IP header now; none if what stands there cannot be parsed.
+/// The VLAN tags and the virtual network that stand before the flow's IP header now; none if what
+/// stands there cannot be parsed.
 #[inline(never)]
 fn current_scope(packet: &Packet) -> Option<Scope> {
     let (data, meta) = (packet.data(), packet.meta());

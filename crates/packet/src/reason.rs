@@ -4,8 +4,8 @@ use std::fmt;
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// Why a packet was dropped. Every drop anywhere has one of these reasons and is counted under it; the names
-        /// are what reports, metrics and `rivulet explain` show.
+        /// Why a packet was dropped. Every drop anywhere has one of these reasons and is counted
+        /// under it; the names are what reports, metrics and `rivulet explain` show.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum DropReason { $($(#[doc = $doc])+ $variant,)+ }
@@ -34,11 +34,13 @@ reasons! {
     LinkTooDeep = "link-too-deep",
     /// The link type is not one that we look into.
     LinkUnknown = "link-unknown",
-    /// The link layer has no place for the VLAN tag or MPLS label that a function puts on: it is not Ethernet, or is PPPoE.
+    /// The link layer has no place for the VLAN tag or MPLS label that a function puts on: it is
+    /// not Ethernet, or is PPPoE.
     LinkTags = "link-tags",
     /// Not IP, and the policy says to drop such frames.
     NotIp = "not-ip",
-    /// IP behind MPLS labels, PPPoE or LLC/SNAP, which a firewall's default of deny covers unless the policy has it looked into.
+    /// IP behind MPLS labels, PPPoE or LLC/SNAP, which a firewall's default of deny covers unless
+    /// the policy has it looked into.
     LinkEncapsulated = "link-encapsulated",
     /// The IP version is neither 4 nor 6, or not what the link layer announced.
     IpVersion = "ip-version",
@@ -58,14 +60,17 @@ reasons! {
     Ipv6Extension = "ipv6-extension",
     /// More IPv6 extension headers than we look through.
     Ipv6ExtensionChain = "ipv6-extension-chain",
-    /// A source address that no host may send from, or a destination that must not be on a link: loopback, unspecified, reserved,
-    /// a group or the broadcast address as the source, or the router's own address as the source (RFC 1812 5.3.7, RFC 1122 3.2.1.3, RFC 6890).
+    /// A source address that no host may send from, or a destination that must not be on a link:
+    /// loopback, unspecified, reserved, a group or the broadcast address as the source, or the
+    /// router's own address as the source (RFC 1812 5.3.7, RFC 1122 3.2.1.3, RFC 6890).
     Martian = "martian",
     /// Source and destination, address and port, are the same (a "LAND" packet, RFC 6274 3.14).
     Land = "land",
-    /// A source route: the IPv4 options LSRR and SSRR (RFC 7126 4.3, 4.4), or an IPv6 routing header of type 0 (RFC 5095).
+    /// A source route: the IPv4 options LSRR and SSRR (RFC 7126 4.3, 4.4), or an IPv6 routing
+    /// header of type 0 (RFC 5095).
     SourceRoute = "source-route",
-    /// The time to live, or hop limit, was 0 when the packet came: nobody may send such packets (RFC 1122 3.2.1.7).
+    /// The time to live, or hop limit, was 0 when the packet came: nobody may send such packets
+    /// (RFC 1122 3.2.1.7).
     TtlZero = "ttl-zero",
     /// The TCP header is cut.
     TcpTruncated = "tcp-truncated",
@@ -79,21 +84,27 @@ reasons! {
     IcmpTruncated = "icmp-truncated",
     /// The header of another transport protocol with ports (SCTP, DCCP, UDP-Lite) is cut.
     TransportTruncated = "transport-truncated",
-    /// A fragment whose datagram's first fragment, or all of it where it is to be inspected whole, did not come in time.
+    /// A fragment whose datagram's first fragment, or all of it where it is to be inspected whole,
+    /// did not come in time.
     FragmentTimeout = "fragment-timeout",
-    /// The table of fragmented datagrams, or the share of the source, is full: the datagram gave way to a newer one.
+    /// The table of fragmented datagrams, or the share of the source, is full: the datagram gave
+    /// way to a newer one.
     FragmentTableFull = "fragment-table-full",
     /// The datagram has more fragments waiting, or held back, than are kept.
     FragmentTooMany = "fragment-too-many",
-    /// A fragment that overlaps its transport header or is too small to hold it (RFC 1858, RFC 3128, RFC 5722).
+    /// A fragment that overlaps its transport header or is too small to hold it (RFC 1858, RFC
+    /// 3128, RFC 5722).
     FragmentIllegal = "fragment-illegal",
-    /// The datagram's first fragment, or the datagram as a whole, was dropped, so its other fragments are.
+    /// The datagram's first fragment, or the datagram as a whole, was dropped, so its other
+    /// fragments are.
     FragmentOfDropped = "fragment-of-dropped",
     /// The flow table is full and the policy says to refuse new flows.
     FlowTableFull = "flow-table-full",
-    /// The flow ended, to make room for another, while the packet was on its way to the flow's unit.
+    /// The flow ended, to make room for another, while the packet was on its way to the flow's
+    /// unit.
     FlowEnded = "flow-ended",
-    /// The worker that has the packet's flow, or its datagram, is behind: as many packets from the one that received it wait as may.
+    /// The worker that has the packet's flow, or its datagram, is behind: as many packets from the
+    /// one that received it wait as may.
     WorkerBehind = "worker-behind",
     /// The rewritten packet's reverse 5-tuple belongs to another live flow.
     AliasConflict = "alias-conflict",
@@ -107,7 +118,8 @@ reasons! {
     TooBig = "too-big",
     /// The time to live ran out (RFC 1812 5.3.1).
     TtlExpired = "ttl-expired",
-    /// A function failed on the packet: it panicked. Its flow ended, unless the policy says otherwise.
+    /// A function failed on the packet: it panicked. Its flow ended, unless the policy says
+    /// otherwise.
     FunctionPanic = "function-panic",
     /// A policy's filter or its `Drop` node.
     Policy = "policy",
@@ -115,7 +127,8 @@ reasons! {
     NatNoMapping = "nat-no-mapping",
     /// NAT: a mapping exists, but its filtering behaviour refuses this sender (RFC 4787 REQ-8).
     NatFiltered = "nat-filtered",
-    /// NAT: a packet of a known flow that entered by the side where packets of its direction never do.
+    /// NAT: a packet of a known flow that entered by the side where packets of its direction never
+    /// do.
     NatWrongSide = "nat-wrong-side",
     /// NAT: no free external port for this subscriber.
     NatPortsExhausted = "nat-ports-exhausted",
@@ -161,7 +174,8 @@ reasons! {
     DosFlow = "dos-flow",
     /// Denial-of-service preventer: the source begins flows faster than it may.
     DosSource = "dos-source",
-    /// Denial-of-service preventer: all meters of sources are in use, and the policy says to drop what begins a flow without one.
+    /// Denial-of-service preventer: all meters of sources are in use, and the policy says to drop
+    /// what begins a flow without one.
     DosNoMeter = "dos-no-meter",
     /// Intrusion detection: a rule says to drop it.
     IdsRule = "ids-rule",
@@ -169,9 +183,11 @@ reasons! {
     IdsRejected = "ids-rejected",
     /// Intrusion detection: a rule dropped the flow before.
     IdsFlow = "ids-flow",
-    /// HTTP: the connection's client and server may disagree about where messages end, and the policy says to drop its packets.
+    /// HTTP: the connection's client and server may disagree about where messages end, and the
+    /// policy says to drop its packets.
     HttpSmuggling = "http-smuggling",
-    /// HTTP: a request's method is not allowed, and the policy says to drop its connection's packets.
+    /// HTTP: a request's method is not allowed, and the policy says to drop its connection's
+    /// packets.
     HttpMethod = "http-method",
     /// VPN: it names a security association that is not ours (RFC 4301 5.2).
     VpnNoSa = "vpn-no-sa",
@@ -183,9 +199,11 @@ reasons! {
     VpnReplayed = "vpn-replayed",
     /// VPN: its integrity check value is wrong (RFC 4303 3.4.4).
     VpnIntegrity = "vpn-integrity",
-    /// VPN: what came out of the tunnel is not from and for the networks at its ends (RFC 4301 5.2).
+    /// VPN: what came out of the tunnel is not from and for the networks at its ends (RFC 4301
+    /// 5.2).
     VpnSelector = "vpn-selector",
-    /// VPN: in the clear from outside, from and for networks between which there is a tunnel (RFC 4301 5.2).
+    /// VPN: in the clear from outside, from and for networks between which there is a tunnel (RFC
+    /// 4301 5.2).
     VpnClear = "vpn-clear",
     /// VPN: all sequence numbers of the security association are used up (RFC 4303 3.3.3).
     VpnExhausted = "vpn-exhausted",
@@ -193,7 +211,8 @@ reasons! {
     VpnDummy = "vpn-dummy",
     /// VPN: the tunnel was congested, and the packet's transport would not learn it (RFC 6040 4.2).
     VpnCongestion = "vpn-congestion",
-    /// VPN: an ICMP error in the clear that quotes, or goes between, what a tunnel protects (RFC 4301 6.2).
+    /// VPN: an ICMP error in the clear that quotes, or goes between, what a tunnel protects (RFC
+    /// 4301 6.2).
     VpnError = "vpn-error",
     /// VPN: it goes through no tunnel, and the policy says to drop such packets.
     VpnOther = "vpn-other",
@@ -201,7 +220,8 @@ reasons! {
     TunnelPeer = "tunnel-peer",
     /// Tunnel: it has another key or network identifier, or has one where none is expected.
     TunnelKey = "tunnel-key",
-    /// Tunnel: what is in it is no IP packet that can be taken out: other headers than are known, or another protocol.
+    /// Tunnel: what is in it is no IP packet that can be taken out: other headers than are known,
+    /// or another protocol.
     TunnelMalformed = "tunnel-malformed",
     /// Tunnel: a fragment of an outer packet, which would have to be put together first.
     TunnelFragment = "tunnel-fragment",
@@ -209,7 +229,8 @@ reasons! {
     TunnelNested = "tunnel-nested",
     /// Tunnel: the way was congested, and the packet's transport would not learn it (RFC 6040 4.2).
     TunnelCongestion = "tunnel-congestion",
-    /// Tunnel: it came from outside through no tunnel, and the policy does not let such packets pass.
+    /// Tunnel: it came from outside through no tunnel, and the policy does not let such packets
+    /// pass.
     TunnelOther = "tunnel-other",
     /// Redundancy elimination: what it is encoded with is not as it must be.
     ReMalformed = "re-malformed",
@@ -219,18 +240,23 @@ reasons! {
     ReMissing = "re-missing",
     /// Redundancy elimination: what was decoded is not what was encoded.
     ReChecksum = "re-checksum",
-    /// Redundancy elimination: it came with the protocol number that marks encoded packets, but is none yet.
+    /// Redundancy elimination: it came with the protocol number that marks encoded packets, but is
+    /// none yet.
     ReClash = "re-clash",
     /// Redundancy elimination: a report of the other end, which goes no further.
     ReReport = "re-report",
-    /// Streams: hosts may ignore it, or take it otherwise than it was inspected, and the policy prevents attacks: a wrong checksum, an old
-    /// timestamp, a time to live that ends before the host, what is beyond the window, and the like.
+    /// Streams: hosts may ignore it, or take it otherwise than it was inspected, and the policy
+    /// prevents attacks: a wrong checksum, an old timestamp, a time to live that ends before the
+    /// host, what is beyond the window, and the like.
     StreamIgnored = "stream-ignored",
-    /// Streams: its bytes differ from those that were sent before for the same place, and the policy prevents attacks.
+    /// Streams: its bytes differ from those that were sent before for the same place, and the
+    /// policy prevents attacks.
     StreamDiffers = "stream-differs",
-    /// Streams: there is no memory to keep track of its bytes, and the policy says to drop them then.
+    /// Streams: there is no memory to keep track of its bytes, and the policy says to drop them
+    /// then.
     StreamMemory = "stream-memory",
-    /// Intrusion detection: there is no memory to keep what is looked at, and the policy says to drop the flow then.
+    /// Intrusion detection: there is no memory to keep what is looked at, and the policy says to
+    /// drop the flow then.
     IdsMemory = "ids-memory",
     /// A function's own decision, for functions outside this list.
     Function = "function",

@@ -1,7 +1,8 @@
-//! Changing headers: addresses and ports with their checksums, tunnels around a packet, tags before it.
+//! Changing headers: addresses and ports with their checksums, tunnels around a packet, tags before
+//! it.
 //!
-//! Checksums are updated incrementally (RFC 1624), so that a right one stays right and a wrong one stays wrong: a
-//! function in the middle must not hide what went wrong before it.
+//! Checksums are updated incrementally (RFC 1624), so that a right one stays right and a wrong one
+//! stays wrong: a function in the middle must not hide what went wrong before it.
 
 mod congestion;
 mod cover;
@@ -69,7 +70,8 @@ pub enum RewriteError {
 }
 
 impl RewriteError {
-    /// Why a packet is dropped that could not be changed. `own`: the function's own reason, for packets that are not such as it treats.
+    /// Why a packet is dropped that could not be changed. `own`: the function's own reason, for
+    /// packets that are not such as it treats.
     #[cold]
     pub fn reason_or(self, own: DropReason) -> DropReason {
         match self {
@@ -84,8 +86,8 @@ impl RewriteError {
 }
 
 impl Packet {
-    /// Sets address and port of one end, and all checksums that cover them. In a later fragment only the address is
-    /// there to be set; for ICMP queries the port is the identifier.
+    /// Sets address and port of one end, and all checksums that cover them. In a later fragment
+    /// only the address is there to be set; for ICMP queries the port is the identifier.
     #[inline(always)]
     pub fn set_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
@@ -104,8 +106,8 @@ impl Packet {
         set_end(data, meta, end, to)
     }
 
-    /// Sets address and port of one end of the packet that this ICMP error quotes, its checksums as far as they are
-    /// quoted, and the error's own checksum (RFC 5508 REQ-4, REQ-5).
+    /// Sets address and port of one end of the packet that this ICMP error quotes, its checksums as
+    /// far as they are quoted, and the error's own checksum (RFC 5508 REQ-4, REQ-5).
     pub fn set_embedded_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
         if (meta.version == 4) != to.addr.is_v4() || meta.class != Class::IcmpError {
@@ -117,8 +119,9 @@ impl Packet {
         set_embedded(data, meta, end, to)
     }
 
-    /// Puts `header` between the link layer and the outermost IP header. It begins with an IP header of `version`, whose
-    /// length and checksum fields must already be right (see [`Packet::ip_len`]).
+    /// Puts `header` between the link layer and the outermost IP header. It begins with an IP
+    /// header of `version`, whose length and checksum fields must already be right (see
+    /// [`Packet::ip_len`]).
     pub fn encapsulate(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
         let l2 = self.meta().outer_l3 as usize;
         if self.meta().class == Class::NotIp || l2 >= self.len() {
@@ -145,8 +148,8 @@ impl Packet {
         set_network_protocol(data, meta, version)
     }
 
-    /// Takes the outermost `len` bytes of network headers away: the reverse of [`Packet::encapsulate`]. What then comes
-    /// first is an IP header of `version`.
+    /// Takes the outermost `len` bytes of network headers away: the reverse of
+    /// [`Packet::encapsulate`]. What then comes first is an IP header of `version`.
     pub fn decapsulate(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
         let l2 = meta.outer_l3 as usize;
@@ -183,8 +186,8 @@ impl Packet {
         }
     }
 
-    /// Where the IP packet with the flow's header ends, in bytes from the packet's first one, as that header says it: in a
-    /// tunnel, padding may follow within the outer packet.
+    /// Where the IP packet with the flow's header ends, in bytes from the packet's first one, as
+    /// that header says it: in a tunnel, padding may follow within the outer packet.
     #[inline(always)]
     pub fn flow_end(&self) -> usize {
         let (l3, meta) = (self.meta().l3 as usize, self.meta());
@@ -202,7 +205,8 @@ impl Packet {
         }
     }
 
-    /// Takes one from the time to live or hop limit of the flow's IP header; false if it is used up (it stays as it was).
+    /// Takes one from the time to live or hop limit of the flow's IP header; false if it is used up
+    /// (it stays as it was).
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         let (data, meta) = self.parts_mut();
@@ -212,7 +216,8 @@ impl Packet {
         decrement_ttl(data, meta).is_ok()
     }
 
-    /// Sets the differentiated services code point of the flow's IP header (RFC 2474), 0 to 63; ECN bits stay.
+    /// Sets the differentiated services code point of the flow's IP header (RFC 2474), 0 to 63; ECN
+    /// bits stay.
     pub fn set_dscp(&mut self, dscp: u8) {
         let (data, meta) = self.parts_mut();
         let done = if meta.outer_udp != 0 {
@@ -230,7 +235,8 @@ impl Packet {
 /// Bytes of an Ethernet header without tags.
 const ETHERNET_LEN: usize = 14;
 
-/// Where in these headers, which begin with an IP header of `version`, a UDP header with a checksum follows it.
+/// Where in these headers, which begin with an IP header of `version`, a UDP header with a checksum
+/// follows it.
 fn checksummed_udp(headers: &[u8], version: u8) -> Option<usize> {
     let (protocol_at, at) = match (version, headers.first()?) {
         (4, first) => (9, usize::from(first & 0xf) * 4),
@@ -240,7 +246,8 @@ fn checksummed_udp(headers: &[u8], version: u8) -> Option<usize> {
     (is_udp && word(headers, at + 6) != 0).then_some(at)
 }
 
-/// The length of the IP packet that begins at `l3`, as its header says it; where it does not, what there is.
+/// The length of the IP packet that begins at `l3`, as its header says it; where it does not, what
+/// there is.
 #[inline(never)]
 fn ip_len(data: &[u8], l3: usize) -> usize {
     let header = data.get(l3..).unwrap_or_default();
@@ -324,7 +331,8 @@ fn set_end(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), R
 
 /// The common case in one go. False: nothing was changed.
 ///
-/// All numbers are as they stand in memory: a sum of words is the same, byte by byte, in either order (RFC 1071 2 B).
+/// All numbers are as they stand in memory: a sum of words is the same, byte by byte, in either
+/// order (RFC 1071 2 B).
 #[inline(always)]
 fn set_end_plain(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> bool {
     let (address_at, port_at) = if end == End::Source { (12, 20) } else { (16, 22) };
@@ -354,8 +362,8 @@ fn set_end_plain(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> bool {
     true
 }
 
-/// The complement of a sum of words with its carries added in: each half of a number is added to the other, and what the
-/// upper sum then is has the lower one's carry in it.
+/// The complement of a sum of words with its carries added in: each half of a number is added to
+/// the other, and what the upper sum then is has the lower one's carry in it.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
     let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
@@ -386,8 +394,8 @@ fn set_address(data: &mut [u8], l3: usize, version: u8, end: End, to: Addr) -> R
     }
 }
 
-/// Whether the destination in the IPv6 header is only the next one on a route: then the transport's checksum covers the
-/// last one, which a routing header names (RFC 8200 8.1).
+/// Whether the destination in the IPv6 header is only the next one on a route: then the transport's
+/// checksum covers the last one, which a routing header names (RFC 8200 8.1).
 #[inline]
 fn is_on_a_route(data: &[u8], l3: usize, l4: usize) -> bool {
     const HEADER_BYTES: usize = 40;
@@ -459,7 +467,8 @@ fn fix_transport(data: &mut [u8], l4: usize, protocol: u8, version: u8, address:
     }
 }
 
-/// The quoted packet is changed like any other, and the error's checksum by what that did to the bytes it covers.
+/// The quoted packet is changed like any other, and the error's checksum by what that did to the
+/// bytes it covers.
 #[cold]
 fn set_embedded(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), RewriteError> {
     let (l3, icmp) = (meta.l3 as usize, meta.l4 as usize);
@@ -467,7 +476,8 @@ fn set_embedded(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<
     let len = data.len().min(l3 + ip_len(data, l3));
     let data = &mut data[..len];
     let quoted = parse::embedded(data, icmp, meta.version).ok_or(RewriteError::NoHeader)?;
-    // Up to the last checksum field that can be changed; a sum over an even number of bytes, from an even offset.
+    // Up to the last checksum field that can be changed; a sum over an even number of bytes, from
+    // an even offset.
     let covered = icmp + 8..data.len().min((quoted.l4 + 18).next_multiple_of(2));
     let before = checksum::sum(&data[covered.clone()]);
     let mut address = set_address(data, quoted.l3, quoted.version, end, to.addr)?;
@@ -483,7 +493,8 @@ fn set_embedded(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<
     Ok(())
 }
 
-/// Changes the headers within a tunnel whose UDP header has a checksum, and that checksum by the bytes' change.
+/// Changes the headers within a tunnel whose UDP header has a checksum, and that checksum by the
+/// bytes' change.
 #[cold]
 pub(crate) fn inside_checksummed_tunnel(
     data: &mut [u8],
@@ -499,8 +510,8 @@ pub(crate) fn inside_checksummed_tunnel(
     Ok(())
 }
 
-/// Tells the link layer that what it carries has become `by` bytes longer: the length in a PPPoE header (RFC 2516 4), or in that of
-/// an IEEE 802.3 frame.
+/// Tells the link layer that what it carries has become `by` bytes longer: the length in a PPPoE
+/// header (RFC 2516 4), or in that of an IEEE 802.3 frame.
 pub fn grow_link(data: &mut [u8], link: LinkType, by: i32) {
     let mut at = match link {
         LinkType::Ethernet => 12,
@@ -527,8 +538,9 @@ fn set_network_protocol(data: &mut [u8], meta: &Meta, version: u8) -> Result<(),
         LinkType::Ppp if l3 == 1 => data[0] = ppp as u8,
         LinkType::LinuxSll2 if l3 == 20 => put(data, 0, ether_type),
         LinkType::Ethernet | LinkType::Ppp | LinkType::LinuxSll | LinkType::LinuxSll2 => {
-            // The type right before IP; behind MPLS labels there is none, and the version nibble tells. A last label's
-            // low half has the bottom-of-stack bit, which none of these types has.
+            // The type right before IP; behind MPLS labels there is none, and the version nibble
+            // tells. A last label's low half has the bottom-of-stack bit, which none of these types
+            // has.
             match l3.checked_sub(2).map(|at| (at, word(data, at))) {
                 Some((at, 0x0800 | 0x86dd)) => put(data, at, ether_type),
                 Some((at, 0x0021 | 0x0057)) => put(data, at, ppp),

@@ -1,6 +1,7 @@
 //! Well-formed packets that nobody may send, and those that a link cannot do without.
 //!
-//! Neither is for the parser to decide: a sensor wants to see them. [`Sanity`] says which ones are dropped.
+//! Neither is for the parser to decide: a sensor wants to see them. [`Sanity`] says which ones are
+//! dropped.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -37,7 +38,8 @@ impl Sanity {
         }
         let (source, destination) = parse::ends(packet);
         let (from, to) = (source.addr.ip(), destination.addr.ip());
-        // A host that has no address yet asks for one (RFC 2131), or whether one is free (RFC 4862 5.4).
+        // A host that has no address yet asks for one (RFC 2131), or whether one is free (RFC 4862
+        // 5.4).
         let has_none = from.is_unspecified() && (to.is_multicast() || is_broadcast(to));
         let is_mapped = packet.meta().version == 6 && (source.addr.is_v4() || destination.addr.is_v4());
         if self.martians && (is_mapped || is_martian_source(from) && !has_none || is_martian_destination(to))
@@ -51,8 +53,8 @@ impl Sanity {
     }
 }
 
-/// Whether no packet on a link may come from this address (RFC 1122 3.2.1.3, RFC 6890). IPv4 addresses mapped to IPv6, which no packet may
-/// have, look like IPv4's here.
+/// Whether no packet on a link may come from this address (RFC 1122 3.2.1.3, RFC 6890). IPv4
+/// addresses mapped to IPv6, which no packet may have, look like IPv4's here.
 pub fn is_martian_source(address: IpAddr) -> bool {
     address.is_multicast() || is_broadcast(address) || address.is_unspecified() || is_never_on_a_link(address)
 }
@@ -127,8 +129,8 @@ fn routing_headers(packet: &[u8]) -> impl Iterator<Item = [u8; 4]> {
     headers.take(parse::EXTENSION_MAX).filter(|&(kind, _)| kind == parse::ROUTING).map(|(_, header)| header)
 }
 
-/// Whether the IP packet at the beginning of `network` has a route to go on by once it is where its header sends it: an IPv4 source
-/// route, or a routing header of any type, that is not used up.
+/// Whether the IP packet at the beginning of `network` has a route to go on by once it is where its
+/// header sends it: an IPv4 source route, or a routing header of any type, that is not used up.
 pub fn is_routed_elsewhere(network: &[u8]) -> bool {
     match network.first().map(|first| first >> 4) {
         Some(4) => {
@@ -145,8 +147,8 @@ const BRIDGE_GROUPS: [u8; 5] = [0x01, 0x80, 0xc2, 0x00, 0x00];
 const BRIDGE_GROUP_LAST: u8 = 0x2f;
 const CISCO_GROUPS: [u8; 5] = [0x01, 0x00, 0x0c, 0xcc, 0xcc];
 
-/// Whether a frame that is not IP is one that a link needs: ARP, RARP, LLDP, LACP, 802.1X, CFM; spanning tree and other protocols of
-/// bridges.
+/// Whether a frame that is not IP is one that a link needs: ARP, RARP, LLDP, LACP, 802.1X, CFM;
+/// spanning tree and other protocols of bridges.
 pub fn is_link_control_frame(packet: &Packet) -> bool {
     let data = packet.data();
     let type_at = match packet.meta().link {
@@ -173,8 +175,8 @@ fn is_control_type(data: &[u8], mut at: usize) -> bool {
     false
 }
 
-/// Whether an IP packet is one that its link needs and that goes no further: neighbour discovery and group membership of IPv6 (RFC 4890
-/// 4.4.1), and DHCP between client and server.
+/// Whether an IP packet is one that its link needs and that goes no further: neighbour discovery
+/// and group membership of IPv6 (RFC 4890 4.4.1), and DHCP between client and server.
 pub fn is_link_control_packet(packet: &Packet) -> bool {
     let meta = packet.meta();
     if meta.class != Class::Whole {

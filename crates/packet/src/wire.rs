@@ -1,11 +1,14 @@
-//! Headers on the wire: checked views that read and write them in place, and plain values to build them from.
+//! Headers on the wire: checked views that read and write them in place, and plain values to build
+//! them from.
 //!
-//! A **view** (`Packet`, `Frame`, ...) wraps anything that is bytes. `new_checked` verifies that all lengths fit, once;
-//! from then on every getter is a bounds-checked load and never panics, whatever the bytes. Setters come with mutable
-//! bytes. Each view's whole-byte fields are declared in one table, `view!`, which is the header's layout.
+//! A **view** (`Packet`, `Frame`, ...) wraps anything that is bytes. `new_checked` verifies that
+//! all lengths fit, once; from then on every getter is a bounds-checked load and never panics,
+//! whatever the bytes. Setters come with mutable bytes. Each view's whole-byte fields are declared
+//! in one table, `view!`, which is the header's layout.
 //!
-//! A **value** (`Repr`) holds what a header says. `parse` takes it from a checked view, `emit` writes it to a buffer of
-//! `buffer_len` bytes or more; values that a field cannot hold are refused, never cut.
+//! A **value** (`Repr`) holds what a header says. `parse` takes it from a checked view, `emit`
+//! writes it to a buffer of `buffer_len` bytes or more; values that a field cannot hold are
+//! refused, never cut.
 //!
 //! | layer | module | what | `Repr` |
 //! |---|---|---|---|
@@ -29,12 +32,14 @@
 //! | | [`gue`] | GUE variant 0 | yes |
 //! | | [`gtpu`] | GTP-U version 1, its extension headers | |
 //!
-//! Walks are bounded, by the bytes they walk over and by a named constant. An error ends a walk, but for a TCP option of
-//! a known kind with a foreign length, which the walk can get past. IPv4, IPv6 and UDP packets that
-//! may have been cut off (in ICMP errors, captures, fragments) are wrapped with `new_checked_header`.
+//! Walks are bounded, by the bytes they walk over and by a named constant. An error ends a walk,
+//! but for a TCP option of a known kind with a foreign length, which the walk can get past. IPv4,
+//! IPv6 and UDP packets that may have been cut off (in ICMP errors, captures, fragments) are
+//! wrapped with `new_checked_header`.
 //!
-//! Checksums are computed on request: `verify_checksum` and `fill_checksum`, with [`IpAddresses`] where a
-//! pseudo-header is covered. To keep one up to date while fields change, see [`crate::checksum::Delta`].
+//! Checksums are computed on request: `verify_checksum` and `fill_checksum`, with [`IpAddresses`]
+//! where a pseudo-header is covered. To keep one up to date while fields change, see
+//! [`crate::checksum::Delta`].
 //!
 //! ```
 //! use packet::wire::{EtherType, IpAddresses, IpProtocol, ethernet, ipv4, udp};

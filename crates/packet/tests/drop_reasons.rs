@@ -1,4 +1,5 @@
-//! `docs/drop-reasons.md` is made of [`DropReason::ALL`]; with `RIVULET_BLESS` set, this test writes it.
+//! `docs/drop-reasons.md` is made of [`DropReason::ALL`]; with `RIVULET_BLESS` set, this test
+//! writes it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write;

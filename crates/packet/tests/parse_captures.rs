@@ -1,4 +1,5 @@
-//! Every capture that is at hand: nothing panics, and the flows are those that another program counted.
+//! Every capture that is at hand: nothing panics, and the flows are those that another program
+//! counted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +9,8 @@ use std::path::{Path, PathBuf};
 use io::capture::Reader;
 use packet::{Class, FlowHasher, LinkType, Packet, Parser, parse};
 
-/// Where the captures are; none if they are not here, which only the build's own machines must not say.
+/// Where the captures are; none if they are not here, which only the build's own machines must not
+/// say.
 fn captures() -> Option<PathBuf> {
     let shared = std::env::var_os("RIVULET_SHARED").map(PathBuf::from);
     let shared = shared.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"));
@@ -51,7 +53,8 @@ fn count(path: &Path) -> Counted {
         if parser.parse(&mut packet).is_err() || is_unknown_to_the_manifest(&packet) {
             counted.refused += 1;
         } else if packet.meta().class != Class::NotIp {
-            // The manifest knows no tags, no identifiers of queries, and of an ICMP error only its own addresses.
+            // The manifest knows no tags, no identifiers of queries, and of an ICMP error only its
+            // own addresses.
             let (mut a, mut b) = parse::ends(&packet);
             let protocol = packet.meta().protocol;
             if !matches!(protocol, 6 | 17 | 132) {
@@ -65,7 +68,8 @@ fn count(path: &Path) -> Counted {
     counted
 }
 
-/// Whether the manifest's program does not find the IP packet: behind rarer link types, and LLC in Ethernet.
+/// Whether the manifest's program does not find the IP packet: behind rarer link types, and LLC in
+/// Ethernet.
 fn is_unknown_to_the_manifest(packet: &Packet) -> bool {
     let is_length = |data: &[u8]| data.get(12..14).is_some_and(|word| word[0] < 6);
     match packet.meta().link {
@@ -75,8 +79,8 @@ fn is_unknown_to_the_manifest(packet: &Packet) -> bool {
     }
 }
 
-/// The two count alike but for packets that we refuse and the manifest's program does not (headers that are cut or lie
-/// about their length): each of those can be one flow.
+/// The two count alike but for packets that we refuse and the manifest's program does not (headers
+/// that are cut or lie about their length): each of those can be one flow.
 #[test]
 fn captures_have_the_flows_that_their_manifest_says() {
     let Some(traces) = captures() else { return };

@@ -1,4 +1,5 @@
-//! The parser against whatever comes: it never panics, its offsets stay within the packet, and it reads what others read.
+//! The parser against whatever comes: it never panics, its offsets stay within the packet, and it
+//! reads what others read.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -289,7 +290,8 @@ proptest! {
         prop_assert_eq!(usize::from(meta.payload - meta.l4), header_len);
     }
 
-    /// What the parser accepts as a whole packet of TCP or UDP, the checked views accept too, whatever was done to it.
+    /// What the parser accepts as a whole packet of TCP or UDP, the checked views accept too,
+    /// whatever was done to it.
     #[test]
     fn the_views_accept_what_the_parser_accepts((link, frame) in frames()) {
         let (packet, result) = parsed(&frame, link, false, 0);

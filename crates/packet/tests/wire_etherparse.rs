@@ -1,4 +1,5 @@
-//! An independent parser as the oracle: what `etherparse` accepts, the views accept, and they read the same.
+//! An independent parser as the oracle: what `etherparse` accepts, the views accept, and they read
+//! the same.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -59,7 +60,8 @@ fn agree_on_link(bytes: &[u8]) -> Outcome {
 }
 
 fn agree_on_network(bytes: &[u8]) -> Outcome {
-    // A total length below the header's is for etherparse an error of the payload, for us of the header.
+    // A total length below the header's is for etherparse an error of the payload, for us of the
+    // header.
     if let Ok(theirs) = Ipv4HeaderSlice::from_slice(bytes)
         && theirs.payload_len().is_ok()
     {

@@ -5,8 +5,8 @@
 use packet::wire::*;
 use proptest::prelude::*;
 
-/// Emits into a buffer that is dirty and longer than needed, checks that no byte behind the header changed, and that one
-/// byte less of room is refused.
+/// Emits into a buffer that is dirty and longer than needed, checks that no byte behind the header
+/// changed, and that one byte less of room is refused.
 fn emitted(
     len: usize,
     payload_len: usize,

@@ -1,4 +1,5 @@
-//! A policy as it is written: the syntax tree. Two pieces of syntax are equal when they say the same, wherever they stand.
+//! A policy as it is written: the syntax tree. Two pieces of syntax are equal when they say the
+//! same, wherever they stand.
 
 use crate::literal::Literal;
 use crate::source::Span;

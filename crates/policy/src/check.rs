@@ -1,4 +1,5 @@
-//! From the syntax tree to a [`Policy`]: names are resolved, numbers checked, graphs proved acyclic.
+//! From the syntax tree to a [`Policy`]: names are resolved, numbers checked, graphs proved
+//! acyclic.
 
 mod filter;
 mod pipelet;
@@ -236,7 +237,8 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Reports a name that stands for nothing, with the nearest one that would do: one of the picked names or `more`.
+    /// Reports a name that stands for nothing, with the nearest one that would do: one of the
+    /// picked names or `more`.
     fn unknown(&mut self, what: &str, name: &str, span: Span, pick: impl Fn(What) -> bool, more: &[&str]) {
         let mut error = Diagnostic::error(format!("unknown {what} `{name}`"), span);
         // The search takes time, and a full report does not keep what it finds.

@@ -84,7 +84,8 @@ impl Diagnostic {
         self
     }
 
-    /// The diagnostic with the lines of source that it is about, as compilers print it, ending in a newline.
+    /// The diagnostic with the lines of source that it is about, as compilers print it, ending in a
+    /// newline.
     pub fn render(&self, sources: &Sources, colour: Colour) -> String {
         let level = match self.severity {
             Severity::Error => Level::ERROR,
@@ -101,7 +102,8 @@ impl Diagnostic {
         renderer.render(&groups) + "\n"
     }
 
-    /// The diagnostic in one line: `edge.rvl:12:5: error: unknown name `wam_net`; did you mean `wan_net`?`.
+    /// The diagnostic in one line:
+    /// `edge.rvl:12:5: error: unknown name `wam_net`; did you mean `wan_net`?`.
     pub fn line(&self, sources: &Sources) -> String {
         let place = self.labels.first().map(|label| {
             let (line, column) = sources.line_column(label.span);
@@ -216,8 +218,8 @@ const SHOWN_CHARS: usize = 120;
 /// Labels of one source that are farther apart than this are shown as separate pieces.
 const SHOWN_LINES: usize = 30;
 
-/// The pieces of source to show. Each is a few whole lines, or the neighbourhood of one place in a very long line:
-/// what is shown of a diagnostic does not grow with the source.
+/// The pieces of source to show. Each is a few whole lines, or the neighbourhood of one place in a
+/// very long line: what is shown of a diagnostic does not grow with the source.
 fn pieces<'a>(sources: &'a Sources, labels: &'a [Label]) -> Vec<Element<'a>> {
     if let Some(window) = common_window(sources, labels) {
         let name = sources.name(labels[0].span.source);
@@ -241,7 +243,8 @@ fn pieces<'a>(sources: &'a Sources, labels: &'a [Label]) -> Vec<Element<'a>> {
     elements
 }
 
-/// The whole lines that hold all labels, if they are of one source, near each other and not too long.
+/// The whole lines that hold all labels, if they are of one source, near each other and not too
+/// long.
 fn common_window(sources: &Sources, labels: &[Label]) -> Option<Range<usize>> {
     let id = labels.first()?.span.source;
     let lines = || labels.iter().map(|label| sources.line_column(label.span).0);

@@ -1,5 +1,5 @@
-//! Filters after the names in them are resolved, and what they mean: [`Filter::matches`] is the reference
-//! that every compiled form of a filter has to agree with.
+//! Filters after the names in them are resolved, and what they mean: [`Filter::matches`] is the
+//! reference that every compiled form of a filter has to agree with.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -32,7 +32,8 @@ pub enum Filter {
         /// The set.
         set: NumberSet,
     },
-    /// TCP flags: all bits of `set` are one and all bits of `clear` are zero. False for what is not TCP.
+    /// TCP flags: all bits of `set` are one and all bits of `clear` are zero. False for what is not
+    /// TCP.
     TcpFlags {
         /// Bits of the header's flags octet that have to be one.
         set: u8,
@@ -41,7 +42,8 @@ pub enum Filter {
     },
     /// An attribute that a network function gave to the packet. False if none of them gave it.
     Attribute {
-        /// The instances whose attribute it may be, as indices of [`crate::Policy::nfs`]; one is enough.
+        /// The instances whose attribute it may be, as indices of [`crate::Policy::nfs`]; one is
+        /// enough.
         nfs: Arc<[usize]>,
         /// The attribute.
         name: String,
@@ -120,7 +122,8 @@ impl Filter {
         }
     }
 
-    /// The filter for the answers to the packets that this one lets pass: source and destination change places.
+    /// The filter for the answers to the packets that this one lets pass: source and destination
+    /// change places.
     #[must_use]
     pub fn mirrored(&self) -> Self {
         let all = |parts: &[Self]| parts.iter().map(Self::mirrored).collect();
@@ -157,7 +160,8 @@ impl NumberField {
 }
 
 impl Compare {
-    /// Whether the comparison holds. A number and a text are only ever unequal, and texts have no order.
+    /// Whether the comparison holds. A number and a text are only ever unequal, and texts have no
+    /// order.
     fn holds(self, left: &Scalar, right: &Scalar) -> bool {
         match (self, left, right) {
             (Self::Eq, _, _) => left == right,

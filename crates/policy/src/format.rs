@@ -130,7 +130,8 @@ impl fmt::Display for Value {
     }
 }
 
-/// A joined part of a joined filter gets parentheses, needed or not: nobody has to know what binds tighter.
+/// A joined part of a joined filter gets parentheses, needed or not: nobody has to know what binds
+/// tighter.
 fn write_joined(f: &mut Formatter<'_>, parts: &[Filter], operator: &str) -> fmt::Result {
     for (at, part) in parts.iter().enumerate() {
         if at > 0 {

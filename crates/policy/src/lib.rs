@@ -1,9 +1,10 @@
-//! The operator's language: which network functions there are, and which packets pass them in which order.
-//! `docs/policy.md` is its reference. Requirements E2, E3.
+//! The operator's language: which network functions there are, and which packets pass them in which
+//! order. `docs/policy.md` is its reference. Requirements E2, E3.
 //!
-//! Text becomes tokens, tokens a syntax tree ([`ast`]), and the tree a checked [`Policy`]. Everything keeps its place in
-//! the text, so that whatever is wrong, up to a line in a rule file that a network function reads, is reported there.
-//! The crate reads no files itself: the caller loads what a policy names.
+//! Text becomes tokens, tokens a syntax tree ([`ast`]), and the tree a checked [`Policy`].
+//! Everything keeps its place in the text, so that whatever is wrong, up to a line in a rule file
+//! that a network function reads, is reported there. The crate reads no files itself: the caller
+//! loads what a policy names.
 //!
 //! ```
 //! use policy::{Colour, Policy};

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use values::Quantity;
 
-/// An address prefix, such as `10.0.0.0/8`. Bits behind the length may be set, as in an interface's address.
+/// An address prefix, such as `10.0.0.0/8`. Bits behind the length may be set, as in an interface's
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
     address: IpAddr,

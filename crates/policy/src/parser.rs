@@ -1,4 +1,5 @@
-//! From tokens to the syntax tree: recursive descent that goes on after an error at the next `;`, `}` or entry.
+//! From tokens to the syntax tree: recursive descent that goes on after an error at the next `;`,
+//! `}` or entry.
 
 mod filter;
 mod value;
@@ -10,7 +11,8 @@ use crate::token::{Kind, Token, tokens};
 
 pub(crate) use filter::PROTOCOLS;
 
-/// How deep values and filters may nest. Deeper ones are an error, so that no input exhausts the stack.
+/// How deep values and filters may nest. Deeper ones are an error, so that no input exhausts the
+/// stack.
 pub const MAX_DEPTH: usize = 64;
 
 /// Words that mean something to the language and cannot name a value, port or NF.
@@ -33,7 +35,8 @@ pub(crate) fn parse(source: SourceId, report: &mut Report) -> File {
     File { items }
 }
 
-/// Reads one source of the report as a filter, and nothing else. None if it is not one; the report says why.
+/// Reads one source of the report as a filter, and nothing else. None if it is not one; the report
+/// says why.
 pub(crate) fn parse_filter(source: SourceId, report: &mut Report) -> Option<Filter> {
     let text = report.sources.text(source).to_owned();
     let tokens = tokens(source, &text, report);

@@ -17,8 +17,8 @@ use crate::value::{ConfigFault, Value};
 /// The largest number of a port.
 pub const MAX_PORT: u16 = u16::MAX;
 
-/// What an operator wants: which network functions there are, and which packets pass them in which order.
-/// Requirements E2, E3.
+/// What an operator wants: which network functions there are, and which packets pass them in which
+/// order. Requirements E2, E3.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// Ports in the order of the text.
@@ -99,8 +99,8 @@ pub enum Node {
     Drop,
 }
 
-/// `a <-> b` is an edge forward from a to b and one in reverse from b to a. A packet that entered on a forward edge
-/// stays on forward edges, and likewise in reverse.
+/// `a <-> b` is an edge forward from a to b and one in reverse from b to a. A packet that entered
+/// on a forward edge stays on forward edges, and likewise in reverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// As written.
@@ -110,8 +110,8 @@ pub enum Direction {
 }
 
 impl Policy {
-    /// Reads and checks a policy. `name` is what messages call it, normally its file name; `files` loads what
-    /// `file("...")` names.
+    /// Reads and checks a policy. `name` is what messages call it, normally its file name; `files`
+    /// loads what `file("...")` names.
     ///
     /// # Errors
     /// The report of everything that is wrong, if anything is. Warnings alone are no error.
@@ -124,8 +124,8 @@ impl Policy {
         Self::check(id, &file, None, files, report).map(|(policy, _)| policy)
     }
 
-    /// Reads and checks a policy as [`Policy::read`] does, and a filter in which the policy's names may be used; messages call it
-    /// `filter_name`.
+    /// Reads and checks a policy as [`Policy::read`] does, and a filter in which the policy's names
+    /// may be used; messages call it `filter_name`.
     ///
     /// # Errors
     /// As for [`Policy::read`], of the policy and of the filter.
@@ -168,19 +168,20 @@ impl Policy {
     /// Reads a configuration from one of the values of this policy.
     ///
     /// # Errors
-    /// What is wrong, at the exact key or value. An error that a type makes itself points into a text when its message
-    /// begins with a place, as that of a [`ConfigError`] does.
+    /// What is wrong, at the exact key or value. An error that a type makes itself points into a
+    /// text when its message begins with a place, as that of a [`ConfigError`] does.
     pub fn config<'v, T: Deserialize<'v>>(&self, value: &'v Value) -> Result<T, Box<Diagnostic>> {
         T::deserialize(value).map_err(|fault| Box::new(self.fault(fault, value.span)))
     }
 
-    /// The diagnostic for a configuration that could not be read; `default` is the place if the fault has none.
+    /// The diagnostic for a configuration that could not be read; `default` is the place if the
+    /// fault has none.
     pub fn fault(&self, fault: ConfigFault, default: Span) -> Diagnostic {
         self.placed(&fault.message).unwrap_or_else(|| fault.diagnostic(default))
     }
 
-    /// The diagnostic for an error that was found in a configuration after it was read; `default` is the place if the
-    /// error does not name one in the sources of this policy.
+    /// The diagnostic for an error that was found in a configuration after it was read; `default`
+    /// is the place if the error does not name one in the sources of this policy.
     pub fn diagnose(&self, error: &ConfigError, default: Span) -> Diagnostic {
         let span = error.position.as_ref().and_then(|position| self.locate(position, error.width));
         match span {

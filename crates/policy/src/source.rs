@@ -5,7 +5,8 @@ mod redact;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Most bytes in one source, the policy itself or a file that it names. Larger ones are refused, not cut.
+/// Most bytes in one source, the policy itself or a file that it names. Larger ones are refused,
+/// not cut.
 pub const MAX_SOURCE_BYTES: usize = 16 << 20;
 
 /// One of the texts of a [`Sources`].
@@ -86,7 +87,8 @@ impl Sources {
         (line, before.chars().count() + 1)
     }
 
-    /// The span of `width` characters at a line and column from 1, cut to that line; `None` if there is no such line.
+    /// The span of `width` characters at a line and column from 1, cut to that line; `None` if
+    /// there is no such line.
     pub fn span_at(&self, source: SourceId, line: u32, column: u32, width: u32) -> Option<Span> {
         let range = self.line_range(source, line as usize)?;
         let text = self.text(source).get(range.clone())?;

@@ -1,6 +1,7 @@
 //! "Did you mean": the known word nearest to an unknown one.
 
-/// The candidate that a typing error could have turned into `word`; of several equally near, the first.
+/// The candidate that a typing error could have turned into `word`; of several equally near, the
+/// first.
 pub(crate) fn similar<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // One error in three characters; longer words than names can be are not worth the comparison.
     let most = (word.chars().count() / 3).max(1);

@@ -1,11 +1,12 @@
 //! Text files as they are found in the field, as UTF-8.
 
-/// Stands for bytes of a file that are not UTF-8: U+FFFD. Readers of patterns refuse it, as the bytes that were meant are unknown.
+/// Stands for bytes of a file that are not UTF-8: U+FFFD. Readers of patterns refuse it, as the
+/// bytes that were meant are unknown.
 pub const UNREADABLE: char = char::REPLACEMENT_CHARACTER;
 
-/// Decodes a text file. A byte order mark is dropped; with one of UTF-16, the text is decoded from UTF-16. Bytes that are not UTF-8
-/// become [`UNREADABLE`], so that a comment in Latin-1 does not make a file useless, and lines and the characters after them
-/// keep their places.
+/// Decodes a text file. A byte order mark is dropped; with one of UTF-16, the text is decoded from
+/// UTF-16. Bytes that are not UTF-8 become [`UNREADABLE`], so that a comment in Latin-1 does not
+/// make a file useless, and lines and the characters after them keep their places.
 pub fn decode_text(bytes: &[u8]) -> String {
     match bytes {
         [0xef, 0xbb, 0xbf, text @ ..] => utf8(text),
@@ -16,7 +17,8 @@ pub fn decode_text(bytes: &[u8]) -> String {
 }
 
 fn utf8(bytes: &[u8]) -> String {
-    // Each invalid byte is one character, as it was in the text's own encoding; `from_utf8_lossy` joins some.
+    // Each invalid byte is one character, as it was in the text's own encoding; `from_utf8_lossy`
+    // joins some.
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());

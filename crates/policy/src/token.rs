@@ -45,7 +45,8 @@ const SIGNS: [&str; 24] = [
     "=", "!", "-", ".", "/",
 ];
 
-/// Cuts a source into tokens; the last is always [`Kind::End`]. What is no token is reported and left out.
+/// Cuts a source into tokens; the last is always [`Kind::End`]. What is no token is reported and
+/// left out.
 pub(crate) fn tokens(source: SourceId, text: &str, report: &mut Report) -> Vec<Token> {
     let mut lexer = Lexer { source, text, at: 0, report };
     let mut tokens = Vec::new();
@@ -271,7 +272,8 @@ impl<'a> Lexer<'a> {
         Some(Kind::Text(Text { text, escapes, quotes: 1 }))
     }
 
-    /// The character that an escape sequence stands for. All sequences are ASCII: bytes are characters.
+    /// The character that an escape sequence stands for. All sequences are ASCII: bytes are
+    /// characters.
     fn escape(&mut self) -> Option<char> {
         let start = self.at;
         self.at += 1;

@@ -1,4 +1,5 @@
-//! Values after the names in them are resolved: what a network function's configuration is read from.
+//! Values after the names in them are resolved: what a network function's configuration is read
+//! from.
 
 mod de;
 
@@ -17,7 +18,8 @@ pub use de::Error as ConfigFault;
 pub struct Value {
     /// What it is.
     pub kind: ValueKind,
-    /// Where it stands. For a whole configuration block, this is the name that the block belongs to.
+    /// Where it stands. For a whole configuration block, this is the name that the block belongs
+    /// to.
     pub span: Span,
 }
 
@@ -30,7 +32,8 @@ pub enum ValueKind {
     Text(Arc<Located>),
     /// The text of a file, with its origin, and who may use the file if that is known.
     File(Arc<Located>, Option<Arc<FileAccess>>),
-    /// A word that is not the name of a value; it means what the reader of the configuration takes it for.
+    /// A word that is not the name of a value; it means what the reader of the configuration takes
+    /// it for.
     Word(String),
     /// Values in order.
     List(Vec<Value>),

@@ -1,7 +1,9 @@
-//! The router: numbers a flow's packets, cuts flowlets, gives each flowlet to a unit, and says who owns what (S12, S13).
+//! The router: numbers a flow's packets, cuts flowlets, gives each flowlet to a unit, and says who
+//! owns what (S12, S13).
 //!
-//! A state machine without clock, thread or socket: time is given with every call, and what is to be done comes out as
-//! [`Order`]s. The same configuration and the same calls give the same answers.
+//! A state machine without clock, thread or socket: time is given with every call, and what is to
+//! be done comes out as [`Order`]s. The same configuration and the same calls give the same
+//! answers.
 //!
 //! ```text
 //! batch of packets -> prefetch -> guess -> route_on -> packet and stamp to its unit
@@ -11,8 +13,9 @@
 //!                                a unit's message -> receive -> orders
 //! ```
 //!
-//! Orders are to be carried out in order, and before the packet whose routing gave them: a [`Release`] travels behind the
-//! last packet of the owner so far and ahead of the new owner's first one (DESIGN 3.1).
+//! Orders are to be carried out in order, and before the packet whose routing gave them: a
+//! [`Release`] travels behind the last packet of the owner so far and ahead of the new owner's
+//! first one (DESIGN 3.1).
 //!
 //! [`Release`]: protocol::message::Message::Release
 

@@ -1,9 +1,10 @@
-//! What routers and units say to each other: whose a flow is, which of its packets a state covers, and how the one gets
-//! from owner to owner.
+//! What routers and units say to each other: whose a flow is, which of its packets a state covers,
+//! and how the one gets from owner to owner.
 //!
-//! There is one protocol for every change of a flow's owner, be it that its next flowlet goes to another unit, that a unit
-//! is shut down, or that one has failed. The router alone names owners. It numbers a flow's packets (their [`clock`]) and its
-//! owners (their [`epoch`]), and stamps each packet with both ([`Stamp`]). When the owner changes from X to Y:
+//! There is one protocol for every change of a flow's owner, be it that its next flowlet goes to
+//! another unit, that a unit is shut down, or that one has failed. The router alone names owners.
+//! It numbers a flow's packets (their [`clock`]) and its owners (their [`epoch`]), and stamps each
+//! packet with both ([`Stamp`]). When the owner changes from X to Y:
 //!
 //! ```text
 //! router               X (owner in epoch e)                    Y (owner in epoch e + 1)
@@ -17,8 +18,9 @@
 //!   |                    | forgets the state, knows whom to send what comes late
 //! ```
 //!
-//! A flow that asks for more than a unit has may be spread: in such an epoch several units have its packets in turn. X, whose
-//! flow it is before and behind, is the anchor; the others are its helpers, and get the state that X has as it begins:
+//! A flow that asks for more than a unit has may be spread: in such an epoch several units have its
+//! packets in turn. X, whose flow it is before and behind, is the anchor; the others are its
+//! helpers, and get the state that X has as it begins:
 //!
 //! ```text
 //! router               X (anchor)                              Y (helper)
@@ -32,14 +34,16 @@
 //!   | <---------------------------------------------- Parted e+1  |
 //! ```
 //!
-//! In such an epoch every packet that the router numbers counts in the state, even one that is lost: who has not got it has its header.
-//! The anchor has them all for certain, as the router tells it all of them in messages, too, a number at a time; a helper that lacks
-//! some asks for the anchor's state ([`Message::Ask`]), and drops what that covers. At the end each unit is told which packet was its
-//! last, and waits for what was overtaken, as behind a `Release`.
+//! In such an epoch every packet that the router numbers counts in the state, even one that is
+//! lost: who has not got it has its header. The anchor has them all for certain, as the router
+//! tells it all of them in messages, too, a number at a time; a helper that lacks some asks for the
+//! anchor's state ([`Message::Ask`]), and drops what that covers. At the end each unit is told
+//! which packet was its last, and waits for what was overtaken, as behind a `Release`.
 //!
-//! Every step is idempotent under (flow, epoch), so that it may be repeated and overtaken. What units say to each other may be
-//! lost: a `Pull` is repeated until the state comes, a `State` until it is taken. What the router says must arrive, and behind
-//! what it sent before. (DESIGN 3; S48-S61.)
+//! Every step is idempotent under (flow, epoch), so that it may be repeated and overtaken. What
+//! units say to each other may be lost: a `Pull` is repeated until the state comes, a `State` until
+//! it is taken. What the router says must arrive, and behind what it sent before. (DESIGN 3;
+//! S48-S61.)
 //!
 //! [`clock`]: Stamp::clock
 //! [`epoch`]: Stamp::epoch

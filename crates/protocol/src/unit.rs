@@ -1,20 +1,24 @@
-//! A unit owns flows: it decides which packet may be processed now, holds the others, fetches and hands over states, and
-//! copies them ahead. What the packets do is an [`Engine`]'s affair.
+//! A unit owns flows: it decides which packet may be processed now, holds the others, fetches and
+//! hands over states, and copies them ahead. What the packets do is an [`Engine`]'s affair.
 //!
-//! [`Unit`] has no clock, no socket and no thread: whoever drives it says what time it is ([`Unit::packet`],
-//! [`Unit::receive`], [`Unit::advance`]), and sends what it finds in the [`Outbox`]. The protocol is that of [`proto`].
+//! [`Unit`] has no clock, no socket and no thread: whoever drives it says what time it is
+//! ([`Unit::packet`], [`Unit::receive`], [`Unit::advance`]), and sends what it finds in the
+//! [`Outbox`]. The protocol is that of [`proto`].
 //!
-//! Per flow, a unit has a list of the epochs that it is the owner of and has not done with, and at most one state. The state
-//! belongs to the first of them; it goes through that epoch's packets in the order of their clocks, and on to the next owner.
-//! What is given up as lost counts as covered, so that a state is always one of *all* packets up to a clock, and no packet
-//! can be applied twice. (DESIGN 3.1-3.5, 3.9; S48-S61.)
+//! Per flow, a unit has a list of the epochs that it is the owner of and has not done with, and at
+//! most one state. The state belongs to the first of them; it goes through that epoch's packets in
+//! the order of their clocks, and on to the next owner. What is given up as lost counts as covered,
+//! so that a state is always one of *all* packets up to a clock, and no packet can be applied
+//! twice. (DESIGN 3.1-3.5, 3.9; S48-S61.)
 //!
-//! With [`Config::deltas`], a copy may tell only what has changed since one that the other unit has. Units forget copies, and
-//! messages may be lost: who has not that very one asks for the whole, and nobody waits for it.
+//! With [`Config::deltas`], a copy may tell only what has changed since one that the other unit
+//! has. Units forget copies, and messages may be lost: who has not that very one asks for the
+//! whole, and nobody waits for it.
 //!
-//! A flow ends where its state is: an owner that hears of the end while the state is on its way goes on waiting for it, and
-//! ends the flow when it comes, even if another flow has the slot by then. That another has it is no such word: units may say so before
-//! the router's own has come. What units say to each other may be lost, and is said again.
+//! A flow ends where its state is: an owner that hears of the end while the state is on its way
+//! goes on waiting for it, and ends the flow when it comes, even if another flow has the slot by
+//! then. That another has it is no such word: units may say so before the router's own has come.
+//! What units say to each other may be lost, and is said again.
 //!
 //! ```text
 //!            packet, Adopt                        State, or a Replica up to the very clock

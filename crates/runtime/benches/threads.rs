@@ -1,9 +1,12 @@
 //! What it costs to go from thread to thread: `cargo bench -p runtime --bench threads`.
 //!
-//! - *ring hop*: something as large as a packet's place in a ring goes to another thread and back; half of that. Beside it, a bare word
-//!   that two threads hand to each other: what the machine itself takes, which depends on where the host has put its cores.
-//! - *state transfer*: one flow whose every packet goes to the other of two units: from when the state is asked for until it is there.
-//! - *throughput*: the same packets, a million in a second, on one thread, and with units on others. Rounds are interleaved.
+//! - *ring hop*: something as large as a packet's place in a ring goes to another thread and back;
+//!   half of that. Beside it, a bare word that two threads hand to each other: what the machine
+//!   itself takes, which depends on where the host has put its cores.
+//! - *state transfer*: one flow whose every packet goes to the other of two units: from when the
+//!   state is asked for until it is there.
+//! - *throughput*: the same packets, a million in a second, on one thread, and with units on
+//!   others. Rounds are interleaved.
 //!
 //! Threads that spin need a core each: with fewer, all of this measures the scheduler.
 #![allow(clippy::unwrap_used)] // A measurement that cannot go on has failed.

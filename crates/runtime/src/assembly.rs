@@ -27,12 +27,14 @@ pub struct Assembly {
     pub seed_is_named: bool,
     /// Whether the report says the seed: see [`Assembly::hide_seed`].
     pub shows_seed: bool,
-    /// What functions have to say of their configurations that is no error: the function's name, and each warning.
+    /// What functions have to say of their configurations that is no error: the function's name,
+    /// and each warning.
     pub warnings: Vec<(String, String)>,
 }
 
 impl Assembly {
-    /// The report does not say the seed, unless the policy names it: who knows it can choose packets whose flows share one place in tables.
+    /// The report does not say the seed, unless the policy names it: who knows it can choose
+    /// packets whose flows share one place in tables.
     pub fn hide_seed(&mut self) {
         self.shows_seed = self.seed_is_named;
     }
@@ -126,7 +128,8 @@ struct Line {
     both_ways: bool,
 }
 
-/// The one line that the policy draws. This runner carries out one pipelet, a line between two ports.
+/// The one line that the policy draws. This runner carries out one pipelet, a line between two
+/// ports.
 fn line(policy: &Policy) -> Result<Line, Box<Diagnostic>> {
     let [pipelet] = &policy.pipelets[..] else {
         let (message, span) = match policy.pipelets.get(1) {

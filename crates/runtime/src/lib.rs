@@ -1,7 +1,7 @@
 //! Runs a policy on this machine.
 //!
-//! [`assemble`] makes a chain of a policy; a [`Runner`] takes frames through it and reports; [`Live`] drives a runner from
-//! network interfaces.
+//! [`assemble`] makes a chain of a policy; a [`Runner`] takes frames through it and reports;
+//! [`Live`] drives a runner from network interfaces.
 
 mod assembly;
 mod live;

@@ -17,15 +17,16 @@ use crate::report::{HostReport, InterfaceReport, PollingReport, Report};
 use crate::runner::{Frame, From, Output, Runner};
 use crate::shards::Shard;
 
-/// Rounds without a frame, after which the thread sleeps until one comes: some tens of microseconds, in which the next
-/// one of a burst finds it awake.
+/// Rounds without a frame, after which the thread sleeps until one comes: some tens of
+/// microseconds, in which the next one of a burst finds it awake.
 const ROUNDS_AWAKE: u32 = 64;
 
 /// How long it sleeps at most, so that time passes for flows and for whoever drives the rounds.
 const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 16_000_000 };
 
-/// How long it sleeps at least and at most, if frames may come that cannot be waited for (DPDK); in between, an eighth of the time that it has
-/// slept since one came: so whoever waits for an answer waits little longer, and without traffic little is done.
+/// How long it sleeps at least and at most, if frames may come that cannot be waited for (DPDK); in
+/// between, an eighth of the time that it has slept since one came: so whoever waits for an answer
+/// waits little longer, and without traffic little is done.
 pub const POLL_SLEEP_MIN_NS: u64 = 50_000;
 /// See [`POLL_SLEEP_MIN_NS`].
 pub const POLL_SLEEP_MAX_NS: u64 = 1_000_000;
@@ -33,7 +34,8 @@ pub const POLL_SLEEP_MAX_NS: u64 = 1_000_000;
 /// How often time is let pass in the chain.
 const TICK_NS: u64 = 1_000_000;
 
-/// How often it is looked whether interfaces are up, and those that are there, if the kernel says nothing of it.
+/// How often it is looked whether interfaces are up, and those that are there, if the kernel says
+/// nothing of it.
 const LOOK_NS: u64 = 500_000_000;
 
 /// How often it is asked whether the kernel says something.
@@ -134,7 +136,8 @@ impl Live {
     /// Drives this runner from these interfaces, each of them the port with this number.
     ///
     /// # Errors
-    /// If an interface does not tell what its link is like, which the host of a router's port has to know.
+    /// If an interface does not tell what its link is like, which the host of a router's port has
+    /// to know.
     pub fn new(runner: Runner, interfaces: Vec<(u16, Interface)>) -> std::io::Result<Live> {
         let wire = addresses(interfaces.iter().map(|(_, interface)| interface));
         let outlet = |&(number, ref interface): &(u16, Interface)| {
@@ -169,7 +172,8 @@ impl Live {
         &self.runner
     }
 
-    /// The time, in nanoseconds since 1970: as the system's clock said at the start, and even from there on.
+    /// The time, in nanoseconds since 1970: as the system's clock said at the start, and even from
+    /// there on.
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
@@ -179,8 +183,9 @@ impl Live {
         &mut self.runner
     }
 
-    /// Takes what has come, and sends what comes of it; `output` is told of it all. If nothing comes for a while, it waits
-    /// for that, but not for longer than 16 ms; where frames cannot be waited for, [`POLL_SLEEP_MAX_NS`].
+    /// Takes what has come, and sends what comes of it; `output` is told of it all. If nothing
+    /// comes for a while, it waits for that, but not for longer than 16 ms; where frames cannot be
+    /// waited for, [`POLL_SLEEP_MAX_NS`].
     ///
     /// # Errors
     /// Those of `output`.
@@ -213,7 +218,8 @@ impl Live {
         }
     }
 
-    /// The same, with frames taken in by `intake`, whatever it does with them: a panic goes on to the caller.
+    /// The same, with frames taken in by `intake`, whatever it does with them: a panic goes on to
+    /// the caller.
     ///
     /// # Errors
     /// Those of `output`.
@@ -251,8 +257,8 @@ impl Live {
         Ok(())
     }
 
-    /// Looks which interfaces went down or came up, and opens those anew that were gone: when the kernel, or one of them, has news, and
-    /// twice a second.
+    /// Looks which interfaces went down or came up, and opens those anew that were gone: when the
+    /// kernel, or one of them, has news, and twice a second.
     pub fn look(&mut self) -> Vec<Change> {
         let now_ns = self.now_ns();
         let has_news = self.has_news(now_ns);
@@ -302,7 +308,8 @@ impl Live {
         self.with_interfaces(report)
     }
 
-    /// Ends the run: what is under way is processed and sent, all flows end, and the report is made.
+    /// Ends the run: what is under way is processed and sent, all flows end, and the report is
+    /// made.
     ///
     /// # Errors
     /// Those of `output`.
@@ -348,11 +355,12 @@ impl Live {
             let time =
                 if is_polled { poll_sleep(self.slept.saturating_sub(self.slept_before)) } else { SLEEP };
             let began = Instant::now();
-            // Whether a frame, time, a bell, news or a signal has ended it, the next round finds out.
+            // Whether a frame, time, a bell, news or a signal has ended it, the next round finds
+            // out.
             let woken_by = poll(&mut waits, Some(&time));
             self.slept += began.elapsed();
-            // Link news and socket errors are handled at once: until then, either ends every sleep. A TAP device that is being deleted
-            // reports an error long before a read fails.
+            // Link news and socket errors are handled at once: until then, either ends every sleep.
+            // A TAP device that is being deleted reports an error long before a read fails.
             let has_news = self.news.is_some() && waits.last().is_some_and(|news| !news.revents().is_empty());
             let has_failed = waits.iter().any(|wait| wait.revents().intersects(FAILED));
             if has_news || has_failed {
@@ -366,7 +374,8 @@ impl Live {
 }
 
 impl Attached {
-    /// Takes a batch of what has come by this one, which has the outlet with this number; whether anything has.
+    /// Takes a batch of what has come by this one, which has the outlet with this number; whether
+    /// anything has.
     fn receive<I: Intake, O: Output>(
         &mut self,
         at: usize,
@@ -444,8 +453,9 @@ fn is_up(interface: &Interface) -> bool {
     interface.link().is_ok_and(|link| link.is_up)
 }
 
-/// What stands between a port and the chain. On a wire with these cards, functions that own addresses on one side have nobody else to
-/// answer for those; what is owned on both sides, as a load balancer's, hosts of the wire may have.
+/// What stands between a port and the chain. On a wire with these cards, functions that own
+/// addresses on one side have nobody else to answer for those; what is owned on both sides, as a
+/// load balancer's, hosts of the wire may have.
 fn end(port: &Port, link: Link, wire: &[MacAddress], runner: &Runner) -> End {
     let (assembly, part) = (runner.assembly(), runner.shard().map_or((0, 1), Shard::place));
     let all_owned = assembly.chain.stages().iter().flat_map(|stage| &stage.shared().owned);
@@ -525,7 +535,8 @@ impl Outlet {
         }
     }
 
-    /// The link is like that now, on a wire with these cards; `is_back`: it was down, or its interface is another one.
+    /// The link is like that now, on a wire with these cards; `is_back`: it was down, or its
+    /// interface is another one.
     fn set_link(&mut self, link: Link, wire: &[MacAddress], is_back: bool, now_ns: u64) {
         match &mut self.end {
             End::Wire => {}
@@ -616,7 +627,8 @@ impl<O: Output> Wire<'_, O> {
         }
     }
 
-    /// Gives the runner what hosts say of packets that could not leave, until they have no more to say of that.
+    /// Gives the runner what hosts say of packets that could not leave, until they have no more to
+    /// say of that.
     fn return_all<I: Intake>(&mut self, intake: &mut I, runner: &mut Runner) -> Result<(), O::Error> {
         loop {
             let returned = |outlet: &mut Outlet| {

@@ -1,5 +1,6 @@
-//! Panics on threads that process packets: they are contained, so nobody has to see them on a terminal, but everybody wants to know of
-//! them. Their messages are kept for the report, a few, each once.
+//! Panics on threads that process packets: they are contained, so nobody has to see them on a
+//! terminal, but everybody wants to know of them. Their messages are kept for the report, a few,
+//! each once.
 
 use std::cell::Cell;
 use std::panic::PanicHookInfo;
@@ -30,7 +31,8 @@ thread_local! {
     static IS_PROCESSING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Keeps panics of threads that process packets from now on, which were printed before; others are still printed.
+/// Keeps panics of threads that process packets from now on, which were printed before; others are
+/// still printed.
 pub fn keep() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

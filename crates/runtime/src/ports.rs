@@ -13,10 +13,12 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PortConfig {
-    /// Source prefixes that are behind this port: they tell a capture of one interface apart into ports.
+    /// Source prefixes that are behind this port: they tell a capture of one interface apart into
+    /// ports.
     #[serde(deserialize_with = "one_or_many")]
     pub prefixes: Vec<Prefix>,
-    /// Addresses that the port has on its link, each with its network's prefix: it is a router's port then, and no wire's.
+    /// Addresses that the port has on its link, each with its network's prefix: it is a router's
+    /// port then, and no wire's.
     #[serde(deserialize_with = "one_or_many")]
     pub address: Vec<Network>,
     /// Next hops for what is not on the link, one of each IP version.
@@ -152,8 +154,9 @@ impl Ports {
             .or_else(|| self.ports.iter().find(|port| port.name.split('#').next() == Some(name)))
     }
 
-    /// The port that a packet of a capture came in by: the one with the longest prefix that holds its source, else the
-    /// one whose number is the capture's interface, if it claims no prefixes of its own; else the first such port.
+    /// The port that a packet of a capture came in by: the one with the longest prefix that holds
+    /// its source, else the one whose number is the capture's interface, if it claims no prefixes
+    /// of its own; else the first such port.
     pub fn of_captured(&self, interface: u32, source: Option<Addr>) -> Option<&Port> {
         if let Some(port) = source.and_then(|source| self.by_prefix(source, |_| true)) {
             return Some(port);
@@ -166,9 +169,10 @@ impl Ports {
         }
     }
 
-    /// The port that a packet leaves by. Of several on its side: of a router's, the one whose network its destination is in; the one
-    /// that packets of its flow's other direction came in by; the one whose prefixes hold its destination; a router's with a gateway; if it
-    /// was turned back, the one that it came in by, else the one that stands opposite that.
+    /// The port that a packet leaves by. Of several on its side: of a router's, the one whose
+    /// network its destination is in; the one that packets of its flow's other direction came in
+    /// by; the one whose prefixes hold its destination; a router's with a gateway; if it was turned
+    /// back, the one that it came in by, else the one that stands opposite that.
     pub fn egress(&self, packet: &Packet) -> u16 {
         let transit = &packet.meta().transit;
         let (side, ingress) = (transit.side, transit.ingress);
@@ -228,7 +232,8 @@ impl Ports {
         [Side::Inside, Side::Outside].into_iter().any(|side| self.on(side).count() > 1)
     }
 
-    /// What is to be said of ports that only their position tells apart, if the sides do not have as many.
+    /// What is to be said of ports that only their position tells apart, if the sides do not have
+    /// as many.
     pub(crate) fn warning(&self) -> Option<String> {
         let count = |side| self.on(side).count();
         let is_told_apart = |port: &Port| !port.prefixes.is_empty() || !port.networks.is_empty();

@@ -1,4 +1,5 @@
-//! The report of a run: what went in, what came out, and what became of the rest. Documented in `docs/report.md`.
+//! The report of a run: what went in, what came out, and what became of the rest. Documented in
+//! `docs/report.md`.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +12,16 @@ use serde::Serialize;
 use crate::shards::Counters as WorkerCounters;
 use crate::units::UnitsReport;
 
-/// What a run has done. `packets_in + packets_made = packets_out + sum(drops) + packets_held`, always.
+/// What a run has done. `packets_in + packets_made = packets_out + sum(drops) + packets_held`,
+/// always.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// The report's layout; raised when a field changes its meaning.
     pub version: u32,
     /// The policy's name.
     pub policy: String,
-    /// Seed of the run: with it, the same input gives the same output. Absent from live runs for which it was drawn.
+    /// Seed of the run: with it, the same input gives the same output. Absent from live runs for
+    /// which it was drawn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Packets received.
@@ -27,7 +30,8 @@ pub struct Report {
     pub packets_out: u64,
     /// Packets that functions made.
     pub packets_made: u64,
-    /// Packets waiting inside when the run ended: fragments whose first one, or the rest of whose datagram, never came.
+    /// Packets waiting inside when the run ended: fragments whose first one, or the rest of whose
+    /// datagram, never came.
     pub packets_held: u64,
     /// Packets dropped, by reason; reasons without drops are left out.
     pub drops: BTreeMap<&'static str, u64>,
@@ -37,19 +41,20 @@ pub struct Report {
     pub bytes_out: u64,
     /// Frames that were not IP and passed.
     pub not_ip_passed: u64,
-    /// How often code that processes packets panicked outside of functions, and went on: a chain with empty tables, a thread with its next
-    /// batch. Absent if it never did.
+    /// How often code that processes packets panicked outside of functions, and went on: a chain
+    /// with empty tables, a thread with its next batch. Absent if it never did.
     #[serde(skip_serializing_if = "is_zero")]
     pub restarts: u64,
     /// Of these, those that a link needs, such as ARP, LLDP and spanning tree.
     pub link_control_passed: u64,
-    /// Flows that are tunnels which were not looked into, by kind; kinds without flows are left out.
+    /// Flows that are tunnels which were not looked into, by kind; kinds without flows are left
+    /// out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tunnels_not_looked_into: BTreeMap<&'static str, u64>,
     /// What became of flows.
     pub flows: FlowsReport,
-    /// Fragmented datagrams that were forgotten before their time: because the `table` was full, or their `source` had its
-    /// share of it; absent if none was.
+    /// Fragmented datagrams that were forgotten before their time: because the `table` was full, or
+    /// their `source` had its share of it; absent if none was.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fragments_displaced: BTreeMap<&'static str, u64>,
     /// What became of TCP streams; absent if no function looks into them.
@@ -106,7 +111,8 @@ pub struct TimeJumps {
     pub back: u64,
     /// Packets whose stamp alone was elsewhere: they came with the packet before them.
     pub broken: u64,
-    /// Packets without a time: they came with the packet before them, the first ones with the one behind them.
+    /// Packets without a time: they came with the packet before them, the first ones with the one
+    /// behind them.
     pub without_time: u64,
 }
 
@@ -189,10 +195,12 @@ pub struct FunctionReport {
     /// The growing buffers of its flows; left out where it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffers: Option<BuffersReport>,
-    /// Packets that it processed itself while cycles were counted; others went by rules of the fast path.
+    /// Packets that it processed itself while cycles were counted; others went by rules of the fast
+    /// path.
     #[serde(skip)]
     pub walked: u64,
-    /// Processor cycles per packet that it processed itself, where they can be counted; in JSON it stands in [`Timing::cycles_per_packet`].
+    /// Processor cycles per packet that it processed itself, where they can be counted; in JSON it
+    /// stands in [`Timing::cycles_per_packet`].
     #[serde(skip)]
     pub cycles_per_packet: Option<f64>,
 }
@@ -306,18 +314,21 @@ pub struct PortReport {
     pub bytes_out: u64,
 }
 
-/// What a network interface has done for its port. `received` is the port's `packets_in`; `sent`, `too_long`, `no_room`
-/// and `down` together are its `packets_out`; with a host between them, `received` and the host's `returned` together are
-/// `packets_in` and the host's `kept`, and what was sent or not is `packets_out` without the host's `withheld`, and with its `made`.
+/// What a network interface has done for its port. `received` is the port's `packets_in`; `sent`,
+/// `too_long`, `no_room` and `down` together are its `packets_out`; with a host between them,
+/// `received` and the host's `returned` together are `packets_in` and the host's `kept`, and what
+/// was sent or not is `packets_out` without the host's `withheld`, and with its `made`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct InterfaceReport {
     /// Its name.
     pub name: String,
-    /// By which way frames come and go: `packet-socket`, `xdp-driver-zero-copy`, `xdp-driver-copy` or `xdp-generic-copy`.
+    /// By which way frames come and go: `packet-socket`, `xdp-driver-zero-copy`, `xdp-driver-copy`
+    /// or `xdp-generic-copy`.
     pub io: String,
     /// Frames received, each segment of what the kernel had put together counted.
     pub received: u64,
-    /// Frames that came with checksums which their sender had left open, and which were completed; each before it was cut.
+    /// Frames that came with checksums which their sender had left open, and which were completed;
+    /// each before it was cut.
     pub completed: u64,
     /// Frames that came faster than they were taken, and that the kernel dropped.
     pub missed: u64,
@@ -331,7 +342,8 @@ pub struct InterfaceReport {
     pub no_room: u64,
     /// Frames not sent, as the interface was down or gone.
     pub down: u64,
-    /// What the port's host has done; absent if the port has no addresses, and no function has addresses that it answers for.
+    /// What the port's host has done; absent if the port has no addresses, and no function has
+    /// addresses that it answers for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostReport>,
 }
@@ -371,11 +383,13 @@ impl InterfaceReport {
 pub struct HostReport {
     /// Frames that did not go through the chain: for the host itself, or for nobody here.
     pub kept: u64,
-    /// Frames that the host made: questions, answers, fragments; and packets that had waited for a neighbour's address.
+    /// Frames that the host made: questions, answers, fragments; and packets that had waited for a
+    /// neighbour's address.
     pub made: u64,
     /// Errors about packets that could not leave, which went back through the chain.
     pub returned: u64,
-    /// Packets that did not leave as they came from the chain: they wait, were cut, or are among the following.
+    /// Packets that did not leave as they came from the chain: they wait, were cut, or are among
+    /// the following.
     pub withheld: u64,
     /// Packets without a route, or whose neighbour did not answer.
     pub unreachable: u64,
@@ -454,14 +468,18 @@ pub struct Timing {
     pub seconds: f64,
     /// Packets per second of processing time.
     pub packets_per_second: f64,
-    /// Time from the start of a packet's batch until its batch was done, in nanoseconds, by percentile.
+    /// Time from the start of a packet's batch until its batch was done, in nanoseconds, by
+    /// percentile.
     pub latency_ns: BTreeMap<&'static str, u64>,
-    /// Processor cycles per packet of each function, by its name; empty where they cannot be counted.
+    /// Processor cycles per packet of each function, by its name; empty where they cannot be
+    /// counted.
     pub cycles_per_packet: BTreeMap<String, f64>,
-    /// Where panics came from since the program began, of functions and of others; absent if there were none.
+    /// Where panics came from since the program began, of functions and of others; absent if there
+    /// were none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub panics: Vec<crate::panics::Panicked>,
-    /// How packets went through, which depends on how they came in batches; absent if every packet walks.
+    /// How packets went through, which depends on how they came in batches; absent if every packet
+    /// walks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fast_path: Option<FastPathReport>,
     /// Rounds of the threads that drive interfaces; absent if the run was over captures.
@@ -469,8 +487,9 @@ pub struct Timing {
     pub polling: Option<PollingReport>,
 }
 
-/// Rounds of a thread that drives interfaces. A round receives, processes and sends what is there; after some rounds without
-/// a frame, each ends with a sleep. `rounds - sleeps` is bounded by the frames that came, however slow the machine is.
+/// Rounds of a thread that drives interfaces. A round receives, processes and sends what is there;
+/// after some rounds without a frame, each ends with a sleep. `rounds - sleeps` is bounded by the
+/// frames that came, however slow the machine is.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct PollingReport {
     /// Rounds.
@@ -493,7 +512,8 @@ impl PollingReport {
     }
 }
 
-/// How packets of known flows went through the functions: by rules that stand for the walk, or function by function.
+/// How packets of known flows went through the functions: by rules that stand for the walk, or
+/// function by function.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FastPathReport {
     /// Packets that followed a rule.
@@ -507,7 +527,8 @@ pub struct FastPathReport {
     /// Processor cycles of state functions for packets that followed a rule.
     #[serde(skip)]
     pub cycles: u64,
-    /// The same per packet that followed a rule, all functions together; absent where they cannot be counted.
+    /// The same per packet that followed a rule, all functions together; absent where they cannot
+    /// be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles_per_packet: Option<f64>,
 }
@@ -646,7 +667,8 @@ impl Report {
         }
     }
 
-    /// Adds what another worker has counted, which has another part of the same interfaces; but for latencies, which cannot be added.
+    /// Adds what another worker has counted, which has another part of the same interfaces; but for
+    /// latencies, which cannot be added.
     pub fn add_worker(&mut self, mut other: Report) {
         // When each had the most, nobody knows: at once, they had no more than this.
         self.flows.peak += other.flows.peak;

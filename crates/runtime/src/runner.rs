@@ -1,4 +1,5 @@
-//! The runner: frames in, packets out; run to completion on one thread, or with units on threads of their own.
+//! The runner: frames in, packets out; run to completion on one thread, or with units on threads of
+//! their own.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -151,7 +152,8 @@ impl Runner {
         Ok(runner)
     }
 
-    /// The same on units that have threads of their own, with chains that `make` makes: of the same policy, with the same seed.
+    /// The same on units that have threads of their own, with chains that `make` makes: of the same
+    /// policy, with the same seed.
     ///
     /// # Errors
     /// If the configuration makes no sense, or threads or chains cannot be made.
@@ -166,7 +168,8 @@ impl Runner {
         Ok(runner)
     }
 
-    /// The runner of one part of several, for a thread of its own: what it receives of another part's flows goes there.
+    /// The runner of one part of several, for a thread of its own: what it receives of another
+    /// part's flows goes there.
     pub fn of_part(part: Part) -> Runner {
         let Part { assembly, name, shard } = part;
         let mut runner = Runner::new(assembly, &name);
@@ -315,7 +318,8 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Processes one packet alone, on the assembly's chain whatever it runs on else, and tells `observer` all about it.
+    /// Processes one packet alone, on the assembly's chain whatever it runs on else, and tells
+    /// `observer` all about it.
     pub fn observe<O: Output>(
         &mut self,
         frame: Frame<'_>,
@@ -330,9 +334,10 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Processes what was received, and lets time pass to `now_ns`, beyond which nothing has come: flows end that were idle
-    /// for too long, and buffers come back of fragments that have waited too long. Else a flood of fragments that took all
-    /// buffers would keep them, as time passes in the chain only with packets.
+    /// Processes what was received, and lets time pass to `now_ns`, beyond which nothing has come:
+    /// flows end that were idle for too long, and buffers come back of fragments that have waited
+    /// too long. Else a flood of fragments that took all buffers would keep them, as time passes in
+    /// the chain only with packets.
     pub fn pass_time<O: Output>(&mut self, now_ns: u64, output: &mut O) -> Result<(), O::Error> {
         self.flush(output)?;
         self.now_ns = self.now_ns.max(now_ns);
@@ -347,8 +352,8 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Whether packets are on their way through units of other threads, or come from other workers: they come out with what is received
-    /// next, or is processed.
+    /// Whether packets are on their way through units of other threads, or come from other workers:
+    /// they come out with what is received next, or is processed.
     pub fn has_under_way(&self) -> bool {
         match &self.on {
             On::Threads(threads) => threads.has_under_way(),
@@ -366,8 +371,9 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Ends the run: what is under way is processed, all flows end, and the report is made. Of several parts the first one ends last: it
-    /// has what functions shared for itself then, and reports it.
+    /// Ends the run: what is under way is processed, all flows end, and the report is made. Of
+    /// several parts the first one ends last: it has what functions shared for itself then, and
+    /// reports it.
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
         self.flush(output)?;
         let live = self.assembly.chain.counters().flows_live;
@@ -392,7 +398,8 @@ impl Runner {
         Ok(report)
     }
 
-    /// A panic ended what this was doing: it goes on with what comes next. Buffers that were lost with packets are made again.
+    /// A panic ended what this was doing: it goes on with what comes next. Buffers that were lost
+    /// with packets are made again.
     pub(crate) fn recover(&mut self) {
         self.pool.fill(BUFFERS);
     }
@@ -408,7 +415,8 @@ impl Runner {
         Ok(())
     }
 
-    /// The report so far, with what functions share with those of other parts, if this is the first part; the others wait meanwhile.
+    /// The report so far, with what functions share with those of other parts, if this is the first
+    /// part; the others wait meanwhile.
     pub(crate) fn report_with_shared(&mut self) -> Report {
         self.ask_for_figures();
         let is_first = self.shard().is_some_and(|shard| shard.place().0 == 0);
@@ -461,7 +469,8 @@ impl Runner {
         report
     }
 
-    /// Asks units on threads of their own for what they have counted, which a report a little later has.
+    /// Asks units on threads of their own for what they have counted, which a report a little later
+    /// has.
     pub fn ask_for_figures(&mut self) {
         if let On::Threads(threads) = &mut self.on {
             threads.ask_for_figures();

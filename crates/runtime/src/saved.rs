@@ -36,7 +36,8 @@ pub enum Source {
     Copied,
 }
 
-/// Has the flows that [`save`] wrote in place of those that have this home. If they cannot be read nothing changes.
+/// Has the flows that [`save`] wrote in place of those that have this home. If they cannot be read
+/// nothing changes.
 pub fn restore(
     chain: &mut Chain,
     home: u32,

@@ -7,7 +7,8 @@ use packet::{TunnelPorts, VXLAN_PORTS_MAX};
 use serde::{Deserialize, Deserializer};
 use values::{ByteCount, Nanos};
 
-/// Flows that a policy may ask for at most: their records and indices are reserved at the start, some 20 GB for these.
+/// Flows that a policy may ask for at most: their records and indices are reserved at the start,
+/// some 20 GB for these.
 pub const FLOWS_MAX: u32 = 1 << 26;
 
 /// What `settings { ... }` may say.
@@ -95,7 +96,8 @@ pub enum KeySetting {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotIpSetting {
-    /// They pass untouched, unless a firewall denies what its rules do not allow; what a link needs passes anyhow.
+    /// They pass untouched, unless a firewall denies what its rules do not allow; what a link needs
+    /// passes anyhow.
     Auto,
     /// They pass untouched.
     Pass,
@@ -194,7 +196,8 @@ pub struct TimeoutSettings {
     pub other: Nanos,
 }
 
-/// `shares`: what each class of flows, and each source, may hold of a full table before its flows give way, in percent.
+/// `shares`: what each class of flows, and each source, may hold of a full table before its flows
+/// give way, in percent.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShareSettings {
@@ -257,11 +260,13 @@ pub struct StreamSettings {
     pub urgent: UrgentSetting,
     /// Packets with a time to live below this may end before they reach their host.
     pub ttl_min: Option<u8>,
-    /// Whether packets pass only if hosts take them as they are inspected, where a function prevents attacks.
+    /// Whether packets pass only if hosts take them as they are inspected, where a function
+    /// prevents attacks.
     pub normalize: bool,
     /// What becomes of packets with a lower one, where a function prevents attacks.
     pub low_ttl: LowTtlSetting,
-    /// What becomes of segments that differ from what was sent before, where a function prevents attacks.
+    /// What becomes of segments that differ from what was sent before, where a function prevents
+    /// attacks.
     pub differing: DifferingSetting,
     /// What becomes of segments that there is no memory to keep, where a function prevents attacks.
     pub when_full: StreamWhenFull,

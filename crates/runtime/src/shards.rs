@@ -1,5 +1,6 @@
-//! Several workers, each with a part of the flows: a thread, a chain, and sockets of its own on each interface. A packet runs to
-//! completion on one thread, that of the worker which has its flow.
+//! Several workers, each with a part of the flows: a thread, a chain, and sockets of its own on
+//! each interface. A packet runs to completion on one thread, that of the worker which has its
+//! flow.
 //!
 //! ```text
 //! interface a --> worker 0: parse, whose is it? --mine--> chain --> interface b
@@ -9,9 +10,10 @@
 //! interface a --> worker 1: parse, whose is it? --mine--> chain --> interface b
 //! ```
 //!
-//! Whose a packet is, a hash of its flow's key says, the same for both directions; or the directory of aliases, where it comes
-//! back with what functions made of the key. A worker that receives a packet of another one's hands it over. What functions share
-//! beside counters, all chains have in common, see [`nf::Common`]. `docs/decisions/0025-workers-own-flows.md` has the reasons.
+//! Whose a packet is, a hash of its flow's key says, the same for both directions; or the directory
+//! of aliases, where it comes back with what functions made of the key. A worker that receives a
+//! packet of another one's hands it over. What functions share beside counters, all chains have in
+//! common, see [`nf::Common`]. `docs/decisions/0025-workers-own-flows.md` has the reasons.
 
 mod crew;
 mod directory;
@@ -66,7 +68,8 @@ pub struct Shard {
 pub struct Counters {
     /// Packets that it received.
     pub received: u64,
-    /// Packets that it handed over to others, each time; those that found no room are not among them.
+    /// Packets that it handed over to others, each time; those that found no room are not among
+    /// them.
     pub handed_over: u64,
     /// Packets that others handed over to it.
     pub taken: u64,
@@ -74,7 +77,8 @@ pub struct Counters {
     pub processed: u64,
     /// Packets that found no room in the ring to another one: they were dropped, `worker-behind`.
     pub no_room: u64,
-    /// Frames about neighbours that others were not told of, as there was no room in the ring to them.
+    /// Frames about neighbours that others were not told of, as there was no room in the ring to
+    /// them.
     pub untold: u64,
 }
 
@@ -85,8 +89,9 @@ pub struct Part {
     pub(crate) shard: Box<Shard>,
 }
 
-/// The parts of as many workers as there are assemblies, which report under `name`. The assemblies are of the same policy, with the same
-/// seed ([`crate::assemble_part`]); they have what functions share in common from then on.
+/// The parts of as many workers as there are assemblies, which report under `name`. The assemblies
+/// are of the same policy, with the same seed ([`crate::assemble_part`]); they have what functions
+/// share in common from then on.
 ///
 /// # Errors
 /// If the system has no descriptors left to wake workers by.
@@ -144,7 +149,8 @@ impl Shard {
         self.counters.processed += 1;
     }
 
-    /// Takes packets in that were received, and those that others have handed over, and processes those that are of its flows.
+    /// Takes packets in that were received, and those that others have handed over, and processes
+    /// those that are of its flows.
     pub(crate) fn process(
         &mut self,
         chain: &mut Chain,
@@ -240,7 +246,8 @@ impl Shard {
         }
     }
 
-    /// A fragment of a datagram that this worker keeps track of: the later ones go where the first one went, and behind it.
+    /// A fragment of a datagram that this worker keeps track of: the later ones go where the first
+    /// one went, and behind it.
     fn fragment(&mut self, mut packet: Packet, work: &mut Work<'_>) {
         if packet.meta().class == Class::LaterFragment {
             return match work.chain.way(&mut packet, work.pool) {

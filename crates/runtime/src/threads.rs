@@ -1,10 +1,12 @@
-//! Units on threads of their own: the same router and the same protocol as on one thread ([`crate::units`]), with rings in between.
+//! Units on threads of their own: the same router and the same protocol as on one thread
+//! ([`crate::units`]), with rings in between.
 //!
-//! The thread that brings packets is the router's. Each unit has a chain of its own; what functions share beside counters, their
-//! chains have in common (see [`nf::Common`]), so that a NAT's port is given once and a rate is that of all units together.
-//! Packets of a flow leave in the order in which they came; those of different flows may not. One that is not a plain packet of a known
-//! flow waits until all before it are through: it may be the answer to what one of them sent, and go by the alias that came of it, or
-//! be the fragment behind it.
+//! The thread that brings packets is the router's. Each unit has a chain of its own; what functions
+//! share beside counters, their chains have in common (see [`nf::Common`]), so that a NAT's port is
+//! given once and a rate is that of all units together. Packets of a flow leave in the order in
+//! which they came; those of different flows may not. One that is not a plain packet of a known
+//! flow waits until all before it are through: it may be the answer to what one of them sent, and
+//! go by the alias that came of it, or be the fragment behind it.
 //!
 //! ```text
 //!            ring of packets and messages            one queue of what became of them
@@ -14,8 +16,8 @@
 //!                                             v |  states
 //! ```
 //!
-//! Nothing is lost in between. The router lets [`IN_FLIGHT_MAX`] packets be under way, and every thread takes what comes to it
-//! even if it cannot send: so nobody waits for one who waits for him.
+//! Nothing is lost in between. The router lets [`IN_FLIGHT_MAX`] packets be under way, and every
+//! thread takes what comes to it even if it cannot send: so nobody waits for one who waits for him.
 
 mod engine;
 mod figures;
@@ -54,8 +56,9 @@ pub const IN_FLIGHT_MAX: u64 = 4096;
 /// How often units hear what time it is that get packets, in nanoseconds of the run.
 const TIME_NS: u64 = 100_000;
 
-/// So far time goes by, in nanoseconds of the run, until nothing is under way, and units have done what is due. In a capture that is
-/// played as fast as possible, minutes may pass while a state is under way, and it would be over before it is there.
+/// So far time goes by, in nanoseconds of the run, until nothing is under way, and units have done
+/// what is due. In a capture that is played as fast as possible, minutes may pass while a state is
+/// under way, and it would be over before it is there.
 const STEP_NS: u64 = 1_000_000;
 
 /// Makes a chain of the policy's functions: for each unit one.
@@ -129,7 +132,8 @@ pub enum ThreadsError {
 }
 
 impl Threads {
-    /// Units that run chains like this one, which itself gets none of their packets. It has no flows yet.
+    /// Units that run chains like this one, which itself gets none of their packets. It has no
+    /// flows yet.
     ///
     /// # Errors
     /// If the configuration makes no sense, or a thread cannot be started.
@@ -193,7 +197,8 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Gives packets to units, and takes what has become of others. `front` parses, and has what is of no flow.
+    /// Gives packets to units, and takes what has become of others. `front` parses, and has what is
+    /// of no flow.
     pub fn process(
         &mut self,
         front: &mut Chain,
@@ -249,8 +254,8 @@ impl Threads {
         }
     }
 
-    /// The run is over: ends all flows, as far as there is room for what their ends bring about. False if it is to be called again,
-    /// when that has been taken.
+    /// The run is over: ends all flows, as far as there is room for what their ends bring about.
+    /// False if it is to be called again, when that has been taken.
     pub fn finish(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) -> bool {
         if !self.is_over {
             // Once no flow is on its way, each ends at its unit.
@@ -270,7 +275,8 @@ impl Threads {
         false
     }
 
-    /// An operator's command to a function, which has understood it: to that of each unit, and of those that will be started.
+    /// An operator's command to a function, which has understood it: to that of each unit, and of
+    /// those that will be started.
     pub fn control(&mut self, stage: usize, command: &str) {
         self.commands.push((stage, command.to_owned()));
         for lane in self.lanes.iter_mut().flatten() {

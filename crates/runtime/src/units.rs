@@ -1,9 +1,10 @@
-//! Units on one thread: flowlets are cut, packed on units that come and go, and their flows' states go from unit to unit, as
-//! between machines (S3, S42, S49); but each step is a call, and a message is there as soon as it is sent.
+//! Units on one thread: flowlets are cut, packed on units that come and go, and their flows' states
+//! go from unit to unit, as between machines (S3, S42, S49); but each step is a call, and a message
+//! is there as soon as it is sent.
 //!
-//! What comes out is what one unit would have made of the same packets, byte for byte and in the same order. For that, a packet
-//! of no known flow is routed and processed alone, behind all before it: what it does to pools and to aliases is felt by
-//! others.
+//! What comes out is what one unit would have made of the same packets, byte for byte and in the
+//! same order. For that, a packet of no known flow is routed and processed alone, behind all before
+//! it: what it does to pools and to aliases is felt by others.
 //!
 //! ```text
 //! batch -> admit -> route -> unit: may it be processed? -> waits -> flush: chain
@@ -40,8 +41,8 @@ use crate::work::Work;
 /// The most epochs that are told of: an hour of the usual ones. Then they become twice as long.
 pub const EPOCHS_MAX: usize = 36_000;
 
-/// So many packets ahead, what units know of their flows is brought to the cache: so that it comes in time, and does not have to
-/// make room again for what is needed first.
+/// So many packets ahead, what units know of their flows is brought to the cache: so that it comes
+/// in time, and does not have to make room again for what is needed first.
 const AHEAD: usize = 16;
 
 /// The units of a machine, and their router.
@@ -104,7 +105,8 @@ impl Units {
     /// Units that run this chain, which has no flows yet.
     ///
     /// # Errors
-    /// If the configuration makes no sense, the chain may have more than [`FLOWS_MAX`] flows, or there is no memory for tables.
+    /// If the configuration makes no sense, the chain may have more than [`FLOWS_MAX`] flows, or
+    /// there is no memory for tables.
     pub fn new(config: UnitsConfig, chain: &Chain) -> Result<Units, UnitsError> {
         if chain.options().flows_max > FLOWS_MAX {
             return Err(UnitsError::Flows(chain.options().flows_max));
@@ -207,7 +209,8 @@ impl Units {
         loads(&self.router, self.config.capacity_bps)
     }
 
-    /// The chain and the buffers are the units' for the time of a call; and then their owner's again.
+    /// The chain and the buffers are the units' for the time of a call; and then their owner's
+    /// again.
     fn lend(&self, chain: &mut Box<Chain>, out: &mut Vec<Packet>, pool: &mut Pool) {
         let machine = &mut *self.machine.borrow_mut();
         swap(&mut machine.chain, chain);
@@ -238,8 +241,9 @@ impl Units {
         }
     }
 
-    /// Packets from the front of `packets` go on to their units as long as these need not hear of them: nearly all are in the midst of
-    /// flowlets. How many; they are to wait for the chain, by the slots that were guessed.
+    /// Packets from the front of `packets` go on to their units as long as these need not hear of
+    /// them: nearly all are in the midst of flowlets. How many; they are to wait for the chain, by
+    /// the slots that were guessed.
     #[inline]
     fn all_go_on(&mut self, packets: &[Packet], guesses: &[Guess]) -> usize {
         let arrivals = packets.iter().zip(guesses).map_while(|(packet, &guess)| {
@@ -308,8 +312,8 @@ impl Units {
         }
     }
 
-    /// A packet that is not a plain one of a known flow: it is routed when all before it are through, and processed before
-    /// any behind it.
+    /// A packet that is not a plain one of a known flow: it is routed when all before it are
+    /// through, and processed before any behind it.
     #[cold]
     fn alone(&mut self, mut packet: Packet) {
         self.flush();
@@ -368,7 +372,8 @@ impl Units {
         self.begin_to_go_on(numbered, packet);
     }
 
-    /// The same for one that its unit hears of: the second one of a flowlet, or any if something is due once the flow falls silent.
+    /// The same for one that its unit hears of: the second one of a flowlet, or any if something is
+    /// due once the flow falls silent.
     #[inline(never)]
     fn begin_to_go_on(&mut self, numbered: Numbered, packet: Packet) {
         let (unit, stamp) = (numbered.unit, self.router.stamp_on(&numbered));
@@ -390,8 +395,8 @@ impl Units {
         }
     }
 
-    /// The unit hears of the flow's packets that it has not heard of, if it has the state. To be called before it hears of anything else
-    /// that has to do with the flow.
+    /// The unit hears of the flow's packets that it has not heard of, if it has the state. To be
+    /// called before it hears of anything else that has to do with the flow.
     fn catch_up(&mut self, unit: UnitId, flow: FlowId) {
         let unit = &mut self.units[unit.index()];
         self.unheard.tell(flow.slot, |clock| unit.catch_up(flow, clock));
@@ -440,13 +445,15 @@ impl Units {
         self.carry_out();
     }
 
-    /// A flow's alias is known to the router before anything else is routed (DESIGN 3.8). The chain knows best whose it is.
+    /// A flow's alias is known to the router before anything else is routed (DESIGN 3.8). The chain
+    /// knows best whose it is.
     fn set_alias(&mut self, home: u32, key: &FlowKey, hash: u64) {
         let Some(flow) = self.router.flow_in(home) else { return };
         self.router.take_alias(flow, key, hash, &mut self.orders);
     }
 
-    /// A flow of this unit ended in the chain: if it has not begun anew since, there is nothing left of it.
+    /// A flow of this unit ended in the chain: if it has not begun anew since, there is nothing
+    /// left of it.
     fn ended(&mut self, unit: UnitId, home: u32) {
         let Some(flow) = self.router.flow_in(home) else { return };
         if !self.machine.borrow().has(home) {
@@ -481,7 +488,8 @@ impl Units {
         self.update_due();
     }
 
-    /// When something is due next. In between it may only come to be earlier, with what packets and messages bring about.
+    /// When something is due next. In between it may only come to be earlier, with what packets and
+    /// messages bring about.
     fn update_due(&mut self) {
         let epoch_ns = self.began_ns.map_or(0, |began_ns| began_ns.saturating_add(self.epochs.ends_ns()));
         let parts = [self.machine.borrow().chain.due_ns(), self.router.due_ns(), epoch_ns];
@@ -573,7 +581,8 @@ impl Units {
         let forwarded = outbox.forwarded.drain(..);
         self.todo.extend(forwarded.map(|(to, stamp, packet)| Todo::Packet(to, stamp, packet)));
         for (_, _, packet) in outbox.dropped.drain(..) {
-            // Messages are there as soon as they are sent, so no packet comes too late or has to wait.
+            // Messages are there as soon as they are sent, so no packet comes too late or has to
+            // wait.
             let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
             chain.drop_admitted(packet, DropReason::Internal, pool);
         }

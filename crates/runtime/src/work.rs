@@ -14,7 +14,8 @@ impl Work {
         Work { byte: byte.min(u64::MAX.into()) as u64 }
     }
 
-    /// In nanoseconds, rounded down; what lacks less than a thousandth of the next one counts as that.
+    /// In nanoseconds, rounded down; what lacks less than a thousandth of the next one counts as
+    /// that.
     #[inline(always)]
     pub fn ns(self, bytes: u64) -> u64 {
         ((u128::from(self.byte) * u128::from(bytes)) >> 32) as u64

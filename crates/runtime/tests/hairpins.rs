@@ -1,4 +1,5 @@
-//! Packets that turn back: what comes out is the same on one thread, on units that hand flows over, on threads and on workers.
+//! Packets that turn back: what comes out is the same on one thread, on units that hand flows over,
+//! on threads and on workers.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 mod support;

@@ -1,5 +1,5 @@
-//! Units' threads whose own code panics at random, where no function is to blame: each goes on with what comes next, the others go
-//! on meanwhile, packets are accounted for, and all flows end.
+//! Units' threads whose own code panics at random, where no function is to blame: each goes on with
+//! what comes next, the others go on meanwhile, packets are accounted for, and all flows end.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod support;
@@ -25,8 +25,8 @@ use values::ConfigError;
 
 use support::{SEED, assembly_of, generated, play, profile};
 
-/// A stage that breaks the promise that no panic leaves it: at one of so many states that are saved, taken over or given up, and at one
-/// of so many flows that end in time.
+/// A stage that breaks the promise that no panic leaves it: at one of so many states that are
+/// saved, taken over or given up, and at one of so many flows that end in time.
 struct Shaky {
     inside: Box<dyn Stage>,
     every: u64,

@@ -1,5 +1,5 @@
-//! Several workers, each with a part of the flows: what comes out is what a single runner makes of the same packets, whichever of them
-//! receives which.
+//! Several workers, each with a part of the flows: what comes out is what a single runner makes of
+//! the same packets, whichever of them receives which.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 mod support;
@@ -144,8 +144,8 @@ fn answer(sent: &[u8], payload: &[u8]) -> Vec<u8> {
     udp(destination, source, payload)
 }
 
-/// Datagrams in fragments, in any order, by whichever worker; and what comes back to a NAT, also in fragments, goes to the worker that
-/// has the flow, as do ICMP errors about what left.
+/// Datagrams in fragments, in any order, by whichever worker; and what comes back to a NAT, also in
+/// fragments, goes to the worker that has the flow, as do ICMP errors about what left.
 #[test]
 fn answers_fragments_and_errors_find_their_flows() {
     let assemble = || assembly_of("nat.rvl", NAT);
@@ -192,7 +192,8 @@ fn answers_fragments_and_errors_find_their_flows() {
     assert!(counters.iter().all(|c| c.processed > 100), "{counters:?}");
 }
 
-/// Errors about no flow that is known are of one flow, which their addresses make, whatever they quote.
+/// Errors about no flow that is known are of one flow, which their addresses make, whatever they
+/// quote.
 #[test]
 fn strange_errors_are_of_one_flow() {
     let assemble =
@@ -206,7 +207,8 @@ fn strange_errors_are_of_one_flow() {
     assert_eq!((sink.sent.len(), report.flows.started), (99, 1));
 }
 
-/// Two flows of two workers that would have one key behind the chain: the second one is refused, as in one chain.
+/// Two flows of two workers that would have one key behind the chain: the second one is refused, as
+/// in one chain.
 #[test]
 fn an_alias_is_one_flows() {
     let balance = "Port<0> a; Port<1> b; LoadBalancer lb { services: [ \
@@ -244,7 +246,8 @@ fn what_finds_no_room_is_dropped() {
     assert!(report.adds_up() && counters.no_room > 1_000);
 }
 
-/// Buffers that went to another worker come back: none has to make more and more of them, and none runs out of large ones.
+/// Buffers that went to another worker come back: none has to make more and more of them, and none
+/// runs out of large ones.
 #[test]
 fn buffers_come_back() {
     let assemble =

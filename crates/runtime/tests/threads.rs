@@ -1,4 +1,5 @@
-//! Units on threads of their own: what comes out is what a single unit makes of the same packets, flow by flow.
+//! Units on threads of their own: what comes out is what a single unit makes of the same packets,
+//! flow by flow.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod support;
@@ -140,8 +141,8 @@ fn all_functions_in_one_chain() {
     check_all("all.rvl", Payload::Http);
 }
 
-/// Which flows find no room depends on no unit; and where old ones go instead, every packet is accounted for, also of those whose slots
-/// others have while their states are under way.
+/// Which flows find no room depends on no unit; and where old ones go instead, every packet is
+/// accounted for, also of those whose slots others have while their states are under way.
 #[test]
 fn a_full_table_is_full_for_all_units_together() {
     let refuse = policy(
@@ -178,8 +179,9 @@ fn a_wire_has_no_flows() {
     assert_eq!(report.packets_in, report.packets_out);
 }
 
-/// Two connections that go to one server from one port of the client have the same reverse key. A chain refuses the second one. Units
-/// that have one each do not know of it: then the second one gets the answers. Nothing is stuck when both move.
+/// Two connections that go to one server from one port of the client have the same reverse key. A
+/// chain refuses the second one. Units that have one each do not know of it: then the second one
+/// gets the answers. Nothing is stuck when both move.
 #[test]
 fn two_flows_want_one_key() {
     let balance = policy(
@@ -207,7 +209,8 @@ fn two_flows_want_one_key() {
     assert!(lost > 0, "no two such flows met");
 }
 
-/// Fragments that come before their first one wait for it, and go where that went; those that never get one give way to others.
+/// Fragments that come before their first one wait for it, and go where that went; those that never
+/// get one give way to others.
 #[test]
 fn fragments_wait_for_their_first_one() {
     let server = v4(192, 0, 2, 1, 53);

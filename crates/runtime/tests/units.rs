@@ -1,4 +1,5 @@
-//! One unit is N units: whatever units packets are given to, what comes out is what a single one makes of them.
+//! One unit is N units: whatever units packets are given to, what comes out is what a single one
+//! makes of them.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 mod support;
@@ -156,8 +157,9 @@ fn redundancy_eliminator(site: usize) -> String {
     )
 }
 
-/// Packets between two sites, through a function that all flows share something of: those that go there, and those that come from one with
-/// this policy at the other end. Some of the latter come twice.
+/// Packets between two sites, through a function that all flows share something of: those that go
+/// there, and those that come from one with this policy at the other end. Some of the latter come
+/// twice.
 fn between_sites(policy_there: &str, packets: u64, rate: f64) -> Vec<Arriving> {
     let here = profile(Payload::Random, packets, rate, SEED);
     let mut there = profile(Payload::Random, packets, rate, SEED + 1);
@@ -236,8 +238,8 @@ fn all_functions_in_one_chain() {
     check_all("all.rvl", Payload::Http);
 }
 
-/// The policy's flows are those of all units together: which flows find no room depends on no unit. Where old flows go instead, any
-/// unit has room for the new one.
+/// The policy's flows are those of all units together: which flows find no room depends on no unit.
+/// Where old flows go instead, any unit has room for the new one.
 #[test]
 fn a_full_table_is_full_for_all_units_together() {
     let policy = |when_full| {
@@ -271,7 +273,8 @@ fn more_flows_than_units_can_number_are_refused() {
     assert!(error.to_string().contains("2097152"), "{error}");
 }
 
-/// An error about a flow whose time is over is of no flow that is known, on whatever units that was, though it was not cleared away yet.
+/// An error about a flow whose time is over is of no flow that is known, on whatever units that
+/// was, though it was not cleared away yet.
 #[test]
 fn errors_about_a_flow_that_is_over_are_flows_of_their_own() {
     let (client, server) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
@@ -293,7 +296,8 @@ fn errors_about_a_flow_that_is_over_are_flows_of_their_own() {
     }
 }
 
-/// When buffers run out time passes as far as the frame that asks for one; with one that is earlier it does not go back.
+/// When buffers run out time passes as far as the frame that asks for one; with one that is earlier
+/// it does not go back.
 #[test]
 fn time_does_not_go_back_when_buffers_run_out() {
     let (client, server) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
@@ -326,8 +330,8 @@ fn every_packet_is_in_an_epoch() {
 #[test]
 fn batches_of_any_size_are_alike() {
     let frames = conversation("nat.rvl", &profile(Payload::Random, 3_000, 20_000.0, SEED));
-    // All the time; and now and then, behind a silence in which all units but one stop: three within one bucket of the load meter,
-    // and one behind it.
+    // All the time; and now and then, behind a silence in which all units but one stop: three
+    // within one bucket of the load meter, and one behind it.
     let burst = [0, 100_000, 200_000, 700_000];
     let pause_ns = |number: u64| number / 4 * 3_000_000_000 + burst[(number % 4) as usize];
     let paces: [(u64, &dyn Fn(u64) -> u64); 2] =

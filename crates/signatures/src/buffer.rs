@@ -4,12 +4,13 @@ use std::fmt;
 
 macro_rules! buffers {
     ($($(#[$doc:meta])* $variant:ident $name:literal $(also $($also:literal),+)? $(modifier $modifier:literal)? $([$many:ident])?;)*) => {
-        /// What contents are looked for in: the payload, or something cut out of it and, often, brought into a normal
-        /// form. Each is inspected by itself, and positions count within it.
+        /// What contents are looked for in: the payload, or something cut out of it and, often,
+        /// brought into a normal form. Each is inspected by itself, and positions count within it.
         ///
-        /// In text a buffer is chosen by its name, which holds for all that follows up to the next name ("sticky"), or
-        /// by an older keyword behind each content (`http_uri`); [`Buffer::Payload`] is chosen by `pkt_data` or, at the
-        /// start of a rule, by no word at all.
+        /// In text a buffer is chosen by its name, which holds for all that follows up to the next
+        /// name ("sticky"), or by an older keyword behind each content (`http_uri`);
+        /// [`Buffer::Payload`] is chosen by `pkt_data` or, at the start of a rule, by no word at
+        /// all.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum Buffer {
@@ -41,8 +42,9 @@ macro_rules! buffers {
                 }
             }
 
-            /// Whether there may be several such buffers at a time (each file, each DNS question). Each naming of the
-            /// buffer then stands for one of them, and another naming may stand for another one.
+            /// Whether there may be several such buffers at a time (each file, each DNS question).
+            /// Each naming of the buffer then stands for one of them, and another naming may stand
+            /// for another one.
             pub const fn is_many(self) -> bool {
                 match self {
                     $(Self::$variant => buffers!(@many $($many)?),)*
@@ -57,8 +59,8 @@ macro_rules! buffers {
 }
 
 buffers! {
-    /// The payload: of a packet and, for TCP, of the stream that it belongs to, whichever the rule's protocol and
-    /// `flow` leave open.
+    /// The payload: of a packet and, for TCP, of the stream that it belongs to, whichever the
+    /// rule's protocol and `flow` leave open.
     Payload "pkt_data";
     /// What [`crate::Match::Base64Decode`] decoded.
     Base64Data "base64_data";
@@ -305,8 +307,9 @@ buffers! {
 }
 
 impl Buffer {
-    /// Which buffers a search for many patterns looks in first: lower before higher. Application buffers hold less than
-    /// the payload, and what they hold is rarer, but for the method and the status.
+    /// Which buffers a search for many patterns looks in first: lower before higher. Application
+    /// buffers hold less than the payload, and what they hold is rarer, but for the method and the
+    /// status.
     pub(crate) const fn search_rank(self) -> u8 {
         match self {
             Self::Payload | Self::HttpStatusMessage => 3,

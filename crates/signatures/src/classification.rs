@@ -11,8 +11,9 @@ pub const MAX_CLASSES: usize = 4096;
 
 /// The classes that rules name by `classtype`, as a `classification.config` lists them.
 ///
-/// A line is `config classification: NAME,DESCRIPTION,PRIORITY`; empty lines and lines that begin with `#` do not count.
-/// Names are told apart without case. Where a name comes twice the first counts, as in Suricata.
+/// A line is `config classification: NAME,DESCRIPTION,PRIORITY`; empty lines and lines that begin
+/// with `#` do not count. Names are told apart without case. Where a name comes twice the first
+/// counts, as in Suricata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Classifications(BTreeMap<String, Classification>);
 
@@ -28,7 +29,8 @@ pub struct Classification {
 }
 
 impl Classifications {
-    /// Reads a list. What is right in it counts whatever else is in it; the faults say what does not.
+    /// Reads a list. What is right in it counts whatever else is in it; the faults say what does
+    /// not.
     pub fn read(file: &str, text: &str) -> (Self, Vec<Fault>) {
         let (mut classes, mut faults) = (Self::default(), Vec::new());
         for line in Lines::plain(file, text) {

@@ -1,6 +1,7 @@
 //! What can be wrong with a rule.
 
-/// Why a rule was refused. It says what stood there and what was expected; the place is in the [`crate::Fault`].
+/// Why a rule was refused. It says what stood there and what was expected; the place is in the
+/// [`crate::Fault`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {

@@ -32,11 +32,12 @@ pub enum ExpressionFeature {
 const MAX_NESTING: usize = 100;
 
 impl Pcre {
-    /// An expression of the same meaning for the crates `regex` and `regex-automata`, over bytes (`utf8(false)`); it has
-    /// this expression's flags in it, and the same groups. What it needs beyond them is the error.
+    /// An expression of the same meaning for the crates `regex` and `regex-automata`, over bytes
+    /// (`utf8(false)`); it has this expression's flags in it, and the same groups. What it needs
+    /// beyond them is the error.
     ///
-    /// It finds a match where this expression has one. Where `$` or `\Z` comes before a line end that ends the buffer, the
-    /// match includes that line end.
+    /// It finds a match where this expression has one. Where `$` or `\Z` comes before a line end
+    /// that ends the buffer, the match includes that line end.
     pub fn regex(&self) -> Result<String, ExpressionFeature> {
         let mut flags = String::from("(?");
         let letters = [('i', self.flags.caseless), ('s', self.flags.dot_all), ('U', self.flags.ungreedy)];
@@ -277,7 +278,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A byte of a first octal digit and up to `more` others. As in Perl, what does not fit loses its upper bits.
+    /// A byte of a first octal digit and up to `more` others. As in Perl, what does not fit loses
+    /// its upper bits.
     fn octal(&mut self, first: u8, more: usize) -> u8 {
         let mut value = u32::from(first - b'0');
         for _ in 0..more {

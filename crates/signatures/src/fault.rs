@@ -12,7 +12,8 @@ pub const MAX_RULE_BYTES: usize = 65_536;
 
 /// Something in a file that was refused, and where.
 ///
-/// It is shown as `emerging-dns.rules:12:34: sid 2012345: depth: found `x`, expected a number from 0 to 65535`.
+/// It is shown as
+/// `emerging-dns.rules:12:34: sid 2012345: depth: found `x`, expected a number from 0 to 65535`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Where.

@@ -1,8 +1,9 @@
 //! Groups of addresses and of ports, as a rule's header and its variables name them.
 //!
-//! A group is `any`, an element, `!` with a group, or a list `[...]` of groups. A list is what any of its elements that
-//! are not negated has (all there is, if every element is negated), without what a negated element has. So
-//! `[10.0.0.0/8,!10.1.0.0/16]` is a difference and `![a,b]` what neither has; the order does not matter.
+//! A group is `any`, an element, `!` with a group, or a list `[...]` of groups. A list is what any
+//! of its elements that are not negated has (all there is, if every element is negated), without
+//! what a negated element has. So `[10.0.0.0/8,!10.1.0.0/16]` is a difference and `![a,b]` what
+//! neither has; the order does not matter.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,9 +18,11 @@ pub const MAX_GROUP_DEPTH: usize = 16;
 /// The most ranges that a group comes to.
 pub const MAX_GROUP_RANGES: usize = 65_536;
 
-/// A set of addresses of both families, resolved: equal sets are equal values, however they were written.
+/// A set of addresses of both families, resolved: equal sets are equal values, however they were
+/// written.
 ///
-/// In text: `any`, `192.0.2.1`, `192.0.2.0/24`, `192.0.2.1-192.0.2.9`, the same for IPv6, `$NAME`, `!` and lists.
+/// In text: `any`, `192.0.2.1`, `192.0.2.0/24`, `192.0.2.1-192.0.2.9`, the same for IPv6, `$NAME`,
+/// `!` and lists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Addresses {
     v4: Intervals<u32>,
@@ -58,7 +61,8 @@ impl Addresses {
 
 /// A set of ports, resolved: equal sets are equal values.
 ///
-/// In text: `any`, `80`, `1024:2048`, `1024:` (and above), `:1023` (and below), `$NAME`, `!` and lists.
+/// In text: `any`, `80`, `1024:2048`, `1024:` (and above), `:1023` (and below), `$NAME`, `!` and
+/// lists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ports(Intervals<u16>);
 
@@ -189,7 +193,8 @@ impl Group for Ports {
     }
 }
 
-/// Reads a group. `find` gives what `$NAME` stands for; what is not shared with a variable is a new value.
+/// Reads a group. `find` gives what `$NAME` stands for; what is not shared with a variable is a new
+/// value.
 pub(crate) fn read<G: Group>(
     piece: Piece<'_>,
     find: &mut dyn FnMut(Piece<'_>) -> Read<Arc<G>>,

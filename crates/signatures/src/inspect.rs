@@ -1,6 +1,7 @@
 //! Inspection of one buffer: evaluates the matches and transforms of a rule.
 //!
-//! It finds no buffers and knows nothing of packets; the bytes of a buffer go in, and the result comes out.
+//! It finds no buffers and knows nothing of packets; the bytes of a buffer go in, and the result
+//! comes out.
 //!
 //! ```
 //! use signatures::inspect::{Inspection, Scratch};

@@ -29,7 +29,8 @@ macro_rules! point {
 
 point!(u16, u32, u128);
 
-/// A set of numbers as ranges with both ends in them, in order, none touching the next: equal sets are equal values.
+/// A set of numbers as ranges with both ends in them, in order, none touching the next: equal sets
+/// are equal values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Intervals<T>(Vec<(T, T)>);
 

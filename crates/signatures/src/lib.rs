@@ -1,11 +1,13 @@
-//! Signatures of intrusion detection, in the language of Suricata and the part of Snort's that is the same.
+//! Signatures of intrusion detection, in the language of Suricata and the part of Snort's that is
+//! the same.
 //!
-//! The crate reads rules into values that an engine can carry out, and [`inspect`] carries out the part that concerns
-//! one buffer. It reads no files: it is given their text.
+//! The crate reads rules into values that an engine can carry out, and [`inspect`] carries out the
+//! part that concerns one buffer. It reads no files: it is given their text.
 //!
-//! A rule is read whole or refused with the place and the reason ([`Fault`]): what a rule says is never applied in part.
-//! Older spellings come out as the newer ones mean, so that an engine sees one way of saying each thing; the types say
-//! what each part of a rule means. What an engine has to be able to do for a rule, [`Rule::needs`] tells.
+//! A rule is read whole or refused with the place and the reason ([`Fault`]): what a rule says is
+//! never applied in part. Older spellings come out as the newer ones mean, so that an engine sees
+//! one way of saying each thing; the types say what each part of a rule means. What an engine has
+//! to be able to do for a rule, [`Rule::needs`] tells.
 //!
 //! ```
 //! use signatures::{Classifications, Match, Ruleset, Variables};

@@ -1,6 +1,7 @@
 //! How often a rule reports.
 
-/// `threshold`: which matches are reported. What else a rule does (drop, set marks), it does for every match.
+/// `threshold`: which matches are reported. What else a rule does (drop, set marks), it does for
+/// every match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Threshold {
     /// Which of the matches are reported.
@@ -36,7 +37,8 @@ pub enum ThresholdKind {
     },
 }
 
-/// `detection_filter`: a match counts as one only where `count` others came before it within so many seconds.
+/// `detection_filter`: a match counts as one only where `count` others came before it within so
+/// many seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DetectionFilter {
     /// What is counted apart.

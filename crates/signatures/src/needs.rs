@@ -8,7 +8,8 @@ use crate::protocol::{Application, Protocol, Transport};
 use crate::transform::Transform;
 use crate::{Match, PacketTest, ProtocolTest, Rule};
 
-/// Something that an engine can or cannot do. It can carry out a rule if it can do all that the rule needs.
+/// Something that an engine can or cannot do. It can carry out a rule if it can do all that the
+/// rule needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Capability {
@@ -18,11 +19,12 @@ pub enum Capability {
     Application(Application),
     /// Cut this buffer out.
     Buffer(Buffer),
-    /// Run expressions that have this, which finite automata have not. Without such a need, [`crate::Pcre::regex`] gives
-    /// an expression of the same meaning that they can run.
+    /// Run expressions that have this, which finite automata have not. Without such a need,
+    /// [`crate::Pcre::regex`] gives an expression of the same meaning that they can run.
     Expression(ExpressionFeature),
-    /// Carry out this keyword, under the name in [`crate::keywords`]. Keywords that change nothing of what matches and
-    /// what is done (`msg`, `fast_pattern`, ...) are not among them, nor are `content`'s modifiers beside `content`.
+    /// Carry out this keyword, under the name in [`crate::keywords`]. Keywords that change nothing
+    /// of what matches and what is done (`msg`, `fast_pattern`, ...) are not among them, nor are
+    /// `content`'s modifiers beside `content`.
     Keyword(&'static str),
 }
 

@@ -7,9 +7,9 @@ use crate::text::{Piece, Read};
 
 /// A test of an unsigned number, as Suricata's integer keywords have it.
 ///
-/// In text: `5` or `=5`, `!5` or `!=5`, `<5`, `<=5`, `>5`, `>=5`, `1<>5` or `1-5` (both ends are *not* in it),
-/// `!1-5` (both ends are in it), `&0xc0=0x80` and `&0xc0!=0x80`. Numbers may be hexadecimal, and may end in `kb`, `mb`
-/// or `gb` (1024, 1024², 1024³).
+/// In text: `5` or `=5`, `!5` or `!=5`, `<5`, `<=5`, `>5`, `>=5`, `1<>5` or `1-5` (both ends are
+/// *not* in it), `!1-5` (both ends are in it), `&0xc0=0x80` and `&0xc0!=0x80`. Numbers may be
+/// hexadecimal, and may end in `kb`, `mb` or `gb` (1024, 1024², 1024³).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison<T> {
     /// The number itself.
@@ -26,7 +26,8 @@ pub enum Comparison<T> {
     AtLeast(T),
     /// A number between the two, which are not in it: `1<>5` holds for 2, 3 and 4.
     Between(T, T),
-    /// What [`Comparison::Between`] does not hold for: `!1-5` holds for 1 and below, and for 5 and above.
+    /// What [`Comparison::Between`] does not hold for: `!1-5` holds for 1 and below, and for 5 and
+    /// above.
     Outside(T, T),
     /// A number that has, under the mask, the value.
     Masked {
@@ -146,7 +147,8 @@ fn number<T: Unsigned>(piece: Piece<'_>) -> Read<T> {
     ];
     let lower = piece.text.to_ascii_lowercase();
     let wrong = || piece.wrong(format!("a number from {} to {}", T::LOWEST, T::HIGHEST));
-    // `0x1gb` has no unit; hexadecimal digits have none of the units' first letters but `b`, which no unit is.
+    // `0x1gb` has no unit; hexadecimal digits have none of the units' first letters but `b`, which
+    // no unit is.
     match units.iter().find(|(unit, _)| lower.ends_with(unit)) {
         Some((unit, factor)) => {
             let digits = piece.part(0, piece.text.len() - unit.len()).trim();

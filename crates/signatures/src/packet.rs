@@ -6,8 +6,8 @@ use crate::number::Comparison;
 /// A test of one packet. A packet without the header or option that a test looks at fails it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketTest {
-    /// `dsize`: bytes of payload behind the TCP, UDP or ICMP header. Rules that look at streams or application buffers
-    /// do not have it.
+    /// `dsize`: bytes of payload behind the TCP, UDP or ICMP header. Rules that look at streams or
+    /// application buffers do not have it.
     PayloadBytes(Comparison<u16>),
     /// `ttl`: the time to live or hop limit.
     Ttl(Comparison<u8>),
@@ -54,7 +54,8 @@ pub enum PacketTest {
     StreamSize(StreamSize),
 }
 
-/// A test of flags. `ignored` bits are taken as not set before the test: in `flags:S,12`, the two reserved bits.
+/// A test of flags. `ignored` bits are taken as not set before the test: in `flags:S,12`, the two
+/// reserved bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bits {
     /// How they are compared.
@@ -79,7 +80,8 @@ pub enum BitsMode {
 }
 
 impl Bits {
-    /// TCP's flags by letter, as in the header's 14th byte (RFC 9293, section 3.1). `C` and `E` are also `1` and `2`.
+    /// TCP's flags by letter, as in the header's 14th byte (RFC 9293, section 3.1). `C` and `E` are
+    /// also `1` and `2`.
     pub const TCP: [(char, u8); 8] = [
         ('F', 0x01),
         ('S', 0x02),
@@ -91,8 +93,8 @@ impl Bits {
         ('C', 0x80),
     ];
 
-    /// IPv4's flags by letter: more fragments, do not fragment, reserved; the topmost three bits of the header's
-    /// seventh byte, moved down (RFC 791, section 3.1).
+    /// IPv4's flags by letter: more fragments, do not fragment, reserved; the topmost three bits of
+    /// the header's seventh byte, moved down (RFC 791, section 3.1).
     pub const FRAGMENT: [(char, u8); 3] = [('M', 0x01), ('D', 0x02), ('R', 0x04)];
 
     /// Whether the test holds for these flags.

@@ -14,12 +14,14 @@ pub const MAX_VARIABLES: usize = 32;
 /// The most matches of a rule.
 pub const MAX_MATCHES: usize = 256;
 
-/// What is asked of one buffer. All of it has to hold for one and the same assignment of places to the contents: where
-/// a relative match fails after an earlier content, other places of that content are tried.
+/// What is asked of one buffer. All of it has to hold for one and the same assignment of places to
+/// the contents: where a relative match fails after an earlier content, other places of that
+/// content are tried.
 ///
-/// A rule has one for each of its buffers, in the order in which the rule names them first; what the rule says of a
-/// buffer in several places is together here, in order. Where there may be several such buffers ([`Buffer::is_many`]),
-/// or where transforms differ, each naming is one of its own.
+/// A rule has one for each of its buffers, in the order in which the rule names them first; what
+/// the rule says of a buffer in several places is together here, in order. Where there may be
+/// several such buffers ([`Buffer::is_many`]), or where transforms differ, each naming is one of
+/// its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferMatches {
     /// Which buffer.
@@ -32,8 +34,9 @@ pub struct BufferMatches {
 
 /// One test of a buffer.
 ///
-/// Relative ones are about the *cursor*: the end of the last match before this one in the same buffer, be it a content,
-/// an expression or a jump; the start of the buffer if there is none. A negated match does not move it, nor does a test.
+/// Relative ones are about the *cursor*: the end of the last match before this one in the same
+/// buffer, be it a content, an expression or a jump; the start of the buffer if there is none. A
+/// negated match does not move it, nor does a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Match {
@@ -47,7 +50,8 @@ pub enum Match {
     Size(Comparison<u64>),
     /// `byte_test`.
     ByteTest(ByteTest),
-    /// `byte_jump`: moves the cursor. Fails where there is no number or the cursor would leave the buffer.
+    /// `byte_jump`: moves the cursor. Fails where there is no number or the cursor would leave the
+    /// buffer.
     ByteJump(ByteJump),
     /// `byte_extract`: gives a variable its value. Does not move the cursor.
     ByteExtract(ByteExtract),
@@ -62,7 +66,8 @@ pub enum Match {
     },
 }
 
-/// A number in the rule, or one that an earlier [`Match::ByteExtract`] or [`Match::ByteMath`] found.
+/// A number in the rule, or one that an earlier [`Match::ByteExtract`] or [`Match::ByteMath`]
+/// found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand<N> {
     /// The number.
@@ -71,8 +76,8 @@ pub enum Operand<N> {
     Variable(Variable),
 }
 
-/// A variable: an index into [`crate::Rule::variables`]. It has a value where it is used, for it is set earlier in the
-/// order of [`crate::Rule::buffers`] and their matches.
+/// A variable: an index into [`crate::Rule::variables`]. It has a value where it is used, for it is
+/// set earlier in the order of [`crate::Rule::buffers`] and their matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Variable(pub u8);
 
@@ -81,7 +86,8 @@ pub struct Variable(pub u8);
 pub struct Content {
     /// The bytes, as the rule has them; never none, at most [`MAX_CONTENT_BYTES`].
     pub pattern: Vec<u8>,
-    /// The match holds where the bytes are *not* found in the part that `position` names. It does not move the cursor.
+    /// The match holds where the bytes are *not* found in the part that `position` names. It does
+    /// not move the cursor.
     pub negated: bool,
     /// ASCII letters match in either case.
     pub nocase: bool,
@@ -94,8 +100,8 @@ pub struct Content {
 }
 
 impl Content {
-    /// How varied the bytes are: a new letter counts 3, a new other printable character or 0x00, 0x01, 0xFF 4, another
-    /// new byte 6, and what was there before 1.
+    /// How varied the bytes are: a new letter counts 3, a new other printable character or 0x00,
+    /// 0x01, 0xFF 4, another new byte 6, and what was there before 1.
     pub(crate) fn variety(&self) -> usize {
         let mut seen = [false; 256];
         self.pattern
@@ -113,19 +119,21 @@ impl Content {
 /// Where a content may be. The whole match has to lie in the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// `offset`, `depth`: the `depth` bytes that begin at byte `offset` of the buffer; without depth, all from there.
-    /// `startswith` is offset 0 and the pattern's length as depth.
+    /// `offset`, `depth`: the `depth` bytes that begin at byte `offset` of the buffer; without
+    /// depth, all from there. `startswith` is offset 0 and the pattern's length as depth.
     Absolute {
         /// From where on; 0 if the rule does not say.
         offset: Operand<u16>,
         /// In how many bytes from the *offset* on; at least the pattern's length if it is a number.
         depth: Option<Operand<u16>>,
     },
-    /// `distance`, `within`: from the cursor plus `distance` on; and in the `within` bytes from there on.
+    /// `distance`, `within`: from the cursor plus `distance` on; and in the `within` bytes from
+    /// there on.
     Relative {
         /// From how far after the cursor on; before it if negative. 0 if the rule does not say.
         distance: Operand<i32>,
-        /// In how many bytes from the *distance* on; at least the pattern's length if it is a number.
+        /// In how many bytes from the *distance* on; at least the pattern's length if it is a
+        /// number.
         within: Option<Operand<i32>>,
     },
 }
@@ -153,8 +161,8 @@ pub enum FastPattern {
 
 /// `isdataat`: whether the buffer has data at a place.
 ///
-/// With `n` as the place and `len` as the buffer's length: not relative, it holds where n < len; relative, where
-/// cursor + n <= len, so that `isdataat:!1,relative` says that nothing follows.
+/// With `n` as the place and `len` as the buffer's length: not relative, it holds where n < len;
+/// relative, where cursor + n <= len, so that `isdataat:!1,relative` says that nothing follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataAt {
     /// The place.
@@ -176,7 +184,8 @@ pub struct Number {
     pub relative: bool,
     /// How the bytes make a number.
     pub format: NumberFormat,
-    /// What is left of it: combined by AND, then moved right by the mask's lower zero bits. Never 0.
+    /// What is left of it: combined by AND, then moved right by the mask's lower zero bits. Never
+    /// 0.
     pub bitmask: Option<u32>,
 }
 

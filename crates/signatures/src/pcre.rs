@@ -3,8 +3,8 @@
 /// The most bytes of an expression.
 pub const MAX_PCRE_BYTES: usize = 8192;
 
-/// `pcre`: an expression to look for. The buffer that the flags of the older spelling name (`/.../U`) is the one that
-/// this stands in.
+/// `pcre`: an expression to look for. The buffer that the flags of the older spelling name
+/// (`/.../U`) is the one that this stands in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pcre {
     /// What stands between the slashes, as written.
@@ -15,7 +15,8 @@ pub struct Pcre {
     pub relative: bool,
     /// How the expression is meant.
     pub flags: PcreFlags,
-    /// Names for what groups match, in the order of the groups, as written: `flow:name`, `pkt:name`, `alert:name`.
+    /// Names for what groups match, in the order of the groups, as written: `flow:name`,
+    /// `pkt:name`, `alert:name`.
     pub captures: Vec<String>,
 }
 

@@ -167,12 +167,14 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A test of a flow's application protocol. Rules that are about a protocol's buffers only have none.
+/// A test of a flow's application protocol. Rules that are about a protocol's buffers only have
+/// none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProtocolTest {
-    /// `app-layer-protocol`: the flow's protocol is any of those; [`Application::Http`] covers both versions,
-    /// [`Application::Dns`] also [`Application::Doh2`], [`Application::Dcerpc`] also [`Application::Smb`].
+    /// `app-layer-protocol`: the flow's protocol is any of those; [`Application::Http`] covers both
+    /// versions, [`Application::Dns`] also [`Application::Doh2`], [`Application::Dcerpc`] also
+    /// [`Application::Smb`].
     Is {
         /// Known, and none of those.
         negated: bool,
@@ -181,8 +183,8 @@ pub enum ProtocolTest {
         /// What is taken as the flow's protocol.
         mode: ProtocolMode,
     },
-    /// `app-layer-event`: the protocol's reader met something odd. The name is `protocol.event` or, of the detection of
-    /// protocols, `event` alone.
+    /// `app-layer-event`: the protocol's reader met something odd. The name is `protocol.event` or,
+    /// of the detection of protocols, `event` alone.
     Event(String),
     /// `ssl_version`: the record's version is any of those, or none of those.
     SslVersion {

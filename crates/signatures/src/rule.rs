@@ -14,11 +14,13 @@ pub const DEFAULT_PRIORITY: u8 = 3;
 /// The group of a rule without a `gid`.
 pub const DEFAULT_GID: u32 = 1;
 
-/// One rule. It matches where its header, its flow, and *all* tests of every kind hold; then its actions are carried
-/// out: flowbits and the like are set, and the packet is treated and reported as [`Rule::action`] says.
+/// One rule. It matches where its header, its flow, and *all* tests of every kind hold; then its
+/// actions are carried out: flowbits and the like are set, and the packet is treated and reported
+/// as [`Rule::action`] says.
 ///
-/// [`std::fmt::Display`] prints the rule in one line of the language; read again, that gives an equal rule. What was
-/// written in older words is printed in the newer ones, and variables of the header as what they stood for.
+/// [`std::fmt::Display`] prints the rule in one line of the language; read again, that gives an
+/// equal rule. What was written in older words is printed in the newer ones, and variables of the
+/// header as what they stood for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// What to do where the rule matches.
@@ -50,12 +52,13 @@ pub struct Rule {
     pub priority: u8,
     /// Where there is more to read.
     pub references: Vec<Reference>,
-    /// Keys and values, in the order of the rule; a key may come again. A key alone has an empty value.
+    /// Keys and values, in the order of the rule; a key may come again. A key alone has an empty
+    /// value.
     pub metadata: Vec<(String, String)>,
     /// Which end is attacked.
     pub target: Option<Target>,
-    /// Whether a match is reported. `noalert` and `flowbits:noalert` say that it is not; a [`Action::Pass`] rule reports
-    /// only with the keyword `alert`.
+    /// Whether a match is reported. `noalert` and `flowbits:noalert` say that it is not; a
+    /// [`Action::Pass`] rule reports only with the keyword `alert`.
     pub alerts: bool,
 
     /// What is asked of the flow and the packet's place in it.
@@ -66,12 +69,12 @@ pub struct Rule {
     pub application: Vec<ProtocolTest>,
     /// What is asked of the payload and of what is cut out of it, buffer by buffer.
     pub buffers: Vec<BufferMatches>,
-    /// The names of the variables that [`Match::ByteExtract`] and [`Match::ByteMath`] set; [`crate::Variable`] is an
-    /// index into it.
+    /// The names of the variables that [`Match::ByteExtract`] and [`Match::ByteMath`] set;
+    /// [`crate::Variable`] is an index into it.
     pub variables: Vec<String>,
 
-    /// Tests and changes of the flow's marks, in the order of the rule. Tests come before changes when they are
-    /// carried out, and changes happen only where the whole rule matches.
+    /// Tests and changes of the flow's marks, in the order of the rule. Tests come before changes
+    /// when they are carried out, and changes happen only where the whole rule matches.
     pub flowbits: Vec<Flowbit>,
     /// Tests and changes of the flow's numbers, likewise.
     pub flowints: Vec<Flowint>,
@@ -86,13 +89,14 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The content that a search for many patterns at once should look for: the one marked `fast_pattern`, else the one
-    /// that is likely to be rare. Gives the indices of the buffer in [`Rule::buffers`] and of the match in it; none if
-    /// the rule has no content that will do.
+    /// The content that a search for many patterns at once should look for: the one marked
+    /// `fast_pattern`, else the one that is likely to be rare. Gives the indices of the buffer in
+    /// [`Rule::buffers`] and of the match in it; none if the rule has no content that will do.
     ///
-    /// Negated contents are never chosen, marked or not, as finding one rules nothing in. Without a mark: those in the
-    /// buffers that come first (application buffers; then the payload and `http.stat_msg`; then `http.method` and
-    /// `http.stat_code`); of them the longest, then the most varied, then the first.
+    /// Negated contents are never chosen, marked or not, as finding one rules nothing in. Without a
+    /// mark: those in the buffers that come first (application buffers; then the payload and
+    /// `http.stat_msg`; then `http.method` and `http.stat_code`); of them the longest, then the
+    /// most varied, then the first.
     // Suricata user guide, "Suricata Fast Pattern Determination Explained".
     pub fn fast_pattern(&self) -> Option<(usize, usize)> {
         let mut best = None;
@@ -148,8 +152,9 @@ pub enum Rejected {
 pub enum Direction {
     /// `->`: from source to destination.
     Forward,
-    /// `<>`: as if there were two rules, this one and one with both ends exchanged (addresses and ports together). It
-    /// says nothing of who is client and who is server: [`Flow::direction`] still holds as written, for both.
+    /// `<>`: as if there were two rules, this one and one with both ends exchanged (addresses and
+    /// ports together). It says nothing of who is client and who is server: [`Flow::direction`]
+    /// still holds as written, for both.
     Both,
 }
 

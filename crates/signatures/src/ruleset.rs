@@ -33,18 +33,22 @@ pub struct Loaded {
 
 /// What came of reading rules: those that loaded, and why others did not.
 ///
-/// Its [`fmt::Display`] is what a check of rule files shows: a line for each rule that was refused or replaced, then the sum.
+/// Its [`fmt::Display`] is what a check of rule files shows: a line for each rule that was refused
+/// or replaced, then the sum.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The rules that loaded.
     pub ruleset: Ruleset,
-    /// The rules that were refused, each for the first thing that is wrong with it, in the order of the files.
+    /// The rules that were refused, each for the first thing that is wrong with it, in the order of
+    /// the files.
     pub faults: Vec<Fault>,
-    /// The rules that gave way to a higher revision of themselves, in the order in which that was found.
+    /// The rules that gave way to a higher revision of themselves, in the order in which that was
+    /// found.
     pub replaced: Vec<Replaced>,
 }
 
-/// A rule that loaded and then gave way to another with the same group and number and a higher revision.
+/// A rule that loaded and then gave way to another with the same group and number and a higher
+/// revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
     /// The group.
@@ -58,14 +62,16 @@ pub struct Replaced {
 }
 
 impl Ruleset {
-    /// Reads the text of a file. A rule loads whole or, with a [`Fault`], not at all; the other rules load whatever is
-    /// wrong with one.
+    /// Reads the text of a file. A rule loads whole or, with a [`Fault`], not at all; the other
+    /// rules load whatever is wrong with one.
     ///
-    /// A rule is a line; a `\` at its end makes the next line a part of it. Empty lines and lines that begin with `#`,
-    /// rules that were taken out of use among them, do not count. Of two rules with the same group and number the one
-    /// with the higher revision stays; of two with the same revision the first, and the other is a fault.
+    /// A rule is a line; a `\` at its end makes the next line a part of it. Empty lines and lines
+    /// that begin with `#`, rules that were taken out of use among them, do not count. Of two rules
+    /// with the same group and number the one with the higher revision stays; of two with the same
+    /// revision the first, and the other is a fault.
     ///
-    /// Neither more rules than [`MAX_RULES`] load nor longer ones than [`MAX_RULE_BYTES`]; such a rule is a fault.
+    /// Neither more rules than [`MAX_RULES`] load nor longer ones than [`MAX_RULE_BYTES`]; such a
+    /// rule is a fault.
     pub fn read(file: &str, text: &str, variables: &Variables, classes: &Classifications) -> Report {
         let mut report = Report::default();
         for line in Lines::continued(file, text) {

@@ -1,4 +1,5 @@
-//! What operators say of rules that others wrote: which alerts are silenced or limited, as a `threshold.config` lists it.
+//! What operators say of rules that others wrote: which alerts are silenced or limited, as a
+//! `threshold.config` lists it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use crate::{RuleError, Variables};
 /// The most lines.
 pub const MAX_THRESHOLDS: usize = 65_536;
 
-/// The lines of a `threshold.config`: `suppress`, `threshold` (also `event_filter`) and `rate_filter`.
+/// The lines of a `threshold.config`: `suppress`, `threshold` (also `event_filter`) and
+/// `rate_filter`.
 #[derive(Clone, Debug, Default)]
 pub struct Thresholds(Vec<Limit>);
 
@@ -66,7 +68,8 @@ pub enum SuppressEnd {
     Either,
 }
 
-/// `rate_filter`: beyond `count` matches within so many seconds, the rule does something else for a while.
+/// `rate_filter`: beyond `count` matches within so many seconds, the rule does something else for a
+/// while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateFilter {
     /// What is counted apart.
@@ -109,7 +112,8 @@ impl Limit {
 }
 
 impl Thresholds {
-    /// Reads a list. What is right in it counts whatever else is in it; the faults say what does not.
+    /// Reads a list. What is right in it counts whatever else is in it; the faults say what does
+    /// not.
     pub fn read(file: &str, text: &str, variables: &Variables) -> (Self, Vec<Fault>) {
         let (mut all, mut faults) = (Self::default(), Vec::new());
         for line in Lines::continued(file, text) {

@@ -1,7 +1,8 @@
 //! What is done to a buffer before it is looked at.
 
-/// A step from one buffer to another. Steps follow the buffer's name and are carried out in order. None but
-/// [`Transform::DotPrefix`] (by one byte) and the hashes (to 32 bytes at most) gives more bytes than it was given.
+/// A step from one buffer to another. Steps follow the buffer's name and are carried out in order.
+/// None but [`Transform::DotPrefix`] (by one byte) and the hashes (to 32 bytes at most) gives more
+/// bytes than it was given.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transform {
@@ -27,7 +28,8 @@ pub enum Transform {
     HeaderLowercase,
     /// `strip_pseudo_headers`: without the lines that begin with a colon.
     StripPseudoHeaders,
-    /// `xor`: the bytes from `offset` on combined with the key, over and over; those before as they are.
+    /// `xor`: the bytes from `offset` on combined with the key, over and over; those before as they
+    /// are.
     Xor {
         /// Where to begin.
         offset: u16,

@@ -13,8 +13,9 @@ pub const MAX_VARIABLES_DEFINED: usize = 1024;
 
 /// Named groups of addresses and of ports.
 ///
-/// They are read from lines `NAME = GROUP`, where a group is written as in a rule and may name other variables, of this
-/// file or of the defaults, in whatever order; empty lines and lines that begin with `#` do not count:
+/// They are read from lines `NAME = GROUP`, where a group is written as in a rule and may name
+/// other variables, of this file or of the defaults, in whatever order; empty lines and lines that
+/// begin with `#` do not count:
 ///
 /// ```
 /// use signatures::Variables;
@@ -29,7 +30,8 @@ pub const MAX_VARIABLES_DEFINED: usize = 1024;
 /// assert!(variables.ports("FILE_DATA_PORTS").unwrap().contains(8080));
 /// ```
 ///
-/// What a file does not define has the value that Suricata ships: [`DEFAULTS`]. `any` is a group of both kinds.
+/// What a file does not define has the value that Suricata ships: [`DEFAULTS`]. `any` is a group of
+/// both kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variables {
     addresses: BTreeMap<String, Arc<Addresses>>,
@@ -75,8 +77,8 @@ impl Default for Variables {
 }
 
 impl Variables {
-    /// Reads a file of variables. What is right in it counts whatever else is in it; the faults say what does not.
-    /// A variable that is defined twice keeps the last definition.
+    /// Reads a file of variables. What is right in it counts whatever else is in it; the faults say
+    /// what does not. A variable that is defined twice keeps the last definition.
     pub fn read(file: &str, text: &str) -> (Self, Vec<Fault>) {
         let mut faults = Vec::new();
         let mut definitions = Definitions::new();
@@ -164,7 +166,8 @@ fn resolve<G: Group>(
     if let Some(group) = known.get(name) {
         return Ok(group.clone());
     }
-    // A chain of names that is longer than any that is allowed has come around, or might as well have.
+    // A chain of names that is longer than any that is allowed has come around, or might as well
+    // have.
     if depth == 0 {
         return Err(RuleError::CyclicVariable { name: name.to_owned() });
     }

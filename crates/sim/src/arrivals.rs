@@ -1,4 +1,5 @@
-//! The packets that come next, a few of them ahead, so that what the router knows of their flows is on its way to the cache.
+//! The packets that come next, a few of them ahead, so that what the router knows of their flows is
+//! on its way to the cache.
 
 use packet::{FlowHasher, FlowKey};
 use protocol::dispatcher::Router;

@@ -1,7 +1,7 @@
 //! Whether a run did what it must (R8): checked packet by packet, in every run.
 //!
-//! The oracle is a single unit that processes what was processed, in that order. It is the simplest thing that can be
-//! right: for each flow, the clock and the state after its last packet.
+//! The oracle is a single unit that processes what was processed, in that order. It is the simplest
+//! thing that can be right: for each flow, the clock and the state after its last packet.
 
 mod spread;
 
@@ -88,7 +88,8 @@ pub enum Violation {
         /// Which.
         clock: u64,
     },
-    /// A unit was stopped while packets of a flow that several units have in turn were on their way to it.
+    /// A unit was stopped while packets of a flow that several units have in turn were on their way
+    /// to it.
     #[error("{unit} was stopped, and gets packets of a flow that is spread")]
     Stopped {
         /// Which.
@@ -186,7 +187,8 @@ impl Checks {
         self.under_way += 1;
     }
 
-    /// The same for a packet of a flow that several units have in turn since the packet with clock `base`: see [`spread`].
+    /// The same for a packet of a flow that several units have in turn since the packet with clock
+    /// `base`: see [`spread`].
     pub fn stamped_spread(&mut self, flow: FlowId, clock: u64, base: u64) {
         self.stamped(flow, clock);
         self.spreads.entry(flow).or_default().stamped(base, clock);
@@ -327,8 +329,8 @@ impl Checks {
         }
     }
 
-    /// A packet's fate is known, and goes into its flow's account. One that had its slot before another is forgotten if it is
-    /// done with: what is said of it from now on is a mistake.
+    /// A packet's fate is known, and goes into its flow's account. One that had its slot before
+    /// another is forgotten if it is done with: what is said of it from now on is a mistake.
     #[inline]
     fn fate(
         &mut self,
@@ -414,7 +416,8 @@ mod tests {
         ));
     }
 
-    /// Packets 2 and 3, and behind packet 4 packet 5, are of epochs in which several units have the flow.
+    /// Packets 2 and 3, and behind packet 4 packet 5, are of epochs in which several units have the
+    /// flow.
     #[test]
     fn epochs_of_several_units_follow_each_other_without_a_packet_between() {
         let lost_between = || {

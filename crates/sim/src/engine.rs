@@ -22,8 +22,8 @@ pub struct Packet {
     pub len: u32,
 }
 
-/// What a packet makes of a state that packets have made before. The fold over a flow's packets tells which they were, and
-/// in which order they came.
+/// What a packet makes of a state that packets have made before. The fold over a flow's packets
+/// tells which they were, and in which order they came.
 #[inline]
 pub fn fold(state: u64, clock: u64) -> u64 {
     let mut sum = state.rotate_left(5) ^ clock;
@@ -62,8 +62,8 @@ pub struct Counting {
     ended: Vec<(FlowId, u64)>,
 }
 
-/// Bytes of a saved state. They are made up, of what a packet has made of those before, and of the flow's number; none is
-/// likely to be zero, or to be the same by chance.
+/// Bytes of a saved state. They are made up, of what a packet has made of those before, and of the
+/// flow's number; none is likely to be zero, or to be the same by chance.
 #[derive(Clone, Copy, Debug)]
 pub struct StateLen {
     /// All of them.
@@ -147,7 +147,8 @@ impl Counting {
         !(self.processed.is_empty() && self.ended.is_empty())
     }
 
-    /// What was processed since the last call, in place of an empty list, which is used from now on.
+    /// What was processed since the last call, in place of an empty list, which is used from now
+    /// on.
     #[inline]
     pub fn take_processed(&mut self, empty: Vec<Processed>) -> Vec<Processed> {
         std::mem::replace(&mut self.processed, empty)
@@ -239,7 +240,8 @@ impl Engine for Counting {
     }
 }
 
-/// States by flow. Each unit has few of all flows: a table of those lies closer together than a place for each.
+/// States by flow. Each unit has few of all flows: a table of those lies closer together than a
+/// place for each.
 type States = HashMap<FlowId, u64, BuildHasherDefault<FlowHash>>;
 
 /// Scrambles what flows are called; the same way in every run.

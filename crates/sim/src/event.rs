@@ -19,16 +19,19 @@ const LEVELS: usize = (u64::BITS - REST_BITS).div_ceil(DIGIT_BITS) as usize;
 /// So many events at most are put in order by being sorted, if it can be helped.
 const SORTED_MAX: usize = 32;
 
-/// So many events that move together are shown: few enough for the cache, and enough that what they are about comes in time.
+/// So many events that move together are shown: few enough for the cache, and enough that what they
+/// are about comes in time.
 const SHOWN: RangeInclusive<usize> = 4..=256;
 
 /// Events in order of time; those of one moment in the order in which they were added.
 ///
-/// A radix heap whose next events are sorted. Time never goes back, so an event lies in the bucket of the highest digit in which its time
-/// differs from a time before it, and of what that digit is. The bucket that comes first has the next events, once there are none:
-/// if there are few, or their times have the same digits, they are sorted; else they move to lower buckets. What is added so late that it
-/// comes before other buckets goes into a heap, and is behind the sorted ones of the same moment, as it came later. So an event is appended
-/// once or twice, and sorted with some others, whatever the number of events.
+/// A radix heap whose next events are sorted. Time never goes back, so an event lies in the bucket
+/// of the highest digit in which its time differs from a time before it, and of what that digit is.
+/// The bucket that comes first has the next events, once there are none: if there are few, or their
+/// times have the same digits, they are sorted; else they move to lower buckets. What is added so
+/// late that it comes before other buckets goes into a heap, and is behind the sorted ones of the
+/// same moment, as it came later. So an event is appended once or twice, and sorted with some
+/// others, whatever the number of events.
 #[derive(Clone, Debug)]
 pub struct EventQueue<T> {
     /// By digit, level after level. They keep the order in which events were added.
@@ -37,7 +40,8 @@ pub struct EventQueue<T> {
     filled: [u64; LEVELS],
     /// Which levels have such buckets.
     levels: u16,
-    /// A time that no event in a bucket is before: its digits are those that theirs are compared with.
+    /// A time that no event in a bucket is before: its digits are those that theirs are compared
+    /// with.
     base_ns: u64,
     /// The next events, in order.
     sorted: Vec<(u64, T)>,
@@ -98,8 +102,8 @@ impl<T: Copy> EventQueue<T> {
         self.next_ns
     }
 
-    /// Takes the next event. Its time is the present from then on. Most events are shown a few of them ahead, several at a
-    /// time, so that what they are about may be brought to the cache.
+    /// Takes the next event. Its time is the present from then on. Most events are shown a few of
+    /// them ahead, several at a time, so that what they are about may be brought to the cache.
     #[inline]
     pub fn pop(&mut self, show: impl FnMut(&[(u64, T)])) -> Option<(u64, T)> {
         let next = match self.sorted.get(self.taken) {

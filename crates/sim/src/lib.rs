@@ -1,8 +1,9 @@
 //! Routers and units on virtual time.
 //!
-//! A [`Scenario`] says which packets come, how they are assigned, what processes them and what lies in between. The same
-//! scenario and seed give the same [`Report`], byte for byte. Router and units are those that run anywhere else: this crate
-//! gives them time, packets, and links between them, and checks all they do against a single unit ([`Violation`]).
+//! A [`Scenario`] says which packets come, how they are assigned, what processes them and what lies
+//! in between. The same scenario and seed give the same [`Report`], byte for byte. Router and units
+//! are those that run anywhere else: this crate gives them time, packets, and links between them,
+//! and checks all they do against a single unit ([`Violation`]).
 //!
 //! ```
 //! use sim::{Scenario, Simulation};

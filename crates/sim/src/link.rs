@@ -110,8 +110,9 @@ impl Links {
 
     /// A message from a unit to another: when it arrives.
     ///
-    /// States leave a unit one behind the other. One that is asked for takes as long as any message then, so that a request and its answer
-    /// take a round trip (the tail of S93), and overtakes copies, which take what they do (S64).
+    /// States leave a unit one behind the other. One that is asked for takes as long as any message
+    /// then, so that a request and its answer take a round trip (the tail of S93), and overtakes
+    /// copies, which take what they do (S64).
     pub fn message_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, cargo: Cargo) -> Arrivals {
         let lane = from.index() * self.units + to.index();
         let arrives_ns = match cargo {

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use crate::scenario::Units;
 
-/// A pool of units that wait, started, for an order. Who takes one has another one started in its place; one that stops comes back if there
-/// is room.
+/// A pool of units that wait, started, for an order. Who takes one has another one started in its
+/// place; one that stops comes back if there is room.
 #[derive(Clone, Debug)]
 pub struct WarmPool {
     size: u16,
@@ -96,7 +96,8 @@ impl WarmPool {
         Start { ready_after_ns: self.warm_ns, filled_after_ns: Some(self.cold_ns) }
     }
 
-    /// A unit that was started in another's place waits, unless one that stopped has come back meanwhile: then it ends.
+    /// A unit that was started in another's place waits, unless one that stopped has come back
+    /// meanwhile: then it ends.
     pub fn filled(&mut self, now_ns: u64) {
         self.count(now_ns);
         self.starting -= 1;

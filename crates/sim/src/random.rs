@@ -1,7 +1,7 @@
 //! Randomness that repeats: a seed gives the same numbers on every machine.
 //!
-//! Logarithms and powers come from `libm`, because those of the standard library may differ from platform to platform in
-//! the last bit, and one bit is enough for another report.
+//! Logarithms and powers come from `libm`, because those of the standard library may differ from
+//! platform to platform in the last bit, and one bit is enough for another report.
 
 use packet::split_mix;
 
@@ -12,7 +12,8 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of this seed and purpose: streams of different purposes have nothing to do with each other.
+    /// The stream of this seed and purpose: streams of different purposes have nothing to do with
+    /// each other.
     pub fn new(seed: u64, purpose: &str) -> Random {
         let mut state = seed;
         for byte in purpose.bytes() {
@@ -45,14 +46,16 @@ impl Random {
         probability > 0.0 && self.share() < probability
     }
 
-    /// The time until the next of events that happen independently of each other, in units of its mean.
+    /// The time until the next of events that happen independently of each other, in units of its
+    /// mean.
     #[inline]
     pub fn exponential(&mut self) -> f64 {
         -libm::log(1.0 - self.share())
     }
 }
 
-/// How many values a [`Table`] has; its tails end at the quantiles that are half a value from the ends.
+/// How many values a [`Table`] has; its tails end at the quantiles that are half a value from the
+/// ends.
 const TABLE_LEN: usize = 2048;
 
 /// A distribution, as a table of equally likely values: a draw is one look-up.
@@ -85,7 +88,8 @@ impl Table {
     }
 }
 
-/// The quantile of the standard normal distribution, by Newton's method on its lower half, where that converges from 0.
+/// The quantile of the standard normal distribution, by Newton's method on its lower half, where
+/// that converges from 0.
 fn normal_quantile(share: f64) -> f64 {
     if share > 0.5 {
         return -normal_quantile(1.0 - share);

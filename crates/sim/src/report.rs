@@ -38,7 +38,8 @@ pub struct Report {
     pub warm: Option<WarmUnits>,
     /// Packets that were not processed, by reason.
     pub drops: BTreeMap<&'static str, u64>,
-    /// From a packet's arrival at its unit until it was processed: queue, waiting for state, service (S91).
+    /// From a packet's arrival at its unit until it was processed: queue, waiting for state,
+    /// service (S91).
     pub latency_at_unit: Latency,
     /// From its arrival at the router.
     pub latency: Latency,
@@ -129,7 +130,8 @@ pub struct State {
     pub store_reads: u64,
     /// States written there.
     pub store_writes: u64,
-    /// For how long the store would have gone on, at the end, with what it had been asked. Nobody waits for that.
+    /// For how long the store would have gone on, at the end, with what it had been asked. Nobody
+    /// waits for that.
     pub store_behind_ns: u64,
     /// Bits per second of copies and states (S103), or of what is read and written.
     pub rate_bps: f64,

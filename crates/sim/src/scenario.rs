@@ -1,4 +1,5 @@
-//! Scenarios: what is simulated, as TOML. Every key has a default, the papers' value; an unknown one is an error.
+//! Scenarios: what is simulated, as TOML. Every key has a default, the papers' value; an unknown
+//! one is an error.
 
 mod links;
 mod quantity;
@@ -45,11 +46,13 @@ pub struct Scenario {
 pub struct Run {
     /// Packets arrive until this time; what is under way then is still processed.
     pub time: Time,
-    /// Packets that arrive before this time do not count for latencies, nor changes of units for the share without waiting (R7).
+    /// Packets that arrive before this time do not count for latencies, nor changes of units for
+    /// the share without waiting (R7).
     pub warm_up: Time,
     /// Demand and capacity are reported for each epoch of this length: 100 ms (S47).
     pub epoch: Time,
-    /// What is under way after the last packet has this long to come to an end; what has not is a violation.
+    /// What is under way after the last packet has this long to come to an end; what has not is a
+    /// violation.
     pub patience: Time,
 }
 

@@ -7,8 +7,8 @@ use protocol::unit::Unit;
 
 use crate::engine::{Counting, Packet};
 
-/// A unit with its queue: packets, and what must stay behind them, in the order in which they came. The unit does one
-/// thing at a time; messages that come meanwhile are next (S18).
+/// A unit with its queue: packets, and what must stay behind them, in the order in which they came.
+/// The unit does one thing at a time; messages that come meanwhile are next (S18).
 #[derive(Clone, Debug)]
 pub struct Server {
     /// The unit.
@@ -66,7 +66,8 @@ impl Server {
         self.inbox.push_back(Waiting { parcel, slot, since_ns: u64::MAX });
     }
 
-    /// What the unit does next, and since when that has been in the queue; `u64::MAX`: it has not, or not any more.
+    /// What the unit does next, and since when that has been in the queue; `u64::MAX`: it has not,
+    /// or not any more.
     #[inline]
     pub fn next(&mut self) -> Option<(u32, u64)> {
         let next = self.inbox.pop_front().or_else(|| self.queue.pop_front())?;
@@ -80,8 +81,9 @@ impl Server {
         in_queue.map_or_else(|| self.inbox.get(place), |place| self.queue.get(place))
     }
 
-    /// The next ones of what waits, and what the unit knows of their flows, are on their way to the cache. Where one thing says
-    /// where the next is, that is asked for when the unit has come one further.
+    /// The next ones of what waits, and what the unit knows of their flows, are on their way to the
+    /// cache. Where one thing says where the next is, that is asked for when the unit has come one
+    /// further.
     #[inline]
     pub fn prefetch(&self, parcels: &Slab<Parcel>) {
         if let Some(third) = self.waiting(2) {
@@ -115,7 +117,8 @@ impl Server {
     }
 }
 
-/// What is on its way to a unit, or waits there. On cache lines of its own: so many come that each line counts.
+/// What is on its way to a unit, or waits there. On cache lines of its own: so many come that each
+/// line counts.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub enum Parcel {

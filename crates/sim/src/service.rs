@@ -20,8 +20,9 @@ enum Work {
     Costs { packet_ps: u64, byte_ps: u64 },
 }
 
-/// So many bits per second, counted over periods: what a period has not used is lost, what it has used too much is owed by
-/// the next. As Linux does for a container with a CPU quota (CFS bandwidth control).
+/// So many bits per second, counted over periods: what a period has not used is lost, what it has
+/// used too much is owed by the next. As Linux does for a container with a CPU quota (CFS bandwidth
+/// control).
 #[derive(Clone, Copy, Debug)]
 struct Quota {
     bps: u64,
@@ -45,7 +46,8 @@ pub struct Spent {
 pub struct NoQuota;
 
 impl Service {
-    /// As these units take: by capacity, unless the costs are given; within a quota of the capacity, if there is one.
+    /// As these units take: by capacity, unless the costs are given; within a quota of the
+    /// capacity, if there is one.
     ///
     /// # Errors
     /// If there is a quota, and the costs are not given.
@@ -90,7 +92,8 @@ impl Service {
         self.message_ps
     }
 
-    /// How long a unit has to be there for a packet of this length: what it takes, or its share of the quota.
+    /// How long a unit has to be there for a packet of this length: what it takes, or its share of
+    /// the quota.
     #[inline]
     pub fn load_ns(&self, len: u32) -> u64 {
         self.quota.map_or_else(|| self.ns(len), |quota| at_rate_ns(len, quota.bps))
@@ -201,7 +204,8 @@ mod tests {
 
     #[test]
     fn what_a_period_has_used_too_much_is_owed() {
-        // 12,000 bits a period: the second packet begins within the first one's, and leaves 4,000 bits to the second.
+        // 12,000 bits a period: the second packet begins within the first one's, and leaves 4,000
+        // bits to the second.
         assert_eq!(begin(of(quota(12_000)), &[(0, 1_000); 5]), [0, 1_000, 10_000, 20_000, 21_000]);
         // One packet is the quota of four periods.
         assert_eq!(begin(of(quota(2_000)), &[(0, 1_000); 3]), [0, 40_000, 80_000]);
@@ -215,7 +219,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, and when: no more than the quota since the start, one period's, and one packet's.
+        /// Whatever comes, and when: no more than the quota since the start, one period's, and one
+        /// packet's.
         #[test]
         fn no_unit_processes_more_than_its_quota(
             packets in prop::collection::vec((0u64..20_000, 60u32..9_000), 1..500),

@@ -1,4 +1,5 @@
-//! A store of states, one for all units: what the systems have that keep no state at units (S93, S94).
+//! A store of states, one for all units: what the systems have that keep no state at units (S93,
+//! S94).
 
 use std::collections::{BTreeMap, VecDeque};
 

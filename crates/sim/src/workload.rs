@@ -1,4 +1,5 @@
-//! The packets that come: made up while they are wanted, never all in memory; or those of a capture.
+//! The packets that come: made up while they are wanted, never all in memory; or those of a
+//! capture.
 
 mod capture;
 mod profile;
@@ -42,7 +43,8 @@ pub enum Packets {
 }
 
 impl Packets {
-    /// The packets of this workload and seed; none of a capture that was not [supplied](Workload::supply).
+    /// The packets of this workload and seed; none of a capture that was not
+    /// [supplied](Workload::supply).
     pub fn new(workload: &Workload, seed: u64) -> Packets {
         match workload {
             Workload::Trace(trace) => Packets::Trace(Box::new(TracePackets::new(trace, seed))),

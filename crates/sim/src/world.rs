@@ -237,8 +237,8 @@ impl World {
         self.warm = Changes { seamless: tally.seamless, pulls: tally.pulls };
     }
 
-    /// Whether units have more to do although nothing is under way: to say again what was lost, or to wait for what may have been overtaken
-    /// when a flow is spread no more.
+    /// Whether units have more to do although nothing is under way: to say again what was lost, or
+    /// to wait for what may have been overtaken when a flow is spread no more.
     fn has_unsettled(&self) -> bool {
         self.may_be_unsettled && !self.servers.iter().all(|server| server.unit.is_settled())
     }
@@ -383,7 +383,8 @@ mod tests {
         assert!(matches!(goes_on(world), Err(Violation::WrongState { .. })));
     }
 
-    /// A state that came twice, and waited in the unit's queue while the unit gave it away, was switched off and on again.
+    /// A state that came twice, and waited in the unit's queue while the unit gave it away, was
+    /// switched off and on again.
     #[test]
     fn a_unit_that_is_switched_on_again_takes_no_state_that_it_gave_away() {
         let mut world = world_in_mode("packet");

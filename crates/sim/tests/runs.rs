@@ -1,4 +1,5 @@
-//! Whole runs: they repeat, agree with queueing theory and with a trivial model, and hold their checks in every mode.
+//! Whole runs: they repeat, agree with queueing theory and with a trivial model, and hold their
+//! checks in every mode.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -58,8 +59,8 @@ fn changes_within_the_warm_up_do_not_count() {
     assert_eq!(warm.seamless_share, None, "flows stay once there are units enough");
 }
 
-/// One unit, Poisson arrivals, each packet takes 8 us: the mean wait is rho * service / (2 (1 - rho))
-/// (Pollaczek and Khinchine).
+/// One unit, Poisson arrivals, each packet takes 8 us: the mean wait is rho * service / (2 (1 -
+/// rho)) (Pollaczek and Khinchine).
 #[test]
 fn a_unit_is_a_queue_as_in_the_books() {
     for rho in [0.5, 0.8] {
@@ -114,8 +115,8 @@ fn one_unit_is_the_trivial_model() {
     assert_eq!((report.checked.processed, report.state.pulls), (packets, 0));
 }
 
-/// 2 Gbit/s for a unit that is given 1 Gbit/s of a processor: in each period it processes 12,500 packets at full speed, and
-/// then none until the next.
+/// 2 Gbit/s for a unit that is given 1 Gbit/s of a processor: in each period it processes 12,500
+/// packets at full speed, and then none until the next.
 #[test]
 fn a_quota_lets_through_what_it_is_period_by_period() {
     let report = run(
@@ -137,7 +138,8 @@ fn a_quota_lets_through_what_it_is_period_by_period() {
     );
     assert!(report.epochs.iter().all(|epoch| epoch.processed == 12_500));
     assert!(report.epochs[..5].iter().all(|epoch| (epoch.utilisation[0].1 - 2.0).abs() < 1e-3), "S92");
-    // Half of the first period's packets find quota, and then each period's first in the queue did long ago.
+    // Half of the first period's packets find quota, and then each period's first in the queue did
+    // long ago.
     assert_eq!((report.latency_at_unit.count, report.latency_at_unit.p1_ns), (125_000, 440));
     let waits = |percent: u64| (450..550).contains(&(percent / 1_000_000));
     assert!(waits(report.latency_at_unit.max_ns), "{:?}", report.latency_at_unit);
@@ -176,7 +178,8 @@ fn a_full_queue_drops_and_says_so() {
     assert_eq!(report.epochs[0].queue_peak, 10);
 }
 
-/// Each packet goes to another unit, and its flow's state with it (S5): that takes a round trip for each.
+/// Each packet goes to another unit, and its flow's state with it (S5): that takes a round trip for
+/// each.
 #[test]
 fn packet_by_packet_states_are_always_on_their_way() {
     let report = run(
@@ -274,7 +277,8 @@ fn sparse(state: &str) -> Report {
     )
 }
 
-/// A packet each 2 ms, alone in its flowlet, takes 8 us; to read or write takes 2 x 40 us on the way, and 1 us there.
+/// A packet each 2 ms, alone in its flowlet, takes 8 us; to read or write takes 2 x 40 us on the
+/// way, and 1 us there.
 #[test]
 fn packets_wait_for_the_store() {
     let p50_ns = |state| sparse(state).latency_at_unit.p50_ns;
@@ -285,13 +289,15 @@ fn packets_wait_for_the_store() {
     assert!(about(81 + 8).contains(&p50_ns("where = \"store\"")));
     assert!(about(8).contains(&p50_ns("where = \"store\"\nreread = false")));
     let naive = sparse("where = \"store-naive\"").state;
-    // The flow's first packet has nothing to read; after the last the flow falls silent, and nothing is left to write.
+    // The flow's first packet has nothing to read; after the last the flow falls silent, and
+    // nothing is left to write.
     assert_eq!((naive.store_reads, naive.store_writes), (249, 250));
     let store = sparse("where = \"store\"").state;
     assert_eq!((store.store_reads, store.store_writes), (249, 250));
 }
 
-/// Packets are done with 73 us after the last; states are written 250 us behind them, and each takes the store 1 ms.
+/// Packets are done with 73 us after the last; states are written 250 us behind them, and each
+/// takes the store 1 ms.
 #[test]
 fn a_run_does_not_wait_for_what_is_written_behind_its_packets() {
     let report = run(
@@ -316,7 +322,8 @@ fn a_run_does_not_wait_for_what_is_written_behind_its_packets() {
     assert!(report.end_ns < 100_100_000);
 }
 
-/// Every flow's owner changes now and then: what an owner would be asked for, it has written to the store.
+/// Every flow's owner changes now and then: what an owner would be asked for, it has written to the
+/// store.
 #[test]
 fn states_go_by_way_of_the_store() {
     let scenario = |state: &str| {
@@ -342,7 +349,8 @@ fn states_go_by_way_of_the_store() {
     assert!(p50(&naive) > 2 * 131_000 + p50(&unit), "{} {}", p50(&naive), p50(&unit));
 }
 
-/// Packets come faster than states can follow: some are dropped, as no more can wait, and all the others come to their ends.
+/// Packets come faster than states can follow: some are dropped, as no more can wait, and all the
+/// others come to their ends.
 #[test]
 fn packet_by_packet_under_too_much_load_nothing_is_left_behind() {
     let report = run(
@@ -374,8 +382,8 @@ fn packet_by_packet_under_too_much_load_nothing_is_left_behind() {
     assert_eq!(report.checked.states, report.assignment.flows);
 }
 
-/// Units are behind, and what they say to each other is late or lost: copies of the slot's next flow come to units that have not heard yet that
-/// the one before has gone elsewhere.
+/// Units are behind, and what they say to each other is late or lost: copies of the slot's next
+/// flow come to units that have not heard yet that the one before has gone elsewhere.
 #[test]
 fn a_flow_ends_once_although_units_have_not_heard_where_it_is() {
     let report = run(

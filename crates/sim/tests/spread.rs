@@ -1,4 +1,5 @@
-//! A flow bigger than a unit: several units have its packets in turn, and every run holds its checks.
+//! A flow bigger than a unit: several units have its packets in turn, and every run holds its
+//! checks.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -10,8 +11,8 @@ fn run(scenario: &str, seed: u64) -> Report {
     Simulation::new(scenario, seed).unwrap().run().unwrap_or_else(|failed| panic!("{failed}"))
 }
 
-/// An elephant of three and a half units' capacity, beside mice. Units are filled to four fifths, so that they can make up for what
-/// waits.
+/// An elephant of three and a half units' capacity, beside mice. Units are filled to four fifths,
+/// so that they can make up for what waits.
 fn elephant(router: &str) -> String {
     format!(
         r#"
@@ -41,13 +42,14 @@ fn units_have_an_elephant_in_turn() {
     assert!(of.times >= 1 && of.packets * 10 > 9 * 3_500 / 8 * 300, "{of:?}");
     assert!(spread.drops.is_empty(), "{:?}", spread.drops);
     assert_eq!(spread.checked.processed, spread.workload.packets);
-    // Nearly all packets are done as soon as those of a flow that fits; alone, the elephant waits, longer and longer.
+    // Nearly all packets are done as soon as those of a flow that fits; alone, the elephant waits,
+    // longer and longer.
     assert!(spread.latency_at_unit.p99_ns < 1_000_000, "{:?}", spread.latency_at_unit);
     assert!(alone.latency_at_unit.p75_ns > 50_000_000, "{:?}", alone.latency_at_unit);
 }
 
-/// A flow that asks for four fifths of what all units have, alone. A header takes 550 ns, a packet 8 us: four units can do 0.83 of four times what
-/// one does.
+/// A flow that asks for four fifths of what all units have, alone. A header takes 550 ns, a packet
+/// 8 us: four units can do 0.83 of four times what one does.
 #[test]
 fn units_do_together_four_fifths_of_what_they_do_apart() {
     for units in [2, 4] {
@@ -88,8 +90,8 @@ fn without_an_elephant_nothing_is_spread() {
     assert_eq!(mice("[router]\nspread = {}"), mice(""));
 }
 
-/// Units wait for states that come late, and drop all that they cannot hold: between the first epoch in which the flow is spread, of which
-/// no packet is processed, and the next none is either.
+/// Units wait for states that come late, and drop all that they cannot hold: between the first
+/// epoch in which the flow is spread, of which no packet is processed, and the next none is either.
 #[test]
 fn what_was_lost_while_a_flow_was_spread_counts_when_it_is_spread_again() {
     let report = run(
@@ -126,8 +128,9 @@ fn what_was_lost_while_a_flow_was_spread_counts_when_it_is_spread_again() {
     assert!(report.spread.is_some_and(|spread| spread.times > 1));
 }
 
-/// Units cannot hold all that comes while they wait for states: headers are missing then, and when they ask for a state that makes up for
-/// them the anchor has gone on. What is still on its way to them when they give up has not come too late.
+/// Units cannot hold all that comes while they wait for states: headers are missing then, and when
+/// they ask for a state that makes up for them the anchor has gone on. What is still on its way to
+/// them when they give up has not come too late.
 #[test]
 fn what_helpers_have_given_up_has_lapsed() {
     let report = run(
@@ -166,7 +169,8 @@ fn what_helpers_have_given_up_has_lapsed() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is lost and overtaken, however few headers are kept: the run holds its checks, and all packets have a fate.
+    /// Whatever is lost and overtaken, however few headers are kept: the run holds its checks, and
+    /// all packets have a fate.
     #[test]
     fn all_is_right_on_any_links(
         seed in any::<u64>(),
@@ -226,7 +230,8 @@ proptest! {
         let total: u64 = report.drops.values().sum();
         prop_assert_eq!(report.checked.processed + total, report.workload.packets);
         if loss == 0.0 && reorder == 0.0 && !bounded {
-            // An anchor that is far behind lets its helpers wait for the state that they begin with.
+            // An anchor that is far behind lets its helpers wait for the state that they begin
+            // with.
             let waited = |(&reason, _): (&&str, &u64)| reason == "held-full" || reason == "lapsed";
             prop_assert!(report.drops.iter().all(waited), "{:?}", report.drops);
         }

@@ -1,8 +1,8 @@
 //! Values of configurations: amounts with a unit, texts that know where they were written, secrets.
 //!
-//! A configuration struct derives `Deserialize` and uses these types for its fields. They read plain JSON
-//! (`"10s"`, `"64KiB"`, integers in the base unit) as well as the literals of the policy language, with one
-//! grammar for both:
+//! A configuration struct derives `Deserialize` and uses these types for its fields. They read
+//! plain JSON (`"10s"`, `"64KiB"`, integers in the base unit) as well as the literals of the policy
+//! language, with one grammar for both:
 //!
 //! ```text
 //! amount   = 1*( number unit )                 ; several parts only in a duration: 2h4m
@@ -14,8 +14,9 @@
 //! count    = "" / "k" / "M" / "G" / "T"        ; powers of 1000
 //! ```
 //!
-//! `kB`, `K`, `Kbps`, `Kpps` and `µs` are accepted as well. An amount must come to a whole number of the base
-//! unit (nanoseconds, bytes, bits per second, packets per second) that fits 64 bits: `1.5ns` is an error.
+//! `kB`, `K`, `Kbps`, `Kpps` and `µs` are accepted as well. An amount must come to a whole number
+//! of the base unit (nanoseconds, bytes, bits per second, packets per second) that fits 64 bits:
+//! `1.5ns` is an error.
 
 mod located;
 mod quantity;

@@ -8,8 +8,8 @@ use serde::de::value::{MapAccessDeserializer, MapDeserializer};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A text from a configuration that remembers where it was written, so that whoever parses it can say
-/// `acl.rules:12:5`. Two of them are equal when their texts are.
+/// A text from a configuration that remembers where it was written, so that whoever parses it can
+/// say `acl.rules:12:5`. Two of them are equal when their texts are.
 #[derive(Clone, Debug, Default)]
 pub struct Located {
     text: String,
@@ -33,7 +33,8 @@ pub struct Origin {
 /// A place in a source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// The source's name; `None` if the text's origin is not known (lines then count within the text).
+    /// The source's name; `None` if the text's origin is not known (lines then count within the
+    /// text).
     pub source: Option<Arc<str>>,
     /// Line, from 1.
     pub line: u32,
@@ -68,7 +69,8 @@ impl Located {
         self.origin.as_ref()
     }
 
-    /// The place in the source of the character at byte `offset` of the text; offsets behind the end mean the end.
+    /// The place in the source of the character at byte `offset` of the text; offsets behind the
+    /// end mean the end.
     pub fn position(&self, offset: usize) -> Position {
         let (mut line, mut column) = self.origin.as_ref().map_or((1, 1), |o| (o.line, o.column));
         let mut escapes = self.origin.iter().flat_map(|o| &o.escapes).peekable();
@@ -91,8 +93,9 @@ impl Located {
         ConfigError { position: Some(start), width, message: message.to_string() }
     }
 
-    /// The text in the form in which a deserializer hands it to [`Located`] with its origin: pass this to
-    /// `visit_map` when `deserialize_newtype_struct` is called with the name [`Located::TOKEN`].
+    /// The text in the form in which a deserializer hands it to [`Located`] with its origin: pass
+    /// this to `visit_map` when `deserialize_newtype_struct` is called with the name
+    /// [`Located::TOKEN`].
     ///
     /// # Errors
     /// None in practice: the origin has to be encoded, and it always can be.

@@ -100,7 +100,8 @@ impl Quantity {
     }
 }
 
-/// Reads a text with a unit, or an integer: a bare number. For fields that take amounts of several kinds.
+/// Reads a text with a unit, or an integer: a bare number. For fields that take amounts of several
+/// kinds.
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(QuantityVisitor)
@@ -208,7 +209,8 @@ impl Visitor<'_> for AmountVisitor {
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<u64, E> {
-        // A bare number of times would be nanoseconds, which nobody means; nothing is nothing in every unit.
+        // A bare number of times would be nanoseconds, which nobody means; nothing is nothing in
+        // every unit.
         match self.0 {
             expected @ QuantityKind::Duration if value > 0 => {
                 Err(E::custom(QuantityError::Kind { expected, found: QuantityKind::Count }))

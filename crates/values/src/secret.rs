@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// A text that no message and no debug output shows: a key, a password. Read from a file, that file must be its owner's alone;
-/// the policy's deserializer sees to that, as it is asked for a newtype struct named [`Secret::TOKEN`].
+/// A text that no message and no debug output shows: a key, a password. Read from a file, that file
+/// must be its owner's alone; the policy's deserializer sees to that, as it is asked for a newtype
+/// struct named [`Secret::TOKEN`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -16,8 +17,8 @@ impl Secret {
     /// Returns the bytes of a secret that is written in hexadecimal digits.
     ///
     /// # Errors
-    /// It does not consist of pairs of hexadecimal digits, after `0x` if wanted, and of white space. The message has no place: whoever
-    /// shows an error shows the text around it.
+    /// It does not consist of pairs of hexadecimal digits, after `0x` if wanted, and of white
+    /// space. The message has no place: whoever shows an error shows the text around it.
     pub fn bytes(&self) -> Result<Vec<u8>, String> {
         let text = self.0.strip_prefix("0x").unwrap_or(&self.0);
         let digits: Option<Vec<u8>> = text

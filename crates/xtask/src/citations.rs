@@ -1,7 +1,8 @@
-//! Finds citations of requirements in comments: `S29`, `B15`, `A17`, `E4`, `RFC 4787 REQ-1`, `RFC 7857 2`.
+//! Finds citations of requirements in comments: `S29`, `B15`, `A17`, `E4`, `RFC 4787 REQ-1`,
+//! `RFC 7857 2`.
 //!
-//! Only comments count, so that names in code are no citations. After an RFC's number further requirements of it may
-//! follow: `RFC 5508 REQ-4, REQ-5`.
+//! Only comments count, so that names in code are no citations. After an RFC's number further
+//! requirements of it may follow: `RFC 5508 REQ-4, REQ-5`.
 
 use std::collections::BTreeSet;
 

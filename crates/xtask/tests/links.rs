@@ -1,4 +1,5 @@
-//! Links between the workspace's Markdown files resolve, anchors included, and decision records stay one page.
+//! Links between the workspace's Markdown files resolve, anchors included, and decision records
+//! stay one page.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -126,7 +127,8 @@ fn links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
     let joined: Vec<&str> = prose(text).collect();
     let joined = joined.join("\n");
-    // Every second piece between backquotes is code. It is replaced, since a link's text may be code.
+    // Every second piece between backquotes is code. It is replaced, since a link's text may be
+    // code.
     let plain: String = joined
         .split('`')
         .enumerate()

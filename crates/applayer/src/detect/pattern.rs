@@ -1,7 +1,7 @@
 //! What clients and servers say first.
 //!
-//! A clue that is given of some first bytes is given of all longer ones too: each pattern ends before another one could begin to
-//! match, so that it does not matter how the bytes arrive.
+//! A clue that is given of some first bytes is given of all longer ones too: each pattern ends
+//! before another one could begin to match, so that it does not matter how the bytes arrive.
 
 use crate::http::Method;
 
@@ -55,8 +55,8 @@ pub(super) fn at_dns_port(ports: Ports) -> bool {
     ports.client == 53 || ports.server == 53
 }
 
-/// Whether the first bytes of a message of so many bytes are a plausible header of DNS: an opcode that is assigned, and
-/// no more entries than there is room for.
+/// Whether the first bytes of a message of so many bytes are a plausible header of DNS: an opcode
+/// that is assigned, and no more entries than there is room for.
 pub(super) fn is_dns(message: &[u8], len: usize) -> bool {
     let mut input = Input(message);
     let (Some(_id), Some(flags)) = (input.u16(), input.u16()) else { return false };

@@ -2,17 +2,19 @@
 
 use std::fmt;
 
-/// Most bytes of a name as it is sent without compression: lengths, labels and the empty label at the end (RFC 1035 2.3.4).
+/// Most bytes of a name as it is sent without compression: lengths, labels and the empty label at
+/// the end (RFC 1035 2.3.4).
 pub const NAME_LIMIT_BYTES: usize = 255;
 
 /// Most pointers that are followed within a name.
 pub const POINTER_LIMIT: u32 = 32;
 
-/// A name as rules see it: the bytes of its labels as they came, joined by dots, without a dot at the end; the root is empty. A byte
-/// in a label is not escaped, not even a dot.
+/// A name as rules see it: the bytes of its labels as they came, joined by dots, without a dot at
+/// the end; the root is empty. A byte in a label is not escaped, not even a dot.
 #[derive(Clone)]
 pub struct Name {
-    /// Each label and a dot take as many bytes as the label and its length; the end's empty label makes up for the last dot.
+    /// Each label and a dot take as many bytes as the label and its length; the end's empty label
+    /// makes up for the last dot.
     bytes: [u8; NAME_LIMIT_BYTES],
     len: usize,
     is_cut: bool,
@@ -46,7 +48,8 @@ impl Name {
                     let label = message.get(at + 1..next);
                     self.push(label.or(message.get(at + 1..)).unwrap_or_default());
                     at = label.and(Some(next)).ok_or(NameFault::Cut)?;
-                    // Nobody but this name's own end is waited for, and that is known behind the first pointer.
+                    // Nobody but this name's own end is waited for, and that is known behind the
+                    // first pointer.
                     if let (true, Some(end)) = (self.is_cut, end) {
                         return Ok(end);
                     }

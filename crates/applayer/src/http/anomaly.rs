@@ -1,10 +1,11 @@
-//! What is wrong with messages: each kind has a name, a section of an RFC, and says how the parser goes on.
+//! What is wrong with messages: each kind has a name, a section of an RFC, and says how the parser
+//! goes on.
 
 /// Something in a message that the standard forbids, or that readers are known to disagree about.
 ///
 /// An anomaly never stops the parser: it goes on as a lenient server would, and each kind says how.
-/// A kind is told once per message, behind the event that it belongs to; repetitions are counted. New kinds come last: saved states and
-/// numbers of alerts stand by the place in this list.
+/// A kind is told once per message, behind the event that it belongs to; repetitions are counted.
+/// New kinds come last: saved states and numbers of alerts stand by the place in this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Anomaly {
@@ -14,31 +15,40 @@ pub enum Anomaly {
     BareCarriageReturn,
     /// A NUL byte in a line; part of the line. RFC 9110, section 5.5.
     NulByte,
-    /// A line (a header with its folds) is longer than the [`Line`](crate::http::Line) has room for; it is read as if it ended there. RFC 9112, section 3.
+    /// A line (a header with its folds) is longer than the [`Line`](crate::http::Line) has room
+    /// for; it is read as if it ended there. RFC 9112, section 3.
     LineTooLong,
-    /// A message's start line and headers have more than [`HEAD_LIMIT_BYTES`](crate::http::HEAD_LIMIT_BYTES) together; reading goes on. RFC 9110, section 5.4.
+    /// A message's start line and headers have more than
+    /// [`HEAD_LIMIT_BYTES`](crate::http::HEAD_LIMIT_BYTES) together; reading goes on. RFC 9110,
+    /// section 5.4.
     HeadTooLong,
-    /// A message has more than [`HEADER_LIMIT`](crate::http::HEADER_LIMIT) headers; reading goes on. RFC 9110, section 5.4.
+    /// A message has more than [`HEADER_LIMIT`](crate::http::HEADER_LIMIT) headers; reading goes
+    /// on. RFC 9110, section 5.4.
     TooManyHeaders,
     /// A line where a request line should be is none; it is skipped. RFC 9112, section 3.
     InvalidRequestLine,
-    /// Words of the request line are separated by more than one space, by other blanks, or blanks stand around them; tolerated. RFC 9112, section 3.
+    /// Words of the request line are separated by more than one space, by other blanks, or blanks
+    /// stand around them; tolerated. RFC 9112, section 3.
     RequestLineBlanks,
     /// The request's target has blanks in it; it is taken whole. RFC 9112, section 3.2.
     SpaceInTarget,
-    /// The request's target is empty, or holds controls or bytes beyond ASCII. RFC 9112, section 3.2.
+    /// The request's target is empty, or holds controls or bytes beyond ASCII. RFC 9112, section
+    /// 3.2.
     InvalidTarget,
     /// The method is not a token. RFC 9110, section 9.1.
     InvalidMethod,
     /// The method is not registered. RFC 9110, section 16.1.
     UnknownMethod,
-    /// The request line has no version; taken as HTTP/0.9, a line without headers, unless a header follows. RFC 9112, section 2.3.
+    /// The request line has no version; taken as HTTP/0.9, a line without headers, unless a header
+    /// follows. RFC 9112, section 2.3.
     MissingVersion,
     /// The version is neither HTTP/1.0 nor HTTP/1.1; taken as HTTP/1.1. RFC 9112, section 2.3.
     UnknownVersion,
-    /// A line where a status line should be is none; the first of a connection begins a body without headers, another is skipped. RFC 9112, section 4.
+    /// A line where a status line should be is none; the first of a connection begins a body
+    /// without headers, another is skipped. RFC 9112, section 4.
     InvalidStatusLine,
-    /// Words of the status line are separated by more than one space or by other blanks; tolerated. RFC 9112, section 4.
+    /// Words of the status line are separated by more than one space or by other blanks; tolerated.
+    /// RFC 9112, section 4.
     StatusLineBlanks,
     /// The status code is not of three digits from 100 to 599. RFC 9110, section 15.
     InvalidStatusCode,
@@ -46,7 +56,8 @@ pub enum Anomaly {
     HeaderWithoutColon,
     /// A header's name is empty. RFC 9112, section 5.
     EmptyHeaderName,
-    /// Blanks between a header's name and its colon; the name counts without them. RFC 9112, section 5.1.
+    /// Blanks between a header's name and its colon; the name counts without them. RFC 9112,
+    /// section 5.1.
     BlankBeforeColon,
     /// A header's name is not a token. RFC 9110, section 5.1.
     IllegalHeaderName,
@@ -54,7 +65,8 @@ pub enum Anomaly {
     IllegalHeaderValue,
     /// A header goes on in a next line. RFC 9112, section 5.2.
     ObsoleteFold,
-    /// The first line after the start line begins with a blank; it is skipped. RFC 9112, section 2.2.
+    /// The first line after the start line begins with a blank; it is skipped. RFC 9112, section
+    /// 2.2.
     BlankBeforeHeaders,
     /// A request of HTTP/1.1 has no Host. RFC 9112, section 3.2.
     MissingHost,
@@ -62,9 +74,11 @@ pub enum Anomaly {
     DuplicateHost,
     /// Host is not a host with or without port. RFC 9112, section 3.2.
     InvalidHost,
-    /// Host differs from the authority in the request's target, which counts. RFC 9112, section 3.2.2.
+    /// Host differs from the authority in the request's target, which counts. RFC 9112, section
+    /// 3.2.2.
     HostMismatch,
-    /// Content-Length is not a number (a sign, other characters, empty, too large); it is ignored. RFC 9112, section 6.3.
+    /// Content-Length is not a number (a sign, other characters, empty, too large); it is ignored.
+    /// RFC 9112, section 6.3.
     InvalidContentLength,
     /// Content-Length is a list; its first element counts. RFC 9110, section 8.6.
     ListedContentLength,
@@ -72,61 +86,85 @@ pub enum Anomaly {
     DuplicateContentLength,
     /// Content-Length has values that differ; the first counts. RFC 9112, section 6.3.
     ConflictingContentLength,
-    /// Content-Length and Transfer-Encoding in one message; the latter counts if it is known. RFC 9112, section 6.3.
+    /// Content-Length and Transfer-Encoding in one message; the latter counts if it is known. RFC
+    /// 9112, section 6.3.
     LengthAndTransferEncoding,
-    /// Transfer-Encoding is written so that some readers see it and others do not: folds, tabs, controls, quotes, blanks before the colon, empty elements, lines that end in LF among others. RFC 9112, section 6.1.
+    /// Transfer-Encoding is written so that some readers see it and others do not: folds, tabs,
+    /// controls, quotes, blanks before the colon, empty elements, lines that end in LF among
+    /// others. RFC 9112, section 6.1.
     ObfuscatedTransferEncoding,
-    /// A transfer coding that is not registered; ignored, unless it is a response's and `chunked` is a part of it. RFC 9112, section 6.1.
+    /// A transfer coding that is not registered; ignored, unless it is a response's and `chunked`
+    /// is a part of it. RFC 9112, section 6.1.
     UnknownTransferCoding,
-    /// Transfer-Encoding whose last coding is not chunked; a request's body is then what Content-Length says, a response's is in chunks if chunked is among the codings, else it goes on until the end. RFC 9112, section 6.1.
+    /// Transfer-Encoding whose last coding is not chunked; a request's body is then what
+    /// Content-Length says, a response's is in chunks if chunked is among the codings, else it goes
+    /// on until the end. RFC 9112, section 6.1.
     ChunkedNotFinal,
     /// The coding chunked comes more than once; it is undone once. RFC 9112, section 6.1.
     RepeatedChunked,
     /// Transfer-Encoding in a message of HTTP/1.0; it counts. RFC 9112, section 6.1.
     TransferEncodingInOldVersion,
-    /// Content-Length or Transfer-Encoding in a response that cannot have them (1xx, 204, 2xx to CONNECT); ignored. RFC 9110, section 8.6.
+    /// Content-Length or Transfer-Encoding in a response that cannot have them (1xx, 204, 2xx to
+    /// CONNECT); ignored. RFC 9110, section 8.6.
     FramingWithoutBody,
-    /// A chunk's size is not a hexadecimal number or too large; the rest of a response is body, in the rest of requests one is searched for. RFC 9112, section 7.1.
+    /// A chunk's size is not a hexadecimal number or too large; the rest of a response is body, in
+    /// the rest of requests one is searched for. RFC 9112, section 7.1.
     InvalidChunkSize,
-    /// A chunk's size has a prefix 0x, a sign, blanks around it, or other signs after it; the number counts. RFC 9112, section 7.1.
+    /// A chunk's size has a prefix 0x, a sign, blanks around it, or other signs after it; the
+    /// number counts. RFC 9112, section 7.1.
     DecoratedChunkSize,
-    /// A chunk's data is not followed by a line's end; up to there is skipped. RFC 9112, section 7.1.
+    /// A chunk's data is not followed by a line's end; up to there is skipped. RFC 9112, section
+    /// 7.1.
     MissingChunkEnd,
     /// Content-Length, Transfer-Encoding or Host in a trailer; ignored. RFC 9110, section 6.5.1.
     FramingInTrailer,
     /// A response to which no request was seen. RFC 9110, section 3.4.
     ResponseWithoutRequest,
-    /// More requests are unanswered than are remembered; their methods are taken as ordinary. RFC 9112, section 9.3.2.
+    /// More requests are unanswered than are remembered; their methods are taken as ordinary. RFC
+    /// 9112, section 9.3.2.
     PipelineFull,
     /// A 101 to a request that did not ask for an upgrade; it counts. RFC 9110, section 7.8.
     UnexpectedUpgrade,
     /// A message behind one that said it was the last; it is read. RFC 9112, section 9.6.
     DataAfterClose,
-    /// Bytes behind a CONNECT that is not answered yet; as a request if they begin like one, else as the tunnel's. RFC 9110, section 9.3.6.
+    /// Bytes behind a CONNECT that is not answered yet; as a request if they begin like one, else
+    /// as the tunnel's. RFC 9110, section 9.3.6.
     EarlyTunnelData,
     /// The connection ended inside of a message. RFC 9112, section 8.
     IncompleteMessage,
     /// The line with a chunk's size ends in LF without CR; taken as its end. RFC 9112, section 7.1.
     BareLineFeedInChunkSize,
-    /// The same with an extension, of which others may take the LF as a part. RFC 9112, section 7.1.1.
+    /// The same with an extension, of which others may take the LF as a part. RFC 9112, section
+    /// 7.1.1.
     BareLineFeedInChunkExtension,
-    /// A chunk's data, or the trailers, end with LF without CR; taken as their end. RFC 9112, section 7.1.
+    /// A chunk's data, or the trailers, end with LF without CR; taken as their end. RFC 9112,
+    /// section 7.1.
     BareLineFeedInChunkEnd,
-    /// Content-Length is written so that some readers see it and others do not: folds, tabs, blanks before the colon, lines that end in LF among others; it counts. RFC 9112, section 6.2.
+    /// Content-Length is written so that some readers see it and others do not: folds, tabs, blanks
+    /// before the colon, lines that end in LF among others; it counts. RFC 9112, section 6.2.
     ObfuscatedContentLength,
-    /// A name that is Content-Length or Transfer-Encoding but for bytes which some readers pass over or replace, either in a fold, without a colon, or cut by a line's end; it is another header. RFC 9112, section 6.3.
+    /// A name that is Content-Length or Transfer-Encoding but for bytes which some readers pass
+    /// over or replace, either in a fold, without a colon, or cut by a line's end; it is another
+    /// header. RFC 9112, section 6.3.
     DisguisedFraming,
-    /// Expect is not `100-continue` alone, comes more than once, or without a body. RFC 9110, section 10.1.1.
+    /// Expect is not `100-continue` alone, comes more than once, or without a body. RFC 9110,
+    /// section 10.1.1.
     InvalidExpectation,
-    /// A request's body, or a chunk of it, begins like a request: who takes the body for empty reads one. RFC 9112, section 11.2.
+    /// A request's body, or a chunk of it, begins like a request: who takes the body for empty
+    /// reads one. RFC 9112, section 11.2.
     RequestInBody,
-    /// Content-Encoding names several codings, has empty elements, or elements that are no tokens; each is undone as far as it can be. RFC 9110, section 8.4.
+    /// Content-Encoding names several codings, has empty elements, or elements that are no tokens;
+    /// each is undone as far as it can be. RFC 9110, section 8.4.
     OddContentCoding,
-    /// A response that cannot have a body is followed by one, as its headers announce it, or by lines up to the next status line; it is told after the response's end. RFC 9110, section 6.4.1.
+    /// A response that cannot have a body is followed by one, as its headers announce it, or by
+    /// lines up to the next status line; it is told after the response's end. RFC 9110, section
+    /// 6.4.1.
     UnexpectedBody,
-    /// A chunk extension is not of names, or of names and values that are tokens or quoted strings; ignored. RFC 9112, section 7.1.1.
+    /// A chunk extension is not of names, or of names and values that are tokens or quoted strings;
+    /// ignored. RFC 9112, section 7.1.1.
     InvalidChunkExtension,
-    /// The head of a message whose first line ends with CR LF ends with LF alone; taken as its end. RFC 9112, section 2.2.
+    /// The head of a message whose first line ends with CR LF ends with LF alone; taken as its end.
+    /// RFC 9112, section 2.2.
     BareLineFeedEndsHead,
     /// The connection goes on with HTTP/2, which is not read. RFC 9113, section 3.
     Http2Unread,

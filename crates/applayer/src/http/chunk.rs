@@ -20,7 +20,8 @@ pub(crate) struct ChunkLine<'a> {
 #[error("a chunk's size is not a hexadecimal number below 2^64")]
 pub(crate) struct InvalidChunkSize;
 
-/// Reads the line without its end. A prefix 0x, a sign +, blanks around the number and signs after it are tolerated.
+/// Reads the line without its end. A prefix 0x, a sign +, blanks around the number and signs after
+/// it are tolerated.
 pub(crate) fn chunk_line(text: &[u8]) -> Result<ChunkLine<'_>, InvalidChunkSize> {
     let (number, extension) = text.split_at(memchr(b';', text).unwrap_or(text.len()));
     let bare = trim(number, is_lenient_blank);
@@ -37,7 +38,8 @@ pub(crate) fn chunk_line(text: &[u8]) -> Result<ChunkLine<'_>, InvalidChunkSize>
     Ok(ChunkLine { size: hexadecimal(digits)?, extension, found })
 }
 
-/// Whether it is of names, each behind a semicolon, some with a value that is a token or a quoted string.
+/// Whether it is of names, each behind a semicolon, some with a value that is a token or a quoted
+/// string.
 fn is_extension(mut rest: &[u8]) -> bool {
     while let Some((b';', behind)) = trim_start(rest).split_first() {
         let name = trim_start(behind);

@@ -16,10 +16,12 @@ impl<F: FnMut(Event<'_>)> Sink for F {
 
 /// Something that was found in one direction of a connection.
 ///
-/// A message is told as [`Request`](Self::Request) or [`Response`](Self::Response), [`Header`](Self::Header) any number of times,
-/// [`HeadersEnd`](Self::HeadersEnd), [`Body`](Self::Body) and [`Trailer`](Self::Trailer) any number of times, [`End`](Self::End).
-/// A message that is cut short lacks what is missing, but not its `End`. Behind the `End` of a response that cannot have a body may come
-/// one all the same: [`Anomaly::UnexpectedBody`], then its own events and another `End`. Each byte of a direction is in exactly one event, except for
+/// A message is told as [`Request`](Self::Request) or [`Response`](Self::Response),
+/// [`Header`](Self::Header) any number of times, [`HeadersEnd`](Self::HeadersEnd),
+/// [`Body`](Self::Body) and [`Trailer`](Self::Trailer) any number of times, [`End`](Self::End). A
+/// message that is cut short lacks what is missing, but not its `End`. Behind the `End` of a
+/// response that cannot have a body may come one all the same: [`Anomaly::UnexpectedBody`], then
+/// its own events and another `End`. Each byte of a direction is in exactly one event, except for
 /// line ends, chunk sizes, blank lines between messages and what a line has beyond its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -31,7 +33,8 @@ pub enum Event<'a> {
     Header(Header<'a>),
     /// The headers are complete.
     HeadersEnd(Framing),
-    /// A piece of the body, without the chunked coding. Where it is cut depends on how the bytes arrived.
+    /// A piece of the body, without the chunked coding. Where it is cut depends on how the bytes
+    /// arrived.
     Body(&'a [u8]),
     /// What stands behind a chunk's size, from its semicolon on (RFC 9112 7.1.1).
     ChunkExtension(&'a [u8]),
@@ -39,11 +42,13 @@ pub enum Event<'a> {
     Trailer(Header<'a>),
     /// The message ends.
     End(End),
-    /// From here on this direction is no longer HTTP/1: all that follows is [`Opaque`](Self::Opaque).
+    /// From here on this direction is no longer HTTP/1: all that follows is
+    /// [`Opaque`](Self::Opaque).
     Switched(Protocol),
     /// Bytes of another protocol. Where they are cut depends on how they arrived.
     Opaque(&'a [u8]),
-    /// Bytes that are of no message: garbage between messages, the remains of a message after a gap.
+    /// Bytes that are of no message: garbage between messages, the remains of a message after a
+    /// gap.
     Skipped(&'a [u8]),
     /// So many bytes are lost here; how the message goes on is told by the next event.
     Gap(u64),
@@ -102,15 +107,16 @@ pub struct Header<'a> {
     pub name: &'a [u8],
     /// The name.
     pub field: Field,
-    /// The value without blanks around it; with line ends inside if it is folded, see [`Header::parts`].
+    /// The value without blanks around it; with line ends inside if it is folded, see
+    /// [`Header::parts`].
     pub value: &'a [u8],
     /// Whether the value goes over several lines (RFC 9112 5.2).
     pub folded: bool,
 }
 
 impl<'a> Header<'a> {
-    /// The value's lines without blanks around them: joined by single spaces, they are the value that
-    /// is meant (RFC 9112 5.2).
+    /// The value's lines without blanks around them: joined by single spaces, they are the value
+    /// that is meant (RFC 9112 5.2).
     pub fn parts(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.value
             .split(|&b| b == b'\n')
@@ -149,7 +155,8 @@ pub enum Protocol {
     Tunnel,
     /// What the header Upgrade named, such as websocket (RFC 9110 7.8).
     Upgrade,
-    /// HTTP/2: with prior knowledge, its preface is the first of the opaque bytes (RFC 9113 3.3); or because Upgrade named h2c.
+    /// HTTP/2: with prior knowledge, its preface is the first of the opaque bytes (RFC 9113 3.3);
+    /// or because Upgrade named h2c.
     Http2,
 }
 

@@ -5,8 +5,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::http::reader::Reader;
 use crate::http::{Line, Sink};
 
-/// Most requests whose method is remembered until they are answered. Further ones are taken as ordinary (no HEAD, no CONNECT) and
-/// told with [`Anomaly::PipelineFull`](crate::http::Anomaly::PipelineFull).
+/// Most requests whose method is remembered until they are answered. Further ones are taken as
+/// ordinary (no HEAD, no CONNECT) and told with
+/// [`Anomaly::PipelineFull`](crate::http::Anomaly::PipelineFull).
 pub const PIPELINE_LIMIT: usize = 32;
 
 /// The directions of a connection.
@@ -18,11 +19,13 @@ pub enum Side {
     Response,
 }
 
-/// The parser's state of one connection: bytes of fixed layout, movable as they are; all zero is a fresh one.
+/// The parser's state of one connection: bytes of fixed layout, movable as they are; all zero is a
+/// fresh one.
 ///
-/// Each direction's bytes are given in their order, in pieces of any size; how they are cut does not change what is told, except for where
-/// pieces of bodies and opaque bytes end. The directions are given in the order of their arrival: a response's
-/// framing depends on its request's method. Any bytes of this type are a state: a wrong one leads to wrong events, never to a panic.
+/// Each direction's bytes are given in their order, in pieces of any size; how they are cut does
+/// not change what is told, except for where pieces of bodies and opaque bytes end. The directions
+/// are given in the order of their arrival: a response's framing depends on its request's method.
+/// Any bytes of this type are a state: a wrong one leads to wrong events, never to a panic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Exchange {
@@ -37,8 +40,8 @@ impl Exchange {
         self.reader(Side::Request, sink).take(bytes, line);
     }
 
-    /// Takes bytes that the client sent, up to where both directions are another protocol's ([`Exchange::is_switched`]), and says how
-    /// many those are.
+    /// Takes bytes that the client sent, up to where both directions are another protocol's
+    /// ([`Exchange::is_switched`]), and says how many those are.
     pub fn request_until_switched(
         &mut self,
         bytes: &[u8],
@@ -57,14 +60,14 @@ impl Exchange {
         self.reader(Side::Response, sink).take(bytes, line);
     }
 
-    /// So many bytes of a direction are lost: what its line holds is given up, the end of the body is found if it can be; else
-    /// the next start line is searched for.
+    /// So many bytes of a direction are lost: what its line holds is given up, the end of the body
+    /// is found if it can be; else the next start line is searched for.
     pub fn gap(&mut self, side: Side, len: u64, line: &mut impl Line, sink: &mut impl Sink) {
         self.reader(side, sink).lose(len, line);
     }
 
-    /// The caller no longer has what was kept of a direction's line, or not all of it: what is left is skipped, and the next start
-    /// line is searched for, as after a gap.
+    /// The caller no longer has what was kept of a direction's line, or not all of it: what is left
+    /// is skipped, and the next start line is searched for, as after a gap.
     pub fn lose_line(&mut self, side: Side, line: &mut impl Line, sink: &mut impl Sink) {
         let mut reader = self.reader(side, sink);
         reader.half.clear(flag::LINE_CUT | flag::LINE_ENDED);
@@ -84,8 +87,8 @@ impl Exchange {
         }
     }
 
-    /// Whether both directions are another protocol's from their next byte on: the server said so, and the client has come to the
-    /// place from where that holds.
+    /// Whether both directions are another protocol's from their next byte on: the server said so,
+    /// and the client has come to the place from where that holds.
     pub fn is_switched(&self) -> bool {
         let client = match self.requests.phase() {
             Phase::Opaque => true,
@@ -136,7 +139,8 @@ pub struct Half {
     pub(crate) phase: u8,
     /// How far the body so far is like a request's line: [`crate::http::opening`].
     pub(crate) opening: u8,
-    /// How much of a framing header's name the line without colon before this one is: [`crate::http::head`].
+    /// How much of a framing header's name the line without colon before this one is:
+    /// [`crate::http::head`].
     pub(crate) name_part: u8,
     pub(crate) reserved: [u8; 5],
 }
@@ -154,7 +158,8 @@ impl Half {
         self.anomalies
     }
 
-    /// Anomalies that were not told, because their kind had been told of the same message; up to 2^32.
+    /// Anomalies that were not told, because their kind had been told of the same message; up to
+    /// 2^32.
     pub fn repeated_anomalies(&self) -> u32 {
         self.repeated
     }
@@ -289,7 +294,8 @@ pub(crate) mod flag {
     pub(crate) const H2C: u32 = 1 << 30;
     /// The response cannot have a body, but its headers announce one, which may follow.
     pub(crate) const MAY_GO_ON: u32 = 1 << 29;
-    /// The response cannot have a body, and its headers announce none: lines that follow it may be one.
+    /// The response cannot have a body, and its headers announce none: lines that follow it may be
+    /// one.
     pub(crate) const MAY_BE_LOOSE: u32 = 1 << 28;
     /// They are.
     pub(crate) const LOOSE: u32 = 1 << 27;

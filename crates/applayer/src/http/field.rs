@@ -32,7 +32,8 @@ pub enum Field {
 impl Field {
     /// Reads a name, in any case (RFC 9110 5.1).
     pub fn read(name: &[u8]) -> Self {
-        // Length and first letter part the names from one another but for two: one comparison is left.
+        // Length and first letter part the names from one another but for two: one comparison is
+        // left.
         let first = name.first().map_or(0, u8::to_ascii_lowercase);
         let (field, known): (Self, &[u8]) = match (name.len(), first) {
             (2, b't') => (Self::Te, b"te"),
@@ -62,8 +63,8 @@ impl Field {
     }
 }
 
-/// Whether two names of the same length are the same in any case; `known` is of lower-case letters and hyphens.
-/// Words that overlap take the place of single bytes.
+/// Whether two names of the same length are the same in any case; `known` is of lower-case letters
+/// and hyphens. Words that overlap take the place of single bytes.
 fn is_same(name: &[u8], known: &[u8]) -> bool {
     if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>())
         && let (Some(known_first), Some(known_last)) = (known.first_chunk::<8>(), known.last_chunk::<8>())
@@ -74,7 +75,8 @@ fn is_same(name: &[u8], known: &[u8]) -> bool {
     name.eq_ignore_ascii_case(known)
 }
 
-/// Bytes may differ in the bit of case where `known` has a letter, which the bit of 0x40 tells from a hyphen.
+/// Bytes may differ in the bit of case where `known` has a letter, which the bit of 0x40 tells from
+/// a hyphen.
 fn is_same_word(name: [u8; 8], known: [u8; 8]) -> bool {
     const LETTERS: u64 = u64::MAX / 0xff * 0x40;
     let (name, known) = (u64::from_le_bytes(name), u64::from_le_bytes(known));

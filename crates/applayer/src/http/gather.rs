@@ -1,4 +1,5 @@
-//! Lines out of pieces: in place where a piece holds the whole line, else through the caller's [`Line`].
+//! Lines out of pieces: in place where a piece holds the whole line, else through the caller's
+//! [`Line`].
 
 use memchr::memchr;
 
@@ -37,7 +38,8 @@ pub(crate) enum Next<'a> {
     Incomplete,
 }
 
-/// Looks for the next line in a piece that is not empty. `folds`: whether a line goes on where the next begins with a blank.
+/// Looks for the next line in a piece that is not empty. `folds`: whether a line goes on where the
+/// next begins with a blank.
 // Inlined, here and below, on the way of a header in place: its parts then stay in registers.
 #[inline(always)]
 pub(crate) fn next_line<'a, L: Line>(
@@ -122,7 +124,8 @@ fn is_empty_line(line: &[u8]) -> bool {
 
 enum Scan<'a> {
     Complete(Whole<'a>),
-    /// `ended`: the piece ends with a line's end, and what follows decides whether the line goes on.
+    /// `ended`: the piece ends with a line's end, and what follows decides whether the line goes
+    /// on.
     Incomplete {
         ended: bool,
     },
@@ -161,7 +164,8 @@ fn scan(piece: &[u8], folds: bool) -> Scan<'_> {
     Scan::Incomplete { ended: false }
 }
 
-/// What [`scan`] finds, of a line that is complete already or cut: anomalies, and whether it is folded.
+/// What [`scan`] finds, of a line that is complete already or cut: anomalies, and whether it is
+/// folded.
 fn lint(line: &[u8]) -> (Anomalies, bool) {
     let (mut found, mut folded) = (Anomalies::NONE, false);
     let mut previous = 0xff;

@@ -88,8 +88,8 @@ pub(crate) fn note(half: &mut Half, side: Side, header: &Header<'_>, found: &mut
     }
 }
 
-/// Notes whether a header's name may be one half of a framing header's, of which a line's end cut off the other; says so in `found`
-/// when both are there.
+/// Notes whether a header's name may be one half of a framing header's, of which a line's end cut
+/// off the other; says so in `found` when both are there.
 #[inline(always)]
 pub(crate) fn note_name(half: &mut Half, header: &Header<'_>, found: &mut Anomalies) {
     if half.name_part != 0 || header.name.is_empty() {
@@ -97,7 +97,8 @@ pub(crate) fn note_name(half: &mut Half, header: &Header<'_>, found: &mut Anomal
     }
 }
 
-/// Of [`Half::name_part`]: the name is Transfer-Encoding, not Content-Length. The other bits count its letters so far.
+/// Of [`Half::name_part`]: the name is Transfer-Encoding, not Content-Length. The other bits count
+/// its letters so far.
 const OF_TRANSFER_ENCODING: u8 = 0x80;
 
 #[cold]
@@ -132,7 +133,8 @@ fn note_name_part(half: &mut Half, header: &Header<'_>, found: &mut Anomalies) {
     }
 }
 
-/// Whether some readers may not see a header that frames a request, as lines that end in LF alone stand among those that end in CR LF.
+/// Whether some readers may not see a header that frames a request, as lines that end in LF alone
+/// stand among those that end in CR LF.
 fn may_be_unseen(half: &Half, side: Side, found: &Anomalies) -> bool {
     let all = Anomalies::from_bits(half.told).union(*found);
     side == Side::Request && half.has(flag::CR_LF) && all.has(Anomaly::BareLineFeed)
@@ -150,7 +152,8 @@ pub(crate) fn framing(half: &Half, side: Side) -> (Framing, Anomalies) {
     let mut found = Anomalies::NONE;
     let (length, encoding) = (half.has(flag::LENGTH), half.has(flag::TRANSFER_ENCODING));
     if side == Side::Response && has_no_body(half) {
-        // A HEAD's response and 304 may tell what a GET's would have been (RFC 9110 8.6, RFC 9112 6.1).
+        // A HEAD's response and 304 may tell what a GET's would have been (RFC 9110 8.6, RFC 9112
+        // 6.1).
         let may_tell = half.status == 304 || half.has(flag::HEAD) && !is_bodiless(half.status);
         found.add_if((length || encoding) && !may_tell, Anomaly::FramingWithoutBody);
         return (Framing::None, found);
@@ -172,7 +175,8 @@ pub(crate) fn framing(half: &Half, side: Side) -> (Framing, Anomalies) {
     (framing, found)
 }
 
-/// Notes the authority that the request's target names, if it has one; Host has to be the same (RFC 9112 3.2.2).
+/// Notes the authority that the request's target names, if it has one; Host has to be the same (RFC
+/// 9112 3.2.2).
 pub(crate) fn note_target(half: &mut Half, target: &[u8]) {
     if let Some(authority) = uri::split(target).authority {
         half.set(flag::AUTHORITY);
@@ -202,8 +206,8 @@ fn letters(name: &[u8]) -> impl Iterator<Item = u8> + Clone + '_ {
     name.iter().filter(|b| b.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase)
 }
 
-/// Whether a name is one of those that frame messages but for bytes that are neither letters nor digits: as CGI has it
-/// (RFC 3875 4.1.18), with a NUL, with a blank.
+/// Whether a name is one of those that frame messages but for bytes that are neither letters nor
+/// digits: as CGI has it (RFC 3875 4.1.18), with a NUL, with a blank.
 fn is_like_framing(name: &[u8]) -> bool {
     let mut rest = letters(name).peekable();
     let known = match rest.peek() {
@@ -214,7 +218,8 @@ fn is_like_framing(name: &[u8]) -> bool {
     name.len() > known.len() && rest.eq(known.iter().copied())
 }
 
-/// Whether a line without colon begins with a name that frames messages: some readers take a blank, or the line's end, for the colon.
+/// Whether a line without colon begins with a name that frames messages: some readers take a blank,
+/// or the line's end, for the colon.
 pub(crate) fn begins_like_framing(text: &[u8]) -> bool {
     [CONTENT_LENGTH, TRANSFER_ENCODING]
         .into_iter()
@@ -286,8 +291,9 @@ fn note_transfer_encoding(half: &mut Half, side: Side, header: &Header<'_>, foun
             half.set(flag::CHUNKED);
             continue;
         }
-        // Another coding behind chunked: then it is not the last one (RFC 9112 6.1). Clients take chunks for chunks nevertheless, and so
-        // do they where chunked is but a part of a word; what follows shows whether they are.
+        // Another coding behind chunked: then it is not the last one (RFC 9112 6.1). Clients take
+        // chunks for chunks nevertheless, and so do they where chunked is but a part of a word;
+        // what follows shows whether they are.
         if side == Side::Request {
             half.clear(flag::CHUNKED);
         } else {
@@ -330,8 +336,9 @@ pub(crate) fn answers_connect(half: &Half) -> bool {
     half.has(flag::CONNECT) && matches!(half.status, 200..=299)
 }
 
-/// A hash of an authority without user and without the default port, in lower case. It serves to find differences; whoever wants
-/// two authorities to look the same can build them, and gains only that a mismatch is not told.
+/// A hash of an authority without user and without the default port, in lower case. It serves to
+/// find differences; whoever wants two authorities to look the same can build them, and gains only
+/// that a mismatch is not told.
 fn authority_hash(authority: &[u8]) -> u64 {
     let (_, host, port) = uri::split_authority(authority);
     let port = port.filter(|port| !port.is_empty() && *port != b"80").unwrap_or(b"80");

@@ -1,10 +1,12 @@
 //! The caller's store for a line that is not complete yet.
 
-/// A bounded store for one line of a direction: a start line, a header with its folds, a chunk's size.
+/// A bounded store for one line of a direction: a start line, a header with its folds, a chunk's
+/// size.
 ///
-/// It is empty most of the time: a line that lies wholly inside of a piece is read in place. Its capacity is at the
-/// same time the limit of a line's length, however the bytes are split. A capacity below [`MIN_CAPACITY`] is allowed,
-/// but then blank lines are not recognised for what they are.
+/// It is empty most of the time: a line that lies wholly inside of a piece is read in place. Its
+/// capacity is at the same time the limit of a line's length, however the bytes are split. A
+/// capacity below [`MIN_CAPACITY`] is allowed, but then blank lines are not recognised for what
+/// they are.
 pub trait Line {
     /// The bytes that are kept.
     fn as_slice(&self) -> &[u8];

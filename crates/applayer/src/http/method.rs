@@ -46,7 +46,8 @@ impl Method {
     }
 }
 
-/// WebDAV and its kin, versioning, calendars, links, queries; and those of UPnP, caches and Windows services, which are not registered.
+/// WebDAV and its kin, versioning, calendars, links, queries; and those of UPnP, caches and Windows
+/// services, which are not registered.
 const REGISTERED: [&str; 41] = [
     "ACL",
     "BASELINE-CONTROL",

@@ -15,8 +15,9 @@ const TARGET: u8 = BEFORE_TARGET + 1;
 const VERSION: u8 = TARGET + 1;
 const VERSION_TEXT: &[u8] = b"HTTP/1.";
 
-/// Looks at the next bytes of a body: how many of them there are up to where it is like a request's line (RFC 9112 3) without
-/// doubt, method, target and `HTTP/1.`; empty lines may stand before. Looks no further than it may become one.
+/// Looks at the next bytes of a body: how many of them there are up to where it is like a request's
+/// line (RFC 9112 3) without doubt, method, target and `HTTP/1.`; empty lines may stand before.
+/// Looks no further than it may become one.
 #[inline]
 pub(crate) fn find(state: &mut u8, bytes: &[u8]) -> Option<usize> {
     if *state == NONE {

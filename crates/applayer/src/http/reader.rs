@@ -27,7 +27,8 @@ impl<S: Sink> Reader<'_, S> {
         }
     }
 
-    /// Takes a byte at least of those that come next, and says how many; or enters a phase that takes one.
+    /// Takes a byte at least of those that come next, and says how many; or enters a phase that
+    /// takes one.
     #[inline(always)]
     pub(crate) fn take_some<L: Line>(&mut self, bytes: &[u8], line: &mut L) -> usize {
         match self.half.phase() {
@@ -70,7 +71,8 @@ impl<S: Sink> Reader<'_, S> {
         self.half.enter(Phase::Closed);
     }
 
-    /// Whether the line that is kept is read without its end when no more comes: a header, or a start line that is one without doubt.
+    /// Whether the line that is kept is read without its end when no more comes: a header, or a
+    /// start line that is one without doubt.
     fn is_readable<L: Line>(&self, line: &L) -> bool {
         let text = line.as_slice();
         match (self.half.phase(), self.side) {
@@ -192,7 +194,8 @@ impl<S: Sink> Reader<'_, S> {
         len
     }
 
-    /// Nothing more comes to the line that is kept: a whole one is read, another one skipped. Whether one was skipped.
+    /// Nothing more comes to the line that is kept: a whole one is read, another one skipped.
+    /// Whether one was skipped.
     fn give_up_line<L: Line>(&mut self, line: &mut L) -> bool {
         if self.half.has(flag::LINE_ENDED) {
             self.on_kept_line(line);
@@ -245,7 +248,8 @@ impl<S: Sink> Reader<'_, S> {
         match self.side {
             Side::Request => self.on_request_line(whole),
             Side::Response => {
-                // Answers were lost with their number: one that comes now is most likely to the newest request.
+                // Answers were lost with their number: one that comes now is most likely to the
+                // newest request.
                 if self.half.has(flag::LOSSY) {
                     self.outstanding.keep_newest();
                 }
@@ -317,7 +321,8 @@ impl<S: Sink> Reader<'_, S> {
         self.half.enter(Phase::Headers);
     }
 
-    /// A response of HTTP/0.9: a body and nothing else. So is read, too, what a server says first if that is no status line.
+    /// A response of HTTP/0.9: a body and nothing else. So is read, too, what a server says first
+    /// if that is no status line.
     fn on_simple_response<L: Line>(&mut self, line: &mut L) {
         let expected = matches!(self.outstanding.oldest(), Some((Asked::Simple, ..)));
         self.end_loose(End::Complete);
@@ -347,7 +352,8 @@ impl<S: Sink> Reader<'_, S> {
     #[inline(always)]
     fn on_header_line(&mut self, whole: Whole<'_>) {
         if self.may_be_simple() && !head::is_header(whole.raw) {
-            // A request of HTTP/0.9 is over with its line; only some clients that forget the version send headers nevertheless.
+            // A request of HTTP/0.9 is over with its line; only some clients that forget the
+            // version send headers nevertheless.
             self.finish_head(Framing::None);
             return self.on_request_line(whole);
         }
@@ -537,7 +543,8 @@ impl<S: Sink> Reader<'_, S> {
         self.report(Anomalies::NONE.with(Anomaly::Http2Unread));
     }
 
-    /// Whether it is a response that cannot have a body, and was not followed by one. Of what answers HEAD nobody reads one.
+    /// Whether it is a response that cannot have a body, and was not followed by one. Of what
+    /// answers HEAD nobody reads one.
     fn cannot_have_body(&self) -> bool {
         let told = Anomalies::from_bits(self.half.told).has(Anomaly::UnexpectedBody);
         let bodiless = matches!(self.half.status, 100..=199 | 204 | 304);
@@ -549,8 +556,9 @@ impl<S: Sink> Reader<'_, S> {
         self.half.has(flag::TRANSFER_ENCODING) || self.half.has(flag::LENGTH) && self.half.content_length > 0
     }
 
-    /// Whether the line that is kept is a part of a body to who reads with good will, though it is not complete: lines behind a
-    /// response that cannot have a body, or what stands where a chunk's size is to be.
+    /// Whether the line that is kept is a part of a body to who reads with good will, though it is
+    /// not complete: lines behind a response that cannot have a body, or what stands where a
+    /// chunk's size is to be.
     fn is_body_line(&self) -> bool {
         self.side == Side::Response
             && match self.half.phase() {
@@ -590,7 +598,8 @@ impl<S: Sink> Reader<'_, S> {
         if is_sized {
             self.pass_body(len as u64);
         }
-        // What was begun can be longer than the body: then it begins the next line. It is less than what status lines begin with.
+        // What was begun can be longer than the body: then it begins the next line. It is less than
+        // what status lines begin with.
         let mut rest = FixedLine::<{ start::HTTP.len() }>::default();
         rest.push(&begun[len..]);
         gather::forget(self.half, line);
@@ -609,7 +618,8 @@ impl<S: Sink> Reader<'_, S> {
         self.half.has(flag::CLOSE) || self.half.has(flag::HTTP_10) && !self.half.has(flag::KEEP_ALIVE)
     }
 
-    /// The other direction has settled that this one is no longer HTTP/1, and no message is in its way.
+    /// The other direction has settled that this one is no longer HTTP/1, and no message is in its
+    /// way.
     fn switch<L: Line>(&mut self, line: &mut L) {
         let protocol = match self.half.flags {
             flags if flags & flag::TO_HTTP2 != 0 => Protocol::Http2,
@@ -630,7 +640,8 @@ impl<S: Sink> Reader<'_, S> {
         self.tell(Event::Switched(protocol));
     }
 
-    /// Whether bytes behind a CONNECT that is not answered yet are the tunnel's: they do not begin like a method.
+    /// Whether bytes behind a CONNECT that is not answered yet are the tunnel's: they do not begin
+    /// like a method.
     fn is_early_tunnel<L: Line>(&self, bytes: &[u8], line: &L) -> bool {
         let at_start = self.half.phase() == Phase::Start && line.as_slice().is_empty();
         let like_http = |b: &u8| b.is_ascii_uppercase() || matches!(b, b'\r' | b'\n');

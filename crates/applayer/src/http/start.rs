@@ -4,8 +4,9 @@ use crate::http::event::{RequestLine, StatusLine, Version};
 use crate::http::token::{is_lenient_blank, is_target, is_token, trim};
 use crate::http::{Anomalies, Anomaly, Method};
 
-/// Reads a request line without its end (RFC 9112 3); `None` if it is none even with good will: it needs a version,
-/// or a known method and a target. `cut`: the line's end is missing, so that no version is expected.
+/// Reads a request line without its end (RFC 9112 3); `None` if it is none even with good will: it
+/// needs a version, or a known method and a target. `cut`: the line's end is missing, so that no
+/// version is expected.
 pub(crate) fn request_line(raw: &[u8], cut: bool) -> Option<(RequestLine<'_>, Anomalies)> {
     let mut found = Anomalies::NONE;
     let text = trim(raw, is_lenient_blank);
@@ -77,8 +78,8 @@ fn begins_with_http(text: &[u8]) -> bool {
     text.get(..HTTP.len()).is_some_and(|start| start.eq_ignore_ascii_case(HTTP))
 }
 
-/// Parts what follows the method: the version is the last word if that begins with `HTTP/`, otherwise
-/// everything from the last such word on; the target is what stands before.
+/// Parts what follows the method: the version is the last word if that begins with `HTTP/`,
+/// otherwise everything from the last such word on; the target is what stands before.
 fn split_version(rest: &[u8]) -> (&[u8], &[u8]) {
     let last = rest.iter().rposition(|&b| is_lenient_blank(b)).map_or(0, |blank| blank + 1);
     let version_at = if begins_with_http(&rest[last..]) {

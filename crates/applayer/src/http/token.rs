@@ -2,7 +2,8 @@
 
 /// The byte may stand in a token: a method or a header's name (RFC 9110 5.6.2).
 const TOKEN: u8 = 1;
-/// A control that may not stand in a header's value; CR, LF and NUL are told apart elsewhere (RFC 9110 5.5).
+/// A control that may not stand in a header's value; CR, LF and NUL are told apart elsewhere (RFC
+/// 9110 5.5).
 const CONTROL: u8 = 2;
 /// A byte of a host name, an address, brackets or a port (RFC 3986 3.2.2, 3.2.3).
 const HOST: u8 = 4;
@@ -50,7 +51,8 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && token_prefix_len(bytes) == bytes.len()
 }
 
-/// Whether each byte may stand in a request's target: no control, no space, none beyond ASCII (RFC 3986 2). Without a branch per byte, so that it becomes vector code.
+/// Whether each byte may stand in a request's target: no control, no space, none beyond ASCII (RFC
+/// 3986 2). Without a branch per byte, so that it becomes vector code.
 pub(crate) fn is_target(bytes: &[u8]) -> bool {
     !bytes.iter().fold(false, |bad, &b| bad | (b <= b' ') | (b >= 0x7f))
 }
@@ -60,8 +62,8 @@ pub(crate) fn has_control(bytes: &[u8]) -> bool {
     bytes.iter().any(|&b| CLASSES[usize::from(b)] & CONTROL != 0)
 }
 
-/// The first byte below the space, or DEL: where a line ends, or what is odd about it. Eight bytes at a time, because most lines are too
-/// short for wider steps to pay.
+/// The first byte below the space, or DEL: where a line ends, or what is odd about it. Eight bytes
+/// at a time, because most lines are too short for wider steps to pay.
 #[inline]
 pub(crate) fn find_control(bytes: &[u8]) -> Option<usize> {
     let (words, tail) = bytes.as_chunks::<8>();
@@ -75,7 +77,8 @@ pub(crate) fn find_control(bytes: &[u8]) -> Option<usize> {
     control.map(|at| words.len() * 8 + at)
 }
 
-/// The high bit of each byte that is a control. Borrows may set bits above the lowest one that is set; that one is right.
+/// The high bit of each byte that is a control. Borrows may set bits above the lowest one that is
+/// set; that one is right.
 #[inline]
 const fn controls(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
@@ -96,7 +99,8 @@ pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// What separates the words of a start line for a lenient reader (RFC 9112 3 and 4): blanks, and the controls VT, FF and CR.
+/// What separates the words of a start line for a lenient reader (RFC 9112 3 and 4): blanks, and
+/// the controls VT, FF and CR.
 pub(crate) fn is_lenient_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
 }
@@ -114,7 +118,8 @@ pub(crate) fn without_line_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The elements of a list that commas separate, without blanks and line folds around them; empty ones too (RFC 9110 5.6.1).
+/// The elements of a list that commas separate, without blanks and line folds around them; empty
+/// ones too (RFC 9110 5.6.1).
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&b| b == b',').map(|element| trim(element, |b| b.is_ascii_whitespace()))
 }

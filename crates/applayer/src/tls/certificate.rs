@@ -9,7 +9,8 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 /// Most alternative names of a certificate that are told.
 pub const MAX_ALTERNATIVE_NAMES: usize = 256;
 
-/// A certificate. Reading it allocates, in proportion to its size; it is meant for once per connection.
+/// A certificate. Reading it allocates, in proportion to its size; it is meant for once per
+/// connection.
 #[derive(Debug, Clone)]
 pub struct Certificate<'a> {
     parsed: X509Certificate<'a>,
@@ -35,8 +36,9 @@ impl<'a> Certificate<'a> {
         }
     }
 
-    /// Whose it is: `C=US, O=Example, CN=example.org`, in the certificate's order. The short names are those of `x509-parser`, which
-    /// Suricata uses too: a mail address is `Email`, a street `streetAddress`.
+    /// Whose it is: `C=US, O=Example, CN=example.org`, in the certificate's order. The short names
+    /// are those of `x509-parser`, which Suricata uses too: a mail address is `Email`, a street
+    /// `streetAddress`.
     pub fn subject(&self) -> String {
         self.parsed.subject().to_string()
     }
@@ -51,8 +53,8 @@ impl<'a> Certificate<'a> {
         Hex { bytes: self.parsed.tbs_certificate.raw_serial(), is_upper: true }.to_string()
     }
 
-    /// Its alternative names in their order, [`MAX_ALTERNATIVE_NAMES`] at most: names of hosts, addresses, mail addresses and URIs; other kinds
-    /// are left out.
+    /// Its alternative names in their order, [`MAX_ALTERNATIVE_NAMES`] at most: names of hosts,
+    /// addresses, mail addresses and URIs; other kinds are left out.
     pub fn alternative_names(&self) -> Vec<String> {
         let extension = self.parsed.subject_alternative_name().ok().flatten();
         let names = extension.iter().flat_map(|extension| &extension.value.general_names);

@@ -37,7 +37,8 @@ pub enum Event<'a> {
     Certificates(Certificates<'a>),
     /// Any other message of the handshake: [`message`].
     Message(u8),
-    /// A client's hello in the form of SSL 2, with the version that it asks for; what follows is read if that is a later one.
+    /// A client's hello in the form of SSL 2, with the version that it asks for; what follows is
+    /// read if that is a later one.
     Ssl2ClientHello(Version),
     /// A server's hello of SSL 2; what follows is not read.
     Ssl2ServerHello(Version),

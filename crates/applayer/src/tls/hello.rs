@@ -3,7 +3,8 @@
 use super::Version;
 use crate::input::Input;
 
-/// The random of a server's hello that asks for another hello of the client (RFC 8446 4.1.3): the SHA-256 hash of `HelloRetryRequest`.
+/// The random of a server's hello that asks for another hello of the client (RFC 8446 4.1.3): the
+/// SHA-256 hash of `HelloRetryRequest`.
 const RETRY: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
     0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
@@ -198,7 +199,8 @@ impl<'a> Common<'a> {
         Some(())
     }
 
-    /// Reads the extensions, which may be absent; those of a hello that is cut are read as far as they go.
+    /// Reads the extensions, which may be absent; those of a hello that is cut are read as far as
+    /// they go.
     fn end(&mut self, mut input: Input<'a>) -> Option<()> {
         if input.0.is_empty() {
             return Some(());

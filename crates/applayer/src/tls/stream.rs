@@ -9,8 +9,9 @@ use crate::Line;
 
 /// The state of a direction: bytes of fixed layout, movable as they are; all zero is a fresh one.
 ///
-/// Bytes come in their order and in pieces of any size. A [`Line`] of [`MESSAGE_LIMIT_BYTES`](super::MESSAGE_LIMIT_BYTES) holds a
-/// handshake message that is not complete; one that lies wholly inside of a record and a piece is read in place. Any bytes of
+/// Bytes come in their order and in pieces of any size. A [`Line`] of
+/// [`MESSAGE_LIMIT_BYTES`](super::MESSAGE_LIMIT_BYTES) holds a handshake message that is not
+/// complete; one that lies wholly inside of a record and a piece is read in place. Any bytes of
 /// this type are a state: a wrong one leads to wrong events, never to a panic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -70,7 +71,8 @@ impl Stream {
         }
     }
 
-    /// Bytes of the direction are lost: what of a message has come is told, and nothing more is read.
+    /// Bytes of the direction are lost: what of a message has come is told, and nothing more is
+    /// read.
     pub fn gap(&mut self, line: &mut impl Line, sink: &mut impl Sink) {
         if self.phase() != Phase::Done {
             self.give_up_message(line, sink);
@@ -258,8 +260,8 @@ impl Stream {
         }
     }
 
-    /// Whether the message, `here` bytes of whose body are at hand, is a hello that fills its record: what ciphers wrote
-    /// hardly ever looks like that.
+    /// Whether the message, `here` bytes of whose body are at hand, is a hello that fills its
+    /// record: what ciphers wrote hardly ever looks like that.
     fn is_hello_alone(&self, here: usize) -> bool {
         let is_hello = matches!(self.message_head[0], message::CLIENT_HELLO | message::SERVER_HELLO);
         is_hello && self.message_left as usize == here + usize::from(self.record_left)

@@ -1,5 +1,5 @@
-//! Whole connections, against a second reader that has all bytes at once: heads, bodies, chunks with extensions and trailers,
-//! requests in a row, responses without bodies, bodies until the end.
+//! Whole connections, against a second reader that has all bytes at once: heads, bodies, chunks
+//! with extensions and trailers, requests in a row, responses without bodies, bodies until the end.
 
 #[path = "support/plain.rs"]
 mod plain;

@@ -32,14 +32,17 @@ const EXCEPTIONS: [(&str, u32, &str); 15] = [
 ];
 
 const MIX: &str = "workload/merged_mix.pcap";
-/// Segments that come out of order keep tshark from telling of whole messages behind them; its option for such
-/// segments costs messages at gaps.
+/// Segments that come out of order keep tshark from telling of whole messages behind them; its
+/// option for such segments costs messages at gaps.
 const OUT_OF_ORDER: &str = "tshark leaves out messages behind segments out of order";
-/// `OPTIONS HTTP/1.1` has no target and a version here, a target and no version there; `OPTIONS` alone is no request here.
+/// `OPTIONS HTTP/1.1` has no target and a version here, a target and no version there; `OPTIONS`
+/// alone is no request here.
 const NO_TARGET: &str = "tshark takes the second word as the target";
-/// The bytes of SOCKS before the first request and response are no HTTP here; tshark knows SOCKS and peels it off.
+/// The bytes of SOCKS before the first request and response are no HTTP here; tshark knows SOCKS
+/// and peels it off.
 const SOCKS: &str = "begins with SOCKS";
-/// Several blanks between words, and a target of two words: here a target is what stands between method and version.
+/// Several blanks between words, and a target of two words: here a target is what stands between
+/// method and version.
 const BLANKS: &str = "tshark takes the next single blank as the target's end";
 /// tshark stops telling headers behind WWW-Authenticate with NTLM.
 const CUT_BY_NTLM: &str = "tshark lacks the headers behind WWW-Authenticate";
@@ -55,8 +58,8 @@ type Message = BTreeMap<&'static str, String>;
 /// The messages of a capture by connection and direction, in order.
 type Messages = BTreeMap<(u32, bool), Vec<Message>>;
 
-/// Marks of messages here: one that came to its end, one with a gap in or behind it. tshark does not tell of each message that
-/// is not whole.
+/// Marks of messages here: one that came to its end, one with a gap in or behind it. tshark does
+/// not tell of each message that is not whole.
 const WHOLE: &str = "whole";
 const GAP: &str = "gap";
 
@@ -125,7 +128,8 @@ fn skip(why: &str) -> Option<PathBuf> {
     None
 }
 
-/// The collection's captures that may hold HTTP: those whose bytes hold its name. The largest first.
+/// The collection's captures that may hold HTTP: those whose bytes hold its name. The largest
+/// first.
 fn captures(traces: &Path) -> Vec<String> {
     let manifest = std::fs::read_to_string(traces.join("MANIFEST.tsv")).unwrap();
     let files = manifest.lines().skip(1).filter_map(|line| line.split('\t').next());
@@ -138,7 +142,8 @@ fn captures(traces: &Path) -> Vec<String> {
     files
 }
 
-/// How many connections of a capture tshark tells of; their messages by tshark, and as they are read here.
+/// How many connections of a capture tshark tells of; their messages by tshark, and as they are
+/// read here.
 fn messages_of(path: &Path) -> (usize, Messages, Messages) {
     let theirs = tshark_messages(path);
     let mut streams: Vec<_> = theirs.keys().map(|(stream, _)| *stream).collect();

@@ -1,11 +1,13 @@
-//! Smuggling and other trickery: bytes, the anomalies that are told, and the requests or responses that are seen nevertheless.
+//! Smuggling and other trickery: bytes, the anomalies that are told, and the requests or responses
+//! that are seen nevertheless.
 
 use crate::support::{Connection, LINE};
 use applayer::http::{Anomaly, Side};
 
 use Anomaly::*;
 
-/// What is sent; the anomalies, in their order; what begins, how its body is framed, the body, and how it ends.
+/// What is sent; the anomalies, in their order; what begins, how its body is framed, the body, and
+/// how it ends.
 type Case = (&'static str, &'static [Anomaly], &'static str);
 
 /// A head with one more header.

@@ -1,4 +1,5 @@
-//! How bytes are cut changes nothing, and no bytes and no state make the parser panic or lose its place.
+//! How bytes are cut changes nothing, and no bytes and no state make the parser panic or lose its
+//! place.
 
 use crate::support::Connection;
 use applayer::http::{Event, Exchange, FixedLine, Side};

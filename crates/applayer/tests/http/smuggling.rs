@@ -27,8 +27,8 @@ const CHUNKS: [Row; 14] = [
     ("a size with a prefix", "0x2\r\nxx\r\n0\r\n\r\n", DecoratedChunkSize),
 ];
 
-/// Headers that some see and others do not; bodies that some take for empty ("HTTP/1.1 must die", PortSwigger, 2025, and
-/// those before it). Behind the header Host.
+/// Headers that some see and others do not; bodies that some take for empty ("HTTP/1.1 must die",
+/// PortSwigger, 2025, and those before it). Behind the header Host.
 const HEADS: [Row; 40] = [
     (
         "CL.TE, TE.CL",
@@ -96,7 +96,8 @@ fn published_ways_are_told() {
     );
 }
 
-/// What everybody sends is told as nothing: chunks with extensions and trailers, an expectation of a body, a form.
+/// What everybody sends is told as nothing: chunks with extensions and trailers, an expectation of
+/// a body, a form.
 #[test]
 fn plain_requests_are_not_told() {
     for rest in [

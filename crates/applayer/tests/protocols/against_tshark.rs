@@ -42,8 +42,9 @@ fn dns_messages_are_those_of_tshark() {
     assert!(compared >= 1500);
 }
 
-/// Whether our lists are tshark's. Its list of records' types has those that records name as well; it shows a question behind a
-/// label that is none; and it shows of malformed messages sometimes more and sometimes less.
+/// Whether our lists are tshark's. Its list of records' types has those that records name as well;
+/// it shows a question behind a label that is none; and it shows of malformed messages sometimes
+/// more and sometimes less.
 fn agree(ours: &[Vec<String>; 6], theirs: &[&[String]; 6], malformed: bool) -> bool {
     if theirs[2].iter().chain(theirs[4]).any(|name| name.starts_with("<Unknown")) {
         return true;
@@ -121,7 +122,8 @@ fn hellos_and_certificates_are_those_of_tshark() {
     println!("compared {compared} connections with {names} names of servers; {} have more here", more.len());
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
     assert!(compared >= 500 && names >= 400);
-    // tshark leaves out messages behind segments out of order, what answers a hello of SSL 2, and TLS at port 80.
+    // tshark leaves out messages behind segments out of order, what answers a hello of SSL 2, and
+    // TLS at port 80.
     assert!(more.len() <= 16, "{} have more here:\n{}", more.len(), more.join("\n"));
 
     let unequal: Vec<_> = certificates.iter().filter_map(|hex| differs_from_openssl(&unhex(hex))).collect();
@@ -255,7 +257,8 @@ fn protocols_are_those_of_tshark() {
             }
         }
     }
-    // Those without result began before the capture, or with another protocol: SOCKS, MySQL, Gnutella.
+    // Those without result began before the capture, or with another protocol: SOCKS, MySQL,
+    // Gnutella.
     println!("found {found:?}");
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
     assert!(found["none"] * 10 < found.values().sum());

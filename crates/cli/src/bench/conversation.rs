@@ -27,7 +27,8 @@ pub enum Said {
     Noise,
 }
 
-/// What all flows say, each at its own place: a request, a response, and so on, in segments that are full.
+/// What all flows say, each at its own place: a request, a response, and so on, in segments that
+/// are full.
 pub struct Conversations {
     /// The client's segments, then the server's, one after the other.
     text: Vec<u8>,
@@ -69,13 +70,14 @@ impl Conversations {
         }
     }
 
-    /// How many conversations so many packets have brought to their end, at least: each flow may have one that is under way,
-    /// and has opened with fewer packets than a conversation has.
+    /// How many conversations so many packets have brought to their end, at least: each flow may
+    /// have one that is under way, and has opened with fewer packets than a conversation has.
     pub fn completed_at_least(&self, packets: u64) -> u64 {
         (packets / u64::from(self.segments)).saturating_sub(2 * self.flows.len() as u64)
     }
 
-    /// Writes the next segment of its flow, whose number stands in the sequence number's place, into the packet.
+    /// Writes the next segment of its flow, whose number stands in the sequence number's place,
+    /// into the packet.
     #[inline]
     pub fn fill(&mut self, packet: &mut Packet) {
         let (data, meta) = packet.parts_mut();

@@ -5,7 +5,8 @@ use packet::{Addr, End, Endpoint, FlowHasher, FlowKey, Packet, Parser, Pool};
 
 use super::tape::{Frames, Tape};
 
-/// Copy in, parse, hash, one look-up in a table with prefetching, rewrite of one end. No insertion, no expiry, no reverse.
+/// Copy in, parse, hash, one look-up in a table with prefetching, rewrite of one end. No insertion,
+/// no expiry, no reverse.
 pub struct Floor {
     pool: Pool,
     parser: Parser,

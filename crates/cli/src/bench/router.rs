@@ -118,7 +118,8 @@ impl World for RouterWorld {
         let counters = self.router.counters();
         let played = counters.packets - u64::from(self.flows);
         ensure!(counters.refused == 0, "packets were refused: {counters:?}");
-        // Were all flows used alike, their clocks would add up to half of this; where some are used more, to more.
+        // Were all flows used alike, their clocks would add up to half of this; where some are used
+        // more, to more.
         let per_flow = counters.packets / u64::from(self.flows);
         ensure!(self.clocks >= counters.packets * per_flow / 2, "clocks do not count the packets of flows");
         let due = if self.cuts { counters.packets } else { u64::from(self.flows) };

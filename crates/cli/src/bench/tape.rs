@@ -21,32 +21,37 @@ pub type Frames<'t> = std::slice::ChunksExact<'t, u8>;
 pub enum Kind {
     /// UDP from clients to one server address.
     Udp,
-    /// TCP segments with SYN, each of a flow of its own: when one comes again, its flow has long gone for others.
+    /// TCP segments with SYN, each of a flow of its own: when one comes again, its flow has long
+    /// gone for others.
     Syn,
-    /// TCP segments from clients to one server address, with their flow's number for a sequence number.
+    /// TCP segments from clients to one server address, with their flow's number for a sequence
+    /// number.
     Segment,
 }
 
-/// Frames on a tape, at least: beyond what the caches of a core hold, but not what all cores' last-level cache does, which
-/// is where network adapters write to.
+/// Frames on a tape, at least: beyond what the caches of a core hold, but not what all cores'
+/// last-level cache does, which is where network adapters write to.
 const FRAMES_MIN: usize = 1 << 16;
 
 /// So many times what a table of flows holds is opened before a flow is opened again.
 const NEW_FLOWS_FACTOR: usize = 4;
 
-/// Flows at once times packets of each, at most, of flows that end: a tape of 1 GB with the smallest packets.
+/// Flows at once times packets of each, at most, of flows that end: a tape of 1 GB with the
+/// smallest packets.
 pub const FLOWS_TIMES_LENGTH_MAX: u64 = 1 << 22;
 
 /// The address that all clients speak to: the load balancer's, in the workloads that have one.
 pub const SERVICE: [u8; 4] = [192, 0, 2, 80];
 
 impl Tape {
-    /// A tape of packets of `packet_size` bytes on the wire, over this many flows at once, which are used alike or by Zipf's law.
+    /// A tape of packets of `packet_size` bytes on the wire, over this many flows at once, which
+    /// are used alike or by Zipf's law.
     pub fn new(flows: u32, packet_size: u16, zipf: Option<f64>, kind: Kind) -> Tape {
         Tape::of(flows, packet_size, Pick::new(flows, zipf), kind)
     }
 
-    /// The same of flows that are used alike, and over after so many packets each: then others take their places, some in each round.
+    /// The same of flows that are used alike, and over after so many packets each: then others take
+    /// their places, some in each round.
     pub fn of_length(flows: u32, packet_size: u16, length: u32) -> Tape {
         Tape::of(flows, packet_size, Pick::of_length(flows, length), Kind::Udp)
     }
@@ -102,7 +107,8 @@ impl Tape {
 /// Picks flows at random.
 struct Pick {
     state: u64,
-    /// All flows, from which those that are left in this round are dealt: each once before any comes again.
+    /// All flows, from which those that are left in this round are dealt: each once before any
+    /// comes again.
     deck: Vec<u32>,
     left: usize,
     /// How many rounds are over, and for how many a flow lasts, if it does not for ever.

@@ -122,7 +122,8 @@ impl Workload {
         })
     }
 
-    /// What is to be told apart from the rest of what is measured, if anything is: the same without what the workload is about.
+    /// What is to be told apart from the rest of what is measured, if anything is: the same without
+    /// what the workload is about.
     pub fn without(self, batch_len: usize) -> Option<Box<dyn World>> {
         matches!(self, Workload::Router | Workload::RouterFlowlet)
             .then(|| Box::new(ParseWorld::new(batch_len)) as Box<dyn World>)
@@ -183,15 +184,16 @@ impl Workload {
     }
 }
 
-/// Rules that what is said on pages matches: in a request's target, and in a response's stream and body.
+/// Rules that what is said on pages matches: in a request's target, and in a response's stream and
+/// body.
 const MATCHING: &str = r#"
 alert http any any -> any any (msg:"target"; http.uri; content:"search=network"; sid:9100001;)
 alert tcp any any -> any any (msg:"stream"; flow:to_client; content:"<title>Wiki</title>"; sid:9100002;)
 alert http any any -> any any (msg:"body"; file.data; content:"<html>"; content:"</a>"; distance:0; sid:9100003;)
 "#;
 
-/// With the rules of these files, or with a few of our own; if so wanted, with ones that match, too. All addresses are of both
-/// nets, so that no rule is out of question by addresses.
+/// With the rules of these files, or with a few of our own; if so wanted, with ones that match,
+/// too. All addresses are of both nets, so that no rule is out of question by addresses.
 fn ids(files: &[PathBuf], matching: bool) -> String {
     let files = files.iter().map(|file| format!("file({:?})", file.display().to_string()));
     let mut rules: Vec<_> = files.collect();
@@ -228,7 +230,8 @@ fn whitelist(flows: u32) -> String {
     format!("Whitelist w {{ protect: outside, record: [clients], services: [80], capacity: {capacity} }};\n")
 }
 
-/// Before a service: each packet is counted and metered, and each flow of its source, and none is too many.
+/// Before a service: each packet is counted and metered, and each flow of its source, and none is
+/// too many.
 fn preventer(flows: u32) -> String {
     let sources = flows.max(1);
     format!(
@@ -381,7 +384,8 @@ impl World for ChainWorld {
         );
         if let Some(length) = tape.flow_length() {
             let (started, expected) = (counters.flows_started, counters.packets_in / u64::from(length));
-            // Those that the warm-up opened have a packet more; a flow that goes before it is over begins again.
+            // Those that the warm-up opened have a packet more; a flow that goes before it is over
+            // begins again.
             ensure!(
                 (expected / 2..=2 * expected).contains(&started),
                 "{started} flows began, {expected} were expected"
@@ -396,7 +400,8 @@ impl World for ChainWorld {
         }
         if let (true, Some(conversations)) = (self.matching, &self.conversations) {
             let alerts = self.chain.stages()[0].shared().counters[0];
-            // The shortest packets' pages have no title; one alert each conversation brings, however short.
+            // The shortest packets' pages have no title; one alert each conversation brings,
+            // however short.
             let least = conversations.completed_at_least(counters.packets_in);
             ensure!(alerts >= least, "{alerts} alerts where {least} are due at least");
         }

@@ -6,8 +6,8 @@ use runtime::Runner;
 
 use crate::explain::{Outcome, Passage, deciding_rule};
 
-/// `nat: forward; firewall: drop (firewall-default) | dropped (firewall-default) | flow 2, original direction, its packet 1,
-/// connection unreplied | packet 3`; behind it the alerts that it raised.
+/// `nat: forward; firewall: drop (firewall-default) | dropped (firewall-default) | flow 2, original direction, its packet 1, connection unreplied | packet 3`;
+/// behind it the alerts that it raised.
 pub fn of(passage: &Passage, alerts: &[(String, Alert)], runner: &Runner) -> String {
     let mut parts = Vec::new();
     let steps: Vec<_> = passage

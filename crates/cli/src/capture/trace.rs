@@ -39,7 +39,8 @@ impl Trace {
         self.write(runner)
     }
 
-    /// Takes what has come by interfaces through the policy, has it sent, and writes what became of it.
+    /// Takes what has come by interfaces through the policy, has it sent, and writes what became of
+    /// it.
     pub fn round(&mut self, live: &mut Live) -> anyhow::Result<()> {
         live.round_by(&mut self.watch, &mut self.alerts)?;
         self.write(live.runner())
@@ -60,7 +61,8 @@ impl Trace {
         self.capture.spool().into_iter().for_each(Spool::reopen);
     }
 
-    /// Completes the file; how many packets came, how many of them were to be written, and what became of those.
+    /// Completes the file; how many packets came, how many of them were to be written, and what
+    /// became of those.
     pub fn finish(self) -> anyhow::Result<(u64, u64, sinks::Outcome)> {
         Ok((self.watch.number, self.written, self.capture.finish()?))
     }
@@ -75,7 +77,8 @@ impl Trace {
             let comment = comment::of(&passage, &self.alerts.0, runner);
             let packet_id = passage.number.filter(|_| !passage.made);
             let notes = Notes { comment: Some(&comment), way: None, packet_id };
-            // What has waited was written when it came, and what a function made never came; but nothing is dropped unseen.
+            // What has waited was written when it came, and what a function made never came; but
+            // nothing is dropped unseen.
             let has_come = !passage.made && !has_waited;
             let is_gone = matches!(passage.outcome, Outcome::Dropped(_));
             if (has_come || is_gone)

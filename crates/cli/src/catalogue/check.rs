@@ -15,7 +15,8 @@ pub struct Args {
     /// The functions, one of which is in every chain (all that come with Rivulet)
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// The configuration of the function, as JSON; unless said, those that come with the check, or none
+    /// The configuration of the function, as JSON; unless said, those that come with the check, or
+    /// none
     #[arg(long, value_name = "JSON", requires = "names")]
     config: Option<String>,
     /// A command that operators may give the function; may be given several times

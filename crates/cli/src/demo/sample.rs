@@ -70,7 +70,8 @@ pub struct Outcome {
     /// Answers that were not sent, because too many were under way.
     pub answers_unsent: u64,
     pub each_second: Vec<Second>,
-    /// How long it took, in seconds: more than `seconds` if the machine is too slow. Depends on the machine.
+    /// How long it took, in seconds: more than `seconds` if the machine is too slow. Depends on the
+    /// machine.
     #[serde(skip)]
     pub took: Duration,
 }

@@ -1,4 +1,5 @@
-//! How a demonstration looks: a live view on terminals, a line for each second elsewhere, and a summary.
+//! How a demonstration looks: a live view on terminals, a line for each second elsewhere, and a
+//! summary.
 
 use console::Term;
 use runtime::Report;

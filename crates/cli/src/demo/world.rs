@@ -1,4 +1,5 @@
-//! What is around the chain: clients that send, servers that answer what reaches them, and the time between.
+//! What is around the chain: clients that send, servers that answer what reaches them, and the time
+//! between.
 
 use std::collections::VecDeque;
 
@@ -171,7 +172,8 @@ impl World {
     }
 }
 
-/// How what clients send comes and goes: a tenth of their rate at first, all of it half way, and a tenth again in the end.
+/// How what clients send comes and goes: a tenth of their rate at first, all of it half way, and a
+/// tenth again in the end.
 pub struct Tide {
     length_ns: f64,
     /// The frame before: when the generator sent it, and when it came.

@@ -33,7 +33,8 @@ pub fn line(packet: &Packet) -> String {
 /// A header field and its value.
 pub type Field = (&'static str, String);
 
-/// What differs between two moments of a packet: field, before, after. A field that is not there is `-`.
+/// What differs between two moments of a packet: field, before, after. A field that is not there is
+/// `-`.
 pub fn changes(before: &Packet, after: &Packet) -> Vec<(&'static str, String, String)> {
     let (old, new) = (fields(before), fields(after));
     let value = |fields: &[Field], name: &str| {

@@ -34,9 +34,11 @@ enum StepStory {
         #[serde(skip_serializing_if = "Option::is_none")]
         destination: Option<String>,
     },
-    /// Outer headers are put before it, if it is in no tunnel and its IP packet has no more than `len_max` bytes; others walk.
+    /// Outer headers are put before it, if it is in no tunnel and its IP packet has no more than
+    /// `len_max` bytes; others walk.
     Wrap { function: String, destination: String, header_len: usize, len_max: u16 },
-    /// A VLAN tag or MPLS label is put before it, if there is room for it in its link layer; others walk.
+    /// A VLAN tag or MPLS label is put before it, if there is room for it in its link layer; others
+    /// walk.
     Tag { function: String, tag: String },
     /// It is taken out of its tunnel, if it came in the same outer headers; others walk.
     TakeOut { function: String, header_len: usize },

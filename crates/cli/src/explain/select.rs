@@ -26,7 +26,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// All packets that pass the filter, if there is one, in which the names of the policy at `path` may be used; `policy` is its text.
+    /// All packets that pass the filter, if there is one, in which the names of the policy at
+    /// `path` may be used; `policy` is its text.
     pub fn of_filter(
         filter: Option<&str>,
         path: &Path,

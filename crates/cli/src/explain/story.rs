@@ -25,7 +25,8 @@ pub struct Story {
     headers: String,
     flow: Option<FlowStory>,
     steps: Vec<StepStory>,
-    /// What its flow's next packets do that are like it; absent if they walk through the functions, too.
+    /// What its flow's next packets do that are like it; absent if they walk through the functions,
+    /// too.
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<RuleStory>,
     outcome: OutcomeStory,

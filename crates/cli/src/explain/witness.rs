@@ -11,11 +11,12 @@ use runtime::{Frame, From, Output, Runner};
 
 use crate::eve;
 
-/// Fragments that wait for their first one, and whose arrival is remembered: as many as a runner has buffers. Those whose time is
-/// over are the first to be forgotten.
+/// Fragments that wait for their first one, and whose arrival is remembered: as many as a runner
+/// has buffers. Those whose time is over are the first to be forgotten.
 const HELD_MAX: usize = 8 * 1024;
 
-/// Refused flows whose number is remembered, so that their next packets have the same; further ones get new numbers.
+/// Refused flows whose number is remembered, so that their next packets have the same; further ones
+/// get new numbers.
 const REFUSED_MAX: usize = 1 << 20;
 
 /// What a function did.
@@ -45,7 +46,8 @@ pub enum Outcome {
 
 /// A packet's way through the chain.
 pub struct Passage {
-    /// Its number in order of arrival, from 1; that of the packet that it answers if a function made it.
+    /// Its number in order of arrival, from 1; that of the packet that it answers if a function
+    /// made it.
     pub number: Option<u64>,
     /// The number in the chain's order.
     pub sequence: u64,
@@ -63,7 +65,8 @@ pub struct Passage {
     pub left: Option<Packet>,
     /// What became of it.
     pub outcome: Outcome,
-    /// The key that the flow's replies are known by, if it is another than the flow's own; learned with this packet.
+    /// The key that the flow's replies are known by, if it is another than the flow's own; learned
+    /// with this packet.
     pub alias: Option<FlowKey>,
     /// The rule that was made of its way, for packets like it.
     pub rule: Option<RuleView>,
@@ -141,10 +144,12 @@ impl Witness {
         }
     }
 
-    /// Where the passage of a packet is that is on its way; one that waited, or was made, begins now.
+    /// Where the passage of a packet is that is on its way; one that waited, or was made, begins
+    /// now.
     fn passage(&mut self, packet: &Packet) -> usize {
         let meta = packet.meta();
-        // What a function made has the sequence number of the packet that it answers, and goes the other way.
+        // What a function made has the sequence number of the packet that it answers, and goes the
+        // other way.
         let goes_otherwise = |joined: &Meta| {
             (joined.transit.direction, joined.transit.clock) != (meta.transit.direction, meta.transit.clock)
         };
@@ -257,7 +262,8 @@ struct FlowNumbers {
     last: u64,
     /// By record.
     live: HashMap<u32, u64>,
-    /// Flows all of whose packets were dropped so far: to the chain, each of these packets begins a flow.
+    /// Flows all of whose packets were dropped so far: to the chain, each of these packets begins a
+    /// flow.
     refused: HashMap<FlowKey, u64>,
 }
 

@@ -10,7 +10,8 @@ pub struct Name(String);
 /// The longest name.
 const LENGTH_MAX: usize = 40;
 
-/// Words that cannot name a module or a function type, or that the workspace's own crates and files use.
+/// Words that cannot name a module or a function type, or that the workspace's own crates and files
+/// use.
 const TAKEN: [&str; 56] = [
     "abstract",
     "and",

@@ -87,7 +87,8 @@ impl Capture {
         let names: BTreeMap<_, _> = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
         let mut interfaces = BTreeMap::new();
         if is_live {
-            // All that a file has to begin with, for each file that is begun while it runs. Ports carry Ethernet.
+            // All that a file has to begin with, for each file that is begun while it runs. Ports
+            // carry Ethernet.
             for (&port, name) in &names {
                 let next = interfaces.len() as u32;
                 writer.add_interface(next, name, LinkType::Ethernet)?;

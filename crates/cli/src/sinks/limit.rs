@@ -1,4 +1,5 @@
-//! Limits how many alerts of one kind are written: a scan of 5,000 ports is a few lines and a count, not 5,000 lines.
+//! Limits how many alerts of one kind are written: a scan of 5,000 ports is a few lines and a
+//! count, not 5,000 lines.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};

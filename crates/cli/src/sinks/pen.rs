@@ -1,4 +1,5 @@
-//! The end of an output that touches the system: a file, standard output or a collector, and what to do when it fails.
+//! The end of an output that touches the system: a file, standard output or a collector, and what
+//! to do when it fails.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -140,8 +141,8 @@ impl Pen {
         self.put(&Chunk { bytes: preamble, ends: Vec::new() }, try_again)
     }
 
-    /// Writes a chunk. When that fails, `try_again` waits and says whether to go on; if not, what is left of the chunk is given up, and counted.
-    /// Returns whether all was written.
+    /// Writes a chunk. When that fails, `try_again` waits and says whether to go on; if not, what
+    /// is left of the chunk is given up, and counted. Returns whether all was written.
     pub fn put(&mut self, chunk: &Chunk, try_again: &mut dyn FnMut(&io::Error) -> bool) -> bool {
         if let Out::Collector(_) = self.out {
             self.send(chunk);
@@ -202,7 +203,8 @@ impl Pen {
         true
     }
 
-    /// Opens the file again by its name, as it may have been renamed, and returns whether it is another one now.
+    /// Opens the file again by its name, as it may have been renamed, and returns whether it is
+    /// another one now.
     pub fn reopen(&mut self) -> io::Result<bool> {
         let Some(target) = &self.target else { return Ok(false) };
         let Some(now) = self.file().and_then(|file| file.metadata().ok()) else { return Ok(false) };
@@ -235,7 +237,8 @@ impl Pen {
         }
     }
 
-    /// Gives up what is left of a chunk. Of a record that was begun, what is in the file is taken out again.
+    /// Gives up what is left of a chunk. Of a record that was begun, what is in the file is taken
+    /// out again.
     fn give_up(&mut self, chunk: &Chunk, at: usize) {
         self.counts.lost += chunk.records_after(at);
         let cut = (at - chunk.last_record(at)) as u64;
@@ -294,7 +297,8 @@ impl Pen {
     }
 }
 
-/// Opens a file to append to, so that what is written after it was truncated stands at its beginning.
+/// Opens a file to append to, so that what is written after it was truncated stands at its
+/// beginning.
 fn open(path: &Path, empties: bool) -> io::Result<File> {
     let file = ::io::files::append(path)?;
     if empties && file.metadata()?.is_file() {

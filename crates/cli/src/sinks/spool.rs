@@ -1,4 +1,5 @@
-//! An output's queue: what is written waits here for a thread that writes it, and whoever fills it never waits for a disk or a reader.
+//! An output's queue: what is written waits here for a thread that writes it, and whoever fills it
+//! never waits for a disk or a reader.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +12,8 @@ use runtime::report::OutputReport;
 use super::pen::{Chunk, Pen};
 use crate::messages::Console;
 
-/// Bytes that wait to be written at most, for each output; what comes when it is full is counted and not written.
+/// Bytes that wait to be written at most, for each output; what comes when it is full is counted
+/// and not written.
 pub const QUEUE_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes that are handed to the thread together.
@@ -92,7 +94,8 @@ impl Spool {
         Spool { name, chunk: Chunk::default(), offered: 0, refused: 0, is_collector, way }
     }
 
-    /// Has a thread write, which tries again as long as it fails; what it has to say, `console` says.
+    /// Has a thread write, which tries again as long as it fails; what it has to say, `console`
+    /// says.
     pub fn queued(name: String, pen: Pen, console: Console) -> io::Result<Spool> {
         let is_collector = pen.is_collector();
         let queue = Arc::new(Queue::default());
@@ -257,7 +260,8 @@ impl Queue {
         }
     }
 
-    /// Waits to try again; returns false if there is no point: the file is to be opened again, or the time is up.
+    /// Waits to try again; returns false if there is no point: the file is to be opened again, or
+    /// the time is up.
     fn wait_to_retry(&self) -> bool {
         let until = Instant::now() + RETRY;
         let mut state = self.lock();

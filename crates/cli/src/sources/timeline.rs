@@ -1,9 +1,11 @@
 //! The time of a capture's packets, where its stamps are missing, broken, or of several clocks.
 //!
-//! Stamps are taken as they are as long as they go on by steps of up to [`STEP_MAX_NS`] ahead, and are no later than that. One that
-//! jumps, while the next one goes on from before, is broken: its packet comes now. Time that jumps ahead and stays there has passed:
-//! flows that were idle meanwhile end. Time that jumps back and stays there is that of another clock, as of a section or a file that was
-//! appended: it goes on from now, so that flows neither live for ever nor end at once.
+//! Stamps are taken as they are as long as they go on by steps of up to [`STEP_MAX_NS`] ahead, and
+//! are no later than that. One that jumps, while the next one goes on from before, is broken: its
+//! packet comes now. Time that jumps ahead and stays there has passed: flows that were idle
+//! meanwhile end. Time that jumps back and stays there is that of another clock, as of a section or
+//! a file that was appended: it goes on from now, so that flows neither live for ever nor end at
+//! once.
 
 use runtime::TimeJumps;
 
@@ -25,7 +27,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The time of a packet with this stamp, if it has one. `following`: the next stamps behind it, as far as they are known.
+    /// The time of a packet with this stamp, if it has one. `following`: the next stamps behind it,
+    /// as far as they are known.
     pub fn at(&mut self, stamp_ns: Option<u64>, following: &[u64]) -> u64 {
         let Some(stamp_ns) = stamp_ns else {
             self.jumps.without_time += 1;
@@ -81,7 +84,8 @@ impl Timeline {
     }
 }
 
-/// Whether the first stamp is not of the same clock as those behind it: later, or so much earlier that no capture waits so long.
+/// Whether the first stamp is not of the same clock as those behind it: later, or so much earlier
+/// that no capture waits so long.
 fn is_too_far(first_ns: u64, second_ns: u64) -> bool {
     const WAIT_MAX_NS: u64 = 30 * 24 * 3_600_000_000_000;
     first_ns > second_ns.saturating_add(STEP_MAX_NS) || first_ns.saturating_add(WAIT_MAX_NS) < second_ns

@@ -21,7 +21,8 @@ impl Rates {
         Rates { before: report.clone(), now: report, history: VecDeque::new() }
     }
 
-    /// The next report. One that was told already, as reports are made once a second, changes nothing.
+    /// The next report. One that was told already, as reports are made once a second, changes
+    /// nothing.
     pub fn take(&mut self, report: Value) {
         if report["timing"]["seconds"] == self.now["timing"]["seconds"] {
             return;
@@ -73,7 +74,8 @@ impl Rates {
     }
 }
 
-/// How much numbers grew in a second, in the places that they have in the report; lists by the names of what is in them.
+/// How much numbers grew in a second, in the places that they have in the report; lists by the
+/// names of what is in them.
 fn grown(before: &Value, now: &Value, seconds: f64) -> Option<Value> {
     match now {
         Value::Number(number) => {

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-/// What the names of locks begin with. They are abstract sockets: each network namespace has its own, and they go with their process,
-/// however it ends.
+/// What the names of locks begin with. They are abstract sockets: each network namespace has its
+/// own, and they go with their process, however it ends.
 pub const PREFIX: &str = "rivulet/interface/";
 
 /// That this process has an interface, as long as it is kept.

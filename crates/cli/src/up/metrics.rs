@@ -1,4 +1,5 @@
-//! A run's report as metrics, in the OpenMetrics text format: counters since the start, gauges of now.
+//! A run's report as metrics, in the OpenMetrics text format: counters since the start, gauges of
+//! now.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,8 +23,8 @@ pub fn open_text(report: &Arc<Report>) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// The report in the text format of Prometheus (0.0.4), for whoever does not ask for OpenMetrics. There a counter's help and type stand under
-/// the name that its samples have.
+/// The report in the text format of Prometheus (0.0.4), for whoever does not ask for OpenMetrics.
+/// There a counter's help and type stand under the name that its samples have.
 pub fn plain_text(report: &Arc<Report>) -> Result<String, fmt::Error> {
     let open = open_text(report)?;
     let counters: BTreeSet<&str> =

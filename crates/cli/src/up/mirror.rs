@@ -1,7 +1,9 @@
-//! A mirror of what comes and leaves, for `rivulet capture --connect`: who listens has no part in forwarding, and cannot hold it up.
+//! A mirror of what comes and leaves, for `rivulet capture --connect`: who listens has no part in
+//! forwarding, and cannot hold it up.
 //!
-//! The socket that keeps an interface for this process takes the listener, one at a time, if it is root's or the same user's. A thread
-//! writes to it from a bounded queue; what finds no room is counted, and said in the next packet's comment.
+//! The socket that keeps an interface for this process takes the listener, one at a time, if it is
+//! root's or the same user's. A thread writes to it from a bounded queue; what finds no room is
+//! counted, and said in the next packet's comment.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -137,7 +139,8 @@ impl Mirror {
         }
     }
 
-    /// Hands what was added to the listener's thread, if there is room; and forgets a listener that has gone.
+    /// Hands what was added to the listener's thread, if there is room; and forgets a listener that
+    /// has gone.
     pub fn flush(&mut self) {
         let Some(listener) = &mut self.listener else { return };
         if listener.writer.flush().is_err() {

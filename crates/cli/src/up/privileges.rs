@@ -1,4 +1,5 @@
-//! What a process may do that has opened its interfaces and files: as little as it needs from there on.
+//! What a process may do that has opened its interfaces and files: as little as it needs from there
+//! on.
 
 use std::collections::BTreeMap;
 use std::io::{Error, Result};
@@ -14,8 +15,8 @@ use seccompiler::{
     TargetArch,
 };
 
-/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is locked; for a TAP device, shared memory,
-/// or a device of DPDK's, nothing.
+/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is
+/// locked; for a TAP device, shared memory, or a device of DPDK's, nothing.
 const fn kept(io: Io) -> CapabilitySet {
     match io {
         Io::PacketSocket => CapabilitySet::NET_RAW,
@@ -26,9 +27,11 @@ const fn kept(io: Io) -> CapabilitySet {
     }
 }
 
-/// System calls that are made from there on: frames and files, memory and threads, time, what a terminal or a client of metrics
-/// is told, and what it takes to open an interface anew. Files may be opened to be read, see [`opens_to_read`], and where the
-/// run writes files, to be appended to, see [`opens_to_append`]. No program can be run, no file be emptied, no other process be looked into.
+/// System calls that are made from there on: frames and files, memory and threads, time, what a
+/// terminal or a client of metrics is told, and what it takes to open an interface anew. Files may
+/// be opened to be read, see [`opens_to_read`], and where the run writes files, to be appended to,
+/// see [`opens_to_append`]. No program can be run, no file be emptied, no other process be looked
+/// into.
 const CALLS: [libc::c_long; 61] = [
     // Frames, files and clients.
     libc::SYS_read,
@@ -110,9 +113,10 @@ const DPDK_CALLS: &[libc::c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const DPDK_CALLS: &[libc::c_long] = &[libc::SYS_epoll_pwait, libc::SYS_epoll_ctl, libc::SYS_timerfd_settime];
 
-/// Lets the kernel refuse every system call that is not among those that are needed with interfaces that are opened in these ways, as if
-/// the privilege for it were missing: of all threads that there are, and of those that they begin from here on. With `appends`, files may be
-/// made and appended to, as after a rotation.
+/// Lets the kernel refuse every system call that is not among those that are needed with interfaces
+/// that are opened in these ways, as if the privilege for it were missing: of all threads that
+/// there are, and of those that they begin from here on. With `appends`, files may be made and
+/// appended to, as after a rotation.
 pub fn refuse_other_calls(ways: &[Io], appends: bool) -> Result<()> {
     let is_shared = ways.contains(&Io::Memif);
     let memif_calls = if is_shared { &io::port::MEMIF_CALLS_LATER[..] } else { &[] };
@@ -173,9 +177,9 @@ fn bpf_calls() -> std::result::Result<Vec<SeccompRule>, seccompiler::BackendErro
     io::port::BPF_CALLS_LATER.into_iter().map(rule).collect()
 }
 
-/// Gives up every capability but those to open interfaces anew that are opened in these ways, for good: no program that is run gets
-/// one back. Of the calling thread, of DPDK's, and of those that they begin from here on. A thread that a driver of DPDK's has begun by
-/// itself keeps what it has.
+/// Gives up every capability but those to open interfaces anew that are opened in these ways, for
+/// good: no program that is run gets one back. Of the calling thread, of DPDK's, and of those that
+/// they begin from here on. A thread that a driver of DPDK's has begun by itself keeps what it has.
 pub fn give_up(ways: &[Io]) -> Result<()> {
     let kept = ways.iter().copied().map(kept).fold(CapabilitySet::empty(), CapabilitySet::union);
     if ways.contains(&Io::Dpdk) {
@@ -190,7 +194,8 @@ fn give_up_others(kept: CapabilitySet) -> Result<()> {
     let had = capabilities(None)?;
     for capability in CapabilitySet::all().iter().filter(|capability| !kept.contains(*capability)) {
         match remove_capability_from_bounding_set(capability) {
-            // One that this kernel does not know, or a process that may not, and so has nothing to lose there.
+            // One that this kernel does not know, or a process that may not, and so has nothing to
+            // lose there.
             Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }

@@ -1,5 +1,5 @@
-//! What is asked of a run from outside, by HTTP: metrics and the report. A few threads answer, each one client at a time, and no client
-//! has one for long.
+//! What is asked of a run from outside, by HTTP: metrics and the report. A few threads answer, each
+//! one client at a time, and no client has one for long.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -116,7 +116,8 @@ impl Deadlined {
         }
     }
 
-    /// Reads on for a moment: to close with bytes unread would reset the connection, and take the answer back.
+    /// Reads on for a moment: to close with bytes unread would reset the connection, and take the
+    /// answer back.
     fn drain(&mut self) -> Result<()> {
         self.client.shutdown(std::net::Shutdown::Write)?;
         self.deadline = Instant::now() + DRAINING;
@@ -194,8 +195,9 @@ fn read_request(client: &mut impl Read) -> Result<Asked> {
     Ok(Asked::TooLong)
 }
 
-/// Whether a Host header means this server. A web page that lets its own name stand for this machine's address (DNS rebinding) has
-/// browsers say that name, and so reads nothing. Where the server listens beyond this machine, names are the network's matter.
+/// Whether a Host header means this server. A web page that lets its own name stand for this
+/// machine's address (DNS rebinding) has browsers say that name, and so reads nothing. Where the
+/// server listens beyond this machine, names are the network's matter.
 fn is_ours(host: Option<&str>, address: SocketAddr) -> bool {
     let Some(host) = host else { return true };
     let name = match host.rsplit_once(':') {

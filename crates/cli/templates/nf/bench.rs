@@ -1,4 +1,5 @@
-//! What a packet of a known flow costs in a chain of `{{name}}` alone: the best of several rounds, in nanoseconds.
+//! What a packet of a known flow costs in a chain of `{{name}}` alone: the best of several rounds,
+//! in nanoseconds.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! {{Type}}: lets the first packets of each flow pass, marked if wanted, and drops what comes beyond a limit.
+//! {{Type}}: lets the first packets of each flow pass, marked if wanted, and drops what comes
+//! beyond a limit.
 //!
 //! What it is to an operator says its `README.md`.
 
@@ -36,7 +37,8 @@ pub struct {{Type}} {
     dscp: Option<u8>,
 }
 
-/// What is kept of a flow, zero when it begins. It is bytes: the platform moves it and copies it as such.
+/// What is kept of a flow, zero when it begins. It is bytes: the platform moves it and copies it as
+/// such.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {

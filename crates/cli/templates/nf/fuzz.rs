@@ -1,4 +1,5 @@
-//! Any packets, of any sides and times, through a chain of `{{name}}`: nothing panics, and every packet is accounted for.
+//! Any packets, of any sides and times, through a chain of `{{name}}`: nothing panics, and every
+//! packet is accounted for.
 //!
 //! Input: records of a side and link type, a time step, a length, and that many bytes.
 

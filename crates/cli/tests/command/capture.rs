@@ -23,7 +23,8 @@ struct Record {
     comment: String,
 }
 
-/// The records of a capture; none, said on standard output, without tshark. In CI that is a failure.
+/// The records of a capture; none, said on standard output, without tshark. In CI that is a
+/// failure.
 fn records(place: &Place, name: &str) -> Option<Vec<Record>> {
     let fields = [
         "frame.packet_id",

@@ -100,7 +100,8 @@ fn the_version_is_the_packages() {
     place.refused(2, "fly");
 }
 
-/// The NAT's manual: its policies, and the values of its table of keys, are read as they stand there.
+/// The NAT's manual: its policies, and the values of its table of keys, are read as they stand
+/// there.
 #[test]
 fn examples_of_the_nats_manual_are_policies() {
     const PORTS: &str = "Port<0> inside;\nPort<1> outside;\n";

@@ -144,7 +144,8 @@ fn units_have_threads_and_the_same_is_counted() {
 #[test]
 fn alerts_say_what_became_of_their_packets() {
     let place = place_with_traffic("--packets 2000");
-    // What the first firewall allows the second may deny: an alert of either says what became of the packet.
+    // What the first firewall allows the second may deny: an alert of either says what became of
+    // the packet.
     place.write(
         "fw.rvl",
         "Port<0> inside;\nPort<1> outside;\n\
@@ -539,7 +540,8 @@ fn signals_end_a_run_with_its_report_and_files() {
         let mut command = place.command(line);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // As much as a pipe does not hold: when it is written, the run is under way. Then the rest does not come.
+        // As much as a pipe does not hold: when it is written, the run is under way. Then the rest
+        // does not come.
         let mut input = child.stdin.take().unwrap();
         input.write_all(&capture[..capture.len() / 2]).unwrap();
         let status = std::process::Command::new("kill")
@@ -596,7 +598,8 @@ fn every_example_runs() {
     assert!(count > 0);
 }
 
-/// What is wrong with a key is said of its tunnel: the text around a place in the policy would be shown.
+/// What is wrong with a key is said of its tunnel: the text around a place in the policy would be
+/// shown.
 #[test]
 fn a_wrong_key_is_not_shown() {
     let place = Place::new();

@@ -93,7 +93,8 @@ fn what_has_no_end_is_not_read() {
     assert!(said.contains("more than 16777216 bytes"), "{said}");
 }
 
-/// What is given as a filter is a filter: it cannot end the policy that its names are from, and say more.
+/// What is given as a filter is a filter: it cannot end the policy that its names are from, and say
+/// more.
 #[test]
 fn a_filter_is_nothing_else() {
     let place = place();

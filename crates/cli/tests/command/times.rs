@@ -1,4 +1,5 @@
-//! Captures whose packets have no time, or times that jump; and those that hosts made of what they were to send.
+//! Captures whose packets have no time, or times that jump; and those that hosts made of what they
+//! were to send.
 
 use io::capture::{Format, FormatKind, Reader, Record, Writer};
 
@@ -63,7 +64,8 @@ impl Blocks {
     }
 }
 
-/// Runs the policy over these packets, to the server or back: the report, and the times of what left, in seconds.
+/// Runs the policy over these packets, to the server or back: the report, and the times of what
+/// left, in seconds.
 fn run(packets: &[(Option<u64>, bool)]) -> (serde_json::Value, Vec<u64>) {
     let place = Place::new();
     place.write("p.rvl", POLICY);
@@ -94,7 +96,8 @@ fn one_broken_stamp_neither_ends_flows_nor_stops_their_timeouts() {
         let later = [(T + 60, true), (T + 61, false), (T + 121, false), (T + 122, false)];
         let packets: Vec<_> = stamps.iter().chain(&later).map(|&(at, forth)| (Some(at), forth)).collect();
         let (report, times) = run(&packets);
-        // The flow ends twice, as nothing came for more than 30 seconds: what the server says then, nobody asked for.
+        // The flow ends twice, as nothing came for more than 30 seconds: what the server says then,
+        // nobody asked for.
         assert_eq!(times, [T, T + 1, T + 1, T + 2, T + 60, T + 61], "{broken}");
         assert_eq!(
             (&report["drops"]["firewall-default"], &report["flows"]["ended"]["idle"]),

@@ -1,4 +1,5 @@
-//! `rivulet up`, as far as it goes without an interface; on interfaces, see the tests called `live`.
+//! `rivulet up`, as far as it goes without an interface; on interfaces, see the tests called
+//! `live`.
 
 use super::*;
 

@@ -74,7 +74,8 @@ pub fn suricata(dir: &Path, capture: &Path) -> Option<Reported> {
     std::fs::create_dir_all(&logs).unwrap();
     let mut command = Command::new("suricata");
     command.args(["-S", "evasion.rules", "--set", "vars.address-groups.EXTERNAL_NET=any"]);
-    // So that it looks at each byte that is acknowledged, and not only at some thousand of them at once.
+    // So that it looks at each byte that is acknowledged, and not only at some thousand of them at
+    // once.
     command.args(["--set", "stream.reassembly.toserver-chunk-size=1", "--set"]);
     command.args(["stream.reassembly.randomize-chunk-size=no", "-l", "suricata", "-r"]);
     let output = command.arg(capture).current_dir(dir).output().ok()?;

@@ -1,9 +1,12 @@
-//! What `ids` sees, and what a real host takes: an attacker with raw packets plays against the kernel's TCP server behind a router. Both directions
-//! are recorded. A rule for each letter must report a letter if and only if the server's application read it.
+//! What `ids` sees, and what a real host takes: an attacker with raw packets plays against the
+//! kernel's TCP server behind a router. Both directions are recorded. A rule for each letter must
+//! report a letter if and only if the server's application read it.
 //!
-//! It takes root, iproute2 and python3. Without them it says `SKIPPED` and passes, except where `CI=true`.
+//! It takes root, iproute2 and python3. Without them it says `SKIPPED` and passes, except where
+//! `CI=true`.
 //!
-//! `RIVULET_EVASION=WORDS` plays those techniques alone whose names hold the words; `RIVULET_EVASION_KEEP=FILE` keeps the recording.
+//! `RIVULET_EVASION=WORDS` plays those techniques alone whose names hold the words;
+//! `RIVULET_EVASION_KEEP=FILE` keeps the recording.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod judge;
@@ -78,7 +81,8 @@ fn letters(set: &BTreeSet<u8>) -> String {
     set.iter().map(|byte| *byte as char).collect()
 }
 
-/// One play of a technique: its name, by which IP version, by which port, and whether answers are waited for.
+/// One play of a technique: its name, by which IP version, by which port, and whether answers are
+/// waited for.
 struct Task {
     technique: usize,
     name: String,
@@ -127,7 +131,8 @@ fn play(place: &mut Place, tasks: &[Task], patience_ms: u64) -> (Vec<Played>, Ve
     (played.collect(), record)
 }
 
-/// Plays all techniques, in several places at once: they mostly wait. With a policy, `rivulet up` is in line. What was recorded, as one.
+/// Plays all techniques, in several places at once: they mostly wait. With a policy, `rivulet up`
+/// is in line. What was recorded, as one.
 fn play_all(policy: Option<&str>, each: usize) -> (Vec<Played>, Vec<Recorded>) {
     let tasks = tasks(each);
     let patience_ms = if policy.is_some() { 5 } else { 2 };
@@ -155,8 +160,8 @@ fn can_be_played() -> bool {
     false
 }
 
-/// In line, no letter reaches the application for which a rule says to drop. Every seventh play, which takes long; all of them with
-/// `RIVULET_EVASION_ALL=1`.
+/// In line, no letter reaches the application for which a rule says to drop. Every seventh play,
+/// which takes long; all of them with `RIVULET_EVASION_ALL=1`.
 #[test]
 fn in_line_nothing_reaches_the_application_that_a_rule_drops() {
     if !can_be_played() {

@@ -1,4 +1,5 @@
-//! Where it is played: a client that is the test itself, on a TAP device; a router; and a server with the kernel's own TCP.
+//! Where it is played: a client that is the test itself, on a TAP device; a router; and a server
+//! with the kernel's own TCP.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -10,12 +11,14 @@ use tempfile::TempDir;
 
 use crate::wire::{CLIENT_MAC, CLIENT6, SERVER4, SERVER6};
 
-/// The ports of the server: it reads at once; it reads late, with little room; it takes bytes of SYNs.
+/// The ports of the server: it reads at once; it reads late, with little room; it takes bytes of
+/// SYNs.
 pub const READS: u16 = 8080;
 pub const FULL: u16 = 8082;
 pub const FAST_OPEN: u16 = 8083;
 
-/// The server: what each connection brings is appended to a file that is named by the client's port and address family.
+/// The server: what each connection brings is appended to a file that is named by the client's port
+/// and address family.
 const SERVER: &str = r"
 import os, socket, sys, threading, time
 def serve(family, port):

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use crate::place::{Place, READS, now_ns};
 use crate::wire::{self, ACK, Answer, Checksum, Family, Ip, PSH, RST, SYN, Segment};
 
-/// What the host is to read, of 24 letters each its own; and what stands in for it, in small letters.
+/// What the host is to read, of 24 letters each its own; and what stands in for it, in small
+/// letters.
 pub const REAL: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWX";
 pub const DECOY: &[u8] = b"abcdefghijklmnopqrstuvwx";
 

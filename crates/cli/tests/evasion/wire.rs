@@ -52,7 +52,8 @@ pub struct Ip {
     /// The version field.
     pub version: Option<u8>,
     pub mac: [u8; 6],
-    /// The fragment: identification, offset in bytes, whether more follow. An IPv6 packet with one is a fragment even if whole.
+    /// The fragment: identification, offset in bytes, whether more follow. An IPv6 packet with one
+    /// is a fragment even if whole.
     pub fragment: Option<(u32, u16, bool)>,
     /// The protocol field, if it is not TCP.
     pub protocol: Option<u8>,

@@ -35,13 +35,15 @@ pub fn servers(network: &Network) -> [Server; 2] {
     })
 }
 
-/// Which server answers the client, so many times. It asks the virtual address, which the balancer owns: who has it is told by ARP.
+/// Which server answers the client, so many times. It asks the virtual address, which the balancer
+/// owns: who has it is told by ARP.
 pub fn answers(network: &Network, times: usize) -> Vec<String> {
     let ask = || network.inside.output("curl -s -m 2 http://10.7.0.100/name");
     (0..times).map(|_| String::from_utf8_lossy(&ask().stdout).into_owned()).collect()
 }
 
-/// Both servers answer until a command takes the second one down; from then on, the first one alone.
+/// Both servers answer until a command takes the second one down; from then on, the first one
+/// alone.
 pub fn assert_second_goes_down(network: &Network) {
     let (end, mut seen) = (Instant::now() + PATIENCE, Vec::new());
     loop {

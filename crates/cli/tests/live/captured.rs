@@ -83,7 +83,8 @@ fn it_ends_when_as_many_are_written_as_were_asked_for() {
     assert!(said.contains(" 0 of them are in none.pcapng"), "{said}");
 }
 
-/// Who listens to a running Rivulet sees each packet as it comes and as it leaves, and the packets pass as without.
+/// Who listens to a running Rivulet sees each packet as it comes and as it leaves, and the packets
+/// pass as without.
 #[test]
 fn a_running_one_is_listened_to() {
     let Some(network) = Network::new(Io::Auto) else { return };
@@ -144,7 +145,8 @@ fn a_running_one_is_listened_to() {
     assert!(output.stdout.len() > 8 * 100, "{} bytes", output.stdout.len());
 }
 
-/// Units may be on threads of their own; of several workers there is no one place where packets pass.
+/// Units may be on threads of their own; of several workers there is no one place where packets
+/// pass.
 #[test]
 fn units_are_listened_to_and_workers_say_why_not() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };

@@ -1,4 +1,5 @@
-//! Ports that are devices of DPDK's, here its packet sockets on veth pairs: the machine of the tests has no card for it.
+//! Ports that are devices of DPDK's, here its packet sockets on veth pairs: the machine of the
+//! tests has no card for it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ const BOTH: [&str; 2] =
 /// In which some frames have come and left.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// Hosts on two networks. DPDK's packet sockets cut off frames of several segments, so stacks are to send none.
+/// Hosts on two networks. DPDK's packet sockets cut off frames of several segments, so stacks are
+/// to send none.
 fn network() -> Option<Network> {
     let network = Network::routed(Io::PacketSocket)?;
     for host in [&network.inside, &network.outside] {
@@ -28,7 +30,8 @@ fn send_no_long_frames(host: &Host) {
     host.ip("link set eth0 gso_max_segs 1");
 }
 
-/// Pings, a download and streams in both directions. DPDK's packet sockets have the kernel put fragments of IPv4 together.
+/// Pings, a download and streams in both directions. DPDK's packet sockets have the kernel put
+/// fragments of IPv4 together.
 fn talk(network: &Network) {
     let pings = [("203.0.113.2", 56), ("203.0.113.2", 1472), ("fd08::2", 56), ("fd08::2", 4000)];
     talk_after_pings(network, &network.inside, &pings);

@@ -1,4 +1,5 @@
-//! What a router and a wire owe to those around them: addresses that are announced and answered for, and what a link lives on.
+//! What a router and a wire owe to those around them: addresses that are announced and answered
+//! for, and what a link lives on.
 
 use std::fs;
 
@@ -42,7 +43,8 @@ fn the_first_example_of_the_readme_works(io: Io) {
     let log = fs::read_to_string(log).unwrap();
     let is_translated = |line: &str| (1..=4).any(|host| line.starts_with(&format!("203.0.113.{host} ")));
     assert!(log.lines().filter(|line| is_translated(line)).count() == 3, "{log}");
-    // IPv6 passes as on a wire, and neighbours are found from both ends, although the firewall denies all from outside.
+    // IPv6 passes as on a wire, and neighbours are found from both ends, although the firewall
+    // denies all from outside.
     network.inside.run("ping -c 3 -i 0.05 -W 2 fd07::2");
     network.inside.ip("neigh flush dev eth0");
     network.outside.ip("neigh flush dev eth0");
@@ -84,7 +86,8 @@ fn addresses_of_functions_are_announced(io: Io) {
         NAT n { external: [203.0.113.7],
             forwards: [{ protocol: tcp, external: \"203.0.113.12:80\", internal: \"10.7.0.1:80\" }] };
         pipelet { inside <-> n <-> outside; }";
-    // The neighbour knows these addresses from the machine that had them before, and asks nobody for a long time.
+    // The neighbour knows these addresses from the machine that had them before, and asks nobody
+    // for a long time.
     let mac = network.middle.run("cat /sys/class/net/outside/address").trim().to_owned();
     let addresses = ["203.0.113.1", "203.0.113.7", "203.0.113.12"];
     network.outside.run(

@@ -21,7 +21,8 @@ fn a_policer_holds_iperf_to_its_rate() {
     let report = rivulet.end();
     let count = |value: &Value| value.as_u64().unwrap();
     let port = &report["ports"]["outside"];
-    // The policer's rate is that of IP packets. Over any time, the burst and what the rate fills pass at most.
+    // The policer's rate is that of IP packets. Over any time, the burst and what the rate fills
+    // pass at most.
     let passed_bytes = count(&port["bytes_out"]) - 14 * count(&port["packets_out"]);
     let span_ns = count(&report["last_packet_ns"]) - count(&report["first_packet_ns"]);
     let allowed_bytes = (64 << 10) + u128::from(span_ns) * 20_000_000 / 8 / 1_000_000_000;

@@ -1,5 +1,5 @@
-//! Ports of shared memory: another implementation (DPDK's, with `testpmd` between it and a host's TAP device), or another Rivulet, is at the other
-//! end.
+//! Ports of shared memory: another implementation (DPDK's, with `testpmd` between it and a host's
+//! TAP device), or another Rivulet, is at the other end.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -19,7 +19,8 @@ NAT translate { external: [203.0.113.1] };
 pipelet { inside <-> translate <-> outside; }
 ";
 
-/// Hosts of a test with DPDK; none, said on standard output, where it is not there. In CI that is a failure. One at a time: its threads never rest.
+/// Hosts of a test with DPDK; none, said on standard output, where it is not there. In CI that is a
+/// failure. One at a time: its threads never rest.
 fn network() -> Option<(Network, MutexGuard<'static, ()>)> {
     static ONE: Mutex<()> = Mutex::new(());
     static MISSING: LazyLock<bool> = LazyLock::new(|| {
@@ -47,7 +48,8 @@ fn up(network: &Network, options: &str, policy: &str) -> Rivulet {
     network.up_on([&ports[0], &ports[1]], policy, "")
 }
 
-/// Has DPDK forward between shared memory and a TAP device of the outer host, which has these addresses.
+/// Has DPDK forward between shared memory and a TAP device of the outer host, which has these
+/// addresses.
 fn testpmd(network: &Network, options: &str, addresses: &[&str]) -> Server {
     let socket = network.path("memif.sock");
     // Who was killed has left it.
@@ -116,8 +118,9 @@ fn talk(network: &Network, host: &Host, targets: &[&str]) {
     }
 }
 
-/// Of a port of shared memory, by which frames went as they should. Some find no room: before DPDK forwards, it gives no buffers, and where
-/// cores are shared, an end may not run for longer than a ring lasts.
+/// Of a port of shared memory, by which frames went as they should. Some find no room: before DPDK
+/// forwards, it gives no buffers, and where cores are shared, an end may not run for longer than a
+/// ring lasts.
 fn assert_sound(report: &Value, port: &str) {
     let interface = &report["interfaces"][port];
     assert_eq!(interface["io"], "memif");

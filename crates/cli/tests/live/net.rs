@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Two hosts, `inside` and `outside`, each with one interface `eth0`; and the box in the middle, where the other ends are
-/// called `inside` and `outside`.
+/// Two hosts, `inside` and `outside`, each with one interface `eth0`; and the box in the middle,
+/// where the other ends are called `inside` and `outside`.
 pub struct Network {
     io: Io,
     pub inside: Host,
@@ -64,8 +64,8 @@ pub const PORTS: [&str; 2] = ["inside=inside", "outside=outside"];
 /// Rounds without a frame before a thread sleeps.
 const AWAKE_ROUNDS: u64 = 64;
 
-/// Wake-ups in a second that no counter of the report has: orders to workers, signals. A thread that spins makes a thousand times
-/// as many.
+/// Wake-ups in a second that no counter of the report has: orders to workers, signals. A thread
+/// that spins makes a thousand times as many.
 const WAKEUPS_PER_SECOND_MAX: f64 = 250.0;
 
 /// How long a test waits for what must come. Only a failure lasts as long.
@@ -94,8 +94,9 @@ const TOOLS: [&str; 18] = [
 ];
 
 impl Network {
-    /// The hosts on one network, with 10.7.0.1 and fd07::1 inside, and 10.7.0.2 and fd07::2 outside; none, said on standard output,
-    /// where a test may not make namespaces or lacks a tool. In CI that is a failure.
+    /// The hosts on one network, with 10.7.0.1 and fd07::1 inside, and 10.7.0.2 and fd07::2
+    /// outside; none, said on standard output, where a test may not make namespaces or lacks a
+    /// tool. In CI that is a failure.
     pub fn new(io: Io) -> Option<Network> {
         let network = Network::unconnected(io)?;
         network.connect("inside");
@@ -103,8 +104,9 @@ impl Network {
         Some(network)
     }
 
-    /// The hosts on two networks: 10.7.0.1 and fd07::1 inside, where the way to all else is by 10.7.0.254 and fd07::254; and
-    /// 203.0.113.2 and fd08::2 outside, which knows the way to fd07::/64, by fd08::254.
+    /// The hosts on two networks: 10.7.0.1 and fd07::1 inside, where the way to all else is by
+    /// 10.7.0.254 and fd07::254; and 203.0.113.2 and fd08::2 outside, which knows the way to
+    /// fd07::/64, by fd08::254.
     pub fn routed(io: Io) -> Option<Network> {
         let network = Network::unconnected(io)?;
         network.connect_with("inside", &["10.7.0.1/24", "fd07::1/64"]);
@@ -310,8 +312,8 @@ impl Host {
         printed(line, &self.output(line))
     }
 
-    /// Pings with these options until all pings of a run are answered: a busy machine may lose one, Rivulet's report says whether it
-    /// was Rivulet.
+    /// Pings with these options until all pings of a run are answered: a busy machine may lose one,
+    /// Rivulet's report says whether it was Rivulet.
     pub fn ping(&self, options: &str) {
         wait_until(&format!("all pings of `{options}` are answered"), || {
             String::from_utf8_lossy(&self.output(&format!("ping {options}")).stdout)
@@ -319,8 +321,8 @@ impl Host {
         });
     }
 
-    /// Runs iperf3's client, which must succeed; what it printed. Between two tests its server listens to nobody for a moment: then it is
-    /// asked again.
+    /// Runs iperf3's client, which must succeed; what it printed. Between two tests its server
+    /// listens to nobody for a moment: then it is asked again.
     pub fn iperf3(&self, options: &str) -> String {
         let line = format!("iperf3 {options}");
         let mut output = self.output(&line);
@@ -398,8 +400,9 @@ impl Rivulet {
         while !self.told.recv_timeout(PATIENCE).unwrap().contains(words) {}
     }
 
-    /// Leaves it without traffic for a moment, ends it, and asserts that its threads slept: rounds that did not end with a sleep
-    /// are bounded by the frames that came, and sleeps lasted until something happened. Its report.
+    /// Leaves it without traffic for a moment, ends it, and asserts that its threads slept: rounds
+    /// that did not end with a sleep are bounded by the frames that came, and sleeps lasted until
+    /// something happened. Its report.
     pub fn end_after_rest(self) -> Value {
         std::thread::sleep(Duration::from_secs(2));
         let report = self.end();

@@ -1,5 +1,5 @@
-//! What an operator does to a gateway that carries traffic, and what happens to it: disks that are full, logs that are rotated,
-//! signals, commands, a second Rivulet. None of it costs a packet.
+//! What an operator does to a gateway that carries traffic, and what happens to it: disks that are
+//! full, logs that are rotated, signals, commands, a second Rivulet. None of it costs a packet.
 
 use std::fs;
 use std::io::Read;

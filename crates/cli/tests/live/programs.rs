@@ -1,4 +1,5 @@
-//! Programs that scan, attack, download, and stay connected: what they find is what the policy says.
+//! Programs that scan, attack, download, and stay connected: what they find is what the policy
+//! says.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -44,7 +45,8 @@ fn a_scanner_finds_what_the_rules_leave_open(io: Io) {
         let port = |text: &str| text.trim().split('/').take(2).collect::<Vec<_>>().join(" ");
         ports.split('\t').next().unwrap().split(',').map(port).collect::<Vec<_>>()
     };
-    // 443 is allowed, but nobody listens; 22 is refused in the server's name; of 25, where somebody does, nothing is told.
+    // 443 is allowed, but nobody listens; 22 is refused in the server's name; of 25, where somebody
+    // does, nothing is told.
     assert_eq!(scan("-sS", "22,25,80,443"), ["22 closed", "25 filtered", "80 open", "443 closed"]);
     // 69 is refused as "administratively prohibited"; of 161 nothing is told.
     let udp = scan("-sU", "53,69,123,161");
@@ -170,7 +172,8 @@ fn large_downloads_over_http_1_and_2_arrive_whole_through_the_nat(io: Io) {
     let line = format!("nghttpd --no-tls -d {} 8082", folder.display());
     let _second = network.outside.serve(&line, 8082);
     for (options, port, version) in [("--http1.1", 8080, "1.1"), ("--http2-prior-knowledge", 8082, "2")] {
-        // Two at a time, on a connection each: curl 7.88 fails at a second one of HTTP/2 on the same.
+        // Two at a time, on a connection each: curl 7.88 fails at a second one of HTTP/2 on the
+        // same.
         let [one, two] = ["one", "two"].map(|name| network.path(name).display().to_string());
         let url = format!("http://203.0.113.2:{port}/file");
         let line = format!(
@@ -259,7 +262,8 @@ fn sshd(network: &Network) -> Server {
         network.dir.path().display()
     );
     fs::write(network.path("sshd_config"), config).unwrap();
-    // It wants an empty folder there, whether this machine has a server of its own or not; and the whole path of its program.
+    // It wants an empty folder there, whether this machine has a server of its own or not; and the
+    // whole path of its program.
     let serve =
         "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec \"$(command -v sshd)\" -D -e -f \"$1\"";
     let mut command = network.outside.command("unshare");

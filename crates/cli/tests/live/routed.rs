@@ -182,7 +182,8 @@ fn its_own_card_may_be_another_one_and_its_mtu_change(io: Io) {
     rivulet.end();
 }
 
-/// RFC 4787 names what a NAT does with endpoints, and RFC 5780 how a client finds it out: from a server with two addresses.
+/// RFC 4787 names what a NAT does with endpoints, and RFC 5780 how a client finds it out: from a
+/// server with two addresses.
 fn a_stun_client_finds_the_behaviour_that_was_configured(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     network.outside.ip("addr add 203.0.113.3/24 dev eth0");

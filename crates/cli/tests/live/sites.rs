@@ -1,4 +1,5 @@
-//! Functions that stand at the edge of a site: two of them at the ends of a link, and those that keep floods and tricks out.
+//! Functions that stand at the edge of a site: two of them at the ends of a link, and those that
+//! keep floods and tricks out.
 
 use std::fs;
 
@@ -26,7 +27,8 @@ fn two_sites(network: &Network, policies: [String; 2]) -> [Rivulet; 2] {
     ]
 }
 
-/// Pings whole and in fragments, and TCP in both directions, from the inside host to the outside one.
+/// Pings whole and in fragments, and TCP in both directions, from the inside host to the outside
+/// one.
 fn assert_connected(network: &Network) {
     for size in [56, 4000] {
         network.inside.ping(&format!("-c 4 -i 0.05 -W 2 -s {size} 10.7.0.2"));

@@ -1,5 +1,5 @@
-//! Router ports and VLAN tags: a tag that names a priority alone belongs to the untagged network, another one to a network that the
-//! port is not on, and a sub-interface is a port like others.
+//! Router ports and VLAN tags: a tag that names a priority alone belongs to the untagged network,
+//! another one to a network that the port is not on, and a sub-interface is a port like others.
 
 use crate::net::{Io, Network, by_each_way};
 
@@ -13,8 +13,9 @@ NAT translate { external: [203.0.113.1] };
 pipelet { inside <-> translate <-> outside; }
 ";
 
-/// Sends an ARP request for the router, and echo requests to it and to the host behind it, with tags; says what was answered. Byte by
-/// byte, as not every kernel has interfaces for VLANs. What comes back is told without tags.
+/// Sends an ARP request for the router, and echo requests to it and to the host behind it, with
+/// tags; says what was answered. Byte by byte, as not every kernel has interfaces for VLANs. What
+/// comes back is told without tags.
 const ASK: &str = r#"
 import socket, struct, sys, time
 

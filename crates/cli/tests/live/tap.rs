@@ -74,7 +74,8 @@ pub fn talk_after_pings(network: &Network, host: &Host, pings: &[(&str, u32)]) {
     }
 }
 
-/// The frames of a capture that are longer than the MTU allows, or of which tshark finds a checksum wrong.
+/// The frames of a capture that are longer than the MTU allows, or of which tshark finds a checksum
+/// wrong.
 pub fn unsound(network: &Network, name: &str) -> String {
     let wrong =
         "frame.len > 1514 or ip.checksum.status == 0 or tcp.checksum.status == 0 or udp.checksum.status == 0";

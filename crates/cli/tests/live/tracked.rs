@@ -1,4 +1,5 @@
-//! The firewall's strict tracking of TCP beside that of the kernel: both get the same sequences of segments.
+//! The firewall's strict tracking of TCP beside that of the kernel: both get the same sequences of
+//! segments.
 
 use std::io::Write;
 use std::process::Stdio;

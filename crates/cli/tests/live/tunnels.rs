@@ -16,7 +16,8 @@ by_each_way!(
 /// The Ethernet addresses of both ends within VXLAN and Geneve: Rivulet's first.
 const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
 
-/// A kind of tunnel: as a policy has it, and as the kernel's `ip link add` does, behind the device's name.
+/// A kind of tunnel: as a policy has it, and as the kernel's `ip link add` does, behind the
+/// device's name.
 struct Kind {
     protocol: &'static str,
     policy: &'static str,
@@ -44,7 +45,8 @@ impl Kind {
         self.policy.contains("mac")
     }
 
-    /// Makes the other end, outside, with 10.8.0.2 and fd09::2; false if this kernel has no such tunnels.
+    /// Makes the other end, outside, with 10.8.0.2 and fd09::2; false if this kernel has no such
+    /// tunnels.
     fn connect(&self, network: &Network, version: u8) -> bool {
         let ends = addresses(version);
         let link = self.link[usize::from(version != 4)];
@@ -63,7 +65,8 @@ impl Kind {
         let outside = &network.outside;
         outside.ip("addr add 10.8.0.2/24 dev tunnel");
         outside.ip("addr add fd09::2/64 dev tunnel nodad");
-        // What fits into the longest outer headers. By packet sockets, frames of several segments come in the tunnel, and are cut.
+        // What fits into the longest outer headers. By packet sockets, frames of several segments
+        // come in the tunnel, and are cut.
         outside.ip("link set tunnel mtu 1400 up");
         if self.is_ethernet() {
             for hop in ["10.8.0.254", "fd09::254"] {

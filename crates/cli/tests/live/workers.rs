@@ -39,7 +39,8 @@ pipelet { inside <-> translate <-> outside; }
 
 fn carry(network: &Network) {
     let _files = network.outside.serve("python3 -m http.server 8080", 8080);
-    // One for each run: between two, a server closes the port for a moment, and resets who comes then.
+    // One for each run: between two, a server closes the port for a moment, and resets who comes
+    // then.
     let _streams =
         [5201, 5202, 5203].map(|port| network.outside.serve(&format!("iperf3 -s -p {port}"), port));
     let folder = network.path("large");
@@ -75,7 +76,8 @@ fn a_nat_carries_pings_files_and_streams(io: Io) {
     assert!(pool.as_object().unwrap().values().any(|pool| count(&pool["peak"]) > 0), "{pool}");
 }
 
-/// With as many receive queues as workers, each has its own; with more workers than those, some have none.
+/// With as many receive queues as workers, each has its own; with more workers than those, some
+/// have none.
 #[test]
 fn receive_queues_are_shared_out() {
     let Some(network) = Network::unconnected(Io::Xdp) else { return };

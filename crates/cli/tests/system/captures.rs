@@ -14,7 +14,8 @@ use crate::run::{Outcome, Sent, is_order_felt, run, run_on_threads, run_on_units
 use crate::sums;
 use crate::traces::{self, Capture};
 
-/// A capture of tens of thousands of packets takes a fraction of a second; this says that something hangs.
+/// A capture of tens of thousands of packets takes a fraction of a second; this says that something
+/// hangs.
 const TOO_LONG: Duration = Duration::from_secs(600);
 
 fn each(kind: Kind) {
@@ -57,8 +58,8 @@ fn each(kind: Kind) {
     assert!(captures.is_empty() || kind != Kind::Chain || followed * 4 > packets, "{followed} by rules");
 }
 
-/// What came out against what went in: checksums as right as they were, and all else as it was unless a function changes
-/// it. How many packets were changed.
+/// What came out against what went in: checksums as right as they were, and all else as it was
+/// unless a function changes it. How many packets were changed.
 fn compare(kind: Kind, capture: &Capture, outcome: &Outcome) -> u64 {
     let mut changed = 0;
     for sent in &outcome.sent {
@@ -116,7 +117,8 @@ fn read_again(capture: &Capture, outcome: &Outcome) {
     assert!(reader.next().unwrap().is_none(), "{}", capture.name);
 }
 
-/// The same comes out of units, whatever is given to them; but what flows' ends tell stands in each unit's own order.
+/// The same comes out of units, whatever is given to them; but what flows' ends tell stands in each
+/// unit's own order.
 fn same_on_units(policy: &str, capture: &Capture, first: &Outcome) {
     for mode in [Mode::Flowlet, Mode::Packet] {
         let config =
@@ -126,7 +128,8 @@ fn same_on_units(policy: &str, capture: &Capture, first: &Outcome) {
         assert!(first.sent == other.sent, "{}: other packets", context());
         assert_eq!(first.lasting_report(), other.lasting_report(), "{}", context());
         let told = |outcome: &Outcome| {
-            // Which flow was the last of several that end at once, and gave back what they shared, is each order's own.
+            // Which flow was the last of several that end at once, and gave back what they shared,
+            // is each order's own.
             let last_of = |alert: &Alert| match alert.sequence {
                 0 => Alert { key: FlowKey::default(), reversed: false, ..alert.clone() },
                 _ => alert.clone(),
@@ -144,7 +147,8 @@ fn same_on_units(policy: &str, capture: &Capture, first: &Outcome) {
     }
 }
 
-/// The same packets come out of units on threads, in each unit's own order, and are counted alike; unless flows share rates.
+/// The same packets come out of units on threads, in each unit's own order, and are counted alike;
+/// unless flows share rates.
 fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
     let config = UnitsConfig {
         units_min: 2,
@@ -165,7 +169,8 @@ fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
         let mut report = outcome.lasting_report();
         // How many flows there are at once is looked at now and then.
         report["flows"].as_object_mut().unwrap().remove("peak");
-        // That a datagram's time is over is seen once another fragment comes, which may be at another unit: not all are counted.
+        // That a datagram's time is over is seen once another fragment comes, which may be at
+        // another unit: not all are counted.
         let streams = report["streams"].as_object_mut();
         let lost =
             streams.and_then(|streams| streams.remove("fragments_lost")).and_then(|lost| lost.as_u64());
@@ -176,8 +181,8 @@ fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
     assert!(other_lost <= first_lost, "{} on threads: {other_lost} datagrams are lost", capture.name);
 }
 
-/// The same input and seed give the same output, byte for byte; and so they do one packet at a time, but for the order
-/// of what is not bound to one flow's order.
+/// The same input and seed give the same output, byte for byte; and so they do one packet at a
+/// time, but for the order of what is not bound to one flow's order.
 fn same_again(policy: &str, capture: &Capture, first: &Outcome) {
     let second = run(policy, &capture.records, runtime::BATCH);
     assert_eq!(first.lasting_report(), second.lasting_report(), "{}", capture.name);

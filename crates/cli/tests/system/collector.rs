@@ -1,4 +1,5 @@
-//! From captures to a collector: nfdump has every packet and byte that the monitor counted, and each flow that tshark has.
+//! From captures to a collector: nfdump has every packet and byte that the monitor counted, and
+//! each flow that tshark has.
 
 use std::process::Command;
 
@@ -44,7 +45,8 @@ fn nfdump_has_every_packet_and_byte_of_a_run() {
             assert_eq!(bytes, count("bytes"), "{name}");
         }
         println!("{name}: {packets} packets, {bytes} bytes");
-        // The other one has fragments and ICMP errors, which are given to flows by each program in its own way.
+        // The other one has fragments and ICMP errors, which are given to flows by each program in
+        // its own way.
         if name.contains("echo") && traces::has_tool("tshark", "-v") {
             let of_tshark = tshark::counts(&capture.path);
             assert_eq!(of_tshark.len(), 1_000, "both directions of 500 connections");
@@ -89,7 +91,8 @@ fn nfdump_flows(folder: &std::path::Path) -> Counts {
     counts
 }
 
-/// A NAT tells the collector, and the log, when each flow's translation begins and ends; with and without the fast path the same.
+/// A NAT tells the collector, and the log, when each flow's translation begins and ends; with and
+/// without the fast path the same.
 #[test]
 fn nfdump_has_every_session_of_a_nat() {
     if !traces::has_tool("nfcapd", "-V") || !traces::has_tool("nfdump", "-V") {

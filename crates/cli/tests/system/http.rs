@@ -1,4 +1,5 @@
-//! Transactions that `http` tells, with the reassembler in the way, against tshark's requests and responses on every capture.
+//! Transactions that `http` tells, with the reassembler in the way, against tshark's requests and
+//! responses on every capture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -37,7 +38,8 @@ const EXCEPTIONS: [(&str, &str); 13] = [
     ("merged_mix.pcap: [2001:4978:f:4c::2]:53382", "it unpacks 6in4 within PPP"),
 ];
 
-/// Requests and responses that are told here and not by tshark, which is silent about messages that are not whole: at most.
+/// Requests and responses that are told here and not by tshark, which is silent about messages that
+/// are not whole: at most.
 const SURPLUS_MAX: usize = 80;
 
 #[test]

@@ -1,6 +1,6 @@
-//! HTTP's messages as they are read of the chain's streams, against tshark's on every capture: start lines, header lines and
-//! bodies, byte for byte and in their order. tshark undoes the chunked coding, as is done here, and leaves content codings be
-//! when it is told so.
+//! HTTP's messages as they are read of the chain's streams, against tshark's on every capture:
+//! start lines, header lines and bodies, byte for byte and in their order. tshark undoes the
+//! chunked coding, as is done here, and leaves content codings be when it is told so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -25,7 +25,8 @@ struct Message {
     trailers: Vec<Vec<u8>>,
 }
 
-/// A message as it is read here, whether bytes of it are missing, and whether it came to its end without that.
+/// A message as it is read here, whether bytes of it are missing, and whether it came to its end
+/// without that.
 #[derive(Default)]
 struct Read {
     message: Message,
@@ -190,7 +191,8 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     bytes.trim_ascii_end().split(|&byte| byte == b'\n').map(|line| line.trim_ascii_end().to_vec())
 }
 
-/// tshark's messages of a capture, out of its description of packets in XML, where each field has its bytes.
+/// tshark's messages of a capture, out of its description of packets in XML, where each field has
+/// its bytes.
 fn theirs(path: &Path) -> Messages<Message> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-o", "http.decompress_body:FALSE", "-Y", "http && tcp"]);

@@ -1,4 +1,5 @@
-//! Policies that do something to a given capture: its own addresses are inside, served, or translated.
+//! Policies that do something to a given capture: its own addresses are inside, served, or
+//! translated.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

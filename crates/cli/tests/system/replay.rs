@@ -1,6 +1,6 @@
-//! Captures through a NAT as if it had been there: the answers in them are sent to where the NAT's packets came from, as
-//! the servers would have, and must come back inside as they stand in the capture. An oracle that knows only the RFCs'
-//! rules watches.
+//! Captures through a NAT as if it had been there: the answers in them are sent to where the NAT's
+//! packets came from, as the servers would have, and must come back inside as they stand in the
+//! capture. An oracle that knows only the RFCs' rules watches.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -80,8 +80,8 @@ fn left(fate: &Fate) -> Option<(Side, &[u8])> {
     }
 }
 
-/// The IPv4 packet in a record, if it is one that the oracle reads: whole, without options, no fragment, of TCP, UDP or an
-/// ICMP query, and all checksums right.
+/// The IPv4 packet in a record, if it is one that the oracle reads: whole, without options, no
+/// fragment, of TCP, UDP or an ICMP query, and all checksums right.
 fn plain(record: &Recorded) -> Option<(u64, Vec<u8>)> {
     let packet = &record.data[sums::network(record.link, &record.data)?..];
     let total = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));

@@ -129,8 +129,9 @@ const EXCEPTIONS: [(&str, &str); 16] = [
 const PPPOE: &str = "a packet's IP header says more bytes than its PPPoE header";
 const OFFLOADED: &str = "a packet's IP header says no length, which it takes for that of the frame";
 
-/// Streams of which we have the beginning alone, at most: in their captures, nobody acknowledges segments that are damaged or that
-/// hardware has put together, or what comes after a reset, which count only then.
+/// Streams of which we have the beginning alone, at most: in their captures, nobody acknowledges
+/// segments that are damaged or that hardware has put together, or what comes after a reset, which
+/// count only then.
 const BEGINNINGS_MAX: usize = 24;
 
 #[test]

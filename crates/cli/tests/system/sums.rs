@@ -1,4 +1,5 @@
-//! Checksums, computed from the definitions, by a reader of frames that shares nothing with the one under test.
+//! Checksums, computed from the definitions, by a reader of frames that shares nothing with the one
+//! under test.
 
 use std::net::IpAddr;
 
@@ -9,12 +10,13 @@ use packet::LinkType;
 pub enum Sum {
     Right,
     Wrong,
-    /// There is none, or not all that it covers is there: a UDP checksum of zero, a fragment, a packet cut short.
+    /// There is none, or not all that it covers is there: a UDP checksum of zero, a fragment, a
+    /// packet cut short.
     Unknown,
 }
 
-/// Each checksum of a frame with its name, from the outermost header to the innermost: IP headers, transport, what a
-/// tunnel (IP in IP, GUE) carries, and the IPv4 header that an ICMP error quotes.
+/// Each checksum of a frame with its name, from the outermost header to the innermost: IP headers,
+/// transport, what a tunnel (IP in IP, GUE) carries, and the IPv4 header that an ICMP error quotes.
 pub fn all(link: LinkType, data: &[u8]) -> Vec<(&'static str, Sum)> {
     let mut found = Vec::new();
     if let Some(at) = network(link, data) {
@@ -35,7 +37,8 @@ pub fn ends(link: LinkType, data: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-/// Whether two frames' checksums fit each other: what was right is right, and nothing has become wrong.
+/// Whether two frames' checksums fit each other: what was right is right, and nothing has become
+/// wrong.
 pub fn kept(before: &[(&str, Sum)], after: &[(&str, Sum)]) -> bool {
     // What a tunnel or an answer puts in front has no counterpart.
     let (own, added) = match after.len().checked_sub(before.len()) {
@@ -140,7 +143,8 @@ fn ipv6(packet: &[u8], found: &mut Vec<(&'static str, Sum)>, depth: usize) {
     let mut destination = &packet[24..40];
     loop {
         match next {
-            // Hop-by-hop and destination options; a routing header names the last destination, which sums cover.
+            // Hop-by-hop and destination options; a routing header names the last destination,
+            // which sums cover.
             0 | 60 | 43 => {
                 let Some(&[following, len]) = packet.get(at..at + 2).and_then(|b| b.first_chunk()) else {
                     return;

@@ -1,4 +1,5 @@
-//! What others see: tshark on what came out, against tshark on what went in; its flows against the monitor's.
+//! What others see: tshark on what came out, against tshark on what went in; its flows against the
+//! monitor's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -76,8 +77,8 @@ const PROTOCOLS: [&str; 29] = [
     "_ws.short",
 ];
 
-/// A folder of settings for tshark in which all other protocols are off: what it makes of the payload of a port is not
-/// the question, and takes its time.
+/// A folder of settings for tshark in which all other protocols are off: what it makes of the
+/// payload of a port is not the question, and takes its time.
 fn settings() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new("tshark").args(["-G", "protocols"]).output().unwrap();
@@ -89,7 +90,8 @@ fn settings() -> tempfile::TempDir {
     folder
 }
 
-/// What tshark says of each frame: the values of `fields`. Each frame is looked at for itself; checksums are verified.
+/// What tshark says of each frame: the values of `fields`. Each frame is looked at for itself;
+/// checksums are verified.
 fn tshark(path: &Path, fields: &[&str], occurrence: &str) -> Vec<Vec<String>> {
     let settings = settings();
     let mut command = Command::new("tshark");
@@ -124,7 +126,8 @@ const VERDICTS: [&str; 6] = [
     "_ws.malformed",
 ];
 
-/// How many there are of each. What an ICMP error quotes is cut, which tshark takes for a wrong transport checksum.
+/// How many there are of each. What an ICMP error quotes is cut, which tshark takes for a wrong
+/// transport checksum.
 fn faults(row: &[String]) -> [usize; VERDICTS.len()] {
     let quotes = !row[3].is_empty() || !row[4].is_empty();
     std::array::from_fn(|i| match VERDICTS[i] {
@@ -201,9 +204,9 @@ const FLOW_FIELDS: [&str; 14] = [
     "udp.dstport",
 ];
 
-/// Of all TCP and UDP flows: tshark counts each packet; the monitor reports flows. Left out are pairs of addresses with
-/// fragments (the monitor gives later ones to their flow, which tshark does not tell), with packets that were dropped as
-/// malformed, and with extension headers.
+/// Of all TCP and UDP flows: tshark counts each packet; the monitor reports flows. Left out are
+/// pairs of addresses with fragments (the monitor gives later ones to their flow, which tshark does
+/// not tell), with packets that were dropped as malformed, and with extension headers.
 #[test]
 fn the_monitors_flows_are_those_of_tshark() {
     let captures = traces::all();
@@ -271,7 +274,8 @@ fn the_monitors_flows_are_those_of_tshark() {
     assert!(flows > 20_000 && skipped < flows / 10);
 }
 
-/// What tshark counts of TCP and UDP in a capture, each direction of a flow apart; fragments are left out.
+/// What tshark counts of TCP and UDP in a capture, each direction of a flow apart; fragments are
+/// left out.
 pub fn counts(path: &Path) -> Counts {
     let mut counts = Counts::new();
     for (ends, bytes) in tshark(path, &FLOW_FIELDS, "f").iter().filter_map(|row| ends(row)) {
@@ -314,8 +318,8 @@ fn ends(row: &[String]) -> Option<(Ends, u64)> {
     Some((ends, if six { bytes + 40 } else { bytes }))
 }
 
-/// tshark's own table of conversations. Its bytes are those of frames, ours of IP packets: 14 less each, on Ethernet
-/// without padding.
+/// tshark's own table of conversations. Its bytes are those of frames, ours of IP packets: 14 less
+/// each, on Ethernet without padding.
 #[test]
 fn the_monitors_flows_are_tsharks_conversations() {
     let Some(capture) = traces::one("workload/echo_500_connections.pcap") else { return };

@@ -32,7 +32,8 @@ pub struct Config {
     pub sources: u32,
     /// What happens to a packet that begins a flow and whose source finds no meter.
     pub when_full: WhenFull,
-    /// The time between two alerts of a kind, at least; 0: each flow that is blocked, and each that is refused, is told of.
+    /// The time between two alerts of a kind, at least; 0: each flow that is blocked, and each that
+    /// is refused, is told of.
     pub alert_every: Nanos,
 }
 

@@ -22,7 +22,8 @@ impl Sources {
         Sources { rate, masks, when_full, as_new_ns: rate.full_after_ns() }
     }
 
-    /// Whether the packet's source is free to begin a flow with it; why it is to be dropped, if not.
+    /// Whether the packet's source is free to begin a flow with it; why it is to be dropped, if
+    /// not.
     #[inline(never)]
     pub fn begin(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Result<(), DropReason> {
         let (key, now_ns) = (self.key(packet, context), context.now_ns());
@@ -41,7 +42,8 @@ impl Sources {
         Err(DropReason::DosSource)
     }
 
-    /// In whose name a flow begins. Equal addresses of tenants, VLANs or virtual networks are different ones.
+    /// In whose name a flow begins. Equal addresses of tenants, VLANs or virtual networks are
+    /// different ones.
     fn key(&self, packet: &PacketView<'_>, context: &Context<'_>) -> MeterKey {
         let key = context.flow().key;
         let addr = self.masks.apply(packet.ends().0.addr);

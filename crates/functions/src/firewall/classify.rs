@@ -1,15 +1,17 @@
-//! Finding the first of thousands of rules that matches: aggregated bit vectors (Lakshman and Stiliadis, SIGCOMM 1998;
-//! Baboescu and Varghese, SIGCOMM 2001).
+//! Finding the first of thousands of rules that matches: aggregated bit vectors (Lakshman and
+//! Stiliadis, SIGCOMM 1998; Baboescu and Varghese, SIGCOMM 2001).
 //!
-//! Each header field is an axis, cut where any rule's range begins or ends. For each interval there is the set of rules
-//! that cover it, as one bit per rule in order. A packet picks one set per axis; the first bit that is in all of them is the
-//! first rule that matches. Sets are stored as blocks: a summary says which blocks of 64 rules are not empty, so that
-//! only blocks that all summaries name are read.
+//! Each header field is an axis, cut where any rule's range begins or ends. For each interval there
+//! is the set of rules that cover it, as one bit per rule in order. A packet picks one set per
+//! axis; the first bit that is in all of them is the first rule that matches. Sets are stored as
+//! blocks: a summary says which blocks of 64 rules are not empty, so that only blocks that all
+//! summaries name are read.
 //!
-//! The answer is exact whatever the rules are: ranges, prefixes and lists need no expansion, and one rule is one bit. Cost with
-//! N rules: a binary search per address and port, then N / 4096 words of summary and, mostly, a block or two. At worst (rules
-//! whose fields each match, but never together) N / 64 blocks. Memory is at worst proportional to the intervals times N / 8 bytes
-//! and bounded by [`TABLES_MAX_BYTES`].
+//! The answer is exact whatever the rules are: ranges, prefixes and lists need no expansion, and
+//! one rule is one bit. Cost with N rules: a binary search per address and port, then N / 4096
+//! words of summary and, mostly, a block or two. At worst (rules whose fields each match, but never
+//! together) N / 64 blocks. Memory is at worst proportional to the intervals times N / 8 bytes and
+//! bounded by [`TABLES_MAX_BYTES`].
 
 use super::rule::{FlowState, Headers, Ranges, Rule, Way};
 

@@ -1,7 +1,8 @@
 //! What is counted of each rule.
 //!
-//! A packet of a known flow costs nothing here: the chain numbers the packets of a flow, and what came since the flow was judged is added to
-//! its rule when it is judged again, or over. With `count: packets` each packet is counted as it passes, and its bytes.
+//! A packet of a known flow costs nothing here: the chain numbers the packets of a flow, and what
+//! came since the flow was judged is added to its rule when it is judged again, or over. With
+//! `count: packets` each packet is counted as it passes, and its bytes.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use super::facts::Opening;
 use super::rule::{FlowState, Rule};
 use super::{Firewall, State};
 
-/// The rules as operators know them: the default, all in order, and what no rule names of invalid packets.
+/// The rules as operators know them: the default, all in order, and what no rule names of invalid
+/// packets.
 pub(super) fn labels(rules: &[Rule]) -> Vec<RuleLabel> {
     let unwritten = |name: &str| RuleLabel { number: 0, name: name.into(), place: Arc::default() };
     let written = rules.iter().zip(1..).map(|(rule, number)| RuleLabel {

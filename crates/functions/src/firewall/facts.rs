@@ -6,7 +6,8 @@ use packet::{Direction, Side};
 
 use super::rule::{FlowState, Way, is_icmp};
 
-/// The packet that a flow was first judged by, in a byte: that there was one, which way it went, its state.
+/// The packet that a flow was first judged by, in a byte: that there was one, which way it went,
+/// its state.
 #[derive(Clone, Copy)]
 pub(super) struct Opening(pub(super) u8);
 
@@ -41,7 +42,8 @@ pub(super) fn way(side: Side) -> Way {
     }
 }
 
-/// Whether an ICMP error belongs to the flow of the packet that it quotes; otherwise its flow is its own.
+/// Whether an ICMP error belongs to the flow of the packet that it quotes; otherwise its flow is
+/// its own.
 pub(super) fn is_related(context: &Context<'_>) -> bool {
     !is_icmp(context.flow().key.protocol) || context.flow().key.ends(false).0.port != 0
 }
@@ -57,7 +59,8 @@ pub(super) fn detail(packet: &PacketView<'_>) -> u8 {
     }
 }
 
-/// The type of the message that answers one of this type; the type itself if none does (RFC 792, RFC 950, RFC 4443 4).
+/// The type of the message that answers one of this type; the type itself if none does (RFC 792,
+/// RFC 950, RFC 4443 4).
 pub(super) fn answer_type(number: u8, kind: u8) -> u8 {
     match (number, kind) {
         (protocol::ICMP, 8) => 0,

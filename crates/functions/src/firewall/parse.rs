@@ -36,13 +36,15 @@ use token::{Token, Tokens};
 /// Errors that are shown of a set of rules; further ones are counted.
 pub const ERRORS_SHOWN: usize = 10;
 
-/// Errors after which the rest of the rules is not read: to say where each of them is takes as long as the text is.
+/// Errors after which the rest of the rules is not read: to say where each of them is takes as long
+/// as the text is.
 pub const ERRORS_MAX: usize = 100;
 
 /// The rules of all texts, in order.
 ///
 /// # Errors
-/// What is wrong, and where: the first error with its position, the next ones, up to [`ERRORS_SHOWN`], behind it.
+/// What is wrong, and where: the first error with its position, the next ones, up to
+/// [`ERRORS_SHOWN`], behind it.
 pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<Rule>, ConfigError> {
     let mut rules = Vec::new();
     let mut names = BTreeSet::new();
@@ -89,7 +91,8 @@ impl Places<'_> {
 
     /// A line of the text ends at this offset.
     fn pass(&mut self, line: &str, end: usize) {
-        // A line break that is written as an escape sequence does not begin another line of the source.
+        // A line break that is written as an escape sequence does not begin another line of the
+        // source.
         let is_escaped = self.text.origin().is_some_and(|origin| {
             origin.escapes.binary_search_by_key(&(end - 1), |&(at, _)| at as usize).is_ok()
         });
@@ -353,7 +356,8 @@ impl<'t> RuleParser<'t> {
         }
     }
 
-    /// One item, or several in braces. `read` says none to a word that is no item, or what is wrong with one that is.
+    /// One item, or several in braces. `read` says none to a word that is no item, or what is wrong
+    /// with one that is.
     fn items<T>(
         &mut self,
         what: &str,

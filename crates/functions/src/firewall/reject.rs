@@ -18,7 +18,8 @@ pub const SOURCE_ANSWERS_BURST: u64 = 10;
 /// Sources whose answers are counted; the one that came first is forgotten for the next.
 pub const SOURCES_MAX: usize = 4_096;
 
-/// Answers the packet with a TCP reset or an ICMP error, if it may be answered; the reason to drop it.
+/// Answers the packet with a TCP reset or an ICMP error, if it may be answered; the reason to drop
+/// it.
 #[cold]
 pub(super) fn reject(packet: &PacketView<'_>, context: &mut Context<'_>) -> DropReason {
     if try_answer(packet, context) {
@@ -44,7 +45,8 @@ fn try_answer(packet: &PacketView<'_>, context: &mut Context<'_>) -> bool {
     }
 }
 
-/// Two token buckets, as virtual scheduling (GCRA, ITU-T I.371): noted is the time at which a bucket is full again.
+/// Two token buckets, as virtual scheduling (GCRA, ITU-T I.371): noted is the time at which a
+/// bucket is full again.
 fn is_permitted(source: Addr, context: &mut Context<'_>) -> bool {
     let now_ns = context.now_ns();
     let (member, all) = (bucket_of(source), 0);

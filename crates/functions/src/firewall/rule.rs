@@ -1,5 +1,5 @@
-//! What a rule is, and what it is compared with. How rules are written is in [`super::parse`], how one of thousands is found
-//! in [`super::classify`].
+//! What a rule is, and what it is compared with. How rules are written is in [`super::parse`], how
+//! one of thousands is found in [`super::classify`].
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -117,7 +117,8 @@ impl States {
     }
 }
 
-/// Which TCP flags must be set (`value`) among those that matter (`mask`), as in the header's 14th byte.
+/// Which TCP flags must be set (`value`) among those that matter (`mask`), as in the header's 14th
+/// byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags {
     /// Flags that matter.
@@ -152,7 +153,8 @@ impl Addresses {
     }
 }
 
-/// Sorts ranges and joins those that overlap or touch. `before` gives the predecessor of a number that has one.
+/// Sorts ranges and joins those that overlap or touch. `before` gives the predecessor of a number
+/// that has one.
 pub fn join<T: Copy + Ord>(mut ranges: Ranges<T>, before: impl Fn(T) -> T) -> Ranges<T> {
     ranges.sort_unstable_by_key(|range| (*range.start(), *range.end()));
     let mut joined: Ranges<T> = Vec::with_capacity(ranges.len());

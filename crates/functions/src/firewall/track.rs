@@ -1,13 +1,15 @@
-//! Following a TCP connection by its sequence numbers (`tcp: strict`), after G. van Rooij, "Real Stateful TCP Packet
-//! Filtering in IP Filter" (2001).
+//! Following a TCP connection by its sequence numbers (`tcp: strict`), after G. van Rooij, "Real
+//! Stateful TCP Packet Filtering in IP Filter" (2001).
 //!
-//! Of each end it is known how far it has sent and how far its peer's acknowledgements and windows let it send. A segment
-//! must lie in between, and must acknowledge what the peer has sent; a reset must lie in the window proper (RFC 5961 3.2).
+//! Of each end it is known how far it has sent and how far its peer's acknowledgements and windows
+//! let it send. A segment must lie in between, and must acknowledge what the peer has sent; a reset
+//! must lie in the window proper (RFC 5961 3.2).
 //!
-//! Beside the connection that is followed, one *attempt* is remembered: the last SYN of an end that did not open this
-//! connection. A host whose peer crashed, or waits in TIME-WAIT, answers such a SYN with an acknowledgement of the old
-//! connection, with a reset, or with a SYN of its own (RFC 9293 3.5.1 and 3.10.7.4, RFC 5961 4, RFC 6191). Only the answer
-//! says which: until a SYN-ACK acknowledges the attempt, the old connection's numbers hold.
+//! Beside the connection that is followed, one *attempt* is remembered: the last SYN of an end that
+//! did not open this connection. A host whose peer crashed, or waits in TIME-WAIT, answers such a
+//! SYN with an acknowledgement of the old connection, with a reset, or with a SYN of its own (RFC
+//! 9293 3.5.1 and 3.10.7.4, RFC 5961 4, RFC 6191). Only the answer says which: until a SYN-ACK
+//! acknowledges the attempt, the old connection's numbers hold.
 //!
 //! [`Ends::follow`] checks the segments of an open connection; [`opening`] has all others.
 
@@ -76,7 +78,8 @@ const ACKED: u8 = 16;
 const OPENED: u8 = 32;
 /// A fragment of it was seen, so that it may have sent more than is known.
 const CUT: u8 = 64;
-/// It has not opened this connection, but sent a segment of another one: `acked` and `end` are that segment's.
+/// It has not opened this connection, but sent a segment of another one: `acked` and `end` are that
+/// segment's.
 const ELSEWHERE: u8 = 128;
 /// An attempt of the reply direction's end.
 const BY_REPLY: u8 = 4;
@@ -112,7 +115,8 @@ impl Ends {
         true
     }
 
-    /// Takes the first fragment of a segment into account. Its length is unknown, so it cannot be checked.
+    /// Takes the first fragment of a segment into account. Its length is unknown, so it cannot be
+    /// checked.
     pub fn follow_fragment(&mut self, segment: &Segment, direction: Direction) {
         let [sender, _] = self.seen_from(direction);
         if sender.flags & SEEN != 0 && !is_after(segment.seq, sender.limit) {
@@ -148,7 +152,8 @@ impl Sender {
     }
 }
 
-/// RFC 9293 3.10.7.3: ISS < SEG.ACK =< SND.NXT, so the SYN alone or with all or part of its data (RFC 7413 4.2).
+/// RFC 9293 3.10.7.3: ISS < SEG.ACK =< SND.NXT, so the SYN alone or with all or part of its data
+/// (RFC 7413 4.2).
 fn acknowledges_opening(ack: u32, iss: u32, end: u32) -> bool {
     is_after(ack, iss) && !is_after(ack, end)
 }

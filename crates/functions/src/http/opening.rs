@@ -1,5 +1,5 @@
-//! How a connection opens: whether it speaks HTTP is found out by what its directions begin with; or, where the beginning was not
-//! seen, by searching for a start line.
+//! How a connection opens: whether it speaks HTTP is found out by what its directions begin with;
+//! or, where the beginning was not seen, by searching for a start line.
 
 use applayer::http::{Anomaly, Event, Exchange, Side};
 use nf::Context;
@@ -12,8 +12,8 @@ use super::{Http, SEARCH_MAX, clear};
 use crate::ports;
 
 impl Http {
-    /// A direction's beginning was not seen: the parser is to search for a start line, unless the first bytes that were seen may
-    /// well be the beginning.
+    /// A direction's beginning was not seen: the parser is to search for a start line, unless the
+    /// first bytes that were seen may well be the beginning.
     #[cold]
     pub(super) fn begin_in_the_midst(
         &self,
@@ -111,7 +111,8 @@ impl Http {
         }
     }
 
-    /// Of the beginning of a direction not all is kept, for want of memory: it is as one that was not seen.
+    /// Of the beginning of a direction not all is kept, for want of memory: it is as one that was
+    /// not seen.
     #[cold]
     fn lose_beginning(&self, direction: Direction, state: &mut State, context: &mut Context<'_>) {
         self.run_short(&mut state.notes, context);
@@ -130,8 +131,9 @@ impl Http {
         }
     }
 
-    /// The next bytes of a direction where the server's is another protocol's, behind a CONNECT or an upgrade. Where the client's comes
-    /// to that, too, HTTP may begin again, or something else. What is left of the bytes: none if more are needed to tell.
+    /// The next bytes of a direction where the server's is another protocol's, behind a CONNECT or
+    /// an upgrade. Where the client's comes to that, too, HTTP may begin again, or something else.
+    /// What is left of the bytes: none if more are needed to tell.
     #[cold]
     pub(super) fn pass_switch<'b>(
         &self,
@@ -167,7 +169,8 @@ impl Http {
             }
             _ => state.notes.is_behind_http = 1,
         }
-        // Of PROBE_MAX bytes or more there is no whole line among them: they are the parser's as they are.
+        // Of PROBE_MAX bytes or more there is no whole line among them: they are the parser's as
+        // they are.
         if kept_len < PROBE_MAX {
             clear(direction.index(), context);
             self.parse(direction, &kept.bytes[..kept_len], state, context);
@@ -199,7 +202,8 @@ impl Http {
         }
     }
 
-    /// A direction does not begin like HTTP. If that may be because its beginning was not seen, a start line is searched for.
+    /// A direction does not begin like HTTP. If that may be because its beginning was not seen, a
+    /// start line is searched for.
     #[cold]
     fn miss(&self, direction: Direction, state: &mut State, context: &mut Context<'_>) {
         state.notes.set_start(direction, Start::Missed);

@@ -1,4 +1,5 @@
-//! Whether a direction's first bytes are those of HTTP/1, and of which side: by content, whatever the port.
+//! Whether a direction's first bytes are those of HTTP/1, and of which side: by content, whatever
+//! the port.
 
 use applayer::http::{Method, Side};
 
@@ -23,8 +24,9 @@ pub enum Look {
 
 /// Looks at all bytes of a direction so far, up to [`PROBE_MAX`].
 ///
-/// A server's begin with `HTTP/` (RFC 9112 4). A client's begin with a token, and their first line has a version of HTTP behind it
-/// (RFC 9112 3), or they name a known method and a target alone, as in HTTP/0.9. Empty lines before do not count (RFC 9112 2.2).
+/// A server's begin with `HTTP/` (RFC 9112 4). A client's begin with a token, and their first line
+/// has a version of HTTP behind it (RFC 9112 3), or they name a known method and a target alone, as
+/// in HTTP/0.9. Empty lines before do not count (RFC 9112 2.2).
 pub fn look(bytes: &[u8]) -> Look {
     let bytes = &bytes[..bytes.len().min(PROBE_MAX)];
     let start = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(bytes.len());
@@ -82,7 +84,8 @@ fn names_version(line: &[u8]) -> bool {
     line.split(is_blank).any(|word| word.get(..HTTP.len()).is_some_and(|w| w.eq_ignore_ascii_case(HTTP)))
 }
 
-/// Whether what stands behind a known method is a target, and no version of another protocol ends it.
+/// Whether what stands behind a known method is a target, and no version of another protocol ends
+/// it.
 fn names_target(line: &[u8]) -> bool {
     let mut words = line.split(|b| is_blank(b) || *b == b'\r').filter(|word| !word.is_empty());
     let Some(target) = words.next() else { return false };

@@ -1,4 +1,5 @@
-//! Memory for what is kept of messages runs short: they are not readable from there on, and are never read as if they were whole.
+//! Memory for what is kept of messages runs short: they are not readable from there on, and are
+//! never read as if they were whole.
 
 use applayer::http::{Event, Exchange, Sink};
 
@@ -7,7 +8,8 @@ use super::watch::{Kept, LINE_MAX, Watch};
 use super::{Http, Smuggling, counter};
 use nf::Context;
 
-/// Whether the beginning of a line gave way to others, or there may be no room for its rest, of up to `more` bytes.
+/// Whether the beginning of a line gave way to others, or there may be no room for its rest, of up
+/// to `more` bytes.
 #[inline(always)]
 pub(super) fn is_not_whole(line: &Kept, more: usize) -> bool {
     let kept = &line.0;
@@ -16,7 +18,8 @@ pub(super) fn is_not_whole(line: &Kept, more: usize) -> bool {
 }
 
 impl Watch<'_, '_> {
-    /// What is kept of the direction's line is lost, or not all of it: the next start line is searched for.
+    /// What is kept of the direction's line is lost, or not all of it: the next start line is
+    /// searched for.
     #[cold]
     #[inline(never)]
     pub(super) fn lose_line(&mut self, exchange: &mut Exchange, line: &mut Kept) {
@@ -36,7 +39,8 @@ impl Watch<'_, '_> {
 }
 
 impl Http {
-    /// Something of the flow that was to be read is not there any more, or found no room. What is only searched for HTTP passes.
+    /// Something of the flow that was to be read is not there any more, or found no room. What is
+    /// only searched for HTTP passes.
     #[cold]
     pub(super) fn run_short(&self, notes: &mut Notes, context: &mut Context<'_>) {
         context.count(counter::MEMORY_FULL, 1);

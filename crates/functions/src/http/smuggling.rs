@@ -1,9 +1,10 @@
-//! Which anomalies are more than bad manners: readers are known to disagree about where a message ends behind them, so
-//! that what is a body to one is a request to the other.
+//! Which anomalies are more than bad manners: readers are known to disagree about where a message
+//! ends behind them, so that what is a body to one is a request to the other.
 
 use applayer::http::Anomaly;
 
-/// Whether client, server and whatever stands between them may disagree about a message's framing (RFC 9112 11.2).
+/// Whether client, server and whatever stands between them may disagree about a message's framing
+/// (RFC 9112 11.2).
 pub const fn is_smuggling(anomaly: Anomaly) -> bool {
     matches!(
         anomaly,

@@ -4,8 +4,8 @@ use applayer::http::{Exchange, Side};
 use packet::Direction;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What is kept of a flow: the parser's state, and what is known of its connection. All zeros is a connection of which
-/// nothing is known.
+/// What is kept of a flow: the parser's state, and what is known of its connection. All zeros is a
+/// connection of which nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {

@@ -1,7 +1,9 @@
-//! What is kept of requests until they are answered: in growing buffers of the flow, in their order.
+//! What is kept of requests until they are answered: in growing buffers of the flow, in their
+//! order.
 //!
-//! A buffer holds *items*: a tag, a length of two bytes, so many bytes. A request begins with [`NUMBER`]; what was found of it
-//! follows. The request that is being answered has moved to a buffer of its own, where the response adds to it.
+//! A buffer holds *items*: a tag, a length of two bytes, so many bytes. A request begins with
+//! [`NUMBER`]; what was found of it follows. The request that is being answered has moved to a
+//! buffer of its own, where the response adds to it.
 
 use applayer::http::uri;
 use nf::EventField;

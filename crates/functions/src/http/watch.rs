@@ -1,4 +1,5 @@
-//! What is done with what the parser tells: it is counted, judged, and put together to transactions.
+//! What is done with what the parser tells: it is counted, judged, and put together to
+//! transactions.
 
 use applayer::http::{Anomaly, Event, Field, Header, RequestLine, Side, Sink, StatusLine};
 use nf::{Context, FlowBuffer};
@@ -171,7 +172,8 @@ impl Watch<'_, '_> {
         self.context.give_buffer(buffer::ANSWER, answer);
     }
 
-    /// Moves the request of this number from the queue to `answer`. Those before it will get no answer any more.
+    /// Moves the request of this number from the queue to `answer`. Those before it will get no
+    /// answer any more.
     fn find_request(&mut self, number: u32, answer: &mut FlowBuffer) {
         let mut queue = self.take_queue();
         while let Some((oldest, items)) = transactions::oldest(queue.as_slice()) {
@@ -266,7 +268,8 @@ impl Watch<'_, '_> {
     }
 }
 
-/// The bit of [`Notes::answering`] that says that a response is under way; the others are those of what it has already.
+/// The bit of [`Notes::answering`] that says that a response is under way; the others are those of
+/// what it has already.
 const ANSWERING: u8 = 1;
 
 /// Among the bits of anomalies, that of a method that is not allowed.

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The most candidates of a direction that wait for its next piece: of more, those whose anchors begin first are forgotten.
+/// The most candidates of a direction that wait for its next piece: of more, those whose anchors
+/// begin first are forgotten.
 pub const CANDIDATES_MAX: usize = 64;
 
 /// A rule, and where in the stream its anchor begins that was found last.
@@ -37,7 +38,8 @@ impl Candidates {
         self.0.as_bytes()
     }
 
-    /// The rule's anchor was found at this place of the stream. All that a piece has are to be followed by [`Candidates::settle`].
+    /// The rule's anchor was found at this place of the stream. All that a piece has are to be
+    /// followed by [`Candidates::settle`].
     pub fn found(&mut self, rule: u32, anchor: u64) {
         self.0.push(Entry { rule, reserved: 0, anchor });
     }
@@ -48,8 +50,8 @@ impl Candidates {
         self.0.dedup_by_key(|entry| entry.rule);
     }
 
-    /// Leaves what may wait for the next piece, whose window begins at this place at the earliest. How many were forgotten though
-    /// their anchor is in it.
+    /// Leaves what may wait for the next piece, whose window begins at this place at the earliest.
+    /// How many were forgotten though their anchor is in it.
     pub fn limit(&mut self, window: u64) -> usize {
         self.forget_before(window);
         let acted = self.0.iter().filter(|entry| entry.anchor == ACTED).count();
@@ -76,7 +78,8 @@ impl Candidates {
         self.0.iter().any(|entry| entry.rule == rule && entry.anchor == ACTED)
     }
 
-    /// These rules have acted, in order of their numbers: each waits for its anchor again, or, without one, for nothing.
+    /// These rules have acted, in order of their numbers: each waits for its anchor again, or,
+    /// without one, for nothing.
     pub fn acted(&mut self, rules: &[u32], is_anchored: impl Fn(u32) -> bool) {
         self.0.retain(|entry| rules.binary_search(&entry.rule).is_err());
         rules.iter().filter(|rule| !is_anchored(**rule)).for_each(|rule| self.found(*rule, ACTED));

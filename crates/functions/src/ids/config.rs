@@ -31,7 +31,8 @@ pub struct Config {
     pub mode: Mode,
     /// What is told as events, whether rules hold or not.
     pub events: Vec<Told>,
-    /// What becomes of a flow of which something is not kept for lack of memory, if packets are dropped.
+    /// What becomes of a flow of which something is not kept for lack of memory, if packets are
+    /// dropped.
     pub when_full: WhenFull,
     /// Whether a connection of which one direction alone is seen counts as established.
     pub async_oneside: bool,

@@ -22,7 +22,8 @@ impl Default for Decoder {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
     pub bytes: &'a [u8],
-    /// Whether each coding was undone as it is named, to its end; otherwise others may read the body in another way.
+    /// Whether each coding was undone as it is named, to its end; otherwise others may read the
+    /// body in another way.
     pub is_plain: bool,
 }
 
@@ -40,12 +41,13 @@ enum Coding {
 }
 
 impl Decoder {
-    /// The body without these codings, the last of which was applied last (RFC 9110 8.4); none if no coding is named that can be undone,
-    /// or none could be.
+    /// The body without these codings, the last of which was applied last (RFC 9110 8.4); none if
+    /// no coding is named that can be undone, or none could be.
     ///
-    /// Of several lines of the header the values are one list (5.3); empty elements do not count (5.6.1.2). A coding that is not known ends
-    /// it: what is below stays as it is. A name counts if it has the name of a coding in it, as for clients that look no closer;
-    /// where the bytes are of another format than named, that one is undone.
+    /// Of several lines of the header the values are one list (5.3); empty elements do not count
+    /// (5.6.1.2). A coding that is not known ends it: what is below stays as it is. A name counts
+    /// if it has the name of a coding in it, as for clients that look no closer; where the bytes
+    /// are of another format than named, that one is undone.
     pub fn decode(&mut self, codings: &[u8], body: &[u8]) -> Option<Decoded<'_>> {
         let room = body.len().saturating_mul(GROWTH_MAX).max(1 << 12);
         let (mut done, mut is_plain) = (0, true);
@@ -119,7 +121,8 @@ fn undo(
     whole.is_some() && coding == Coding::Deflate
 }
 
-/// Undoes gzip members behind the first one's header (RFC 1952 2.2); whether the last one came to its end.
+/// Undoes gzip members behind the first one's header (RFC 1952 2.2); whether the last one came to
+/// its end.
 fn gzip(raw: &mut Decompress, mut data: &[u8], room: usize, out: &mut Vec<u8>) -> bool {
     loop {
         raw.reset(false);
@@ -164,7 +167,8 @@ fn inflate(with: &mut Decompress, bytes: &[u8], room: usize, out: &mut Vec<u8>) 
         }
     }
     out.truncate(room);
-    // Where it is cut, by who sent it or by how much is looked at, what is there is read by everybody alike.
+    // Where it is cut, by who sent it or by how much is looked at, what is there is read by
+    // everybody alike.
     let is_cut = rest.is_empty() && !failed || out.len() == room;
     (ended || is_cut).then(|| Inflated { used: bytes.len() - rest.len(), has_ended: ended })
 }

@@ -1,4 +1,5 @@
-//! What is known on an occasion beside buffers: whose packet or stream it is, and what its headers say.
+//! What is known on an occasion beside buffers: whose packet or stream it is, and what its headers
+//! say.
 
 use applayer::detect::{Application, Verdict};
 use applayer::dns;
@@ -189,8 +190,8 @@ impl<'a> PacketFacts<'a> {
         (is && !self.transport.is_empty()).then_some(self.transport)
     }
 
-    /// The identifier and sequence number of an ICMP message that has them: echo, timestamp, information, address mask
-    /// (RFC 792, RFC 950), and ICMPv6's echo (RFC 4443).
+    /// The identifier and sequence number of an ICMP message that has them: echo, timestamp,
+    /// information, address mask (RFC 792, RFC 950), and ICMPv6's echo (RFC 4443).
     fn query(&self) -> Option<(u16, u16)> {
         let icmp = self.icmp()?;
         let has = match self.protocol {

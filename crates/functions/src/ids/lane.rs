@@ -1,4 +1,5 @@
-//! The searches in packets and streams: one for each part of the rules that no direction, port or application tells apart.
+//! The searches in packets and streams: one for each part of the rules that no direction, port or
+//! application tells apart.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +12,14 @@ use signatures::{Ports, Protocol};
 use super::facts::is_application;
 use super::prefilter::{Entry, Hit, NEAR_BYTES, Prefilter};
 
-/// Rules that look at the same kind of bytes, parted by direction, server's port and application. A part's search is made when the
-/// first bytes of that part come: of most parts, none ever do.
+/// Rules that look at the same kind of bytes, parted by direction, server's port and application. A
+/// part's search is made when the first bytes of that part come: of most parts, none ever do.
 pub struct Lane {
     items: Vec<Item>,
     /// To the server, and to the client.
     ways: [Parts; 2],
-    /// The searches that were made, by their items' numbers: most parts have the same ones as another part.
+    /// The searches that were made, by their items' numbers: most parts have the same ones as
+    /// another part.
     made: Mutex<HashMap<Vec<u32>, Arc<Search>>>,
 }
 
@@ -61,7 +63,8 @@ impl Item {
 /// What a rule's literal is looked for for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sought {
-    /// The rule looks at packets: the literal has to lie in one, and to end within so many bytes of its beginning.
+    /// The rule looks at packets: the literal has to lie in one, and to end within so many bytes of
+    /// its beginning.
     Packet(u32, usize),
     /// The rule looks into streams: it is its anchor.
     Stream(u32),
@@ -93,7 +96,8 @@ pub struct Search {
     always_in_streams: Vec<u32>,
 }
 
-/// From so many bytes on, a literal is searched for wherever it may be: it is no matter how much there is to search.
+/// From so many bytes on, a literal is searched for wherever it may be: it is no matter how much
+/// there is to search.
 pub const LONG_BYTES: usize = 5;
 /// How near the beginning of a packet, in bytes, shorter ones are looked for together.
 const REACHES: [usize; 2] = [64, NEAR_BYTES];
@@ -130,8 +134,8 @@ impl Search {
         })
     }
 
-    /// Adds the rules that may hold on a packet, and says how many bytes were searched. `hits`: what was found in its payload
-    /// as that of a stream's piece.
+    /// Adds the rules that may hold on a packet, and says how many bytes were searched. `hits`:
+    /// what was found in its payload as that of a stream's piece.
     pub fn packet(&self, payload: &[u8], hits: Option<&[Hit<Sought>]>, may_hold: &mut Vec<u32>) -> usize {
         may_hold.extend_from_slice(&self.always_in_packets);
         let mut searched = 0;
@@ -201,7 +205,8 @@ impl Lane {
         Ok(Lane { items, ways, made: Mutex::default() })
     }
 
-    /// The search for what goes this way; none if no rule may hold. If it is made now, what it takes is added to `made_bytes`.
+    /// The search for what goes this way; none if no rule may hold. If it is made now, what it
+    /// takes is added to `made_bytes`.
     pub fn search(
         &self,
         to_server: bool,
@@ -228,7 +233,8 @@ impl Lane {
     /// The search for the items of these numbers.
     fn make(&self, numbers: &[u32], made_bytes: &AtomicU64) -> Search {
         let items: Vec<&Item> = numbers.iter().map(|&number| &self.items[number as usize]).collect();
-        // `Lane::new` has checked all literals: none is empty or too long, and there are no more than a set takes.
+        // `Lane::new` has checked all literals: none is empty or too long, and there are no more
+        // than a set takes.
         let made = Search::new(&items)
             .unwrap_or_else(|error| unreachable!("a set of literals that were checked: {error}"));
         made_bytes.fetch_add(made.memory_bytes(), Ordering::Relaxed);

@@ -27,7 +27,8 @@ const RATE: u64 = 3;
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl Tracked {
-    /// Whether a match counts as one: whether there were more than `count` within the time, this one included.
+    /// Whether a match counts as one: whether there were more than `count` within the time, this
+    /// one included.
     pub fn passes(&self, filter: &DetectionFilter, context: &mut Context<'_>) -> bool {
         let now_ns = context.now_ns();
         let span_ns = u64::from(filter.seconds) * SECOND_NS;
@@ -86,8 +87,9 @@ impl Tracked {
     }
 }
 
-/// Counting starts with the first match, and anew with the first one for which the time is over. What is counted has
-/// three words: when counting started, what was counted, and, which is 0 before all, what a backoff waits for.
+/// Counting starts with the first match, and anew with the first one for which the time is over.
+/// What is counted has three words: when counting started, what was counted, and, which is 0 before
+/// all, what a backoff waits for.
 fn begin_anew(value: &mut MeterValue, now_ns: u64, span_ns: u64) {
     let [start_ns, _, next] = *value;
     if next == 0 || now_ns.saturating_sub(start_ns) > span_ns {
@@ -95,8 +97,8 @@ fn begin_anew(value: &mut MeterValue, now_ns: u64, span_ns: u64) {
     }
 }
 
-/// Counts a match. What is counted has three words: when counting started, what was counted, which is 0 before all, and until
-/// when the rule does something else.
+/// Counts a match. What is counted has three words: when counting started, what was counted, which
+/// is 0 before all, and until when the rule does something else.
 fn is_too_often(value: &mut MeterValue, most: u32, now_ns: u64, (span_ns, timeout_ns): (u64, u64)) -> bool {
     let [start_ns, count, until_ns] = value;
     if *until_ns != 0 {

@@ -239,7 +239,8 @@ fn is_supported(need: &Capability) -> bool {
     }
 }
 
-/// Keywords of tests and actions that are not carried out. Those of buffers and their contents: [`Inspection::new`].
+/// Keywords of tests and actions that are not carried out. Those of buffers and their contents:
+/// [`Inspection::new`].
 const UNSUPPORTED: &[&str] = &[
     "app-layer-event",
     "filesize",

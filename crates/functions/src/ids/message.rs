@@ -22,8 +22,8 @@ pub struct Message {
     state: Progress,
     /// The header lines in `text`.
     lines: Vec<Line>,
-    /// The first line, all header lines as sent, an empty line; then the body without chunks, at most as much as is looked
-    /// at. What a rule finds in its payload.
+    /// The first line, all header lines as sent, an empty line; then the body without chunks, at
+    /// most as much as is looked at. What a rule finds in its payload.
     text: Vec<u8>,
 }
 
@@ -46,7 +46,8 @@ struct Progress {
     is_head_complete: u8,
     /// Whether no more of the body is looked at.
     is_body_complete: u8,
-    /// Whether the body does not stand in the stream in one piece: it came in chunks, or a part of it is missing.
+    /// Whether the body does not stand in the stream in one piece: it came in chunks, or a part of
+    /// it is missing.
     is_body_apart: u8,
     /// Whether there are several lines of one header.
     has_repeated: u8,
@@ -97,7 +98,8 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Begins a piece: the first message is the one of which this was saved, if one was. `begun` messages have begun before it.
+    /// Begins a piece: the first message is the one of which this was saved, if one was. `begun`
+    /// messages have begun before it.
     pub fn begin(&mut self, progress: &[u8], text: &mut FlowBuffer, body_max: usize, begun: u32) {
         self.used = 0;
         self.is_cut = false;
@@ -139,7 +141,8 @@ impl Messages {
         self.used.checked_sub(1).is_none_or(|number| self.messages[number].is_new())
     }
 
-    /// The connection is gone, or seems to be: what came of a message that is not complete is all there is. It may go on.
+    /// The connection is gone, or seems to be: what came of a message that is not complete is all
+    /// there is. It may go on.
     pub fn cut(&mut self) {
         let Some(number) = self.used.checked_sub(1) else { return };
         let message = &mut self.messages[number];
@@ -404,8 +407,8 @@ impl Message {
         self.text.get(..end).unwrap_or(&self.text)
     }
 
-    /// Makes those of the message's buffers that some rule wants; those that are parts of the payload are only named. Whether
-    /// the body, if there is one, is what stands in the stream.
+    /// Makes those of the message's buffers that some rule wants; those that are parts of the
+    /// payload are only named. Whether the body, if there is one, is what stands in the stream.
     pub fn fill(&self, scene: &mut Scene, wanted: &Wanted, with_body: bool, decoder: &mut Decoder) -> bool {
         scene.clear();
         let [first, second, third] =
@@ -573,8 +576,8 @@ const CONTENT_ENCODING: u32 = 3;
 /// Any other header.
 const OTHER: u32 = u32::MAX;
 
-/// Which header a name is to a reader that passes over bytes which are no letters: only where nothing depends on it but how a body is
-/// read.
+/// Which header a name is to a reader that passes over bytes which are no letters: only where
+/// nothing depends on it but how a body is read.
 fn field_of(field: Field, name: &[u8]) -> Field {
     const CODING: &[u8] = b"content-encoding";
     if field != Field::Other || name.len() <= CODING.len() {

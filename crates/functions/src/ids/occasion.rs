@@ -255,8 +255,8 @@ fn is_header(buffer: Buffer) -> bool {
     )
 }
 
-/// Whether rules come before others on an occasion, as the README says: a lower rank comes first. Equal ranks are in the order
-/// of the files.
+/// Whether rules come before others on an occasion, as the README says: a lower rank comes first.
+/// Equal ranks are in the order of the files.
 pub fn rank(loaded: &Loaded) -> (u8, u8, u8, u32) {
     use signatures::{Action, Flowbit};
     let rule = &loaded.rule;

@@ -3,7 +3,8 @@
 use mpm::{Cursor, Literal, MAX_LITERAL, Set, SetError};
 use signatures::{Buffer, Content, Match, Operand, Position, Rule};
 
-/// Rules that look at the same bytes, each told by a literal. A rule stands for itself, or for what is to become of it (`T`).
+/// Rules that look at the same bytes, each told by a literal. A rule stands for itself, or for what
+/// is to become of it (`T`).
 pub struct Prefilter<T = u32> {
     set: Set,
     /// For each literal, its rule and its length.
@@ -75,8 +76,8 @@ pub fn anchor(rule: &Rule) -> Option<Literal> {
 /// The most bytes from the beginning of a packet in which a literal is said to be near it.
 pub const NEAR_BYTES: usize = 256;
 
-/// A literal that must stand near the beginning of the payload, and how many bytes from there it ends at most: the longest that
-/// the rule has.
+/// A literal that must stand near the beginning of the payload, and how many bytes from there it
+/// ends at most: the longest that the rule has.
 pub fn near(rule: &Rule) -> Option<(Literal, usize)> {
     let payload =
         rule.buffers.iter().filter(|one| one.buffer == Buffer::Payload && one.transforms.is_empty());
@@ -94,8 +95,8 @@ pub fn near(rule: &Rule) -> Option<(Literal, usize)> {
     near.max_by_key(|(literal, _)| literal.bytes.len()).filter(|(literal, _)| literal.bytes.len() >= 2)
 }
 
-/// What to search a message for: a content of one of its buffers that is likely to be rare. It says nothing of what the rule
-/// means, only where it cannot hold.
+/// What to search a message for: a content of one of its buffers that is likely to be rare. It says
+/// nothing of what the rule means, only where it cannot hold.
 pub fn in_message(rule: &Rule) -> Option<(Buffer, Literal)> {
     let marked = rule.fast_pattern();
     let mut best: Option<((u8, u8, usize), &Content, Buffer)> = None;

@@ -1,5 +1,5 @@
-//! The searches for the patterns of all rules: one for each kind of packets, streams and messages, so that only those patterns
-//! are looked for whose rules may hold there.
+//! The searches for the patterns of all rules: one for each kind of packets, streams and messages,
+//! so that only those patterns are looked for whose rules may hold there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub struct MessageSearch {
 }
 
 impl MessageSearch {
-    /// The search in such a buffer, if there is something to be found in it; in a body, if that does not stand in the stream as it
-    /// is (`is_apart`).
+    /// The search in such a buffer, if there is something to be found in it; in a body, if that
+    /// does not stand in the stream as it is (`is_apart`).
     #[inline]
     pub fn of(&self, buffer: Buffer, is_apart: bool) -> Option<&Prefilter> {
         self.buffers[buffer as usize].as_deref().filter(|_| is_apart || !is_body(buffer))
@@ -91,7 +91,8 @@ impl Searches {
                 if may_go(rule, to_server) && may_have(rule, family, to_server) {
                     let rules = messages.entry((family, to_server)).or_default();
                     rule.buffers.iter().for_each(|one| rules.wanted.add(aliased(one.buffer)));
-                    // A few bytes are found everywhere: to look at the rule is less work than to search for them in much.
+                    // A few bytes are found everywhere: to look at the rule is less work than to
+                    // search for them in much.
                     let rare = in_message(rule).filter(|(buffer, literal)| {
                         literal.bytes.len() >= if is_body(*buffer) { RARE_BYTES } else { SHORT_BYTES }
                     });
@@ -157,8 +158,8 @@ const RARE_BYTES: usize = 4;
 /// ... and where there is little to search.
 const SHORT_BYTES: usize = 2;
 
-/// What to search a packet for: of what must be near its beginning and of what may be anywhere, the longer one unless that is
-/// needless; and within how many bytes it has to end.
+/// What to search a packet for: of what must be near its beginning and of what may be anywhere, the
+/// longer one unless that is needless; and within how many bytes it has to end.
 fn in_packet(rule: &Rule) -> (Option<Literal>, usize) {
     let is_long = |literal: &Literal| literal.bytes.len() >= LONG_BYTES;
     match (near(rule), anchor(rule)) {

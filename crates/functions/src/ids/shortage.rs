@@ -6,10 +6,12 @@ use packet::DropReason;
 use super::state::{Flags, KEPT, State};
 use super::{Ids, counter};
 
-/// The group of alerts that are no rule's: that of Suricata's stream engine is 1, and groups from here on are ours.
+/// The group of alerts that are no rule's: that of Suricata's stream engine is 1, and groups from
+/// here on are ours.
 pub(super) const GROUP: u32 = 900;
 
-/// The number of the alert in its group, the counter, and what the alert says: if flows are dropped, and if they pass.
+/// The number of the alert in its group, the counter, and what the alert says: if flows are
+/// dropped, and if they pass.
 fn said(kind: Shortage) -> (u32, usize, [&'static str; 2]) {
     match kind {
         Shortage::Memory => (

@@ -84,7 +84,8 @@ impl Once {
     }
 }
 
-/// Whether a rule is about connections, or messages of a protocol, and not about packets: what it says then holds for the flow.
+/// Whether a rule is about connections, or messages of a protocol, and not about packets: what it
+/// says then holds for the flow.
 fn is_about_flow(rule: &Rule, once: Once) -> bool {
     let of_message = |one: &signatures::BufferMatches| {
         ["http", "dns", "tls", "ssh", "ja3", "ja4", "file"]
@@ -192,8 +193,8 @@ impl Signature {
             && self.application.iter().all(|test| application_holds(test, facts))
     }
 
-    /// Takes over what operators say of the rule. As in Suricata, what is said of this one counts more than what it says itself, and
-    /// what is said of a group less.
+    /// Takes over what operators say of the rule. As in Suricata, what is said of this one counts
+    /// more than what it says itself, and what is said of a group less.
     pub fn limit(&mut self, thresholds: &Thresholds) {
         let (gid, sid, _) = self.id;
         let own = self.threshold.is_some() || self.filter.is_some();

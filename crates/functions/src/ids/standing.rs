@@ -1,5 +1,5 @@
-//! Whether a flow's connection is established, as rules ask: by what its hosts heed of it. [`Connection`] goes by flags alone,
-//! which anybody can forge.
+//! Whether a flow's connection is established, as rules ask: by what its hosts heed of it.
+//! [`Connection`] goes by flags alone, which anybody can forge.
 
 use nf::stream::StreamEventKind;
 use nf::{Connection, PacketView};
@@ -7,8 +7,8 @@ use packet::parse::protocol;
 use packet::{Class, Direction};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What its connection has come to: the phase up to established ([`Connection::phase`]), and [`RESET`]. The zero value is that of a
-/// flow that has not begun.
+/// What its connection has come to: the phase up to established ([`Connection::phase`]), and
+/// [`RESET`]. The zero value is that of a flow that has not begun.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 pub struct Standing(u8);
@@ -25,9 +25,10 @@ const RST: u8 = 4;
 const ACK: u8 = 16;
 
 impl Standing {
-    /// A packet comes this way, to the server (original) or from it: its flags count but for those of an end, and what it brings to its
-    /// streams. A reset that it brings counts from the next packet on: see [`Standing::reset`]. `async_oneside`: who goes on after its
-    /// SYN was answered, though that was not seen.
+    /// A packet comes this way, to the server (original) or from it: its flags count but for those
+    /// of an end, and what it brings to its streams. A reset that it brings counts from the next
+    /// packet on: see [`Standing::reset`]. `async_oneside`: who goes on after its SYN was answered,
+    /// though that was not seen.
     pub fn packet(&mut self, packet: &PacketView<'_>, direction: Direction, async_oneside: bool) {
         let meta = packet.meta();
         if matches!(meta.class, Class::IcmpError | Class::LaterFragment) {

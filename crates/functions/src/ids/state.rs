@@ -37,7 +37,8 @@ pub struct State {
     pub handover: Handover,
     /// Whether its connection is established.
     pub standing: Standing,
-    /// Steps that its rules took beyond reading it once: see [`signatures::inspect::FLOW_STEPS_MAX`].
+    /// Steps that its rules took beyond reading it once: see
+    /// [`signatures::inspect::FLOW_STEPS_MAX`].
     pub spent: u32,
 }
 
@@ -72,7 +73,8 @@ impl Size {
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Handover {
-    /// 0 for none, or the number of the protocol in [`Application::ALL`] that the connection spoke before this one, plus 1.
+    /// 0 for none, or the number of the protocol in [`Application::ALL`] that the connection spoke
+    /// before this one, plus 1.
     before: u8,
     /// Whether the detection began in the midst of the streams.
     is_again: u8,
@@ -155,7 +157,8 @@ impl Flags {
         !self.replace(Flags::SEEN[direction.index()])
     }
 
-    /// A packet of this direction comes, and the protocol is known; whether it is the first such one.
+    /// A packet of this direction comes, and the protocol is known; whether it is the first such
+    /// one.
     pub fn see_known(&mut self, direction: Direction) -> bool {
         !self.replace(Flags::KNOWN[direction.index()])
     }
@@ -248,7 +251,8 @@ pub enum Kept {
     Progress,
     /// Its text, as far as it has come.
     Text,
-    /// Rules whose literal was found since it began, and that look for it in the body: four bytes each.
+    /// Rules whose literal was found since it began, and that look for it in the body: four bytes
+    /// each.
     InBody,
 }
 

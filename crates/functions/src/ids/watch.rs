@@ -1,5 +1,6 @@
-//! What is done with one packet: the occasions that it brings, one after the other. `streams` has the occasions of streams,
-//! `protocols` those of messages, `facing` says who is the server, and `actions` what rules do that hold.
+//! What is done with one packet: the occasions that it brings, one after the other. `streams` has
+//! the occasions of streams, `protocols` those of messages, `facing` says who is the server, and
+//! `actions` what rules do that hold.
 
 use applayer::detect::{Application, Ports, Verdict as Found};
 use applayer::dns;
@@ -200,7 +201,8 @@ impl<'a, 'c> Watch<'a, 'c> {
         if let Some(whole) = &whole {
             self.whole_datagram(packet, whole, facts, direction, state);
         }
-        // Of a packet that passes as well: it is a part of its streams, and of the messages in these.
+        // Of a packet that passes as well: it is a part of its streams, and of the messages in
+        // these.
         for event in packet.stream() {
             let ends =
                 if event.direction == direction { (source, destination) } else { (destination, source) };
@@ -255,7 +257,8 @@ impl<'a, 'c> Watch<'a, 'c> {
         }
     }
 
-    /// The packet alone. What is to be found in its payload was found if that is a piece that was searched.
+    /// The packet alone. What is to be found in its payload was found if that is a piece that was
+    /// searched.
     fn on_packet(&mut self, facts: Facts<'_>, own: &PacketFacts<'_>, marks: &mut Marks) {
         let (protocol, port) = (own.protocol, ports(&facts).server);
         let searches = &self.ids.searches;
@@ -323,7 +326,8 @@ impl<'a, 'c> Watch<'a, 'c> {
     }
 }
 
-/// Whether the first thing that the packet brings to its streams is its own payload, as a piece of its own direction's.
+/// Whether the first thing that the packet brings to its streams is its own payload, as a piece of
+/// its own direction's.
 #[inline(always)]
 fn brings_its_payload(packet: &PacketView<'_>, direction: Direction, payload: &[u8]) -> bool {
     packet.stream().next().is_some_and(|event| match event.kind {

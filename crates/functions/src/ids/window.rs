@@ -1,11 +1,12 @@
-//! The last bytes of a stream, which are looked at together with its next piece: a ring in a growing buffer.
+//! The last bytes of a stream, which are looked at together with its next piece: a ring in a
+//! growing buffer.
 
 use nf::FlowBuffer;
 
 use super::LOOKBACK_BYTES;
 
-/// A ring of [`LOOKBACK_BYTES`]. The byte that stands `n` bytes behind its `start` in the stream stands at `n` modulo that
-/// many in it, so that each byte is written once and none is moved.
+/// A ring of [`LOOKBACK_BYTES`]. The byte that stands `n` bytes behind its `start` in the stream
+/// stands at `n` modulo that many in it, so that each byte is written once and none is moved.
 pub struct Window<'a> {
     /// As many bytes as came since `start`, up to a full ring.
     pub ring: &'a mut FlowBuffer,
@@ -27,7 +28,8 @@ impl Window<'_> {
         out.extend_from_slice(&ring[..at]);
     }
 
-    /// The next bytes, which stand at this place of the stream. Without room for them, the window begins anew behind them.
+    /// The next bytes, which stand at this place of the stream. Without room for them, the window
+    /// begins anew behind them.
     pub fn push(&mut self, offset: u64, piece: &[u8]) {
         let skipped = piece.len().saturating_sub(LOOKBACK_BYTES);
         let (mut offset, mut rest) = (offset + skipped as u64, &piece[skipped..]);
@@ -53,8 +55,8 @@ impl Window<'_> {
         (offset.saturating_sub(*self.start) % LOOKBACK_BYTES as u64) as usize
     }
 
-    /// Writes bytes over those that are there, and appends the others; false if they stand further behind, or if there is no
-    /// room.
+    /// Writes bytes over those that are there, and appends the others; false if they stand further
+    /// behind, or if there is no room.
     fn write(&mut self, at: usize, bytes: &[u8]) -> bool {
         let Some(over) = self.ring.as_mut_slice().get_mut(at..) else { return false };
         let (over_len, len) = (over.len().min(bytes.len()), bytes.len());

@@ -1,4 +1,5 @@
-//! Which server a flow goes to: decided at its first packet, and again when its server is no longer there.
+//! Which server a flow goes to: decided at its first packet, and again when its server is no longer
+//! there.
 
 use nf::{Context, PacketView, answer};
 use packet::parse::protocol;
@@ -11,7 +12,8 @@ use super::state::{ANNOUNCE, LEARN, Role, State};
 use super::{Done, LoadBalancer, count_server, counter, echo, of_server};
 use crate::quoted::Quoted;
 
-/// A flow's sender is told of a lost server, or a packet too big, once in this time at most, in milliseconds.
+/// A flow's sender is told of a lost server, or a packet too big, once in this time at most, in
+/// milliseconds.
 pub const TELL_INTERVAL_MS: u32 = 100;
 
 /// What a flow can expect of its server.
@@ -27,7 +29,8 @@ enum Standing {
 }
 
 impl LoadBalancer {
-    /// A packet of a direction about which nothing is decided, or of a flow whose server may have changed.
+    /// A packet of a direction about which nothing is decided, or of a flow whose server may have
+    /// changed.
     #[inline(never)]
     pub(super) fn decide(
         &self,
@@ -107,7 +110,8 @@ impl LoadBalancer {
             Mode::Ipip => (Role::IPIP, Role::PASS),
             Mode::Gue => (Role::GUE, Role::PASS),
         };
-        // The service itself seemed to open this flow, which in this mode it cannot: its servers' answers come this way.
+        // The service itself seemed to open this flow, which in this mode it cannot: its servers'
+        // answers come this way.
         if role == Role::REWRITE && towards == Direction::Reply {
             return Err(DropReason::LbNoFlow);
         }
@@ -130,7 +134,8 @@ impl LoadBalancer {
         Ok(())
     }
 
-    /// Where a QUIC packet goes that begins a flow: to the server that gave its connection ID, unless that is gone.
+    /// Where a QUIC packet goes that begins a flow: to the server that gave its connection ID,
+    /// unless that is gone.
     fn quic_server(
         &self,
         service: &Service,
@@ -170,7 +175,8 @@ impl LoadBalancer {
             state.generation = self.generation;
             return self.carry(role, packet, state, context);
         }
-        // Only a packet with ports can take the flow to another server; what belongs to earlier ones follows them.
+        // Only a packet with ports can take the flow to another server; what belongs to earlier
+        // ones follows them.
         let may_move =
             role.is_to_server() && matches!(packet.meta().class, Class::Whole | Class::FirstFragment);
         let is_down = matches!(standing, Standing::Finishing | Standing::Lost(OnDown::Reset));
@@ -246,7 +252,8 @@ fn ends(packet: &PacketView<'_>, context: &Context<'_>) -> (Endpoint, Endpoint) 
     (Endpoint::new(source.addr, a.port), Endpoint::new(destination.addr, b.port))
 }
 
-/// Whether a client opens a new TCP connection with the ports of one that is over, which any server can take.
+/// Whether a client opens a new TCP connection with the ports of one that is over, which any server
+/// can take.
 fn opens_anew(state: &State, context: &Context<'_>) -> bool {
     state.over != 0 && context.connection() == nf::Connection::SYN_SENT
 }
@@ -270,8 +277,9 @@ fn tell_reset(packet: &PacketView<'_>, state: &mut State, context: &mut Context<
 }
 
 impl LoadBalancer {
-    /// An ICMP error to a service about a connection that is not known here, such as one of another instance: its hash
-    /// names the server all the same, unless servers changed since. Nothing of it is kept.
+    /// An ICMP error to a service about a connection that is not known here, such as one of another
+    /// instance: its hash names the server all the same, unless servers changed since. Nothing of
+    /// it is kept.
     fn unrelated_error(&self, packet: &mut PacketView<'_>) -> Done {
         let Some(quoted) = Quoted::of(packet) else { return Ok(()) };
         let (vip, client) = (quoted.source, quoted.destination);

@@ -107,8 +107,8 @@ pub(super) fn route(role: Role, state: &State) -> Route {
     Route { server: state.server().addr, gue: role == Role::GUE, entropy: state.entropy }
 }
 
-/// Whether a packet of a flow that was just moved comes from its new server, which the chain thus knows; what the old one
-/// still sends belongs to the flow no longer, however the chain found it.
+/// Whether a packet of a flow that was just moved comes from its new server, which the chain thus
+/// knows; what the old one still sends belongs to the flow no longer, however the chain found it.
 #[cold]
 fn is_answer(packet: &PacketView<'_>, state: &mut State) -> bool {
     if packet.meta().class == Class::IcmpError {
@@ -123,8 +123,8 @@ fn is_answer(packet: &PacketView<'_>, state: &mut State) -> bool {
     true
 }
 
-/// Sets one end of the packet; of an ICMP error also the other end of the packet that it quotes, which went the other way
-/// (RFC 5508 REQ-4, REQ-5).
+/// Sets one end of the packet; of an ICMP error also the other end of the packet that it quotes,
+/// which went the other way (RFC 5508 REQ-4, REQ-5).
 #[inline(always)]
 fn rewrite(packet: &mut PacketView<'_>, end: End, to: Endpoint) -> Done {
     if packet.meta().class == Class::IcmpError {

@@ -19,13 +19,15 @@ pub struct Config {
     /// How packets are wrapped, for services that tunnel.
     #[serde(default)]
     pub tunnel: TunnelConfig,
-    /// What happens to packets that begin a flow from the port of a `nat` service, or of a server of it.
+    /// What happens to packets that begin a flow from the port of a `nat` service, or of a server
+    /// of it.
     #[serde(default)]
     pub strays: Strays,
     /// Whether echo requests to a service's address are answered here, where no service takes them.
     #[serde(default)]
     pub answer_ping: bool,
-    /// Key of all hashes. Machines that share a service must have the same; without it the run's seed counts.
+    /// Key of all hashes. Machines that share a service must have the same; without it the run's
+    /// seed counts.
     #[serde(default)]
     pub hash_seed: Option<u64>,
 }
@@ -154,13 +156,15 @@ macro_rules! choice {
 choice!(
     /// How packets get to a server.
     Mode {
-        /// By a new destination address and port; the server's answers come back this way and are turned into the
-        /// service's.
+        /// By a new destination address and port; the server's answers come back this way and are
+        /// turned into the service's.
         #[default]
         Nat,
-        /// In an IP header of their own (RFC 2003, RFC 2473, RFC 4213); the server answers the client itself.
+        /// In an IP header of their own (RFC 2003, RFC 2473, RFC 4213); the server answers the
+        /// client itself.
         Ipip,
-        /// In Generic UDP Encapsulation (draft-ietf-intarea-gue), so that links in between spread the flows.
+        /// In Generic UDP Encapsulation (draft-ietf-intarea-gue), so that links in between spread
+        /// the flows.
         Gue,
     }
 );
@@ -184,7 +188,8 @@ choice!(
         Connection,
         /// The client's address alone: all its connections have one server.
         Source,
-        /// The QUIC connection ID, also when the client's address or port changes; for `udp` services.
+        /// The QUIC connection ID, also when the client's address or port changes; for `udp`
+        /// services.
         Quic,
     }
 );
@@ -216,7 +221,8 @@ choice!(
 choice!(
     /// Whether GUE's UDP header has a checksum.
     UdpChecksum {
-        /// None over IPv4; over IPv6 it is computed, as RFC 8200 8.1 wants of whoever was not told otherwise.
+        /// None over IPv4; over IPv6 it is computed, as RFC 8200 8.1 wants of whoever was not told
+        /// otherwise.
         #[default]
         Auto,
         /// Always computed.

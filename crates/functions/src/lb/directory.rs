@@ -67,7 +67,8 @@ impl Entry {
         self.protocol.covers(number) && (any_port || (self.ports.0..=self.ports.1).contains(&port))
     }
 
-    /// By address, then the most specific first: a certain protocol before all, few ports before many.
+    /// By address, then the most specific first: a certain protocol before all, few ports before
+    /// many.
     fn order(&self) -> (Addr, bool, u16, u16) {
         (self.addr, self.protocol == Protocol::Any, self.ports.1 - self.ports.0, self.target)
     }

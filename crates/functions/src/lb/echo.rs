@@ -10,7 +10,8 @@ use super::{Done, counter};
 /// Bytes of the longest echo request that is answered: what an Ethernet frame carries.
 pub const ECHO_MAX: usize = 1500;
 
-/// Whether the packet asks for an echo, whole and without IP options, which would have to be answered in kind.
+/// Whether the packet asks for an echo, whole and without IP options, which would have to be
+/// answered in kind.
 pub fn is_request(packet: &PacketView<'_>) -> bool {
     let meta = packet.meta();
     let header_len = if meta.version == 4 { 20 } else { 40 };

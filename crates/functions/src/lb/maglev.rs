@@ -1,14 +1,15 @@
 //! Tables of servers: a flow's hash names a slot, the slot a server.
 //!
-//! Both kinds are made anew when a server comes, goes or changes weight, never while packets flow; a look-up costs one
-//! division and one load, whatever the number of servers.
+//! Both kinds are made anew when a server comes, goes or changes weight, never while packets flow;
+//! a look-up costs one division and one load, whatever the number of servers.
 
 use packet::split_mix;
 
 /// Slots of a table at most.
 pub const SLOTS_MAX: u32 = 1 << 23;
 
-/// The weight of a server at most: with the most servers, [`Table::modulo`] stays within [`SLOTS_MAX`].
+/// The weight of a server at most: with the most servers, [`Table::modulo`] stays within
+/// [`SLOTS_MAX`].
 pub const WEIGHT_MAX: u16 = 1000;
 
 /// A server that may stand in a table.
@@ -29,11 +30,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// Maglev's table (Eisenbud et al., NSDI 2016, 3.4): servers take turns in claiming the next free slot of their own
-    /// permutation of all slots. When a server goes, few slots of the others change. // S24, B24
+    /// Maglev's table (Eisenbud et al., NSDI 2016, 3.4): servers take turns in claiming the next
+    /// free slot of their own permutation of all slots. When a server goes, few slots of the others
+    /// change. // S24, B24
     ///
-    /// Servers take turns as often as their weight says: in each round a server gains its weight, and has a turn when it
-    /// has gained the largest weight of all. `size` is prime, so that every permutation reaches every slot.
+    /// Servers take turns as often as their weight says: in each round a server gains its weight,
+    /// and has a turn when it has gained the largest weight of all. `size` is prime, so that every
+    /// permutation reaches every slot.
     pub fn maglev(candidates: &[Candidate<'_>], size: u32, seed: u64) -> Table {
         let candidates = in_order(candidates);
         let heaviest = candidates.iter().map(|c| u32::from(c.weight)).max().unwrap_or(0);
@@ -55,8 +58,8 @@ impl Table {
         Table { slots: slots.into() }
     }
 
-    /// As many slots for each server as its weight says, so that a hash modulo the table's length names the server. When
-    /// a server goes, nearly all flows change theirs.
+    /// As many slots for each server as its weight says, so that a hash modulo the table's length
+    /// names the server. When a server goes, nearly all flows change theirs.
     pub fn modulo(candidates: &[Candidate<'_>]) -> Table {
         let candidates = in_order(candidates);
         let unit = candidates.iter().fold(0, |unit, c| gcd(unit, c.weight)).max(1);

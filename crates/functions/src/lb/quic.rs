@@ -1,9 +1,11 @@
-//! QUIC: following a connection ID to the server that gave it (RFC 8999, RFC 9000 5.1 and 17, draft-ietf-quic-load-balancers).
+//! QUIC: following a connection ID to the server that gave it (RFC 8999, RFC 9000 5.1 and 17,
+//! draft-ietf-quic-load-balancers).
 //!
-//! A client's address and port may change in the middle of a connection; its packets then seem to begin another flow. Its server is found by
-//! the connection ID that they go to: by the server's own number in it, where servers write one, or because the server's first answers,
-//! which said it in the clear, came by here. A client that moves on purpose takes a connection ID that was agreed on under encryption: only
-//! numbers help there.
+//! A client's address and port may change in the middle of a connection; its packets then seem to
+//! begin another flow. Its server is found by the connection ID that they go to: by the server's
+//! own number in it, where servers write one, or because the server's first answers, which said it
+//! in the clear, came by here. A client that moves on purpose takes a connection ID that was agreed
+//! on under encryption: only numbers help there.
 
 use nf::{Context, Meters};
 
@@ -15,13 +17,15 @@ pub const CID_MAX: usize = 20;
 /// The longest server number in a connection ID, in bytes (draft-ietf-quic-load-balancers 5.2).
 pub const SERVER_ID_MAX: usize = 15;
 
-/// Connections whose ID is remembered; the one that came first of those unused for [`FORGET_NS`] gives way to the next.
+/// Connections whose ID is remembered; the one that came first of those unused for [`FORGET_NS`]
+/// gives way to the next.
 pub const CONNECTIONS_MAX: u32 = 65_536;
 
 /// A connection ID may be forgotten once it was not asked for so long, in nanoseconds.
 pub const FORGET_NS: u64 = 600_000_000_000;
 
-/// How much of a short header's connection ID is hashed, where no server has said how long its own are.
+/// How much of a short header's connection ID is hashed, where no server has said how long its own
+/// are.
 const CID_LEN: usize = 8;
 
 /// The number of the table of meters in the descriptor.
@@ -37,7 +41,8 @@ pub enum Packet<'p> {
         /// Where it comes from.
         source: &'p [u8],
     },
-    /// With a short header: where it goes to, whose length only the server knows, and what is after it.
+    /// With a short header: where it goes to, whose length only the server knows, and what is after
+    /// it.
     Short(&'p [u8]),
 }
 
@@ -127,7 +132,8 @@ pub fn route(payload: &[u8], service: u16, ids: &ServerIds, context: &mut Contex
     Some(Route::Key { words: words(&cid[..len]), goes_on })
 }
 
-/// Learns the connection ID that a server gives in this packet of its own. False once there is nothing more to be learned.
+/// Learns the connection ID that a server gives in this packet of its own. False once there is
+/// nothing more to be learned.
 pub fn learn(payload: &[u8], service: u16, server: u16, context: &mut Context<'_>) -> bool {
     let Some(Packet::Long { source, .. }) = Packet::read(payload) else { return false };
     if source.is_empty() {

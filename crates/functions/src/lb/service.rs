@@ -1,4 +1,5 @@
-//! Services and their servers: what a configuration comes to, and what an operator's commands make of it.
+//! Services and their servers: what a configuration comes to, and what an operator's commands make
+//! of it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -161,7 +162,8 @@ impl Services {
         self.vips.has(addr)
     }
 
-    /// Whether this end is a `nat` service's server, or the service itself, which speaks only through the load balancer.
+    /// Whether this end is a `nat` service's server, or the service itself, which speaks only
+    /// through the load balancer.
     pub fn is_origin(&self, at: Endpoint, protocol: u8) -> bool {
         self.origins.find(at, protocol).is_some()
     }
@@ -191,7 +193,8 @@ impl Services {
             .map(|server| format!("{}/{}", self.services[server.service as usize].name, server.name))
     }
 
-    /// The hash of a connection of this service: the same for both directions, and for quotations in ICMP errors.
+    /// The hash of a connection of this service: the same for both directions, and for quotations
+    /// in ICMP errors.
     pub fn hash(&self, service: &Service, client: Endpoint, vip: Endpoint, protocol: u8) -> u64 {
         let version = client.addr.version();
         let (key, _) = match service.affinity {

@@ -3,8 +3,9 @@
 use packet::{Addr, Direction, Endpoint};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The server of a flow and how many packets it had (S24). Addresses stand here, not only numbers, so that a flow keeps
-/// its server when the table changes or the flow is moved to an instance with another configuration.
+/// The server of a flow and how many packets it had (S24). Addresses stand here, not only numbers,
+/// so that a flow keeps its server when the table changes or the flow is moved to an instance with
+/// another configuration.
 #[derive(Clone, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {

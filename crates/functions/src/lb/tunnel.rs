@@ -13,7 +13,8 @@ pub const GUE_PORT: u16 = 6080;
 /// Bytes of the longest headers that are put before a packet: IPv6, UDP, GUE.
 pub const HEADERS_MAX: usize = 40 + 8 + 4;
 
-/// The least [`TunnelConfig::mtu`]: within the longest headers, a packet of IPv6's least MTU (RFC 8200 5).
+/// The least [`TunnelConfig::mtu`]: within the longest headers, a packet of IPv6's least MTU (RFC
+/// 8200 5).
 pub const MTU_MIN: u16 = 1280 + HEADERS_MAX as u16;
 
 /// How packets are wrapped.
@@ -70,7 +71,8 @@ impl Tunnel {
         })
     }
 
-    /// The longest IP packet that gets through in any headers: in the longest ones, of IPv6 with UDP and GUE.
+    /// The longest IP packet that gets through in any headers: in the longest ones, of IPv6 with
+    /// UDP and GUE.
     pub fn inner_mtu(&self) -> u16 {
         self.mtu.saturating_sub(40 + 8 + 4)
     }
@@ -80,8 +82,8 @@ impl Tunnel {
         self.source(server).is_some()
     }
 
-    /// The outer headers to a server for packets of an IP version, and the length of the longest IP packet that gets through in them;
-    /// none if there is no source for them.
+    /// The outer headers to a server for packets of an IP version, and the length of the longest IP
+    /// packet that gets through in them; none if there is no source for them.
     pub fn outer(&self, route: Route, version: u8) -> Option<(Outer, u16)> {
         let source = self.source(route.server)?.address(route.entropy);
         let outer = Outer::new(source, route.server, self.ttl, route.entropy);
@@ -96,7 +98,8 @@ impl Tunnel {
         Some((outer, self.mtu - outer.header_len() as u16))
     }
 
-    /// Puts the outer headers before the packet. Says whether it is now longer than the MTU, to be fragmented on its way.
+    /// Puts the outer headers before the packet. Says whether it is now longer than the MTU, to be
+    /// fragmented on its way.
     pub fn wrap(&self, packet: &mut PacketView<'_>, route: Route) -> Result<bool, WrapError> {
         let refused = WrapError::Refused(DropReason::LbProtocol);
         let (meta, len) = (packet.meta(), packet.ip_len());

@@ -5,7 +5,8 @@ use packet::parse::protocol;
 use packet::{Direction, Endpoint, Packet};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Counts of one flow since its last report. Pairs hold the original direction first, then the reply direction.
+/// Counts of one flow since its last report. Pairs hold the original direction first, then the
+/// reply direction.
 ///
 /// What every packet touches stands in the first 64 bytes; the ends are written once.
 #[derive(Clone, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -25,8 +26,8 @@ pub struct State {
     /// Type of service of each direction's first packet since the last report.
     tos: [u8; 2],
     reserved: u8,
-    /// The ends as they were here when the flow began. Functions before this one may have rewritten them, so that they
-    /// differ from the flow's key.
+    /// The ends as they were here when the flow began. Functions before this one may have rewritten
+    /// them, so that they differ from the flow's key.
     source: Endpoint,
     destination: Endpoint,
     reserved_too: [u8; 4],
@@ -34,7 +35,8 @@ pub struct State {
 
 const _: () = assert!(size_of::<State>() == 104);
 
-/// Packets of a direction that a report says at most; a flow that got there is reported, whatever its time.
+/// Packets of a direction that a report says at most; a flow that got there is reported, whatever
+/// its time.
 const PACKETS_MAX: u32 = u32::MAX;
 
 /// Values of `watch`; zeroed state is that of a flow that has not come here yet.
@@ -119,7 +121,8 @@ impl State {
         self.tos = [0; 2];
     }
 
-    /// What was counted since the last report, with this flowEndReason, of a flow that leaves the chain between these ends.
+    /// What was counted since the last report, with this flowEndReason, of a flow that leaves the
+    /// chain between these ends.
     pub(super) fn report(
         &self,
         flow: &FlowInfo,

@@ -1,4 +1,5 @@
-//! Tests of the configuration; what the monitor counts is tested through a chain, in `tests/behaviour/monitor*.rs`.
+//! Tests of the configuration; what the monitor counts is tested through a chain, in
+//! `tests/behaviour/monitor*.rs`.
 
 use super::*;
 

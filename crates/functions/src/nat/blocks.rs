@@ -1,5 +1,5 @@
-//! Port blocks: a subscriber's ports come from a few ranges that it alone has, so that one log entry covers many
-//! mappings (RFC 6888 REQ-14).
+//! Port blocks: a subscriber's ports come from a few ranges that it alone has, so that one log
+//! entry covers many mappings (RFC 6888 REQ-14).
 
 use nf::Context;
 use nf::pool::{Choice, PoolKey};

@@ -27,7 +27,8 @@ pub struct Config {
     pub ports: PortRange,
     /// Which free port is taken.
     pub port_selection: Selection,
-    /// Whether even ports become even ones, odd ones odd, as long as there are any (RFC 4787 REQ-4, RFC 7857 8).
+    /// Whether even ports become even ones, odd ones odd, as long as there are any (RFC 4787 REQ-4,
+    /// RFC 7857 8).
     pub port_parity: bool,
     /// Whether inside hosts reach one another by their external addresses (RFC 4787 REQ-9).
     pub hairpin: bool,

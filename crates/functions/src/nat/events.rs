@@ -1,7 +1,8 @@
-//! NAT events (RFC 8158): sessions, bindings, port blocks, and what was refused for want of ports or by a subscriber's limit.
+//! NAT events (RFC 8158): sessions, bindings, port blocks, and what was refused for want of ports
+//! or by a subscriber's limit.
 //!
-//! Each is an event of kind [`KIND`], with [`field::EVENT`] as RFC 8158 numbers it. Exporters make IPFIX records of them. The packets of
-//! known flows cause none.
+//! Each is an event of kind [`KIND`], with [`field::EVENT`] as RFC 8158 numbers it. Exporters make
+//! IPFIX records of them. The packets of known flows cause none.
 
 use std::fmt::{self, Write};
 
@@ -93,7 +94,8 @@ const MAX_ENTRIES_PER_USER: u64 = 3;
 /// An event about a limit comes once in this time for each external address or subscriber.
 pub const LIMIT_INTERVAL_NS: u64 = 10_000_000_000;
 
-/// External addresses and subscribers whose last event about a limit is remembered; beyond that the oldest is forgotten.
+/// External addresses and subscribers whose last event about a limit is remembered; beyond that the
+/// oldest is forgotten.
 pub const LIMITS_REMEMBERED_MAX: u32 = 1024;
 
 /// The number of the set of [`LIMITS_REMEMBERED_MAX`] in the descriptor.
@@ -266,7 +268,8 @@ fn realm(origin: Side) -> EventValue<'static> {
     })
 }
 
-/// Returns whether no event about this limit of this address came for [`LIMIT_INTERVAL_NS`], and notes that one comes now.
+/// Returns whether no event about this limit of this address came for [`LIMIT_INTERVAL_NS`], and
+/// notes that one comes now.
 fn is_time(event: NatEvent, address: Addr, context: &mut Context<'_>) -> bool {
     let flow = context.flow();
     let limit = u64::from(event as u8) << 40 | u64::from(flow.key.protocol) << 32;

@@ -1,4 +1,5 @@
-//! Static rules: external ports and addresses that always lead to the same inside endpoint, and back.
+//! Static rules: external ports and addresses that always lead to the same inside endpoint, and
+//! back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,8 @@ use super::config::{Forward, ForwardProtocol, OneToOne};
 use super::net::{from_v4, v4};
 use super::space::Class;
 
-/// Ports that all forwards together may name, a port that is forwarded for TCP and UDP counting twice.
+/// Ports that all forwards together may name, a port that is forwarded for TCP and UDP counting
+/// twice.
 pub const FORWARDED_PORTS_MAX: usize = 65_536;
 
 /// Addresses that all one-to-one rules together may name.
@@ -116,7 +118,8 @@ impl Forwards {
                     let message = format!("forwards: {}:{outer} twice", from_v4(external.address));
                     return Err(ConfigError::new(message));
                 }
-                // Two external ports may lead to one inside port; what it sends of its own leaves by the first.
+                // Two external ports may lead to one inside port; what it sends of its own leaves
+                // by the first.
                 self.outwards.entry((class, internal.address, inner)).or_insert((external.address, outer));
             }
         }

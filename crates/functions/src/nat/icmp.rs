@@ -1,4 +1,5 @@
-//! ICMP errors: the packet that they quote is translated back, so that its sender knows it (RFC 5508 4).
+//! ICMP errors: the packet that they quote is translated back, so that its sender knows it (RFC
+//! 5508 4).
 
 use nf::{Context, PacketView, Verdict};
 use packet::parse::{self, Embedded, protocol};
@@ -11,7 +12,8 @@ use super::state::State;
 use super::{Nat, counter, forward};
 
 impl Nat {
-    /// An error about a packet of a known flow. Its type and code stay as they are (RFC 5508 REQ-4b, REQ-5b).
+    /// An error about a packet of a known flow. Its type and code stay as they are (RFC 5508
+    /// REQ-4b, REQ-5b).
     pub(super) fn icmp_error(
         &self,
         packet: &mut PacketView<'_>,
@@ -48,7 +50,8 @@ impl Nat {
         }
         let (from, to) = quoted_ends(packet, quoted);
         if state.has(State::HAIRPIN) {
-            // What either host saw of the other, and what it was itself: RFC 5508 REQ-7, RFC 7857 12.
+            // What either host saw of the other, and what it was itself: RFC 5508 REQ-7, RFC 7857
+            // 12.
             let (source, destination, outer_source, outer_destination) = match context.direction() {
                 Direction::Reply => (
                     (state.external, state.internal),
@@ -93,7 +96,8 @@ impl Nat {
         }))
     }
 
-    /// An ICMPv6 error, by the prefixes alone: whether its flow is known does not matter (RFC 6296 2.5).
+    /// An ICMPv6 error, by the prefixes alone: whether its flow is known does not matter (RFC 6296
+    /// 2.5).
     pub(super) fn icmpv6_error(
         &self,
         packet: &mut PacketView<'_>,
@@ -140,7 +144,8 @@ fn set_outer(packet: &mut PacketView<'_>, end: End, addr: Addr) -> Result<(), Re
     packet.set_end(end, Endpoint::new(addr, 0))
 }
 
-/// Whether the error's checksum and that of the quoted IPv4 header are right; what a capture cut is not checked.
+/// Whether the error's checksum and that of the quoted IPv4 header are right; what a capture cut is
+/// not checked.
 fn is_intact(packet: &PacketView<'_>, quoted: Embedded) -> bool {
     let (data, meta) = (packet.data(), packet.meta());
     let header = data.get(quoted.l3..quoted.l4).unwrap_or_default();

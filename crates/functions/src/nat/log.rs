@@ -1,7 +1,8 @@
 //! What the NAT logs, as alerts: who had which external endpoint or block when (RFC 6888 REQ-12).
 //!
-//! One signature per kind of event. An alert carries the flow that caused it and, as [`Translation`], the inside host with
-//! its port and the external address with its port, or those of the block.
+//! One signature per kind of event. An alert carries the flow that caused it and, as
+//! [`Translation`], the inside host with its port and the external address with its port, or those
+//! of the block.
 
 use nf::{AlertDetail, Context, Severity, Translation};
 use packet::{Addr, Endpoint};

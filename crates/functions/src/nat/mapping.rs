@@ -1,4 +1,5 @@
-//! Mappings: which external endpoint stands for an inside one, taken from the pools and given back to them.
+//! Mappings: which external endpoint stands for an inside one, taken from the pools and given back
+//! to them.
 
 use nf::pool::{Choice, PoolKey};
 use nf::{Context, FlowInfo};
@@ -31,7 +32,8 @@ enum Kind {
     Permission = 5,
 }
 
-/// A key: an inside endpoint with protocol, the same with what else tells mappings apart, tenant, scope.
+/// A key: an inside endpoint with protocol, the same with what else tells mappings apart, tenant,
+/// scope.
 fn key(kind: Kind, protocol: u8, near: Endpoint, far: Endpoint, flow: &FlowInfo) -> PoolKey {
     let word = |top: u8, next: u8, end: Endpoint| {
         let [a, b, c, d] = end.addr.v4_bytes();
@@ -44,7 +46,8 @@ fn key(kind: Kind, protocol: u8, near: Endpoint, far: Endpoint, flow: &FlowInfo)
     [word(kind as u8, protocol, near), word(0, 0, far), tenant, u64::from_ne_bytes(scope), 0, 0]
 }
 
-/// The inside endpoint that a mapping's key names, if it is of this protocol and the flow's tenant and scope.
+/// The inside endpoint that a mapping's key names, if it is of this protocol and the flow's tenant
+/// and scope.
 fn owner(found: &PoolKey, protocol: u8, flow: &FlowInfo) -> Option<Endpoint> {
     let [kind, of, a, b, c, d, high, low] = found[0].to_be_bytes();
     let end = Endpoint::new(Addr::from_v4_bytes([a, b, c, d]), u16::from_be_bytes([high, low]));
@@ -55,7 +58,8 @@ fn owner(found: &PoolKey, protocol: u8, flow: &FlowInfo) -> Option<Endpoint> {
 const NOBODY: Endpoint = Endpoint::new(Addr::NONE, 0);
 
 impl Nat {
-    /// The external endpoint of an inside one towards `remote`: the static one, the one that it has, or a new one.
+    /// The external endpoint of an inside one towards `remote`: the static one, the one that it
+    /// has, or a new one.
     pub(super) fn map(
         &self,
         class: Class,
@@ -104,7 +108,8 @@ impl Nat {
         Some((owner(found, flow.key.protocol, &flow)?, Slot::of(item)))
     }
 
-    /// Whether the item still stands for this inside endpoint. Static rules, which have no item, always do.
+    /// Whether the item still stands for this inside endpoint. Static rules, which have no item,
+    /// always do.
     pub(super) fn still_owns(&self, internal: Endpoint, item: Slot, context: &mut Context<'_>) -> bool {
         let Some(item) = item.item() else { return true };
         let flow = context.flow();
@@ -151,7 +156,8 @@ impl Nat {
         }
     }
 
-    /// Counts a flow of a subscriber; refused beyond its limit if it `opens` the flow (RFC 6888 REQ-4).
+    /// Counts a flow of a subscriber; refused beyond its limit if it `opens` the flow (RFC 6888
+    /// REQ-4).
     pub(super) fn enter_session(
         &self,
         internal: Addr,
@@ -318,7 +324,8 @@ impl Nat {
         }
     }
 
-    /// A protocol whose ports stay: one inside host for each external address, remote endpoint and inside port.
+    /// A protocol whose ports stay: one inside host for each external address, remote endpoint and
+    /// inside port.
     fn map_other(
         &self,
         internal: Endpoint,

@@ -14,7 +14,8 @@ pub struct TextError {
     text: String,
 }
 
-/// One or more consecutive IPv4 addresses: `203.0.113.1`, `203.0.113.1-203.0.113.4` or `203.0.113.0/28`.
+/// One or more consecutive IPv4 addresses: `203.0.113.1`, `203.0.113.1-203.0.113.4` or
+/// `203.0.113.0/28`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct AddressRange {

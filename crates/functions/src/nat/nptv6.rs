@@ -1,4 +1,5 @@
-//! IPv6-to-IPv6 network prefix translation (RFC 6296): stateless, and neutral to transport checksums.
+//! IPv6-to-IPv6 network prefix translation (RFC 6296): stateless, and neutral to transport
+//! checksums.
 
 use packet::Addr;
 use values::ConfigError;
@@ -16,7 +17,8 @@ pub struct Rule {
     mask: u128,
     /// What is added, in one's complement, to a word of each address on the way out (RFC 6296 3.1).
     adjustment: u16,
-    /// Whether the adjusted word is the subnet's, bits 48 to 63 (prefixes up to /48), or one of the interface identifier.
+    /// Whether the adjusted word is the subnet's, bits 48 to 63 (prefixes up to /48), or one of the
+    /// interface identifier.
     in_subnet: bool,
 }
 
@@ -25,7 +27,8 @@ pub struct Rule {
 pub enum Translated {
     /// The address on the other side.
     To(Addr),
-    /// The address has the prefix, but there is no such address on the other side (RFC 6296 3.3, 3.5).
+    /// The address has the prefix, but there is no such address on the other side (RFC 6296 3.3,
+    /// 3.5).
     Unmappable,
 }
 
@@ -64,8 +67,8 @@ impl Rule {
         }
     }
 
-    /// Whether the interface identifier of an inside address is all zeros, the anycast address of the subnet's routers,
-    /// where it would have to be changed (RFC 6296 3.5).
+    /// Whether the interface identifier of an inside address is all zeros, the anycast address of
+    /// the subnet's routers, where it would have to be changed (RFC 6296 3.5).
     fn is_for_routers(&self, inner: Addr) -> bool {
         !self.in_subnet && inner.to_u128() << 64 == 0
     }

@@ -13,7 +13,8 @@ use super::state::{Slot, State};
 use super::timeouts::UNANSWERED_MS;
 use super::{Nat, counter, forward};
 
-/// An inside endpoint that a packet to an external one is for, and the mapping that says so, if it is not a static rule.
+/// An inside endpoint that a packet to an external one is for, and the mapping that says so, if it
+/// is not a static rule.
 struct Target {
     internal: Endpoint,
     item: Slot,
@@ -85,7 +86,8 @@ impl Nat {
             false => None,
         };
         if self.space.addresses().is_empty() && self.forwards.outwards(class, source).is_none() {
-            // Static rules alone, and none for this host. One that turns back would reach its peer untranslated.
+            // Static rules alone, and none for this host. One that turns back would reach its peer
+            // untranslated.
             let otherwise = if target.is_some() { Otherwise::Drop } else { self.config.untranslated };
             return self.leave_alone(otherwise, state, context);
         }
@@ -102,7 +104,8 @@ impl Nat {
             context.count(counter::FLOWS_OUT, 1);
             return Ok(forward(packet.set_source(state.external)));
         };
-        // RFC 4787 REQ-9a, RFC 5382 REQ-8: the peer sees the first host's external endpoint, and its own filter applies.
+        // RFC 4787 REQ-9a, RFC 5382 REQ-8: the peer sees the first host's external endpoint, and
+        // its own filter applies.
         if target.item != Slot::NONE && !self.admits(destination, mapped.external, context) {
             return Err(DropReason::NatFiltered);
         }
@@ -129,7 +132,8 @@ impl Nat {
             return self.leave_alone(otherwise, state, context);
         }
         let class = self.opens(packet)?;
-        // RFC 5382 REQ-4: nothing is answered to a SYN that nobody waits for; a later SYN from inside finds all as it was.
+        // RFC 5382 REQ-4: nothing is answered to a SYN that nobody waits for; a later SYN from
+        // inside finds all as it was.
         let target = self.target(class, destination, context).ok_or(DropReason::NatNoMapping)?;
         state.internal = target.internal;
         state.external = destination;
@@ -205,8 +209,8 @@ impl Nat {
         }
     }
 
-    /// What an IPv6 destination is called inside; none if no rule covers it. Inside addresses are not to be reached
-    /// untranslated: the answers would leave so too.
+    /// What an IPv6 destination is called inside; none if no rule covers it. Inside addresses are
+    /// not to be reached untranslated: the answers would leave so too.
     pub(super) fn inwards(
         &self,
         destination: Endpoint,
@@ -280,7 +284,8 @@ pub(super) fn opens_by(meta: &Meta, first: Option<u8>, tcp: Opening) -> Result<C
     if opening { Ok(Class::of(meta.protocol)) } else { Err(DropReason::NatNotOpening) }
 }
 
-/// Whether an ICMP query asks: echo, timestamp, information, address mask; not their answers (RFC 5508 REQ-1).
+/// Whether an ICMP query asks: echo, timestamp, information, address mask; not their answers (RFC
+/// 5508 REQ-1).
 pub(super) fn asks(packet: &PacketView<'_>) -> bool {
     is_request(packet.transport().first().copied())
 }
@@ -297,7 +302,8 @@ pub(super) fn turn_back(written: Result<(), packet::RewriteError>) -> Verdict {
     }
 }
 
-/// Whether the packet is meant for its own network only: no source yet, multicast, broadcast (RFC 1122 3.2.1.3).
+/// Whether the packet is meant for its own network only: no source yet, multicast, broadcast (RFC
+/// 1122 3.2.1.3).
 pub(super) fn is_local(source: Endpoint, destination: Endpoint) -> bool {
     let (source, destination) = (v4(source.addr).unwrap_or(0), v4(destination.addr).unwrap_or(0));
     source == 0 || destination >= 0xe000_0000

@@ -1,4 +1,5 @@
-//! Half-open mappings give way: who sends many opening packets, or spoofs them, keeps no port from others.
+//! Half-open mappings give way: who sends many opening packets, or spoofs them, keeps no port from
+//! others.
 
 use nf::pool::{Choice, Pool};
 use nf::{Context, GIVE_WAY_MAX, LiveFlows};
@@ -14,15 +15,18 @@ use super::{Nat, counter, pool};
 /// Mappings that are compared when one is to give way.
 const SAMPLE: u32 = 8;
 
-/// Ports between two that are compared: those of clients whose ports are kept, and stand side by side, are not all of them.
+/// Ports between two that are compared: those of clients whose ports are kept, and stand side by
+/// side, are not all of them.
 const STRIDE: u32 = 8191;
 
-/// A flow with more packets is taken for one of which the answers are not seen, and gives way after others.
+/// A flow with more packets is taken for one of which the answers are not seen, and gives way after
+/// others.
 const FEW_PACKETS: u64 = 4;
 
 impl Nat {
-    /// Flows whose mappings give way to the one that this packet begins, if all ports that it could have are taken: the one silent
-    /// longest of a few whose connections are not open; of ports in blocks, those of a block none of whose connections is open.
+    /// Flows whose mappings give way to the one that this packet begins, if all ports that it could
+    /// have are taken: the one silent longest of a few whose connections are not open; of ports in
+    /// blocks, those of a block none of whose connections is open.
     pub(super) fn let_half_open_give_way(
         &self,
         packet: &Packet,
@@ -66,7 +70,8 @@ impl Nat {
         context.count(counter::MAPPINGS_GAVE_WAY, victims.len() as u64);
     }
 
-    /// The flows of a block of these none of whose connections is open: of several such blocks, that silent longest.
+    /// The flows of a block of these none of whose connections is open: of several such blocks,
+    /// that silent longest.
     fn half_open_block(
         &self,
         sample: impl Iterator<Item = u32>,
@@ -99,7 +104,8 @@ impl Nat {
         }
     }
 
-    /// The blocks that the flow's port would have to come from, if it needs a new one and all of them are taken.
+    /// The blocks that the flow's port would have to come from, if it needs a new one and all of
+    /// them are taken.
     fn full_blocks(
         &self,
         class: Class,
@@ -137,7 +143,8 @@ impl Nat {
         addresses.get(chosen).map(|&address| of(address))
     }
 
-    /// A range that the flow's port could come from, if there are any and all their ports are taken.
+    /// A range that the flow's port could come from, if there are any and all their ports are
+    /// taken.
     fn full_range(&self, class: Class, internal: Endpoint, context: &mut Context<'_>) -> Option<Choice> {
         if class == Class::Other || context.pool(pool::PORTS).in_use() < self.full_from {
             return None;

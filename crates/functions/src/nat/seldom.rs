@@ -1,5 +1,5 @@
-//! Packets of known flows that need more than one header write: hairpins, flows that an outside host opened and the
-//! inside host has not answered, errors.
+//! Packets of known flows that need more than one header write: hairpins, flows that an outside
+//! host opened and the inside host has not answered, errors.
 
 use nf::{Context, PacketView, Verdict};
 use packet::parse::protocol;
@@ -39,7 +39,8 @@ impl Nat {
             return self.open(packet, state, context);
         }
         if packet.meta().class == Kind::IcmpError {
-            // RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6, RFC 7857 7.1: an error neither ends nor keeps a flow.
+            // RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6, RFC 7857 7.1: an error neither ends
+            // nor keeps a flow.
             return self.icmp_error(packet, state, context);
         }
         let keep_ms = self.keep.ms(context.side(), state.class, context.connection());
@@ -75,7 +76,8 @@ impl Nat {
         forward(packet.set_destination(state.internal))
     }
 
-    /// The inside host answers a flow that an outside host opened: from now on the flow keeps its mapping.
+    /// The inside host answers a flow that an outside host opened: from now on the flow keeps its
+    /// mapping.
     fn process_answer(
         &self,
         keep_ms: u32,
@@ -84,7 +86,8 @@ impl Nat {
         context: &mut Context<'_>,
     ) -> Verdict {
         if !self.still_owns(state.internal, state.item, context) {
-            // The remote host would not know it by another endpoint. The flow ends soon, and the next one is mapped anew.
+            // The remote host would not know it by another endpoint. The flow ends soon, and the
+            // next one is mapped anew.
             context.count(counter::STALE, 1);
             return Verdict::Drop(DropReason::NatNoMapping);
         }
@@ -124,8 +127,9 @@ impl Nat {
                 context.count(counter::STALE, 1);
                 Verdict::Drop(DropReason::NatNoMapping)
             }
-            // A question, not an answer. The key is this flow's, for both have the one identifier; but whom the question is for
-            // says the mapping of that identifier, which need not be the first host's.
+            // A question, not an answer. The key is this flow's, for both have the one identifier;
+            // but whom the question is for says the mapping of that identifier, which need not be
+            // the first host's.
             Direction::Reply if packet.meta().protocol == protocol::ICMP && asks(packet) => {
                 Verdict::Drop(DropReason::NatNotOpening)
             }
@@ -142,8 +146,8 @@ impl Nat {
         }
     }
 
-    /// The mapping of a hairpin's peer has gone: whether the external endpoint now stands for another host, which admits
-    /// the first one. The first host's own mapping stays what it was.
+    /// The mapping of a hairpin's peer has gone: whether the external endpoint now stands for
+    /// another host, which admits the first one. The first host's own mapping stays what it was.
     fn find_peer(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
         context.count(counter::STALE, 1);
         let class = Class::of(packet.meta().protocol);
@@ -157,7 +161,8 @@ impl Nat {
         }
     }
 
-    /// The mapping that the flow used has gone, perhaps to another host: the packet is as a flow's first.
+    /// The mapping that the flow used has gone, perhaps to another host: the packet is as a flow's
+    /// first.
     fn reopen(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         context.count(counter::STALE, 1);
         if self.wanted.sessions {
@@ -170,7 +175,8 @@ impl Nat {
     }
 }
 
-/// Whether the packet entered by a side that packets of its direction enter by; both hosts of a hairpin are inside.
+/// Whether the packet entered by a side that packets of its direction enter by; both hosts of a
+/// hairpin are inside.
 pub(super) fn may_be_of(state: &State, context: &Context<'_>) -> bool {
     if state.has(State::HAIRPIN) { context.side() == Side::Inside } else { goes_its_way(context) }
 }

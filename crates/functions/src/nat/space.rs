@@ -1,7 +1,8 @@
 //! External endpoints as numbers: what the pool of ports hands out.
 //!
-//! Items are numbered densely by protocol class, address and port, without the ports that static rules took. Behind
-//! them come items that stand for no port: names under which protocols without ports hold their place.
+//! Items are numbered densely by protocol class, address and port, without the ports that static
+//! rules took. Behind them come items that stand for no port: names under which protocols without
+//! ports hold their place.
 
 use nf::pool::Choice;
 use packet::parse::protocol;
@@ -74,8 +75,8 @@ struct Segment {
 }
 
 impl Space {
-    /// The space of these addresses (sorted, each once) and ports, but for those that `statics` lists by class and
-    /// address, in rising order.
+    /// The space of these addresses (sorted, each once) and ports, but for those that `statics`
+    /// lists by class and address, in rising order.
     pub fn new(addresses: Vec<u32>, ports: PortRange, statics: impl Fn(Class, u32) -> Vec<u16>) -> Space {
         let mut space = Space { addresses, segments: Vec::new(), starts: vec![0], ports: 0 };
         for class in Class::WITH_PORTS {
@@ -126,8 +127,8 @@ impl Space {
         Some(Place { class: segment.class, address: segment.address, port })
     }
 
-    /// Where to look for a free port of `class` and `address` within `within`: from `wanted` on and round, in steps of
-    /// `step` (2 keeps the parity of `wanted`).
+    /// Where to look for a free port of `class` and `address` within `within`: from `wanted` on and
+    /// round, in steps of `step` (2 keeps the parity of `wanted`).
     pub fn choices(
         &self,
         class: Class,

@@ -34,7 +34,8 @@ impl State {
     pub(super) const PLAIN: u8 = 1;
     /// The flow is a user of `item`.
     pub(super) const HELD: u8 = 2;
-    /// An outside host opened the flow by a mapping that the flow does not keep alive, until the inside host answers.
+    /// An outside host opened the flow by a mapping that the flow does not keep alive, until the
+    /// inside host answers.
     pub(super) const BORROWED: u8 = 4;
     /// Both hosts are inside; both ends are rewritten.
     pub(super) const HAIRPIN: u8 = 8;

@@ -1,4 +1,5 @@
-//! Tests of the configuration; what the NAT does to packets is tested through a chain, in `tests/nat_*.rs`.
+//! Tests of the configuration; what the NAT does to packets is tested through a chain, in
+//! `tests/nat_*.rs`.
 
 use nf::{NetworkFunction, Setup};
 

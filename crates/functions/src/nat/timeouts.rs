@@ -6,8 +6,9 @@ use packet::Side;
 use super::config::{Refresh, Timeouts};
 use super::space::Class;
 
-/// How long a flow that an outside host opened is kept while the inside host has not answered, at most. Its packets do
-/// not prolong it, so that nobody outside keeps a mapping alive (RFC 4787 REQ-6) or its port from others.
+/// How long a flow that an outside host opened is kept while the inside host has not answered, at
+/// most. Its packets do not prolong it, so that nobody outside keeps a mapping alive (RFC 4787
+/// REQ-6) or its port from others.
 pub const UNANSWERED_MS: u32 = 30_000;
 
 const CLASSES: usize = 4;

@@ -86,7 +86,8 @@ pub enum Per {
     Source,
     /// A packet's destination address.
     Destination,
-    /// The address of the host inside: the source of packets from inside, the destination of those from outside.
+    /// The address of the host inside: the source of packets from inside, the destination of those
+    /// from outside.
     Inside,
     /// The address of the host outside.
     Outside,

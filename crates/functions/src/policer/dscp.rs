@@ -1,4 +1,5 @@
-//! Differentiated services code points: their names, and the colours that assured forwarding gives packets.
+//! Differentiated services code points: their names, and the colours that assured forwarding gives
+//! packets.
 
 use nf::PacketView;
 
@@ -36,7 +37,8 @@ impl Dscp {
         (self.0 & 1 == 0 && (1..=4).contains(&class) && precedence > 0).then_some((class, precedence))
     }
 
-    /// The colour that a packet with this code point comes with: the drop precedence of assured forwarding; else green.
+    /// The colour that a packet with this code point comes with: the drop precedence of assured
+    /// forwarding; else green.
     #[inline]
     pub fn colour(self) -> Colour {
         match self.assured() {
@@ -46,7 +48,8 @@ impl Dscp {
         }
     }
 
-    /// That of the same class of assured forwarding with the drop precedence of this colour; others stay as they are.
+    /// That of the same class of assured forwarding with the drop precedence of this colour; others
+    /// stay as they are.
     #[inline]
     pub fn with_precedence_of(self, colour: Colour) -> Dscp {
         self.assured().map_or(self, |(class, _)| assured(class, colour as u8 + 1))

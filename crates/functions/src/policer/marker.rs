@@ -1,8 +1,9 @@
 //! Token buckets that colour packets: exact, in whole numbers, without a division.
 //!
-//! A bucket is counted in *units* of a billionth of a bit, or of a packet: so a rate of R per second fills R units per
-//! nanosecond, whatever R is, and nothing is ever rounded. What is kept is how much of a bucket is *spent*: a bucket that
-//! was never used is full, and zeroed state is that of a flow that has not begun.
+//! A bucket is counted in *units* of a billionth of a bit, or of a packet: so a rate of R per
+//! second fills R units per nanosecond, whatever R is, and nothing is ever rounded. What is kept is
+//! how much of a bucket is *spent*: a bucket that was never used is full, and zeroed state is that
+//! of a flow that has not begun.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -10,8 +11,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const BYTE: u64 = 8_000_000_000;
 /// Units of a packet.
 pub const PACKET: u64 = 1_000_000_000;
-/// Units in a bucket at most: 1.15 GB, or 9.2 billion packets. Two such buckets fit a number, so that what overflows one is
-/// known even where it fills the other.
+/// Units in a bucket at most: 1.15 GB, or 9.2 billion packets. Two such buckets fit a number, so
+/// that what overflows one is known even where it fills the other.
 pub const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// A bucket of tokens.
@@ -26,12 +27,13 @@ pub struct Bucket {
 /// How packets are coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// One rate (RFC 2697): what overflows the committed bucket fills another one. That one may hold nothing: then no
-    /// packet is yellow, and it is the plain policer (S27).
+    /// One rate (RFC 2697): what overflows the committed bucket fills another one. That one may
+    /// hold nothing: then no packet is yellow, and it is the plain policer (S27).
     SingleRate {
         /// What a green packet takes from.
         committed: Bucket,
-        /// Units that the other bucket, from which yellow packets take, holds, at most [`SIZE_MAX`].
+        /// Units that the other bucket, from which yellow packets take, holds, at most
+        /// [`SIZE_MAX`].
         excess: u64,
     },
     /// Two rates (RFC 2698).
@@ -68,9 +70,9 @@ pub struct Levels {
 }
 
 impl Marker {
-    /// The colour of a packet that costs so many units and comes now, and that was given the colour `before`. A packet that
-    /// came late fills nothing, and one that costs more than a bucket holds never gets its colour. Of a bucket that held more
-    /// before, no more than all is spent.
+    /// The colour of a packet that costs so many units and comes now, and that was given the colour
+    /// `before`. A packet that came late fills nothing, and one that costs more than a bucket holds
+    /// never gets its colour. Of a bucket that held more before, no more than all is spent.
     #[inline(always)]
     pub fn colour(&self, levels: &mut Levels, cost: u64, now_ns: u64, before: Colour) -> Colour {
         let elapsed_ns = now_ns.saturating_sub(levels.last_ns);
@@ -112,7 +114,8 @@ impl Marker {
         }
     }
 
-    /// The time, in nanoseconds, in which empty buckets fill: after that it makes no difference whether they were used.
+    /// The time, in nanoseconds, in which empty buckets fill: after that it makes no difference
+    /// whether they were used.
     pub fn full_after_ns(&self) -> u64 {
         let time = |units: u64, rate: u64| units.div_ceil(rate.max(1));
         match *self {

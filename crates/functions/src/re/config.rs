@@ -6,7 +6,8 @@ use crate::networks::Network;
 use crate::numbers::{power_of_two, within};
 use crate::rabin::{WINDOW_MAX, WINDOW_MIN};
 
-/// The configuration of one end of a link. That of the other end differs only in that local and remote networks change places.
+/// The configuration of one end of a link. That of the other end differs only in that local and
+/// remote networks change places.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -23,7 +24,8 @@ pub struct Config {
     /// One of so many fingerprints is noted: a power of two from [`SAMPLE_MIN`] to [`SAMPLE_MAX`].
     #[serde(default = "default_sample")]
     pub sample: u16,
-    /// The IP protocol number of encoded packets: one that nothing else has, [`PROTOCOL_MIN`] to 254.
+    /// The IP protocol number of encoded packets: one that nothing else has, [`PROTOCOL_MIN`] to
+    /// 254.
     #[serde(default = "default_protocol")]
     pub protocol: u8,
     /// Packets are encoded as long as the other end was heard so lately; 0: always.
@@ -46,8 +48,8 @@ pub const SAMPLE_MIN: u16 = 4;
 /// The sparsest sampling: one of so many.
 pub const SAMPLE_MAX: u16 = 1_024;
 
-/// The first protocol number that IANA has assigned to nothing. Up to 252 they are unassigned, 253 and 254 are for experiments (RFC
-/// 3692), and 255 is reserved.
+/// The first protocol number that IANA has assigned to nothing. Up to 252 they are unassigned, 253
+/// and 254 are for experiments (RFC 3692), and 255 is reserved.
 pub const PROTOCOL_MIN: u8 = 148;
 
 impl Config {

@@ -44,7 +44,8 @@ impl Re {
         Ok(())
     }
 
-    /// Puts the payload together that the shim stands for, and remembers it. If that fails, what is missing is in the scratch.
+    /// Puts the payload together that the shim stands for, and remembers it. If that fails, what is
+    /// missing is in the scratch.
     fn restore(
         &self,
         shim: &Shim<'_>,
@@ -87,7 +88,8 @@ impl Re {
         DropReason::ReReport
     }
 
-    /// Tells the other end that this one is there, and what is missing, if it was not told anything for so long.
+    /// Tells the other end that this one is there, and what is missing, if it was not told anything
+    /// for so long.
     #[inline]
     fn tell(
         &self,
@@ -113,7 +115,8 @@ fn put_together(received: &Contents, shim: &Shim<'_>, scratch: &mut Scratch) {
     let (payload, mut literals) = (&mut scratch.payload, shim.literals);
     payload.clear();
     for token in shim.tokens() {
-        // Places are in order, and within what regions and literals come to; but regions that are not here leave gaps.
+        // Places are in order, and within what regions and literals come to; but regions that are
+        // not here leave gaps.
         let gap = usize::from(token.place).saturating_sub(payload.len()).min(literals.len());
         let (before, behind) = literals.split_at(gap);
         (literals, _) = (behind, payload.extend_from_slice(before));

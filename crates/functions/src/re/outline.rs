@@ -5,7 +5,8 @@ use packet::wire::IpProtocol;
 
 use super::PAYLOAD_MIN;
 
-/// Bytes of the longest payload that takes part: at the other end it has to fit, with its headers, the buffer that a short packet came in.
+/// Bytes of the longest payload that takes part: at the other end it has to fit, with its headers,
+/// the buffer that a short packet came in.
 pub const PAYLOAD_MAX: usize = packet::SMALL_ROOM - packet::HEADROOM - HEADERS_MAX;
 
 /// Bytes left for an IP header, and what the link layer has before it.
@@ -51,7 +52,8 @@ impl Outline {
             destination: Addr::from_v4_bytes([h[16], h[17], h[18], h[19]]),
             protocol: h[9],
             is_fragment,
-            // This checksum is of no header; it would come back as 0, which is the same (RFC 1624 3).
+            // This checksum is of no header; it would come back as 0, which is the same (RFC 1624
+            // 3).
             may_take_part: !is_fragment && h[10..12] != [0xff; 2],
             at: usize::from(h[0] & 0xf) * 4,
             end: usize::from(u16::from_be_bytes([h[2], h[3]])),
@@ -71,14 +73,15 @@ impl Outline {
         })
     }
 
-    /// What stands behind the header, if it is all here. A length that a local stack leaves open is none.
+    /// What stands behind the header, if it is all here. A length that a local stack leaves open is
+    /// none.
     #[inline]
     pub fn payload<'a>(&self, packet: &'a [u8]) -> Option<&'a [u8]> {
         packet.get(self.at..self.end).filter(|payload| !payload.is_empty())
     }
 
-    /// The same, if it is one that both ends keep, and that may be encoded: no fragment, nothing that routers on the way have to look
-    /// into, neither too short nor too long.
+    /// The same, if it is one that both ends keep, and that may be encoded: no fragment, nothing
+    /// that routers on the way have to look into, neither too short nor too long.
     #[inline]
     pub fn content<'a>(&self, packet: &'a [u8]) -> Option<&'a [u8]> {
         let payload = self.payload(packet).filter(|_| self.may_take_part)?;

@@ -50,7 +50,8 @@ impl Re {
         Ok(())
     }
 
-    /// Whether the other end will restore the packet, as far as can be known; and it is not one that is sent again because that failed.
+    /// Whether the other end will restore the packet, as far as can be known; and it is not one
+    /// that is sent again because that failed.
     #[inline]
     fn may_be_encoded(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
         if state.is_sent_again(packet) {
@@ -66,8 +67,9 @@ impl Re {
 }
 
 impl State {
-    /// Whether a TCP segment was sent before, or begins a connection anew: by its sequence number (RFC 9293 3.4), so that however often it
-    /// was lost, because it could not be decoded, it comes through.
+    /// Whether a TCP segment was sent before, or begins a connection anew: by its sequence number
+    /// (RFC 9293 3.4), so that however often it was lost, because it could not be decoded, it comes
+    /// through.
     #[inline]
     fn is_sent_again(&mut self, packet: &PacketView<'_>) -> bool {
         const SYN: u8 = 2;
@@ -92,8 +94,9 @@ impl State {
     }
 }
 
-/// Finds regions of the payload that were sent before: from each fingerprint that was noted, grown to both sides as far as the bytes
-/// are the same. They do not overlap, and each is longer than what stands for it.
+/// Finds regions of the payload that were sent before: from each fingerprint that was noted, grown
+/// to both sides as far as the bytes are the same. They do not overlap, and each is longer than
+/// what stands for it.
 #[inline]
 fn find_regions(sent: &Contents, payload: &[u8], samples: &[Sample], window: usize, tokens: &mut Vec<Token>) {
     let mut end = 0;

@@ -1,5 +1,5 @@
-//! What one end tells the other of what it decodes: that it is there, since when it keeps what comes, and what it was referred to that it
-//! does not have.
+//! What one end tells the other of what it decodes: that it is there, since when it keeps what
+//! comes, and what it was referred to that it does not have.
 
 use nf::{Meters, PacketView};
 use packet::Addr;
@@ -24,7 +24,8 @@ const REPORT_LEN_MAX: usize = HEAD + 8 * MISSING_MAX;
 /// A report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report<'a> {
-    /// How its sender makes fingerprints: the window's bytes, and the logarithm of how many one is sampled of.
+    /// How its sender makes fingerprints: the window's bytes, and the logarithm of how many one is
+    /// sampled of.
     pub parameters: [u8; 2],
     /// When its sender began to keep what comes, in nanoseconds.
     pub epoch_ns: u64,
@@ -82,7 +83,8 @@ const HEARD: [u64; 4] = [1, 0, 0, 0];
 const TOLD: [u64; 4] = [2, 0, 0, 0];
 
 impl Acquaintance<'_> {
-    /// A report came; whether it is the first one since the other end has begun, so that it may have nothing of what it was sent before.
+    /// A report came; whether it is the first one since the other end has begun, so that it may
+    /// have nothing of what it was sent before.
     pub fn hear(&mut self, report: &Report<'_>, now_ns: u64) -> bool {
         let Some([heard_ns, epoch_ns, is_known]) = self.0.of(&HEARD, now_ns, u64::MAX) else { return true };
         *heard_ns = (*heard_ns).max(now_ns);
@@ -99,7 +101,8 @@ impl Acquaintance<'_> {
             .is_some_and(|&[heard_ns, _, known]| known == 1 && now_ns <= heard_ns.saturating_add(patience_ns))
     }
 
-    /// When this end began to keep what comes, if it is time to tell the other one; `interval_ns` is how long ago that was done last.
+    /// When this end began to keep what comes, if it is time to tell the other one; `interval_ns`
+    /// is how long ago that was done last.
     #[inline]
     pub fn is_due(&mut self, interval_ns: u64, now_ns: u64) -> Option<u64> {
         let [epoch_ns, told_ns, has_begun] = self.0.of(&TOLD, now_ns, u64::MAX)?;

@@ -1,6 +1,8 @@
-//! What stands behind the IP header of an encoded packet in place of its payload; the README has it as a table.
+//! What stands behind the IP header of an encoded packet in place of its payload; the README has it
+//! as a table.
 //!
-//! All numbers are in network byte order. A payload is what stands behind an IP header: transport header and data.
+//! All numbers are in network byte order. A payload is what stands behind an IP header: transport
+//! header and data.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

@@ -1,21 +1,25 @@
-//! Cuts streams into chunks by what is in them: a chunk ends with a window whose fingerprint is chosen. So where the same bytes come again, in
-//! whatever stream and behind whatever, the cuts are soon the same, and so are the chunks.
+//! Cuts streams into chunks by what is in them: a chunk ends with a window whose fingerprint is
+//! chosen. So where the same bytes come again, in whatever stream and behind whatever, the cuts are
+//! soon the same, and so are the chunks.
 //!
-//! A window belongs to one chunk, so that what a chunk is depends on nothing before it. Windows that follow each other make up a chunk, and their
-//! fingerprints its digest: to cut a stream and to know its chunks again takes the same fingerprints.
+//! A window belongs to one chunk, so that what a chunk is depends on nothing before it. Windows
+//! that follow each other make up a chunk, and their fingerprints its digest: to cut a stream and
+//! to know its chunks again takes the same fingerprints.
 
 use packet::split_mix;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::rabin::{Rabin, WINDOW_MAX};
 
-/// A chunk has at most so many times `sample` bytes, and what is missing of a window: of random bytes, one of some 3,000 would have more.
+/// A chunk has at most so many times `sample` bytes, and what is missing of a window: of random
+/// bytes, one of some 3,000 would have more.
 pub const CHUNK_SAMPLES_MAX: u32 = 8;
 
 /// A chunk that is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
-    /// What tells its bytes from all others: that others have the same is as unlikely as that 64 random bits are the same.
+    /// What tells its bytes from all others: that others have the same is as unlikely as that 64
+    /// random bits are the same.
     pub digest: u64,
     /// How many bytes it has.
     pub len: u32,
@@ -63,7 +67,8 @@ impl Cutter {
         self.rabin.window() as u64 + u64::from(self.sample)
     }
 
-    /// Takes the next bytes of a stream, up to the end of the first chunk among them; that chunk, if there is one.
+    /// Takes the next bytes of a stream, up to the end of the first chunk among them; that chunk,
+    /// if there is one.
     #[inline]
     pub fn next(&self, begun: &mut Begun, bytes: &mut &[u8]) -> Option<Chunk> {
         while !bytes.is_empty() {

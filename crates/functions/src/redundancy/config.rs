@@ -14,11 +14,13 @@ pub struct Config {
     pub cache: ByteCount,
     /// Bytes that a fingerprint is made of, [`super::WINDOW_MIN`] to [`super::WINDOW_MAX`].
     pub window: u8,
-    /// A stream is cut behind one of so many windows: a power of two from [`SAMPLE_MIN`] to [`SAMPLE_MAX`].
+    /// A stream is cut behind one of so many windows: a power of two from [`SAMPLE_MIN`] to
+    /// [`SAMPLE_MAX`].
     pub sample: u16,
     /// Ports of servers; without any, flows of all ports are looked at. Up to [`super::PORTS_MAX`].
     pub ports: Vec<u16>,
-    /// Flows of which at least so many bytes were there before are told when they are over; 0: none.
+    /// Flows of which at least so many bytes were there before are told when they are over; 0:
+    /// none.
     pub events_from: ByteCount,
 }
 

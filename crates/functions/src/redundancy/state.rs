@@ -4,7 +4,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::chunk::Begun;
 
-/// What is kept of each flow, of the streams in both directions. All zeros is a connection that nothing was said on.
+/// What is kept of each flow, of the streams in both directions. All zeros is a connection that
+/// nothing was said on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {

@@ -20,7 +20,8 @@ pub struct Config {
     /// GRE's key (RFC 2890), the same in both directions; none: packets have no key.
     #[serde(default)]
     pub key: Option<u32>,
-    /// The virtual network's identifier of VXLAN and Geneve, 0 to 2^24 - 1, the same in both directions.
+    /// The virtual network's identifier of VXLAN and Geneve, 0 to 2^24 - 1, the same in both
+    /// directions.
     #[serde(default)]
     pub vni: Option<u32>,
     /// The Ethernet address of this end within VXLAN and Geneve.

@@ -1,4 +1,5 @@
-//! The ends of a tunnel: what is put before a packet that leaves, and what must stand before one that comes.
+//! The ends of a tunnel: what is put before a packet that leaves, and what must stand before one
+//! that comes.
 
 use std::net::IpAddr;
 
@@ -18,7 +19,8 @@ pub const GENEVE_PORT: u16 = 6081;
 /// Bytes of the longest outer headers: IPv6, UDP, VXLAN or Geneve, and Ethernet.
 pub const HEADERS_MAX: usize = 40 + UDP_LEN + VIRTUAL_LEN + ETHERNET_LEN;
 
-/// The least [`Config::mtu`]: within the longest headers, a packet of IPv6's least MTU (RFC 8200 5).
+/// The least [`Config::mtu`]: within the longest headers, a packet of IPv6's least MTU (RFC 8200
+/// 5).
 pub const MTU_MIN: u16 = 1280 + HEADERS_MAX as u16;
 
 const UDP_LEN: usize = 8;
@@ -31,7 +33,8 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 /// Transparent Ethernet bridging: an Ethernet frame.
 const ETHERNET: [u8; 2] = [0x65, 0x58];
 
-/// Bits of GRE's first two bytes: what stands behind (RFC 2784 2.1, RFC 2890 2). All others must be 0.
+/// Bits of GRE's first two bytes: what stands behind (RFC 2784 2.1, RFC 2890 2). All others must be
+/// 0.
 const GRE_KEY: u16 = 0x2000;
 const GRE_SEQUENCE: u16 = 0x1000;
 
@@ -103,10 +106,12 @@ impl Ends {
         self.outers[usize::from(version != 4)].with_entropy(entropy)
     }
 
-    /// What stands before a packet that came, the outermost IP header first, from and to these addresses.
+    /// What stands before a packet that came, the outermost IP header first, from and to these
+    /// addresses.
     ///
     /// # Errors
-    /// [`DropReason`]: it is for this tunnel's end, but not of the other one's making, or cannot be taken out.
+    /// [`DropReason`]: it is for this tunnel's end, but not of the other one's making, or cannot be
+    /// taken out.
     pub fn arrived(&self, packet: &[u8], source: Addr, destination: Addr) -> Result<Arrived, DropReason> {
         let Some(carried) = Carried::of(packet) else { return Ok(Arrived::Other) };
         if destination != self.local || !self.is_ours(packet, &carried) {
@@ -129,7 +134,8 @@ impl Ends {
     /// Whether what a packet carries is of this tunnel's kind, as far as can be told.
     fn is_ours(&self, packet: &[u8], carried: &Carried) -> bool {
         let to_port = |port: u16| {
-            // Of a later fragment the port is not here, and who else would send such to a tunnel's end.
+            // Of a later fragment the port is not here, and who else would send such to a tunnel's
+            // end.
             carried.protocol == protocol::UDP
                 && (carried.is_fragment
                     || packet.get(carried.at + 2..carried.at + 4) == Some(&port.to_be_bytes()[..]))
@@ -202,7 +208,8 @@ impl Behind {
         (flags & 0x08 != 0).then_some(Behind { key, len: UDP_LEN + VIRTUAL_LEN, ether_type: ETHERNET })
     }
 
-    /// RFC 8926 3.4: options are passed over, but for those that must be understood; control packets are not taken.
+    /// RFC 8926 3.4: options are passed over, but for those that must be understood; control
+    /// packets are not taken.
     fn of_geneve(bytes: &[u8]) -> Option<Behind> {
         let &[first, flags, a, b, x, y, z, _] = bytes.first_chunk()?;
         let options = usize::from(first & 0x3f) * 4;

@@ -90,7 +90,8 @@ pub enum Protocol {
     Esp,
     /// ESP that hides nothing, with HMAC-SHA-256-128: genuine (RFC 4303, RFC 2410, RFC 4868).
     EspNull,
-    /// AH with HMAC-SHA-256-128: genuine, as far as may be with the outer header (RFC 4302, RFC 4868).
+    /// AH with HMAC-SHA-256-128: genuine, as far as may be with the outer header (RFC 4302, RFC
+    /// 4868).
     Ah,
 }
 
@@ -118,7 +119,8 @@ pub enum DontFragment {
     Clear,
 }
 
-/// A security parameters index: a number, or a text such as `0x1001`. Those below 256 are reserved (RFC 4303 2.1).
+/// A security parameters index: a number, or a text such as `0x1001`. Those below 256 are reserved
+/// (RFC 4303 2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spi(pub u32);
 

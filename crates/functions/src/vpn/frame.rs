@@ -71,12 +71,14 @@ impl Transform {
         if let Transform::Ah(_) = self { AH } else { ESP }
     }
 
-    /// The length of an IP packet of this one's length in a tunnel with outer addresses of the version.
+    /// The length of an IP packet of this one's length in a tunnel with outer addresses of the
+    /// version.
     pub fn enclosed_len(&self, len: usize, version: u8) -> usize {
         ip_len(version) + self.header_len(version) + len + self.trailer_len(len)
     }
 
-    /// The longest IP packet whose length in the tunnel is not over `mtu`: of this one, and any that is shorter.
+    /// The longest IP packet whose length in the tunnel is not over `mtu`: of this one, and any
+    /// that is shorter.
     pub fn inner_mtu(&self, mtu: usize, version: u8) -> usize {
         let room = mtu.saturating_sub(ip_len(version) + self.header_len(version));
         match self {
@@ -85,7 +87,8 @@ impl Transform {
         }
     }
 
-    /// The headers for a packet, without the check value and what else comes only with [`Transform::protect`].
+    /// The headers for a packet, without the check value and what else comes only with
+    /// [`Transform::protect`].
     pub fn headers(&self, outer: &Outer, spi: u32, stamp: Stamp, inner: &Inner) -> Headers {
         let version = outer.source.version();
         let at = ip_len(version);
@@ -110,8 +113,9 @@ impl Transform {
         Headers { bytes, len, trailer_len, version }
     }
 
-    /// Completes a packet, from the outer IP header on, that has its headers before it and room behind: pads, encrypts, signs it.
-    /// `inner`: the packet within, whose bytes stand there as they are to be sent.
+    /// Completes a packet, from the outer IP header on, that has its headers before it and room
+    /// behind: pads, encrypts, signs it. `inner`: the packet within, whose bytes stand there as
+    /// they are to be sent.
     pub fn protect(&self, packet: &mut [u8], inner: &Inner) {
         let at = ip_len(packet.first().map_or(0, |first| first >> 4));
         let (outer, own) = packet.split_at_mut(at.min(packet.len()));
@@ -137,8 +141,8 @@ impl Transform {
         }
     }
 
-    /// Verifies a packet, from the outer IP header on, whose AH or ESP header begins at `at`, and decrypts it. Where in it the
-    /// payload is, and what that is.
+    /// Verifies a packet, from the outer IP header on, whose AH or ESP header begins at `at`, and
+    /// decrypts it. Where in it the payload is, and what that is.
     ///
     /// # Errors
     /// [`DropReason::VpnIntegrity`] or [`DropReason::VpnMalformed`].
@@ -197,8 +201,8 @@ impl Transform {
 }
 
 impl Outer {
-    /// RFC 4301 5.1.2. DSCP and ECN are those of the inner header (RFC 6040 4.1, normal mode). A packet that may be fragmented has an
-    /// identification (RFC 6864 4).
+    /// RFC 4301 5.1.2. DSCP and ECN are those of the inner header (RFC 6040 4.1, normal mode). A
+    /// packet that may be fragmented has an identification (RFC 6864 4).
     fn put(&self, header: &mut [u8], protocol: u8, len: usize, stamp: Stamp, inner: &Inner) {
         let class = inner.traffic_class;
         if self.source.is_v4() {
@@ -273,7 +277,8 @@ fn put_padding(text: &mut [u8], at: usize, version: u8) {
     padding.iter_mut().zip(1..).for_each(|(byte, number)| *byte = number);
 }
 
-/// The length of a payload without its padding, which must be as RFC 4303 2.4 says, and its protocol.
+/// The length of a payload without its padding, which must be as RFC 4303 2.4 says, and its
+/// protocol.
 fn without_padding(text: &[u8]) -> Result<(usize, u8), DropReason> {
     let &[ref rest @ .., pad_len, next] = text else { return Err(DropReason::VpnMalformed) };
     let len = rest.len().checked_sub(pad_len.into()).ok_or(DropReason::VpnMalformed)?;
@@ -303,7 +308,8 @@ fn ah_parts(header: &[u8]) -> (&[u8], &[u8]) {
     (header.get(..AH_FIXED).unwrap_or_default(), header.get(AH_LEN..).unwrap_or_default())
 }
 
-/// An IP header without options or extensions, with zeros in place of what routers change (RFC 4302 3.3.3.1).
+/// An IP header without options or extensions, with zeros in place of what routers change (RFC 4302
+/// 3.3.3.1).
 fn immutable(header: &[u8]) -> Immutable {
     let mut bytes = [0; V6_LEN];
     let len = header.len().min(V6_LEN);

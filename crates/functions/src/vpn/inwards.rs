@@ -48,7 +48,8 @@ impl Vpn {
             _ if self.tunnels.between(header.destination, header.source).is_some() => {
                 Verdict::Drop(DropReason::VpnClear)
             }
-            // No router on the way has seen such a packet, and what it quotes is nobody's to tell in the clear.
+            // No router on the way has seen such a packet, and what it quotes is nobody's to tell
+            // in the clear.
             _ if Quoted::of(packet.outermost())
                 .is_some_and(|quoted| quoted.protected_by(&self.tunnels).is_some()) =>
             {

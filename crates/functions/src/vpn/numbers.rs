@@ -1,16 +1,18 @@
-//! Numbers that the packets of a security association share, whatever their flows: those that are given to packets that leave, and
-//! which were seen of those that come. They stand among the meters; see decision 21.
+//! Numbers that the packets of a security association share, whatever their flows: those that are
+//! given to packets that leave, and which were seen of those that come. They stand among the
+//! meters; see decision 21.
 
 use nf::{MeterKey, Meters};
 use packet::Addr;
 
 use super::suite::IV_LEN;
 
-/// How far behind the greatest sequence number seen another may be, to be told from one that comes again (RFC 4303 3.4.3, which
-/// asks for 64 at least).
+/// How far behind the greatest sequence number seen another may be, to be told from one that comes
+/// again (RFC 4303 3.4.3, which asks for 64 at least).
 pub const REPLAY_WINDOW: u32 = 1_024;
 
-/// Meters of a security association that packets come by: one for the greatest number, the others for the window.
+/// Meters of a security association that packets come by: one for the greatest number, the others
+/// for the window.
 pub const INBOUND_METERS: u32 = 1 + RING / METER_WORDS;
 
 /// Meters of one that packets leave by.
@@ -46,12 +48,13 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The next one of an association whose numbers begin with `first`; none if they are used up: they do not begin again
-    /// (RFC 4303 3.3.3).
+    /// The next one of an association whose numbers begin with `first`; none if they are used up:
+    /// they do not begin again (RFC 4303 3.3.3).
     ///
-    /// The vector is the time in nanoseconds, or one more than the one before where that is not less. So it does not come again when
-    /// numbers begin anew with the same key, as long as the clock was not put back and there are fewer packets than nanoseconds
-    /// (RFC 4106 3.1 wants nothing else of it).
+    /// The vector is the time in nanoseconds, or one more than the one before where that is not
+    /// less. So it does not come again when numbers begin anew with the same key, as long as the
+    /// clock was not put back and there are fewer packets than nanoseconds (RFC 4106 3.1 wants
+    /// nothing else of it).
     #[inline]
     pub fn next(meters: &mut Meters, of: &Name, first: u32, now_ns: u64) -> Option<Stamp> {
         let [given, last_iv, _] = meters.of(&of.meter(0), now_ns, NEVER_NS)?;
@@ -64,8 +67,8 @@ impl Stamp {
 
 /// Which sequence numbers of an association were there.
 ///
-/// Bits stand in a ring of words by the numbers themselves, so that the window moves without being shifted (RFC 6479). One word more
-/// than the window has is being filled.
+/// Bits stand in a ring of words by the numbers themselves, so that the window moves without being
+/// shifted (RFC 6479). One word more than the window has is being filled.
 pub struct Seen<'m> {
     meters: &'m mut Meters,
     of: &'m Name,
@@ -84,13 +87,15 @@ impl<'m> Seen<'m> {
         self.top_if_new(number).is_some()
     }
 
-    /// Notes the number of a packet that was verified; false if it was noted since it was asked for.
+    /// Notes the number of a packet that was verified; false if it was noted since it was asked
+    /// for.
     #[inline]
     pub fn note(&mut self, number: u32) -> bool {
         self.try_note(number).is_some()
     }
 
-    /// The greatest number seen, if this one may be new. (Every association has its meters: none is ever missing.)
+    /// The greatest number seen, if this one may be new. (Every association has its meters: none is
+    /// ever missing.)
     fn top_if_new(&mut self, number: u32) -> Option<u32> {
         let top = *self.top()? as u32;
         let is_new = match top.checked_sub(number) {

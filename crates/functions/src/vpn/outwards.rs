@@ -10,7 +10,8 @@ use super::tunnels::Tunnel;
 use super::{METERS, State, Vpn, counter, of_tunnel};
 use crate::headers::{self, Inner};
 
-/// The sender of a flow's packets is told at most once in so many nanoseconds what is wrong with them.
+/// The sender of a flow's packets is told at most once in so many nanoseconds what is wrong with
+/// them.
 pub const TELL_INTERVAL_NS: u64 = 100_000_000;
 
 impl Vpn {

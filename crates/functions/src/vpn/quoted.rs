@@ -1,7 +1,8 @@
 //! ICMP errors, by the packet that they quote (RFC 4301 6.2).
 //!
-//! An error tells of addresses, ports and first bytes of that packet: where a tunnel protects the packet, it protects the error too. Its
-//! own source is that of any router on the way, so that its addresses alone do not say which tunnel that is.
+//! An error tells of addresses, ports and first bytes of that packet: where a tunnel protects the
+//! packet, it protects the error too. Its own source is that of any router on the way, so that its
+//! addresses alone do not say which tunnel that is.
 
 use packet::parse::{is_error, protocol};
 use packet::{Addr, DropReason};
@@ -20,7 +21,8 @@ pub struct Quoted {
 }
 
 impl Quoted {
-    /// The packet that the IP packet at the beginning of `network` quotes; none if it is no ICMP error, or its quotation is too short.
+    /// The packet that the IP packet at the beginning of `network` quotes; none if it is no ICMP
+    /// error, or its quotation is too short.
     pub fn of(network: &[u8]) -> Option<Quoted> {
         let Carried { protocol, at, .. } = Carried::of(network)?;
         if !matches!(protocol, protocol::ICMP | protocol::ICMPV6) || !is_error(protocol, *network.get(at)?) {
@@ -36,11 +38,13 @@ impl Quoted {
         forth.or_else(|| tunnels.between(self.destination, self.source)).map(|(number, _)| number)
     }
 
-    /// The tunnel for an error of these addresses that leaves this end: that of the error's own addresses, if it protects the quoted packet,
-    /// too; else the one by which answers to the quoted packet would go, to whose sender the error goes. None: no tunnel protects either.
+    /// The tunnel for an error of these addresses that leaves this end: that of the error's own
+    /// addresses, if it protects the quoted packet, too; else the one by which answers to the
+    /// quoted packet would go, to whose sender the error goes. None: no tunnel protects either.
     ///
     /// # Errors
-    /// [`DropReason::VpnError`]: a tunnel protects the quoted packet, but the error would not go through it.
+    /// [`DropReason::VpnError`]: a tunnel protects the quoted packet, but the error would not go
+    /// through it.
     pub fn tunnel_for<'t>(
         &self,
         error: &Inner,
@@ -60,8 +64,8 @@ impl Quoted {
         }
     }
 
-    /// Whether an error to this address, which came through this tunnel, may come out of it: it speaks of a packet that its receiver sent
-    /// into the tunnel.
+    /// Whether an error to this address, which came through this tunnel, may come out of it: it
+    /// speaks of a packet that its receiver sent into the tunnel.
     pub fn comes_out(&self, tunnel: &Tunnel, receiver: Addr) -> bool {
         self.source == receiver && tunnel.lets_out(self.destination, self.source)
     }

@@ -1,4 +1,5 @@
-//! What makes packets secret and genuine: the algorithms, by libraries. Nothing here knows where headers stand.
+//! What makes packets secret and genuine: the algorithms, by libraries. Nothing here knows where
+//! headers stand.
 
 use aes_gcm::aead::{AeadInOut, KeyInit, array::Array, inout::InOutBuf};
 use aes_gcm::{Aes128Gcm, Aes256Gcm};
@@ -33,7 +34,8 @@ enum Aes {
 }
 
 impl Gcm {
-    /// With a key of 16 or 32 bytes and the salt behind it (RFC 4106 8.1); none if it has another length.
+    /// With a key of 16 or 32 bytes and the salt behind it (RFC 4106 8.1); none if it has another
+    /// length.
     pub fn new(key: &[u8]) -> Option<Gcm> {
         let (key, salt) = key.split_last_chunk::<SALT_LEN>()?;
         let cipher = match key.len() {
@@ -44,7 +46,8 @@ impl Gcm {
         Some(Gcm { cipher, salt: *salt })
     }
 
-    /// Encrypts `text` in place, and gives the check value of it and of `header`. An `iv` must never come twice with one key.
+    /// Encrypts `text` in place, and gives the check value of it and of `header`. An `iv` must
+    /// never come twice with one key.
     pub fn seal(&self, iv: [u8; IV_LEN], header: &[u8], text: &mut [u8]) -> [u8; ICV_LEN] {
         let nonce = Array(self.nonce(iv));
         let text = InOutBuf::from(text);
@@ -137,7 +140,8 @@ mod tests {
         assert!(Hmac128::new(&[0; 31]).is_none());
     }
 
-    // draft-mcgrew-gcm-test-01, cases of ESP: key, salt, header, IV, plain text, cipher text and check value.
+    // draft-mcgrew-gcm-test-01, cases of ESP: key, salt, header, IV, plain text, cipher text and
+    // check value.
     #[test]
     fn gcm_gives_what_the_draft_says() {
         let cases = [

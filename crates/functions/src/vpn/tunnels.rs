@@ -1,5 +1,5 @@
-//! The tunnels of a gateway and their security associations, as they come of the configuration: by where a packet goes, and by which
-//! association it comes (RFC 4301 4.4).
+//! The tunnels of a gateway and their security associations, as they come of the configuration: by
+//! where a packet goes, and by which association it comes (RFC 4301 4.4).
 
 use std::collections::HashSet;
 
@@ -21,7 +21,8 @@ pub const INBOUND_MAX: usize = 4;
 /// Networks at one end of a tunnel at most.
 pub const NETWORKS_MAX: usize = 256;
 
-/// The least path MTU of a tunnel: within the longest headers, a packet of IPv6's least MTU (RFC 8200 5).
+/// The least path MTU of a tunnel: within the longest headers, a packet of IPv6's least MTU (RFC
+/// 8200 5).
 pub const MTU_MIN: u16 = 1280 + OVERHEAD_MAX as u16;
 
 /// All tunnels.
@@ -224,8 +225,8 @@ fn inbound_of(config: &TunnelConfig, tunnel: u16) -> Result<Vec<Inbound>, Config
     inbound.collect()
 }
 
-/// How packets are protected by a key of this tunnel. What is wrong with a key is said of the tunnel's name: what stands around a place in
-/// the policy is shown with it.
+/// How packets are protected by a key of this tunnel. What is wrong with a key is said of the
+/// tunnel's name: what stands around a place in the policy is shown with it.
 fn transform(config: &TunnelConfig, key: &Secret) -> Result<Transform, ConfigError> {
     let error = |message: String| config.name.error(0..config.name.len(), message);
     let bytes = key.bytes().map_err(error)?;

@@ -1,7 +1,9 @@
-//! Consolidated is the chain: packets that follow rules come out, and leave everything behind, as if they had walked (B4).
+//! Consolidated is the chain: packets that follow rules come out, and leave everything behind, as
+//! if they had walked (B4).
 //!
-//! Random chains of all functions on random traffic and on conversations, in batches of any size, with commands in between: bytes,
-//! verdicts, alerts, reports, counters and every flow's state are those of the plain chain.
+//! Random chains of all functions on random traffic and on conversations, in batches of any size,
+//! with commands in between: bytes, verdicts, alerts, reports, counters and every flow's state are
+//! those of the plain chain.
 
 use crate::consolidated_support::tunnels::in_tunnel;
 use crate::meter_support::support::bench::{Arrival, Bench, Outcome};
@@ -192,8 +194,8 @@ fn play(
     Played { outcome, reports, followed }
 }
 
-/// Plays traffic through the plain chain, through the consolidated one, and through one in which what commutes runs side by side; how many
-/// packets took the fast path.
+/// Plays traffic through the plain chain, through the consolidated one, and through one in which
+/// what commutes runs side by side; how many packets took the fast path.
 fn check(functions: &[Function], options: Options, traffic: &[Arrival], seed: u64) -> u64 {
     check_all(functions, options, traffic, seed).path.packets
 }
@@ -271,8 +273,8 @@ fn between(network: &[u8], mut seed: u64) -> u64 {
     split_mix(&mut seed)
 }
 
-/// Many packets come through tunnels: most packets between two hosts through the same, some of them in outer headers that are not quite
-/// those of the others.
+/// Many packets come through tunnels: most packets between two hosts through the same, some of them
+/// in outer headers that are not quite those of the others.
 fn enclose(traffic: &mut [Arrival], mut seed: u64) {
     let all = seed;
     for Arrival { network, .. } in traffic {
@@ -286,8 +288,8 @@ fn enclose(traffic: &mut [Arrival], mut seed: u64) {
     }
 }
 
-/// Many packets come with tags or labels, few or as many as are looked through, and some in PPPoE: most packets between two hosts with the
-/// same.
+/// Many packets come with tags or labels, few or as many as are looked through, and some in PPPoE:
+/// most packets between two hosts with the same.
 fn tag(traffic: &mut [Arrival], mut seed: u64) {
     let all = seed;
     for Arrival { network, .. } in traffic {
@@ -408,8 +410,8 @@ fn conversations_through_random_chains() {
     assert!(followed * 6 > all, "{followed} of {all} packets took the fast path: too few to show anything");
 }
 
-/// Conversations that come through tunnels, and with tags and labels, which functions take off in front of others: rules do, off packets that
-/// come in the same (B11, B14), and all else walks.
+/// Conversations that come through tunnels, and with tags and labels, which functions take off in
+/// front of others: rules do, off packets that come in the same (B11, B14), and all else walks.
 #[test]
 fn conversations_that_come_through_tunnels() {
     let in_front: [Function; 7] = [
@@ -436,7 +438,8 @@ fn conversations_that_come_through_tunnels() {
                 "tunnel" if *side == Side::Inside => {}
                 "unmark" => {}
                 _ => {
-                    // What the tunnel with this configuration takes, or what all hosts of a pair come in.
+                    // What the tunnel with this configuration takes, or what all hosts of a pair
+                    // come in.
                     let kind = match taking {
                         _ if taking == FUNCTIONS[16] => 0,
                         _ if taking == FUNCTIONS[17] => 1,
@@ -474,8 +477,8 @@ fn most_packets_of_the_real_chain_take_the_fast_path() {
     assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
 }
 
-/// Both ends are behind one port, so that both directions of a flow, each with a rule of its own, meet in a group: they keep their
-/// order.
+/// Both ends are behind one port, so that both directions of a flow, each with a rule of its own,
+/// meet in a group: they keep their order.
 #[test]
 fn directions_with_rules_of_their_own_keep_their_order() {
     let chain = [("remark", "{}", &[][..]), FUNCTIONS[7]];
@@ -485,7 +488,8 @@ fn directions_with_rules_of_their_own_keep_their_order() {
     assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
 }
 
-/// Where all functions foresee what they would do, rules are made of that, and hardly a packet is recorded.
+/// Where all functions foresee what they would do, rules are made of that, and hardly a packet is
+/// recorded.
 #[test]
 fn what_functions_foresee_is_not_recorded() {
     let chain =
@@ -499,7 +503,8 @@ fn what_functions_foresee_is_not_recorded() {
     assert!(path.foreseen > 50 && path.recorded * 20 < path.foreseen, "{path:?}");
 }
 
-/// After a command, what was foreseen is foreseen anew (B7): flows that it is not about go on by rules, of which no events are kept.
+/// After a command, what was foreseen is foreseen anew (B7): flows that it is not about go on by
+/// rules, of which no events are kept.
 #[test]
 fn what_is_foreseen_is_foreseen_anew_after_a_command() {
     let chain = [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], FUNCTIONS[4]];
@@ -545,7 +550,8 @@ fn flows_that_are_being_blocked_take_the_fast_path() {
     }
 }
 
-/// Packets that a function marks, or takes out of a tunnel, each in its own way: it sees all of them, and the others of its chain follow rules.
+/// Packets that a function marks, or takes out of a tunnel, each in its own way: it sees all of
+/// them, and the others of its chain follow rules.
 #[test]
 fn packets_that_a_function_treats_one_by_one_take_the_fast_path() {
     for varying in [("stamp", "{}", &[][..]), ("hop", "{}", &[]), ("leave", "{}", &[])] {
@@ -649,7 +655,8 @@ fn rules_follow_what_packets_come_in() {
     }
 }
 
-/// Outer headers that are taken off again are not put on (B14), unless somebody looks at them in between.
+/// Outer headers that are taken off again are not put on (B14), unless somebody looks at them in
+/// between.
 #[test]
 fn outer_headers_cancel() {
     let (enter, leave): (Function, Function) = (("enter", "{}", &[]), ("leave", "{}", &[]));
@@ -669,8 +676,8 @@ fn outer_headers_cancel() {
     assert!(matches!(steps[..], [_, RuleStep::Wrap(0, ..), _, RuleStep::Process(2)]), "{steps:?}");
 }
 
-/// Tags that functions put on are put on by rules in their place, foreseen or not, and not at all if they are taken off again before
-/// anybody looks (B14).
+/// Tags that functions put on are put on by rules in their place, foreseen or not, and not at all
+/// if they are taken off again before anybody looks (B14).
 #[test]
 fn tags_are_put_on_by_rules_and_cancel() {
     let (remark, monitor): (Function, Function) = (("remark", "{}", &[]), ("monitor", "{}", &[]));
@@ -690,8 +697,8 @@ fn tags_are_put_on_by_rules_and_cancel() {
     }
 }
 
-/// Packets of a flow that leaves with a tag come back with it, and those of one that leaves a tunnel come back without: they are the
-/// flow's, whether rules are followed or not.
+/// Packets of a flow that leaves with a tag come back with it, and those of one that leaves a
+/// tunnel come back without: they are the flow's, whether rules are followed or not.
 #[test]
 fn replies_come_with_the_tags_that_packets_leave_with() {
     let server = v4(192, 0, 2, 1, 53);
@@ -720,8 +727,8 @@ fn replies_come_with_the_tags_that_packets_leave_with() {
     assert_eq!(bench.chain.counters().flows_started, 1);
 }
 
-/// A function counts the bytes that come to it, however packets are batched and whatever becomes of others of their batch: behind
-/// a tunnel's begin, with the outer header.
+/// A function counts the bytes that come to it, however packets are batched and whatever becomes of
+/// others of their batch: behind a tunnel's begin, with the outer header.
 #[test]
 fn bytes_are_counted_as_they_come_to_a_function() {
     let chain =
@@ -742,8 +749,8 @@ fn bytes_are_counted_as_they_come_to_a_function() {
     }
 }
 
-/// A flow is moved by a packet that is dropped behind the load balancer, so that its alias stays: what the lost server still sends is
-/// no answer any more, though the rule for it was made before.
+/// A flow is moved by a packet that is dropped behind the load balancer, so that its alias stays:
+/// what the lost server still sends is no answer any more, though the rule for it was made before.
 #[test]
 fn a_flow_is_moved_by_a_packet_that_is_dropped() {
     let policer = r#"{"rate": "8kbps", "burst": "800B"}"#;
@@ -793,8 +800,8 @@ fn a_record_begins_anew_with_its_flow() {
     assert!(bench.chain.fast_path().packets - before > 80);
 }
 
-/// What a lost server still sends is not the flow's any more, once a packet has moved it: not in the same batch either, and not if client
-/// and server are on one side.
+/// What a lost server still sends is not the flow's any more, once a packet has moved it: not in
+/// the same batch either, and not if client and server are on one side.
 #[test]
 fn a_flow_is_moved_within_a_batch() {
     let clients: Vec<_> = (1000..1008).map(|port| v4(10, 0, 0, 1, port)).collect();
@@ -819,7 +826,8 @@ fn a_flow_is_moved_within_a_batch() {
     assert_eq!(run(64), run(1));
 }
 
-/// A NAT turns a packet back to a host on its own side; what a router between them says about it is turned back, too.
+/// A NAT turns a packet back to a host on its own side; what a router between them says about it is
+/// turned back, too.
 #[test]
 fn an_error_about_a_packet_that_was_turned_back_comes_to_its_sender() {
     let mut bench = Bench::new(stages(&[("hop", "{}", &[]), FUNCTIONS[1]]), options(0));

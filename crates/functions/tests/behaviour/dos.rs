@@ -243,7 +243,8 @@ fn fragments_go_the_way_of_their_flow() {
     assert_eq!(passed, [3, 1, 0]);
 }
 
-/// What is known of flows, in other words: virtual scheduling (GCRA, ITU-T I.371) in place of a bucket.
+/// What is known of flows, in other words: virtual scheduling (GCRA, ITU-T I.371) in place of a
+/// bucket.
 struct Slow {
     syns: u64,
     packets: u64,
@@ -263,7 +264,8 @@ struct SlowFlow {
     blocked: bool,
 }
 
-/// The time at which the next packet is expected, in nanoseconds times the rate, and the latest one.
+/// The time at which the next packet is expected, in nanoseconds times the rate, and the latest
+/// one.
 #[derive(Clone, Copy, Default)]
 struct Schedule(u128, u128);
 
@@ -352,7 +354,8 @@ proptest! {
         for (step_ms, out, number, port, flags) in packets {
             now_ns = now_ns.saturating_add_signed(step_ms * MS_NS as i64);
             let (far, near) = (client(number, 1_000 + port), host(1));
-            // What comes in are SYNs and what acknowledges nothing that was sent: no connection is ever established by flags.
+            // What comes in are SYNs and what acknowledges nothing that was sent: no connection is
+            // ever established by flags.
             let (side, network) = match (out, flags) {
                 (true, _) => (Side::Inside, tcp(near, far, 4, b"")),
                 (false, flags) => (Side::Outside, tcp(far, near, flags, b"")),

@@ -4,7 +4,8 @@ use crate::firewall_support::*;
 use packet::{Packet, Side, split_mix};
 use serde_json::json;
 
-/// Traffic of a few hosts with everything in it: connections, strays, pings, errors, from both sides.
+/// Traffic of a few hosts with everything in it: connections, strays, pings, errors, from both
+/// sides.
 fn traffic(count: usize, seed: u64) -> Vec<(Side, Vec<u8>)> {
     let mut state = seed;
     let mut below = |limit: u64| split_mix(&mut state) % limit;

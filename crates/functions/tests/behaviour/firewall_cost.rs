@@ -1,4 +1,5 @@
-//! Figures, not tests: `cargo test --release -p functions --test behaviour firewall_cost -- --nocapture --ignored`.
+//! Figures, not tests:
+//! `cargo test --release -p functions --test behaviour firewall_cost -- --nocapture --ignored`.
 
 use std::time::Instant;
 
@@ -6,8 +7,8 @@ use crate::firewall_support::*;
 use packet::{Packet, Side};
 use serde_json::json;
 
-/// 1,000 known flows through a chain of one firewall with 100 rules, in batches of 32; against a chain of the same packets
-/// and a function that does nothing.
+/// 1,000 known flows through a chain of one firewall with 100 rules, in batches of 32; against a
+/// chain of the same packets and a function that does nothing.
 #[test]
 #[ignore = "prints figures"]
 fn known_flows() {

@@ -1,4 +1,5 @@
-//! Flows: what follows from the judgement of a first packet, and what becomes of it when rules change.
+//! Flows: what follows from the judgement of a first packet, and what becomes of it when rules
+//! change.
 
 use crate::firewall_support::*;
 use graph::Observer;
@@ -178,7 +179,8 @@ fn fragments_follow_their_first() {
     }
 }
 
-// A29: later packets of a flow that rules deny are dropped; SpeedyBox's event of a changed list (B23).
+// A29: later packets of a flow that rules deny are dropped; SpeedyBox's event of a changed list
+// (B23).
 #[test]
 fn new_rules_apply_to_known_flows() {
     for (tcp_mode, from_inside) in [("loose", true), ("loose", false), ("strict", true), ("strict", false)] {

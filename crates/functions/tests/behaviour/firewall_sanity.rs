@@ -28,7 +28,8 @@ fn syn(from: &str, to: &str) -> Vec<u8> {
     tcp((from, 4_000), (to, 80), SYN, 1, 0, 0)
 }
 
-/// What an attacker outside may try against a firewall that allows nothing but TCP to port 80, each with why it is dropped.
+/// What an attacker outside may try against a firewall that allows nothing but TCP to port 80, each
+/// with why it is dropped.
 fn tricks() -> Vec<(DropReason, Vec<u8>)> {
     let plain = syn(OUT, IN);
     let network = &plain[14..];

@@ -1,5 +1,5 @@
-//! Functions on both sides of a NAT that turns packets back: the two passes of a hairpin are two flows to the functions inside of
-//! it, and none to those outside.
+//! Functions on both sides of a NAT that turns packets back: the two passes of a hairpin are two
+//! flows to the functions inside of it, and none to those outside.
 
 use graph::Options;
 use packet::{Endpoint, Side};
@@ -34,7 +34,8 @@ fn server() -> Endpoint {
     v4(10, 0, 0, 20, 8443)
 }
 
-/// Ways through a chain that have to lead to the same: one packet after the other or several, by the slow path and by the fast one.
+/// Ways through a chain that have to lead to the same: one packet after the other or several, by
+/// the slow path and by the fast one.
 fn ways() -> [Options; 2] {
     [true, false].map(|consolidate| Options { consolidate, ..options() })
 }

@@ -309,7 +309,8 @@ fn gaps_are_counted_and_messages_behind_them_found() {
     let mut talk = talk(&[(Client, GET), (Server, &OK[..OK.len() - 3])]);
     talk.loses(Server, 3).says(Server, OK).says(Client, GET).says(Server, OK);
     let run = run(json!({}), &talk.segments);
-    // The gap is known once the client acknowledges what is behind it; the lost bytes are the rest of a body.
+    // The gap is known once the client acknowledges what is behind it; the lost bytes are the rest
+    // of a body.
     assert_eq!((run.counter("gaps"), run.counter("bytes_missing")), (1, 3));
     assert_eq!(run.counter("responses"), 3);
     assert_eq!(run.told.len(), 3, "{:?}", run.told);

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use crate::http_support::*;
 
-/// Connections of these clients, whose lines do not end in either direction: together they take more than 64 MiB.
+/// Connections of these clients, whose lines do not end in either direction: together they take
+/// more than 64 MiB.
 fn fill(bench: &mut Bench, client: impl Fn(u16) -> [u8; 4]) {
     let long = "x".repeat(15_000);
     let lines = [(Client, "GET / HTTP/1.1\r\nX: "), (Server, "HTTP/1.1 200 OK\r\nX: ")];

@@ -1,4 +1,5 @@
-//! The load balancer under arbitrary traffic and arbitrary changes of its servers, against a model of a few lines.
+//! The load balancer under arbitrary traffic and arbitrary changes of its servers, against a model
+//! of a few lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +53,8 @@ fn client(i: u16) -> String {
 struct Model {
     status: BTreeMap<u8, &'static str>,
     server: BTreeMap<u16, u8>,
-    /// Clients whose connection began with a SYN that no server has acknowledged: answers here have none.
+    /// Clients whose connection began with a SYN that no server has acknowledged: answers here have
+    /// none.
     unanswered: BTreeSet<u16>,
 }
 
@@ -146,7 +148,8 @@ proptest! {
                     Step::Ask { client: i, flags, len } => {
                         waiting.push((Inside, tcp(&client(*i), VIP, *flags, &vec![1; *len]).frame()));
                     }
-                    // After a move, which flow an old server's packet belongs to depends on whether the move has left the chain.
+                    // After a move, which flow an old server's packet belongs to depends on whether
+                    // the move has left the chain.
                     Step::Answer { .. } if on_down == "move" => {}
                     Step::Answer { client: i, len } => {
                         let server = format!("10.0.0.{}:8443", i % u16::from(SERVERS) + 1);
@@ -173,7 +176,8 @@ proptest! {
         frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 1..20),
         mode in prop::sample::select(vec!["nat", "ipip", "gue"]),
     ) {
-        // Bytes that begin like packets to the service, of all protocols, get further than random ones.
+        // Bytes that begin like packets to the service, of all protocols, get further than random
+        // ones.
         let mut bench = Bench::new(&config(mode, "move"));
         for (i, noise) in frames.into_iter().enumerate() {
             let mut packet = tcp(&client(i as u16), VIP, ACK, &noise).may_fragment();

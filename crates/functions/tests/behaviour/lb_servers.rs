@@ -189,7 +189,8 @@ fn finish_keeps_flows_and_takes_no_new_ones() {
         assert_eq!(bench.reply(&reply(server, i)), from_vip(i));
     }
     assert!((500..600).all(|i| server_of(&bench.pass(&tcp(&client(i), VIP, SYN, b""))) != 2));
-    // A client that opens a new connection with the ports of one that was reset gets a server that is up.
+    // A client that opens a new connection with the ports of one that was reset gets a server that
+    // is up.
     let (&i, _) = servers.iter().find(|&(_, &s)| s == 2).unwrap();
     bench.pass(&tcp(&client(i), VIP, RST, b""));
     let to = server_of(&bench.pass(&tcp(&client(i), VIP, SYN, b"")));

@@ -204,7 +204,8 @@ fn padding_of_the_frame_does_not_get_into_the_tunnel() {
 
 #[test]
 fn a_packet_within_a_tunnel_is_not_wrapped_again() {
-    // Where chains look into tunnels, a service can be met inside one: the new header would go before the outer one.
+    // Where chains look into tunnels, a service can be met inside one: the new header would go
+    // before the outer one.
     let inner = tcp(CLIENT, "203.0.113.44:443", SYN, b"");
     let outer = within("198.51.100.9", "198.51.100.10", &inner);
     let mut looking = Bench::with(&config("gue", plain()), Vec::new(), true);

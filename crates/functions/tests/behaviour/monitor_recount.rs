@@ -1,4 +1,5 @@
-//! The monitor against a recount: slow, from the descriptions of the packets, never from their bytes.
+//! The monitor against a recount: slow, from the descriptions of the packets, never from their
+//! bytes.
 
 use crate::monitor_support::*;
 use nf::FlowReport;

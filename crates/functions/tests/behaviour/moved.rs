@@ -1,7 +1,8 @@
-//! Moved anywhere is never moved: flows that go from chain to chain again and again are processed as if they had stayed.
+//! Moved anywhere is never moved: flows that go from chain to chain again and again are processed
+//! as if they had stayed.
 //!
-//! What flows share does not move with them. So this is shown of functions, or of settings of them, whose flows share
-//! nothing but counters.
+//! What flows share does not move with them. So this is shown of functions, or of settings of them,
+//! whose flows share nothing but counters.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use graph::{Chain, Options};
@@ -11,7 +12,8 @@ use nf::record::Header;
 use nf::stage::Stage;
 use packet::{Packet, Pool, Side};
 
-/// All flows move after so many packets from inside: less than a flow has, and no divisor of anything.
+/// All flows move after so many packets from inside: less than a flow has, and no divisor of
+/// anything.
 const MOVE_EVERY: usize = 37;
 
 /// Nothing is shared but counters.
@@ -74,8 +76,8 @@ impl Unit {
     }
 }
 
-/// A few hundred flows of all kinds; fragments that wait belong to no flow yet, and there are none. Over half
-/// an hour, so that flows idle and end.
+/// A few hundred flows of all kinds; fragments that wait belong to no flow yet, and there are none.
+/// Over half an hour, so that flows idle and end.
 fn profile(payload: Payload) -> Profile {
     Profile {
         seed: SEED,
@@ -108,8 +110,8 @@ fn counters(unit: &Unit) -> Vec<u64> {
     unit.chain.stages().iter().flat_map(|stage| of_flows(&**stage)).collect()
 }
 
-/// Plays traffic to servers that answer what they get, through functions whose flows stay and through such whose flows move;
-/// how many packets were dropped.
+/// Plays traffic to servers that answer what they get, through functions whose flows stay and
+/// through such whose flows move; how many packets were dropped.
 fn check(functions: &[(&str, &str)], payload: Payload) -> u64 {
     let names: Vec<&str> = functions.iter().map(|(name, _)| *name).collect();
     let mut stays = Unit::new(functions);

@@ -1,5 +1,6 @@
-//! Prefix translation for IPv6 (RFC 6296), packet by packet: what comes out is what a host with the other address would
-//! have sent, checksums computed anew, and nothing behind the addresses has changed.
+//! Prefix translation for IPv6 (RFC 6296), packet by packet: what comes out is what a host with the
+//! other address would have sent, checksums computed anew, and nothing behind the addresses has
+//! changed.
 
 use std::net::Ipv6Addr;
 
@@ -51,7 +52,8 @@ const TALKS: [(&str, Make, Make); 4] = [
     ("unknown", |from, to| ip(from, to, 253, b"request"), |from, to| ip(from, to, 253, b"answer")),
 ];
 
-/// The packet went through, to this side, as `made`; of what was `sent` only the addresses have changed.
+/// The packet went through, to this side, as `made`; of what was `sent` only the addresses have
+/// changed.
 #[track_caller]
 fn came_out(fate: &Fate, side: packet::Side, sent: &[u8], made: &[u8]) {
     assert_eq!(*fate, Fate::Out(side, made.to_vec()));
@@ -337,8 +339,9 @@ fn hosts(len: u32) -> u128 {
 }
 
 proptest! {
-    /// Out, the answer, and back from outside in a flow of its own: what comes out is what would have been sent with the
-    /// other address, byte for byte, and the addresses come back as they were.
+    /// Out, the answer, and back from outside in a flow of its own: what comes out is what would
+    /// have been sent with the other address, byte for byte, and the addresses come back as they
+    /// were.
     #[test]
     fn out_and_back_again_is_the_same(
         (len, other_len) in (prefix_len(), prefix_len()),

@@ -174,7 +174,8 @@ impl Play {
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Wait { seconds } => {
-                // Some milliseconds more, so that no deadline falls between packets that are sent together.
+                // Some milliseconds more, so that no deadline falls between packets that are sent
+                // together.
                 self.bench.wait(u64::from(seconds));
                 self.bench.now_ns += 7_000_000;
             }

@@ -1,4 +1,5 @@
-//! The requirements on NATs, one by one: RFC 4787 (UDP), 5382 (TCP), 5508 (ICMP), 7857 (updates), 6888 (carriers).
+//! The requirements on NATs, one by one: RFC 4787 (UDP), 5382 (TCP), 5508 (ICMP), 7857 (updates),
+//! 6888 (carriers).
 
 use crate::nat_support::*;
 use nf::Translation;
@@ -474,7 +475,8 @@ fn errors_and_queries_are_hairpinned() {
     let id = bench.inside(&query(8, 7, b.0, server())).seen().source;
     let seen = bench.inside(&query(8, id.1, a.0, id.0)).seen();
     assert_eq!(seen.destination, (b.0, 7));
-    // Its receiver's answer goes back. What it asks under the same identifier is not for the first one.
+    // Its receiver's answer goes back. What it asks under the same identifier is not for the first
+    // one.
     let answer = query(0, 7, b.0, seen.source.0);
     assert_eq!(bench.inside(&answer).seen().destination.0, a.0);
     let question = query(8, 7, b.0, seen.source.0);
@@ -575,7 +577,8 @@ fn mappings_are_logged_with_their_external_end() {
     assert!(freed.iter().all(|alert| alert.signature_id == 4 && alert.detail.is_some()));
 }
 
-/// Opening packets of many hosts keep no ports from others: what was never answered gives way, what is open does not.
+/// Opening packets of many hosts keep no ports from others: what was never answered gives way, what
+/// is open does not.
 #[test]
 fn half_open_mappings_give_way() {
     let config = r#"{"external": ["203.0.113.1"], "ports": "2000-2063"}"#;
@@ -616,7 +619,8 @@ fn half_open_mappings_give_way() {
     assert_eq!(bench.inside(&another).dropped(), NatPortsExhausted);
 }
 
-/// The same with ports in blocks: a block none of whose connections is open gives way, and one with an open one does not.
+/// The same with ports in blocks: a block none of whose connections is open gives way, and one with
+/// an open one does not.
 #[test]
 fn blocks_of_half_open_mappings_give_way() {
     // 16 blocks of 8 ports; few enough that each is looked at in time.
@@ -786,7 +790,8 @@ fn addresses_that_are_not_ours_pass_or_do_not() {
 fn known_flows_cannot_be_spoofed_from_the_other_side() {
     let mut bench = Bench::new(PLAIN);
     let external = bench.udp_out(HOST, SERVER);
-    // The host's own packet, from outside; the server's, from inside; and the inside address from outside.
+    // The host's own packet, from outside; the server's, from inside; and the inside address from
+    // outside.
     assert_eq!(bench.outside(&udp(end(HOST), end(SERVER), b"")).dropped(), NatWrongSide);
     assert_eq!(bench.inside(&udp(end(SERVER), external, b"")).dropped(), NatWrongSide);
     assert_eq!(bench.outside(&udp(end(SERVER), end(HOST), b"")).dropped(), NatWrongSide);
@@ -802,8 +807,9 @@ fn a_drained_address_gets_no_new_mappings() {
     assert_ne!(bench.udp_out("10.0.0.5:5001", SERVER).0, external.0);
 }
 
-/// What a drained address means for flows in each state: a mapping lives on as long as a flow holds it, whatever the flow's connection has come
-/// to, and flows that come to it meanwhile get it, too (RFC 4787 REQ-1).
+/// What a drained address means for flows in each state: a mapping lives on as long as a flow holds
+/// it, whatever the flow's connection has come to, and flows that come to it meanwhile get it, too
+/// (RFC 4787 REQ-1).
 #[test]
 fn a_drained_address_keeps_its_mappings_until_they_are_over() {
     let mut bench = Bench::new(PLAIN);

@@ -300,7 +300,8 @@ proptest! {
 }
 
 proptest! {
-    /// Per source address: what passes is what a table of token buckets, one for each source and side, lets pass.
+    /// Per source address: what passes is what a table of token buckets, one for each source and
+    /// side, lets pass.
     #[test]
     fn sources_get_what_a_table_of_buckets_says(
         rate_bps in 100u64..50_000, burst in 60u64..1_000,

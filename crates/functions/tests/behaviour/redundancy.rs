@@ -1,5 +1,5 @@
-//! What is redundant is what was there before: whatever streams say, however they are cut, repeated, reordered and moved, counters are
-//! those of an oracle that has the streams whole.
+//! What is redundant is what was there before: whatever streams say, however they are cut,
+//! repeated, reordered and moved, counters are those of an oracle that has the streams whole.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -107,7 +107,8 @@ fn arrivals(turns: &[Turn], way: &Way) -> Vec<Arrival> {
     all
 }
 
-/// Another way to the same counts: with whole streams, fingerprints that are sums of their bytes' own, and chunks compared byte by byte.
+/// Another way to the same counts: with whole streams, fingerprints that are sums of their bytes'
+/// own, and chunks compared byte by byte.
 struct Oracle {
     window: usize,
     sample: u64,
@@ -297,7 +298,8 @@ fn over(mut benches: Vec<Bench>) -> (Vec<u64>, Vec<String>) {
     (counters(&benches), told(&benches))
 }
 
-/// Through two chains that have the set of chunks in common; all flows go to the other one after so many packets.
+/// Through two chains that have the set of chunks in common; all flows go to the other one after so
+/// many packets.
 fn moving(config: &Value, arrivals: &[Arrival], every: usize) -> (Vec<u64>, Vec<String>) {
     let mut benches = [bench("redundancy", config), bench("redundancy", config)];
     let commons = benches[0].chain.share();

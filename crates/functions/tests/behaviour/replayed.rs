@@ -1,5 +1,5 @@
-//! Had in turn is had by one: units that share a flow's packets, each of which replays the headers of those that it does not get,
-//! process them as a single unit would.
+//! Had in turn is had by one: units that share a flow's packets, each of which replays the headers
+//! of those that it does not get, process them as a single unit would.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use graph::{Chain, NoHistory, Options, history_len};
@@ -94,8 +94,8 @@ impl Unit {
     }
 }
 
-/// A few dozen flows of all kinds, within seconds: none is silent for so long that it ends. Later fragments do not say which flow
-/// they are of.
+/// A few dozen flows of all kinds, within seconds: none is silent for so long that it ends. Later
+/// fragments do not say which flow they are of.
 fn profile() -> Profile {
     Profile {
         seed: SEED,
@@ -114,8 +114,8 @@ fn profile() -> Profile {
     }
 }
 
-/// Plays traffic to servers that answer what they get, through one unit and through several that have the packets of each flow at
-/// random; how many packets were replayed.
+/// Plays traffic to servers that answer what they get, through one unit and through several that
+/// have the packets of each flow at random; how many packets were replayed.
 fn check(functions: &[(&str, &str)]) -> u64 {
     let names: Vec<&str> = functions.iter().map(|(name, _)| *name).collect();
     let mut single = Unit::new(functions);

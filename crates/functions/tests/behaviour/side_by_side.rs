@@ -1,5 +1,6 @@
-//! State functions of several functions side by side (B18, B20): what comes out is the plain chain's, on one core and on two, and in whichever
-//! order the two sides run; and what does not commute stays in order.
+//! State functions of several functions side by side (B18, B20): what comes out is the plain
+//! chain's, on one core and on two, and in whichever order the two sides run; and what does not
+//! commute stays in order.
 
 use std::cell::Cell;
 
@@ -43,7 +44,8 @@ impl Beside for Order {
     }
 }
 
-/// Side by side whenever that is allowed, in this order, cut here or there: by a clock that goes as it likes.
+/// Side by side whenever that is allowed, in this order, cut here or there: by a clock that goes as
+/// it likes.
 pub fn in_order(order: Order) -> SideBySide {
     SideBySide { runner: Box::new(order), clock_ns: wild_ns, group_ns: 0, packet_ns: 0 }
 }
@@ -90,7 +92,8 @@ fn what_commutes_runs_side_by_side() {
     }
 }
 
-/// A packet's DSCP is written between them, and the later one reads it; or one writes what the other reads: neither runs beside the other.
+/// A packet's DSCP is written between them, and the later one reads it; or one writes what the
+/// other reads: neither runs beside the other.
 #[test]
 fn what_does_not_commute_stays_in_order() {
     let chain = [OF_DSCP, REMARK, OF_DSCP]; // Of packets from either side.

@@ -338,8 +338,8 @@ pub struct ProbeConfig {
     foresees: bool,
 }
 
-/// A state function that keeps a hash of all that it sees, in order, in each place that a function has: what runs out of order, or on
-/// what others have not written yet, or have already, shows.
+/// A state function that keeps a hash of all that it sees, in order, in each place that a function
+/// has: what runs out of order, or on what others have not written yet, or have already, shows.
 /// `SHARES`: in a set that flows share, too.
 pub struct Probe<const SHARES: bool>(ProbeConfig);
 

@@ -1,12 +1,13 @@
-//! Packets as they come through tunnels, byte by byte: nothing here knows of the outer headers that functions make.
+//! Packets as they come through tunnels, byte by byte: nothing here knows of the outer headers that
+//! functions make.
 
 use packet::split_mix;
 
 /// Kinds of tunnels.
 const KINDS: u64 = 8;
 
-/// An IP packet in outer headers of a kind, the same for all packets of the kind but for what is each packet's own, and, seldom, something that
-/// should not be.
+/// An IP packet in outer headers of a kind, the same for all packets of the kind but for what is
+/// each packet's own, and, seldom, something that should not be.
 pub fn in_tunnel(kind: u64, mut own: u64, network: &[u8]) -> Vec<u8> {
     let mut some = || split_mix(&mut own);
     let is_v4 = network[0] >> 4 == 4;

@@ -1,4 +1,5 @@
-//! A firewall on a bench: packets from text-like helpers, a chain of one firewall, what became of each packet.
+//! A firewall on a bench: packets from text-like helpers, a chain of one firewall, what became of
+//! each packet.
 #![allow(dead_code, unused_imports)] // Each test file uses a part.
 #![allow(clippy::unwrap_used, clippy::panic)] // All of it is test code.
 
@@ -77,7 +78,8 @@ pub fn unreachable(from: &str, to: &str, quoted: &[u8]) -> Vec<u8> {
     ip(from, to, if v6 { 58 } else { 1 }, &[&head, &quoted[14..]].concat())
 }
 
-/// One of two fragments of an IPv4 frame: the first with `len` bytes behind the IP header, or the rest.
+/// One of two fragments of an IPv4 frame: the first with `len` bytes behind the IP header, or the
+/// rest.
 pub fn fragment(frame: &[u8], len: usize, first: bool) -> Vec<u8> {
     let (head, body) = frame.split_at(34);
     let part = if first { &body[..len] } else { &body[len..] };

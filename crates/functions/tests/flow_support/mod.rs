@@ -1,5 +1,5 @@
-//! What the tests have in common that play one traffic to several chains: functions whose flows share nothing but counters, and
-//! what came of a packet.
+//! What the tests have in common that play one traffic to several chains: functions whose flows
+//! share nothing but counters, and what came of a packet.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 use graph::Chain;

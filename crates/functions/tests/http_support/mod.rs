@@ -108,8 +108,8 @@ impl Talk {
         self
     }
 
-    /// Bytes where its stream stands, that its stream does not go on from, in a segment with these flags and an acknowledgement
-    /// number so far from the right one.
+    /// Bytes where its stream stands, that its stream does not go on from, in a segment with these
+    /// flags and an acknowledgement number so far from the right one.
     pub fn decoys(&mut self, who: Who, flags: u8, away: u32, bytes: impl AsRef<[u8]>) -> &mut Talk {
         let next = self.next;
         self.next[1 - who as usize] = next[1 - who as usize].wrapping_add(away);
@@ -167,7 +167,8 @@ pub fn talk(said: &[(Who, &str)]) -> Talk {
 
 /// What came of a run.
 pub struct Run {
-    /// What was told, an item a line: `GET example.org/a HTTP/1.1 -> 200 text/html 5`, or an alert's signature.
+    /// What was told, an item a line: `GET example.org/a HTTP/1.1 -> 200 text/html 5`, or an
+    /// alert's signature.
     pub told: Vec<String>,
     /// Packets that left.
     pub sent: usize,

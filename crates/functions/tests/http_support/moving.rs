@@ -41,8 +41,8 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Unit<T> {
     }
 }
 
-/// Takes the packets through a function one by one, with two units in turn that move the flow to each other, or with one;
-/// what comes of each, and what is told.
+/// Takes the packets through a function one by one, with two units in turn that move the flow to
+/// each other, or with one; what comes of each, and what is told.
 pub fn moved<T>(function: &str, config: &Value, talk: &Talk, moves: bool) -> Vec<String>
 where
     T: Copy + FromBytes + IntoBytes + Immutable,

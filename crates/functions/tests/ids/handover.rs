@@ -1,4 +1,5 @@
-//! Connections that go on with another protocol: after CONNECT, an upgrade, STARTTLS and their like.
+//! Connections that go on with another protocol: after CONNECT, an upgrade, STARTTLS and their
+//! like.
 
 use crate::ids_oracle::plant::tls;
 use crate::ids_support::*;

@@ -1,5 +1,5 @@
-//! The function `ids` against the oracle on traffic of somebody who hides an attack: behind decoys, and behind packets that no host
-//! heeds.
+//! The function `ids` against the oracle on traffic of somebody who hides an attack: behind decoys,
+//! and behind packets that no host heeds.
 
 use functions::ids::CANDIDATES_MAX;
 use packet::{Endpoint, LinkType};
@@ -33,7 +33,8 @@ fn same(rules: &str, talk: &Talk) -> usize {
     compared.same
 }
 
-/// A rule for each decoy, of which some share an anchor, and some are of other ports, ways or protocols.
+/// A rule for each decoy, of which some share an anchor, and some are of other ports, ways or
+/// protocols.
 fn decoy_rules() -> String {
     let rule = |number: usize| {
         let (protocol, port, flow) = match number % 10 {
@@ -113,7 +114,8 @@ alert tcp any any -> any any (msg:"packet"; flow:established; flags:A; sid:6;)"#
                     talk.says(Client, "").reopen();
                     talk.says(Client, "evil").closes(Client).closes(Server).says(Client, "");
                     if opens == 0 && (who == Server || flags & SYN == 0) {
-                        // What the client says may be read after its answer, and of a first packet without SYN, who sent it is a guess.
+                        // What the client says may be read after its answer, and of a first packet
+                        // without SYN, who sent it is a guess.
                         assert_eq!(
                             compared(EVIL, &talk).differing,
                             [vec![], vec![]],
@@ -213,7 +215,8 @@ fn behind_decoys_before_the_answer_it_sees_what_the_server_takes() {
             before.decoys(Client, flags, 0, GOOD_REQUEST);
             talk.segments = before.segments;
             if early {
-                // The server does not know the connection yet, or resets it, which the client does not heed.
+                // The server does not know the connection yet, or resets it, which the client does
+                // not heed.
                 let mut before = Talk::midstream(80);
                 before.loses(Client, 1).decoys(Client, ACK, 70_000, GOOD_REQUEST);
                 talk.segments.extend(before.segments);
@@ -243,8 +246,8 @@ fn a_reset_that_only_we_see_hides_none_that_follows() {
     }
 }
 
-/// A request in one segment, cut into fragments of so many bytes, and the way that they come in. That has fragments of the same segment
-/// at hand that are longer.
+/// A request in one segment, cut into fragments of so many bytes, and the way that they come in.
+/// That has fragments of the same segment at hand that are longer.
 fn in_fragments(ends: (Endpoint, Endpoint), size: usize, order: Order) -> Talk {
     let mut talk = Talk::between(ends.0, ends.1);
     talk.handshake();

@@ -116,8 +116,8 @@ fn renderings(size: usize) -> [Rendering; 6] {
     ]
 }
 
-/// Whether a rule's meaning is the same however its traffic is cut: it looks at streams or messages, and asks for nothing that is not
-/// to be there yet.
+/// Whether a rule's meaning is the same however its traffic is cut: it looks at streams or
+/// messages, and asks for nothing that is not to be there yet.
 fn is_the_same_cut(loaded: &Loaded) -> bool {
     let prepared = crate::ids_oracle::prepared::Prepared::new(&loaded.rule, 0).unwrap();
     let occasions = prepared.occasions;
@@ -231,7 +231,8 @@ alert tcp any any -> any any (content:"a"; flowbits:set,a; flowbits:noalert; sid
 alert tcp any any -> any any (content:"b"; threshold:type both, track by_src, count 2, seconds 9; sid:3;)
 pass tcp any any -> any any (content:"bc"; sid:4;)
 drop tcp any any -> any any (content:"d"; sid:5;)"#;
-    // What was found of the first and of the fourth turn waits for the mark, or for the next packet.
+    // What was found of the first and of the fourth turn waits for the mark, or for the next
+    // packet.
     let all = [(1, 1), (2, 1), (2, 3), (4, 1), (4, 5)];
     assert_eq!(reported(rules, &["b", "a", "b", "bc", "d", "b"]), all);
 }

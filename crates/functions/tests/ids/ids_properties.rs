@@ -1,4 +1,5 @@
-//! `ids` tells the same however its flows are moved and its packets batched; of HTTP messages, however they are cut.
+//! `ids` tells the same however its flows are moved and its packets batched; of HTTP messages,
+//! however they are cut.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -105,7 +106,8 @@ fn told_by_turn(rules: &str, turns: &[Turn], lens: &[usize]) -> BTreeSet<(usize,
 }
 
 proptest! {
-    // For each case, the searches for all patterns are made several times, which takes most of the time.
+    // For each case, the searches for all patterns are made several times, which takes most of the
+    // time.
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever a flow keeps, it keeps in its record and its buffers.

@@ -1,5 +1,6 @@
-//! `ids` in a chain: each behaviour of its README by a small example, which is a few rules, a few packets, and which rule is told of
-//! on which packet; random conversations; and all rules, which an oracle holds it to.
+//! `ids` in a chain: each behaviour of its README by a small example, which is a few rules, a few
+//! packets, and which rule is told of on which packet; random conversations; and all rules, which
+//! an oracle holds it to.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod actions;

@@ -21,7 +21,8 @@ fn unfinished() -> [Vec<u8>; 4] {
     ]
 }
 
-/// Connections of several clients, each with something that does not end, and with evil in one piece.
+/// Connections of several clients, each with something that does not end, and with evil in one
+/// piece.
 fn connections() -> Vec<Talk> {
     let begun = unfinished();
     let connection = |number: u8| {
@@ -72,7 +73,8 @@ fn own_alerts(seen: &Seen) -> Vec<(u32, packet::Addr)> {
 
 const IN_PARTS: &str = r#"drop tcp any any -> any any (msg:"stream"; content:"evil literal"; sid:1;)"#;
 
-/// A connection between whose halves of evil these connections come, with 1 MiB of memory, and what else is configured.
+/// A connection between whose halves of evil these connections come, with 1 MiB of memory, and what
+/// else is configured.
 fn beside(others: Vec<Talk>, more: Value) -> Seen {
     let mut talk = Talk::open(80);
     talk.piece(Client, b"what is said before evil ");

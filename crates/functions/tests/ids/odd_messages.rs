@@ -1,4 +1,5 @@
-//! HTTP messages that somebody else would read in another way: whole buffers of them, against the oracle's own reader.
+//! HTTP messages that somebody else would read in another way: whole buffers of them, against the
+//! oracle's own reader.
 
 use std::collections::BTreeSet;
 
@@ -112,7 +113,8 @@ fn conversation(random: &mut Random) -> Vec<(Who, Vec<u8>)> {
     said
 }
 
-/// A rule for each buffer of each message, that asks for all of it; and rules for whatever else there may be.
+/// A rule for each buffer of each message, that asks for all of it; and rules for whatever else
+/// there may be.
 fn rules_of(said: &[(Who, Vec<u8>)]) -> String {
     let (mut messages, mut asked) = (Messages::default(), BTreeSet::new());
     for (who, text) in said {

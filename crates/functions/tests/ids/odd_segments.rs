@@ -1,4 +1,5 @@
-//! Segments that hosts heed or do not, at random: what streams they come to, against the oracle's own reassembly.
+//! Segments that hosts heed or do not, at random: what streams they come to, against the oracle's
+//! own reassembly.
 
 use crate::hidden::compared;
 use crate::ids_oracle::plant::random::Random;

@@ -125,7 +125,8 @@ alert tcp-pkt any any -> any any (msg:"established"; flow:established; flags:A; 
     let mut talk = Talk::open(4_000);
     talk.resets(Server).resets(Server);
     talk.says(Client, "").says(Client, "goes on").says(Server, "").says(Client, "");
-    // Not yet on the handshake's last packet; and again from the one on that acknowledges what came.
+    // Not yet on the handshake's last packet; and again from the one on that acknowledges what
+    // came.
     let seen = watch_with(ANY, json!({ "mode": "detect" }), &talk.segments);
     assert_eq!(seen.told, [(4, 1), (8, 2), (9, 2)]);
 }

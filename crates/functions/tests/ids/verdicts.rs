@@ -1,5 +1,7 @@
-//! What `pass`, `drop` and `reject` do to packets and flows, and what else is told then: a table of rules and traffic, with what
-//! Suricata 7 says of each in prevention, packet by packet. `RIVULET_BLESS=1` writes the table again, where there is a Suricata; `RIVULET_IDS_RULES=all` asks it for all of it.
+//! What `pass`, `drop` and `reject` do to packets and flows, and what else is told then: a table of
+//! rules and traffic, with what Suricata 7 says of each in prevention, packet by packet.
+//! `RIVULET_BLESS=1` writes the table again, where there is a Suricata; `RIVULET_IDS_RULES=all`
+//! asks it for all of it.
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::fmt::Write;

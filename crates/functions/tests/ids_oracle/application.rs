@@ -1,4 +1,5 @@
-//! Which application protocol a flow speaks: a second reading of what clients and servers say first.
+//! Which application protocol a flow speaks: a second reading of what clients and servers say
+//! first.
 
 use packet::Direction;
 
@@ -50,7 +51,8 @@ struct Head {
 enum Guess {
     No,
     Perhaps,
-    /// A `220` that SMTP and FTP have in common; or a word that FTP's clients have in common with others.
+    /// A `220` that SMTP and FTP have in common; or a word that FTP's clients have in common with
+    /// others.
     Half,
     Yes(Spoken),
 }

@@ -1,4 +1,5 @@
-//! Whether a buffer satisfies what a rule asks of it: every place of every content is tried, byte by byte.
+//! Whether a buffer satisfies what a rule asks of it: every place of every content is tried, byte
+//! by byte.
 
 use std::cell::{Cell, OnceCell};
 
@@ -44,7 +45,8 @@ impl Piece {
         Piece { bytes, start, pairs: OnceCell::new() }
     }
 
-    /// Whether all of these pairs are in it, wherever: what has not all pairs of a content, has not the content.
+    /// Whether all of these pairs are in it, wherever: what has not all pairs of a content, has not
+    /// the content.
     pub fn has_all(&self, asked: &[u16]) -> bool {
         let has = self.pairs.get_or_init(|| {
             let mut has = vec![0u64; 1024];
@@ -177,7 +179,8 @@ impl Search<'_> {
         }
     }
 
-    /// From where to where a content may be; it may reach out of the buffer. None if a variable is not known here.
+    /// From where to where a content may be; it may reach out of the buffer. None if a variable is
+    /// not known here.
     fn part(&self, position: Position, cursor: usize) -> Option<(i64, i64)> {
         Some(match position {
             Position::Absolute { offset, depth } => {

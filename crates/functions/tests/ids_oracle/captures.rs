@@ -3,15 +3,19 @@
 use crate::compare::{Both, Sum};
 use crate::ids_oracle::shared;
 
-/// Packets of a capture that are looked at at most, if nobody asks for all, as CI does: the oracle is slow.
+/// Packets of a capture that are looked at at most, if nobody asks for all, as CI does: the oracle
+/// is slow.
 const PACKETS_MAX: usize = 2000;
 
-/// The collection has some 600 reports that both must have; were there none, nothing would be compared.
+/// The collection has some 600 reports that both must have; were there none, nothing would be
+/// compared.
 const REPORTS_MIN: usize = 500;
 
-/// The most that are of flows whose beginning a capture lacks: who is the server of those, words may tell.
+/// The most that are of flows whose beginning a capture lacks: who is the server of those, words
+/// may tell.
 const PICKED_UP_MAX: usize = 85;
-/// Of a thousand packets, those that are fragments, or behind something in their flow that only good will could read.
+/// Of a thousand packets, those that are fragments, or behind something in their flow that only
+/// good will could read.
 const VAGUE_MAX: usize = 6;
 
 #[test]

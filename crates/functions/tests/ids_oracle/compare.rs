@@ -1,4 +1,5 @@
-//! One chain of the witness and of `ids`: what the one saw, given to the oracle, against what the other reported.
+//! One chain of the witness and of `ids`: what the one saw, given to the oracle, against what the
+//! other reported.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,7 +139,8 @@ impl Sum {
         }
     }
 
-    /// Nothing differs, at least so many reports were the same, and of a thousand packets at most so many were left out.
+    /// Nothing differs, at least so many reports were the same, and of a thousand packets at most
+    /// so many were left out.
     pub fn check(&self, least: usize, vague_max: usize) {
         println!(
             "{} compared, {} reports the same, {} of {} packets vague, {} rules not planted, {} unsupported by the oracle at a time",

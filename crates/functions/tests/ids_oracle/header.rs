@@ -31,8 +31,8 @@ pub fn holds(rule: &Rule, place: &Place<'_>) -> bool {
         && rule.packet.iter().all(|test| packet(test, place.packet) == Some(true))
 }
 
-/// Whether neither way, server's port nor protocol rule it out that a rule holds in a stream; `is_open` if the protocol of an
-/// application may still become known.
+/// Whether neither way, server's port nor protocol rule it out that a rule holds in a stream;
+/// `is_open` if the protocol of an application may still become known.
 pub fn may_wait(rule: &Rule, place: &Place<'_>, is_open: bool) -> bool {
     let (ports, server) = match place.direction {
         Direction::Original => (&rule.destination_ports, place.ends.1),

@@ -28,7 +28,8 @@ pub struct Look {
     /// Whether it is for rules that ask for a body.
     pub with_body: bool,
     pub buffers: Buffers,
-    /// What the function does here is not said well enough: a head or a coding beyond what is understood.
+    /// What the function does here is not said well enough: a head or a coding beyond what is
+    /// understood.
     pub vague: bool,
 }
 
@@ -215,7 +216,8 @@ impl Message {
         }
     }
 
-    /// Names and values: lines of one name are one header, where the first of them stands, if it is not too far behind.
+    /// Names and values: lines of one name are one header, where the first of them stands, if it is
+    /// not too far behind.
     fn joined(&self) -> Vec<(&[u8], Vec<u8>)> {
         let mut all: Vec<(usize, &[u8], Vec<u8>)> = Vec::new();
         for (at, header) in self.headers.iter().enumerate() {

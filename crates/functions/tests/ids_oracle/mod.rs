@@ -1,8 +1,10 @@
-//! A slow oracle for the function `ids`: from what a chain showed of each packet, which rules are to report on it.
+//! A slow oracle for the function `ids`: from what a chain showed of each packet, which rules are
+//! to report on it.
 //!
-//! It follows the function's README sentence by sentence, rule by rule and byte by byte, with nothing of the function in
-//! it. HTTP and streams it reads by itself: the chain is taken for which flow a packet is of, and for how bytes come in pieces, whose
-//! bytes are compared with its own. Where the README leaves something open, what is taken here is said in [`ASSUMPTIONS`].
+//! It follows the function's README sentence by sentence, rule by rule and byte by byte, with
+//! nothing of the function in it. HTTP and streams it reads by itself: the chain is taken for which
+//! flow a packet is of, and for how bytes come in pieces, whose bytes are compared with its own.
+//! Where the README leaves something open, what is taken here is said in [`ASSUMPTIONS`].
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(
     clippy::unwrap_used,
@@ -77,7 +79,8 @@ pub struct Oracle {
 pub struct Findings {
     /// In order.
     pub alerts: Vec<Alerted>,
-    /// Packets whose alerts are not to be compared: of flows in which something is not said well enough.
+    /// Packets whose alerts are not to be compared: of flows in which something is not said well
+    /// enough.
     pub vague: BTreeSet<u64>,
     /// What whole streams hold, against windows of them.
     pub whole: Whole,

@@ -1,5 +1,5 @@
-//! HTTP/1 (RFC 9112), read plainly: what each direction's bytes are parts of. What only good will could read is not read, and said to be
-//! vague.
+//! HTTP/1 (RFC 9112), read plainly: what each direction's bytes are parts of. What only good will
+//! could read is not read, and said to be vague.
 
 use std::collections::VecDeque;
 
@@ -315,7 +315,8 @@ impl Parting {
 }
 
 impl Half {
-    /// Takes a line with its end; where lines may be folded (RFC 9112 5.2), with those that belong to it.
+    /// Takes a line with its end; where lines may be folded (RFC 9112 5.2), with those that belong
+    /// to it.
     fn line(&mut self, folded: bool) -> Option<Vec<u8>> {
         let mut end = 0;
         loop {

@@ -1,4 +1,5 @@
-//! The function `ids` against the oracle on planted traffic and near-misses of every rule, however it is cut.
+//! The function `ids` against the oracle on planted traffic and near-misses of every rule, however
+//! it is cut.
 //!
 //! `RIVULET_IDS_RULES=all` takes all rules, as CI does; else one of each [`STEP`].
 
@@ -10,7 +11,8 @@ use crate::ids_oracle::shared;
 
 /// Seed of what is planted.
 const SEED: u64 = 7;
-/// Of a thousand packets, those behind a near-miss of an HTTP message that only good will could read.
+/// Of a thousand packets, those behind a near-miss of an HTTP message that only good will could
+/// read.
 const VAGUE_MAX: usize = 1;
 /// Of so many rules one is taken, if nobody asks for all.
 const STEP: usize = 8;
@@ -62,7 +64,8 @@ fn planted_traffic_is_reported_as_the_oracle_says() {
     assert!(whole > 1000);
 }
 
-/// All rules at once, on the traffic that is planted for some: what one rule does is not to change what others do.
+/// All rules at once, on the traffic that is planted for some: what one rule does is not to change
+/// what others do.
 #[test]
 fn all_rules_together_report_as_the_oracle_says() {
     let Some(loaded) = shared::rules(shared::HOME) else { return };

@@ -1,4 +1,5 @@
-//! Streams put together byte by byte, from the segments of packets: what each packet brings to its flow's streams.
+//! Streams put together byte by byte, from the segments of packets: what each packet brings to its
+//! flow's streams.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -291,7 +292,8 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     if base != first || is_over && own.next > 0 {
         let is_closed = halves.iter().all(|half| half.over);
         if is_over && !is_closed && other.base.is_some() {
-            // The reset may be forged, behind one end the other half goes on, and this may be forged, too.
+            // The reset may be forged, behind one end the other half goes on, and this may be
+            // forged, too.
             halves[direction.index()].attempted |= !segment.has(ACK);
             return false;
         }
@@ -312,7 +314,8 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     true
 }
 
-/// An answer says which of several attempts to open it is to; what was sent before is in vain if it is to none that fits.
+/// An answer says which of several attempts to open it is to; what was sent before is in vain if it
+/// is to none that fits.
 fn chooses(
     halves: &mut [Half; 2],
     direction: Direction,
@@ -350,7 +353,8 @@ fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out:
     out.push(Brought { direction: of, offset: 0, what: What::Restart });
 }
 
-/// A reset where hosts heed it: at the next byte (RFC 5961 3.2), or in answer to a SYN, which it acknowledges.
+/// A reset where hosts heed it: at the next byte (RFC 5961 3.2), or in answer to a SYN, which it
+/// acknowledges.
 fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
     let (own, other) = (&halves[direction.index()], &halves[direction.other().index()]);
     let is_heeded = match (own.base, other.base) {
@@ -374,7 +378,8 @@ fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     }
 }
 
-/// Before anything else came, a reset or a SYN that is not heeded may end what is not established yet.
+/// Before anything else came, a reset or a SYN that is not heeded may end what is not established
+/// yet.
 fn suspect(halves: &mut [Half; 2], direction: Direction) {
     if halves[direction.index()].is_empty() {
         halves.iter_mut().for_each(|half| half.suspect = true);
@@ -476,7 +481,8 @@ impl Half {
         self.give_up(direction, out);
     }
 
-    /// As in Linux's queue, a segment that follows the last one, or the last one that begins before it, is one with that.
+    /// As in Linux's queue, a segment that follows the last one, or the last one that begins before
+    /// it, is one with that.
     fn joined(&mut self, new: (i64, i64), doubt: u8) -> (i64, i64) {
         let alike: Vec<_> =
             self.waiting.values().filter(|one| one.doubt == doubt && !one.fin).map(|one| one.span).collect();
@@ -489,8 +495,9 @@ impl Half {
         (old.0, new.1)
     }
 
-    /// What is more doubtful gives way. Else as in Linux's queue: that of the segment that begins first counts; of two that begin at the
-    /// same place, that of the longer one, or of the first one.
+    /// What is more doubtful gives way. Else as in Linux's queue: that of the segment that begins
+    /// first counts; of two that begin at the same place, that of the longer one, or of the first
+    /// one.
     fn wait(&mut self, place: u64, new: Waiting) {
         let kept = self.waiting.entry(place).or_insert(new);
         let is_before = new.span.0 < kept.span.0 || new.span.0 == kept.span.0 && new.span.1 > kept.span.1;

@@ -12,7 +12,8 @@ pub const HOME: &str = "HOME_NET = [10.0.0.0/8]";
 /// What captures do, whose hosts are anywhere.
 pub const ANYWHERE: &str = "HOME_NET = any\nEXTERNAL_NET = any";
 
-/// All active rules that load with these variables; none, and a line that says so, where there are none.
+/// All active rules that load with these variables; none, and a line that says so, where there are
+/// none.
 pub fn rules(variables: &str) -> Option<Vec<Loaded>> {
     let folder = folder("rules")?;
     let text = std::fs::read_to_string(folder.join("classification.config")).unwrap();
@@ -37,7 +38,8 @@ pub fn text() -> Option<String> {
     Some(files(&folder, "rules").iter().map(|path| std::fs::read_to_string(path).unwrap()).collect())
 }
 
-/// The frames of each capture that can be read to its end, by name; none, and a line that says so, where there are none.
+/// The frames of each capture that can be read to its end, by name; none, and a line that says so,
+/// where there are none.
 pub fn captures() -> Vec<(String, Vec<Frame>)> {
     let Some(folder) = folder("traces") else { return Vec::new() };
     let paths = ["small", "workload"].into_iter().flat_map(|part| files(&folder.join(part), "cap"));

@@ -1,7 +1,9 @@
-//! The function `ids` against Suricata: the same rules and packets, and which rules hold between whom.
+//! The function `ids` against Suricata: the same rules and packets, and which rules hold between
+//! whom.
 //!
-//! Suricata tells of a rule on another packet, or more often, where it looks at a packet and at its stream apart. So what is
-//! compared is whether it tells of it at all between two ends; and of rules that count (thresholds), at all.
+//! Suricata tells of a rule on another packet, or more often, where it looks at a packet and at its
+//! stream apart. So what is compared is whether it tells of it at all between two ends; and of
+//! rules that count (thresholds), at all.
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::collections::BTreeSet;
@@ -21,7 +23,8 @@ use crate::ids_oracle::plant::{self, Conversation, Rendering};
 use crate::ids_oracle::shared;
 use crate::ids_oracle::witness::{FLOWS_MAX, Frame, pass};
 
-/// Two ends, the lower one first, where ports are those of TCP and UDP; and which rule holds between them.
+/// Two ends, the lower one first, where ports are those of TCP and UDP; and which rule holds
+/// between them.
 type Holds = ([(IpAddr, u16); 2], u32);
 
 /// Seed of what is planted.
@@ -93,7 +96,8 @@ fn near_misses_are_reported_as_suricata_does() {
     sides.check(150, &[2008537, 2012886, 2018959, 2101603]);
 }
 
-/// Captures as one, so that rules are read once: each a day behind the one before it, when all flows are long over.
+/// Captures as one, so that rules are read once: each a day behind the one before it, when all
+/// flows are long over.
 fn one_behind_the_other(captures: impl Iterator<Item = Vec<Frame>>) -> Vec<Frame> {
     const DAY_NS: u64 = 86_400_000_000_000;
     let (mut all, mut now_ns) = (Vec::<Frame>::new(), 0);
@@ -170,7 +174,8 @@ impl Sides {
         }
     }
 
-    /// Nothing differs but what is explained, all explanations are needed, and at least so much is the same.
+    /// Nothing differs but what is explained, all explanations are needed, and at least so much is
+    /// the same.
     fn check(&self, least: usize, explanations: &[u32]) {
         println!("{} the same, {} rules differ for reasons known", self.same, self.explained.len());
         let shown: Vec<&String> = self.differing.iter().take(40).collect();
@@ -227,7 +232,8 @@ impl Sides {
     }
 }
 
-/// Whether a rule is told of only after several matches, which each of the two counts in its own way.
+/// Whether a rule is told of only after several matches, which each of the two counts in its own
+/// way.
 fn counts(loaded: &Loaded) -> bool {
     let rule = &loaded.rule;
     rule.detection_filter.is_some()

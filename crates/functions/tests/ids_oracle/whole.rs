@@ -1,4 +1,5 @@
-//! The search of whole streams, from their beginning or the last gap on: what windows of them find, and what they cannot.
+//! The search of whole streams, from their beginning or the last gap on: what windows of them find,
+//! and what they cannot.
 
 use super::buffer::Piece;
 use super::header::Place;
@@ -14,7 +15,8 @@ const WHOLE_MAX: usize = 32 << 10;
 pub struct Whole {
     /// Rules that a window and the whole stream held for the first time at the same piece's end.
     pub same: usize,
-    /// Rules that only the whole stream held: the parts of the match are too far apart for a window.
+    /// Rules that only the whole stream held: the parts of the match are too far apart for a
+    /// window.
     pub far: usize,
     /// Rules of which one held what the other did not, but ought to have: with the packet.
     pub wrong: Vec<String>,
@@ -34,7 +36,8 @@ impl Found {
         self.windows.push(rule);
     }
 
-    /// A piece ends: compares rules that hold in all bytes until here, with what was found in windows of them.
+    /// A piece ends: compares rules that hold in all bytes until here, with what was found in
+    /// windows of them.
     pub fn compare(
         &mut self,
         rules: &[Prepared],

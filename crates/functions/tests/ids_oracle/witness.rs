@@ -1,4 +1,5 @@
-//! A function that writes down what a chain shows of each packet: all that the oracle knows of the traffic.
+//! A function that writes down what a chain shows of each packet: all that the oracle knows of the
+//! traffic.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -99,7 +100,8 @@ thread_local! {
     static FLOWS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Writes down what it sees. Put it before the function that is to be judged, so that it sees what that drops.
+/// Writes down what it sees. Put it before the function that is to be judged, so that it sees what
+/// that drops.
 pub struct Witness;
 
 /// The number that a flow was given; 0 before.

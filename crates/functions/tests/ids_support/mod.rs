@@ -15,7 +15,8 @@ pub const OWN_GROUP: u32 = 900;
 
 /// What came of a run.
 pub struct Seen {
-    /// The numbers of packets, from 1, or 0 for a flow's end, and those of the rules that they were told of, in order.
+    /// The numbers of packets, from 1, or 0 for a flow's end, and those of the rules that they were
+    /// told of, in order.
     pub told: Vec<(u64, u32)>,
     /// How many packets left.
     pub sent: usize,

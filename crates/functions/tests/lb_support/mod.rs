@@ -1,4 +1,5 @@
-//! A bench for the load balancer: packets built and checked field by field from the RFCs, with a checksum of its own.
+//! A bench for the load balancer: packets built and checked field by field from the RFCs, with a
+//! checksum of its own.
 #![allow(dead_code)] // Each test file uses a part.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // It is test code.
 

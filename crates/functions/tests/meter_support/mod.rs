@@ -1,4 +1,5 @@
-//! What the tests of `policer`, `whitelist`, `dos` and `vpn` have in common: the chain's bench, with functions made of JSON.
+//! What the tests of `policer`, `whitelist`, `dos` and `vpn` have in common: the chain's bench,
+//! with functions made of JSON.
 #![allow(dead_code, unused_imports)] // Each test file uses a part.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! A bench for the monitor: frames built from a description, so that a test knows what they hold without parsing them.
+//! A bench for the monitor: frames built from a description, so that a test knows what they hold
+//! without parsing them.
 #![allow(dead_code)] // Each test file uses a part.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,16 +1,21 @@
-//! Watches a NAT from both sides and knows what it must and must not do, without knowing how it does it.
+//! Watches a NAT from both sides and knows what it must and must not do, without knowing how it
+//! does it.
 //!
-//! The oracle is told of each IPv4 packet that went in and of what came out for it. It learns mappings from what it sees
-//! and holds the NAT to them:
-//! - an external endpoint stands for one inside endpoint at a time, and is not given to another before its time is over;
-//! - one inside endpoint has one external endpoint while that lives (by the mapping behaviour it is told);
+//! The oracle is told of each IPv4 packet that went in and of what came out for it. It learns
+//! mappings from what it sees and holds the NAT to them:
+//! - an external endpoint stands for one inside endpoint at a time, and is not given to another
+//!   before its time is over;
+//! - one inside endpoint has one external endpoint while that lives (by the mapping behaviour it is
+//!   told);
 //! - ports keep parity and range; external addresses are those configured;
-//! - what comes from outside reaches the host that the mapping stands for, if the filter admits the sender, and only then;
-//! - hairpins are translated at both ends; fragments as their datagram; what ICMP errors quote, back;
+//! - what comes from outside reaches the host that the mapping stands for, if the filter admits the
+//!   sender, and only then;
+//! - hairpins are translated at both ends; fragments as their datagram; what ICMP errors quote,
+//!   back;
 //! - nothing else in a packet changes, and every checksum is right.
 //!
-//! Lifetimes are known from outside only within bounds: a mapping lives at least as long as its timeout after a packet
-//! from inside, and at most [`Rules::slack_ns`] longer.
+//! Lifetimes are known from outside only within bounds: a mapping lives at least as long as its
+//! timeout after a packet from inside, and at most [`Rules::slack_ns`] longer.
 #![allow(dead_code)] // Each test file uses a part.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -75,7 +80,8 @@ pub struct Oracle {
     owners: BTreeSet<(u8, End, End)>,
     /// What was done to the first fragment of a datagram: the addresses before and after.
     datagrams: BTreeMap<(Ipv4Addr, Ipv4Addr, u8, u16), (Ipv4Addr, Ipv4Addr)>,
-    /// When an outside host last sent to an inside one: while its mapping dies, the answer may be dropped.
+    /// When an outside host last sent to an inside one: while its mapping dies, the answer may be
+    /// dropped.
     received: BTreeMap<(u8, End, End), u64>,
     pub forwarded: u64,
     pub hairpinned: u64,
@@ -151,7 +157,8 @@ impl Oracle {
     fn hairpinned(&mut self, now_ns: u64, sent: &Seen, got: &Seen) {
         self.hairpinned += 1;
         if sent.protocol == ICMP {
-            // The one identifier is the receiver's; the sender's own external one is not to be seen.
+            // The one identifier is the receiver's; the sender's own external one is not to be
+            // seen.
             assert!(self.is_external(got.source), "the source is an external address");
             let mapping = self.by_external.get(&(ICMP, sent.destination));
             if let Some(mapping) = mapping.filter(|mapping| now_ns <= mapping.used_ns + at_least_ns(ICMP)) {
@@ -161,7 +168,8 @@ impl Oracle {
         }
         self.sends(now_ns, sent, got.source);
         self.receives(now_ns, sent, got.source, got.destination);
-        // A hairpin is one flow: once the peer has answered, each host's packets keep both mappings.
+        // A hairpin is one flow: once the peer has answered, each host's packets keep both
+        // mappings.
         if let Some(mapping) = self.by_external.get_mut(&(sent.protocol, sent.destination))
             && mapping.kept_remotes.contains_key(&got.source)
         {
@@ -215,7 +223,8 @@ impl Oracle {
                 self.by_external.remove(&(protocol, external));
             }
         }
-        // Where mappings depend on the remote endpoint, answers leave by the one that was spoken to.
+        // Where mappings depend on the remote endpoint, answers leave by the one that was spoken
+        // to.
         if self.rules.mapping == Dependence::Nothing
             && let Some(&old) = self.by_name.get(&name)
             && old != external
@@ -265,7 +274,8 @@ impl Oracle {
         let Some(mapping) = self.by_external.get(&(sent.protocol, sent.destination)) else { return };
         let (least_ns, sender) = (at_least_ns(sent.protocol), far(sent.protocol, sent.source));
         let admitted = match self.rules.filtering {
-            // With several mappings, two of one host may lead the same sender to it: then only one of them can.
+            // With several mappings, two of one host may lead the same sender to it: then only one
+            // of them can.
             _ if self.rules.mapping != Dependence::Nothing => {
                 mapping.remotes.get(&sender).is_some_and(|&at| now_ns <= at + least_ns)
             }
@@ -284,7 +294,8 @@ impl Oracle {
         assert_eq!((got.source.0, got.destination.0), *after, "as its first fragment");
     }
 
-    /// What an error quotes is what its receiver sent; the error comes from, or goes to, where that was sent.
+    /// What an error quotes is what its receiver sent; the error comes from, or goes to, where that
+    /// was sent.
     fn error(&self, side: Side, turned: bool, (sent, before): (&Seen, &Seen), (got, after): (&Seen, &Seen)) {
         // Errors about packets of a mapping that is over still come.
         let owned_by =
@@ -342,7 +353,8 @@ fn is_reset(seen: &Seen) -> bool {
     seen.protocol == TCP && seen.kind & RST != 0
 }
 
-/// Whether two ends are the same; of queries the address only, as their identifier stands for the inside host.
+/// Whether two ends are the same; of queries the address only, as their identifier stands for the
+/// inside host.
 fn same(protocol: u8, a: End, b: End) -> bool {
     if protocol == ICMP { a.0 == b.0 } else { a == b }
 }

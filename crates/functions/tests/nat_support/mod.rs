@@ -1,5 +1,5 @@
-//! A NAT alone in a chain, packets to send through it, and an own reader of what comes out. Nothing here uses the
-//! parsing, rewriting or checksum code that is under test.
+//! A NAT alone in a chain, packets to send through it, and an own reader of what comes out. Nothing
+//! here uses the parsing, rewriting or checksum code that is under test.
 #![allow(dead_code)] // Each test file uses its own part.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -157,7 +157,8 @@ fn pseudo(ip: &[u8], protocol: u8, body: &[u8]) -> u16 {
     internet_sum(&bytes)
 }
 
-/// An IPv4 packet whose transport bytes are given as they are; `fragment` is the flags and offset field.
+/// An IPv4 packet whose transport bytes are given as they are; `fragment` is the flags and offset
+/// field.
 pub fn ipv4(
     protocol: u8,
     source: Ipv4Addr,

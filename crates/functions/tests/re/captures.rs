@@ -1,5 +1,5 @@
-//! Every capture over a link: what goes in comes out, byte for byte, and how much less goes over the link is said; and what the meter of
-//! redundancy says of it.
+//! Every capture over a link: what goes in comes out, byte for byte, and how much less goes over
+//! the link is said; and what the meter of redundancy says of it.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,8 @@ struct Frame {
     bytes: Vec<u8>,
 }
 
-/// An end for whom all hosts are here and there. It encodes whether or not the other end is heard: a capture from a loopback interface has no
-/// address that could be told anything.
+/// An end for whom all hosts are here and there. It encodes whether or not the other end is heard:
+/// a capture from a loopback interface has no address that could be told anything.
 fn end() -> Chain {
     let anywhere = json!(["0.0.0.0/0", "::/0"]);
     let config = json!({ "local_networks": anywhere, "remote_networks": anywhere, "patience": 0 });
@@ -108,7 +108,8 @@ fn every_capture_comes_out_as_it_went_in() {
     assert!(sum.encoded > 1_000);
 }
 
-/// Bytes of streams, and of these the redundant ones, as the meter has them, when a capture comes so many times.
+/// Bytes of streams, and of these the redundant ones, as the meter has them, when a capture comes
+/// so many times.
 fn measured(frames: &[Frame], times: u64) -> (u64, u64) {
     let mut chain = Chain::new(vec![stage("redundancy", &json!({}))], Options::default()).unwrap();
     let (mut pool, mut out) = (Pool::new(64), vec![]);

@@ -1,4 +1,5 @@
-//! A TCP sender over a link that loses packets of both directions: all bytes come through in the end.
+//! A TCP sender over a link that loses packets of both directions: all bytes come through in the
+//! end.
 
 use packet::split_mix;
 use serde_json::json;
@@ -9,7 +10,8 @@ use crate::pair::*;
 const SEGMENT: usize = 1_000;
 const WINDOW: u32 = 8;
 
-/// A connection from site 1 to site 2, whose sender goes back to the first segment that was not acknowledged.
+/// A connection from site 1 to site 2, whose sender goes back to the first segment that was not
+/// acknowledged.
 struct Connection {
     port: u16,
     stream: Vec<u8>,
@@ -37,8 +39,8 @@ impl Connection {
     }
 }
 
-/// Sends the streams over a link that loses one of so many packets; whether reports come back is said. How many rounds it took,
-/// and the encoded packets.
+/// Sends the streams over a link that loses one of so many packets; whether reports come back is
+/// said. How many rounds it took, and the encoded packets.
 fn transfer(
     streams: Vec<Vec<u8>>,
     lost: u64,

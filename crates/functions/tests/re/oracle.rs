@@ -1,4 +1,5 @@
-//! A decoder that was written from the format's description alone: slow, with whole lists and division bit by bit.
+//! A decoder that was written from the format's description alone: slow, with whole lists and
+//! division bit by bit.
 
 use serde_json::json;
 

@@ -85,7 +85,8 @@ impl Pair {
         (by(Inside), by(Outside))
     }
 
-    /// A packet from site 1 to site 2 that nothing happens to, and whether it was encoded. Reports come back.
+    /// A packet from site 1 to site 2 that nothing happens to, and whether it was encoded. Reports
+    /// come back.
     pub fn pass(&mut self, network: &[u8]) -> bool {
         let wire = self.enter(1, network);
         assert_eq!(wire.len(), 1, "{:?}", self.ends[0].drops());

@@ -42,8 +42,9 @@ proptest! {
         prop_assert_eq!(pair.count(2, "references-missed"), 0);
     }
 
-    /// What comes out went in, and so do those that were not encoded and not lost. 0 to 3: the packet arrives; 4: it is lost; 5: it comes
-    /// twice; 6, 7: it is late. Reports are lost as often.
+    /// What comes out went in, and so do those that were not encoded and not lost. 0 to 3: the
+    /// packet arrives; 4: it is lost; 5: it comes twice; 6, 7: it is late. Reports are lost as
+    /// often.
     #[test]
     fn nothing_else_comes_out(packets in prop::collection::vec((packet(), 0u8..8), 1..80)) {
         let mut pair = Pair::acquainted(&json!({}));

@@ -5,8 +5,8 @@ use std::process::Command;
 use io::capture::{Format, FormatKind, Record, Writer};
 use packet::LinkType;
 
-/// Does this for each protocol, with outer and inner IP headers of either version; not at all where there is no tshark, which is a
-/// failure in CI.
+/// Does this for each protocol, with outer and inner IP headers of either version; not at all where
+/// there is no tshark, which is a failure in CI.
 pub fn for_each(protocols: &[&str], reads: impl Fn(&str, u8, u8)) {
     if Command::new("tshark").arg("--version").output().is_err() {
         assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "tshark is needed");
@@ -22,7 +22,8 @@ pub fn for_each(protocols: &[&str], reads: impl Fn(&str, u8, u8)) {
     }
 }
 
-/// What tshark shows of these fields, a list for each frame; all checksums are looked at, and tshark is given these preferences, too.
+/// What tshark shows of these fields, a list for each frame; all checksums are looked at, and
+/// tshark is given these preferences, too.
 pub fn fields_of(frames: &[Vec<u8>], preferences: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sent.pcapng");

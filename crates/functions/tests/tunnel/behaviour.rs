@@ -127,7 +127,8 @@ fn both_ways_through_other_functions_rules_change_nothing() {
                     let sent = other.through(NOW_NS + i, Inside, &udp(there, here, b"answer"));
                     let mut sent = with_class(&sent, class);
                     if i % 5 == 2 {
-                        // Not quite what the other end sends: from somebody else, of another network, a fragment, or only older.
+                        // Not quite what the other end sends: from somebody else, of another
+                        // network, a fragment, or only older.
                         sent[(i * 7) as usize % headers(protocol, outer)] ^= 1 << (i / 5 % 8);
                         sent = if sent[0] >> 4 == 4 { summed(sent) } else { sent };
                     }

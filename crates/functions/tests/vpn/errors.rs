@@ -1,5 +1,5 @@
-//! ICMP errors (RFC 4301 6.2), and other packets that a tunnel's selectors do not name at once: nothing that a tunnel protects is seen
-//! outside.
+//! ICMP errors (RFC 4301 6.2), and other packets that a tunnel's selectors do not name at once:
+//! nothing that a tunnel protects is seen outside.
 
 use packet::Side::{Inside, Outside};
 use packet::{Addr, Endpoint};
@@ -62,7 +62,8 @@ fn holds(packet: &[u8], secret: &[u8]) -> bool {
 fn errors_of_routers_on_the_way_go_through_the_tunnel_both_ways() {
     for version in [4, 6] {
         let [mut one, mut other] = pair("esp", 4);
-        // A packet came out at the first site; a router there, which is in no network of the tunnel, tells its sender.
+        // A packet came out at the first site; a router there, which is in no network of the
+        // tunnel, tells its sender.
         let message = error(router(version), host(version, 2, 5_000), &between(version, 2));
         let sent = one.through(NOW_NS, Inside, &message);
         assert_eq!(sent[9], 50, "in the tunnel");

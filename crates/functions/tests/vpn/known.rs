@@ -1,11 +1,13 @@
-//! Whole packets, as another implementation makes them: Python's `hmac`, `hashlib` and `cryptography` (OpenSSL), headers by `struct`.
+//! Whole packets, as another implementation makes them: Python's `hmac`, `hashlib` and
+//! `cryptography` (OpenSSL), headers by `struct`.
 
 use packet::Side::Inside;
 
 use crate::meter_support::*;
 use crate::pair::*;
 
-/// Protocol, outer IP version, and what leaves for the first datagram "question" of site 1 to site 2, in IPv4.
+/// Protocol, outer IP version, and what leaves for the first datagram "question" of site 1 to site
+/// 2, in IPv4.
 const KNOWN: [(&str, u8, &str); 8] = [
     (
         "ah",

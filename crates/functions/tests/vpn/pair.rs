@@ -67,7 +67,8 @@ pub fn host(version: u8, site: u8, port: u16) -> Endpoint {
     }
 }
 
-/// What a network that forwards it makes of a packet: as far as gateways count as routers, each takes one from the time to live.
+/// What a network that forwards it makes of a packet: as far as gateways count as routers, each
+/// takes one from the time to live.
 pub fn routed(network: &[u8], hops: u8) -> Vec<u8> {
     let mut network = network.to_vec();
     if network[0] >> 4 == 6 {

@@ -89,7 +89,8 @@ fn every_changed_bit_is_refused() {
                 changed[bit / 8] ^= 1 << (bit % 8);
                 let out = other.one(NOW_NS, Outside, &changed);
                 let is_others = out.len() == 1 && out[0].1 == changed;
-                // In the outer header: to another address, or of another protocol, it is none of the gateway's.
+                // In the outer header: to another address, or of another protocol, it is none of
+                // the gateway's.
                 let is_header = bit / 8 < if outer == 4 { 20 } else { 40 };
                 assert!(out.is_empty() || is_others && is_header, "{protocol} over {outer}, bit {bit}");
             }

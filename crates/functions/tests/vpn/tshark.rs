@@ -1,4 +1,5 @@
-//! What tshark makes of what leaves a gateway: it decrypts, and checks the values that say that a packet is genuine.
+//! What tshark makes of what leaves a gateway: it decrypts, and checks the values that say that a
+//! packet is genuine.
 
 use packet::Side::Inside;
 

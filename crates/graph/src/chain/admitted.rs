@@ -1,5 +1,6 @@
-//! Packets of flows that somebody else numbers, who divides them among units: their numbers are *homes*, by which the chain finds the
-//! flows. What that one must know of flows comes out as [`Change`]s.
+//! Packets of flows that somebody else numbers, who divides them among units: their numbers are
+//! *homes*, by which the chain finds the flows. What that one must know of flows comes out as
+//! [`Change`]s.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::fragments::{Datagram, First};
 /// Something that whoever numbers flows must know of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Packets with this key, too, are the flow's, and no other's, in place of the alias that it had before.
+    /// Packets with this key, too, are the flow's, and no other's, in place of the alias that it
+    /// had before.
     Alias {
         /// The flow's home.
         home: u32,
@@ -22,7 +24,8 @@ pub enum Change {
         /// The key's hash.
         hash: u64,
     },
-    /// What became of the first fragment of a datagram is known now, and so is whom the later ones follow.
+    /// What became of the first fragment of a datagram is known now, and so is whom the later ones
+    /// follow.
     FirstFragment {
         /// The datagram.
         datagram: Datagram,
@@ -60,8 +63,9 @@ pub enum Way {
 }
 
 impl Chain {
-    /// Parses and numbers packets, in the order in which they came: what [`Chain::process`] begins with. `then` hears of each one's
-    /// hash. Each packet is then given to [`Chain::process_admitted`] or [`Chain::process_aside`].
+    /// Parses and numbers packets, in the order in which they came: what [`Chain::process`] begins
+    /// with. `then` hears of each one's hash. Each packet is then given to
+    /// [`Chain::process_admitted`] or [`Chain::process_aside`].
     pub fn admit(&mut self, batch: &mut [Packet], then: impl Fn(u64)) {
         self.parse(batch, |_, meta| then(meta.hash));
     }
@@ -98,7 +102,8 @@ impl Chain {
         }
     }
 
-    /// Processes admitted packets in the order in which they came. `homes` has the homes of their flows, one for each.
+    /// Processes admitted packets in the order in which they came. `homes` has the homes of their
+    /// flows, one for each.
     pub fn process_admitted(
         &mut self,
         batch: &mut Vec<Packet>,
@@ -114,8 +119,8 @@ impl Chain {
         self.run(batch, &mut Run { out, pool, observer: None, is_alone: false });
     }
 
-    /// Processes packets that this chain admitted, or another one with the same seed, in the order in which they come. Whose they are,
-    /// their keys say; none could not be parsed.
+    /// Processes packets that this chain admitted, or another one with the same seed, in the order
+    /// in which they come. Whose they are, their keys say; none could not be parsed.
     pub fn process_parsed(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
         if self.stages.is_empty() {
             let mut run = Run { out, pool, observer: None, is_alone: false };
@@ -126,8 +131,8 @@ impl Chain {
         self.run(batch, &mut Run { out, pool, observer: None, is_alone: false });
     }
 
-    /// This chain has a part of the flows: which aliases are its, it tells here, where it also hears which are others'. It has no
-    /// flows yet.
+    /// This chain has a part of the flows: which aliases are its, it tells here, where it also
+    /// hears which are others'. It has no flows yet.
     pub fn tell_aliases(&mut self, ledger: Arc<dyn Ledger>) {
         self.flows.ledger = Some(ledger);
     }
@@ -137,16 +142,17 @@ impl Chain {
         Datagram::of(packet).mixed(&self.parser.hasher)
     }
 
-    /// The first fragment of a datagram goes elsewhere: the later ones are to follow it there ([`Chain::way`] says so). Those that
-    /// waited for it are added to `waited`.
+    /// The first fragment of a datagram goes elsewhere: the later ones are to follow it there
+    /// ([`Chain::way`] says so). Those that waited for it are added to `waited`.
     pub fn learn_elsewhere(&mut self, packet: &Packet, waited: &mut Vec<Packet>) {
         let meta = packet.meta();
         let at_ns = self.now_ns.max(meta.transit.timestamp_ns);
         self.learn_first(Datagram::of(packet), Some((meta.key, meta.reversed)), at_ns, waited);
     }
 
-    /// Processes an admitted packet that goes with no flow that is known: one that could not be parsed, is not IP, or is a
-    /// fragment whose first one has not come or was dropped. In their order, and behind all packets that came before.
+    /// Processes an admitted packet that goes with no flow that is known: one that could not be
+    /// parsed, is not IP, or is a fragment whose first one has not come or was dropped. In their
+    /// order, and behind all packets that came before.
     pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
         let parsed = self.parsed(&packet);
         let mut run = Run { out, pool, observer: None, is_alone: false };
@@ -211,7 +217,8 @@ impl Chain {
         }
     }
 
-    /// Ends the flows of this home whose time is over. Time alone clears them away a little later, and until then nobody finds them.
+    /// Ends the flows of this home whose time is over. Time alone clears them away a little later,
+    /// and until then nobody finds them.
     pub fn end_expired_of(&mut self, home: u32, now_ns: u64, pool: &mut Pool) {
         self.now_ns = self.now_ns.max(now_ns);
         let is_over = |&record: &u32| self.flows.records.header(record).has_expired(self.now_ns);

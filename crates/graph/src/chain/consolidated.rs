@@ -1,10 +1,11 @@
-//! The fast path: packets that are known to be treated as one before them was follow a rule instead of walking through the
-//! chain (B3, B6).
+//! The fast path: packets that are known to be treated as one before them was follow a rule instead
+//! of walking through the chain (B3, B6).
 //!
-//! A packet walks alone and is recorded (`walk`); what all functions recorded is consolidated into a program, which many flows
-//! share, and into the flow's own values, its rule. Packets that follow the same program form groups, and go through its steps
-//! together (`follow_rules`). Whatever else a flow's packet walks for (a FIN, a fragment, an ICMP error) may change what functions think
-//! of the flow, and ends its rules (B10).
+//! A packet walks alone and is recorded (`walk`); what all functions recorded is consolidated into
+//! a program, which many flows share, and into the flow's own values, its rule. Packets that follow
+//! the same program form groups, and go through its steps together (`follow_rules`). Whatever else
+//! a flow's packet walks for (a FIN, a fragment, an ICMP error) may change what functions think of
+//! the flow, and ends its rules (B10).
 
 use nf::record::{Header, Layout, Lines, Records};
 use nf::stage::{Load, ReadGroup, Stage};
@@ -28,7 +29,8 @@ pub(super) struct Consolidation {
     draft: Draft,
     /// By function: what it did to the packet that is recorded; none if it has to see every packet.
     recordings: Vec<Option<Recording>>,
-    /// By side: the functions that packets come to which entered there, in order, but for those that have to see every packet.
+    /// By side: the functions that packets come to which entered there, in order, but for those
+    /// that have to see every packet.
     taking_part: [Vec<u16>; 2],
     /// Of these, the ones that have to be asked what they foresee of each flow.
     asked: [Vec<u16>; 2],
@@ -54,7 +56,8 @@ pub(super) struct Begun {
 }
 
 impl Consolidation {
-    /// None if no two functions take part one behind the other: of one, the walk is no longer than what a rule would have in its place.
+    /// None if no two functions take part one behind the other: of one, the walk is no longer than
+    /// what a rule would have in its place.
     pub fn new(stages: &[Box<dyn Stage>], layout: &Layout) -> Option<Consolidation> {
         let wraps = |stage: &dyn Stage| stage.descriptor().writes.contains(&Field::Encapsulation);
         // What streams bring is every packet's own.
@@ -94,9 +97,10 @@ impl Consolidation {
         self.scope
     }
 
-    /// What is to be done with a packet that has come so far, of a flow in whose rules it is, and that leaves the connection so; and how long it
-    /// keeps the flow by that, in milliseconds. `is_seen`: whether what its flow is by now can be seen; not while one of its packets is yet to
-    /// walk.
+    /// What is to be done with a packet that has come so far, of a flow in whose rules it is, and
+    /// that leaves the connection so; and how long it keeps the flow by that, in milliseconds.
+    /// `is_seen`: whether what its flow is by now can be seen; not while one of its packets is yet
+    /// to walk.
     #[inline(never)]
     pub fn choose(
         &mut self,
@@ -128,8 +132,9 @@ impl Consolidation {
         }
     }
 
-    /// Looks at a rule from before a command, which was recorded, and which only commands end, for the packet that is to be reviewed: what it
-    /// is to do now. Those that packets may end are left to the time when the packets before are through.
+    /// Looks at a rule from before a command, which was recorded, and which only commands end, for
+    /// the packet that is to be reviewed: what it is to do now. Those that packets may end are left
+    /// to the time when the packets before are through.
     #[inline(never)]
     fn look_again(
         &self,
@@ -256,8 +261,9 @@ fn holds(
 }
 
 impl Chain {
-    /// The packet, which has joined its flow, is recorded from here on, if that is due; else what was known of its flow counts no more.
-    /// What an observer is shown is recorded to the end, whether a rule can be made of it or not.
+    /// The packet, which has joined its flow, is recorded from here on, if that is due; else what
+    /// was known of its flow counts no more. What an observer is shown is recorded to the end,
+    /// whether a rule can be made of it or not.
     pub(super) fn begin_recording(&mut self, packet: &Packet, is_observed: bool) -> Option<Begun> {
         let meta = packet.meta();
         let (record, direction) = (meta.transit.flow, meta.transit.direction);
@@ -275,7 +281,8 @@ impl Chain {
         Some(Begun { side: meta.transit.side, like, ends: parse::ends(packet), covers })
     }
 
-    /// What a packet that has joined its flow has in common with others that could be treated alike; none if none could.
+    /// What a packet that has joined its flow has in common with others that could be treated
+    /// alike; none if none could.
     pub(super) fn likeness(&self, packet: &Packet) -> Option<Likeness> {
         let meta = packet.meta();
         let header = self.flows.records.header(meta.transit.flow);
@@ -301,7 +308,8 @@ impl Chain {
         consolidation.repeats && (!self.joining.tags || transit.tags == header.tags)
     }
 
-    /// Makes a rule of what was recorded of a packet that is settled, if its flow lives and the packet was what its verdict says.
+    /// Makes a rule of what was recorded of a packet that is settled, if its flow lives and the
+    /// packet was what its verdict says.
     pub(super) fn conclude(
         &mut self,
         begun: Begun,
@@ -329,7 +337,8 @@ impl Chain {
         }
     }
 
-    /// A packet that is settled moved its flow, and stands for no other one: the next one like it is recorded.
+    /// A packet that is settled moved its flow, and stands for no other one: the next one like it
+    /// is recorded.
     pub(super) fn expect_like(&mut self, begun: &Begun, (record, direction): (u32, Direction)) {
         if let Some(rules) = &mut self.flows.rules {
             rules.record_next(record, direction, begun.like);
@@ -351,8 +360,8 @@ impl Chain {
         }
     }
 
-    /// A function is about to process a packet that is recorded: what it wants for the flow is told apart from others' wishes.
-    /// Gives these, for [`Chain::end_wishes`].
+    /// A function is about to process a packet that is recorded: what it wants for the flow is told
+    /// apart from others' wishes. Gives these, for [`Chain::end_wishes`].
     pub(super) fn begin_wishes(&self, packets: &mut [Packet]) -> Option<u32> {
         let packet =
             packets.first_mut().filter(|_| self.consolidation.as_ref().is_some_and(|c| c.recording))?;
@@ -371,7 +380,8 @@ impl Chain {
         *keep_ms = before_ms.max(*keep_ms);
     }
 
-    /// Takes the packets of a crossing through the steps of the program that the rules of all their flows name.
+    /// Takes the packets of a crossing through the steps of the program that the rules of all their
+    /// flows name.
     #[inline(never)]
     pub(super) fn follow_rules(
         &mut self,
@@ -383,7 +393,8 @@ impl Chain {
     ) {
         self.fast_path.packets += crossing.load.packets;
         let Some(consolidation) = &mut self.consolidation else { return };
-        // They are back in their place before anything could ask for them: programs are made for packets that walk.
+        // They are back in their place before anything could ask for them: programs are made for
+        // packets that walk.
         let programs = std::mem::take(&mut consolidation.programs);
         let mut steps = programs.steps(program).iter();
         while let Some(step) = steps.next() {
@@ -525,7 +536,8 @@ pub(super) fn drop_panicked(
     crossing.load.bytes += crossing.load.packets * crossing.cancelled_len;
 }
 
-/// Drops packets, as `stage` would, of which this cannot be done: there may be no room for headers. The others go on as they are then.
+/// Drops packets, as `stage` would, of which this cannot be done: there may be no room for headers.
+/// The others go on as they are then.
 #[inline]
 fn drop_unless<T>(
     done: impl Fn(&mut Packet) -> Result<T, DropReason>,

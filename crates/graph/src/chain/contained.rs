@@ -34,7 +34,8 @@ impl Chain {
         }
     }
 
-    /// A function panicked at a packet of this flow: it ends, once the packets of its group are through.
+    /// A function panicked at a packet of this flow: it ends, once the packets of its group are
+    /// through.
     #[cold]
     pub(super) fn note_failed(&mut self, record: u32) {
         let main = self.flows.passes.get(record).map_or(record, |pass| pass.main);
@@ -55,8 +56,9 @@ impl Chain {
         self.failed = failed;
     }
 
-    /// The chain's own code panicked, so that nobody knows in which condition its tables are: what is left of the batch is dropped, all
-    /// flows end, and it goes on with empty tables. What its functions are and have counted stays.
+    /// The chain's own code panicked, so that nobody knows in which condition its tables are: what
+    /// is left of the batch is dropped, all flows end, and it goes on with empty tables. What its
+    /// functions are and have counted stays.
     #[cold]
     #[inline(never)]
     pub(super) fn start_over(&mut self, queue: &mut Queue, before: Account, run: &mut Run<'_, '_>) {
@@ -91,8 +93,9 @@ impl Chain {
         self.clear_tables(run.pool);
     }
 
-    /// Ends all flows, and goes on with empty tables: whoever gives packets to the chain has panicked, and what it knew of flows is gone.
-    /// So are `lost` packets, which did not come to the chain.
+    /// Ends all flows, and goes on with empty tables: whoever gives packets to the chain has
+    /// panicked, and what it knew of flows is gone. So are `lost` packets, which did not come to
+    /// the chain.
     pub fn start_anew(&mut self, lost: u64, pool: &mut Pool) {
         self.counters.drops[DropReason::Internal.index()] += lost;
         self.clear_tables(pool);
@@ -114,7 +117,8 @@ impl Chain {
                     stage.flow_end(record, EndReason::Evicted, self.now_ns, &mut env);
                 }
             }
-            // The index may be what failed: then others keep what they have heard of its aliases until those are claimed anew.
+            // The index may be what failed: then others keep what they have heard of its aliases
+            // until those are claimed anew.
             let _ = catch_unwind(AssertUnwindSafe(|| self.flows.drop_alias(record)));
         }
         self.counters.flows_ended[EndReason::Evicted as usize] += live.len() as u64;

@@ -14,7 +14,8 @@ pub(super) struct Crossing {
     pub side: Side,
     /// Those that are still to be forwarded.
     pub load: Load,
-    /// Bytes that each counts as longer than it is: what would have been put before it, but is taken away again.
+    /// Bytes that each counts as longer than it is: what would have been put before it, but is
+    /// taken away again.
     pub cancelled_len: u64,
     /// Whether what they brought to streams is at hand.
     assembled: bool,
@@ -76,8 +77,9 @@ impl Order {
 }
 
 impl Chain {
-    /// Takes packets, of each side so many, through the functions, those from inside before those from outside, or through the
-    /// steps of a program, and leaves what was decided about each in `verdicts`.
+    /// Takes packets, of each side so many, through the functions, those from inside before those
+    /// from outside, or through the steps of a program, and leaves what was decided about each in
+    /// `verdicts`.
     #[inline(never)]
     pub(super) fn cross(
         &mut self,
@@ -93,8 +95,9 @@ impl Chain {
         self.end_reports(reports);
     }
 
-    /// The same for packets of which each has a course of its own: those of one program together, then those that walk. So a
-    /// flow's packets keep their order: none follows a rule behind one that walked.
+    /// The same for packets of which each has a course of its own: those of one program together,
+    /// then those that walk. So a flow's packets keep their order: none follows a rule behind one
+    /// that walked.
     #[inline(never)]
     pub(super) fn cross_mixed(
         &mut self,
@@ -239,7 +242,8 @@ impl Chain {
         }
     }
 
-    /// Completes the alerts and events that these packets gave rise to, those from these numbers on.
+    /// Completes the alerts and events that these packets gave rise to, those from these numbers
+    /// on.
     #[inline(always)]
     fn complete_effects(&mut self, before: (usize, usize), packets: &[Packet], verdicts: &[Verdict]) {
         if self.told() != before {
@@ -247,7 +251,8 @@ impl Chain {
         }
     }
 
-    /// Puts them in the order of packets and functions, and notes what was decided about the alerts' packets.
+    /// Puts them in the order of packets and functions, and notes what was decided about the
+    /// alerts' packets.
     #[cold]
     fn put_effects_in_order(
         &mut self,
@@ -263,8 +268,9 @@ impl Chain {
         }
     }
 
-    /// Runs one function over those of the packets that entered by `side`, which are `load`, and sends what it made back;
-    /// whether it forwarded them all as long as they were. `assembled`: whether what they brought to streams is at hand.
+    /// Runs one function over those of the packets that entered by `side`, which are `load`, and
+    /// sends what it made back; whether it forwarded them all as long as they were. `assembled`:
+    /// whether what they brought to streams is at hand.
     #[allow(clippy::too_many_arguments, reason = "a struct of them would be built for this call alone")]
     pub(super) fn run_stage(
         &mut self,
@@ -349,9 +355,10 @@ impl Chain {
         }
     }
 
-    /// Sends a packet that a function made, in answer to one of `packets`, on its way through the functions between it and
-    /// the side that it leaves by. To them it is a packet of the flow that it answers, in the other direction; it does not
-    /// count in the flow's clock. What answers a packet that turned back may be turned back where that was.
+    /// Sends a packet that a function made, in answer to one of `packets`, on its way through the
+    /// functions between it and the side that it leaves by. To them it is a packet of the flow that
+    /// it answers, in the other direction; it does not count in the flow's clock. What answers a
+    /// packet that turned back may be turned back where that was.
     fn answer(&mut self, made: Made, packets: &[Packet], run: &mut Run<'_, '_>) {
         self.stop_recording();
         self.counters.packets_made += u64::from(!self.is_replaying);

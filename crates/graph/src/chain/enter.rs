@@ -1,4 +1,5 @@
-//! Coming in: parsing, finding the packet's flow or beginning it, and gathering packets of known flows into groups.
+//! Coming in: parsing, finding the packet's flow or beginning it, and gathering packets of known
+//! flows into groups.
 
 use nf::record::Header;
 use nf::stage::{Env, Load};
@@ -56,7 +57,8 @@ impl Chain {
         }
     }
 
-    /// Parses packets, and looks up which flow each probably belongs to. All asks for memory go out before any is used.
+    /// Parses packets, and looks up which flow each probably belongs to. All asks for memory go out
+    /// before any is used.
     pub(super) fn look_up(&mut self, batch: &mut [Packet]) {
         self.parse(batch, |flows, meta| flows.prefetch_index(meta.hash));
         self.mixed = find_records(&self.flows, batch, |flows, _, meta| {
@@ -82,8 +84,8 @@ impl Chain {
             find_records(&self.flows, batch, |flows, number, _| flows.prefetch_home(*homes.get(number)?));
     }
 
-    /// Counts and parses packets, calls `then` with each, and leaves those that could not be parsed in `refused`; returns
-    /// their bytes.
+    /// Counts and parses packets, calls `then` with each, and leaves those that could not be parsed
+    /// in `refused`; returns their bytes.
     #[inline(always)]
     pub(super) fn parse(&mut self, batch: &mut [Packet], then: impl Fn(&Flows, &Meta)) -> u64 {
         let (first, mut bytes) = (self.counters.packets_in, 0);
@@ -118,9 +120,10 @@ impl Chain {
         }
     }
 
-    /// Joins packets from the front of `packets` to their flows, as many as form a group. The next one begins another group. If it
-    /// would be the first, the course says whether it goes alone, or is to be reviewed and gathered again. `RULES`: whether there
-    /// are any. `APART`: whether functions may answer packets of known flows.
+    /// Joins packets from the front of `packets` to their flows, as many as form a group. The next
+    /// one begins another group. If it would be the first, the course says whether it goes alone,
+    /// or is to be reviewed and gathered again. `RULES`: whether there are any. `APART`: whether
+    /// functions may answer packets of known flows.
     #[inline(never)]
     pub(super) fn gather<const RULES: bool, const APART: bool>(
         &mut self,
@@ -159,7 +162,8 @@ impl Chain {
             let mut by_alias = false;
             let direction = header.direction_if_common(key, reversed).or_else(|| {
                 by_alias = RULES && header.key != *key;
-                // If both directions come from one side, one packet may end what the next one is found by.
+                // If both directions come from one side, one packet may end what the next one is
+                // found by.
                 let in_order = |direction: &_| header.comes_from(meta.transit.side, *direction);
                 header
                     .direction_if_any(key, reversed)
@@ -249,7 +253,8 @@ impl Chain {
         Gathered { load, course, uniform }
     }
 
-    /// A packet that may begin a flow, that is not a plain packet of one, or that could not be parsed.
+    /// A packet that may begin a flow, that is not a plain packet of one, or that could not be
+    /// parsed.
     #[inline(never)]
     pub(super) fn alone(&mut self, packet: Packet, parsed: Result<(), DropReason>, run: &mut Run<'_, '_>) {
         if let Err(reason) = parsed {
@@ -286,7 +291,8 @@ impl Chain {
         self.send(packet, run);
     }
 
-    /// An ICMP error goes with the flow that it speaks of; if there is none, it is a flow of its own.
+    /// An ICMP error goes with the flow that it speaks of; if there is none, it is a flow of its
+    /// own.
     fn icmp_error(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
         if self.find(&packet, run.pool).is_none() {
             let (key, reversed) = parse::portless_key(&packet);
@@ -314,8 +320,8 @@ impl Chain {
         self.waited = waited;
     }
 
-    /// The first fragment of a datagram passed then, as one of the flow with this key, or was dropped. Those that waited for it are
-    /// added to `waited`.
+    /// The first fragment of a datagram passed then, as one of the flow with this key, or was
+    /// dropped. Those that waited for it are added to `waited`.
     pub fn learn_first(
         &mut self,
         datagram: Datagram,
@@ -403,7 +409,8 @@ impl Chain {
             return self.settle(packet, Verdict::Drop(reason), run);
         }
         let is_observed = run.observer.is_some();
-        // Many flows are over before a rule would be of use: one that begins is not recorded, unless somebody looks.
+        // Many flows are over before a rule would be of use: one that begins is not recorded,
+        // unless somebody looks.
         let begun = if begins && !is_observed { None } else { self.begin_recording(&packet, is_observed) };
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
@@ -490,8 +497,8 @@ impl Chain {
     }
 }
 
-/// Stores each packet's probable record, which `record` looks up by the packet's number and metadata. Returns true if packets came from
-/// both sides.
+/// Stores each packet's probable record, which `record` looks up by the packet's number and
+/// metadata. Returns true if packets came from both sides.
 // Not inlined, so that the compiler knows that stores to packets do not change `flows`.
 #[inline(never)]
 fn find_records(

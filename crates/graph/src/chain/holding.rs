@@ -1,6 +1,8 @@
-//! Fragments that are held back until their datagram is whole and was inspected, where a function prevents attacks.
+//! Fragments that are held back until their datagram is whole and was inspected, where a function
+//! prevents attacks.
 //!
-//! Each goes through the functions when it comes, so that what they do to it does not depend on the others, and waits as it is to leave.
+//! Each goes through the functions when it comes, so that what they do to it does not depend on the
+//! others, and waits as it is to leave.
 
 use packet::{DropReason, Packet, Pool};
 
@@ -23,7 +25,8 @@ impl Chain {
         self.drop_unheld(run.pool);
     }
 
-    /// A fragment is dropped: if its datagram is whole with it, or can never be without it, those that are held back go with it.
+    /// A fragment is dropped: if its datagram is whole with it, or can never be without it, those
+    /// that are held back go with it.
     #[cold]
     pub(super) fn drop_rest_of_datagram(&mut self, packet: &Packet, run: &mut Run<'_, '_>) {
         let Some(subscribed) = &mut self.subscribed else { return };
@@ -78,7 +81,8 @@ impl Chain {
         self.counters.packets_held + held_back
     }
 
-    /// Fragments that were held back elsewhere and came here with their flows, less those that went elsewhere.
+    /// Fragments that were held back elsewhere and came here with their flows, less those that went
+    /// elsewhere.
     pub(super) fn fragments_moved(&self) -> i64 {
         let now = self.subscribed.as_ref().map_or(0, |subscribed| subscribed.datagrams().moved());
         self.counters.fragments_moved + now

@@ -1,7 +1,8 @@
-//! Flows on their way between units: everything that a flow owns, as one run of bytes (A11, DESIGN 3).
+//! Flows on their way between units: everything that a flow owns, as one run of bytes (A11, DESIGN
+//! 3).
 //!
-//! What flows share does not move with one of them: items of pools that it holds stay taken where they were taken, and the
-//! members of sets, meters and counters stay where they were noted.
+//! What flows share does not move with one of them: items of pools that it holds stay taken where
+//! they were taken, and the members of sets, meters and counters stay where they were noted.
 
 use nf::UpgradeError;
 use nf::record::Layout;
@@ -35,14 +36,16 @@ pub enum RestoreError {
     Streams(#[from] streams::RestoreError),
 }
 
-/// What a saved flow begins with: which chain it is of, and how long what follows is that the functions keep beside the record.
+/// What a saved flow begins with: which chain it is of, and how long what follows is that the
+/// functions keep beside the record.
 const PREFIX_LEN: usize = 8 + 4;
 
-/// In the number of bytes beside the record: the flow turns back, and what its second pass owns follows, after its length.
+/// In the number of bytes beside the record: the flow turns back, and what its second pass owns
+/// follows, after its length.
 const HAS_SECOND: u32 = 1 << 31;
 
-/// What a saved second pass begins with: the function that turns the flow back, the side, the direction, and how long what follows is
-/// that the functions keep beside its record.
+/// What a saved second pass begins with: the function that turns the flow back, the side, the
+/// direction, and how long what follows is that the functions keep beside its record.
 const SECOND_PREFIX_LEN: usize = 2 + 1 + 1 + 4;
 
 impl Chain {
@@ -51,8 +54,8 @@ impl Chain {
         self.flows.find(hash, key, reversed).map(|(record, _)| record)
     }
 
-    /// Adds everything that a flow owns to `out`: the record, what its functions keep beside it, its TCP streams and
-    /// datagrams in fragments with all that waits in them. It stays as it is.
+    /// Adds everything that a flow owns to `out`: the record, what its functions keep beside it,
+    /// its TCP streams and datagrams in fragments with all that waits in them. It stays as it is.
     ///
     /// # Panics
     /// If there is no such flow.
@@ -94,10 +97,11 @@ impl Chain {
         out[begin..begin + 4].copy_from_slice(&len.to_le_bytes());
     }
 
-    /// Takes a saved flow over, and says which record it has here. If that fails, nothing of it is kept.
+    /// Takes a saved flow over, and says which record it has here. If that fails, nothing of it is
+    /// kept.
     ///
-    /// A flow of the same key or alias that is here already is not touched. If the table is full, another flow goes only where
-    /// the chain's options say so.
+    /// A flow of the same key or alias that is here already is not touched. If the table is full,
+    /// another flow goes only where the chain's options say so.
     pub fn restore_flow(&mut self, saved: &[u8], pool: &mut Pool) -> Result<u32, RestoreError> {
         let (prefix, rest) = saved.split_at_checked(PREFIX_LEN).ok_or(RestoreError::Damaged)?;
         let (fingerprint, beside_len) = prefix.split_at(8);
@@ -160,8 +164,9 @@ impl Chain {
         Ok(record)
     }
 
-    /// The same for a flow that somebody else had since it was saved, who has seen as much time pass as this chain: fragments that were held
-    /// back then, and whose time is over, were dropped there.
+    /// The same for a flow that somebody else had since it was saved, who has seen as much time
+    /// pass as this chain: fragments that were held back then, and whose time is over, were dropped
+    /// there.
     pub fn restore_copy(&mut self, saved: &[u8], pool: &mut Pool) -> Result<u32, RestoreError> {
         if let Some(subscribed) = &mut self.subscribed {
             subscribed.datagrams_mut().0.set_gone_until(self.now_ns);
@@ -196,7 +201,8 @@ impl Chain {
         Ok(SavedSecond { pass, bytes, beside, streams })
     }
 
-    /// A flow has gone elsewhere: it is forgotten here, which is not its end. What it holds of pools stays held.
+    /// A flow has gone elsewhere: it is forgotten here, which is not its end. What it holds of
+    /// pools stays held.
     ///
     /// # Panics
     /// If there is no such flow.
@@ -221,8 +227,8 @@ impl Chain {
     }
 
     fn restore_beside(&mut self, record: u32, beside: &[u8], streams: &[u8]) -> Result<(), RestoreError> {
-        // The record still names what held its bytes where it comes from. So each part is gone through, whatever became of the
-        // one before it: then it names what is here, or nothing.
+        // The record still names what held its bytes where it comes from. So each part is gone
+        // through, whatever became of the one before it: then it names what is here, or nothing.
         let records = &mut self.flows.records;
         let mut rest = Some(beside);
         for stage in &mut self.stages {

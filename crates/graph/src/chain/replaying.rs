@@ -1,8 +1,8 @@
-//! Packets of a flow that other units have: of which only the headers come here, to bring the flow's state to where it would be if the
-//! packets themselves had.
+//! Packets of a flow that other units have: of which only the headers come here, to bring the
+//! flow's state to where it would be if the packets themselves had.
 //!
-//! So several units can have a flow's packets in turn, each with the state that a single unit would have had, if what the functions
-//! keep of a flow follows from headers ([`Chain::recomputes`]).
+//! So several units can have a flow's packets in turn, each with the state that a single unit would
+//! have had, if what the functions keep of a flow follows from headers ([`Chain::recomputes`]).
 
 use std::mem::swap;
 
@@ -17,8 +17,9 @@ use super::{Chain, Run};
 #[error("a packet that another unit has is of no flow that is here")]
 pub struct NoHistory;
 
-/// How many bytes of a packet, from the first one on, those need who only [replay](Chain::replay) it: its headers, or, if they are not
-/// of the commonest shape, all. None if it can be no history: it does not say itself which flow it is of. It must have been parsed.
+/// How many bytes of a packet, from the first one on, those need who only [replay](Chain::replay)
+/// it: its headers, or, if they are not of the commonest shape, all. None if it can be no history:
+/// it does not say itself which flow it is of. It must have been parsed.
 pub fn history_len(packet: &Packet) -> Option<usize> {
     let meta = packet.meta();
     match meta.class {
@@ -29,15 +30,17 @@ pub fn history_len(packet: &Packet) -> Option<usize> {
 }
 
 impl Chain {
-    /// Whether flows' states follow from their packets' headers, whatever else there is in the chain: then units that have them in
-    /// common may [replay](Chain::replay) what others process. A flow's first packet is always processed where the flow begins.
+    /// Whether flows' states follow from their packets' headers, whatever else there is in the
+    /// chain: then units that have them in common may [replay](Chain::replay) what others process.
+    /// A flow's first packet is always processed where the flow begins.
     pub fn recomputes(&self) -> bool {
         self.stages.iter().all(|stage| stage.recomputes())
     }
 
-    /// Changes a flow's state as this packet does, or its first [`history_len`] bytes, and nothing else: another unit has it, counts it
-    /// and lets out what comes of it. Other flows' time goes on when the chain processes packets, or is [advanced](Chain::advance). The
-    /// metadata is to be as for [`Chain::process`], with the length on the wire that the packet had.
+    /// Changes a flow's state as this packet does, or its first [`history_len`] bytes, and nothing
+    /// else: another unit has it, counts it and lets out what comes of it. Other flows' time goes
+    /// on when the chain processes packets, or is [advanced](Chain::advance). The metadata is to be
+    /// as for [`Chain::process`], with the length on the wire that the packet had.
     ///
     /// # Errors
     /// If its flow is not here.

@@ -29,8 +29,8 @@ impl Chain {
         }
     }
 
-    /// Settles packets from the front of `packets` as long as nothing but their flows' timers changes: nearly all are such.
-    /// Returns how many.
+    /// Settles packets from the front of `packets` as long as nothing but their flows' timers
+    /// changes: nearly all are such. Returns how many.
     #[inline(always)]
     fn settle_plain(&mut self, packets: &mut [Packet], verdicts: &[Verdict]) -> usize {
         let (mut count, mut bytes, mut settled_ns) = (0, 0, self.settled_ns);
@@ -110,7 +110,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Learns the key that the flow's packets have behind the chain, from one of them; false if another flow has it.
+    /// Learns the key that the flow's packets have behind the chain, from one of them; false if
+    /// another flow has it.
     fn learn_alias(&mut self, packet: &Packet, begins: bool, pool: &mut Pool) -> bool {
         let meta = packet.meta();
         if !self.joining.has_aliases
@@ -138,8 +139,9 @@ impl Chain {
         self.set_alias(record, key, reversed).is_ok()
     }
 
-    /// Whether an outside host opened the flow and nobody answered: then it does not keep its key from a flow that an inside
-    /// host begins. Else whoever sends to a NAT's ports first could keep inside hosts from using them.
+    /// Whether an outside host opened the flow and nobody answered: then it does not keep its key
+    /// from a flow that an inside host begins. Else whoever sends to a NAT's ports first could keep
+    /// inside hosts from using them.
     fn gives_way(&self, record: u32) -> bool {
         let header = self.flows.records.header(record);
         let unanswered =

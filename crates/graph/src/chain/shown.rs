@@ -6,13 +6,14 @@ use packet::{Direction, DropReason, End, Endpoint, Outer, Tag, TagKind};
 use super::Chain;
 use crate::program::Step;
 
-/// What packets do that follow a flow's rule: its program with the flow's own values, and what ends it (B5 to B7).
+/// What packets do that follow a flow's rule: its program with the flow's own values, and what ends
+/// it (B5 to B7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleView {
     /// What is done with them, in order.
     pub steps: Vec<RuleStep>,
-    /// Functions' events that end it, with their functions' places in the chain. It ends with its flow, too, and with every packet
-    /// that has to walk.
+    /// Functions' events that end it, with their functions' places in the chain. It ends with its
+    /// flow, too, and with every packet that has to walk.
     pub events: Vec<(usize, EventCondition)>,
 }
 
@@ -31,16 +32,20 @@ pub enum RuleStep {
     SetDscp(u8),
     /// The packet gets these ends, and both checksums what that adds to them.
     SetEnds(Vec<(End, Endpoint)>),
-    /// The function's outer headers are put before it, if it is in no tunnel and its IP packet has no more bytes than this: longer ones
-    /// walk.
+    /// The function's outer headers are put before it, if it is in no tunnel and its IP packet has
+    /// no more bytes than this: longer ones walk.
     Wrap(usize, Outer, u16),
-    /// The function's VLAN tag or MPLS label is put before it, if there is room for it in its link layer: others walk.
+    /// The function's VLAN tag or MPLS label is put before it, if there is room for it in its link
+    /// layer: others walk.
     Tag(usize, Tag),
-    /// The function takes so many bytes of outer headers off: off packets that come in the same; others walk.
+    /// The function takes so many bytes of outer headers off: off packets that come in the same;
+    /// others walk.
     TakeOut(usize, usize),
-    /// The function takes the outermost tag of this kind off: off packets that come with the same; others walk.
+    /// The function takes the outermost tag of this kind off: off packets that come with the same;
+    /// others walk.
     Untag(usize, TagKind),
-    /// The function's outer headers, or its tag, of so many bytes, are not put before it, since another one takes them away.
+    /// The function's outer headers, or its tag, of so many bytes, are not put before it, since
+    /// another one takes them away.
     Cancelled(usize, usize),
     /// The function, which has counted it, drops it.
     Drop(usize, DropReason),
@@ -52,8 +57,8 @@ impl Chain {
         self.consolidation.is_some()
     }
 
-    /// The rule for packets of one direction of a flow, by the number of its record, that are like the last one that was recorded;
-    /// none if there is no such rule.
+    /// The rule for packets of one direction of a flow, by the number of its record, that are like
+    /// the last one that was recorded; none if there is no such rule.
     pub fn rule_of(&self, record: u32, direction: Direction) -> Option<RuleView> {
         let (rules, consolidation) = (self.flows.rules.as_ref()?, self.consolidation.as_ref()?);
         let (rule, program) = rules.current(record, direction)?;

@@ -1,8 +1,11 @@
-//! Side by side: state functions that commute, of a group of packets, on two cores at once (B18, B20).
+//! Side by side: state functions that commute, of a group of packets, on two cores at once (B18,
+//! B20).
 //!
-//! The functions of a step are cut in two, first ones and last ones: the first ones run here, on the flows' records, the last ones
-//! there, on copies of what they may touch of these, which then take the place of what they were made of. Packets both only read.
-//! What the last ones tell is kept apart, and added behind what the first ones told: so all stands as if they had run in order.
+//! The functions of a step are cut in two, first ones and last ones: the first ones run here, on
+//! the flows' records, the last ones there, on copies of what they may touch of these, which then
+//! take the place of what they were made of. Packets both only read. What the last ones tell is
+//! kept apart, and added behind what the first ones told: so all stands as if they had run in
+//! order.
 
 use std::ops::Range;
 
@@ -18,13 +21,15 @@ use super::{Chain, GROUP_MAX};
 use crate::SideBySide;
 use crate::program::Step;
 
-/// Of the groups that go in order, one of so many is measured: a prime, so that programs which take turns all have theirs.
+/// Of the groups that go in order, one of so many is measured: a prime, so that programs which take
+/// turns all have theirs.
 const MEASURED_EVERY: u32 = 17;
 
 /// What a measurement weighs in the average, as a power of two: an eighth.
 const WEIGHT_SHIFT: u32 = 3;
 
-/// A measurement counts as so many times the average at most, and so many nanoseconds: something else had the core meanwhile.
+/// A measurement counts as so many times the average at most, and so many nanoseconds: something
+/// else had the core meanwhile.
 const OUTLIER: u64 = 4;
 const OUTLIER_NS: u64 = 256;
 
@@ -79,8 +84,8 @@ impl Sides {
         })
     }
 
-    /// How many of the functions run here, if the others are to run there: such that the shorter side has as much to do as can be. None if
-    /// that is not worth it, or not known yet.
+    /// How many of the functions run here, if the others are to run there: such that the shorter
+    /// side has as much to do as can be. None if that is not worth it, or not known yet.
     fn cut(&self, functions: &[Step], packets: u64) -> Option<usize> {
         let pace = |step: &Step| self.paces.get(stage_of(step)?).map(|pace| pace.0);
         let all: u64 = functions.iter().filter_map(pace).sum();
@@ -100,15 +105,16 @@ impl Sides {
         (best > 0 && shorter * packets / 16 >= worth_ns).then_some(best)
     }
 
-    /// Whether the group is measured, which goes side by side or does not: if so, or if nothing is known of some of these functions, or
-    /// now and then.
+    /// Whether the group is measured, which goes side by side or does not: if so, or if nothing is
+    /// known of some of these functions, or now and then.
     fn is_to_be_measured(&mut self, functions: &[Step], is_cut: bool) -> bool {
         self.unmeasured = (self.unmeasured + 1) % MEASURED_EVERY;
         let is_unknown = |stage: usize| self.paces[stage].0 == 0;
         is_cut || self.unmeasured == 0 || functions.iter().filter_map(stage_of).any(is_unknown)
     }
 
-    /// Copies what the functions `there` may touch of the records of packets that they are to run for, once for each flow: of how many.
+    /// Copies what the functions `there` may touch of the records of packets that they are to run
+    /// for, once for each flow: of how many.
     fn lend(
         &mut self,
         (packets, verdicts, side): (&[Packet], &[Verdict], Side),
@@ -122,7 +128,8 @@ impl Sides {
                 continue;
             }
             let (flow, bit) = (transit.flow, 1 << (transit.flow % 64));
-            // Most flows have one packet in a group: only where another may be of this one it is looked for.
+            // Most flows have one packet in a group: only where another may be of this one it is
+            // looked for.
             let may_be_known = seen & bit != 0;
             let known =
                 if may_be_known { self.copied[..count].iter().position(|&of| of == flow) } else { None };
@@ -224,8 +231,8 @@ impl<'a> Team<'a> {
 }
 
 impl Chain {
-    /// State functions that commute run side by side from now on where that is worth it: what comes out is the same. Programs of the fast
-    /// path that were written before stay as they are.
+    /// State functions that commute run side by side from now on where that is worth it: what comes
+    /// out is the same. Programs of the fast path that were written before stay as they are.
     ///
     /// # Errors
     /// If there is no memory for the copies of records: one for each packet of a group.

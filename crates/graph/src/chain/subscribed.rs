@@ -1,4 +1,5 @@
-//! The flows' TCP streams, for the functions that want them: put together once, before the first of these has a packet.
+//! The flows' TCP streams, for the functions that want them: put together once, before the first of
+//! these has a packet.
 
 use nf::record::{Header, Layout, Records};
 use nf::stage::Stage;
@@ -70,7 +71,8 @@ fn message(short: ShortOf, is_dropped: bool) -> &'static str {
 }
 
 impl Subscribed {
-    /// The streams for these functions, if one wants them; the flows' records then have a part for them.
+    /// The streams for these functions, if one wants them; the flows' records then have a part for
+    /// them.
     pub fn new(
         stages: &[Box<dyn Stage>],
         layout: &mut Layout,
@@ -95,8 +97,8 @@ impl Subscribed {
         self.first[side as usize]
     }
 
-    /// Puts what those packets of a group that entered by `side` bring, and that are to be forwarded, in its place; whether some of them
-    /// are not to pass.
+    /// Puts what those packets of a group that entered by `side` bring, and that are to be
+    /// forwarded, in its place; whether some of them are not to pass.
     pub fn assemble(
         &mut self,
         side: Side,
@@ -175,7 +177,8 @@ impl Subscribed {
         self.reassembler.deliveries()
     }
 
-    /// Adds the flow's streams and datagrams, with all that waits, to `out`; see [`Reassembler::save_flow`].
+    /// Adds the flow's streams and datagrams, with all that waits, to `out`; see
+    /// [`Reassembler::save_flow`].
     pub fn save(&self, record: u32, records: &Records, out: &mut Vec<u8>) {
         if let Some(streams) = records.state(record, self.part) {
             self.reassembler.save_flow(record, streams, out);

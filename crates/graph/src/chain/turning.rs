@@ -13,15 +13,17 @@ use crate::passes::Pass;
 /// Packets that come to a function a second time, or that a function made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Traveller {
-    /// One that arrived: it counts in the flow of its second pass, and brings bytes to the streams there.
+    /// One that arrived: it counts in the flow of its second pass, and brings bytes to the streams
+    /// there.
     Arrived,
     /// One that a function made: it counts in no flow.
     Made,
 }
 
 impl Chain {
-    /// The function at `stage` turned the packet, a group of its own now, back: it goes through the functions that it passed, in
-    /// reverse, as a packet from the other side, with the record of its other pass. Its flow's packets go alone from now on.
+    /// The function at `stage` turned the packet, a group of its own now, back: it goes through the
+    /// functions that it passed, in reverse, as a packet from the other side, with the record of
+    /// its other pass. Its flow's packets go alone from now on.
     pub(super) fn turn_back(
         &mut self,
         packet: &mut [Packet],
@@ -53,8 +55,8 @@ impl Chain {
         packet[0].meta_mut().transit.flow = pass.main;
     }
 
-    /// Takes one packet through the functions behind `stage`, as seen from the side that it comes from, until one turns it back: says
-    /// which one, if one does.
+    /// Takes one packet through the functions behind `stage`, as seen from the side that it comes
+    /// from, until one turns it back: says which one, if one does.
     pub(super) fn cross_behind(
         &mut self,
         stage: usize,
@@ -88,7 +90,8 @@ impl Chain {
         }
     }
 
-    /// The packet is about to come to this function: it gets the record of its pass, if its flow turns back.
+    /// The packet is about to come to this function: it gets the record of its pass, if its flow
+    /// turns back.
     #[inline]
     pub(super) fn enter_pass(&mut self, packet: &mut Packet, stage: usize, traveller: Traveller) {
         let meta = packet.meta_mut();
@@ -111,7 +114,8 @@ impl Chain {
         }
     }
 
-    /// Makes a record for the second pass of the flow that this packet is of, which is turned back for the first time.
+    /// Makes a record for the second pass of the flow that this packet is of, which is turned back
+    /// for the first time.
     ///
     /// # Errors
     /// If there is no room, or a function panics.
@@ -166,8 +170,8 @@ impl Chain {
 }
 
 impl crate::flows::Flows {
-    /// Makes a record for the second pass of the flow of this packet, which a function has just turned back; `key` is the one that it has
-    /// now.
+    /// Makes a record for the second pass of the flow of this packet, which a function has just
+    /// turned back; `key` is the one that it has now.
     pub fn begin_second(
         &mut self,
         packet: &Packet,

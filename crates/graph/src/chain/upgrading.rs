@@ -5,7 +5,8 @@ use nf::stage::SavedPart;
 
 use super::{Chain, RestoreError};
 
-/// How a chain's flows are saved ([`Chain::save_flow`]): what a chain with other versions of its functions has to know to take them over.
+/// How a chain's flows are saved ([`Chain::save_flow`]): what a chain with other versions of its
+/// functions has to know to take them over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedLayout {
     fingerprint: u64,
@@ -41,8 +42,8 @@ impl Chain {
         }
     }
 
-    /// Flows that a chain with other versions of the functions saved are taken over, too, from now on: each function brings its states
-    /// over ([`nf::NetworkFunction::upgrade`]).
+    /// Flows that a chain with other versions of the functions saved are taken over, too, from now
+    /// on: each function brings its states over ([`nf::NetworkFunction::upgrade`]).
     ///
     /// # Errors
     /// If it is a chain of other functions, or in another order.

@@ -3,7 +3,8 @@
 use nf::source_of;
 use packet::{Addr, FlowHasher, FlowKey, Packet, parse, split_mix};
 
-/// Which datagram a fragment is of: addresses and protocol in one direction, and the identification field.
+/// Which datagram a fragment is of: addresses and protocol in one direction, and the identification
+/// field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Datagram {
     pub(crate) key: FlowKey,

@@ -1,6 +1,7 @@
 //! A bounded table of datagrams, in which no source has more than its share.
 //!
-//! Each entry has a number, which stays the same until it is removed, and may have a weight: what of a bounded memory it takes.
+//! Each entry has a number, which stays the same until it is removed, and may have a weight: what
+//! of a bounded memory it takes.
 
 use std::collections::HashMap;
 
@@ -174,8 +175,9 @@ impl<T> Table<T> {
         self.len() < self.max && self.of_source(datagram).len < self.max.div_ceil(SOURCE_PART)
     }
 
-    /// The entry that gives way if there is no room for this datagram: the oldest of its source that `may` give way, if the source has
-    /// its share, else the one that `oldest` chooses. None if there is none.
+    /// The entry that gives way if there is no room for this datagram: the oldest of its source
+    /// that `may` give way, if the source has its share, else the one that `oldest` chooses. None
+    /// if there is none.
     pub fn victim(
         &mut self,
         datagram: &Datagram,
@@ -188,8 +190,9 @@ impl<T> Table<T> {
         self.note_victim(victim, is_source_full)
     }
 
-    /// The entry that gives way, other than this one, if together they would weigh more than `max` with as much more, or its source
-    /// would have more than its share of that: the oldest of them of the first class. None if that would not help.
+    /// The entry that gives way, other than this one, if together they would weigh more than `max`
+    /// with as much more, or its source would have more than its share of that: the oldest of them
+    /// of the first class. None if that would not help.
     pub fn heavy_victim(&mut self, at: u32, more: usize, max: usize) -> Option<u32> {
         let of_source = self.of_source(&self.datagram(at));
         let is_source_full = of_source.weight + more > max / SOURCE_PART;
@@ -227,7 +230,8 @@ impl<T> Table<T> {
         self.link(at);
     }
 
-    /// Adds an entry, for which there is room, and gives its number, which is below the table's size.
+    /// Adds an entry, for which there is room, and gives its number, which is below the table's
+    /// size.
     pub fn insert(&mut self, datagram: Datagram, class: usize, value: T) -> u32 {
         let entry = Entry { datagram, class, weight: 0, value, age: Links::NONE, source: Links::NONE };
         let at = match self.free.pop() {

@@ -6,7 +6,8 @@ use super::held::Block;
 use super::{Half, Reassembler, Segment, Streams, doubt};
 
 impl Reassembler {
-    /// Bytes or an end come that nobody doubts; whether they are the first that are said to a side that was not seen.
+    /// Bytes or an end come that nobody doubts; whether they are the first that are said to a side
+    /// that was not seen.
     pub(super) fn go_on(segment: &Segment<'_>, streams: &mut Streams) -> bool {
         let from = segment.direction.index();
         if !streams.halves[from].has(Half::BEGUN) {
@@ -16,7 +17,8 @@ impl Reassembler {
         let other = &mut streams.halves[1 - from];
         let is_first_said = !other.has(Half::BEGUN | Half::CLAIMED);
         if is_first_said {
-            // The other side is not seen, or has not answered yet: then it will tell that this was sent in vain.
+            // The other side is not seen, or has not answered yet: then it will tell that this was
+            // sent in vain.
             other.base = segment.acknowledgment;
             other.flags |= Half::CLAIMED;
         }
@@ -57,8 +59,9 @@ impl Reassembler {
         if half.has(Half::CUT) { bytes.max(half.offset(half.fin)) } else { bytes }
     }
 
-    /// The receiver has everything up to here. What of it we have not seen when bytes behind it wait, we never shall; as long
-    /// as none wait, it may still come: a capture may have the acknowledgement before the bytes.
+    /// The receiver has everything up to here. What of it we have not seen when bytes behind it
+    /// wait, we never shall; as long as none wait, it may still come: a capture may have the
+    /// acknowledgement before the bytes.
     pub(super) fn acknowledge(&mut self, direction: Direction, sequence: u32, half: &mut Half) {
         if !half.has(Half::BEGUN) {
             return;

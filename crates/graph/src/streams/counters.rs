@@ -13,13 +13,15 @@ pub struct StreamCounters {
     pub gaps: u64,
     /// Bytes missing in them.
     pub bytes_missing: u64,
-    /// Segments that came too early, and that there was no memory to keep: a gap, or in line they were dropped.
+    /// Segments that came too early, and that there was no memory to keep: a gap, or in line they
+    /// were dropped.
     pub gave_up: u64,
     /// Of these and of `unrecorded`, those whose stream or source held its share.
     pub over_share: u64,
     /// Streams of which something that was kept gave way to others.
     pub gave_way: u64,
-    /// Segments that differed from others that they overlapped: an attempt to evade, or a broken host.
+    /// Segments that differed from others that they overlapped: an attempt to evade, or a broken
+    /// host.
     pub differing: u64,
     /// Segments and acknowledgements too far from where their stream stands.
     pub out_of_window: u64,
@@ -27,8 +29,8 @@ pub struct StreamCounters {
     pub refused: u64,
     /// Segments with a wrong checksum, in a direction that began with a right one.
     pub damaged: u64,
-    /// Segments that hosts ignore for their IP header, a time to live that ends before the host, or an MD5 signature that was not agreed
-    /// on.
+    /// Segments that hosts ignore for their IP header, a time to live that ends before the host, or
+    /// an MD5 signature that was not agreed on.
     pub ignored: u64,
     /// Segments with a timestamp that is too old (RFC 7323 5).
     pub old: u64,
@@ -42,15 +44,16 @@ pub struct StreamCounters {
     pub replaced: u64,
     /// Urgent bytes, which hosts read beside the stream.
     pub urgent: u64,
-    /// Segments with bytes or an end that count only once they are acknowledged: a SYN's, those of damaged segments, and of those
-    /// that acknowledge what was not sent.
+    /// Segments with bytes or an end that count only once they are acknowledged: a SYN's, those of
+    /// damaged segments, and of those that acknowledge what was not sent.
     pub doubtful: u64,
     /// Times that such bytes were forgotten for lack of memory.
     pub doubtful_lost: u64,
     /// Fragments of datagrams.
     pub fragments: u64,
-    /// Datagrams that could not be put together from them: they overlap, or contradict each other; they took too long; or they gave way
-    /// to others. Bytes of a stream that were in them are a gap.
+    /// Datagrams that could not be put together from them: they overlap, or contradict each other;
+    /// they took too long; or they gave way to others. Bytes of a stream that were in them are a
+    /// gap.
     pub fragments_lost: u64,
 }
 

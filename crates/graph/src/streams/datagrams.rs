@@ -1,11 +1,14 @@
-//! Datagrams that came in IP fragments, put together before they are read (RFC 791 3.2, RFC 8200 4.5).
+//! Datagrams that came in IP fragments, put together before they are read (RFC 791 3.2, RFC 8200
+//! 4.5).
 //!
-//! In line, fragments that are through all functions are held back here until their datagram is whole and was inspected: then all of
-//! them leave in their order, or none does. So no host has part of a datagram that nobody has seen whole.
+//! In line, fragments that are through all functions are held back here until their datagram is
+//! whole and was inspected: then all of them leave in their order, or none does. So no host has
+//! part of a datagram that nobody has seen whole.
 //!
-//! In a full table, and in full memory of fragments held back, the oldest datagram gives way to a new one; a source that has a quarter
-//! displaces datagrams of its own. Out of line, a datagram that was dropped does not give way: its last fragment could come again, and
-//! its host has the others.
+//! In a full table, and in full memory of fragments held back, the oldest datagram gives way to a
+//! new one; a source that has a quarter displaces datagrams of its own. Out of line, a datagram
+//! that was dropped does not give way: its last fragment could come again, and its host has the
+//! others.
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::parse::FragmentPart;
@@ -23,7 +26,8 @@ pub const DATAGRAM_TIMEOUT_NS: u64 = 30_000_000_000;
 /// The same of IPv6 (RFC 8200 4.5).
 pub const DATAGRAM_TIMEOUT_V6_NS: u64 = 60_000_000_000;
 
-/// Fragments of a datagram that are held back at most: those of 64 KiB over links of 576 bytes (RFC 791 3.1).
+/// Fragments of a datagram that are held back at most: those of 64 KiB over links of 576 bytes (RFC
+/// 791 3.1).
 pub const HELD_BACK_MAX: usize = 128;
 
 /// Memory of fragments held back at most; what each takes is that of its buffer.
@@ -38,7 +42,8 @@ const UNIT: usize = 8;
 /// Words of a bitmap with a bit for each unit of a datagram.
 const WORDS: usize = DATAGRAM_ROOM / UNIT / 64;
 
-/// [`Datagrams::until_ns`] of a free slot, and of one whose bytes are in use until the group is over.
+/// [`Datagrams::until_ns`] of a free slot, and of one whose bytes are in use until the group is
+/// over.
 const FREE: u64 = 0;
 const DELIVERED: u64 = u64::MAX;
 
@@ -49,8 +54,8 @@ const NO_FLOW: u32 = u32::MAX;
 const LIVE: usize = 0;
 const CONDEMNED: usize = 1;
 
-/// The datagrams that are under way. Where fragments overlap that are not the same, all of them are forgotten (RFC 5722, and Linux in
-/// IPv4, too).
+/// The datagrams that are under way. Where fragments overlap that are not the same, all of them are
+/// forgotten (RFC 5722, and Linux in IPv4, too).
 pub struct Datagrams {
     /// By slot.
     table: Table<Slot>,
@@ -59,7 +64,8 @@ pub struct Datagrams {
     here: Zeroed<u64>,
     /// With which units runs begin: fragments that came one after the other, in order.
     begins: Zeroed<u64>,
-    /// Whether fragments are held back, and those that are lost do not reach their host: then nothing of their datagram is forgotten.
+    /// Whether fragments are held back, and those that are lost do not reach their host: then
+    /// nothing of their datagram is forgotten.
     inline: bool,
     /// When each slot's datagram is given up.
     until_ns: Vec<u64>,
@@ -84,7 +90,8 @@ pub struct Datagrams {
 /// A place for a datagram.
 #[derive(Default)]
 struct Slot {
-    /// It was whole, and a function dropped the fragment that made it so: so are all that follow, or its host would have it.
+    /// It was whole, and a function dropped the fragment that made it so: so are all that follow,
+    /// or its host would have it.
     condemned: bool,
     /// Its length, once its last fragment is here.
     len: Option<usize>,
@@ -234,8 +241,9 @@ impl Datagrams {
         Passing::Held
     }
 
-    /// The packet at hand was dropped by a function: if its datagram was whole with it, no more of that may pass, and in line not if it
-    /// was a part of it. If not, its host waits for this one in vain, whatever else comes. Gives what was held back.
+    /// The packet at hand was dropped by a function: if its datagram was whole with it, no more of
+    /// that may pass, and in line not if it was a part of it. If not, its host waits for this one
+    /// in vain, whatever else comes. Gives what was held back.
     pub fn drop_noted(&mut self, packet: &Packet) -> Vec<Packet> {
         let Some((number, is_whole)) = self.noted.take() else { return Vec::new() };
         if !is_whole && !self.inline {
@@ -386,7 +394,8 @@ impl Datagrams {
         Some(number)
     }
 
-    /// Makes room for so much more in a slot; other datagrams may have to go for it. False if that does not help.
+    /// Makes room for so much more in a slot; other datagrams may have to go for it. False if that
+    /// does not help.
     fn make_weight(&mut self, number: u32, more: usize, lost: &mut u64) -> bool {
         while !self.table.has_weight(number, more, HELD_BACK_MEMORY) {
             let Some(victim) = self.table.heavy_victim(number, more, HELD_BACK_MEMORY) else { return false };
@@ -470,8 +479,8 @@ fn congestion(packet: &Packet) -> u8 {
     if meta.version == 4 { byte & 3 } else { byte >> 4 & 3 }
 }
 
-/// Whether fragments with these marks are of no datagram that hosts put together: some are capable of marks, and some are not (RFC 3168
-/// 5.3, and Linux).
+/// Whether fragments with these marks are of no datagram that hosts put together: some are capable
+/// of marks, and some are not (RFC 3168 5.3, and Linux).
 fn is_mixture(marks: u8) -> bool {
     marks & 1 != 0 && marks != 1
 }

@@ -26,7 +26,8 @@ impl Reassembler {
         self.counters.bytes_again += skip;
         let bytes = &segment.payload[skip as usize..];
         let fin = segment.first().wrapping_add(segment.len);
-        // A FIN that stands before what was received already is not heeded; nor is one twice, or one of a SYN.
+        // A FIN that stands before what was received already is not heeded; nor is one twice, or
+        // one of a SYN.
         let ends = segment.has(Segment::FIN)
             && !segment.has(Segment::SYN)
             && half.distance(fin) >= Some(i64::from(half.has(Half::ENDED)));
@@ -70,7 +71,8 @@ impl Reassembler {
         self.skip_acknowledged(direction, half);
     }
 
-    /// Gives up what is missing up to the bytes that wait, at most up to `until`; delivers what then is next.
+    /// Gives up what is missing up to the bytes that wait, at most up to `until`; delivers what
+    /// then is next.
     pub(super) fn skip_hole(&mut self, direction: Direction, until: u64, half: &mut Half) {
         let hole = self.held.front(self.held.head(half.held)).map_or(until, |block| until.min(block.offset));
         if hole > half.next {
@@ -167,7 +169,8 @@ impl Reassembler {
         }
     }
 
-    /// The next byte, which is at the front of what waits, is urgent: the host reads it beside the stream.
+    /// The next byte, which is at the front of what waits, is urgent: the host reads it beside the
+    /// stream.
     #[cold]
     pub(super) fn take_out(&mut self, half: &mut Half) {
         let before = self.held.front(self.held.head(half.held)).map_or(0, |block| block.len);
@@ -183,7 +186,8 @@ impl Reassembler {
         }
     }
 
-    /// The stream's end is next. Hosts forget what waits behind it; should they not have taken it, that counts.
+    /// The stream's end is next. Hosts forget what waits behind it; should they not have taken it,
+    /// that counts.
     pub(super) fn finish(&mut self, direction: Direction, half: &mut Half) {
         self.note(direction, half.next, What::Finished);
         self.held.suspect(self.held.head(half.held), doubt::UNSURE);

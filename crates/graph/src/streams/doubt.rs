@@ -1,4 +1,5 @@
-//! How doubtful it is that a host takes a segment: of two for the same place, the less doubtful one counts.
+//! How doubtful it is that a host takes a segment: of two for the same place, the less doubtful one
+//! counts.
 
 use super::{Half, Reassembler, Segment, Streams, Urgent, doubt};
 
@@ -12,7 +13,8 @@ pub const UNLIKELY: u8 = 2;
 pub const IGNORED: u8 = 3;
 
 impl Reassembler {
-    /// How doubtful it is that the receiver takes a segment, apart from its checksum and what it acknowledges.
+    /// How doubtful it is that the receiver takes a segment, apart from its checksum and what it
+    /// acknowledges.
     pub(super) fn doubt(&mut self, segment: &Segment<'_>, streams: &Streams) -> u8 {
         let from = segment.direction.index();
         let (half, other) = (&streams.halves[from], &streams.halves[1 - from]);
@@ -39,7 +41,8 @@ impl Reassembler {
             self.counters.old += 1;
             return doubt::IGNORED;
         }
-        // Most hosts drop the bytes of a SYN (RFC 7413), and some what is authenticated without their asking.
+        // Most hosts drop the bytes of a SYN (RFC 7413), and some what is authenticated without
+        // their asking.
         if is_syn || options.authenticated && !segment.has(Segment::RST) && !other.has(Half::SIGNED) {
             return doubt::UNLIKELY;
         }

@@ -1,7 +1,8 @@
-//! The fast path of reassembly: the next segment in order of a connection that is in no doubt, while nothing waits.
+//! The fast path of reassembly: the next segment in order of a connection that is in no doubt,
+//! while nothing waits.
 //!
-//! Most segments are of this kind, and every question that the general path asks is already answered for them (Van Jacobson's
-//! header prediction).
+//! Most segments are of this kind, and every question that the general path asks is already
+//! answered for them (Van Jacobson's header prediction).
 
 use packet::Direction;
 
@@ -30,8 +31,8 @@ impl Half {
 }
 
 impl Reassembler {
-    /// Takes the segment if it is the expected one, with the result of the general path. Returns false, and changes nothing, if it
-    /// is another.
+    /// Takes the segment if it is the expected one, with the result of the general path. Returns
+    /// false, and changes nothing, if it is another.
     #[inline(always)]
     pub(super) fn take_expected(&mut self, segment: &Segment<'_>, streams: &mut Streams) -> bool {
         let [original, reply] = &mut streams.halves;

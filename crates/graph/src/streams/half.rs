@@ -7,7 +7,8 @@ impl Half {
     pub(super) const BEGUN: u32 = 1;
     /// A FIN was in order. Should the receiver acknowledge what is after it, then it was not taken.
     pub(super) const ENDED: u32 = 2;
-    /// The connection was reset. Should bytes be acknowledged all the same, then the hosts did not heed it: it was forged.
+    /// The connection was reset. Should bytes be acknowledged all the same, then the hosts did not
+    /// heed it: it was forged.
     pub(super) const RESET: u32 = 4;
     /// A reset or a SYN was refused before anything else came, which may have ended the connection.
     pub(super) const SUSPECT: u32 = 8;
@@ -21,7 +22,8 @@ impl Half {
     pub(super) const DAMAGED: u32 = 128;
     /// It began with its SYN: nothing stands before that.
     pub(super) const OPENED: u32 = 256;
-    /// Not begun, but somebody has acknowledged that it begins with the number that stands for the first one.
+    /// Not begun, but somebody has acknowledged that it begins with the number that stands for the
+    /// first one.
     pub(super) const CLAIMED: u32 = 512;
     /// One byte is urgent.
     pub(super) const URGENT: u32 = 1024;
@@ -83,8 +85,8 @@ impl Half {
         }
     }
 
-    /// The stream begins with this sequence number, in a segment whose checksum is known to be right, or wrong, or else is as
-    /// before. Nothing waits.
+    /// The stream begins with this sequence number, in a segment whose checksum is known to be
+    /// right, or wrong, or else is as before. Nothing waits.
     pub(super) fn begin(&mut self, sequence: u32, intact: Option<bool>) {
         let checksum = match intact {
             Some(true) => Half::INTACT,
@@ -118,7 +120,8 @@ impl Half {
         }
     }
 
-    /// Whether the receiver takes a timestamp for old (RFC 7323 5.3); Linux does not if it has taken none but 0.
+    /// Whether the receiver takes a timestamp for old (RFC 7323 5.3); Linux does not if it has
+    /// taken none but 0.
     pub(super) fn is_old(&self, timestamp: u32) -> bool {
         self.timestamp != 0 && timestamp.wrapping_sub(self.timestamp).cast_signed() < 0
     }
@@ -134,7 +137,8 @@ impl Half {
         }
     }
 
-    /// Whether it matters if the segment's checksum is right: who once leaves it to hardware does so always.
+    /// Whether it matters if the segment's checksum is right: who once leaves it to hardware does
+    /// so always.
     pub(super) fn judges(&self, segment: &Segment<'_>) -> bool {
         self.has(Half::INTACT) || !self.has(Half::BEGUN) || segment.has(Segment::SYN)
     }

@@ -1,4 +1,5 @@
-//! Segments that came before their turn: kept in blocks, a list for each stream, ascending and without overlap.
+//! Segments that came before their turn: kept in blocks, a list for each stream, ascending and
+//! without overlap.
 
 use std::cmp::Ordering;
 
@@ -11,9 +12,9 @@ use super::lists::{Lists, Owner};
 /// Bytes of a block: a segment of an Ethernet frame fits; longer ones take several.
 pub const BLOCK_LEN: usize = 1536;
 
-/// Blocks beside those that may wait, for bytes that were delivered while their group is under way: so how much may wait
-/// does not depend on how packets are grouped. Enough for a group of the longest packets; memory that is not touched costs
-/// nothing.
+/// Blocks beside those that may wait, for bytes that were delivered while their group is under way:
+/// so how much may wait does not depend on how packets are grouped. Enough for a group of the
+/// longest packets; memory that is not touched costs nothing.
 const SPARE: usize = crate::GROUP_MAX * (packet::LARGE_ROOM / BLOCK_LEN + 2);
 
 /// Lists that give way for one segment.
@@ -80,7 +81,8 @@ pub(super) struct New<'a> {
     pub bytes: &'a [u8],
     /// Their segment.
     pub span: Span,
-    /// Doubtful bytes count only once the receiver acknowledges them, and give way to less doubtful ones.
+    /// Doubtful bytes count only once the receiver acknowledges them, and give way to less doubtful
+    /// ones.
     pub doubt: u8,
     /// Whether this is a FIN, which stands for one byte.
     pub fin: bool,
@@ -110,8 +112,8 @@ pub(super) struct Inserted {
 }
 
 impl Held {
-    /// Room for `memory` bytes, rounded down to whole blocks, of which a source may hold `per_source` percent once three quarters are
-    /// taken.
+    /// Room for `memory` bytes, rounded down to whole blocks, of which a source may hold
+    /// `per_source` percent once three quarters are taken.
     pub fn new(memory: usize, per_source: u8, seed: u64) -> Result<Held, OutOfMemory> {
         let waiting_max = (memory / BLOCK_LEN).min(u32::MAX as usize / 2);
         let count = waiting_max + SPARE;
@@ -145,7 +147,8 @@ impl Held {
         self.lists.end(list, self.waiting)
     }
 
-    /// Makes sure that there are blocks for new bytes of a list, and so many others; false if there are not.
+    /// Makes sure that there are blocks for new bytes of a list, and so many others; false if there
+    /// are not.
     pub fn prepare(&mut self, list: u32, owner: Owner, new: &New<'_>, others: usize) -> bool {
         let blocks = new.bytes.len().div_ceil(BLOCK_LEN) + others;
         let is_after = self.end(self.lists.first(list)).is_none_or(|end| end <= new.offset);
@@ -258,7 +261,8 @@ impl Held {
         bytes
     }
 
-    /// Gives the blocks of a list back that are at least so doubtful; returns how many bytes they held.
+    /// Gives the blocks of a list back that are at least so doubtful; returns how many bytes they
+    /// held.
     pub fn release_doubtful(&mut self, list: &mut Link, doubt: u8) -> u32 {
         let (mut bytes, mut kept, mut last) = (0, Link::default(), None);
         while let Some((block, content)) = self.pop(list) {
@@ -278,8 +282,8 @@ impl Held {
         bytes
     }
 
-    /// Parts the block at the front, if it goes on behind this offset within it; what is behind is forgotten if there is no block
-    /// for it. Returns how many bytes were.
+    /// Parts the block at the front, if it goes on behind this offset within it; what is behind is
+    /// forgotten if there is no block for it. Returns how many bytes were.
     pub fn part_front(&mut self, list: Link, at: u64) -> u32 {
         let Some(front) = list.block() else { return 0 };
         let whole = self.blocks[front as usize];
@@ -309,8 +313,8 @@ impl Held {
         }
     }
 
-    /// Takes the byte at `at` out of the stream, which the block at the front has: what follows moves up by one. True if the block has
-    /// no other bytes from there on.
+    /// Takes the byte at `at` out of the stream, which the block at the front has: what follows
+    /// moves up by one. True if the block has no other bytes from there on.
     pub fn take_out(&mut self, list: Link, at: u64) -> bool {
         self.each(list, |block| {
             block.offset -= u64::from(block.offset > at);
@@ -327,7 +331,8 @@ impl Held {
         block.len == 0
     }
 
-    /// A segment that follows another one that waits becomes one with it, as in Linux's queue: where they then begin and end.
+    /// A segment that follows another one that waits becomes one with it, as in Linux's queue:
+    /// where they then begin and end.
     fn join(&mut self, list: Link, new: &New<'_>) -> Span {
         // Linux looks at the last one, and at the last one that begins before.
         let spans =
@@ -421,7 +426,8 @@ impl Held {
         inserted
     }
 
-    /// Adds bytes after the last block of a list; none if they do not stand behind it, or there are not blocks enough.
+    /// Adds bytes after the last block of a list; none if they do not stand behind it, or there are
+    /// not blocks enough.
     pub fn append(&mut self, list: &mut Link, last: &mut Link, new: New<'_>) -> Option<u32> {
         let end = last.block().map_or(0, |block| self.blocks[block as usize].end());
         let blocks = new.bytes.len().div_ceil(BLOCK_LEN);
@@ -466,9 +472,9 @@ impl Held {
         &self.bytes[start..start + (until - from) as usize]
     }
 
-    /// Overwrites bytes of a block. They become a block of their own, so that it is known for each byte where its segment
-    /// began; if there is no block for that, they keep the old segment's. False if that one is more doubtful, or one of both is a FIN: then
-    /// nothing is overwritten.
+    /// Overwrites bytes of a block. They become a block of their own, so that it is known for each
+    /// byte where its segment began; if there is no block for that, they keep the old segment's.
+    /// False if that one is more doubtful, or one of both is a FIN: then nothing is overwritten.
     fn replace(&mut self, link: Link, at: u64, new: New<'_>) -> bool {
         let mut link = link;
         let mut own = true;
@@ -496,7 +502,8 @@ impl Held {
         true
     }
 
-    /// Cuts a block in two at this offset within it; the right one, or none if there is no block for it.
+    /// Cuts a block in two at this offset within it; the right one, or none if there is no block
+    /// for it.
     pub fn cut(&mut self, link: Link, at: u64) -> Option<Link> {
         let left = link.block()?;
         let right = self.take()?;

@@ -28,7 +28,8 @@ impl Reassembler {
         self.hold_apart(New { doubt: doubt::NONE, ..new }, half);
     }
 
-    /// Keeps bytes that do not stand in the packet at hand, even if they are next. Without room, they are lost.
+    /// Keeps bytes that do not stand in the packet at hand, even if they are next. Without room,
+    /// they are lost.
     #[cold]
     pub(super) fn hold_apart(&mut self, new: New<'_>, half: &mut Half) {
         while !self.insert(new, half) {
@@ -39,14 +40,16 @@ impl Reassembler {
         }
     }
 
-    /// Keeps bytes that are not next, or that others overlap; they stand `in_payload` bytes into the packet's payload.
+    /// Keeps bytes that are not next, or that others overlap; they stand `in_payload` bytes into
+    /// the packet's payload.
     pub(super) fn hold(&mut self, direction: Direction, new: New<'_>, in_payload: u32, half: &mut Half) {
         let end = new.offset + new.bytes.len() as u64;
         while !self.insert(new, half) {
             if self.drop_doubtful(half) {
                 continue;
             }
-            // Without room to wait, what is missing is given up, until these bytes have room, or are next.
+            // Without room to wait, what is missing is given up, until these bytes have room, or
+            // are next.
             self.run_short(MemoryOf::Early, self.held.shortage());
             self.skip_hole(direction, new.offset, half);
             while half.is_open() && (new.offset..end).contains(&half.next) {

@@ -1,8 +1,10 @@
-//! Lists of blocks, one for each stream that has some: whose they are, and which of them give way when memory is full.
+//! Lists of blocks, one for each stream that has some: whose they are, and which of them give way
+//! when memory is full.
 //!
-//! Lists of connections that are not open give way first, in the order in which they came; then those of open ones, in that
-//! order, but for lists that grew since they were last looked at. A list that gave way stays, empty, until its stream asks
-//! for it: so the stream knows what it misses.
+//! Lists of connections that are not open give way first, in the order in which they came; then
+//! those of open ones, in that order, but for lists that grew since they were last looked at. A
+//! list that gave way stays, empty, until its stream asks for it: so the stream knows what it
+//! misses.
 
 use nf::record::Header;
 use nf::{Shortage, Sources, source_of};
@@ -205,7 +207,8 @@ impl Lists {
         Some(candidate)
     }
 
-    /// The first list of the queues that is not being changed. A connection that is not open takes nothing from one that is.
+    /// The first list of the queues that is not being changed. A connection that is not open takes
+    /// nothing from one that is.
     fn candidate(&self) -> Option<u32> {
         let [open, weak] = self.queues;
         let other = |list: u32| match list {
@@ -219,7 +222,8 @@ impl Lists {
         (candidate != 0).then_some(candidate)
     }
 
-    /// A list gave way: it has no blocks any more, and its stream will miss what came before this offset.
+    /// A list gave way: it has no blocks any more, and its stream will miss what came before this
+    /// offset.
     pub fn gave_way(&mut self, list: u32, until: u64) {
         self.dequeue(list);
         let Some(at) = self.get_mut(list) else { return };
@@ -251,7 +255,8 @@ impl Lists {
         list
     }
 
-    /// The stream has come to this offset: what it misses before that does not matter any more. The list's number from now on.
+    /// The stream has come to this offset: what it misses before that does not matter any more. The
+    /// list's number from now on.
     pub fn settle(&mut self, list: u32, until: u64) -> u32 {
         let Some(at) = self.get_mut(list) else { return 0 };
         if at.lost_until <= until {

@@ -1,7 +1,8 @@
-//! IP headers that hosts ignore: options and extension headers that are malformed, or that give a route.
+//! IP headers that hosts ignore: options and extension headers that are malformed, or that give a
+//! route.
 
-/// Whether a host ignores a packet with this IP header, which has options or extension headers, up to its transport header or its
-/// fragment's content.
+/// Whether a host ignores a packet with this IP header, which has options or extension headers, up
+/// to its transport header or its fragment's content.
 #[cold]
 pub(super) fn is_ignored(header: &[u8]) -> bool {
     match header.first().map(|first| first >> 4) {
@@ -101,12 +102,14 @@ fn is_ignored_v6(mut next: u8, mut rest: &[u8]) -> bool {
     false
 }
 
-/// Whether an option asks those who do not know it to discard the packet, or is malformed (RFC 8200 4.2).
+/// Whether an option asks those who do not know it to discard the packet, or is malformed (RFC 8200
+/// 4.2).
 fn has_bad_option(mut options: &[u8]) -> bool {
     const PAD: u8 = 1;
     const PADDING_MAX: usize = 7;
     const OPTIONS_MAX: usize = 8;
-    // Known to hosts: router alert, jumbo payload, home address and others that are fine where they stand.
+    // Known to hosts: router alert, jumbo payload, home address and others that are fine where they
+    // stand.
     const KNOWN: [u8; 3] = [0x05, 0xc2, 0xc9];
     let (mut padding, mut count) = (0, 0);
     while let [kind, rest @ ..] = options {

@@ -1,4 +1,5 @@
-//! In line: packets that hosts may read in several ways are changed, if the operator says so, and not dropped.
+//! In line: packets that hosts may read in several ways are changed, if the operator says so, and
+//! not dropped.
 
 use packet::parse::protocol;
 use packet::{Class, DropReason, Packet};
@@ -56,7 +57,8 @@ impl Reassembler {
         self.difference = (!segment.apart).then_some(Difference { in_payload, offset, len });
     }
 
-    /// Puts what was sent before in the place of what differs from it; none if not all of that is known.
+    /// Puts what was sent before in the place of what differs from it; none if not all of that is
+    /// known.
     #[cold]
     fn replace(&mut self, packet: &mut Packet, streams: &Streams) -> Option<()> {
         let Difference { in_payload, offset, len } = self.difference.take()?;

@@ -1,4 +1,5 @@
-//! Where connections begin and break off: which SYNs hosts heed, which of several attempts to open they take, and which resets.
+//! Where connections begin and break off: which SYNs hosts heed, which of several attempts to open
+//! they take, and which resets.
 
 use nf::stream::What;
 use packet::DropReason;
@@ -24,7 +25,8 @@ impl Reassembler {
             return true;
         }
         let other = &streams.halves[1 - from];
-        // Which of its SYNs is answered, nobody asks: were one remembered, another would hide the one that a host took.
+        // Which of its SYNs is answered, nobody asks: were one remembered, another would hide the
+        // one that a host took.
         let is_of_another = |number| number != other.base || half.base != first;
         if other.has(Half::ATTEMPT) && segment.acknowledged().is_some_and(is_of_another) {
             self.restart(segment, streams);
@@ -35,12 +37,13 @@ impl Reassembler {
             self.choose(segment, false, streams);
             return true; // The same one again.
         }
-        // Nobody answered yet, so it is another attempt; or all is over, and the ports are used again (RFC 9293 3.6.1). To any
-        // other one, hosts answer by what they have, and go on (RFC 5961 4.2); of two answers to one SYN, the first counts.
+        // Nobody answered yet, so it is another attempt; or all is over, and the ports are used
+        // again (RFC 9293 3.6.1). To any other one, hosts answer by what they have, and go on (RFC
+        // 5961 4.2); of two answers to one SYN, the first counts.
         let is_closed = original.has(Half::ENDED) && reply.has(Half::ENDED);
         if over && !is_closed && other.has(Half::BEGUN) {
-            // A reset may be forged, behind one end the other half goes on, and this may be forged, too: another connection begins
-            // once it is answered.
+            // A reset may be forged, behind one end the other half goes on, and this may be forged,
+            // too: another connection begins once it is answered.
             if segment.has(Segment::ACK) {
                 self.counters.refused += 1;
             } else {
@@ -65,8 +68,9 @@ impl Reassembler {
         true
     }
 
-    /// Of several attempts to open, a SYN/ACK tells which one its sender took, until it is acknowledged itself. Bytes that came before
-    /// it were sent `in_vain` if they acknowledge another one; so were those of attempts that were not taken.
+    /// Of several attempts to open, a SYN/ACK tells which one its sender took, until it is
+    /// acknowledged itself. Bytes that came before it were sent `in_vain` if they acknowledge
+    /// another one; so were those of attempts that were not taken.
     fn choose(&mut self, segment: &Segment<'_>, in_vain: bool, streams: &mut Streams) {
         let from = segment.direction.index();
         let (half, mut other) = (streams.halves[from], streams.halves[1 - from]);
@@ -104,8 +108,9 @@ impl Reassembler {
         }
     }
 
-    /// A reset, if it is where a host would heed it: exactly at the next byte, or after all that waits (RFC 5961 3.2, and Linux), or in
-    /// answer to a SYN, which it acknowledges (RFC 9293 3.10.7.3). Whatever it is, from then on bytes count once they are acknowledged.
+    /// A reset, if it is where a host would heed it: exactly at the next byte, or after all that
+    /// waits (RFC 5961 3.2, and Linux), or in answer to a SYN, which it acknowledges (RFC 9293
+    /// 3.10.7.3). Whatever it is, from then on bytes count once they are acknowledged.
     pub(super) fn reset(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
         let from = segment.direction.index();
         let (half, other) = (&streams.halves[from], &streams.halves[1 - from]);
@@ -131,8 +136,8 @@ impl Reassembler {
         }
     }
 
-    /// A SYN or a reset was refused. Before its sender has sent anything else, such a one may end a connection that is not established
-    /// yet: then bytes count once they are acknowledged.
+    /// A SYN or a reset was refused. Before its sender has sent anything else, such a one may end a
+    /// connection that is not established yet: then bytes count once they are acknowledged.
     fn suspect(&mut self, from: usize, streams: &mut Streams) {
         if self.is_empty(&streams.halves[from]) {
             if self.options.inline {

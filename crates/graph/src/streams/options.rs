@@ -7,10 +7,11 @@ use super::held::Span;
 pub struct StreamOptions {
     /// Which bytes count where segments overlap.
     pub policy: HostPolicy,
-    /// Memory for segments that came too early, all flows together, in bytes. Without room, the flow that needs it gives up
-    /// waiting: a gap; or in line, as `when_full` says.
+    /// Memory for segments that came too early, all flows together, in bytes. Without room, the
+    /// flow that needs it gives up waiting: a gap; or in line, as `when_full` says.
     pub memory: usize,
-    /// What the flows of one source may hold of it, and of [`super::SENT_MEMORY`], once three quarters are taken, in percent.
+    /// What the flows of one source may hold of it, and of [`super::SENT_MEMORY`], once three
+    /// quarters are taken, in percent.
     pub per_source: u8,
     /// Chooses the accounts of sources.
     pub seed: u64,
@@ -18,10 +19,11 @@ pub struct StreamOptions {
     pub memory_per_stream: u32,
     /// Where hosts read urgent bytes.
     pub urgent: Urgent,
-    /// Packets with a time to live below this may end before they reach their host; if none is said, [`TTL_MIN`], or in line
-    /// [`TTL_MIN_INLINE`].
+    /// Packets with a time to live below this may end before they reach their host; if none is
+    /// said, [`TTL_MIN`], or in line [`TTL_MIN_INLINE`].
     pub ttl_min: Option<u8>,
-    /// Whether packets pass only if hosts take them as they are inspected, where a function prevents attacks.
+    /// Whether packets pass only if hosts take them as they are inspected, where a function
+    /// prevents attacks.
     pub normalize: bool,
     /// What becomes of packets with a lower one, in line.
     pub low_ttl: LowTtl,
@@ -33,9 +35,11 @@ pub struct StreamOptions {
     pub when_full: WhenFull,
 }
 
-/// What [`StreamOptions::ttl_min`] is where packets are only looked at: hosts are on the other side of a router at most.
+/// What [`StreamOptions::ttl_min`] is where packets are only looked at: hosts are on the other side
+/// of a router at most.
 pub const TTL_MIN: u8 = 2;
-/// The same where packets are dropped that end before their host: only what explores the way has less.
+/// The same where packets are dropped that end before their host: only what explores the way has
+/// less.
 pub const TTL_MIN_INLINE: u8 = 5;
 
 /// What becomes of what cannot be inspected for lack of memory.
@@ -87,8 +91,9 @@ impl Default for StreamOptions {
     }
 }
 
-/// Which bytes count where segments that wait overlap: hosts differ, and who tells their attackers apart must know how
-/// (Novak and Sturges, "Target-Based TCP Stream Reassembly", 2007). What was delivered already counts in any case.
+/// Which bytes count where segments that wait overlap: hosts differ, and who tells their attackers
+/// apart must know how (Novak and Sturges, "Target-Based TCP Stream Reassembly", 2007). What was
+/// delivered already counts in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HostPolicy {
     /// Those that came first.
@@ -97,8 +102,9 @@ pub enum HostPolicy {
     Last,
     /// Those that came first, unless the later segment begins before theirs (BSD, Windows).
     Bsd,
-    /// Those that came first, unless the later segment begins before theirs, or at the same place and ends after theirs. A segment that
-    /// follows another one that waits is one with it (`tcp_data_queue_ofo`).
+    /// Those that came first, unless the later segment begins before theirs, or at the same place
+    /// and ends after theirs. A segment that follows another one that waits is one with it
+    /// (`tcp_data_queue_ofo`).
     #[default]
     Linux,
 }
@@ -118,7 +124,8 @@ impl HostPolicy {
 /// Where a host reads urgent bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Urgent {
-    /// Beside the stream, which goes on without them: what sockets do unless their program asks for something else.
+    /// Beside the stream, which goes on without them: what sockets do unless their program asks for
+    /// something else.
     #[default]
     OutOfBand,
     /// In the stream (`SO_OOBINLINE`).

@@ -60,7 +60,8 @@ impl Reassembler {
         Err(RestoreError::Damaged(rest.at))
     }
 
-    /// Takes over what [`Reassembler::save_flow`] wrote, for the flow that has this record here. On an error, nothing is kept.
+    /// Takes over what [`Reassembler::save_flow`] wrote, for the flow that has this record here. On
+    /// an error, nothing is kept.
     pub fn restore_flow(&mut self, flow: u32, saved: &[u8]) -> Result<Streams, RestoreError> {
         let mut rest = Rest { saved, at: 0 };
         let mut streams = self.restore_streams(&mut rest)?;

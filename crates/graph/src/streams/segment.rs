@@ -29,9 +29,11 @@ pub struct Segment<'a> {
     pub len: u32,
     /// Those that are here: fewer where a capture cut the packet.
     pub payload: &'a [u8],
-    /// Whether its checksums are right; none if nobody looked, or they cannot be told from what is here.
+    /// Whether its checksums are right; none if nobody looked, or they cannot be told from what is
+    /// here.
     pub intact: Option<bool>,
-    /// Whether it was put together from fragments, so that the packet at hand does not have its payload.
+    /// Whether it was put together from fragments, so that the packet at hand does not have its
+    /// payload.
     pub apart: bool,
 }
 
@@ -49,7 +51,8 @@ pub struct SegmentOptions {
 }
 
 impl SegmentOptions {
-    /// Reads them as Linux does: up to the first one that is malformed, and the last one of a kind counts.
+    /// Reads them as Linux does: up to the first one that is malformed, and the last one of a kind
+    /// counts.
     #[inline]
     pub fn read(options: &[u8]) -> SegmentOptions {
         match options {
@@ -98,7 +101,8 @@ impl<'a> Segment<'a> {
     pub(super) const ACK: u8 = 16;
     pub(super) const URG: u8 = 32;
 
-    /// The segment in a packet whose flow was found; none if it is no whole TCP packet, or its header was not captured.
+    /// The segment in a packet whose flow was found; none if it is no whole TCP packet, or its
+    /// header was not captured.
     #[inline(always)]
     pub fn of(packet: &'a Packet) -> Option<Segment<'a>> {
         let meta = packet.meta();
@@ -136,8 +140,8 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// Whether the checksums of the segment in a packet are right, that of its IPv4 header and its own; none if not all of it
-    /// was captured, or it is none that a network carries.
+    /// Whether the checksums of the segment in a packet are right, that of its IPv4 header and its
+    /// own; none if not all of it was captured, or it is none that a network carries.
     pub(super) fn check(packet: &Packet) -> Option<bool> {
         let segment = packet.data().get(usize::from(packet.meta().l4)..packet.flow_end())?;
         if !Segment::has_right_header(packet) {
@@ -146,8 +150,9 @@ impl<'a> Segment<'a> {
         Segment::check_bytes(packet, segment)
     }
 
-    /// The same of the segment alone, which goes between the ends of this packet. Where a route is given (RFC 8200 4.4), the address
-    /// that its sender reckoned with is another one: such a segment is taken for damaged.
+    /// The same of the segment alone, which goes between the ends of this packet. Where a route is
+    /// given (RFC 8200 4.4), the address that its sender reckoned with is another one: such a
+    /// segment is taken for damaged.
     pub(super) fn check_bytes(packet: &Packet, segment: &[u8]) -> Option<bool> {
         let (meta, len) = (packet.meta(), segment.len() as u32);
         let l3 = usize::from(meta.l3);
@@ -167,7 +172,8 @@ impl<'a> Segment<'a> {
         meta.version != 4 || verify(sum(header))
     }
 
-    /// Whether hosts ignore a packet for what its IP header says, or it ends before it reaches one that is so far away.
+    /// Whether hosts ignore a packet for what its IP header says, or it ends before it reaches one
+    /// that is so far away.
     #[inline]
     pub(super) fn is_ignored(packet: &Packet, ttl_min: u8) -> bool {
         let (meta, data) = (packet.meta(), packet.data());

@@ -1,5 +1,5 @@
-//! In line: what was sent and its receiver has not acknowledged. What is sent again must be the same, or it does not pass: so nobody
-//! reads other bytes than were inspected.
+//! In line: what was sent and its receiver has not acknowledged. What is sent again must be the
+//! same, or it does not pass: so nobody reads other bytes than were inspected.
 
 use nf::Shortage;
 use packet::DropReason;
@@ -15,7 +15,8 @@ pub const SENT_MAX: u32 = 4 << 20;
 const SENT_BLOCKS_MAX: usize = SENT_MAX as usize / BLOCK_LEN;
 
 impl Reassembler {
-    /// Compares a segment with what its sender has sent before, and remembers it; false if it does not pass.
+    /// Compares a segment with what its sender has sent before, and remembers it; false if it does
+    /// not pass.
     pub(super) fn compare(&mut self, segment: &Segment<'_>, half: &mut Half) -> bool {
         // Where nobody is seen to acknowledge, nothing would ever be forgotten.
         if !half.has(Half::ANSWERED) || segment.payload.is_empty() {

@@ -1,5 +1,5 @@
-//! Memory runs short: what becomes of the segment at hand. In line, nothing passes that a host may read and functions do not,
-//! unless the operator says so.
+//! Memory runs short: what becomes of the segment at hand. In line, nothing passes that a host may
+//! read and functions do not, unless the operator says so.
 
 use nf::Shortage;
 use packet::DropReason;
@@ -75,8 +75,8 @@ impl Reassembler {
         half.held = self.held.lists_mut().settle(half.held, half.next);
     }
 
-    /// In line, the receiver has what gave way, and would read it after these bytes, which stand at this offset: whether they do not
-    /// pass.
+    /// In line, the receiver has what gave way, and would read it after these bytes, which stand at
+    /// this offset: whether they do not pass.
     #[cold]
     pub(super) fn misses(&mut self, start: u64, half: &mut Half) -> bool {
         if !self.refuses_when_full() || start >= self.held.lists().lost_until(half.held) {
@@ -87,8 +87,8 @@ impl Reassembler {
         true
     }
 
-    /// Whether there is room for a segment that came too early, and for its end if it has one; if not, it does not pass, and its sender
-    /// sends it again.
+    /// Whether there is room for a segment that came too early, and for its end if it has one; if
+    /// not, it does not pass, and its sender sends it again.
     #[cold]
     pub(super) fn can_hold(&mut self, new: &New<'_>, ends: bool, half: &mut Half) -> bool {
         if half.held != 0 {

@@ -71,7 +71,8 @@ fn an_exchanged_server_is_the_flows_server() {
     assert_eq!(bench.chain.counters().flows_live, 2);
 }
 
-/// What was rewritten to is another flow's key: the packet cannot be told from that flow's, so it does not leave.
+/// What was rewritten to is another flow's key: the packet cannot be told from that flow's, so it
+/// does not leave.
 #[test]
 fn a_rewritten_flow_that_looks_like_another_is_refused() {
     let mut bench = Bench::new(vec![stage::<OneToOne>(8)], Options::default());

@@ -9,7 +9,8 @@ use crate::support::packets::*;
 
 const T: u64 = 1_000_000_000_000;
 
-/// The answer goes back through the function before, which undoes its rewriting with the state of the same flow.
+/// The answer goes back through the function before, which undoes its rewriting with the state of
+/// the same flow.
 #[test]
 fn an_answer_passes_back_through_earlier_functions() {
     let stages = vec![stage::<Masquerade>(8), stage::<Rejecter>(8), stage::<Gate>(8)];
@@ -53,7 +54,8 @@ fn an_answer_behind_pppoe_has_its_own_length() {
     assert_eq!(answer[18..20], length(&answer[22..]));
 }
 
-/// Answers leave in the place of the packet that they answer, also amid a batch, and have its link header turned round.
+/// Answers leave in the place of the packet that they answer, also amid a batch, and have its link
+/// header turned round.
 #[test]
 fn answers_keep_their_place() {
     let mut bench = Bench::new(vec![stage::<Tally>(8), stage::<Interrupter>(8)], Options::default());

@@ -60,7 +60,8 @@ fn chains() -> impl Strategy<Value = (Stages, Options)> {
     )
 }
 
-/// A packet shortens how long its flow is kept; the next one, behind it in the batch, comes too late.
+/// A packet shortens how long its flow is kept; the next one, behind it in the batch, comes too
+/// late.
 #[test]
 fn a_flow_may_end_within_a_batch() {
     let request = |at_ms: u64, byte: u8| Arrival {
@@ -80,7 +81,8 @@ fn a_flow_may_end_within_a_batch() {
     assert_eq!(outcome(3), outcome(1));
 }
 
-/// What comes behind a reset in the batch does not bring back the time that an open connection is kept.
+/// What comes behind a reset in the batch does not bring back the time that an open connection is
+/// kept.
 #[test]
 fn a_reset_within_a_batch_shortens_the_flows_time() {
     const RST: u8 = 4;
@@ -104,7 +106,8 @@ fn a_reset_within_a_batch_shortens_the_flows_time() {
     }
 }
 
-/// Packets that cannot be parsed go in their turn, each for its own reason, and leave the others alone.
+/// Packets that cannot be parsed go in their turn, each for its own reason, and leave the others
+/// alone.
 #[test]
 fn what_cannot_be_parsed_is_dropped_in_its_turn() {
     let whole = udp(v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53), &[0; 8]);

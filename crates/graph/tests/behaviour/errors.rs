@@ -13,7 +13,8 @@ fn bench() -> Bench {
     Bench::new(vec![stage::<Masquerade>(8), stage::<Witness>(8)], Options::default())
 }
 
-/// From outside about a packet as it left, to the host inside with everything translated back (RFC 5508 REQ-4).
+/// From outside about a packet as it left, to the host inside with everything translated back (RFC
+/// 5508 REQ-4).
 #[test]
 fn an_error_about_a_rewritten_packet_finds_its_flow() {
     let (inside, peer, router) =

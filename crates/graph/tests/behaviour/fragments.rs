@@ -26,7 +26,8 @@ fn bench(options: Options) -> Bench {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// In whatever order they come, all leave, with one source, and together they are the rewritten datagram.
+    /// In whatever order they come, all leave, with one source, and together they are the rewritten
+    /// datagram.
     #[test]
     fn any_order_is_followed(order in Just((0usize..5).collect::<Vec<_>>()).prop_shuffle(), batch in 1usize..6) {
         let pieces = pieces(0, 9);
@@ -105,7 +106,8 @@ fn tables_of_fragments_are_bounded() {
     assert_eq!(bench.sent.len(), WAITING_MAX + 1);
 }
 
-/// Fragments without a first one, of many sources, displace each other and not datagrams that come whole.
+/// Fragments without a first one, of many sources, displace each other and not datagrams that come
+/// whole.
 #[test]
 fn bogus_fragments_do_not_keep_datagrams_out() {
     let mut bench = bench(Options { fragments_max: 64, ..Options::default() });
@@ -162,7 +164,8 @@ fn segments_in_fragments_are_put_together_within_bounds() {
     // Their source has a quarter of the table: its oldest give way.
     let (before, given_way) = (3 * DATAGRAMS_MAX as u64 + 3, 3 * DATAGRAMS_MAX as u64 / 4 + 1);
     assert_eq!((streams(&bench), bench.drops()), ((0, before, given_way), vec![]));
-    // So does one of those whose first fragment is remembered, of which there may be four times as many.
+    // So does one of those whose first fragment is remembered, of which there may be four times as
+    // many.
     assert_eq!(bench.chain.counters().fragments_displaced_by_source, given_way + 1);
     let last_of = |id: u64| segment_in_pieces(id as u16).last().unwrap().clone();
     bench.one(T + SECOND, Side::Inside, &last_of(given_way));

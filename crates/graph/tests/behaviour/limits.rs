@@ -48,7 +48,8 @@ fn a_full_table_gives_up_the_flow_it_misses_least() {
     assert_eq!(bench.chain.counters().flows_started, 4);
 }
 
-/// Ten thousand queries of as many sources, answered or not, or as many opening segments: idle connections stay.
+/// Ten thousand queries of as many sources, answered or not, or as many opening segments: idle
+/// connections stay.
 #[test]
 fn floods_displace_themselves_and_no_idle_connections() {
     let client = |i: u32| {
@@ -142,7 +143,8 @@ fn the_end_of_many_flows_is_told_in_parts() {
     assert_eq!(bench.chain.counters().ended(EndReason::Shutdown), u64::from(flows));
 }
 
-/// Of a flow whose first packets were all dropped, nothing is left, wherever in the chain they were.
+/// Of a flow whose first packets were all dropped, nothing is left, wherever in the chain they
+/// were.
 #[test]
 fn rejected_flows_leave_nothing() {
     let stages = vec![stage::<Masquerade>(8), stage::<Tally>(8), stage::<Gate>(8), stage::<Witness>(8)];

@@ -1,4 +1,5 @@
-//! Against a reference that is slow and obvious: a flow is an entry in a list, and time is compared by hand.
+//! Against a reference that is slow and obvious: a flow is an entry in a list, and time is compared
+//! by hand.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,8 @@ struct Step {
     byte: u8,
 }
 
-/// What became of a packet: its number in the flow that began with these ends, or the reason for its end.
+/// What became of a packet: its number in the flow that began with these ends, or the reason for
+/// its end.
 #[derive(Clone, Debug, PartialEq)]
 enum Fate {
     Sent { began: (Endpoint, Endpoint), clock: u64, reply: bool },

@@ -16,8 +16,8 @@ use crate::support::traffic::{START_NS, traffic};
 const FLOWS: u32 = 1024;
 const SEED: u64 = 11;
 
-/// Functions that keep of their flows what there is to be kept: states, maps, buffers, streams, aliases, tags, timers. None
-/// shares anything but counters: what flows share stays where it is.
+/// Functions that keep of their flows what there is to be kept: states, maps, buffers, streams,
+/// aliases, tags, timers. None shares anything but counters: what flows share stays where it is.
 fn movers() -> Vec<Box<dyn Stage>> {
     vec![
         stage::<Tally>(FLOWS),
@@ -63,8 +63,8 @@ fn move_all(from: &mut Bench, to: &mut Bench) {
     }
 }
 
-/// What can be seen from outside: packets in order, then the rest. Numbers of packets are each chain's own, and so is the order
-/// in which flows end whose time is over at once.
+/// What can be seen from outside: packets in order, then the rest. Numbers of packets are each
+/// chain's own, and so is the order in which flows end whose time is over at once.
 fn seen(benches: &mut [Bench]) -> Vec<String> {
     let (mut sent, mut seen) = (vec![], vec![]);
     for bench in benches {

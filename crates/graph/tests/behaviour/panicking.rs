@@ -206,7 +206,8 @@ fn a_command_that_panics_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Random packets make it panic at random: the same input leads to the same, and the bench finds every packet and every buffer.
+    /// Random packets make it panic at random: the same input leads to the same, and the bench
+    /// finds every packet and every buffer.
     #[test]
     fn packets_are_accounted_for_where_functions_panic(traffic in traffic(200), batch in 1usize..40) {
         quietly(|| {
@@ -219,7 +220,8 @@ proptest! {
     }
 }
 
-/// A stage that fails outside of its function, as the chain's own code might: every so many packets.
+/// A stage that fails outside of its function, as the chain's own code might: every so many
+/// packets.
 struct Broken {
     stage: Box<dyn Stage>,
     seed: u64,
@@ -337,7 +339,8 @@ impl Stage for Broken {
     }
 }
 
-/// Every packet is accounted for, every buffer comes back, and the chain goes on: the bench looks at that after each batch.
+/// Every packet is accounted for, every buffer comes back, and the chain goes on: the bench looks
+/// at that after each batch.
 #[test]
 fn the_chain_starts_over_where_its_own_code_fails() {
     quietly(|| {

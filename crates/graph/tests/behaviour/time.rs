@@ -105,7 +105,8 @@ fn functions_say_how_long() {
     assert_eq!(bench.chain.counters().flows_live, 0);
 }
 
-/// Time is the latest that any packet had: one that comes with an earlier time stamp is late, not a traveller in time.
+/// Time is the latest that any packet had: one that comes with an earlier time stamp is late, not a
+/// traveller in time.
 #[test]
 fn time_that_goes_backwards_ends_nothing() {
     let mut bench = witness();

@@ -13,7 +13,8 @@ fn packets_at(bench: &Bench, stage: usize) -> u64 {
     bench.chain.stages()[stage].counters().packets
 }
 
-/// A turned packet visits the functions before the turning one twice, that one once, and those behind never.
+/// A turned packet visits the functions before the turning one twice, that one once, and those
+/// behind never.
 #[test]
 fn a_packet_from_inside_turns_once() {
     let stages = vec![stage::<Tally>(8), stage::<OneToOne>(8), stage::<Hairpin>(8), stage::<Tally>(8)];
@@ -62,7 +63,8 @@ fn a_turned_packet_can_be_dropped() {
     assert_eq!(bench.chain.stages()[1].shared().pools[0].in_use(), 0);
 }
 
-/// Each pass is a flow of its own to the functions that have both, wherever the flow goes in between.
+/// Each pass is a flow of its own to the functions that have both, wherever the flow goes in
+/// between.
 #[test]
 fn both_passes_move_with_their_flow() {
     let make = |flows| {
@@ -104,7 +106,8 @@ fn both_passes_move_with_their_flow() {
     assert_eq!(told(&here), told(&stays));
 }
 
-/// A flow that turns back takes two records: if there is no room for the second, another flow has to go, or the packet.
+/// A flow that turns back takes two records: if there is no room for the second, another flow has
+/// to go, or the packet.
 #[test]
 fn a_second_pass_needs_room() {
     use graph::WhenFull::{EvictOldest, RefuseNew};

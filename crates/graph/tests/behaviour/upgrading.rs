@@ -128,7 +128,8 @@ fn a_flow_goes_on_where_it_was() {
     assert_eq!(send(&mut new, 4, START_NS + 10), 2, "five pass in all");
     let counters = new.chain.counters();
     assert_eq!((counters.flows_started, counters.flows_moved_in), (0, 1));
-    // What the other functions keep came along as it was: the same as if the whole flow had been here.
+    // What the other functions keep came along as it was: the same as if the whole flow had been
+    // here.
     let mut whole = bench::<New>();
     send(&mut whole, 3, START_NS);
     send(&mut whole, 4, START_NS + 10);

@@ -196,7 +196,8 @@ impl Model {
         self.skip_acknowledged();
     }
 
-    /// A segment that follows the last one that waits, or the last one that begins before it, is one with that.
+    /// A segment that follows the last one that waits, or the last one that begins before it, is
+    /// one with that.
     fn join(&mut self, new: (u64, u64), doubt: u8) -> (u64, u64) {
         let of_kind = |one: &&Waiting| one.doubt == doubt && !one.fin;
         let spans: Vec<_> = self.waiting.values().filter(of_kind).map(|one| one.span).collect();

@@ -1,4 +1,5 @@
-//! Counts allocations while known flows' packets are processed. For a test binary of its own, which says
+//! Counts allocations while known flows' packets are processed. For a test binary of its own, which
+//! says
 //!
 //! ```text
 //! #[global_allocator]
@@ -27,7 +28,8 @@ fn count() {
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments as they came, so its guarantees are ours.
+// SAFETY: every call goes to the system's allocator with the arguments as they came, so its
+// guarantees are ours.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -36,7 +38,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from `alloc` or `realloc` here, hence from the system's, with this layout.
+        // SAFETY: `at` came from `alloc` or `realloc` here, hence from the system's, with this
+        // layout.
         unsafe { System.dealloc(at, layout) }
     }
 
@@ -50,9 +53,10 @@ unsafe impl GlobalAlloc for Counting {
 /// Packets per batch.
 const BATCH: usize = 64;
 
-/// How many times this thread allocates while `rounds` rounds of these frames pass the chain, after a few to warm up.
-/// The frames (side, bytes from the Ethernet header on) are exchanged again and again, 10 us apart, so that after the
-/// first rounds every flow is known. Alerts and reports are thrown away.
+/// How many times this thread allocates while `rounds` rounds of these frames pass the chain, after
+/// a few to warm up. The frames (side, bytes from the Ethernet header on) are exchanged again and
+/// again, 10 us apart, so that after the first rounds every flow is known. Alerts and reports are
+/// thrown away.
 pub fn of_known_flows(stages: Vec<Box<dyn Stage>>, frames: &[(Side, Vec<u8>)], rounds: usize) -> u64 {
     let mut chain = Chain::new(stages, Options { flows_max: 4096, ..Options::default() }).unwrap();
     through(&mut chain, frames, rounds)

@@ -59,8 +59,8 @@ pub struct Bench {
     starts_over: bool,
 }
 
-/// The bytes of a flow's record. Where its streams stand in it, which names blocks that any other could be in the place of,
-/// there is instead what waits in them.
+/// The bytes of a flow's record. Where its streams stand in it, which names blocks that any other
+/// could be in the place of, there is instead what waits in them.
 fn flow(chain: &Chain, record: u32) -> Vec<u8> {
     const STREAMS: std::ops::Range<usize> = size_of::<Header>()..size_of::<Header>() + size_of::<Streams>();
     let mut bytes = chain.records().bytes(record).unwrap().to_vec();

@@ -1,5 +1,5 @@
-//! Small functions, one for each thing that a function can do to a chain. What they do to a packet, its first payload
-//! byte says, so that random payloads are random behaviour.
+//! Small functions, one for each thing that a function can do to a chain. What they do to a packet,
+//! its first payload byte says, so that random payloads are random behaviour.
 
 use nf::stage::{Stage, load};
 use nf::stream::StreamEventKind;
@@ -138,7 +138,8 @@ impl NetworkFunction for Masquerade {
     }
 }
 
-/// Rewrites destinations of flows to [`VIRTUAL`] to one of four servers, and on command to the next one.
+/// Rewrites destinations of flows to [`VIRTUAL`] to one of four servers, and on command to the next
+/// one.
 pub struct Balancer;
 
 /// The address that [`Balancer`] serves.
@@ -226,8 +227,8 @@ impl NetworkFunction for Gate {
     }
 }
 
-/// Counts a flow's packets in its state and its map, writes the count into each packet, and alerts now and then: whatever
-/// is processed out of order, shows.
+/// Counts a flow's packets in its state and its map, writes the count into each packet, and alerts
+/// now and then: whatever is processed out of order, shows.
 pub struct Tally;
 
 impl NetworkFunction for Tally {
@@ -257,7 +258,8 @@ impl NetworkFunction for Tally {
     }
 }
 
-/// Lets packets from outside in only from the two addresses that somebody inside spoke to last: a set that flows share.
+/// Lets packets from outside in only from the two addresses that somebody inside spoke to last: a
+/// set that flows share.
 pub struct Knock;
 
 impl NetworkFunction for Knock {
@@ -280,7 +282,8 @@ impl NetworkFunction for Knock {
     }
 }
 
-/// Turns flows back that go to where they come from: inside, `10.0.0.0/24`; outside, `192.0.2.0/24`.
+/// Turns flows back that go to where they come from: inside, `10.0.0.0/24`; outside,
+/// `192.0.2.0/24`.
 pub struct Hairpin;
 
 impl NetworkFunction for Hairpin {
@@ -391,7 +394,8 @@ impl NetworkFunction for Allocator {
     }
 }
 
-/// Listens to its flows' streams: keeps a hash of all that happened to each, and tells of it now and then.
+/// Listens to its flows' streams: keeps a hash of all that happened to each, and tells of it now
+/// and then.
 pub struct Listener;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -1,4 +1,5 @@
-//! Packets made field by field. Nothing here uses the crates under test for more than naming addresses.
+//! Packets made field by field. Nothing here uses the crates under test for more than naming
+//! addresses.
 
 use packet::{Addr, Endpoint, Packet, Side};
 
@@ -20,7 +21,8 @@ pub fn packet(at_ns: u64, side: Side, network: &[u8]) -> Packet {
     packet
 }
 
-/// An Ethernet frame around an IP packet, or around tags with one behind them, from their first type on.
+/// An Ethernet frame around an IP packet, or around tags with one behind them, from their first
+/// type on.
 pub fn frame(network: &[u8]) -> Vec<u8> {
     let ether_type: &[u8] = match network {
         [0x81, 0x00, ..] | [0x88, 0xa8 | 0x47 | 0x64, ..] => &[],
@@ -30,7 +32,8 @@ pub fn frame(network: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], ether_type, network].concat()
 }
 
-/// What [`frame`] takes of an IP packet behind these tags and labels; the last label has its bottom-of-stack bit.
+/// What [`frame`] takes of an IP packet behind these tags and labels; the last label has its
+/// bottom-of-stack bit.
 pub fn tagged(tags: &[[u8; 4]], labels: &[[u8; 4]], network: &[u8]) -> Vec<u8> {
     let ether_type: [u8; 2] = match network[0] >> 4 {
         _ if !labels.is_empty() => [0x88, 0x47],
@@ -101,7 +104,8 @@ pub fn tcp_segment(
     ip(source.addr, destination.addr, 6, &segment)
 }
 
-/// A SYN, maybe with other flags beside, that offers windows of up to a gigabyte from then on (RFC 7323 2).
+/// A SYN, maybe with other flags beside, that offers windows of up to a gigabyte from then on (RFC
+/// 7323 2).
 pub fn tcp_syn_scaled(source: Endpoint, destination: Endpoint, flags: u8, numbers: [u32; 2]) -> Vec<u8> {
     let mut segment = vec![];
     segment.extend(source.port.to_be_bytes());

@@ -24,8 +24,8 @@ pub struct Format {
 }
 
 impl Format {
-    /// The format that a file's name asks for: `.pcapng` and `.ntar` are pcapng, everything else pcap in
-    /// nanoseconds; `.gz` behind it gzips. `-`, standard output, is plain pcap.
+    /// The format that a file's name asks for: `.pcapng` and `.ntar` are pcapng, everything else
+    /// pcap in nanoseconds; `.gz` behind it gzips. `-`, standard output, is plain pcap.
     pub fn of_path(path: impl AsRef<Path>) -> Format {
         let path = path.as_ref();
         let gzip = has_extension(path, "gz");

@@ -10,7 +10,8 @@ use super::{Interface, MAX_RECORD_BYTES, time};
 pub(super) const FILE_HEADER_BYTES: usize = 24;
 /// The length of a record header, in bytes.
 pub(super) const RECORD_HEADER_BYTES: usize = 16;
-/// The modified header has an interface index, a protocol and a packet type behind the usual fields.
+/// The modified header has an interface index, a protocol and a packet type behind the usual
+/// fields.
 const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
 
 pub(super) const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
@@ -19,7 +20,8 @@ const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 
 pub(super) const VERSION_MAJOR: u16 = 2;
 pub(super) const VERSION_MINOR: u16 = 4;
-/// Before this version the two lengths of a record stood the other way round; in it, both ways were written.
+/// Before this version the two lengths of a record stood the other way round; in it, both ways were
+/// written.
 const VERSION_MINOR_MIXED_LENGTHS: u16 = 3;
 
 /// What the magic number tells.
@@ -76,7 +78,8 @@ impl Parser {
         if major != VERSION_MAJOR {
             return Err(ReadError::Version { offset: 4, expected: "pcap version 2", major, minor });
         }
-        // The upper half of the field tells the length of the frame check sequence: the link type is the lower.
+        // The upper half of the field tells the length of the frame check sequence: the link type
+        // is the lower.
         let link_type = LinkType::from_number(order.u32(header, 20) as u16);
         interfaces.push(Interface { link_type, name: None, snapshot_bytes: order.u32(header, 16) });
         source.consume(FILE_HEADER_BYTES);

@@ -1,4 +1,5 @@
-//! The pcapng format: sections of blocks, each with interfaces of its own (draft-ietf-opsawg-pcapng).
+//! The pcapng format: sections of blocks, each with interfaces of its own
+//! (draft-ietf-opsawg-pcapng).
 
 use packet::LinkType;
 
@@ -9,7 +10,8 @@ use super::{
     Interface, MAX_BLOCK_BYTES, MAX_INTERFACES, MAX_RECORD_BYTES, WAYS_APPLICATION, Way, bounded_name,
 };
 
-/// The type of a section header block as it stands in the file; it reads the same in both byte orders.
+/// The type of a section header block as it stands in the file; it reads the same in both byte
+/// orders.
 pub(super) const SECTION_HEADER: [u8; 4] = BLOCK_SECTION_HEADER.to_be_bytes();
 
 pub(super) const BLOCK_SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -50,7 +52,8 @@ pub(super) struct Parser {
     first_interface: usize,
     /// One for each interface of the section.
     scales: Vec<TimeScale>,
-    /// Whether the program that wrote the section is one that says which way packets went, see [`super::WAYS_APPLICATION`].
+    /// Whether the program that wrote the section is one that says which way packets went, see
+    /// [`super::WAYS_APPLICATION`].
     has_ways: bool,
 }
 
@@ -126,7 +129,8 @@ impl Parser {
         Ok(Block { kind, total })
     }
 
-    /// The whole block, once it has arrived, up to its second length, which must agree with the first.
+    /// The whole block, once it has arrived, up to its second length, which must agree with the
+    /// first.
     fn whole<'a>(&self, source: &'a mut Source, block: Block, least: usize) -> Result<&'a [u8], ReadError> {
         require(source, block.total, "a block")?;
         let end = block.total - BLOCK_TAIL_BYTES;
@@ -266,7 +270,8 @@ impl Parser {
         self.found(packet, FIXED, body.len(), block, offset, interfaces)
     }
 
-    /// A simple packet is the section's first interface's, has no time, and is cut to that interface's length.
+    /// A simple packet is the section's first interface's, has no time, and is cut to that
+    /// interface's length.
     fn simple_packet(
         &self,
         source: &mut Source,
@@ -373,7 +378,8 @@ struct RawOption<'a> {
     offset: u64,
 }
 
-/// The options in `rest`, which lies at `offset` in the file. One that leaves its block is an error.
+/// The options in `rest`, which lies at `offset` in the file. One that leaves its block is an
+/// error.
 struct Options<'a> {
     order: ByteOrder,
     rest: &'a [u8],

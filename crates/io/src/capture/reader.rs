@@ -12,9 +12,10 @@ use super::{Interface, Record, Way, pcap, pcapng};
 
 /// Reads a capture, record by record, from a file, standard input, or anything that reads.
 ///
-/// pcap in both byte orders, in micro- and nanoseconds, and with the modified (Kuznetzov) record header; pcapng in
-/// both byte orders, with any number of sections; either within gzip. Unknown blocks are passed over. A file that is
-/// cut or damaged yields all whole records in front of the damage, then the error.
+/// pcap in both byte orders, in micro- and nanoseconds, and with the modified (Kuznetzov) record
+/// header; pcapng in both byte orders, with any number of sections; either within gzip. Unknown
+/// blocks are passed over. A file that is cut or damaged yields all whole records in front of the
+/// damage, then the error.
 #[derive(Debug)]
 pub struct Reader {
     source: Source,
@@ -120,8 +121,8 @@ impl Reader {
         self.has_time
     }
 
-    /// The interfaces met so far: in pcap always one; in pcapng they come with the records, numbered over the whole
-    /// file, across its sections.
+    /// The interfaces met so far: in pcap always one; in pcapng they come with the records,
+    /// numbered over the whole file, across its sections.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
@@ -209,7 +210,8 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// The byte at which reading stopped, counted after decompression; `None` if nothing was opened.
+    /// The byte at which reading stopped, counted after decompression; `None` if nothing was
+    /// opened.
     pub fn offset(&self) -> Option<u64> {
         match *self {
             ReadError::Open { .. } => None,

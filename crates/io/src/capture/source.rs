@@ -45,7 +45,8 @@ impl Source {
         &self.window[self.start..self.end]
     }
 
-    /// Reads until `count` bytes are there; false if the input ends before. Takes memory only as bytes arrive.
+    /// Reads until `count` bytes are there; false if the input ends before. Takes memory only as
+    /// bytes arrive.
     pub fn fill(&mut self, count: usize) -> io::Result<bool> {
         while self.end - self.start < count {
             self.make_room(count);
@@ -77,7 +78,8 @@ impl Source {
         Ok(true)
     }
 
-    /// Leaves at least one free byte at the window's end, moving what is there to its front, or growing it.
+    /// Leaves at least one free byte at the window's end, moving what is there to its front, or
+    /// growing it.
     fn make_room(&mut self, count: usize) {
         if self.start + count <= self.window.len() {
             return;

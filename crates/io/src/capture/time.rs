@@ -27,7 +27,8 @@ impl Default for TimeScale {
 }
 
 impl TimeScale {
-    /// Takes the value of option `if_tsresol`: with the top bit a power of 2, else a power of 10 of a second.
+    /// Takes the value of option `if_tsresol`: with the top bit a power of 2, else a power of 10 of
+    /// a second.
     pub fn set_resolution(&mut self, code: u8) {
         let exponent = u32::from(code & 0x7f);
         self.unit = match (code & 0x80 != 0, exponent) {
@@ -62,8 +63,8 @@ impl TimeScale {
     }
 }
 
-/// Seconds and a fraction to nanoseconds. A fraction of a second or more is carried into the seconds, as its value
-/// says; `fraction_ns` is the length of one unit of the fraction.
+/// Seconds and a fraction to nanoseconds. A fraction of a second or more is carried into the
+/// seconds, as its value says; `fraction_ns` is the length of one unit of the fraction.
 pub(super) fn from_parts(seconds: u32, fraction: u32, fraction_ns: u64) -> u64 {
     // At most 2^32 * 10^9 + 2^32 * 10^3 < 2^63.
     u64::from(seconds) * NS_PER_SECOND + u64::from(fraction) * fraction_ns

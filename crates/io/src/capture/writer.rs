@@ -22,8 +22,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Writes a capture, record by record, in little-endian order and through a buffer.
 ///
-/// [`Writer::finish`] must be called: without it, errors of the last writes go unnoticed and a file without records
-/// has no header.
+/// [`Writer::finish`] must be called: without it, errors of the last writes go unnoticed and a file
+/// without records has no header.
 pub struct Writer {
     output: Output,
     kind: FormatKind,
@@ -67,19 +67,21 @@ impl Writer {
         }
     }
 
-    /// Says that records' ways are to be gone by, see [`super::WAYS_APPLICATION`]: of a pcapng file to which nothing was written yet.
+    /// Says that records' ways are to be gone by, see [`super::WAYS_APPLICATION`]: of a pcapng file
+    /// to which nothing was written yet.
     pub fn with_ways(mut self) -> Writer {
         self.has_ways = true;
         self
     }
 
-    /// Announces an interface, so that it stands in the file in this order, with a name, and even without records.
+    /// Announces an interface, so that it stands in the file in this order, with a name, and even
+    /// without records.
     ///
     /// An interface that is not announced is written, without a name, in front of its first record.
     ///
     /// # Errors
-    /// [`WriteError::InterfaceExists`], [`WriteError::TooManyInterfaces`], [`WriteError::SecondLinkType`] (pcap
-    /// knows one link type only), [`WriteError::Io`].
+    /// [`WriteError::InterfaceExists`], [`WriteError::TooManyInterfaces`],
+    /// [`WriteError::SecondLinkType`] (pcap knows one link type only), [`WriteError::Io`].
     pub fn add_interface(
         &mut self,
         interface: u32,
@@ -96,14 +98,15 @@ impl Writer {
     /// Writes a record.
     ///
     /// # Errors
-    /// [`WriteError::RecordTooLong`], [`WriteError::SecondLinkType`], [`WriteError::TooManyInterfaces`],
-    /// [`WriteError::TimeOutOfRange`], which leave the file as it was; [`WriteError::Io`], after which it may end
-    /// within a record.
+    /// [`WriteError::RecordTooLong`], [`WriteError::SecondLinkType`],
+    /// [`WriteError::TooManyInterfaces`], [`WriteError::TimeOutOfRange`], which leave the file as
+    /// it was; [`WriteError::Io`], after which it may end within a record.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
         self.write_noted(record, &Notes::default())
     }
 
-    /// Writes a record, and what is to be said of it; pcap has no place for that, and gets the record alone.
+    /// Writes a record, and what is to be said of it; pcap has no place for that, and gets the
+    /// record alone.
     ///
     /// # Errors
     /// Those of [`Writer::write`].
@@ -140,7 +143,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Completes the file. One without records and interfaces is written as an empty Ethernet capture.
+    /// Completes the file. One without records and interfaces is written as an empty Ethernet
+    /// capture.
     ///
     /// # Errors
     /// [`WriteError::Io`], also for earlier writes that only now reached the file.
@@ -153,7 +157,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The two time fields of a record: seconds and fraction in pcap, upper and lower half in pcapng.
+    /// The two time fields of a record: seconds and fraction in pcap, upper and lower half in
+    /// pcapng.
     fn time_fields(&self, timestamp_ns: u64) -> Result<(u32, u32), WriteError> {
         let fraction_ns = match self.kind {
             FormatKind::Pcapng => return Ok(((timestamp_ns >> 32) as u32, timestamp_ns as u32)),

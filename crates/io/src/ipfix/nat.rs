@@ -13,7 +13,8 @@ pub struct NatRecord {
     pub realm: u8,
     /// The protocol.
     pub protocol: u8,
-    /// Source and destination before translation; the inside host is the source of what is no session.
+    /// Source and destination before translation; the inside host is the source of what is no
+    /// session.
     pub before: [Endpoint; 2],
     /// Source and destination after it.
     pub after: [Endpoint; 2],

@@ -1,4 +1,5 @@
-//! The share of flows that is reported, as an options record: flow selection as RFC 7014 describes it, and what most collectors go by.
+//! The share of flows that is reported, as an options record: flow selection as RFC 7014 describes
+//! it, and what most collectors go by.
 
 /// Number of the options template.
 const ID: u16 = 271;

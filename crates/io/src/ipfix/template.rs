@@ -1,4 +1,5 @@
-//! Which information elements a record has, and how they are written: one list for templates and records.
+//! Which information elements a record has, and how they are written: one list for templates and
+//! records.
 
 use nf::FlowReport;
 use packet::Endpoint;
@@ -7,8 +8,8 @@ use packet::parse::protocol;
 /// The layout of a record (RFC 7011 3.4.1).
 #[derive(Debug)]
 pub struct Template {
-    /// Above 255. Each layout has its own, whatever the options, so that a collector never confuses records from before
-    /// a restart with those after it.
+    /// Above 255. Each layout has its own, whatever the options, so that a collector never confuses
+    /// records from before a restart with those after it.
     pub id: u16,
     fields: &'static [Field],
 }
@@ -66,7 +67,8 @@ const UNIFLOW_FIELDS: usize = 15;
 const REVERSE_FIELDS: usize = 7;
 const TRANSLATED_FIELDS: usize = 4;
 
-/// The layouts: those with reverse elements, and those of translated flows, have other fields, and so other numbers.
+/// The layouts: those with reverse elements, and those of translated flows, have other fields, and
+/// so other numbers.
 static TEMPLATES: [Template; 8] = [
     Template { id: 256, fields: &uniflow(4) },
     Template { id: 257, fields: &uniflow(6) },
@@ -93,7 +95,8 @@ static TEMPLATES: [Template; 8] = [
 const BIFLOW_FIELDS: usize = UNIFLOW_FIELDS + REVERSE_FIELDS;
 
 impl Template {
-    /// The template for flows of an IP version, any but 4 counts as 6, and for such whose ends are translated.
+    /// The template for flows of an IP version, any but 4 counts as 6, and for such whose ends are
+    /// translated.
     pub const fn of(version: u8, translated: bool, biflow: bool) -> &'static Template {
         &TEMPLATES[biflow as usize * 4 + translated as usize * 2 + (version != 4) as usize]
     }

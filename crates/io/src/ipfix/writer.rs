@@ -1,4 +1,5 @@
-//! Where messages go: a collector or a file. Each is a transport session with an exporter of its own.
+//! Where messages go: a collector or a file. Each is a transport session with an exporter of its
+//! own.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,7 +16,8 @@ use super::{Exporter, MessageLimitError, Options};
 /// How long a message may wait for room in the socket's buffer before it is given up.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Sends reports to a collector over UDP (RFC 7011 10.3). Never waits for the collector; what cannot be sent is counted.
+/// Sends reports to a collector over UDP (RFC 7011 10.3). Never waits for the collector; what
+/// cannot be sent is counted.
 #[derive(Debug)]
 pub struct UdpCollector {
     socket: UdpSocket,
@@ -29,7 +31,8 @@ impl UdpCollector {
     /// A session with the collector at this address, which need not be up.
     ///
     /// # Errors
-    /// If the options are wrong ([`io::ErrorKind::InvalidInput`]), or the system has no socket or no route.
+    /// If the options are wrong ([`io::ErrorKind::InvalidInput`]), or the system has no socket or
+    /// no route.
     pub fn connect(collector: SocketAddr, options: Options) -> io::Result<UdpCollector> {
         let exporter = exporter(options)?;
         let any: SocketAddr = match collector {
@@ -45,7 +48,8 @@ impl UdpCollector {
     /// Sends these reports; `now_s` is the time in seconds since 1970.
     pub fn send(&mut self, mut reports: &[FlowReport], now_s: u32) {
         while let Some(message) = self.exporter.next_message(&mut reports, now_s) {
-            // A collector that is down shows as an error at the message after the one that it missed.
+            // A collector that is down shows as an error at the message after the one that it
+            // missed.
             match self.socket.send(message) {
                 Ok(_) => self.messages_sent += 1,
                 Err(error) => {

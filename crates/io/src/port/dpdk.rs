@@ -1,8 +1,10 @@
-//! A port by DPDK: its drivers have a card's queues in this process, past the kernel; or it is one of DPDK's virtual devices.
+//! A port by DPDK: its drivers have a card's queues in this process, past the kernel; or it is one
+//! of DPDK's virtual devices.
 //!
-//! It is there if the program was built with the feature `dpdk`, and speaks to the system's `libdpdk` by a shim in C. Nothing is
-//! left to the device, so that frames are as on a wire; checksums that a sender behind a virtual device left open are
-//! found and completed, as with AF_XDP. There is nothing to wait for: a device has to be asked.
+//! It is there if the program was built with the feature `dpdk`, and speaks to the system's
+//! `libdpdk` by a shim in C. Nothing is left to the device, so that frames are as on a wire;
+//! checksums that a sender behind a virtual device left open are found and completed, as with
+//! AF_XDP. There is nothing to wait for: a device has to be asked.
 //!
 //! DPDK is begun once in a process, and keeps a thread of its own for interrupts and alarms.
 
@@ -25,13 +27,15 @@ pub use begin::{begin, on_thread, version};
 #[cfg(feature = "dpdk")]
 pub use device::Dpdk;
 
-/// Frames that may wait to be taken in a queue, and to be sent, each; a device that allows fewer has fewer.
+/// Frames that may wait to be taken in a queue, and to be sent, each; a device that allows fewer
+/// has fewer.
 pub const DPDK_RING: u16 = 1_024;
 
 /// Buffers of a queue, for frames that wait and those under way.
 pub const DPDK_BUFFERS: u32 = 4_095;
 
-/// Mebibytes of memory that a pair of queues may have, if the machine has no huge pages; they are taken as they are used.
+/// Mebibytes of memory that a pair of queues may have, if the machine has no huge pages; they are
+/// taken as they are used.
 pub const DPDK_MEMORY_MIB: u32 = 64;
 
 /// Bytes of the longest name of a device.
@@ -49,7 +53,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// A PCI address (`0000:03:00.0`, `03:00.0`) or a virtual device's name (`net_tap0`), each perhaps with a comma and arguments.
+    /// A PCI address (`0000:03:00.0`, `03:00.0`) or a virtual device's name (`net_tap0`), each
+    /// perhaps with a comma and arguments.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if it is neither.

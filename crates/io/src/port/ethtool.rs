@@ -72,7 +72,8 @@ pub fn takes_tags(socket: &OwnedFd, name: &str) -> bool {
     ask(socket, name, &mut flags).is_ok() && flags[1] & TAKES_TAGS != 0
 }
 
-/// Whether it may be given frames of several TCP segments, to cut them; both ends of a veth begin with that.
+/// Whether it may be given frames of several TCP segments, to cut them; both ends of a veth begin
+/// with that.
 pub fn takes_segments(socket: &OwnedFd, name: &str) -> bool {
     let mut value = [GET_TSO, 0];
     ask(socket, name, &mut value).is_ok() && value[1] != 0
@@ -82,8 +83,8 @@ pub fn takes_segments(socket: &OwnedFd, name: &str) -> bool {
 fn ask<T: FromZeros>(socket: &OwnedFd, name: &str, question: &mut T) -> Result<()> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
-    // SAFETY: the kernel reads the command, and writes no more than the structure of that command has, which is `T`: plain
-    // numbers and bytes.
+    // SAFETY: the kernel reads the command, and writes no more than the structure of that command
+    // has, which is `T`: plain numbers and bytes.
     done(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut request) })
         .map(drop)
 }

@@ -1,9 +1,11 @@
-//! Segments of TCP that follow each other are given to the kernel as one frame, which it, or a card, cuts into just these
-//! again: what a stack leaves to cards on the way out, as [`super::offload`] has it on the way in. One way through the kernel
-//! then carries up to 64 of them, and a stack at the other end of a veth or TAP device gets them as they are: joined.
+//! Segments of TCP that follow each other are given to the kernel as one frame, which it, or a
+//! card, cuts into just these again: what a stack leaves to cards on the way out, as
+//! [`super::offload`] has it on the way in. One way through the kernel then carries up to 64 of
+//! them, and a stack at the other end of a veth or TAP device gets them as they are: joined.
 //!
-//! Only what the cut gives back to the byte is joined. So each segment has to have right checksums, and headers as the one before it, but
-//! for what counts on; a damaged one goes alone, and stays damaged.
+//! Only what the cut gives back to the byte is joined. So each segment has to have right checksums,
+//! and headers as the one before it, but for what counts on; a damaged one goes alone, and stays
+//! damaged.
 
 use packet::checksum;
 use packet::wire::{EtherType, IpProtocol, ethernet, ipv4, ipv6, tcp};
@@ -44,8 +46,8 @@ impl Parcel {
     }
 }
 
-/// Puts the frames, which lie one behind the other in `bytes`, into parcels. None longer than the link takes is joined, whose packets have
-/// at most `mtu` bytes.
+/// Puts the frames, which lie one behind the other in `bytes`, into parcels. None longer than the
+/// link takes is joined, whose packets have at most `mtu` bytes.
 pub fn parcels(bytes: &[u8], lens: &[usize], mtu: usize, parcels: &mut Vec<Parcel>) {
     parcels.clear();
     let (mut bytes, mut lens) = (bytes, lens);
@@ -108,8 +110,8 @@ const UNUSUAL_ZERO: u16 = 0xffff;
 /// What may be set in the flags of segments that are joined: PSH in the last one's only.
 const PLAIN_FLAGS: [tcp::Flags; 2] = [tcp::Flags::ACK, tcp::Flags(tcp::Flags::ACK.0 | tcp::Flags::PSH.0)];
 
-/// Where the headers of segments are that may be joined: TCP with a payload in whole packets, without IP options, extension headers
-/// or tags.
+/// Where the headers of segments are that may be joined: TCP with a payload in whole packets,
+/// without IP options, extension headers or tags.
 struct Layout {
     is_v4: bool,
     transport: usize,
@@ -161,7 +163,8 @@ impl Layout {
         tcp::Packet::new_unchecked(&mut headers[self.transport..]).set_flags(flags);
     }
 
-    /// Whether a cut behind the first one's headers gives just this frame, as the one with this number behind so much payload.
+    /// Whether a cut behind the first one's headers gives just this frame, as the one with this
+    /// number behind so much payload.
     fn is_cut(&self, first: &[u8; HEADERS_MAX], frame: &[u8], number: usize, payload_len: usize) -> bool {
         let (found, transport_len) = (&frame[..self.headers_len], frame.len() - self.transport);
         let segment = tcp::Packet::new_unchecked(&found[self.transport..]);
@@ -270,7 +273,8 @@ mod tests {
             prop_assert_eq!(came, frames);
         }
 
-        /// Damaged, missing, changed, doubled, in another order, of several flows: all come as they were sent.
+        /// Damaged, missing, changed, doubled, in another order, of several flows: all come as they
+        /// were sent.
         #[test]
         fn nothing_else_changes(
             flows in prop::collection::vec((any::<bool>(), 1usize..9_000, 500u16..1_460), 1..5),

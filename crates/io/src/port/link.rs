@@ -35,7 +35,8 @@ pub fn link(socket: &OwnedFd, name: &str) -> Result<Link> {
     let mtu = ask(socket, name, libc::SIOCGIFMTU)?;
     let hardware = ask(socket, name, libc::SIOCGIFHWADDR)?;
     let running = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
-    // SAFETY: the kernel has answered each question with that field of the union; all are plain numbers.
+    // SAFETY: the kernel has answered each question with that field of the union; all are plain
+    // numbers.
     unsafe {
         let hardware = hardware.ifr_ifru.ifru_hwaddr;
         Ok(Link {
@@ -54,7 +55,8 @@ pub fn has_ipv4(socket: &OwnedFd, name: &str) -> bool {
 
 /// Whether the system has an IPv6 address at the interface with this name that is not link-local.
 pub fn has_ipv6(name: &str) -> bool {
-    // Lines of address, number, prefix length, scope, flags and name; of scope 0, which is global (proc(5)).
+    // Lines of address, number, prefix length, scope, flags and name; of scope 0, which is global
+    // (proc(5)).
     let addresses = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
     addresses.lines().any(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();
@@ -64,7 +66,8 @@ pub fn has_ipv6(name: &str) -> bool {
 
 /// How many frames the kernel was to send by the interface with this name, and dropped.
 pub fn dropped_on_leaving(name: &str) -> Option<u64> {
-    // Lines of a name, a colon, and numbers: eight of what came, then bytes, packets, errors and drops of what left (proc(5)).
+    // Lines of a name, a colon, and numbers: eight of what came, then bytes, packets, errors and
+    // drops of what left (proc(5)).
     const DROPS: usize = 8 + 3;
     let all = std::fs::read_to_string("/proc/net/dev").ok()?;
     let of = |line: &str| {
@@ -77,7 +80,8 @@ pub fn dropped_on_leaving(name: &str) -> Option<u64> {
 /// Sets the interface with this name up, as its administrator would.
 pub fn set_up(socket: &OwnedFd, name: &str) -> Result<()> {
     let mut request = ask(socket, name, libc::SIOCGIFFLAGS)?;
-    // SAFETY: the kernel has answered with that field of the union, and reads it; both are about an `ifreq`.
+    // SAFETY: the kernel has answered with that field of the union, and reads it; both are about an
+    // `ifreq`.
     unsafe {
         request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short;
         done(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request)).map(drop)

@@ -1,10 +1,14 @@
-//! A port that is memory shared with another process: memif, version 2, as VPP, libmemif and DPDK have it.
+//! A port that is memory shared with another process: memif, version 2, as VPP, libmemif and DPDK
+//! have it.
 //!
-//! The ends find each other at a socket. The client makes memory with two rings, one in each direction, and with buffers; the server takes it over. From
-//! there on frames go without the kernel, but for interrupts to an end that sleeps. Frames are Ethernet's; a long one may be in several buffers.
+//! The ends find each other at a socket. The client makes memory with two rings, one in each
+//! direction, and with buffers; the server takes it over. From there on frames go without the
+//! kernel, but for interrupts to an end that sleeps. Frames are Ethernet's; a long one may be in
+//! several buffers.
 //!
-//! The other end is trusted in nothing: see [`queue`] and [`region`]. What it says that cannot be ends the connection, with a word why. A peer that
-//! goes leaves the port down, until one comes again.
+//! The other end is trusted in nothing: see [`queue`] and [`region`]. What it says that cannot be
+//! ends the connection, with a word why. A peer that goes leaves the port down, until one comes
+//! again.
 
 mod bell;
 mod channel;
@@ -32,21 +36,24 @@ pub use session::{REGION_MAX_BYTES, REGIONS_MAX};
 use super::link::Link;
 use super::{Counters, Outbox, is_too_long};
 
-/// Times that it is asked for frames, after which it is asked whether the other end is still there, if it was not waited for in between.
+/// Times that it is asked for frames, after which it is asked whether the other end is still there,
+/// if it was not waited for in between.
 const ASKED_AFTER: u32 = 1_024;
 
 /// Milliseconds that the other end has from its call until frames may go.
 pub const CALL_MAX_MS: u64 = 1_000;
 
-/// Milliseconds that a server hears no calls, and a client makes none, after a connection has ended, or has not come about.
+/// Milliseconds that a server hears no calls, and a client makes none, after a connection has
+/// ended, or has not come about.
 pub const PAUSE_MS: u64 = 250;
 
-/// How often a sender looks for room in a ring that has just become full, awake, after so many pauses each: some tens of microseconds, in which another
-/// core takes a batch.
+/// How often a sender looks for room in a ring that has just become full, awake, after so many
+/// pauses each: some tens of microseconds, in which another core takes a batch.
 const LOOKS: u32 = 20;
 const PAUSES: u32 = 64;
 
-/// How often it does so from there on, asleep in between: a millisecond or two at most, in which the other end may get a core.
+/// How often it does so from there on, asleep in between: a millisecond or two at most, in which
+/// the other end may get a core.
 const NAPS: u32 = 10;
 const NAP: Duration = Duration::from_micros(50);
 
@@ -57,7 +64,8 @@ const HEARD_MAX: usize = 16;
 pub const CALLS_LATER: [libc::c_long; 4] =
     [libc::SYS_memfd_create, libc::SYS_ftruncate, libc::SYS_eventfd2, libc::SYS_preadv2];
 
-/// An interface's frames by shared memory; or the part of a thread, of several: the first one has what comes, all send.
+/// An interface's frames by shared memory; or the part of a thread, of several: the first one has
+/// what comes, all send.
 pub struct Memif {
     shared: Arc<Shared>,
     driver: Option<Box<Driver>>,
@@ -129,8 +137,9 @@ impl Memif {
     /// Opens an interface in so many parts.
     ///
     /// # Errors
-    /// A server's: [`ErrorKind::AddrInUse`] if another program listens there, [`ErrorKind::AlreadyExists`] if there is something else. A
-    /// client's, if it may not call whoever listens there. Those of the system.
+    /// A server's: [`ErrorKind::AddrInUse`] if another program listens there,
+    /// [`ErrorKind::AlreadyExists`] if there is something else. A client's, if it may not call
+    /// whoever listens there. Those of the system.
     pub fn open_parts(config: &Config, count: usize) -> Result<Vec<Memif>> {
         let config = Arc::new(config.clone());
         let listener = match config.role {
@@ -195,7 +204,8 @@ impl Memif {
         self.driver.as_mut()?.why.take()
     }
 
-    /// What there is to be waited for, from now on: interrupts, the other end, and calls. Something is there already, if a frame is.
+    /// What there is to be waited for, from now on: interrupts, the other end, and calls. Something
+    /// is there already, if a frame is.
     pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
         let Some(driver) = &self.driver else { return Vec::new() };
         driver.is_waited_for.set(true);
@@ -311,7 +321,8 @@ impl Driver {
         self.state = State::Calling { channel, session, end };
     }
 
-    /// Hears what others say, now and then: at once if somebody may have waited for that, or a connection is being made.
+    /// Hears what others say, now and then: at once if somebody may have waited for that, or a
+    /// connection is being made.
     #[inline]
     fn attend(&mut self, shared: &Shared) {
         self.asked += 1;
@@ -445,7 +456,8 @@ impl Drop for Driver {
     }
 }
 
-/// Puts a frame in; when there is no room, the other end has a moment to make some, but not if it did not the last time.
+/// Puts a frame in; when there is no room, the other end has a moment to make some, but not if it
+/// did not the last time.
 #[inline]
 fn put(sender: &mut Sender, frame: &[u8], is_stuck: &mut bool) -> std::result::Result<bool, Fault> {
     if sender.put(frame)? {

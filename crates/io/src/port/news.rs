@@ -8,11 +8,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::sys::done;
 
-/// Bytes of a message that are looked at: none matters, as whoever hears of something looks for himself.
+/// Bytes of a message that are looked at: none matters, as whoever hears of something looks for
+/// himself.
 const MESSAGE: usize = 64;
 
-/// A netlink socket that is told whenever an interface of this network namespace is made, goes, or changes: goes down or comes up,
-/// loses its carrier, gets another MTU or address (rtnetlink(7)). It takes no capability.
+/// A netlink socket that is told whenever an interface of this network namespace is made, goes, or
+/// changes: goes down or comes up, loses its carrier, gets another MTU or address (rtnetlink(7)).
+/// It takes no capability.
 pub struct LinkNews {
     socket: OwnedFd,
 }

@@ -1,8 +1,9 @@
-//! What senders on the same machine leave to network cards, done here: frames as they would be on a wire.
+//! What senders on the same machine leave to network cards, done here: frames as they would be on a
+//! wire.
 //!
-//! A local stack, or one behind a veth pair, leaves checksums open and hands over TCP and UDP as frames of up to 64 KB, to
-//! be cut by the card; on the way in, cards and the kernel put segments together to such frames again. Functions are to
-//! see, and ports to send, what a wire carries.
+//! A local stack, or one behind a veth pair, leaves checksums open and hands over TCP and UDP as
+//! frames of up to 64 KB, to be cut by the card; on the way in, cards and the kernel put segments
+//! together to such frames again. Functions are to see, and ports to send, what a wire carries.
 
 use packet::checksum;
 use packet::wire::{EtherType, IpProtocol, ipv4, ipv6, tcp, udp, vlan};
@@ -10,8 +11,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Counters, network};
 
-/// What precedes each frame on a packet socket with `PACKET_VNET_HDR`, and on a TAP device with `IFF_VNET_HDR`: `struct
-/// virtio_net_hdr` of virtio 1.2, section 5.1.6, in the machine's byte order.
+/// What precedes each frame on a packet socket with `PACKET_VNET_HDR`, and on a TAP device with
+/// `IFF_VNET_HDR`: `struct virtio_net_hdr` of virtio 1.2, section 5.1.6, in the machine's byte
+/// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct OffloadHeader {
@@ -64,7 +66,8 @@ pub struct Raw<'a> {
 /// Bytes before a frame, so that a tag that was taken out can be put back.
 pub const FRONT_ROOM: usize = 4;
 
-/// Bytes of the longest frame that the kernel hands over: IPv4's longest packet with link-layer headers.
+/// Bytes of the longest frame that the kernel hands over: IPv4's longest packet with link-layer
+/// headers.
 pub const FRAME_LEN_MAX: usize = 65_535 + 14 + 2 * 4;
 
 /// Why a frame cannot be brought into the form that it has on a wire.
@@ -133,7 +136,8 @@ fn complete(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
     Some(())
 }
 
-/// The value for a checksum's field at this byte of a segment or datagram: UDP's is never 0, which says that there is none.
+/// The value for a checksum's field at this byte of a segment or datagram: UDP's is never 0, which
+/// says that there is none.
 pub fn finish(sum: u32, offset: usize) -> u16 {
     if offset == UDP_CHECKSUM { checksum::finish_udp(sum) } else { checksum::finish(sum) }
 }
@@ -163,8 +167,9 @@ struct Outer {
 }
 
 impl Outer {
-    /// The tunnel whose outer IP header is there, in which a packet begins at `inner`: whatever is between them is the same in all
-    /// segments. None if it is not: with checksums or numbers of GRE, or in a tunnel of its own that tells its length.
+    /// The tunnel whose outer IP header is there, in which a packet begins at `inner`: whatever is
+    /// between them is the same in all segments. None if it is not: with checksums or numbers of
+    /// GRE, or in a tunnel of its own that tells its length.
     fn of(frame: &[u8], network: usize, is_v4: bool, inner: usize) -> Option<Outer> {
         let packet = frame.get(network..)?;
         let (protocol, at) = transport(packet, is_v4)?;
@@ -208,7 +213,8 @@ const GRE_SEQUENCE: u8 = 0x10;
 /// Bytes of IPv4's longest header.
 const IPV4_HEADER_LEN_MAX: usize = 60;
 
-/// Where the IP header begins that ends at `transport`, and whether it is IPv4; none if what is there does not go on to the frame's end.
+/// Where the IP header begins that ends at `transport`, and whether it is IPv4; none if what is
+/// there does not go on to the frame's end.
 fn network_before(frame: &[u8], transport: usize) -> Option<(usize, bool)> {
     let v4 = (ipv4::HEADER_LEN..=IPV4_HEADER_LEN_MAX).step_by(4).find_map(|len| {
         let at = transport.checked_sub(len)?;
@@ -238,7 +244,8 @@ impl Layout {
         };
         let protocol = if is_tcp { IpProtocol::TCP } else { IpProtocol::UDP };
         let (first, at) = transport(&frame[network..], is_v4).ok_or(Untold::Headers)?;
-        // A frame that the kernel itself put together has no open checksum, and so tells not where it begins.
+        // A frame that the kernel itself put together has no open checksum, and so tells not where
+        // it begins.
         let transport = match offload.needs_checksum() {
             true => usize::from(offload.checksum_start),
             false if first == protocol => network + at,
@@ -247,7 +254,8 @@ impl Layout {
         let (outer, (network, is_v4)) = match network + at < transport {
             true => {
                 let (inner, inner_is_v4) = network_before(frame, transport).ok_or(Untold::Headers)?;
-                // What is in the tunnel may have an Ethernet header of its own, and others that say what it is.
+                // What is in the tunnel may have an Ethernet header of its own, and others that say
+                // what it is.
                 let outer = Outer::of(frame, network, is_v4, inner).ok_or(Untold::Segmentation)?;
                 (Some(outer), (inner, inner_is_v4))
             }
@@ -267,7 +275,8 @@ impl Layout {
         Ok(Layout { outer, network, transport, payload, is_v4, is_tcp, step })
     }
 
-    /// Hands over the segments: each with the frame's headers, and what changes from one to the next in them.
+    /// Hands over the segments: each with the frame's headers, and what changes from one to the
+    /// next in them.
     fn cut(&self, frame: &[u8], segment: &mut Vec<u8>, mut each: impl FnMut(&[u8])) -> Result<(), Untold> {
         let (headers, payload) = frame.split_at(self.payload);
         let count = payload.len().div_ceil(self.step).max(1);
@@ -484,7 +493,8 @@ mod tests {
             prop_assert_eq!(put_together, payload);
         }
 
-        /// As a kernel's own VXLAN leaves it to the card: what is in the tunnel is to be cut, and each segment gets all headers.
+        /// As a kernel's own VXLAN leaves it to the card: what is in the tunnel is to be cut, and
+        /// each segment gets all headers.
         #[test]
         fn segments_in_a_tunnel_have_its_headers(
             outer_v4: bool, is_v4: bool, vlan: bool, has_sum: bool, len in 1usize..20_000, step in 200u16..1_500,

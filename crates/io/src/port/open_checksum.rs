@@ -1,12 +1,14 @@
 //! Checksums that a sender has left open, completed without being told which they are.
 //!
-//! A stack behind a veth, or in a virtual machine, leaves the checksums of TCP and UDP to a card that is not there: their
-//! fields have the sum of the pseudo-header alone. Packet sockets say of which frames that is so; AF_XDP and DPDK do not. Here it
-//! is seen by the field: if it has that very sum, the checksum is calculated anew.
+//! A stack behind a veth, or in a virtual machine, leaves the checksums of TCP and UDP to a card
+//! that is not there: their fields have the sum of the pseudo-header alone. Packet sockets say of
+//! which frames that is so; AF_XDP and DPDK do not. Here it is seen by the field: if it has that
+//! very sum, the checksum is calculated anew.
 //!
-//! To a frame with a right checksum that does nothing. If the field `F` is the pseudo-header's sum `P`, and right, it is
-//! `!(P + D)` with the sum `D` of all else; and calculated anew it is `!(F + D)`, the same. Of frames that were damaged on
-//! their way, one in 65,536 has a field like that, and is taken for a good one: as many as the checksum itself lets through.
+//! To a frame with a right checksum that does nothing. If the field `F` is the pseudo-header's sum
+//! `P`, and right, it is `!(P + D)` with the sum `D` of all else; and calculated anew it is
+//! `!(F + D)`, the same. Of frames that were damaged on their way, one in 65,536 has a field like
+//! that, and is taken for a good one: as many as the checksum itself lets through.
 
 use packet::checksum;
 use packet::wire::{EtherType, IpProtocol, gre, ipv4, ipv6, ipv6_walk, udp, vxlan};
@@ -77,7 +79,8 @@ fn complete_packet(packet: &mut [u8], ethertype: EtherType, depth: u32) -> Optio
     }
 }
 
-/// Completes the checksum in the segment's field at this byte, if the field is the sum of the pseudo-header.
+/// Completes the checksum in the segment's field at this byte, if the field is the sum of the
+/// pseudo-header.
 fn complete_field(segment: &mut [u8], at: usize, pseudo: u32) -> Option<bool> {
     let field: &[u8; 2] = segment.get(at..)?.first_chunk()?;
     let field = u16::from_be_bytes(*field);

@@ -1,5 +1,5 @@
-//! A port by packet sockets (`AF_PACKET`), which every interface has: system calls for 64 frames at best, and segments of TCP
-//! joined on the way out.
+//! A port by packet sockets (`AF_PACKET`), which every interface has: system calls for 64 frames at
+//! best, and segments of TCP joined on the way out.
 
 mod sys;
 
@@ -26,7 +26,8 @@ pub struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Opens the interface with this number and MTU. With a `group`, what comes is shared out among its sockets, of which the first one makes it.
+    /// Opens the interface with this number and MTU. With a `group`, what comes is shared out among
+    /// its sockets, of which the first one makes it.
     pub fn open(interface: u32, mtu: u32, group: Option<&mut Option<u16>>) -> Result<PacketSocket> {
         let socket = match group {
             None => sys::open(interface)?,

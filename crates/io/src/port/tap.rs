@@ -1,9 +1,10 @@
-//! A port that is a TAP device: the machine's own stack, a container's, or a bridge is at the other end, and what it sends
-//! through the device comes here.
+//! A port that is a TAP device: the machine's own stack, a container's, or a bridge is at the other
+//! end, and what it sends through the device comes here.
 //!
-//! The device is made, and goes with its last file descriptor, however the process ends; or one that is there already is
-//! taken over, and stays. It can be moved to another network namespace and set down and up there; what it is like is then
-//! known by what can be asked of the file descriptor alone.
+//! The device is made, and goes with its last file descriptor, however the process ends; or one
+//! that is there already is taken over, and stays. It can be moved to another network namespace and
+//! set down and up there; what it is like is then known by what can be asked of the file descriptor
+//! alone.
 
 mod sys;
 
@@ -24,8 +25,8 @@ use super::{Counters, Outbox, of_unsent, wait_for_room};
 /// Frames that are taken at once.
 const FRAMES: usize = 64;
 
-/// A bit of an Ethernet address in which this end's differs from the device's: not one in which cards of one maker, or
-/// addresses that somebody counts up, differ.
+/// A bit of an Ethernet address in which this end's differs from the device's: not one in which
+/// cards of one maker, or addresses that somebody counts up, differ.
 const OTHER_END: u8 = 0x40;
 
 /// A bit of an Ethernet address: no maker has given it (IEEE 802).
@@ -61,11 +62,12 @@ enum State {
 }
 
 impl Tap {
-    /// Makes a device with this name, and sets it up; or takes over the one that is there. With it, its number.
+    /// Makes a device with this name, and sets it up; or takes over the one that is there. With it,
+    /// its number.
     ///
     /// # Errors
-    /// With a word why: if there is no `/dev/net/tun`, a privilege is missing, or what is there is something else, or another
-    /// program's.
+    /// With a word why: if there is no `/dev/net/tun`, a privilege is missing, or what is there is
+    /// something else, or another program's.
     pub fn open(name: &str) -> Result<(Tap, u32)> {
         let is_name =
             !name.is_empty() && !name.contains(['/', ':', '%']) && !name.contains(char::is_whitespace);
@@ -105,7 +107,8 @@ impl Tap {
         Ok((tap, number))
     }
 
-    /// Another part of the same interface, which only sends: so frames are read in the order in which they came.
+    /// Another part of the same interface, which only sends: so frames are read in the order in
+    /// which they came.
     ///
     /// # Errors
     /// Those of the system.
@@ -123,13 +126,14 @@ impl Tap {
         })
     }
 
-    /// What there is to be waited for: nothing, if the device is gone, or another part has what comes.
+    /// What there is to be waited for: nothing, if the device is gone, or another part has what
+    /// comes.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         (!self.is_gone && !self.only_sends).then(|| self.device.as_fd())
     }
 
-    /// What the link of this end is like now. In another network namespace it is known whether it is up; else it is what it
-    /// was when it went there.
+    /// What the link of this end is like now. In another network namespace it is known whether it
+    /// is up; else it is what it was when it went there.
     ///
     /// # Errors
     /// If it is gone.
@@ -143,8 +147,8 @@ impl Tap {
         }
     }
 
-    /// Sees to it that there is a device: if it was deleted, the next one of this name that is a TAP is taken over, and its
-    /// number noted. Whether so.
+    /// Sees to it that there is a device: if it was deleted, the next one of this name that is a
+    /// TAP is taken over, and its number noted. Whether so.
     ///
     /// # Errors
     /// As long as there is none.
@@ -171,8 +175,8 @@ impl Tap {
         Ok(is_gone)
     }
 
-    /// How many frames the kernel has dropped for want of room since it was last asked; none that is told of in another network
-    /// namespace.
+    /// How many frames the kernel has dropped for want of room since it was last asked; none that
+    /// is told of in another network namespace.
     pub fn take_missed(&mut self, name: &str, number: u32) -> u64 {
         let is_here = !self.is_gone && !self.only_sends && link::interface_number(name) == Some(number);
         let missed = if is_here { link::dropped_on_leaving(name) } else { None }.unwrap_or(self.missed);
@@ -273,7 +277,8 @@ impl Drop for Tap {
     }
 }
 
-/// Why no TAP device can be opened on this machine by who asks, whatever its name; none if that is not so.
+/// Why no TAP device can be opened on this machine by who asks, whatever its name; none if that is
+/// not so.
 pub fn why_not() -> Option<String> {
     open_device().err().map(|error| error.to_string())
 }
@@ -308,7 +313,8 @@ fn gone() -> Error {
     Error::new(ErrorKind::NotFound, "the TAP device is gone")
 }
 
-/// What this end of a device is like whose other end is so: it has an address of its own, as the device's is the other one's.
+/// What this end of a device is like whose other end is so: it has an address of its own, as the
+/// device's is the other one's.
 fn other_end(mut link: Link) -> Link {
     if let Some(address) = &mut link.address {
         address[0] = (address[0] ^ OTHER_END) | LOCALLY_ADMINISTERED;

@@ -1,7 +1,9 @@
-//! A port by AF_XDP sockets, one for each receive queue: frames in memory that is shared with the kernel, past its stack.
+//! A port by AF_XDP sockets, one for each receive queue: frames in memory that is shared with the
+//! kernel, past its stack.
 //!
-//! What comes is as the sender's stack or the card left it, with nothing said of it. So there are interfaces that it is
-//! not for, see [`Xdp::open`]; checksums that were left open are found and completed.
+//! What comes is as the sender's stack or the card left it, with nothing said of it. So there are
+//! interfaces that it is not for, see [`Xdp::open`]; checksums that were left open are found and
+//! completed.
 
 mod memory;
 mod program;
@@ -29,7 +31,8 @@ pub use socket::probe;
 /// Receive queues that an interface may have.
 pub const QUEUES_MAX: u32 = 64;
 
-/// Frames that may wait to be taken, in all queues together; each has at least [`QUEUE_MIN`], and no more than [`QUEUE_MAX`].
+/// Frames that may wait to be taken, in all queues together; each has at least [`QUEUE_MIN`], and
+/// no more than [`QUEUE_MAX`].
 pub const WAITING_MAX: u32 = 16_384;
 
 /// Frames that may wait to be taken in a queue, at least.
@@ -69,9 +72,10 @@ impl Xdp {
     /// Opens an interface, or a part of it, of so many: every so manieth receive queue.
     ///
     /// # Errors
-    /// With a word why: if the interface's frames can be longer than there is room for, if it has too many queues, if no
-    /// privilege allows it, or its driver cannot do it. A virtual interface whose driver cannot is refused, as frames of
-    /// several segments come there, of which AF_XDP does not tell that they are to be cut.
+    /// With a word why: if the interface's frames can be longer than there is room for, if it has
+    /// too many queues, if no privilege allows it, or its driver cannot do it. A virtual interface
+    /// whose driver cannot is refused, as frames of several segments come there, of which AF_XDP
+    /// does not tell that they are to be cut.
     pub(super) fn open(
         interface: u32,
         name: &str,
@@ -171,7 +175,8 @@ impl Xdp {
         if outbox.lens.is_empty() {
             return;
         }
-        // What the kernel did not take before goes first; as long as it does not take that, it is given no more.
+        // What the kernel did not take before goes first; as long as it does not take that, it is
+        // given no more.
         let mut state = if queue.left() > 0 { queue.send(counters) } else { Sent::All };
         for frame in outbox.frames() {
             if is_too_long(frame, self.mtu) {

@@ -48,7 +48,8 @@ impl Attacker {
         None
     }
 
-    /// Writes a packet of that kind; returns the frame's length. `envelope` has the Ethernet addresses and the tag.
+    /// Writes a packet of that kind; returns the frame's length. `envelope` has the Ethernet
+    /// addresses and the tag.
     pub fn write(
         &mut self,
         kind: FrameKind,
@@ -187,7 +188,8 @@ impl Defect {
     ];
 }
 
-/// An address from all of 1.0.0.0 to 223.255.255.255, private and reserved ones among them: spoofed sources are.
+/// An address from all of 1.0.0.0 to 223.255.255.255, private and reserved ones among them: spoofed
+/// sources are.
 fn spoofed(bits: u64) -> [u8; 4] {
     let [first, second, third, fourth] = (bits as u32).to_be_bytes();
     [first % 223 + 1, second, third, fourth]

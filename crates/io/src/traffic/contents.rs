@@ -45,7 +45,8 @@ impl Contents {
         }
     }
 
-    /// A payload that fills a frame of the profile's lengths beside `header_bytes`, or has `least` bytes.
+    /// A payload that fills a frame of the profile's lengths beside `header_bytes`, or has `least`
+    /// bytes.
     pub fn payload(&mut self, header_bytes: usize, least: u16) -> Slice {
         let frame = self.next_frame_bytes();
         let length = usize::from(frame).saturating_sub(header_bytes) as u16;

@@ -61,7 +61,8 @@ impl Endpoints {
         Ok(endpoints)
     }
 
-    /// The ends of the flow of that number: no client has the same address and port again before all were used.
+    /// The ends of the flow of that number: no client has the same address and port again before
+    /// all were used.
     pub fn ends(&self, number: u64, is_v6: bool, random: &mut Random) -> Ends {
         let (order, servers) =
             if is_v6 { (&self.order_v6, &self.servers_v6) } else { (&self.order_v4, &self.servers_v4) };
@@ -129,7 +130,8 @@ impl Hosts {
         }
     }
 
-    /// All but the routers' anycast address (RFC 4291 section 2.6.1), where there are more than two; at most 2^32.
+    /// All but the routers' anycast address (RFC 4291 section 2.6.1), where there are more than
+    /// two; at most 2^32.
     fn v6(prefix: Prefix<Ipv6Addr>) -> Hosts {
         let host_bits = 128 - u32::from(prefix.length);
         let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
@@ -150,7 +152,8 @@ impl Hosts {
     }
 }
 
-/// A walk through 0..length that visits every place once before it begins again, and looks disorderly.
+/// A walk through 0..length that visits every place once before it begins again, and looks
+/// disorderly.
 #[derive(Debug)]
 struct Order {
     length: u64,

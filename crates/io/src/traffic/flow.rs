@@ -32,7 +32,8 @@ pub(super) struct Flow {
     sent: u32,
     /// The server's next sequence number.
     answered: u32,
-    /// The data on their way: of the last packet, or of the datagram that is being sent in fragments.
+    /// The data on their way: of the last packet, or of the datagram that is being sent in
+    /// fragments.
     payload: Slice,
     /// Where the datagram's next fragment begins.
     fragment_offset: u16,
@@ -208,8 +209,8 @@ impl Flow {
     }
 }
 
-/// The sequence number with which a server answers a client's first: known to both sides, so that what a
-/// [`super::Responder`] sends fits what the flow expects.
+/// The sequence number with which a server answers a client's first: known to both sides, so that
+/// what a [`super::Responder`] sends fits what the flow expects.
 pub(super) fn server_sequence(client_sequence: u32) -> u32 {
     mix(u64::from(client_sequence)) as u32
 }

@@ -2,7 +2,8 @@
 
 use super::profile::MAX_FRAME_BYTES;
 
-/// The shortest frame, in bytes without frame check sequence (IEEE 802.3): shorter ones are padded with zeros.
+/// The shortest frame, in bytes without frame check sequence (IEEE 802.3): shorter ones are padded
+/// with zeros.
 pub const MIN_FRAME_BYTES: usize = 60;
 
 /// Room for the longest frame with a VLAN tag, and for headers around the least payload.
@@ -157,7 +158,8 @@ impl Envelope {
         padded(buffer, end)
     }
 
-    /// Writes the fragment of a UDP datagram that begins at `offset`, a multiple of 8; returns the frame's length.
+    /// Writes the fragment of a UDP datagram that begins at `offset`, a multiple of 8; returns the
+    /// frame's length.
     pub fn udp_fragment(
         &self,
         buffer: &mut Buffer,
@@ -303,7 +305,8 @@ impl Envelope {
         out[8..24].copy_from_slice(&source);
         out[24..40].copy_from_slice(&destination);
         if let Some(Fragment { offset, more }) = fragment {
-            // The offset counts units of 8 bytes in the upper 13 bits: the same number as the bytes.
+            // The offset counts units of 8 bytes in the upper 13 bits: the same number as the
+            // bytes.
             out[40..42].copy_from_slice(&[protocol, 0]);
             out[42..44].copy_from_slice(&(offset as u16 | u16::from(more)).to_be_bytes());
             out[44..48].copy_from_slice(&u32::from(self.ident).to_be_bytes());
@@ -318,7 +321,8 @@ pub(super) fn fragment_payload_bytes(is_v6: bool) -> usize {
     (FRAGMENT_MTU_BYTES - headers) / 8 * 8
 }
 
-/// Sums bytes as big-endian words (RFC 1071), unfolded; an odd last byte is the upper half of its word.
+/// Sums bytes as big-endian words (RFC 1071), unfolded; an odd last byte is the upper half of its
+/// word.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let total: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();

@@ -62,8 +62,8 @@ pub struct Counters {
     pub flows_begun: u64,
     /// Flows that came to their end.
     pub flows_ended: u64,
-    /// Arrivals left out because as many flows as the profile allows were open; of more than a thousand in one
-    /// silence, the mean number.
+    /// Arrivals left out because as many flows as the profile allows were open; of more than a
+    /// thousand in one silence, the mean number.
     pub flows_refused: u64,
 }
 

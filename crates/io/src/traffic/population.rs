@@ -44,7 +44,8 @@ impl Population {
         })
     }
 
-    /// Lets in the flows that are due. Afterwards there is at least one, time passing until then, or no time is left.
+    /// Lets in the flows that are due. Afterwards there is at least one, time passing until then,
+    /// or no time is left.
     pub fn admit(&mut self, schedule: &mut Schedule, counters: &mut Counters) {
         let Some(mut arrivals) = self.arrivals.take() else {
             while self.flows.len() < self.most {

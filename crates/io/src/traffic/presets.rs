@@ -8,9 +8,10 @@ impl Profile {
     /// The names that [`Profile::preset`] knows.
     pub const PRESETS: [&str; 6] = ["mix", "smallest", "web", "churn", "elephants", "attack"];
 
-    /// A profile by name: `mix` (the default), `smallest` (60-byte UDP over IPv4, endless flows, one direction), `web`
-    /// (HTTP over TCP, Zipf, in bursts), `churn` (short flows that come and go), `elephants` (few long flows of long
-    /// packets among many short ones), `attack` (a mix of which two fifths are attacks).
+    /// A profile by name: `mix` (the default), `smallest` (60-byte UDP over IPv4, endless flows,
+    /// one direction), `web` (HTTP over TCP, Zipf, in bursts), `churn` (short flows that come and
+    /// go), `elephants` (few long flows of long packets among many short ones), `attack` (a mix of
+    /// which two fifths are attacks).
     pub fn preset(name: &str) -> Option<Profile> {
         let mix = Profile::default();
         let only = |tcp, udp| Protocols { tcp, udp, icmp: 0.0, fragments: 0.0 };

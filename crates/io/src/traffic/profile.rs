@@ -8,7 +8,8 @@ use super::check::ProfileError;
 /// The most flows that may be open at a time.
 pub const MAX_FLOWS: u32 = 1 << 24;
 
-/// The longest frame that may be asked for, in bytes without VLAN tag and frame check sequence (a jumbo frame).
+/// The longest frame that may be asked for, in bytes without VLAN tag and frame check sequence (a
+/// jumbo frame).
 pub const MAX_FRAME_BYTES: u16 = 9_014;
 
 /// A description of traffic. Take a preset or the default and change what matters.
@@ -20,12 +21,14 @@ pub struct Profile {
     pub start_ns: u64,
     /// Ends after so many packets; endless without it and [`Profile::duration_ns`].
     pub packets: Option<u64>,
-    /// Ends before the first packet that is so much later than [`Profile::start_ns`], in nanoseconds.
+    /// Ends before the first packet that is so much later than [`Profile::start_ns`], in
+    /// nanoseconds.
     pub duration_ns: Option<u64>,
     /// Flows open at a time, at most [`MAX_FLOWS`].
     pub flows: u32,
-    /// New flows a second, as a Poisson process: there are then up to [`Profile::flows`], and what would be more is
-    /// counted and left out. Without it each flow that ends is replaced at once, and there are always that many.
+    /// New flows a second, as a Poisson process: there are then up to [`Profile::flows`], and what
+    /// would be more is counted and left out. Without it each flow that ends is replaced at once,
+    /// and there are always that many.
     pub arrivals_per_second: Option<f64>,
     /// How long flows are.
     pub flow_length: FlowLength,
@@ -68,7 +71,8 @@ pub enum FlowLength {
     Fixed(u32),
     /// Geometric: a mean, at least 1.
     Geometric(f64),
-    /// Pareto: a least number and the tail's exponent (below 2 the variance is infinite, below 1 the mean).
+    /// Pareto: a least number and the tail's exponent (below 2 the variance is infinite, below 1
+    /// the mean).
     Pareto {
         /// The least number.
         least: f64,
@@ -82,12 +86,13 @@ pub enum FlowLength {
 pub enum Popularity {
     /// Any, with the same probability.
     Uniform,
-    /// By rank, with a probability proportional to `rank^-s`; a flow that ends leaves its rank to another.
+    /// By rank, with a probability proportional to `rank^-s`; a flow that ends leaves its rank to
+    /// another.
     Zipf(f64),
 }
 
-/// The length of packets that carry data, in bytes without VLAN tag and frame check sequence. A packet whose headers
-/// need more is longer.
+/// The length of packets that carry data, in bytes without VLAN tag and frame check sequence. A
+/// packet whose headers need more is longer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FrameBytes {
     /// Always the same.
@@ -218,7 +223,8 @@ impl Attacks {
 }
 
 impl Default for Addresses {
-    /// Private and documentation addresses: 10.0.0.0/12 and 2001:db8:c::/96 to 198.18.0.0/24 and 2001:db8:5::/112.
+    /// Private and documentation addresses: 10.0.0.0/12 and 2001:db8:c::/96 to 198.18.0.0/24 and
+    /// 2001:db8:5::/112.
     fn default() -> Addresses {
         Addresses {
             clients_v4: Prefix { address: Ipv4Addr::new(10, 0, 0, 0), length: 12 },
@@ -233,7 +239,8 @@ impl Default for Addresses {
 }
 
 impl Default for Profile {
-    /// An ordinary mix: 1,000 flows, mostly TCP and IPv4, heavy-tailed, at 100,000 packets a second, both directions.
+    /// An ordinary mix: 1,000 flows, mostly TCP and IPv4, heavy-tailed, at 100,000 packets a
+    /// second, both directions.
     fn default() -> Profile {
         Profile {
             seed: 1,
@@ -264,7 +271,8 @@ impl Default for Profile {
 impl<A: FromStr> FromStr for Prefix<A> {
     type Err = ProfileError;
 
-    /// An address, a slash and a number of bits. That the number fits the address is [`Profile::check`]'s.
+    /// An address, a slash and a number of bits. That the number fits the address is
+    /// [`Profile::check`]'s.
     fn from_str(text: &str) -> Result<Prefix<A>, ProfileError> {
         let wrong = || ProfileError::Prefix { text: text.to_owned() };
         let (address, length) = text.split_once('/').ok_or_else(wrong)?;

@@ -1,9 +1,10 @@
 //! Seeded randomness and the distributions that traffic needs.
 //!
-//! Written here rather than taken from a library, because a seed must mean the same traffic for good, and libraries
-//! change their algorithms between versions.
+//! Written here rather than taken from a library, because a seed must mean the same traffic for
+//! good, and libraries change their algorithms between versions.
 
-/// A SplitMix64 generator (Steele, Lea and Flood, 2014): one word of state, several hundred million numbers a second.
+/// A SplitMix64 generator (Steele, Lea and Flood, 2014): one word of state, several hundred million
+/// numbers a second.
 #[derive(Clone, Debug)]
 pub(super) struct Random {
     state: u64,
@@ -70,8 +71,8 @@ pub(super) fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Ranks drawn with a probability proportional to `rank^-exponent`, by rejection-inversion (Hörmann and Derflinger,
-/// 1996): constant time, no table, whatever the number of ranks.
+/// Ranks drawn with a probability proportional to `rank^-exponent`, by rejection-inversion (Hörmann
+/// and Derflinger, 1996): constant time, no table, whatever the number of ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {
     exponent: f64,

@@ -12,10 +12,11 @@ use super::profile::{Answer, MAX_FRAME_BYTES};
 
 /// Answers frames as all servers at once: every address is one, every port is open.
 ///
-/// It keeps no state: what it sends follows from the frame alone, so a [`super::Generator`]'s flows and the answers to
-/// them agree about sequence numbers, also through an NF that rewrites addresses and ports. TCP: a SYN gets SYN-ACK,
-/// data their echo or an acknowledgement, FIN gets FIN-ACK. UDP data and ICMP echo requests come back. Like a host,
-/// it does not answer what is damaged; it reassembles no fragments.
+/// It keeps no state: what it sends follows from the frame alone, so a [`super::Generator`]'s flows
+/// and the answers to them agree about sequence numbers, also through an NF that rewrites addresses
+/// and ports. TCP: a SYN gets SYN-ACK, data their echo or an acknowledgement, FIN gets FIN-ACK. UDP
+/// data and ICMP echo requests come back. Like a host, it does not answer what is damaged; it
+/// reassembles no fragments.
 #[derive(Debug)]
 pub struct Responder {
     answer: Answer,
@@ -28,7 +29,8 @@ pub enum Silence {
     /// It is not IPv4 or IPv6 over Ethernet with at most one VLAN tag.
     #[error("the frame is not IP")]
     NotIp,
-    /// It has a header or length that is wrong, or is longer than [`MAX_FRAME_BYTES`] and a VLAN tag.
+    /// It has a header or length that is wrong, or is longer than [`MAX_FRAME_BYTES`] and a VLAN
+    /// tag.
     #[error("the frame is malformed")]
     Malformed,
     /// A checksum is wrong.

@@ -94,9 +94,9 @@ impl Arrivals {
         self.next.advance(gap_ns);
     }
 
-    /// Passes over some of the beginnings that are due by `now_ns`; returns how many, at least one. After a long
-    /// silence it is all of them at once, and their number is the mean one. The next one is then as far from
-    /// `now_ns` as ever, for a Poisson process has no memory.
+    /// Passes over some of the beginnings that are due by `now_ns`; returns how many, at least one.
+    /// After a long silence it is all of them at once, and their number is the mean one. The next
+    /// one is then as far from `now_ns` as ever, for a Poisson process has no memory.
     pub fn pass_over_until(&mut self, now_ns: u64) -> u64 {
         const MANY: f64 = 1_000.0;
         let due = now_ns.saturating_sub(self.next.ns) as f64 / self.mean_gap_ns;

@@ -1,4 +1,5 @@
-//! A decoder of IPFIX messages, strict about everything that RFC 7011 says of those sent here. For tests only.
+//! A decoder of IPFIX messages, strict about everything that RFC 7011 says of those sent here. For
+//! tests only.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,5 @@
-//! Capture files put together by hand, field by field, so that the reader is not tested with its own writer.
+//! Capture files put together by hand, field by field, so that the reader is not tested with its
+//! own writer.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::{Cursor, Write};

@@ -36,10 +36,12 @@ const CURVE: [(u32, f64); 19] = [
 /// Packets that a unit may hold: more than ever wait, as no limit is published.
 const HELD_MAX: u32 = 1 << 22;
 
-/// Costs from the papers: units of 1 Gbit/s by quota; 0.44 us for a packet of a NAT (S93); a round trip of 130 us, which
-/// is what a state takes that is asked for, and 160 us for a copy to get across (S64). And what they leave open, as it fits best what they show
-/// ([decision 23](../../../../docs/decisions/0023-readings-of-the-published-algorithm.md)): over which time a flowlet's rate is measured, when
-/// units are let go, how full they are filled, and how many packets may wait.
+/// Costs from the papers: units of 1 Gbit/s by quota; 0.44 us for a packet of a NAT (S93); a round
+/// trip of 130 us, which is what a state takes that is asked for, and 160 us for a copy to get
+/// across (S64). And what they leave open, as it fits best what they show ([decision
+/// 23](../../../../docs/decisions/0023-readings-of-the-published-algorithm.md)): over which time a
+/// flowlet's rate is measured, when units are let go, how full they are filled, and how many
+/// packets may wait.
 pub fn paper() -> Setup {
     Setup::new()
         .with("units.capacity", "1Gbps")
@@ -61,7 +63,8 @@ pub fn paper() -> Setup {
 }
 
 /// The same with what a packet of a NAT takes where Rivulet was built: 69 ns with 100,000 flows, as
-/// `rivulet bench nat --flows 100k` measured it. Links and the quota are not measured: they stay as published.
+/// `rivulet bench nat --flows 100k` measured it. Links and the quota are not measured: they stay as
+/// published.
 pub fn here(setup: Setup) -> Setup {
     setup.with("units.packet_cost", "69ns")
 }
@@ -122,7 +125,8 @@ pub const HEADROOM: &str = "plus: headroom of 10 %";
 pub const ALARM: &str = "plus: fast alarm";
 /// Flowlets, and they stay with their units as long as these are not full.
 pub const STAYS: &str = "plus: flowlets stay";
-/// The same, and states are copied only from units that are nearly full, to the one that is loaded least.
+/// The same, and states are copied only from units that are nearly full, to the one that is loaded
+/// least.
 pub const FEW_COPIES: &str = "plus: flowlets stay, few copies";
 /// Flowlets, and states are copied before a cut by size is to come.
 pub const PUSHED: &str = "plus: pushed before a cut";
@@ -181,7 +185,8 @@ fn stays(setup: Setup) -> Setup {
     setup.with("router.stay_below", 0.95)
 }
 
-/// Flowlets stay, and states are copied only from units that are nearly full, to the one that is loaded least.
+/// Flowlets stay, and states are copied only from units that are nearly full, to the one that is
+/// loaded least.
 pub fn few_copies(setup: Setup) -> Setup {
     let few = stays(setup).with("router.copy_from", 0.8);
     few.with("router.targets", "least-loaded").with("router.targets_count", 1)
@@ -259,7 +264,8 @@ pub fn below_all(
 /// What counts as no more, seed by seed: chance alone makes a difference of a few hundredths.
 pub const NO_MORE: f64 = 1.02;
 
-/// Of a metric, one row has at most this share of what another one has, seed by seed, with the whole interval.
+/// Of a metric, one row has at most this share of what another one has, seed by seed, with the
+/// whole interval.
 pub fn at_most_of(
     f: &Figures<'_>,
     row: &str,
@@ -358,7 +364,8 @@ mod tests {
             rows: vec![
                 row("theirs", [5.0, 6.0, 8.0], [0.0, 7.0, 0.0]),
                 row("same", [5.0, 6.0, 8.0], [0.0, 7.0, 0.0]),
-                // Its interval overlaps with theirs; but it costs more with one seed, and drops more with another.
+                // Its interval overlaps with theirs; but it costs more with one seed, and drops
+                // more with another.
                 row("vague", [4.0, 6.0, 9.0], [0.0, 1.0, 1.0]),
             ],
         }];

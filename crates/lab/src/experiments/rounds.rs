@@ -8,8 +8,8 @@ use crate::table::{Kind, Metric, Profile, Row, Table};
 /// Packets that are handed over at once, as with SpeedyBox.
 pub const BATCH: usize = 32;
 
-/// Times that each thing is measured, in turn with the others (R6): many short ones, so that most are not disturbed by whatever else the
-/// machine does.
+/// Times that each thing is measured, in turn with the others (R6): many short ones, so that most
+/// are not disturbed by whatever else the machine does.
 pub fn rounds(length: Length) -> usize {
     match length {
         Length::Smoke => 2,
@@ -93,8 +93,8 @@ impl Contender {
     }
 }
 
-/// Plays a tape through the first contender and through the others, and counts the packets in which each of the others differs (R8).
-/// Flows end before and behind.
+/// Plays a tape through the first contender and through the others, and counts the packets in which
+/// each of the others differs (R8). Flows end before and behind.
 pub fn differences(player: &mut Player, contenders: &mut [Contender], tape: &Tape) -> Vec<u64> {
     let mut sent = contenders.iter_mut().map(|contender| {
         player.end_flows(&mut *contender.path);

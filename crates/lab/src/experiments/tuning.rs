@@ -1,12 +1,15 @@
-//! Baselines at their best (R2): a sweep over named grids of their settings, on seeds on which nothing is measured.
+//! Baselines at their best (R2): a sweep over named grids of their settings, on seeds on which
+//! nothing is measured.
 //!
-//! Of the points of a baseline's grid, that one is the best whose objective has the least median over the seeds, and of equal ones
-//! the one that takes fewer unit-seconds, and then the one that comes first. It must take no more unit-seconds than the published
-//! algorithm does, or the baseline as published if that takes more, and drop no more packets than the baseline as published does. So
-//! that itself is always in the running.
+//! Of the points of a baseline's grid, that one is the best whose objective has the least median
+//! over the seeds, and of equal ones the one that takes fewer unit-seconds, and then the one that
+//! comes first. It must take no more unit-seconds than the published algorithm does, or the
+//! baseline as published if that takes more, and drop no more packets than the baseline as
+//! published does. So that itself is always in the running.
 //!
-//! Whole runs of all points would take hours: there, all points are run for a short while, and the best of these whole (one halving of
-//! many, as in Karnin, Koren and Somekh, Almost Optimal Exploration in Multi-Armed Bandits, 2013).
+//! Whole runs of all points would take hours: there, all points are run for a short while, and the
+//! best of these whole (one halving of many, as in Karnin, Koren and Somekh, Almost Optimal
+//! Exploration in Multi-Armed Bandits, 2013).
 
 mod chosen;
 mod grids;
@@ -29,9 +32,9 @@ use crate::table::{Gauge, Kind, Metric, Profile, Row, Subject, Table};
 /// The seeds that settings are chosen with: none of them is among those that experiments measure.
 pub const TUNING_SEEDS: RangeInclusive<u64> = 1_001..=1_005;
 
-/// Points of a baseline that are run whole, for each objective, beside the published one: of short runs those to which no other one is better
-/// at no higher cost, and behind them those to which only these are. What they may take is decided on whole runs, where it is another
-/// matter.
+/// Points of a baseline that are run whole, for each objective, beside the published one: of short
+/// runs those to which no other one is better at no higher cost, and behind them those to which
+/// only these are. What they may take is decided on whole runs, where it is another matter.
 pub const FINALISTS: usize = 12;
 
 /// The name of the row that says what baselines may take.
@@ -64,7 +67,8 @@ pub struct Tuning {
     pub id: &'static str,
     /// Seeds of each row.
     pub seeds: RangeInclusive<u64>,
-    /// A table for each baseline: the published algorithm, and then each point of the baseline's grid, the published one first.
+    /// A table for each baseline: the published algorithm, and then each point of the baseline's
+    /// grid, the published one first.
     pub tables: Vec<Table>,
     /// The best point of each baseline by each objective.
     pub best: Vec<Best>,
@@ -172,7 +176,8 @@ impl Sweep {
     }
 }
 
-/// The places of the rows, behind the first one, that are run whole: the published one's, and, of each objective, of the best.
+/// The places of the rows, behind the first one, that are run whole: the published one's, and, of
+/// each objective, of the best.
 fn finalists(table: &Table, objectives: Vec<&str>) -> BTreeSet<usize> {
     let rows = table.rows.get(1..).unwrap_or_default();
     let best = |objective: &str| {

@@ -116,7 +116,8 @@ const TUNED: [&str; 9] = [
 const LOADS_FULL: [f64; 5] = [0.25, 0.5, 1.0, 1.5, 2.0];
 const LOADS_QUICK: [f64; 2] = [0.5, 1.0];
 
-/// How much is simulated for the other tables, which only show what the first one's figures depend on: the first second.
+/// How much is simulated for the other tables, which only show what the first one's figures depend
+/// on: the first second.
 fn aside(length: Length) -> Length {
     if length == Length::Full { Length::Quick } else { length }
 }

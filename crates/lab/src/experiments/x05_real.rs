@@ -1,5 +1,5 @@
-//! X5 with a real store: packets through a NAT whose flows' states are in a Redis of this machine, or at another unit on a thread of
-//! its own. Measured, not simulated.
+//! X5 with a real store: packets through a NAT whose flows' states are in a Redis of this machine,
+//! or at another unit on a thread of its own. Measured, not simulated.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -137,7 +137,8 @@ struct Arriving {
 }
 
 impl Trace {
-    /// So many packets of a few flows from the inside, what the NAT alone makes of them, and what servers answer to that.
+    /// So many packets of a few flows from the inside, what the NAT alone makes of them, and what
+    /// servers answer to that.
     fn new(packets: u64) -> Result<Trace, String> {
         let traffic = Traffic {
             packets: Some(packets),
@@ -175,7 +176,8 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Plays it once, with states where this manner has them: a value for each metric, if there is one.
+    /// Plays it once, with states where this manner has them: a value for each metric, if there is
+    /// one.
     fn measure(&self, manner: &str, server: &Server) -> Result<Vec<Option<f64>>, String> {
         let chain = assembly()?.chain;
         let states = || server.states().map_err(|error| error.to_string());
@@ -201,8 +203,8 @@ impl Trace {
         Ok(percentiles.into_iter().chain(others).collect())
     }
 
-    /// Plays it once through a unit, each packet at its time, or when the one before it is through: how long each took there, and
-    /// what was asked of the store.
+    /// Plays it once through a unit, each packet at its time, or when the one before it is through:
+    /// how long each took there, and what was asked of the store.
     fn play<S: Store<Error: Display>>(
         &self,
         mut unit: Stored<S>,
@@ -295,7 +297,8 @@ impl Output for Sent {
 mod tests {
     use super::*;
 
-    /// What leaves is compared with what the chain alone sends, whenever this is measured: so there are no failures.
+    /// What leaves is compared with what the chain alone sends, whenever this is measured: so there
+    /// are no failures.
     #[test]
     fn states_in_a_real_store_change_nothing() {
         let Some(table) = measure(Length::Smoke) else {

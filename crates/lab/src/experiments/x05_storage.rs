@@ -86,8 +86,9 @@ const GAUGES: &[&Gauge] = &[
     &gauges::DROPPED,
 ];
 
-/// A function, the bytes of a flow's state as `rivulet nf list` shows them, and what it takes for a packet: published for a
-/// NAT only (S93). The others that look at headers count as much, one that looks into payloads five times that.
+/// A function, the bytes of a flow's state as `rivulet nf list` shows them, and what it takes for a
+/// packet: published for a NAT only (S93). The others that look at headers count as much, one that
+/// looks into payloads five times that.
 const FUNCTIONS: [(&str, u32, &str); 5] = [
     ("NAT", 96, "440ns"),
     ("load balancer", 64, "440ns"),
@@ -114,13 +115,15 @@ fn tails(f: &Figures<'_>, manner: &str, least: f64) -> Result<Finding, Missing> 
     Ok(Finding::all(findings?))
 }
 
-/// A function's tail in another manner is at least so many times as long as in ours, which drops no more.
+/// A function's tail in another manner is at least so many times as long as in ours, which drops no
+/// more.
 fn tail(f: &Figures<'_>, function: &str, ours: &str, other: &str, least: f64) -> Result<Finding, Missing> {
     let ratio = times_as_long(f, 0, function, (ours, other), least)?;
     Ok(Finding::all([ratio, drops_no_more(f, 0, &row(function, ours), &row(function, other))?]))
 }
 
-/// In a table, a function's tail (p99) in the second manner is at least so many times as long as in the first one.
+/// In a table, a function's tail (p99) in the second manner is at least so many times as long as in
+/// the first one.
 pub(super) fn times_as_long(
     f: &Figures<'_>,
     table: usize,

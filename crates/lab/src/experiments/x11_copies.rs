@@ -54,7 +54,8 @@ const GAUGES: &[&Gauge] = &[
     &gauges::DROPPED,
 ];
 
-/// What a message takes of units in the second table: as much as a packet. The papers do not say it.
+/// What a message takes of units in the second table: as much as a packet. The papers do not say
+/// it.
 const MESSAGE_COST: &str = "440ns";
 
 /// The published default.

@@ -63,12 +63,13 @@ const GAP_NS: u64 = 500_000;
 /// Buckets of the load meter: fewer than usual, so that it is soon full.
 const BUCKETS: usize = 20;
 
-/// All units' load, as a share of their capacity: so much that nearly all are full, and that for a third to a half of all flowlets
-/// none has room, which is a choice, too: the least loaded one gets them.
+/// All units' load, as a share of their capacity: so much that nearly all are full, and that for a
+/// third to a half of all flowlets none has room, which is a choice, too: the least loaded one gets
+/// them.
 const LOAD: f64 = 0.93;
 
-/// Times that each thing is measured, in turn with the others: many short ones, so that most are not disturbed by whatever else
-/// the machine does. Seeds do not matter here.
+/// Times that each thing is measured, in turn with the others: many short ones, so that most are
+/// not disturbed by whatever else the machine does. Seeds do not matter here.
 const ROUNDS: usize = 301;
 
 /// Packets of a round for each choice of a linear scan, which takes longer.
@@ -166,8 +167,9 @@ struct Flow {
 }
 
 impl Bench {
-    /// A router with so many units, all active, and so much traffic that nearly all of them are nearly full and few have room;
-    /// each packet begins a flowlet, or none does. None if there is no memory for it.
+    /// A router with so many units, all active, and so much traffic that nearly all of them are
+    /// nearly full and few have room; each packet begins a flowlet, or none does. None if there is
+    /// no memory for it.
     fn new(units: u16, cuts: bool) -> Option<Bench> {
         let config = Config {
             gap_ns: if cuts { GAP_NS } else { u64::MAX },

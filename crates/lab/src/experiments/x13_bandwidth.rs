@@ -42,9 +42,10 @@ struct Function {
     name: &'static str,
     /// Bytes of a flow's state, as `rivulet nf list` shows them.
     state: u32,
-    /// Of these, what changes from copy to copy: so much that what tells of it is as large as the largest of our functions'
-    /// ([decision 18](../../../../docs/decisions/0018-replicas-receive-deltas.md)); of an IDS, whose deltas are of any size, two thirds, where
-    /// half is what tells of it there.
+    /// Of these, what changes from copy to copy: so much that what tells of it is as large as the
+    /// largest of our functions' ([decision
+    /// 18](../../../../docs/decisions/0018-replicas-receive-deltas.md)); of an IDS, whose deltas
+    /// are of any size, two thirds, where half is what tells of it there.
     changes: u32,
     /// What is published for K = 3, in bit/s.
     published_bps: f64,
@@ -58,8 +59,8 @@ const FUNCTIONS: [Function; 5] = [
     Function { name: "policer", state: 48, changes: 48, published_bps: 4.8e6 },
 ];
 
-/// Flowlets that W-B has in a second at 10 Gbit/s: 199 K flows of 4.66 flowlets each (S86, S99), whose 6.4 M packets of 833
-/// bytes, our workload's mean, take 4.27 s.
+/// Flowlets that W-B has in a second at 10 Gbit/s: 199 K flows of 4.66 flowlets each (S86, S99),
+/// whose 6.4 M packets of 833 bytes, our workload's mean, take 4.27 s.
 const FLOWLETS_PER_SECOND: f64 = 199e3 * 4.66 / (6.4e6 * 833.0 * 8.0 / 10e9);
 
 const WEIGHTED: &str = "weighted";
@@ -105,7 +106,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         (FEW, Kind::Plus, few_copies(flowlets.clone())),
         (FEW_DELTAS, Kind::Plus, deltas(few_copies(flowlets))),
     ];
-    // How flowlets go does not depend on what their states are: the first function in all manners, the others in these two.
+    // How flowlets go does not depend on what their states are: the first function in all manners,
+    // the others in these two.
     let is_wanted = |function: usize, manner: &str| function == 0 || [WEIGHTED, FEW_DELTAS].contains(&manner);
     let mut subjects = Vec::new();
     for (i, Function { name, state, changes, .. }) in FUNCTIONS.into_iter().enumerate() {

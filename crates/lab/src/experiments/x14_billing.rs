@@ -60,7 +60,8 @@ const TUNING_SEED: u64 = 1_000_001;
 /// What flowlets are to bring, over what units cost; packets bring all of that.
 const FLOWLETS_SHARE: f64 = 0.1;
 
-/// What the smallest instance of a function service costs against a whole processor: 128 of 1,769 MB.
+/// What the smallest instance of a function service costs against a whole processor: 128 of 1,769
+/// MB.
 const SMALLEST_INSTANCE: f64 = 128.0 / 1_769.0;
 
 /// Bytes of a message without its state: Ethernet, IPv4, UDP, Geneve, and what it says.
@@ -140,8 +141,9 @@ impl Account {
     }
 }
 
-/// What states and late packets took in the whole run, over what packets did: a message takes its bytes of the unit that sends
-/// it and of the one that gets it, and a packet that came late was at one unit more.
+/// What states and late packets took in the whole run, over what packets did: a message takes its
+/// bytes of the unit that sends it and of the one that gets it, and a packet that came late was at
+/// one unit more.
 fn handovers_share(report: &Report) -> f64 {
     let state = &report.state;
     let messages = state.replicas + state.moved + state.pulls;
@@ -226,8 +228,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
 }
 
-/// The tariff for packets, by what they have units do; one for packets that brings as much as the third; and that for packets
-/// and flowlets.
+/// The tariff for packets, by what they have units do; one for packets that brings as much as the
+/// third; and that for packets and flowlets.
 fn prices(tuning: &Account) -> [Prices; 3] {
     let per_packet = |paid: f64| Prices { packet: paid / tuning.sum(2).max(1.0), flowlet: 0.0 };
     let flowlet = FLOWLETS_SHARE * tuning.cost() / tuning.sum(3).max(1.0);
@@ -255,7 +257,8 @@ fn tariff(
     Row::of(name, kind, (0..METRICS.len()).map(column).collect())
 }
 
-/// Time from the first to the last packet of each flow, added up, in seconds; the warm-up does not count.
+/// Time from the first to the last packet of each flow, added up, in seconds; the warm-up does not
+/// count.
 fn flow_seconds(text: &str, seed: u64) -> f64 {
     let Ok(scenario) = Scenario::parse(text) else { return f64::NAN };
     let (from_ns, to_ns) = (scenario.run.epoch.0, scenario.run.time.0);

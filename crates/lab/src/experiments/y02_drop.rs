@@ -131,7 +131,8 @@ fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
     Ok(())
 }
 
-/// Passes in which flows are let in before they are shut out, and those in which rules are made for that.
+/// Passes in which flows are let in before they are shut out, and those in which rules are made for
+/// that.
 const LET_IN: usize = 8;
 
 /// Passes behind, which are measured.

@@ -1,4 +1,5 @@
-//! How long state functions have to be for two cores to be worth it: what it takes to hand work over, and the length from which that pays.
+//! How long state functions have to be for two cores to be worth it: what it takes to hand work
+//! over, and the length from which that pays.
 
 use std::hint::spin_loop;
 use std::ops::Range;
@@ -21,20 +22,22 @@ pub const METRICS: [Metric; 3] = [
 
 /// Two pieces of work with nothing in them.
 pub const NOTHING: &str = "nothing to do, side by side";
-/// From which length on two functions are faster side by side, in groups of [`super::rounds::BATCH`].
+/// From which length on two functions are faster side by side, in groups of
+/// [`super::rounds::BATCH`].
 pub const IN_GROUPS: &str = "pays from: 32 packets at once";
 /// The same of packets that come alone.
 pub const ALONE: &str = "pays from: each packet alone";
 
-/// Steps of the functions that are tried, shortest first. The longest take more than the 2 us that are asked for: if not even they gain
-/// anything, that is seen.
+/// Steps of the functions that are tried, shortest first. The longest take more than the 2 us that
+/// are asked for: if not even they gain anything, that is seen.
 const STEPS: [u32; 8] = [0, 16, 64, 160, 320, 640, 1_280, 5_120];
 
 /// Times that something is handed over in a row.
 const TURNS: u64 = 1_000;
 
-/// What two pieces of work take that are given to two cores and have nothing in them, in nanoseconds, until both are through; this one waits
-/// for the other to begin, as it has nothing else to do.
+/// What two pieces of work take that are given to two cores and have nothing in them, in
+/// nanoseconds, until both are through; this one waits for the other to begin, as it has nothing
+/// else to do.
 pub fn nothing_ns(cores: &mut TwoCores) -> f64 {
     cores.wake();
     let begun = AtomicU64::new(0);
@@ -48,7 +51,8 @@ pub fn nothing_ns(cores: &mut TwoCores) -> f64 {
     start.elapsed().as_nanos() as f64 / TURNS as f64
 }
 
-/// Chains of two functions of each length, in order and side by side, to which packets come so many at once.
+/// Chains of two functions of each length, in order and side by side, to which packets come so many
+/// at once.
 pub struct Trials {
     row: &'static str,
     batch_len: usize,
@@ -105,8 +109,8 @@ impl Trials {
     }
 }
 
-/// The length from which on all trials gain something, by their lengths and gains: between two of them as on a line. If the longest gains
-/// nothing, its length, which is too short.
+/// The length from which on all trials gain something, by their lengths and gains: between two of
+/// them as on a line. If the longest gains nothing, its length, which is too short.
 fn pays_from(trials: &[(f64, f64)]) -> f64 {
     let gains = |&(_, gain): &(f64, f64)| gain >= 0.0;
     match trials.iter().rposition(|trial| !gains(trial)) {

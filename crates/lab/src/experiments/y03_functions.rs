@@ -1,5 +1,5 @@
-//! Y3: what functions cost that work on their flows' states, one after the other and side by side on two cores. Measured, not simulated;
-//! what three cores would do is reckoned, and says so.
+//! Y3: what functions cost that work on their flows' states, one after the other and side by side
+//! on two cores. Measured, not simulated; what three cores would do is reckoned, and says so.
 
 use crate::two_cores::TwoCores;
 use conformance::{Step, Witness};
@@ -161,7 +161,8 @@ fn measure_all(measured: &mut Rounds, pays: &mut Rounds, length: Length) -> Resu
                 one_ns = in_order_ns;
             }
             if chains.count == COUNTS[2] {
-                // Each on a core of its own: as long as one of them, and two of them are handed over.
+                // Each on a core of its own: as long as one of them, and two of them are handed
+                // over.
                 let ns = one_ns + 2.0 * nothing_ns / BATCH as f64;
                 let values = [ns, ns / plain_ns, ns / in_order_ns];
                 measured.add(&row(MODEL, chains.count, chains.steps), Kind::Bound, &values);
@@ -191,7 +192,8 @@ impl Chains {
         Ok(Chains { steps, count, contenders, differ })
     }
 
-    /// Plays a part of the tape through all in turn; what a packet takes in the plain chain, and consolidated, in nanoseconds.
+    /// Plays a part of the tape through all in turn; what a packet takes in the plain chain, and
+    /// consolidated, in nanoseconds.
     fn round(
         &mut self,
         measured: &mut Rounds,

@@ -107,7 +107,8 @@ fn measure_all(measured: &mut Rounds, lab: &Lab<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// What a packet takes in each of the functions, and beside, in nanoseconds; no numbers if the processor counts no cycles.
+/// What a packet takes in each of the functions, and beside, in nanoseconds; no numbers if the
+/// processor counts no cycles.
 fn split(player: &mut Player, tape: &Tape, rules: &RuleFiles, consolidate: bool) -> Result<[f64; 3], String> {
     let Some(cycles) = io::cycles::counter() else { return Ok([f64::NAN; 3]) };
     let mut chain: Box<Chain> = functions(rules).counting_chain(consolidate, cycles)?;

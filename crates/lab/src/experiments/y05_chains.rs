@@ -72,8 +72,8 @@ const PACKETS_MIN: usize = 1_000;
 
 const FLOWS_MAX: u32 = 32_768;
 
-/// One of so many parts of the traffic comes before anything is measured (R7): what a new chain takes for memory that was never touched is
-/// not what a way through it takes.
+/// One of so many parts of the traffic comes before anything is measured (R7): what a new chain
+/// takes for memory that was never touched is not what a way through it takes.
 const WARM_UP: usize = 4;
 
 fn row(path: &str, chain: &str, traffic: &str) -> String {

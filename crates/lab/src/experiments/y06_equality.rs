@@ -78,7 +78,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     Measured { tables: vec![table], charts: vec![chart], notes: notes() }
 }
 
-/// Plays so many runs through both chains, and through a synthesis, which knows of no events: the values of both rows.
+/// Plays so many runs through both chains, and through a synthesis, which knows of no events: the
+/// values of both rows.
 fn compare(runs: u32, seed: u64) -> Result<[[f64; 5]; 2], String> {
     let (registry, functions) = (functions::registry(), built_in());
     let mut seed = seed << 32;

@@ -253,7 +253,8 @@ mod tests {
         assert!(ours > 0.9 && flush < 0.1, "{ours} {flush}");
     }
 
-    /// A table that forgets nothing sends packets to servers that are gone: the count of stale packets can be other than none.
+    /// A table that forgets nothing sends packets to servers that are gone: the count of stale
+    /// packets can be other than none.
     #[test]
     fn what_forgets_nothing_is_stale() {
         let tape = Tape::passes(FLOWS, 8, 1_000).unwrap();

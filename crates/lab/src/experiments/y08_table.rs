@@ -13,7 +13,8 @@ use crate::runs::{Lab, Length};
 use crate::table::{Kind, Metric, Table, Unit};
 use crate::verdict::{Claim, Finding};
 
-/// What is published about the table of flows (B9), and what the authors' code does where two flows meet in it.
+/// What is published about the table of flows (B9), and what the authors' code does where two flows
+/// meet in it.
 pub const Y8: Experiment = Experiment {
     id: "Y8",
     title: "Flows beyond what the table holds",
@@ -154,7 +155,8 @@ fn packet(flow: u32, at_ns: u64, pool: &mut Pool) -> Option<Packet> {
     Some(packet)
 }
 
-/// Slots that flows overwrite: the share of packets that find another flow's, or none, and the flows at the end.
+/// Slots that flows overwrite: the share of packets that find another flow's, or none, and the
+/// flows at the end.
 fn slots(flows: u32, seed: u64) -> (f64, f64) {
     let mut slots = vec![u32::MAX; SLOT_COUNT as usize];
     let mut missed = 0u64;

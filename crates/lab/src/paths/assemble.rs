@@ -53,8 +53,8 @@ impl Functions {
         Ok(self.assembly(consolidate, Some(cycles))?.chain)
     }
 
-    /// Each of them in a chain of its own, which parses every packet and looks its flow up again: as functions that know nothing of one
-    /// another do.
+    /// Each of them in a chain of its own, which parses every packet and looks its flow up again:
+    /// as functions that know nothing of one another do.
     ///
     /// # Errors
     /// As for [`Functions::chain`].

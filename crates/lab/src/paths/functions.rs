@@ -1,4 +1,5 @@
-//! Functions that only experiments have, and what a chain of some comes to when it is written by hand.
+//! Functions that only experiments have, and what a chain of some comes to when it is written by
+//! hand.
 
 use std::hint::black_box;
 
@@ -46,7 +47,8 @@ const DESCRIPTOR: Descriptor = Descriptor {
     cycles_per_packet: 10,
 };
 
-/// A header action and nothing else: packets from the inside get a new destination, by the function's number (B11).
+/// A header action and nothing else: packets from the inside get a new destination, by the
+/// function's number (B11).
 struct Rewrite {
     to: Endpoint,
 }
@@ -93,7 +95,8 @@ impl NetworkFunction for Rewrite {
     }
 }
 
-/// A chain of rewriters as one would write it by hand: packets from the inside get the last one's destination. It knows no flows.
+/// A chain of rewriters as one would write it by hand: packets from the inside get the last one's
+/// destination. It knows no flows.
 pub struct Fused {
     parser: Parser,
     to: Endpoint,
@@ -173,8 +176,8 @@ impl NetworkFunction for Work {
     }
 }
 
-/// Does nothing to packets, but its command `flush` makes an event hold in every rule there is: what a change costs if all rules go
-/// with it. From then on flows are recorded.
+/// Does nothing to packets, but its command `flush` makes an event hold in every rule there is:
+/// what a change costs if all rules go with it. From then on flows are recorded.
 struct Flush {
     generation: u64,
 }

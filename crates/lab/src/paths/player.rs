@@ -14,7 +14,8 @@ pub type Sent = (Side, Vec<u8>);
 /// What takes longer counts as this, in nanoseconds.
 const LATENCY_MAX_NS: u64 = 10_000_000_000;
 
-/// Plays tapes in batches. What is measured is the processing of packets that are in their buffers, up to when they are to be sent.
+/// Plays tapes in batches. What is measured is the processing of packets that are in their buffers,
+/// up to when they are to be sent.
 pub struct Player {
     pool: Pool,
     batch: Vec<Packet>,
@@ -64,7 +65,8 @@ impl Player {
         played
     }
 
-    /// Plays a part of a tape, with percentiles of packets' latency, in nanoseconds: from when their batch is handed over until it is through.
+    /// Plays a part of a tape, with percentiles of packets' latency, in nanoseconds: from when
+    /// their batch is handed over until it is through.
     ///
     /// # Errors
     /// If there is no memory for the figures.

@@ -4,7 +4,8 @@ use packet::{Packet, Pool, Side};
 
 use super::Path;
 
-/// Ways one behind the other, the first one inside: each sees packets as the one before left them, and nothing of what that one knew.
+/// Ways one behind the other, the first one inside: each sees packets as the one before left them,
+/// and nothing of what that one knew.
 ///
 /// What turns a packet back, or makes one, has to stand alone: it leaves at once.
 pub struct Series {

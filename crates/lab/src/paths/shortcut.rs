@@ -1,4 +1,5 @@
-//! What others put in the place of a chain: a table of what becomes of each flow's headers in the end.
+//! What others put in the place of a chain: a table of what becomes of each flow's headers in the
+//! end.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -8,15 +9,19 @@ use packet::{Class, End, FlowHasher, FlowKey, NewEnds, Packet, Parser, Pool, Sid
 
 use super::Path;
 
-/// A table of header actions, by the packets' keys, in front of a plain chain that says what becomes of those that are not in it.
+/// A table of header actions, by the packets' keys, in front of a plain chain that says what
+/// becomes of those that are not in it.
 ///
-/// It knows what became of a packet's headers, and treats the flow's next ones of that direction alike: no function sees them, none
-/// counts them, and no flow is kept for them. Packets with SYN, FIN or RST, fragments and ICMP errors go through the chain, and what is known of
-/// their flow goes with FIN and RST.
+/// It knows what became of a packet's headers, and treats the flow's next ones of that direction
+/// alike: no function sees them, none counts them, and no flow is kept for them. Packets with SYN,
+/// FIN or RST, fragments and ICMP errors go through the chain, and what is known of their flow goes
+/// with FIN and RST.
 ///
-/// - A cache, as those of software switches are (B35): it learns from the packets that it sees, and forgets everything with each command.
-/// - A synthesis of the chain made in advance: what is in it was learned before, and stays; it counts each flow's packets, bytes and time, which
-///   is what the monitor and the load balancer do beside headers. It cannot know of servers that go.
+/// - A cache, as those of software switches are (B35): it learns from the packets that it sees, and
+///   forgets everything with each command.
+/// - A synthesis of the chain made in advance: what is in it was learned before, and stays; it
+///   counts each flow's packets, bytes and time, which is what the monitor and the load balancer do
+///   beside headers. It cannot know of servers that go.
 pub struct Shortcut {
     parser: Parser,
     chain: Box<Chain>,
@@ -143,7 +148,8 @@ impl Shortcut {
     }
 }
 
-/// TCP flags of packets that go through the chain: FIN, SYN, RST; and of those that end a connection.
+/// TCP flags of packets that go through the chain: FIN, SYN, RST; and of those that end a
+/// connection.
 const CHANGING: u8 = 7;
 const OVER: u8 = 5;
 

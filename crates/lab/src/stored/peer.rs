@@ -1,4 +1,5 @@
-//! Another unit, on a thread of its own, as the place where states are: as if a flow's every second flowlet were that unit's.
+//! Another unit, on a thread of its own, as the place where states are: as if a flow's every second
+//! flowlet were that unit's.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -49,8 +50,8 @@ struct State {
 }
 
 impl Peer {
-    /// A unit with this chain, which has no flows yet. If it is to be `ahead`, it copies each state back as soon as it has it (S51);
-    /// else it waits until it is asked (S49).
+    /// A unit with this chain, which has no flows yet. If it is to be `ahead`, it copies each state
+    /// back as soon as it has it (S51); else it waits until it is asked (S49).
     ///
     /// # Errors
     /// If no thread can be started.

@@ -1,5 +1,5 @@
-//! Literals as rules have them, and text as they meet it. The words are not those that the crate's own model of text is
-//! made of.
+//! Literals as rules have them, and text as they meet it. The words are not those that the crate's
+//! own model of text is made of.
 
 use mpm::Literal;
 

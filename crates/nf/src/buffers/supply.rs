@@ -1,8 +1,9 @@
 //! Growing buffers when memory runs short: who may still take some, and what gives way.
 //!
-//! While more than a quarter of the memory is free, any flow may take what it needs. Beyond that, the flows of one source
-//! may hold its share. In full memory, buffers of connections that are not open give way, in the order in which they came;
-//! then those of open connections, the ones not used for long first, and before them those of sources above their share.
+//! While more than a quarter of the memory is free, any flow may take what it needs. Beyond that,
+//! the flows of one source may hold its share. In full memory, buffers of connections that are not
+//! open give way, in the order in which they came; then those of open connections, the ones not
+//! used for long first, and before them those of sources above their share.
 
 use packet::memory::OutOfMemory;
 
@@ -92,7 +93,8 @@ impl Supply {
         })
     }
 
-    /// Memory is plenty from so many free bytes on, for flows with `count` buffers of up to `len_max` bytes.
+    /// Memory is plenty from so many free bytes on, for flows with `count` buffers of up to
+    /// `len_max` bytes.
     pub fn plenty(&self, count: usize, len_max: usize) -> usize {
         self.free.max(count * len_max)
     }
@@ -232,8 +234,8 @@ impl Buffers {
         if left > bytes.len() {
             self.make_room(numbers, is_weak);
         }
-        // Nobody else can take from what is left while this one is out, but for its own flow's other buffers: their
-        // part is kept back.
+        // Nobody else can take from what is left while this one is out, but for its own flow's
+        // other buffers: their part is kept back.
         let part = (self.room / self.spec.count.max(1)).min(self.spec.len_max);
         let short = match part {
             part if left < part => Some(Shortage::Share),
@@ -243,7 +245,8 @@ impl Buffers {
         FlowBuffer { len_max: part.min(left).max(bytes.len()), bytes, refused: 0, short, gave_way: false }
     }
 
-    /// Lets buffers give way until the reserve is free. A connection that is not open takes nothing from one that is.
+    /// Lets buffers give way until the reserve is free. A connection that is not open takes nothing
+    /// from one that is.
     fn make_room(&mut self, own: &[u8], is_weak: bool) {
         let is_own = |at: u32| own.chunks_exact(NUMBER_LEN).any(|number| number == (at + 1).to_le_bytes());
         for _ in 0..GIVE_WAY_MAX {

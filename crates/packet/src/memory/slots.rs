@@ -13,10 +13,11 @@ pub const LINE: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; LINE]);
 
-/// A fixed number of slots of equal size, whole cache lines each, all bytes zero at first. Each begins with an `H`, its head.
+/// A fixed number of slots of equal size, whole cache lines each, all bytes zero at first. Each
+/// begins with an `H`, its head.
 ///
-/// A part of a slot is found by one multiplication and checked by two comparisons: where it begins was proven fit for its
-/// type when its [`Part`] was made. The head is there if the slot is.
+/// A part of a slot is found by one multiplication and checked by two comparisons: where it begins
+/// was proven fit for its type when its [`Part`] was made. The head is there if the slot is.
 pub struct Slots<H> {
     memory: Zeroed<Line>,
     slots: u32,
@@ -85,16 +86,18 @@ impl<H: FromBytes + IntoBytes> Slots<H> {
     where
         H: Immutable,
     {
-        // SAFETY: the slot lies within the memory (just checked; `new` made it slots * slot_len bytes long), and is as long as
-        // an H at least. It begins at a multiple of a line, which H asks for at most (`new`). Any bytes are an H (FromBytes).
-        // The memory is borrowed, shared, as long as the H.
+        // SAFETY: the slot lies within the memory (just checked; `new` made it slots * slot_len
+        // bytes long), and is as long as an H at least. It begins at a multiple of a line, which H
+        // asks for at most (`new`). Any bytes are an H (FromBytes). The memory is borrowed, shared,
+        // as long as the H.
         (slot < self.slots).then(|| unsafe { &*self.start_of(slot).cast::<H>() })
     }
 
     /// The same, to be changed.
     #[inline(always)]
     pub fn head_mut(&mut self, slot: u32) -> Option<&mut H> {
-        // SAFETY: as in `head`; the memory is borrowed exclusively as long as the H, and H has no padding (IntoBytes).
+        // SAFETY: as in `head`; the memory is borrowed exclusively as long as the H, and H has no
+        // padding (IntoBytes).
         (slot < self.slots).then(|| unsafe { &mut *self.start_of_mut(slot).cast::<H>() })
     }
 
@@ -104,8 +107,8 @@ impl<H: FromBytes + IntoBytes> Slots<H> {
         if slot >= self.slots || part.end() > self.slot_len {
             return None;
         }
-        // SAFETY: as in `head`; the part lies within its slot (just checked), and begins at a multiple of T's alignment, which
-        // is a line at most (`Part::at`).
+        // SAFETY: as in `head`; the part lies within its slot (just checked), and begins at a
+        // multiple of T's alignment, which is a line at most (`Part::at`).
         Some(unsafe { &*self.start_of(slot).add(part.start).cast::<T>() })
     }
 
@@ -115,12 +118,13 @@ impl<H: FromBytes + IntoBytes> Slots<H> {
         if slot >= self.slots || part.end() > self.slot_len {
             return None;
         }
-        // SAFETY: as in `get`; the memory is borrowed exclusively as long as the T, and T has no padding (IntoBytes).
+        // SAFETY: as in `get`; the memory is borrowed exclusively as long as the T, and T has no
+        // padding (IntoBytes).
         Some(unsafe { &mut *self.start_of_mut(slot).add(part.start).cast::<T>() })
     }
 
-    /// A part of all slots, to be changed together with their heads; none if the slots do not have it, or not behind their
-    /// heads.
+    /// A part of all slots, to be changed together with their heads; none if the slots do not have
+    /// it, or not behind their heads.
     #[inline]
     pub fn column_mut<T: FromBytes + IntoBytes>(&mut self, part: Part<T>) -> Option<ColumnMut<'_, H, T>> {
         if part.end() > self.slot_len || part.start < size_of::<H>() {
@@ -141,7 +145,8 @@ impl<H: FromBytes + IntoBytes> Slots<H> {
         Some(self.memory.get_mut(slot as usize * lines..)?.get_mut(..lines)?.as_mut_bytes())
     }
 
-    /// Asks for the cache line that is `at` bytes into the slot. Only a hint: slot and place may be any.
+    /// Asks for the cache line that is `at` bytes into the slot. Only a hint: slot and place may be
+    /// any.
     #[inline(always)]
     pub fn prefetch(&self, slot: u32, at: usize) {
         prefetch(self.start_of(slot).wrapping_add(at));
@@ -159,7 +164,8 @@ impl<H: FromBytes + IntoBytes> Slots<H> {
     }
 }
 
-/// A part of all slots, behind their heads, as a column of a table: what was checked of it holds for every slot.
+/// A part of all slots, behind their heads, as a column of a table: what was checked of it holds
+/// for every slot.
 pub struct ColumnMut<'s, H, T> {
     slots: &'s mut Slots<H>,
     part: Part<T>,
@@ -174,8 +180,10 @@ impl<H: FromBytes + IntoBytes, T: FromBytes + IntoBytes> ColumnMut<'_, H, T> {
         }
         let rest_len = self.slots.slot_len - self.part.end();
         let start = self.slots.start_of_mut(slot);
-        // SAFETY: as in `head_mut` and `get_mut`: the slot was just checked, and `column_mut` checked that the part lies within
-        // every slot, which are borrowed since. None of the three overlaps another: the part begins behind the head (`column_mut`), and the bytes are from its end to the slot's.
+        // SAFETY: as in `head_mut` and `get_mut`: the slot was just checked, and `column_mut`
+        // checked that the part lies within every slot, which are borrowed since. None of the three
+        // overlaps another: the part begins behind the head (`column_mut`), and the bytes are from
+        // its end to the slot's.
         unsafe {
             Some((
                 &mut *start.cast::<H>(),

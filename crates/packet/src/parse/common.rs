@@ -1,6 +1,8 @@
-//! The common case: an untagged Ethernet frame with a whole IPv4 packet without options, TCP or UDP, whose time to live is not 0.
+//! The common case: an untagged Ethernet frame with a whole IPv4 packet without options, TCP or
+//! UDP, whose time to live is not 0.
 //!
-//! What it accepts it fills in exactly as the general parser would; whatever is unusual it leaves to that.
+//! What it accepts it fills in exactly as the general parser would; whatever is unusual it leaves
+//! to that.
 
 use super::protocol;
 use crate::{Class, FlowKey, LinkType, Meta};

@@ -4,7 +4,8 @@ use super::network::{self, Found, Whole};
 use super::transport;
 use crate::{Class, Endpoint, FlowKey, Scope};
 
-/// Where the packet that an ICMP error quotes has its headers: IP header, transport header, version, protocol.
+/// Where the packet that an ICMP error quotes has its headers: IP header, transport header,
+/// version, protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Embedded {
     /// Where its IP header begins, from the packet's first byte.
@@ -24,14 +25,16 @@ pub fn embedded(data: &[u8], icmp_l4: usize, version: u8) -> Option<Embedded> {
     let found =
         network::parse(data, icmp_l4 + 8, version, Whole { complete: false, offloaded: true }).ok()?;
     let has_transport = found.class != Class::LaterFragment;
-    // The quotation holds at least 8 bytes of the transport header (RFC 792); the ports are in the first 4.
+    // The quotation holds at least 8 bytes of the transport header (RFC 792); the ports are in the
+    // first 4.
     if has_transport && data.len() < found.l4 + 4 {
         return None;
     }
     Some(Embedded { l3: found.l3, l4: found.l4, version, protocol: found.protocol, has_transport })
 }
 
-/// The key of the quoted packet's flow and whether it is reversed; none if the quotation does not tell its ports.
+/// The key of the quoted packet's flow and whether it is reversed; none if the quotation does not
+/// tell its ports.
 #[cold]
 pub(super) fn key(data: &[u8], error: &Found, scope: Scope, tenant: u16) -> Option<(FlowKey, bool)> {
     let quoted = embedded(data.get(..error.end)?, error.l4, error.version)?;

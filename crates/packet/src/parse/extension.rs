@@ -1,5 +1,5 @@
-//! IPv6 extension headers: which next headers are one, and the walk over them to the transport header or, in a later
-//! fragment, to the fragment's data.
+//! IPv6 extension headers: which next headers are one, and the walk over them to the transport
+//! header or, in a later fragment, to the fragment's data.
 
 use super::EXTENSION_MAX;
 use super::network::{Found, fragment_class};
@@ -17,7 +17,8 @@ pub(crate) fn is_extension(next_header: u8) -> bool {
     matches!(next_header, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION | 135 | 139 | 140)
 }
 
-/// Walks the extension headers up to the transport's (RFC 8200 4.1), a later fragment's up to its data.
+/// Walks the extension headers up to the transport's (RFC 8200 4.1), a later fragment's up to its
+/// data.
 #[cold]
 pub(super) fn skip(data: &[u8], found: &mut Found) -> Result<(), DropReason> {
     // A chain that a capture cut leads nowhere: neither the ports nor where they stand are known.

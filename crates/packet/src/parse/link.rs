@@ -1,10 +1,11 @@
-//! The link layer: from the first byte of a frame past its Ethernet, PPP, Linux or BSD header and past the VLAN tags,
-//! MPLS labels, PPPoE and LLC/SNAP behind that, to where IP begins.
+//! The link layer: from the first byte of a frame past its Ethernet, PPP, Linux or BSD header and
+//! past the VLAN tags, MPLS labels, PPPoE and LLC/SNAP behind that, to where IP begins.
 
 use super::{SHIM_MAX, be16, be32, link_types};
 use crate::{DropReason, LinkType, Scope};
 
-/// Finds the network header behind the link layer's: its offset and IP version, or none if the frame is not IP.
+/// Finds the network header behind the link layer's: its offset and IP version, or none if the
+/// frame is not IP.
 #[inline]
 pub(super) fn parse(
     data: &[u8],
@@ -67,13 +68,15 @@ pub(super) fn shims(
     Err(DropReason::LinkTooDeep)
 }
 
-/// The longest payload of an IEEE 802.3 frame: where an EtherType stands, what is not above it is a length.
+/// The longest payload of an IEEE 802.3 frame: where an EtherType stands, what is not above it is a
+/// length.
 pub(crate) const LENGTH_MAX: u16 = 1500;
 
 /// Bytes of an LLC header with SNAP.
 pub(super) const LLC_SNAP_LEN: usize = 8;
 
-/// The EtherType that LLC with SNAP names (RFC 1042; OUI 00-00-F8 is that of bridges, IEEE 802.1H); none for other protocols of LLC.
+/// The EtherType that LLC with SNAP names (RFC 1042; OUI 00-00-F8 is that of bridges, IEEE 802.1H);
+/// none for other protocols of LLC.
 pub(super) fn llc(data: &[u8], at: usize) -> Option<u16> {
     match data.get(at..at + LLC_SNAP_LEN)? {
         &[0xaa, 0xaa, 0x03, 0, 0, 0 | 0xf8, high, low] => Some(u16::from_be_bytes([high, low])),
@@ -81,7 +84,8 @@ pub(super) fn llc(data: &[u8], at: usize) -> Option<u16> {
     }
 }
 
-/// Whether something but VLAN tags stands between the link layer's header and IP: MPLS, PPPoE or LLC.
+/// Whether something but VLAN tags stands between the link layer's header and IP: MPLS, PPPoE or
+/// LLC.
 #[cold]
 pub(super) fn is_encapsulated(data: &[u8], link: LinkType) -> bool {
     let mut at = match link {
@@ -108,7 +112,8 @@ pub(super) fn version_nibble(data: &[u8], at: usize) -> Result<(usize, u8), Drop
     }
 }
 
-/// The IP version that the BSD address family before it stands for, in either byte order; the systems differ on IPv6.
+/// The IP version that the BSD address family before it stands for, in either byte order; the
+/// systems differ on IPv6.
 pub(crate) fn family(data: &[u8]) -> Option<u8> {
     let number = be32(data, 0)?;
     match if number > 0xffff { number.swap_bytes() } else { number } {

@@ -1,6 +1,8 @@
-//! Link types that captures have beside Ethernet's and the commonest others: where IP begins in their frames.
+//! Link types that captures have beside Ethernet's and the commonest others: where IP begins in
+//! their frames.
 //!
-//! They are read as tshark reads them. What is not IP, or is encrypted or compressed, is carried through.
+//! They are read as tshark reads them. What is not IP, or is encrypted or compressed, is carried
+//! through.
 
 use super::link::{LLC_SNAP_LEN, llc, ppp_ether_type, shims, version_nibble};
 use super::{be16, be32};
@@ -261,7 +263,8 @@ fn endace(data: &[u8], scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// Linux's log of netfilter: attributes, of which one is the packet, in the byte order of the capturing host.
+/// Linux's log of netfilter: attributes, of which one is the packet, in the byte order of the
+/// capturing host.
 fn nflog(data: &[u8], _scope: &mut Scope) -> Option<At> {
     const HEADER_LEN: usize = 4;
     const PAYLOAD: u16 = 9;

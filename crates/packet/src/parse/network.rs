@@ -1,5 +1,5 @@
-//! The network layer: an IPv4 or IPv6 header with what stands between it and the transport's, the kind of fragment that
-//! the packet is, and how much of it a capture left.
+//! The network layer: an IPv4 or IPv6 header with what stands between it and the transport's, the
+//! kind of fragment that the packet is, and how much of it a capture left.
 
 use super::{extension, protocol};
 use crate::sanity::{Sanity, has_source_route};
@@ -25,7 +25,8 @@ pub(super) struct Found {
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
     pub complete: bool,
-    /// Whether a total length of 0 stands for what there is: the sending host captured the packet before its card cut it.
+    /// Whether a total length of 0 stands for what there is: the sending host captured the packet
+    /// before its card cut it.
     pub offloaded: bool,
 }
 
@@ -69,7 +70,8 @@ pub(super) fn addresses(data: &[u8], l3: usize, version: u8) -> (Addr, Addr) {
     }
 }
 
-/// Refuses an IPv4 header whose checksum is wrong (RFC 1812 5.2.2). `offloaded`: one of 0 was to be completed by a card.
+/// Refuses an IPv4 header whose checksum is wrong (RFC 1812 5.2.2). `offloaded`: one of 0 was to be
+/// completed by a card.
 pub(super) fn verify_ipv4(data: &[u8], l3: usize, offloaded: bool) -> Result<(), DropReason> {
     let header_len = usize::from(data.get(l3).map_or(0, |byte| byte & 0xf)) * 4;
     match data.get(l3..l3 + header_len) {
@@ -93,7 +95,8 @@ pub(super) fn check_sanity(data: &[u8], found: &Found, sanity: Sanity) -> Result
     Ok(())
 }
 
-/// What kind of fragment it is; one that would overwrite a TCP header's flags is refused (RFC 1858 3.2.1).
+/// What kind of fragment it is; one that would overwrite a TCP header's flags is refused (RFC 1858
+/// 3.2.1).
 #[inline]
 pub(super) fn fragment_class(offset: u16, more: bool, protocol: u8) -> Result<Class, DropReason> {
     match (offset, more) {
@@ -119,7 +122,8 @@ fn ipv4(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
         return Err(DropReason::Ipv4HeaderLength);
     }
     let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    // An aggregate larger than the field can say (Linux "BIG TCP"), or one that a host captured before it was cut.
+    // An aggregate larger than the field can say (Linux "BIG TCP"), or one that a host captured
+    // before it was cut.
     let (total_len, whole) = if total_len == 0 && (rest.len() > 0xffff || whole.offloaded) {
         (rest.len(), whole)
     } else if total_len < header_len {

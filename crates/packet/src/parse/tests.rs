@@ -265,7 +265,8 @@ fn icmp_errors_have_the_key_of_what_they_quote() {
         let meta = raw(&ipv6(58, &[&[kind, 1, 0, 0, 0, 0, 0, 0], &udp6()[..]].concat())).unwrap();
         assert_eq!((key(&meta), meta.class), (format!("{} 58", swapped(KEY6)), Class::IcmpError));
     }
-    // Quoted too short, of another version, or a later fragment: then it is known by its own addresses only.
+    // Quoted too short, of another version, or a later fragment: then it is known by its own
+    // addresses only.
     let mut later = UDP4;
     later[7] = 2;
     for quoted in [&UDP4[..23], &udp6()[..], &later[..], &[]] {
@@ -310,7 +311,8 @@ fn cut_packets_are_good_as_far_as_they_go() {
     assert_eq!(key(&cut(&chain, 60).unwrap()), KEY6);
 }
 
-/// What matters is whether the IP packet is here as a whole: a capture that cut only what follows it excuses nothing.
+/// What matters is whether the IP packet is here as a whole: a capture that cut only what follows
+/// it excuses nothing.
 #[test]
 fn a_cut_trailer_is_no_cut_packet() {
     let mut packet = UDP4;
@@ -448,7 +450,8 @@ fn tunnels_are_looked_into_on_demand() {
     assert_eq!((key(&six).as_str(), six.l3, six.version), (KEY6, 20, 6));
 }
 
-/// Each direction of a GTP-U session has a tunnel identifier of its own, so it cannot be part of the key.
+/// Each direction of a GTP-U session has a tunnel identifier of its own, so it cannot be part of
+/// the key.
 #[test]
 fn both_directions_of_a_gtp_session_have_one_key() {
     let session = |teid: u8| {

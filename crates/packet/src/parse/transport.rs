@@ -1,5 +1,5 @@
-//! The transport layer: the header's length and its ports or query identifier, and which ICMP messages are errors and
-//! which are queries.
+//! The transport layer: the header's length and its ports or query identifier, and which ICMP
+//! messages are errors and which are queries.
 
 use super::network::Found;
 use super::protocol;
@@ -51,7 +51,8 @@ pub(super) fn ports(data: &[u8], l4: usize, protocol: u8) -> (u16, u16) {
     }
 }
 
-/// Whether the type is an error that quotes a packet: unreachable, quench, redirect, time exceeded, parameter problem.
+/// Whether the type is an error that quotes a packet: unreachable, quench, redirect, time exceeded,
+/// parameter problem.
 #[inline]
 pub fn is_error(protocol: u8, kind: u8) -> bool {
     match protocol {
@@ -60,7 +61,8 @@ pub fn is_error(protocol: u8, kind: u8) -> bool {
     }
 }
 
-/// Whether the type is a query or its answer, with an identifier: echo, timestamp, information, address mask.
+/// Whether the type is a query or its answer, with an identifier: echo, timestamp, information,
+/// address mask.
 #[inline]
 pub fn is_query(protocol: u8, kind: u8) -> bool {
     match protocol {
@@ -73,7 +75,8 @@ pub fn is_query(protocol: u8, kind: u8) -> bool {
 #[inline]
 fn tcp(body: &[u8], found: &Found, meta: &mut Meta) -> Result<usize, DropReason> {
     let Some(header) = body.first_chunk::<20>() else {
-        // A first fragment that does not hold the header is an evasion (RFC 1858 3.1); a cut capture is not.
+        // A first fragment that does not hold the header is an evasion (RFC 1858 3.1); a cut
+        // capture is not.
         let reason = if found.class == Class::FirstFragment {
             DropReason::FragmentIllegal
         } else {
@@ -116,7 +119,8 @@ fn udp(body: &[u8], found: &Found) -> Result<usize, DropReason> {
     Ok(8)
 }
 
-/// RFC 792, RFC 4443. The header is taken to have 8 bytes; four are enough for types without a rest.
+/// RFC 792, RFC 4443. The header is taken to have 8 bytes; four are enough for types without a
+/// rest.
 #[inline]
 fn icmp(body: &[u8], found: &mut Found) -> Result<usize, DropReason> {
     let Some(&kind) = body.first() else {

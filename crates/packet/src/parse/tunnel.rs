@@ -206,7 +206,8 @@ fn ethernet(data: &[u8], at: usize, scope: &mut Scope) -> Option<(usize, u8)> {
     shims(data, be16(data, at + 12)?, at + 14, scope).ok()?
 }
 
-/// RFC 2784, RFC 2890; version 0 without routing, and without a checksum: that covers what functions change within.
+/// RFC 2784, RFC 2890; version 0 without routing, and without a checksum: that covers what
+/// functions change within.
 fn gre(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     let flags = be16(data, at)?;
     if flags & 0xc007 != 0 {
@@ -229,8 +230,8 @@ fn gre(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     }
 }
 
-/// draft-foschiano-erspan: type II has 8 bytes, III 12, or 20 with a subheader of the platform. VLAN and session are not part of the
-/// flow's key: the mirrored frame's own tags are.
+/// draft-foschiano-erspan: type II has 8 bytes, III 12, or 20 with a subheader of the platform.
+/// VLAN and session are not part of the flow's key: the mirrored frame's own tags are.
 fn erspan(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     let header_len = match data.get(at)? >> 4 {
         1 => 8,
@@ -241,7 +242,8 @@ fn erspan(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     by_ether_type(data, ETHERNET, at + header_len, scope)
 }
 
-/// Version 1, a packet received or sent, of Ethernet; fields up to the one that says that there are no more.
+/// Version 1, a packet received or sent, of Ethernet; fields up to the one that says that there are
+/// no more.
 fn tzsp(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     const FIELDS_MAX: usize = 32;
     const OF_ETHERNET: u16 = 1;
@@ -294,8 +296,8 @@ fn geneve(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     by_ether_type(data, word as u16, at + 8 + options, scope)
 }
 
-/// 3GPP TS 29.281 5.1: a G-PDU, with its optional fields and extension headers. Its tunnel identifier is not part of the
-/// flow's key: each direction of a session has one of its own.
+/// 3GPP TS 29.281 5.1: a G-PDU, with its optional fields and extension headers. Its tunnel
+/// identifier is not part of the flow's key: each direction of a session has one of its own.
 fn gtp_u(data: &[u8], at: usize) -> Option<Inner> {
     let word = be32(data, at)?;
     let (flags, kind) = ((word >> 24) as u8, (word >> 16) as u8);

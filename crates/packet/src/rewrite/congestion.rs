@@ -2,7 +2,8 @@
 
 use crate::checksum::Delta;
 
-/// The codepoints of explicit congestion notification (RFC 3168 5), the lower two bits of a traffic class.
+/// The codepoints of explicit congestion notification (RFC 3168 5), the lower two bits of a traffic
+/// class.
 mod ecn {
     pub const MASK: u8 = 3;
     pub const NOT_ECT: u8 = 0;
@@ -10,8 +11,9 @@ mod ecn {
     pub const CE: u8 = 3;
 }
 
-/// The traffic class of a packet with the class `inner` once it has come out of an outer header with the class `outer`; none if it is to be
-/// dropped, because it would hide that there was congestion (RFC 6040 4.2, figure 4). The DSCP is the inner one's (RFC 4301 5.1.2.1).
+/// The traffic class of a packet with the class `inner` once it has come out of an outer header
+/// with the class `outer`; none if it is to be dropped, because it would hide that there was
+/// congestion (RFC 6040 4.2, figure 4). The DSCP is the inner one's (RFC 4301 5.1.2.1).
 #[inline]
 pub fn class_behind(inner: u8, outer: u8) -> Option<u8> {
     let (own, outer) = (inner & ecn::MASK, outer & ecn::MASK);
@@ -24,7 +26,8 @@ pub fn class_behind(inner: u8, outer: u8) -> Option<u8> {
     Some(inner & !ecn::MASK | ecn)
 }
 
-/// The traffic class of the IP header at the beginning of `header`: DSCP and ECN; 0 if it is not here.
+/// The traffic class of the IP header at the beginning of `header`: DSCP and ECN; 0 if it is not
+/// here.
 #[inline(always)]
 pub(super) fn traffic_class(header: &[u8]) -> u8 {
     match *header {
@@ -54,7 +57,8 @@ pub(super) fn set_traffic_class(header: &mut [u8], to: u8) {
 mod tests {
     use super::*;
 
-    // RFC 6040 figure 4: by the inner header's, by the outer header's Not-ECT, ECT(1), ECT(0), CE as their numbers go.
+    // RFC 6040 figure 4: by the inner header's, by the outer header's Not-ECT, ECT(1), ECT(0), CE
+    // as their numbers go.
     #[test]
     fn congestion_is_told_as_rfc_6040_says() {
         let rows = [

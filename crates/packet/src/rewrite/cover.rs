@@ -1,12 +1,13 @@
-//! What packets come in, and come out of: tags and outer headers, as far as packets that are treated alike have the same (B11, B14).
+//! What packets come in, and come out of: tags and outer headers, as far as packets that are
+//! treated alike have the same (B11, B14).
 
 use super::congestion::{class_behind, set_traffic_class, traffic_class};
 use super::{RewriteError, tags, word};
 use crate::parse::{self, Tunnel, protocol};
 use crate::{Class, Packet};
 
-/// Bytes of tags, or of outer headers, at most, of which others can be told to be like them: outer headers are longer with more than 22
-/// bytes of options, tags never.
+/// Bytes of tags, or of outer headers, at most, of which others can be told to be like them: outer
+/// headers are longer with more than 22 bytes of options, tags never.
 pub const COVER_LEN_MAX: usize = 96;
 
 const WORD_LEN: usize = size_of::<u128>();
@@ -24,7 +25,8 @@ pub struct Cover {
 /// What packets come in that are treated alike, as far as that matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Covers {
-    /// From the first type behind their Ethernet addresses up to their outermost IP header, to the bit.
+    /// From the first type behind their Ethernet addresses up to their outermost IP header, to the
+    /// bit.
     pub tags: Option<Cover>,
     /// From the outermost IP header up to the flow's.
     pub outer: Option<Cover>,
@@ -51,16 +53,18 @@ impl Covers {
 }
 
 impl Cover {
-    /// The tags that a packet comes with, or that it has none; none if its link layer has no place for tags, or says how long the packet is.
+    /// The tags that a packet comes with, or that it has none; none if its link layer has no place
+    /// for tags, or says how long the packet is.
     pub fn tags_of(packet: &Packet) -> Option<Cover> {
         tags::are_all(packet).then(|| Cover::new(packet.data().get(tags::range(packet))?, |_| 0xff))?
     }
 
-    /// The outer headers of a packet in one tunnel; none if it is in none, in several, or in one of which headers have options or say each
-    /// packet's length.
+    /// The outer headers of a packet in one tunnel; none if it is in none, in several, or in one of
+    /// which headers have options or say each packet's length.
     ///
-    /// Each packet's own are, of IP headers, lengths, class, identification, DF bit, flow label, time to live and checksum; of UDP headers the
-    /// source port, length and checksum; and GRE's sequence number.
+    /// Each packet's own are, of IP headers, lengths, class, identification, DF bit, flow label,
+    /// time to live and checksum; of UDP headers the source port, length and checksum; and GRE's
+    /// sequence number.
     #[inline]
     pub fn outer_of(packet: &Packet) -> Option<Cover> {
         let meta = packet.meta();
@@ -135,8 +139,8 @@ impl Cover {
             && self.is_at(packet.data(), range.start)
     }
 
-    /// Whether it is before the packet's headers, which can come out: the outer header says the length that the packet has, and its
-    /// class is one of which the packet can tell.
+    /// Whether it is before the packet's headers, which can come out: the outer header says the
+    /// length that the packet has, and its class is one of which the packet can tell.
     #[inline]
     fn is_outer_of(&self, packet: &Packet) -> bool {
         let (data, meta) = (packet.data(), packet.meta());
@@ -163,8 +167,8 @@ impl Cover {
 
 const UDP_LEN: usize = 8;
 
-/// By byte of an IPv4 header without options, the bits that are not each packet's own: all but class, length, identification, DF, time
-/// to live and checksum.
+/// By byte of an IPv4 header without options, the bits that are not each packet's own: all but
+/// class, length, identification, DF, time to live and checksum.
 const V4_MASK: [u8; 20] =
     [0xff, 0, 0, 0, 0, 0, 0xbf, 0xff, 0, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
 
@@ -179,14 +183,16 @@ const V6_MASK: [u8; 40] = {
 /// The same of a UDP header: its destination port.
 const UDP_MASK: [u8; UDP_LEN] = [0, 0, 0xff, 0xff, 0, 0, 0, 0];
 
-/// Where the sequence number of the GRE header stands that begins there, if it has one (RFC 2890 2).
+/// Where the sequence number of the GRE header stands that begins there, if it has one (RFC 2890
+/// 2).
 fn gre_number_at(headers: &[u8], at: usize) -> Option<usize> {
     let flags = word(headers, at);
     let key_len = if flags & 0x2000 != 0 { 4 } else { 0 };
     (flags & 0x1000 != 0).then_some(at + 4 + key_len)
 }
 
-/// What the IP header says at the beginning of `header`: its packet's length, 0 where it does not, and its class.
+/// What the IP header says at the beginning of `header`: its packet's length, 0 where it does not,
+/// and its class.
 #[inline(always)]
 fn said(header: &[u8]) -> (usize, u8) {
     match *header {
@@ -200,12 +206,13 @@ fn said(header: &[u8]) -> (usize, u8) {
 }
 
 impl Packet {
-    /// Takes the packet out of a tunnel: the reverse of [`Packet::wrap`]. The outermost `len` bytes of network headers go; what comes to
-    /// light is an IP header, and gets to know of the congestion that the outer one tells of (RFC 6040 4.2). Gives its version.
+    /// Takes the packet out of a tunnel: the reverse of [`Packet::wrap`]. The outermost `len` bytes
+    /// of network headers go; what comes to light is an IP header, and gets to know of the
+    /// congestion that the outer one tells of (RFC 6040 4.2). Gives its version.
     ///
     /// # Errors
-    /// [`RewriteError`]: `Congestion` if the header that comes to light cannot tell of it; `NoHeader` if there is none. Nothing is changed
-    /// then.
+    /// [`RewriteError`]: `Congestion` if the header that comes to light cannot tell of it;
+    /// `NoHeader` if there is none. Nothing is changed then.
     pub fn take_out(&mut self, len: usize) -> Result<u8, RewriteError> {
         let at = usize::from(self.meta().outer_l3);
         let outer = self.data().get(at..).unwrap_or_default();
@@ -223,7 +230,8 @@ impl Packet {
         Ok(version)
     }
 
-    /// Whether the packet is in no tunnel, or in one with `outer_len` bytes of headers, and its IP packet within is not longer than this.
+    /// Whether the packet is in no tunnel, or in one with `outer_len` bytes of headers, and its IP
+    /// packet within is not longer than this.
     #[inline]
     pub fn is_bare_behind(&self, outer_len: usize, len_max: u16) -> bool {
         let meta = self.meta();

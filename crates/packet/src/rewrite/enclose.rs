@@ -1,7 +1,8 @@
-//! Packets that become the payload of others, and come out again: tunnels that nobody but their ends looks into.
+//! Packets that become the payload of others, and come out again: tunnels that nobody but their
+//! ends looks into.
 //!
-//! Unlike [`Packet::encapsulate`], which leaves the flow's header where it is, only further in, this makes another packet: its
-//! headers are found anew, and the flow's are the outermost ones.
+//! Unlike [`Packet::encapsulate`], which leaves the flow's header where it is, only further in,
+//! this makes another packet: its headers are found anew, and the flow's are the outermost ones.
 
 use super::{RewriteError, grow_link};
 use crate::{Class, DropReason, Packet, parse};
@@ -10,12 +11,13 @@ use crate::{Class, DropReason, Packet, parse};
 pub const TRAILER_MAX: usize = 64;
 
 impl Packet {
-    /// Puts `header`, which begins with an IP header of `version`, between the link layer and the outermost IP header, and
-    /// `trailer_len` zeros, [`TRAILER_MAX`] at most, behind the IP packet. What the link layer had there goes. The new header's
-    /// length says all of it.
+    /// Puts `header`, which begins with an IP header of `version`, between the link layer and the
+    /// outermost IP header, and `trailer_len` zeros, [`TRAILER_MAX`] at most, behind the IP packet.
+    /// What the link layer had there goes. The new header's length says all of it.
     ///
     /// # Errors
-    /// [`RewriteError`]; a packet that was not captured whole has `NoHeader`. Nothing is changed then.
+    /// [`RewriteError`]; a packet that was not captured whole has `NoHeader`. Nothing is changed
+    /// then.
     pub fn enclose(&mut self, header: &[u8], trailer_len: usize, version: u8) -> Result<(), RewriteError> {
         let end = self.meta().outer_l3 as usize + self.ip_len();
         if self.meta().class == Class::NotIp || end > self.len() {
@@ -33,11 +35,12 @@ impl Packet {
         parse::look_again(self).map_err(|_| RewriteError::NoHeader)
     }
 
-    /// Leaves, of the outermost IP packet, only the one of `version` that begins `at` bytes within it and has `len` bytes: the
-    /// reverse of [`Packet::enclose`].
+    /// Leaves, of the outermost IP packet, only the one of `version` that begins `at` bytes within
+    /// it and has `len` bytes: the reverse of [`Packet::enclose`].
     ///
     /// # Errors
-    /// What is wrong with the headers that come to light, or [`DropReason::Internal`] if there is no such place in the packet.
+    /// What is wrong with the headers that come to light, or [`DropReason::Internal`] if there is
+    /// no such place in the packet.
     pub fn disclose(&mut self, at: usize, len: usize, version: u8) -> Result<(), DropReason> {
         let l2 = self.meta().outer_l3 as usize;
         if l2 + at + len > self.len() {

@@ -1,5 +1,5 @@
-//! New ends for all packets of one direction of a flow: what several functions write becomes one write, and checksums are
-//! changed once, by sums that were made in advance (B15, B16).
+//! New ends for all packets of one direction of a flow: what several functions write becomes one
+//! write, and checksums are changed once, by sums that were made in advance (B15, B16).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -12,7 +12,8 @@ use crate::{Endpoint, Packet, parse};
 pub struct NewEnds {
     source: Endpoint,
     destination: Endpoint,
-    /// What the writes together add to the sum of an IPv4 header, and to that of a segment or datagram; as it stands in memory.
+    /// What the writes together add to the sum of an IPv4 header, and to that of a segment or
+    /// datagram; as it stands in memory.
     network_sum: u16,
     transport_sum: u16,
     /// Bits of the ends that are written: see [`bit`].
@@ -99,7 +100,8 @@ impl EndsDraft {
 }
 
 impl NewEnds {
-    /// What becomes of packets from `source` to `destination`, if these writes are done one after the other.
+    /// What becomes of packets from `source` to `destination`, if these writes are done one after
+    /// the other.
     pub fn new(ends: (Endpoint, Endpoint), writes: impl IntoIterator<Item = (End, Endpoint)>) -> NewEnds {
         let mut draft = EndsDraft::new(ends);
         writes.into_iter().for_each(|(end, to)| draft.set_end(end, to));
@@ -114,8 +116,8 @@ impl NewEnds {
 }
 
 impl Packet {
-    /// Writes new ends. The packet has those that the ones for which these were made had, as far as `known`; else what it
-    /// has is looked at.
+    /// Writes new ends. The packet has those that the ones for which these were made had, as far as
+    /// `known`; else what it has is looked at.
     #[inline(always)]
     pub fn set_ends(&mut self, new: &NewEnds, known: bool) -> Result<(), RewriteError> {
         if known && self.set_ends_plain(new) { Ok(()) } else { self.set_ends_any(new) }

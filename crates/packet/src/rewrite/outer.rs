@@ -1,5 +1,5 @@
-//! The outer headers of a tunnel, made once for a flow: of each packet come only its length, what it says of its class and of
-//! fragments, and checksums (B14, B16).
+//! The outer headers of a tunnel, made once for a flow: of each packet come only its length, what
+//! it says of its class and of fragments, and checksums (B14, B16).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -7,19 +7,21 @@ use super::RewriteError;
 use crate::parse::protocol;
 use crate::{Addr, Packet, checksum};
 
-/// Bytes that can stand between the outer IP or UDP header and the inner IP packet, at most: as many as VXLAN takes (RFC 7348 5), its
-/// Ethernet header included.
+/// Bytes that can stand between the outer IP or UDP header and the inner IP packet, at most: as
+/// many as VXLAN takes (RFC 7348 5), its Ethernet header included.
 pub const SHIM_LEN_MAX: usize = 22;
 
 /// Bytes of the longest outer headers: IPv6, UDP, and what stands behind.
 pub const OUTER_LEN_MAX: usize = IPV6_LEN + UDP_LEN + SHIM_LEN_MAX;
 
-/// What is put before the packets of one direction of a flow: an IP header, a UDP header if wanted, and bytes that are the same for all.
-/// So IP in IP (RFC 2003, RFC 2473), GRE (RFC 2784), GUE, VXLAN (RFC 7348), Geneve (RFC 8926) and MPLS in any of them are made.
+/// What is put before the packets of one direction of a flow: an IP header, a UDP header if wanted,
+/// and bytes that are the same for all. So IP in IP (RFC 2003, RFC 2473), GRE (RFC 2784), GUE,
+/// VXLAN (RFC 7348), Geneve (RFC 8926) and MPLS in any of them are made.
 ///
-/// DSCP and ECN are those of the inner packet (RFC 6040 4.1, normal mode), but for a DSCP of its own (RFC 2983 3.1), and in IPv4 its DF bit (RFC 2003 3.1); over an IPv6 packet
-/// DF is not set (RFC 4213 3.2.1). A packet that may be fragmented has an identification (RFC 6864 4): its number in its flow, from
-/// where the flow's entropy says.
+/// DSCP and ECN are those of the inner packet (RFC 6040 4.1, normal mode), but for a DSCP of its
+/// own (RFC 2983 3.1), and in IPv4 its DF bit (RFC 2003 3.1); over an IPv6 packet DF is not set
+/// (RFC 4213 3.2.1). A packet that may be fragmented has an identification (RFC 6864 4): its number
+/// in its flow, from where the flow's entropy says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Outer {
@@ -54,17 +56,20 @@ const HAS_DSCP: u8 = 0x40;
 /// The bits of a traffic class that are ECN.
 const ECN: u8 = 3;
 
-/// The lowest of the 2^14 source ports that tell flows apart (RFC 6335 6; draft-ietf-intarea-gue 5.11).
+/// The lowest of the 2^14 source ports that tell flows apart (RFC 6335 6; draft-ietf-intarea-gue
+/// 5.11).
 const ENTROPY_PORT: u16 = 0xc000;
 
 impl Outer {
-    /// IP in IP, between two addresses of one version. `entropy` is what varies from flow to flow: identification, flow label (RFC 6438)
-    /// and UDP source port begin there. `ttl`: time to live or hop limit.
+    /// IP in IP, between two addresses of one version. `entropy` is what varies from flow to flow:
+    /// identification, flow label (RFC 6438) and UDP source port begin there. `ttl`: time to live
+    /// or hop limit.
     pub fn new(source: Addr, destination: Addr, ttl: u8, entropy: u32) -> Outer {
         Outer { source, destination, ttl, entropy, ..Outer::default() }
     }
 
-    /// With a UDP header to this port, and a checksum or none. A packet that was not captured whole gets none.
+    /// With a UDP header to this port, and a checksum or none. A packet that was not captured whole
+    /// gets none.
     pub fn over_udp(self, port: u16, has_checksum: bool) -> Outer {
         let checksum = if has_checksum { HAS_CHECKSUM } else { 0 };
         Outer { udp_port: port, class: self.class & !HAS_CHECKSUM | checksum, ..self }
@@ -80,8 +85,8 @@ impl Outer {
         Outer { entropy, ..self }
     }
 
-    /// With these bytes right before the inner packet, [`SHIM_LEN_MAX`] at most, as the payload of UDP, or of IP with this protocol's
-    /// number.
+    /// With these bytes right before the inner packet, [`SHIM_LEN_MAX`] at most, as the payload of
+    /// UDP, or of IP with this protocol's number.
     ///
     /// # Errors
     /// [`RewriteError::TooBig`] if they are too many.
@@ -160,7 +165,8 @@ impl Outer {
         header[24..40].copy_from_slice(self.destination.as_bytes());
     }
 
-    /// The UDP header at the beginning of `rest`, behind which all is there but the packet, and that in `data`.
+    /// The UDP header at the beginning of `rest`, behind which all is there but the packet, and
+    /// that in `data`.
     fn put_udp(&self, rest: &mut [u8], inner: &Inner, data: &[u8]) {
         let len = rest.len() + inner.len;
         rest[..2].copy_from_slice(&(ENTROPY_PORT | (self.entropy >> 18) as u16).to_be_bytes());
@@ -217,7 +223,8 @@ impl Inner {
 }
 
 impl Packet {
-    /// Puts outer headers before a packet that is in no tunnel yet. The flow's headers stay where they are looked for.
+    /// Puts outer headers before a packet that is in no tunnel yet. The flow's headers stay where
+    /// they are looked for.
     ///
     /// # Errors
     /// [`RewriteError`]; nothing is changed then but for padding.

@@ -7,13 +7,15 @@ use crate::{Class, DropReason, Packet, parse};
 const V6_LEN: usize = 40;
 
 impl Packet {
-    /// Puts `payload` in the place of all that stands behind the outermost IP header, and behind the IP packet, and `protocol` into that
-    /// header, with the new length; its checksum changes with them. IPv6 extension headers are part of what goes. The packet's headers
-    /// are found anew.
+    /// Puts `payload` in the place of all that stands behind the outermost IP header, and behind
+    /// the IP packet, and `protocol` into that header, with the new length; its checksum changes
+    /// with them. IPv6 extension headers are part of what goes. The packet's headers are found
+    /// anew.
     ///
     /// # Errors
-    /// [`DropReason::TooBig`] if there is no room, or no length field for it, and [`DropReason::Internal`] if there is no IP header:
-    /// then nothing is changed. Or what is wrong with the headers that the new payload begins with.
+    /// [`DropReason::TooBig`] if there is no room, or no length field for it, and
+    /// [`DropReason::Internal`] if there is no IP header: then nothing is changed. Or what is wrong
+    /// with the headers that the new payload begins with.
     pub fn replace_payload(&mut self, protocol: u8, payload: &[u8]) -> Result<(), DropReason> {
         let (l3, before) = (self.meta().outer_l3 as usize, self.ip_len());
         let header_len = match self.data().get(l3) {

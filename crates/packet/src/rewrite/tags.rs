@@ -1,10 +1,11 @@
 //! VLAN tags and MPLS labels, which stand between the Ethernet addresses and the IP header (B14).
 //!
-//! A packet has two stacks of them: its tags, right behind the addresses, and behind all tags its labels. Each is pushed and popped at its
-//! outer end, and neither is in the other's way. Four bytes come or go before the packet; what moves is the link layer's header alone.
+//! A packet has two stacks of them: its tags, right behind the addresses, and behind all tags its
+//! labels. Each is pushed and popped at its outer end, and neither is in the other's way. Four
+//! bytes come or go before the packet; what moves is the link layer's header alone.
 //!
-//! Labels follow the pipe model of RFC 3443 3.2: a label has a time to live of its own, and what it has left says nothing to the packet
-//! within, so that a push and a pop leave a packet as it was.
+//! Labels follow the pipe model of RFC 3443 3.2: a label has a time to live of its own, and what it
+//! has left says nothing to the packet within, so that a push and a pop leave a packet as it was.
 
 use std::fmt;
 use std::ops::Range;
@@ -28,7 +29,8 @@ const BOTTOM_OF_STACK: u8 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag {
     ether_type: EtherType,
-    /// The tag's control information, in the lower half, or the label's entry without its bottom-of-stack bit: that is its place's.
+    /// The tag's control information, in the lower half, or the label's entry without its
+    /// bottom-of-stack bit: that is its place's.
     bits: u32,
 }
 
@@ -42,8 +44,9 @@ pub enum TagKind {
 }
 
 impl Tag {
-    /// The tag of a customer's VLAN (802.1Q). `vid`: 0 (no VLAN, only a priority) to 4,094; `pcp`, the priority: 0 to 7; `dei`: whether
-    /// the frame is the first to be dropped. None if one is beyond its limit.
+    /// The tag of a customer's VLAN (802.1Q). `vid`: 0 (no VLAN, only a priority) to 4,094; `pcp`,
+    /// the priority: 0 to 7; `dei`: whether the frame is the first to be dropped. None if one is
+    /// beyond its limit.
     pub fn vlan(vid: u16, pcp: u8, dei: bool) -> Option<Tag> {
         let is_valid = vid < 0xfff && pcp < 8;
         let bits = u32::from(pcp) << 13 | u32::from(dei) << 12 | u32::from(vid);
@@ -55,8 +58,9 @@ impl Tag {
         Some(Tag { ether_type: EtherType::QINQ, ..Tag::vlan(vid, pcp, dei)? })
     }
 
-    /// A label, 16 to 2^20 - 1 (those below have meanings of their own, RFC 3032 2.1, RFC 7274); `tc`, the traffic class (RFC 5462): 0
-    /// to 7; `ttl`: at least 1. None if one is beyond its limit.
+    /// A label, 16 to 2^20 - 1 (those below have meanings of their own, RFC 3032 2.1, RFC 7274);
+    /// `tc`, the traffic class (RFC 5462): 0 to 7; `ttl`: at least 1. None if one is beyond its
+    /// limit.
     pub fn label(label: u32, tc: u8, ttl: u8) -> Option<Tag> {
         let is_valid = (16..1 << 20).contains(&label) && tc < 8 && ttl > 0;
         let bits = label << 12 | u32::from(tc) << 9 | u32::from(ttl);
@@ -208,8 +212,8 @@ impl Packet {
     /// Puts a tag, or a label, before all others that the packet has of its kind.
     ///
     /// # Errors
-    /// [`RewriteError`]: `Link` if it is no Ethernet frame, or a label is to stand in PPPoE; `TooDeep` if it were more of a kind than
-    /// [`parse::SHIM_MAX`]. Nothing is changed then.
+    /// [`RewriteError`]: `Link` if it is no Ethernet frame, or a label is to stand in PPPoE;
+    /// `TooDeep` if it were more of a kind than [`parse::SHIM_MAX`]. Nothing is changed then.
     pub fn push_tag(&mut self, tag: Tag) -> Result<(), RewriteError> {
         let stacks = Stacks::of(self)?;
         stacks.have(TagRoom::default().and_for(tag.kind()))?;
@@ -259,7 +263,8 @@ impl Packet {
     /// Takes the outermost tag, or label, away, and gives it: the reverse of [`Packet::push_tag`].
     ///
     /// # Errors
-    /// [`RewriteError`]: `NoHeader` if there is none, `Link` if it is no Ethernet frame. Nothing is changed then.
+    /// [`RewriteError`]: `NoHeader` if there is none, `Link` if it is no Ethernet frame. Nothing is
+    /// changed then.
     pub fn pop_tag(&mut self, kind: TagKind) -> Result<Tag, RewriteError> {
         let stacks = Stacks::of(self)?;
         let tag = self.tag(kind).ok_or(RewriteError::NoHeader)?;

@@ -1,4 +1,5 @@
-//! Rewriting against full recomputation: checksums that were right stay right, wrong ones stay wrong, all else stays.
+//! Rewriting against full recomputation: checksums that were right stay right, wrong ones stay
+//! wrong, all else stays.
 
 use proptest::prelude::*;
 
@@ -19,7 +20,8 @@ fn slow_sum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Fields of an IP packet that the oracle needs: header length, total length, protocol, pseudo-header.
+/// Fields of an IP packet that the oracle needs: header length, total length, protocol,
+/// pseudo-header.
 fn fields(packet: &[u8]) -> (usize, usize, u8, Vec<u8>) {
     let (header, total, protocol, addresses) = if packet[0] >> 4 == 4 {
         let total = u16::from_be_bytes([packet[2], packet[3]]);
@@ -43,8 +45,8 @@ fn field_of(protocol: u8) -> Option<usize> {
     }
 }
 
-/// For every checksum in a whole IP packet, from outside to inside, whether it is right: what tunnels and ICMP errors
-/// carry included, as far as it is whole.
+/// For every checksum in a whole IP packet, from outside to inside, whether it is right: what
+/// tunnels and ICMP errors carry included, as far as it is whole.
 fn verdicts(packet: &[u8]) -> Vec<bool> {
     let (header, total, protocol, pseudo) = fields(packet);
     let mut right = vec![];
@@ -138,7 +140,8 @@ fn error() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A packet within a VXLAN tunnel, itself perhaps within another, or in IP; UDP with or without checksums.
+/// A packet within a VXLAN tunnel, itself perhaps within another, or in IP; UDP with or without
+/// checksums.
 fn tunnelled() -> impl Strategy<Value = Vec<u8>> {
     let inside = prop_oneof![3 => plain(), 1 => error()];
     (inside, any::<[bool; 5]>()).prop_map(|(inside, [six, sum, twice, six_outside, sum_outside])| {
@@ -271,7 +274,8 @@ fn apply(packet: &mut Packet, change: Change) -> Result<(), RewriteError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every checksum, wherever in the packet, has the verdict that it had; the link layer and the trailer are untouched.
+    /// Every checksum, wherever in the packet, has the verdict that it had; the link layer and the
+    /// trailer are untouched.
     #[test]
     fn checksums_keep_their_verdicts(
         network_bytes in prop_oneof![plain(), error(), tunnelled()],
@@ -328,8 +332,8 @@ proptest! {
         }
     }
 
-    /// Writes that were put together do what they do one after the other, on packets with the ends for which they were and on
-    /// others if it is looked at those.
+    /// Writes that were put together do what they do one after the other, on packets with the ends
+    /// for which they were and on others if it is looked at those.
     #[test]
     fn writes_put_together_are_those_in_turn(
         network_bytes in prop_oneof![plain(), tunnelled()],
@@ -382,7 +386,8 @@ proptest! {
         prop_assert_eq!(cut.data(), &whole.data()[..keep]);
     }
 
-    /// Headers pushed and pulled: the packet is what it was, and what it is called on the link is true in between.
+    /// Headers pushed and pulled: the packet is what it was, and what it is called on the link is
+    /// true in between.
     #[test]
     fn tunnels_come_and_go(
         network_bytes in prop_oneof![plain(), error()],
@@ -427,7 +432,8 @@ fn pppoe_length((link, v4, _): &(LinkType, Vec<u8>, Vec<u8>)) -> Option<usize> {
     (*link == LinkType::Ethernet && v4[12..14] == [0x88, 0x64]).then_some(18)
 }
 
-/// With a routing header the transport checksum covers the last destination, whatever the next one is (RFC 8200 8.1).
+/// With a routing header the transport checksum covers the last destination, whatever the next one
+/// is (RFC 8200 8.1).
 #[test]
 fn the_destination_on_a_route_is_not_covered() {
     let (next, last) = ([0x22; 16], [0x33; 16]);
@@ -453,7 +459,8 @@ fn the_destination_on_a_route_is_not_covered() {
     assert_eq!(verdicts(&arrived), [true]);
 }
 
-/// Of a first fragment the transport checksum covers the datagram: it is changed by what changed in the header.
+/// Of a first fragment the transport checksum covers the datagram: it is changed by what changed in
+/// the header.
 #[test]
 fn fragments_of_a_datagram_change_together() {
     let payload: Vec<u8> = (0..60).collect();

@@ -4,7 +4,8 @@ use super::{IpProtocol, ipv4, ipv6};
 use crate::checksum;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// Source and destination of an IP packet: what transport checksums need to know of the network layer.
+/// Source and destination of an IP packet: what transport checksums need to know of the network
+/// layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IpAddresses {
     /// Of an IPv4 packet.
@@ -24,11 +25,13 @@ pub enum IpAddresses {
 }
 
 impl IpAddresses {
-    /// The partial checksum of the pseudo-header for an upper-layer packet of `len_bytes`, at most 65,535.
+    /// The partial checksum of the pseudo-header for an upper-layer packet of `len_bytes`, at most
+    /// 65,535.
     #[inline]
     pub fn pseudo_header(self, protocol: IpProtocol, len_bytes: usize) -> u32 {
         match self {
-            // A longer packet does not fit into IPv4 or IPv6 without jumbograms, so the low 16 bits are the length.
+            // A longer packet does not fit into IPv4 or IPv6 without jumbograms, so the low 16 bits
+            // are the length.
             IpAddresses::V4 { source, destination } => {
                 checksum::pseudo_header_v4(source, destination, protocol.0, len_bytes as u16)
             }

@@ -87,7 +87,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.header_len()..self.bytes().len()
     }
 
-    /// Where the address of `len` bytes lies that comes after so many hardware and protocol addresses.
+    /// Where the address of `len` bytes lies that comes after so many hardware and protocol
+    /// addresses.
     #[inline]
     fn address(&self, hardware_before: usize, protocol_before: usize, len: u8) -> Range<usize> {
         let start = FIXED_LEN

@@ -1,5 +1,5 @@
-//! What all views share: how a field is read and written, the `view!` table that makes a view, and the
-//! type-length-value walk that IPv4 and TCP options have in common.
+//! What all views share: how a field is read and written, the `view!` table that makes a view, and
+//! the type-length-value walk that IPv4 and TCP options have in common.
 
 use super::WireError;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -71,8 +71,9 @@ pub(super) fn with_bits(byte: u8, mask: u8, bits: u8) -> u8 {
     byte & !mask | bits & mask
 }
 
-/// Makes a view from the table of a header's whole-byte fields: the type, its constructors, a getter and a setter per
-/// row, and access to the payload. The file adds `check_len`, `header_len`, `payload_range` and the fields that share a byte.
+/// Makes a view from the table of a header's whole-byte fields: the type, its constructors, a
+/// getter and a setter per row, and access to the payload. The file adds `check_len`, `header_len`,
+/// `payload_range` and the fields that share a byte.
 macro_rules! view {
     (
         $(#[$doc:meta])*
@@ -83,9 +84,10 @@ macro_rules! view {
         ///
         /// # Panics
         ///
-        /// After `new_checked`, or after `check_len` returned `Ok`, no method panics, whatever the bytes. After
-        /// `new_unchecked` on a buffer that would fail `check_len`, or after a setter or `payload_mut` changed a
-        /// length, a version or a flag that moves the end of the header, methods may panic until `check_len` returns `Ok` again.
+        /// After `new_checked`, or after `check_len` returned `Ok`, no method panics, whatever the
+        /// bytes. After `new_unchecked` on a buffer that would fail `check_len`, or after a setter
+        /// or `payload_mut` changed a length, a version or a flag that moves the end of the header,
+        /// methods may panic until `check_len` returns `Ok` again.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct $name<T> {
             buffer: T,
@@ -205,8 +207,8 @@ pub(super) fn fits(fits: bool, header: &'static str, field: &'static str) -> Res
     if fits { Ok(()) } else { Err(WireError::Unrepresentable { header, field }) }
 }
 
-/// A list of options of the shape that IPv4 and TCP share: kind 0 ends the list, kind 1 is a single byte, every other
-/// kind is followed by its length, which counts kind and length.
+/// A list of options of the shape that IPv4 and TCP share: kind 0 ends the list, kind 1 is a single
+/// byte, every other kind is followed by its length, which counts kind and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tlvs<'a> {
     pub(super) header: &'static str,

@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-/// Why a header could not be read or written. `header` is its common name, `field` the field's in its RFC.
+/// Why a header could not be read or written. `header` is its common name, `field` the field's in
+/// its RFC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
     /// The bytes end before the header does, or before the end that one of its length fields gives.

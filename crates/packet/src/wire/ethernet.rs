@@ -1,4 +1,5 @@
-//! Ethernet: II frames (RFC 894) and 802.3 frames, whose payload starts with an LLC header (IEEE 802.3 clause 3).
+//! Ethernet: II frames (RFC 894) and 802.3 frames, whose payload starts with an LLC header (IEEE
+//! 802.3 clause 3).
 
 use super::bytes::{need, room, view};
 use super::{EtherType, MacAddress, WireError};
@@ -15,7 +16,8 @@ view! {
     destination, set_destination: MacAddress = 0..6;
     /// Who sent it.
     source, set_source: MacAddress = 6..12;
-    /// What it carries or, if [`EtherType::is_length`], how many bytes it carries, an LLC header first.
+    /// What it carries or, if [`EtherType::is_length`], how many bytes it carries, an LLC header
+    /// first.
     ethertype_or_length, set_ethertype_or_length: EtherType = 12..14;
 }
 
@@ -40,7 +42,8 @@ impl<T: AsRef<[u8]>> Frame<T> {
         HEADER_LEN
     }
 
-    /// Whether it is an 802.3 frame: the payload is an [`super::llc::Packet`], and padding after it is cut off.
+    /// Whether it is an 802.3 frame: the payload is an [`super::llc::Packet`], and padding after it
+    /// is cut off.
     #[inline]
     pub fn is_802_3(&self) -> bool {
         self.ethertype_or_length().is_length()
@@ -93,7 +96,8 @@ impl Repr {
     ///
     /// # Errors
     ///
-    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for an EtherType that would read as a length.
+    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for an EtherType that would read as a
+    /// length.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<(), WireError> {
         super::bytes::fits(!self.ethertype.is_length(), NAME, "EtherType")?;
         let mut frame = Frame::new_unchecked(room(NAME, buffer, HEADER_LEN)?);

@@ -58,7 +58,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.bytes()[1] & 0x80 != 0
     }
 
-    /// Whether an option is critical, so that who does not know it must drop the packet (the C bit).
+    /// Whether an option is critical, so that who does not know it must drop the packet (the C
+    /// bit).
     #[inline]
     pub fn has_critical_options(&self) -> bool {
         self.bytes()[1] & 0x40 != 0
@@ -150,7 +151,8 @@ impl GeneveOption<'_> {
     ///
     /// # Errors
     ///
-    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for data of another length than an option can have.
+    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for data of another length than an
+    /// option can have.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<(), WireError> {
         let has_valid_len = self.data.len().is_multiple_of(4) && self.data.len() <= MAX_OPTION_DATA_LEN;
         fits(has_valid_len, NAME, "option length")?;
@@ -205,7 +207,8 @@ pub struct Repr<'a> {
     pub protocol: EtherType,
     /// Virtual network identifier, 24 bits.
     pub vni: u32,
-    /// The options as [`GeneveOption::emit`] writes them one after the other, up to [`MAX_OPTIONS_LEN`].
+    /// The options as [`GeneveOption::emit`] writes them one after the other, up to
+    /// [`MAX_OPTIONS_LEN`].
     pub options: &'a [u8],
 }
 
@@ -214,7 +217,8 @@ impl<'a> Repr<'a> {
     ///
     /// # Errors
     ///
-    /// [`WireError::Malformed`] for options that end beyond the header, or a C bit that contradicts them.
+    /// [`WireError::Malformed`] for options that end beyond the header, or a C bit that contradicts
+    /// them.
     pub fn parse<T: AsRef<[u8]>>(packet: &'a Packet<T>) -> Result<Repr<'a>, WireError> {
         let options = packet.options_bytes();
         require(any_critical(options)? == packet.has_critical_options(), NAME, "C bit")?;
@@ -226,12 +230,13 @@ impl<'a> Repr<'a> {
         HEADER_LEN + self.options.len()
     }
 
-    /// Writes the header with its options to the start of `buffer`; the C bit is made from the options.
+    /// Writes the header with its options to the start of `buffer`; the C bit is made from the
+    /// options.
     ///
     /// # Errors
     ///
-    /// [`WireError::NoRoom`]; [`WireError::Malformed`] for options that are none; [`WireError::Unrepresentable`] for too many of
-    /// them or an identifier of more than 24 bits.
+    /// [`WireError::NoRoom`]; [`WireError::Malformed`] for options that are none;
+    /// [`WireError::Unrepresentable`] for too many of them or an identifier of more than 24 bits.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<(), WireError> {
         fits(self.vni < 1 << 24, NAME, "VNI")?;
         fits(self.options.len() <= MAX_OPTIONS_LEN, NAME, "option length")?;

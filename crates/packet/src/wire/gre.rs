@@ -1,4 +1,5 @@
-//! Generic Routing Encapsulation, version 0 (RFC 2784, RFC 2890); version 1 (RFC 2637, PPTP) is recognised.
+//! Generic Routing Encapsulation, version 0 (RFC 2784, RFC 2890); version 1 (RFC 2637, PPTP) is
+//! recognised.
 
 use super::bytes::{Field, need, require, room, view};
 use super::{EtherType, WireError};
@@ -30,8 +31,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     ///
     /// # Errors
     ///
-    /// [`WireError::Truncated`]; [`WireError::Malformed`] for a version above 1 and for the source routes of RFC 1701, which
-    /// RFC 2784 has receivers discard.
+    /// [`WireError::Truncated`]; [`WireError::Malformed`] for a version above 1 and for the source
+    /// routes of RFC 1701, which RFC 2784 has receivers discard.
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
         need(NAME, self.bytes(), MIN_HEADER_LEN)?;
@@ -195,8 +196,8 @@ impl Repr {
         MIN_HEADER_LEN + 4 * optional_words
     }
 
-    /// Writes the header, with room for the checksum if there is to be one, to the start of `buffer`;
-    /// [`Packet::fill_checksum`] computes it once the payload is there.
+    /// Writes the header, with room for the checksum if there is to be one, to the start of
+    /// `buffer`; [`Packet::fill_checksum`] computes it once the payload is there.
     ///
     /// # Errors
     ///

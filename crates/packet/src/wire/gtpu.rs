@@ -48,8 +48,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     ///
     /// # Errors
     ///
-    /// [`WireError::Truncated`]; [`WireError::Malformed`] for another version, for GTP' and for an extension header without a
-    /// length; [`WireError::TooMany`] beyond [`MAX_EXTENSION_HEADERS`].
+    /// [`WireError::Truncated`]; [`WireError::Malformed`] for another version, for GTP' and for an
+    /// extension header without a length; [`WireError::TooMany`] beyond [`MAX_EXTENSION_HEADERS`].
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
         let bytes = self.bytes();

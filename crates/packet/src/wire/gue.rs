@@ -27,7 +27,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     ///
     /// # Errors
     ///
-    /// [`WireError::Truncated`]; [`WireError::Malformed`] for another variant (variant 1 is IP right after UDP).
+    /// [`WireError::Truncated`]; [`WireError::Malformed`] for another variant (variant 1 is IP
+    /// right after UDP).
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
         need(NAME, self.bytes(), HEADER_LEN)?;
@@ -127,7 +128,8 @@ impl<'a> Repr<'a> {
     ///
     /// # Errors
     ///
-    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for fields of another length than a header can have.
+    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for fields of another length than a
+    /// header can have.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<(), WireError> {
         let has_valid_len = self.fields.len().is_multiple_of(4) && self.fields.len() <= MAX_FIELDS_LEN;
         fits(has_valid_len, NAME, "Hlen")?;

@@ -1,4 +1,5 @@
-//! The Internet Control Message Protocol. RFC 792, RFC 1191 (next-hop MTU), RFC 4884 (length of the original datagram).
+//! The Internet Control Message Protocol. RFC 792, RFC 1191 (next-hop MTU), RFC 4884 (length of the
+//! original datagram).
 
 use super::WireError;
 use super::bytes::{need, room, view};
@@ -38,7 +39,8 @@ numbers! {
 }
 
 impl Type {
-    /// Whether the message reports on an original datagram, whose start it carries. RFC 1122 section 3.2.2.
+    /// Whether the message reports on an original datagram, whose start it carries. RFC 1122
+    /// section 3.2.2.
     #[inline]
     pub const fn is_error(self) -> bool {
         matches!(
@@ -51,7 +53,8 @@ impl Type {
         )
     }
 
-    /// Whether the message has an identifier and a sequence number, and belongs to a query and its replies.
+    /// Whether the message has an identifier and a sequence number, and belongs to a query and its
+    /// replies.
     #[inline]
     pub const fn is_query(self) -> bool {
         matches!(
@@ -61,7 +64,8 @@ impl Type {
     }
 }
 
-/// The code of "destination unreachable" that says the original datagram needs fragmentation that it forbids.
+/// The code of "destination unreachable" that says the original datagram needs fragmentation that
+/// it forbids.
 pub const CODE_FRAGMENTATION_NEEDED: u8 = 4;
 
 view! {
@@ -81,7 +85,8 @@ view! {
     sequence_number, set_sequence_number: u16 = 6..8;
     /// The pointer of a parameter problem: the offset of the byte in question, in bytes.
     pointer, set_pointer: u8 = 4..5;
-    /// The MTU of the hop that needs fragmentation, in bytes; 0 if the router does not say. RFC 1191.
+    /// The MTU of the hop that needs fragmentation, in bytes; 0 if the router does not say. RFC
+    /// 1191.
     next_hop_mtu, set_next_hop_mtu: u16 = 6..8;
 }
 
@@ -102,8 +107,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         HEADER_LEN
     }
 
-    /// Of an error: the start of the datagram that it reports on, without any extensions after it. Usually cut off: read it
-    /// with [`super::ipv4::Packet::new_checked_header`].
+    /// Of an error: the start of the datagram that it reports on, without any extensions after it.
+    /// Usually cut off: read it with [`super::ipv4::Packet::new_checked_header`].
     #[inline]
     pub fn original_datagram(&self) -> Option<&[u8]> {
         let payload = self.message_type().is_error().then(|| self.payload())?;

@@ -1,4 +1,5 @@
-//! The Internet Control Message Protocol for IPv6. RFC 4443, RFC 4884 (length of the original datagram).
+//! The Internet Control Message Protocol for IPv6. RFC 4443, RFC 4884 (length of the original
+//! datagram).
 
 use super::bytes::{need, room, view};
 use super::numbers::numbers;
@@ -46,7 +47,8 @@ numbers! {
 }
 
 impl Type {
-    /// Whether the message reports on an original packet, whose start it carries. RFC 4443 section 2.1.
+    /// Whether the message reports on an original packet, whose start it carries. RFC 4443 section
+    /// 2.1.
     #[inline]
     pub const fn is_error(self) -> bool {
         self.0 < 128
@@ -97,8 +99,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         HEADER_LEN
     }
 
-    /// Of an error: the start of the packet that it reports on, without any extensions after it. Usually cut off: read it
-    /// with [`super::ipv6::Packet::new_checked_header`].
+    /// Of an error: the start of the packet that it reports on, without any extensions after it.
+    /// Usually cut off: read it with [`super::ipv6::Packet::new_checked_header`].
     #[inline]
     pub fn original_packet(&self) -> Option<&[u8]> {
         let payload = self.message_type().is_error().then(|| self.payload())?;
@@ -216,7 +218,8 @@ impl<'a> Repr<'a> {
         HEADER_LEN + self.data().len()
     }
 
-    /// Writes the whole message with its checksum, which covers the `addresses` too, to the start of `buffer`.
+    /// Writes the whole message with its checksum, which covers the `addresses` too, to the start
+    /// of `buffer`.
     ///
     /// # Errors
     ///

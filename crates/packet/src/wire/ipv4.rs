@@ -1,4 +1,5 @@
-//! The Internet Protocol, version 4. RFC 791, RFC 2474 (DSCP), RFC 3168 (ECN); for its options see [`super::ipv4_option`].
+//! The Internet Protocol, version 4. RFC 791, RFC 2474 (DSCP), RFC 3168 (ECN); for its options see
+//! [`super::ipv4_option`].
 
 use super::bytes::{fits, need, require, room, view, with_bits};
 use super::ipv4_option::Options;
@@ -34,8 +35,8 @@ view! {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Wraps a packet that may have been cut off, as ICMP errors and captures hold them: its header is checked and
-    /// there, its payload is what is left of it.
+    /// Wraps a packet that may have been cut off, as ICMP errors and captures hold them: its header
+    /// is checked and there, its payload is what is left of it.
     ///
     /// # Errors
     ///
@@ -51,7 +52,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::check_header_len`]; [`WireError::Truncated`] if a part of the payload is missing.
+    /// Those of [`Self::check_header_len`]; [`WireError::Truncated`] if a part of the payload is
+    /// missing.
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
         self.check_header_len()?;
@@ -62,8 +64,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     ///
     /// # Errors
     ///
-    /// [`WireError::Truncated`]; [`WireError::Malformed`] for another version, or for a header length that is too
-    /// small or beyond the total length.
+    /// [`WireError::Truncated`]; [`WireError::Malformed`] for another version, or for a header
+    /// length that is too small or beyond the total length.
     #[inline]
     pub fn check_header_len(&self) -> Result<(), WireError> {
         need(NAME, self.bytes(), HEADER_LEN)?;
@@ -128,7 +130,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Options::new(&self.bytes()[HEADER_LEN..self.header_len()])
     }
 
-    /// Where the payload lies in the buffer: no further than the total length, and no further than the buffer.
+    /// Where the payload lies in the buffer: no further than the total length, and no further than
+    /// the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         self.header_len()..usize::from(self.total_len()).min(self.bytes().len())

@@ -1,4 +1,5 @@
-//! The Internet Protocol, version 6. RFC 8200. Jumbograms (RFC 2675) are not supported: they read as empty packets.
+//! The Internet Protocol, version 6. RFC 8200. Jumbograms (RFC 2675) are not supported: they read
+//! as empty packets.
 
 use super::bytes::{fits, need, require, room, view, with_bits};
 use super::{IpProtocol, WireError};
@@ -26,8 +27,8 @@ view! {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Wraps a packet that may have been cut off, as ICMP errors and captures hold them: its fixed header is checked and
-    /// there, its payload is what is left of it.
+    /// Wraps a packet that may have been cut off, as ICMP errors and captures hold them: its fixed
+    /// header is checked and there, its payload is what is left of it.
     ///
     /// # Errors
     ///
@@ -43,7 +44,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::check_header_len`]; [`WireError::Truncated`] if a part of the payload is missing.
+    /// Those of [`Self::check_header_len`]; [`WireError::Truncated`] if a part of the payload is
+    /// missing.
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
         self.check_header_len()?;
@@ -99,7 +101,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u32::from_be_bytes([0, bytes[1] & 0xf, bytes[2], bytes[3]])
     }
 
-    /// Where the payload lies in the buffer: no further than the payload length, and no further than the buffer.
+    /// Where the payload lies in the buffer: no further than the payload length, and no further
+    /// than the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         HEADER_LEN..(HEADER_LEN + usize::from(self.payload_len())).min(self.bytes().len())

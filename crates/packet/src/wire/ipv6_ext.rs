@@ -1,4 +1,5 @@
-//! IPv6 extension headers, one by one. RFC 8200 section 4, RFC 4302; for the walk over all of them see [`super::ipv6_walk`].
+//! IPv6 extension headers, one by one. RFC 8200 section 4, RFC 4302; for the walk over all of them
+//! see [`super::ipv6_walk`].
 
 use super::bytes::{need, require, view};
 use super::{IpProtocol, WireError};
@@ -10,13 +11,14 @@ const NAME: &str = "IPv6 extension header";
 pub const FRAGMENT_LEN: usize = 8;
 
 view! {
-    /// A view of a hop-by-hop options, destination options or routing header: those that give their length in units of
-    /// eight bytes. As an item of [`super::ipv6_walk::Headers`] it is any extension header, and the buffer that header only.
+    /// A view of a hop-by-hop options, destination options or routing header: those that give their
+    /// length in units of eight bytes. As an item of [`super::ipv6_walk::Headers`] it is any
+    /// extension header, and the buffer that header only.
     pub struct Header;
     /// What follows the header.
     next_header, set_next_header: IpProtocol = 0..1;
-    /// The header's length in units of eight bytes, without the first; a fragment header has zero here, an authentication
-    /// header its length in units of four, minus two.
+    /// The header's length in units of eight bytes, without the first; a fragment header has zero
+    /// here, an authentication header its length in units of four, minus two.
     header_ext_len, set_header_ext_len: u8 = 1..2;
     /// The type of a routing header.
     routing_type, set_routing_type: u8 = 2..3;
@@ -42,7 +44,8 @@ impl<T: AsRef<[u8]>> Header<T> {
         (usize::from(self.header_ext_len()) + 1) * 8
     }
 
-    /// The header's options, or a routing header's type, count and data: all after the first two bytes.
+    /// The header's options, or a routing header's type, count and data: all after the first two
+    /// bytes.
     #[inline]
     pub fn data(&self) -> &[u8] {
         let bytes = self.bytes();
@@ -63,7 +66,8 @@ impl<T: AsRef<[u8]>> Header<T> {
     }
 }
 
-/// Walks the options of a hop-by-hop or destination options header, padding left out. RFC 8200 section 4.2.
+/// Walks the options of a hop-by-hop or destination options header, padding left out. RFC 8200
+/// section 4.2.
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
     rest: &'a [u8],
@@ -184,7 +188,8 @@ impl<T: AsRef<[u8]>> Authentication<T> {
     ///
     /// # Errors
     ///
-    /// [`WireError::Truncated`]; [`WireError::Malformed`] for a length that leaves no room for the fixed fields.
+    /// [`WireError::Truncated`]; [`WireError::Malformed`] for a length that leaves no room for the
+    /// fixed fields.
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
         header_len(IpProtocol::AH, self.bytes()).map(drop)
@@ -209,8 +214,8 @@ impl<T: AsRef<[u8]>> Authentication<T> {
     }
 }
 
-/// The length in bytes of the extension header of a `kind` for which [`IpProtocol::is_ipv6_extension`] holds, which `bytes`
-/// starts with and has all of.
+/// The length in bytes of the extension header of a `kind` for which
+/// [`IpProtocol::is_ipv6_extension`] holds, which `bytes` starts with and has all of.
 pub(super) fn header_len(kind: IpProtocol, bytes: &[u8]) -> Result<usize, WireError> {
     need(NAME, bytes, 8)?;
     let len = match kind {

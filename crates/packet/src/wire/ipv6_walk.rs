@@ -1,4 +1,5 @@
-//! The walk over the extension headers of an IPv6 packet to its upper-layer protocol. RFC 8200 section 4.
+//! The walk over the extension headers of an IPv6 packet to its upper-layer protocol. RFC 8200
+//! section 4.
 
 use super::bytes::require;
 use super::ipv6_ext::{Fragment, FragmentInfo, Header, header_len};
@@ -11,8 +12,9 @@ pub const MAX_EXTENSION_HEADERS: usize = 10;
 /// What comes after the extension headers of an IPv6 packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UpperLayer {
-    /// The protocol after the last header walked over. It is not an extension header of [`IpProtocol::is_ipv6_extension`],
-    /// unless `fragment` is one that is not the first: then it is what the fragment header says of the first one's payload.
+    /// The protocol after the last header walked over. It is not an extension header of
+    /// [`IpProtocol::is_ipv6_extension`], unless `fragment` is one that is not the first: then it
+    /// is what the fragment header says of the first one's payload.
     pub protocol: IpProtocol,
     /// Where it starts, in bytes from the first extension header.
     pub offset: usize,
@@ -20,13 +22,15 @@ pub struct UpperLayer {
     pub fragment: Option<FragmentInfo>,
 }
 
-/// Walks from `next_header`, at the start of `payload`, over all extension headers. The walk ends at the first header that
-/// is not one, and behind the header of a fragment other than the first, where upper-layer data has no header.
+/// Walks from `next_header`, at the start of `payload`, over all extension headers. The walk ends
+/// at the first header that is not one, and behind the header of a fragment other than the first,
+/// where upper-layer data has no header.
 ///
 /// # Errors
 ///
-/// [`WireError::Truncated`] if an extension header is not all there, [`WireError::Malformed`] for an impossible length
-/// and for hop-by-hop options that do not come first, [`WireError::TooMany`] beyond [`MAX_EXTENSION_HEADERS`].
+/// [`WireError::Truncated`] if an extension header is not all there, [`WireError::Malformed`] for
+/// an impossible length and for hop-by-hop options that do not come first, [`WireError::TooMany`]
+/// beyond [`MAX_EXTENSION_HEADERS`].
 #[inline]
 pub fn walk(next_header: IpProtocol, payload: &[u8]) -> Result<UpperLayer, WireError> {
     let mut headers = Headers::new(next_header, payload);

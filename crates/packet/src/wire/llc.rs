@@ -1,4 +1,5 @@
-//! The LLC header that starts the payload of an 802.3 frame (IEEE 802.2), and its SNAP extension (RFC 1042).
+//! The LLC header that starts the payload of an 802.3 frame (IEEE 802.2), and its SNAP extension
+//! (RFC 1042).
 
 use super::bytes::{need, read_u24, view};
 use super::{EtherType, WireError};
@@ -60,7 +61,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.is_snap().then(|| (read_u24(&bytes[3..6]), u16::from_be_bytes([bytes[6], bytes[7]])))
     }
 
-    /// What the SNAP header says that follows, as an EtherType: organisation 0 (RFC 1042) or 0xf8 (IEEE 802.1H).
+    /// What the SNAP header says that follows, as an EtherType: organisation 0 (RFC 1042) or 0xf8
+    /// (IEEE 802.1H).
     #[inline]
     pub fn ethertype(&self) -> Option<EtherType> {
         match self.snap()? {

@@ -81,7 +81,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Entry<T> {
     }
 }
 
-/// Walks a label stack, top first. When it is through, [`Stack::payload`] is what the last label's owner knows the kind of.
+/// Walks a label stack, top first. When it is through, [`Stack::payload`] is what the last label's
+/// owner knows the kind of.
 #[derive(Clone, Debug)]
 pub struct Stack<'a> {
     payload: &'a [u8],
@@ -95,7 +96,8 @@ impl<'a> Stack<'a> {
         Stack { payload, seen: 0, is_done: false }
     }
 
-    /// What follows the last entry seen. The stack does not say what it is; a first nibble of 4 or 6 is most likely IP.
+    /// What follows the last entry seen. The stack does not say what it is; a first nibble of 4 or
+    /// 6 is most likely IP.
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }

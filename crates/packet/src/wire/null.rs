@@ -1,4 +1,5 @@
-//! BSD loopback captures: LINKTYPE_NULL, in the byte order of the capturing host, and LINKTYPE_LOOP, in network order.
+//! BSD loopback captures: LINKTYPE_NULL, in the byte order of the capturing host, and
+//! LINKTYPE_LOOP, in network order.
 
 use super::bytes::{Field, need, view};
 use super::{EtherType, WireError};
@@ -30,14 +31,16 @@ impl<T: AsRef<[u8]>> Packet<T> {
         HEADER_LEN
     }
 
-    /// The address family, as the capturing host numbers them. They are all small, which tells the byte order.
+    /// The address family, as the capturing host numbers them. They are all small, which tells the
+    /// byte order.
     #[inline]
     pub fn family(&self) -> u32 {
         let family = u32::read(&self.bytes()[..HEADER_LEN]);
         family.min(family.swap_bytes())
     }
 
-    /// What follows, if it is IP: AF_INET is 2 everywhere, AF_INET6 is 10 (Linux), 24 (NetBSD, OpenBSD), 28 (FreeBSD) or 30 (macOS).
+    /// What follows, if it is IP: AF_INET is 2 everywhere, AF_INET6 is 10 (Linux), 24 (NetBSD,
+    /// OpenBSD), 28 (FreeBSD) or 30 (macOS).
     #[inline]
     pub fn ethertype(&self) -> Option<EtherType> {
         match self.family() {

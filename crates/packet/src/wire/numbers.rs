@@ -1,8 +1,10 @@
-//! Assigned numbers: newtypes over the value on the wire, with constants for those that the program knows by name.
+//! Assigned numbers: newtypes over the value on the wire, with constants for those that the program
+//! knows by name.
 
 use super::bytes::Field;
 
-/// A newtype over an assigned number, with named constants; it prints as the constant's name, or else as its value.
+/// A newtype over an assigned number, with named constants; it prints as the constant's name, or
+/// else as its value.
 macro_rules! numbers {
     (
         $(#[$doc:meta])*
@@ -93,7 +95,8 @@ impl EtherType {
         matches!(self, EtherType::VLAN | EtherType::QINQ | EtherType::QINQ_OLD)
     }
 
-    /// Whether the number is in truth the length of an 802.3 frame, in bytes. IEEE 802.3 clause 3.2.6.
+    /// Whether the number is in truth the length of an 802.3 frame, in bytes. IEEE 802.3 clause
+    /// 3.2.6.
     #[inline]
     pub const fn is_length(self) -> bool {
         self.0 <= 1500
@@ -101,7 +104,8 @@ impl EtherType {
 }
 
 numbers! {
-    /// What an IP packet carries: the Protocol field of IPv4, the Next Header field of IPv6. IANA protocol numbers.
+    /// What an IP packet carries: the Protocol field of IPv4, the Next Header field of IPv6. IANA
+    /// protocol numbers.
     pub struct IpProtocol(u8);
     /// IPv6 hop-by-hop options.
     HOP_BY_HOP = 0;
@@ -150,8 +154,9 @@ numbers! {
 }
 
 impl IpProtocol {
-    /// Whether it is an IPv6 extension header that [`super::ipv6_walk`] walks over: one of hop-by-hop options,
-    /// routing, fragment, destination options, authentication. RFC 8200 section 4, RFC 4302.
+    /// Whether it is an IPv6 extension header that [`super::ipv6_walk`] walks over: one of
+    /// hop-by-hop options, routing, fragment, destination options, authentication. RFC 8200 section
+    /// 4, RFC 4302.
     #[inline]
     pub const fn is_ipv6_extension(self) -> bool {
         matches!(

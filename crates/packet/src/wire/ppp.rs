@@ -49,7 +49,8 @@ impl Protocol {
 }
 
 view! {
-    /// A view of a PPP frame, with or without address and control bytes, and with or without protocol field compression.
+    /// A view of a PPP frame, with or without address and control bytes, and with or without
+    /// protocol field compression.
     pub struct Packet;
 }
 
@@ -113,7 +114,8 @@ numbers! {
 }
 
 view! {
-    /// A view of a PPPoE packet: of a session, whose payload is a [`Packet`], or of discovery, whose payload is tags.
+    /// A view of a PPPoE packet: of a session, whose payload is a [`Packet`], or of discovery,
+    /// whose payload is tags.
     pub struct Session;
     /// Version and type, both 1.
     version_and_type, set_version_and_type: u8 = 0..1;

@@ -1,4 +1,5 @@
-//! Linux "cooked" captures, version 1 (LINKTYPE_LINUX_SLL) and 2 (LINKTYPE_LINUX_SLL2), as the tcpdump project defines them.
+//! Linux "cooked" captures, version 1 (LINKTYPE_LINUX_SLL) and 2 (LINKTYPE_LINUX_SLL2), as the
+//! tcpdump project defines them.
 
 use super::bytes::{need, view};
 use super::numbers::numbers;
@@ -37,7 +38,8 @@ view! {
     packet_type, set_packet_type: PacketType = 0..2;
     /// The kind of link, an ARPHRD value.
     hardware_type, set_hardware_type: u16 = 2..4;
-    /// The length of the sender's link-layer address in bytes; of more than eight only eight are there.
+    /// The length of the sender's link-layer address in bytes; of more than eight only eight are
+    /// there.
     address_len, set_address_len: u16 = 4..6;
     /// What follows, on most kinds of links; 4 stands for an 802.2 LLC header.
     protocol, set_protocol: EtherType = 14..16;
@@ -82,7 +84,8 @@ view! {
     interface_index, set_interface_index: u32 = 4..8;
     /// The kind of link, an ARPHRD value.
     hardware_type, set_hardware_type: u16 = 8..10;
-    /// The length of the sender's link-layer address in bytes; of more than eight only eight are there.
+    /// The length of the sender's link-layer address in bytes; of more than eight only eight are
+    /// there.
     address_len, set_address_len: u8 = 11..12;
 }
 

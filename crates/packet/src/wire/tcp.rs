@@ -115,7 +115,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     ///
     /// # Errors
     ///
-    /// [`WireError::Truncated`]; [`WireError::Malformed`] for a data offset that leaves no room for the fixed fields.
+    /// [`WireError::Truncated`]; [`WireError::Malformed`] for a data offset that leaves no room for
+    /// the fixed fields.
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
         need(NAME, self.bytes(), HEADER_LEN)?;
@@ -142,7 +143,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Options::new(&self.bytes()[HEADER_LEN..self.header_len()])
     }
 
-    /// How many sequence numbers the segment takes: one per payload byte, one for SYN, one for FIN. RFC 9293 section 3.4.
+    /// How many sequence numbers the segment takes: one per payload byte, one for SYN, one for FIN.
+    /// RFC 9293 section 3.4.
     #[inline]
     pub fn segment_len(&self) -> usize {
         let flags = self.flags();
@@ -223,8 +225,8 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// The values of a checked segment; options other than the maximum segment size are left out, and so is one behind a
-    /// malformed option.
+    /// The values of a checked segment; options other than the maximum segment size are left out,
+    /// and so is one behind a malformed option.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Repr {
         let max_segment_size = packet.options().find_map(|option| match option {
             Ok(TcpOption::MaximumSegmentSize(bytes)) => Some(bytes),
@@ -250,8 +252,8 @@ impl Repr {
         }
     }
 
-    /// Writes the header, without a checksum, to the start of `buffer`; [`Packet::fill_checksum`] adds one once the payload
-    /// is there.
+    /// Writes the header, without a checksum, to the start of `buffer`; [`Packet::fill_checksum`]
+    /// adds one once the payload is there.
     ///
     /// # Errors
     ///

@@ -15,7 +15,8 @@ pub enum TcpOption<'a> {
     NoOperation,
     /// The largest segment that the sender of the option can receive, in bytes of payload (kind 2).
     MaximumSegmentSize(u16),
-    /// By how many bits the sender's window is shifted (kind 3); above 14 counts as 14. RFC 7323 section 2.3.
+    /// By how many bits the sender's window is shifted (kind 3); above 14 counts as 14. RFC 7323
+    /// section 2.3.
     WindowScale(u8),
     /// Selective acknowledgments may be sent (kind 4).
     SackPermitted,
@@ -62,7 +63,8 @@ impl<'a> TcpOption<'a> {
     }
 }
 
-/// The blocks of a SACK option: the sequence numbers of a block's first byte and of the byte after its last.
+/// The blocks of a SACK option: the sequence numbers of a block's first byte and of the byte after
+/// its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SackBlocks<'a> {
     /// A multiple of eight bytes.
@@ -94,8 +96,8 @@ impl<'a> Options<'a> {
 }
 
 impl<'a> Iterator for Options<'a> {
-    /// An error for a length that is not an option's own is followed by the options after it; one for a length that
-    /// cannot be is the last item.
+    /// An error for a length that is not an option's own is followed by the options after it; one
+    /// for a length that cannot be is the last item.
     type Item = Result<TcpOption<'a>, WireError>;
 
     #[inline]

@@ -23,8 +23,8 @@ view! {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Wraps a datagram that may have been cut off, as ICMP errors and fragments hold them: its header is there, its
-    /// payload is what is left of it.
+    /// Wraps a datagram that may have been cut off, as ICMP errors and fragments hold them: its
+    /// header is there, its payload is what is left of it.
     ///
     /// # Errors
     ///
@@ -40,7 +40,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::check_header_len`]; [`WireError::Truncated`] if a part of the payload is missing.
+    /// Those of [`Self::check_header_len`]; [`WireError::Truncated`] if a part of the payload is
+    /// missing.
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
         self.check_header_len()?;
@@ -64,14 +65,15 @@ impl<T: AsRef<[u8]>> Packet<T> {
         HEADER_LEN
     }
 
-    /// Where the payload lies in the buffer: no further than the length field, and no further than the buffer.
+    /// Where the payload lies in the buffer: no further than the length field, and no further than
+    /// the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         HEADER_LEN..usize::from(self.length()).min(self.bytes().len())
     }
 
-    /// Whether the checksum of a whole datagram is right. None (zero) is right in IPv4, and wrong in IPv6 (RFC 8200
-    /// section 8.1) but for the tunnels of RFC 6935, which the caller must know.
+    /// Whether the checksum of a whole datagram is right. None (zero) is right in IPv4, and wrong
+    /// in IPv6 (RFC 8200 section 8.1) but for the tunnels of RFC 6935, which the caller must know.
     #[inline]
     pub fn verify_checksum(&self, addresses: IpAddresses) -> bool {
         match (self.checksum(), addresses) {
@@ -124,12 +126,13 @@ impl Repr {
         HEADER_LEN
     }
 
-    /// Writes the header, without a checksum, to the start of `buffer`; [`Packet::fill_checksum`] adds one once the payload
-    /// is there.
+    /// Writes the header, without a checksum, to the start of `buffer`; [`Packet::fill_checksum`]
+    /// adds one once the payload is there.
     ///
     /// # Errors
     ///
-    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for a payload of more than 65,527 bytes.
+    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for a payload of more than 65,527
+    /// bytes.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<(), WireError> {
         fits(self.payload_len <= u16::MAX - HEADER_LEN as u16, NAME, "length")?;
         let mut packet = Packet::new_unchecked(room(NAME, buffer, HEADER_LEN)?);

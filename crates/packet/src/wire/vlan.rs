@@ -81,8 +81,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tag<T> {
     }
 }
 
-/// Walks a stack of tags, outermost first. When it is through, [`Tags::ethertype`] and [`Tags::payload`] are those after the
-/// last tag; there are none without tags too.
+/// Walks a stack of tags, outermost first. When it is through, [`Tags::ethertype`] and
+/// [`Tags::payload`] are those after the last tag; there are none without tags too.
 #[derive(Clone, Debug)]
 pub struct Tags<'a> {
     ethertype: EtherType,
@@ -162,7 +162,8 @@ impl Repr {
     ///
     /// # Errors
     ///
-    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for a priority or identifier with too many bits.
+    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for a priority or identifier with too
+    /// many bits.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<(), WireError> {
         fits(self.pcp < 8, NAME, "PCP")?;
         fits(self.vid < 0x1000, NAME, "VID")?;

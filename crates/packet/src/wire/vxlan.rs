@@ -86,7 +86,8 @@ impl Repr {
     ///
     /// # Errors
     ///
-    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for an identifier of more than 24 bits.
+    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for an identifier of more than 24
+    /// bits.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<(), WireError> {
         fits(self.vni < 1 << 24, NAME, "VNI")?;
         Packet::new_unchecked(room(NAME, buffer, HEADER_LEN)?).set_vni(self.vni);

@@ -110,8 +110,9 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The forward edges between network functions have to be free of circles; those of the way back are then, too,
-    /// for each of them is a forward edge turned round. Ports end every way. Requirement E2: a pipelet is a DAG.
+    /// The forward edges between network functions have to be free of circles; those of the way
+    /// back are then, too, for each of them is a forward edge turned round. Ports end every way.
+    /// Requirement E2: a pipelet is a DAG.
     fn check_circle(&mut self, edges: &[Edge]) {
         let inner: Vec<(usize, usize, Span)> = edges
             .iter()
@@ -173,7 +174,8 @@ const MAX_COMPARED: usize = 16;
 /// Most nodes of a circle that a message names.
 const MAX_SHOWN: usize = 10;
 
-/// The edges of a circle, as indices, in the order of the way; `None` if there is none. An edge is (from, to, _).
+/// The edges of a circle, as indices, in the order of the way; `None` if there is none. An edge is
+/// (from, to, _).
 fn circle(nodes: usize, edges: &[(usize, usize, Span)]) -> Option<Vec<usize>> {
     let mut incoming = vec![0usize; nodes];
     let mut outgoing = vec![Vec::new(); nodes];
@@ -191,7 +193,8 @@ fn circle(nodes: usize, edges: &[(usize, usize, Span)]) -> Option<Vec<usize>> {
             }
         }
     }
-    // What is left has an edge from another one that is left: going backwards must come to a node twice.
+    // What is left has an edge from another one that is left: going backwards must come to a node
+    // twice.
     let mut into = vec![None; nodes];
     for (edge, (from, to, _)) in edges.iter().enumerate() {
         if incoming[*from] > 0 {

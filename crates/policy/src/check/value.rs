@@ -13,8 +13,8 @@ use crate::literal::Literal;
 use crate::source::Span;
 use crate::value::{Entry, Value, ValueKind};
 
-/// Most bytes that all resolved values of a policy and the files in them take together, so that values which contain values many times
-/// cannot exhaust memory.
+/// Most bytes that all resolved values of a policy and the files in them take together, so that
+/// values which contain values many times cannot exhaust memory.
 pub const MAX_RESOLVED_BYTES: usize = 64 << 20;
 
 /// A file's text and who may use it; `None` if it could not be loaded, which was reported.
@@ -118,7 +118,8 @@ impl Checker<'_, '_> {
         Located::with_origin(text.text.clone(), origin)
     }
 
-    /// Takes bytes from the budget; false, with an error the first time, if it does not have as many.
+    /// Takes bytes from the budget; false, with an error the first time, if it does not have as
+    /// many.
     fn spend(&mut self, bytes: usize, span: Span) -> bool {
         if bytes <= self.budget {
             self.budget -= bytes;

@@ -27,7 +27,8 @@ pub(super) fn redacted(text: &str, window: Range<usize>) -> Cow<'_, str> {
     shown
 }
 
-/// Where secrets are: what follows `key:` in quotes, or is long. The text need not be a policy's that can be read.
+/// Where secrets are: what follows `key:` in quotes, or is long. The text need not be a policy's
+/// that can be read.
 fn secrets(text: &str) -> impl Iterator<Item = Range<usize>> {
     SECRET_KEYS.iter().flat_map(move |key| {
         text.match_indices(key).filter_map(move |(at, _)| secret_after(text, at, at + key.len()))

@@ -1,4 +1,5 @@
-//! Which unit gets a flowlet (Pseudocode 1 l.26-39), and which ones get a copy of its state (Pseudocode 2).
+//! Which unit gets a flowlet (Pseudocode 1 l.26-39), and which ones get a copy of its state
+//! (Pseudocode 2).
 
 use crate::message::UnitId;
 use packet::split_mix;
@@ -49,8 +50,8 @@ impl Assigner {
         }
     }
 
-    /// The unit for what is expected to bring so much, given all units' loads and those that have the
-    /// state. None if no unit is active.
+    /// The unit for what is expected to bring so much, given all units' loads and those that have
+    /// the state. None if no unit is active.
     pub fn choose(
         &self,
         loads: &Loads,
@@ -82,8 +83,8 @@ impl Assigner {
         Some(Chosen { unit: loads.least_loaded()?, fits: false })
     }
 
-    /// The highest score wins, and of equal ones the lowest number (S36). Scores are compared in bits per second: load +
-    /// lambda * P * capacity.
+    /// The highest score wins, and of equal ones the lowest number (S36). Scores are compared in
+    /// bits per second: load + lambda * P * capacity.
     fn most_utilised(
         &self,
         loads: &Loads,
@@ -124,7 +125,8 @@ impl Assigner {
         Some(best)
     }
 
-    /// The lowest number that has room; or the lowest of those that have the state, if it is near enough.
+    /// The lowest number that has room; or the lowest of those that have the state, if it is near
+    /// enough.
     fn lowest(
         &self,
         loads: &Loads,
@@ -170,7 +172,8 @@ impl Assigner {
         list
     }
 
-    /// Draws units by their weights until there are K different ones (S56). There are more than K others.
+    /// Draws units by their weights until there are K different ones (S56). There are more than K
+    /// others.
     fn draw(&mut self, owner: UnitId, active: &[UnitId], list: &mut TargetList) {
         for _ in 0..DRAWS_PER_TARGET * self.targets_count {
             if list.len() == self.targets_count {
@@ -181,7 +184,8 @@ impl Assigner {
                 list.push(unit);
             }
         }
-        // Hardly ever, and so that it ends for certain: the rest are those with the highest weights.
+        // Hardly ever, and so that it ends for certain: the rest are those with the highest
+        // weights.
         for &unit in active {
             if list.len() < self.targets_count && unit != owner && !list.contains(unit) {
                 list.push(unit);

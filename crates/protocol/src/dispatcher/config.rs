@@ -5,7 +5,8 @@ use std::fmt;
 
 use packet::memory::OutOfMemory;
 
-/// The most units that a flowlet's state may be copied to, other than to all: so many fit into a flow's slot.
+/// The most units that a flowlet's state may be copied to, other than to all: so many fit into a
+/// flow's slot.
 pub const TARGETS_COUNT_MAX: u8 = 11;
 
 /// The most buckets of the load meter.
@@ -14,7 +15,8 @@ pub const BUCKETS_MAX: usize = 10_000;
 /// The most flows of a router.
 pub const FLOWS_MAX: u32 = 1 << 30;
 
-/// A flow that is silent for so long may end for a new one, in ns: long enough for what is under way to have arrived.
+/// A flow that is silent for so long may end for a new one, in ns: long enough for what is under
+/// way to have arrived.
 pub const DISPLACED_AFTER_NS: u64 = 1_000_000_000;
 
 /// The most buckets that flows are hashed to.
@@ -25,10 +27,11 @@ pub const RSS_BUCKETS_MAX: u32 = 4096;
 pub struct Config {
     /// What is given to a unit at a time.
     pub mode: Mode,
-    /// T, in ns: a longer gap between two packets of a flow begins a new flowlet (S29, S30). At least 1.
+    /// T, in ns: a longer gap between two packets of a flow begins a new flowlet (S29, S30). At
+    /// least 1.
     pub gap_ns: u64,
-    /// B, in bytes on the wire: a flowlet that a packet would make longer ends before it (S29, S31). At least 1;
-    /// `u64::MAX`: none is cut by its size.
+    /// B, in bytes on the wire: a flowlet that a packet would make longer ends before it (S29,
+    /// S31). At least 1; `u64::MAX`: none is cut by its size.
     pub size_max: u64,
     /// Weight of the newest flowlet in a flow's estimate, above 0 and up to 1 (S34).
     pub alpha: f32,
@@ -42,24 +45,29 @@ pub struct Config {
     pub targets: TargetChoice,
     /// K, how many these are (S55); at most [`TARGETS_COUNT_MAX`]. Fewer if fewer units are active.
     pub targets_count: u8,
-    /// From this share of B on, every packet of a flowlet says its targets once more, with the mark that the state is to be
-    /// copied there [at once](protocol::message::Targets::at_once): a flowlet that is cut by its size leaves no silence in which to do so
-    /// (S62). With 15 KB and packets of 1,500 bytes, 0.9 marks the last one. Above 0, below 1; none: no packet, as in the
+    /// From this share of B on, every packet of a flowlet says its targets once more, with the mark
+    /// that the state is to be copied there [at once](protocol::message::Targets::at_once): a
+    /// flowlet that is cut by its size leaves no silence in which to do so (S62). With 15 KB and
+    /// packets of 1,500 bytes, 0.9 marks the last one. Above 0, below 1; none: no packet, as in the
     /// papers.
     pub push_at: Option<f32>,
-    /// A flowlet of a known flow stays with its unit, without a choice, as long as that one is loaded to less than this share of its
-    /// capacity; above 0, up to 1. No room is asked for: what the flow brings is in that load already. From that load on, one behind a
-    /// gap goes to the least loaded unit that has its state and is itself loaded to less, if there is one; one behind a cut by size,
-    /// whose state could not be elsewhere in time (S62) unless it is [pushed](Config::push_at), stays until the unit has more than it
-    /// can take. None: it is assigned anew, as in the papers.
+    /// A flowlet of a known flow stays with its unit, without a choice, as long as that one is
+    /// loaded to less than this share of its capacity; above 0, up to 1. No room is asked for: what
+    /// the flow brings is in that load already. From that load on, one behind a gap goes to the
+    /// least loaded unit that has its state and is itself loaded to less, if there is one; one
+    /// behind a cut by size, whose state could not be elsewhere in time (S62) unless it is
+    /// [pushed](Config::push_at), stays until the unit has more than it can take. None: it is
+    /// assigned anew, as in the papers.
     pub stay_below: Option<f32>,
-    /// Only states of flowlets whose units are loaded to this share of their capacity or more are copied ahead; above 0, up to
-    /// [`stay_below`](Config::stay_below), without which it means nothing: the others' flowlets stay where they are, and nobody
-    /// would ask for the copies. Of flowlets only ([`Mode::Flowlet`]). None: all are (S51).
+    /// Only states of flowlets whose units are loaded to this share of their capacity or more are
+    /// copied ahead; above 0, up to [`stay_below`](Config::stay_below), without which it means
+    /// nothing: the others' flowlets stay where they are, and nobody would ask for the copies. Of
+    /// flowlets only ([`Mode::Flowlet`]). None: all are (S51).
     pub copy_from: Option<f32>,
-    /// A flow that asks for more than a unit has is spread over several; only flowlets' flows, in [`Mode::Flowlet`], of chains whose states
-    /// can be recomputed from headers (`graph::Chain::recomputes`). Needs [`size_max`](Config::size_max), by whose cuts a flow is measured.
-    /// None: no flow is, as in the papers.
+    /// A flow that asks for more than a unit has is spread over several; only flowlets' flows, in
+    /// [`Mode::Flowlet`], of chains whose states can be recomputed from headers
+    /// (`graph::Chain::recomputes`). Needs [`size_max`](Config::size_max), by whose cuts a flow is
+    /// measured. None: no flow is, as in the papers.
     pub spread: Option<Spread>,
     /// What a unit can take, in bits per second on the wire (S41). At least 1.
     pub capacity_bps: u64,
@@ -67,33 +75,38 @@ pub struct Config {
     pub units_min: u16,
     /// No more units than this; they are numbered from 0.
     pub units_max: u16,
-    /// When all active units' loads are above this part of their capacity, one more is started (S42); above 0, up to 1.
+    /// When all active units' loads are above this part of their capacity, one more is started
+    /// (S42); above 0, up to 1.
     pub start_at: f32,
-    /// Units are as many as all that comes asks for: such that they are loaded to this share of their capacity; above 0, up to 1.
-    /// One is started when it takes more, and the last one is drained when it took less for a while, idle or not; a flowlet that
-    /// has no room starts none, and stays where it is unless its unit is full. None: as in the papers, where what counts as room
-    /// is what a flowlet brings while it lasts, and that is two hundred times what it adds to a load over
-    /// [`buckets`](Config::buckets): units start at four fifths of their load (S35, S42, S43).
+    /// Units are as many as all that comes asks for: such that they are loaded to this share of
+    /// their capacity; above 0, up to 1. One is started when it takes more, and the last one is
+    /// drained when it took less for a while, idle or not; a flowlet that has no room starts none,
+    /// and stays where it is unless its unit is full. None: as in the papers, where what counts as
+    /// room is what a flowlet brings while it lasts, and that is two hundred times what it adds to
+    /// a load over [`buckets`](Config::buckets): units start at four fifths of their load (S35,
+    /// S42, S43).
     pub follow_at: Option<f32>,
     /// A unit that got no packet for so long is drained, in ns (S43). At least 1.
     pub idle_ns: u64,
-    /// What the others' loads must be for an idle unit to be drained, so that none is started again at once.
+    /// What the others' loads must be for an idle unit to be drained, so that none is started again
+    /// at once.
     pub drain_when: DrainWhen,
     /// Time of one bucket of the load meter, in ns (S40). At least 1.
     pub bucket_ns: u64,
     /// Buckets that a unit's load is measured over (S40); 1 to [`BUCKETS_MAX`].
     pub buckets: usize,
-    /// Buckets that a unit's load is measured over as well, so that a burst that the others hide keeps flowlets away from its
-    /// unit at once: where that load is the higher one, it counts instead. Starting and draining units goes by the other. 0:
-    /// none, as in the papers, whose limit this is (S105); at most [`buckets`](Config::buckets).
+    /// Buckets that a unit's load is measured over as well, so that a burst that the others hide
+    /// keeps flowlets away from its unit at once: where that load is the higher one, it counts
+    /// instead. Starting and draining units goes by the other. 0: none, as in the papers, whose
+    /// limit this is (S105); at most [`buckets`](Config::buckets).
     pub alarm_buckets: usize,
     /// Flows that there is room for; 1 to [`FLOWS_MAX`].
     pub flows_max: u32,
     /// What becomes of a flow that there is no room for.
     pub when_full: WhenFull,
-    /// A flow that is silent for so long ends, in ns, whether its unit proposes that or not: one whose packets were all lost is
-    /// known to no unit. At least [`DISPLACED_AFTER_NS`]; it should be longer than what units wait before they propose it. None:
-    /// no flow ends by itself.
+    /// A flow that is silent for so long ends, in ns, whether its unit proposes that or not: one
+    /// whose packets were all lost is known to no unit. At least [`DISPLACED_AFTER_NS`]; it should
+    /// be longer than what units wait before they propose it. None: no flow ends by itself.
     pub forget_after_ns: Option<u64>,
     /// Seed of what is random: the targets (S56).
     pub seed: u64,
@@ -138,20 +151,21 @@ impl Default for Config {
 pub struct Spread {
     /// A flow has no more units than this; 2 to 12.
     pub units_max: u8,
-    /// A flow is spread that asks for more than this share of a unit's capacity, over as many units as it takes for none to be asked for
-    /// more than that; above 0, up to 1.
+    /// A flow is spread that asks for more than this share of a unit's capacity, over as many units
+    /// as it takes for none to be asked for more than that; above 0, up to 1.
     pub begin_at: f32,
-    /// It has fewer units when these are then asked for no more than this share each, and is its anchor's alone again when that one is enough;
-    /// above 0, below [`begin_at`](Spread::begin_at).
+    /// It has fewer units when these are then asked for no more than this share each, and is its
+    /// anchor's alone again when that one is enough; above 0, below [`begin_at`](Spread::begin_at).
     pub end_at: f32,
     /// What it takes a unit to replay a header, as a share of what the packet takes; 0 to 1.
     pub replay_share: f32,
     /// What a flow asks for is measured over this time, in ns. At least 1.
     pub window_ns: u64,
-    /// How often a header goes to a unit once more, so that it is there even if so many of its packets in a row are lost.
+    /// How often a header goes to a unit once more, so that it is there even if so many of its
+    /// packets in a row are lost.
     pub repeats: u8,
-    /// Headers that the router keeps of a flow, at most; the anchor is told half of them at a time. At least as many as can go with a
-    /// packet: `units_max * (repeats + 1)`.
+    /// Headers that the router keeps of a flow, at most; the anchor is told half of them at a time.
+    /// At least as many as can go with a packet: `units_max * (repeats + 1)`.
     pub history_max: u16,
 }
 
@@ -176,8 +190,8 @@ pub enum Mode {
     Flowlet,
     /// A flow, for its whole life: the vanilla baseline (S6, S88).
     Flow,
-    /// A flow, which may be moved if its unit is overloaded, but only with its first packet after a multiple of
-    /// `every_ns` (S88).
+    /// A flow, which may be moved if its unit is overloaded, but only with its first packet after a
+    /// multiple of `every_ns` (S88).
     SmartFlow {
         /// The period, in ns. At least 1.
         every_ns: u64,
@@ -188,8 +202,8 @@ pub enum Mode {
     Rss {
         /// How many there are; 1 to [`RSS_BUCKETS_MAX`].
         buckets: u32,
-        /// How often buckets are moved so that units are loaded alike, in ns, at least 1; none: never. Then no units
-        /// are started either, for nothing would come to them.
+        /// How often buckets are moved so that units are loaded alike, in ns, at least 1; none:
+        /// never. Then no units are started either, for nothing would come to them.
         every_ns: Option<u64>,
     },
 }
@@ -209,45 +223,51 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What the others' loads must be for an idle unit to be drained. The papers say "inactivating", and nothing of that.
+/// What the others' loads must be for an idle unit to be drained. The papers say "inactivating",
+/// and nothing of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainWhen {
-    /// All that comes, over all others, is below [`DRAIN_BELOW`](crate::dispatcher::DRAIN_BELOW) of what starts a unit.
+    /// All that comes, over all others, is below [`DRAIN_BELOW`](crate::dispatcher::DRAIN_BELOW) of
+    /// what starts a unit.
     MeanIsBelow,
     /// One of the others at least is below that: a unit is started when all are above.
     OneIsBelow,
 }
 
-/// Over which time a flowlet's rate is measured: T at least, for a lone packet is no burst. The papers say "the previous flowlet's measured
-/// rate", and no more.
+/// Over which time a flowlet's rate is measured: T at least, for a lone packet is no burst. The
+/// papers say "the previous flowlet's measured rate", and no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateOver {
     /// From its first packet to its last one: what it brings while it lasts.
     Burst,
-    /// From its first packet to the next one's, or to the flow's end: what its flow brings on average.
+    /// From its first packet to the next one's, or to the flow's end: what its flow brings on
+    /// average.
     Interval,
-    /// Over the window that a unit's load is measured over ([`buckets`](Config::buckets)): what it adds to that load.
+    /// Over the window that a unit's load is measured over ([`buckets`](Config::buckets)): what it
+    /// adds to that load.
     Window,
 }
 
 /// Which of the units that have room gets a flowlet (S38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The one with the highest score, as in the pseudocode: its utilisation, and lambda if it has the state. The lowest
-    /// number wins ties.
+    /// The one with the highest score, as in the pseudocode: its utilisation, and lambda if it has
+    /// the state. The lowest number wins ties.
     MostUtilised,
-    /// The one with the lowest number, as in the text; or, if its number is not higher by lambda times the active units,
-    /// the lowest one that has the state. Lambda 0 ignores state, lambda 1 puts state above all but room, as for the
-    /// other choice.
+    /// The one with the lowest number, as in the text; or, if its number is not higher by lambda
+    /// times the active units, the lowest one that has the state. Lambda 0 ignores state, lambda 1
+    /// puts state above all but room, as for the other choice.
     LowestId,
-    /// The one with the least load, of which lambda is taken off if it has the state. The lowest number wins ties. Not in the
-    /// papers: what spreads flows whose baselines would otherwise fill one unit after the other.
+    /// The one with the least load, of which lambda is taken off if it has the state. The lowest
+    /// number wins ties. Not in the papers: what spreads flows whose baselines would otherwise fill
+    /// one unit after the other.
     LeastLoaded,
 }
 
-/// How the units that get a copy of a flowlet's state are chosen: distinct, active, never the owner itself, which has it.
-/// They are of use to what comes behind a gap; a flowlet that is cut by its size leaves no time to copy anything (S62), unless
-/// that begins before it ends: see [`Config::push_at`].
+/// How the units that get a copy of a flowlet's state are chosen: distinct, active, never the owner
+/// itself, which has it. They are of use to what comes behind a gap; a flowlet that is cut by its
+/// size leaves no time to copy anything (S62), unless that begins before it ends: see
+/// [`Config::push_at`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetChoice {
     /// At random, with weights inverse to the unit's number, counted from 1 (S56).
@@ -260,17 +280,20 @@ pub enum TargetChoice {
     All,
     /// None: state is only fetched.
     None,
-    /// The one that would get the flow's next flowlet now if its owner could not: one, whatever K is.
+    /// The one that would get the flow's next flowlet now if its owner could not: one, whatever K
+    /// is.
     Predicted,
 }
 
 /// What becomes of a flow that there is no room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Its packets are refused, unless one of a few flows is silent for [`Config::forget_after_ns`].
+    /// Its packets are refused, unless one of a few flows is silent for
+    /// [`Config::forget_after_ns`].
     RefuseNew,
-    /// Of a few flows, the one silent longest ends, if it is silent for [`DISPLACED_AFTER_NS`] at least; else the new one's
-    /// packets are refused. A flow of which packets may be on their way still, or whose state is, cannot end.
+    /// Of a few flows, the one silent longest ends, if it is silent for [`DISPLACED_AFTER_NS`] at
+    /// least; else the new one's packets are refused. A flow of which packets may be on their way
+    /// still, or whose state is, cannot end.
     EndOldest,
 }
 
@@ -298,7 +321,8 @@ pub enum RouterError {
         /// `units_max`.
         max: u16,
     },
-    /// Flows are to be spread, and flowlets are not cut by size: then nothing would be looked at of a flow without silence.
+    /// Flows are to be spread, and flowlets are not cut by size: then nothing would be looked at of
+    /// a flow without silence.
     #[error("spread needs flowlets that are cut by size: size_max must not be none")]
     SpreadUncut,
     /// There is no memory for the tables.
@@ -307,7 +331,8 @@ pub enum RouterError {
 }
 
 impl Config {
-    /// How long a flow has to be silent to end for a new one that there is no room for; none: none does.
+    /// How long a flow has to be silent to end for a new one that there is no room for; none: none
+    /// does.
     pub(crate) fn displaced_after_ns(&self) -> Option<u64> {
         match self.when_full {
             WhenFull::RefuseNew => self.forget_after_ns,

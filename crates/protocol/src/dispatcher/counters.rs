@@ -29,7 +29,8 @@ pub struct Counters {
     pub flowlets_by_gap: u64,
     /// Flowlets that began because the one before would have been too long (S29, S45).
     pub flowlets_by_size: u64,
-    /// Flowlets that began because the mode says so: a period is over, a bucket was moved, every packet is one.
+    /// Flowlets that began because the mode says so: a period is over, a bucket was moved, every
+    /// packet is one.
     pub flowlets_by_mode: u64,
     /// Flowlets that were cut because their unit is being drained.
     pub flowlets_by_drain: u64,
@@ -40,8 +41,9 @@ pub struct Counters {
     pub assignments_moved: u64,
     /// Of these, times that it was one that the state was to be copied to (S95).
     pub assignments_moved_to_target: u64,
-    /// Times that no active unit had room, and the least loaded one was chosen (S44); or, if provision
-    /// [follows demand](crate::dispatcher::Config::follow_at) and the flow's own was not full, that one.
+    /// Times that no active unit had room, and the least loaded one was chosen (S44); or, if
+    /// provision [follows demand](crate::dispatcher::Config::follow_at) and the flow's own was not
+    /// full, that one.
     pub assignments_without_room: u64,
 
     /// Packets that say that the state is to be copied at once (S62).

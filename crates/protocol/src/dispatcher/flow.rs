@@ -18,7 +18,8 @@ pub(crate) struct Flow {
     pub clock: u64,
     /// Bytes of its flowlet so far.
     pub bytes: u64,
-    /// The clock of the last packet that its previous owner got; in a free slot, the next free slot and 1.
+    /// The clock of the last packet that its previous owner got; in a free slot, the next free slot
+    /// and 1.
     pub last: u64,
     /// Its owner's number; 0 in a free slot.
     pub epoch: u32,
@@ -40,8 +41,8 @@ pub(crate) struct Flowlet {
     pub hash: u64,
     /// Where its state goes.
     pub targets: TargetList,
-    /// Where flows may be spread: since when bytes are counted to tell whether this one asks for more than a unit, and how many
-    /// those of flowlets are that are over.
+    /// Where flows may be spread: since when bytes are counted to tell whether this one asks for
+    /// more than a unit, and how many those of flowlets are that are over.
     pub window_ns: u64,
     pub window_bytes: u64,
     unused: u64,
@@ -104,7 +105,8 @@ impl Flow {
         self.bytes = bytes;
     }
 
-    /// What is written on the last packet of the flow, which has this slot (S13); `targets` if it begins a flowlet.
+    /// What is written on the last packet of the flow, which has this slot (S13); `targets` if it
+    /// begins a flowlet.
     #[inline(always)]
     pub fn stamp(&self, slot: u32, targets: Option<Targets>) -> Stamp {
         let handover = match self.epoch {
@@ -115,7 +117,8 @@ impl Flow {
         Stamp { flow, clock: self.clock, epoch: self.epoch, handover, targets }
     }
 
-    /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners as can be counted.
+    /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners
+    /// as can be counted.
     pub fn hand_to(&mut self, unit: UnitId) -> bool {
         let Some(epoch) = self.epoch.checked_add(1) else {
             return false;

@@ -55,20 +55,21 @@ impl Demand {
         }
     }
 
-    /// What to expect of a flow's first flowlet: the mean of all flowlets so far, over all flows (S33). In bits per second;
-    /// nothing before there was one.
+    /// What to expect of a flow's first flowlet: the mean of all flowlets so far, over all flows
+    /// (S33). In bits per second; nothing before there was one.
     pub fn of_new_flow_bps(&self) -> f32 {
         if self.count == 0 { 0.0 } else { (self.sum_bps / self.count as f64) as f32 }
     }
 
-    /// The flow's flowlet is over, now: what to expect of its next one (S34). The flowlet counts at once, so that one that was
-    /// cut by its size tells of the spike that it is part of (S45).
+    /// The flow's flowlet is over, now: what to expect of its next one (S34). The flowlet counts at
+    /// once, so that one that was cut by its size tells of the spike that it is part of (S45).
     pub fn of_next_bps(&mut self, now_ns: u64, flow: &Flow, flowlet: &Flowlet) -> f32 {
         let measured_bps = self.measure(now_ns, flow, flowlet);
         self.alpha * measured_bps + (1.0 - self.alpha) * flow.estimate_bps
     }
 
-    /// The flow's flowlet is over, now: what it brought. It counts as one of T at least: a lone packet is no burst.
+    /// The flow's flowlet is over, now: what it brought. It counts as one of T at least: a lone
+    /// packet is no burst.
     pub fn measure(&mut self, now_ns: u64, flow: &Flow, flowlet: &Flowlet) -> f32 {
         let since_start = |at_ns: u64| at_ns.saturating_sub(flowlet.started_ns).max(self.gap_ns);
         let time_ns = match self.rate_over {

@@ -16,7 +16,8 @@ use crate::dispatcher::owners::Owners;
 pub(crate) struct Flows {
     slots: Zeroed<Flow>,
     flowlets: Zeroed<Flowlet>,
-    /// Those keys of which a part stands in the slot: pages of the table that none needs take no memory.
+    /// Those keys of which a part stands in the slot: pages of the table that none needs take no
+    /// memory.
     keys: Zeroed<WholeKey>,
     backs: Zeroed<Back>,
     owners: Owners,
@@ -32,7 +33,8 @@ pub(crate) struct Flows {
     ahead: Ahead,
 }
 
-/// Whether flowlets are brought to the cache, too, ahead of their packets: only if many of late began one.
+/// Whether flowlets are brought to the cache, too, ahead of their packets: only if many of late
+/// began one.
 #[derive(Default)]
 struct Ahead {
     flowlets: bool,
@@ -112,8 +114,8 @@ const DISPLACEMENT_SAMPLE: u32 = 16;
 /// A flow with up to this many packets is taken for a query and its answer, not for a conversation.
 const FEW_PACKETS: u64 = 4;
 
-/// If so many packets come to a flowlet, or fewer, then flowlets are brought to the cache ahead of all packets: a line more for
-/// each is then about what waiting for the lines of some would cost.
+/// If so many packets come to a flowlet, or fewer, then flowlets are brought to the cache ahead of
+/// all packets: a line more for each is then about what waiting for the lines of some would cost.
 const PACKETS_PER_FLOWLET: u64 = 6;
 
 /// The index names a flow by its key or by its alias; no number stands in it twice.
@@ -174,7 +176,8 @@ impl Flows {
         prefetch(self.flowlets.as_ptr().wrapping_add(slot as usize));
     }
 
-    /// So many flowlets and packets there were so far: what comes will be like what came since this was said last.
+    /// So many flowlets and packets there were so far: what comes will be like what came since this
+    /// was said last.
     pub fn expect_flowlets(&mut self, flowlets: u64, packets: u64) {
         let (flowlets_before, packets_before) = self.ahead.said_at;
         self.ahead.flowlets = (flowlets - flowlets_before) * PACKETS_PER_FLOWLET >= packets - packets_before;
@@ -255,7 +258,8 @@ impl Flows {
     pub fn is_over(&self, id: FlowId) -> bool {
         id.slot < self.used
             && self.slots.get(id.slot as usize).is_some_and(|flow| {
-                // A slot that is retired keeps its last flow's number; one that is free has that of its next.
+                // A slot that is retired keeps its last flow's number; one that is free has that of
+                // its next.
                 let is_retired = flow.generation == u32::MAX && !flow.is_live();
                 id.generation < flow.generation || (id.generation == flow.generation && is_retired)
             })
@@ -287,7 +291,8 @@ impl Flows {
         self.free == 0 && self.used == self.flows_max
     }
 
-    /// A slot for a flow with this key, which no flow has, in epoch 1 of its owner; none if the table is full.
+    /// A slot for a flow with this key, which no flow has, in epoch 1 of its owner; none if the
+    /// table is full.
     pub fn create(&mut self, hash: u64, key: &FlowKey, owner: UnitId, now_ns: u64) -> Option<u32> {
         let slot = match self.free.checked_sub(1) {
             Some(slot) => slot as u32,
@@ -312,7 +317,8 @@ impl Flows {
         Some(slot)
     }
 
-    /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners as can be counted.
+    /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners
+    /// as can be counted.
     pub fn hand_to(&mut self, slot: u32, unit: UnitId) -> bool {
         let is_handed = self.slots[slot as usize].hand_to(unit);
         if is_handed {
@@ -350,8 +356,9 @@ impl Flows {
         flow.is_live() && now_ns.saturating_sub(flow.last_seen_ns) >= silent_ns
     }
 
-    /// A flow to give up for a new one: of a few that are silent for so long, the one silent longest, first among those with
-    /// few packets. So a flood of queries displaces itself and not idle connections.
+    /// A flow to give up for a new one: of a few that are silent for so long, the one silent
+    /// longest, first among those with few packets. So a flood of queries displaces itself and not
+    /// idle connections.
     pub fn victim(&mut self, now_ns: u64, silent_ns: u64) -> Option<u32> {
         let used = self.used.max(1);
         let sample = (0..DISPLACEMENT_SAMPLE.min(self.used)).map(|i| (self.hand + i) % used);
@@ -362,7 +369,8 @@ impl Flows {
         victim
     }
 
-    /// Notes the key that the flow's packets have once they are rewritten, in place of the one noted before.
+    /// Notes the key that the flow's packets have once they are rewritten, in place of the one
+    /// noted before.
     pub fn set_alias(&mut self, id: FlowId, alias: &FlowKey, hash: u64) -> Result<(), NoAlias> {
         if self.live(id).is_none() {
             return Err(NoAlias::Late);

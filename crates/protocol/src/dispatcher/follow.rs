@@ -3,15 +3,15 @@
 use crate::dispatcher::config::Config;
 use crate::dispatcher::load::rate_bps;
 
-/// Buckets that the rate of all that comes is measured over: 30 ms of 500 us each. Fewer, and bursts of single flows start units;
-/// more, and it is late.
+/// Buckets that the rate of all that comes is measured over: 30 ms of 500 us each. Fewer, and
+/// bursts of single flows start units; more, and it is late.
 const RATE_BUCKETS: usize = 60;
 
 /// A unit that was wanted within so many buckets is kept: 5 ms.
 const HELD_BUCKETS: usize = 10;
 
-/// What came within the last buckets, and how many units it asked for. It is the same whatever unit it went to, so that neither how
-/// full single units are nor how new they are makes a difference.
+/// What came within the last buckets, and how many units it asked for. It is the same whatever unit
+/// it went to, so that neither how full single units are nor how new they are makes a difference.
 pub(crate) struct Follow {
     /// What a unit is to be loaded to, in bits per second.
     load_bps: f32,
@@ -39,8 +39,8 @@ impl Follow {
         })
     }
 
-    /// So many buckets are over, and so many bytes have come in all, with what headers take of flows that are spread: those that are new, in
-    /// the first of them.
+    /// So many buckets are over, and so many bytes have come in all, with what headers take of
+    /// flows that are spread: those that are new, in the first of them.
     pub fn turn(&mut self, buckets: u64, bytes: u64) {
         let mut new = bytes - std::mem::replace(&mut self.bytes, bytes);
         // After so many empty ones, all are.

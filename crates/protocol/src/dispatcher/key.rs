@@ -3,8 +3,9 @@
 use packet::FlowKey;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A key in short: all of it for IPv4 without tags, so that it shares a cache line with what every packet of the flow needs. Of
-/// other keys it is a part, and the whole key has to be compared as well.
+/// A key in short: all of it for IPv4 without tags, so that it shares a cache line with what every
+/// packet of the flow needs. Of other keys it is a part, and the whole key has to be compared as
+/// well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct ShortKey {
@@ -78,7 +79,8 @@ mod tests {
     }
 
     proptest! {
-        /// A bit more, a bit less: short keys are the same only if the keys are, or say that they do not know.
+        /// A bit more, a bit less: short keys are the same only if the keys are, or say that they
+        /// do not know.
         #[test]
         fn keys_that_differ_differ_in_short(key in key(), other in key(), byte in 0usize..48, bit in 0u8..8) {
             let mut bytes: [u8; 48] = zerocopy::transmute!(key);

@@ -8,10 +8,11 @@ use crate::dispatcher::loads::Loads;
 
 /// What is sent to each unit, over a window of buckets that moves on.
 ///
-/// A unit's load is what it was sent within the window so far, by the time that the window covers: that since the unit is
-/// active, if this is shorter, and at least one bucket. It is as of the last packet to the unit, or the begin of the bucket
-/// if there was none since. Bursts that are much shorter than the window hardly show (S105): for them there is the alarm, the
-/// same over the last few buckets. What counts for a choice is the higher of the two.
+/// A unit's load is what it was sent within the window so far, by the time that the window covers:
+/// that since the unit is active, if this is shorter, and at least one bucket. It is as of the last
+/// packet to the unit, or the begin of the bucket if there was none since. Bursts that are much
+/// shorter than the window hardly show (S105): for them there is the alarm, the same over the last
+/// few buckets. What counts for a choice is the higher of the two.
 ///
 /// Of a packet only its bytes are added up; loads are reckoned when they are asked for.
 pub(crate) struct Meter {
@@ -95,7 +96,8 @@ impl Meter {
         seen
     }
 
-    /// The load of a unit that is active over the whole window, in bits per second, as far as it is reckoned.
+    /// The load of a unit that is active over the whole window, in bits per second, as far as it is
+    /// reckoned.
     pub fn sustained_bps(&self, unit: UnitId) -> f32 {
         self.units[unit.index()].sustained_bps
     }

@@ -8,7 +8,8 @@ use crate::dispatcher::shelves::Shelves;
 /// Units that are looked at together where all are.
 const LANES: usize = 16;
 
-/// All units' loads, in bits per second; infinite for those that are not active, which therefore never have room.
+/// All units' loads, in bits per second; infinite for those that are not active, which therefore
+/// never have room.
 pub(crate) struct Loads {
     /// By number.
     bps: Vec<f32>,
@@ -24,7 +25,8 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// A unit with a higher load has none if one with a lower load has none: rounding does not change that.
+    /// A unit with a higher load has none if one with a lower load has none: rounding does not
+    /// change that.
     #[inline(always)]
     pub fn is_at(self, load_bps: f32) -> bool {
         self.estimate_bps + load_bps < self.capacity_bps
@@ -67,7 +69,8 @@ impl Loads {
         }
     }
 
-    /// The unit with the highest load that has room, the lowest number of equal ones; and that load.
+    /// The unit with the highest load that has room, the lowest number of equal ones; and that
+    /// load.
     pub fn fullest(&self, room: Room) -> Option<(UnitId, f32)> {
         if room.estimate_bps >= room.capacity_bps {
             return None;
@@ -101,7 +104,8 @@ impl Loads {
         least.map(|(unit, _)| unit)
     }
 
-    /// Pushes the `count` least loaded active units of which this is so, of equal ones those with the lowest numbers first.
+    /// Pushes the `count` least loaded active units of which this is so, of equal ones those with
+    /// the lowest numbers first.
     pub fn least(&self, count: usize, is_candidate: impl Fn(UnitId) -> bool, list: &mut TargetList) {
         let mut least = [(UnitId(0), 0.0); crate::dispatcher::TARGETS_COUNT_MAX as usize];
         let (count, mut found, mut from) = (count.min(least.len()), 0, 0);

@@ -1,7 +1,7 @@
 //! Drawing by weights, at the same cost however many there are.
 
-/// Numbers from 0 on with a weight each, of which one is drawn: Walker's alias method. A number is drawn by its weight to
-/// within 2^-32.
+/// Numbers from 0 on with a weight each, of which one is drawn: Walker's alias method. A number is
+/// drawn by its weight to within 2^-32.
 #[derive(Default)]
 pub(crate) struct Lottery {
     /// As many as there are numbers; each is drawn alike.

@@ -35,13 +35,17 @@ pub struct Router {
     /// Where the search for flows of units that drain goes on.
     pub(crate) hand: u32,
     pub(crate) sweep: Sweep,
-    /// A flowlet with more bytes than this is likely to be cut by its size (S62); the highest number: none is.
+    /// A flowlet with more bytes than this is likely to be cut by its size (S62); the highest
+    /// number: none is.
     pub(crate) push_above: u64,
-    /// A flowlet with fewer bytes than this is neither cut by its size nor likely to be; 0 in modes without flowlets.
+    /// A flowlet with fewer bytes than this is neither cut by its size nor likely to be; 0 in modes
+    /// without flowlets.
     pub(crate) midst_end: u64,
-    /// Flowlets of a unit that is loaded to less than this stay with it, in bits per second; none: they are assigned anew.
+    /// Flowlets of a unit that is loaded to less than this stay with it, in bits per second; none:
+    /// they are assigned anew.
     pub(crate) stay_below_bps: Option<f32>,
-    /// States of flowlets of a unit that is loaded to less than this are not copied ahead, in bits per second.
+    /// States of flowlets of a unit that is loaded to less than this are not copied ahead, in bits
+    /// per second.
     pub(crate) copy_from_bps: f32,
     /// Whose turn it is, of the active units, when packets are sprayed.
     pub(crate) turn: usize,
@@ -70,7 +74,8 @@ pub enum Routed {
         /// What is written on it.
         stamp: Stamp,
     },
-    /// It goes to a unit that has packets of this flow in turn with others, with what [`Router::history`] says.
+    /// It goes to a unit that has packets of this flow in turn with others, with what
+    /// [`Router::history`] says.
     Spread {
         /// Which one.
         unit: UnitId,
@@ -103,16 +108,16 @@ pub enum Order {
         /// The message.
         message: Message,
     },
-    /// A unit is to be started; [`Router::started`] is called when it is ready. How long that takes is the caller's (S106);
-    /// until then no other one is started.
+    /// A unit is to be started; [`Router::started`] is called when it is ready. How long that takes
+    /// is the caller's (S106); until then no other one is started.
     Start(UnitId),
     /// A unit that has nothing left is to be stopped.
     Stop(UnitId),
 }
 
 impl Router {
-    /// A router whose units 0 to `units_min` - 1 are active: that they run when the first packet is routed is the caller's
-    /// part.
+    /// A router whose units 0 to `units_min` - 1 are active: that they run when the first packet is
+    /// routed is the caller's part.
     ///
     /// # Errors
     /// If the configuration makes no sense, or there is no memory for its tables.
@@ -155,13 +160,15 @@ impl Router {
         Ok(router)
     }
 
-    /// First pass over a batch: what the look-up of this hash begins with is on its way to the cache.
+    /// First pass over a batch: what the look-up of this hash begins with is on its way to the
+    /// cache.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.flows.prefetch_index(hash);
     }
 
-    /// Second pass over a batch: the flow that this hash probably stands for is on its way to the cache.
+    /// Second pass over a batch: the flow that this hash probably stands for is on its way to the
+    /// cache.
     #[inline]
     pub fn prefetch_flow(&self, hash: u64) {
         self.guess(hash);
@@ -173,14 +180,15 @@ impl Router {
         self.flows.prefetch_flow(hash)
     }
 
-    /// Whether many packets of late began flowlets, so that more is worth being brought to the cache ahead.
+    /// Whether many packets of late began flowlets, so that more is worth being brought to the
+    /// cache ahead.
     #[inline]
     pub fn expects_flowlets(&self) -> bool {
         self.flows.expects_flowlets()
     }
 
-    /// What the next flowlet of the flow in this slot begins with is on its way to the cache, if it was not
-    /// [expected](Router::expects_flowlets).
+    /// What the next flowlet of the flow in this slot begins with is on its way to the cache, if it
+    /// was not [expected](Router::expects_flowlets).
     #[inline]
     pub fn prefetch_flowlet(&self, slot: u32) {
         self.flows.prefetch_flowlet(slot);
@@ -192,17 +200,20 @@ impl Router {
         self.flows.guessed(guess).map(|slot| (self.flows.get(slot).owner(), slot))
     }
 
-    /// When [`advance`](Router::advance) has something to do next; `u64::MAX`: not before another packet comes.
+    /// When [`advance`](Router::advance) has something to do next; `u64::MAX`: not before another
+    /// packet comes.
     #[inline]
     pub fn due_ns(&self) -> u64 {
         self.due_ns
     }
 
-    /// What was rewritten reaches the flow, too, from now on: packets with this key, which has this hash. It takes the place
-    /// of an alias that was set before. If the flow has ended, nothing is done.
+    /// What was rewritten reaches the flow, too, from now on: packets with this key, which has this
+    /// hash. It takes the place of an alias that was set before. If the flow has ended, nothing is
+    /// done.
     ///
     /// # Errors
-    /// If another flow has this key, as its own or as its alias. The flow's alias stays what it was.
+    /// If another flow has this key, as its own or as its alias. The flow's alias stays what it
+    /// was.
     pub fn set_alias(&mut self, flow: FlowId, alias: &FlowKey, hash: u64) -> Result<(), AliasTaken> {
         match self.flows.set_alias(flow, alias, hash) {
             Ok(()) => self.counters.aliases += 1,
@@ -235,7 +246,8 @@ impl Router {
         self.flows.live(id).map(|_| id)
     }
 
-    /// The flow has this key no more: it loses its alias, or, if the key is the one that it began with, it ends.
+    /// The flow has this key no more: it loses its alias, or, if the key is the one that it began
+    /// with, it ends.
     fn give_up_key(&mut self, flow: FlowId, key: &FlowKey, orders: &mut Vec<Order>) {
         match self.flows.live(flow) {
             Some(_) if self.flows.began_with(flow.slot, key) => self.end(flow.slot, orders),

@@ -1,4 +1,5 @@
-//! Whose each flow is, in little memory: a unit that drains has its flows looked for among all of them.
+//! Whose each flow is, in little memory: a unit that drains has its flows looked for among all of
+//! them.
 
 use std::ops::Range;
 
@@ -37,7 +38,8 @@ impl Owners {
     }
 }
 
-/// As it stands in a slot. There are fewer units than a u16 says: [`Config::units_max`](crate::dispatcher::Config::units_max) of them.
+/// As it stands in a slot. There are fewer units than a u16 says:
+/// [`Config::units_max`](crate::dispatcher::Config::units_max) of them.
 fn mark(unit: UnitId) -> u16 {
     unit.0 + 1
 }

@@ -14,9 +14,10 @@ use crate::dispatcher::spread::Spreads;
 use crate::dispatcher::units::UnitState;
 
 impl Router {
-    /// Where a packet goes. What is added to `orders` is to be carried out before the packet is sent: usually nothing, two
-    /// at most for a packet of a known flow, and one for each unit that is told of a flow that ends to make room. If the flow is spread, or
-    /// was until now, there are two more, and one for each unit that has helped with it.
+    /// Where a packet goes. What is added to `orders` is to be carried out before the packet is
+    /// sent: usually nothing, two at most for a packet of a known flow, and one for each unit that
+    /// is told of a flow that ends to make room. If the flow is spread, or was until now, there are
+    /// two more, and one for each unit that has helped with it.
     ///
     /// Allocates only if `orders` has no room for these.
     #[inline]
@@ -27,8 +28,8 @@ impl Router {
         }
     }
 
-    /// The same for a packet of a known flow; none, and nothing is done, if it would begin one. So that what other packets
-    /// bring about, an alias that they make known, can come first.
+    /// The same for a packet of a known flow; none, and nothing is done, if it would begin one. So
+    /// that what other packets bring about, an alias that they make known, can come first.
     #[inline]
     pub fn route_known(
         &mut self,
@@ -52,8 +53,9 @@ impl Router {
         })
     }
 
-    /// The same for a packet in the midst of a flowlet, as most are, of the flow that was [guessed](Router::guess): where it goes, and
-    /// there are no orders. None, and nothing is done, if it is not such a packet: it is one for the others.
+    /// The same for a packet in the midst of a flowlet, as most are, of the flow that was
+    /// [guessed](Router::guess): where it goes, and there are no orders. None, and nothing is done,
+    /// if it is not such a packet: it is one for the others.
     #[inline(always)]
     pub fn route_on(&mut self, now_ns: u64, arrival: Arrival<'_>, guess: Guess) -> Option<(UnitId, Stamp)> {
         let numbered = self.number_on(now_ns, arrival, guess)?;
@@ -67,7 +69,8 @@ impl Router {
         self.flows.get(slot).stamp(slot, None)
     }
 
-    /// The same as [`route_on`](Router::route_on), but nothing is written on the packet: for units that need not read it.
+    /// The same as [`route_on`](Router::route_on), but nothing is written on the packet: for units
+    /// that need not read it.
     #[inline(always)]
     pub fn number_on(&mut self, now_ns: u64, arrival: Arrival<'_>, guess: Guess) -> Option<Numbered> {
         let now_ns = self.at(now_ns);
@@ -80,9 +83,10 @@ impl Router {
         Some(numbered)
     }
 
-    /// The same for the packets of a batch, from the first one on until there is one that is not such a packet, or that is not to `go_on`:
-    /// for it nothing is done. How many they are. Each is said to have come at a time, but it is never before those in front of it, nor
-    /// before `times`; one that comes behind that is not such a packet.
+    /// The same for the packets of a batch, from the first one on until there is one that is not
+    /// such a packet, or that is not to `go_on`: for it nothing is done. How many they are. Each is
+    /// said to have come at a time, but it is never before those in front of it, nor before
+    /// `times`; one that comes behind that is not such a packet.
     #[inline(always)]
     pub fn number_all<'a>(
         &mut self,
@@ -168,8 +172,8 @@ impl Router {
         self.flows.get(slot).bytes_with(len) > self.push_above
     }
 
-    /// The flowlet's targets as far as they are still active, to be copied to at once; none if it has none. One of them may have
-    /// become the owner, if the flow's unit was drained.
+    /// The flowlet's targets as far as they are still active, to be copied to at once; none if it
+    /// has none. One of them may have become the owner, if the flow's unit was drained.
     #[cold]
     fn targets_at_once(&mut self, slot: u32) -> Option<Targets> {
         let owner = self.flows.get(slot).owner();
@@ -299,7 +303,8 @@ impl Router {
         Some(chosen)
     }
 
-    /// Of the units that the state was to be copied to, the one with the least load, if that is below this; the first of equal ones.
+    /// Of the units that the state was to be copied to, the one with the least load, if that is
+    /// below this; the first of equal ones.
     fn copy_below(&self, below_bps: f32, targets: &TargetList) -> Option<UnitId> {
         let loads = self.meter.loads();
         let least = match targets.is_all() {
@@ -338,8 +343,8 @@ impl Router {
         }
     }
 
-    /// Whether a flowlet that has no room anywhere is better off where its state is: units are not started for it, and its unit is
-    /// active and not full.
+    /// Whether a flowlet that has no room anywhere is better off where its state is: units are not
+    /// started for it, and its unit is active and not full.
     fn may_stay(&self, owner: UnitId) -> bool {
         self.follow.is_some() && self.meter.loads().of(owner) < self.config.capacity_bps as f32
     }
@@ -352,7 +357,8 @@ impl Router {
         }
     }
 
-    /// The targets of a flowlet that begins with a packet of this length (S54); none if its unit has room enough for the next one, too.
+    /// The targets of a flowlet that begins with a packet of this length (S54); none if its unit
+    /// has room enough for the next one, too.
     fn choose_targets(&mut self, slot: u32, len: u32) -> Targets {
         let (flow, flowlet) = self.flows.both_mut(slot);
         let active = self.units.active();
@@ -365,8 +371,8 @@ impl Router {
         if self.is_near_its_end(slot, len) { self.targets_at_once(slot).unwrap_or(targets) } else { targets }
     }
 
-    /// The flow is another unit's from now on, and the owner so far is told (DESIGN 3.1). The new epoch; none, and nothing
-    /// is done, if the flow had as many owners as can be counted.
+    /// The flow is another unit's from now on, and the owner so far is told (DESIGN 3.1). The new
+    /// epoch; none, and nothing is done, if the flow had as many owners as can be counted.
     pub(crate) fn hand_over(&mut self, slot: u32, to: UnitId, orders: &mut Vec<Order>) -> Option<Epoch> {
         let id = self.flows.id(slot);
         if self.spreads.is_some() && !self.may_go_to(to, id, orders) {
@@ -405,8 +411,9 @@ impl Router {
         self.meter.add(unit, len.into(), now_ns);
     }
 
-    /// The flow is over; its owner, the one before, and those that have copies of this flowlet's beginning are told. What others
-    /// keep of it is worth nothing, and goes with the next flow that has the slot.
+    /// The flow is over; its owner, the one before, and those that have copies of this flowlet's
+    /// beginning are told. What others keep of it is worth nothing, and goes with the next flow
+    /// that has the slot.
     pub(crate) fn end(&mut self, slot: u32, orders: &mut Vec<Order>) {
         let now_ns = self.now_ns();
         self.end_spread(now_ns, self.flows.id(slot), orders);

@@ -1,4 +1,5 @@
-//! Buckets of flows, as a network card spreads them: fixed, or moved now and then so that units are loaded alike.
+//! Buckets of flows, as a network card spreads them: fixed, or moved now and then so that units are
+//! loaded alike.
 
 use crate::message::UnitId;
 
@@ -50,8 +51,8 @@ impl Rss {
         self.bytes[bucket] += bytes;
     }
 
-    /// Moves buckets, if a period is over, from the most to the least loaded unit until they are loaded alike or no bucket
-    /// helps; how many.
+    /// Moves buckets, if a period is over, from the most to the least loaded unit until they are
+    /// loaded alike or no bucket helps; how many.
     pub fn balance(&mut self, now_ns: u64, active: &[UnitId]) -> u64 {
         let Some(every_ns) = self.every_ns else {
             return 0;

@@ -1,4 +1,5 @@
-//! How many units there are: starting them ahead, draining idle ones, and moving their flows (S42, S43).
+//! How many units there are: starting them ahead, draining idle ones, and moving their flows (S42,
+//! S43).
 
 use crate::message::{Epoch, FlowId, Message, UnitId};
 
@@ -8,21 +9,26 @@ use crate::dispatcher::machine::{Order, Router};
 use crate::dispatcher::spread::Spreads;
 use crate::dispatcher::units::UnitState;
 
-/// No unit is drained if the load of the rest would then be above this part of what starts one: [on average, or each](DrainWhen).
+/// No unit is drained if the load of the rest would then be above this part of what starts one: [on
+/// average, or each](DrainWhen).
 pub const DRAIN_BELOW: f32 = 0.8;
 
-/// Slots of the flow table that are searched for flows of units that drain, with every bucket of the load meter.
+/// Slots of the flow table that are searched for flows of units that drain, with every bucket of
+/// the load meter.
 pub const SLOTS_PER_BUCKET: u32 = 65_536;
 
 /// Flows of units that drain that are given to others at most with every bucket of the load meter.
 pub const MOVES_PER_BUCKET: u32 = 4096;
 
 impl Router {
-    /// Does what time asks for: moves the load meter's window on, starts a unit ahead, drains idle ones, moves their flows,
-    /// balances buckets of flows, and ends flows that are silent for too long. To be called at [`due_ns`](Router::due_ns); earlier, it does nothing.
+    /// Does what time asks for: moves the load meter's window on, starts a unit ahead, drains idle
+    /// ones, moves their flows, balances buckets of flows, and ends flows that are silent for too
+    /// long. To be called at [`due_ns`](Router::due_ns); earlier, it does nothing.
     ///
-    /// Adds at most two orders for each of [`MOVES_PER_BUCKET`] flows, and three for each unit; and for each of
-    /// [`FORGOTTEN_PER_BUCKET`](crate::dispatcher::FORGOTTEN_PER_BUCKET) flows one to each unit that has its state or a copy; and for each flow that several units have, two to each of them.
+    /// Adds at most two orders for each of [`MOVES_PER_BUCKET`] flows, and three for each unit; and
+    /// for each of [`FORGOTTEN_PER_BUCKET`](crate::dispatcher::FORGOTTEN_PER_BUCKET) flows one to
+    /// each unit that has its state or a copy; and for each flow that several units have, two to
+    /// each of them.
     pub fn advance(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         let now_ns = self.at(now_ns);
         if now_ns < self.due_ns {
@@ -53,7 +59,8 @@ impl Router {
         self.due_ns = if self.has_more_to_do() { ends_ns } else { self.forget_due_ns().max(ends_ns) };
     }
 
-    /// A unit that was ordered to start is ready: it may get packets. Nothing is done if it was not ordered to.
+    /// A unit that was ordered to start is ready: it may get packets. Nothing is done if it was not
+    /// ordered to.
     pub fn started(&mut self, now_ns: u64, unit: UnitId) {
         let now_ns = self.at(now_ns);
         if self.units.state(unit) == UnitState::Starting {
@@ -62,8 +69,8 @@ impl Router {
         }
     }
 
-    /// A unit says something: that a flow's time is over, or that it has no flows left. Anything else is not for the router,
-    /// and nothing is done.
+    /// A unit says something: that a flow's time is over, or that it has no flows left. Anything
+    /// else is not for the router, and nothing is done.
     pub fn receive(&mut self, now_ns: u64, from: UnitId, message: Message, orders: &mut Vec<Order>) {
         let now_ns = self.at(now_ns);
         match message {
@@ -89,9 +96,10 @@ impl Router {
         }
     }
 
-    /// A flow ends if its owner has seen all of it (DESIGN 3.9), or all that will come: of a flow that is silent for
-    /// [`DISPLACED_AFTER_NS`], what the owner has not seen was lost. An owner that asks again has not heard that it ended. Of a flow that is
-    /// spread the owner sees headers: helpers may still have its packets.
+    /// A flow ends if its owner has seen all of it (DESIGN 3.9), or all that will come: of a flow
+    /// that is silent for [`DISPLACED_AFTER_NS`], what the owner has not seen was lost. An owner
+    /// that asks again has not heard that it ended. Of a flow that is spread the owner sees
+    /// headers: helpers may still have its packets.
     fn expire(
         &mut self,
         now_ns: u64,
@@ -114,8 +122,9 @@ impl Router {
         }
     }
 
-    /// A unit that drains may stop if no flow is its own any more, and no packets of one that is spread can be on their way to it. If it
-    /// says so too early, it has not heard of all that it owns, or helps with: it is asked again when it has lost that.
+    /// A unit that drains may stop if no flow is its own any more, and no packets of one that is
+    /// spread can be on their way to it. If it says so too early, it has not heard of all that it
+    /// owns, or helps with: it is asked again when it has lost that.
     fn drained(&mut self, from: UnitId, orders: &mut Vec<Order>) {
         if self.units.state(from) != UnitState::Draining {
             return;
@@ -128,7 +137,8 @@ impl Router {
         orders.push(Order::Stop(from));
     }
 
-    /// Starts a unit if more are wanted, or drains the last one if fewer are to be kept; one at a time.
+    /// Starts a unit if more are wanted, or drains the last one if fewer are to be kept; one at a
+    /// time.
     fn follow_demand(&mut self, now_ns: u64, wanted: usize, kept: usize, orders: &mut Vec<Order>) {
         let active = self.units.active();
         if wanted > active.len() {
@@ -155,7 +165,8 @@ impl Router {
         }
     }
 
-    /// Starts the first unit that is off, if none is starting already and something would come to it.
+    /// Starts the first unit that is off, if none is starting already and something would come to
+    /// it.
     fn start_one(&mut self, orders: &mut Vec<Order>) {
         if self.units.starting() > 0 || self.rss.as_ref().is_some_and(|rss| !rss.is_balanced()) {
             return;
@@ -167,7 +178,8 @@ impl Router {
         }
     }
 
-    /// Drains the highest unit that got nothing for long enough, if the others are then not too full (S43).
+    /// Drains the highest unit that got nothing for long enough, if the others are then not too
+    /// full (S43).
     fn drain_idle(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         let active = self.units.active();
         if active.len() <= usize::from(self.config.units_min) {
@@ -206,8 +218,8 @@ impl Router {
         orders.push(Order::Send { to: unit, message: Message::Drain });
     }
 
-    /// Gives flows of units that drain to others, without waiting for packets of theirs: [`MOVES_PER_BUCKET`] of those that stand
-    /// in the next [`SLOTS_PER_BUCKET`].
+    /// Gives flows of units that drain to others, without waiting for packets of theirs:
+    /// [`MOVES_PER_BUCKET`] of those that stand in the next [`SLOTS_PER_BUCKET`].
     fn move_flows(&mut self, orders: &mut Vec<Order>) {
         let (mut slots_left, mut moves_left) = (SLOTS_PER_BUCKET.min(self.flows.used()), MOVES_PER_BUCKET);
         loop {
@@ -257,7 +269,8 @@ impl Router {
         }
     }
 
-    /// Units that drain and have nothing any more are asked whether they are done: a message may have been lost.
+    /// Units that drain and have nothing any more are asked whether they are done: a message may
+    /// have been lost.
     fn ask_again(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         if self.units.draining() == 0 {
             return;

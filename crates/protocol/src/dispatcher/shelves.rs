@@ -1,4 +1,5 @@
-//! Units on shelves by their loads: those that are about as loaded stand together, so that of a thousand units few are looked at.
+//! Units on shelves by their loads: those that are about as loaded stand together, so that of a
+//! thousand units few are looked at.
 
 use crate::message::UnitId;
 
@@ -8,12 +9,12 @@ const WORD: usize = u64::BITS as usize;
 /// A bit for each fits into a word of words.
 const SHELVES: usize = WORD * WORD;
 
-/// Shelves for loads up to a unit's capacity: three of four. The others are for what is above it, when more comes than units can take,
-/// and the last one is for all that is higher still.
+/// Shelves for loads up to a unit's capacity: three of four. The others are for what is above it,
+/// when more comes than units can take, and the last one is for all that is higher still.
 const SHELVES_TO_CAPACITY: usize = SHELVES / 4 * 3;
 
-/// Units by their loads, on shelves that are in order: a unit on a higher shelf has a higher load. Which load each has is known
-/// elsewhere, and so is whether it stands on a shelf at all.
+/// Units by their loads, on shelves that are in order: a unit on a higher shelf has a higher load.
+/// Which load each has is known elsewhere, and so is whether it stands on a shelf at all.
 pub(crate) struct Shelves {
     /// Shelves for each bit per second.
     per_bps: f32,

@@ -1,5 +1,5 @@
-//! Flows that ask for more than a unit has: their packets go to several units in turn, each with the headers of those before it that its
-//! unit has not got (state-compute replication, NSDI '25).
+//! Flows that ask for more than a unit has: their packets go to several units in turn, each with
+//! the headers of those before it that its unit has not got (state-compute replication, NSDI '25).
 
 mod session;
 
@@ -19,7 +19,8 @@ pub const SPREADS_MAX: usize = 64;
 /// A helper that is to part, and does not say that it has, is told again after this time, in ns.
 const AGAIN_NS: u64 = 100_000_000;
 
-/// What a flow's bytes are while it is spread: more than any flowlet has, so that each packet is looked at.
+/// What a flow's bytes are while it is spread: more than any flowlet has, so that each packet is
+/// looked at.
 const SPREAD_BYTES: u64 = u64::MAX;
 
 /// The flows that are spread.
@@ -63,24 +64,28 @@ impl Spreads {
         !self.sessions.is_empty()
     }
 
-    /// What replaying headers takes, all in all, as bytes of packets: what is given to units on top of packets.
+    /// What replaying headers takes, all in all, as bytes of packets: what is given to units on top
+    /// of packets.
     pub fn replayed_bytes(&self) -> u64 {
         self.replayed_bytes
     }
 
-    /// What each unit is asked for by a flow of this rate that so many have: its packets, and the headers of the others'.
+    /// What each unit is asked for by a flow of this rate that so many have: its packets, and the
+    /// headers of the others'.
     fn share_bps(&self, rate_bps: f32, units: usize) -> f32 {
         let own = 1.0 / units as f32;
         rate_bps * (own + (1.0 - own) * self.config.replay_share)
     }
 
-    /// The least number of units of which none is asked for more than this share of it by a flow of this rate; none if there is none.
+    /// The least number of units of which none is asked for more than this share of it by a flow of
+    /// this rate; none if there is none.
     fn enough(&self, rate_bps: f32, share: f32) -> Option<usize> {
         let most_bps = share * self.capacity_bps;
         (1..=usize::from(self.config.units_max)).find(|&units| self.share_bps(rate_bps, units) <= most_bps)
     }
 
-    /// So many units a flow of this rate takes, and what each is asked for: no more than it is to have, even if there are too few.
+    /// So many units a flow of this rate takes, and what each is asked for: no more than it is to
+    /// have, even if there are too few.
     fn wanted(&self, rate_bps: f32) -> (usize, f32) {
         let units = self.enough(rate_bps, self.config.begin_at).unwrap_or(self.config.units_max.into());
         let most_bps = self.config.begin_at * self.capacity_bps;
@@ -89,8 +94,8 @@ impl Spreads {
 }
 
 impl Router {
-    /// What goes with a packet that is [spread](Routed::Spread), of which this is the header: to be asked once for each, before the next
-    /// packet is routed.
+    /// What goes with a packet that is [spread](Routed::Spread), of which this is the header: to be
+    /// asked once for each, before the next packet is routed.
     pub fn history(&mut self, unit: UnitId, stamp: &Stamp, header: Header) -> History {
         let Some(spreads) = &mut self.spreads else { return History::default() };
         let config = spreads.config;
@@ -110,14 +115,16 @@ impl Router {
         self.spreads.as_ref().is_some_and(|spreads| spreads.has(unit))
     }
 
-    /// Lets the flow be its anchor's alone, if it is spread, so that another unit can have it. False if this one may have packets of it
-    /// still, from an epoch in which it was a helper: then it gets none of a later one.
+    /// Lets the flow be its anchor's alone, if it is spread, so that another unit can have it.
+    /// False if this one may have packets of it still, from an epoch in which it was a helper: then
+    /// it gets none of a later one.
     pub(crate) fn may_go_to(&mut self, unit: UnitId, flow: FlowId, orders: &mut Vec<Order>) -> bool {
         self.end_spread(self.now_ns(), flow, orders);
         !self.spreads.as_ref().is_some_and(|spreads| spreads.is_leaving(flow, unit))
     }
 
-    /// A packet that seems to begin a flowlet, if its flow is spread, or is from now on; `orders` are to be carried out before.
+    /// A packet that seems to begin a flowlet, if its flow is spread, or is from now on; `orders`
+    /// are to be carried out before.
     pub(crate) fn route_spread(
         &mut self,
         now_ns: u64,
@@ -138,9 +145,10 @@ impl Router {
         self.stamp_spread(now_ns, found, len, orders)
     }
 
-    /// Whether the flow is to stay spread: its anchor is active, and it asks for more than one unit. If it asks for more than it has, it
-    /// gets more, as far as others have room; if that is only so of units that were let go, it is to be spread anew. If fewer are enough,
-    /// those that are loaded most are let go, and so are those that drain.
+    /// Whether the flow is to stay spread: its anchor is active, and it asks for more than one
+    /// unit. If it asks for more than it has, it gets more, as far as others have room; if that is
+    /// only so of units that were let go, it is to be spread anew. If fewer are enough, those that
+    /// are loaded most are let go, and so are those that drain.
     fn goes_on(&mut self, now_ns: u64, flow: FlowId, orders: &mut Vec<Order>) -> bool {
         let silent_ns = now_ns.saturating_sub(self.flows.get(flow.slot).last_seen_ns);
         let Some(spreads) = &mut self.spreads else { return false };
@@ -173,8 +181,9 @@ impl Router {
         enough > 1
     }
 
-    /// So many more units have packets of the flow from now on, as far as they have room for a share of this rate; if there are fewer,
-    /// another one is started. False, and nothing is done, if the only ones with room have helped before, and can do so in a new epoch only.
+    /// So many more units have packets of the flow from now on, as far as they have room for a
+    /// share of this rate; if there are fewer, another one is started. False, and nothing is done,
+    /// if the only ones with room have helped before, and can do so in a new epoch only.
     fn add_helpers(&mut self, flow: FlowId, count: usize, share_bps: f32, orders: &mut Vec<Order>) -> bool {
         self.meter.reckon();
         let Some(session) = self.spreads.as_mut().and_then(|spreads| spreads.active(flow)) else {
@@ -209,7 +218,8 @@ impl Router {
         orders.extend(session.dismiss(now_ns, |unit| helpers.contains(&unit)));
     }
 
-    /// A flowlet of the flow is over: whether the flow asks for more than a unit, and is spread from now on.
+    /// A flowlet of the flow is over: whether the flow asks for more than a unit, and is spread
+    /// from now on.
     fn begin_spread(&mut self, now_ns: u64, found: Found, orders: &mut Vec<Order>) -> bool {
         let Some(spreads) = &self.spreads else { return false };
         let id = self.flows.id(found.slot);
@@ -233,8 +243,9 @@ impl Router {
         !helpers.is_empty() && self.hand_to_several(now_ns, found, helpers, before, orders)
     }
 
-    /// Up to so many active units beside the owner that have room for a share of a flow: the least loaded ones. If none has, these all
-    /// the same, as a flowlet without room goes to the least loaded one (S44): what the flow has brought so far may be what fills them.
+    /// Up to so many active units beside the owner that have room for a share of a flow: the least
+    /// loaded ones. If none has, these all the same, as a flowlet without room goes to the least
+    /// loaded one (S44): what the flow has brought so far may be what fills them.
     fn helpers(&mut self, owner: UnitId, count: usize, share_bps: f32) -> Vec<UnitId> {
         self.meter.reckon();
         let mut list = TargetList::NONE;
@@ -273,7 +284,8 @@ impl Router {
         true
     }
 
-    /// Counts a packet of a flow that is spread, and says whose it is. The anchor is told what came, if that is enough.
+    /// Counts a packet of a flow that is spread, and says whose it is. The anchor is told what
+    /// came, if that is enough.
     fn stamp_spread(
         &mut self,
         now_ns: u64,
@@ -307,8 +319,9 @@ impl Router {
         Some(Routed::Spread { unit, stamp })
     }
 
-    /// The flow, if it is spread, is its anchor's alone again. The last of what came counts as its flowlet so far, so that what is expected
-    /// of the next one follows from that, as ever; and what came lately says whether it is to be spread again.
+    /// The flow, if it is spread, is its anchor's alone again. The last of what came counts as its
+    /// flowlet so far, so that what is expected of the next one follows from that, as ever; and
+    /// what came lately says whether it is to be spread again.
     pub(crate) fn end_spread(&mut self, now_ns: u64, flow: FlowId, orders: &mut Vec<Order>) {
         let Some(spreads) = &mut self.spreads else { return };
         let Some(session) = spreads.active(flow) else { return };
@@ -334,7 +347,8 @@ impl Router {
         spreads.sessions.retain(|session| !session.is_done());
     }
 
-    /// Ends what is over without another packet, and tells helpers again that have not said that they have parted; who does not run has.
+    /// Ends what is over without another packet, and tells helpers again that have not said that
+    /// they have parted; who does not run has.
     pub(crate) fn see_to_spreads(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         let Some(spreads) = &self.spreads else { return };
         let active = spreads.sessions.iter().filter(|session| !session.is_over());

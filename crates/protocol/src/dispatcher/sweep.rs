@@ -21,8 +21,8 @@ pub(crate) struct Sweep {
 }
 
 impl Router {
-    /// Ends flows that are silent for too long: nothing was stamped since, so that nothing of them is under way (DESIGN 3.9). Looks
-    /// at a part of the table at a time.
+    /// Ends flows that are silent for too long: nothing was stamped since, so that nothing of them
+    /// is under way (DESIGN 3.9). Looks at a part of the table at a time.
     pub(crate) fn forget(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         let Some(silent_ns) = self.config.forget_after_ns else {
             return;
@@ -56,7 +56,8 @@ impl Router {
         }
     }
 
-    /// When the flow table is to be looked through, if there is a flow that could be forgotten; else `u64::MAX`.
+    /// When the flow table is to be looked through, if there is a flow that could be forgotten;
+    /// else `u64::MAX`.
     pub(crate) fn forget_due_ns(&self) -> u64 {
         match self.config.forget_after_ns {
             Some(_) if self.flows.count() > 0 => self.sweep.due_ns,

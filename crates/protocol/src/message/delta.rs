@@ -2,7 +2,8 @@
 
 use crate::message::Epoch;
 
-/// Which of a flow's states one is. Its owner sends copies of it, all of them alike: so it names their bytes, too.
+/// Which of a flow's states one is. Its owner sends copies of it, all of them alike: so it names
+/// their bytes, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// The number of the owner that it was copied by.
@@ -19,9 +20,9 @@ impl Version {
 /// What has changed in a state since an older version of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Delta {
-    /// By how many epochs and clocks the older version is older; how many bytes there are now; and then piece by piece: how many are
-    /// the same, how many are not, and these. Numbers in groups of 7 bits, the lowest first; the highest bit says that there
-    /// are more.
+    /// By how many epochs and clocks the older version is older; how many bytes there are now; and
+    /// then piece by piece: how many are the same, how many are not, and these. Numbers in groups
+    /// of 7 bits, the lowest first; the highest bit says that there are more.
     bytes: Vec<u8>,
 }
 
@@ -30,15 +31,17 @@ pub struct Delta {
 #[error("the changes are damaged")]
 pub struct Damaged;
 
-/// The most bytes of a state of which changes are told: a few bytes could ask for any number of zeros.
+/// The most bytes of a state of which changes are told: a few bytes could ask for any number of
+/// zeros.
 pub const CHANGING_MAX: usize = 1 << 24;
 
 /// So many bytes that are the same take no more as part of a piece than another piece would.
 const SAME_MAX: usize = 2;
 
 impl Delta {
-    /// What has changed between two versions; none if that takes as much as the new one does, if that has more
-    /// than [`CHANGING_MAX`] bytes, or if the old one is later. What is behind the end of the old one was 0.
+    /// What has changed between two versions; none if that takes as much as the new one does, if
+    /// that has more than [`CHANGING_MAX`] bytes, or if the old one is later. What is behind the
+    /// end of the old one was 0.
     pub fn of((base, old): (Version, &[u8]), (version, new): (Version, &[u8])) -> Option<Delta> {
         if new.len() > CHANGING_MAX {
             return None;

@@ -20,8 +20,8 @@ impl fmt::Display for UnitId {
     }
 }
 
-/// A flow, as its router knows it: the slot in its table, and how many flows had the slot before. No other flow of that
-/// router ever has the same.
+/// A flow, as its router knows it: the slot in its table, and how many flows had the slot before.
+/// No other flow of that router ever has the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId {
     /// The slot.

@@ -2,7 +2,8 @@
 
 use crate::message::{Epoch, FlowId, UnitId};
 
-/// What a router writes on a packet: whose flow it is, which of its packets, and what its unit has to know about owners.
+/// What a router writes on a packet: whose flow it is, which of its packets, and what its unit has
+/// to know about owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The packet's flow.
@@ -13,9 +14,9 @@ pub struct Stamp {
     pub epoch: Epoch,
     /// Where the owner finds the state that it begins with.
     pub handover: Handover,
-    /// Where a copy of the state is to go when the flow falls silent, on the first packet of a flowlet (S54). None on others: it is
-    /// to go where it was to go before. Or the same once more, with the mark that it is to go there
-    /// [at once](Targets::at_once).
+    /// Where a copy of the state is to go when the flow falls silent, on the first packet of a
+    /// flowlet (S54). None on others: it is to go where it was to go before. Or the same once more,
+    /// with the mark that it is to go there [at once](Targets::at_once).
     pub targets: Option<Targets>,
 }
 
@@ -73,8 +74,9 @@ impl Targets {
         true
     }
 
-    /// The same, with the mark that the packet they are said on is likely to be its flowlet's last, and leaves no time for
-    /// silence to tell: the state is to be copied as soon as it covers that packet (S62).
+    /// The same, with the mark that the packet they are said on is likely to be its flowlet's last,
+    /// and leaves no time for silence to tell: the state is to be copied as soon as it covers that
+    /// packet (S62).
     #[must_use]
     pub fn at_once(self) -> Targets {
         Targets { at_once: true, ..self }

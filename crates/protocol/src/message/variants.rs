@@ -25,7 +25,8 @@ pub enum Message {
         /// The clock of the last packet that went to the owner so far.
         last: u64,
     },
-    /// From the router to a new owner that there is no packet for: it is to fetch the state all the same.
+    /// From the router to a new owner that there is no packet for: it is to fetch the state all the
+    /// same.
     Adopt {
         /// The flow.
         flow: FlowId,
@@ -44,11 +45,12 @@ pub enum Message {
         epoch: Epoch,
         /// The clock that the state has to cover.
         last: u64,
-        /// It is repeated. Then it travels behind the packets that wait at the owner before, as a release does, and counts as
-        /// one.
+        /// It is repeated. Then it travels behind the packets that wait at the owner before, as a
+        /// release does, and counts as one.
         again: bool,
     },
-    /// The answer: the state. What it does not cover up to the clock that was asked for will not come.
+    /// The answer: the state. What it does not cover up to the clock that was asked for will not
+    /// come.
     State {
         /// The flow.
         flow: FlowId,
@@ -57,7 +59,8 @@ pub enum Message {
         /// The state.
         record: FlowRecord,
     },
-    /// From a new owner to the one before it: it has the state. Whatever of the flow is still there may be forgotten.
+    /// From a new owner to the one before it: it has the state. Whatever of the flow is still there
+    /// may be forgotten.
     Taken {
         /// The flow.
         flow: FlowId,
@@ -91,8 +94,8 @@ pub enum Message {
         /// Of which state the changes came.
         version: Version,
     },
-    /// From the router to the owner, behind its last packet: in the next epoch other units have packets of the flow, too, and are to
-    /// get the state that covers this clock.
+    /// From the router to the owner, behind its last packet: in the next epoch other units have
+    /// packets of the flow, too, and are to get the state that covers this clock.
     Spread {
         /// The flow.
         flow: FlowId,
@@ -103,8 +106,8 @@ pub enum Message {
         /// The other units.
         helpers: Targets,
     },
-    /// From the router to the anchor of such an epoch: what its next packets were like, those that went to the anchor itself
-    /// included.
+    /// From the router to the anchor of such an epoch: what its next packets were like, those that
+    /// went to the anchor itself included.
     Told {
         /// The flow.
         flow: FlowId,
@@ -114,8 +117,8 @@ pub enum Message {
         first: u64,
         /// The packets.
         headers: Vec<Header>,
-        /// These are the last ones, and the next epoch is the anchor's alone: the clock of the last packet that went to the anchor, or
-        /// the last one before the epoch if none did.
+        /// These are the last ones, and the next epoch is the anchor's alone: the clock of the last
+        /// packet that went to the anchor, or the last one before the epoch if none did.
         end: Option<u64>,
     },
     /// From the anchor to a helper: the state.
@@ -143,7 +146,8 @@ pub enum Message {
         /// The epoch.
         epoch: Epoch,
     },
-    /// From the router to a helper, behind its last packet of the epoch: once that is done with, the flow is to be forgotten.
+    /// From the router to a helper, behind its last packet of the epoch: once that is done with,
+    /// the flow is to be forgotten.
     Part {
         /// The flow.
         flow: FlowId,
@@ -159,7 +163,8 @@ pub enum Message {
         /// The epoch.
         epoch: Epoch,
     },
-    /// From the owner to the router: the flow's time is over. Nothing ends before the router has said so.
+    /// From the owner to the router: the flow's time is over. Nothing ends before the router has
+    /// said so.
     Expire {
         /// The flow.
         flow: FlowId,
@@ -168,13 +173,15 @@ pub enum Message {
         /// The highest clock that the state covers.
         clock: u64,
     },
-    /// From the router to the owner: the flow is over, as soon as its state is there; to others that have copies: these are
-    /// worth nothing. From a unit that was to have the state to one that asks for it: it is over, and there is none.
+    /// From the router to the owner: the flow is over, as soon as its state is there; to others
+    /// that have copies: these are worth nothing. From a unit that was to have the state to one
+    /// that asks for it: it is over, and there is none.
     End {
         /// The flow.
         flow: FlowId,
     },
-    /// From the router to a unit that is to stop: it gets no flowlets any more, and its flows go elsewhere one by one.
+    /// From the router to a unit that is to stop: it gets no flowlets any more, and its flows go
+    /// elsewhere one by one.
     Drain,
     /// From that unit to the router: it has none left.
     Drained,

@@ -1,16 +1,21 @@
 //! Which of a flow's packets a state covers.
 
-/// How far a packet may be ahead of the first one that is missing. What is missing further behind is given up as lost.
+/// How far a packet may be ahead of the first one that is missing. What is missing further behind
+/// is given up as lost.
 pub const AHEAD_MAX: u64 = 64;
 
-/// Which of a flow's packets a state covers: all up to a clock, and of those behind it the ones that are named.
+/// Which of a flow's packets a state covers: all up to a clock, and of those behind it the ones
+/// that are named.
 ///
-/// The highest clock alone would hide that an earlier packet is missing: hence both (DESIGN 3.4; S59 has the highest).
+/// The highest clock alone would hide that an earlier packet is missing: hence both (DESIGN 3.4;
+/// S59 has the highest).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Watermark {
-    /// The state covers every packet up to this clock, but for those that were given up; 0: it is that of a new flow.
+    /// The state covers every packet up to this clock, but for those that were given up; 0: it is
+    /// that of a new flow.
     pub contiguous: u64,
-    /// Bit `i`: it covers the packet with clock `contiguous` + 2 + `i`, too. The one in between is missing.
+    /// Bit `i`: it covers the packet with clock `contiguous` + 2 + `i`, too. The one in between is
+    /// missing.
     pub ahead: u64,
 }
 
@@ -93,7 +98,8 @@ impl Watermark {
         lost
     }
 
-    /// Gives up the first packet that is missing; if nothing is covered behind it, all before `until`.
+    /// Gives up the first packet that is missing; if nothing is covered behind it, all before
+    /// `until`.
     fn give_up_first(&mut self, until: u64) -> u64 {
         let lost = if self.ahead == 0 { until - self.contiguous - 1 } else { 1 };
         self.contiguous += lost;
@@ -101,7 +107,8 @@ impl Watermark {
         lost
     }
 
-    /// The next packet is not missing any longer, or is given up: what is covered right behind it moves over.
+    /// The next packet is not missing any longer, or is given up: what is covered right behind it
+    /// moves over.
     fn close_up(&mut self) {
         // `ahead` was relative to a `contiguous` that was one lower.
         if self.ahead != 0 {

@@ -26,7 +26,8 @@ pub struct Epoch {
     pub processed: u64,
     /// The most that waited at one unit.
     pub queue_peak: u64,
-    /// What each unit that was ready was given, as a share of what it could do meanwhile; with its number.
+    /// What each unit that was ready was given, as a share of what it could do meanwhile; with its
+    /// number.
     pub utilisation: Vec<(u16, f64)>,
 }
 
@@ -118,14 +119,15 @@ impl Epochs {
         }
     }
 
-    /// At most so many epochs are kept, at least 2. If there would be more, each two become one, and so it goes on.
+    /// At most so many epochs are kept, at least 2. If there would be more, each two become one,
+    /// and so it goes on.
     pub fn keeping(mut self, kept_max: usize) -> Epochs {
         self.kept_max = kept_max.max(2);
         self
     }
 
-    /// Lets time pass: closes the epochs that are over; so many flowlets have begun in all. A long time in which nothing
-    /// happened is one epoch.
+    /// Lets time pass: closes the epochs that are over; so many flowlets have begun in all. A long
+    /// time in which nothing happened is one epoch.
     pub fn pass(&mut self, now_ns: u64, flowlets: u64) {
         while self.ends_ns() <= now_ns {
             self.close(flowlets);

@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-/// Prices, in any currency. The defaults are such that a unit that is fully used by packets of 1,000 bytes earns what it costs.
+/// Prices, in any currency. The defaults are such that a unit that is fully used by packets of
+/// 1,000 bytes earns what it costs.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tariff {

@@ -4,26 +4,32 @@ use crate::message::{TARGETS_MAX, Targets, UnitId};
 
 use crate::unit::timers::NEVER_NS;
 
-/// The most slots of flows that a unit knows. What belongs to a slot beyond them is refused and counted.
+/// The most slots of flows that a unit knows. What belongs to a slot beyond them is refused and
+/// counted.
 pub const SLOTS_MAX: u32 = 1 << 22;
 
-/// The most epochs of one flow that a unit is the owner of and has not done with. What would begin another is refused and
-/// counted. Only who assigns packets one by one, and faster than states can follow, has more than a few.
+/// The most epochs of one flow that a unit is the owner of and has not done with. What would begin
+/// another is refused and counted. Only who assigns packets one by one, and faster than states can
+/// follow, has more than a few.
 pub const TENURES_MAX: usize = 1 << 16;
 
-/// The most flows whose slots others have that a unit remembers, so as not to end them twice. The oldest are forgotten.
+/// The most flows whose slots others have that a unit remembers, so as not to end them twice. The
+/// oldest are forgotten.
 pub const PAST_MAX: usize = 1 << 16;
 
-/// The most states that an anchor keeps of those that helpers of a flow began with, should one not have come: as many as a flow can have
-/// helpers at once. The oldest are forgotten and counted; who has not got it then gets a later one.
+/// The most states that an anchor keeps of those that helpers of a flow began with, should one not
+/// have come: as many as a flow can have helpers at once. The oldest are forgotten and counted; who
+/// has not got it then gets a later one.
 pub const BEGUN_MAX: usize = TARGETS_MAX;
 
-/// The most headers that an anchor keeps of those that it was told and its state does not cover, of one flow: they wait for that state. The
-/// oldest are forgotten and counted; the state is then without what their packets did.
+/// The most headers that an anchor keeps of those that it was told and its state does not cover, of
+/// one flow: they wait for that state. The oldest are forgotten and counted; the state is then
+/// without what their packets did.
 pub const TOLD_MAX: usize = 1 << 16;
 
-/// So many times [`order_ns`](Config::order_ns) after a flow was released its state is sent to the new owner unasked, if
-/// nothing has been heard from there: all that told it of the flow may have been lost.
+/// So many times [`order_ns`](Config::order_ns) after a flow was released its state is sent to the
+/// new owner unasked, if nothing has been heard from there: all that told it of the flow may have
+/// been lost.
 pub const OFFER_AFTER_ORDERS: u64 = 8;
 
 /// So many times the time doubles after which something is said once more.
@@ -34,27 +40,35 @@ pub const AGAIN_DOUBLINGS: u32 = 6;
 pub struct Config {
     /// Which unit it is.
     pub id: UnitId,
-    /// After how much silence a flow's state is copied ahead, ns: 250,000 by default (S51). `None`: never.
+    /// After how much silence a flow's state is copied ahead, ns: 250,000 by default (S51). `None`:
+    /// never.
     pub replicate_after_ns: Option<u64>,
-    /// Whether copies tell only what has changed since one that the other unit has, as far as is known; else they are whole.
+    /// Whether copies tell only what has changed since one that the other unit has, as far as is
+    /// known; else they are whole.
     pub deltas: bool,
-    /// How long a packet that comes out of order waits for those before it, ns. Then they are given up.
+    /// How long a packet that comes out of order waits for those before it, ns. Then they are given
+    /// up.
     pub order_ns: u64,
-    /// After how long a state that is awaited is asked for once more, and one that was not acknowledged is sent once more, ns.
-    /// Each further time it is twice as long, up to [`AGAIN_DOUBLINGS`] times.
+    /// After how long a state that is awaited is asked for once more, and one that was not
+    /// acknowledged is sent once more, ns. Each further time it is twice as long, up to
+    /// [`AGAIN_DOUBLINGS`] times.
     pub pull_again_ns: u64,
-    /// The most packets held, of all flows. Beyond, gaps are given up at once; what waits for a state is dropped.
+    /// The most packets held, of all flows. Beyond, gaps are given up at once; what waits for a
+    /// state is dropped.
     pub held_max: usize,
     /// The most packets held of one flow; beyond, the same.
     pub held_per_flow_max: usize,
-    /// The most bytes of copied states kept, with those that tell what has changed since. Beyond, the oldest go.
+    /// The most bytes of copied states kept, with those that tell what has changed since. Beyond,
+    /// the oldest go.
     pub replicas_max_bytes: usize,
-    /// After how much silence a flow's end is proposed to the router, ns, and proposed again. `None`: never.
+    /// After how much silence a flow's end is proposed to the router, ns, and proposed again.
+    /// `None`: never.
     pub expire_after_ns: Option<u64>,
 }
 
 impl Config {
-    /// After how much silence something is due for a flow whose state is here and goes to these targets: a copy, or its end.
+    /// After how much silence something is due for a flow whose state is here and goes to these
+    /// targets: a copy, or its end.
     pub(crate) fn silence_ns(&self, targets: &Targets) -> u64 {
         let copy_ns = self.replicate_after_ns.filter(|_| *targets != Targets::NONE);
         copy_ns.unwrap_or(NEVER_NS).min(self.expire_after_ns.unwrap_or(NEVER_NS))

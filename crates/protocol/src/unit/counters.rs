@@ -59,7 +59,8 @@ pub struct Counters {
     pub shares_asked: u64,
     /// States that helpers began with and that are not kept any more, should they not have come.
     pub beginnings_forgotten: u64,
-    /// Headers that an anchor was told and does not keep any more, as too many wait for its state: that is without what they did.
+    /// Headers that an anchor was told and does not keep any more, as too many wait for its state:
+    /// that is without what they did.
     pub told_forgotten: u64,
     /// Packets that came late and were sent on to the flow's owner.
     pub forwarded: u64,

@@ -2,9 +2,11 @@
 
 use crate::message::{FlowId, Header};
 
-/// What a unit runs: the states of flows, and what packets do to them. The unit decides when, this decides what.
+/// What a unit runs: the states of flows, and what packets do to them. The unit decides when, this
+/// decides what.
 ///
-/// A flow's state may be here while another flow has its slot already: what of it was under way comes to its end.
+/// A flow's state may be here while another flow has its slot already: what of it was under way
+/// comes to its end.
 pub trait Engine {
     /// A packet, however it is carried.
     type Packet;
@@ -12,13 +14,14 @@ pub trait Engine {
     /// The next packet of a flow; begins the flow if it has no state here.
     fn process(&mut self, now_ns: u64, flow: FlowId, packet: Self::Packet);
 
-    /// What the packet with this clock, which another unit has, does to the flow's state, and nothing else; it is the next one, and of it
-    /// there is only this. An engine of flows that are never spread over units needs none.
+    /// What the packet with this clock, which another unit has, does to the flow's state, and
+    /// nothing else; it is the next one, and of it there is only this. An engine of flows that are
+    /// never spread over units needs none.
     ///
     /// # Errors
     ///
-    /// [`Unreplayable`] if the header says too little. Then nothing has changed, and the flow goes on without what the packet did: the
-    /// unit counts it.
+    /// [`Unreplayable`] if the header says too little. Then nothing has changed, and the flow goes
+    /// on without what the packet did: the unit counts it.
     fn replay(
         &mut self,
         _now_ns: u64,
@@ -36,11 +39,12 @@ pub trait Engine {
     ///
     /// # Errors
     ///
-    /// [`Unreadable`] if the bytes are no state that [`save`](Engine::save) wrote. Then nothing has changed.
+    /// [`Unreadable`] if the bytes are no state that [`save`](Engine::save) wrote. Then nothing has
+    /// changed.
     fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable>;
 
-    /// The state here is worth nothing any more: it went elsewhere, or (`ended`) the flow is over, and what it took is
-    /// given back.
+    /// The state here is worth nothing any more: it went elsewhere, or (`ended`) the flow is over,
+    /// and what it took is given back.
     fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool);
 }
 

@@ -23,11 +23,11 @@ use crate::unit::{
     timers::NEVER_NS,
 };
 
-/// One flow at one unit: the epochs that the unit is the owner of and has not done with, the state of the first of them if
-/// it is here, and the packets that wait.
+/// One flow at one unit: the epochs that the unit is the owner of and has not done with, the state
+/// of the first of them if it is here, and the packets that wait.
 ///
-/// In the order of what is needed most often: nearly every packet needs the first cache line only, and the first one of a flowlet the
-/// second as well.
+/// In the order of what is needed most often: nearly every packet needs the first cache line only,
+/// and the first one of a flowlet the second as well.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Flow {
@@ -37,8 +37,9 @@ pub(crate) struct Flow {
     seen_ns: u64,
     /// After so much silence behind a packet something is due; as [`Config::silence_ns`] says.
     silence_ns: u64,
-    /// The state is here, nothing is held, and no other epoch is known of: the next packet can be processed, and there is
-    /// nothing else to do. So it is nearly always, and then the rest need not be looked at.
+    /// The state is here, nothing is held, and no other epoch is known of: the next packet can be
+    /// processed, and there is nothing else to do. So it is nearly always, and then the rest need
+    /// not be looked at.
     is_calm: bool,
     id: FlowId,
     /// The clock that the last copy covers.
@@ -50,7 +51,8 @@ pub(crate) struct Flow {
     held: Held,
     /// Epochs in which other units have packets of the flow, too, as far as they are not past.
     spreads: Vec<Spread>,
-    /// What helpers began with in the last of those epochs in which this unit was the anchor, in the order of clocks.
+    /// What helpers began with in the last of those epochs in which this unit was the anchor, in
+    /// the order of clocks.
     begun: Vec<Begun>,
     /// When the flow's end was proposed last.
     proposed_ns: Option<u64>,
@@ -66,7 +68,8 @@ pub(crate) struct Flow {
     given_up: Option<Epoch>,
 }
 
-/// Memory of flows that a unit has nothing to do with any more, for those that it gets: they come and go all the time.
+/// Memory of flows that a unit has nothing to do with any more, for those that it gets: they come
+/// and go all the time.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::vec_box, reason = "slots have their flows in boxes, and get these as they are")]
 pub(crate) struct Spare(Vec<Box<Flow>>);
@@ -105,7 +108,8 @@ impl Spare {
     }
 }
 
-/// Cache lines of a flow that are brought ahead: what most packets need, and what the first one of a flowlet does.
+/// Cache lines of a flow that are brought ahead: what most packets need, and what the first one of
+/// a flowlet does.
 const LINES: usize = 2;
 
 const _: () = assert!(std::mem::offset_of!(Flow, copied) == 64);
@@ -114,7 +118,8 @@ const _: () = assert!(std::mem::offset_of!(Flow, copied) == 64);
 #[derive(Clone, Copy, Debug, Hash)]
 struct State {
     epoch: Epoch,
-    /// Always whole: packets are processed in order, and what is given up counts as covered (DESIGN 3.4).
+    /// Always whole: packets are processed in order, and what is given up counts as covered (DESIGN
+    /// 3.4).
     mark: Watermark,
 }
 
@@ -133,7 +138,8 @@ struct Asked {
 pub(crate) struct Refused;
 
 impl Flow {
-    /// One that nothing is known of but whether it is over, and whether another has its slot; with memory for its tenures.
+    /// One that nothing is known of but whether it is over, and whether another has its slot; with
+    /// memory for its tenures.
     fn new(
         id: FlowId,
         over_since_ns: Option<u64>,
@@ -222,8 +228,8 @@ impl Flow {
         self.tenures.len() == 1 && self.owned().is_some() && !self.is_over()
     }
 
-    /// The next packet is here, the caller processes it, and there is nothing else to do: from when on something may be due.
-    /// None: it is not so, and nothing has changed.
+    /// The next packet is here, the caller processes it, and there is nothing else to do: from when
+    /// on something may be due. None: it is not so, and nothing has changed.
     #[inline]
     pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
         let state = self.state.filter(|_| self.is_calm)?;
@@ -235,8 +241,8 @@ impl Flow {
         Some(now_ns.saturating_add(self.silence_ns.max(1)))
     }
 
-    /// The packets up to this clock have been processed, too, and there was nothing else to do: how many; none if the state is not here,
-    /// or something is under way.
+    /// The packets up to this clock have been processed, too, and there was nothing else to do: how
+    /// many; none if the state is not here, or something is under way.
     pub fn catch_up(&mut self, clock: u64) -> Option<u64> {
         let state = self.state.as_mut().filter(|_| self.is_calm)?;
         let packets = clock.checked_sub(state.mark.contiguous)?;
@@ -249,8 +255,9 @@ impl Flow {
         self.held.all(hall)
     }
 
-    /// Where a packet waits for a state that is not here, and of whose epoch it is known where it comes from: it has been seen
-    /// to that it comes. None: more is to be seen to, or no more may wait.
+    /// Where a packet waits for a state that is not here, and of whose epoch it is known where it
+    /// comes from: it has been seen to that it comes. None: more is to be seen to, or no more may
+    /// wait.
     pub fn queue_of<P>(&mut self, stamp: &Stamp, config: &Config, hall: &Hall<P>) -> Option<&mut Held> {
         if self.state.is_some() || self.is_over() || self.held.len() >= config.held_per_flow_max {
             return None;
@@ -335,8 +342,8 @@ impl Flow {
         Ok(())
     }
 
-    /// The state that an epoch begins with has come. Even if nothing has been heard of that epoch yet: the sender has it from
-    /// the router.
+    /// The state that an epoch begins with has come. Even if nothing has been heard of that epoch
+    /// yet: the sender has it from the router.
     pub fn state<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -381,8 +388,8 @@ impl Flow {
         gone
     }
 
-    /// The flow is over, and ends where its state is: here, if this unit is the last owner and has it. If the state is to come,
-    /// it ends then; if another unit is to have it, it ends there.
+    /// The flow is over, and ends where its state is: here, if this unit is the last owner and has
+    /// it. If the state is to come, it ends then; if another unit is to have it, it ends there.
     pub fn end<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         if self.proposed_ns.take().is_some() {
             cx.counters.expiries_accepted += 1;
@@ -400,10 +407,12 @@ impl Flow {
         self.gave_way_ns.get_or_insert(cx.now_ns);
     }
 
-    /// Sees how things are after something has happened. When something is to be done without a message or a packet.
+    /// Sees how things are after something has happened. When something is to be done without a
+    /// message or a packet.
     #[inline]
     pub fn settle<E: Engine>(&mut self, cx: &Context<'_, E>) -> u64 {
-        // What makes another epoch known, or takes the state away, has said that it is not calm any more.
+        // What makes another epoch known, or takes the state away, has said that it is not calm any
+        // more.
         if !self.is_calm || self.held.len() > 0 {
             let is_alone =
                 self.tenures.len() == 1 && self.tenures.front().is_some_and(|first| first.next.is_none());

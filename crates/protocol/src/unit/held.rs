@@ -4,7 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use crate::message::{Epoch, History, Stamp};
 
-/// Packets of one flow that wait, in the order of their clocks; hence of their epochs, too. A list of places in the unit's hall.
+/// Packets of one flow that wait, in the order of their clocks; hence of their epochs, too. A list
+/// of places in the unit's hall.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     first: u32,
@@ -12,7 +13,8 @@ pub(crate) struct Held {
     len: u32,
 }
 
-/// Where all packets of a unit wait. Places that are free are taken again, the last one first: it may still be in the cache.
+/// Where all packets of a unit wait. Places that are free are taken again, the last one first: it
+/// may still be in the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Hall<P> {
     places: Vec<Place<P>>,
@@ -37,8 +39,9 @@ pub(crate) struct Waiting<P> {
 struct Place<P> {
     /// None: the place is free.
     waiting: Option<Waiting<P>>,
-    /// Since when that waits which has waited longest, of this one and those of its epoch behind it. What is added has waited
-    /// least: it changes nothing for those before it, and they go first.
+    /// Since when that waits which has waited longest, of this one and those of its epoch behind
+    /// it. What is added has waited least: it changes nothing for those before it, and they go
+    /// first.
     oldest_ns: u64,
     /// Places of the same flow.
     before: u32,
@@ -87,7 +90,8 @@ impl<P> Hall<P> {
         }
     }
 
-    /// Takes the packet out of a place, which is free from now on; and says which places were before and behind it.
+    /// Takes the packet out of a place, which is free from now on; and says which places were
+    /// before and behind it.
     #[inline]
     fn take(&mut self, at: u32) -> Option<(Waiting<P>, u32, u32)> {
         let place = self.places.get_mut(at as usize)?;
@@ -136,14 +140,16 @@ impl Held {
         (first.epoch == epoch).then_some(first.clock)
     }
 
-    /// The first one of an epoch in which other units have packets, too, if none of an earlier epoch is held.
+    /// The first one of an epoch in which other units have packets, too, if none of an earlier
+    /// epoch is held.
     pub fn first_history<'a, P>(&self, epoch: Epoch, hall: &'a Hall<P>) -> Option<(Stamp, &'a History)> {
         let first = hall.waiting(self.first)?;
         let history = first.history.as_deref()?;
         (first.stamp.epoch == epoch).then_some((first.stamp, history))
     }
 
-    /// Since when that of an epoch waits which has waited longest, if none of an earlier epoch is held.
+    /// Since when that of an epoch waits which has waited longest, if none of an earlier epoch is
+    /// held.
     pub fn oldest_of<P>(&self, epoch: Epoch, hall: &Hall<P>) -> Option<u64> {
         let first = hall.place(self.first).filter(|_| self.epoch_at(self.first, hall) == Some(epoch))?;
         Some(first.oldest_ns)
@@ -155,7 +161,8 @@ impl Held {
         self.take_if(hall, |first| first.stamp.clock <= clock)
     }
 
-    /// Takes out the first one if it is of this epoch, and nothing is known of packets that other units have.
+    /// Takes out the first one if it is of this epoch, and nothing is known of packets that other
+    /// units have.
     pub fn take_plain<P>(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
         self.take_if(hall, |first| first.stamp.epoch == epoch && first.history.is_none())
     }
@@ -193,7 +200,8 @@ impl Held {
         })
     }
 
-    /// The place of the last packet with this clock, or an earlier one: that of the last one of all, nearly always.
+    /// The place of the last packet with this clock, or an earlier one: that of the last one of
+    /// all, nearly always.
     #[inline]
     fn last_up_to<P>(&self, clock: u64, hall: &Hall<P>) -> u32 {
         match hall.waiting(self.last) {
@@ -202,7 +210,8 @@ impl Held {
         }
     }
 
-    /// The same if it is not the last one of all, whose clock is `last`: from that end of the list which is nearer.
+    /// The same if it is not the last one of all, whose clock is `last`: from that end of the list
+    /// which is nearer.
     #[cold]
     fn search<P>(&self, clock: u64, last: u64, hall: &Hall<P>) -> u32 {
         let clock_at = |at: u32| hall.waiting(at).map(|waiting| waiting.stamp.clock);

@@ -16,7 +16,8 @@ use crate::unit::{
     timers::Timers,
 };
 
-/// A compute unit: decides when its engine gets which packet, and where the flows' states are. See the crate.
+/// A compute unit: decides when its engine gets which packet, and where the flows' states are. See
+/// the crate.
 #[derive(Clone, Debug)]
 pub struct Unit<E: Engine> {
     config: Config,
@@ -53,15 +54,16 @@ impl<E: Engine> Unit<E> {
         }
     }
 
-    /// Forgets all flows and all packets that wait: nobody knows in which condition they are. The engine, which has forgotten its own
-    /// part, and what was counted stay.
+    /// Forgets all flows and all packets that wait: nobody knows in which condition they are. The
+    /// engine, which has forgotten its own part, and what was counted stay.
     pub fn start_over(&mut self) {
         (self.slots, self.past, self.here) = (Slots::default(), Past::default(), 0);
         (self.hall, self.spare) = (Hall::default(), Spare::default());
         (self.replicas, self.timers) = (Replicas::default(), Timers::default());
     }
 
-    /// First pass over packets that will come: what the unit knows of the flow in this slot is on its way to the cache.
+    /// First pass over packets that will come: what the unit knows of the flow in this slot is on
+    /// its way to the cache.
     #[inline]
     pub fn prefetch(&self, slot: u32) {
         self.slots.prefetch(slot);
@@ -81,8 +83,8 @@ impl<E: Engine> Unit<E> {
         }
     }
 
-    /// A packet, from the router, or sent on by a unit ([`Outbox::forwarded`]). It may make several be processed: those that
-    /// waited for it, too, in the order of their clocks.
+    /// A packet, from the router, or sent on by a unit ([`Outbox::forwarded`]). It may make several
+    /// be processed: those that waited for it, too, in the order of their clocks.
     #[inline]
     pub fn packet(&mut self, now_ns: u64, stamp: Stamp, packet: E::Packet, out: &mut Outbox<E::Packet>) {
         if let Err(packet) = self.pass(now_ns, &stamp, packet) {
@@ -90,11 +92,13 @@ impl<E: Engine> Unit<E> {
         }
     }
 
-    /// The same for the next packet of a flow whose state is here, and of which nothing else is under way, as nearly always: it is
-    /// processed, and that is all that happens. From when on something is due if nothing else comes; `u64::MAX`: nothing ever is.
+    /// The same for the next packet of a flow whose state is here, and of which nothing else is
+    /// under way, as nearly always: it is processed, and that is all that happens. From when on
+    /// something is due if nothing else comes; `u64::MAX`: nothing ever is.
     ///
     /// # Errors
-    /// The packet, and nothing has changed, if it is not such a one: it is one for [`packet`](Unit::packet).
+    /// The packet, and nothing has changed, if it is not such a one: it is one for
+    /// [`packet`](Unit::packet).
     #[inline(always)]
     pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, packet: E::Packet) -> Result<u64, E::Packet> {
         let id = stamp.flow;
@@ -110,9 +114,10 @@ impl<E: Engine> Unit<E> {
         Ok(due_ns)
     }
 
-    /// Packets up to this clock, of the same flowlet as one that [passed](Unit::pass) and of which nothing is ever due, were given to the
-    /// engine without the unit, which need not even look at the flow: it only has to hear of them all before anything else happens to
-    /// the flow. Then they count. False, and nothing has changed, if its state is not here.
+    /// Packets up to this clock, of the same flowlet as one that [passed](Unit::pass) and of which
+    /// nothing is ever due, were given to the engine without the unit, which need not even look at
+    /// the flow: it only has to hear of them all before anything else happens to the flow. Then
+    /// they count. False, and nothing has changed, if its state is not here.
     pub fn catch_up(&mut self, flow: FlowId, clock: u64) -> bool {
         let slot = self.slots.find_mut(flow.slot).filter(|slot| slot.is_of(flow));
         let caught_up = slot.and_then(|slot| slot.catch_up(clock));
@@ -120,7 +125,8 @@ impl<E: Engine> Unit<E> {
         caught_up.is_some()
     }
 
-    /// A packet that is not just the next one of its flow. Most of them wait for its state, as others do that came before.
+    /// A packet that is not just the next one of its flow. Most of them wait for its state, as
+    /// others do that came before.
     #[inline(never)]
     fn packet_aside(&mut self, now_ns: u64, stamp: Stamp, packet: E::Packet, out: &mut Outbox<E::Packet>) {
         if self.hall.packets() < self.config.held_max
@@ -138,9 +144,10 @@ impl<E: Engine> Unit<E> {
         self.at(now_ns, stamp.flow, out, |slot, cx| slot.packet(stamp, packet, cx));
     }
 
-    /// The same for a packet of a flow that several units have in turn, with what the router gives with it. It is processed on the state
-    /// that all packets of the flow before it make, whoever has them. Refused if the history is not the packet's, or no epoch can be before
-    /// and behind its own.
+    /// The same for a packet of a flow that several units have in turn, with what the router gives
+    /// with it. It is processed on the state that all packets of the flow before it make, whoever
+    /// has them. Refused if the history is not the packet's, or no epoch can be before and behind
+    /// its own.
     pub fn packet_with_history(
         &mut self,
         now_ns: u64,
@@ -199,8 +206,9 @@ impl<E: Engine> Unit<E> {
         self.at(now_ns, flow, out, |slot, cx| slot.receive(flow, from, message, cx));
     }
 
-    /// Does what is due: copies the states of flows that are silent ahead (S51), gives up what did not come in time, offers
-    /// states that nobody asked for, asks and answers once more where nothing came back, and proposes ends.
+    /// Does what is due: copies the states of flows that are silent ahead (S51), gives up what did
+    /// not come in time, offers states that nobody asked for, asks and answers once more where
+    /// nothing came back, and proposes ends.
     pub fn advance(&mut self, now_ns: u64, out: &mut Outbox<E::Packet>) {
         while let Some(flow) = self.timers.take_due(now_ns) {
             self.at(now_ns, flow, out, |slot, cx| {
@@ -210,20 +218,22 @@ impl<E: Engine> Unit<E> {
         }
     }
 
-    /// The engine has nothing of the flow any more: its end is proposed to the router at once, if this unit is its owner.
+    /// The engine has nothing of the flow any more: its end is proposed to the router at once, if
+    /// this unit is its owner.
     pub fn propose_end(&mut self, now_ns: u64, flow: FlowId, out: &mut Outbox<E::Packet>) {
         if self.slots.get(flow.slot).is_some_and(|slot| slot.is_of(flow)) {
             self.at(now_ns, flow, out, |slot, cx| slot.propose_end(cx));
         }
     }
 
-    /// When [`advance`](Unit::advance) has something to do; `u64::MAX`: never. It may turn out to be nothing.
+    /// When [`advance`](Unit::advance) has something to do; `u64::MAX`: never. It may turn out to
+    /// be nothing.
     pub fn due_ns(&self) -> u64 {
         self.timers.due_ns()
     }
 
-    /// The epoch in which this unit is a flow's owner, and which packets its state covers; none if the state is not here, or
-    /// if the unit has heard of the next owner.
+    /// The epoch in which this unit is a flow's owner, and which packets its state covers; none if
+    /// the state is not here, or if the unit has heard of the next owner.
     pub fn owned(&self, flow: FlowId) -> Option<(Epoch, Watermark)> {
         self.slots.get(flow.slot).filter(|slot| slot.is_of(flow))?.owned()
     }
@@ -233,7 +243,8 @@ impl<E: Engine> Unit<E> {
         self.here
     }
 
-    /// Whether nothing is under way: the states of all flows that are here are here, and nobody else is to get them. It looks at all.
+    /// Whether nothing is under way: the states of all flows that are here are here, and nobody
+    /// else is to get them. It looks at all.
     pub fn is_settled(&self) -> bool {
         self.slots.all().chain(self.past.all()).all(Slot::is_settled)
     }
@@ -243,7 +254,8 @@ impl<E: Engine> Unit<E> {
         self.hall.packets()
     }
 
-    /// How many bytes the copies of states take: of those that others own, and of what others have of those that are owned here.
+    /// How many bytes the copies of states take: of those that others own, and of what others have
+    /// of those that are owned here.
     pub fn replica_bytes(&self) -> usize {
         self.replicas.bytes()
     }

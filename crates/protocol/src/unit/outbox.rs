@@ -2,7 +2,8 @@
 
 use crate::message::{Message, Stamp, UnitId};
 
-/// What a unit wants sent, and what has become of packets that it did not process. Whoever drives the unit empties it.
+/// What a unit wants sent, and what has become of packets that it did not process. Whoever drives
+/// the unit empties it.
 #[derive(Clone, Debug)]
 pub struct Outbox<P> {
     /// To the router.
@@ -11,7 +12,8 @@ pub struct Outbox<P> {
     pub to_units: Vec<(UnitId, Message)>,
     /// To all other units that are active.
     pub to_all: Vec<Message>,
-    /// Packets that came too late: to the units that own their flows now. The stamp is that of the owner's epoch.
+    /// Packets that came too late: to the units that own their flows now. The stamp is that of the
+    /// owner's epoch.
     pub forwarded: Vec<(UnitId, Stamp, P)>,
     /// Packets that are not processed, and why.
     pub dropped: Vec<(Dropped, Stamp, P)>,
@@ -22,14 +24,15 @@ pub struct Outbox<P> {
 pub enum Dropped {
     /// It came twice, or after it had been given up.
     Old,
-    /// Several units have its flow's packets in turn; headers of those before it were missing here, and the state that made up for them
-    /// has gone past it, or there is none.
+    /// Several units have its flow's packets in turn; headers of those before it were missing here,
+    /// and the state that made up for them has gone past it, or there is none.
     Lapsed,
     /// Its flow is over.
     Ended,
     /// It would have had to wait for its flow's state, and no more packets may wait.
     Full,
-    /// Its flow has a slot that no unit has, or the flow has more owners to come than a unit remembers.
+    /// Its flow has a slot that no unit has, or the flow has more owners to come than a unit
+    /// remembers.
     Refused,
 }
 

@@ -6,8 +6,9 @@ use crate::message::FlowId;
 
 use crate::unit::slot::Slot;
 
-/// Flows whose slots other flows have: those of which something is still under way, and those that ended here or went away,
-/// so that their states are not taken once more. Of the latter only so many are remembered; the oldest are forgotten.
+/// Flows whose slots other flows have: those of which something is still under way, and those that
+/// ended here or went away, so that their states are not taken once more. Of the latter only so
+/// many are remembered; the oldest are forgotten.
 #[derive(Clone, Debug, Hash, Default)]
 pub(crate) struct Past {
     slots: BTreeMap<FlowId, Slot>,

@@ -7,8 +7,9 @@ use std::{
 
 use crate::message::{FlowRecord, Targets, Version};
 
-/// Copies of states, of each flow one: of a flow that another unit owns, the newest that came; of one that is owned here, what
-/// other units have, if they are to be told only what has changed. Within a number of bytes; the oldest make room.
+/// Copies of states, of each flow one: of a flow that another unit owns, the newest that came; of
+/// one that is owned here, what other units have, if they are to be told only what has changed.
+/// Within a number of bytes; the oldest make room.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replicas {
     places: Vec<Place>,
@@ -19,7 +20,8 @@ pub(crate) struct Replicas {
     bytes: usize,
 }
 
-/// Where a flow's copy is, from 1; 0: nowhere. It may have been evicted since: whose it is says the place.
+/// Where a flow's copy is, from 1; 0: nowhere. It may have been evicted since: whose it is says the
+/// place.
 pub(crate) type Handle = u32;
 
 /// A place for a copy, and its neighbours in the order of arrival.
@@ -92,8 +94,8 @@ impl Replicas {
         }
     }
 
-    /// Takes out the copy that covers all up to this clock and nothing else. One that covers less goes, too, unless what has
-    /// changed since may still come: else it is worth nothing any more.
+    /// Takes out the copy that covers all up to this clock and nothing else. One that covers less
+    /// goes, too, unless what has changed since may still come: else it is worth nothing any more.
     pub fn take_exact(
         &mut self,
         slot: u32,
@@ -110,8 +112,8 @@ impl Replicas {
         is_exact.then_some((version, record))
     }
 
-    /// Takes out the copy of a flow's state. If it was evicted, what is in its place now may be of the slot's next flow: the
-    /// handle leads nowhere from now on.
+    /// Takes out the copy of a flow's state. If it was evicted, what is in its place now may be of
+    /// the slot's next flow: the handle leads nowhere from now on.
     pub fn remove(&mut self, slot: u32, handle: &mut Handle) -> Option<FlowRecord> {
         let handle = mem::take(handle);
         self.get(slot, handle)?;

@@ -15,21 +15,23 @@ use crate::unit::{
     timers::NEVER_NS,
 };
 
-/// What a unit knows of the flow that has a slot, whether or not it has anything to do with it now: a cache line.
+/// What a unit knows of the flow that has a slot, whether or not it has anything to do with it now:
+/// a cache line.
 #[derive(Clone, Debug, Hash)]
 #[repr(align(64))]
 pub(crate) struct Slot {
     generation: u32,
     /// The flow of this generation is over: its state ends where it is, or comes.
     is_over: bool,
-    /// Another flow has the slot: the router has ended this one. Its word of that may be on its way here.
+    /// Another flow has the slot: the router has ended this one. Its word of that may be on its way
+    /// here.
     has_given_way: bool,
     /// The last epoch whose state was here and is not any more.
     done: Epoch,
     /// The last epoch that was given up here while the router still sent packets of it.
     given_up: Epoch,
-    /// The tombstone: where the flow went when it last went away from here. It stays as long as the flow, so that nothing
-    /// that comes late can begin it anew (DESIGN 3.3).
+    /// The tombstone: where the flow went when it last went away from here. It stays as long as the
+    /// flow, so that nothing that comes late can begin it anew (DESIGN 3.3).
     gone: Option<Gone>,
     flow: Option<Box<Flow>>,
     /// When the unit's timers have an entry for it.
@@ -50,7 +52,8 @@ pub(crate) struct Gone {
 }
 
 impl Gone {
-    /// Sends a packet of an earlier epoch there, as one of that epoch's: each unit on its way sends it to a later one.
+    /// Sends a packet of an earlier epoch there, as one of that epoch's: each unit on its way sends
+    /// it to a later one.
     pub fn forward<E: Engine>(&self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         let handover = Handover::From { previous: cx.id(), last: self.last };
         cx.counters.forwarded += 1;
@@ -125,8 +128,8 @@ impl Slot {
         self.flow.as_ref()?.owned()
     }
 
-    /// The flow is over. It ends here if its state is here and nobody else is to get it; else it goes on, or comes and then ends.
-    /// Copies are worth nothing any more.
+    /// The flow is over. It ends here if its state is here and nobody else is to get it; else it
+    /// goes on, or comes and then ends. Copies are worth nothing any more.
     pub fn end<E: Engine>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
         if !self.is_over {
             cx.replicas.remove(slot, &mut cx.copy);
@@ -137,9 +140,9 @@ impl Slot {
         }
     }
 
-    /// Another flow has the slot: so this one is over, but not here. The message that tells of the other may have overtaken the router's
-    /// word of the end, and what came before that: the state may be another unit's by now, and end there. Copies are worth nothing any
-    /// more.
+    /// Another flow has the slot: so this one is over, but not here. The message that tells of the
+    /// other may have overtaken the router's word of the end, and what came before that: the state
+    /// may be another unit's by now, and end there. Copies are worth nothing any more.
     pub fn give_way<E: Engine>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
         cx.replicas.remove(slot, &mut cx.copy);
         self.has_given_way = true;
@@ -167,20 +170,23 @@ impl Slot {
         self.flow.get_or_insert_with(|| cx.spare.flow(id, over_since_ns, gave_way_ns, cx.config))
     }
 
-    /// The flow's next packet comes to its owner, and the state and nothing else changes by it: from when on something may be due
-    /// once it is processed. None: more is to be seen to, and nothing has changed.
+    /// The flow's next packet comes to its owner, and the state and nothing else changes by it:
+    /// from when on something may be due once it is processed. None: more is to be seen to, and
+    /// nothing has changed.
     #[inline]
     pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
         let flow = self.flow.as_mut().filter(|_| stamp.epoch > self.done)?;
         flow.pass(now_ns, stamp, config)
     }
 
-    /// The state covers packets up to this clock, too: how many; none if it is not here, or not all there is to the flow.
+    /// The state covers packets up to this clock, too: how many; none if it is not here, or not all
+    /// there is to the flow.
     pub fn catch_up(&mut self, clock: u64) -> Option<u64> {
         self.flow.as_mut()?.catch_up(clock)
     }
 
-    /// Where a packet waits for the flow's state if that has been asked for already: nothing else changes by it.
+    /// Where a packet waits for the flow's state if that has been asked for already: nothing else
+    /// changes by it.
     pub fn queue_of<P>(&mut self, stamp: &Stamp, config: &Config, hall: &Hall<P>) -> Option<&mut Held> {
         self.flow.as_mut().filter(|_| stamp.epoch > self.done)?.queue_of(stamp, config, hall)
     }
@@ -204,7 +210,8 @@ impl Slot {
         }
     }
 
-    /// A packet of an epoch in which other units have packets, too. One that comes late is no other unit's: it was replayed.
+    /// A packet of an epoch in which other units have packets, too. One that comes late is no other
+    /// unit's: it was replayed.
     pub fn spread_packet<E: Engine>(
         &mut self,
         stamp: Stamp,
@@ -222,7 +229,8 @@ impl Slot {
         self.flow(stamp.flow, cx).spread_packet(stamp, history, packet, cx);
     }
 
-    /// Nothing of an epoch in which this unit was a helper is sent any more. What was sent may have been overtaken, all of it.
+    /// Nothing of an epoch in which this unit was a helper is sent any more. What was sent may have
+    /// been overtaken, all of it.
     fn part<E: Engine>(&mut self, id: FlowId, epoch: Epoch, last: Option<u64>, cx: &mut Context<'_, E>) {
         let last = last.filter(|_| !self.is_over && !self.has_left(epoch));
         let is_helper = match &mut self.flow {
@@ -237,7 +245,8 @@ impl Slot {
         }
     }
 
-    /// Whether this epoch is one that the unit has done with, if other units have packets of it, too.
+    /// Whether this epoch is one that the unit has done with, if other units have packets of it,
+    /// too.
     fn has_left(&self, epoch: Epoch) -> bool {
         epoch <= self.done || self.gone.is_some_and(|gone| epoch <= gone.epoch)
     }
@@ -403,8 +412,8 @@ impl Slot {
         }
     }
 
-    /// Whether a copy that has come is one to use or to keep: never in place of the owner's state, and never of what this unit has
-    /// given away, or of a flow whose slot another has.
+    /// Whether a copy that has come is one to use or to keep: never in place of the owner's state,
+    /// and never of what this unit has given away, or of a flow whose slot another has.
     fn wants<E: Engine>(&self, version: Version, cx: &mut Context<'_, E>) -> bool {
         cx.counters.replicas_received += 1;
         !self.has_given_way
@@ -432,7 +441,8 @@ impl Slot {
         }
     }
 
-    /// What has changed since a copy: if that very one is here, that makes a copy. If it is not, who sent this is to send the whole.
+    /// What has changed since a copy: if that very one is here, that makes a copy. If it is not,
+    /// who sent this is to send the whole.
     fn changes<E: Engine>(
         &mut self,
         id: FlowId,
@@ -478,7 +488,8 @@ impl Slot {
         }
     }
 
-    /// Lets go of a flow that nothing is to be done for; when something is to be done for one that stays.
+    /// Lets go of a flow that nothing is to be done for; when something is to be done for one that
+    /// stays.
     pub fn settle<E: Engine>(&mut self, cx: &mut Context<'_, E>) -> u64 {
         if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
             self.done = self.done.max(flow.ended().unwrap_or(0));

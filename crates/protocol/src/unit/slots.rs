@@ -4,7 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use crate::unit::slot::Slot;
 
-/// The slots of which a unit knows flows: few of all that there are, so that they lie close together.
+/// The slots of which a unit knows flows: few of all that there are, so that they lie close
+/// together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
     /// By the slot's number, where it is, from 1; 0: nothing is known.

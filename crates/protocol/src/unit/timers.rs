@@ -38,8 +38,8 @@ impl Timers {
         Some(flow)
     }
 
-    /// Moves a flow's time if something is due earlier. A time that has moved back is looked at again when it comes: packets
-    /// that come in order touch no timer.
+    /// Moves a flow's time if something is due earlier. A time that has moved back is looked at
+    /// again when it comes: packets that come in order touch no timer.
     #[inline]
     pub fn bring_forward(&mut self, flow: FlowId, armed_ns: &mut u64, due_ns: u64) {
         if due_ns < *armed_ns {

@@ -49,7 +49,8 @@ impl Bench {
         bench
     }
 
-    /// A packet of the spread epoch whose anchor is this unit, with headers from `first` on; and the clock of this unit's packet before.
+    /// A packet of the spread epoch whose anchor is this unit, with headers from `first` on; and
+    /// the clock of this unit's packet before.
     fn packet(&mut self, anchor: UnitId, clock: u64, previous: u64, first: u64) {
         let headers = (first..clock).map(header).collect();
         self.packet_with(anchor, clock, History { previous, first, headers });

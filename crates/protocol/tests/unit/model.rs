@@ -1,6 +1,7 @@
-//! Every order in which what the protocol sends can arrive, for small schedules of owners: what the router sends a unit
-//! arrives in order, what units send each other in any; a packet may be lost before its unit, a message may come twice, one between
-//! units may be lost, and any timer may fire before anything arrives. Of the very code that runs.
+//! Every order in which what the protocol sends can arrive, for small schedules of owners: what the
+//! router sends a unit arrives in order, what units send each other in any; a packet may be lost
+//! before its unit, a message may come twice, one between units may be lost, and any timer may fire
+//! before anything arrives. Of the very code that runs.
 
 use std::collections::HashSet;
 
@@ -30,7 +31,8 @@ use Step::{Adopt, End, Next, Packets};
 struct Faults {
     lost: u8,
     twice: u8,
-    /// Messages between units that are lost. Then they are said again, some time: so often before all has arrived.
+    /// Messages between units that are lost. Then they are said again, some time: so often before
+    /// all has arrived.
     mute: u8,
     early: u8,
 }
@@ -134,7 +136,8 @@ fn successors(world: &World, faults: Faults) -> Vec<(World, Faults)> {
 /// What is due later than this has to do with what is said again: all else takes less time.
 const AGAIN_NS: u64 = 1_000;
 
-/// From here on nothing is lost: it has to come to a good end. Flows that are over have ended once, where their states were.
+/// From here on nothing is lost: it has to come to a good end. Flows that are over have ended once,
+/// where their states were.
 fn check_rest(mut world: World, live: Option<&Flow>, over: &[FlowId]) {
     world.settle();
     over.iter().for_each(|&flow| world.check_ended(flow));

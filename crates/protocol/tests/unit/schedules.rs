@@ -1,4 +1,5 @@
-//! Random schedules: several flows, two to four units, and a network that delays, reorders, repeats and loses.
+//! Random schedules: several flows, two to four units, and a network that delays, reorders, repeats
+//! and loses.
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -175,7 +176,8 @@ impl Play {
         self.world.deliver(at, comes_twice);
     }
 
-    /// A message between units is lost. A packet that was sent on is one that would be dropped there: it was given up.
+    /// A message between units is lost. A packet that was sent on is one that would be dropped
+    /// there: it was given up.
     fn lose_between(&mut self, at: usize) {
         let parcel = self.world.wire.remove(at);
         if let Item::Packet(stamp, clock) = parcel.item {
@@ -187,7 +189,8 @@ impl Play {
         self.world.units.iter().map(|unit| unit.counters().given_up).sum()
     }
 
-    /// Flows whose last owner can know that it is one: it got a packet, or the owner before was told.
+    /// Flows whose last owner can know that it is one: it got a packet, or the owner before was
+    /// told.
     fn begun(&self) -> impl Iterator<Item = &Flow> {
         self.flows.iter().filter(|flow| {
             let is_known = self.world.units[flow.owner.index()].owned(flow.id).is_some();
@@ -221,7 +224,8 @@ fn some_units(random: &mut TestRng, units: u16) -> Targets {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// DESIGN 3.10: no packet that reached a live unit is lost by a move, whatever is repeated and overtaken.
+    /// DESIGN 3.10: no packet that reached a live unit is lost by a move, whatever is repeated and
+    /// overtaken.
     #[test]
     fn without_loss_everything_is_processed_once_and_in_order(nature in network()) {
         let play = Play::new(nature).run();
@@ -234,7 +238,8 @@ proptest! {
         prop_assert!(play.world.dropped.iter().all(|dropped| dropped.0 == Dropped::Old), "they came twice");
     }
 
-    /// What is lost or late is given up, and counted; nothing waits forever, and only the last owners have anything.
+    /// What is lost or late is given up, and counted; nothing waits forever, and only the last
+    /// owners have anything.
     #[test]
     fn what_is_not_processed_has_been_given_up(nature in bad_network()) {
         let play = Play::new(nature).run();
@@ -257,7 +262,8 @@ proptest! {
             play.over.push(flow.id);
         }
         play.world.settle();
-        // If what the router says comes in another order, a unit may take itself for the owner that ends the flow.
+        // If what the router says comes in another order, a unit may take itself for the owner that
+        // ends the flow.
         for &flow in play.over.iter().filter(|_| play.nature.router_fifo) {
             play.world.check_ended(flow);
         }

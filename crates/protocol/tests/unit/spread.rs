@@ -1,5 +1,5 @@
-//! Several units have a flow's packets in turn: random schedules, with packets that are lost, come late or twice, and messages between units
-//! that are lost, come in any order or twice.
+//! Several units have a flow's packets in turn: random schedules, with packets that are lost, come
+//! late or twice, and messages between units that are lost, come in any order or twice.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeSet, VecDeque};
@@ -17,7 +17,8 @@ const FLOW: FlowId = FlowId { slot: 3, generation: 1 };
 struct Nature {
     units: u16,
     steps: usize,
-    /// Per 1,000: packets that are lost, come late, come twice; messages between units that are lost, and that come twice.
+    /// Per 1,000: packets that are lost, come late, come twice; messages between units that are
+    /// lost, and that come twice.
     loss: u64,
     late: u64,
     twice: u64,
@@ -307,7 +308,8 @@ impl Play {
         self.dropped.extend(out.dropped.into_iter().map(|(reason, stamp, _)| (reason, stamp.clock)));
     }
 
-    /// All states are what a single unit would have, up to their clocks: of packets in turn all, of others those that were processed.
+    /// All states are what a single unit would have, up to their clocks: of packets in turn all, of
+    /// others those that were processed.
     fn check(&self) {
         let mut counting = self.spread.clone();
         let mut processed = BTreeSet::new();
@@ -375,14 +377,16 @@ fn check_end(play: &Play) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is lost: each packet meets the state that all before it make, and in the end one unit has it.
+    /// Whatever is lost: each packet meets the state that all before it make, and in the end one
+    /// unit has it.
     #[test]
     fn states_are_those_of_a_single_unit(nature in nature()) {
         check_end(&Play::new(nature).run());
     }
 
-    /// Whatever units say to each other is lost, repeated and overtaken, and whichever packets are: as long as there is time and the flow
-    /// stays at its anchor, each is processed, even if an epoch is over before the state has come that it begins with.
+    /// Whatever units say to each other is lost, repeated and overtaken, and whichever packets are:
+    /// as long as there is time and the flow stays at its anchor, each is processed, even if an
+    /// epoch is over before the state has come that it begins with.
     #[test]
     fn what_units_say_to_each_other_may_be_lost_and_no_packet_is(nature in nature()) {
         // Helpers ask a number of times, and then give up.

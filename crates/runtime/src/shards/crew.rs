@@ -14,7 +14,8 @@ use crate::live::{Change, Live};
 use crate::report::{Report, WorkerReport};
 use crate::runner::{Output, Runner};
 
-/// How long workers may take until nothing is under way between them, once they receive nothing more.
+/// How long workers may take until nothing is under way between them, once they receive nothing
+/// more.
 const SETTLING: Duration = Duration::from_secs(5);
 
 /// Workers on threads of their own, each of which drives its part of the interfaces.
@@ -136,10 +137,12 @@ impl<O: Output<Error: Into<Failure>> + Send + 'static> Workers<O> {
         Ok(together(self.ask(Order::Report)?.into_iter().map(|seen| *seen).collect()))
     }
 
-    /// Carries out an operator's command to the function with this number in the chain: at all workers.
+    /// Carries out an operator's command to the function with this number in the chain: at all
+    /// workers.
     ///
     /// # Errors
-    /// If the function does not know it, or there is no such function; or if a worker could not go on.
+    /// If the function does not know it, or there is no such function; or if a worker could not go
+    /// on.
     pub fn control(&mut self, stage: usize, command: &str) -> Result<(), WorkersError> {
         for number in 0..self.workers.len() {
             // One after the other: what the first one refuses, the others do not hear of.
@@ -149,7 +152,8 @@ impl<O: Output<Error: Into<Failure>> + Send + 'static> Workers<O> {
         Ok(())
     }
 
-    /// Ends the run: what is under way is processed and sent, all flows end. The report, and what took what came out.
+    /// Ends the run: what is under way is processed and sent, all flows end. The report, and what
+    /// took what came out.
     ///
     /// # Errors
     /// If a worker could not go on.
@@ -157,7 +161,8 @@ impl<O: Output<Error: Into<Failure>> + Send + 'static> Workers<O> {
         self.order_all(|| Order::Stop);
         let end = std::time::Instant::now() + SETTLING;
         loop {
-            // All that was handed over when the second sum was made was dealt with when the first one was.
+            // All that was handed over when the second sum was made was dealt with when the first
+            // one was.
             let taken: u64 = self.ask(Order::Count)?.iter().map(|&(_, taken)| taken).sum();
             let handed: u64 = self.ask(Order::Count)?.iter().map(|&(handed, _)| handed).sum();
             if taken == handed || std::time::Instant::now() > end {
@@ -289,7 +294,8 @@ impl Seen {
     }
 }
 
-/// One report of all. The first worker's is what the others' are added to: it has what functions share.
+/// One report of all. The first worker's is what the others' are added to: it has what functions
+/// share.
 fn together(mut seen: Vec<Seen>) -> Report {
     seen.sort_by_key(|seen| seen.number);
     let (mut workers, mut busy_s, mut latency) = (Vec::new(), 0.0, crate::report::new_histogram());

@@ -1,4 +1,5 @@
-//! Which worker has a flow: its key's hash says so, unless it is an alias, of which the worker that has the flow told.
+//! Which worker has a flow: its key's hash says so, unless it is an alias, of which the worker that
+//! has the flow told.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,18 +10,19 @@ use packet::memory::prefetch;
 /// Aliases of a line.
 const SLOTS: usize = 7;
 
-/// Aliases per line that there is room for; the rest keeps it seldom that one stands in another line than its own.
+/// Aliases per line that there is room for; the rest keeps it seldom that one stands in another
+/// line than its own.
 const FILL: usize = 4;
 
-/// Bits of an alias's entry that name its worker; the others are those of the hash. So two keys are taken for one if 56 bits of a
-/// keyed hash are the same.
+/// Bits of an alias's entry that name its worker; the others are those of the hash. So two keys are
+/// taken for one if 56 bits of a keyed hash are the same.
 const WORKER: u64 = 0xff;
 
 /// Workers that an entry can name.
 pub(super) const NAMED_MAX: usize = WORKER as usize;
 
-/// The aliases of all workers' flows. Every worker looks for every packet that it receives, and waits for nobody; those that begin and
-/// end flows with aliases write one after the other.
+/// The aliases of all workers' flows. Every worker looks for every packet that it receives, and
+/// waits for nobody; those that begin and end flows with aliases write one after the other.
 pub(super) struct Directory {
     lines: Box<[Line]>,
     /// Aliases that there are, and who may write.
@@ -57,7 +59,8 @@ impl Directory {
         prefetch(&raw const self.lines[self.line(hash)]);
     }
 
-    /// The worker that has the flow with a key of this hash, if there is such a flow, and has it if it begins.
+    /// The worker that has the flow with a key of this hash, if there is such a flow, and has it if
+    /// it begins.
     #[inline]
     pub fn owner(&self, hash: u64) -> usize {
         self.alias(hash).unwrap_or_else(|| self.home(hash))
@@ -87,7 +90,8 @@ impl Directory {
         None
     }
 
-    /// Packets with a key of this hash are this worker's; false if they are another flow's by an alias, or there is no room.
+    /// Packets with a key of this hash are this worker's; false if they are another flow's by an
+    /// alias, or there is no room.
     fn claim(&self, hash: u64, worker: usize) -> bool {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         if *count >= self.aliases_max || self.alias(hash).is_some() {

@@ -8,7 +8,8 @@ use packet::Packet;
 use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Packets on their way from one worker to another at most. More are dropped, [`packet::DropReason::WorkerBehind`].
+/// Packets on their way from one worker to another at most. More are dropped,
+/// [`packet::DropReason::WorkerBehind`].
 pub const RING: usize = 4096;
 
 /// From a worker to another one.
@@ -18,7 +19,8 @@ pub(super) enum Handed {
     Fragment(Packet),
     /// A packet of a flow that the other one has.
     Flow(Packet),
-    /// An ICMP error about no flow that is known: it is of one that its addresses make, and the other one has that.
+    /// An ICMP error about no flow that is known: it is of one that its addresses make, and the
+    /// other one has that.
     Aside(Packet),
     /// A frame that tells of a neighbour of this port.
     Told(u16, Box<[u8]>),
@@ -90,7 +92,8 @@ impl Bell {
         }
     }
 
-    /// The worker is to be woken from now on. It may wait for [`Bell::event`] if there still is nothing to do.
+    /// The worker is to be woken from now on. It may wait for [`Bell::event`] if there still is
+    /// nothing to do.
     pub fn lie_down(&self) {
         self.is_asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);

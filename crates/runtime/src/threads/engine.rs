@@ -12,7 +12,8 @@ use crate::saved::{Source, release, restore, save};
 /// Flows whose slots others have, before those that are not here are forgotten.
 const OLDER_KEPT: usize = 64;
 
-/// A unit's chain. Packets that the unit lets it process wait until a batch is full: then they cross the chain together.
+/// A unit's chain. Packets that the unit lets it process wait until a batch is full: then they
+/// cross the chain together.
 pub(super) struct ChainEngine {
     pub chain: Box<Chain>,
     pub pool: Pool,
@@ -74,14 +75,15 @@ impl ChainEngine {
         }
     }
 
-    /// What waits is through, and time has passed: whoever takes over a copy of a flow's state from then on knows which of its fragments
-    /// were dropped here.
+    /// What waits is through, and time has passed: whoever takes over a copy of a flow's state from
+    /// then on knows which of its fragments were dropped here.
     fn pass_time(&mut self, now_ns: u64) {
         self.flush();
         self.chain.advance(now_ns, &mut self.pool);
     }
 
-    /// Ends all flows, and forgets what waits; `lost` is how many packets are gone that did not come to the chain.
+    /// Ends all flows, and forgets what waits; `lost` is how many packets are gone that did not
+    /// come to the chain.
     pub fn start_over(&mut self, lost: u64) {
         self.waiting.clear();
         self.homes.clear();
@@ -105,8 +107,8 @@ impl ChainEngine {
         self.chain.flows_of(home).next().is_some()
     }
 
-    /// The flow's state is on its way to another unit, where it goes on. Nothing is lost on the way: so it is not kept until
-    /// it is there, when its time might run out here.
+    /// The flow's state is on its way to another unit, where it goes on. Nothing is lost on the
+    /// way: so it is not kept until it is there, when its time might run out here.
     pub fn sent(&mut self, flow: FlowId) {
         self.flush();
         let home = self.home(flow);

@@ -41,8 +41,8 @@ impl Figures {
 }
 
 impl Threads {
-    /// Asks units that run for their figures. They answer when they come to it, and nobody waits: [`Threads::add_live`] takes what was
-    /// told last.
+    /// Asks units that run for their figures. They answer when they come to it, and nobody waits:
+    /// [`Threads::add_live`] takes what was told last.
     pub fn ask_for_figures(&mut self) {
         for lane in self.lanes.iter_mut().flatten().filter(|lane| lane.thread.is_some()) {
             lane.push(ToUnit::Figures);

@@ -43,7 +43,8 @@ pub(super) enum ToUnit {
     Figures,
     /// All flows are over, and what comes until [`ToUnit::GoOn`] is thrown away; to be answered.
     StartOver,
-    /// All have started over, and nothing is under way between them: the unit goes on; to be answered.
+    /// All have started over, and nothing is under way between them: the unit goes on; to be
+    /// answered.
     GoOn,
     /// The run is over: what is left ends.
     Finish,
@@ -57,8 +58,8 @@ pub(super) enum Mail {
     Packet(Stamp, Packet),
 }
 
-/// From a unit to the router: what became of some packets. In the order of the fields: so the router knows what a packet brought
-/// about before it leaves.
+/// From a unit to the router: what became of some packets. In the order of the fields: so the
+/// router knows what a packet brought about before it leaves.
 #[derive(Default)]
 pub(super) struct Return {
     /// Which unit it is.
@@ -158,7 +159,8 @@ impl Return {
         }
     }
 
-    /// Whether there is nothing to tell, but that so many packets are through, and when it has something to do, as was told before.
+    /// Whether there is nothing to tell, but that so many packets are through, and when it has
+    /// something to do, as was told before.
     pub fn is_empty(&self, (through, due_ns): (u64, u64)) -> bool {
         (self.through, self.due_ns) == (through, due_ns)
             && !self.is_ready
@@ -198,8 +200,8 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Gives something to the unit, behind all that it was given before. It waits here until it goes with the rest of its batch, or
-    /// until there is room in the ring.
+    /// Gives something to the unit, behind all that it was given before. It waits here until it
+    /// goes with the rest of its batch, or until there is room in the ring.
     pub fn push(&mut self, given: ToUnit) {
         self.waiting.push_back(given);
     }
@@ -210,7 +212,8 @@ impl Lane {
         if count > 0
             && let Ok(room) = self.ring.write_chunk_uninit(count)
         {
-            // All at once: what both sides look at changes its core once, and not with each of them.
+            // All at once: what both sides look at changes its core once, and not with each of
+            // them.
             room.fill_from_iter(self.waiting.drain(..count));
             self.bell.ring();
         }

@@ -40,8 +40,8 @@ impl Threads {
         self.orders = orders;
     }
 
-    /// Starts a unit. One that was stopped before still has its thread, which sleeps. If there can be no thread the others go on
-    /// without it.
+    /// Starts a unit. One that was stopped before still has its thread, which sleeps. If there can
+    /// be no thread the others go on without it.
     fn start(&mut self, unit: UnitId) {
         let since_ns = self.since_ns(self.now_ns);
         match &mut self.lanes[unit.index()] {

@@ -71,8 +71,9 @@ impl Threads {
             self.starts_ns.push(lane.ordered.elapsed().as_nanos() as u64);
             self.set_ready(unit);
         }
-        // Known to the router before the packet that created it leaves (DESIGN 3.8). The unit's chain has looked among its own flows
-        // only: if one at another unit has the key, the one that came last gets it.
+        // Known to the router before the packet that created it leaves (DESIGN 3.8). The unit's
+        // chain has looked among its own flows only: if one at another unit has the key, the one
+        // that came last gets it.
         for (flow, key, hash) in aliases {
             self.router.take_alias(flow, &key, hash, &mut self.orders);
         }

@@ -30,8 +30,9 @@ impl Threads {
         }
     }
 
-    /// Lets time go on for units that have something to do by now, when nothing is under way: no packet, no message, no state. A flow
-    /// whose time is over ends where it is, then, and nowhere else.
+    /// Lets time go on for units that have something to do by now, when nothing is under way: no
+    /// packet, no message, no state. A flow whose time is over ends where it is, then, and nowhere
+    /// else.
     pub(super) fn step(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
         self.settle(front, out, pool);
         self.stepped_ns = self.now_ns;
@@ -42,8 +43,9 @@ impl Threads {
         self.await_answers(front, out, pool);
     }
 
-    /// A unit's thread has panicked. Whatever of its flows was lost, or was to go to others, nobody would ever wait for in vain: all flows
-    /// of all units end, and packets that wait for states are dropped.
+    /// A unit's thread has panicked. Whatever of its flows was lost, or was to go to others, nobody
+    /// would ever wait for in vain: all flows of all units end, and packets that wait for states
+    /// are dropped.
     #[cold]
     pub(super) fn start_over(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
         self.is_starting_over = true;

@@ -67,9 +67,11 @@ struct Running {
     outbox: Outbox<Packet>,
     now_ns: u64,
     next: Box<Return>,
-    /// What the last one said of how many packets are through, and of when there is something to do.
+    /// What the last one said of how many packets are through, and of when there is something to
+    /// do.
     told: (u64, u64),
-    /// What is to be sent, in order: a state goes to another unit only behind what its packets brought about here.
+    /// What is to be sent, in order: a state goes to another unit only behind what its packets
+    /// brought about here.
     waiting: VecDeque<Sending>,
     /// One that came when the thread was about to sleep.
     early: Option<Mail>,
@@ -148,8 +150,8 @@ fn prefetch(given: &ReadChunk<'_, ToUnit>) {
 }
 
 impl Running {
-    /// Does what there is to do, and says whether there was anything. If that panics, the thread goes on with what comes next: it does
-    /// not take the others with it.
+    /// Does what there is to do, and says whether there was anything. If that panics, the thread
+    /// goes on with what comes next: it does not take the others with it.
     fn step_contained(&mut self) -> bool {
         match catch_unwind(AssertUnwindSafe(|| self.step())) {
             Ok(worked) => worked,
@@ -259,7 +261,8 @@ impl Running {
         self.is_asked = false;
     }
 
-    /// A thread has panicked, this one or another: flows and what is on its way between units are given up.
+    /// A thread has panicked, this one or another: flows and what is on its way between units are
+    /// given up.
     fn start_over(&mut self) {
         self.is_starting_over = true;
         self.outbox = Outbox::default();
@@ -341,7 +344,8 @@ impl Running {
                     _ => {}
                 }
             }
-            // What packets brought about here goes before; and the router is to know then that there is more.
+            // What packets brought about here goes before; and the router is to know then that
+            // there is more.
             self.ship_return();
             let mails = self.outbox.to_units.len() + self.outbox.forwarded.len();
             self.worker.under_way.fetch_add(mails as u64, Ordering::Release);
@@ -359,8 +363,8 @@ impl Running {
         let ChainEngine { chain, pool, through, .. } = self.worker.unit.engine_mut();
         for (why, _, packet) in self.outbox.dropped.drain(..) {
             *through += 1;
-            // Nothing is lost on the way, and there are never as many packets under way as may wait: so none comes twice, or
-            // finds no room.
+            // Nothing is lost on the way, and there are never as many packets under way as may
+            // wait: so none comes twice, or finds no room.
             let reason = match why {
                 Dropped::Ended => DropReason::FlowEnded,
                 Dropped::Old | Dropped::Lapsed | Dropped::Full | Dropped::Refused => DropReason::Internal,
@@ -482,8 +486,8 @@ pub(super) fn control(chain: &mut Chain, stage: usize, command: &str) {
     }
 }
 
-/// Lets a unit's thread run on one core, counted from the second on, if there are more than two. Where that is not allowed it runs
-/// anywhere.
+/// Lets a unit's thread run on one core, counted from the second on, if there are more than two.
+/// Where that is not allowed it runs anywhere.
 pub(super) fn pin(unit: UnitId) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores > 2 {

@@ -7,8 +7,9 @@ use protocol::message::UnitId;
 /// The most units of a machine.
 pub const UNITS_MAX: u16 = 1_000;
 
-/// How many units there are, and what is given to them. The rest is as the papers have it; see [`protocol::dispatcher::Config`]. The default
-/// takes fewer units than what is published, and moves fewer states; [`UnitsConfig::as_published`] is that.
+/// How many units there are, and what is given to them. The rest is as the papers have it; see
+/// [`protocol::dispatcher::Config`]. The default takes fewer units than what is published, and
+/// moves fewer states; [`UnitsConfig::as_published`] is that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitsConfig {
     /// What is given to a unit at a time.
@@ -19,17 +20,19 @@ pub struct UnitsConfig {
     pub units_max: u16,
     /// What a unit is taken to process, in bits per second (S41).
     pub capacity_bps: u64,
-    /// T: a longer gap between two packets of a flow begins a new flowlet, in nanoseconds (S30). With units that are slower than
-    /// usual it should be longer: a flowlet of the greatest size within T would fill one.
+    /// T: a longer gap between two packets of a flow begins a new flowlet, in nanoseconds (S30).
+    /// With units that are slower than usual it should be longer: a flowlet of the greatest size
+    /// within T would fill one.
     pub gap_ns: u64,
-    /// Units are as many as all that comes asks for, loaded to this share, above 0 and up to 1; none: one more is started for
-    /// flowlets that find no room, and one stopped that is idle. Of flowlets only.
+    /// Units are as many as all that comes asks for, loaded to this share, above 0 and up to 1;
+    /// none: one more is started for flowlets that find no room, and one stopped that is idle. Of
+    /// flowlets only.
     pub follow_at: Option<f32>,
-    /// A flowlet stays with its flow's unit as long as that is loaded to less than this share, above 0 and up to 1; none: it is
-    /// assigned anew. Of flowlets only.
+    /// A flowlet stays with its flow's unit as long as that is loaded to less than this share,
+    /// above 0 and up to 1; none: it is assigned anew. Of flowlets only.
     pub stay_below: Option<f32>,
-    /// To how many units a flow's state is copied when it falls silent (K, S55). On one thread a state is there as soon as it is
-    /// asked for, and copies only take time.
+    /// To how many units a flow's state is copied when it falls silent (K, S55). On one thread a
+    /// state is there as soon as it is asked for, and copies only take time.
     pub copies: u8,
     /// Whether copies tell only what has changed since one that the other unit has.
     pub deltas: bool,
@@ -54,7 +57,8 @@ impl Default for UnitsConfig {
     }
 }
 
-/// The router knows so many times the flows of the chain: those that ended in the chain stay with it until it has heard so.
+/// The router knows so many times the flows of the chain: those that ended in the chain stay with
+/// it until it has heard so.
 const ROUTER_FLOWS: u32 = 2;
 
 /// Longer than any run, and short enough to be added to any time: more than two years.
@@ -91,7 +95,8 @@ impl UnitsConfig {
         }
     }
 
-    /// The router of units on threads: it sees to it that all of them together have no more flows than the chain may have.
+    /// The router of units on threads: it sees to it that all of them together have no more flows
+    /// than the chain may have.
     pub(crate) fn router_of_threads(&self, options: &Options) -> protocol::dispatcher::Config {
         protocol::dispatcher::Config { flows_max: options.flows_max, ..self.router(options) }
     }
@@ -106,8 +111,9 @@ impl UnitsConfig {
         }
     }
 
-    /// The same on a thread of its own. Between threads nothing is lost: what a unit waits for comes, be it late, as threads take
-    /// turns on few cores; time in a capture may go by much faster than that. So nothing is given up or said again.
+    /// The same on a thread of its own. Between threads nothing is lost: what a unit waits for
+    /// comes, be it late, as threads take turns on few cores; time in a capture may go by much
+    /// faster than that. So nothing is given up or said again.
     pub(crate) fn unit_on_thread(&self, id: UnitId) -> protocol::unit::Config {
         let held_max = 2 * crate::threads::IN_FLIGHT_MAX as usize;
         let unit = self.unit(id);

@@ -1,4 +1,5 @@
-//! What a unit of this machine runs: the machine's chain, with flows of which some are the unit's own.
+//! What a unit of this machine runs: the machine's chain, with flows of which some are the unit's
+//! own.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +12,8 @@ use protocol::unit::{Engine, Unreadable};
 
 use crate::saved::{Source, release, restore, save};
 
-/// What all units of the machine share, as they share its one thread: functions, the table of flows, buffers, what comes out.
+/// What all units of the machine share, as they share its one thread: functions, the table of
+/// flows, buffers, what comes out.
 pub(super) struct Machine {
     pub chain: Box<Chain>,
     pub pool: Pool,
@@ -43,7 +45,8 @@ impl Machine {
         }
     }
 
-    /// A packet may be processed: it waits until others may, too, and they cross the chain together.
+    /// A packet may be processed: it waits until others may, too, and they cross the chain
+    /// together.
     #[inline(always)]
     pub fn add(&mut self, home: u32, packet: Packet) {
         self.waiting.push(packet);
@@ -67,8 +70,9 @@ impl Machine {
         self.has_news = true;
     }
 
-    /// The same if a packet of the flow that the router has in this slot waits. Nothing else that waits has to do with the flow's records:
-    /// whoever begins flows, or may end others, does not wait.
+    /// The same if a packet of the flow that the router has in this slot waits. Nothing else that
+    /// waits has to do with the flow's records: whoever begins flows, or may end others, does not
+    /// wait.
     fn flush_flow(&mut self, home: u32) {
         if self.homes.contains(&home) {
             self.flush();
@@ -85,7 +89,8 @@ impl Machine {
         self.chain.flows_of(home).next().is_some()
     }
 
-    /// Whether the flow's state is here just as it was saved: that of another unit of this machine, which has nothing to add to it.
+    /// Whether the flow's state is here just as it was saved: that of another unit of this machine,
+    /// which has nothing to add to it.
     fn has_as_saved(&mut self, home: u32, state: &[u8]) -> bool {
         self.flush_flow(home);
         self.saved.clear();
@@ -93,7 +98,8 @@ impl Machine {
         self.saved == state
     }
 
-    /// Whose the state is, or was last, of the flow that the router has in this slot; none if it never was any unit's.
+    /// Whose the state is, or was last, of the flow that the router has in this slot; none if it
+    /// never was any unit's.
     pub fn owner(&self, home: u32) -> Option<UnitId> {
         self.owners.get(home as usize).copied().filter(|&owner| owner != NOBODY)
     }
@@ -110,8 +116,9 @@ impl Machine {
 /// There are fewer units.
 const NOBODY: UnitId = UnitId(u16::MAX);
 
-/// A unit's engine. All units have the machine's one table of flows; a flow in it is one unit's, and to the others it is not there. Its
-/// state goes from unit to unit as bytes, as between machines.
+/// A unit's engine. All units have the machine's one table of flows; a flow in it is one unit's,
+/// and to the others it is not there. Its state goes from unit to unit as bytes, as between
+/// machines.
 pub(super) struct ChainEngine {
     unit: UnitId,
     machine: Rc<RefCell<Machine>>,

@@ -40,13 +40,15 @@ pub struct UnitsReport {
     pub seamless: u64,
     /// Changes for which the state was asked for.
     pub pulls: u64,
-    /// States that could not be taken over, so that their flows began anew, where each unit has a thread of its own.
+    /// States that could not be taken over, so that their flows began anew, where each unit has a
+    /// thread of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub states_lost: Option<u64>,
     /// How long a unit took to start, in nanoseconds (median), where each has a thread of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_ns: Option<u64>,
-    /// Time from when a state was asked for until it was there, in nanoseconds, by percentile, where each has a thread of its own.
+    /// Time from when a state was asked for until it was there, in nanoseconds, by percentile,
+    /// where each has a thread of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_ns: Option<BTreeMap<&'static str, u64>>,
     /// Share of changes for which a copy was there; none if there were no changes.

@@ -6,7 +6,8 @@ use protocol::metering::Epochs;
 
 use crate::work::Work;
 
-/// Packets since epochs were told of them last, and what they were told of those that the router gave to units.
+/// Packets since epochs were told of them last, and what they were told of those that the router
+/// gave to units.
 pub(super) struct Tally {
     came: u64,
     came_bytes: u64,

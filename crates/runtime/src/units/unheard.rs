@@ -1,8 +1,8 @@
 //! Packets of which their units have not heard.
 //!
-//! In the midst of a flowlet, with the state at its unit and nothing under way, what the router says of a packet is all there is to
-//! say: the engine gets it, and the unit need not look at the flow. It hears of all such packets at once, when something else is
-//! about to happen to the flow.
+//! In the midst of a flowlet, with the state at its unit and nothing under way, what the router
+//! says of a packet is all there is to say: the engine gets it, and the unit need not look at the
+//! flow. It hears of all such packets at once, when something else is about to happen to the flow.
 
 use packet::memory::prefetch;
 use protocol::dispatcher::Numbered;
@@ -21,7 +21,8 @@ impl Unheard {
         prefetch(self.clocks.as_ptr().wrapping_add(slot as usize));
     }
 
-    /// From this packet on, of which its unit has heard, it need not hear of those of the same flowlet.
+    /// From this packet on, of which its unit has heard, it need not hear of those of the same
+    /// flowlet.
     #[cold]
     pub fn begin(&mut self, packet: &Numbered) {
         let slot = packet.flow.slot as usize;
@@ -31,7 +32,8 @@ impl Unheard {
         self.clocks[slot] = packet.clock;
     }
 
-    /// Adds a packet in the midst of a flowlet; false, and nothing has changed, if its unit is to hear of it.
+    /// Adds a packet in the midst of a flowlet; false, and nothing has changed, if its unit is to
+    /// hear of it.
     #[inline(always)]
     pub fn add(&mut self, packet: &Numbered) -> bool {
         match self.clocks.get_mut(packet.flow.slot as usize) {
@@ -43,7 +45,8 @@ impl Unheard {
         }
     }
 
-    /// The unit that has the flow's state hears of its packets, up to this clock, says `tell`; then it hears of the next one, too.
+    /// The unit that has the flow's state hears of its packets, up to this clock, says `tell`; then
+    /// it hears of the next one, too.
     #[inline]
     pub fn tell(&mut self, slot: u32, tell: impl FnOnce(u64) -> bool) {
         if let Some(clock) = self.clocks.get_mut(slot as usize).filter(|clock| **clock > 0)

@@ -4,9 +4,10 @@ use crate::Base64Mode;
 
 /// Decodes in place.
 ///
-/// Input ends at the first `=`, and at any other byte that is not of the alphabet unless the mode skips those. A last
-/// group of two or three letters gives one or two bytes, padded or not; bits beyond them do not count. The strict mode
-/// instead gives nothing unless all is as RFC 4648, section 4 has it: whole groups, padding, no other bits.
+/// Input ends at the first `=`, and at any other byte that is not of the alphabet unless the mode
+/// skips those. A last group of two or three letters gives one or two bytes, padded or not; bits
+/// beyond them do not count. The strict mode instead gives nothing unless all is as RFC 4648,
+/// section 4 has it: whole groups, padding, no other bits.
 pub(crate) fn decode(buffer: &mut Vec<u8>, mode: Base64Mode) {
     if mode == Base64Mode::Strict && !is_strict(buffer) {
         return buffer.clear();

@@ -9,8 +9,8 @@ use regex_syntax::hir::{Hir, Look, LookSet};
 use crate::inspect::scratch::Budget;
 use crate::inspect::unsupported::Reason;
 
-/// The most bytes of an expression's automaton. Beside it, each clone of an inspection may keep as many for the states
-/// that it met.
+/// The most bytes of an expression's automaton. Beside it, each clone of an inspection may keep as
+/// many for the states that it met.
 pub const MAX_EXPRESSION_BYTES: usize = 2 << 20;
 
 /// An expression to look for.

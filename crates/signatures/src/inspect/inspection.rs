@@ -11,8 +11,8 @@ use crate::inspect::view::View;
 
 /// What a rule asks of its buffers, made ready to be looked at.
 ///
-/// It may be shared, but threads that share one wait for each other's memory when they run its expressions: give
-/// each thread a clone.
+/// It may be shared, but threads that share one wait for each other's memory when they run its
+/// expressions: give each thread a clone.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     buffers: Vec<Inspected>,
@@ -95,15 +95,16 @@ impl Inspected {
         self.absence != Absence::Fails
     }
 
-    /// Whether the buffer, before its transforms, has all that is asked of it. Variables keep the values that
-    /// they get for the rule's other buffers.
+    /// Whether the buffer, before its transforms, has all that is asked of it. Variables keep the
+    /// values that they get for the rule's other buffers.
     pub fn holds(&self, bytes: &[u8], scratch: &mut Scratch) -> bool {
         self.holds_at(bytes, 0, scratch)
     }
 
-    /// The same for a stream, of which `bytes` begin `start` bytes after its beginning: absolute positions, the size, and the
-    /// cursor before the first match count from there. What is before the bytes is not found, and no number is read
-    /// from it; to expressions the bytes are all there is.
+    /// The same for a stream, of which `bytes` begin `start` bytes after its beginning: absolute
+    /// positions, the size, and the cursor before the first match count from there. What is before
+    /// the bytes is not found, and no number is read from it; to expressions the bytes are all
+    /// there is.
     pub fn holds_at(&self, bytes: &[u8], start: u64, scratch: &mut Scratch) -> bool {
         if self.transforms.is_empty() {
             return self.holds_transformed(bytes, start, scratch);
@@ -116,13 +117,14 @@ impl Inspected {
         holds
     }
 
-    /// The same for what [`Inspected::transforms`] gave already, for rules that share a buffer and its transforms.
+    /// The same for what [`Inspected::transforms`] gave already, for rules that share a buffer and
+    /// its transforms.
     pub fn holds_transformed(&self, bytes: &[u8], start: u64, scratch: &mut Scratch) -> bool {
         self.absence != Absence::Required && search::holds(&self.steps, View::new(bytes, start), scratch)
     }
 
-    /// Whether what `base64_decode` decoded, in a buffer of the same rule that was evaluated before, has all that is
-    /// asked of it.
+    /// Whether what `base64_decode` decoded, in a buffer of the same rule that was evaluated
+    /// before, has all that is asked of it.
     pub fn holds_decoded(&self, scratch: &mut Scratch) -> bool {
         let decoded = std::mem::take(&mut scratch.decoded);
         let holds = match decoded.is_empty() {

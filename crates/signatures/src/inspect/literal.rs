@@ -37,7 +37,8 @@ impl Literal {
         self.pattern.len()
     }
 
-    /// The first place from `first` to `last`, both included. At the last there are enough bytes for the pattern.
+    /// The first place from `first` to `last`, both included. At the last there are enough bytes
+    /// for the pattern.
     pub fn find(&self, bytes: &[u8], first: usize, last: usize, budget: &mut Budget) -> Option<usize> {
         if first > last {
             return None;

@@ -34,7 +34,8 @@ impl View<'_> {
         holds != test.negated
     }
 
-    /// Where a `byte_jump` leads. The end of the buffer is a place to go to; a jump to before its beginning leads there.
+    /// Where a `byte_jump` leads. The end of the buffer is a place to go to; a jump to before its
+    /// beginning leads there.
     pub fn byte_jump(&self, jump: &ByteJump, cursor: i64, values: &Values) -> Option<i64> {
         let Found { value, end } = self.number(&jump.number, cursor, values)?;
         let origin = match jump.origin {
@@ -61,7 +62,8 @@ impl View<'_> {
         Some((value, end))
     }
 
-    /// The value that a `byte_math` gives its variable, in 64 bits: what is above them is lost. And where the cursor is behind it.
+    /// The value that a `byte_math` gives its variable, in 64 bits: what is above them is lost. And
+    /// where the cursor is behind it.
     pub fn byte_math(&self, math: &ByteMath, cursor: i64, values: &Values) -> Option<(u64, i64)> {
         let Found { value, end } = self.number(&math.number, cursor, values)?;
         let right = values.resolve(math.value)?;
@@ -108,8 +110,8 @@ impl View<'_> {
     }
 }
 
-/// The digits at the beginning, behind white space and a `+`; what follows them does not count. None if there are none,
-/// or if they are more than 64 bits hold. And where they end.
+/// The digits at the beginning, behind white space and a `+`; what follows them does not count.
+/// None if there are none, or if they are more than 64 bits hold. And where they end.
 fn text(bytes: &[u8], base: Option<u32>) -> Option<(u64, usize)> {
     let digits = bytes.trim_ascii_start();
     let digits = digits.strip_prefix(b"+").unwrap_or(digits);

@@ -1,9 +1,10 @@
 //! Which matches depend on which.
 //!
-//! Matches that hold or not wherever the earlier ones were found begin a *group*: if one of a group fails in all
-//! places, no other place of an earlier group can help, and none is tried. Within a group, what follows a content depends
-//! on where the content ends, and perhaps on variables that were set before it; where it does not depend on such a variable,
-//! places from which it failed once need not be tried again.
+//! Matches that hold or not wherever the earlier ones were found begin a *group*: if one of a group
+//! fails in all places, no other place of an earlier group can help, and none is tried. Within a
+//! group, what follows a content depends on where the content ends, and perhaps on variables that
+//! were set before it; where it does not depend on such a variable, places from which it failed
+//! once need not be tried again.
 
 use crate::{Match, Number, Operand, Position, Variable};
 
@@ -22,7 +23,8 @@ impl Order {
     /// One for each match.
     pub fn of(matches: &[Match]) -> Vec<Self> {
         let uncertain = uncertain_variables(matches);
-        // Whether a match from `at` on uses a variable, one of those set before `at`, that may have another value.
+        // Whether a match from `at` on uses a variable, one of those set before `at`, that may have
+        // another value.
         let depends = |at: usize, from: usize| {
             let set = variables(&uncertain[..at]);
             matches[from..].iter().flat_map(uses).flatten().any(|used| set.clone().any(|one| one == used))

@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 
 use crate::MAX_VARIABLES;
 
-/// The most steps of one evaluation beyond trying one place and reading the buffer once for each match: a place that is
-/// tried, or [`STEP_BYTES`] that are searched. Where they do not suffice, the buffer does not hold, and
-/// [`Scratch::exhausted`] counts it.
+/// The most steps of one evaluation beyond trying one place and reading the buffer once for each
+/// match: a place that is tried, or [`STEP_BYTES`] that are searched. Where they do not suffice,
+/// the buffer does not hold, and [`Scratch::exhausted`] counts it.
 pub const MAX_STEPS: usize = 10_000;
 /// The same of all evaluations of a packet, where [`Scratch::begin_packet`] says what that is.
 pub const PACKET_STEPS_MAX: usize = 4 * MAX_STEPS;
@@ -17,8 +17,9 @@ pub const FLOW_STEPS_PER_PACKET: usize = 100;
 /// The bytes that are searched in one step of [`MAX_STEPS`].
 pub const STEP_BYTES: usize = 256;
 
-/// What an evaluation needs to write on: variables, what was decoded, places to go back to. One serves any number of rules
-/// one after the other; when it has grown to what they need, an evaluation allocates nothing.
+/// What an evaluation needs to write on: variables, what was decoded, places to go back to. One
+/// serves any number of rules one after the other; when it has grown to what they need, an
+/// evaluation allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     pub(crate) variables: Values,
@@ -47,15 +48,15 @@ impl Scratch {
         Self::default()
     }
 
-    /// Begins a rule: variables and what was decoded are those of no rule any more. To be called before the first of a
-    /// rule's buffers is evaluated.
+    /// Begins a rule: variables and what was decoded are those of no rule any more. To be called
+    /// before the first of a rule's buffers is evaluated.
     pub fn begin(&mut self) {
         self.variables = Values::default();
         self.decoded.clear();
     }
 
-    /// Evaluations from now on are of one packet of a flow that has spent so many steps: together they have
-    /// [`PACKET_STEPS_MAX`], and the flow's have [`FLOW_STEPS_MAX`].
+    /// Evaluations from now on are of one packet of a flow that has spent so many steps: together
+    /// they have [`PACKET_STEPS_MAX`], and the flow's have [`FLOW_STEPS_MAX`].
     pub fn begin_packet(&mut self, spent: u32) {
         let spent = (spent as usize).saturating_sub(FLOW_STEPS_PER_PACKET);
         self.left = Some(Left { packet: PACKET_STEPS_MAX, flow: FLOW_STEPS_MAX.saturating_sub(spent) });
@@ -169,7 +170,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// That of an evaluation of so many matches on so many bytes, with these steps beyond reading them.
+    /// That of an evaluation of so many matches on so many bytes, with these steps beyond reading
+    /// them.
     pub fn new(matches: usize, bytes: usize, steps: usize) -> Self {
         let reading = matches.saturating_mul(bytes.saturating_add(STEP_BYTES));
         let beyond = steps * STEP_BYTES; // No more than `MAX_STEPS`.

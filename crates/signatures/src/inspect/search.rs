@@ -7,10 +7,12 @@ use crate::inspect::scratch::{Budget, Choice, Failed, Scratch};
 use crate::inspect::step::{Content, Step, Test};
 use crate::inspect::view::View;
 
-/// Whether all steps hold for one and the same assignment of places, in [`crate::inspect::MAX_STEPS`].
+/// Whether all steps hold for one and the same assignment of places, in
+/// [`crate::inspect::MAX_STEPS`].
 ///
-/// Places are tried from the first on, and the last content or expression that has another place is the first to be
-/// tried elsewhere. So the values that variables are left with are those of the first places, in this order, that hold.
+/// Places are tried from the first on, and the last content or expression that has another place is
+/// the first to be tried elsewhere. So the values that variables are left with are those of the
+/// first places, in this order, that hold.
 pub(crate) fn holds(steps: &[Step], view: View<'_>, scratch: &mut Scratch) -> bool {
     scratch.choices.clear();
     scratch.failed.clear();
@@ -86,7 +88,8 @@ impl Search<'_, '_> {
         holds.then_some(cursor)
     }
 
-    /// Tries the last choice that was made at its next place, and so on; gives which step that is, and where it ends.
+    /// Tries the last choice that was made at its next place, and so on; gives which step that is,
+    /// and where it ends.
     fn go_back(&mut self) -> Option<(usize, i64)> {
         while !self.budget.is_spent()
             && let Some(choice) = self.scratch.choices.pop()
@@ -98,7 +101,8 @@ impl Search<'_, '_> {
         None
     }
 
-    /// Finds the next place of a content or an expression, and notes that there may be others; gives its end.
+    /// Finds the next place of a content or an expression, and notes that there may be others;
+    /// gives its end.
     fn choose(&mut self, mut choice: Choice) -> Option<i64> {
         let Step { test, order } = &self.steps[choice.step];
         let failed = &mut self.scratch.failed[choice.step];

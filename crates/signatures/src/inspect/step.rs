@@ -39,8 +39,8 @@ pub(crate) struct Content {
     pub ends: bool,
 }
 
-/// The steps of a buffer's matches, in order. What is said of the buffer's absence is not among them. The error comes
-/// with its keyword.
+/// The steps of a buffer's matches, in order. What is said of the buffer's absence is not among
+/// them. The error comes with its keyword.
 pub(crate) fn steps(matches: &[Match]) -> Result<Vec<Step>, (&'static str, Reason)> {
     let orders = Order::of(matches);
     let mut steps = Vec::with_capacity(matches.len());

@@ -6,8 +6,8 @@ use crate::inspect::scratch::Values;
 
 /// The bytes of a buffer, or those of a stream from some place on.
 ///
-/// Places are counted from the first byte that is there; so those before it, and the cursor at the beginning of a
-/// stream of which that is gone, are negative.
+/// Places are counted from the first byte that is there; so those before it, and the cursor at the
+/// beginning of a stream of which that is gone, are negative.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub bytes: &'a [u8],
@@ -24,7 +24,8 @@ pub(crate) struct Places {
 
 impl<'a> View<'a> {
     pub fn new(bytes: &'a [u8], start: u64) -> Self {
-        // Far enough from the ends of i64 that offsets and jumps may be added; no stream is as long.
+        // Far enough from the ends of i64 that offsets and jumps may be added; no stream is as
+        // long.
         let start = i64::try_from(start).unwrap_or(i64::MAX).min(i64::MAX / 4);
         Self { bytes, beginning: -start }
     }

@@ -4,7 +4,8 @@ use crate::buffer::Buffer;
 use crate::payload::{FastPattern, Match, Operand, Position, Variable};
 use crate::{PacketTest, Protocol, Rule, RuleError, Transport};
 
-/// Checks what can only be told of the whole rule, and brings the order of its variables to that of its matches.
+/// Checks what can only be told of the whole rule, and brings the order of its variables to that of
+/// its matches.
 pub(super) fn together(rule: &mut Rule) -> Result<(), RuleError> {
     size_and_streams(rule)?;
     for buffer in &rule.buffers {
@@ -92,7 +93,8 @@ fn lower_case(matches: &[Match]) -> Result<(), RuleError> {
     }
 }
 
-/// Numbers the variables in the order in which an engine meets their definitions, which must come before their uses.
+/// Numbers the variables in the order in which an engine meets their definitions, which must come
+/// before their uses.
 fn order_variables(rule: &mut Rule) -> Result<(), RuleError> {
     let mut order: Vec<Variable> = Vec::new();
     let mut early = None;

@@ -33,7 +33,8 @@ fn read(given: Given<'_>) -> Read<Content> {
     Ok(Content { pattern, negated, nocase: false, position, ends: false, fast_pattern: None })
 }
 
-/// Refuses a text with U+FFFD, which stands for bytes of the file that are not UTF-8: which ones is not known any more.
+/// Refuses a text with U+FFFD, which stands for bytes of the file that are not UTF-8: which ones is
+/// not known any more.
 pub(crate) fn known_bytes(piece: Piece<'_>) -> Read<()> {
     match piece.text.find(char::REPLACEMENT_CHARACTER) {
         None => Ok(()),
@@ -45,7 +46,8 @@ pub(crate) fn known_bytes(piece: Piece<'_>) -> Read<()> {
     }
 }
 
-/// The bytes of a content: text, in which `;`, `:`, `"` and `\` may be escaped by `\`, and `|..|` with hexadecimal bytes.
+/// The bytes of a content: text, in which `;`, `:`, `"` and `\` may be escaped by `\`, and `|..|`
+/// with hexadecimal bytes.
 fn bytes(piece: Piece<'_>) -> Read<Vec<u8>> {
     let mut bytes = Vec::with_capacity(piece.text.len());
     // Within `|..|`: where that began. And half of a byte.

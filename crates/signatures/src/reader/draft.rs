@@ -179,8 +179,8 @@ impl<'c> Draft<'c> {
         self.push_at(given, place, one)
     }
 
-    /// Adds a match that may be about the last one. With a chosen buffer it is of that buffer; else, if relative, of the
-    /// buffer that the last match is of.
+    /// Adds a match that may be about the last one. With a chosen buffer it is of that buffer;
+    /// else, if relative, of the buffer that the last match is of.
     pub fn push_related(&mut self, given: Given<'_>, relative: bool, one: Match) -> Read<()> {
         match (&self.chosen, self.last_match) {
             (None, Some(place)) if relative => self.push_at(given, place, one),
@@ -188,7 +188,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Marks the last match as ending its buffer, if it is a content that this `isdataat:!1,relative` is about.
+    /// Marks the last match as ending its buffer, if it is a content that this
+    /// `isdataat:!1,relative` is about.
     pub fn ends(&mut self, test: DataAt) -> bool {
         let says_ends = test == DataAt { offset: Operand::Value(1), relative: true, negated: true };
         let place = match &self.chosen {

@@ -71,7 +71,8 @@ const BUFFERS: [(char, Buffer); 13] = [
     ('Z', Buffer::HttpHostRaw),
 ];
 
-/// Flags without a meaning here: raw bytes, which there are no others of, and a limit of the engine's own.
+/// Flags without a meaning here: raw bytes, which there are no others of, and a limit of the
+/// engine's own.
 const WITHOUT_MEANING: [char; 2] = ['B', 'O'];
 
 fn all_letters() -> String {
@@ -79,8 +80,9 @@ fn all_letters() -> String {
     PcreFlags::LETTERS.into_iter().chain(['R']).chain(buffers).chain(WITHOUT_MEANING).collect()
 }
 
-/// The expression, its flags, and the names behind a comma. The expression ends at the first `/` without a `\` before it
-/// behind which stand flags, and then the end or a comma and the name of a group.
+/// The expression, its flags, and the names behind a comma. The expression ends at the first `/`
+/// without a `\` before it behind which stand flags, and then the end or a comma and the name of a
+/// group.
 fn parts(inner: Piece<'_>) -> Option<(Piece<'_>, Piece<'_>, Piece<'_>)> {
     let mut escaped = false;
     for (at, byte) in inner.text.bytes().enumerate() {

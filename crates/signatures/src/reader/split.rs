@@ -19,7 +19,8 @@ pub(crate) fn halves(text: Piece<'_>) -> Read<(Piece<'_>, Piece<'_>)> {
 
 /// The options: keyword and argument, both trimmed. After an error there are no more.
 ///
-/// An option ends at a `;` that no `\` stands before. Quotes do not matter: also within them `;` is written `\;`.
+/// An option ends at a `;` that no `\` stands before. Quotes do not matter: also within them `;` is
+/// written `\;`.
 pub(crate) fn options(body: Piece<'_>) -> impl Iterator<Item = Read<(Piece<'_>, Piece<'_>)>> {
     let mut rest = Some(body);
     std::iter::from_fn(move || {

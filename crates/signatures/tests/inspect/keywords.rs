@@ -363,7 +363,8 @@ fn what_cannot_be_carried_out_is_named() {
     }
 }
 
-/// Texts that are made to take long: places are remembered, and where that is of no use there is an end.
+/// Texts that are made to take long: places are remembered, and where that is of no use there is an
+/// end.
 #[test]
 fn hostile_texts_take_an_end() {
     let text = vec![b'a'; 60_000];
@@ -379,7 +380,8 @@ fn hostile_texts_take_an_end() {
     assert!(!inspection.buffer(0).holds(&text, &mut scratch));
     assert_eq!(scratch.exhausted(), 1);
 
-    // A packet's evaluations share what it has, and a flow's; what reads the buffer once for each match goes on.
+    // A packet's evaluations share what it has, and a flow's; what reads the buffer once for each
+    // match goes on.
     let plain = Inspection::new(&rule(r#"content:"a"; content:"a"; distance:1; pcre:"/a$/";"#)).unwrap();
     let (mut spent, mut packets) = (0, 0);
     while packets < 50 {

@@ -1,4 +1,5 @@
-//! Real rules: how many can be carried out, why others cannot, and that each looks at texts made for it without a panic.
+//! Real rules: how many can be carried out, why others cannot, and that each looks at texts made
+//! for it without a panic.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! Each keyword: what is read, shown as the reader prints it, and what is refused, with the column and the words.
+//! Each keyword: what is read, shown as the reader prints it, and what is refused, with the column
+//! and the words.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -55,7 +55,8 @@ fn read(files: &[(String, String)], classes: &Classifications) -> Report {
     report
 }
 
-/// What the active rules of a file are, without the reader: lines that are not empty and no comments.
+/// What the active rules of a file are, without the reader: lines that are not empty and no
+/// comments.
 fn active(files: &[(String, String)]) -> usize {
     let lines = files.iter().flat_map(|(_, text)| text.lines());
     lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')).count()

@@ -1,6 +1,7 @@
-//! What is promised of packets of flows that several units have in turn: each is processed on the state that all packets of its flow
-//! make that the router numbered before it, those included that were lost since; at each unit they are processed in order, and between
-//! units in any. Packets before and behind are processed in order, as ever.
+//! What is promised of packets of flows that several units have in turn: each is processed on the
+//! state that all packets of its flow make that the router numbered before it, those included that
+//! were lost since; at each unit they are processed in order, and between units in any. Packets
+//! before and behind are processed in order, as ever.
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,8 @@ use protocol::message::UnitId;
 
 use crate::engine::fold;
 
-/// The epochs of a flow in which several units had its packets, as far as something may be said of them still.
+/// The epochs of a flow in which several units had its packets, as far as something may be said of
+/// them still.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spreads(VecDeque<Spread>);
 
@@ -26,7 +28,8 @@ struct Spread {
     is_folded: bool,
 }
 
-/// Epochs that are remembered: helpers have done with one before the next begins, but for packets that come late.
+/// Epochs that are remembered: helpers have done with one before the next begins, but for packets
+/// that come late.
 const REMEMBERED: usize = 4;
 
 /// What was found wrong.
@@ -81,7 +84,8 @@ impl Spreads {
         self.0.iter().any(|spread| spread.base < clock && clock <= spread.last)
     }
 
-    /// All such epochs before this clock are part of the state, which was `state` after packet `last`.
+    /// All such epochs before this clock are part of the state, which was `state` after packet
+    /// `last`.
     pub fn fold_up_to(&mut self, clock: u64, last: &mut u64, state: &mut u64) {
         for spread in self.0.iter_mut().filter(|spread| spread.last < clock && !spread.is_folded) {
             spread.begin(*state);
@@ -91,7 +95,8 @@ impl Spreads {
         }
     }
 
-    /// A unit has processed a packet of such an epoch on this state; that before all of them was `state`.
+    /// A unit has processed a packet of such an epoch on this state; that before all of them was
+    /// `state`.
     pub fn processed(&mut self, unit: UnitId, clock: u64, before: u64, state: u64) -> Result<(), Wrong> {
         let found = self.0.iter_mut().find(|spread| spread.base < clock && clock <= spread.last);
         let Some(spread) = found else { return Err(Wrong::State) };

@@ -4,8 +4,8 @@ use serde::Deserialize;
 
 use super::{Rate, Share, Time};
 
-/// What lies between the router and the units, and between units. The defaults are those of the papers' test bed: a round
-/// trip of 130 us, and 160 us for a state to get across (S64).
+/// What lies between the router and the units, and between units. The defaults are those of the
+/// papers' test bed: a round trip of 130 us, and 160 us for a state to get across (S64).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Links {
@@ -13,14 +13,15 @@ pub struct Links {
     pub router_to_unit: Link,
     /// From a unit to another: messages, states, packets that came late.
     pub unit_to_unit: Link,
-    /// What becomes of messages that units send, to each other and to the router: they say it again if it matters. What the router
-    /// says arrives.
+    /// What becomes of messages that units send, to each other and to the router: they say it again
+    /// if it matters. What the router says arrives.
     pub messages: Faults,
     /// From a unit to the router: messages.
     pub unit_to_router: Link,
     /// From a unit to the store, and back, if states are in a store.
     pub unit_to_store: Link,
-    /// What a copy of a state that is sent ahead takes in place of the latency between units (S64). A state that is asked for takes that.
+    /// What a copy of a state that is sent ahead takes in place of the latency between units (S64).
+    /// A state that is asked for takes that.
     pub copy_time: Time,
     /// Bits per second at which states leave a unit, one behind the other.
     pub bandwidth: Rate,
@@ -40,8 +41,8 @@ impl Default for Links {
     }
 }
 
-/// A class of links. What goes from one end to another arrives in the order in which it was sent, but for packets that
-/// are reordered, and messages of which `[links.messages]` says otherwise.
+/// A class of links. What goes from one end to another arrives in the order in which it was sent,
+/// but for packets that are reordered, and messages of which `[links.messages]` says otherwise.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Link {

@@ -32,20 +32,25 @@ pub struct Router {
     pub targets: Targets,
     /// K: how many of them: 3 (S55).
     pub targets_count: u8,
-    /// From this share of B on, a flowlet's packets say that its state is to be copied at once (S62). None: no packet does.
+    /// From this share of B on, a flowlet's packets say that its state is to be copied at once
+    /// (S62). None: no packet does.
     pub push_at: Option<Share>,
-    /// A flowlet stays with its unit as long as that is loaded to less than this share. None: it is assigned anew, as published.
+    /// A flowlet stays with its unit as long as that is loaded to less than this share. None: it is
+    /// assigned anew, as published.
     pub stay_below: Option<Share>,
-    /// Only states of flowlets whose units are loaded to this share or more are copied ahead. None: all are, as published.
+    /// Only states of flowlets whose units are loaded to this share or more are copied ahead. None:
+    /// all are, as published.
     pub copy_from: Option<Share>,
-    /// A flow that asks for more than a unit has is spread over several, in mode `flowlet`, with states at the units. None: as published.
+    /// A flow that asks for more than a unit has is spread over several, in mode `flowlet`, with
+    /// states at the units. None: as published.
     pub spread: Option<Spread>,
-    /// What it takes a unit to process; unless said, what that is (S41). Less leaves room for bursts that its load meter does
-    /// not see (S105).
+    /// What it takes a unit to process; unless said, what that is (S41). Less leaves room for
+    /// bursts that its load meter does not see (S105).
     pub capacity: Option<Rate>,
     /// Units are started ahead when all are loaded to this share: 0.9 (S42).
     pub start_at: Share,
-    /// Units are as many as all that comes asks for, loaded to this share, whether flowlets find room or not. None: as published.
+    /// Units are as many as all that comes asks for, loaded to this share, whether flowlets find
+    /// room or not. None: as published.
     pub follow_at: Option<Share>,
     /// A unit without a packet for so long is stopped: 200 ms (S43).
     pub idle: Time,
@@ -55,7 +60,8 @@ pub struct Router {
     pub bucket: Time,
     /// So many buckets count: 200 (S40).
     pub buckets: usize,
-    /// So many of the last ones count on their own, too: a burst that the others hide keeps flowlets away (S105). None: 0.
+    /// So many of the last ones count on their own, too: a burst that the others hide keeps
+    /// flowlets away (S105). None: 0.
     pub alarm_buckets: usize,
     /// Flows at once.
     pub flows_max: NonZeroU32,
@@ -75,7 +81,8 @@ pub struct Router {
 pub struct Spread {
     /// Units of a flow at most.
     pub units_max: u8,
-    /// A flow that asks for more than this share of a unit is spread, over so many that it does not.
+    /// A flow that asks for more than this share of a unit is spread, over so many that it does
+    /// not.
     pub begin_at: Share,
     /// One that asks for less than this share of a unit is not any longer.
     pub end_at: Share,

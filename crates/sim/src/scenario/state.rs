@@ -13,7 +13,8 @@ pub struct State {
     pub place: Place,
     /// What the store takes for a request, one after the other.
     pub store_time: Time,
-    /// With `store`: a flowlet's first packet waits for the state even if the unit has had the flow all the time (S94).
+    /// With `store`: a flowlet's first packet waits for the state even if the unit has had the flow
+    /// all the time (S94).
     pub reread: bool,
 }
 

@@ -23,10 +23,11 @@ pub struct Units {
     pub packet_cost: Option<Cost>,
     /// What a byte takes, on top.
     pub byte_cost: Option<Cost>,
-    /// What it takes to replay the header of a packet that another unit has, where flows are spread: 550 ns, as a chain of three functions
-    /// was measured to take.
+    /// What it takes to replay the header of a packet that another unit has, where flows are
+    /// spread: 550 ns, as a chain of three functions was measured to take.
     pub replay_cost: Cost,
-    /// What a message takes of the unit that it comes to, and of one that sends it to another unit: nothing, unless said.
+    /// What a message takes of the unit that it comes to, and of one that sends it to another unit:
+    /// nothing, unless said.
     pub message_cost: Cost,
     /// Packets that wait at a unit; more are dropped.
     pub queue: usize,
@@ -42,11 +43,13 @@ pub struct Units {
     pub changes: Option<Size>,
     /// Whether copies tell only what has changed since one that the other unit has.
     pub deltas: bool,
-    /// A flow's state is copied ahead when the flow has been silent for this long; unless said, T/2 (S51).
+    /// A flow's state is copied ahead when the flow has been silent for this long; unless said, T/2
+    /// (S51).
     pub replicate_after: Option<Time>,
     /// How long a packet waits for those before it.
     pub order: Time,
-    /// After how long a state that did not come is asked for once more, and one that was not acknowledged is sent once more.
+    /// After how long a state that did not come is asked for once more, and one that was not
+    /// acknowledged is sent once more.
     pub pull_again: Time,
     /// Packets that wait for state or for those before them, all flows of a unit.
     pub held_max: usize,
@@ -93,7 +96,8 @@ impl Default for Units {
 pub enum ServiceKind {
     /// Each packet takes its bits at the capacity, or its costs if they are given.
     Rate,
-    /// Each packet takes its costs, until a period has processed what the capacity makes of it; then all wait for the next.
+    /// Each packet takes its costs, until a period has processed what the capacity makes of it;
+    /// then all wait for the next.
     Quota,
 }
 

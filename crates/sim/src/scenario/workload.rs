@@ -51,7 +51,8 @@ pub struct Trace {
     pub profile: Profile,
     /// How much flows send at a time.
     pub bursts: Bursts,
-    /// The total rate over time: points of time and rate, with straight lines between them. The last one stays.
+    /// The total rate over time: points of time and rate, with straight lines between them. The
+    /// last one stays.
     pub curve: RateCurve,
     /// Flows that send bursts on top.
     pub adversary: Option<Adversary>,
@@ -79,7 +80,8 @@ pub enum Profile {
     WB,
 }
 
-/// How much flows of a made-up trace send at a time: the papers say how many bursts there are per flow, and no more.
+/// How much flows of a made-up trace send at a time: the papers say how many bursts there are per
+/// flow, and no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bursts {
@@ -152,7 +154,8 @@ pub enum Spacing {
     Poisson,
 }
 
-/// Packets of a capture: when they came, whose they were, and how long; both directions of a connection are one flow.
+/// Packets of a capture: when they came, whose they were, and how long; both directions of a
+/// connection are one flow.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capture {
@@ -161,8 +164,9 @@ pub struct Capture {
     /// All gaps are shorter by this factor; below 1, they are longer.
     #[serde(default)]
     pub speedup: Factor,
-    /// So many play it at the same time, each with flows of its own: the first one from its beginning, others from places that the seed says. At its
-    /// end it begins anew, with other flows.
+    /// So many play it at the same time, each with flows of its own: the first one from its
+    /// beginning, others from places that the seed says. At its end it begins anew, with other
+    /// flows.
     #[serde(default = "one", deserialize_with = "copies")]
     pub copies: NonZeroU32,
 }

@@ -1,4 +1,5 @@
-//! Packets of a capture: when they came, whose they are, how long they are; faster or slower, several times at once, again and again.
+//! Packets of a capture: when they came, whose they are, how long they are; faster or slower,
+//! several times at once, again and again.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -33,7 +34,8 @@ pub enum RecordingError {
 }
 
 impl Recording {
-    /// Of packets with their time in ns, their flow and their bytes on the wire, in any order; those of one time stay in it.
+    /// Of packets with their time in ns, their flow and their bytes on the wire, in any order;
+    /// those of one time stay in it.
     ///
     /// # Errors
     /// If there are none, or too many.
@@ -68,7 +70,8 @@ impl Recording {
         self.packets.last().map_or(0, |last| last.time_ns)
     }
 
-    /// From the first packet to the first one of the next round, in ns: one mean gap is between them. At least 1 ns for each packet.
+    /// From the first packet to the first one of the next round, in ns: one mean gap is between
+    /// them. At least 1 ns for each packet.
     fn round_ns(&self) -> f64 {
         let packets = self.packets.len() as f64;
         let length_ns = self.length_ns() as f64;
@@ -101,8 +104,9 @@ struct Copy {
 }
 
 impl CapturePackets {
-    /// The packets of this recording and seed, as the scenario wants them: the first copy plays from the beginning, others from a packet that is drawn; each
-    /// goes on with another round, of other flows.
+    /// The packets of this recording and seed, as the scenario wants them: the first copy plays
+    /// from the beginning, others from a packet that is drawn; each goes on with another round, of
+    /// other flows.
     pub fn new(capture: &Capture, recording: &Arc<Recording>, seed: u64) -> CapturePackets {
         let mut random = Random::new(seed, "capture");
         let mut packets = CapturePackets {
@@ -205,7 +209,8 @@ mod tests {
     }
 
     proptest! {
-        /// In order of time; each copy's flows send what they sent, one after the other, and nobody else is mixed in.
+        /// In order of time; each copy's flows send what they sent, one after the other, and nobody
+        /// else is mixed in.
         #[test]
         fn copies_are_the_recording(
             recorded in prop::collection::vec((0u64..1_000_000, 0u8..5, 40u32..1500), 1..40),
@@ -221,7 +226,8 @@ mod tests {
             for packet in &came {
                 let sent = of(&came, packet.flow);
                 let whole = of(recording.packets(), packet.flow % recording.flows());
-                // The first round of a copy may have begun before the run, the last one goes on behind what was taken.
+                // The first round of a copy may have begun before the run, the last one goes on
+                // behind what was taken.
                 prop_assert!(whole.windows(sent.len()).any(|part| part == sent));
             }
         }

@@ -7,8 +7,8 @@ use crate::scenario::{Bursts, Profile};
 /// Flows with more bytes than this are large (S86).
 pub const LARGE_BYTES: f64 = 10_000.0;
 
-/// The shape of a trace at its natural speed, which is 1 Gbps. Published are packets, flows, the median packet and the
-/// share of large flows (S86); the rest is ours.
+/// The shape of a trace at its natural speed, which is 1 Gbps. Published are packets, flows, the
+/// median packet and the share of large flows (S86); the rest is ours.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Packets of the whole trace.
@@ -29,12 +29,13 @@ const SMALLEST: f64 = 60.0;
 /// How steep the sizes of small flows are.
 const SMALL_ALPHA: f64 = 0.5;
 
-/// Packets of the bursts of flows that send windows, at the least and at the most: the initial window of TCP is 10 segments (RFC 6928), and so W-B
-/// has as many bursts per flow as is published (S99).
+/// Packets of the bursts of flows that send windows, at the least and at the most: the initial
+/// window of TCP is 10 segments (RFC 6928), and so W-B has as many bursts per flow as is published
+/// (S99).
 pub const WINDOW: (u32, u32) = (6, 10);
 
-/// The bursts of flows whose bursts grow have so many packets times the root of all of its packets, and at least one: so many that W-B has as
-/// many bursts per flow as is published (S99).
+/// The bursts of flows whose bursts grow have so many packets times the root of all of its packets,
+/// and at least one: so many that W-B has as many bursts per flow as is published (S99).
 const BURST: f64 = 0.22;
 
 /// What flows send in bursts, in bits per ns: 100 Mbit/s, as over an access link.
@@ -139,7 +140,8 @@ pub struct Life {
 }
 
 impl Life {
-    /// Packets in a burst of a flow of so many bytes, in the mean: larger flows have more bursts, and, if bursts grow, larger ones.
+    /// Packets in a burst of a flow of so many bytes, in the mean: larger flows have more bursts,
+    /// and, if bursts grow, larger ones.
     pub fn burst(&self, bytes: f64) -> f64 {
         match self.bursts {
             Bursts::Growing => (BURST * self.packets(bytes).sqrt()).max(1.0),

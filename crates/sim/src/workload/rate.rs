@@ -1,4 +1,5 @@
-//! A rate that changes over time, and the times at which packets come if the gaps between them are scaled after it.
+//! A rate that changes over time, and the times at which packets come if the gaps between them are
+//! scaled after it.
 
 use std::fmt;
 
@@ -7,7 +8,8 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
 use crate::scenario::{Rate, Time};
 
-/// A rate over time: straight lines between points; before the first point the rate is its, after the last one that one's.
+/// A rate over time: straight lines between points; before the first point the rate is its, after
+/// the last one that one's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateCurve {
     points: Vec<(Time, Rate)>,

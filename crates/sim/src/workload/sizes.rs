@@ -2,7 +2,8 @@
 
 use crate::random::{Random, Table};
 
-/// A Pareto distribution between two bounds: many small values, and few that have most of the total.
+/// A Pareto distribution between two bounds: many small values, and few that have most of the
+/// total.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundedPareto {
     alpha: f64,
@@ -13,7 +14,8 @@ pub struct BoundedPareto {
 }
 
 impl BoundedPareto {
-    /// Values of `low` to `high`, the more of them small the greater `alpha` is. `alpha` may be negative, but not 0.
+    /// Values of `low` to `high`, the more of them small the greater `alpha` is. `alpha` may be
+    /// negative, but not 0.
     pub fn new(alpha: f64, low: f64, high: f64) -> BoundedPareto {
         let powers = [low, high].map(|bound| libm::pow(bound, -alpha));
         BoundedPareto { alpha, low, high, powers }
@@ -54,8 +56,8 @@ impl BoundedPareto {
     }
 }
 
-/// Packet sizes between quantiles that are given: each the share of packets up to a size, and the size in bytes. In
-/// between they grow exponentially.
+/// Packet sizes between quantiles that are given: each the share of packets up to a size, and the
+/// size in bytes. In between they grow exponentially.
 pub fn packet_sizes(quantiles: &[(f64, f64)]) -> Table {
     Table::new(|share| {
         let next = quantiles.partition_point(|&(at, _)| at < share).clamp(1, quantiles.len() - 1);

@@ -17,9 +17,10 @@ const ADVERSARY_GAP_NS: f64 = 1_000.0;
 
 /// Packets of a made-up trace, in order of time.
 ///
-/// Flows begin independently of each other, send bursts with pauses between them, and end when they have sent their
-/// bytes. Those that began before the first moment are in the middle of it then. All this is at natural speed, 1 Gbps;
-/// then the gaps are scaled such that the rate follows the curve (S86, R5).
+/// Flows begin independently of each other, send bursts with pauses between them, and end when they
+/// have sent their bytes. Those that began before the first moment are in the middle of it then.
+/// All this is at natural speed, 1 Gbps; then the gaps are scaled such that the rate follows the
+/// curve (S86, R5).
 #[derive(Clone, Debug)]
 pub struct TracePackets {
     fitted: Fitted,

@@ -1,5 +1,5 @@
-//! What is going to happen is looked at ahead, so that what it is about is in the cache by then: a hundred units have more
-//! flows than the cache has room for.
+//! What is going to happen is looked at ahead, so that what it is about is in the cache by then: a
+//! hundred units have more flows than the cache has room for.
 
 use protocol::message::UnitId;
 
@@ -17,8 +17,8 @@ pub(super) struct Ahead<'a> {
 }
 
 impl Ahead<'_> {
-    /// These events are going to happen. Where one thing says where the next is, all that are first are asked for before those
-    /// that are next.
+    /// These events are going to happen. Where one thing says where the next is, all that are first
+    /// are asked for before those that are next.
     pub fn show(&mut self, events: &[(u64, Event)]) {
         let arrivals = || events.iter().filter_map(|(_, event)| event.arrival());
         arrivals().for_each(|(_, parcel)| self.parcels.prefetch(parcel));

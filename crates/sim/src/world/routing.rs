@@ -90,7 +90,8 @@ impl World {
         self.orders = orders;
     }
 
-    /// What must stay behind packets that were sent before goes into the queue with them; the rest passes it (S18).
+    /// What must stay behind packets that were sent before goes into the queue with them; the rest
+    /// passes it (S18).
     fn send_to_unit(&mut self, now_ns: u64, unit: UnitId, message: Message) {
         let stays_behind = matches!(
             message,
@@ -115,8 +116,8 @@ impl World {
         }
     }
 
-    /// The unit costs from now on. What it knew of flows when it was switched off it knows still: that nothing which comes late begins one
-    /// anew there (DESIGN 3.3).
+    /// The unit costs from now on. What it knew of flows when it was switched off it knows still:
+    /// that nothing which comes late begins one anew there (DESIGN 3.3).
     pub(super) fn switch_on(&mut self, unit: UnitId) {
         self.epochs.set_on(self.now_ns, unit, true);
     }

@@ -50,7 +50,8 @@ impl World {
             }
         }
         for (reason, stamp, _) in outbox.dropped.drain(..) {
-            // DESIGN 3.10: a move loses nothing. A helper gives up if what it asks for is lost again and again, or the flow has moved on.
+            // DESIGN 3.10: a move loses nothing. A helper gives up if what it asks for is lost
+            // again and again, or the flow has moved on.
             let has_lost = self.tally.queue_full > 0
                 || self.servers[unit.index()].unit.counters().dropped_full > 0
                 || self.links.lose_messages();

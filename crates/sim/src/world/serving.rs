@@ -77,7 +77,8 @@ impl World {
                 let out = &mut self.outbox;
                 match history {
                     None => server.unit.packet(now_ns, stamp, packet, out),
-                    // On its way to who is stopped are only packets that were overtaken: nobody sends them on.
+                    // On its way to who is stopped are only packets that were overtaken: nobody
+                    // sends them on.
                     Some(_) if !server.is_ready && self.is_in_order => {
                         return Err(Violation::Stopped { unit });
                     }

@@ -1,9 +1,10 @@
 //! What units have to do with a store, if states are in one (S93, S94).
 //!
-//! The protocol between units stays: it says who may process what. But states go to the store and come from there: what an
-//! owner would send the next one it writes, as soon as it has been released and is done, and what a new owner would ask the one
-//! before for it reads, and waits until it is there. A packet that waits for the store does not keep its unit from others;
-//! those of its flow wait behind it.
+//! The protocol between units stays: it says who may process what. But states go to the store and
+//! come from there: what an owner would send the next one it writes, as soon as it has been
+//! released and is done, and what a new owner would ask the one before for it reads, and waits
+//! until it is there. A packet that waits for the store does not keep its unit from others; those
+//! of its flow wait behind it.
 
 use protocol::message::{FlowId, FlowRecord, Message, Stamp, UnitId, Watermark};
 
@@ -15,7 +16,8 @@ use crate::server::Parcel;
 use crate::store::{Fetch, Request};
 
 impl World {
-    /// Whether what a unit takes from its queue, where it was since then, has to wait for the store, or behind what does.
+    /// Whether what a unit takes from its queue, where it was since then, has to wait for the
+    /// store, or behind what does.
     pub(super) fn waits_for_store(&mut self, unit: UnitId, parcel: u32, since_ns: u64) -> bool {
         let Some(store) = &mut self.store else { return false };
         let flow = match self.parcels.get_mut(parcel) {
@@ -50,7 +52,8 @@ impl World {
         true
     }
 
-    /// Whether a packet waits for a state that its unit has been working on already. If it has not, it fetches it anyway.
+    /// Whether a packet waits for a state that its unit has been working on already. If it has not,
+    /// it fetches it anyway.
     fn is_to_read(&self, unit: UnitId, stamp: &Stamp) -> bool {
         let is_used = self.store.as_ref().is_some_and(|store| match store.use_.place {
             Place::StoreNaive => true,
@@ -68,7 +71,8 @@ impl World {
         self.events.push(arrives_ns, Event::AtStore { request });
     }
 
-    /// A message from a unit to another goes by way of the store, if it is about a state; else it comes back.
+    /// A message from a unit to another goes by way of the store, if it is about a state; else it
+    /// comes back.
     pub(super) fn send_by_store(
         &mut self,
         now_ns: u64,
@@ -112,7 +116,8 @@ impl World {
         true
     }
 
-    /// A unit was told that it is not the owner any more: it writes the state as soon as it is done.
+    /// A unit was told that it is not the owner any more: it writes the state as soon as it is
+    /// done.
     pub(super) fn flush(&mut self, unit: UnitId, flow: FlowId, (epoch, owner, last): (u32, UnitId, u64)) {
         if self.store.is_some() {
             let message = Message::Pull { flow, epoch, last, again: false };

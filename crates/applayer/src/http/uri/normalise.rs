@@ -10,7 +10,8 @@ use super::split;
 pub enum Oddity {
     /// A percent sign without two hexadecimal digits behind it; left as it is.
     InvalidEscape,
-    /// `%uXXXX`, which only some servers read; decoded to its low byte where it is a Latin or a fullwidth character, else to `?`.
+    /// `%uXXXX`, which only some servers read; decoded to its low byte where it is a Latin or a
+    /// fullwidth character, else to `?`.
     UnicodeEscape,
     /// What was decoded can be decoded once more; it is not.
     DoubleEscape,
@@ -22,7 +23,8 @@ pub enum Oddity {
     Nul,
     /// More `..` in the path than segments before them.
     AboveRoot,
-    /// A longer UTF-8 form of an ASCII character, which no reader ought to take; decoded to that character.
+    /// A longer UTF-8 form of an ASCII character, which no reader ought to take; decoded to that
+    /// character.
     OverlongUtf8,
     /// A fullwidth form of an ASCII character in UTF-8; decoded to that character.
     FullwidthForm,
@@ -69,16 +71,19 @@ pub struct NoRoom {
     pub needed: usize,
 }
 
-/// Writes the normal form of a target, as Suricata's `http.uri` has it with its default personality (IDS):
+/// Writes the normal form of a target, as Suricata's `http.uri` has it with its default personality
+/// (IDS):
 ///
 /// - scheme, user, host and port of an absolute form are left out;
-/// - path: `%XX` and `%uXXXX` are decoded once, also `%2f` and `%5c`; a backslash counts as a slash; slashes in a row
-///   become one; `/./` and `/../` are resolved (RFC 3986 5.2.4), never above the root; upper and lower case stay;
+/// - path: `%XX` and `%uXXXX` are decoded once, also `%2f` and `%5c`; a backslash counts as a
+///   slash; slashes in a row become one; `/./` and `/../` are resolved (RFC 3986 5.2.4), never
+///   above the root; upper and lower case stay;
 /// - query and fragment: `%XX` and `%uXXXX` are decoded once; `+` stays;
 /// - an escape that is none stays as it is; NUL ends nothing.
 ///
-/// It differs from Suricata in UTF-8: overlong and fullwidth forms of ASCII characters in the path are decoded to these; all other
-/// bytes beyond ASCII stay, where Suricata replaces characters by similar ones or by `?`.
+/// It differs from Suricata in UTF-8: overlong and fullwidth forms of ASCII characters in the path
+/// are decoded to these; all other bytes beyond ASCII stay, where Suricata replaces characters by
+/// similar ones or by `?`.
 ///
 /// # Errors
 ///
@@ -125,7 +130,8 @@ fn decode(text: &[u8], is_path: bool, out: &mut [u8], oddities: &mut Oddities) -
     }
 }
 
-/// The byte that an escape stands for, and the escape's length; a percent sign by itself stands for itself.
+/// The byte that an escape stands for, and the escape's length; a percent sign by itself stands for
+/// itself.
 fn unescape(rest: &[u8], oddities: &mut Oddities) -> (u8, usize) {
     if let Some(byte) = rest.get(1..3).and_then(hexadecimal) {
         return (byte as u8, 3);
@@ -157,7 +163,8 @@ fn hexadecimal(digits: &[u8]) -> Option<u32> {
     digits.iter().try_fold(0, |value, &digit| Some(value << 4 | char::from(digit).to_digit(16)?))
 }
 
-/// Replaces overlong and fullwidth forms of ASCII characters by these, in place; returns the new length.
+/// Replaces overlong and fullwidth forms of ASCII characters by these, in place; returns the new
+/// length.
 fn plain_ascii(text: &mut [u8], oddities: &mut Oddities) -> usize {
     if text.is_ascii() {
         return text.len();
@@ -192,13 +199,15 @@ fn plain_ascii(text: &mut [u8], oddities: &mut Oddities) -> usize {
     len
 }
 
-/// Turns backslashes into slashes, drops repeated slashes and resolves dot segments, in place; returns the new length.
+/// Turns backslashes into slashes, drops repeated slashes and resolves dot segments, in place;
+/// returns the new length.
 fn resolve(path: &mut [u8], oddities: &mut Oddities) -> usize {
     for byte in path.iter_mut().filter(|byte| **byte == b'\\') {
         *byte = b'/';
         oddities.add(Oddity::Backslash);
     }
-    // Invariant: `len <= from`, and `path[..len]` is the normal form of what was read, without a slash at its end.
+    // Invariant: `len <= from`, and `path[..len]` is the normal form of what was read, without a
+    // slash at its end.
     let (mut from, mut len) = (0, 0);
     // Before the first slash: dot segments are nothing there, another one begins the path.
     while len == 0 && path.get(from).is_some_and(|&b| b != b'/') {

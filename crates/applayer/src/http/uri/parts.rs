@@ -56,7 +56,8 @@ pub fn split(target: &[u8]) -> Target<'_> {
     Target { form, scheme, authority, path, query, fragment }
 }
 
-/// Parts an authority, or a Host header, into user with password, host (in brackets if it is an IPv6 address) and port (RFC 3986 3.2).
+/// Parts an authority, or a Host header, into user with password, host (in brackets if it is an
+/// IPv6 address) and port (RFC 3986 3.2).
 pub fn split_authority(authority: &[u8]) -> (Option<&[u8]>, &[u8], Option<&[u8]>) {
     let (user, place) = match memrchr(b'@', authority) {
         Some(at) => (Some(&authority[..at]), &authority[at + 1..]),

@@ -1,5 +1,6 @@
-//! A second reader of HTTP/1.1 that knows nothing of the parser: it has all bytes at once, takes only what the grammar of
-//! RFC 9112 allows to the letter, and stops at the first byte that is anything else.
+//! A second reader of HTTP/1.1 that knows nothing of the parser: it has all bytes at once, takes
+//! only what the grammar of RFC 9112 allows to the letter, and stops at the first byte that is
+//! anything else.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use applayer::http::{Anomaly, End, Event, Framing, Header};
@@ -115,7 +116,8 @@ enum Stop {
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    /// Reads a message. One whose head is whole is kept, as far as it goes; one that turns out odd is not.
+    /// Reads a message. One whose head is whole is kept, as far as it goes; one that turns out odd
+    /// is not.
     fn message(
         &mut self,
         messages: &mut Vec<Message>,
@@ -295,8 +297,8 @@ impl Told {
         }
     }
 
-    /// That the parser has each message that the second reader has; and no other, if that read all there is. Then it has
-    /// nothing against the bytes either.
+    /// That the parser has each message that the second reader has; and no other, if that read all
+    /// there is. Then it has nothing against the bytes either.
     pub fn check(mut self, read: Direction) {
         let whole_heads = self.messages.iter().take_while(|message| message.framing.is_some()).count();
         self.messages.truncate(whole_heads);

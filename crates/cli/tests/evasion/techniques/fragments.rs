@@ -4,7 +4,8 @@ use super::Technique;
 use crate::talk::{DECOY, REAL, Talk};
 use crate::wire::{Checksum, Family, Ip, frame};
 
-/// A fragment: bytes from here to there of the segment, or of one that has decoys in their place; whether more follow.
+/// A fragment: bytes from here to there of the segment, or of one that has decoys in their place;
+/// whether more follow.
 #[derive(Clone, Copy)]
 struct Part {
     from: usize,
@@ -47,7 +48,8 @@ fn play(talk: &mut Talk<'_>, parts: &[Part]) {
     }
 }
 
-/// Checksums are of the segment that is put together: a mixture has none that is right, unless its bytes are swapped as words.
+/// Checksums are of the segment that is put together: a mixture has none that is right, unless its
+/// bytes are swapped as words.
 fn play_mixed(talk: &mut Talk<'_>, parts: &[(usize, usize, &[u8], bool)]) {
     talk.open();
     let id = 0x1000 + u32::from(talk.ports.0);

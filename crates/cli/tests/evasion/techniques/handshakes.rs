@@ -18,7 +18,8 @@ fn say_all(talk: &mut Talk<'_>) {
     talk.say(8, &REAL[8..]);
 }
 
-/// The next connection on the same ports begins with this number; what the last one said means nothing.
+/// The next connection on the same ports begins with this number; what the last one said means
+/// nothing.
 fn begin_again(talk: &mut Talk<'_>, isn: u32) {
     talk.isn = isn;
     talk.theirs = 0;

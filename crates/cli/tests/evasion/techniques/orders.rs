@@ -27,7 +27,8 @@ fn play(talk: &mut Talk<'_>, parts: &[Part]) {
     }
 }
 
-/// Segments that wait behind a hole at 0 to 4, by what they have in common; then the hole is filled.
+/// Segments that wait behind a hole at 0 to 4, by what they have in common; then the hole is
+/// filled.
 const WAITING: &[(&str, &[Part])] = &[
     ("same place, same length", &[decoy(8, 16), real(8, 16)]),
     ("same place, the second longer", &[decoy(8, 16), real(8, 20)]),

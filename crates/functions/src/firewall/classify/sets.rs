@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{TABLES_MAX_BYTES, TooLarge};
 
-/// Sets of rules: per set a summary with a bit for each block of 64 rules, and the blocks that are not empty.
+/// Sets of rules: per set a summary with a bit for each block of 64 rules, and the blocks that are
+/// not empty.
 #[derive(Debug)]
 pub(super) struct RuleSets {
     /// Words of a summary.
@@ -16,7 +17,8 @@ pub(super) struct RuleSets {
 }
 
 impl RuleSets {
-    /// The first rule that is in all of these sets and in `also`. Calls `read` for each word that it reads of the sets.
+    /// The first rule that is in all of these sets and in `also`. Calls `read` for each word that
+    /// it reads of the sets.
     #[inline]
     pub(super) fn first_common<const N: usize>(
         &self,
@@ -77,7 +79,8 @@ impl RuleSets {
 /// Collects sets; equal ones are kept once.
 pub(super) struct SetsBuilder {
     sets: RuleSets,
-    /// By hash; of two different sets with one hash, the later one is not found again, only stored twice.
+    /// By hash; of two different sets with one hash, the later one is not found again, only stored
+    /// twice.
     known: HashMap<u64, u32>,
     /// The set under construction, a bit per rule.
     current: Vec<u64>,

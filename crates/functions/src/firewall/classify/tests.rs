@@ -49,7 +49,8 @@ fn any_rule() -> Rule {
     }
 }
 
-/// Ranges in a tiny universe at both ends of the number space, so that rules overlap, nest and touch all the time.
+/// Ranges in a tiny universe at both ends of the number space, so that rules overlap, nest and
+/// touch all the time.
 fn ranges<T: Copy + Ord + std::fmt::Debug + From<u8>>(
     most: T,
     minus: fn(T, T) -> T,
@@ -353,7 +354,8 @@ fn lookups_do_not_read_more_in_proportion_to_the_rules() {
     for shape in [Shape::Acl, Shape::Fw, Shape::Ipc] {
         let [few, many] = [100, 10_000].map(|count| reads(shape, count));
         println!("{shape:?}: {few:?} at 100 rules, {many:?} at 10,000");
-        // Where a linear scan reads a hundred times as much, and bit vectors without summaries ten times.
+        // Where a linear scan reads a hundred times as much, and bit vectors without summaries ten
+        // times.
         assert!(many.0 <= 3 * few.0, "{shape:?}: {} and {} on average", few.0, many.0);
         assert!(many.1 <= 250, "{shape:?}: {} at most", many.1);
     }

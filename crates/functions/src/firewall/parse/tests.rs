@@ -141,7 +141,8 @@ fn several_errors_come_at_once() {
     let error = read(&"bad\n".repeat(50)).unwrap_err();
     assert!(error.ends_with("; and 40 more errors"), "{error}");
     assert_eq!(error.matches("x.rules:").count(), ERRORS_SHOWN);
-    // The rest of a text that is wrong throughout is not read: the limit of rules, which is beyond it, is not reached.
+    // The rest of a text that is wrong throughout is not read: the limit of rules, which is beyond
+    // it, is not reached.
     let error = read(&("bad\n".repeat(ERRORS_MAX) + &"allow\n".repeat(RULES_MAX + 1))).unwrap_err();
     assert!(error.ends_with("; and more errors"), "{error}");
 }

@@ -1,4 +1,5 @@
-//! Addresses and numbers in rules. None stands for a word that is nothing of the kind, an error for one that is, but wrong.
+//! Addresses and numbers in rules. None stands for a word that is nothing of the kind, an error for
+//! one that is, but wrong.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;

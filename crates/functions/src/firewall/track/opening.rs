@@ -1,4 +1,5 @@
-//! Segments that open, refuse or abort a connection, and those of hosts that do not agree whether there is one.
+//! Segments that open, refuse or abort a connection, and those of hosts that do not agree whether
+//! there is one.
 
 use packet::Direction;
 use zerocopy::IntoBytes;
@@ -16,7 +17,8 @@ impl Ends {
         (a.flags | b.flags) & RESET != 0 || a.flags & b.flags & FINISHED != 0
     }
 
-    /// What was kept of a connection by version 1 of the firewall's state: of each end five words, without what its SYN said.
+    /// What was kept of a connection by version 1 of the firewall's state: of each end five words,
+    /// without what its SYN said.
     pub fn of_version_1(bytes: &[u8]) -> Ends {
         let mut ends = Ends::default();
         for (end, words) in ends.ends.iter_mut().zip(bytes.chunks_exact(20)) {
@@ -44,7 +46,8 @@ impl Ends {
         }
     }
 
-    /// A SYN: the first one, its repetition, a simultaneous one (RFC 9293 3.5), or an attempt at another connection.
+    /// A SYN: the first one, its repetition, a simultaneous one (RFC 9293 3.5), or an attempt at
+    /// another connection.
     fn syn(&mut self, segment: &Segment, direction: Direction) -> bool {
         let [mut sender, mut receiver] = self.seen_from(direction);
         let peer_seen = receiver.flags & SEEN != 0;
@@ -107,7 +110,8 @@ impl Ends {
         fits || self.answer_attempt(segment, ack, direction)
     }
 
-    /// Begins the connection that was attempted, if this SYN-ACK answers it. The one before stays as an attempt.
+    /// Begins the connection that was attempted, if this SYN-ACK answers it. The one before stays
+    /// as an attempt.
     fn answer_attempt(&mut self, segment: &Segment, ack: u32, direction: Direction) -> bool {
         if !self.attempt.is_by(direction.other()) || !self.attempt.is_answered_by(ack) {
             return false;
@@ -127,7 +131,8 @@ impl Ends {
             (false, false) => pick_up(&mut sender, &mut receiver, segment),
             // Data before the peer's SYN.
             (true, _) => return false,
-            // The peer opens a connection, and this end has an old one: the peer resets it (RFC 9293 3.5.1, figures 10 and 11).
+            // The peer opens a connection, and this end has an old one: the peer resets it (RFC
+            // 9293 3.5.1, figures 10 and 11).
             (false, true) => {
                 (sender.acked, sender.end) = (segment.ack.unwrap_or(0), segment.end());
                 sender.flags |= ELSEWHERE;
@@ -137,8 +142,9 @@ impl Ends {
         true
     }
 
-    /// RFC 9293 3.10.7.3: a reset that refuses a connection acknowledges its SYN. RFC 5961 3.2: any other one lies in the receiver's
-    /// window, as far as that is known. One in answer to a segment has the number that the segment acknowledged.
+    /// RFC 9293 3.10.7.3: a reset that refuses a connection acknowledges its SYN. RFC 5961 3.2: any
+    /// other one lies in the receiver's window, as far as that is known. One in answer to a segment
+    /// has the number that the segment acknowledged.
     fn reset(&mut self, segment: &Segment, direction: Direction) -> bool {
         let [sender, receiver] = self.seen_from(direction);
         let refuses_attempt = self.attempt.is_by(direction.other())
@@ -165,7 +171,8 @@ impl Ends {
 }
 
 impl Sender {
-    /// Takes a repeated SYN into account: with or without the data, the options and the window of the first.
+    /// Takes a repeated SYN into account: with or without the data, the options and the window of
+    /// the first.
     fn repeat(&mut self, segment: &Segment) {
         if is_after(segment.end(), self.end) {
             (self.end, self.limit) = (segment.end(), segment.end());
@@ -247,7 +254,8 @@ fn open(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
     note(sender, receiver, segment);
 }
 
-/// The first segment seen is in the middle of the connection: its numbers are believed, windows taken for the largest.
+/// The first segment seen is in the middle of the connection: its numbers are believed, windows
+/// taken for the largest.
 fn pick_up(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
     let known = |end: u32| Sender {
         end,

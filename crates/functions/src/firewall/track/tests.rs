@@ -346,7 +346,8 @@ struct Host {
 }
 
 proptest! {
-    /// Whatever two hosts send that keep to the rules passes, in any mixture, across the end of the number space.
+    /// Whatever two hosts send that keep to the rules passes, in any mixture, across the end of the
+    /// number space.
     #[test]
     fn conversations_pass(
         starts in any::<(u32, u32)>(),
@@ -378,7 +379,8 @@ proptest! {
             let data = segment(seq, len, Some(hosts[peer].next), fields[me], 0);
             prop_assert!(ends.follow(&data, direction), "{:?} {:?}", data, ends);
             hosts[me].next = hosts[me].next.max_seq(seq.wrapping_add(len));
-            // The segment arrives at once: all of the peer's data is acknowledged, and a new window offered.
+            // The segment arrives at once: all of the peer's data is acknowledged, and a new window
+            // offered.
             hosts[peer].acked = hosts[peer].next;
             hosts[peer].offered = offers[me];
             let far = segment(sender.acked.wrapping_add(sender.offered).wrapping_add(1 << 30), 1, Some(hosts[peer].next), 1, 0);

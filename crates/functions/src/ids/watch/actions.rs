@@ -1,5 +1,5 @@
-//! What rules do that hold on a packet, once all that it brings was looked at: by Suricata's order of actions, a rule that passes
-//! it wins over those that drop it, whichever occasion each held on.
+//! What rules do that hold on a packet, once all that it brings was looked at: by Suricata's order
+//! of actions, a rule that passes it wins over those that drop it, whichever occasion each held on.
 
 use std::ops::Range;
 

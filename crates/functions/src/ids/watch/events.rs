@@ -43,7 +43,8 @@ impl Watch<'_, '_> {
         self.event("dns", direction, &dns_fields(message));
     }
 
-    /// Tells of a handshake, once the server's part of it that can be read is over. What the client said waits in a growing buffer.
+    /// Tells of a handshake, once the server's part of it that can be read is over. What the client
+    /// said waits in a growing buffer.
     #[cold]
     pub(super) fn tls_event(&mut self, handshake: Handshake, scenes: &[Scene], client: Direction) {
         let kept = Kept::Text.of(Direction::Original);

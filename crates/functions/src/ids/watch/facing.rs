@@ -1,5 +1,6 @@
-//! Who is the server: by a SYN; where none was seen, by ports, until the protocol's words tell. And what is spoken, before the
-//! packet at hand is looked at, so that rules about a protocol hold on the first packet that shows it.
+//! Who is the server: by a SYN; where none was seen, by ports, until the protocol's words tell. And
+//! what is spoken, before the packet at hand is looked at, so that rules about a protocol hold on
+//! the first packet that shows it.
 
 use applayer::detect::{Application, Detector, Verdict as Found};
 use applayer::dns;
@@ -21,8 +22,8 @@ const SYN: u8 = 2;
 const ACK: u8 = 16;
 
 impl Watch<'_, '_> {
-    /// Says who is the server, as far as the packet tells, and whether it is the first one of its direction. `restarts`: a new
-    /// connection begins with it.
+    /// Says who is the server, as far as the packet tells, and whether it is the first one of its
+    /// direction. `restarts`: a new connection begins with it.
     pub(super) fn face(
         &mut self,
         packet: &PacketView<'_>,
@@ -76,7 +77,8 @@ impl Watch<'_, '_> {
         is_first
     }
 
-    /// What a packet's bytes tell of what is spoken, and by whom. They are taken for good when the streams are looked at.
+    /// What a packet's bytes tell of what is spoken, and by whom. They are taken for good when the
+    /// streams are looked at.
     pub(super) fn listen<'a>(
         &mut self,
         packet: &PacketView<'_>,

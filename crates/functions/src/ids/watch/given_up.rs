@@ -30,7 +30,8 @@ impl Work {
 }
 
 impl Watch<'_, '_> {
-    /// A rule was given up on this packet: as for Suricata beyond its match limit, it does not hold.
+    /// A rule was given up on this packet: as for Suricata beyond its match limit, it does not
+    /// hold.
     #[cold]
     pub(super) fn give_up(&mut self, rule: u32) {
         let (rules, now_ns) = (self.ids.signatures.len(), self.context.now_ns());

@@ -53,14 +53,16 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// The connection is gone, or seems to be: of messages under way, what came of them is looked at.
+    /// The connection is gone, or seems to be: of messages under way, what came of them is looked
+    /// at.
     pub(super) fn cut(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
         if state.detector.verdict() == Found::Known(Application::Http1) {
             self.http(event, facts, state);
         }
     }
 
-    /// The flow's time is over: messages of this direction that have not ended are looked at as far as they came.
+    /// The flow's time is over: messages of this direction that have not ended are looked at as far
+    /// as they came.
     pub(super) fn http_over(&mut self, direction: Direction, facts: Facts<'_>, state: &mut State) {
         if [Kept::Progress, Kept::Line].iter().any(|kept| self.context.has_buffer(kept.of(direction))) {
             let kind = StreamEventKind::Finished;
@@ -354,7 +356,8 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// Something was told of a protocol whose messages have no bytes of their own here: the payload is the window.
+    /// Something was told of a protocol whose messages have no bytes of their own here: the payload
+    /// is the window.
     fn told(
         &mut self,
         family: Family,

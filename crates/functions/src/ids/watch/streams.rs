@@ -85,8 +85,8 @@ impl Watch<'_, '_> {
         found
     }
 
-    /// Whether the connection goes on with another protocol here: with TLS, as client and server agreed, or, of a protocol that is not
-    /// known, as the client begins with it.
+    /// Whether the connection goes on with another protocol here: with TLS, as client and server
+    /// agreed, or, of a protocol that is not known, as the client begins with it.
     fn changes_here(&self, event: StreamEvent<'_>, piece: &[u8], facts: &Facts<'_>, state: &State) -> bool {
         facts.to_server
             && match state.detector.verdict() {
@@ -229,7 +229,8 @@ impl Watch<'_, '_> {
         self.work.held = held;
     }
 
-    /// What was held back of a direction begins within something: its reader looks for what begins next.
+    /// What was held back of a direction begins within something: its reader looks for what begins
+    /// next.
     fn skip_held(&mut self, direction: Direction, facts: Facts<'_>, state: &mut State) {
         if !self.context.has_buffer(Kept::Line.of(direction)) {
             return;
@@ -349,7 +350,8 @@ impl Watch<'_, '_> {
         self.context.give_buffer(kept, ring);
     }
 
-    /// The payload of the packet at hand is the next piece of its stream: it is searched once for the rules of both.
+    /// The payload of the packet at hand is the next piece of its stream: it is searched once for
+    /// the rules of both.
     pub(super) fn scan(&mut self, facts: &Facts<'_>, payload: &[u8], cursor: &mut Cursor) {
         let (port, application) = (ports(facts).server, facts.application);
         let Some(search) = self.ids.searches.stream(facts.to_server, port, application) else { return };
@@ -358,7 +360,8 @@ impl Watch<'_, '_> {
         self.context.count(counter::INSPECTED_BYTES, payload.len() as u64);
     }
 
-    /// Keeps the rules whose literal was found where a message's body may be, until the message is over.
+    /// Keeps the rules whose literal was found where a message's body may be, until the message is
+    /// over.
     fn keep_in_body(&mut self, direction: Direction, rules: &[u32]) {
         if rules.is_empty() {
             return;

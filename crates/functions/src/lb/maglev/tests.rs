@@ -2,8 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The paper's pseudo-code (Eisenbud et al., section 3.4, figure "Population of Maglev hashing lookup table"), as its
-/// text has it: all permutations written out, `next` counting how far each backend has come in its own.
+/// The paper's pseudo-code (Eisenbud et al., section 3.4, figure "Population of Maglev hashing
+/// lookup table"), as its text has it: all permutations written out, `next` counting how far each
+/// backend has come in its own.
 fn as_in_the_paper(backends: &[(u16, &str)], m: usize, seed: u64) -> Vec<u16> {
     let n = backends.len();
     let permutation: Vec<Vec<usize>> = backends
@@ -78,7 +79,8 @@ proptest! {
 
 #[test]
 fn servers_have_nearly_equal_shares() {
-    // The paper's figure 12: with 65537 slots the fullest server stays within a few percent of the mean.
+    // The paper's figure 12: with 65537 slots the fullest server stays within a few percent of the
+    // mean.
     let names = names(40);
     let shares = shares(&Table::maglev(&candidates(&names, |_| 1), 65_537, 1), 40);
     let (most, least) = (shares.iter().max().unwrap(), shares.iter().min().unwrap());
@@ -136,7 +138,8 @@ fn a_table_without_servers_names_none() {
 
 #[test]
 fn the_places_of_a_name_stay_what_they_are() {
-    // Machines of different versions may share a service: a change here is a change of every flow's server.
+    // Machines of different versions may share a service: a change here is a change of every flow's
+    // server.
     assert_eq!(permutation("web1", 65_537, 7), permutation("web1", 65_537, 7));
     assert_ne!(permutation("web1", 65_537, 7), permutation("web1", 65_537, 8));
     assert_ne!(permutation("web1", 65_537, 7), permutation("web2", 65_537, 7));

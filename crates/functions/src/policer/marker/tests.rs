@@ -1,4 +1,5 @@
-//! The buckets against the texts of their RFCs, token by token, and against what can be said of them in closed form.
+//! The buckets against the texts of their RFCs, token by token, and against what can be said of
+//! them in closed form.
 
 use proptest::prelude::*;
 
@@ -26,8 +27,8 @@ impl Literal {
 
     fn nanosecond(&mut self) {
         match self.marker {
-            // "If Tc is less than CBS, Tc is incremented by one, else if Te is less then EBS, Te is incremented by one,
-            // else neither Tc nor Te is incremented."
+            // "If Tc is less than CBS, Tc is incremented by one, else if Te is less then EBS, Te is
+            // incremented by one, else neither Tc nor Te is incremented."
             Marker::SingleRate { committed, excess } => {
                 for _ in 0..committed.rate {
                     if self.committed < committed.size {
@@ -37,8 +38,8 @@ impl Literal {
                     }
                 }
             }
-            // "Thereafter, the token count Tp is incremented by one PIR times per second up to PBS and the token count Tc
-            // is incremented by one CIR times per second up to CBS."
+            // "Thereafter, the token count Tp is incremented by one PIR times per second up to PBS
+            // and the token count Tc is incremented by one CIR times per second up to CBS."
             Marker::TwoRate { committed, peak } => {
                 for _ in 0..peak.rate {
                     self.other += u64::from(self.other < peak.size);
@@ -117,8 +118,8 @@ proptest! {
         follows_the_text(marker, &packets)?;
     }
 
-    /// In closed form, whatever the sizes: a packet is green if, and only if, over no time up to it do green packets come
-    /// to more than the burst and what the rate fills in that time.
+    /// In closed form, whatever the sizes: a packet is green if, and only if, over no time up to it
+    /// do green packets come to more than the burst and what the rate fills in that time.
     #[test]
     fn green_is_what_fits_every_window(
         rate_bps in prop_oneof![Just(1u64), 1u64..1_000_000, 1u64..=400_000_000_000],

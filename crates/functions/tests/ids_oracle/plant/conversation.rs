@@ -109,7 +109,8 @@ pub enum Rendering {
 }
 
 impl Conversation {
-    /// What the client and the server say on a connection; none if there is none, or its packets' fields make it another one.
+    /// What the client and the server say on a connection; none if there is none, or its packets'
+    /// fields make it another one.
     pub fn said(&self) -> Option<[Vec<u8>; 2]> {
         let Fields { flags, sequence, acknowledgement, .. } = self.fields;
         if self.kind != Kind::Tcp || flags.is_some() || sequence.is_some() || acknowledgement.is_some() {

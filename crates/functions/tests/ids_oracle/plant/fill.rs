@@ -183,7 +183,8 @@ impl Canvas {
             NumberFormat::Decimal | NumberFormat::Any => format!("{number:0count$}").into_bytes(),
             NumberFormat::Dce => return None,
         };
-        // Several tests of one number: what stands there may do for this one, too. It is checked at the end.
+        // Several tests of one number: what stands there may do for this one, too. It is checked at
+        // the end.
         for (at, byte) in text.iter().take(count).enumerate() {
             let here = self.cells.get(from + at).copied().flatten();
             let merged = match (here, test.operator) {

@@ -25,7 +25,8 @@ const OWN: [(Buffer, &str); 12] = [
     (Buffer::HttpCookie, ""),
 ];
 
-/// The turns of a connection that a rule with buffers of HTTP is about; `variant` chooses among ways of putting them.
+/// The turns of a connection that a rule with buffers of HTTP is about; `variant` chooses among
+/// ways of putting them.
 pub fn turns(rule: &Rule, variant: usize, random: &mut Random) -> Option<Vec<Turn>> {
     let is_response = match rule.flow.direction {
         Some(way) => way == Way::ToClient,
@@ -54,7 +55,8 @@ struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// What the rule asks of a buffer; `Some(None)` if it asks nothing, `None` if there are no such bytes.
+    /// What the rule asks of a buffer; `Some(None)` if it asks nothing, `None` if there are no such
+    /// bytes.
     fn fill(&mut self, buffer: Buffer, ground: &Ground) -> Option<Option<Vec<u8>>> {
         match self.rule.buffers.iter().find(|asked| asked.buffer == buffer) {
             None => Some(None),

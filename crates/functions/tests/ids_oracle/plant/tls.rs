@@ -10,8 +10,8 @@ pub fn client_hello(name: &[u8]) -> Vec<u8> {
     record(1, &[&[3, 3][..], &[9; 32], &[0, 0, 2, 0x13, 1, 1, 0], &extensions].concat())
 }
 
-/// A chain of one certificate (RFC 5246 7.4.2), whose names are texts such as `C=US, CN=a.example` and whose number is one such as
-/// `01:AB`; none if they are not.
+/// A chain of one certificate (RFC 5246 7.4.2), whose names are texts such as `C=US, CN=a.example`
+/// and whose number is one such as `01:AB`; none if they are not.
 pub fn certificate(subject: &[u8], issuer: &[u8], serial: &[u8]) -> Option<Vec<u8>> {
     let digits = serial.split(|byte| *byte == b':').map(|two| std::str::from_utf8(two).ok());
     let serial: Vec<u8> = digits.map(|two| u8::from_str_radix(two?, 16).ok()).collect::<Option<_>>()?;

@@ -10,8 +10,9 @@ use crate::program::{Course, ProgramId};
 use crate::rules::{EVENTS_MAX, Likeness, Rules, Values};
 
 impl Consolidation {
-    /// Makes the rule for packets like this one, which has not walked and leaves the connection so, of what all functions foresee: what
-    /// it is to do by that, and how long it keeps the flow; none if they do not foresee it.
+    /// Makes the rule for packets like this one, which has not walked and leaves the connection so,
+    /// of what all functions foresee: what it is to do by that, and how long it keeps the flow;
+    /// none if they do not foresee it.
     #[inline(always)]
     pub(super) fn foresee(
         &mut self,
@@ -57,8 +58,8 @@ impl Consolidation {
         Some((course, if course == Course::WALK { 0 } else { keep_ms }))
     }
 
-    /// Has all functions say what they foresee of packets like this one that leave the connection so, and record it, too, if so wanted; none
-    /// if one does not foresee it.
+    /// Has all functions say what they foresee of packets like this one that leave the connection
+    /// so, and record it, too, if so wanted; none if one does not foresee it.
     #[inline(always)]
     fn hear(
         &mut self,

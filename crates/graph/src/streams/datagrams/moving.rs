@@ -61,8 +61,8 @@ impl Datagrams {
         self.gone_until_ns = time_ns;
     }
 
-    /// Takes over what [`Datagrams::save`] wrote of one datagram. `lost` is how many others are given up for it, or this one, if there
-    /// is no room for it.
+    /// Takes over what [`Datagrams::save`] wrote of one datagram. `lost` is how many others are
+    /// given up for it, or this one, if there is no room for it.
     pub(in crate::streams) fn restore(
         &mut self,
         flow: u32,

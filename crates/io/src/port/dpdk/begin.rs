@@ -23,12 +23,15 @@ enum Begun {
     InVain(String),
 }
 
-/// Begins DPDK for these devices, each in so many parts; of cards, it takes no others later. If it has begun, nothing is done.
+/// Begins DPDK for these devices, each in so many parts; of cards, it takes no others later. If it
+/// has begun, nothing is done.
 ///
-/// Threads stay on the processors that they may use. Where the machine has no huge pages, memory is the process's.
+/// Threads stay on the processors that they may use. Where the machine has no huge pages, memory is
+/// the process's.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] if DPDK has begun without one of the cards, and what DPDK says; more of that is on standard error.
+/// [`ErrorKind::Unsupported`] if DPDK has begun without one of the cards, and what DPDK says; more
+/// of that is on standard error.
 pub fn begin(devices: &[Device], parts: usize) -> Result<()> {
     let mut begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
     match &*begun {

@@ -12,7 +12,8 @@ use crate::port::link::Link;
 use crate::port::offload::{self, FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, Raw};
 use crate::port::{Counters, Outbox, is_too_long, open_checksum, packet_socket};
 
-/// How often a device is asked again that has no room for a frame, and how long it is given each time.
+/// How often a device is asked again that has no room for a frame, and how long it is given each
+/// time.
 const MOMENTS: u32 = 20;
 const MOMENT: Duration = Duration::from_micros(50);
 
@@ -36,7 +37,8 @@ pub struct Dpdk {
 }
 
 impl Dpdk {
-    /// Opens the device in so many parts, of which each has a pair of queues as far as the device has as many.
+    /// Opens the device in so many parts, of which each has a pair of queues as far as the device
+    /// has as many.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if there is no such card, or no driver for it; what DPDK says.
@@ -52,7 +54,8 @@ impl Dpdk {
         })?;
         let wanted = u16::try_from(count).unwrap_or(u16::MAX);
         let (port, queues) = Port::open(number, wanted, (DPDK_RING, DPDK_BUFFERS), plugged)?;
-        // The kernel's interface is left as it was however the process ends; a card is DPDK's alone.
+        // The kernel's interface is left as it was however the process ends; a card is DPDK's
+        // alone.
         let promiscuous = match port.shape().interface {
             interface if interface > 0 && !device.is_card => {
                 Some(Arc::new(packet_socket::promiscuous(interface)?))
@@ -111,7 +114,8 @@ impl Dpdk {
         link.map(drop)
     }
 
-    /// How many frames the device has dropped for want of room since it was last asked; those that were damaged are counted.
+    /// How many frames the device has dropped for want of room since it was last asked; those that
+    /// were damaged are counted.
     pub fn take_missed(&mut self, counters: &mut Counters) -> u64 {
         let (Some(before), Ok(now)) = (self.lost, self.port.lost()) else { return 0 };
         self.lost = Some(now);
@@ -183,7 +187,8 @@ impl Dpdk {
     }
 }
 
-/// How many frames, of the first ones that are sent at once, are not too long; up to the first one that is.
+/// How many frames, of the first ones that are sent at once, are not too long; up to the first one
+/// that is.
 fn fitting(bytes: &[u8], lens: &[usize], mtu: usize) -> usize {
     let mut rest = bytes;
     let fits = |&&len: &&usize| {

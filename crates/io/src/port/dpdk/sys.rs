@@ -72,7 +72,8 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The ports that are open. Devices are made, opened and closed by one thread at a time, which has this.
+/// The ports that are open. Devices are made, opened and closed by one thread at a time, which has
+/// this.
 static OPEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
 
 fn alone<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -101,8 +102,8 @@ pub fn begin(arguments: &[String]) -> Result<()> {
     let mut pointers: Vec<_> = arguments.into_iter().map(CString::into_raw).collect();
     let count = pointers.len() as c_int;
     pointers.push(null_mut());
-    // SAFETY: there are so many texts, each of which ends with a zero byte, and a null pointer behind them, as a program's
-    // arguments are. DPDK may change their order.
+    // SAFETY: there are so many texts, each of which ends with a zero byte, and a null pointer
+    // behind them, as a program's arguments are. DPDK may change their order.
     done(unsafe { rivulet_dpdk_begin(count, pointers.leak().as_mut_ptr()) }).map(drop)
 }
 
@@ -149,7 +150,8 @@ pub fn plug(name: &str, arguments: &str) -> Result<Plugged> {
 impl Drop for Plugged {
     fn drop(&mut self) {
         let _alone = alone(&OPEN);
-        // SAFETY: the text ends with a zero byte. If it cannot be taken away, it stays as long as the process.
+        // SAFETY: the text ends with a zero byte. If it cannot be taken away, it stays as long as
+        // the process.
         unsafe { rivulet_dpdk_unplug(self.0.as_ptr()) };
     }
 }
@@ -173,15 +175,16 @@ pub struct Port {
     _device: Option<Plugged>,
 }
 
-// SAFETY: the pools are DPDK's, which lets several threads have buffers of them and give them back, and are freed by who drops
-// the port. What else is called of a port is about a queue, which has one owner, or behind a lock.
+// SAFETY: the pools are DPDK's, which lets several threads have buffers of them and give them back,
+// and are freed by who drops the port. What else is called of a port is about a queue, which has
+// one owner, or behind a lock.
 unsafe impl Send for Port {}
 // SAFETY: the same.
 unsafe impl Sync for Port {}
 
 impl Port {
-    /// Opens the port with this number, which [`find`] has found, with up to so many pairs of queues, of so many frames and buffers each. The `device` goes when the
-    /// port is closed.
+    /// Opens the port with this number, which [`find`] has found, with up to so many pairs of
+    /// queues, of so many frames and buffers each. The `device` goes when the port is closed.
     pub fn open(
         number: u16,
         queues: u16,
@@ -194,7 +197,8 @@ impl Port {
         if open.contains(&number) {
             return Err(Error::from_raw_os_error(libc::EBUSY));
         }
-        // SAFETY: nobody has the port; the shim writes to the shape, and a pointer for each queue that is wanted.
+        // SAFETY: nobody has the port; the shim writes to the shape, and a pointer for each queue
+        // that is wanted.
         let opened =
             unsafe { rivulet_dpdk_open(number, frames, buffers, &raw mut shape, pools.as_mut_ptr()) };
         if let Err(error) = done(opened) {
@@ -242,7 +246,8 @@ impl Drop for Port {
     fn drop(&mut self) {
         let mut open = alone(&OPEN);
         open.retain(|&number| number != self.number);
-        // SAFETY: the port is open, and nobody has a queue of it any more; the pools are those of its queues.
+        // SAFETY: the port is open, and nobody has a queue of it any more; the pools are those of
+        // its queues.
         unsafe { rivulet_dpdk_close(self.number, self.pools.as_mut_ptr(), self.shape.queues) };
     }
 }
@@ -257,16 +262,19 @@ impl Queue {
     /// Takes what has come, up to [`BURST`] frames.
     pub fn receive(&mut self) -> Burst {
         let mut frames = [null_mut(); BURST];
-        // SAFETY: the queue is an open port's, nobody else has it, and there is room for so many pointers.
+        // SAFETY: the queue is an open port's, nobody else has it, and there is room for so many
+        // pointers.
         let count =
             unsafe { rivulet_dpdk_receive(self.port.number, self.number, frames.as_mut_ptr(), BURST as u16) };
         Burst { _port: Arc::clone(&self.port), frames, taken: 0, count: count.into() }
     }
 
-    /// Sends frames of these lengths, which lie one behind the other in `bytes`, up to [`BURST`]; how many the device has taken.
+    /// Sends frames of these lengths, which lie one behind the other in `bytes`, up to [`BURST`];
+    /// how many the device has taken.
     ///
     /// # Errors
-    /// `ENOMEM` if there are no buffers, `EMSGSIZE` if one is longer than a buffer: nothing is sent.
+    /// `ENOMEM` if there are no buffers, `EMSGSIZE` if one is longer than a buffer: nothing is
+    /// sent.
     pub fn send(&mut self, bytes: &[u8], lens: &[usize]) -> Result<usize> {
         let lens = &lens[..lens.len().min(BURST)];
         if lens.iter().sum::<usize>() > bytes.len() {
@@ -274,8 +282,8 @@ impl Queue {
         }
         let pool = self.port.pools[usize::from(self.number)];
         let count = lens.len() as u16;
-        // SAFETY: the queue is an open port's, nobody else has it, the pool is the queue's, and there are as many bytes as the
-        // lengths say, which the shim copies.
+        // SAFETY: the queue is an open port's, nobody else has it, the pool is the queue's, and
+        // there are as many bytes as the lengths say, which the shim copies.
         let sent = unsafe {
             rivulet_dpdk_send(self.port.number, self.number, pool, bytes.as_ptr(), lens.as_ptr(), count)
         };
@@ -293,15 +301,15 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Copies the next frame to where there is room; how long it is, and the tag that was taken out of it. Of one that is longer than the
-    /// room, what has room is copied.
+    /// Copies the next frame to where there is room; how long it is, and the tag that was taken out
+    /// of it. Of one that is longer than the room, what has room is copied.
     pub fn take(&mut self, room: &mut [u8]) -> Option<(usize, Option<TakenTag>)> {
         let &frame = self.frames[..self.count].get(self.taken)?;
         self.taken += 1;
         let (mut tag, mut has_tag) = (Tag::default(), 0);
         let len = room.len().min(u32::MAX as usize) as u32;
-        // SAFETY: DPDK has given the frame to this process, which gives it back here and does not take it again; the shim writes
-        // no more than there is room for.
+        // SAFETY: DPDK has given the frame to this process, which gives it back here and does not
+        // take it again; the shim writes no more than there is room for.
         let len = unsafe { rivulet_dpdk_take(frame, room.as_mut_ptr(), len, &raw mut tag, &raw mut has_tag) };
         let tag = (has_tag != 0).then_some(TakenTag { protocol: tag.protocol, control: tag.control });
         Some((len as usize, tag))

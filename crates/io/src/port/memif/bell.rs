@@ -1,4 +1,5 @@
-//! Interrupts: numbers in the kernel (`eventfd(2)`) that both ends have, one rings and the other clears.
+//! Interrupts: numbers in the kernel (`eventfd(2)`) that both ends have, one rings and the other
+//! clears.
 
 use std::io::{Error, ErrorKind, IoSliceMut, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,7 +14,8 @@ pub fn make(rung: u32) -> Result<OwnedFd> {
     Ok(eventfd(rung, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// The file that a peer has given, if it is one: to write to any other could take as long as it likes.
+/// The file that a peer has given, if it is one: to write to any other could take as long as it
+/// likes.
 ///
 /// # Errors
 /// With a word why.
@@ -26,7 +28,8 @@ pub fn take_over(file: OwnedFd) -> Result<OwnedFd> {
     Ok(file)
 }
 
-/// Wakes whoever waits for it. It is not done where it would wait: then the other end is awake, or does not want to be.
+/// Wakes whoever waits for it. It is not done where it would wait: then the other end is awake, or
+/// does not want to be.
 pub fn ring(bell: &OwnedFd) {
     // The peer may have changed how the file is written to, and how much is in it.
     let mut waits = [PollFd::new(bell, PollFlags::OUT)];

@@ -51,8 +51,8 @@ impl Listener {
     /// Listens at a path. A file that a server has left which is gone is replaced.
     ///
     /// # Errors
-    /// [`ErrorKind::AddrInUse`] if another program listens there, [`ErrorKind::AlreadyExists`] if something else is there, and those of
-    /// the system.
+    /// [`ErrorKind::AddrInUse`] if another program listens there, [`ErrorKind::AlreadyExists`] if
+    /// something else is there, and those of the system.
     pub fn open(path: &str) -> Result<Listener> {
         let (listener, to) = (socket()?, address(path)?);
         if let Err(error) = bind(&listener, &to) {
@@ -136,8 +136,8 @@ impl Channel {
     /// Calls the server at a path.
     ///
     /// # Errors
-    /// Those of the system: [`ErrorKind::NotFound`] and [`ErrorKind::ConnectionRefused`] if there is none, [`ErrorKind::WouldBlock`] if it
-    /// has too many to answer.
+    /// Those of the system: [`ErrorKind::NotFound`] and [`ErrorKind::ConnectionRefused`] if there
+    /// is none, [`ErrorKind::WouldBlock`] if it has too many to answer.
     pub fn open(path: &str) -> Result<Channel> {
         let socket = socket()?;
         connect(&socket, &address(path)?)?;

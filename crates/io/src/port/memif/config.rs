@@ -1,4 +1,5 @@
-//! What a port is to be: `PATH[,key=value...]`, with the keys and values of DPDK's driver for such interfaces.
+//! What a port is to be: `PATH[,key=value...]`, with the keys and values of DPDK's driver for such
+//! interfaces.
 
 use std::fmt;
 use std::str::FromStr;
@@ -95,7 +96,8 @@ impl Config {
         format!("{},id={}", self.socket, self.id)
     }
 
-    /// An Ethernet address that no maker has given, the same every time, and another one at the other end (IEEE 802).
+    /// An Ethernet address that no maker has given, the same every time, and another one at the
+    /// other end (IEEE 802).
     pub fn address(&self) -> [u8; 6] {
         let role = if self.role == Role::Server { b's' } else { b'c' };
         let said = self.socket.bytes().chain(self.id.to_le_bytes()).chain([role]);

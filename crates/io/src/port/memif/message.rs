@@ -1,4 +1,5 @@
-//! Messages of the control channel: 128 bytes each, packed, in the machine's byte order; some have a file descriptor beside them.
+//! Messages of the control channel: 128 bytes each, packed, in the machine's byte order; some have
+//! a file descriptor beside them.
 
 /// Bytes of a message.
 pub const LEN: usize = 128;
@@ -217,7 +218,8 @@ impl Fields<'_> {
         u64::from_ne_bytes(self.array())
     }
 
-    /// What precedes the first zero, which is the last byte at least; what a terminal could take for a command is a dot.
+    /// What precedes the first zero, which is the last byte at least; what a terminal could take
+    /// for a command is a dot.
     fn text(&mut self, len: usize) -> String {
         let bytes = self.bytes.iter().skip(self.at).take(len - 1);
         self.at += len;

@@ -1,5 +1,5 @@
-//! Frames in and out of rings, whatever the other side does with the memory: what comes from there is read once, and held against what there
-//! is before it is used.
+//! Frames in and out of rings, whatever the other side does with the memory: what comes from there
+//! is read once, and held against what there is before it is used.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -31,7 +31,8 @@ pub enum Fault {
 
 /// Where a ring's buffers are.
 pub enum Buffers {
-    /// The client's, who has made them, one for each descriptor, and believes nobody where they are.
+    /// The client's, who has made them, one for each descriptor, and believes nobody where they
+    /// are.
     Own { region: Arc<Region>, first: usize, len: u32 },
     /// The server's: where the client says.
     Told(Arc<[Arc<Region>]>),
@@ -172,7 +173,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Copies the frame that begins so many descriptors behind the next one; none if its end is still to come.
+    /// Copies the frame that begins so many descriptors behind the next one; none if its end is
+    /// still to come.
     #[inline]
     fn find(&self, first: u16, waiting: u16, room: &mut [u8]) -> Result<Option<Found>, Fault> {
         let mut len = Some(0);
@@ -205,7 +207,8 @@ impl Receiver {
         if waiting > self.ring.len() { Err(Fault::Numbers) } else { Ok(waiting) }
     }
 
-    /// Says of so many buffers, from the next one on, that there is room in them, if it is this side that says so.
+    /// Says of so many buffers, from the next one on, that there is room in them, if it is this
+    /// side that says so.
     fn empty(&self, count: u16) {
         for at in 0..count {
             let number = self.next.wrapping_add(at);
@@ -222,7 +225,8 @@ impl Receiver {
         }
     }
 
-    /// Has the other side wake whoever waits for [`Receiver::interrupt`]; whether something is there already, of which it does not tell.
+    /// Has the other side wake whoever waits for [`Receiver::interrupt`]; whether something is
+    /// there already, of which it does not tell.
     pub fn sleep(&self) -> bool {
         self.ring.set_interrupts(true);
         self.waiting() != Ok(0)
@@ -465,7 +469,8 @@ mod tests {
         let ([server, mut client], _) = ends(3, 128);
         server.receiver.ring.set(Count::Tail, 1);
         assert_eq!(client.sender.put(&[1]), Err(Fault::Numbers));
-        // Buffers that begin outside, end outside, are in a region that there is not, or have no room.
+        // Buffers that begin outside, end outside, are in a region that there is not, or have no
+        // room.
         for (region, len, offset) in [(0, 60, u32::MAX), (0, 65_000, 0), (1, 60, 0), (65_535, 60, 0)] {
             let said = Descriptor { is_continued: false, region, len, offset };
             let ([mut server, client], _) = ends(3, 128);

@@ -1,7 +1,7 @@
 //! Memory that another process has, too, and may change at any time.
 //!
-//! Nothing here is a reference to what is in it but to atomic numbers; all else is copied, in or out, once. So whatever the other process does, it
-//! changes no more than what is copied next.
+//! Nothing here is a reference to what is in it but to atomic numbers; all else is copied, in or
+//! out, once. So whatever the other process does, it changes no more than what is copied next.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -18,7 +18,8 @@ pub struct Region {
 }
 
 impl Region {
-    /// Memory of so many bytes, all zero, and its file for the other process. Neither end can change its length.
+    /// Memory of so many bytes, all zero, and its file for the other process. Neither end can
+    /// change its length.
     pub fn make(len: usize) -> Result<(Region, OwnedFd)> {
         let file = memfd_create("memif", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, len as u64)?;
@@ -30,8 +31,9 @@ impl Region {
     /// Memory whose file another process has given, of so many bytes.
     ///
     /// # Errors
-    /// With a word why: if the file has fewer bytes, or could have fewer at some time: to touch what is then missing would end this process. So only
-    /// files are taken that are sealed against it, which no others are than those without a name.
+    /// With a word why: if the file has fewer bytes, or could have fewer at some time: to touch
+    /// what is then missing would end this process. So only files are taken that are sealed against
+    /// it, which no others are than those without a name.
     pub fn open(file: OwnedFd, len: u64, len_max: u64) -> Result<Region> {
         let refused = |why| Error::new(ErrorKind::InvalidData, why);
         let seals = fcntl_get_seals(file.as_fd()).unwrap_or(SealFlags::empty());
@@ -59,8 +61,9 @@ impl Region {
     #[inline]
     pub fn number(&self, at: usize) -> Option<&AtomicU16> {
         let place = self.place::<AtomicU16>(at)?;
-        // SAFETY: the place is in the mapping, which lives as long as `self`, and aligned; every value is one, and whoever else
-        // has the memory changes it as an atomic number, or has itself to blame: here it is never read otherwise.
+        // SAFETY: the place is in the mapping, which lives as long as `self`, and aligned; every
+        // value is one, and whoever else has the memory changes it as an atomic number, or has
+        // itself to blame: here it is never read otherwise.
         Some(unsafe { &*place })
     }
 
@@ -68,7 +71,8 @@ impl Region {
     #[inline]
     pub fn words(&self, at: usize) -> Option<[u64; 2]> {
         let place = self.place::<[u64; 2]>(at)?;
-        // SAFETY: the place is in the mapping and aligned; a volatile read takes what is there at this moment, and every value is one.
+        // SAFETY: the place is in the mapping and aligned; a volatile read takes what is there at
+        // this moment, and every value is one.
         Some(unsafe { place.read_volatile() })
     }
 
@@ -86,8 +90,9 @@ impl Region {
     #[must_use]
     pub fn copy_out(&self, at: usize, to: &mut [u8]) -> bool {
         let Some(place) = self.bytes(at, to.len()) else { return false };
-        // SAFETY: the bytes are in the mapping, and `to` is this process's own, so that they do not overlap. If somebody writes there meanwhile,
-        // what comes out is a mixture, which is checked as everything that comes from outside.
+        // SAFETY: the bytes are in the mapping, and `to` is this process's own, so that they do not
+        // overlap. If somebody writes there meanwhile, what comes out is a mixture, which is
+        // checked as everything that comes from outside.
         unsafe { std::ptr::copy_nonoverlapping(place.cast_const(), to.as_mut_ptr(), to.len()) };
         true
     }
@@ -97,7 +102,8 @@ impl Region {
     #[must_use]
     pub fn copy_in(&self, at: usize, from: &[u8]) -> bool {
         let Some(place) = self.bytes(at, from.len()) else { return false };
-        // SAFETY: the bytes are in the mapping, which may be written, and `from` is this process's own, so that they do not overlap.
+        // SAFETY: the bytes are in the mapping, which may be written, and `from` is this process's
+        // own, so that they do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), place, from.len()) };
         true
     }

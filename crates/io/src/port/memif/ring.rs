@@ -1,4 +1,5 @@
-//! A ring of descriptors in memory that two processes have: one side puts frames in buffers, the other takes them out.
+//! A ring of descriptors in memory that two processes have: one side puts frames in buffers, the
+//! other takes them out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering, fence};
@@ -37,7 +38,8 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Flags, region and length; then the offset, and what is said of the frame beside it, which is nothing.
+    /// Flags, region and length; then the offset, and what is said of the frame beside it, which is
+    /// nothing.
     fn of([first, second]: [u64; 2]) -> Descriptor {
         let ([f0, f1, r0, r1, l0, l1, l2, l3], [o0, o1, o2, o3, ..]) =
             (first.to_ne_bytes(), second.to_ne_bytes());
@@ -132,9 +134,11 @@ impl Ring {
         self.region.set_words(self.descriptor_at(number), descriptor.words());
     }
 
-    /// Whether who takes frames out wants an interrupt, now that it may have those that were put in before.
+    /// Whether who takes frames out wants an interrupt, now that it may have those that were put in
+    /// before.
     pub fn wants_interrupt(&self) -> bool {
-        // It asks for one, and then looks whether something is there: one of both sees what the other did.
+        // It asks for one, and then looks whether something is there: one of both sees what the
+        // other did.
         fence(Ordering::SeqCst);
         self.number(FLAGS).is_none_or(|flags| flags.load(Ordering::Relaxed) & NO_INTERRUPT == 0)
     }

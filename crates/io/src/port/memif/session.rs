@@ -1,5 +1,5 @@
-//! What the ends say to each other until frames may go: the client calls, tells of memory and rings, one message after the other, and the server
-//! takes each.
+//! What the ends say to each other until frames may go: the client calls, tells of memory and
+//! rings, one message after the other, and the server takes each.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -18,7 +18,8 @@ pub const FRAMES: usize = 64;
 /// Bytes that the kernel may keep of what was not yet taken, and of what was not yet sent.
 const SOCKET_BUFFER: c_int = 16 * 1024 * 1024;
 
-/// A packet socket that receives nothing, but has the interface in promiscuous mode, which ends with the socket.
+/// A packet socket that receives nothing, but has the interface in promiscuous mode, which ends
+/// with the socket.
 pub fn promiscuous(interface: u32) -> Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let fd = done(unsafe {
@@ -36,7 +37,8 @@ pub fn promiscuous(interface: u32) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A packet socket that takes all that comes in by the interface, in promiscuous mode, and sends through it.
+/// A packet socket that takes all that comes in by the interface, in promiscuous mode, and sends
+/// through it.
 pub fn open(interface: u32) -> Result<OwnedFd> {
     let socket = new(interface)?;
     bind(&socket, interface, libc::ETH_P_ALL as u16)?;
@@ -50,14 +52,16 @@ pub fn open_to_send(interface: u32) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// One of a group of sockets, among which the kernel shares out what comes in by the interface; and the group's number. Without
-/// one, it is the first of a new group.
+/// One of a group of sockets, among which the kernel shares out what comes in by the interface; and
+/// the group's number. Without one, it is the first of a new group.
 pub fn open_in_group(interface: u32, group: Option<u16>) -> Result<(OwnedFd, u16)> {
     let socket = new(interface)?;
-    // Until it is in the group, it is given all that others are given already: of that it takes nothing.
+    // Until it is in the group, it is given all that others are given already: of that it takes
+    // nothing.
     take_nothing(&socket)?;
     bind(&socket, interface, libc::ETH_P_ALL as u16)?;
-    // What a flow's key is, is the kernel's affair; fragments are not put together, so that they come as they were.
+    // What a flow's key is, is the kernel's affair; fragments are not put together, so that they
+    // come as they were.
     let unique = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
     let how = (libc::PACKET_FANOUT_HASH | unique) << 16 | u32::from(group.unwrap_or(0));
     set(&socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &how)?;
@@ -86,7 +90,8 @@ fn take_nothing(socket: &OwnedFd) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// A packet socket with the interface in promiscuous mode, and with what precedes frames; it is not bound yet.
+/// A packet socket with the interface in promiscuous mode, and with what precedes frames; it is not
+/// bound yet.
 fn new(interface: u32) -> Result<OwnedFd> {
     let socket = promiscuous(interface)?;
     set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
@@ -183,8 +188,8 @@ impl Inbox {
             message.msg_hdr.msg_controllen = size_of::<Control>() as _;
             message
         });
-        // SAFETY: each message points to memory of this inbox, or of this function, that nobody else uses meanwhile, and
-        // says how long it is.
+        // SAFETY: each message points to memory of this inbox, or of this function, that nobody
+        // else uses meanwhile, and says how long it is.
         let count = done(unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -217,8 +222,8 @@ impl Inbox {
 
 /// The tag that the first control message tells of, if it does.
 fn taken_tag(control: &Control) -> Option<TakenTag> {
-    // SAFETY: the room is aligned for both structures and long enough for them together, and both are plain numbers;
-    // bytes that the kernel did not write are zeros.
+    // SAFETY: the room is aligned for both structures and long enough for them together, and both
+    // are plain numbers; bytes that the kernel did not write are zeros.
     let (header, told) = unsafe {
         let at = control.0.as_ptr();
         let told = at.add(libc::CMSG_LEN(0) as usize).cast::<libc::tpacket_auxdata>();
@@ -234,11 +239,12 @@ fn taken_tag(control: &Control) -> Option<TakenTag> {
     })
 }
 
-/// Gives parcels of up to [`FRAMES`] frames in all, which lie one behind the other in `bytes`, to the socket; how many parcels it
-/// took. It does not wait.
+/// Gives parcels of up to [`FRAMES`] frames in all, which lie one behind the other in `bytes`, to
+/// the socket; how many parcels it took. It does not wait.
 ///
 /// # Errors
-/// Those of `sendmmsg`, of the first parcel; [`std::io::ErrorKind::WouldBlock`] if the socket takes nothing now.
+/// Those of `sendmmsg`, of the first parcel; [`std::io::ErrorKind::WouldBlock`] if the socket takes
+/// nothing now.
 pub fn send(socket: &OwnedFd, bytes: &[u8], lens: &[usize], parcels: &[Parcel]) -> Result<usize> {
     // SAFETY: all fields are numbers or pointers, for which zeros are valid.
     let mut messages: [libc::mmsghdr; FRAMES] = unsafe { zeroed() };
@@ -260,7 +266,8 @@ pub fn send(socket: &OwnedFd, bytes: &[u8], lens: &[usize], parcels: &[Parcel]) 
         message.msg_hdr.msg_iovlen = taken.len() as _;
     }
     let count = parcels.len().min(FRAMES);
-    // SAFETY: the kernel reads what the messages point to, which lives until it is back, and writes only to the messages.
+    // SAFETY: the kernel reads what the messages point to, which lives until it is back, and writes
+    // only to the messages.
     let sent = done(unsafe {
         libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT as _)
     })?;

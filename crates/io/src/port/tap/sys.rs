@@ -40,7 +40,8 @@ pub fn make(device: &File, name: &str) -> Result<()> {
 /// Takes over the device with this name; makes one, if there is none.
 ///
 /// # Errors
-/// `EINVAL` if it is something else, `EBUSY` if another program has it, `EPERM` without the privilege.
+/// `EINVAL` if it is something else, `EBUSY` if another program has it, `EPERM` without the
+/// privilege.
 pub fn take_over(device: &File, name: &str) -> Result<()> {
     attach(device, name, FLAGS)
 }

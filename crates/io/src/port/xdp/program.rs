@@ -1,4 +1,5 @@
-//! The program that gives an interface's frames to the sockets of its queues, and all else that the kernel's BPF is asked for.
+//! The program that gives an interface's frames to the sockets of its queues, and all else that the
+//! kernel's BPF is asked for.
 //!
 //! It is put together here, so that it takes no compiler and no loader. In C it is:
 //!
@@ -28,7 +29,8 @@ pub struct Program {
     program: OwnedFd,
 }
 
-/// The program at work on an interface. It ends with this value, and so with the process, however that ends.
+/// The program at work on an interface. It ends with this value, and so with the process, however
+/// that ends.
 pub struct Attached {
     _link: OwnedFd,
 }
@@ -63,14 +65,16 @@ const MODE_DRIVER: u32 = 1 << 2;
 /// `offsetof(struct xdp_md, rx_queue_index)`.
 const QUEUE_INDEX: i16 = 16;
 
-/// The calls of the kernel's BPF that are made once interfaces are open: to open one anew, by what was loaded before.
+/// The calls of the kernel's BPF that are made once interfaces are open: to open one anew, by what
+/// was loaded before.
 pub const CALLS_LATER: [u32; 2] = [MAP_UPDATE as u32, LINK_CREATE as u32];
 
 impl Program {
     /// Loads it, for an interface with so many queues.
     ///
     /// # Errors
-    /// [`std::io::ErrorKind::PermissionDenied`] without the capabilities `CAP_BPF` and `CAP_NET_ADMIN`, and others of the system.
+    /// [`std::io::ErrorKind::PermissionDenied`] without the capabilities `CAP_BPF` and
+    /// `CAP_NET_ADMIN`, and others of the system.
     pub fn load(queues: u32) -> Result<Program> {
         #[derive(IntoBytes, Immutable)]
         #[repr(C)]
@@ -174,8 +178,8 @@ fn instructions(sockets: &OwnedFd) -> [Instruction; 6] {
 
 /// The system call. What the attributes point to has to be there, and as the command wants it.
 fn bpf<A: IntoBytes + Immutable>(command: i32, attributes: &A) -> Result<i32> {
-    // SAFETY: the kernel reads as many bytes as the attributes have; those of the commands above point to values of the
-    // functions above, which live until it is back, and which it only reads.
+    // SAFETY: the kernel reads as many bytes as the attributes have; those of the commands above
+    // point to values of the functions above, which live until it is back, and which it only reads.
     let returned = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of_val(attributes))
     };

@@ -31,7 +31,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The queue with this number, of frames with so much room; without copying, if the interface can and `may_share`.
+    /// The queue with this number, of frames with so much room; without copying, if the interface
+    /// can and `may_share`.
     pub fn open(interface: u32, number: u32, sizes: Sizes, room: usize, may_share: bool) -> Result<Queue> {
         let frames = sizes.receive + sizes.send;
         let memory = Memory::new(frames as usize, room)?;
@@ -99,7 +100,8 @@ impl Queue {
         self.socket.send.put(Descriptor { at, len: frame.len() as u32, options: 0 })
     }
 
-    /// Has the kernel send what was put; what it took and did not send is no more counted as sent. What it does not take stays.
+    /// Has the kernel send what was put; what it took and did not send is no more counted as sent.
+    /// What it does not take stays.
     pub fn send(&mut self, counters: &mut Counters) -> Sent {
         self.socket.send.publish();
         let mut has_waited = false;

@@ -1,6 +1,7 @@
 //! Rings that a socket shares with the kernel: one side puts entries in, the other takes them out.
 //!
-//! Each side has a number that counts its entries, modulo 2^32, and publishes it when it has done some.
+//! Each side has a number that counts its entries, modulo 2^32, and publishes it when it has done
+//! some.
 #![allow(unsafe_code)]
 
 use std::io::{Error, ErrorKind, Result};
@@ -61,13 +62,15 @@ impl<T: FromBytes + IntoBytes + Copy> Shared<T> {
     }
 
     fn number(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: `new` has checked that all places lie in the mapping, aligned; both sides use it by atomic operations.
+        // SAFETY: `new` has checked that all places lie in the mapping, aligned; both sides use it
+        // by atomic operations.
         unsafe { &*self.map.as_ptr().add(at).cast::<AtomicU32>() }
     }
 
     fn entry(&self, number: u32) -> *mut T {
         let at = self.entries + (number & (self.len - 1)) as usize * size_of::<T>();
-        // SAFETY: the number is less than `len`, and `new` has checked that as many entries lie in the mapping, aligned.
+        // SAFETY: the number is less than `len`, and `new` has checked that as many entries lie in
+        // the mapping, aligned.
         unsafe { self.map.as_ptr().add(at).cast::<T>().cast_mut() }
     }
 
@@ -102,7 +105,8 @@ impl<T: FromBytes + IntoBytes + Copy> Producer<T> {
                 return false;
             }
         }
-        // SAFETY: the entry is in the mapping, and the other side reads it only once it is published.
+        // SAFETY: the entry is in the mapping, and the other side reads it only once it is
+        // published.
         unsafe { self.shared.entry(self.next).write(entry) };
         self.next = self.next.wrapping_add(1);
         true
@@ -151,7 +155,8 @@ impl<T: FromBytes + IntoBytes + Copy> Consumer<T> {
     /// The entry so many behind the next one, if it has been seen by [`Consumer::look`].
     pub fn peek(&self, ahead: u32) -> Option<T> {
         let is_there = ahead < self.there.wrapping_sub(self.next);
-        // SAFETY: the entry is in the mapping, and the other side has put it in and leaves it until it is given back.
+        // SAFETY: the entry is in the mapping, and the other side has put it in and leaves it until
+        // it is given back.
         is_there.then(|| unsafe { self.shared.entry(self.next.wrapping_add(ahead)).read() })
     }
 
@@ -199,7 +204,8 @@ mod tests {
             steps in prop::collection::vec((0u8..4, 0u32..12), 0..200),
         ) {
             let (mut producer, mut consumer) = ring(begin);
-            // What is put in and not yet published, published and not yet taken, taken and not yet given back.
+            // What is put in and not yet published, published and not yet taken, taken and not yet
+            // given back.
             let (mut put, mut queue, mut taken) = (VecDeque::new(), VecDeque::new(), 0);
             let mut number = 0;
             for (step, count) in steps {

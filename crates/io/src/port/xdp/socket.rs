@@ -79,7 +79,8 @@ impl Socket {
         })
     }
 
-    /// Makes it the socket of a queue: without copying, if the interface can and `may_share`. Whether it does so.
+    /// Makes it the socket of a queue: without copying, if the interface can and `may_share`.
+    /// Whether it does so.
     pub fn bind(&self, interface: u32, queue: u32, may_share: bool) -> Result<bool> {
         let copy = if may_share { 0 } else { libc::XDP_COPY };
         let address = libc::sockaddr_xdp {
@@ -116,11 +117,13 @@ impl Socket {
         Ok(options & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// Frames that the kernel has dropped since the socket is there: no room for them was free, or they were not taken.
+    /// Frames that the kernel has dropped since the socket is there: no room for them was free, or
+    /// they were not taken.
     pub fn missed(&self) -> u64 {
         // SAFETY: all fields are numbers, for which zeros are valid.
         let mut statistics: libc::xdp_statistics = unsafe { zeroed() };
-        // That the fill ring was empty counts among what was dropped where frames are copied, and is no loss where not.
+        // That the fill ring was empty counts among what was dropped where frames are copied, and
+        // is no loss where not.
         get(&self.fd, libc::XDP_STATISTICS, &mut statistics)
             .map_or(0, |()| statistics.rx_dropped + statistics.rx_ring_full)
     }
@@ -180,8 +183,8 @@ fn register(fd: &OwnedFd, memory: &Memory) -> Result<()> {
 /// Maps a ring of which the entries begin at this byte.
 fn map<T: FromBytes + IntoBytes>(fd: &OwnedFd, offset: u64, entries: u64, len: u32) -> Result<MmapMut> {
     let bytes = entries as usize + len as usize * size_of::<T>();
-    // SAFETY: the mapping is of the socket's own rings, which are used as the kernel does: by atomic operations on the
-    // numbers, and entries by that side alone whose they are.
+    // SAFETY: the mapping is of the socket's own rings, which are used as the kernel does: by
+    // atomic operations on the numbers, and entries by that side alone whose they are.
     unsafe { MmapOptions::new().offset(offset).len(bytes).populate().map_mut(fd) }
 }
 

@@ -1,4 +1,5 @@
-//! The settings that baselines are shown with beside the published ones: what the sweeps have found.
+//! The settings that baselines are shown with beside the published ones: what the sweeps have
+//! found.
 
 use super::{TUNING_SEEDS, name, sweeps, with};
 use crate::runs::Length;
@@ -8,7 +9,8 @@ use crate::table::{Kind, Subject};
 /// A baseline's settings that are best by an objective of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen {
-    /// The experiment; `rivulet lab tune ID` found them, with runs of the length that its sweep says.
+    /// The experiment; `rivulet lab tune ID` found them, with runs of the length that its sweep
+    /// says.
     pub id: &'static str,
     /// The baseline.
     pub baseline: &'static str,

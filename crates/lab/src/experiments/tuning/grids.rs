@@ -1,4 +1,5 @@
-//! What is tried of each baseline. The first value of each setting is the published one, or the default where nothing is published.
+//! What is tried of each baseline. The first value of each setting is the published one, or the
+//! default where nothing is published.
 
 use super::Sweep;
 use crate::experiments::{common, x01_tracking, x05_storage, x06_adversary};
@@ -98,8 +99,8 @@ const PACKET: Keys = &[("router.mode", "\"packet\"")];
 const SMART_100: Keys = &[("router.mode", "\"smart-flow:100ms\"")];
 const SMART_50: Keys = &[("router.mode", "\"smart-flow:50ms\"")];
 
-/// Modes: the baselines of X1, X2 and X3, whose runs are the same. First all as they are published, with their own settings; of smart flows
-/// those with a published period, and such with any.
+/// Modes: the baselines of X1, X2 and X3, whose runs are the same. First all as they are published,
+/// with their own settings; of smart flows those with a published period, and such with any.
 const MODES: &[Baseline] = &[
     Baseline { name: "flow", fixed: FLOW, grid: &[STARTS, CHOICE, WINDOW] },
     Baseline { name: common::SMART_100, fixed: SMART_100, grid: &[STARTS, CHOICE, WINDOW] },
@@ -117,7 +118,8 @@ const MODES: &[Baseline] = &[
 /// Whether a flowlet reads its state if its unit has had the flow all the time.
 const REREAD: &[Keys] = &[&[("state.reread", "true")], &[("state.reread", "false")]];
 
-/// Places of states. The naive store has no settings that a packet, which reads and writes wherever it goes, could be faster by.
+/// Places of states. The naive store has no settings that a packet, which reads and writes wherever
+/// it goes, could be faster by.
 const PLACES: &[Baseline] = &[
     Baseline {
         name: x05_storage::STORE,

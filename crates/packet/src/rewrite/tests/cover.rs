@@ -1,10 +1,11 @@
-//! What packets come in, against bits that are turned one by one, and tables of which of them are each packet's own.
+//! What packets come in, against bits that are turned one by one, and tables of which of them are
+//! each packet's own.
 
 use super::outer::outer_of;
 use super::*;
 
-/// The bits of outer headers, by byte, that are each packet's own, from what the documents call them; without lengths, which must be
-/// right.
+/// The bits of outer headers, by byte, that are each packet's own, from what the documents call
+/// them; without lengths, which must be right.
 fn own_bits(headers: &[u8]) -> Vec<u8> {
     let mut own = vec![0; headers.len()];
     let is_v4 = headers[0] >> 4 == 4;
@@ -109,7 +110,8 @@ proptest! {
     }
 }
 
-/// In which packets come that cannot be told to be alike: options, tunnels in tunnels, headers that say each packet's length.
+/// In which packets come that cannot be told to be alike: options, tunnels in tunnels, headers that
+/// say each packet's length.
 #[test]
 fn not_all_covers_are_told() {
     let inside = ip(false, 17, &[0x40, 0, 0x40, 1, 0, 8, 0, 0], true);

@@ -3,8 +3,8 @@
 use super::*;
 
 proptest! {
-    /// Outer headers that were made for a flow are true of each packet: the parser finds the same packet in them, checksums are right,
-    /// and what they are to take over they have.
+    /// Outer headers that were made for a flow are true of each packet: the parser finds the same
+    /// packet in them, checksums are right, and what they are to take over they have.
     #[test]
     fn outer_headers_fit_every_packet(
         mut network_bytes in prop_oneof![plain(), error()],

@@ -67,7 +67,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is pushed and popped, the frame is what its parts make, its metadata is what the parser finds, and its key too.
+    /// Whatever is pushed and popped, the frame is what its parts make, its metadata is what the
+    /// parser finds, and its key too.
     #[test]
     fn frames_are_what_their_parts_make(
         network_bytes in prop_oneof![plain(), tunnelled()],
@@ -139,7 +140,8 @@ proptest! {
         prop_assert_eq!(packet.data()[l3..].as_ptr(), payload_at, "what is behind the link layer stays where it is");
     }
 
-    /// Only Ethernet takes tags, and in PPPoE there is no place for labels: nothing is changed then.
+    /// Only Ethernet takes tags, and in PPPoE there is no place for labels: nothing is changed
+    /// then.
     #[test]
     fn link_layers_without_a_place_are_left_as_they_are(
         network_bytes in plain(),

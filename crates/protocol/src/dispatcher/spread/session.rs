@@ -8,7 +8,8 @@ use crate::dispatcher::config::Spread;
 use crate::dispatcher::load::rate_bps;
 use crate::dispatcher::machine::Order;
 
-/// An epoch in which a flow is spread; or the time behind it in which helpers may still have packets of it.
+/// An epoch in which a flow is spread; or the time behind it in which helpers may still have
+/// packets of it.
 pub(super) struct Session {
     pub flow: FlowId,
     pub epoch: Epoch,
@@ -183,7 +184,8 @@ impl Session {
         self.leaving[from..].iter().map(|helper| helper.part(self.flow, self.epoch))
     }
 
-    /// It is over: whose flow it is, and what that unit is told. The helpers are to be told to [part](Session::partings).
+    /// It is over: whose flow it is, and what that unit is told. The helpers are to be told to
+    /// [part](Session::partings).
     pub fn close(&mut self, now_ns: u64) -> Option<(UnitId, Message)> {
         let anchor = self.members.first()?;
         let (anchor, end) = (anchor.unit, anchor.last().unwrap_or(anchor.base));

@@ -49,7 +49,8 @@ fn packets_are_numbered_and_both_directions_are_one_flow() {
 
 #[test]
 fn an_owner_that_changes_is_told_first() {
-    // DESIGN 3.1. Unit 0 is filled by a flow, so that the next flowlet of another one goes elsewhere.
+    // DESIGN 3.1. Unit 0 is filled by a flow, so that the next flowlet of another one goes
+    // elsewhere.
     let mut bench = Bench::new(Config { targets: TargetChoice::None, lambda: 0.0, ..fixed(2) });
     let (unit, _) = bench.packet(0, 1, 1000);
     assert_eq!(unit, UnitId(0));
@@ -70,7 +71,8 @@ fn an_owner_that_changes_is_told_first() {
 
 #[test]
 fn a_spike_counts_at_once() {
-    // S45: a flow's first 15,000 bytes come at once. Its fork is expected to bring half of 240 Mbit/s.
+    // S45: a flow's first 15,000 bytes come at once. Its fork is expected to bring half of 240
+    // Mbit/s.
     let config = Config { alpha: 0.5, lambda: 1.0, targets: TargetChoice::None, ..fixed(2) };
     let mut bench = Bench::new(Config { capacity_bps: 300_000_000, ..config });
     (0..10).for_each(|i| bench.feed(i, 1, 1500));
@@ -106,7 +108,8 @@ fn a_burst_keeps_flowlets_away_where_there_is_an_alarm() {
 
 #[test]
 fn a_flowlet_stays_where_it_is_if_it_is_to_as_long_as_its_unit_is_not_full() {
-    // Unit 0 is full when the flow begins at unit 1, which has 12 Mbit/s, and empty, and so the choice, when its next flowlet begins.
+    // Unit 0 is full when the flow begins at unit 1, which has 12 Mbit/s, and empty, and so the
+    // choice, when its next flowlet begins.
     let second = |stay_below: Option<f32>, after_ns: u64| {
         let config = Config { stay_below, choice: Choice::LowestId, lambda: 0.0, ..fixed(2) };
         let mut bench = Bench::new(config);
@@ -125,8 +128,8 @@ fn a_flowlet_stays_where_it_is_if_it_is_to_as_long_as_its_unit_is_not_full() {
     );
 }
 
-/// Four units, of which the first one has flow 1, whose state is copied to the two behind it. By `now_ns`, with what others have
-/// sent, units are loaded to so many Mbit/s.
+/// Four units, of which the first one has flow 1, whose state is copied to the two behind it. By
+/// `now_ns`, with what others have sent, units are loaded to so many Mbit/s.
 fn with_copies(config: Config, now_ns: u64, mbps: [u64; 4]) -> Bench {
     let mut bench = Bench::new(Config { targets: TargetChoice::First, targets_count: 2, ..config });
     let (unit, stamp) = bench.packet(0, 1, 1_000);

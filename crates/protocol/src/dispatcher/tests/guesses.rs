@@ -11,7 +11,8 @@ use crate::dispatcher::*;
 const FLOWS: u32 = 6;
 const ALIASES: u32 = 100;
 
-/// As it would be done for each packet of a batch: by the guess that was made for it, which may be that for another one's flow.
+/// As it would be done for each packet of a batch: by the guess that was made for it, which may be
+/// that for another one's flow.
 fn routed(bench: &mut Bench, now_ns: u64, key: &FlowKey, guess: Guess, len: u32) -> (Routed, bool) {
     let arrival = Arrival { key, hash: FlowHasher::new(1).hash(key), len };
     match bench.router.route_on(now_ns, arrival, guess) {
@@ -21,8 +22,8 @@ fn routed(bench: &mut Bench, now_ns: u64, key: &FlowKey, guess: Guess, len: u32)
 }
 
 proptest! {
-    /// Whatever is guessed, and however long ago, in all modes, with aliases that come and go, flows that end and leave their slots to
-    /// others, and units that come and go.
+    /// Whatever is guessed, and however long ago, in all modes, with aliases that come and go,
+    /// flows that end and leave their slots to others, and units that come and go.
     #[test]
     fn by_a_guess_it_is_the_same(
         mode in prop_oneof![

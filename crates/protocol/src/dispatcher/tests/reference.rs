@@ -1,4 +1,5 @@
-//! Flowlets, estimates and assignment once more, slowly: lists of all that happened, and the pseudocode.
+//! Flowlets, estimates and assignment once more, slowly: lists of all that happened, and the
+//! pseudocode.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,8 @@ struct Reference {
     config: Config,
     /// When, to which unit, how many bytes.
     sent: Vec<(u64, usize, u64)>,
-    /// When each unit's load was last brought up to date: with a packet to it, or with the first one in a bucket.
+    /// When each unit's load was last brought up to date: with a packet to it, or with the first
+    /// one in a bucket.
     measured_ns: Vec<u64>,
     flows: HashMap<u32, Flow>,
     /// The loads of all flowlets that are over.

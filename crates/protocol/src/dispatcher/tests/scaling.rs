@@ -11,7 +11,8 @@ fn growing() -> Config {
     Config { units_min: 1, units_max: 3, flows_max: 20_000, ..config }
 }
 
-/// A packet to unit 0, big enough that it has no room for a while, and unit 1 started for what comes next.
+/// A packet to unit 0, big enough that it has no room for a while, and unit 1 started for what
+/// comes next.
 fn with_two_units() -> Bench {
     let mut bench = Bench::new(growing());
     bench.packet(0, 1, 20_000_000);

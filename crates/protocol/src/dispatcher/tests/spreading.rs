@@ -48,8 +48,8 @@ fn begun_at(bench: &mut Bench, from_ns: u64) -> (u64, (UnitId, Stamp, History)) 
     panic!("nothing is spread");
 }
 
-/// How many there are, as the anchor was told: 2 Gbit/s are three units, none of them above 800 Mbit/s with headers; but some may be full of what the
-/// flow brought before.
+/// How many there are, as the anchor was told: 2 Gbit/s are three units, none of them above 800
+/// Mbit/s with headers; but some may be full of what the flow brought before.
 fn helpers(bench: &mut Bench, anchor: UnitId, (begun, base): (u32, u64)) -> usize {
     let orders = bench.take();
     let Some(Order::Send { to, message: Message::Spread { epoch, last, helpers, .. } }) = orders.last()

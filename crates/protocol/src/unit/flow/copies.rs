@@ -1,4 +1,5 @@
-//! Copies of a flow's state at units that may be its next owners: whole, or what has changed since one that they have.
+//! Copies of a flow's state at units that may be its next owners: whole, or what has changed since
+//! one that they have.
 
 use crate::message::{Delta, Epoch, FlowRecord, Message, Targets, UnitId, Version};
 
@@ -30,8 +31,8 @@ impl Flow {
         cx.send_copy(last, Message::Replica { flow, epoch, record });
     }
 
-    /// The same; units get only what has changed since what they have, if that is known here, or else since the flow began, if
-    /// that is less than the whole.
+    /// The same; units get only what has changed since what they have, if that is known here, or
+    /// else since the flow began, if that is less than the whole.
     fn copy_changes<E: Engine>(&self, epoch: Epoch, record: FlowRecord, cx: &mut Context<'_, E>) {
         let (flow, slot) = (self.id, self.id.slot);
         let version = Version { epoch, clock: record.watermark.contiguous };
@@ -75,7 +76,8 @@ impl Flow {
         }
     }
 
-    /// A state was taken over that had come as a copy: if it was copied by the owner before, that has it, too.
+    /// A state was taken over that had come as a copy: if it was copied by the owner before, that
+    /// has it, too.
     pub(super) fn keep_taken<E: Engine>(
         &self,
         version: Version,
@@ -88,7 +90,8 @@ impl Flow {
         }
     }
 
-    /// A unit has not got what changes were told of: it gets the whole state that they made, if there is no later one.
+    /// A unit has not got what changes were told of: it gets the whole state that they made, if
+    /// there is no later one.
     pub fn send_whole<E: Engine>(&self, version: Version, unit: UnitId, cx: &mut Context<'_, E>) {
         let is_owner = self.owned().is_some_and(|(epoch, _)| epoch == version.epoch);
         let copy = cx.replicas.copy(self.id.slot, cx.copy).filter(|&(last, ..)| is_owner && last == version);

@@ -61,7 +61,8 @@ impl Flow {
         FlowRecord { watermark: self.state.map(|state| state.mark).unwrap_or_default(), bytes }
     }
 
-    /// The first tenure, if its state is to come from another unit: its epoch, and the owner and the last clock before it.
+    /// The first tenure, if its state is to come from another unit: its epoch, and the owner and
+    /// the last clock before it.
     #[inline]
     pub(super) fn awaited<E: Engine>(&self, cx: &Context<'_, E>) -> Option<(Epoch, UnitId, u64)> {
         if self.state.is_some() {
@@ -81,8 +82,8 @@ impl Flow {
         Some(asked.at_ns.saturating_add(cx.config.again_ns(asked.times)))
     }
 
-    /// When a flow that is over, or whose slot another has, is forgotten although its state, which is not here, has not come. Should it
-    /// come after all, it ends then.
+    /// When a flow that is over, or whose slot another has, is forgotten although its state, which
+    /// is not here, has not come. Should it come after all, it ends then.
     pub(super) fn end_given_up_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let wait_ns = cx.config.patience_ns();
         let since_ns = self.over_since_ns.or(self.gave_way_ns).filter(|_| self.state.is_none())?;
@@ -101,7 +102,8 @@ impl Flow {
         cx.out.to_units.push((previous, Message::Pull { flow: self.id, epoch, last, again: true }));
     }
 
-    /// When the state is to be sent to the next owner although it has not asked, or has been sent it.
+    /// When the state is to be sent to the next owner although it has not asked, or has been sent
+    /// it.
     pub(super) fn offer_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let (state, tenure) = self.state.zip(self.tenures.front())?;
         let next = tenure.next.filter(|next| next.owner != cx.id() && state.mark.covers(next.last))?;
@@ -112,7 +114,8 @@ impl Flow {
         Some(next.released_ns?.saturating_add(wait_ns))
     }
 
-    /// Whether the router has not ended the flow, as far as is known here: else copies are worth nothing.
+    /// Whether the router has not ended the flow, as far as is known here: else copies are worth
+    /// nothing.
     pub(super) fn may_be_copied(&self) -> bool {
         !self.is_over() && self.gave_way_ns.is_none()
     }

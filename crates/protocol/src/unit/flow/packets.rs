@@ -6,8 +6,8 @@ use super::{Flow, State, spread};
 use crate::unit::{Config, Dropped, Engine, context::Context, held::Waiting};
 
 impl Flow {
-    /// Does all that can be done now: processes what is next, gives up what has been waited for long enough, and hands the
-    /// state over when the epoch is over.
+    /// Does all that can be done now: processes what is next, gives up what has been waited for
+    /// long enough, and hands the state over when the epoch is over.
     pub(super) fn pump<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         loop {
             self.process_held(cx);
@@ -80,7 +80,8 @@ impl Flow {
     pub(super) fn cover(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) {
         self.state = Some(State { epoch: stamp.epoch, mark: Watermark::up_to(stamp.clock) });
         self.seen_ns = now_ns;
-        // Where many flowlets begin, most have the targets of those before: to compare them is less than to copy them.
+        // Where many flowlets begin, most have the targets of those before: to compare them is less
+        // than to copy them.
         if let Some(targets) = &stamp.targets
             && *targets != self.targets
         {
@@ -89,7 +90,8 @@ impl Flow {
         }
     }
 
-    /// Holds a packet that is not next (S50). If no more may be held, what it waits for is given up; a state is not.
+    /// Holds a packet that is not next (S50). If no more may be held, what it waits for is given
+    /// up; a state is not.
     pub(super) fn hold<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         while self.held.len() >= cx.config.held_per_flow_max || cx.hall.packets() >= cx.config.held_max {
             let Some(state) = self.state.as_mut().filter(|state| state.epoch == stamp.epoch) else {

@@ -1,7 +1,9 @@
-//! Epochs in which several units have a flow's packets in turn, each with the headers of those that the others have.
+//! Epochs in which several units have a flow's packets in turn, each with the headers of those that
+//! the others have.
 //!
-//! The anchor is the unit whose flow it is in the epochs before and behind; the others are its helpers. Each has a state of its own, and
-//! all states are the same at the same clock: what the router has numbered is replayed by who has not got it, lost or not.
+//! The anchor is the unit whose flow it is in the epochs before and behind; the others are its
+//! helpers. Each has a state of its own, and all states are the same at the same clock: what the
+//! router has numbered is replayed by who has not got it, lost or not.
 
 mod anchor;
 mod helper;
@@ -100,7 +102,8 @@ impl Flow {
         &mut self.spreads[at]
     }
 
-    /// A packet of an epoch in which other units have packets, too; its clock and its history fit together.
+    /// A packet of an epoch in which other units have packets, too; its clock and its history fit
+    /// together.
     pub fn spread_packet<E: Engine>(
         &mut self,
         stamp: Stamp,
@@ -145,7 +148,8 @@ impl Flow {
         self.pump(cx);
     }
 
-    /// Whether the state can be brought to the packet before this one, and no other has to go before it.
+    /// Whether the state can be brought to the packet before this one, and no other has to go
+    /// before it.
     fn is_next(&self, stamp: &Stamp, history: &History) -> bool {
         self.here().is_some_and(|(state, spread)| {
             state.epoch == stamp.epoch
@@ -172,8 +176,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Does all that can be done now in the epoch of the state, if it is spread: processes packets of this unit, and replays those before
-    /// them. What is over for a helper is left.
+    /// Does all that can be done now in the epoch of the state, if it is spread: processes packets
+    /// of this unit, and replays those before them. What is over for a helper is left.
     pub(super) fn pump_spread<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         while let Some((stamp, mark)) = self.next_spread(cx) {
             let Some(waiting) = self.held.take_up_to(stamp.clock, cx.hall) else { break };
@@ -217,7 +221,8 @@ impl Flow {
         }
     }
 
-    /// Replays what the state does not cover up to this clock; the caller has seen to it that all of that is here.
+    /// Replays what the state does not cover up to this clock; the caller has seen to it that all
+    /// of that is here.
     fn replay<E: Engine>(&mut self, history: Option<&History>, until: u64, cx: &mut Context<'_, E>) {
         loop {
             let Some((state, spread)) = self.here() else { return };
@@ -239,8 +244,8 @@ impl Flow {
         }
     }
 
-    /// When something is due for epochs that are spread: in that of the state a packet has waited for long enough for those before it, or
-    /// nothing more comes; or a helper is to ask, or to go.
+    /// When something is due for epochs that are spread: in that of the state a packet has waited
+    /// for long enough for those before it, or nothing more comes; or a helper is to ask, or to go.
     pub(super) fn spread_due_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         if self.spreads.is_empty() {
             return None;

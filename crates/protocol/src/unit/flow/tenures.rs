@@ -96,7 +96,8 @@ impl Flow {
         cx.out.to_units.push((previous, Message::Pull { flow: self.id, epoch, last, again: false }));
     }
 
-    /// Notes who is the owner of an epoch: this unit was that of the one before. It may be this one again.
+    /// Notes who is the owner of an epoch: this unit was that of the one before. It may be this one
+    /// again.
     pub(super) fn succession<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -145,7 +146,8 @@ impl Flow {
         }
     }
 
-    /// Gives the engine the state; none at all is that of a new flow. False: it cannot be read, and nothing has changed.
+    /// Gives the engine the state; none at all is that of a new flow. False: it cannot be read, and
+    /// nothing has changed.
     pub(super) fn restore<E: Engine>(&mut self, bytes: &[u8], cx: &mut Context<'_, E>) -> bool {
         if !bytes.is_empty() {
             return cx.engine.restore(cx.now_ns, self.id, bytes).is_ok();

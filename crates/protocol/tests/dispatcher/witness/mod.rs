@@ -1,4 +1,5 @@
-//! Whatever comes, this always holds: somebody who sees only what the router orders and stamps, and objects.
+//! Whatever comes, this always holds: somebody who sees only what the router orders and stamps, and
+//! objects.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "it objects by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -140,7 +141,8 @@ impl Trial {
         self.claim(seen.owner, flow, seen.epoch, clock);
     }
 
-    /// A flow ends if its owner has seen all that was stamped, or all that will come; and who asks again is told again.
+    /// A flow ends if its owner has seen all that was stamped, or all that will come; and who asks
+    /// again is told again.
     fn claim(&mut self, from: UnitId, flow: FlowId, epoch: u32, clock: u64) {
         self.witness.sees(self.now_ns);
         let is_right = self.witness.flows.get(&flow).is_some_and(|seen| {

@@ -71,7 +71,8 @@ impl Engine for Ledger {
     }
 }
 
-/// With the first clock: their number is even. So each packet changes what the one before has changed.
+/// With the first clock: their number is even. So each packet changes what the one before has
+/// changed.
 const EVEN: u64 = 1 << 63;
 
 /// A state as the engine writes it.

@@ -1,4 +1,5 @@
-//! A router, units, and what is on its way between them; and what must be true of them at any time, and in the end.
+//! A router, units, and what is on its way between them; and what must be true of them at any time,
+//! and in the end.
 #![allow(dead_code)]
 
 use std::{
@@ -196,7 +197,8 @@ impl World {
             let epochs: BTreeSet<Epoch> = owners.iter().map(|owner| owner.0).collect();
             assert_eq!(epochs.len(), owners.len(), "two writers of {flow}");
             for (_, mark, state) in owners {
-                // The oracle: all that was processed anywhere up to here, in order, and nothing else.
+                // The oracle: all that was processed anywhere up to here, in order, and nothing
+                // else.
                 assert!(
                     state.iter().eq(processed.range(..=mark.contiguous)),
                     "{flow}: {state:?} of {processed:?}"
@@ -205,8 +207,9 @@ impl World {
         }
     }
 
-    /// What must be true of a flow once nothing is on its way and all time has passed: its last owner has the state, no
-    /// other unit has anything of it, and every packet was processed or given up. How many were given up.
+    /// What must be true of a flow once nothing is on its way and all time has passed: its last
+    /// owner has the state, no other unit has anything of it, and every packet was processed or
+    /// given up. How many were given up.
     pub fn check_end(&self, flow: &Flow) -> u64 {
         let (epoch, mark) = self.units[flow.owner.index()].owned(flow.id).unwrap_or_default();
         assert_eq!(epoch, flow.epoch, "the last owner has the state");
@@ -221,7 +224,8 @@ impl World {
         mark.contiguous - self.processed(flow.id).len() as u64
     }
 
-    /// What must be true of a flow that is over, in the end: it ended once, with the state that all that was processed makes.
+    /// What must be true of a flow that is over, in the end: it ended once, with the state that all
+    /// that was processed makes.
     pub fn check_ended(&self, flow: FlowId) {
         let ends: Vec<&Vec<u64>> = self
             .units

@@ -113,8 +113,8 @@ fn a_flow_ends_by_the_router_s_word_not_with_the_next_one_of_its_slot() {
 
 #[test]
 fn a_flow_that_went_away_unheard_does_not_end_where_it_was() {
-    // X took a copy over and its word of that was lost; it has ended there, and Y has the slot's next flow. All that overtakes what the
-    // router has said here.
+    // X took a copy over and its word of that was lost; it has ended there, and Y has the slot's
+    // next flow. All that overtakes what the router has said here.
     let mut b = Bench::new(config());
     b.first([1, 2]);
     b.peer(Y, Message::Replica { flow: NEXT, epoch: 1, record: record(&[1], 1) });

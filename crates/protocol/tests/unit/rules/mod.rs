@@ -49,7 +49,8 @@ fn replica(epoch: Epoch, clocks: &[u64], contiguous: u64) -> Message {
     Message::Replica { flow: FLOW, epoch, record: record(clocks, contiguous) }
 }
 
-/// What has changed since this many packets: states with their clocks, all from 1 on. None: since the flow began.
+/// What has changed since this many packets: states with their clocks, all from 1 on. None: since
+/// the flow began.
 fn changes(epoch: Epoch, base: Option<(Epoch, u64)>, clock: u64) -> Message {
     let of = |clock: u64| bytes(&(1..=clock).collect::<Vec<_>>());
     let base = base.map_or(Version::BEGINNING, |(epoch, clock)| Version { epoch, clock });

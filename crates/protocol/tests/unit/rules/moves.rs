@@ -81,7 +81,8 @@ fn a_state_that_nobody_asks_for_is_offered_and_taken() {
     assert_eq!(b.sent(), [(X, state(2, &[1, 2], 2))]);
     b.wait(100 * ORDER_NS);
     assert!(b.out.is_empty(), "once");
-    // The other side: all that told X of the flow was lost, but for the release to Y, which does not say where the state is.
+    // The other side: all that told X of the flow was lost, but for the release to Y, which does
+    // not say where the state is.
     let mut x = Bench::new(config());
     x.router(release(3, Y, 4));
     x.peer(Y, pull(3, 4));
@@ -101,7 +102,8 @@ fn what_comes_late_is_sent_on_to_the_owner() {
     b.first([2]);
     let (unit, stamp, packet) = b.out.forwarded.remove(0);
     assert_eq!((unit, stamp.epoch, stamp.handover, stamp.clock, packet), (X, 2, from(ME, 2), 2, 2));
-    // It comes back before this unit has heard that it is the owner again: that is news, and no circle.
+    // It comes back before this unit has heard that it is the owner again: that is news, and no
+    // circle.
     b.packet(3, from(X, 2), 2);
     assert_eq!(b.sent(), [(X, pull(3, 2))]);
     b.first([1]);

@@ -1,9 +1,10 @@
-//! Whether matches hold, the slow way: every place of every content and expression, one inside the other, with nothing
-//! remembered and nothing left out. Written from the documentation of the rules alone.
+//! Whether matches hold, the slow way: every place of every content and expression, one inside the
+//! other, with nothing remembered and nothing left out. Written from the documentation of the rules
+//! alone.
 //!
-//! What is compared of expressions: that each place where one begins to match is tried, with the end that is preferred
-//! there (that of an anchored search by another engine of the same library, `PikeVM`). Other ends of a match that begins in the same
-//! place are tried by neither.
+//! What is compared of expressions: that each place where one begins to match is tried, with the
+//! end that is preferred there (that of an anchored search by another engine of the same library,
+//! `PikeVM`). Other ends of a match that begins in the same place are tried by neither.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -42,8 +43,8 @@ impl<'a> Oracle<'a> {
         Self { matches, expressions: expressions.collect(), bytes, start: start.into(), work }
     }
 
-    /// The state after the first places that hold, in the order of the buffer; `None` if there are none. An error if that
-    /// takes too long to find out.
+    /// The state after the first places that hold, in the order of the buffer; `None` if there are
+    /// none. An error if that takes too long to find out.
     pub fn holds(mut self, state: &State) -> Result<Option<State>, TooLong> {
         let mut state = state.clone();
         state.variables.resize(256, 0);

@@ -1,7 +1,8 @@
-//! The names of a rule's options, found by a machine of three states that knows nothing of the reader.
+//! The names of a rule's options, found by a machine of three states that knows nothing of the
+//! reader.
 
-/// The names between the first `(` and the last `)` and where each begins, in bytes; none if an option does not end in
-/// `;`.
+/// The names between the first `(` and the last `)` and where each begins, in bytes; none if an
+/// option does not end in `;`.
 pub fn names(rule: &str) -> Option<Vec<(usize, &str)>> {
     enum State {
         Name,

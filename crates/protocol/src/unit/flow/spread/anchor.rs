@@ -1,4 +1,5 @@
-//! The unit whose flow it is before and behind an epoch in which others help: it alone is told everything.
+//! The unit whose flow it is before and behind an epoch in which others help: it alone is told
+//! everything.
 
 use std::collections::VecDeque;
 
@@ -99,7 +100,8 @@ impl Flow {
         self.spread_of(epoch, || Role::Anchor(Anchor::new(last))).anchor_mut()
     }
 
-    /// Behind this clock helpers have packets of the flow, too, in an epoch that begins there, or has begun.
+    /// Behind this clock helpers have packets of the flow, too, in an epoch that begins there, or
+    /// has begun.
     pub fn spread<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -117,8 +119,8 @@ impl Flow {
         Ok(())
     }
 
-    /// What packets of an epoch were like. If they are its last ones, `end` is the clock of this unit's own last one, and the next epoch is
-    /// this unit's alone.
+    /// What packets of an epoch were like. If they are its last ones, `end` is the clock of this
+    /// unit's own last one, and the next epoch is this unit's alone.
     pub fn told<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -145,8 +147,9 @@ impl Flow {
         Ok(())
     }
 
-    /// A helper wants a state that covers this clock. If it says none, that which it was to begin with did not come: it is sent again, even
-    /// when the epoch is over, so that nothing is past that waits for it.
+    /// A helper wants a state that covers this clock. If it says none, that which it was to begin
+    /// with did not come: it is sent again, even when the epoch is over, so that nothing is past
+    /// that waits for it.
     pub fn ask_for<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -174,7 +177,8 @@ impl Flow {
         }
     }
 
-    /// Sends the state that is here to helpers that are to begin with it, and keeps it for as long as it may be asked for.
+    /// Sends the state that is here to helpers that are to begin with it, and keeps it for as long
+    /// as it may be asked for.
     pub(super) fn share<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some((state, spread)) = self.here_mut() else { return };
         let Some(anchor) = spread.anchor_mut().filter(|anchor| !anchor.share_with.is_empty()) else { return };
@@ -193,7 +197,8 @@ impl Flow {
         }
     }
 
-    /// The state covers headers that had to be forgotten, without what their packets did: nobody else can bring it past them.
+    /// The state covers headers that had to be forgotten, without what their packets did: nobody
+    /// else can bring it past them.
     pub(super) fn skip_forgotten(&mut self) {
         let Some((state, spread)) = self.here() else { return };
         let Some(anchor) = spread.anchor().filter(|anchor| state.mark.contiguous < anchor.forgotten) else {
@@ -209,14 +214,15 @@ impl Flow {
         }
     }
 
-    /// Until when is kept what helpers began with, once their epoch is over: for as long as one waits for it that was told to part.
+    /// Until when is kept what helpers began with, once their epoch is over: for as long as one
+    /// waits for it that was told to part.
     pub(in crate::unit::flow) fn begun_until_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let over_ns = self.begun.last()?.over_ns?;
         Some(over_ns.saturating_add(cx.config.patience_ns()))
     }
 
-    /// What follows once no packet can be processed: the state comes to the epoch's end, as soon as no packet of this unit can be under
-    /// way; helpers that wait for it are answered.
+    /// What follows once no packet can be processed: the state comes to the epoch's end, as soon as
+    /// no packet of this unit can be under way; helpers that wait for it are answered.
     pub(super) fn close_anchored<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some((state, anchor)) = self.here().and_then(|(state, spread)| Some((state, spread.anchor()?)))
         else {

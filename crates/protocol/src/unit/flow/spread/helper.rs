@@ -42,8 +42,9 @@ impl Flow {
         self.tenures.front().is_some_and(|first| first.epoch < epoch)
     }
 
-    /// The anchor's state has come. Even if nothing has been heard of that epoch yet: the sender has it from the router. It is of use if
-    /// none is here, or if packets wait whose headers are not here; then what it covers is past.
+    /// The anchor's state has come. Even if nothing has been heard of that epoch yet: the sender
+    /// has it from the router. It is of use if none is here, or if packets wait whose headers are
+    /// not here; then what it covers is past.
     pub fn shared<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -78,8 +79,8 @@ impl Flow {
         Ok(())
     }
 
-    /// The anchor has no state of this epoch any more: a helper that cannot go on without one gives the rest up. Any other has asked
-    /// before it had what it needs.
+    /// The anchor has no state of this epoch any more: a helper that cannot go on without one gives
+    /// the rest up. Any other has asked before it had what it needs.
     pub fn past<E: Engine>(&mut self, epoch: Epoch, from: UnitId, cx: &mut Context<'_, E>) {
         let is_anchor = self.anchor_of(epoch) == Some(from);
         let has_state = self.state.is_some_and(|state| state.epoch >= epoch);
@@ -91,8 +92,8 @@ impl Flow {
         }
     }
 
-    /// The router sends nothing of this epoch any more, of which the last packet was the one with this clock. False if there is nothing to
-    /// be left: no packet was sent, or it is past.
+    /// The router sends nothing of this epoch any more, of which the last packet was the one with
+    /// this clock. False if there is nothing to be left: no packet was sent, or it is past.
     pub fn part<E: Engine>(&mut self, epoch: Epoch, last: Option<u64>, cx: &mut Context<'_, E>) -> bool {
         let is_past = self.is_past(epoch) || self.has_left(epoch);
         if !self.is_spread(epoch) && (last.is_none() || is_past || self.admit(epoch).is_err()) {
@@ -105,7 +106,8 @@ impl Flow {
         true
     }
 
-    /// What follows once no packet can be processed: the anchor is asked for what is missing, and what is over is left.
+    /// What follows once no packet can be processed: the anchor is asked for what is missing, and
+    /// what is over is left.
     pub(super) fn see_to_help<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let now_ns = cx.now_ns;
         let is_time = |ns: u64| ns <= now_ns;
@@ -118,7 +120,8 @@ impl Flow {
         over.into_iter().for_each(|epoch| self.leave_spread(epoch, cx));
     }
 
-    /// Whether a packet of this helper has waited for long enough, and cannot be processed for want of headers.
+    /// Whether a packet of this helper has waited for long enough, and cannot be processed for want
+    /// of headers.
     fn is_stuck<E: Engine>(&self, cx: &Context<'_, E>) -> bool {
         self.lacking(cx)
             .and_then(|stamp| self.held.oldest_of(stamp.epoch, cx.hall))
@@ -132,7 +135,8 @@ impl Flow {
         (!spread.bridges(history, state.mark.contiguous, stamp.clock)).then_some(stamp)
     }
 
-    /// When the anchor's state is to be asked for once more for want of headers; none: it was not asked for.
+    /// When the anchor's state is to be asked for once more for want of headers; none: it was not
+    /// asked for.
     pub(super) fn asks_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let (at_ns, times) = self.here()?.1.helper()?.asked?;
         Some(at_ns.saturating_add(cx.config.again_ns(times)))
@@ -150,7 +154,8 @@ impl Flow {
         self.send_ask(state.epoch, anchor, Some(last), cx);
     }
 
-    /// The first tenure's state is to be asked for once more, and is that of a spread epoch: then it is the anchor that shares it.
+    /// The first tenure's state is to be asked for once more, and is that of a spread epoch: then
+    /// it is the anchor that shares it.
     pub(in crate::unit::flow) fn ask_again_for_share<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -180,9 +185,9 @@ impl Flow {
         self.spreads.iter().filter_map(|spread| self.leaves_one_ns(spread, cx)).min()
     }
 
-    /// When a helper is to leave an epoch of which nothing more is sent: as soon as the last packet is done with; if that may have been
-    /// overtaken, it is waited for; and if packets wait for the anchor's state, that is, for as long as it is asked for at intervals that
-    /// grow.
+    /// When a helper is to leave an epoch of which nothing more is sent: as soon as the last packet
+    /// is done with; if that may have been overtaken, it is waited for; and if packets wait for the
+    /// anchor's state, that is, for as long as it is asked for at intervals that grow.
     fn leaves_one_ns<E: Engine>(&self, spread: &Spread, cx: &Context<'_, E>) -> Option<u64> {
         let Parted { last, since_ns } = spread.helper()?.parted?;
         let state = self.state.filter(|state| state.epoch == spread.epoch);

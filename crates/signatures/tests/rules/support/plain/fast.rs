@@ -2,8 +2,9 @@
 
 use super::reader::{Part, Reader, Said};
 
-/// The content that is marked, else of those in the buffers of the best kind the longest, of them the most varied, of them the first
-/// (Suricata's guide, "Suricata Fast Pattern Determination Explained"), with the name of its buffer.
+/// The content that is marked, else of those in the buffers of the best kind the longest, of them
+/// the most varied, of them the first (Suricata's guide, "Suricata Fast Pattern Determination
+/// Explained"), with the name of its buffer.
 pub fn fast_pattern(read: &Reader) -> Option<(&'static str, &Said)> {
     let kind = |buffer: &str| match buffer {
         "pkt_data" | "http.stat_msg" => 1,
@@ -22,7 +23,8 @@ pub fn fast_pattern(read: &Reader) -> Option<(&'static str, &Said)> {
     contents.collect::<Vec<_>>().into_iter().rev().max_by_key(rank)
 }
 
-/// How varied bytes are: letters count 3 for the first time, other characters that are common 4, others 6, and 1 again.
+/// How varied bytes are: letters count 3 for the first time, other characters that are common 4,
+/// others 6, and 1 again.
 fn variety(pattern: &[u8]) -> usize {
     let of = |at: usize| match pattern[at] {
         byte if pattern[..at].contains(&byte) => 1,

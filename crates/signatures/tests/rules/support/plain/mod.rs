@@ -1,5 +1,6 @@
-//! A second reader of rules that knows nothing of the first, but for the names of buffers: it takes a rule that loads apart
-//! by plain means and says of each part, with its values, what must have come of it.
+//! A second reader of rules that knows nothing of the first, but for the names of buffers: it takes
+//! a rule that loads apart by plain means and says of each part, with its values, what must have
+//! come of it.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -26,8 +27,8 @@ pub const HOME: &str = "[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]";
 /// What a rule asks of one buffer: its name, what is done to it first, and the matches.
 type Slot = (&'static str, Vec<String>, Vec<String>);
 
-/// That a rule is what its text says: its header, its numbers and texts, its marks, all that it asks of buffers, and
-/// which content is to be searched for first.
+/// That a rule is what its text says: its header, its numbers and texts, its marks, all that it
+/// asks of buffers, and which content is to be searched for first.
 pub fn check(text: &str, rule: &Rule) {
     check_at(HOME, text, rule);
 }
@@ -62,7 +63,8 @@ pub fn check_at(home: &str, text: &str, rule: &Rule) {
     let mut slots: Vec<Slot> = slots.collect();
     slots.retain(|slot| !slot.2.is_empty());
     let mut told: Vec<_> = rule.buffers.iter().map(|buffer| told::slot_of(rule, buffer)).collect();
-    // Several namings of one buffer stay in their order; that of different ones is where they were named first.
+    // Several namings of one buffer stay in their order; that of different ones is where they were
+    // named first.
     slots.sort_by_key(|slot| slot.0);
     told.sort_by_key(|slot| slot.0);
     assert_eq!(told, slots, "{text}");

@@ -1,4 +1,5 @@
-//! The options of a rule one after the other: what they say about the rule, and what they ask of which buffer.
+//! The options of a rule one after the other: what they say about the rule, and what they ask of
+//! which buffer.
 
 use signatures::*;
 
@@ -137,7 +138,8 @@ impl Reader {
             "pcre" => {
                 let text = plain_quotes(rest);
                 let at = text.rfind('/').unwrap();
-                // What a name of a group has behind a comma may hold a slash; such rules are for the first reader alone.
+                // What a name of a group has behind a comma may hold a slash; such rules are for
+                // the first reader alone.
                 let letters = text[at + 1..].split(',').next().unwrap().trim();
                 let buffer = letters.chars().find_map(|letter| HTTP.iter().find(|row| row.1 == letter));
                 let part = Part::Other(format!("pcre {not} {} {}", &text[1..at], letters.contains('R')));

@@ -5,7 +5,8 @@ use signatures::*;
 use super::Slot;
 use super::reader::Said;
 
-/// What the rule has of what the text says about the rule itself. What it has without being told is left out.
+/// What the rule has of what the text says about the rule itself. What it has without being told is
+/// left out.
 pub fn meta_of(rule: &Rule, said: &[String]) -> Vec<String> {
     let mut meta = vec![
         format!("msg {}", rule.msg),
