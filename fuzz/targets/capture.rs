@@ -5,14 +5,14 @@
 
 use std::io::Cursor;
 
-use io::capture::{MAX_RECORD_BYTES, Reader};
+use io::capture::{RECORD_BYTES_MAX, Reader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(mut reader) = Reader::new(Cursor::new(data.to_vec())) else { return };
     let mut records = 0usize;
     while let Ok(Some(record)) = reader.next() {
-        assert!(record.data.len() <= MAX_RECORD_BYTES as usize);
+        assert!(record.data.len() <= RECORD_BYTES_MAX as usize);
         records += 1;
     }
     assert!(matches!(reader.next(), Ok(None)), "an error ends the capture");

@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mpm::{Cursor, Literal, MAX_LITERAL, Set};
+use mpm::{Cursor, Literal, LITERAL_MAX, Set};
 use zerocopy::{FromBytes, IntoBytes};
 
 #[path = "../../crates/mpm/tests/support/naive.rs"]
@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     let mut literals = Vec::new();
     for _ in 0..take(&mut rest, 1).first().map_or(0, |count| count % 32) {
         let [head] = *take(&mut rest, 1) else { break };
-        let bytes = take(&mut rest, usize::from(head >> 1) % MAX_LITERAL + 1);
+        let bytes = take(&mut rest, usize::from(head >> 1) % LITERAL_MAX + 1);
         if !bytes.is_empty() {
             literals.push(Literal { bytes: bytes.to_vec(), nocase: head & 1 == 1 });
         }

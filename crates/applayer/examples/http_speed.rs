@@ -57,7 +57,7 @@ const ROUND: usize = 1024;
 fn time(what: &str, pieces: &[&[u8]], side: Side) {
     let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
     let mut asked = Exchange::default();
-    for _ in 0..applayer::http::PIPELINE_LIMIT {
+    for _ in 0..applayer::http::PIPELINE_MAX {
         asked.request(REQUEST.as_bytes(), &mut FixedLine::<8192>::default(), &mut |_: Event<'_>| {});
     }
     let mut best = f64::MAX;
@@ -73,7 +73,7 @@ fn time(what: &str, pieces: &[&[u8]], side: Side) {
         let round = Instant::now();
         for number in 0..ROUND {
             // No more requests are unanswered than are remembered, and none is missing.
-            if number % applayer::http::PIPELINE_LIMIT == 0 {
+            if number % applayer::http::PIPELINE_MAX == 0 {
                 exchange = if side == Side::Request { Exchange::default() } else { asked };
             }
             for piece in pieces {

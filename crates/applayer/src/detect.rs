@@ -17,10 +17,10 @@ pub const HEAD_BYTES: usize = 16;
 
 /// Most bytes of a direction before a flow without result is given up: [`Verdict::Failed`]. It is
 /// given up earlier when neither beginning is known.
-pub const DETECTION_LIMIT_BYTES: u16 = 4096;
+pub const DETECTION_BYTES_MAX: u16 = 4096;
 
 /// Most datagrams of a direction before a flow without result is given up.
-pub const DETECTION_LIMIT_DATAGRAMS: u16 = 4;
+pub const DETECTION_DATAGRAMS_MAX: u16 = 4;
 
 /// An application protocol that is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -125,7 +125,7 @@ impl Detector {
         head.keep(offset, bytes);
         let clues = [Side::Request, Side::Response].map(|side| self.heads[side as usize].clue(side, ports));
         self.conclude(clues);
-        let is_over = |head: &Head| head.seen > DETECTION_LIMIT_BYTES;
+        let is_over = |head: &Head| head.seen > DETECTION_BYTES_MAX;
         let given_up = match self.picked_up {
             0 => self.heads.iter().any(is_over),
             _ => self.heads.iter().all(is_over),
@@ -191,7 +191,7 @@ impl Detector {
             head.found = Application::Dns as u8 + 1;
         }
         if self.verdict == 0 {
-            let given_up = !pattern::at_dns_port(ports) || head.seen >= DETECTION_LIMIT_DATAGRAMS;
+            let given_up = !pattern::at_dns_port(ports) || head.seen >= DETECTION_DATAGRAMS_MAX;
             self.verdict = match (is_dns, given_up) {
                 (true, _) => Application::Dns as u8 + FIRST,
                 (false, true) => FAILED,

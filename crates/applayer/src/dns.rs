@@ -13,14 +13,14 @@
 mod name;
 
 use crate::input::Input;
-pub use name::{NAME_LIMIT_BYTES, Name, NameFault, POINTER_LIMIT};
+pub use name::{NAME_BYTES_MAX, Name, NameFault, POINTER_MAX};
 
 /// Length of a message's header, in bytes.
 pub const HEADER_BYTES: usize = 12;
 
 /// Most entries of a message that are read: names may point at one another, so that a message of 64
 /// KiB would otherwise make work without measure.
-pub const ENTRY_LIMIT: u32 = 1024;
+pub const ENTRY_MAX: u32 = 1024;
 
 /// A message: the payload of a datagram, or what [`over_tcp`] cuts out of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub struct Entry<'a> {
     pub ttl_s: u32,
     /// A record's data as it came; empty of a question.
     pub data: &'a [u8],
-    /// Whether the name is longer than [`NAME_LIMIT_BYTES`], and the [`Name`] has its beginning
+    /// Whether the name is longer than [`NAME_BYTES_MAX`], and the [`Name`] has its beginning
     /// only.
     pub is_name_cut: bool,
 }
@@ -123,8 +123,8 @@ pub enum Malformed {
     /// An entry's name is broken.
     #[error("a name in section {0:?}: {1}")]
     Name(Section, NameFault),
-    /// There are more than [`ENTRY_LIMIT`] entries.
-    #[error("the message has more than {ENTRY_LIMIT} entries")]
+    /// There are more than [`ENTRY_MAX`] entries.
+    #[error("the message has more than {ENTRY_MAX} entries")]
     TooManyEntries,
 }
 
@@ -164,7 +164,7 @@ impl<'a> Entries<'a> {
 
     fn read(&mut self, section: Section, name: &mut Name) -> Result<Entry<'a>, Malformed> {
         self.read += 1;
-        if self.read > ENTRY_LIMIT {
+        if self.read > ENTRY_MAX {
             return Err(Malformed::TooManyEntries);
         }
         let end = name.read(self.message, self.at).map_err(|fault| match fault {

@@ -47,15 +47,15 @@ pub mod uri;
 
 pub use anomaly::{Anomalies, Anomaly};
 pub use event::{End, Event, Framing, Header, Protocol, RequestLine, Sink, StatusLine, Version};
-pub use exchange::{Exchange, Half, PIPELINE_LIMIT, Side};
+pub use exchange::{Exchange, Half, PIPELINE_MAX, Side};
 pub use field::Field;
-pub use line::{FixedLine, Line, MIN_CAPACITY};
+pub use line::{CAPACITY_MIN, FixedLine, Line};
 pub use method::Method;
 
 /// Most headers and trailers of a message before [`Anomaly::TooManyHeaders`] is told; further ones
 /// are read as well.
-pub const HEADER_LIMIT: u16 = 128;
+pub const HEADER_MAX: u16 = 128;
 
 /// Most bytes of a message's start line, headers and trailers together before
 /// [`Anomaly::HeadTooLong`] is told; further ones are read as well.
-pub const HEAD_LIMIT_BYTES: u32 = 64 << 10;
+pub const HEAD_BYTES_MAX: u32 = 64 << 10;

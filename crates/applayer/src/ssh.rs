@@ -6,10 +6,10 @@ use crate::Line;
 
 /// Most bytes of the greeting with its line's end (RFC 4253 4.2); of a longer one so many are read.
 /// Less if the [`Line`] has less room.
-pub const GREETING_LIMIT_BYTES: usize = 255;
+pub const GREETING_BYTES_MAX: usize = 255;
 
 /// Most lines that may stand before a server's greeting.
-pub const LINES_BEFORE_LIMIT: u16 = 64;
+pub const LINES_BEFORE_MAX: u16 = 64;
 
 /// A side's greeting, `SSH-2.0-OpenSSH_9.6 comment`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Reader {
     }
 
     fn gather(&mut self, part: &[u8], line: &mut impl Line) {
-        let room = GREETING_LIMIT_BYTES.saturating_sub(line.as_slice().len());
+        let room = GREETING_BYTES_MAX.saturating_sub(line.as_slice().len());
         let wanted = &part[..part.len().min(room)];
         if line.push(wanted) < part.len() {
             self.is_cut = 1;
@@ -99,7 +99,7 @@ impl Reader {
             return told(Greeting { is_cut: self.is_cut != 0, ..greeting });
         }
         self.lines = self.lines.saturating_add(1);
-        if self.lines > LINES_BEFORE_LIMIT {
+        if self.lines > LINES_BEFORE_MAX {
             self.phase = 2;
         }
     }

@@ -11,7 +11,7 @@ mod hello;
 mod stream;
 
 pub use anomaly::Anomaly;
-pub use certificate::{Certificate, Fingerprint, MAX_ALTERNATIVE_NAMES, UnreadableCertificate};
+pub use certificate::{ALTERNATIVE_NAMES_MAX, Certificate, Fingerprint, UnreadableCertificate};
 pub use event::{Certificates, Event, Sink, Version, message};
 pub use hello::{ClientHello, ServerHello};
 pub use stream::Stream;
@@ -19,7 +19,7 @@ pub use stream::Stream;
 /// Longest handshake message that is read whole, in bytes, and so the room that a
 /// [`Line`](crate::Line) should have. The line's capacity is the limit: of a longer message, its
 /// beginning is read.
-pub const MESSAGE_LIMIT_BYTES: usize = 16 << 10;
+pub const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
 /// Longest payload of a record (RFC 5246 6.2.3), in bytes; a longer one is no TLS.
-pub const RECORD_LIMIT_BYTES: u16 = (16 << 10) + 2048;
+pub const RECORD_BYTES_MAX: u16 = (16 << 10) + 2048;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, bail};
-use policy::{FileAccess, FileText, MAX_SOURCE_BYTES, decode_text};
+use policy::{FileAccess, FileText, SOURCE_BYTES_MAX, decode_text};
 
 /// Folders, besides the policy's own, that `file("...")` of a policy may read from.
 static INCLUDED: OnceLock<Vec<PathBuf>> = OnceLock::new();
@@ -57,9 +57,9 @@ pub fn read_named(folder: &Path, name: &str) -> anyhow::Result<FileText> {
 
 fn bounded(source: impl Read) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
-    source.take(MAX_SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > MAX_SOURCE_BYTES {
-        bail!("it has more than {MAX_SOURCE_BYTES} bytes");
+    source.take(SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > SOURCE_BYTES_MAX {
+        bail!("it has more than {SOURCE_BYTES_MAX} bytes");
     }
     Ok(decode_text(&bytes))
 }

@@ -375,7 +375,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(ConfigError::new(format!("nptv6: more than {} rules", nptv6::RULES_MAX)));
     }
     for (name, ns) in config.timeouts.named() {
-        if !(Timeouts::MIN_NS..=Timeouts::MAX_NS).contains(&ns) {
+        if !(Timeouts::NS_MIN..=Timeouts::NS_MAX).contains(&ns) {
             return Err(ConfigError::new(format!("timeouts: {name} is not between 1s and 7d")));
         }
     }

@@ -23,8 +23,8 @@
 //!
 //! # Limits
 //!
-//! [`MAX_RECORD_BYTES`], [`MAX_BLOCK_BYTES`], [`MAX_INTERFACES`], [`MAX_NAME_BYTES`],
-//! [`MAX_COMMENT_BYTES`]. What is over a limit is an error with its offset, never a silent cut;
+//! [`RECORD_BYTES_MAX`], [`BLOCK_BYTES_MAX`], [`INTERFACES_MAX`], [`NAME_BYTES_MAX`],
+//! [`COMMENT_BYTES_MAX`]. What is over a limit is an error with its offset, never a silent cut;
 //! only an interface's name and a comment are shortened.
 
 mod format;
@@ -42,26 +42,26 @@ pub use reader::{ReadError, Reader};
 pub use writer::{WriteError, Writer};
 
 /// The largest snapshot length in common use, in bytes: what capturing programs write by default.
-pub const MAX_SNAPSHOT_BYTES: u32 = 262_144;
+pub const SNAPSHOT_BYTES_MAX: u32 = 262_144;
 
-/// What a record may have above [`MAX_SNAPSHOT_BYTES`], in bytes: pseudo-headers that are put in
+/// What a record may have above [`SNAPSHOT_BYTES_MAX`], in bytes: pseudo-headers that are put in
 /// front of a packet after it was cut.
 pub const RECORD_ALLOWANCE_BYTES: u32 = 4_096;
 
 /// The most bytes that one record may hold.
-pub const MAX_RECORD_BYTES: u32 = MAX_SNAPSHOT_BYTES + RECORD_ALLOWANCE_BYTES;
+pub const RECORD_BYTES_MAX: u32 = SNAPSHOT_BYTES_MAX + RECORD_ALLOWANCE_BYTES;
 
 /// The longest block of a pcapng file, in bytes, whatever its type.
-pub const MAX_BLOCK_BYTES: u32 = 16 << 20;
+pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
 
 /// The most interfaces that one capture may name, over all its sections.
-pub const MAX_INTERFACES: usize = 16_384;
+pub const INTERFACES_MAX: usize = 16_384;
 
 /// The longest interface name that is kept or written, in bytes of UTF-8; the rest is cut off.
-pub const MAX_NAME_BYTES: usize = 255;
+pub const NAME_BYTES_MAX: usize = 255;
 
 /// The longest comment that is written, in bytes of UTF-8; the rest is cut off.
-pub const MAX_COMMENT_BYTES: usize = 4_096;
+pub const COMMENT_BYTES_MAX: usize = 4_096;
 
 /// The program that a section says to be written by if its records have [`Way`]s that readers are
 /// to go by: a capture before and after a program that sends packets on. Other programs' flags mean
@@ -81,14 +81,14 @@ pub struct Record<'a> {
     /// The packet's length on the wire, in bytes, as the file states it: it may be absurd, even
     /// below `data.len()`.
     pub wire_len: u32,
-    /// The captured bytes, at most [`MAX_RECORD_BYTES`].
+    /// The captured bytes, at most [`RECORD_BYTES_MAX`].
     pub data: &'a [u8],
 }
 
 /// What pcapng can say of a record beside its bytes; pcap cannot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes<'a> {
-    /// For whoever reads the capture (`opt_comment`); at most [`MAX_COMMENT_BYTES`].
+    /// For whoever reads the capture (`opt_comment`); at most [`COMMENT_BYTES_MAX`].
     pub comment: Option<&'a str>,
     /// Which way it went (`epb_flags`).
     pub way: Option<Way>,
@@ -111,18 +111,18 @@ pub enum Way {
 pub struct Interface {
     /// How to read the first header of its packets.
     pub link_type: LinkType,
-    /// Its name, if the file gives one; at most [`MAX_NAME_BYTES`].
+    /// Its name, if the file gives one; at most [`NAME_BYTES_MAX`].
     pub name: Option<String>,
     /// The length to which packets were cut, in bytes; 0 means not at all.
     pub snapshot_bytes: u32,
 }
 
-/// Cuts `name` to [`MAX_NAME_BYTES`] at a character's end.
+/// Cuts `name` to [`NAME_BYTES_MAX`] at a character's end.
 fn bounded_name(name: &str) -> &str {
-    &name[..name.floor_char_boundary(MAX_NAME_BYTES)]
+    &name[..name.floor_char_boundary(NAME_BYTES_MAX)]
 }
 
-/// Cuts `comment` to [`MAX_COMMENT_BYTES`] at a character's end.
+/// Cuts `comment` to [`COMMENT_BYTES_MAX`] at a character's end.
 fn bounded_comment(comment: &str) -> &str {
-    &comment[..comment.floor_char_boundary(MAX_COMMENT_BYTES)]
+    &comment[..comment.floor_char_boundary(COMMENT_BYTES_MAX)]
 }

@@ -48,8 +48,8 @@ pub use dpdk::{
 };
 pub use link::Link;
 pub use memif::{
-    CALL_MAX_MS as MEMIF_CALL_MAX_MS, CALLS_LATER as MEMIF_CALLS_LATER, Config as MemifConfig,
-    ConfigError as MemifConfigError, PAUSE_MS as MEMIF_PAUSE_MS, REGION_MAX_BYTES as MEMIF_REGION_MAX_BYTES,
+    CALL_MS_MAX as MEMIF_CALL_MAX_MS, CALLS_LATER as MEMIF_CALLS_LATER, Config as MemifConfig,
+    ConfigError as MemifConfigError, PAUSE_MS as MEMIF_PAUSE_MS, REGION_BYTES_MAX as MEMIF_REGION_MAX_BYTES,
     REGIONS_MAX as MEMIF_REGIONS_MAX, Role as MemifRole,
 };
 pub use news::LinkNews;

@@ -37,10 +37,10 @@ mod responder;
 mod schedule;
 
 pub use check::ProfileError;
-pub use frame::MIN_FRAME_BYTES;
+pub use frame::FRAME_BYTES_MIN;
 pub use generator::{Counters, Frame, FrameKind, Generator};
 pub use profile::{
-    Addresses, Answer, Attacks, FlowLength, FrameBytes, MAX_FLOWS, MAX_FRAME_BYTES, Pacing, Payload,
+    Addresses, Answer, Attacks, FLOWS_MAX, FRAME_BYTES_MAX, FlowLength, FrameBytes, Pacing, Payload,
     Popularity, Prefix, Profile, Protocols, Rate,
 };
 pub use responder::{Responder, Silence};

@@ -91,7 +91,7 @@ fn an_absurd_length_takes_no_memory() {
 #[test]
 fn interfaces_are_bounded() {
     let mut file = Builder::new(false).section();
-    for _ in 0..=io::capture::MAX_INTERFACES {
+    for _ in 0..=io::capture::INTERFACES_MAX {
         file = file.interface(1, |b| b);
     }
     let (_, error) = read_all(&file.bytes);

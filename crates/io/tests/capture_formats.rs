@@ -7,7 +7,7 @@ mod support;
 use std::io::Cursor;
 
 use io::capture::{
-    Format, FormatKind, MAX_COMMENT_BYTES, MAX_RECORD_BYTES, Notes, ReadError, Reader, Way, WriteError,
+    COMMENT_BYTES_MAX, Format, FormatKind, Notes, RECORD_BYTES_MAX, ReadError, Reader, Way, WriteError,
     Writer,
 };
 use packet::LinkType;
@@ -129,7 +129,7 @@ fn errors_name_the_byte_the_expectation_and_the_finding() {
     let start = section.bytes.len() as u64;
     let with_interface = section.clone().interface(1, |b| b);
     let behind_interface = with_interface.bytes.len() as u64;
-    let oversized = MAX_RECORD_BYTES + 1;
+    let oversized = RECORD_BYTES_MAX + 1;
     let cases: Vec<(Vec<u8>, u64, &str)> = vec![
         (Vec::new(), 0, "a magic number of 4 bytes, found the end of the file after 0"),
         (b"GET / HTTP".to_vec(), 0, "found the bytes [47, 45, 54, 20]"),
@@ -206,7 +206,7 @@ fn pcap_refuses_a_second_link_type_and_says_what_to_do() {
 fn refused_records_leave_the_file_whole() {
     for kind in [FormatKind::Pcap, FormatKind::Pcapng] {
         let file = write_file(Format { kind, gzip: false }, |writer| {
-            let long = vec![0; MAX_RECORD_BYTES as usize + 1];
+            let long = vec![0; RECORD_BYTES_MAX as usize + 1];
             assert!(matches!(
                 writer.write(&ethernet(0, 0, &long).record()),
                 Err(WriteError::RecordTooLong { bytes }) if bytes == long.len()
@@ -240,7 +240,7 @@ fn announced_interfaces_keep_their_order_and_names() {
 fn notes_stand_behind_their_record() {
     let notes = Notes { comment: Some("why"), way: Some(Way::Out), packet_id: Some(0x0102) };
     // Cut at a character's end.
-    let long = "\u{e9}".repeat(MAX_COMMENT_BYTES);
+    let long = "\u{e9}".repeat(COMMENT_BYTES_MAX);
     let records = [ethernet(1, 60, b"abcde"), ethernet(2, 60, b"fgh"), ethernet(3, 60, b"ijkl")];
     let write = |writer: &mut Writer| {
         writer.write_noted(&records[0].record(), &notes)?;
@@ -259,7 +259,7 @@ fn notes_stand_behind_their_record() {
     ]
     .concat();
     assert!(file.windows(options.len()).any(|window| window == options));
-    let cut = [&b"ijkl"[..], &[1, 0, 0, 16], &long.as_bytes()[..MAX_COMMENT_BYTES], &[0, 0, 0, 0]].concat();
+    let cut = [&b"ijkl"[..], &[1, 0, 0, 16], &long.as_bytes()[..COMMENT_BYTES_MAX], &[0, 0, 0, 0]].concat();
     assert!(file.windows(cut.len()).any(|window| window == cut));
     // pcap has no place for them.
     let file = write_file(Format::default(), write);

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use io::capture::{Format, Record, Writer};
 use io::traffic::{
-    Addresses, Answer, Attacks, Counters, FlowLength, FrameBytes, FrameKind, Generator, MIN_FRAME_BYTES,
+    Addresses, Answer, Attacks, Counters, FRAME_BYTES_MIN, FlowLength, FrameBytes, FrameKind, Generator,
     Pacing, Payload, Popularity, Prefix, Profile, ProfileError, Protocols, Rate,
 };
 use packet::LinkType;
@@ -91,7 +91,7 @@ fn malformed_frames_are_malformed_and_nothing_else_is() {
     let (frames, _) = frames_of(&Profile { attacks, ..short(10_000) });
     let mut wrong = BTreeSet::new();
     for frame in &frames {
-        assert!(frame.data.len() >= MIN_FRAME_BYTES);
+        assert!(frame.data.len() >= FRAME_BYTES_MIN);
         match (frame.kind, parse(&frame.data)) {
             (FrameKind::Malformed, Err(what)) => _ = wrong.insert(what),
             // Flags that cannot be, and offsets within the header, are behind what the slow parser

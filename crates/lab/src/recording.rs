@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use io::capture::{MAX_RECORD_BYTES, Reader};
+use io::capture::{RECORD_BYTES_MAX, Reader};
 use packet::{Class, FlowHasher, FlowKey, Packet, Parser};
 use sim::workload::Recording;
 
@@ -24,7 +24,7 @@ pub fn read(file: &Path) -> Result<Arc<Recording>, String> {
         packet.meta_mut().wire_len = record.wire_len;
         if parser.parse(&mut packet).is_ok() && packet.meta().class != Class::NotIp {
             // What a file says of the length may be absurd.
-            let len = record.wire_len.max(record.data.len() as u32).min(MAX_RECORD_BYTES);
+            let len = record.wire_len.max(record.data.len() as u32).min(RECORD_BYTES_MAX);
             packets.push((record.timestamp_ns, packet.meta().key, len));
         }
     }

@@ -2,10 +2,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::literal::MAX_LITERAL;
+use crate::literal::LITERAL_MAX;
 
 /// The bytes before a piece that can be part of a literal that ends in it.
-pub(crate) const RECENT: usize = MAX_LITERAL - 1;
+pub(crate) const RECENT: usize = LITERAL_MAX - 1;
 
 /// One direction of a stream, so far: its last bytes. It does not depend on the
 /// [`Set`](crate::Set), so that the set may be another one for the next piece.

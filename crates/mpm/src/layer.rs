@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::literal::{Needle, Word};
 use crate::model::{Frequencies, Model};
-use crate::packed::{MAX_PACKED, Packed};
+use crate::packed::{PACKED_MAX, Packed};
 use crate::sieve::Sieve;
 use crate::windows::{ByKey, Hash, array_at, folded, key, window_at, word_at};
 
@@ -23,7 +23,7 @@ const PACKED_COST: u64 = 4;
 const PACKED_FOUND_COST: u64 = 600;
 
 /// The most needles of three bytes that have windows before them: they fill the sieve.
-const MAX_LED: usize = 16;
+const LED_MAX: usize = 16;
 
 /// Finds literals through windows at every so many bytes.
 #[derive(Clone, Debug)]
@@ -110,9 +110,9 @@ impl Form {
         };
         // Windows at every other byte: needles that leave no room for one on an odd way have one
         // that begins a byte before them, whatever that byte is.
-        let is_led = shortest == 3 && lengths.filter(|&length| length == 3).count() <= MAX_LED;
+        let is_led = shortest == 3 && lengths.filter(|&length| length == 3).count() <= LED_MAX;
         let led = is_led.then_some((3, Stride::Two));
-        let packed = (numbers.len() <= MAX_PACKED).then_some((shortest.min(4), Stride::Packed));
+        let packed = (numbers.len() <= PACKED_MAX).then_some((shortest.min(4), Stride::Packed));
         [Some(usual), led, packed].into_iter().flatten().map(|(width, stride)| Form { width, stride })
     }
 

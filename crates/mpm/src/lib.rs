@@ -34,5 +34,5 @@ mod sieve;
 mod windows;
 
 pub use cursor::Cursor;
-pub use literal::{Literal, MAX_LITERAL};
-pub use set::{MAX_LITERALS, Set, SetError};
+pub use literal::{LITERAL_MAX, Literal};
+pub use set::{LITERALS_MAX, Set, SetError};

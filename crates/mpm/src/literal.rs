@@ -3,12 +3,12 @@
 use crate::windows::word_at;
 
 /// The most bytes a literal can have.
-pub const MAX_LITERAL: usize = 32;
+pub const LITERAL_MAX: usize = 32;
 
 /// A string of bytes to be searched for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Literal {
-    /// The bytes: 1 to [`MAX_LITERAL`].
+    /// The bytes: 1 to [`LITERAL_MAX`].
     pub bytes: Vec<u8>,
     /// Whether the letters A to Z stand for a to z as well, and the other way round.
     pub nocase: bool,
@@ -29,8 +29,8 @@ impl Literal {
 /// A literal as it is compared: a text is the literal if its bits under the mask are these.
 #[derive(Clone, Debug)]
 pub(crate) struct Needle {
-    bits: [u8; MAX_LITERAL],
-    mask: [u8; MAX_LITERAL],
+    bits: [u8; LITERAL_MAX],
+    mask: [u8; LITERAL_MAX],
     length: u8,
 }
 
@@ -45,10 +45,10 @@ impl Needle {
     /// The needle of these bytes, if they are neither none nor too many.
     pub(crate) fn new(literal: &Literal) -> Option<Self> {
         let length = literal.bytes.len();
-        if length == 0 || length > MAX_LITERAL {
+        if length == 0 || length > LITERAL_MAX {
             return None;
         }
-        let mut needle = Self { bits: [0; MAX_LITERAL], mask: [0; MAX_LITERAL], length: length as u8 };
+        let mut needle = Self { bits: [0; LITERAL_MAX], mask: [0; LITERAL_MAX], length: length as u8 };
         for (at, &byte) in literal.bytes.iter().enumerate() {
             // The two cases of a letter differ in this bit, and no other byte is a letter but for
             // this bit.
@@ -77,9 +77,9 @@ impl Needle {
     /// Whether the text begins with the needle. All of its bytes are looked at: that is faster than
     /// to count.
     #[inline(always)]
-    pub(crate) fn begins(&self, text: &[u8; MAX_LITERAL]) -> bool {
+    pub(crate) fn begins(&self, text: &[u8; LITERAL_MAX]) -> bool {
         let differ = |at: usize| text[at] & self.mask[at] ^ self.bits[at];
-        (0..MAX_LITERAL).fold(0, |any, at| any | differ(at)) == 0
+        (0..LITERAL_MAX).fold(0, |any, at| any | differ(at)) == 0
     }
 }
 

@@ -7,7 +7,7 @@ use aho_corasick::packed::Searcher;
 use crate::windows::folded;
 
 /// The most windows that are few.
-pub(crate) const MAX_PACKED: usize = 64;
+pub(crate) const PACKED_MAX: usize = 64;
 
 /// What of a text is folded at once: of most packets, all.
 const CHUNK: usize = 1536;

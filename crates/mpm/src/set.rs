@@ -2,12 +2,12 @@
 
 use crate::cursor::{Cursor, RECENT};
 use crate::layer::Layer;
-use crate::literal::{Literal, MAX_LITERAL, Needle};
+use crate::literal::{LITERAL_MAX, Literal, Needle};
 use crate::model::Model;
 use crate::plan;
 
 /// The most literals of a set.
-pub const MAX_LITERALS: usize = 1 << 16;
+pub const LITERALS_MAX: usize = 1 << 16;
 
 /// Literals that are searched for together. A literal's number is its place among those that the
 /// set was made of; the same bytes may be given more than once.
@@ -31,16 +31,16 @@ pub enum SetError {
         /// Its number.
         literal: u32,
     },
-    /// A literal has more than [`MAX_LITERAL`] bytes.
-    #[error("literal {literal} has {bytes} bytes; at most {MAX_LITERAL} are allowed")]
+    /// A literal has more than [`LITERAL_MAX`] bytes.
+    #[error("literal {literal} has {bytes} bytes; at most {LITERAL_MAX} are allowed")]
     TooLong {
         /// Its number.
         literal: u32,
         /// The number of its bytes.
         bytes: usize,
     },
-    /// There are more than [`MAX_LITERALS`].
-    #[error("there are more than {MAX_LITERALS} literals")]
+    /// There are more than [`LITERALS_MAX`].
+    #[error("there are more than {LITERALS_MAX} literals")]
     TooMany,
 }
 
@@ -132,7 +132,7 @@ impl Set {
 
 /// The literal with this number, as it is compared.
 fn needle(number: u32, literal: &Literal) -> Result<Needle, SetError> {
-    if number as usize == MAX_LITERALS {
+    if number as usize == LITERALS_MAX {
         return Err(SetError::TooMany);
     }
     Needle::new(literal).ok_or(match literal.bytes.len() {

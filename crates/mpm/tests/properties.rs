@@ -4,7 +4,7 @@
 mod naive;
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use mpm::{Cursor, Literal, MAX_LITERAL, Set};
+use mpm::{Cursor, LITERAL_MAX, Literal, Set};
 use naive::naive;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -31,9 +31,9 @@ fn text(alphabet: Vec<u8>, lengths: std::ops::RangeInclusive<usize>) -> impl Str
 fn case() -> impl Strategy<Value = (Vec<Literal>, Vec<u8>)> {
     (alphabet(), 1..=12usize).prop_flat_map(|(alphabet, shortest)| {
         let literal =
-            (text(alphabet.clone(), shortest..=MAX_LITERAL), 0..=MAX_LITERAL - shortest, any::<bool>())
+            (text(alphabet.clone(), shortest..=LITERAL_MAX), 0..=LITERAL_MAX - shortest, any::<bool>())
                 .prop_map(move |(mut bytes, spare, nocase)| {
-                    bytes.truncate((MAX_LITERAL - spare).max(shortest));
+                    bytes.truncate((LITERAL_MAX - spare).max(shortest));
                     Literal { bytes, nocase }
                 });
         let literals = prop::collection::vec(literal, 0..20);

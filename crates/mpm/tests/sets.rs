@@ -1,6 +1,6 @@
 //! Sets that are refused, empty ones, and what is promised of all.
 
-use mpm::{Cursor, Literal, MAX_LITERAL, MAX_LITERALS, Set, SetError};
+use mpm::{Cursor, LITERAL_MAX, LITERALS_MAX, Literal, Set, SetError};
 use zerocopy::{FromZeros, IntoBytes};
 
 #[test]
@@ -12,7 +12,7 @@ fn what_is_no_literal_is_refused() {
         error
     };
     assert_eq!(refused(b""), SetError::Empty { literal: 1 });
-    assert_eq!(refused(&[b'a'; MAX_LITERAL + 1]), SetError::TooLong { literal: 1, bytes: 33 });
+    assert_eq!(refused(&[b'a'; LITERAL_MAX + 1]), SetError::TooLong { literal: 1, bytes: 33 });
     assert_eq!(refused(&[b'a'; 400]).to_string(), "literal 1 has 400 bytes; at most 32 are allowed");
 }
 
@@ -20,13 +20,13 @@ fn what_is_no_literal_is_refused() {
 fn the_largest_set_is_searched_and_a_larger_one_refused() {
     let literals = |count| (0..count).map(|number: usize| Literal::exact(format!("<{number:05}>")));
     let checked = |count| Set::check(&literals(count).collect::<Vec<_>>());
-    assert_eq!((checked(MAX_LITERALS), checked(MAX_LITERALS + 1)), (Ok(()), Err(SetError::TooMany)));
-    let set = Set::new(literals(MAX_LITERALS)).unwrap();
+    assert_eq!((checked(LITERALS_MAX), checked(LITERALS_MAX + 1)), (Ok(()), Err(SetError::TooMany)));
+    let set = Set::new(literals(LITERALS_MAX)).unwrap();
     let mut seen = Vec::new();
     set.find(b"<00000> <65535> <65536> <12345", |literal, end| seen.push((literal, end)));
     seen.sort_unstable();
     assert_eq!(seen, [(0, 7), (65_535, 15)]);
-    assert_eq!(Set::new(literals(MAX_LITERALS + 1)).unwrap_err(), SetError::TooMany);
+    assert_eq!(Set::new(literals(LITERALS_MAX + 1)).unwrap_err(), SetError::TooMany);
 }
 
 #[test]

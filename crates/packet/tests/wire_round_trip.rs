@@ -236,7 +236,7 @@ fn what_does_not_fit_is_refused() {
     unrepresentable(vlan::Repr { pcp: 0, vid: 4096, ..tag }.emit(&mut buffer));
     unrepresentable(udp::Repr { source_port: 0, destination_port: 0, payload_len: 65528 }.emit(&mut buffer));
     unrepresentable(vxlan::Repr { vni: 1 << 24 }.emit(&mut buffer));
-    let options = [0; geneve::MAX_OPTIONS_LEN + 4];
+    let options = [0; geneve::OPTIONS_LEN_MAX + 4];
     let geneve = geneve::Repr { is_control: false, protocol: EtherType::IPV4, vni: 0, options: &options };
     unrepresentable(geneve.emit(&mut buffer));
     unrepresentable(geneve::Repr { vni: 1 << 24, options: &[], ..geneve }.emit(&mut buffer));

@@ -8,19 +8,19 @@ mod value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use value::MAX_RESOLVED_BYTES;
+pub use value::RESOLVED_BYTES_MAX;
 
 use crate::ast::{self, File, Item, Name};
-use crate::diagnostic::{Diagnostic, MAX_DIAGNOSTICS, Report};
+use crate::diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Report};
 use crate::files::Files;
 use crate::filter::Filter;
-use crate::policy::{MAX_PORT, Nf, Pipelet, Port};
+use crate::policy::{Nf, PORT_MAX, Pipelet, Port};
 use crate::source::Span;
 use crate::suggest::similar;
 use crate::value::Value;
 
 /// Most ports and network functions in a policy.
-pub const MAX_NODES: usize = 4096;
+pub const NODES_MAX: usize = 4096;
 
 /// What a policy is made of, as far as it could be checked.
 pub(crate) struct Checked {
@@ -44,7 +44,7 @@ pub(crate) fn check(
         report,
         files,
         texts: BTreeMap::new(),
-        budget: MAX_RESOLVED_BYTES,
+        budget: RESOLVED_BYTES_MAX,
         lets: BTreeMap::new(),
         names: BTreeMap::new(),
         used: BTreeSet::new(),
@@ -115,16 +115,16 @@ impl Checker<'_, '_> {
                     if first.node > end.node {
                         self.report.push(Diagnostic::error("the range ends before it begins", numbers));
                     }
-                    if first.node.max(end.node) > MAX_PORT.into() {
-                        let message = format!("there is no port number above {MAX_PORT}");
+                    if first.node.max(end.node) > PORT_MAX.into() {
+                        let message = format!("there is no port number above {PORT_MAX}");
                         self.report.push(Diagnostic::error(message, numbers));
                     }
                     if self.enter(name, What::Port(self.ports.len())) {
                         self.ports.push(Port {
                             name: name.node.clone(),
                             // Out of range was reported, and the policy will not be used.
-                            numbers: u16::try_from(first.node).unwrap_or(MAX_PORT)
-                                ..=u16::try_from(end.node).unwrap_or(MAX_PORT),
+                            numbers: u16::try_from(first.node).unwrap_or(PORT_MAX)
+                                ..=u16::try_from(end.node).unwrap_or(PORT_MAX),
                             config: Value::empty(name.span),
                             span: name.span,
                             numbers_span: numbers,
@@ -159,8 +159,8 @@ impl Checker<'_, '_> {
             self.report.push(error.remark("given again here").label(first.span, "given first here"));
             return false;
         }
-        if what != What::Value && self.ports.len() + self.nfs.len() == MAX_NODES {
-            let message = format!("a policy has at most {MAX_NODES} ports and network functions");
+        if what != What::Value && self.ports.len() + self.nfs.len() == NODES_MAX {
+            let message = format!("a policy has at most {NODES_MAX} ports and network functions");
             self.report.push(Diagnostic::error(message, name.span));
             return false;
         }
@@ -242,7 +242,7 @@ impl Checker<'_, '_> {
     fn unknown(&mut self, what: &str, name: &str, span: Span, pick: impl Fn(What) -> bool, more: &[&str]) {
         let mut error = Diagnostic::error(format!("unknown {what} `{name}`"), span);
         // The search takes time, and a full report does not keep what it finds.
-        if self.report.diagnostics.len() < MAX_DIAGNOSTICS {
+        if self.report.diagnostics.len() < DIAGNOSTICS_MAX {
             let picked =
                 self.names.iter().filter(|(_, named)| pick(named.what)).map(|(name, _)| name.as_str());
             if let Some(near) = similar(name, picked.chain(more.iter().copied())) {

@@ -8,7 +8,7 @@ use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Origi
 use crate::source::{SourceTooLarge, Sources, Span};
 
 /// Most diagnostics that one reading keeps; what comes after is only counted.
-pub const MAX_DIAGNOSTICS: usize = 100;
+pub const DIAGNOSTICS_MAX: usize = 100;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl fmt::Display for Severity {
 pub struct Report {
     /// The texts that the diagnostics are about.
     pub sources: Sources,
-    /// What was found, in the order of the text; at most [`MAX_DIAGNOSTICS`].
+    /// What was found, in the order of the text; at most [`DIAGNOSTICS_MAX`].
     pub diagnostics: Vec<Diagnostic>,
     /// How many more were found and not kept.
     pub omitted: usize,
@@ -172,7 +172,7 @@ impl Report {
 
     /// Adds a finding. A full report keeps errors rather than warnings.
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
-        if self.diagnostics.len() < MAX_DIAGNOSTICS {
+        if self.diagnostics.len() < DIAGNOSTICS_MAX {
             return self.diagnostics.push(diagnostic);
         }
         self.omitted += 1;

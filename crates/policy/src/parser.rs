@@ -13,7 +13,7 @@ pub(crate) use filter::PROTOCOLS;
 
 /// How deep values and filters may nest. Deeper ones are an error, so that no input exhausts the
 /// stack.
-pub const MAX_DEPTH: usize = 64;
+pub const DEPTH_MAX: usize = 64;
 
 /// Words that mean something to the language and cannot name a value, port or NF.
 pub const RESERVED: [&str; 10] =
@@ -281,8 +281,8 @@ impl Parser<'_> {
 
     /// Runs `inner` one level deeper.
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        if self.depth == MAX_DEPTH {
-            let error = Diagnostic::error(format!("nested more than {MAX_DEPTH} deep"), self.peek().span);
+        if self.depth == DEPTH_MAX {
+            let error = Diagnostic::error(format!("nested more than {DEPTH_MAX} deep"), self.peek().span);
             self.report.push(error.help("name a part of it with `let`, or split the statement"));
             return Err(Reported);
         }
@@ -314,8 +314,8 @@ impl Parser<'_> {
 
 /// The head of a text, for a message that repeats it.
 fn shorten(text: &str) -> String {
-    const MAX_SHOWN: usize = 40;
-    match text.char_indices().nth(MAX_SHOWN) {
+    const SHOWN_MAX: usize = 40;
+    match text.char_indices().nth(SHOWN_MAX) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
     }

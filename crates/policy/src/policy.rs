@@ -15,7 +15,7 @@ use crate::source::{SourceId, Span};
 use crate::value::{ConfigFault, Value};
 
 /// The largest number of a port.
-pub const MAX_PORT: u16 = u16::MAX;
+pub const PORT_MAX: u16 = u16::MAX;
 
 /// What an operator wants: which network functions there are, and which packets pass them in which
 /// order. Requirements E2, E3.

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// Most bytes in one source, the policy itself or a file that it names. Larger ones are refused,
 /// not cut.
-pub const MAX_SOURCE_BYTES: usize = 16 << 20;
+pub const SOURCE_BYTES_MAX: usize = 16 << 20;
 
 /// One of the texts of a [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,9 +36,9 @@ struct Source {
     lines: Vec<u32>,
 }
 
-/// A source was not accepted, because it exceeds [`MAX_SOURCE_BYTES`].
+/// A source was not accepted, because it exceeds [`SOURCE_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{bytes} bytes are too many: a source has at most {MAX_SOURCE_BYTES}")]
+#[error("{bytes} bytes are too many: a source has at most {SOURCE_BYTES_MAX}")]
 pub struct SourceTooLarge {
     /// The size of the refused text.
     pub bytes: usize,
@@ -50,7 +50,7 @@ impl Sources {
     /// # Errors
     /// [`SourceTooLarge`].
     pub fn add(&mut self, name: &str, text: String) -> Result<SourceId, SourceTooLarge> {
-        if text.len() > MAX_SOURCE_BYTES {
+        if text.len() > SOURCE_BYTES_MAX {
             return Err(SourceTooLarge { bytes: text.len() });
         }
         let newlines = text.bytes().enumerate().filter(|(_, b)| *b == b'\n');

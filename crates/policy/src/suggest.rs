@@ -6,7 +6,7 @@ pub(crate) fn similar<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
     // One error in three characters; longer words than names can be are not worth the comparison.
     let most = (word.chars().count() / 3).max(1);
     candidates
-        .filter(|c| c.len().abs_diff(word.len()) <= most && c.len() <= crate::token::MAX_NAME_BYTES)
+        .filter(|c| c.len().abs_diff(word.len()) <= most && c.len() <= crate::token::NAME_BYTES_MAX)
         .map(|c| (strsim::damerau_levenshtein(&word.to_lowercase(), &c.to_lowercase()), c))
         .filter(|(distance, c)| *distance <= most && *distance < c.chars().count())
         .min_by_key(|(distance, _)| *distance)

@@ -34,7 +34,7 @@ pub(crate) enum Kind {
 }
 
 /// Most characters in a name.
-pub const MAX_NAME_BYTES: usize = 100;
+pub const NAME_BYTES_MAX: usize = 100;
 
 const NAME_HELP: &str =
     "names are made of ASCII letters, digits, `_` and inner `-`; other text goes into quotes";
@@ -79,7 +79,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn span(&self, start: usize) -> Span {
-        // Sources are at most MAX_SOURCE_BYTES long, which fits.
+        // Sources are at most SOURCE_BYTES_MAX long, which fits.
         Span { source: self.source, start: start as u32, end: self.at as u32 }
     }
 
@@ -150,10 +150,10 @@ impl<'a> Lexer<'a> {
     fn name(&mut self) -> Kind {
         let start = self.at;
         self.at += name_length(self.rest());
-        if self.at - start > MAX_NAME_BYTES {
+        if self.at - start > NAME_BYTES_MAX {
             let error =
-                Diagnostic::error("the name is too long", self.span(start).head(MAX_NAME_BYTES as u32));
-            self.report.push(error.help(format!("a name has at most {MAX_NAME_BYTES} characters")));
+                Diagnostic::error("the name is too long", self.span(start).head(NAME_BYTES_MAX as u32));
+            self.report.push(error.help(format!("a name has at most {NAME_BYTES_MAX} characters")));
         }
         if self.rest().starts_with(char::is_alphabetic) {
             self.at += run(self.rest(), |c| c.is_alphanumeric() || c == '_');

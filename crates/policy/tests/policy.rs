@@ -291,11 +291,11 @@ fn limits_are_kept() {
     let long = format!("{} x", "x".repeat(100_000));
     assert!(refused(&long).render(Colour::Off).len() < 3_000);
     let many = "let = ;\n".repeat(1_000);
-    assert_eq!(refused(&many).diagnostics.len(), policy::MAX_DIAGNOSTICS);
+    assert_eq!(refused(&many).diagnostics.len(), policy::DIAGNOSTICS_MAX);
     assert_eq!(refused(&many).omitted, 900);
-    let large = "#".repeat(policy::MAX_SOURCE_BYTES + 1);
+    let large = "#".repeat(policy::SOURCE_BYTES_MAX + 1);
     assert!(refused(&large).to_string().contains("a source has at most"));
-    let nodes: String = (0..=policy::MAX_NODES).map(|n| format!("T n{n};\n")).collect();
+    let nodes: String = (0..=policy::NODES_MAX).map(|n| format!("T n{n};\n")).collect();
     assert!(refused(&nodes).to_string().contains("at most 4096 ports and network functions"));
     // Each value holds the one before it ten times.
     let levels = (1..12).map(|n| format!("let a{n} = [{}];\n", format!("a{},", n - 1).repeat(10)));

@@ -17,7 +17,7 @@ pub mod units;
 mod work;
 
 pub use assembly::{Assembly, assemble, assemble_part};
-pub use live::{Change, Intake, Live, POLL_SLEEP_MAX_NS, POLL_SLEEP_MIN_NS};
+pub use live::{Change, Intake, Live, POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
 pub use report::{Report, TimeJumps};
 pub use runner::{BATCH, Frame, From, Output, Runner};

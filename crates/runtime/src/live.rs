@@ -27,9 +27,9 @@ const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 16_000_000 };
 /// How long it sleeps at least and at most, if frames may come that cannot be waited for (DPDK); in
 /// between, an eighth of the time that it has slept since one came: so whoever waits for an answer
 /// waits little longer, and without traffic little is done.
-pub const POLL_SLEEP_MIN_NS: u64 = 50_000;
-/// See [`POLL_SLEEP_MIN_NS`].
-pub const POLL_SLEEP_MAX_NS: u64 = 1_000_000;
+pub const POLL_SLEEP_NS_MIN: u64 = 50_000;
+/// See [`POLL_SLEEP_NS_MIN`].
+pub const POLL_SLEEP_NS_MAX: u64 = 1_000_000;
 
 /// How often time is let pass in the chain.
 const TICK_NS: u64 = 1_000_000;
@@ -185,7 +185,7 @@ impl Live {
 
     /// Takes what has come, and sends what comes of it; `output` is told of it all. If nothing
     /// comes for a while, it waits for that, but not for longer than 16 ms; where frames cannot be
-    /// waited for, [`POLL_SLEEP_MAX_NS`].
+    /// waited for, [`POLL_SLEEP_NS_MAX`].
     ///
     /// # Errors
     /// Those of `output`.
@@ -445,7 +445,7 @@ const FAILED: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::
 
 /// How long to sleep after so long without a frame.
 fn poll_sleep(silence: Duration) -> Timespec {
-    let ns = (silence.as_nanos() / 8).clamp(POLL_SLEEP_MIN_NS.into(), POLL_SLEEP_MAX_NS.into());
+    let ns = (silence.as_nanos() / 8).clamp(POLL_SLEEP_NS_MIN.into(), POLL_SLEEP_NS_MAX.into());
     Timespec { tv_sec: 0, tv_nsec: ns as i64 }
 }
 
@@ -697,6 +697,6 @@ mod tests {
     fn whoever_has_to_ask_sleeps_longer_the_longer_nothing_comes() {
         let ns = |silence_us| poll_sleep(Duration::from_micros(silence_us)).tv_nsec as u64;
         assert_eq!([0, 400, 800, 8_000, 8_001].map(ns), [50_000, 50_000, 100_000, 1_000_000, 1_000_000]);
-        assert_eq!(poll_sleep(Duration::MAX).tv_nsec as u64, POLL_SLEEP_MAX_NS);
+        assert_eq!(poll_sleep(Duration::MAX).tv_nsec as u64, POLL_SLEEP_NS_MAX);
     }
 }

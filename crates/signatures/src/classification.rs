@@ -7,7 +7,7 @@ use crate::fault::{Fault, Lines};
 use crate::text::{Piece, Read};
 
 /// The most classes.
-pub const MAX_CLASSES: usize = 4096;
+pub const CLASSES_MAX: usize = 4096;
 
 /// The classes that rules name by `classtype`, as a `classification.config` lists them.
 ///
@@ -35,11 +35,11 @@ impl Classifications {
         let (mut classes, mut faults) = (Self::default(), Vec::new());
         for line in Lines::plain(file, text) {
             match class(Piece::new(&line.text)) {
-                Ok(class) if classes.0.len() < MAX_CLASSES => {
+                Ok(class) if classes.0.len() < CLASSES_MAX => {
                     classes.0.entry(class.name.to_ascii_lowercase()).or_insert(class);
                 }
                 Ok(_) => {
-                    let error = RuleError::TooMany { what: "classes", limit: MAX_CLASSES };
+                    let error = RuleError::TooMany { what: "classes", limit: CLASSES_MAX };
                     faults.push(line.fault(Piece::new(&line.text).error(error)));
                 }
                 Err(wrong) => faults.push(line.fault(wrong)),

@@ -29,7 +29,7 @@ pub enum ExpressionFeature {
 }
 
 /// The deepest nesting of groups.
-const MAX_NESTING: usize = 100;
+const NESTING_MAX: usize = 100;
 
 impl Pcre {
     /// An expression of the same meaning for the crates `regex` and `regex-automata`, over bytes
@@ -52,7 +52,7 @@ impl Pcre {
         let reader = Reader { rest: self.pattern.as_bytes(), out: flags, mode, end, stack: Vec::new() };
         let regex = reader.whole()?;
         let mut parser =
-            regex_syntax::ParserBuilder::new().utf8(false).nest_limit(2 * MAX_NESTING as u32).build();
+            regex_syntax::ParserBuilder::new().utf8(false).nest_limit(2 * NESTING_MAX as u32).build();
         match parser.parse(&regex) {
             Ok(_) => Ok(regex),
             Err(_) => Err(ExpressionFeature::Other),
@@ -200,7 +200,7 @@ impl Reader<'_> {
     }
 
     fn group(&mut self, sign: &str) -> Step {
-        if self.stack.len() == MAX_NESTING {
+        if self.stack.len() == NESTING_MAX {
             return Err(ExpressionFeature::Other);
         }
         self.stack.push(self.mode);

@@ -8,7 +8,7 @@ use crate::RuleError;
 use crate::text::Wrong;
 
 /// The most bytes of a rule, its continuation lines together.
-pub const MAX_RULE_BYTES: usize = 65_536;
+pub const RULE_BYTES_MAX: usize = 65_536;
 
 /// Something in a file that was refused, and where.
 ///

@@ -14,9 +14,9 @@ use crate::interval::Intervals;
 use crate::text::{Piece, Read};
 
 /// The deepest nesting of lists and variables.
-pub const MAX_GROUP_DEPTH: usize = 16;
+pub const GROUP_DEPTH_MAX: usize = 16;
 /// The most ranges that a group comes to.
-pub const MAX_GROUP_RANGES: usize = 65_536;
+pub const GROUP_RANGES_MAX: usize = 65_536;
 
 /// A set of addresses of both families, resolved: equal sets are equal values, however they were
 /// written.
@@ -199,7 +199,7 @@ pub(crate) fn read<G: Group>(
     piece: Piece<'_>,
     find: &mut dyn FnMut(Piece<'_>) -> Read<Arc<G>>,
 ) -> Read<Arc<G>> {
-    let group = nested(piece, MAX_GROUP_DEPTH, find)?;
+    let group = nested(piece, GROUP_DEPTH_MAX, find)?;
     match group.is_empty() {
         true => Err(piece.error(RuleError::NeverMatches { why: format!("`{}` is empty", piece.text) })),
         false => Ok(group),
@@ -213,7 +213,7 @@ fn nested<G: Group>(
 ) -> Read<Arc<G>> {
     let piece = piece.trim();
     if depth == 0 {
-        return Err(piece.error(RuleError::TooMany { what: "nested groups", limit: MAX_GROUP_DEPTH }));
+        return Err(piece.error(RuleError::TooMany { what: "nested groups", limit: GROUP_DEPTH_MAX }));
     }
     if let (true, rest) = piece.negation() {
         return Ok(Arc::new(G::any().minus(&*nested(rest, depth - 1, find)?)));
@@ -246,8 +246,8 @@ fn list<G: Group>(
     }
     let with = if with.is_empty() { G::any() } else { G::union(with) };
     let group = if without.is_empty() { with } else { with.minus(&G::union(without)) };
-    match group.size() > MAX_GROUP_RANGES {
-        true => Err(piece.error(RuleError::TooMany { what: "ranges in a group", limit: MAX_GROUP_RANGES })),
+    match group.size() > GROUP_RANGES_MAX {
+        true => Err(piece.error(RuleError::TooMany { what: "ranges in a group", limit: GROUP_RANGES_MAX })),
         false => Ok(Arc::new(group)),
     }
 }

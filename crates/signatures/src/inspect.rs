@@ -31,8 +31,8 @@ mod transform;
 mod unsupported;
 mod view;
 
-pub use expression::MAX_EXPRESSION_BYTES;
+pub use expression::EXPRESSION_BYTES_MAX;
 pub use inspection::{Inspected, Inspection};
-pub use scratch::{FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, MAX_STEPS, PACKET_STEPS_MAX, STEP_BYTES, Scratch};
+pub use scratch::{FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, PACKET_STEPS_MAX, STEP_BYTES, STEPS_MAX, Scratch};
 pub use transform::Transforms;
 pub use unsupported::{Reason, Unsupported};

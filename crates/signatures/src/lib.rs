@@ -55,15 +55,15 @@ mod transform;
 mod variables;
 
 pub use buffer::Buffer;
-pub use classification::{Classification, Classifications, MAX_CLASSES};
+pub use classification::{CLASSES_MAX, Classification, Classifications};
 pub use error::RuleError;
 pub use expression::ExpressionFeature;
-pub use fault::{Fault, MAX_RULE_BYTES, Place};
+pub use fault::{Fault, Place, RULE_BYTES_MAX};
 pub use flow::{
     DEFAULT_XBIT_SECONDS, Flow, Flowbit, Flowint, FlowintOperation, FlowintTest, FlowintValue, Only, State,
     StreamSide, StreamSize, Way, Xbit, XbitOperation, XbitTrack,
 };
-pub use group::{Addresses, MAX_GROUP_DEPTH, MAX_GROUP_RANGES, Ports};
+pub use group::{Addresses, GROUP_DEPTH_MAX, GROUP_RANGES_MAX, Ports};
 pub use keyword::{Keyword, Kind, Status, keyword, keywords};
 pub use limit::{
     DEFAULT_TAG_PACKETS, DetectionFilter, Tag, TagScope, TagUnit, Threshold, ThresholdKind, Track, UniqueOn,
@@ -72,16 +72,16 @@ pub use needs::Capability;
 pub use number::{Comparison, Unsigned};
 pub use packet::{Bits, BitsMode, IpOption, PacketTest};
 pub use payload::{
-    Base64Decode, BufferMatches, ByteExtract, ByteJump, ByteMath, ByteTest, Content, DataAt, FastPattern,
-    JumpOrigin, MAX_CONTENT_BYTES, MAX_MATCHES, MAX_REACH_BYTES, MAX_VARIABLES, Match, MathOperator, Number,
-    NumberFormat, Operand, Position, TestOperator, Variable,
+    Base64Decode, BufferMatches, ByteExtract, ByteJump, ByteMath, ByteTest, CONTENT_BYTES_MAX, Content,
+    DataAt, FastPattern, JumpOrigin, MATCHES_MAX, Match, MathOperator, Number, NumberFormat, Operand,
+    Position, REACH_BYTES_MAX, TestOperator, VARIABLES_MAX, Variable,
 };
-pub use pcre::{MAX_PCRE_BYTES, Pcre, PcreFlags};
+pub use pcre::{PCRE_BYTES_MAX, Pcre, PcreFlags};
 pub use protocol::{
     Application, FtpDataCommand, Protocol, ProtocolMode, ProtocolTest, TlsState, TlsVersion, Transport,
 };
 pub use rule::{Action, DEFAULT_GID, DEFAULT_PRIORITY, Direction, Reference, Rejected, Rule, Target};
-pub use ruleset::{Loaded, MAX_RULES, Replaced, Report, Ruleset};
-pub use thresholds::{Limit, LimitKind, MAX_THRESHOLDS, RateFilter, Suppress, SuppressEnd, Thresholds};
+pub use ruleset::{Loaded, RULES_MAX, Replaced, Report, Ruleset};
+pub use thresholds::{Limit, LimitKind, RateFilter, Suppress, SuppressEnd, THRESHOLDS_MAX, Thresholds};
 pub use transform::{Base64Mode, Transform};
-pub use variables::{DEFAULTS, MAX_VARIABLES_DEFINED, Variables};
+pub use variables::{DEFAULTS, VARIABLES_DEFINED_MAX, Variables};

@@ -6,13 +6,13 @@ use crate::pcre::Pcre;
 use crate::transform::Transform;
 
 /// The most bytes of a content.
-pub const MAX_CONTENT_BYTES: usize = 4096;
+pub const CONTENT_BYTES_MAX: usize = 4096;
 /// The furthest that offsets, depths and distances reach, in bytes.
-pub const MAX_REACH_BYTES: i32 = 1 << 20;
+pub const REACH_BYTES_MAX: i32 = 1 << 20;
 /// The most variables of a rule.
-pub const MAX_VARIABLES: usize = 32;
+pub const VARIABLES_MAX: usize = 32;
 /// The most matches of a rule.
-pub const MAX_MATCHES: usize = 256;
+pub const MATCHES_MAX: usize = 256;
 
 /// What is asked of one buffer. All of it has to hold for one and the same assignment of places to
 /// the contents: where a relative match fails after an earlier content, other places of that
@@ -84,7 +84,7 @@ pub struct Variable(pub u8);
 /// Bytes to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// The bytes, as the rule has them; never none, at most [`MAX_CONTENT_BYTES`].
+    /// The bytes, as the rule has them; never none, at most [`CONTENT_BYTES_MAX`].
     pub pattern: Vec<u8>,
     /// The match holds where the bytes are *not* found in the part that `position` names. It does
     /// not move the cursor.

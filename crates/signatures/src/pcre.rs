@@ -1,7 +1,7 @@
 //! Regular expressions.
 
 /// The most bytes of an expression.
-pub const MAX_PCRE_BYTES: usize = 8192;
+pub const PCRE_BYTES_MAX: usize = 8192;
 
 /// `pcre`: an expression to look for. The buffer that the flags of the older spelling name
 /// (`/.../U`) is the one that this stands in.

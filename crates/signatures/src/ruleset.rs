@@ -5,14 +5,14 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 
 use crate::classification::Classifications;
-use crate::fault::{Fault, Lines, MAX_RULE_BYTES, Place};
+use crate::fault::{Fault, Lines, Place, RULE_BYTES_MAX};
 use crate::reader;
 use crate::text::Piece;
 use crate::variables::Variables;
 use crate::{Rule, RuleError};
 
 /// The most rules of a ruleset.
-pub const MAX_RULES: usize = 1 << 20;
+pub const RULES_MAX: usize = 1 << 20;
 
 /// Rules, no two of which have the same group and number.
 #[derive(Clone, Debug, Default)]
@@ -70,13 +70,13 @@ impl Ruleset {
     /// with the same group and number the one with the higher revision stays; of two with the same
     /// revision the first, and the other is a fault.
     ///
-    /// Neither more rules than [`MAX_RULES`] load nor longer ones than [`MAX_RULE_BYTES`]; such a
+    /// Neither more rules than [`RULES_MAX`] load nor longer ones than [`RULE_BYTES_MAX`]; such a
     /// rule is a fault.
     pub fn read(file: &str, text: &str, variables: &Variables, classes: &Classifications) -> Report {
         let mut report = Report::default();
         for line in Lines::continued(file, text) {
-            if line.text.len() > MAX_RULE_BYTES {
-                let error = RuleError::TooMany { what: "bytes in a rule", limit: MAX_RULE_BYTES };
+            if line.text.len() > RULE_BYTES_MAX {
+                let error = RuleError::TooMany { what: "bytes in a rule", limit: RULE_BYTES_MAX };
                 report.faults.push(line.fault(Piece::new(&line.text).error(error)));
                 continue;
             }
@@ -122,8 +122,8 @@ impl Report {
         let Ruleset { rules, places } = &mut self.ruleset;
         let (gid, sid, rev) = (new.rule.gid, new.rule.sid, new.rule.rev);
         let error = match places.entry((gid, sid)) {
-            Entry::Vacant(_) if rules.len() >= MAX_RULES => {
-                RuleError::TooMany { what: "rules", limit: MAX_RULES }
+            Entry::Vacant(_) if rules.len() >= RULES_MAX => {
+                RuleError::TooMany { what: "rules", limit: RULES_MAX }
             }
             Entry::Vacant(place) => {
                 place.insert(rules.len());

@@ -12,7 +12,7 @@ use crate::text::{Piece, Read};
 use crate::{RuleError, Variables};
 
 /// The most lines.
-pub const MAX_THRESHOLDS: usize = 65_536;
+pub const THRESHOLDS_MAX: usize = 65_536;
 
 /// The lines of a `threshold.config`: `suppress`, `threshold` (also `event_filter`) and
 /// `rate_filter`.
@@ -118,9 +118,9 @@ impl Thresholds {
         let (mut all, mut faults) = (Self::default(), Vec::new());
         for line in Lines::continued(file, text) {
             match limit(&line, variables) {
-                Ok(limit) if all.0.len() < MAX_THRESHOLDS => all.0.push(limit),
+                Ok(limit) if all.0.len() < THRESHOLDS_MAX => all.0.push(limit),
                 Ok(_) => {
-                    let error = RuleError::TooMany { what: "thresholds", limit: MAX_THRESHOLDS };
+                    let error = RuleError::TooMany { what: "thresholds", limit: THRESHOLDS_MAX };
                     faults.push(line.fault(Piece::new(&line.text).error(error)));
                 }
                 Err(wrong) => faults.push(line.fault(wrong)),

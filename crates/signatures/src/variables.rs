@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::RuleError;
 use crate::fault::{Fault, Line, Lines};
-use crate::group::{self, Addresses, Group, MAX_GROUP_DEPTH, Ports};
+use crate::group::{self, Addresses, GROUP_DEPTH_MAX, Group, Ports};
 use crate::text::{Piece, Read};
 
 /// The most variables that a file defines.
-pub const MAX_VARIABLES_DEFINED: usize = 1024;
+pub const VARIABLES_DEFINED_MAX: usize = 1024;
 
 /// Named groups of addresses and of ports.
 ///
@@ -85,8 +85,8 @@ impl Variables {
         let lines: Vec<_> = Lines::plain("defaults", DEFAULTS).chain(Lines::plain(file, text)).collect();
         for line in &lines {
             match definition(Piece::new(&line.text)) {
-                Ok((name, _)) if definitions.len() >= MAX_VARIABLES_DEFINED => {
-                    let error = RuleError::TooMany { what: "variables", limit: MAX_VARIABLES_DEFINED };
+                Ok((name, _)) if definitions.len() >= VARIABLES_DEFINED_MAX => {
+                    let error = RuleError::TooMany { what: "variables", limit: VARIABLES_DEFINED_MAX };
                     faults.push(line.fault(name.error(error)));
                 }
                 Ok((name, group)) => {
@@ -98,8 +98,8 @@ impl Variables {
 
         let mut variables = Self { addresses: BTreeMap::new(), ports: BTreeMap::new() };
         for (name, (group, line)) in &definitions {
-            let addresses = resolve(name, &definitions, &mut variables.addresses, MAX_GROUP_DEPTH);
-            let ports = resolve(name, &definitions, &mut variables.ports, MAX_GROUP_DEPTH);
+            let addresses = resolve(name, &definitions, &mut variables.addresses, GROUP_DEPTH_MAX);
+            let ports = resolve(name, &definitions, &mut variables.ports, GROUP_DEPTH_MAX);
             let (Err(by_address), Err(by_port)) = (addresses, ports) else { continue };
             // Of the two reasons, that of the kind that was meant.
             let error = if name.ends_with("PORTS") || name.ends_with("PORT") { by_port } else { by_address };

@@ -329,7 +329,7 @@ struct Number {
 }
 
 /// More digits than this cannot fit any amount (zeros aside, which nobody writes).
-const MAX_NUMBER_DIGITS: usize = 24;
+const NUMBER_DIGITS_MAX: usize = 24;
 
 impl Number {
     /// Splits a number off the head of `text`.
@@ -348,7 +348,7 @@ impl Number {
             }
         }
         let digits = || whole.bytes().chain(fraction.bytes()).filter(|b| *b != b'_');
-        if digits().count() > MAX_NUMBER_DIGITS {
+        if digits().count() > NUMBER_DIGITS_MAX {
             return Err(QuantityError::TooLarge);
         }
         let value = digits().fold(0u128, |value, digit| value * 10 + u128::from(digit - b'0'));
@@ -368,13 +368,13 @@ impl Number {
 
 /// `value` in `unit`, if that is at least 1 (or the base unit) and comes to a short exact decimal.
 fn decimal(value: u64, unit: &Unit) -> Option<String> {
-    const MAX_PLACES: usize = 3;
+    const PLACES_MAX: usize = 3;
     let (whole, mut rest) = (value / unit.scale, value % unit.scale);
     if whole == 0 && unit.scale > 1 {
         return None;
     }
     let mut text = whole.to_string();
-    for place in 0..=MAX_PLACES {
+    for place in 0..=PLACES_MAX {
         if rest == 0 {
             return Some(text + unit.name);
         }

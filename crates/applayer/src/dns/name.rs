@@ -4,10 +4,10 @@ use std::fmt;
 
 /// Most bytes of a name as it is sent without compression: lengths, labels and the empty label at
 /// the end (RFC 1035 2.3.4).
-pub const NAME_LIMIT_BYTES: usize = 255;
+pub const NAME_BYTES_MAX: usize = 255;
 
 /// Most pointers that are followed within a name.
-pub const POINTER_LIMIT: u32 = 32;
+pub const POINTER_MAX: u32 = 32;
 
 /// A name as rules see it: the bytes of its labels as they came, joined by dots, without a dot at
 /// the end; the root is empty. A byte in a label is not escaped, not even a dot.
@@ -15,7 +15,7 @@ pub const POINTER_LIMIT: u32 = 32;
 pub struct Name {
     /// Each label and a dot take as many bytes as the label and its length; the end's empty label
     /// makes up for the last dot.
-    bytes: [u8; NAME_LIMIT_BYTES],
+    bytes: [u8; NAME_BYTES_MAX],
     len: usize,
     is_cut: bool,
 }
@@ -26,7 +26,7 @@ impl Name {
         &self.bytes[..self.len]
     }
 
-    /// Whether the name was longer than [`NAME_LIMIT_BYTES`] and lacks its end.
+    /// Whether the name was longer than [`NAME_BYTES_MAX`] and lacks its end.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -58,7 +58,7 @@ impl Name {
                     let second = *message.get(at + 1).ok_or(NameFault::Cut)?;
                     end = end.or(Some(at + 2));
                     pointers += 1;
-                    if pointers > POINTER_LIMIT {
+                    if pointers > POINTER_MAX {
                         return Err(NameFault::TooManyPointers);
                     }
                     at = usize::from(first & 0x3f) << 8 | usize::from(second);
@@ -78,7 +78,7 @@ impl Name {
         }
         // The empty label at the end counts as well.
         let used = if self.len == 0 { 0 } else { self.len + 1 };
-        self.is_cut = used + 1 + label.len() + 1 > NAME_LIMIT_BYTES;
+        self.is_cut = used + 1 + label.len() + 1 > NAME_BYTES_MAX;
         let dot: &[u8] = if self.len == 0 { b"" } else { b"." };
         for bytes in [dot, label] {
             let taken = bytes.len().min(self.bytes.len() - self.len);
@@ -90,7 +90,7 @@ impl Name {
 
 impl Default for Name {
     fn default() -> Self {
-        Self { bytes: [0; NAME_LIMIT_BYTES], len: 0, is_cut: false }
+        Self { bytes: [0; NAME_BYTES_MAX], len: 0, is_cut: false }
     }
 }
 
@@ -106,8 +106,8 @@ pub enum NameFault {
     /// The message ends inside of it.
     #[error("cut off")]
     Cut,
-    /// It goes over more than [`POINTER_LIMIT`] pointers, perhaps in a circle.
-    #[error("more than {POINTER_LIMIT} pointers")]
+    /// It goes over more than [`POINTER_MAX`] pointers, perhaps in a circle.
+    #[error("more than {POINTER_MAX} pointers")]
     TooManyPointers,
     /// A pointer leads behind the message's end.
     #[error("a pointer out of the message")]

@@ -19,10 +19,10 @@ pub enum Anomaly {
     /// for; it is read as if it ended there. RFC 9112, section 3.
     LineTooLong,
     /// A message's start line and headers have more than
-    /// [`HEAD_LIMIT_BYTES`](crate::http::HEAD_LIMIT_BYTES) together; reading goes on. RFC 9110,
+    /// [`HEAD_BYTES_MAX`](crate::http::HEAD_BYTES_MAX) together; reading goes on. RFC 9110,
     /// section 5.4.
     HeadTooLong,
-    /// A message has more than [`HEADER_LIMIT`](crate::http::HEADER_LIMIT) headers; reading goes
+    /// A message has more than [`HEADER_MAX`](crate::http::HEADER_MAX) headers; reading goes
     /// on. RFC 9110, section 5.4.
     TooManyHeaders,
     /// A line where a request line should be is none; it is skipped. RFC 9112, section 3.

@@ -8,7 +8,7 @@ use crate::http::{Line, Sink};
 /// Most requests whose method is remembered until they are answered. Further ones are taken as
 /// ordinary (no HEAD, no CONNECT) and told with
 /// [`Anomaly::PipelineFull`](crate::http::Anomaly::PipelineFull).
-pub const PIPELINE_LIMIT: usize = 32;
+pub const PIPELINE_MAX: usize = 32;
 
 /// The directions of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -336,7 +336,7 @@ pub(crate) enum Asked {
     Simple,
 }
 
-/// The requests that wait for an answer: a queue of [`PIPELINE_LIMIT`] entries of four bits.
+/// The requests that wait for an answer: a queue of [`PIPELINE_MAX`] entries of four bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Outstanding {
@@ -369,7 +369,7 @@ impl Outstanding {
         self.next = self.next.wrapping_add(1);
         let at = self.used();
         // Order is kept: nothing is remembered behind what is not.
-        if at as usize == PIPELINE_LIMIT || self.untracked > 0 {
+        if at as usize == PIPELINE_MAX || self.untracked > 0 {
             self.untracked = self.untracked.saturating_add(1);
             return false;
         }
@@ -425,7 +425,7 @@ impl Outstanding {
 
     /// Entries that are used, in the face of any bytes.
     fn used(&self) -> u32 {
-        self.used.min(PIPELINE_LIMIT as u32)
+        self.used.min(PIPELINE_MAX as u32)
     }
 }
 
@@ -438,14 +438,14 @@ mod tests {
     fn requests_are_answered_in_their_order() {
         let mut queue = Outstanding::default();
         let kinds = [Asked::Ordinary, Asked::Head, Asked::Connect, Asked::Simple];
-        for i in 0..PIPELINE_LIMIT {
+        for i in 0..PIPELINE_MAX {
             assert!(queue.push(kinds[i % 4]));
         }
         queue.newest_wants_upgrade();
         assert!(!queue.push(Asked::Head));
-        assert_eq!(queue.len(), PIPELINE_LIMIT as u32 + 1);
-        for i in 0..PIPELINE_LIMIT {
-            assert_eq!(queue.oldest(), Some((kinds[i % 4], i + 1 == PIPELINE_LIMIT, i as u32)));
+        assert_eq!(queue.len(), PIPELINE_MAX as u32 + 1);
+        for i in 0..PIPELINE_MAX {
+            assert_eq!(queue.oldest(), Some((kinds[i % 4], i + 1 == PIPELINE_MAX, i as u32)));
             queue.pop();
         }
         assert!(!queue.push(Asked::Head), "behind one that is not remembered");

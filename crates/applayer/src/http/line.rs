@@ -5,7 +5,7 @@
 ///
 /// It is empty most of the time: a line that lies wholly inside of a piece is read in place. Its
 /// capacity is at the same time the limit of a line's length, however the bytes are split. A
-/// capacity below [`MIN_CAPACITY`] is allowed, but then blank lines are not recognised for what
+/// capacity below [`CAPACITY_MIN`] is allowed, but then blank lines are not recognised for what
 /// they are.
 pub trait Line {
     /// The bytes that are kept.
@@ -22,7 +22,7 @@ pub trait Line {
 }
 
 /// Least capacity of a [`Line`] that makes sense, in bytes: a shorter one cuts each start line.
-pub const MIN_CAPACITY: usize = 64;
+pub const CAPACITY_MIN: usize = 64;
 
 /// A [`Line`] over an array.
 #[derive(Debug, Clone)]

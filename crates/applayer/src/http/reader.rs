@@ -6,7 +6,7 @@ use crate::http::exchange::{Asked, Half, Outstanding, Phase, Side, flag};
 use crate::http::gather::{self, Next, Whole};
 use crate::http::token::{is_blank, without_line_end};
 use crate::http::{
-    Anomalies, Anomaly, FixedLine, HEAD_LIMIT_BYTES, HEADER_LIMIT, Line, Method, head, opening, start,
+    Anomalies, Anomaly, FixedLine, HEAD_BYTES_MAX, HEADER_MAX, Line, Method, head, opening, start,
 };
 
 /// One direction at work: its state, the other direction's, and who is told.
@@ -373,8 +373,8 @@ impl<S: Sink> Reader<'_, S> {
         head::note_name(self.half, &header, &mut found);
         self.half.headers = self.half.headers.saturating_add(1);
         self.half.head_bytes = self.half.head_bytes.saturating_add(whole.raw.len() as u32);
-        found.add_if(self.half.headers > HEADER_LIMIT, Anomaly::TooManyHeaders);
-        found.add_if(self.half.head_bytes > HEAD_LIMIT_BYTES, Anomaly::HeadTooLong);
+        found.add_if(self.half.headers > HEADER_MAX, Anomaly::TooManyHeaders);
+        found.add_if(self.half.head_bytes > HEAD_BYTES_MAX, Anomaly::HeadTooLong);
         if self.half.phase() == Phase::Trailers {
             found.add_if(head::is_framing(header.field), Anomaly::FramingInTrailer);
             self.tell(Event::Trailer(header));

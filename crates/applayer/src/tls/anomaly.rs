@@ -7,7 +7,7 @@
 pub enum Anomaly {
     /// What should be a record's header is none; nothing more is read. RFC 8446, section 5.1.
     NotTls,
-    /// A record is longer than [`RECORD_LIMIT_BYTES`](super::RECORD_LIMIT_BYTES); nothing more is
+    /// A record is longer than [`RECORD_BYTES_MAX`](super::RECORD_BYTES_MAX); nothing more is
     /// read. RFC 8446, section 5.1.
     RecordTooLong,
     /// A record's version is later than that of TLS 1.3; it is read nevertheless. RFC 8446, section

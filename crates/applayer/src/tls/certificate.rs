@@ -7,7 +7,7 @@ use sha1::{Digest, Sha1};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 /// Most alternative names of a certificate that are told.
-pub const MAX_ALTERNATIVE_NAMES: usize = 256;
+pub const ALTERNATIVE_NAMES_MAX: usize = 256;
 
 /// A certificate. Reading it allocates, in proportion to its size; it is meant for once per
 /// connection.
@@ -53,12 +53,12 @@ impl<'a> Certificate<'a> {
         Hex { bytes: self.parsed.tbs_certificate.raw_serial(), is_upper: true }.to_string()
     }
 
-    /// Its alternative names in their order, [`MAX_ALTERNATIVE_NAMES`] at most: names of hosts,
+    /// Its alternative names in their order, [`ALTERNATIVE_NAMES_MAX`] at most: names of hosts,
     /// addresses, mail addresses and URIs; other kinds are left out.
     pub fn alternative_names(&self) -> Vec<String> {
         let extension = self.parsed.subject_alternative_name().ok().flatten();
         let names = extension.iter().flat_map(|extension| &extension.value.general_names);
-        names.filter_map(shown).take(MAX_ALTERNATIVE_NAMES).collect()
+        names.filter_map(shown).take(ALTERNATIVE_NAMES_MAX).collect()
     }
 
     /// From when to when it is valid, in seconds since 1970.

@@ -3,14 +3,14 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{
-    Anomaly, Certificates, ClientHello, Event, RECORD_LIMIT_BYTES, ServerHello, Sink, Version, message,
+    Anomaly, Certificates, ClientHello, Event, RECORD_BYTES_MAX, ServerHello, Sink, Version, message,
 };
 use crate::Line;
 
 /// The state of a direction: bytes of fixed layout, movable as they are; all zero is a fresh one.
 ///
 /// Bytes come in their order and in pieces of any size. A [`Line`] of
-/// [`MESSAGE_LIMIT_BYTES`](super::MESSAGE_LIMIT_BYTES) holds a handshake message that is not
+/// [`MESSAGE_BYTES_MAX`](super::MESSAGE_BYTES_MAX) holds a handshake message that is not
 /// complete; one that lies wholly inside of a record and a piece is read in place. Any bytes of
 /// this type are a state: a wrong one leads to wrong events, never to a panic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -140,7 +140,7 @@ impl Stream {
         }
         let len = u16::from_be_bytes([high, low]);
         let fault = match (kind, major) {
-            (20..=24, 3) if len <= RECORD_LIMIT_BYTES => None,
+            (20..=24, 3) if len <= RECORD_BYTES_MAX => None,
             (20..=24, 3) => Some(Anomaly::RecordTooLong),
             _ => Some(Anomaly::NotTls),
         };

@@ -312,9 +312,9 @@ fn limits_are_told_and_read_on() {
     let told_long = told(Side::Request, &long);
     assert!(told_long.contains("! line-too-long\nheader Host: x\n"), "{told_long}");
     let many =
-        format!("GET / HTTP/1.0\r\n{}\r\n", "a: b\r\n".repeat(usize::from(applayer::http::HEADER_LIMIT) + 2));
+        format!("GET / HTTP/1.0\r\n{}\r\n", "a: b\r\n".repeat(usize::from(applayer::http::HEADER_MAX) + 2));
     let told_many = told(Side::Request, &many);
-    assert_eq!(told_many.matches("header a: b").count(), usize::from(applayer::http::HEADER_LIMIT) + 2);
+    assert_eq!(told_many.matches("header a: b").count(), usize::from(applayer::http::HEADER_MAX) + 2);
     assert!(told_many.contains("! too-many-headers"));
     let large = format!("GET / HTTP/1.0\r\n{}\r\n", format!("a: {}\r\n", "b".repeat(200)).repeat(400));
     assert!(told(Side::Request, &large).contains("! head-too-long"));

@@ -297,12 +297,12 @@ fn each_direction_counts() {
 fn more_requests_than_are_remembered_are_told() {
     let mut c = Connection::default();
     let one = "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n";
-    c.request(&one.repeat(applayer::http::PIPELINE_LIMIT));
+    c.request(&one.repeat(applayer::http::PIPELINE_MAX));
     assert!(!c.told(Request).contains('!'));
     c.request(one);
     assert!(c.told(Request).contains("! pipeline-full"));
-    c.response(&"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n".repeat(applayer::http::PIPELINE_LIMIT + 1));
+    c.response(&"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n".repeat(applayer::http::PIPELINE_MAX + 1));
     let told = c.told(Response);
-    assert_eq!(told.matches("framing None").count(), applayer::http::PIPELINE_LIMIT);
+    assert_eq!(told.matches("framing None").count(), applayer::http::PIPELINE_MAX);
     assert!(told.ends_with("to #32\nheader Content-Length: 1\nframing Length(1)"), "{told}");
 }

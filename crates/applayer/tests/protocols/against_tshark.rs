@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{Capture, Connection, captures, is_gap, is_within, openssl, unhex};
 use applayer::detect::{Application, Detector, Ports, Verdict};
-use applayer::tls::{Certificate, Event, Fingerprint, MESSAGE_LIMIT_BYTES, Stream};
+use applayer::tls::{Certificate, Event, Fingerprint, MESSAGE_BYTES_MAX, Stream};
 use applayer::{FixedLine, Side, dns, ssh};
 
 /// What is compared of a message.
@@ -164,7 +164,7 @@ fn tshark_tls(capture: &Capture) -> BTreeMap<u32, Tls> {
 fn read_tls(connection: &Connection) -> Tls {
     let mut tls = Tls::default();
     let mut streams = [Stream::default(); 2];
-    let mut lines = [(); 2].map(|()| Box::new(FixedLine::<MESSAGE_LIMIT_BYTES>::default()));
+    let mut lines = [(); 2].map(|()| Box::new(FixedLine::<MESSAGE_BYTES_MAX>::default()));
     for (node, bytes) in &connection.pieces {
         let (stream, line) = (&mut streams[*node], &mut *lines[*node]);
         let mut sink = |event: Event<'_>| note(&mut tls, event);

@@ -65,7 +65,7 @@ fn dns_messages_have_only_so_many_entries() {
     let entry = b"\xc0\x0c\0\x01\0\x01";
     let message = [b"\0\0\0\0\xff\xff\0\0\0\0\0\0\x01a\0\0\x01\0\x01", &entry.repeat(2000)[..]].concat();
     let told = told::dns(&message);
-    assert_eq!(told.len(), dns::ENTRY_LIMIT as usize + 1);
+    assert_eq!(told.len(), dns::ENTRY_MAX as usize + 1);
     assert_eq!(told.last().unwrap(), "\"\" ! the message has more than 1024 entries");
 }
 
@@ -173,7 +173,7 @@ fn ssh_greetings() {
         assert_eq!(told::ssh(ssh::Reader::default(), &[bytes]).1, expected, "{}", bytes.escape_ascii());
     }
     let long = [b"SSH-2.0-", &[b'x'; 300][..]].concat();
-    let expected = format!("[\"2.0\", \"{}\", \"\"] cut true", "x".repeat(ssh::GREETING_LIMIT_BYTES - 8));
+    let expected = format!("[\"2.0\", \"{}\", \"\"] cut true", "x".repeat(ssh::GREETING_BYTES_MAX - 8));
     assert_eq!(told::ssh(ssh::Reader::default(), &[&long]).1, [expected]);
 }
 

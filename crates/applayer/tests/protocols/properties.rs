@@ -183,7 +183,7 @@ proptest! {
         let mut message = b"\x12\x34\x81\x80\0\x01\0\x01\0\0\0\0".to_vec();
         message.extend([&name[..], b"\0\x01\0\x01", b"\xc0\x0c\0\x01\0\x01\0\0\0\x09\0\x04abcd"].concat());
         let expected = labels.join(&b'.');
-        let cut = name.len() > dns::NAME_LIMIT_BYTES;
+        let cut = name.len() > dns::NAME_BYTES_MAX;
         let (mut entries, mut name) = (dns::Message::read(&message).unwrap().entries(), dns::Name::default());
         for _ in 0..2 {
             let entry = entries.next(&mut name).unwrap().unwrap();

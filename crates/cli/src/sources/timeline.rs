@@ -1,6 +1,6 @@
 //! The time of a capture's packets, where its stamps are missing, broken, or of several clocks.
 //!
-//! Stamps are taken as they are as long as they go on by steps of up to [`STEP_MAX_NS`] ahead, and
+//! Stamps are taken as they are as long as they go on by steps of up to [`STEP_NS_MAX`] ahead, and
 //! are no later than that. One that jumps, while the next one goes on from before, is broken: its
 //! packet comes now. Time that jumps ahead and stays there has passed: flows that were idle
 //! meanwhile end. Time that jumps back and stays there is that of another clock, as of a section or
@@ -10,7 +10,7 @@
 use runtime::TimeJumps;
 
 /// How far stamps may be ahead of the latest one, or behind it, before they count as jumping.
-pub const STEP_MAX_NS: u64 = 60_000_000_000;
+pub const STEP_NS_MAX: u64 = 60_000_000_000;
 
 /// Clocks that are remembered, to be gone back to.
 const CLOCKS_MAX: usize = 4;
@@ -87,12 +87,12 @@ impl Timeline {
 /// Whether the first stamp is not of the same clock as those behind it: later, or so much earlier
 /// that no capture waits so long.
 fn is_too_far(first_ns: u64, second_ns: u64) -> bool {
-    const WAIT_MAX_NS: u64 = 30 * 24 * 3_600_000_000_000;
-    first_ns > second_ns.saturating_add(STEP_MAX_NS) || first_ns.saturating_add(WAIT_MAX_NS) < second_ns
+    const WAIT_NS_MAX: u64 = 30 * 24 * 3_600_000_000_000;
+    first_ns > second_ns.saturating_add(STEP_NS_MAX) || first_ns.saturating_add(WAIT_NS_MAX) < second_ns
 }
 
 fn is_near(one_ns: u64, other_ns: u64) -> bool {
-    one_ns.abs_diff(other_ns) <= STEP_MAX_NS
+    one_ns.abs_diff(other_ns) <= STEP_NS_MAX
 }
 
 #[cfg(test)]

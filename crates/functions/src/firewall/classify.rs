@@ -11,7 +11,7 @@
 //! one rule is one bit. Cost with N rules: a binary search per address and port, then N / 4096
 //! words of summary and, mostly, a block or two. At worst (rules whose fields each match, but never
 //! together) N / 64 blocks. Memory is at worst proportional to the intervals times N / 8 bytes and
-//! bounded by [`TABLES_MAX_BYTES`].
+//! bounded by [`TABLES_BYTES_MAX`].
 
 use super::rule::{FlowState, Headers, Ranges, Rule, Way};
 
@@ -23,11 +23,11 @@ use sets::{RuleSets, SetsBuilder};
 pub const RULES_MAX: usize = 16_384;
 
 /// Bytes of a classifier's tables at most.
-pub const TABLES_MAX_BYTES: usize = 256 << 20;
+pub const TABLES_BYTES_MAX: usize = 256 << 20;
 
-/// The rules' tables would take more than [`TABLES_MAX_BYTES`].
+/// The rules' tables would take more than [`TABLES_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the rules overlap so much that their tables would take more than {} MiB", TABLES_MAX_BYTES >> 20)]
+#[error("the rules overlap so much that their tables would take more than {} MiB", TABLES_BYTES_MAX >> 20)]
 pub struct TooLarge;
 
 /// Rules, ready to be searched.

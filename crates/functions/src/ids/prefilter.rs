@@ -1,6 +1,6 @@
 //! The one search for many patterns: which rules may hold, told by what they cannot hold without.
 
-use mpm::{Cursor, Literal, MAX_LITERAL, Set, SetError};
+use mpm::{Cursor, LITERAL_MAX, Literal, Set, SetError};
 use signatures::{Buffer, Content, Match, Operand, Position, Rule};
 
 /// Rules that look at the same bytes, each told by a literal. A rule stands for itself, or for what
@@ -57,7 +57,7 @@ pub struct Hit<T = u32> {
 
 /// What to search for in a content: all of it, or its beginning.
 fn literal(content: &Content) -> Literal {
-    let bytes = &content.pattern[..content.pattern.len().min(MAX_LITERAL)];
+    let bytes = &content.pattern[..content.pattern.len().min(LITERAL_MAX)];
     if content.nocase { Literal::nocase(bytes) } else { Literal::exact(bytes) }
 }
 
@@ -104,7 +104,7 @@ pub fn in_message(rule: &Rule) -> Option<(Buffer, Literal)> {
         for (m, one) in buffer.matches.iter().enumerate() {
             let Match::Content(content) = one else { continue };
             let Some(rank) = rank(buffer.buffer).filter(|_| !content.negated) else { continue };
-            let len = content.pattern.len().min(MAX_LITERAL);
+            let len = content.pattern.len().min(LITERAL_MAX);
             let class = match () {
                 // One of a few bytes is found everywhere.
                 () if len < 4 => 0,

@@ -211,9 +211,9 @@ impl Default for Timeouts {
 
 impl Timeouts {
     /// Shorter ones are refused: a flow that is forgotten between two packets was never one.
-    pub const MIN_NS: u64 = SECOND_NS;
+    pub const NS_MIN: u64 = SECOND_NS;
     /// Longer ones are refused.
-    pub const MAX_NS: u64 = 7 * 24 * 60 * MINUTE_NS;
+    pub const NS_MAX: u64 = 7 * 24 * 60 * MINUTE_NS;
 
     /// All of them with their names.
     pub fn named(&self) -> [(&'static str, u64); 5] {

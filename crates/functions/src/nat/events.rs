@@ -89,7 +89,7 @@ pub mod field {
     pub const LIMIT: &str = "limit";
 }
 
-const MAX_ENTRIES_PER_USER: u64 = 3;
+const ENTRIES_PER_USER_MAX: u64 = 3;
 
 /// An event about a limit comes once in this time for each external address or subscriber.
 pub const LIMIT_INTERVAL_NS: u64 = 10_000_000_000;
@@ -249,7 +249,7 @@ impl Nat {
             let inside = AddressText::new(internal);
             let fields = [
                 (field::SOURCE, inside.value()),
-                (field::QUOTA, number(MAX_ENTRIES_PER_USER)),
+                (field::QUOTA, number(ENTRIES_PER_USER_MAX)),
                 (field::LIMIT, number(limit)),
             ];
             report(NatEvent::QuotaExceeded, &fields, context);

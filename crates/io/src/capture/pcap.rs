@@ -4,7 +4,7 @@ use packet::LinkType;
 
 use super::reader::{ByteOrder, Found, ReadError, at_end, require};
 use super::source::Source;
-use super::{Interface, MAX_RECORD_BYTES, time};
+use super::{Interface, RECORD_BYTES_MAX, time};
 
 /// The length of the file header, in bytes.
 pub(super) const FILE_HEADER_BYTES: usize = 24;
@@ -101,12 +101,12 @@ impl Parser {
         let header = source.bytes();
         let timestamp_ns = Some(time::from_parts(order.u32(header, 0), order.u32(header, 4), fraction_ns));
         let (captured, wire_len) = self.lengths(order.u32(header, 8), order.u32(header, 12));
-        if captured > MAX_RECORD_BYTES {
+        if captured > RECORD_BYTES_MAX {
             return Err(ReadError::TooLarge {
                 offset: source.offset(),
                 expected: "a captured length",
                 found: captured.into(),
-                limit: MAX_RECORD_BYTES.into(),
+                limit: RECORD_BYTES_MAX.into(),
             });
         }
         let total = record_header_bytes + captured as usize;

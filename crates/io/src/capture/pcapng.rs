@@ -7,7 +7,7 @@ use super::reader::{ByteOrder, Found, ReadError, at_end, read_failure, require};
 use super::source::Source;
 use super::time::TimeScale;
 use super::{
-    Interface, MAX_BLOCK_BYTES, MAX_INTERFACES, MAX_RECORD_BYTES, WAYS_APPLICATION, Way, bounded_name,
+    BLOCK_BYTES_MAX, INTERFACES_MAX, Interface, RECORD_BYTES_MAX, WAYS_APPLICATION, Way, bounded_name,
 };
 
 /// The type of a section header block as it stands in the file; it reads the same in both byte
@@ -117,8 +117,8 @@ impl Parser {
         }
         let offset = source.offset();
         let length = self.order.u32(source.bytes(), 4);
-        if length > MAX_BLOCK_BYTES {
-            let (found, limit) = (length.into(), MAX_BLOCK_BYTES.into());
+        if length > BLOCK_BYTES_MAX {
+            let (found, limit) = (length.into(), BLOCK_BYTES_MAX.into());
             return Err(ReadError::TooLarge { offset, expected: "a block length", found, limit });
         }
         let total = length as usize;
@@ -202,8 +202,8 @@ impl Parser {
         const FIXED: usize = 16;
         let (offset, order) = (source.offset(), self.order);
         let body = self.whole(source, block, FIXED)?;
-        if interfaces.len() >= MAX_INTERFACES {
-            let (found, limit) = (interfaces.len() as u64 + 1, MAX_INTERFACES as u64);
+        if interfaces.len() >= INTERFACES_MAX {
+            let (found, limit) = (interfaces.len() as u64 + 1, INTERFACES_MAX as u64);
             return Err(ReadError::TooLarge { offset, expected: "a number of interfaces", found, limit });
         }
         let link_type = LinkType::from_number(order.u16(body, 8));
@@ -286,7 +286,7 @@ impl Parser {
             None | Some(0) => u32::MAX,
             Some(limit) => limit,
         };
-        // The body is within MAX_BLOCK_BYTES, so its length fits.
+        // The body is within BLOCK_BYTES_MAX, so its length fits.
         let captured = wire_len.min(limit).min((body.len() - FIXED) as u32);
         let packet = PacketFields { interface: 0, ticks: 0, captured, wire_len };
         let found = self.found(packet, FIXED, body.len(), block, offset, interfaces)?;
@@ -311,8 +311,8 @@ impl Parser {
                 found: packet.interface.into(),
             });
         };
-        if packet.captured > MAX_RECORD_BYTES {
-            let (found, limit) = (packet.captured.into(), MAX_RECORD_BYTES.into());
+        if packet.captured > RECORD_BYTES_MAX {
+            let (found, limit) = (packet.captured.into(), RECORD_BYTES_MAX.into());
             return Err(ReadError::TooLarge { offset, expected: "a captured length", found, limit });
         }
         let data = data_start..data_start + packet.captured as usize;
@@ -323,7 +323,7 @@ impl Parser {
         debug_assert!(self.first_interface + number < interfaces.len());
         Ok(Found {
             timestamp_ns: Some(scale.nanoseconds(packet.ticks)),
-            // Within MAX_INTERFACES.
+            // Within INTERFACES_MAX.
             interface: (self.first_interface + number) as u32,
             wire_len: packet.wire_len,
             data,
@@ -369,7 +369,7 @@ fn byte_order(source: &Source) -> Result<ByteOrder, ReadError> {
 /// A name as text: what is not UTF-8 is replaced, what follows a zero byte or is too long left out.
 fn readable(name: &[u8]) -> String {
     let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-    bounded_name(&String::from_utf8_lossy(&name[..name.len().min(4 * super::MAX_NAME_BYTES)])).to_owned()
+    bounded_name(&String::from_utf8_lossy(&name[..name.len().min(4 * super::NAME_BYTES_MAX)])).to_owned()
 }
 
 struct RawOption<'a> {

@@ -13,7 +13,7 @@ use crate::files;
 use super::format::{Format, FormatKind};
 use super::time::NS_PER_SECOND;
 use super::{
-    MAX_INTERFACES, MAX_RECORD_BYTES, MAX_SNAPSHOT_BYTES, Notes, Record, Way, bounded_comment, bounded_name,
+    INTERFACES_MAX, Notes, RECORD_BYTES_MAX, Record, SNAPSHOT_BYTES_MAX, Way, bounded_comment, bounded_name,
     pcap, pcapng,
 };
 
@@ -113,7 +113,7 @@ impl Writer {
     pub fn write_noted(&mut self, record: &Record<'_>, notes: &Notes<'_>) -> Result<(), WriteError> {
         // Beyond u32 is beyond the limit as well.
         let captured = u32::try_from(record.data.len()).unwrap_or(u32::MAX);
-        if captured > MAX_RECORD_BYTES {
+        if captured > RECORD_BYTES_MAX {
             return Err(WriteError::RecordTooLong { bytes: record.data.len() });
         }
         let time = self.time_fields(record.timestamp_ns)?;
@@ -205,7 +205,7 @@ impl Writer {
         header[..4].copy_from_slice(&magic.to_le_bytes());
         header[4..6].copy_from_slice(&pcap::VERSION_MAJOR.to_le_bytes());
         header[6..8].copy_from_slice(&pcap::VERSION_MINOR.to_le_bytes());
-        header[16..20].copy_from_slice(&MAX_SNAPSHOT_BYTES.to_le_bytes());
+        header[16..20].copy_from_slice(&SNAPSHOT_BYTES_MAX.to_le_bytes());
         header[20..22].copy_from_slice(&link_type.number().to_le_bytes());
         Ok(self.output.write_all(&header)?)
     }
@@ -283,7 +283,7 @@ impl Writer {
         self.push_option(pcapng::OPTION_END, &[]);
     }
 
-    /// Adds an option of at most [`super::MAX_COMMENT_BYTES`] to the block.
+    /// Adds an option of at most [`super::COMMENT_BYTES_MAX`] to the block.
     fn push_option(&mut self, code: u16, value: &[u8]) {
         self.block.extend(code.to_le_bytes());
         self.block.extend((value.len() as u16).to_le_bytes());
@@ -297,7 +297,7 @@ impl Writer {
 
     fn write_block(&mut self, kind: u32) -> Result<(), WriteError> {
         self.pad_block();
-        // A record is within MAX_RECORD_BYTES, so the length fits.
+        // A record is within RECORD_BYTES_MAX, so the length fits.
         let total = (pcapng::BLOCK_HEAD_BYTES + self.block.len() + pcapng::BLOCK_TAIL_BYTES) as u32;
         self.output.write_all(&kind.to_le_bytes())?;
         self.output.write_all(&total.to_le_bytes())?;
@@ -337,14 +337,14 @@ pub enum WriteError {
         /// Its number.
         interface: u32,
     },
-    /// There are more than [`MAX_INTERFACES`] interfaces, or one has a number that high.
-    #[error("interface {interface} is one too many: a capture has at most {MAX_INTERFACES}")]
+    /// There are more than [`INTERFACES_MAX`] interfaces, or one has a number that high.
+    #[error("interface {interface} is one too many: a capture has at most {INTERFACES_MAX}")]
     TooManyInterfaces {
         /// Its number.
         interface: u32,
     },
-    /// A record is above [`MAX_RECORD_BYTES`].
-    #[error("a record of {bytes} bytes is too long: the limit is {MAX_RECORD_BYTES}")]
+    /// A record is above [`RECORD_BYTES_MAX`].
+    #[error("a record of {bytes} bytes is too long: the limit is {RECORD_BYTES_MAX}")]
     RecordTooLong {
         /// Its length.
         bytes: usize,
@@ -398,7 +398,7 @@ impl Interfaces {
 
     fn add(&mut self, interface: u32, link_type: LinkType) -> Result<Slot, WriteError> {
         let index = interface as usize;
-        if index >= MAX_INTERFACES {
+        if index >= INTERFACES_MAX {
             return Err(WriteError::TooManyInterfaces { interface });
         }
         if index >= self.slots.len() {

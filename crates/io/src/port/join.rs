@@ -16,7 +16,7 @@ use super::offload::{OffloadHeader, pseudo_header};
 pub const JOINED_MAX: usize = 64;
 
 /// Bytes of the longest headers that are joined.
-const HEADERS_MAX: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + tcp::MAX_HEADER_LEN;
+const HEADERS_MAX: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + tcp::HEADER_LEN_MAX;
 
 /// A frame of an outbox, or several that are sent as one.
 #[derive(Clone)]

@@ -31,7 +31,7 @@ pub use config::{Config, ConfigError, Role};
 use message::Message;
 use queue::{Batch, Fault, Receiver, Sender};
 use session::{Client, Ended, Heard, Queues, Server, Session};
-pub use session::{REGION_MAX_BYTES, REGIONS_MAX};
+pub use session::{REGION_BYTES_MAX, REGIONS_MAX};
 
 use super::link::Link;
 use super::{Counters, Outbox, is_too_long};
@@ -41,7 +41,7 @@ use super::{Counters, Outbox, is_too_long};
 const ASKED_AFTER: u32 = 1_024;
 
 /// Milliseconds that the other end has from its call until frames may go.
-pub const CALL_MAX_MS: u64 = 1_000;
+pub const CALL_MS_MAX: u64 = 1_000;
 
 /// Milliseconds that a server hears no calls, and a client makes none, after a connection has
 /// ended, or has not come about.
@@ -317,7 +317,7 @@ impl Driver {
     }
 
     fn begin(&mut self, channel: Channel, session: Session) {
-        let end = Instant::now() + Duration::from_millis(CALL_MAX_MS);
+        let end = Instant::now() + Duration::from_millis(CALL_MS_MAX);
         self.state = State::Calling { channel, session, end };
     }
 

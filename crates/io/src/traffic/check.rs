@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-use super::frame::MIN_FRAME_BYTES;
-use super::profile::{FlowLength, FrameBytes, MAX_FLOWS, MAX_FRAME_BYTES, Pacing, Popularity, Profile, Rate};
+use super::frame::FRAME_BYTES_MIN;
+use super::profile::{FLOWS_MAX, FRAME_BYTES_MAX, FlowLength, FrameBytes, Pacing, Popularity, Profile, Rate};
 
 impl Profile {
     /// Checks every field against its limits.
@@ -26,12 +26,12 @@ impl Profile {
             [attacks.port_scan, attacks.syn_flood, attacks.udp_flood, attacks.land, attacks.malformed];
         let addresses = &self.addresses;
         let rules = [
-            ("flows", (1..=MAX_FLOWS).contains(&self.flows), "1 to 16,777,216"),
+            ("flows", (1..=FLOWS_MAX).contains(&self.flows), "1 to 16,777,216"),
             ("arrivals_per_second", self.arrivals_per_second.is_none_or(is_rate), "above 0 and at most 1e9"),
             ("flow_length", self.flow_length.is_sound(), "at least 1 packet, and a Pareto alpha above 0"),
             ("popularity", self.popularity.is_sound(), "a Zipf exponent above 0 and at most 10"),
-            ("frame_bytes", lengths.0 >= MIN_FRAME_BYTES as u16, "at least 60"),
-            ("frame_bytes", lengths.1 <= MAX_FRAME_BYTES, "at most 9,014"),
+            ("frame_bytes", lengths.0 >= FRAME_BYTES_MIN as u16, "at least 60"),
+            ("frame_bytes", lengths.1 <= FRAME_BYTES_MAX, "at most 9,014"),
             ("frame_bytes", lengths.0 <= lengths.1, "a range from the smaller to the larger"),
             ("frame_bytes", self.frame_bytes.is_share_sound(), "a share of 0 to 1"),
             ("rate", rate.is_finite() && rate > 0.0, "above 0"),

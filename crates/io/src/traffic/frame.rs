@@ -1,13 +1,13 @@
 //! Ethernet frames, put together in a fixed buffer with all lengths and checksums right.
 
-use super::profile::MAX_FRAME_BYTES;
+use super::profile::FRAME_BYTES_MAX;
 
 /// The shortest frame, in bytes without frame check sequence (IEEE 802.3): shorter ones are padded
 /// with zeros.
-pub const MIN_FRAME_BYTES: usize = 60;
+pub const FRAME_BYTES_MIN: usize = 60;
 
 /// Room for the longest frame with a VLAN tag, and for headers around the least payload.
-pub(super) const BUFFER_BYTES: usize = MAX_FRAME_BYTES as usize + 202;
+pub(super) const BUFFER_BYTES: usize = FRAME_BYTES_MAX as usize + 202;
 
 pub(super) type Buffer = [u8; BUFFER_BYTES];
 
@@ -340,9 +340,9 @@ pub(super) fn fold(mut sum: u64) -> u16 {
 }
 
 fn padded(buffer: &mut Buffer, end: usize) -> usize {
-    if end >= MIN_FRAME_BYTES {
+    if end >= FRAME_BYTES_MIN {
         return end;
     }
-    buffer[end..MIN_FRAME_BYTES].fill(0);
-    MIN_FRAME_BYTES
+    buffer[end..FRAME_BYTES_MIN].fill(0);
+    FRAME_BYTES_MIN
 }

@@ -24,7 +24,7 @@ pub struct Frame<'a> {
     pub port: u16,
     /// What it is part of.
     pub kind: FrameKind,
-    /// Its bytes, without frame check sequence: at least [`super::MIN_FRAME_BYTES`].
+    /// Its bytes, without frame check sequence: at least [`super::FRAME_BYTES_MIN`].
     pub data: &'a [u8],
 }
 

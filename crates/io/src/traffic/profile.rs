@@ -6,11 +6,11 @@ use std::str::FromStr;
 use super::check::ProfileError;
 
 /// The most flows that may be open at a time.
-pub const MAX_FLOWS: u32 = 1 << 24;
+pub const FLOWS_MAX: u32 = 1 << 24;
 
 /// The longest frame that may be asked for, in bytes without VLAN tag and frame check sequence (a
 /// jumbo frame).
-pub const MAX_FRAME_BYTES: u16 = 9_014;
+pub const FRAME_BYTES_MAX: u16 = 9_014;
 
 /// A description of traffic. Take a preset or the default and change what matters.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct Profile {
     /// Ends before the first packet that is so much later than [`Profile::start_ns`], in
     /// nanoseconds.
     pub duration_ns: Option<u64>,
-    /// Flows open at a time, at most [`MAX_FLOWS`].
+    /// Flows open at a time, at most [`FLOWS_MAX`].
     pub flows: u32,
     /// New flows a second, as a Poisson process: there are then up to [`Profile::flows`], and what
     /// would be more is counted and left out. Without it each flow that ends is replaced at once,

@@ -8,7 +8,7 @@ use super::frame::{
     Envelope, ICMP_BYTES, ICMP_ECHO_REQUEST, ICMPV6_ECHO_REQUEST, IPV4_BYTES, IPV6_BYTES, PROTOCOL_ICMP,
     PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP, TCP_BYTES, Tcp, UDP_BYTES, VLAN_BYTES, flags, fold, sum,
 };
-use super::profile::{Answer, MAX_FRAME_BYTES};
+use super::profile::{Answer, FRAME_BYTES_MAX};
 
 /// Answers frames as all servers at once: every address is one, every port is open.
 ///
@@ -29,7 +29,7 @@ pub enum Silence {
     /// It is not IPv4 or IPv6 over Ethernet with at most one VLAN tag.
     #[error("the frame is not IP")]
     NotIp,
-    /// It has a header or length that is wrong, or is longer than [`MAX_FRAME_BYTES`] and a VLAN
+    /// It has a header or length that is wrong, or is longer than [`FRAME_BYTES_MAX`] and a VLAN
     /// tag.
     #[error("the frame is malformed")]
     Malformed,
@@ -58,7 +58,7 @@ impl Responder {
     /// # Errors
     /// Why there is none.
     pub fn respond(&mut self, frame: &[u8]) -> Result<&[u8], Silence> {
-        if frame.len() > usize::from(MAX_FRAME_BYTES) + VLAN_BYTES {
+        if frame.len() > usize::from(FRAME_BYTES_MAX) + VLAN_BYTES {
             return Err(Silence::Malformed);
         }
         let packet = Packet::parse(frame)?;

@@ -55,7 +55,7 @@ const ROUNDS: usize = 10;
 const GAP_NS: u64 = 500_000;
 
 /// What takes longer counts as this, in nanoseconds.
-const LATENCY_MAX_NS: u64 = 10_000_000_000;
+const LATENCY_NS_MAX: u64 = 10_000_000_000;
 
 /// A NAT for TCP and UDP.
 const POLICY: &str = "settings { flows: 4096 } Port<0> inside; Port<1> outside; \
@@ -210,7 +210,7 @@ impl Trace {
         mut unit: Stored<S>,
     ) -> Result<(Histogram<u64>, Accesses), String> {
         let mut latency =
-            Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| error.to_string())?;
+            Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(|error| error.to_string())?;
         let (mut pool, mut out) = (Pool::new(64), Vec::new());
         let mut expected = self.expected.iter();
         let first_ns = self.frames.first().map_or(0, |frame| frame.at_ns);

@@ -12,7 +12,7 @@ use super::{Path, Tape};
 pub type Sent = (Side, Vec<u8>);
 
 /// What takes longer counts as this, in nanoseconds.
-const LATENCY_MAX_NS: u64 = 10_000_000_000;
+const LATENCY_NS_MAX: u64 = 10_000_000_000;
 
 /// Plays tapes in batches. What is measured is the processing of packets that are in their buffers,
 /// up to when they are to be sent.
@@ -78,7 +78,7 @@ impl Player {
         percentiles: &[f64],
     ) -> Result<(Played, Vec<f64>), String> {
         let mut latency =
-            Histogram::<u64>::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| error.to_string())?;
+            Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(|error| error.to_string())?;
         let mut played = Played::default();
         self.play_batches(path, tape, part, |batch, _| {
             played.add(batch);

@@ -9,9 +9,9 @@ const NAME: &str = "Geneve";
 /// The header without options, in bytes.
 pub const HEADER_LEN: usize = 8;
 /// The most bytes that the options of a header take, a multiple of four.
-pub const MAX_OPTIONS_LEN: usize = 63 * 4;
+pub const OPTIONS_LEN_MAX: usize = 63 * 4;
 /// The most bytes that one option's data takes, a multiple of four.
-pub const MAX_OPTION_DATA_LEN: usize = 31 * 4;
+pub const OPTION_DATA_LEN_MAX: usize = 31 * 4;
 /// The UDP port that Geneve is sent to.
 pub const PORT: u16 = 6081;
 
@@ -132,7 +132,7 @@ pub struct GeneveOption<'a> {
     pub class: u16,
     /// What the option is; the highest bit says that it is critical.
     pub kind: u8,
-    /// A multiple of four bytes, up to [`MAX_OPTION_DATA_LEN`].
+    /// A multiple of four bytes, up to [`OPTION_DATA_LEN_MAX`].
     pub data: &'a [u8],
 }
 
@@ -154,7 +154,7 @@ impl GeneveOption<'_> {
     /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for data of another length than an
     /// option can have.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<(), WireError> {
-        let has_valid_len = self.data.len().is_multiple_of(4) && self.data.len() <= MAX_OPTION_DATA_LEN;
+        let has_valid_len = self.data.len().is_multiple_of(4) && self.data.len() <= OPTION_DATA_LEN_MAX;
         fits(has_valid_len, NAME, "option length")?;
         let bytes = room(NAME, buffer, self.buffer_len())?;
         bytes[..2].copy_from_slice(&self.class.to_be_bytes());
@@ -208,7 +208,7 @@ pub struct Repr<'a> {
     /// Virtual network identifier, 24 bits.
     pub vni: u32,
     /// The options as [`GeneveOption::emit`] writes them one after the other, up to
-    /// [`MAX_OPTIONS_LEN`].
+    /// [`OPTIONS_LEN_MAX`].
     pub options: &'a [u8],
 }
 
@@ -239,7 +239,7 @@ impl<'a> Repr<'a> {
     /// [`WireError::Unrepresentable`] for too many of them or an identifier of more than 24 bits.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<(), WireError> {
         fits(self.vni < 1 << 24, NAME, "VNI")?;
-        fits(self.options.len() <= MAX_OPTIONS_LEN, NAME, "option length")?;
+        fits(self.options.len() <= OPTIONS_LEN_MAX, NAME, "option length")?;
         let has_critical_options = any_critical(self.options)?;
         let mut packet = Packet::new_unchecked(room(NAME, buffer, self.buffer_len())?);
         packet.set_header_len(self.buffer_len());

@@ -9,7 +9,7 @@ use core::ops::Range;
 const NAME: &str = "GRE";
 
 /// The header without optional fields, in bytes.
-pub const MIN_HEADER_LEN: usize = 4;
+pub const HEADER_LEN_MIN: usize = 4;
 
 const CHECKSUM_PRESENT: u16 = 0x8000;
 const ROUTING_PRESENT: u16 = 0x4000;
@@ -35,7 +35,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// routes of RFC 1701, which RFC 2784 has receivers discard.
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
-        need(NAME, self.bytes(), MIN_HEADER_LEN)?;
+        need(NAME, self.bytes(), HEADER_LEN_MIN)?;
         require(self.version() <= 1, NAME, "version")?;
         require(!self.has(ROUTING_PRESENT), NAME, "routing present")?;
         require(self.version() == 0 || self.has(KEY_PRESENT), NAME, "key present")?;
@@ -103,7 +103,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
     #[inline]
     fn checksum_range(&self) -> Range<usize> {
-        optional_word(MIN_HEADER_LEN, self.has(CHECKSUM_PRESENT) && self.version() == 0)
+        optional_word(HEADER_LEN_MIN, self.has(CHECKSUM_PRESENT) && self.version() == 0)
     }
 
     #[inline]
@@ -193,7 +193,7 @@ impl Repr {
         let optional_words = self.has_checksum as usize
             + self.key.is_some() as usize
             + self.sequence_number.is_some() as usize;
-        MIN_HEADER_LEN + 4 * optional_words
+        HEADER_LEN_MIN + 4 * optional_words
     }
 
     /// Writes the header, with room for the checksum if there is to be one, to the start of

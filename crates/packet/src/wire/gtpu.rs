@@ -8,9 +8,9 @@ use core::ops::Range;
 const NAME: &str = "GTP-U";
 
 /// The mandatory part of the header, in bytes.
-pub const MIN_HEADER_LEN: usize = 8;
+pub const HEADER_LEN_MIN: usize = 8;
 /// The most extension headers that are looked through.
-pub const MAX_EXTENSION_HEADERS: usize = 8;
+pub const EXTENSION_HEADERS_MAX: usize = 8;
 /// The UDP port that GTP-U is sent to.
 pub const PORT: u16 = 2152;
 
@@ -49,11 +49,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// # Errors
     ///
     /// [`WireError::Truncated`]; [`WireError::Malformed`] for another version, for GTP' and for an
-    /// extension header without a length; [`WireError::TooMany`] beyond [`MAX_EXTENSION_HEADERS`].
+    /// extension header without a length; [`WireError::TooMany`] beyond [`EXTENSION_HEADERS_MAX`].
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
         let bytes = self.bytes();
-        need(NAME, bytes, MIN_HEADER_LEN)?;
+        need(NAME, bytes, HEADER_LEN_MIN)?;
         require(self.version() == 1, NAME, "version")?;
         require(bytes[0] & 0x10 != 0, NAME, "protocol type")?;
         need(NAME, bytes, self.end())?;
@@ -105,12 +105,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// The length of the header without extension headers, in bytes.
     #[inline]
     fn fixed_len(&self) -> usize {
-        if self.bytes()[0] & 7 == 0 { MIN_HEADER_LEN } else { LONG_HEADER_LEN }
+        if self.bytes()[0] & 7 == 0 { HEADER_LEN_MIN } else { LONG_HEADER_LEN }
     }
 
     #[inline]
     fn end(&self) -> usize {
-        MIN_HEADER_LEN + usize::from(self.length())
+        HEADER_LEN_MIN + usize::from(self.length())
     }
 }
 
@@ -139,8 +139,8 @@ pub struct ExtensionHeaders<'a> {
 
 impl<'a> ExtensionHeaders<'a> {
     fn step(&mut self, kind: u8) -> Result<ExtensionHeader<'a>, WireError> {
-        if self.seen == MAX_EXTENSION_HEADERS {
-            return Err(WireError::TooMany { header: NAME, limit: MAX_EXTENSION_HEADERS });
+        if self.seen == EXTENSION_HEADERS_MAX {
+            return Err(WireError::TooMany { header: NAME, limit: EXTENSION_HEADERS_MAX });
         }
         need(NAME, self.rest, 4)?;
         let len = usize::from(self.rest[0]) * 4;

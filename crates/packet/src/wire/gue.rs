@@ -9,7 +9,7 @@ const NAME: &str = "GUE";
 /// The header without optional fields, in bytes.
 pub const HEADER_LEN: usize = 4;
 /// The most bytes that optional fields take, a multiple of four.
-pub const MAX_FIELDS_LEN: usize = 31 * 4;
+pub const FIELDS_LEN_MAX: usize = 31 * 4;
 /// The UDP port that GUE is sent to.
 pub const PORT: u16 = 6080;
 
@@ -99,7 +99,7 @@ pub struct Repr<'a> {
     pub proto_ctype: IpProtocol,
     /// Which optional fields there are.
     pub flags: u16,
-    /// The optional fields and private data, a multiple of four bytes up to [`MAX_FIELDS_LEN`].
+    /// The optional fields and private data, a multiple of four bytes up to [`FIELDS_LEN_MAX`].
     pub fields: &'a [u8],
 }
 
@@ -131,7 +131,7 @@ impl<'a> Repr<'a> {
     /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for fields of another length than a
     /// header can have.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<(), WireError> {
-        let has_valid_len = self.fields.len().is_multiple_of(4) && self.fields.len() <= MAX_FIELDS_LEN;
+        let has_valid_len = self.fields.len().is_multiple_of(4) && self.fields.len() <= FIELDS_LEN_MAX;
         fits(has_valid_len, NAME, "Hlen")?;
         let mut packet = Packet::new_unchecked(room(NAME, buffer, self.buffer_len())?);
         packet.set_header_len(self.buffer_len());

@@ -13,7 +13,7 @@ const NAME: &str = "IPv4";
 /// The header without options, in bytes.
 pub const HEADER_LEN: usize = 20;
 /// The longest header, in bytes.
-pub const MAX_HEADER_LEN: usize = 60;
+pub const HEADER_LEN_MAX: usize = 60;
 
 view! {
     /// A view of an IPv4 packet.

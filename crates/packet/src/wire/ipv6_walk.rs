@@ -8,7 +8,7 @@ use super::{IpProtocol, WireError};
 const NAME: &str = "IPv6 extension header";
 
 /// The most extension headers that a walk looks through.
-pub const MAX_EXTENSION_HEADERS: usize = 10;
+pub const EXTENSION_HEADERS_MAX: usize = 10;
 /// What comes after the extension headers of an IPv6 packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UpperLayer {
@@ -30,7 +30,7 @@ pub struct UpperLayer {
 ///
 /// [`WireError::Truncated`] if an extension header is not all there, [`WireError::Malformed`] for
 /// an impossible length and for hop-by-hop options that do not come first, [`WireError::TooMany`]
-/// beyond [`MAX_EXTENSION_HEADERS`].
+/// beyond [`EXTENSION_HEADERS_MAX`].
 #[inline]
 pub fn walk(next_header: IpProtocol, payload: &[u8]) -> Result<UpperLayer, WireError> {
     let mut headers = Headers::new(next_header, payload);
@@ -58,8 +58,8 @@ impl<'a> Headers<'a> {
     }
 
     fn step(&mut self) -> Result<(IpProtocol, Header<&'a [u8]>), WireError> {
-        if self.seen == MAX_EXTENSION_HEADERS {
-            return Err(WireError::TooMany { header: NAME, limit: MAX_EXTENSION_HEADERS });
+        if self.seen == EXTENSION_HEADERS_MAX {
+            return Err(WireError::TooMany { header: NAME, limit: EXTENSION_HEADERS_MAX });
         }
         let kind = self.next_header;
         // RFC 8200 section 4.1: hop-by-hop options come first or not at all.
@@ -128,8 +128,8 @@ mod tests {
 
     #[test]
     fn is_bounded() {
-        let bytes = extension(IpProtocol::DESTINATION_OPTIONS, 0).repeat(MAX_EXTENSION_HEADERS + 1);
+        let bytes = extension(IpProtocol::DESTINATION_OPTIONS, 0).repeat(EXTENSION_HEADERS_MAX + 1);
         let error = walk(IpProtocol::DESTINATION_OPTIONS, &bytes).unwrap_err();
-        assert_eq!(error, WireError::TooMany { header: NAME, limit: MAX_EXTENSION_HEADERS });
+        assert_eq!(error, WireError::TooMany { header: NAME, limit: EXTENSION_HEADERS_MAX });
     }
 }

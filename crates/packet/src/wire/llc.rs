@@ -10,7 +10,7 @@ const NAME: &str = "LLC";
 pub const SNAP_SAP: u8 = 0xaa;
 
 /// DSAP, SSAP and control, in bytes, where the control field has one byte.
-const MIN_LEN: usize = 3;
+const LEN_MIN: usize = 3;
 /// With the SNAP header's organisation and protocol.
 const SNAP_LEN: usize = 8;
 
@@ -33,7 +33,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// [`WireError::Truncated`].
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
-        need(NAME, self.bytes(), MIN_LEN)?;
+        need(NAME, self.bytes(), LEN_MIN)?;
         need(NAME, self.bytes(), self.header_len())
     }
 
@@ -43,8 +43,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         let is_unnumbered = self.control() & 3 == 3;
         match self.is_snap() {
             true => SNAP_LEN,
-            false if is_unnumbered => MIN_LEN,
-            false => MIN_LEN + 1,
+            false if is_unnumbered => LEN_MIN,
+            false => LEN_MIN + 1,
         }
     }
 

@@ -8,7 +8,7 @@ const NAME: &str = "MPLS label stack entry";
 /// One entry of a label stack, in bytes.
 pub const ENTRY_LEN: usize = 4;
 /// The most entries that [`Stack`] looks through.
-pub const MAX_ENTRIES: usize = 16;
+pub const ENTRIES_MAX: usize = 16;
 
 view! {
     /// A view of the first entry of a label stack.
@@ -103,8 +103,8 @@ impl<'a> Stack<'a> {
     }
 
     fn step(&mut self) -> Result<Entry<&'a [u8]>, WireError> {
-        if self.seen == MAX_ENTRIES {
-            return Err(WireError::TooMany { header: NAME, limit: MAX_ENTRIES });
+        if self.seen == ENTRIES_MAX {
+            return Err(WireError::TooMany { header: NAME, limit: ENTRIES_MAX });
         }
         let entry = Entry::new_checked(self.payload)?;
         self.payload = &self.payload[ENTRY_LEN..];
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn is_bounded() {
-        let mut stack = Stack::new(&[0; (MAX_ENTRIES + 1) * ENTRY_LEN]);
-        assert!(stack.by_ref().take(MAX_ENTRIES).all(|entry| entry.is_ok()));
+        let mut stack = Stack::new(&[0; (ENTRIES_MAX + 1) * ENTRY_LEN]);
+        assert!(stack.by_ref().take(ENTRIES_MAX).all(|entry| entry.is_ok()));
         assert!(stack.next().unwrap().is_err());
         assert!(stack.next().is_none());
     }

@@ -12,7 +12,7 @@ const NAME: &str = "TCP";
 /// The header without options, in bytes.
 pub const HEADER_LEN: usize = 20;
 /// The longest header, in bytes.
-pub const MAX_HEADER_LEN: usize = 60;
+pub const HEADER_LEN_MAX: usize = 60;
 /// The option that announces a maximum segment size, in bytes.
 const MSS_OPTION_LEN: usize = 4;
 

@@ -6,7 +6,7 @@ use super::bytes::Tlvs;
 const NAME: &str = "TCP";
 
 /// The most blocks of a SACK option that fit into a header.
-pub const MAX_SACK_BLOCKS: usize = 4;
+pub const SACK_BLOCKS_MAX: usize = 4;
 
 /// An option of a TCP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ const NAME: &str = "VLAN tag";
 /// Tag control information and the EtherType of what follows, in bytes.
 pub const HEADER_LEN: usize = 4;
 /// The most tags that [`Tags`] looks through.
-pub const MAX_TAGS: usize = 8;
+pub const TAGS_MAX: usize = 8;
 
 view! {
     /// A view of what follows an EtherType for which [`EtherType::is_vlan`] holds.
@@ -108,8 +108,8 @@ impl<'a> Tags<'a> {
     }
 
     fn step(&mut self) -> Result<(EtherType, Tag<&'a [u8]>), WireError> {
-        if self.seen == MAX_TAGS {
-            return Err(WireError::TooMany { header: NAME, limit: MAX_TAGS });
+        if self.seen == TAGS_MAX {
+            return Err(WireError::TooMany { header: NAME, limit: TAGS_MAX });
         }
         let tag = Tag::new_checked(self.payload)?;
         let announced_by = core::mem::replace(&mut self.ethertype, tag.ethertype());
@@ -194,10 +194,10 @@ mod tests {
 
     #[test]
     fn a_stack_is_bounded() {
-        let bytes = [0, 1, 0x81, 0].repeat(MAX_TAGS + 1);
+        let bytes = [0, 1, 0x81, 0].repeat(TAGS_MAX + 1);
         let mut tags = Tags::new(EtherType::VLAN, &bytes);
-        assert_eq!(tags.by_ref().take(MAX_TAGS).filter(|tag| tag.is_ok()).count(), MAX_TAGS);
-        let too_many = WireError::TooMany { header: NAME, limit: MAX_TAGS };
+        assert_eq!(tags.by_ref().take(TAGS_MAX).filter(|tag| tag.is_ok()).count(), TAGS_MAX);
+        let too_many = WireError::TooMany { header: NAME, limit: TAGS_MAX };
         assert_eq!(tags.next().unwrap().unwrap_err(), too_many);
         assert!(tags.next().is_none());
     }

@@ -111,8 +111,8 @@ fn walk_everything(bytes: &[u8]) {
     }
     for ethertype in [EtherType::VLAN, EtherType::QINQ, EtherType::IPV4] {
         let mut tags = vlan::Tags::new(ethertype, bytes);
-        assert!(tags.by_ref().count() <= vlan::MAX_TAGS + 1);
+        assert!(tags.by_ref().count() <= vlan::TAGS_MAX + 1);
         assert!(tags.payload().len() <= bytes.len());
     }
-    assert!(mpls::Stack::new(bytes).count() <= mpls::MAX_ENTRIES + 1);
+    assert!(mpls::Stack::new(bytes).count() <= mpls::ENTRIES_MAX + 1);
 }

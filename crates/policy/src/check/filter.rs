@@ -174,7 +174,7 @@ impl Checker<'_, '_> {
             _ => self.types.get(&owner.node).cloned().unwrap_or_default(),
         };
         if nfs.is_empty() {
-            let types: Vec<String> = self.types.keys().take(MAX_SUGGESTED).cloned().collect();
+            let types: Vec<String> = self.types.keys().take(SUGGESTED_MAX).cloned().collect();
             let types: Vec<&str> = types.iter().map(String::as_str).collect();
             let pick = |what| matches!(what, What::Nf(_));
             self.unknown("network function", &owner.node, owner.span, pick, &types);
@@ -245,7 +245,7 @@ impl Checker<'_, '_> {
 }
 
 /// Most types that a misspelt name is compared with.
-const MAX_SUGGESTED: usize = 64;
+const SUGGESTED_MAX: usize = 64;
 
 /// The test for one side, or for either one.
 fn either(side: Option<Side>, test: impl Fn(Side) -> Filter) -> Filter {

@@ -104,7 +104,7 @@ impl Checker<'_, '_> {
             if let Some(first) = same.iter().find(|e| e.filter == edge.filter) {
                 let warning = Diagnostic::warning("the same edge is written twice", edge.span);
                 self.report.push(warning.label(first.span, "the first one"));
-            } else if same.len() < MAX_COMPARED {
+            } else if same.len() < COMPARED_MAX {
                 same.push(edge);
             }
         }
@@ -128,8 +128,8 @@ impl Checker<'_, '_> {
         let Some(circle) = circle(self.nfs.len(), &inner) else { return };
         let mut names: Vec<&str> = circle.iter().map(|edge| self.nfs[inner[*edge].0].name.as_str()).collect();
         names.push(names[0]);
-        let shown = if names.len() > MAX_SHOWN {
-            [&names[..MAX_SHOWN / 2], &["..."], &names[names.len() - MAX_SHOWN / 2..]].concat()
+        let shown = if names.len() > SHOWN_MAX {
+            [&names[..SHOWN_MAX / 2], &["..."], &names[names.len() - SHOWN_MAX / 2..]].concat()
         } else {
             names
         };
@@ -138,7 +138,7 @@ impl Checker<'_, '_> {
             Diagnostic::error(format!("packets go in a circle: {}", shown.join(" -> ")), inner[last].2);
         let error = circle[..circle.len() - 1]
             .iter()
-            .take(MAX_SHOWN)
+            .take(SHOWN_MAX)
             .fold(error.remark("this edge closes it"), |error, edge| error.label(inner[*edge].2, ""));
         self.report.push(error);
     }
@@ -170,9 +170,9 @@ impl Checker<'_, '_> {
 }
 
 /// Most edges between the same nodes that a further one is compared with.
-const MAX_COMPARED: usize = 16;
+const COMPARED_MAX: usize = 16;
 /// Most nodes of a circle that a message names.
-const MAX_SHOWN: usize = 10;
+const SHOWN_MAX: usize = 10;
 
 /// The edges of a circle, as indices, in the order of the way; `None` if there is none. An edge is
 /// (from, to, _).

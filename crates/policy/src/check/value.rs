@@ -15,7 +15,7 @@ use crate::value::{Entry, Value, ValueKind};
 
 /// Most bytes that all resolved values of a policy and the files in them take together, so that
 /// values which contain values many times cannot exhaust memory.
-pub const MAX_RESOLVED_BYTES: usize = 64 << 20;
+pub const RESOLVED_BYTES_MAX: usize = 64 << 20;
 
 /// A file's text and who may use it; `None` if it could not be loaded, which was reported.
 pub(super) type LoadedFile = Option<(Arc<Located>, Option<Arc<FileAccess>>)>;
@@ -126,7 +126,7 @@ impl Checker<'_, '_> {
             return true;
         }
         if self.budget > 0 {
-            let message = format!("the values of the policy take more than {MAX_RESOLVED_BYTES} bytes");
+            let message = format!("the values of the policy take more than {RESOLVED_BYTES_MAX} bytes");
             self.report.push(Diagnostic::error(message, span));
             self.budget = 0;
         }

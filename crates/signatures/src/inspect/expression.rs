@@ -11,7 +11,7 @@ use crate::inspect::unsupported::Reason;
 
 /// The most bytes of an expression's automaton. Beside it, each clone of an inspection may keep as
 /// many for the states that it met.
-pub const MAX_EXPRESSION_BYTES: usize = 2 << 20;
+pub const EXPRESSION_BYTES_MAX: usize = 2 << 20;
 
 /// An expression to look for.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ fn build(hir: &Hir, captures: WhichCaptures) -> Result<Regex, Reason> {
     let config = Regex::config()
         .utf8_empty(false)
         .which_captures(captures)
-        .nfa_size_limit(Some(MAX_EXPRESSION_BYTES))
-        .hybrid_cache_capacity(MAX_EXPRESSION_BYTES);
+        .nfa_size_limit(Some(EXPRESSION_BYTES_MAX))
+        .hybrid_cache_capacity(EXPRESSION_BYTES_MAX);
     Regex::builder().configure(config).build_from_hir(hir).map_err(|_| Reason::TooLarge)
 }

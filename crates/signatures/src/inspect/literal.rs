@@ -117,7 +117,7 @@ mod tests {
             let Some(last) = last else { return Ok(()) };
             let same = |part: &[u8]| if nocase { part.eq_ignore_ascii_case(pattern) } else { part == pattern };
             let expected = (first..=last).find(|place| same(&text[*place..place + pattern.len()]));
-            prop_assert_eq!(literal.find(text, first, last, &mut Budget::new(1, text.len(), crate::inspect::MAX_STEPS)), expected);
+            prop_assert_eq!(literal.find(text, first, last, &mut Budget::new(1, text.len(), crate::inspect::STEPS_MAX)), expected);
         }
     }
 }

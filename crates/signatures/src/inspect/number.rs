@@ -8,8 +8,8 @@ use crate::inspect::scratch::Values;
 use crate::inspect::view::View;
 
 /// The most bytes of a number, and of one in text.
-const MAX_NUMBER_BYTES: u8 = 8;
-const MAX_TEXT_BYTES: u8 = 23;
+const NUMBER_BYTES_MAX: u8 = 8;
+const TEXT_BYTES_MAX: u8 = 23;
 
 /// A number, and where its bytes, or its digits, end.
 struct Found {
@@ -89,14 +89,14 @@ impl View<'_> {
         let bytes = self.get(place, usize::from(count))?;
         let whole = usize::from(count);
         let (value, len) = match number.format {
-            NumberFormat::Big | NumberFormat::Little if count > MAX_NUMBER_BYTES => return None,
+            NumberFormat::Big | NumberFormat::Little if count > NUMBER_BYTES_MAX => return None,
             NumberFormat::Big => (bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)), whole),
             NumberFormat::Little => {
                 (bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)), whole)
             }
             // Refused before: the order is not known.
             NumberFormat::Dce => return None,
-            _ if count > MAX_TEXT_BYTES => return None,
+            _ if count > TEXT_BYTES_MAX => return None,
             NumberFormat::Hexadecimal => text(bytes, Some(16))?,
             NumberFormat::Decimal => text(bytes, Some(10))?,
             NumberFormat::Octal => text(bytes, Some(8))?,

@@ -2,19 +2,19 @@
 
 use std::ops::RangeInclusive;
 
-use crate::MAX_VARIABLES;
+use crate::VARIABLES_MAX;
 
 /// The most steps of one evaluation beyond trying one place and reading the buffer once for each
 /// match: a place that is tried, or [`STEP_BYTES`] that are searched. Where they do not suffice,
 /// the buffer does not hold, and [`Scratch::exhausted`] counts it.
-pub const MAX_STEPS: usize = 10_000;
+pub const STEPS_MAX: usize = 10_000;
 /// The same of all evaluations of a packet, where [`Scratch::begin_packet`] says what that is.
-pub const PACKET_STEPS_MAX: usize = 4 * MAX_STEPS;
+pub const PACKET_STEPS_MAX: usize = 4 * STEPS_MAX;
 /// The same of a flow.
-pub const FLOW_STEPS_MAX: usize = 100 * MAX_STEPS;
+pub const FLOW_STEPS_MAX: usize = 100 * STEPS_MAX;
 /// Steps that a flow gets back with each packet.
 pub const FLOW_STEPS_PER_PACKET: usize = 100;
-/// The bytes that are searched in one step of [`MAX_STEPS`].
+/// The bytes that are searched in one step of [`STEPS_MAX`].
 pub const STEP_BYTES: usize = 256;
 
 /// What an evaluation needs to write on: variables, what was decoded, places to go back to. One
@@ -79,7 +79,7 @@ impl Scratch {
 
     /// The work that an evaluation of so many matches on so many bytes may take.
     pub(crate) fn budget(&self, matches: usize, bytes: usize) -> Budget {
-        let steps = self.left.map_or(MAX_STEPS, |left| MAX_STEPS.min(left.packet).min(left.flow));
+        let steps = self.left.map_or(STEPS_MAX, |left| STEPS_MAX.min(left.packet).min(left.flow));
         Budget::new(matches, bytes, steps)
     }
 
@@ -99,7 +99,7 @@ impl Scratch {
 
 /// The values of a rule's variables.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Values([u64; MAX_VARIABLES]);
+pub(crate) struct Values([u64; VARIABLES_MAX]);
 
 impl Values {
     pub fn get(&self, variable: crate::Variable) -> Option<u64> {
@@ -174,7 +174,7 @@ impl Budget {
     /// them.
     pub fn new(matches: usize, bytes: usize, steps: usize) -> Self {
         let reading = matches.saturating_mul(bytes.saturating_add(STEP_BYTES));
-        let beyond = steps * STEP_BYTES; // No more than `MAX_STEPS`.
+        let beyond = steps * STEP_BYTES; // No more than `STEPS_MAX`.
         let left = i64::try_from(reading.saturating_add(beyond)).unwrap_or(i64::MAX);
         Self { left, beyond: beyond as i64 }
     }

@@ -8,7 +8,7 @@ use crate::inspect::step::{Content, Step, Test};
 use crate::inspect::view::View;
 
 /// Whether all steps hold for one and the same assignment of places, in
-/// [`crate::inspect::MAX_STEPS`].
+/// [`crate::inspect::STEPS_MAX`].
 ///
 /// Places are tried from the first on, and the last content or expression that has another place is
 /// the first to be tried elsewhere. So the values that variables are left with are those of the
@@ -150,7 +150,7 @@ impl Search<'_, '_> {
         let place = self.view.base(decode.relative, cursor) + i64::from(decode.offset);
         let Some(encoded) = self.view.from(place) else { return false };
         let count = decode.bytes.map_or(encoded.len(), |bytes| encoded.len().min(bytes as usize));
-        let count = count.min(MAX_DECODED_FROM);
+        let count = count.min(DECODED_FROM_MAX);
         self.budget.charge(count);
         decoded.extend_from_slice(&encoded[..count]);
         base64::decode(decoded, Base64Mode::Rfc4648);
@@ -159,4 +159,4 @@ impl Search<'_, '_> {
 }
 
 /// The most bytes that `base64_decode` decodes.
-const MAX_DECODED_FROM: usize = 1 << 16;
+const DECODED_FROM_MAX: usize = 1 << 16;

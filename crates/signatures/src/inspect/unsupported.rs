@@ -21,7 +21,7 @@ pub enum Reason {
     /// The expression has what finite automata have not.
     #[error("the expression needs more than a finite automaton: {0:?}")]
     Expression(ExpressionFeature),
-    /// The automaton would be larger than [`crate::inspect::MAX_EXPRESSION_BYTES`].
+    /// The automaton would be larger than [`crate::inspect::EXPRESSION_BYTES_MAX`].
     #[error("the expression is too large")]
     TooLarge,
     /// What groups match is to be kept under a name.

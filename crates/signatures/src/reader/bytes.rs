@@ -2,16 +2,16 @@
 
 use crate::RuleError;
 use crate::payload::{
-    Base64Decode, ByteExtract, ByteJump, ByteMath, ByteTest, DataAt, JumpOrigin, MAX_REACH_BYTES, Match,
-    MathOperator, Number, NumberFormat, Operand, TestOperator,
+    Base64Decode, ByteExtract, ByteJump, ByteMath, ByteTest, DataAt, JumpOrigin, Match, MathOperator, Number,
+    NumberFormat, Operand, REACH_BYTES_MAX, TestOperator,
 };
 use crate::reader::content::operand;
 use crate::reader::{Draft, Given};
 use crate::text::{Piece, Read};
 
 /// The most bytes of a number, and of one in text.
-const MAX_NUMBER_BYTES: u8 = 8;
-const MAX_TEXT_BYTES: u8 = 23;
+const NUMBER_BYTES_MAX: u8 = 8;
+const TEXT_BYTES_MAX: u8 = 23;
 
 pub(crate) fn isdataat(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     let mut parts = given.value.split(',');
@@ -202,7 +202,7 @@ impl Options {
                 "from_beginning" if !has_value => all.origin.replace(JumpOrigin::Beginning).is_some(),
                 "from_end" if !has_value => all.origin.replace(JumpOrigin::End).is_some(),
                 "post_offset" if has_value => {
-                    let value = operand(draft, value, -MAX_REACH_BYTES..=MAX_REACH_BYTES)?;
+                    let value = operand(draft, value, -REACH_BYTES_MAX..=REACH_BYTES_MAX)?;
                     all.post_offset.replace(value).is_some()
                 }
                 _ => return Err(unknown(*option, own)),
@@ -224,10 +224,10 @@ impl Options {
             }
             (false, None, endian) => endian.unwrap_or(NumberFormat::Big),
         };
-        let most = if self.text { MAX_TEXT_BYTES } else { MAX_NUMBER_BYTES };
+        let most = if self.text { TEXT_BYTES_MAX } else { NUMBER_BYTES_MAX };
         Ok(Number {
             bytes: operand(draft, bytes, fewest..=most)?,
-            offset: operand(draft, offset, -MAX_REACH_BYTES..=MAX_REACH_BYTES)?,
+            offset: operand(draft, offset, -REACH_BYTES_MAX..=REACH_BYTES_MAX)?,
             relative: self.relative,
             format,
             bitmask: self.bitmask,

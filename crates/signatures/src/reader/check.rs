@@ -101,7 +101,7 @@ fn order_variables(rule: &mut Rule) -> Result<(), RuleError> {
     for one in rule.buffers.iter_mut().flat_map(|buffer| &mut buffer.matches) {
         each_variable(one, &mut |variable, defines| {
             match order.iter().position(|old| old == variable) {
-                // There are at most MAX_VARIABLES of them.
+                // There are at most VARIABLES_MAX of them.
                 Some(place) => *variable = Variable(place as u8),
                 None if defines => {
                     order.push(*variable);

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::RuleError;
 use crate::buffer::Buffer;
 use crate::number::Comparison;
-use crate::payload::{Content, FastPattern, MAX_CONTENT_BYTES, MAX_REACH_BYTES, Match, Operand, Position};
+use crate::payload::{CONTENT_BYTES_MAX, Content, FastPattern, Match, Operand, Position, REACH_BYTES_MAX};
 use crate::reader::{Draft, Given, unquote};
 use crate::text::{Piece, Read};
 
@@ -85,8 +85,8 @@ fn bytes(piece: Piece<'_>) -> Read<Vec<u8>> {
     }
     match bytes.len() {
         0 => Err(piece.wrong("at least one byte")),
-        1..=MAX_CONTENT_BYTES => Ok(bytes),
-        _ => Err(piece.error(RuleError::TooMany { what: "bytes in a content", limit: MAX_CONTENT_BYTES })),
+        1..=CONTENT_BYTES_MAX => Ok(bytes),
+        _ => Err(piece.error(RuleError::TooMany { what: "bytes in a content", limit: CONTENT_BYTES_MAX })),
     }
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn depth(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
 pub(crate) fn distance(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     draft.content(given)?;
     draft.modify(given, &["offset", "depth", "startswith"])?;
-    let value = operand(draft, given.value, -MAX_REACH_BYTES..=MAX_REACH_BYTES)?;
+    let value = operand(draft, given.value, -REACH_BYTES_MAX..=REACH_BYTES_MAX)?;
     match &mut draft.content(given)?.position {
         Position::Relative { distance, .. } => *distance = value,
         other => *other = Position::Relative { distance: value, within: None },
@@ -135,7 +135,7 @@ pub(crate) fn distance(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
 pub(crate) fn within(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     draft.content(given)?;
     draft.modify(given, &["offset", "depth", "startswith"])?;
-    let value = operand(draft, given.value, 0..=MAX_REACH_BYTES)?;
+    let value = operand(draft, given.value, 0..=REACH_BYTES_MAX)?;
     let content = draft.content(given)?;
     fits(given, value, content)?;
     match &mut content.position {
@@ -149,7 +149,7 @@ pub(crate) fn startswith(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     draft.content(given)?;
     draft.modify(given, &["offset", "depth", "distance", "within"])?;
     let content = draft.content(given)?;
-    // A content has at most MAX_CONTENT_BYTES.
+    // A content has at most CONTENT_BYTES_MAX.
     let depth = Some(Operand::Value(content.pattern.len() as u16));
     content.position = Position::Absolute { offset: Operand::Value(0), depth };
     Ok(())

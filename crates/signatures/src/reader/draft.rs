@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::classification::Classifications;
-use crate::payload::{BufferMatches, Content, DataAt, MAX_MATCHES, MAX_VARIABLES, Match, Operand, Variable};
+use crate::payload::{BufferMatches, Content, DataAt, MATCHES_MAX, Match, Operand, VARIABLES_MAX, Variable};
 use crate::reader::Given;
 use crate::reader::check;
 use crate::reader::header::Header;
@@ -98,8 +98,8 @@ impl<'c> Draft<'c> {
 
     /// Adds a test of packets.
     pub fn packet(&mut self, given: Given<'_>, test: PacketTest) -> Read<()> {
-        if self.rule.packet.len() == MAX_MATCHES {
-            return Err(given.word.error(RuleError::TooMany { what: "tests in a rule", limit: MAX_MATCHES }));
+        if self.rule.packet.len() == MATCHES_MAX {
+            return Err(given.word.error(RuleError::TooMany { what: "tests in a rule", limit: MATCHES_MAX }));
         }
         self.rule.packet.push(test);
         Ok(())
@@ -257,11 +257,11 @@ impl<'c> Draft<'c> {
         }
         let next = self.rule.variables.len();
         match u8::try_from(next) {
-            Ok(index) if next < MAX_VARIABLES => {
+            Ok(index) if next < VARIABLES_MAX => {
                 self.rule.variables.push(name.text.to_owned());
                 Ok(Variable(index))
             }
-            _ => Err(name.error(RuleError::TooMany { what: "variables in a rule", limit: MAX_VARIABLES })),
+            _ => Err(name.error(RuleError::TooMany { what: "variables in a rule", limit: VARIABLES_MAX })),
         }
     }
 
@@ -287,10 +287,10 @@ impl<'c> Draft<'c> {
     }
 
     fn push_at(&mut self, given: Given<'_>, place: usize, one: Match) -> Read<()> {
-        if self.matches == MAX_MATCHES {
+        if self.matches == MATCHES_MAX {
             return Err(given
                 .word
-                .error(RuleError::TooMany { what: "matches in a rule", limit: MAX_MATCHES }));
+                .error(RuleError::TooMany { what: "matches in a rule", limit: MATCHES_MAX }));
         }
         self.matches += 1;
         let is_content = matches!(one, Match::Content(_));

@@ -8,11 +8,11 @@ use crate::reader::{Draft, Given};
 use crate::text::{Piece, Read};
 
 /// The most bytes of a mark's name.
-const MAX_NAME_BYTES: usize = 256;
+const NAME_BYTES_MAX: usize = 256;
 /// The most marks that one `flowbits` names.
-const MAX_NAMES: usize = 100;
+const NAMES_MAX: usize = 100;
 /// The most tests and changes of marks, of each kind, in a rule.
-const MAX_MARKS: usize = 64;
+const MARKS_MAX: usize = 64;
 
 pub(crate) fn flow(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     draft.once(given)?;
@@ -61,8 +61,8 @@ pub(crate) fn flowbits(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     ])?;
     let mut list = Vec::new();
     for one in names.split('|').filter(|one| !one.is_empty()) {
-        if list.len() == MAX_NAMES {
-            return Err(one.error(RuleError::TooMany { what: "names", limit: MAX_NAMES }));
+        if list.len() == NAMES_MAX {
+            return Err(one.error(RuleError::TooMany { what: "names", limit: NAMES_MAX }));
         }
         list.push(name(one)?);
     }
@@ -202,17 +202,17 @@ fn parts(piece: Piece<'_>) -> (Piece<'_>, Piece<'_>) {
 
 fn name(piece: Piece<'_>) -> Read<String> {
     let plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, ',' | '|' | ';' | '"' | '\\');
-    match !piece.is_empty() && piece.text.len() <= MAX_NAME_BYTES && piece.text.chars().all(plain) {
+    match !piece.is_empty() && piece.text.len() <= NAME_BYTES_MAX && piece.text.chars().all(plain) {
         true => Ok(piece.text.to_owned()),
         false => Err(piece.wrong("the name of a mark, without spaces, `,`, `|`, `;`, `\"` and `\\`")),
     }
 }
 
 fn room(taken: usize, given: Given<'_>) -> Read<()> {
-    match taken < MAX_MARKS {
+    match taken < MARKS_MAX {
         true => Ok(()),
         false => {
-            Err(given.word.error(RuleError::TooMany { what: "marks of a kind in a rule", limit: MAX_MARKS }))
+            Err(given.word.error(RuleError::TooMany { what: "marks of a kind in a rule", limit: MARKS_MAX }))
         }
     }
 }

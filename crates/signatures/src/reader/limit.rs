@@ -6,7 +6,7 @@ use crate::reader::{Draft, Given};
 use crate::text::{Piece, Read};
 
 /// The most tags of a rule.
-const MAX_TAGS: usize = 16;
+const TAGS_MAX: usize = 16;
 
 pub(crate) fn threshold(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     draft.once(given)?;
@@ -49,8 +49,8 @@ pub(crate) fn detection_filter(draft: &mut Draft<'_>, given: Given<'_>) -> Read<
 }
 
 pub(crate) fn tag(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
-    if draft.rule.tags.len() == MAX_TAGS {
-        return Err(given.word.error(RuleError::TooMany { what: "tags in a rule", limit: MAX_TAGS }));
+    if draft.rule.tags.len() == TAGS_MAX {
+        return Err(given.word.error(RuleError::TooMany { what: "tags in a rule", limit: TAGS_MAX }));
     }
     let parts: Vec<_> = given.value.split(',').collect();
     let (scope, amount, side) = match parts[..] {

@@ -6,7 +6,7 @@ use crate::rule::{Reference, Target};
 use crate::text::Read;
 
 /// The most references of a rule, and the most entries of its metadata.
-const MAX_ENTRIES: usize = 256;
+const ENTRIES_MAX: usize = 256;
 
 pub(crate) fn msg(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     draft.once(given)?;
@@ -55,8 +55,8 @@ pub(crate) fn priority(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
 }
 
 pub(crate) fn reference(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
-    if draft.rule.references.len() == MAX_ENTRIES {
-        return Err(given.word.error(RuleError::TooMany { what: "references", limit: MAX_ENTRIES }));
+    if draft.rule.references.len() == ENTRIES_MAX {
+        return Err(given.word.error(RuleError::TooMany { what: "references", limit: ENTRIES_MAX }));
     }
     let (system, id) =
         given.value.cut(",").unwrap_or((given.value, given.value.from(given.value.text.len())));
@@ -71,8 +71,8 @@ pub(crate) fn reference(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
 
 pub(crate) fn metadata(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     for entry in given.value.split(',').filter(|entry| !entry.is_empty()) {
-        if draft.rule.metadata.len() == MAX_ENTRIES {
-            return Err(entry.error(RuleError::TooMany { what: "entries of metadata", limit: MAX_ENTRIES }));
+        if draft.rule.metadata.len() == ENTRIES_MAX {
+            return Err(entry.error(RuleError::TooMany { what: "entries of metadata", limit: ENTRIES_MAX }));
         }
         let (key, value) = match entry.text.split_once(char::is_whitespace) {
             Some((key, _)) => (entry.part(0, key.len()), entry.from(key.len()).trim()),

@@ -4,13 +4,13 @@ use crate::RuleError;
 use crate::buffer::Buffer;
 use crate::expression::ExpressionFeature;
 use crate::payload::Match;
-use crate::pcre::{MAX_PCRE_BYTES, Pcre, PcreFlags};
+use crate::pcre::{PCRE_BYTES_MAX, Pcre, PcreFlags};
 use crate::reader::content::known_bytes;
 use crate::reader::{Draft, Given, unquote};
 use crate::text::{Piece, Read};
 
 /// The most names for groups.
-const MAX_CAPTURES: usize = 32;
+const CAPTURES_MAX: usize = 32;
 
 pub(crate) fn pcre(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     let (negated, value) = given.value.negation();
@@ -19,8 +19,8 @@ pub(crate) fn pcre(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     let Some((pattern, letters, names)) = parts(inner) else {
         return Err(text.wrong(format!("a second `/`, and behind it flags of `{}`", all_letters())));
     };
-    if pattern.is_empty() || pattern.text.len() > MAX_PCRE_BYTES {
-        return Err(pattern.wrong(format!("an expression of 1 to {MAX_PCRE_BYTES} bytes")));
+    if pattern.is_empty() || pattern.text.len() > PCRE_BYTES_MAX {
+        return Err(pattern.wrong(format!("an expression of 1 to {PCRE_BYTES_MAX} bytes")));
     }
 
     let mut flags = PcreFlags::default();
@@ -119,8 +119,8 @@ fn captures(names: Piece<'_>) -> Read<Vec<String>> {
         if !is_capture(name.text) || !name.text.bytes().all(plain) {
             return Err(name.wrong("`flow:name`, `pkt:name` or `alert:name`"));
         }
-        if captures.len() == MAX_CAPTURES {
-            return Err(name.error(RuleError::TooMany { what: "names for groups", limit: MAX_CAPTURES }));
+        if captures.len() == CAPTURES_MAX {
+            return Err(name.error(RuleError::TooMany { what: "names for groups", limit: CAPTURES_MAX }));
         }
         captures.push(name.text.to_owned());
     }

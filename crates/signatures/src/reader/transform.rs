@@ -1,13 +1,13 @@
 //! Keywords that change a buffer before it is looked at.
 
 use crate::RuleError;
-use crate::pcre::MAX_PCRE_BYTES;
+use crate::pcre::PCRE_BYTES_MAX;
 use crate::reader::{Draft, Given};
 use crate::text::{Piece, Read};
 use crate::transform::{Base64Mode, Transform};
 
 /// The most bytes of a key.
-const MAX_KEY_BYTES: usize = 255;
+const KEY_BYTES_MAX: usize = 255;
 
 /// Keywords without arguments.
 macro_rules! plain {
@@ -55,17 +55,17 @@ fn hexadecimal(piece: Piece<'_>) -> Read<Vec<u8>> {
     let digits: Option<Vec<u8>> =
         piece.text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
     match digits {
-        Some(digits) if digits.len() % 2 == 0 && (2..=2 * MAX_KEY_BYTES).contains(&digits.len()) => {
+        Some(digits) if digits.len() % 2 == 0 && (2..=2 * KEY_BYTES_MAX).contains(&digits.len()) => {
             Ok(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
         }
-        _ => Err(piece.wrong(format!("1 to {MAX_KEY_BYTES} bytes of two hexadecimal digits each"))),
+        _ => Err(piece.wrong(format!("1 to {KEY_BYTES_MAX} bytes of two hexadecimal digits each"))),
     }
 }
 
 pub(crate) fn pcrexform(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     let pattern = given.unquoted()?;
-    if pattern.is_empty() || pattern.text.len() > MAX_PCRE_BYTES {
-        return Err(pattern.wrong(format!("an expression of 1 to {MAX_PCRE_BYTES} bytes")));
+    if pattern.is_empty() || pattern.text.len() > PCRE_BYTES_MAX {
+        return Err(pattern.wrong(format!("an expression of 1 to {PCRE_BYTES_MAX} bytes")));
     }
     draft.transform(given, Transform::Pcre { pattern: pattern.text.to_owned() })
 }

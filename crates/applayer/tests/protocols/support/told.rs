@@ -87,13 +87,13 @@ pub fn dns(message: &[u8]) -> Vec<String> {
     };
     let (mut entries, mut name) = (message.entries(), dns::Name::default());
     while let Some(entry) = entries.next(&mut name) {
-        assert!(name.as_bytes().len() <= dns::NAME_LIMIT_BYTES);
+        assert!(name.as_bytes().len() <= dns::NAME_BYTES_MAX);
         told.push(match entry {
             Ok(entry) => format!("{:?} {name:?} {} {}", entry.section, entry.kind, text(entry.data)),
             Err(fault) => format!("{name:?} ! {fault}"),
         });
     }
-    assert!(told.len() <= dns::ENTRY_LIMIT as usize + 1);
+    assert!(told.len() <= dns::ENTRY_MAX as usize + 1);
     told
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::{TABLES_MAX_BYTES, TooLarge};
+use super::{TABLES_BYTES_MAX, TooLarge};
 
 /// Sets of rules: per set a summary with a bit for each block of 64 rules, and the blocks that are
 /// not empty.
@@ -137,7 +137,7 @@ impl SetsBuilder {
         }
         let set = (sets.heads.len() / head.len()) as u32;
         sets.heads.extend(head);
-        if sets.len_bytes() > TABLES_MAX_BYTES {
+        if sets.len_bytes() > TABLES_BYTES_MAX {
             return Err(TooLarge);
         }
         self.known.insert(hash, set);

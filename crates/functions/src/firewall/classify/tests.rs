@@ -374,7 +374,7 @@ fn the_worst_rules_stay_within_bounds() {
     let started = Instant::now();
     let classifier = Classifier::new(&rules).unwrap();
     println!("nested: {} MiB in {:?}", classifier.len_bytes() >> 20, started.elapsed());
-    assert!(classifier.len_bytes() <= TABLES_MAX_BYTES);
+    assert!(classifier.len_bytes() <= TABLES_BYTES_MAX);
     // Lists of ranges of all lengths: tables beyond the limit are refused, not built.
     let mut random = Random(1);
     let rules: Vec<Rule> = (0..RULES_MAX as u32)

@@ -22,7 +22,7 @@ use crate::ids::state::{Kept, State, TLS_AGREED, TLS_ASKED};
 use crate::lines::KeptLine;
 
 /// The longest line or message of an application protocol that is put together, in bytes.
-pub(super) const LINE_BYTES: usize = tls::MESSAGE_LIMIT_BYTES;
+pub(super) const LINE_BYTES: usize = tls::MESSAGE_BYTES_MAX;
 
 /// Such a line, as far as it has come.
 pub(super) type Gathered = KeptLine<LINE_BYTES>;

@@ -15,7 +15,7 @@ use super::ring::{LOG2_MAX, Ring};
 pub const REGIONS_MAX: u16 = 16;
 
 /// Bytes of a region, at most: what an offset can tell.
-pub const REGION_MAX_BYTES: u64 = 1 << 32;
+pub const REGION_BYTES_MAX: u64 = 1 << 32;
 
 /// What each end calls itself.
 const NAME: &str = concat!("Rivulet ", env!("CARGO_PKG_VERSION"));
@@ -122,7 +122,7 @@ impl Server {
                 if usize::from(index) != self.regions.len() || index >= REGIONS_MAX {
                     return refused("unexpected number of a region");
                 }
-                let region = Region::open(file, size, REGION_MAX_BYTES);
+                let region = Region::open(file, size, REGION_BYTES_MAX);
                 self.regions.push(Arc::new(region.or_else(|why| refused(format!("region {index}: {why}")))?));
             }
             Message::AddRing(ring) => {
