@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use libfuzzer_sys::fuzz_target;
 use nf::{Alert, Event, FlowReport};
 use runtime::units::UnitsConfig;
-use runtime::{Frame, From, Output, Runner};
+use runtime::{Frame, Ingress, Output, Runner};
 use packet::{LinkType, Packet};
 use policy::Policy;
 use protocol::dispatcher::Mode;
@@ -118,7 +118,7 @@ fn run(policy: &str, consolidate: bool, on_units: bool, steps: &[Step<'_>]) -> S
     for step in steps {
         let (timestamp_ns, data) = (step.timestamp_ns, step.data);
         let frame = Frame { timestamp_ns, link: LinkType::RawIp, wire_len: data.len() as u32, data };
-        runner.receive(frame, From::Port(step.port), &mut sink).unwrap();
+        runner.receive(frame, Ingress::Port(step.port), &mut sink).unwrap();
         if step.ends_batch {
             runner.flush(&mut sink).unwrap();
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ::io::capture::{ReadError, Reader, Way};
 use anyhow::{Context, bail};
 use packet::LinkType;
-use runtime::{Frame, From, Ports, TimeJumps};
+use runtime::{Frame, Ingress, Ports, TimeJumps};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -114,7 +114,7 @@ impl Sources {
     }
 
     /// The next frame in order of time; of frames at the same time, that of the source named first.
-    pub fn next(&mut self) -> Option<(Frame<'_>, From)> {
+    pub fn next(&mut self) -> Option<(Frame<'_>, Ingress)> {
         if let Some(taken) = self.taken.take() {
             self.sources[taken].advance();
         }
@@ -123,7 +123,7 @@ impl Sources {
         self.taken = Some(at);
         let source = &self.sources[at];
         let Ahead { interface, link, wire_len, ref data, .. } = *source.ahead.front()?;
-        let from = source.from.map_or(From::Interface(interface), From::Port);
+        let from = source.from.map_or(Ingress::Interface(interface), Ingress::Port);
         Some((Frame { timestamp_ns, link, wire_len, data }, from))
     }
 

@@ -15,7 +15,7 @@ use io::traffic::Payload;
 use lab::stored::{Accesses, Habit, Peer, Store, Stored};
 use packet::{LinkType, Pool};
 use protocol::message::{Delta, FlowId, Version};
-use runtime::{Frame, From, Runner};
+use runtime::{Frame, Ingress, Runner};
 
 use support::{Arriving, SEED, assembly, conversation, play, profile};
 
@@ -34,7 +34,7 @@ fn check<S: Store<Error: Display>>(name: &str, frames: &[Arriving], habit: Habit
             wire_len: data.len() as u32,
             data,
         };
-        let packet = ports.admit(frame, From::Port(*port)).unwrap();
+        let packet = ports.admit(frame, Ingress::Port(*port)).unwrap();
         let done = stored.pass_time(*timestamp_ns).and_then(|()| stored.process(packet, &mut out, &mut pool));
         done.map_err(|error| error.to_string()).unwrap();
         sent.extend(out.iter().map(|packet| packet.data().to_vec()));

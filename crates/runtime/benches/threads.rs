@@ -23,7 +23,7 @@ use policy::Policy;
 use protocol::dispatcher::Mode;
 use runtime::threads::{Maker, RING};
 use runtime::units::UnitsConfig;
-use runtime::{Assembly, Frame, From, Output, Report, Runner};
+use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 
 /// What lies in a ring for a packet: its time, its stamp, and where its buffer is.
 type Item = [u64; 13];
@@ -177,7 +177,7 @@ fn ns_per_packet(mut runner: Runner, packets: u64) -> u64 {
 
 fn receive(runner: &mut Runner, timestamp_ns: u64, data: &[u8]) {
     let frame = Frame { timestamp_ns, link: LinkType::Ethernet, wire_len: data.len() as u32, data };
-    runner.receive(frame, From::Port(0), &mut Sink).unwrap();
+    runner.receive(frame, Ingress::Port(0), &mut Sink).unwrap();
 }
 
 /// Where nothing is kept.

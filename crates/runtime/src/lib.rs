@@ -20,5 +20,5 @@ pub use assembly::{Assembly, assemble, assemble_part};
 pub use live::{Change, Intake, Live, POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
 pub use report::{Report, TimeJumps};
-pub use runner::{BATCH, Frame, From, Output, Runner};
+pub use runner::{BATCH, Frame, Ingress, Output, Runner};
 pub use settings::{FLOWS_MAX, STREAM_MEMORY_MAX, Settings};

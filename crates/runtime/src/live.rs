@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::panics::{Processing, RESTARTS_MAX};
 use crate::ports::Port;
 use crate::report::{HostReport, InterfaceReport, PollingReport, Report};
-use crate::runner::{Frame, From, Output, Runner};
+use crate::runner::{Frame, Ingress, Output, Runner};
 use crate::shards::Shard;
 
 /// Rounds without a frame, after which the thread sleeps until one comes: some tens of
@@ -74,7 +74,7 @@ pub trait Intake {
         &mut self,
         runner: &mut Runner,
         frame: Frame<'_>,
-        from: From,
+        from: Ingress,
         output: &mut O,
     ) -> Result<(), O::Error>;
 }
@@ -87,7 +87,7 @@ impl Intake for InBatches {
         &mut self,
         runner: &mut Runner,
         frame: Frame<'_>,
-        from: From,
+        from: Ingress,
         output: &mut O,
     ) -> Result<(), O::Error> {
         runner.receive(frame, from, output)
@@ -611,7 +611,7 @@ impl<O: Output> Wire<'_, O> {
     ) -> Result<(), O::Error> {
         let wire_len = data.len() as u32;
         let frame = Frame { timestamp_ns: self.now_ns, link: LinkType::Ethernet, wire_len, data };
-        intake.take_in(runner, frame, From::Port(port), self)
+        intake.take_in(runner, frame, Ingress::Port(port), self)
     }
 
     /// What a host has heard of neighbours, those of other workers' parts of the port hear, too.

@@ -37,19 +37,19 @@ pub struct Frame<'a> {
 
 /// Which port a frame came in by.
 #[derive(Clone, Copy, Debug)]
-pub enum From {
+pub enum Ingress {
     /// This one.
     Port(u16),
     /// The one that its source address or else its interface in the capture says.
     Interface(u32),
 }
 
-impl From {
+impl Ingress {
     /// The port that this packet came in by.
     pub fn port<'a>(self, ports: &'a Ports, packet: &mut Packet) -> Option<&'a Port> {
         let port = match self {
-            From::Port(number) => ports.number(number),
-            From::Interface(interface) => {
+            Ingress::Port(number) => ports.number(number),
+            Ingress::Interface(interface) => {
                 let prefixed = ports.all().iter().any(|port| !port.prefixes.is_empty());
                 let source = if prefixed { source_of(packet) } else { None };
                 ports.of_captured(interface, source)
@@ -235,7 +235,7 @@ impl Runner {
     pub fn receive<O: Output>(
         &mut self,
         frame: Frame<'_>,
-        from: From,
+        from: Ingress,
         output: &mut O,
     ) -> Result<(), O::Error> {
         self.note(frame, output)?;
@@ -257,7 +257,7 @@ impl Runner {
     }
 
     /// A packet of a frame, placed at its port; or none, counted.
-    pub fn admit(&mut self, frame: Frame<'_>, from: From) -> Option<Packet> {
+    pub fn admit(&mut self, frame: Frame<'_>, from: Ingress) -> Option<Packet> {
         let Some(mut packet) = self.pool.take(frame.data) else {
             self.refused.bytes += frame.data.len() as u64;
             let too_big = frame.data.len() + packet::HEADROOM > packet::LARGE_ROOM;
@@ -323,7 +323,7 @@ impl Runner {
     pub fn observe<O: Output>(
         &mut self,
         frame: Frame<'_>,
-        from: From,
+        from: Ingress,
         observer: &mut dyn graph::Observer,
         output: &mut O,
     ) -> Result<(), O::Error> {

@@ -33,7 +33,7 @@ pub use crew::{Failure, Place, Workers, WorkersError};
 use directory::{Directory, Own};
 pub(crate) use link::Bell;
 pub use link::RING;
-use link::{From, Handed, To, link};
+use link::{FromWorker, Handed, ToWorker, link};
 
 /// The most workers.
 pub const WORKERS_MAX: usize = 64;
@@ -51,8 +51,8 @@ pub struct Shard {
     directory: Arc<Directory>,
     bell: Arc<Bell>,
     /// By worker; none to itself.
-    to: Vec<Option<To>>,
-    from: Vec<Option<From>>,
+    to: Vec<Option<ToWorker>>,
+    from: Vec<Option<FromWorker>>,
     /// Packets that are to be processed here, in order.
     here: Vec<Packet>,
     /// Frames that others told of neighbours, with their ports.

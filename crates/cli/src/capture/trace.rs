@@ -3,7 +3,7 @@
 use io::capture::{Notes, Way};
 use nf::{Alert, Event, FlowReport};
 use packet::Packet;
-use runtime::{Frame, From, Intake, Live, Output, Runner};
+use runtime::{Frame, Ingress, Intake, Live, Output, Runner};
 
 use super::comment;
 use crate::explain::{Outcome, Passage, Selection, Witness};
@@ -34,7 +34,7 @@ impl Trace {
     }
 
     /// Takes a packet through the policy, and writes what became of it.
-    pub fn take_in(&mut self, runner: &mut Runner, frame: Frame<'_>, from: From) -> anyhow::Result<()> {
+    pub fn take_in(&mut self, runner: &mut Runner, frame: Frame<'_>, from: Ingress) -> anyhow::Result<()> {
         self.watch.take_in(runner, frame, from, &mut self.alerts)?;
         self.write(runner)
     }
@@ -118,7 +118,7 @@ impl Intake for Watch {
         &mut self,
         runner: &mut Runner,
         frame: Frame<'_>,
-        from: From,
+        from: Ingress,
         output: &mut O,
     ) -> Result<(), O::Error> {
         self.number += 1;

@@ -8,7 +8,7 @@ use io::traffic::{Generator, Profile, Responder};
 use nf::{Alert, Event, FlowReport};
 use packet::{LinkType, Packet};
 use runtime::units::{Units, UnitsConfig};
-use runtime::{Assembly, Frame, From, Output, Report, Runner};
+use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 
 use crate::sinks::Sinks;
 
@@ -146,14 +146,18 @@ impl World {
 
     fn receive_client(&mut self) -> anyhow::Result<()> {
         let Some(next) = &self.next else { return Ok(()) };
-        self.runner.receive(frame(next.timestamp_ns, &next.data), From::Port(INSIDE), &mut self.outside)?;
+        self.runner.receive(
+            frame(next.timestamp_ns, &next.data),
+            Ingress::Port(INSIDE),
+            &mut self.outside,
+        )?;
         self.fetch();
         Ok(())
     }
 
     fn receive_server(&mut self) -> anyhow::Result<()> {
         let Some((at_ns, data)) = self.outside.pending.pop_front() else { return Ok(()) };
-        self.runner.receive(frame(at_ns, &data), From::Port(OUTSIDE), &mut self.outside)?;
+        self.runner.receive(frame(at_ns, &data), Ingress::Port(OUTSIDE), &mut self.outside)?;
         self.outside.spare.push(data);
         Ok(())
     }

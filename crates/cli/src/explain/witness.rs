@@ -7,7 +7,7 @@ use graph::{Observer, RuleView};
 use nf::record::Header;
 use nf::{Alert, Event, FlowReport, Recording, Verdict};
 use packet::{DropReason, FlowKey, Meta, Packet};
-use runtime::{Frame, From, Output, Runner};
+use runtime::{Frame, Ingress, Output, Runner};
 
 use crate::eve;
 
@@ -91,7 +91,7 @@ impl Witness {
     }
 
     /// What happened since [`Witness::expect`], packet by packet.
-    pub fn take(&mut self, frame: &Frame<'_>, from: From, runner: &Runner) -> Vec<Passage> {
+    pub fn take(&mut self, frame: &Frame<'_>, from: Ingress, runner: &Runner) -> Vec<Passage> {
         let mut passages = std::mem::take(&mut self.passages);
         if passages.is_empty() {
             passages.push(self.refused(frame, from, runner));
@@ -124,7 +124,7 @@ impl Witness {
     }
 
     /// The frame never reached the chain.
-    fn refused(&self, frame: &Frame<'_>, from: From, runner: &Runner) -> Passage {
+    fn refused(&self, frame: &Frame<'_>, from: Ingress, runner: &Runner) -> Passage {
         let reason = match () {
             () if frame.data.len() + packet::HEADROOM > packet::LARGE_ROOM => DropReason::TooBig,
             () if !runner.assembly().both_ways => DropReason::Policy,

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use io::capture::{Format, FormatKind, Notes, Record, Way, Writer};
 use nf::{Alert, Event, FlowReport};
 use packet::{LinkType, Packet};
-use runtime::{Frame, From, Intake, Output, Ports, Runner};
+use runtime::{Frame, Ingress, Intake, Output, Ports, Runner};
 use rustix::net::sockopt::socket_peercred;
 
 use crate::sinks::Tape;
@@ -295,10 +295,10 @@ impl Intake for Arriving<'_> {
         &mut self,
         runner: &mut Runner,
         frame: Frame<'_>,
-        from: From,
+        from: Ingress,
         output: &mut O,
     ) -> std::result::Result<(), O::Error> {
-        if let From::Port(port) = from {
+        if let Ingress::Port(port) = from {
             let Frame { timestamp_ns, link, wire_len, data } = frame;
             self.0.borrow_mut().add(port, Way::In, timestamp_ns, link, wire_len, data);
         }

@@ -8,7 +8,7 @@ use nf::{Alert, Event, EventValue, FlowReport};
 use packet::{LinkType, Packet};
 use policy::{Colour, Policy};
 use runtime::units::UnitsConfig;
-use runtime::{Assembly, Frame, From, Report, Runner};
+use runtime::{Assembly, Frame, Ingress, Report, Runner};
 
 use crate::traces::Recorded;
 
@@ -96,7 +96,7 @@ fn play(mut runner: Runner, records: &[Recorded], batch: usize) -> Outcome {
             wire_len: record.wire_len,
             data: &record.data,
         };
-        let Ok(()) = runner.receive(frame, From::Interface(record.interface), &mut collected);
+        let Ok(()) = runner.receive(frame, Ingress::Interface(record.interface), &mut collected);
         if (number + 1) % batch == 0 {
             let Ok(()) = runner.flush(&mut collected);
         }

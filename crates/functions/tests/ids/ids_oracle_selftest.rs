@@ -127,13 +127,13 @@ fn is_the_same_cut(loaded: &Loaded) -> bool {
 
 /// Rules of a table, and what they report of payloads that a client sends, each in a packet.
 fn reported(rules: &str, turns: &[&str]) -> Vec<(u64, u32)> {
-    use plant::conversation::{Conversation, Fields, From, Kind, Turn};
+    use plant::conversation::{Conversation, Fields, Kind, Talker, Turn};
     let (variables, _) = Variables::read("home", shared::HOME);
     let report = Ruleset::read("table", rules, &variables, &Classifications::default());
     assert!(report.faults.is_empty(), "{report}");
     let turn = |text: &&str| match text.strip_prefix('<') {
-        Some(text) => Turn { from: From::Server, bytes: text.as_bytes().to_vec(), is_planted: true },
-        None => Turn { from: From::Client, bytes: text.as_bytes().to_vec(), is_planted: true },
+        Some(text) => Turn { from: Talker::Server, bytes: text.as_bytes().to_vec(), is_planted: true },
+        None => Turn { from: Talker::Client, bytes: text.as_bytes().to_vec(), is_planted: true },
     };
     let conversation = Conversation {
         kind: Kind::Tcp,

@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use io::traffic::{Generator, Profile as Traffic, Protocols, Rate, Responder};
 use packet::{LinkType, Packet, Pool, Side};
 use policy::{Colour, Policy};
-use runtime::{Assembly, Frame, From, Output, Runner};
+use runtime::{Assembly, Frame, Ingress, Output, Runner};
 
 use super::x05_storage::{AHEAD, NAIVE, ON_DEMAND, STORE, row, times_as_long};
 use crate::runs::Length;
@@ -164,7 +164,7 @@ impl Trace {
                     wire_len: data.len() as u32,
                     data: &data,
                 };
-                let Ok(()) = runner.receive(frame, From::Port(port), &mut sent);
+                let Ok(()) = runner.receive(frame, Ingress::Port(port), &mut sent);
                 let Ok(()) = runner.flush(&mut sent);
                 let to_servers = sent.packets.iter().find(|(port, _)| *port == 1);
                 let answer = to_servers.and_then(|(_, sent)| responder.respond(sent).ok());

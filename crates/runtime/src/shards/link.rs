@@ -37,7 +37,7 @@ impl Handed {
 }
 
 /// The way to another worker.
-pub(super) struct To {
+pub(super) struct ToWorker {
     pub ring: Producer<Handed>,
     /// What is to go there with the rest of its batch.
     pub next: Vec<Handed>,
@@ -47,7 +47,7 @@ pub(super) struct To {
 }
 
 /// The way from another worker.
-pub(super) struct From {
+pub(super) struct FromWorker {
     pub ring: Consumer<Handed>,
     /// Where its buffers go back.
     pub buffers: Producer<Packet>,
@@ -56,11 +56,11 @@ pub(super) struct From {
 }
 
 /// The way from one worker to another.
-pub(super) fn link(bell: &Arc<Bell>) -> (To, From) {
+pub(super) fn link(bell: &Arc<Bell>) -> (ToWorker, FromWorker) {
     let (ring, taken) = RingBuffer::new(RING);
     let (given_back, buffers) = RingBuffer::new(RING);
-    let to = To { ring, next: Vec::new(), buffers, bell: Arc::clone(bell) };
-    (to, From { ring: taken, buffers: given_back, owed: 0 })
+    let to = ToWorker { ring, next: Vec::new(), buffers, bell: Arc::clone(bell) };
+    (to, FromWorker { ring: taken, buffers: given_back, owed: 0 })
 }
 
 /// Wakes a worker that sleeps until a frame comes.

@@ -8,7 +8,7 @@ use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rat
 use nf::{Alert, Event, FlowReport};
 use packet::{LinkType, Packet};
 use policy::Policy;
-use runtime::{Assembly, Frame, From, Output, Report, Runner};
+use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 
 #[path = "../../../graph/tests/support/packets.rs"]
 pub mod packets;
@@ -91,7 +91,7 @@ pub fn play(mut runner: Runner, frames: &[Arriving]) -> (Sink, Report) {
 pub fn receive(runner: &mut Runner, frame: &Arriving, sink: &mut Sink) {
     let Arriving { timestamp_ns, port, ref data } = *frame;
     let frame = Frame { timestamp_ns, link: LinkType::Ethernet, wire_len: data.len() as u32, data };
-    runner.receive(frame, From::Port(port), sink).unwrap();
+    runner.receive(frame, Ingress::Port(port), sink).unwrap();
 }
 
 /// Traffic through this policy, and what servers answer to what comes of it.

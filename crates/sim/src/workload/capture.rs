@@ -85,7 +85,7 @@ pub struct CapturePackets {
     recording: Arc<Recording>,
     /// By how much gaps are shorter.
     speedup: f64,
-    copies: Vec<Copy>,
+    copies: Vec<Round>,
     /// The next packet of each copy; of those at the same time the first copy's first.
     next: BinaryHeap<Reverse<(u64, usize)>>,
     /// Flows that were numbered.
@@ -94,7 +94,7 @@ pub struct CapturePackets {
 
 /// One of those that play the recording at the same time.
 #[derive(Clone, Debug)]
-struct Copy {
+struct Round {
     /// When this round's first packet comes, in ns; it may have been before the run.
     starts_ns: f64,
     /// The next packet of the round.
@@ -123,7 +123,7 @@ impl CapturePackets {
             };
             let starts_ns = -(recording.packets[at].time_ns as f64) / packets.speedup;
             let first_flow = packets.number();
-            packets.copies.push(Copy { starts_ns, at, first_flow });
+            packets.copies.push(Round { starts_ns, at, first_flow });
             packets.push(number);
         }
         packets

@@ -20,7 +20,7 @@ const INITIAL: [u32; 2] = [1_000, 9_000];
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum Talker {
     Client,
     Server,
 }
@@ -42,7 +42,7 @@ pub enum Kind {
 /// What one of two says.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    pub from: From,
+    pub from: Talker,
     pub bytes: Vec<u8>,
     /// Whether these bytes are those that the rule asks for.
     pub is_planted: bool,
@@ -116,8 +116,11 @@ impl Conversation {
         if self.kind != Kind::Tcp || flags.is_some() || sequence.is_some() || acknowledgement.is_some() {
             return None;
         }
-        let of = |from: From| self.turns.iter().filter(move |turn| turn.from == from);
-        Some([From::Client, From::Server].map(|from| of(from).flat_map(|turn| turn.bytes.clone()).collect()))
+        let of = |from: Talker| self.turns.iter().filter(move |turn| turn.from == from);
+        Some(
+            [Talker::Client, Talker::Server]
+                .map(|from| of(from).flat_map(|turn| turn.bytes.clone()).collect()),
+        )
     }
 
     /// The frames, the first one at this time.
@@ -142,11 +145,11 @@ struct Sender<'a> {
 impl Sender<'_> {
     fn connection(&mut self, rendering: Rendering) {
         let fields = Fields::default();
-        self.segment(From::Client, SYN, 0, &[], fields);
+        self.segment(Talker::Client, SYN, 0, &[], fields);
         self.sent[0] += 1;
-        self.segment(From::Server, SYN | ACK, 0, &[], fields);
+        self.segment(Talker::Server, SYN | ACK, 0, &[], fields);
         self.sent[1] += 1;
-        self.segment(From::Client, ACK, 0, &[], fields);
+        self.segment(Talker::Client, ACK, 0, &[], fields);
         for turn in &self.of.turns {
             let fields = if turn.is_planted { self.of.fields } else { fields };
             for (from, until) in parts(turn, rendering) {
@@ -155,15 +158,15 @@ impl Sender<'_> {
             self.sent[turn.from as usize] += turn.bytes.len() as u32;
             self.segment(other(turn.from), ACK, 0, &[], Fields::default());
         }
-        for from in [From::Client, From::Server] {
+        for from in [Talker::Client, Talker::Server] {
             self.segment(from, FIN | ACK, 0, &[], Fields::default());
             self.sent[from as usize] += 1;
         }
-        self.segment(From::Client, ACK, 0, &[], Fields::default());
+        self.segment(Talker::Client, ACK, 0, &[], Fields::default());
     }
 
     /// A segment whose bytes stand so far behind what was sent.
-    fn segment(&mut self, from: From, flags: u8, behind: usize, payload: &[u8], fields: Fields) {
+    fn segment(&mut self, from: Talker, flags: u8, behind: usize, payload: &[u8], fields: Fields) {
         let (own, its) = (self.sent[from as usize], self.sent[1 - from as usize]);
         let sequence = fields.sequence.unwrap_or(own.wrapping_add(behind as u32));
         let acknowledged = if flags & ACK == 0 { 0 } else { its };
@@ -209,10 +212,10 @@ impl Sender<'_> {
     }
 
     /// Sends an IP packet; the transport's checksum, with the pseudo-header, is at `sum_at`.
-    fn send(&mut self, from: From, protocol: u8, mut body: Vec<u8>, sum_at: Option<usize>, fields: Fields) {
+    fn send(&mut self, from: Talker, protocol: u8, mut body: Vec<u8>, sum_at: Option<usize>, fields: Fields) {
         let (source, destination) = match from {
-            From::Client => (self.of.client.0, self.of.server.0),
-            From::Server => (self.of.server.0, self.of.client.0),
+            Talker::Client => (self.of.client.0, self.of.server.0),
+            Talker::Server => (self.of.server.0, self.of.client.0),
         };
         if let Some(at) = sum_at {
             let mut all = [source.octets(), destination.octets()].concat();
@@ -236,18 +239,18 @@ impl Sender<'_> {
         self.at_ns += GAP_NS;
     }
 
-    fn ports(&self, from: From) -> (u16, u16) {
+    fn ports(&self, from: Talker) -> (u16, u16) {
         match from {
-            From::Client => (self.of.client.1, self.of.server.1),
-            From::Server => (self.of.server.1, self.of.client.1),
+            Talker::Client => (self.of.client.1, self.of.server.1),
+            Talker::Server => (self.of.server.1, self.of.client.1),
         }
     }
 }
 
-fn other(from: From) -> From {
+fn other(from: Talker) -> Talker {
     match from {
-        From::Client => From::Server,
-        From::Server => From::Client,
+        Talker::Client => Talker::Server,
+        Talker::Server => Talker::Client,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use signatures::{Buffer, Rule, Way};
 
-use super::conversation::{From, Turn};
+use super::conversation::{Talker, Turn};
 use super::fill::{self, Ground};
 use super::random::Random;
 
@@ -41,8 +41,8 @@ pub fn turns(rule: &Rule, variant: usize, random: &mut Random) -> Option<Vec<Tur
     let planted = message.finish(line);
     let turn = |from, bytes, is_planted| Turn { from, bytes, is_planted };
     Some(match is_response {
-        false => vec![turn(From::Client, planted, true)],
-        true => vec![turn(From::Client, REQUEST.to_vec(), false), turn(From::Server, planted, true)],
+        false => vec![turn(Talker::Client, planted, true)],
+        true => vec![turn(Talker::Client, REQUEST.to_vec(), false), turn(Talker::Server, planted, true)],
     })
 }
 

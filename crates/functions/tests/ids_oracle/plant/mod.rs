@@ -14,7 +14,7 @@ use signatures::{
 };
 
 pub use conversation::{Conversation, Rendering};
-use conversation::{Fields, From, Kind, Turn};
+use conversation::{Fields, Kind, Talker, Turn};
 use fill::Ground;
 use random::Random;
 use whom::Whom;
@@ -143,7 +143,7 @@ pub fn near_misses(rule: &Rule, planted: &Planted, seed: u64) -> Vec<NearMiss> {
     if rule.flow.direction.is_some() {
         miss("the other direction", &mut |one| {
             one.turns.iter_mut().filter(|turn| turn.is_planted).for_each(|turn| {
-                turn.from = if turn.from == From::Client { From::Server } else { From::Client };
+                turn.from = if turn.from == Talker::Client { Talker::Server } else { Talker::Client };
             });
             one.kind == Kind::Tcp
         });
@@ -245,7 +245,7 @@ fn conversation(rule: &Rule, variant: usize, random: &mut Random) -> Option<Conv
         let subject = part(Buffer::TlsCertSubject)?.unwrap_or(b"CN=a.example".to_vec());
         let issuer = part(Buffer::TlsCertIssuer)?.unwrap_or(b"CN=q".to_vec());
         let serial = part(Buffer::TlsCertSerial)?.unwrap_or(b"01:02".to_vec());
-        let hello = Turn { from: From::Client, bytes: tls::client_hello(b"a.example"), is_planted: false };
+        let hello = Turn { from: Talker::Client, bytes: tls::client_hello(b"a.example"), is_planted: false };
         vec![hello, planted(tls::certificate(&subject, &issuer, &serial)?)]
     } else if let Some(asked) = is(&[Buffer::SshProtocol]) {
         let version = fill::bytes(asked, &Ground::default(), random)?;
@@ -362,14 +362,14 @@ fn size(rule: &Rule) -> Option<Comparison<u16>> {
 }
 
 /// What is said before, so that flow and protocol are as the rule asks.
-fn preface(rule: &Rule, kind: Kind, sender: From, variant: usize) -> Vec<Turn> {
+fn preface(rule: &Rule, kind: Kind, sender: Talker, variant: usize) -> Vec<Turn> {
     let turn = |from, bytes: &[u8]| Turn { from, bytes: bytes.to_vec(), is_planted: false };
     let established = rule.flow.state == Some(State::Established);
     if kind != Kind::Tcp {
         let needs_first = rule.flow.direction == Some(Way::ToClient);
         return match (established || needs_first, sender) {
-            (true, From::Client) => vec![turn(From::Client, b"k"), turn(From::Server, b"k")],
-            (true, From::Server) => vec![turn(From::Client, b"k")],
+            (true, Talker::Client) => vec![turn(Talker::Client, b"k"), turn(Talker::Server, b"k")],
+            (true, Talker::Server) => vec![turn(Talker::Client, b"k")],
             (false, _) => Vec::new(),
         };
     }
@@ -377,23 +377,23 @@ fn preface(rule: &Rule, kind: Kind, sender: From, variant: usize) -> Vec<Turn> {
     if variant % 4 == 3 {
         return Vec::new(); // What is planted may say it itself.
     }
-    let other = if sender == From::Client { From::Server } else { From::Client };
+    let other = if sender == Talker::Client { Talker::Server } else { Talker::Client };
     let greeting: &[u8] = b"220 a.example\r\n";
     match application {
-        Application::Http | Application::Http1 if sender == From::Client && variant % 2 == 1 => {
-            vec![turn(From::Server, b"HTTP/1.1 200 OK\r\n")]
+        Application::Http | Application::Http1 if sender == Talker::Client && variant % 2 == 1 => {
+            vec![turn(Talker::Server, b"HTTP/1.1 200 OK\r\n")]
         }
-        Application::Http | Application::Http1 => vec![turn(From::Client, http::REQUEST)],
-        Application::Ftp => vec![turn(From::Server, greeting), turn(From::Client, b"USER q\r\n")],
-        Application::Smtp => vec![turn(From::Server, greeting), turn(From::Client, b"EHLO q\r\n")],
+        Application::Http | Application::Http1 => vec![turn(Talker::Client, http::REQUEST)],
+        Application::Ftp => vec![turn(Talker::Server, greeting), turn(Talker::Client, b"USER q\r\n")],
+        Application::Smtp => vec![turn(Talker::Server, greeting), turn(Talker::Client, b"EHLO q\r\n")],
         Application::Ssh => vec![turn(other, b"SSH-2.0-q\r\n")],
         Application::Smb => {
-            vec![turn(From::Client, &smb_negotiation()), turn(From::Server, &smb_negotiation())]
+            vec![turn(Talker::Client, &smb_negotiation()), turn(Talker::Server, &smb_negotiation())]
         }
-        Application::Tls if sender == From::Server => {
-            vec![turn(From::Client, &tls::client_hello(b"a.example"))]
+        Application::Tls if sender == Talker::Server => {
+            vec![turn(Talker::Client, &tls::client_hello(b"a.example"))]
         }
-        Application::Tls => vec![turn(From::Server, b"\x15\x03\x01\0\x02\x01\0")],
+        Application::Tls => vec![turn(Talker::Server, b"\x15\x03\x01\0\x02\x01\0")],
         _ => Vec::new(),
     }
 }

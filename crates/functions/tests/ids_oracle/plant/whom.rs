@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use signatures::{Addresses, Application, PacketTest, Ports, Protocol, Rule, Way};
 
-use super::conversation::From;
+use super::conversation::Talker;
 
 /// Hosts at home and elsewhere, of which one is in most sets.
 const HOSTS: [Ipv4Addr; 4] = [
@@ -19,20 +19,20 @@ const CLIENT_PORT: u16 = 40_001;
 /// The two ends of what a rule asks for.
 pub struct Whom<'a> {
     rule: &'a Rule,
-    sender: From,
+    sender: Talker,
 }
 
 impl<'a> Whom<'a> {
     pub fn new(rule: &'a Rule) -> Whom<'a> {
         let sender = match rule.flow.direction {
-            Some(Way::ToClient) => From::Server,
-            _ => From::Client,
+            Some(Way::ToClient) => Talker::Server,
+            _ => Talker::Client,
         };
         Whom { rule, sender }
     }
 
     /// Who sends what the rule looks at.
-    pub fn sender(&self) -> From {
+    pub fn sender(&self) -> Talker {
         self.sender
     }
 
@@ -42,8 +42,8 @@ impl<'a> Whom<'a> {
         let same = self.rule.packet.contains(&PacketTest::SameAddress);
         let destination = if same { source } else { host(&self.rule.destination, Some(source)) };
         let (client, server) = match self.sender {
-            From::Client => (source, destination),
-            From::Server => (destination, source),
+            Talker::Client => (source, destination),
+            Talker::Server => (destination, source),
         };
         ((client, self.client_port(0)), (server, self.server_port()))
     }
@@ -51,13 +51,13 @@ impl<'a> Whom<'a> {
     /// The port of the client's connection of this number.
     pub fn client_port(&self, number: u16) -> u16 {
         let wanted = CLIENT_PORT + number;
-        let ports = self.ports(From::Client);
+        let ports = self.ports(Talker::Client);
         if ports.contains(wanted) { wanted } else { first(ports) }
     }
 
     /// A port that the rule does not have: the server's if that matters, else the client's.
     pub fn wrong_port(&self) -> Option<u16> {
-        let side = if self.server_is_wrong() { From::Server } else { From::Client };
+        let side = if self.server_is_wrong() { Talker::Server } else { Talker::Client };
         if self.rule.direction == signatures::Direction::Both {
             return None;
         }
@@ -66,7 +66,7 @@ impl<'a> Whom<'a> {
 
     /// Whether it is the server's port.
     pub fn server_is_wrong(&self) -> bool {
-        !self.ports(From::Server).is_any()
+        !self.ports(Talker::Server).is_any()
     }
 
     fn server_port(&self) -> u16 {
@@ -80,11 +80,11 @@ impl<'a> Whom<'a> {
             Protocol::Application(Application::Dns) => 53,
             _ => 4_444,
         };
-        let ports = self.ports(From::Server);
+        let ports = self.ports(Talker::Server);
         if ports.contains(usual) { usual } else { first(ports) }
     }
 
-    fn ports(&self, side: From) -> &Ports {
+    fn ports(&self, side: Talker) -> &Ports {
         if side == self.sender { &self.rule.source_ports } else { &self.rule.destination_ports }
     }
 }
