@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::citations;
 
-/// What to print, and whether to judge.
+/// Parts to print, and whether to judge.
 #[derive(Clone, Copy, Default)]
 pub struct Options {
     pub json: bool,
@@ -17,7 +17,7 @@ pub struct Options {
     pub check: bool,
 }
 
-/// Where one requirement is cited, as `file:line`.
+/// The citations of one requirement, as `file:line`.
 #[derive(Default)]
 struct Places {
     code: Vec<String>,

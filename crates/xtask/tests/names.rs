@@ -13,6 +13,7 @@ use support::{root, sources};
 const BEHIND_PATH: &[&str] = &["Config", "Counters", "Error", "Options", "Repr", "State"];
 
 /// Crates whose names have not been sorted out yet.
+#[rustfmt::skip]
 const PENDING: &[&str] = &[
     "applayer",
     "conformance",
@@ -29,7 +30,7 @@ const PENDING: &[&str] = &[
     "sim",
 ];
 
-/// What is in scope everywhere, or as good as.
+/// Names that are in scope everywhere, or as good as.
 const PRELUDE: &[&str] = &[
     "AsMut",
     "AsRef",

@@ -52,8 +52,36 @@ const BAD_WORDS: &[(&str, &str)] = &[
 ];
 
 /// Parts of the workspace that have not been rewritten yet.
-const PENDING: &[&str] =
-    &["crates/", "docs/", "fuzz/", "README.md", "SPECIFICATION.md", "CHANGELOG.md", "CONTRIBUTING.md"];
+#[rustfmt::skip]
+const PENDING: &[&str] = &[
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SPECIFICATION.md",
+    "bench/",
+    "crates/applayer/",
+    "crates/cli/",
+    "crates/conformance/",
+    "crates/functions/benches/",
+    "crates/functions/examples/",
+    "crates/functions/src/",
+    "crates/functions/tests/",
+    "crates/graph/",
+    "crates/io/",
+    "crates/l3/",
+    "crates/lab/",
+    "crates/mpm/",
+    "crates/nf/",
+    "crates/packet/",
+    "crates/policy/",
+    "crates/protocol/",
+    "crates/runtime/",
+    "crates/signatures/",
+    "crates/sim/",
+    "crates/values/",
+    "docs/",
+    "fuzz/",
+];
 
 fn is_pending(path: &Path) -> bool {
     PENDING.iter().any(|prefix| path.starts_with(prefix) || path.to_string_lossy().starts_with(prefix))
