@@ -87,7 +87,7 @@ impl Module {
         file.is_file().then(|| Module::read(&file, self.children.join(name)))
     }
 
-    /// The statements that begin in the first column with `pub`: the rest of each, up to `;` or `{`.
+    /// Statements that begin in the first column with `pub`: the rest of each, to `;` or `{`.
     fn public(&self) -> impl Iterator<Item = String> {
         let mut lines = self.text.lines();
         std::iter::from_fn(move || {
