@@ -88,8 +88,32 @@ fn every_command_has_a_manual_page_a_page_in_the_docs_and_help_with_examples() {
         let page = workspace("docs/commands").join(format!("{name}.md"));
         assert!(page.exists(), "{} is missing", page.display());
         assert!(place.stdout(&format!("{name} --help")).contains("Examples:"), "{name}");
+        assert_page_has_every_option(&place, name);
     }
     assert!(commands >= 8, "{commands}");
+}
+
+/// The page of `command` names all of its long options, but those that `docs/commands/README.md` has for all commands.
+fn assert_page_has_every_option(place: &Place, command: &str) {
+    let page = |name: &str| {
+        std::fs::read_to_string(workspace("docs/commands").join(name).with_extension("md")).unwrap()
+    };
+    let mut pages = page(command);
+    if command == "up" {
+        pages += &page("run"); // Options of units.
+    }
+    for line in place.stdout(&format!("{command} --help")).lines() {
+        let mut words = line.split_whitespace();
+        let first = match words.next() {
+            Some(short) if short.len() == 3 && short.starts_with('-') && short.ends_with(',') => words.next(),
+            other => other,
+        };
+        let Some(option) = first.filter(|word| word.starts_with("--")) else { continue };
+        let option = option.split(['=', '[', ',']).next().unwrap();
+        if !["--help", "--include", "--output"].contains(&option) {
+            assert!(pages.contains(option), "docs/commands/{command}.md has no {option}");
+        }
+    }
 }
 
 #[test]
