@@ -57,7 +57,7 @@ fn alerts_and_counters_have_numbers_and_names_of_their_own() {
 #[test]
 fn the_manual_names_what_counts_as_smuggling() {
     let manual = include_str!("README.md");
-    let list = manual.split("## Smuggling").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let list = manual.split("### Smuggling").nth(1).and_then(|rest| rest.split("\n## ").next());
     let list = list.expect("the manual has the section");
     for anomaly in Anomaly::ALL {
         let named = list.contains(&format!("`{}`", anomaly.name()));
