@@ -25,6 +25,26 @@ fn relative_links_resolve() {
     assert!(broken.is_empty(), "{} broken links:\n{}", broken.len(), broken.join("\n"));
 }
 
+/// `crates/...` and its like in prose name files that exist.
+#[test]
+fn paths_in_code_spans_exist() {
+    const FOLDERS: [&str; 7] = ["crates/", "bench/", "docs/", "examples/", "ops/", "fuzz/", ".ci/"];
+    let mut missing = Vec::new();
+    for (path, text) in pages() {
+        for span in code_spans(&text) {
+            let word = span.split_whitespace().next().unwrap_or_default();
+            let is_path = FOLDERS.iter().any(|folder| word.starts_with(folder));
+            // A placeholder, or the NF of `docs/write-your-first-nf.md`.
+            let is_pattern =
+                word.contains(['*', '{', '<']) || word.contains("NAME") || word.contains("flow_limit");
+            if is_path && !is_pattern && !root().join(word.trim_end_matches(':')).exists() {
+                missing.push(format!("{}: {word}", path.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{} files are missing:\n{}", missing.len(), missing.join("\n"));
+}
+
 #[test]
 fn decision_records_are_one_page_of_three_parts() {
     let mut records = 0;
@@ -73,11 +93,15 @@ fn fault(from: &Path, link: &str, anchors: &HashMap<&PathBuf, HashSet<String>>) 
     }
 }
 
+/// The workspace's folder.
+fn root() -> PathBuf {
+    normal(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+}
+
 /// The Markdown files of the workspace, without templates.
 fn pages() -> Vec<(PathBuf, String)> {
-    let root = normal(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
     let mut pages = Vec::new();
-    let mut folders = vec![root];
+    let mut folders = vec![root()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of the workspace") {
             let path = entry.expect("an entry").path();
@@ -141,6 +165,12 @@ fn links(text: &str) -> Vec<String> {
         links.extend(rest[..end].split_whitespace().next().map(str::to_owned));
     }
     links
+}
+
+/// Code spans of the prose.
+fn code_spans(text: &str) -> Vec<String> {
+    let joined: Vec<&str> = prose(text).collect();
+    joined.join("\n").split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// Anchors of the headings, as GitHub makes them.
