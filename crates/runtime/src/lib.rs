@@ -4,6 +4,7 @@
 //! [`Live`] drives a runner from network interfaces.
 
 mod assembly;
+mod backend;
 mod live;
 pub mod panics;
 mod ports;

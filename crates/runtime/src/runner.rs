@@ -9,6 +9,7 @@ use nf::{Alert, ControlError, Effects, Event, FlowReport};
 use packet::{DropReason, LinkType, Packet, Pool, parse};
 
 use crate::assembly::Assembly;
+use crate::backend::{Backend, Core, Inline};
 use crate::panics::Processing;
 use crate::ports::{Port, Ports};
 use crate::report::{PortReport, Report, new_histogram};
@@ -76,7 +77,7 @@ pub trait Output {
 /// Runs an assembly over frames.
 pub struct Runner {
     assembly: Assembly,
-    on: On,
+    backend: Box<dyn Backend>,
     name: String,
     pool: Pool,
     batch: Vec<Packet>,
@@ -93,18 +94,6 @@ pub struct Runner {
     now_ns: u64,
     busy_s: f64,
     started: Instant,
-}
-
-/// What packets are processed on.
-enum On {
-    /// The assembly's chain.
-    One,
-    /// Units on this thread.
-    Units(Box<Units>),
-    /// Units on threads of their own.
-    Threads(Box<Threads>),
-    /// The assembly's chain, which has a part of the flows: other workers have the others.
-    Shard(Box<Shard>),
 }
 
 /// Frames that the chain never saw: they are packets in, and drops.
@@ -124,7 +113,7 @@ impl Runner {
         let ports = assembly.ports.all().iter().map(|port| (port.number, PortReport::default())).collect();
         Runner {
             assembly,
-            on: On::One,
+            backend: Box::new(Inline),
             name: name.to_owned(),
             pool: Pool::new(BUFFERS),
             batch: Vec::with_capacity(BATCH),
@@ -148,7 +137,7 @@ impl Runner {
     /// If the configuration makes no sense, or there is no memory for the units' tables.
     pub fn on_units(assembly: Assembly, name: &str, config: UnitsConfig) -> Result<Runner, UnitsError> {
         let mut runner = Runner::new(assembly, name);
-        runner.on = On::Units(Box::new(Units::new(config, &runner.assembly.chain)?));
+        runner.backend = Box::new(Units::new(config, &runner.assembly.chain)?);
         Ok(runner)
     }
 
@@ -164,7 +153,7 @@ impl Runner {
         make: Maker,
     ) -> Result<Runner, ThreadsError> {
         let mut runner = Runner::new(assembly, name);
-        runner.on = On::Threads(Box::new(Threads::new(config, &mut runner.assembly.chain, make)?));
+        runner.backend = Box::new(Threads::new(config, &mut runner.assembly.chain, make)?);
         Ok(runner)
     }
 
@@ -173,23 +162,17 @@ impl Runner {
     pub fn of_part(part: Part) -> Runner {
         let Part { assembly, name, shard } = part;
         let mut runner = Runner::new(assembly, &name);
-        runner.on = On::Shard(shard);
+        runner.backend = shard;
         runner
     }
 
     /// Its part of the flows, if others have other parts.
     pub fn shard(&self) -> Option<&Shard> {
-        match &self.on {
-            On::Shard(shard) => Some(shard),
-            On::One | On::Units(_) | On::Threads(_) => None,
-        }
+        self.backend.shard()
     }
 
     pub(crate) fn shard_mut(&mut self) -> Option<&mut Shard> {
-        match &mut self.on {
-            On::Shard(shard) => Some(shard),
-            On::One | On::Units(_) | On::Threads(_) => None,
-        }
+        self.backend.shard_mut()
     }
 
     /// Times from the start of packets' batches until those were done.
@@ -204,10 +187,7 @@ impl Runner {
 
     /// The units that it runs on, if they are on its thread.
     pub fn units(&self) -> Option<&Units> {
-        match &self.on {
-            On::Units(units) => Some(units),
-            On::One | On::Threads(_) | On::Shard(_) => None,
-        }
+        self.backend.units()
     }
 
     /// What is run.
@@ -225,9 +205,7 @@ impl Runner {
             return Err(ControlError(format!("the chain has no function {stage}")));
         };
         function.control(command)?;
-        if let On::Threads(threads) = &mut self.on {
-            threads.control(stage, command);
-        }
+        self.backend.control(stage, command);
         Ok(())
     }
 
@@ -291,9 +269,7 @@ impl Runner {
         counted.bytes_in += len as u64;
         self.refused.bytes += len as u64;
         *self.refused.by_port.entry(reason).or_default() += 1;
-        if let On::Shard(shard) = &mut self.on {
-            shard.count_refused();
-        }
+        self.backend.count_refused();
     }
 
     /// Processes what was received, and hands out what comes of it.
@@ -301,17 +277,12 @@ impl Runner {
         let processing = Processing::begin();
         let count = self.batch.len() as u64;
         let start = Instant::now();
-        let chain = &mut self.assembly.chain;
-        match &mut self.on {
-            On::Units(units) => units.process(chain, &mut self.batch, &mut self.out, &mut self.pool),
-            On::Threads(threads) => threads.process(chain, &mut self.batch, &mut self.out, &mut self.pool),
-            On::Shard(shard) => shard.process(chain, &mut self.batch, &mut self.out, &mut self.pool),
-            On::One => chain.process(&mut self.batch, &mut self.out, &mut self.pool),
-        }
+        let core = Core { chain: &mut self.assembly.chain, out: &mut self.out, pool: &mut self.pool };
+        self.backend.process(&mut self.batch, core);
         drop(processing);
         let took = start.elapsed();
         self.busy_s += took.as_secs_f64();
-        if count > 0 && !matches!(self.on, On::Threads(_)) {
+        if count > 0 && !self.backend.is_deferred() {
             // Above the histogram's bound it saturates, so this cannot fail.
             self.latency.saturating_record_n(took.as_nanos().min(u128::from(u64::MAX)) as u64, count);
         }
@@ -342,12 +313,8 @@ impl Runner {
         self.flush(output)?;
         self.now_ns = self.now_ns.max(now_ns);
         let processing = Processing::begin();
-        let chain = &mut self.assembly.chain;
-        match &mut self.on {
-            On::Units(units) => units.advance(chain, now_ns, &mut self.out, &mut self.pool),
-            On::Threads(threads) => threads.advance(chain, now_ns, &mut self.out, &mut self.pool),
-            On::One | On::Shard(_) => chain.advance(now_ns, &mut self.pool),
-        }
+        let core = Core { chain: &mut self.assembly.chain, out: &mut self.out, pool: &mut self.pool };
+        self.backend.handle_timeout(now_ns, core);
         drop(processing);
         self.emit(output)
     }
@@ -355,19 +322,14 @@ impl Runner {
     /// Whether packets are on their way through units of other threads, or come from other workers:
     /// they come out with what is received next, or is processed.
     pub fn has_under_way(&self) -> bool {
-        match &self.on {
-            On::Threads(threads) => threads.has_under_way(),
-            On::Shard(shard) => shard.has_work(),
-            On::One | On::Units(_) => false,
-        }
+        self.backend.has_pending()
     }
 
     /// Processes what was received, waits until it is through, and hands out what comes of it.
     pub fn settle<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         self.flush(output)?;
-        if let On::Threads(threads) = &mut self.on {
-            threads.settle(&mut self.assembly.chain, &mut self.out, &mut self.pool);
-        }
+        let core = Core { chain: &mut self.assembly.chain, out: &mut self.out, pool: &mut self.pool };
+        self.backend.settle(core);
         self.emit(output)
     }
 
@@ -377,13 +339,13 @@ impl Runner {
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
         self.flush(output)?;
         let live = self.assembly.chain.counters().flows_live;
-        match &mut self.on {
-            On::Units(units) => units.finish(),
-            On::Threads(_) => self.finish_threads(output)?,
-            On::Shard(shard) if shard.place().0 == 0 => self.assembly.chain.part(),
-            On::One | On::Shard(_) => {}
-        }
         let mut is_over = false;
+        while !is_over {
+            let core = Core { chain: &mut self.assembly.chain, out: &mut self.out, pool: &mut self.pool };
+            is_over = self.backend.finish(core);
+            self.emit(output)?;
+        }
+        is_over = false;
         while !is_over {
             let processing = Processing::begin();
             is_over = self.assembly.chain.finish(&mut self.pool);
@@ -391,10 +353,7 @@ impl Runner {
             self.emit(output)?;
         }
         let mut report = self.report();
-        report.flows.live = live;
-        if let On::Threads(threads) = &self.on {
-            threads.add_to(&mut report, &self.assembly.names);
-        }
+        report.flows.live += live;
         Ok(report)
     }
 
@@ -402,17 +361,6 @@ impl Runner {
     /// with packets are made again.
     pub(crate) fn recover(&mut self) {
         self.pool.fill(BUFFERS);
-    }
-
-    fn finish_threads<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
-        while let On::Threads(threads) = &mut self.on {
-            let is_over = threads.finish(&mut self.assembly.chain, &mut self.out, &mut self.pool);
-            self.emit(output)?;
-            if is_over {
-                break;
-            }
-        }
-        Ok(())
     }
 
     /// The report so far, with what functions share with those of other parts, if this is the first
@@ -457,14 +405,7 @@ impl Runner {
         if self.busy_s > 0.0 {
             report.timing.packets_per_second = report.packets_in as f64 / self.busy_s;
         }
-        report.units = match &self.on {
-            On::Units(units) => Some(units.report()),
-            On::Threads(threads) => Some(threads.report()),
-            On::One | On::Shard(_) => None,
-        };
-        if let On::Threads(threads) = &self.on {
-            threads.add_live(&mut report);
-        }
+        self.backend.add_to_report(&mut report, &self.assembly.names);
         report.set_latency(&self.latency);
         report
     }
@@ -472,16 +413,12 @@ impl Runner {
     /// Asks units on threads of their own for what they have counted, which a report a little later
     /// has.
     pub fn ask_for_figures(&mut self) {
-        if let On::Threads(threads) = &mut self.on {
-            threads.ask_for_figures();
-        }
+        self.backend.ask_for_figures();
     }
 
     /// Hands out what the chain put out.
     fn emit<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
-        if let On::Threads(threads) = &mut self.on {
-            threads.record(&self.out, &mut self.latency);
-        }
+        self.backend.record_latency(&self.out, &mut self.latency);
         let mut result = Ok(());
         for mut packet in self.out.drain(..) {
             let port = self.assembly.ports.egress(&packet);
@@ -495,9 +432,7 @@ impl Runner {
             self.pool.give(packet);
         }
         result?;
-        if let On::Shard(shard) = &mut self.on {
-            shard.give_back(&mut self.pool, BUFFERS);
-        }
+        self.backend.return_buffers(&mut self.pool, BUFFERS);
         self.pool.trim(BUFFERS);
         let mut told = Told {
             names: &self.assembly.names,
@@ -505,10 +440,8 @@ impl Runner {
             alerts: &mut self.alerts,
             events: &mut self.events,
         };
-        if let On::Threads(threads) = &mut self.on {
-            for mut effects in threads.effects_mut().drain(..) {
-                told.tell(&mut effects, output)?;
-            }
+        if let Some(effects) = self.backend.effects_mut() {
+            effects.drain(..).try_for_each(|mut effects| told.tell(&mut effects, output))?;
         }
         told.tell(self.assembly.chain.effects_mut(), output)
     }

@@ -27,6 +27,7 @@ use packet::{Class, DropReason, Packet, Pool};
 use serde::Serialize;
 
 use crate::assembly::Assembly;
+use crate::backend::{Backend, Core};
 use crate::runner::BATCH;
 
 pub use crew::{Failure, Place, Workers, WorkersError};
@@ -141,12 +142,6 @@ impl Shard {
     /// What it has done.
     pub fn counters(&self) -> Counters {
         self.counters
-    }
-
-    /// Counts a packet that a port dropped before the chain.
-    pub(crate) fn count_refused(&mut self) {
-        self.counters.received += 1;
-        self.counters.processed += 1;
     }
 
     /// Takes packets in that were received, and those that others have handed over, and processes
@@ -349,6 +344,45 @@ impl Shard {
                 work.chain.drop_admitted(packet, DropReason::WorkerBehind, work.pool);
             }
         }
+    }
+}
+
+impl Backend for Shard {
+    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
+        Shard::process(self, core.chain, batch, core.out, core.pool);
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
+        core.chain.advance(now_ns, core.pool);
+    }
+
+    fn has_pending(&self) -> bool {
+        self.has_work()
+    }
+
+    /// The first worker ends last and then has the shared state for itself.
+    fn finish(&mut self, core: Core<'_>) -> bool {
+        if self.number == 0 {
+            core.chain.part();
+        }
+        true
+    }
+
+    fn count_refused(&mut self) {
+        self.counters.received += 1;
+        self.counters.processed += 1;
+    }
+
+    fn return_buffers(&mut self, pool: &mut Pool, keep: usize) {
+        self.give_back(pool, keep);
+    }
+
+    fn shard(&self) -> Option<&Shard> {
+        Some(self)
+    }
+
+    fn shard_mut(&mut self) -> Option<&mut Shard> {
+        Some(self)
     }
 }
 

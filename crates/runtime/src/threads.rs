@@ -35,12 +35,15 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
 use graph::Chain;
+use hdrhistogram::Histogram;
 use nf::{Common, Effects};
 use packet::{Packet, Pool};
 use protocol::dispatcher::{Guess, Order, Router};
 use protocol::message::UnitId;
 use protocol::metering::Epochs;
 
+use crate::backend::{Backend, Core};
+use crate::report::Report;
 use crate::units::{EPOCHS_MAX, FLOWS_MAX, UnitsConfig};
 use crate::work::Work;
 use lane::{Bell, Lane, Mail, Mailbox, Return, ToUnit};
@@ -284,11 +287,6 @@ impl Threads {
         }
     }
 
-    /// What units put out beside packets, to be taken.
-    pub fn effects_mut(&mut self) -> &mut Vec<Effects> {
-        &mut self.effects
-    }
-
     fn since_ns(&self, now_ns: u64) -> u64 {
         now_ns - self.began_ns.unwrap_or(now_ns)
     }
@@ -297,5 +295,53 @@ impl Threads {
     fn is_full(&self) -> bool {
         self.sent.saturating_sub(self.through) >= IN_FLIGHT_MAX
             || self.lanes.iter().flatten().any(|lane| !lane.waiting.is_empty())
+    }
+}
+
+impl Backend for Threads {
+    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
+        Threads::process(self, core.chain, batch, core.out, core.pool);
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
+        self.advance(core.chain, now_ns, core.out, core.pool);
+    }
+
+    fn has_pending(&self) -> bool {
+        self.has_under_way()
+    }
+
+    fn settle(&mut self, core: Core<'_>) {
+        Threads::settle(self, core.chain, core.out, core.pool);
+    }
+
+    fn finish(&mut self, core: Core<'_>) -> bool {
+        Threads::finish(self, core.chain, core.out, core.pool)
+    }
+
+    fn control(&mut self, stage: usize, command: &str) {
+        Threads::control(self, stage, command);
+    }
+
+    fn ask_for_figures(&mut self) {
+        Threads::ask_for_figures(self);
+    }
+
+    fn add_to_report(&self, report: &mut Report, names: &[String]) {
+        report.units = Some(self.report());
+        self.add_live(report);
+        self.add_to(report, names);
+    }
+
+    fn effects_mut(&mut self) -> Option<&mut Vec<Effects>> {
+        Some(&mut self.effects)
+    }
+
+    fn is_deferred(&self) -> bool {
+        true
+    }
+
+    fn record_latency(&mut self, out: &[Packet], latency: &mut Histogram<u64>) {
+        self.record(out, latency);
     }
 }

@@ -36,6 +36,8 @@ pub use report::UnitsReport;
 use tally::Tally;
 use unheard::Unheard;
 
+use crate::backend::{Backend, Core};
+use crate::report::Report;
 use crate::work::Work;
 
 /// The most epochs that are told of: an hour of the usual ones. Then they become twice as long.
@@ -586,5 +588,28 @@ impl Units {
             let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
             chain.drop_admitted(packet, DropReason::Internal, pool);
         }
+    }
+}
+
+impl Backend for Units {
+    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
+        Units::process(self, core.chain, batch, core.out, core.pool);
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
+        self.advance(core.chain, now_ns, core.out, core.pool);
+    }
+
+    fn finish(&mut self, _core: Core<'_>) -> bool {
+        Units::finish(self);
+        true
+    }
+
+    fn add_to_report(&self, report: &mut Report, _names: &[String]) {
+        report.units = Some(self.report());
+    }
+
+    fn units(&self) -> Option<&Units> {
+        Some(self)
     }
 }

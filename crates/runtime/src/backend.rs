@@ -1,0 +1,111 @@
+//! Backends: the ways to run a policy's graph over batches of packets. The runner does not know
+//! which one it has.
+//!
+//! | backend | runs the graph |
+//! |---|---|
+//! | [`Inline`] | on the calling thread |
+//! | [`Units`](crate::units::Units), [`Threads`](crate::threads::Threads) | on units that come and go |
+//! | [`Shard`] | on the calling thread, for one worker's share of the flows |
+
+use graph::Chain;
+use hdrhistogram::Histogram;
+use nf::Effects;
+use packet::{Packet, Pool};
+
+use crate::report::Report;
+use crate::shards::Shard;
+use crate::units::Units;
+
+/// What a backend works with during a call, and its runner keeps between calls.
+pub(crate) struct Core<'a> {
+    /// The graph of the calling thread.
+    pub chain: &'a mut Box<Chain>,
+    /// Packets that leave.
+    pub out: &'a mut Vec<Packet>,
+    /// Buffers.
+    pub pool: &'a mut Pool,
+}
+
+/// A way to run a policy's graph.
+///
+/// Packets that leave, and those that are dropped, are accounted for in the graph or in the report.
+pub(crate) trait Backend {
+    /// Processes packets in order of arrival and empties the batch.
+    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>);
+
+    /// Lets time pass up to `now_ns`: flows expire, and fragments give their buffers back.
+    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>);
+
+    /// Returns whether packets are pending: they leave during a later call.
+    fn has_pending(&self) -> bool {
+        false
+    }
+
+    /// Waits until no packet is pending.
+    fn settle(&mut self, _core: Core<'_>) {}
+
+    /// Ends all flows that the graph of the calling thread does not have. Returns false if it must
+    /// be called again once the output has been taken.
+    fn finish(&mut self, _core: Core<'_>) -> bool {
+        true
+    }
+
+    /// Repeats an operator's command, which the function `stage` of the calling thread's graph has
+    /// accepted, for other graphs.
+    fn control(&mut self, _stage: usize, _command: &str) {}
+
+    /// Asks other threads for their counters; a later [`add_to_report`](Backend::add_to_report) has
+    /// them.
+    fn ask_for_figures(&mut self) {}
+
+    /// Adds everything that the graph of the calling thread has not counted.
+    fn add_to_report(&self, _report: &mut Report, _names: &[String]) {}
+
+    /// Returns effects of other graphs, to be taken.
+    fn effects_mut(&mut self) -> Option<&mut Vec<Effects>> {
+        None
+    }
+
+    /// Returns whether packets may leave during a later call than the one that brought them; the
+    /// backend measures their latency then.
+    fn is_deferred(&self) -> bool {
+        false
+    }
+
+    /// Records the latency of packets that leave now.
+    fn record_latency(&mut self, _out: &[Packet], _latency: &mut Histogram<u64>) {}
+
+    /// Counts a packet that a port dropped before the graph.
+    fn count_refused(&mut self) {}
+
+    /// Returns buffers beyond `keep` to their owners on other threads.
+    fn return_buffers(&mut self, _pool: &mut Pool, _keep: usize) {}
+
+    /// Returns the worker's share of the flows.
+    fn shard(&self) -> Option<&Shard> {
+        None
+    }
+
+    /// Returns the worker's share of the flows.
+    fn shard_mut(&mut self) -> Option<&mut Shard> {
+        None
+    }
+
+    /// Returns the units of the calling thread.
+    fn units(&self) -> Option<&Units> {
+        None
+    }
+}
+
+/// Runs the graph on the calling thread.
+pub(crate) struct Inline;
+
+impl Backend for Inline {
+    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
+        core.chain.process(batch, core.out, core.pool);
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
+        core.chain.advance(now_ns, core.pool);
+    }
+}
