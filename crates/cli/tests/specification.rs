@@ -159,8 +159,6 @@ fn limits_are_those_of_the_code() {
         sim::scenario::UNITS_MAX,
         protocol::unit::SLOTS_MAX,
         protocol::unit::TENURES_MAX,
-        protocol::unit::BEGUN_MAX,
-        protocol::unit::TOLD_MAX,
         protocol::unit::PAST_MAX,
         protocol::unit::AGAIN_DOUBLINGS,
     ];

@@ -72,18 +72,6 @@ gauges! {
         let bytes = r.state.replica_bytes + r.state.moved_bytes;
         Some(bytes as f64 * 8.0 / r.assignment.flowlets.max(1) as f64)
     };
-    /// What was processed.
-    PROCESSED = "processed", BitsPerSecond, |r| Some(processed_bps(r));
-    /// The same as a share of what units could have.
-    OF_CAPACITY = "of capacity", Share, |r| {
-        let epochs = epochs(r);
-        let mean_bps = epochs.iter().map(|epoch| epoch.provisioned_bps).sum::<f64>() / epochs.len() as f64;
-        Some(processed_bps(r) / mean_bps)
-    };
-    /// Headers that units were told of packets that others had.
-    HEADERS = "headers", BitsPerSecond, |r| {
-        r.spread.as_ref().map(|spread| spread.header_bytes as f64 * 8e9 / r.time_ns as f64)
-    };
     /// Packets that were dropped.
     DROPPED = "dropped", Count, |r| Some(r.drops.values().sum::<u64>() as f64);
 }
@@ -91,15 +79,6 @@ gauges! {
 /// The epochs that count.
 pub fn epochs(report: &Report) -> &[Epoch] {
     report.epochs.get(1..).unwrap_or_default()
-}
-
-/// What was processed, by packets of the mean size.
-fn processed_bps(report: &Report) -> f64 {
-    let (packets, time_ns) = epochs(report)
-        .iter()
-        .fold((0, 0), |(packets, ns), epoch| (packets + epoch.processed, ns + epoch.length_ns));
-    let packet_bits = report.workload.bytes as f64 * 8.0 / report.workload.packets.max(1) as f64;
-    packets as f64 * packet_bits * 1e9 / time_ns.max(1) as f64
 }
 
 fn tracking(report: &Report) -> Tracking {

@@ -36,19 +36,17 @@ mod route;
 mod rss;
 mod scale;
 mod shelves;
-mod spread;
 mod sweep;
 mod units;
 
 pub use config::{
     BUCKETS_MAX, Choice, Config, DISPLACED_AFTER_NS, DrainWhen, FLOWS_MAX, Mode, RSS_BUCKETS_MAX, RateOver,
-    RouterError, Spread, TARGETS_COUNT_MAX, TargetChoice, WhenFull,
+    RouterError, TARGETS_COUNT_MAX, TargetChoice, WhenFull,
 };
 pub use counters::Counters;
 pub use flows::{AliasTaken, Guess};
 pub use machine::{Arrival, Numbered, Order, Routed, Router};
 pub use scale::{DRAIN_BELOW, MOVES_PER_BUCKET, SLOTS_PER_BUCKET};
-pub use spread::SPREADS_MAX;
 pub use sweep::FORGOTTEN_PER_BUCKET;
 pub use units::{UnitState, UnitStatus};
 

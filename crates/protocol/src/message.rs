@@ -18,28 +18,6 @@
 //!   |                    | forgets the state, knows whom to send what comes late
 //! ```
 //!
-//! A flow that asks for more than a unit has may be spread: in such an epoch several units have its
-//! packets in turn. X, whose flow it is before and behind, is the anchor; the others are its
-//! helpers, and get the state that X has as it begins:
-//!
-//! ```text
-//! router               X (anchor)                              Y (helper)
-//!   | Spread e+1, c-1  ->|  once c-1 is processed                 |
-//!   |                    | ----------------- Share e+1 -------->  |
-//!   | packet c, e+1, previous X  ------------------------------>  | holds it until the state is there
-//!   | packet c+1, header of c  ->|                                |
-//!   | packet c+2, header of c+1  ------------------------------>  | replays c+1, processes c+2
-//!   | Told e+1, headers up to n, the end -> | replays, goes on alone in e+2
-//!   | Part e+1  ----------------------------------------------->  | forgets
-//!   | <---------------------------------------------- Parted e+1  |
-//! ```
-//!
-//! In such an epoch every packet that the router numbers counts in the state, even one that is
-//! lost: who has not got it has its header. The anchor has them all for certain, as the router
-//! tells it all of them in messages, too, a number at a time; a helper that lacks some asks for the
-//! anchor's state ([`Message::Ask`]), and drops what that covers. At the end each unit is told
-//! which packet was its last, and waits for what was overtaken, as behind a `Release`.
-//!
 //! Every step is idempotent under (flow, epoch), so that it may be repeated and overtaken. What
 //! units say to each other may be lost: a `Pull` is repeated until the state comes, a `State` until
 //! it is taken. What the router says must arrive, and behind what it sent before. (DESIGN 3;
@@ -49,14 +27,12 @@
 //! [`epoch`]: Stamp::epoch
 
 mod delta;
-mod history;
 mod ids;
 mod stamp;
 mod variants;
 mod watermark;
 
 pub use delta::{CHANGING_MAX, Damaged, Delta, Version};
-pub use history::{Header, History};
 pub use ids::{Epoch, FlowId, UnitId};
 pub use stamp::{Handover, Stamp, TARGETS_MAX, Targets};
 pub use variants::{FlowRecord, Message};

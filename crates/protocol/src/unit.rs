@@ -43,10 +43,8 @@ mod slots;
 mod tenure;
 mod timers;
 
-pub use config::{
-    AGAIN_DOUBLINGS, BEGUN_MAX, Config, OFFER_AFTER_ORDERS, PAST_MAX, SLOTS_MAX, TENURES_MAX, TOLD_MAX,
-};
+pub use config::{AGAIN_DOUBLINGS, Config, OFFER_AFTER_ORDERS, PAST_MAX, SLOTS_MAX, TENURES_MAX};
 pub use counters::Counters;
-pub use engine::{Engine, Unreadable, Unreplayable};
+pub use engine::{Engine, Unreadable};
 pub use machine::Unit;
 pub use outbox::{Dropped, Outbox};

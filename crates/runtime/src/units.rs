@@ -309,8 +309,7 @@ impl Units {
                 self.carry_out();
                 self.deliver(unit, stamp, packet);
             }
-            // No flow is spread here.
-            Some(Routed::Spread { .. } | Routed::Refused) | None => self.alone(packet),
+            Some(Routed::Refused) | None => self.alone(packet),
         }
     }
 
@@ -347,7 +346,7 @@ impl Units {
                 self.ended(unit, stamp.flow.slot);
                 self.carry_out();
             }
-            Routed::Spread { .. } | Routed::Refused => {
+            Routed::Refused => {
                 let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
                 chain.drop_admitted(packet, DropReason::FlowTableFull, pool);
             }

@@ -3,15 +3,12 @@
 //! The oracle is a single unit that processes what was processed, in that order. It is the simplest
 //! thing that can be right: for each flow, the clock and the state after its last packet.
 
-mod spread;
-
 use std::collections::BTreeMap;
 
 use packet::split_mix;
 use protocol::message::{FlowId, UnitId};
 use serde::Serialize;
 
-use self::spread::{Spreads, Wrong};
 use crate::engine::{Processed, fold};
 
 /// What has been found to be right so far.
@@ -21,8 +18,6 @@ pub struct Checks {
     flows: Vec<Account>,
     /// Flows that had slots before, and that are not done with.
     past: BTreeMap<FlowId, Account>,
-    /// Flows that several units have had in turn.
-    spreads: BTreeMap<FlowId, Spreads>,
     counts: Checked,
     /// Packets whose fate is not known.
     under_way: u64,
@@ -88,13 +83,6 @@ pub enum Violation {
         /// Which.
         clock: u64,
     },
-    /// A unit was stopped while packets of a flow that several units have in turn were on their way
-    /// to it.
-    #[error("{unit} was stopped, and gets packets of a flow that is spread")]
-    Stopped {
-        /// Which.
-        unit: UnitId,
-    },
     /// Packets are not accounted for.
     #[error("{flow}: {packets} packets are not accounted for")]
     Unaccounted {
@@ -124,14 +112,12 @@ pub enum Violation {
         states: u32,
     },
     /// What was under way did not come to an end.
-    #[error("{packets} packets and {messages} messages are still under way, and {spreads} flows are spread")]
+    #[error("{packets} packets and {messages} messages are still under way")]
     Unfinished {
         /// Packets whose fate is not known.
         packets: u64,
         /// Messages.
         messages: u64,
-        /// Flows that are spread, or whose helpers have not done.
-        spreads: usize,
     },
 }
 
@@ -187,13 +173,6 @@ impl Checks {
         self.under_way += 1;
     }
 
-    /// The same for a packet of a flow that several units have in turn since the packet with clock
-    /// `base`: see [`spread`].
-    pub fn stamped_spread(&mut self, flow: FlowId, clock: u64, base: u64) {
-        self.stamped(flow, clock);
-        self.spreads.entry(flow).or_default().stamped(base, clock);
-    }
-
     /// A unit has processed a packet.
     ///
     /// # Errors
@@ -201,22 +180,7 @@ impl Checks {
     #[inline]
     pub fn processed(&mut self, unit: UnitId, done: &Processed) -> Result<(), Violation> {
         let (flow, clock) = (done.flow, done.packet.clock);
-        let mut spreads = match self.spreads.is_empty() {
-            true => None,
-            false => self.spreads.remove(&flow),
-        };
-        let processed = self.fate(flow, clock, |account| {
-            if let Some(spreads) = &mut spreads {
-                // Those before count, even if no packet has been processed since.
-                spreads.fold_up_to(clock, &mut account.last, &mut account.state);
-                if spreads.has(clock) {
-                    let done = spreads.processed(unit, clock, done.before, account.state);
-                    return done.map_err(|wrong| match wrong {
-                        Wrong::Order(last) => Violation::OutOfOrder { flow, clock, last, unit },
-                        Wrong::State => Violation::WrongState { flow, clock, last: clock - 1, unit },
-                    });
-                }
-            }
+        self.fate(flow, clock, |account| {
             let last = account.last;
             if clock <= last {
                 return Err(Violation::OutOfOrder { flow, clock, last, unit });
@@ -227,11 +191,7 @@ impl Checks {
             account.last = clock;
             account.state = fold(account.state, clock);
             Ok(())
-        });
-        if let Some(spreads) = spreads {
-            self.spreads.insert(flow, spreads);
-        }
-        processed?;
+        })?;
         self.counts.processed += 1;
         Ok(())
     }
@@ -260,7 +220,6 @@ impl Checks {
     /// If that is not the oracle's, or if it ended before.
     pub fn ended(&mut self, flow: FlowId, state: u64) -> Result<(), Violation> {
         self.counts.states += 1;
-        self.fold_spreads(flow);
         let (account, is_past) = self
             .account(flow)
             .filter(|(account, _)| account.state == state)
@@ -285,8 +244,6 @@ impl Checks {
     /// # Errors
     /// If a packet is not accounted for, or a flow has not exactly one state, or not the oracle's.
     pub fn finish(mut self, states: impl Iterator<Item = (FlowId, u64)>) -> Result<Checked, Violation> {
-        let spread: Vec<FlowId> = self.spreads.keys().copied().collect();
-        spread.into_iter().for_each(|flow| self.fold_spreads(flow));
         for (flow, state) in states {
             let (account, _) = self.account(flow).ok_or(Violation::States { flow, states: 1 })?;
             if account.state != state {
@@ -309,15 +266,6 @@ impl Checks {
             }
         }
         Ok(self.counts)
-    }
-
-    /// What several units have had of a flow is over.
-    fn fold_spreads(&mut self, flow: FlowId) {
-        let Some(mut spreads) = self.spreads.remove(&flow) else { return };
-        if let Some((account, _)) = self.account(flow) {
-            spreads.fold_up_to(u64::MAX, &mut account.last, &mut account.state);
-        }
-        self.spreads.insert(flow, spreads);
     }
 
     /// A flow's account, and whether it had its slot before another.
@@ -414,31 +362,6 @@ mod tests {
             same_twice.finish([(FLOW, state)].into_iter()),
             Err(Violation::Unaccounted { packets: 0, .. })
         ));
-    }
-
-    /// Packets 2 and 3, and behind packet 4 packet 5, are of epochs in which several units have the
-    /// flow.
-    #[test]
-    fn epochs_of_several_units_follow_each_other_without_a_packet_between() {
-        let lost_between = || {
-            let mut checks = Checks::default();
-            checks.stamped(FLOW, 1);
-            (2..=3).for_each(|clock| checks.stamped_spread(FLOW, clock, 1));
-            checks.stamped(FLOW, 4);
-            checks.stamped_spread(FLOW, 5, 4);
-            checks.processed(UNIT, &done(1, 0)).unwrap();
-            (2..=4).for_each(|clock| checks.lost(FLOW, clock).unwrap());
-            checks
-        };
-        let with = |clocks: &[u64]| clocks.iter().fold(0, |state, &clock| fold(state, clock));
-        // What was lost while several had it counts, and packet 4 does not.
-        let mut right = lost_between();
-        right.processed(UNIT, &done(5, with(&[1, 2, 3]))).unwrap();
-        right.finish([(FLOW, with(&[1, 2, 3, 5]))].into_iter()).unwrap();
-        for wrong in [&[1][..], &[1, 2], &[1, 2, 3, 4]] {
-            let processed = lost_between().processed(UNIT, &done(5, with(wrong)));
-            assert!(matches!(processed, Err(Violation::WrongState { clock: 5, .. })), "{wrong:?}");
-        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use protocol::message::{FlowId, Header};
-use protocol::unit::{Engine, Unreadable, Unreplayable};
+use protocol::message::FlowId;
+use protocol::unit::{Engine, Unreadable};
 
 use crate::scenario::Units;
 use crate::service::{Service, Spent};
@@ -54,7 +54,7 @@ pub struct Counting {
     done_ns: u64,
     /// From when on it can do something else.
     free_ns: u64,
-    /// What replaying and messages took that makes no whole nanosecond.
+    /// What messages took that makes no whole nanosecond.
     rest_ps: u64,
     /// What was processed since it was taken last.
     processed: Vec<Processed>,
@@ -191,21 +191,6 @@ impl Engine for Counting {
         self.done_ns = begin_ns.saturating_add(self.service.ns(packet.len));
         self.free_ns = self.service.spend(&mut self.spent, begin_ns, packet.len).max(self.done_ns);
         self.processed.push(Processed { flow, packet, before, done_ns: self.done_ns });
-    }
-
-    fn replay(
-        &mut self,
-        now_ns: u64,
-        flow: FlowId,
-        clock: u64,
-        _header: &Header,
-    ) -> Result<(), Unreplayable> {
-        let state = self.states.entry(flow).or_default();
-        *state = fold(*state, clock);
-        let whole_ns = self.whole_ns(self.service.replay_ps());
-        self.done_ns = self.free_ns.max(now_ns).saturating_add(whole_ns);
-        self.free_ns = self.done_ns;
-        Ok(())
     }
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {

@@ -44,7 +44,7 @@ mod world;
 pub use checks::{Checked, Violation};
 pub use latency::Latency;
 pub use pool::WarmUnits;
-pub use report::{Assignment, Report, Spread, State};
+pub use report::{Assignment, Report, State};
 pub use scenario::{Scenario, ScenarioError};
 pub use service::NoQuota;
 pub use simulation::{EPOCHS_MAX, Failed, Progress, STATE_MAX, Simulation, SimulationError};

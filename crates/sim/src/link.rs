@@ -137,11 +137,6 @@ impl Links {
         *sending
     }
 
-    /// Whether messages of units are lost.
-    pub fn lose_messages(&self) -> bool {
-        self.messages.loss.0 > 0.0
-    }
-
     /// When a message arrives that would arrive then.
     fn spoilt(&mut self, arrives_ns: u64) -> Arrivals {
         let Faults { loss, again, late, late_by } = self.messages;

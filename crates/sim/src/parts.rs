@@ -38,17 +38,6 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher::Co
         copy_from: router.copy_from.map(|share| share.0 as f32),
         follow_at: router.follow_at.map(|share| share.0 as f32),
         push_at: router.push_at.map(|share| share.0 as f32),
-        spread: router.spread.filter(|_| !scenario.state.place.is_store()).map(|spread| {
-            protocol::dispatcher::Spread {
-                units_max: spread.units_max,
-                begin_at: spread.begin_at.0 as f32,
-                end_at: spread.end_at.0 as f32,
-                replay_share: spread.replay_share.0 as f32,
-                window_ns: spread.window.0,
-                repeats: spread.repeats,
-                history_max: spread.history_max,
-            }
-        }),
         capacity_bps: router.capacity.unwrap_or(units.capacity).0,
         units_min: units.count.min,
         units_max: units.count.max,

@@ -30,9 +30,6 @@ pub struct Report {
     pub assignment: Assignment,
     /// What became of states.
     pub state: State,
-    /// What became of flows that several units had in turn; none if the scenario has no such flows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spread: Option<Spread>,
     /// What units that waited for an order were worth, and took; none if the scenario has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm: Option<WarmUnits>,
@@ -76,29 +73,6 @@ pub struct Assignment {
     pub units_started: u64,
     /// Units that were stopped.
     pub units_stopped: u64,
-}
-
-/// What became of flows that several units had in turn.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Spread {
-    /// Times that a flow was spread.
-    pub times: u64,
-    /// Packets that were.
-    pub packets: u64,
-    /// Headers that went with them.
-    pub headers: u64,
-    /// Headers that anchors were told on top.
-    pub headers_told: u64,
-    /// Bytes of both.
-    pub header_bytes: u64,
-    /// Headers that units replayed.
-    pub replayed: u64,
-    /// States that units began with, or went on with.
-    pub states: u64,
-    /// Bytes of them.
-    pub state_bytes: u64,
-    /// Times that a unit had to ask for one.
-    pub asked: u64,
 }
 
 /// What became of states.
@@ -212,17 +186,6 @@ impl Report {
                 ends_given_up: tally.ends_given_up,
                 past_forgotten: tally.past_forgotten,
             },
-            spread: scenario.router.spread.map(|spread| Spread {
-                times: router.spreads,
-                packets: router.spread_packets,
-                headers: router.spread_headers,
-                headers_told: router.spread_headers_told,
-                header_bytes: (router.spread_headers + router.spread_headers_told) * spread.header.0,
-                replayed: tally.replayed,
-                states: tally.shared,
-                state_bytes: tally.shared_bytes,
-                asked: tally.shares_asked,
-            }),
             warm: (scenario.units.warm > 0).then(|| WarmUnits::of(pool, &scenario.tariff)),
             drops,
             latency_at_unit: at_unit,

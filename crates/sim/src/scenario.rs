@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 pub use links::{Faults, Link, Links};
 pub use quantity::{Cost, Factor, QuantityError, Rate, Share, Size, Time};
-pub use router::{Choice, DrainWhen, Mode, ModeError, RateOver, Router, Spread, Targets, WhenFull};
+pub use router::{Choice, DrainWhen, Mode, ModeError, RateOver, Router, Targets, WhenFull};
 pub use state::{Place, State};
 pub use units::{Count, CountError, ServiceKind, UNITS_MAX, Units};
 pub use workload::{

@@ -128,8 +128,6 @@ pub enum Parcel {
         stamp: protocol::message::Stamp,
         /// The packet.
         packet: Packet,
-        /// What goes with it, if other units have packets of its flow, too.
-        history: Option<Box<protocol::message::History>>,
         /// The state that it works on has been read from the store for it.
         has_read: bool,
     },

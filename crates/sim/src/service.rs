@@ -7,7 +7,6 @@ use crate::scenario::{ServiceKind, Units};
 pub struct Service {
     work: Work,
     quota: Option<Quota>,
-    replay_ps: u64,
     message_ps: u64,
 }
 
@@ -65,7 +64,7 @@ impl Service {
             }
             ServiceKind::Quota => Some(Quota { bps: units.capacity.0, period_ns: units.quota_period.0 }),
         };
-        Ok(Service { work, quota, replay_ps: units.replay_cost.0, message_ps: units.message_cost.0 })
+        Ok(Service { work, quota, message_ps: units.message_cost.0 })
     }
 
     /// How long a packet of this length takes once it has begun, in ns, rounded.
@@ -78,12 +77,6 @@ impl Service {
                 u64::try_from((ps + 500) / 1_000).unwrap_or(u64::MAX)
             }
         }
-    }
-
-    /// How long it takes to replay what is told of a packet that another unit has, in ps.
-    #[inline]
-    pub fn replay_ps(&self) -> u64 {
-        self.replay_ps
     }
 
     /// How long a message takes, in ps.

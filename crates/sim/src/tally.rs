@@ -43,14 +43,6 @@ pub struct Tally {
     pub store: Accesses,
     /// For how long the store would have gone on at the end.
     pub store_behind_ns: u64,
-    /// Headers of packets of other units that were replayed.
-    pub replayed: u64,
-    /// States that were sent to units that have packets of the same flow.
-    pub shared: u64,
-    /// Bytes of them.
-    pub shared_bytes: u64,
-    /// Times that such a state was asked for.
-    pub shares_asked: u64,
     /// Packets that came late, and were sent on.
     pub forwarded: u64,
     /// Packets that units gave up for lost.
@@ -73,9 +65,8 @@ pub struct Changes {
 }
 
 /// Why units drop packets.
-pub const REASONS: [(Dropped, &str); 5] = [
+pub const REASONS: [(Dropped, &str); 4] = [
     (Dropped::Old, "old"),
-    (Dropped::Lapsed, "lapsed"),
     (Dropped::Ended, "flow-ended"),
     (Dropped::Full, "held-full"),
     (Dropped::Refused, "unit-refused"),
@@ -93,10 +84,6 @@ impl Tally {
         self.repeated += unit.pulls_again + unit.states_again;
         self.held += unit.held;
         self.held_ns += unit.held_ns;
-        self.replayed += unit.replayed;
-        self.shared += unit.states_shared;
-        self.shared_bytes += unit.state_bytes_shared;
-        self.shares_asked += unit.shares_asked;
         self.forwarded += unit.forwarded;
         self.given_up += unit.given_up;
         self.ends_given_up += unit.ends_given_up;

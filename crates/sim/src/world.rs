@@ -164,7 +164,7 @@ impl World {
             service,
             queue_max: units.queue,
             is_in_order: in_order(&scenario.links.router_to_unit),
-            may_be_unsettled: scenario.links.messages.loss.0 > 0.0 || scenario.router.spread.is_some(),
+            may_be_unsettled: scenario.links.messages.loss.0 > 0.0,
             links: Links::new(&scenario.links, units.count.max, seed),
             parcels: Slab::default(),
             messages: 0,
@@ -209,8 +209,8 @@ impl World {
             let next_ns = self.arrival_ns().min(event_ns).min(router_ns);
             if next_ns >= self.run.time.0 {
                 self.close_epochs(self.run.time.0);
-                let under_way = (self.checks.under_way(), self.messages, self.router.spreads());
-                if under_way == (0, 0, 0) && !self.has_unsettled() {
+                let under_way = (self.checks.under_way(), self.messages);
+                if under_way == (0, 0) && !self.has_unsettled() {
                     return Ok(true);
                 }
             }
@@ -237,8 +237,7 @@ impl World {
         self.warm = Changes { seamless: tally.seamless, pulls: tally.pulls };
     }
 
-    /// Whether units have more to do although nothing is under way: to say again what was lost, or
-    /// to wait for what may have been overtaken when a flow is spread no more.
+    /// Whether units have more to do although nothing is under way: to send again what was lost.
     fn has_unsettled(&self) -> bool {
         self.may_be_unsettled && !self.servers.iter().all(|server| server.unit.is_settled())
     }
@@ -246,9 +245,8 @@ impl World {
     /// The end: everything is checked once more.
     pub fn finish(mut self) -> Result<Outcome, Violation> {
         let (packets, messages) = (self.checks.under_way(), self.messages);
-        let spreads = self.router.spreads();
-        if (packets, messages, spreads) != (0, 0, 0) {
-            return Err(Violation::Unfinished { packets, messages, spreads });
+        if (packets, messages) != (0, 0) {
+            return Err(Violation::Unfinished { packets, messages });
         }
         for server in &self.servers {
             self.tally.add_unit(server.unit.counters());

@@ -518,7 +518,6 @@ fn what_cannot_be_simulated_is_refused() {
     assert!(refused("[run]\ntime = \"0s\"").contains("`time`"));
     assert!(refused("[units]\nservice = \"quota\"").contains("`packet_cost`"));
     assert!(refused("[router]\ngap = \"0s\"").contains("gap_ns"));
-    assert!(refused("[router]\nsize_max = \"none\"\nspread = {}").contains("size_max must not be none"));
     assert!(refused("[router]\nflows_max = 4294967295").contains("`flows_max`"));
 }
 

@@ -54,11 +54,6 @@ pub const X6: Experiment = Experiment {
             text: "its p99 is below that with a timeout that is tuned for it, too, and no more packets are dropped",
             test: |f| faster(f, &row(STAYS, "1/10"), &row(&tuning::row(TIMEOUT, "p99"), "1/10"), "p99", 1e3),
         },
-        Claim {
-            text: "a flow of 3.5 units' capacity, if several units have it in turn: p99 is at most a hundredth of what it is if one has, and nothing is \
-               dropped; and four units carry a flow of 80 % of what four can",
-            test: spreads,
-        },
     ],
     real: &[],
     measure,
@@ -73,22 +68,6 @@ const GAUGES: &[&Gauge] = &[
     &gauges::FLOWLETS,
     &gauges::DROPPED,
 ];
-
-/// What is told of flows bigger than a unit.
-const ELEPHANT_GAUGES: &[&Gauge] = &[
-    &gauges::PROCESSED,
-    &gauges::OF_CAPACITY,
-    &gauges::P50,
-    &gauges::P99,
-    &gauges::HEADERS,
-    &gauges::DROPPED,
-];
-
-const ALONE: &str = "one unit has it";
-const SPREAD: &str = "plus: several have it in turn";
-
-/// Units of a flow that asks for four fifths of them.
-const SPREAD_UNITS: [u32; 4] = [1, 2, 4, 8];
 
 /// Of how many flows one is an adversary; none: none is.
 const EVERY: [Option<u32>; 4] = [None, Some(100), Some(50), Some(10)];
@@ -113,65 +92,6 @@ fn cuts(f: &Figures<'_>, from: &str, metric: &str, least: [(&str, f64); 3]) -> R
     };
     let findings: Result<Vec<_>, _> = least.into_iter().map(judge).collect();
     Ok(Finding::all(findings?))
-}
-
-fn spreads(f: &Figures<'_>) -> Result<Finding, Missing> {
-    let (alone, spread) = (f.of(ELEPHANT, ALONE, "p99")?, f.of(ELEPHANT, SPREAD, "p99")?);
-    let left = spread.over(alone);
-    let shown = left.as_ref().map_or_else(|| "-".to_owned(), |left| show(left, 1.0, ""));
-    let fast = left.is_some_and(|left| left.is_at_most(0.01));
-    let dropped = f.of(ELEPHANT, SPREAD, "dropped")?;
-    let used = f.of(SCALING, &of_units(4), "of capacity")?;
-    Ok(Finding::all([
-        Finding::new(fast, format!("{shown} of p99 is left")),
-        Finding::new(dropped.is_at_most(0.0), format!("drops {}", show(dropped, 1.0, ""))),
-        Finding::new(
-            used.is_at_least(0.79),
-            format!("four units process {} of what they can", show(used, 1.0, "")),
-        ),
-    ]))
-}
-
-/// Numbers of tables.
-const ELEPHANT: usize = 2;
-const SCALING: usize = 3;
-
-fn of_units(units: u32) -> String {
-    format!("plus: {units} of {units} units")
-}
-
-/// A flow of this rate beside others, on so many strict servers of 1 Gbit/s.
-fn elephant(lab: &Lab<'_>, mbps: u32, others: &str, units: u32) -> Setup {
-    let setup = in_mode(&flat(strict(paper()), "W-B", "1Gbps", lab.length(), 400, 2_000), STAYS).setup;
-    setup
-        .without("workload.trace.profile")
-        .without("workload.trace.bursts")
-        .without("workload.trace.curve")
-        .with("workload.steady.rate", others)
-        .with("workload.steady.flows", 200)
-        .with("workload.steady.spacing", "poisson")
-        .with("workload.steady.elephant", format!("{mbps}Mbps"))
-        .with("units.count", units.to_string())
-        .with("units.state", "256B")
-}
-
-/// A flow of 3.5 units' capacity beside others; and one that asks for four fifths of what there is.
-fn elephants(lab: &mut Lab<'_>) -> [Table; 2] {
-    let spread = |setup: Setup| setup.with("router.spread", toml("{}"));
-    // Filled to four fifths, so that units can make up for what waits.
-    let beside = elephant(lab, 3_500, "1Gbps", 10).with("router.capacity", "800Mbps");
-    let subjects = [
-        Subject::new(ALONE, Kind::Baseline, beside.clone()),
-        Subject::new(SPREAD, Kind::Plus, spread(beside)),
-    ];
-    let title = "a flow of 3.5 Gbit/s beside 1 Gbit/s, ten strict servers of 1 Gbit/s";
-    let table = Table::measure(lab, title, Profile::Paper, ELEPHANT_GAUGES, &subjects);
-    let rows = SPREAD_UNITS.map(|units| {
-        Subject::new(of_units(units), Kind::Plus, spread(elephant(lab, 800 * units, "1Mbps", units)))
-    });
-    let title = "one flow that asks for four fifths of what there is: what units process";
-    let gauges = &[&gauges::PROCESSED, &gauges::OF_CAPACITY, &gauges::HEADERS];
-    [table, Table::measure(lab, title, Profile::Paper, gauges, &rows)]
 }
 
 /// Flowlets as published, without an adversary.
@@ -204,11 +124,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let servers = Table::measure(lab, title, Profile::Paper, GAUGES, &subjects(&strict(base)));
     Measured {
         charts: vec![chart(&by_quota), chart(&servers)],
-        tables: [by_quota, servers].into_iter().chain(elephants(lab)).collect(),
+        tables: vec![by_quota, servers],
         notes: [
-            "a flow bigger than a unit: packets of 1,000 bytes; a header is 64 bytes, each goes to its unit twice and to the first unit once more, and takes \
-             550 ns to replay, as a chain of three functions does where this was measured, in units of which a packet takes 8 us"
-                .to_owned(),
             "an adversary sends its 20 packets on top of each of its bursts, within 20 us of the trace's natural time: at 4 Gbit/s \
              faster than any unit; demand and units grow with them"
                 .to_owned(),

@@ -64,11 +64,6 @@ pub struct Config {
     /// nothing: the others' flowlets stay where they are, and nobody would ask for the copies. Of
     /// flowlets only ([`Mode::Flowlet`]). None: all are (S51).
     pub copy_from: Option<f32>,
-    /// A flow that asks for more than a unit has is spread over several; only flowlets' flows, in
-    /// [`Mode::Flowlet`], of chains whose states can be recomputed from headers
-    /// (`graph::Chain::recomputes`). Needs [`size_max`](Config::size_max), by whose cuts a flow is
-    /// measured. None: no flow is, as in the papers.
-    pub spread: Option<Spread>,
     /// What a unit can take, in bits per second on the wire (S41). At least 1.
     pub capacity_bps: u64,
     /// So many units are active from the beginning, and never fewer. At least 1.
@@ -127,7 +122,6 @@ impl Default for Config {
             push_at: None,
             stay_below: None,
             copy_from: None,
-            spread: None,
             capacity_bps: 1_000_000_000, // S41
             units_min: 1,
             units_max: 10, // S41
@@ -142,43 +136,6 @@ impl Default for Config {
             when_full: WhenFull::RefuseNew,
             forget_after_ns: None,
             seed: 0,
-        }
-    }
-}
-
-/// Which flows are spread over several units, and how.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
-    /// A flow has no more units than this; 2 to 12.
-    pub units_max: u8,
-    /// A flow is spread that asks for more than this share of a unit's capacity, over as many units
-    /// as it takes for none to be asked for more than that; above 0, up to 1.
-    pub begin_at: f32,
-    /// It has fewer units when these are then asked for no more than this share each, and is its
-    /// anchor's alone again when that one is enough; above 0, below [`begin_at`](Spread::begin_at).
-    pub end_at: f32,
-    /// What it takes a unit to replay a header, as a share of what the packet takes; 0 to 1.
-    pub replay_share: f32,
-    /// What a flow asks for is measured over this time, in ns. At least 1.
-    pub window_ns: u64,
-    /// How often a header goes to a unit once more, so that it is there even if so many of its
-    /// packets in a row are lost.
-    pub repeats: u8,
-    /// Headers that the router keeps of a flow, at most; the anchor is told half of them at a time.
-    /// At least as many as can go with a packet: `units_max * (repeats + 1)`.
-    pub history_max: u16,
-}
-
-impl Default for Spread {
-    fn default() -> Spread {
-        Spread {
-            units_max: 12,
-            begin_at: 0.8,
-            end_at: 0.6,
-            replay_share: 0.07,
-            window_ns: 2_000_000,
-            repeats: 1,
-            history_max: 256,
         }
     }
 }
@@ -321,10 +278,6 @@ pub enum RouterError {
         /// `units_max`.
         max: u16,
     },
-    /// Flows are to be spread, and flowlets are not cut by size: then nothing would be looked at of
-    /// a flow without silence.
-    #[error("spread needs flowlets that are cut by size: size_max must not be none")]
-    SpreadUncut,
     /// There is no memory for the tables.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
@@ -418,36 +371,6 @@ impl Config {
             forget_after_ns as f64,
             forget_after_ns >= DISPLACED_AFTER_NS,
         )?;
-        if let Some(spread) = self.spread {
-            if self.mode == Mode::Flowlet && self.size_max == u64::MAX {
-                return Err(RouterError::SpreadUncut);
-            }
-            let Spread { units_max, begin_at, end_at, replay_share, window_ns, repeats, history_max } =
-                spread;
-            let is_share = (0.0..=1.0).contains(&replay_share);
-            in_range("spread.replay_share", "0 to 1", replay_share.into(), is_share)?;
-            in_range("spread.units_max", "2 to 12", units_max.into(), (2..=12).contains(&units_max))?;
-            in_range(
-                "spread.begin_at",
-                "above 0, up to 1",
-                begin_at.into(),
-                begin_at > 0.0 && begin_at <= 1.0,
-            )?;
-            in_range(
-                "spread.end_at",
-                "above 0, below begin_at",
-                end_at.into(),
-                end_at > 0.0 && end_at < begin_at,
-            )?;
-            in_range("spread.window_ns", "at least 1", window_ns as f64, window_ns > 0)?;
-            let needed = u32::from(units_max) * (u32::from(repeats) + 1);
-            in_range(
-                "spread.history_max",
-                "at least units_max * (repeats + 1)",
-                history_max.into(),
-                u32::from(history_max) >= needed,
-            )?;
-        }
         if let Mode::Rss { buckets, .. } = self.mode {
             in_range("mode.buckets", "1 to 4096", buckets.into(), (1..=RSS_BUCKETS_MAX).contains(&buckets))?;
         }

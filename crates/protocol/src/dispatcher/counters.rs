@@ -49,15 +49,6 @@ pub struct Counters {
     /// Packets that say that the state is to be copied at once (S62).
     pub pushes: u64,
 
-    /// Times that a flow was spread over several units.
-    pub spreads: u64,
-    /// Of the packets, those that were.
-    pub spread_packets: u64,
-    /// Headers that went with them.
-    pub spread_headers: u64,
-    /// Headers that anchors were told on top.
-    pub spread_headers_told: u64,
-
     /// Units that were ordered to start.
     pub units_started: u64,
     /// Units that were told to hand over their flows (S43).

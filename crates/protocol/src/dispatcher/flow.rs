@@ -41,11 +41,7 @@ pub(crate) struct Flowlet {
     pub hash: u64,
     /// Where its state goes.
     pub targets: TargetList,
-    /// Where flows may be spread: since when bytes are counted to tell whether this one asks for
-    /// more than a unit, and how many those of flowlets are that are over.
-    pub window_ns: u64,
-    pub window_bytes: u64,
-    unused: u64,
+    unused: [u64; 3],
 }
 
 const _: () = assert!(size_of::<Flow>() == 64 && size_of::<Flowlet>() == 64, "a cache line each");
@@ -53,8 +49,7 @@ const _: () = assert!(size_of::<Flow>() == 64 && size_of::<Flowlet>() == 64, "a 
 impl Flowlet {
     /// The first one of a flow.
     pub fn first(hash: u64, now_ns: u64) -> Flowlet {
-        let targets = TargetList::NONE;
-        Flowlet { started_ns: now_ns, hash, targets, window_ns: now_ns, window_bytes: 0, unused: 0 }
+        Flowlet { started_ns: now_ns, hash, targets: TargetList::NONE, unused: [0; 3] }
     }
 }
 

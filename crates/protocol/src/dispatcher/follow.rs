@@ -39,8 +39,8 @@ impl Follow {
         })
     }
 
-    /// So many buckets are over, and so many bytes have come in all, with what headers take of
-    /// flows that are spread: those that are new, in the first of them.
+    /// So many buckets are over, and so many bytes have come in all: those that are
+    /// new, in the first of them.
     pub fn turn(&mut self, buckets: u64, bytes: u64) {
         let mut new = bytes - std::mem::replace(&mut self.bytes, bytes);
         // After so many empty ones, all are.

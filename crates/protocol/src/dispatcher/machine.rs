@@ -11,7 +11,6 @@ use crate::dispatcher::flows::{AliasTaken, Flows, Guess, NoAlias};
 use crate::dispatcher::follow::Follow;
 use crate::dispatcher::load::Meter;
 use crate::dispatcher::rss::Rss;
-use crate::dispatcher::spread::Spreads;
 use crate::dispatcher::sweep::Sweep;
 use crate::dispatcher::units::{UnitState, UnitStatus, Units};
 
@@ -26,8 +25,6 @@ pub struct Router {
     pub(crate) rss: Option<Rss>,
     /// None: units are started when flowlets find no room.
     pub(crate) follow: Option<Follow>,
-    /// None: no flow is spread over several units.
-    pub(crate) spreads: Option<Spreads>,
     pub(crate) demand: Demand,
     /// The latest time that was given: time does not go back.
     now_ns: u64,
@@ -69,14 +66,6 @@ pub struct Arrival<'a> {
 pub enum Routed {
     /// It goes to a unit.
     To {
-        /// Which one.
-        unit: UnitId,
-        /// What is written on it.
-        stamp: Stamp,
-    },
-    /// It goes to a unit that has packets of this flow in turn with others, with what
-    /// [`Router::history`] says.
-    Spread {
         /// Which one.
         unit: UnitId,
         /// What is written on it.
@@ -137,7 +126,6 @@ impl Router {
             counters: Counters::default(),
             rss,
             follow: Follow::new(&config),
-            spreads: Spreads::new(&config),
             demand: Demand::new(&config),
             now_ns: 0,
             due_ns: 0,

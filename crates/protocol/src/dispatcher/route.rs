@@ -10,14 +10,12 @@ use crate::dispatcher::flow::TargetList;
 use crate::dispatcher::flowlet::{self, Cut};
 use crate::dispatcher::flows::{Found, Guess};
 use crate::dispatcher::machine::{Arrival, Numbered, Order, Routed, Router};
-use crate::dispatcher::spread::Spreads;
 use crate::dispatcher::units::UnitState;
 
 impl Router {
     /// Where a packet goes. What is added to `orders` is to be carried out before the packet is
     /// sent: usually nothing, two at most for a packet of a known flow, and one for each unit that
-    /// is told of a flow that ends to make room. If the flow is spread, or was until now, there are
-    /// two more, and one for each unit that has helped with it.
+    /// is told of a flow that ends to make room.
     ///
     /// Allocates only if `orders` has no room for these.
     #[inline]
@@ -141,8 +139,7 @@ impl Router {
     pub(crate) fn roll(&mut self, now_ns: u64) {
         let buckets = self.meter.roll(now_ns);
         if let Some(follow) = &mut self.follow {
-            let replayed = self.spreads.as_ref().map_or(0, Spreads::replayed_bytes);
-            follow.turn(buckets, self.counters.bytes + replayed);
+            follow.turn(buckets, self.counters.bytes);
         }
         self.flows.expect_flowlets(self.counters.flowlets(), self.counters.packets);
     }
@@ -236,11 +233,6 @@ impl Router {
         cut: Cut,
         orders: &mut Vec<Order>,
     ) -> Routed {
-        if self.spreads.is_some()
-            && let Some(routed) = self.route_spread(now_ns, found, len, orders)
-        {
-            return routed;
-        }
         let counter = match cut {
             Cut::Gap => &mut self.counters.flowlets_by_gap,
             Cut::Size => &mut self.counters.flowlets_by_size,
@@ -375,9 +367,6 @@ impl Router {
     /// epoch; none, and nothing is done, if the flow had as many owners as can be counted.
     pub(crate) fn hand_over(&mut self, slot: u32, to: UnitId, orders: &mut Vec<Order>) -> Option<Epoch> {
         let id = self.flows.id(slot);
-        if self.spreads.is_some() && !self.may_go_to(to, id, orders) {
-            return None; // It goes elsewhere, or later.
-        }
         if !self.flows.hand_to(slot, to) {
             self.counters.epochs_exhausted += 1;
             return None;
@@ -416,7 +405,6 @@ impl Router {
     /// that has the slot.
     pub(crate) fn end(&mut self, slot: u32, orders: &mut Vec<Order>) {
         let now_ns = self.now_ns();
-        self.end_spread(now_ns, self.flows.id(slot), orders);
         let message = Message::End { flow: self.flows.id(slot) };
         let (flow, flowlet) = (self.flows.get(slot), self.flows.flowlet(slot));
         self.demand.measure(now_ns, flow, flowlet);

@@ -6,7 +6,6 @@ use crate::message::{Epoch, FlowId, Message, UnitId};
 use crate::dispatcher::config::{Choice, DISPLACED_AFTER_NS, DrainWhen};
 use crate::dispatcher::flow::Flow;
 use crate::dispatcher::machine::{Order, Router};
-use crate::dispatcher::spread::Spreads;
 use crate::dispatcher::units::UnitState;
 
 /// No unit is drained if the load of the rest would then be above this part of what starts one: [on
@@ -27,8 +26,7 @@ impl Router {
     ///
     /// Adds at most two orders for each of [`MOVES_PER_BUCKET`] flows, and three for each unit; and
     /// for each of [`FORGOTTEN_PER_BUCKET`](crate::dispatcher::FORGOTTEN_PER_BUCKET) flows one to
-    /// each unit that has its state or a copy; and for each flow that several units have, two to
-    /// each of them.
+    /// each unit that has its state or a copy.
     pub fn advance(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         let now_ns = self.at(now_ns);
         if now_ns < self.due_ns {
@@ -51,7 +49,6 @@ impl Router {
                 self.drain_idle(now_ns, orders);
             }
         }
-        self.see_to_spreads(now_ns, orders);
         self.move_flows(orders);
         self.ask_again(now_ns, orders);
         self.forget(now_ns, orders);
@@ -76,7 +73,6 @@ impl Router {
         match message {
             Message::Expire { flow, epoch, clock } => self.expire(now_ns, from, (flow, epoch, clock), orders),
             Message::Drained => self.drained(from, orders),
-            Message::Parted { flow, epoch } => self.parted(from, flow, epoch),
             Message::Release { .. }
             | Message::Adopt { .. }
             | Message::Pull { .. }
@@ -85,12 +81,6 @@ impl Router {
             | Message::Replica { .. }
             | Message::Changes { .. }
             | Message::Lacking { .. }
-            | Message::Spread { .. }
-            | Message::Told { .. }
-            | Message::Share { .. }
-            | Message::Ask { .. }
-            | Message::Past { .. }
-            | Message::Part { .. }
             | Message::End { .. }
             | Message::Drain => {}
         }
@@ -98,8 +88,7 @@ impl Router {
 
     /// A flow ends if its owner has seen all of it (DESIGN 3.9), or all that will come: of a flow
     /// that is silent for [`DISPLACED_AFTER_NS`], what the owner has not seen was lost. An owner
-    /// that asks again has not heard that it ended. Of a flow that is spread the owner sees
-    /// headers: helpers may still have its packets.
+    /// that asks again has not heard that it ended.
     fn expire(
         &mut self,
         now_ns: u64,
@@ -107,10 +96,9 @@ impl Router {
         (id, epoch, clock): (FlowId, Epoch, u64),
         orders: &mut Vec<Order>,
     ) {
-        let is_spread = self.spreads.as_ref().is_some_and(|spreads| spreads.is_known(id));
         let is_all = |flow: &Flow| flow.clock == clock || now_ns - flow.last_seen_ns >= DISPLACED_AFTER_NS;
         match self.flows.live(id) {
-            Some(flow) if flow.owner() == from && flow.epoch == epoch && is_all(flow) && !is_spread => {
+            Some(flow) if flow.owner() == from && flow.epoch == epoch && is_all(flow) => {
                 self.counters.flows_expired += 1;
                 self.end(id.slot, orders);
             }
@@ -122,14 +110,13 @@ impl Router {
         }
     }
 
-    /// A unit that drains may stop if no flow is its own any more, and no packets of one that is
-    /// spread can be on their way to it. If it says so too early, it has not heard of all that it
-    /// owns, or helps with: it is asked again when it has lost that.
+    /// A unit that drains may stop if no flow is its own any more. If it says so too early, it has
+    /// not heard of all that it owns: it is asked again when it has lost that.
     fn drained(&mut self, from: UnitId, orders: &mut Vec<Order>) {
         if self.units.state(from) != UnitState::Draining {
             return;
         }
-        if self.units.flows(from) > 0 || self.is_helping(from) {
+        if self.units.flows(from) > 0 {
             return self.units.set_asked_ns(from, None);
         }
         self.units.set_state(from, UnitState::Off);
@@ -276,7 +263,7 @@ impl Router {
             return;
         }
         for unit in self.units.all() {
-            let is_empty = self.units.flows(unit) == 0 && !self.is_helping(unit);
+            let is_empty = self.units.flows(unit) == 0;
             let is_done = self.units.state(unit) == UnitState::Draining && is_empty;
             let is_time = self
                 .units
@@ -297,7 +284,6 @@ impl Router {
     /// Whether time alone, without packets, brings something to do.
     fn has_more_to_do(&self) -> bool {
         self.units.draining() > 0
-            || self.spreads.as_ref().is_some_and(Spreads::has_some)
             || self.units.active().len() > usize::from(self.config.units_min)
             || self.units.active().iter().any(|&unit| self.meter.sustained_bps(unit) > 0.0)
     }

@@ -5,4 +5,3 @@ mod flowlets;
 mod guesses;
 mod reference;
 mod scaling;
-mod spreading;

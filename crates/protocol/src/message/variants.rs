@@ -1,6 +1,6 @@
 //! Messages about flows between routers and units.
 
-use crate::message::{Delta, Epoch, FlowId, Header, Targets, UnitId, Version, Watermark};
+use crate::message::{Delta, Epoch, FlowId, UnitId, Version, Watermark};
 
 /// A flow's state on its way, as bytes (S19).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -94,75 +94,6 @@ pub enum Message {
         /// Of which state the changes came.
         version: Version,
     },
-    /// From the router to the owner, behind its last packet: in the next epoch other units have
-    /// packets of the flow, too, and are to get the state that covers this clock.
-    Spread {
-        /// The flow.
-        flow: FlowId,
-        /// The epoch in which it is so.
-        epoch: Epoch,
-        /// The last clock before it.
-        last: u64,
-        /// The other units.
-        helpers: Targets,
-    },
-    /// From the router to the anchor of such an epoch: what its next packets were like, those that
-    /// went to the anchor itself included.
-    Told {
-        /// The flow.
-        flow: FlowId,
-        /// The epoch.
-        epoch: Epoch,
-        /// The clock of the first one. It follows that of the last one told before.
-        first: u64,
-        /// The packets.
-        headers: Vec<Header>,
-        /// These are the last ones, and the next epoch is the anchor's alone: the clock of the last
-        /// packet that went to the anchor, or the last one before the epoch if none did.
-        end: Option<u64>,
-    },
-    /// From the anchor to a helper: the state.
-    Share {
-        /// The flow.
-        flow: FlowId,
-        /// The epoch.
-        epoch: Epoch,
-        /// The state.
-        record: FlowRecord,
-    },
-    /// From a helper to the anchor: a state is wanted that covers this clock.
-    Ask {
-        /// The flow.
-        flow: FlowId,
-        /// The epoch.
-        epoch: Epoch,
-        /// The clock; none: that which the helper is to begin with has not come.
-        last: Option<u64>,
-    },
-    /// From the anchor to a helper that has asked: there is no such state any more.
-    Past {
-        /// The flow.
-        flow: FlowId,
-        /// The epoch.
-        epoch: Epoch,
-    },
-    /// From the router to a helper, behind its last packet of the epoch: once that is done with,
-    /// the flow is to be forgotten.
-    Part {
-        /// The flow.
-        flow: FlowId,
-        /// The epoch.
-        epoch: Epoch,
-        /// That packet's clock; none: it was sent none.
-        last: Option<u64>,
-    },
-    /// From a helper to the router: nothing of that epoch is left.
-    Parted {
-        /// The flow.
-        flow: FlowId,
-        /// The epoch.
-        epoch: Epoch,
-    },
     /// From the owner to the router: the flow's time is over. Nothing ends before the router has
     /// said so.
     Expire {
@@ -199,13 +130,6 @@ impl Message {
             | Message::Replica { flow, .. }
             | Message::Changes { flow, .. }
             | Message::Lacking { flow, .. }
-            | Message::Spread { flow, .. }
-            | Message::Told { flow, .. }
-            | Message::Share { flow, .. }
-            | Message::Ask { flow, .. }
-            | Message::Past { flow, .. }
-            | Message::Part { flow, .. }
-            | Message::Parted { flow, .. }
             | Message::Expire { flow, .. }
             | Message::End { flow } => Some(*flow),
             Message::Drain | Message::Drained => None,
@@ -215,9 +139,7 @@ impl Message {
     /// Bytes of state in it, or of what has changed in one.
     pub fn state_bytes(&self) -> Option<usize> {
         match self {
-            Message::State { record, .. }
-            | Message::Replica { record, .. }
-            | Message::Share { record, .. } => Some(record.bytes.len()),
+            Message::State { record, .. } | Message::Replica { record, .. } => Some(record.bytes.len()),
             Message::Changes { delta, .. } => Some(delta.len()),
             _ => None,
         }

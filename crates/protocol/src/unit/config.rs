@@ -1,6 +1,6 @@
 //! What a unit is told when it starts.
 
-use crate::message::{TARGETS_MAX, Targets, UnitId};
+use crate::message::{Targets, UnitId};
 
 use crate::unit::timers::NEVER_NS;
 
@@ -16,16 +16,6 @@ pub const TENURES_MAX: usize = 1 << 16;
 /// The most flows whose slots others have that a unit remembers, so as not to end them twice. The
 /// oldest are forgotten.
 pub const PAST_MAX: usize = 1 << 16;
-
-/// The most states that an anchor keeps of those that helpers of a flow began with, should one not
-/// have come: as many as a flow can have helpers at once. The oldest are forgotten and counted; who
-/// has not got it then gets a later one.
-pub const BEGUN_MAX: usize = TARGETS_MAX;
-
-/// The most headers that an anchor keeps of those that it was told and its state does not cover, of
-/// one flow: they wait for that state. The oldest are forgotten and counted; the state is then
-/// without what their packets did.
-pub const TOLD_MAX: usize = 1 << 16;
 
 /// So many times [`order_ns`](Config::order_ns) after a flow was released its state is sent to the
 /// new owner unasked, if nothing has been heard from there: all that told it of the flow may have

@@ -47,21 +47,6 @@ pub struct Counters {
     pub states_taken: u64,
     /// States received that could not be read; their flows go on waiting.
     pub states_unreadable: u64,
-    /// Packets of other units that were replayed.
-    pub replayed: u64,
-    /// Packets of other units that could not be: states are without what they did.
-    pub unreplayable: u64,
-    /// States sent to units that have packets of the flow, too.
-    pub states_shared: u64,
-    /// Bytes of state in them.
-    pub state_bytes_shared: u64,
-    /// Such states asked for, as headers were missing or the first one did not come.
-    pub shares_asked: u64,
-    /// States that helpers began with and that are not kept any more, should they not have come.
-    pub beginnings_forgotten: u64,
-    /// Headers that an anchor was told and does not keep any more, as too many wait for its state:
-    /// that is without what they did.
-    pub told_forgotten: u64,
     /// Packets that came late and were sent on to the flow's owner.
     pub forwarded: u64,
     /// Packets given up as lost before the unit.
@@ -80,8 +65,6 @@ pub struct Counters {
     pub messages_refused: u64,
     /// Packets dropped as [`Dropped::Old`].
     pub dropped_old: u64,
-    /// Packets dropped as [`Dropped::Lapsed`].
-    pub dropped_lapsed: u64,
     /// Packets dropped as [`Dropped::Ended`].
     pub dropped_ended: u64,
     /// Packets dropped as [`Dropped::Full`].
@@ -95,7 +78,6 @@ impl Counters {
     pub fn dropped(&self, reason: Dropped) -> u64 {
         match reason {
             Dropped::Old => self.dropped_old,
-            Dropped::Lapsed => self.dropped_lapsed,
             Dropped::Ended => self.dropped_ended,
             Dropped::Full => self.dropped_full,
             Dropped::Refused => self.dropped_refused,
@@ -106,7 +88,6 @@ impl Counters {
     pub(crate) fn drop(&mut self, reason: Dropped) {
         *match reason {
             Dropped::Old => &mut self.dropped_old,
-            Dropped::Lapsed => &mut self.dropped_lapsed,
             Dropped::Ended => &mut self.dropped_ended,
             Dropped::Full => &mut self.dropped_full,
             Dropped::Refused => &mut self.dropped_refused,

@@ -1,6 +1,6 @@
 //! What a unit runs.
 
-use crate::message::{FlowId, Header};
+use crate::message::FlowId;
 
 /// What a unit runs: the states of flows, and what packets do to them. The unit decides when, this
 /// decides what.
@@ -13,24 +13,6 @@ pub trait Engine {
 
     /// The next packet of a flow; begins the flow if it has no state here.
     fn process(&mut self, now_ns: u64, flow: FlowId, packet: Self::Packet);
-
-    /// What the packet with this clock, which another unit has, does to the flow's state, and
-    /// nothing else; it is the next one, and of it there is only this. An engine of flows that are
-    /// never spread over units needs none.
-    ///
-    /// # Errors
-    ///
-    /// [`Unreplayable`] if the header says too little. Then nothing has changed, and the flow goes
-    /// on without what the packet did: the unit counts it.
-    fn replay(
-        &mut self,
-        _now_ns: u64,
-        _flow: FlowId,
-        _clock: u64,
-        _header: &Header,
-    ) -> Result<(), Unreplayable> {
-        Err(Unreplayable)
-    }
 
     /// Appends the flow's whole state to `out`; nothing if it has none here.
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>);
@@ -52,8 +34,3 @@ pub trait Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are no state of a flow that this engine can read")]
 pub struct Unreadable;
-
-/// What a packet did to its flow's state does not follow from its header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what the packet did to its flow's state does not follow from its header")]
-pub struct Unreplayable;

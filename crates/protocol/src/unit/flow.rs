@@ -3,7 +3,6 @@
 mod copies;
 mod going;
 mod packets;
-mod spread;
 mod tenures;
 
 use std::{
@@ -16,7 +15,6 @@ use crate::message::{Epoch, FlowId, FlowRecord, Message, Stamp, Targets, UnitId,
 use crate::unit::{
     Config, Dropped, Engine,
     context::Context,
-    flow::spread::{Begun, Spread},
     held::{Hall, Held, Waiting},
     slot::Gone,
     tenure::{Start, Tenure},
@@ -49,11 +47,6 @@ pub(crate) struct Flow {
     /// In the order of their epochs. Few flows ever have more than one at a time.
     tenures: VecDeque<Tenure>,
     held: Held,
-    /// Epochs in which other units have packets of the flow, too, as far as they are not past.
-    spreads: Vec<Spread>,
-    /// What helpers began with in the last of those epochs in which this unit was the anchor, in
-    /// the order of clocks.
-    begun: Vec<Begun>,
     /// When the flow's end was proposed last.
     proposed_ns: Option<u64>,
     /// When the state of the first tenure was asked for last.
@@ -64,8 +57,6 @@ pub(crate) struct Flow {
     gave_way_ns: Option<u64>,
     /// The epoch whose state ended here.
     ended: Option<Epoch>,
-    /// The last epoch that was given up while the router still sent packets of it.
-    given_up: Option<Epoch>,
 }
 
 /// Memory of flows that a unit has nothing to do with any more, for those that it gets: they come
@@ -152,8 +143,6 @@ impl Flow {
             tenures,
             state: None,
             held: Held::default(),
-            spreads: Vec::new(),
-            begun: Vec::new(),
             targets: Targets::NONE,
             silence_ns: config.silence_ns(&Targets::NONE),
             seen_ns: 0,
@@ -163,7 +152,6 @@ impl Flow {
             over_since_ns,
             gave_way_ns,
             ended: None,
-            given_up: None,
             is_calm: false,
         }
     }
@@ -190,19 +178,9 @@ impl Flow {
         self.ended
     }
 
-    /// The last epoch that was given up while the router still sent packets of it, if one was.
-    pub fn given_up(&self) -> Option<Epoch> {
-        self.given_up
-    }
-
     /// Whether no state is here.
     pub fn waits_for_state(&self) -> bool {
         self.state.is_none()
-    }
-
-    /// Whether the state here is a later epoch's.
-    pub fn is_behind(&self, epoch: Epoch) -> bool {
-        self.state.is_some_and(|state| epoch < state.epoch)
     }
 
     /// Whether the state here is this epoch's, or a later one's.
@@ -219,8 +197,7 @@ impl Flow {
     /// Whose the state is that is here and has not been released, and what it covers.
     pub fn owned(&self) -> Option<(Epoch, Watermark)> {
         let is_owner = self.is_calm || self.tenures.front()?.next.is_none();
-        let is_alone = |state: &State| self.spreads.is_empty() || !self.is_spread(state.epoch);
-        self.state.filter(|_| is_owner).filter(is_alone).map(|state| (state.epoch, state.mark))
+        self.state.filter(|_| is_owner).map(|state| (state.epoch, state.mark))
     }
 
     /// Whether the state is here, and stays.
@@ -262,18 +239,12 @@ impl Flow {
         if self.state.is_some() || self.is_over() || self.held.len() >= config.held_per_flow_max {
             return None;
         }
-        if self.is_spread(stamp.epoch) {
-            return None;
-        }
         let tenure = self.find(stamp.epoch).filter(|tenure| tenure.start != Start::Unknown)?;
         (tenure.may_have(stamp.clock) && !self.held.has(stamp.clock, hall)).then_some(&mut self.held)
     }
 
-    /// A packet of an epoch that is this unit's alone.
+    /// A packet of an epoch that is this unit's.
     pub fn packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
-        if self.is_spread(stamp.epoch) {
-            return cx.drop(Dropped::Refused, stamp, packet); // Nobody knows what the others had before it.
-        }
         if self.state.is_none_or(|state| state.epoch != stamp.epoch) {
             if self.is_past(stamp.epoch) {
                 return cx.drop(Dropped::Old, stamp, packet);
@@ -377,7 +348,6 @@ impl Flow {
         let covered = self.state.map_or(0, |state| state.mark.contiguous);
         let gone = Gone { epoch, owner, last: said.map_or(covered, |next| next.last) };
         self.is_calm = false;
-        self.begun = Vec::new();
         self.forget_before(epoch);
         if self.state.take().is_some() {
             cx.engine.forget(cx.now_ns, self.id, false);
@@ -416,7 +386,6 @@ impl Flow {
         if !self.is_calm || self.held.len() > 0 {
             let is_alone =
                 self.tenures.len() == 1 && self.tenures.front().is_some_and(|first| first.next.is_none());
-            let is_alone = is_alone && self.spreads.is_empty();
             self.is_calm = is_alone && self.state.is_some() && self.held.len() == 0 && !self.is_over();
         }
         if let Some((epoch, _, _)) = self.awaited(cx)
@@ -424,7 +393,7 @@ impl Flow {
         {
             self.asked = Some(Asked { epoch, at_ns: cx.now_ns, times: 0 });
         }
-        self.due_ns(cx).min(self.begun_until_ns(cx).unwrap_or(NEVER_NS))
+        self.due_ns(cx)
     }
 
     fn due_ns<E: Engine>(&self, cx: &Context<'_, E>) -> u64 {
@@ -433,28 +402,23 @@ impl Flow {
             return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
         }
         let Some((state, tenure)) = self.state.zip(self.tenures.front()) else {
-            let times = [self.ask_again_ns(cx), self.end_given_up_ns(cx), self.spread_due_ns(cx)];
+            let times = [self.ask_again_ns(cx), self.end_given_up_ns(cx)];
             return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
         };
         let gap_ns =
             self.held.oldest_of(state.epoch, cx.hall).map(|ns| ns.saturating_add(cx.config.order_ns));
         let times = match tenure.next {
             Some(next) if state.mark.covers(next.last) => [self.offer_ns(cx), None, None],
-            _ if self.is_spread(state.epoch) => [None; 3],
             Some(next) => [gap_ns, next.released_ns.map(|ns| ns.saturating_add(cx.config.order_ns)), None],
             None => [gap_ns, self.copy_ns(cx), self.expiry_ns(cx)],
         };
-        let times = times.into_iter().chain([self.spread_due_ns(cx)]);
-        times.flatten().min().unwrap_or(NEVER_NS)
+        times.into_iter().flatten().min().unwrap_or(NEVER_NS)
     }
 
     /// Does what is due.
     pub fn advance<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         self.pump(cx);
         let is_due = |ns: Option<u64>| ns.is_some_and(|ns| ns <= cx.now_ns);
-        if is_due(self.begun_until_ns(cx)) {
-            self.begun = Vec::new();
-        }
         if is_due(self.end_given_up_ns(cx)) {
             cx.counters.ends_given_up += 1;
             self.end(cx);
@@ -474,9 +438,9 @@ impl Flow {
 
 impl Hash for Flow {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.id, &self.tenures, self.state, self.held.len(), &self.spreads, &self.begun).hash(state);
+        (self.id, &self.tenures, self.state, self.held.len()).hash(state);
         (self.targets.is_all(), self.targets.units()).hash(state);
         (self.seen_ns, self.copied, self.proposed_ns, self.asked, self.over_since_ns).hash(state);
-        (self.gave_way_ns, self.ended, self.given_up).hash(state);
+        (self.gave_way_ns, self.ended).hash(state);
     }
 }

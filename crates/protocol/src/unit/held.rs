@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use crate::message::{Epoch, History, Stamp};
+use crate::message::{Epoch, Stamp};
 
 /// Packets of one flow that wait, in the order of their clocks; hence of their epochs, too. A list
 /// of places in the unit's hall.
@@ -30,8 +30,6 @@ pub(crate) struct Waiting<P> {
     pub stamp: Stamp,
     pub packet: P,
     pub since_ns: u64,
-    /// If other units have packets of its epoch, too.
-    pub history: Option<Box<History>>,
 }
 
 /// Where a packet waits.
@@ -140,14 +138,6 @@ impl Held {
         (first.epoch == epoch).then_some(first.clock)
     }
 
-    /// The first one of an epoch in which other units have packets, too, if none of an earlier
-    /// epoch is held.
-    pub fn first_history<'a, P>(&self, epoch: Epoch, hall: &'a Hall<P>) -> Option<(Stamp, &'a History)> {
-        let first = hall.waiting(self.first)?;
-        let history = first.history.as_deref()?;
-        (first.stamp.epoch == epoch).then_some((first.stamp, history))
-    }
-
     /// Since when that of an epoch waits which has waited longest, if none of an earlier epoch is
     /// held.
     pub fn oldest_of<P>(&self, epoch: Epoch, hall: &Hall<P>) -> Option<u64> {
@@ -161,25 +151,9 @@ impl Held {
         self.take_if(hall, |first| first.stamp.clock <= clock)
     }
 
-    /// Takes out the first one if it is of this epoch, and nothing is known of packets that other
-    /// units have.
-    pub fn take_plain<P>(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
-        self.take_if(hall, |first| first.stamp.epoch == epoch && first.history.is_none())
-    }
-
     /// Takes out the first one if it is of an epoch before this.
     pub fn take_before<P>(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
         self.take_if(hall, |first| first.stamp.epoch < epoch)
-    }
-
-    /// Whether any is of this epoch, whatever else is held.
-    pub fn has_of<P>(&self, epoch: Epoch, hall: &Hall<P>) -> bool {
-        self.find_of(epoch, hall).is_some()
-    }
-
-    /// Takes out the first one of an epoch, whatever else is held.
-    pub fn take_of<P>(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
-        self.take_at(self.find_of(epoch, hall)?, hall)
     }
 
     /// Takes out the first one.
@@ -222,12 +196,6 @@ impl Held {
         }
         let before = |&at: &u32| hall.place(at).map(|place| place.before);
         std::iter::successors(Some(self.last), before).find(is_up_to).unwrap_or(NONE)
-    }
-
-    /// The place of the first one of an epoch.
-    fn find_of<P>(&self, epoch: Epoch, hall: &Hall<P>) -> Option<u32> {
-        let at = self.places(hall).find(|&at| self.epoch_at(at, hall) >= Some(epoch))?;
-        (self.epoch_at(at, hall) == Some(epoch)).then_some(at)
     }
 
     #[inline]
@@ -285,7 +253,7 @@ mod tests {
     fn waiting(clock: u64, since_ns: u64) -> Waiting<()> {
         let flow = FlowId { slot: 0, generation: 0 };
         let stamp = Stamp { flow, clock, epoch: epoch(clock), handover: Handover::None, targets: None };
-        Waiting { stamp, packet: (), since_ns, history: None }
+        Waiting { stamp, packet: (), since_ns }
     }
 
     /// Epochs of ten packets.

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use crate::message::{Epoch, FlowId, History, Message, Stamp, UnitId, Watermark};
+use crate::message::{Epoch, FlowId, Message, Stamp, UnitId, Watermark};
 
 use crate::unit::{
     Config, Counters, Dropped, Engine, Outbox, PAST_MAX, SLOTS_MAX,
@@ -134,7 +134,7 @@ impl<E: Engine> Unit<E> {
             && let Some(held) = slot.queue_of(&stamp, &self.config, &self.hall)
         {
             self.counters.held += 1;
-            return held.add(Waiting { stamp, packet, since_ns: now_ns, history: None }, &mut self.hall);
+            return held.add(Waiting { stamp, packet, since_ns: now_ns }, &mut self.hall);
         }
         if stamp.flow.slot >= SLOTS_MAX || stamp.clock == 0 || stamp.epoch == 0 {
             self.counters.drop(Dropped::Refused);
@@ -142,27 +142,6 @@ impl<E: Engine> Unit<E> {
             return;
         }
         self.at(now_ns, stamp.flow, out, |slot, cx| slot.packet(stamp, packet, cx));
-    }
-
-    /// The same for a packet of a flow that several units have in turn, with what the router gives
-    /// with it. It is processed on the state that all packets of the flow before it make, whoever
-    /// has them. Refused if the history is not the packet's, or no epoch can be before and behind
-    /// its own.
-    pub fn packet_with_history(
-        &mut self,
-        now_ns: u64,
-        stamp: Stamp,
-        history: Box<History>,
-        packet: E::Packet,
-        out: &mut Outbox<E::Packet>,
-    ) {
-        let has_epochs = 1 < stamp.epoch && stamp.epoch < Epoch::MAX;
-        if stamp.flow.slot >= SLOTS_MAX || !has_epochs || !history.is_of(stamp.clock) {
-            self.counters.drop(Dropped::Refused);
-            out.dropped.push((Dropped::Refused, stamp, packet));
-            return;
-        }
-        self.at(now_ns, stamp.flow, out, |slot, cx| slot.spread_packet(stamp, history, packet, cx));
     }
 
     /// A message, from the router (`from`: none) or from a unit.
@@ -175,15 +154,7 @@ impl<E: Engine> Unit<E> {
     ) {
         let is_for_us = match (&message, from) {
             (Message::Drain, None) => return self.drain(out),
-            (
-                Message::Release { .. }
-                | Message::Adopt { .. }
-                | Message::Spread { .. }
-                | Message::Told { .. }
-                | Message::Part { .. }
-                | Message::End { .. },
-                None,
-            ) => true,
+            (Message::Release { .. } | Message::Adopt { .. } | Message::End { .. }, None) => true,
             (
                 Message::Pull { .. }
                 | Message::State { .. }
@@ -191,9 +162,6 @@ impl<E: Engine> Unit<E> {
                 | Message::Replica { .. }
                 | Message::Changes { .. }
                 | Message::Lacking { .. }
-                | Message::Share { .. }
-                | Message::Ask { .. }
-                | Message::Past { .. }
                 | Message::End { .. },
                 Some(from),
             ) => from != self.config.id,

@@ -24,9 +24,6 @@ pub struct Outbox<P> {
 pub enum Dropped {
     /// It came twice, or after it had been given up.
     Old,
-    /// Several units have its flow's packets in turn; headers of those before it were missing here,
-    /// and the state that made up for them has gone past it, or there is none.
-    Lapsed,
     /// Its flow is over.
     Ended,
     /// It would have had to wait for its flow's state, and no more packets may wait.

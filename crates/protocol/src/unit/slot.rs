@@ -1,8 +1,7 @@
 //! One slot of the router's table at one unit: a flow, and those before it.
 
 use crate::message::{
-    Damaged, Delta, Epoch, FlowId, FlowRecord, Handover, History, Message, Stamp, Targets, UnitId, Version,
-    Watermark,
+    Damaged, Delta, Epoch, FlowId, FlowRecord, Handover, Message, Stamp, Targets, UnitId, Version, Watermark,
 };
 
 use crate::unit::{
@@ -28,8 +27,6 @@ pub(crate) struct Slot {
     has_given_way: bool,
     /// The last epoch whose state was here and is not any more.
     done: Epoch,
-    /// The last epoch that was given up here while the router still sent packets of it.
-    given_up: Epoch,
     /// The tombstone: where the flow went when it last went away from here. It stays as long as the
     /// flow, so that nothing that comes late can begin it anew (DESIGN 3.3).
     gone: Option<Gone>,
@@ -70,7 +67,6 @@ impl Default for Slot {
             is_over: false,
             has_given_way: false,
             done: 0,
-            given_up: 0,
             gone: None,
             flow: None,
             armed_ns: NEVER_NS,
@@ -210,64 +206,6 @@ impl Slot {
         }
     }
 
-    /// A packet of an epoch in which other units have packets, too. One that comes late is no other
-    /// unit's: it was replayed.
-    pub fn spread_packet<E: Engine>(
-        &mut self,
-        stamp: Stamp,
-        history: Box<History>,
-        packet: E::Packet,
-        cx: &mut Context<'_, E>,
-    ) {
-        if self.is_over {
-            return cx.drop(Dropped::Ended, stamp, packet);
-        }
-        if self.has_left(stamp.epoch) {
-            let has_lapsed = stamp.epoch == self.given_up;
-            return cx.drop(if has_lapsed { Dropped::Lapsed } else { Dropped::Old }, stamp, packet);
-        }
-        self.flow(stamp.flow, cx).spread_packet(stamp, history, packet, cx);
-    }
-
-    /// Nothing of an epoch in which this unit was a helper is sent any more. What was sent may have
-    /// been overtaken, all of it.
-    fn part<E: Engine>(&mut self, id: FlowId, epoch: Epoch, last: Option<u64>, cx: &mut Context<'_, E>) {
-        let last = last.filter(|_| !self.is_over && !self.has_left(epoch));
-        let is_helper = match &mut self.flow {
-            Some(flow) => flow.part(epoch, last, cx),
-            None => last.is_some() && self.flow(id, cx).part(epoch, last, cx),
-        };
-        if !is_helper {
-            if self.flow.is_none() {
-                self.done = self.done.max(epoch); // Should a packet come after all, it is late.
-            }
-            cx.out.to_router.push(Message::Parted { flow: id, epoch });
-        }
-    }
-
-    /// Whether this epoch is one that the unit has done with, if other units have packets of it,
-    /// too.
-    fn has_left(&self, epoch: Epoch) -> bool {
-        epoch <= self.done || self.gone.is_some_and(|gone| epoch <= gone.epoch)
-    }
-
-    /// A helper wants a state that covers this clock.
-    fn ask_for<E: Engine>(
-        &mut self,
-        id: FlowId,
-        (epoch, last): (Epoch, Option<u64>),
-        helper: UnitId,
-        cx: &mut Context<'_, E>,
-    ) {
-        if self.is_over || epoch <= self.done {
-            return cx.out.to_units.push((helper, Message::Past { flow: id, epoch }));
-        }
-        match &mut self.flow {
-            Some(flow) => flow.ask_for(epoch, last, helper, cx),
-            None => cx.counters.messages_stale += 1,
-        }
-    }
-
     /// A message about this flow, from the router or from a unit.
     pub fn receive<E: Engine>(
         &mut self,
@@ -289,9 +227,7 @@ impl Slot {
                 Message::Replica { .. }
                 | Message::Changes { .. }
                 | Message::Lacking { .. }
-                | Message::Adopt { .. }
-                | Message::Spread { .. }
-                | Message::Share { .. },
+                | Message::Adopt { .. },
                 _,
             ) if self.is_over => {
                 cx.counters.messages_stale += 1;
@@ -345,46 +281,6 @@ impl Slot {
                 _,
             ) if self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
-                Ok(())
-            }
-            (Message::Spread { epoch, .. } | Message::Told { epoch, .. }, None)
-                if epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.is_behind(epoch)) =>
-            {
-                cx.counters.messages_stale += 1;
-                Ok(())
-            }
-            (Message::Part { epoch, last, .. }, None) => {
-                self.part(id, epoch, last, cx);
-                Ok(())
-            }
-            (Message::Past { epoch, .. }, Some(from)) => {
-                match &mut self.flow {
-                    Some(flow) => flow.past(epoch, from, cx),
-                    None => cx.counters.messages_stale += 1,
-                }
-                Ok(())
-            }
-            (Message::Spread { epoch, last, helpers, .. }, None) => {
-                self.flow(id, cx).spread(epoch, last, &helpers, cx)
-            }
-            (Message::Told { epoch, first, headers, end, .. }, None) => match &mut self.flow {
-                Some(flow) => flow.told(epoch, first, headers, end, cx),
-                None => Err(Refused),
-            },
-            (Message::Share { epoch, record, .. }, Some(from)) if epoch > self.done => {
-                // Who shares its state has taken that of the epoch before.
-                if self.done < epoch - 1 && self.flow.as_ref().is_some_and(|flow| flow.is_of_before(epoch)) {
-                    self.gone = Some(self.flow(id, cx).leave(epoch - 1, from, cx));
-                    self.done = epoch - 1;
-                }
-                self.flow(id, cx).shared(epoch, &record, cx)
-            }
-            (Message::Share { .. }, Some(_)) => {
-                cx.counters.messages_stale += 1;
-                Ok(())
-            }
-            (Message::Ask { epoch, last, .. }, Some(from)) => {
-                self.ask_for(id, (epoch, last), from, cx);
                 Ok(())
             }
             (Message::Release { epoch, owner, last, .. }, None) => {
@@ -493,7 +389,6 @@ impl Slot {
     pub fn settle<E: Engine>(&mut self, cx: &mut Context<'_, E>) -> u64 {
         if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
             self.done = self.done.max(flow.ended().unwrap_or(0));
-            self.given_up = self.given_up.max(flow.given_up().unwrap_or(0));
             cx.spare.take_back(flow);
         }
         self.flow.as_mut().map_or(NEVER_NS, |flow| flow.settle(cx))

@@ -1,8 +1,6 @@
 //! The unit: rules of the protocol one by one, every order of small schedules, and a model.
 
 mod common;
-mod helpers;
 mod model;
 mod rules;
 mod schedules;
-mod spread;

@@ -367,7 +367,7 @@ impl Running {
             // wait: so none comes twice, or finds no room.
             let reason = match why {
                 Dropped::Ended => DropReason::FlowEnded,
-                Dropped::Old | Dropped::Lapsed | Dropped::Full | Dropped::Refused => DropReason::Internal,
+                Dropped::Old | Dropped::Full | Dropped::Refused => DropReason::Internal,
             };
             chain.drop_admitted(packet, reason, pool);
         }

@@ -41,9 +41,6 @@ pub struct Router {
     /// Only states of flowlets whose units are loaded to this share or more are copied ahead. None:
     /// all are, as published.
     pub copy_from: Option<Share>,
-    /// A flow that asks for more than a unit has is spread over several, in mode `flowlet`, with
-    /// states at the units. None: as published.
-    pub spread: Option<Spread>,
     /// What it takes a unit to process; unless said, what that is (S41). Less leaves room for
     /// bursts that its load meter does not see (S105).
     pub capacity: Option<Rate>,
@@ -73,54 +70,6 @@ pub struct Router {
     pub packet_cost: Cost,
     /// What it takes on top for the assignment of a flowlet: nothing.
     pub flowlet_cost: Cost,
-}
-
-/// Which flows are spread over several units, and how.
-#[derive(Clone, Copy, Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Spread {
-    /// Units of a flow at most.
-    pub units_max: u8,
-    /// A flow that asks for more than this share of a unit is spread, over so many that it does
-    /// not.
-    pub begin_at: Share,
-    /// One that asks for less than this share of a unit is not any longer.
-    pub end_at: Share,
-    /// What the router takes it to be to replay a header, as a share of what the packet takes.
-    pub replay_share: Share,
-    /// What it asks for is measured over this time.
-    pub window: Time,
-    /// How often a header goes to a unit once more.
-    pub repeats: u8,
-    /// Headers of a flow that are kept at most.
-    pub history_max: u16,
-    /// Bytes of a header, for the report.
-    pub header: Size,
-}
-
-impl Default for Spread {
-    fn default() -> Spread {
-        let protocol::dispatcher::Spread {
-            units_max,
-            begin_at,
-            end_at,
-            replay_share,
-            window_ns,
-            repeats,
-            history_max,
-        } = protocol::dispatcher::Spread::default();
-        let share = |of: f32| Share((f64::from(of) * 1e6).round() / 1e6);
-        Spread {
-            units_max,
-            begin_at: share(begin_at),
-            end_at: share(end_at),
-            replay_share: share(replay_share),
-            window: Time(window_ns),
-            repeats,
-            history_max,
-            header: Size(64),
-        }
-    }
 }
 
 /// What is assigned to units.
@@ -224,7 +173,6 @@ impl Default for Router {
             push_at: None,
             stay_below: None,
             copy_from: None,
-            spread: None,
             capacity: None,
             start_at: Share(0.9),
             follow_at: None,

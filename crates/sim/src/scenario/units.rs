@@ -23,9 +23,6 @@ pub struct Units {
     pub packet_cost: Option<Cost>,
     /// What a byte takes, on top.
     pub byte_cost: Option<Cost>,
-    /// What it takes to replay the header of a packet that another unit has, where flows are
-    /// spread: 550 ns, as a chain of three functions was measured to take.
-    pub replay_cost: Cost,
     /// What a message takes of the unit that it comes to, and of one that sends it to another unit:
     /// nothing, unless said.
     pub message_cost: Cost,
@@ -70,7 +67,6 @@ impl Default for Units {
             quota_period: Time(100_000_000),
             packet_cost: None,
             byte_cost: None,
-            replay_cost: Cost(550_000),
             message_cost: Cost(0),
             queue: 1 << 20,
             start: Time(0),

@@ -1,7 +1,7 @@
 //! What the router has to do with: packets and messages that come to it, and what it orders.
 
 use protocol::dispatcher::{Arrival, Order, Routed};
-use protocol::message::{Handover, Header, Message, Targets, UnitId};
+use protocol::message::{Message, Targets, UnitId};
 
 use super::{Event, World};
 use crate::arrivals::Coming;
@@ -26,12 +26,8 @@ impl World {
         let sent_ns = begins_ns + self.routing_ns(self.router.counters().assignments - assignments);
         self.router_busy_until_ns = sent_ns;
         self.carry_out_orders(sent_ns);
-        let (unit, mut stamp, history) = match routed {
-            Routed::To { unit, stamp } => (unit, stamp, None),
-            Routed::Spread { unit, stamp } => {
-                let header = Header { at_ns: self.now_ns, len: arriving.len, bytes: Vec::new() };
-                (unit, stamp, Some(Box::new(self.router.history(unit, &stamp, header))))
-            }
+        let (unit, mut stamp) = match routed {
+            Routed::To { unit, stamp } => (unit, stamp),
             Routed::Refused => {
                 self.tally.refused += 1;
                 return Ok(());
@@ -41,12 +37,7 @@ impl World {
             // What would go to all goes to the store.
             stamp.targets = stamp.targets.map(|_| Targets::ALL);
         }
-        match (&history, stamp.handover) {
-            (Some(_), Handover::From { last, .. }) => {
-                self.checks.stamped_spread(stamp.flow, stamp.clock, last);
-            }
-            _ => self.checks.stamped(stamp.flow, stamp.clock),
-        }
+        self.checks.stamped(stamp.flow, stamp.clock);
         self.epochs.given(unit, self.service.load_ns(arriving.len));
         let Carried::At(arrives_ns) = self.links.packet(sent_ns, unit) else {
             self.tally.lost += 1;
@@ -54,7 +45,7 @@ impl World {
         };
         let packet =
             Packet { came_ns: self.now_ns, at_unit_ns: u64::MAX, clock: stamp.clock, len: arriving.len };
-        let parcel = self.parcels.add(Parcel::Packet { stamp, packet, history, has_read: false });
+        let parcel = self.parcels.add(Parcel::Packet { stamp, packet, has_read: false });
         self.events.push(arrives_ns, Event::Arrived { unit, parcel });
         Ok(())
     }
@@ -93,15 +84,7 @@ impl World {
     /// What must stay behind packets that were sent before goes into the queue with them; the rest
     /// passes it (S18).
     fn send_to_unit(&mut self, now_ns: u64, unit: UnitId, message: Message) {
-        let stays_behind = matches!(
-            message,
-            Message::Release { .. }
-                | Message::Spread { .. }
-                | Message::Told { .. }
-                | Message::Part { .. }
-                | Message::End { .. }
-                | Message::Drain
-        );
+        let stays_behind = matches!(message, Message::Release { .. } | Message::End { .. } | Message::Drain);
         let arrives_ns = self.links.message(now_ns, unit);
         let parcel = self.add_message(None, message);
         self.events.push(arrives_ns, Event::to_unit(unit, parcel, stays_behind));

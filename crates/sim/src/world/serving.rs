@@ -72,18 +72,9 @@ impl World {
     fn handle(&mut self, unit: UnitId, parcel: u32, since_ns: u64) -> Result<(), Violation> {
         let (now_ns, server) = (self.now_ns, &mut self.servers[unit.index()]);
         match self.parcels.take(parcel) {
-            Some(Parcel::Packet { stamp, mut packet, history, has_read }) => {
+            Some(Parcel::Packet { stamp, mut packet, has_read }) => {
                 packet.at_unit_ns = packet.at_unit_ns.min(since_ns);
-                let out = &mut self.outbox;
-                match history {
-                    None => server.unit.packet(now_ns, stamp, packet, out),
-                    // On its way to who is stopped are only packets that were overtaken: nobody
-                    // sends them on.
-                    Some(_) if !server.is_ready && self.is_in_order => {
-                        return Err(Violation::Stopped { unit });
-                    }
-                    Some(history) => server.unit.packet_with_history(now_ns, stamp, history, packet, out),
-                }
+                server.unit.packet(now_ns, stamp, packet, &mut self.outbox);
                 self.follow_up(unit)?;
                 if has_read {
                     self.accessed(unit, stamp.flow);

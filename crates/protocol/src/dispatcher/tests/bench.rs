@@ -36,7 +36,7 @@ impl Bench {
         self.router.prefetch(hash);
         self.router.prefetch_flow(hash);
         match self.router.route(now_ns, Arrival { key, hash, len }, &mut self.orders) {
-            Routed::To { unit, stamp } | Routed::Spread { unit, stamp } => Some((unit, stamp)),
+            Routed::To { unit, stamp } => Some((unit, stamp)),
             Routed::Refused => None,
         }
     }

@@ -111,11 +111,7 @@ impl Flow {
         cx: &mut Context<'_, E>,
     ) -> Option<FlowRecord> {
         let found = self.tenures.iter().rev().find_map(|tenure| match tenure.start {
-            Start::From { previous, last }
-                if tenure.epoch > version.epoch
-                    && is_exact(&record, last)
-                    && !self.is_spread(tenure.epoch) =>
-            {
+            Start::From { previous, last } if tenure.epoch > version.epoch && is_exact(&record, last) => {
                 Some((tenure.epoch, previous)).filter(|_| previous != cx.id() && !self.is_past(tenure.epoch))
             }
             _ => None,

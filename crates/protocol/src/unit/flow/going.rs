@@ -12,16 +12,14 @@ impl Flow {
         state.epoch += 1;
         let epoch = state.epoch;
         self.forget_before(epoch);
-        self.end_beginnings_before(epoch, cx.now_ns);
         self.drop_before(epoch, cx);
     }
 
     /// Nobody gets the state any more: the flow ends here, and what it took is given back.
     pub(super) fn finish<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
-        let is_owner = !self.is_helping();
         self.ended = self.state.take().map(|state| state.epoch);
         self.tenures.clear();
-        cx.engine.forget(cx.now_ns, self.id, is_owner);
+        cx.engine.forget(cx.now_ns, self.id, true);
     }
 
     /// Sends the state to the next owner, which has not asked, or has not said that it came.
@@ -93,9 +91,6 @@ impl Flow {
     /// Asks for the state once more.
     pub(super) fn ask_again<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some((epoch, previous, last)) = self.awaited(cx) else { return };
-        if self.is_spread(epoch) {
-            return self.ask_again_for_share(epoch, previous, cx);
-        }
         let times = self.asked.map_or(0, |asked| asked.times.saturating_add(1));
         self.asked = Some(Asked { epoch, at_ns: cx.now_ns, times });
         cx.counters.pulls_again += 1;

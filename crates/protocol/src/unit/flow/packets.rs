@@ -2,7 +2,7 @@
 
 use crate::message::{Stamp, Watermark};
 
-use super::{Flow, State, spread};
+use super::{Flow, State};
 use crate::unit::{Config, Dropped, Engine, context::Context, held::Waiting};
 
 impl Flow {
@@ -11,9 +11,6 @@ impl Flow {
     pub(super) fn pump<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         loop {
             self.process_held(cx);
-            if !self.spreads.is_empty() {
-                self.pump_spread(cx);
-            }
             let (is_last, is_over) = (self.tenures.len() == 1, self.is_over());
             let Some((state, tenure)) = self.state.as_mut().zip(self.tenures.front()) else { return };
             if is_over {
@@ -33,9 +30,6 @@ impl Flow {
                 }
                 return;
             }
-            if spread::is_among(&self.spreads, state.epoch) {
-                return; // Nothing is given up: what is missing is told.
-            }
             let is_due = |since: u64| since.saturating_add(cx.config.order_ns) <= cx.now_ns;
             let before_first = self.held.first_of(state.epoch, cx.hall).map(|first| first - 1);
             let released = tenure.next.filter(|next| next.released_ns.is_some_and(is_due));
@@ -53,7 +47,6 @@ impl Flow {
     pub(super) fn process_held<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         while let Some(state) = self.state
             && self.held.first_of(state.epoch, cx.hall).is_some()
-            && !self.is_spread(state.epoch)
             && let Some(waiting) = self.held.take_up_to(state.mark.contiguous + 1, cx.hall)
         {
             if state.mark.covers(waiting.stamp.clock) {
@@ -111,7 +104,7 @@ impl Flow {
             }
         }
         cx.counters.held += 1;
-        self.held.add(Waiting { stamp, packet, since_ns: cx.now_ns, history: None }, cx.hall);
+        self.held.add(Waiting { stamp, packet, since_ns: cx.now_ns }, cx.hall);
         self.pump(cx);
     }
 }

@@ -136,7 +136,6 @@ impl Flow {
     /// Forgets the tenures of earlier epochs.
     pub(super) fn forget_before(&mut self, epoch: Epoch) {
         while self.tenures.pop_front_if(|first| first.epoch < epoch).is_some() {}
-        self.forget_spreads_before(epoch);
     }
 
     /// Drops what is held of earlier epochs: the state covers it.

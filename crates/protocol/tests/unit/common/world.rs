@@ -275,19 +275,6 @@ fn print(item: &Item) -> u64 {
                 (11, flow, epoch, watermark, delta).hash(&mut hasher)
             }
             Message::Lacking { flow, version } => (12, flow, version).hash(&mut hasher),
-            Message::Spread { flow, epoch, last, helpers } => {
-                (13, flow, epoch, last, helpers.units()).hash(&mut hasher)
-            }
-            Message::Told { flow, epoch, first, headers, end } => {
-                (14, flow, epoch, first, headers, end).hash(&mut hasher)
-            }
-            Message::Share { flow, epoch, record } => {
-                (15, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
-            }
-            Message::Ask { flow, epoch, last } => (16, flow, epoch, last).hash(&mut hasher),
-            Message::Part { flow, epoch, last } => (17, flow, epoch, last).hash(&mut hasher),
-            Message::Past { flow, epoch } => (19, flow, epoch).hash(&mut hasher),
-            Message::Parted { flow, epoch } => (18, flow, epoch).hash(&mut hasher),
             Message::Expire { flow, epoch, clock } => (7, flow, epoch, clock).hash(&mut hasher),
             Message::End { flow } => (8, flow).hash(&mut hasher),
             Message::Drain => 9.hash(&mut hasher),
