@@ -1,11 +1,10 @@
 //! Trial after trial.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use nf::Registry;
 use packet::split_mix;
 use serde_json::Value;
 
+use crate::difference::differs;
 use crate::{Difference, Subject, Trial, built_in};
 
 /// How much is tried.
@@ -96,23 +95,4 @@ pub fn compare(
         heed(&totals);
     }
     Ok(totals)
-}
-
-/// How many packets followed rules, if nothing differs; else what does.
-pub(crate) fn differs(trial: &Trial<'_>) -> Result<u64, String> {
-    let run = |consolidate| {
-        let ran = catch_unwind(AssertUnwindSafe(|| trial.run(consolidate)));
-        let how = if consolidate { "consolidated" } else { "plain" };
-        ran.unwrap_or_else(|cause| Err(format!("the {how} chain panics: {}", text(&*cause))))
-    };
-    let (plain, consolidated) = (run(false)?, run(true)?);
-    match consolidated.difference(&plain) {
-        None => Ok(consolidated.followed),
-        Some(what) => Err(what),
-    }
-}
-
-fn text(cause: &(dyn std::any::Any + Send)) -> &str {
-    let text = cause.downcast_ref::<&str>().copied();
-    text.or_else(|| cause.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
 }

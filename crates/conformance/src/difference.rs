@@ -1,8 +1,8 @@
 //! What differs, and the smallest chain that shows it.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::compare::differs;
 use crate::{Step, Trial};
 
 /// A chain that is not the same when it is consolidated.
@@ -69,3 +69,22 @@ impl fmt::Display for Difference {
 }
 
 impl std::error::Error for Difference {}
+
+/// How many packets followed rules, if nothing differs; else what does.
+pub(crate) fn differs(trial: &Trial<'_>) -> Result<u64, String> {
+    let run = |consolidate| {
+        let ran = catch_unwind(AssertUnwindSafe(|| trial.run(consolidate)));
+        let how = if consolidate { "consolidated" } else { "plain" };
+        ran.unwrap_or_else(|cause| Err(format!("the {how} chain panics: {}", text(&*cause))))
+    };
+    let (plain, consolidated) = (run(false)?, run(true)?);
+    match consolidated.difference(&plain) {
+        None => Ok(consolidated.followed),
+        Some(what) => Err(what),
+    }
+}
+
+fn text(cause: &(dyn std::any::Any + Send)) -> &str {
+    let text = cause.downcast_ref::<&str>().copied();
+    text.or_else(|| cause.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
+}

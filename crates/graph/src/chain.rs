@@ -35,18 +35,17 @@ mod subscribed;
 mod turning;
 mod upgrading;
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nf::record::{Layout, Records};
 use nf::stage::{Load, Stage};
 use nf::{Common, Effects, EndReason, Verdict};
 use packet::memory::OutOfMemory;
-use packet::{DropReason, FlowHasher, Packet, Parser, Pool};
+use packet::{Packet, Pool};
 
+use crate::classifier::Classifier;
 use crate::flows::Flows;
-use crate::fragments::Fragments;
-use crate::gathering::{Apart, Gathering, OtherCourses};
+use crate::gathering::{Apart, GROUP_MAX, Gathering, OtherCourses};
 use crate::ingresses::Ingresses;
 use crate::joining::Joining;
 use crate::observer::Observer;
@@ -54,26 +53,22 @@ use crate::program::Course;
 use crate::queue::Queue;
 use crate::rules::Rules;
 use crate::{Counters, FastPath, Options, Walked};
-pub use admitted::{Change, Way};
+pub use admitted::Change;
 use consolidated::Consolidation;
 use enter::Gathered;
-pub use moving::RestoreError;
 pub use replaying::{NoHistory, history_len};
 pub use shown::{RuleStep, RuleView};
 use sides::Sides;
 use subscribed::Subscribed;
 pub use upgrading::SavedLayout;
 
-/// Packets of known flows that are processed together at most: what fits the first-level cache with
-/// its records.
-pub const GROUP_MAX: usize = 32;
-
 /// Runs network functions in order over flows, from the inside to the outside and back in reverse
 /// order.
 pub struct Chain {
     stages: Vec<Box<dyn Stage>>,
     options: Options,
-    parser: Parser,
+    /// Which flow each packet belongs to.
+    classifier: Classifier,
     /// A command may have changed what passes unjudged.
     is_commanded: bool,
     /// By which ports flows came in, if that matters.
@@ -87,7 +82,6 @@ pub struct Chain {
     lead_len: usize,
     /// Chains with other versions of the functions, whose flows are taken over.
     other_versions: Vec<SavedLayout>,
-    fragments: Fragments,
     effects: Effects,
     counters: Counters,
     fast_path: FastPath,
@@ -119,9 +113,6 @@ pub struct Chain {
     /// Which packets of known flows functions may answer: they go alone; none until it is looked up
     /// again.
     apart: Option<Apart>,
-    /// Packets of the batch that could not be parsed, by number, in order, as far as they are not
-    /// dropped yet.
-    refused: VecDeque<(u64, DropReason)>,
     /// Room that is reused.
     due: Vec<u32>,
     waited: Vec<Packet>,
@@ -174,7 +165,8 @@ impl Chain {
             tag_bit =
                 stage.place(number as u16, &mut layout, tag_bit).ok_or(ChainError::TooManyTags(name))?;
         }
-        let hasher = FlowHasher::new(options.seed);
+        let mut classifier = Classifier::new(&options);
+        classifier.set_passes_unjudged(passes_unjudged(&stages));
         let flows_max = if stages.is_empty() { 1 } else { options.flows_max };
         let keeps_flows = stages.iter().any(|stage| stage.descriptor().keeps_flows);
         let makes_room = stages.iter().any(|stage| stage.makes_room());
@@ -183,7 +175,7 @@ impl Chain {
         let flows = Flows::new(
             flows_max,
             layout.clone(),
-            hasher,
+            classifier.parser().hasher,
             (&options.shares, options.seed),
             consolidation.as_ref().map(Consolidation::scope),
         )?;
@@ -212,15 +204,7 @@ impl Chain {
             apart: None,
             mixed: false,
             makes_room,
-            parser: Parser {
-                hasher,
-                inner: options.inner,
-                tunnel_ports: options.tunnel_ports,
-                offloaded: options.offloaded,
-                sanity: options.guards.sanity(!passes_unjudged(&stages)),
-                verify_ipv4_checksum: options.verify_ipv4_checksum,
-                ignore_vlans: options.ignore_vlans,
-            },
+            classifier,
             is_commanded: false,
             ingresses: options.remembers_ports.then(|| Ingresses::new(flows_max)),
             fingerprint: moving::fingerprint(&stages, &layout),
@@ -228,14 +212,12 @@ impl Chain {
             other_versions: Vec::new(),
             flows,
             layout,
-            fragments: Fragments::new(options.fragments_max, options.fragment_timeout_ns),
             options,
             effects: Effects::default(),
             counters: Counters::default(),
             fast_path: FastPath::default(),
             now_ns: 0,
             settled_ns: 0,
-            refused: VecDeque::new(),
             due: Vec::new(),
             waited: Vec::new(),
             answers: Vec::new(),
@@ -259,7 +241,7 @@ impl Chain {
         self.homes.clear();
         self.look_up(batch);
         self.run(batch, &mut run);
-        debug_assert!(self.refused.is_empty(), "each was dropped in its turn");
+        debug_assert!(self.classifier.refuses_none(), "each was dropped in its turn");
     }
 
     /// Takes packets that were looked up through.
@@ -306,7 +288,7 @@ impl Chain {
             } else if course == Course::REVIEW {
                 self.review(&queue.rest()[0]);
             } else if let Some(packet) = queue.next(run.out) {
-                let parsed = self.parsed(&packet);
+                let parsed = self.classifier.take_refusal(&packet);
                 self.alone(packet, parsed, run);
             }
         }
@@ -320,10 +302,7 @@ impl Chain {
         pool: &mut Pool,
         observer: &mut dyn Observer,
     ) {
-        self.counters.packets_in += 1;
-        self.counters.bytes_in += packet.len() as u64;
-        packet.meta_mut().transit.sequence = self.counters.packets_in - 1;
-        let parsed = self.parser.parse(&mut packet);
+        let parsed = self.classifier.classify_one(&mut packet);
         observer.arrived(&packet);
         let mut run = Run { out, pool, observer: Some(observer), is_alone: false };
         match parsed {
@@ -343,33 +322,8 @@ impl Chain {
             self.end_in_time(record, pool);
         }
         self.due = due;
-        self.expire_fragments(pool);
+        self.classifier.handle_timeout(self.now_ns, pool);
         self.expire_datagrams(pool);
-    }
-
-    /// Drops fragments whose first one has not come in time.
-    fn expire_fragments(&mut self, pool: &mut Pool) {
-        if self.fragments.is_empty() {
-            return;
-        }
-        let mut late = std::mem::take(&mut self.waited);
-        self.fragments.expire(self.now_ns, &mut late);
-        for packet in late.drain(..) {
-            self.counters.packets_held -= 1;
-            self.counters.drops[DropReason::FragmentTimeout.index()] += 1;
-            pool.give(packet);
-        }
-        self.waited = late;
-        self.drop_displaced(pool);
-    }
-
-    /// Drops fragments that waited for datagrams which gave way to others.
-    fn drop_displaced(&mut self, pool: &mut Pool) {
-        while let Some(packet) = self.fragments.take_dropped() {
-            self.counters.packets_held -= 1;
-            self.counters.drops[DropReason::FragmentTableFull.index()] += 1;
-            pool.give(packet);
-        }
     }
 
     /// Ends all flows: the run is over. Fragments that still wait stay counted as held.
@@ -396,15 +350,23 @@ impl Chain {
 
     /// What was counted.
     pub fn counters(&self) -> Counters {
+        let (own, classified, displaced) = (&self.counters, self.classifier.counted(), self.displaced());
         Counters {
+            packets_in: classified.packets_in,
+            bytes_in: classified.bytes_in,
+            packets_out: own.packets_out + classified.packets_out,
+            bytes_out: own.bytes_out + classified.bytes_out,
+            drops: std::array::from_fn(|reason| own.drops[reason] + classified.drops[reason]),
+            not_ip_passed: classified.not_ip_passed,
+            link_control_passed: classified.link_control_passed,
             flows_live: self.live(),
             packets_held: self.packets_held(),
             fragments_moved: self.fragments_moved(),
-            fragments_displaced: self.displaced().table,
-            fragments_displaced_by_source: self.displaced().source,
+            fragments_displaced: displaced.table,
+            fragments_displaced_by_source: displaced.source,
             flows_by_class: self.flows.classes.live().map(u64::from),
             streams: self.subscribed.as_ref().map(Subscribed::counters).unwrap_or_default(),
-            ..self.counters.clone()
+            ..own.clone()
         }
     }
 
@@ -443,7 +405,7 @@ impl Chain {
     /// Whoever gives it packets knows whom later fragments follow ([`Chain::learn_first`]): none
     /// wait here.
     pub fn let_no_fragments_wait(&mut self) {
-        self.fragments = Fragments::new(0, self.options.fragment_timeout_ns);
+        self.classifier.hold_no_fragments();
     }
 
     /// Has what functions share with those of other chains here, to be looked at. Those wait for it
@@ -470,7 +432,8 @@ impl Chain {
     /// Packets come from captures: an IPv4 total length of 0 is that of a segment that the
     /// capturing host's card was to cut.
     pub fn expect_offloaded(&mut self) {
-        (self.options.offloaded, self.parser.offloaded) = (true, true);
+        self.options.offloaded = true;
+        self.classifier.expect_offloaded();
     }
 
     /// A function, to be commanded.

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
+use nf::UpgradeError;
 use nf::index::Index;
 use nf::record::{Header, Layout, Records};
 use packet::memory::OutOfMemory;
 use packet::{Direction, FlowHasher, FlowKey, Meta, Packet, Side};
 use zerocopy::FromBytes;
 
-use crate::chain::RestoreError;
 use crate::classes::{Classes, Shares, Victim};
 use crate::homes::Homes;
-use crate::joining::Joining;
+use crate::joining::{AS_LONG_AS_BEFORE, Joining};
 use crate::passes::Passes;
 use crate::rules::{Rules, Scope};
+use crate::streams;
 use crate::wheel::Wheel;
 
 /// The flows of a chain: records, the index over their keys and aliases, and their timers.
@@ -43,6 +44,29 @@ pub trait Ledger: Send + Sync {
 
     /// They are no longer.
     fn release(&self, hash: u64);
+}
+
+/// A flow could not be taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// The bytes are not what [`crate::Chain::save_flow`] wrote.
+    #[error("the saved flow is damaged")]
+    Damaged,
+    /// They were written by a chain of other functions, or of other versions of them.
+    #[error("the saved flow is that of another chain")]
+    OtherChain,
+    /// A flow with its key or its alias is here already.
+    #[error("a flow with the key or the alias of the saved one is here already")]
+    Known,
+    /// The flow table is full.
+    #[error("the flow table is full")]
+    TableFull,
+    /// A function cannot read its state, which is of another version.
+    #[error(transparent)]
+    Upgrade(#[from] UpgradeError),
+    /// Its TCP streams could not be taken over.
+    #[error(transparent)]
+    Streams(#[from] streams::RestoreError),
 }
 
 /// Who has the key that a flow was to have as its alias.
@@ -82,10 +106,6 @@ impl Entry {
         if reversed == (self.0 & 1 != 0) { Direction::Original } else { Direction::Reply }
     }
 }
-
-/// A flow is to be kept after this packet as long as after the one before it, whatever that says
-/// once it is settled: a packet in front of it in its group may change it.
-pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 
 impl Flows {
     pub fn new(

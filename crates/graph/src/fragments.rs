@@ -152,6 +152,12 @@ impl Fragments {
         self.dropped.pop()
     }
 
+    /// Returns when the next datagram is forgotten.
+    pub fn next_timeout_ns(&self) -> u64 {
+        let oldest = [0, 1].into_iter().filter_map(|passed| self.table.oldest(passed));
+        oldest.map(|at| self.table.get(at).until_ns).min().unwrap_or(u64::MAX)
+    }
+
     /// Whether nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.table.len() == 0 && self.dropped.is_empty()

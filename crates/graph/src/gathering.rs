@@ -8,6 +8,10 @@ use packet::{Meta, Side};
 
 use crate::program::Course;
 
+/// Packets of known flows that are processed together at most: what fits the first-level cache with
+/// its records.
+pub const GROUP_MAX: usize = 32;
+
 /// Which packets of known flows are groups of their own, as a function may answer them: what it
 /// makes has to go through the functions before the next packet does.
 #[derive(Clone, Copy)]
@@ -53,7 +57,7 @@ pub(crate) struct Gathering {
     sides_apart: bool,
 }
 
-/// Bits for flows, in words: enough for few to share one among [`crate::GROUP_MAX`].
+/// Bits for flows, in words: enough for few to share one among [`GROUP_MAX`].
 const WORDS: usize = 16;
 
 impl Gathering {

@@ -5,7 +5,10 @@ use nf::record::Header;
 use packet::{Class, Meta};
 
 use crate::Timeouts;
-use crate::flows::AS_LONG_AS_BEFORE;
+
+/// A flow is to be kept after this packet as long as after the one before it, whatever that says
+/// once it is settled: a packet in front of it in its group may change it.
+pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 
 /// How packets join their flows in a chain.
 pub(crate) struct Joining {

@@ -6,7 +6,7 @@
 mod beside;
 mod chain;
 mod classes;
-mod commuting;
+mod classifier;
 mod flows;
 pub mod fragments;
 mod gathering;
@@ -24,12 +24,11 @@ pub mod streams;
 mod wheel;
 
 pub use beside::{Beside, GROUP_NS, PACKET_NS, Piece, SideBySide};
-pub use chain::{
-    Chain, ChainError, Change, GROUP_MAX, NoHistory, RestoreError, RuleStep, RuleView, SavedLayout, Way,
-    history_len,
-};
+pub use chain::{Chain, ChainError, Change, NoHistory, RuleStep, RuleView, SavedLayout, history_len};
 pub use classes::{FlowClass, Shares};
-pub use flows::Ledger;
+pub use classifier::{Classifier, FlowLookup};
+pub use flows::{Ledger, RestoreError};
 pub use fragments::Datagram;
+pub use gathering::GROUP_MAX;
 pub use observer::Observer;
 pub use options::{Counters, FastPath, Guards, NotIp, Options, Timeouts, Walked, WhenFull};

@@ -7,7 +7,9 @@ use nf::{Cause, Field, HeaderAction, Recording, Verdict};
 use packet::{Covers, DropReason, End, Endpoint, Outer, Side, TAG_LEN, Tag, TagKind, TagRoom};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::commuting::put_together;
+mod commuting;
+
+use commuting::put_together;
 
 /// Programs of a chain at most; a walk that would need another one is not made a rule.
 pub(crate) const PROGRAMS_MAX: usize = 1024;

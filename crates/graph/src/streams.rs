@@ -37,6 +37,7 @@ mod saved;
 mod segment;
 mod sent;
 mod shortage;
+mod span;
 
 pub use counters::StreamCounters;
 use datagrams::Added;
@@ -96,7 +97,7 @@ pub struct Half {
     /// The receiver has acknowledged what comes before this sequence number.
     has: u32,
     /// In line, the list of blocks with what was sent and is not acknowledged: one more than its
-    /// number, its last block, as [`held::Link`], and bytes in it.
+    /// number, its last block, as [`lists::BlockLink`], and bytes in it.
     sent: u32,
     sent_last: u32,
     sent_bytes: u32,

@@ -11,7 +11,7 @@ mod peer;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 
-use graph::{Chain, Change, Way};
+use graph::{Chain, Change, FlowLookup};
 use packet::{Class, DropReason, Packet, Pool};
 use protocol::dispatcher::{Arrival, Order, Routed, Router, RouterError};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
@@ -170,10 +170,12 @@ impl<S: Store> Stored<S> {
         let way = self.chain.way(&mut packet, pool);
         let meta = packet.meta();
         let (key, hash) = match way {
-            Way::Flow { key, hash } => (key, hash),
-            Way::Either { .. } if self.router.flow(meta.hash, &meta.key).is_some() => (meta.key, meta.hash),
-            Way::Either { key, hash } => (key, hash),
-            Way::Aside => {
+            FlowLookup::Flow { key, hash } => (key, hash),
+            FlowLookup::Either { .. } if self.router.flow(meta.hash, &meta.key).is_some() => {
+                (meta.key, meta.hash)
+            }
+            FlowLookup::Either { key, hash } => (key, hash),
+            FlowLookup::Aside => {
                 self.chain.process_aside(packet, out, pool);
                 return Ok(());
             }

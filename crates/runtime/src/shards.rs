@@ -21,7 +21,7 @@ mod link;
 
 use std::sync::Arc;
 
-use graph::{Chain, Way};
+use graph::{Chain, FlowLookup};
 use nf::Common;
 use packet::{Class, DropReason, Packet, Pool};
 use serde::Serialize;
@@ -246,7 +246,7 @@ impl Shard {
     fn fragment(&mut self, mut packet: Packet, work: &mut Work<'_>) {
         if packet.meta().class == Class::LaterFragment {
             return match work.chain.way(&mut packet, work.pool) {
-                Way::Flow { hash, .. } if self.directory.owner(hash) != self.number => {
+                FlowLookup::Flow { hash, .. } if self.directory.owner(hash) != self.number => {
                     self.hand(self.directory.owner(hash), Handed::Flow(packet), work);
                 }
                 _ => self.here(packet, work),
@@ -274,7 +274,7 @@ impl Shard {
             self.run(work);
             let meta = packet.meta();
             if work.chain.flow(meta.hash, &meta.key, meta.reversed).is_none()
-                && let Way::Either { hash, .. } = work.chain.way(&mut packet, work.pool)
+                && let FlowLookup::Either { hash, .. } = work.chain.way(&mut packet, work.pool)
                 && self.directory.owner(hash) != self.number
             {
                 return self.hand(self.directory.owner(hash), Handed::Aside(packet), work);

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::mem::swap;
 use std::rc::Rc;
 
-use graph::{Chain, ChainError, Change, Options, Way};
+use graph::{Chain, ChainError, Change, FlowLookup, Options};
 use packet::{Class, DropReason, FlowKey, Packet, Pool};
 use protocol::dispatcher::{Arrival, Guess, Numbered, Order, Routed, Router, UnitState};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
@@ -324,12 +324,12 @@ impl Units {
         };
         let meta = packet.meta();
         let (key, hash) = match way {
-            Way::Flow { key, hash } => (key, hash),
-            Way::Either { key, hash } => match self.is_live(meta.hash, &meta.key) {
+            FlowLookup::Flow { key, hash } => (key, hash),
+            FlowLookup::Either { key, hash } => match self.is_live(meta.hash, &meta.key) {
                 true => (meta.key, meta.hash),
                 false => (key, hash),
             },
-            Way::Aside => {
+            FlowLookup::Aside => {
                 let Machine { chain, pool, out, .. } = &mut *self.machine.borrow_mut();
                 return chain.process_aside(packet, out, pool);
             }

@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use nf::EndReason;
-use packet::{Class, DropReason, FlowKey, Packet, Pool, parse};
+use packet::{Class, DropReason, FlowKey, Packet, Pool};
 
 use super::{Chain, Run};
+use crate::classifier::{Classifier, FlowLookup};
 use crate::flows::{Ledger, Taken};
-use crate::fragments::{Datagram, First};
+use crate::fragments::Datagram;
 
 /// Something that whoever numbers flows must know of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,65 +42,40 @@ pub enum Change {
     },
 }
 
-/// Whose flow a packet goes with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// That with this key.
-    Flow {
-        /// The key.
-        key: FlowKey,
-        /// Its hash.
-        hash: u64,
-    },
-    /// That with the key in its metadata, if it is known; else that with this one.
-    Either {
-        /// The key.
-        key: FlowKey,
-        /// Its hash.
-        hash: u64,
-    },
-    /// None that is known: [`Chain::process_aside`] says what becomes of it.
-    Aside,
-}
-
 impl Chain {
+    /// Which flow each packet belongs to.
+    pub fn classifier(&self) -> &Classifier {
+        &self.classifier
+    }
+
+    /// The same, to be changed.
+    pub fn classifier_mut(&mut self) -> &mut Classifier {
+        &mut self.classifier
+    }
+
     /// Parses and numbers packets, in the order in which they came: what [`Chain::process`] begins
-    /// with. `then` hears of each one's hash. Each packet is then given to
+    /// with. `prefetch` hears of each one's hash. Each packet is then given to
     /// [`Chain::process_admitted`] or [`Chain::process_aside`].
-    pub fn admit(&mut self, batch: &mut [Packet], then: impl Fn(u64)) {
-        self.parse(batch, |_, meta| then(meta.hash));
+    #[inline]
+    pub fn admit(&mut self, batch: &mut [Packet], prefetch: impl Fn(u64)) {
+        self.follow_commands();
+        self.classifier.classify(batch, prefetch);
     }
 
     /// Whether an admitted packet could not be parsed; to be asked in order.
     pub fn is_refused(&self, packet: &Packet) -> bool {
-        self.refused.front().is_some_and(|&(sequence, _)| sequence == packet.meta().transit.sequence)
+        self.classifier.is_refused(packet)
     }
 
     /// Which flow an admitted packet goes with. A later fragment has that flow's key from now on.
-    pub fn way(&mut self, packet: &mut Packet, pool: &mut Pool) -> Way {
+    pub fn way(&mut self, packet: &mut Packet, pool: &mut Pool) -> FlowLookup {
         let meta = packet.meta();
         if meta.class == Class::LaterFragment {
             self.now_ns = self.now_ns.max(meta.transit.timestamp_ns);
-            self.expire_fragments(pool);
+            self.classifier.handle_timeout(self.now_ns, pool);
             self.expire_datagrams(pool);
         }
-        let meta = packet.meta();
-        match meta.class {
-            Class::Whole | Class::FirstFragment => Way::Flow { key: meta.key, hash: meta.hash },
-            Class::IcmpError => {
-                let (key, _) = parse::portless_key(packet);
-                Way::Either { key, hash: self.parser.hasher.hash(&key) }
-            }
-            Class::LaterFragment => match self.fragments.get(&Datagram::of(packet)) {
-                Some(&First::Passed { key, reversed }) => {
-                    let (meta, hash) = (packet.meta_mut(), self.parser.hasher.hash(&key));
-                    (meta.key, meta.reversed, meta.hash) = (key, reversed, hash);
-                    Way::Flow { key, hash }
-                }
-                Some(First::Dropped | First::Missing(_)) | None => Way::Aside,
-            },
-            Class::NotIp => Way::Aside,
-        }
+        self.classifier.flow_of(packet, pool)
     }
 
     /// Processes admitted packets in the order in which they came. `homes` has the homes of their
@@ -139,22 +115,30 @@ impl Chain {
 
     /// The hash of what all fragments of this one's datagram have in common.
     pub fn datagram_hash(&self, packet: &Packet) -> u64 {
-        Datagram::of(packet).mixed(&self.parser.hasher)
+        self.classifier.datagram_hash(packet)
     }
 
-    /// The first fragment of a datagram goes elsewhere: the later ones are to follow it there
-    /// ([`Chain::way`] says so). Those that waited for it are added to `waited`.
+    /// See [`Classifier::learn_first`].
+    pub fn learn_first(
+        &mut self,
+        datagram: Datagram,
+        passed: Option<(FlowKey, bool)>,
+        at_ns: u64,
+        waited: &mut Vec<Packet>,
+    ) {
+        self.classifier.learn_first(datagram, passed, at_ns, waited);
+    }
+
+    /// See [`Classifier::learn_elsewhere`].
     pub fn learn_elsewhere(&mut self, packet: &Packet, waited: &mut Vec<Packet>) {
-        let meta = packet.meta();
-        let at_ns = self.now_ns.max(meta.transit.timestamp_ns);
-        self.learn_first(Datagram::of(packet), Some((meta.key, meta.reversed)), at_ns, waited);
+        self.classifier.learn_elsewhere(packet, waited);
     }
 
     /// Processes an admitted packet that goes with no flow that is known: one that could not be
     /// parsed, is not IP, or is a fragment whose first one has not come or was dropped. In their
     /// order, and behind all packets that came before.
     pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
-        let parsed = self.parsed(&packet);
+        let parsed = self.classifier.take_refusal(&packet);
         let mut run = Run { out, pool, observer: None, is_alone: false };
         if self.stages.is_empty() && parsed.is_ok() {
             return self.pass(packet, &mut run);
@@ -164,15 +148,7 @@ impl Chain {
 
     /// Drops an admitted packet; with a first fragment, those that wait for it.
     pub fn drop_admitted(&mut self, packet: Packet, reason: DropReason, pool: &mut Pool) {
-        if packet.meta().class == Class::FirstFragment {
-            let mut waited = Vec::new();
-            self.learn_first(Datagram::of(&packet), None, self.now_ns, &mut waited);
-            for packet in waited {
-                self.drop_admitted(packet, DropReason::FragmentOfDropped, pool);
-            }
-        }
-        self.counters.drops[reason.index()] += 1;
-        pool.give(packet);
+        self.classifier.discard(packet, reason, pool);
     }
 
     /// When flows are to end, or datagrams in fragments to be given up.
@@ -236,7 +212,7 @@ impl Chain {
     pub(super) fn set_alias(&mut self, record: u32, key: FlowKey, reversed: bool) -> Result<(), Taken> {
         self.flows.set_alias(record, key, reversed)?;
         if let Some(home) = self.flows.homes.of(record) {
-            let hash = self.parser.hasher.hash(&key);
+            let hash = self.classifier.parser().hasher.hash(&key);
             self.changes.push(Change::Alias { home, key, hash });
         }
         Ok(())

@@ -28,8 +28,8 @@ impl Chain {
         Account {
             packets: packets as u64,
             made: self.counters.packets_made,
-            sent: self.counters.packets_out,
-            dropped: self.counters.dropped(),
+            sent: self.counters.packets_out + self.classifier.counted().packets_out,
+            dropped: self.counters.dropped() + self.classifier.counted().dropped(),
             held: self.packets_held(),
         }
     }
@@ -87,7 +87,7 @@ impl Chain {
         let lost = came.saturating_sub(went);
         self.counters.drops[DropReason::Internal.index()] += lost;
         run.pool.replace_lost(lost as usize);
-        self.refused.clear();
+        self.classifier.forget_refusals();
         self.turned.clear();
         self.failed.clear();
         self.clear_tables(run.pool);
@@ -138,7 +138,7 @@ impl Chain {
         let scope = self.consolidation.as_ref().map(Consolidation::scope);
         let capacity = self.flows.records.capacity();
         let shares = (&self.options.shares, self.options.seed);
-        match Flows::new(capacity, self.layout.clone(), self.parser.hasher, shares, scope) {
+        match Flows::new(capacity, self.layout.clone(), self.classifier.parser().hasher, shares, scope) {
             Ok(mut flows) => {
                 flows.ledger = self.flows.ledger.take();
                 self.flows = flows;

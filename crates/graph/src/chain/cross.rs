@@ -6,7 +6,8 @@ use packet::{DropReason, Packet, Side};
 
 use super::subscribed::Subscribed;
 use super::turning::Traveller;
-use super::{Chain, GROUP_MAX, Run};
+use super::{Chain, Run};
+use crate::gathering::GROUP_MAX;
 use crate::program::{Course, ProgramId};
 
 /// How far packets that entered by one side have come.
@@ -363,7 +364,7 @@ impl Chain {
         self.stop_recording();
         self.counters.packets_made += u64::from(!self.is_replaying);
         let mut packet = made.packet;
-        if let Err(reason) = self.parser.parse(&mut packet) {
+        if let Err(reason) = self.classifier.parser().parse(&mut packet) {
             return self.drop_packet(packet, reason, run);
         }
         let sequence = packet.meta().transit.sequence;

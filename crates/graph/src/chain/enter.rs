@@ -4,15 +4,16 @@
 use nf::record::Header;
 use nf::stage::{Env, Load};
 use nf::{EndReason, Verdict};
-use packet::{Class, Direction, DropReason, FlowKey, Meta, Packet, Pool, parse, sanity};
+use packet::{Class, Direction, DropReason, Meta, Packet, Pool};
 
-use super::{Chain, Change, GROUP_MAX, Run, passes_unjudged};
+use super::{Chain, Change, Run, passes_unjudged};
+use crate::WhenFull;
+use crate::classifier::LaterFragment;
 use crate::flows::Flows;
-use crate::fragments::{Datagram, First, Refused};
-use crate::gathering::FlowCourses;
+use crate::fragments::Datagram;
+use crate::gathering::{FlowCourses, GROUP_MAX};
 use crate::program::Course;
 use crate::rules::{CHANGING, Likeness};
-use crate::{NotIp, WhenFull};
 
 /// Packets from the front of what is left of a batch.
 pub(super) struct Gathered {
@@ -30,8 +31,9 @@ const NO_RECORD: u32 = u32::MAX;
 impl Chain {
     /// A chain without functions is a wire that parses.
     pub(super) fn pass_through(&mut self, batch: &mut Vec<Packet>, run: &mut Run<'_, '_>) {
-        let bytes = self.parse(batch, |_, _| {});
-        if self.refused.is_empty() && batch.iter().all(|packet| packet.meta().class != Class::NotIp) {
+        self.follow_commands();
+        let bytes = self.classifier.classify(batch, |_| {});
+        if self.classifier.refuses_none() && batch.iter().all(|packet| packet.meta().class != Class::NotIp) {
             for packet in batch.iter_mut() {
                 packet.meta_mut().transit.side = packet.meta().transit.side.other();
             }
@@ -41,7 +43,7 @@ impl Chain {
             return;
         }
         for packet in batch.drain(..) {
-            match self.parsed(&packet) {
+            match self.classifier.take_refusal(&packet) {
                 Ok(()) => self.pass(packet, run),
                 Err(reason) => self.drop_packet(packet, reason, run),
             }
@@ -60,7 +62,8 @@ impl Chain {
     /// Parses packets, and looks up which flow each probably belongs to. All asks for memory go out
     /// before any is used.
     pub(super) fn look_up(&mut self, batch: &mut [Packet]) {
-        self.parse(batch, |flows, meta| flows.prefetch_index(meta.hash));
+        self.follow_commands();
+        self.classifier.classify(batch, |hash| self.flows.prefetch_index(hash));
         self.mixed = find_records(&self.flows, batch, |flows, _, meta| {
             flows.prefetch_record(meta.hash, meta.reversed)
         });
@@ -84,39 +87,12 @@ impl Chain {
             find_records(&self.flows, batch, |flows, number, _| flows.prefetch_home(*homes.get(number)?));
     }
 
-    /// Counts and parses packets, calls `then` with each, and leaves those that could not be parsed
-    /// in `refused`; returns their bytes.
-    #[inline(always)]
-    pub(super) fn parse(&mut self, batch: &mut [Packet], then: impl Fn(&Flows, &Meta)) -> u64 {
-        let (first, mut bytes) = (self.counters.packets_in, 0);
+    /// What functions cannot judge passes or not as their commands have it by now.
+    #[inline]
+    pub(super) fn follow_commands(&mut self) {
         if self.is_commanded {
             self.is_commanded = false;
-            self.parser.sanity = self.options.guards.sanity(!passes_unjudged(&self.stages));
-        }
-        // A copy, which nothing that is written meanwhile can change.
-        let (parser, flows) = (self.parser, &self.flows);
-        self.refused.clear();
-        for (packet, sequence) in batch.iter_mut().zip(first..) {
-            bytes += packet.len() as u64;
-            packet.meta_mut().transit.sequence = sequence;
-            if let Err(reason) = parser.parse(packet) {
-                self.refused.push_back((sequence, reason));
-            }
-            then(flows, packet.meta());
-        }
-        self.counters.packets_in += batch.len() as u64;
-        self.counters.bytes_in += bytes;
-        bytes
-    }
-
-    /// What came of parsing the packet, which is the next one of its batch that is asked for.
-    pub(super) fn parsed(&mut self, packet: &Packet) -> Result<(), DropReason> {
-        match self.refused.front() {
-            Some(&(sequence, reason)) if sequence == packet.meta().transit.sequence => {
-                self.refused.pop_front();
-                Err(reason)
-            }
-            _ => Ok(()),
+            self.classifier.set_passes_unjudged(passes_unjudged(&self.stages));
         }
     }
 
@@ -277,17 +253,9 @@ impl Chain {
     }
 
     fn not_ip(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
-        let is_needed = sanity::is_link_control_frame(&packet);
-        let passes = match self.options.not_ip {
-            NotIp::AsFunctions => is_needed || passes_unjudged(&self.stages),
-            NotIp::Pass => true,
-            NotIp::Drop => false,
-        };
-        if !passes {
+        if !self.classifier.passes_not_ip(&packet) {
             return self.drop_packet(packet, DropReason::NotIp, run);
         }
-        self.counters.not_ip_passed += 1;
-        self.counters.link_control_passed += u64::from(is_needed);
         self.send(packet, run);
     }
 
@@ -295,11 +263,7 @@ impl Chain {
     /// own.
     fn icmp_error(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
         if self.find(&packet, run.pool).is_none() {
-            let (key, reversed) = parse::portless_key(&packet);
-            let meta = packet.meta_mut();
-            meta.key = key;
-            meta.reversed = reversed;
-            meta.hash = self.parser.hasher.hash(&key);
+            self.classifier.set_portless_key(&mut packet);
         }
         self.walk(packet, run);
     }
@@ -313,51 +277,22 @@ impl Chain {
             self.changes.push(Change::FirstFragment { datagram, passed, at_ns: self.now_ns });
         }
         let mut waited = std::mem::take(&mut self.waited);
-        self.learn_first(datagram, passed, self.now_ns, &mut waited);
+        self.classifier.learn_first(datagram, passed, self.now_ns, &mut waited);
         for packet in waited.drain(..) {
             self.later_fragment(packet, run);
         }
         self.waited = waited;
     }
 
-    /// The first fragment of a datagram passed then, as one of the flow with this key, or was
-    /// dropped. Those that waited for it are added to `waited`.
-    pub fn learn_first(
-        &mut self,
-        datagram: Datagram,
-        passed: Option<(FlowKey, bool)>,
-        at_ns: u64,
-        waited: &mut Vec<Packet>,
-    ) {
-        let first = passed.map_or(First::Dropped, |(key, reversed)| First::Passed { key, reversed });
-        let before = waited.len();
-        self.fragments.first(datagram, first, at_ns, waited);
-        self.counters.packets_held -= (waited.len() - before) as u64;
-    }
-
-    fn later_fragment(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
+    fn later_fragment(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
         // Who says whose it is has given it that flow's key.
         if self.home_of(&packet).is_some() {
             return self.follow(packet, run);
         }
-        let datagram = Datagram::of(&packet);
-        match self.fragments.get(&datagram) {
-            Some(&First::Passed { key, reversed }) => {
-                let meta = packet.meta_mut();
-                (meta.key, meta.reversed, meta.hash) = (key, reversed, self.parser.hasher.hash(&key));
-                self.follow(packet, run);
-            }
-            Some(First::Dropped) => self.drop_packet(packet, DropReason::FragmentOfDropped, run),
-            Some(First::Missing(_)) | None => match self.fragments.wait(datagram, packet, self.now_ns) {
-                Ok(()) => {
-                    self.counters.packets_held += 1;
-                    self.drop_displaced(run.pool);
-                }
-                Err((packet, Refused::TooMany)) => self.drop_packet(packet, DropReason::FragmentTooMany, run),
-                Err((packet, Refused::TableFull)) => {
-                    self.drop_packet(packet, DropReason::FragmentTableFull, run);
-                }
-            },
+        match self.classifier.place_fragment(packet, run.pool) {
+            LaterFragment::Follows(packet) => self.follow(packet, run),
+            LaterFragment::Held => {}
+            LaterFragment::Refused(packet, reason) => self.drop_packet(packet, reason, run),
         }
     }
 
@@ -404,7 +339,7 @@ impl Chain {
             return false;
         }
         if (begins || packet.meta().class == Class::IcmpError)
-            && let Err(reason) = self.parser.sanity.check_addresses(&packet)
+            && let Err(reason) = self.classifier.parser().sanity.check_addresses(&packet)
         {
             return self.settle(packet, Verdict::Drop(reason), run);
         }
@@ -482,7 +417,7 @@ impl Chain {
     /// Tells functions that the flow of this packet begins; false if one of them panicked.
     fn start_flow(&mut self, packet: &Packet, pool: &mut Pool) -> bool {
         self.counters.flows_started += 1;
-        if let Some(kind) = self.parser.tunnel_kind(packet) {
+        if let Some(kind) = self.classifier.parser().tunnel_kind(packet) {
             self.counters.tunnels[kind as usize] += 1;
         }
         self.counters.flows_peak = self.counters.flows_peak.max(self.live());

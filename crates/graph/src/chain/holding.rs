@@ -78,7 +78,7 @@ impl Chain {
     /// Fragments that wait: for their first one, or for the rest of their datagram.
     pub(super) fn packets_held(&self) -> u64 {
         let held_back = self.subscribed.as_ref().map_or(0, |subscribed| subscribed.datagrams().held());
-        self.counters.packets_held + held_back
+        self.classifier.counted().packets_held + held_back
     }
 
     /// Fragments that were held back elsewhere and came here with their flows, less those that went
@@ -91,6 +91,6 @@ impl Chain {
     /// Datagrams that gave way to others.
     pub(super) fn displaced(&self) -> Displaced {
         let datagrams = self.subscribed.as_ref().map(|it| it.datagrams().displaced()).unwrap_or_default();
-        self.fragments.displaced().and(datagrams)
+        self.classifier.displaced().and(datagrams)
     }
 }

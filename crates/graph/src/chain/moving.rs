@@ -4,37 +4,13 @@
 //! What flows share does not move with one of them: items of pools that it holds stay taken where
 //! they were taken, and the members of sets, meters and counters stay where they were noted.
 
-use nf::UpgradeError;
 use nf::record::Layout;
 use nf::stage::{Env, Stage};
 use packet::{Direction, FlowKey, Pool, Side, split_mix};
 
 use super::{Chain, SavedLayout};
+use crate::RestoreError;
 use crate::passes::Pass;
-use crate::streams;
-
-/// A flow could not be taken over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RestoreError {
-    /// The bytes are not what [`Chain::save_flow`] wrote.
-    #[error("the saved flow is damaged")]
-    Damaged,
-    /// They were written by a chain of other functions, or of other versions of them.
-    #[error("the saved flow is that of another chain")]
-    OtherChain,
-    /// A flow with its key or its alias is here already.
-    #[error("a flow with the key or the alias of the saved one is here already")]
-    Known,
-    /// The flow table is full.
-    #[error("the flow table is full")]
-    TableFull,
-    /// A function cannot read its state, which is of another version.
-    #[error(transparent)]
-    Upgrade(#[from] UpgradeError),
-    /// Its TCP streams could not be taken over.
-    #[error(transparent)]
-    Streams(#[from] streams::RestoreError),
-}
 
 /// What a saved flow begins with: which chain it is of, and how long what follows is that the
 /// functions keep beside the record.

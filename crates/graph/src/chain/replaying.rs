@@ -45,7 +45,7 @@ impl Chain {
     /// # Errors
     /// If its flow is not here.
     pub fn replay(&mut self, packet: &mut Packet, pool: &mut Pool) -> Result<(), NoHistory> {
-        self.parser.parse(packet).map_err(|_| NoHistory)?;
+        self.classifier.parser().parse(packet).map_err(|_| NoHistory)?;
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
         self.settled_ns = self.settled_ns.max(packet.meta().transit.timestamp_ns);
         let meta = packet.meta_mut();

@@ -120,7 +120,7 @@ impl Chain {
         {
             return true;
         }
-        let (key, reversed) = self.parser.current_key(packet);
+        let (key, reversed) = self.classifier.parser().current_key(packet);
         let record = meta.transit.flow;
         let other = match self.set_alias(record, key, reversed) {
             Ok(()) => return true,

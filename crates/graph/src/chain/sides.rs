@@ -15,10 +15,11 @@ use nf::{Effects, Verdict};
 use packet::memory::OutOfMemory;
 use packet::{Packet, Side};
 
+use super::Chain;
 use super::consolidated::drop_panicked;
 use super::cross::Crossing;
-use super::{Chain, GROUP_MAX};
 use crate::SideBySide;
+use crate::gathering::GROUP_MAX;
 use crate::program::Step;
 
 /// Of the groups that go in order, one of so many is measured: a prime, so that programs which take

@@ -6,9 +6,9 @@ use nf::{EndReason, Verdict};
 use packet::{Class, Direction, DropReason, FlowKey, Packet, Pool, Side, parse};
 use zerocopy::FromBytes;
 
-use super::{Chain, RestoreError, Run};
-use crate::WhenFull;
+use super::{Chain, Run};
 use crate::passes::Pass;
+use crate::{RestoreError, WhenFull};
 
 /// Packets that come to a function a second time, or that a function made.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Chain {
         }
         let key = match meta.class {
             Class::IcmpError => parse::portless_key(packet),
-            _ => self.parser.current_key(packet),
+            _ => self.classifier.parser().current_key(packet),
         };
         let second = self.flows.begin_second(packet, key, self.now_ns).ok_or(DropReason::FlowTableFull)?;
         let pass = Pass { main, second, stage: stage as u16, near, direction };

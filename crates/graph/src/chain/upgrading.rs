@@ -3,7 +3,8 @@
 use nf::UpgradeError;
 use nf::stage::SavedPart;
 
-use super::{Chain, RestoreError};
+use super::Chain;
+use crate::RestoreError;
 
 /// How a chain's flows are saved ([`Chain::save_flow`]): what a chain with other versions of its
 /// functions has to know to take them over.

@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use nf::stream::{Piece, What};
 use packet::{Direction, DropReason};
 
-use super::held::{Block, New, Span};
+use super::held::{Block, New};
+use super::span::Span;
 use super::{Half, Reassembler, Segment, doubt};
 
 impl Reassembler {

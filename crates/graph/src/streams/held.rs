@@ -7,7 +7,8 @@ use nf::Shortage;
 use packet::memory::{OutOfMemory, Zeroed};
 
 use super::HostPolicy;
-use super::lists::{Lists, Owner};
+use super::lists::{BlockLink, Lists, Owner};
+use super::span::Span;
 
 /// Bytes of a block: a segment of an Ethernet frame fits; longer ones take several.
 pub const BLOCK_LEN: usize = 1536;
@@ -40,7 +41,7 @@ pub(super) struct Held {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Block {
     /// The next block of the stream.
-    next: Link,
+    next: BlockLink,
     /// Bytes of it that are in use.
     pub len: u32,
     /// Where in the stream they stand.
@@ -60,20 +61,6 @@ impl Block {
     }
 }
 
-/// A block, or none: one more than its number, so that zero is none.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Link(pub u32);
-
-impl Link {
-    const fn to(block: u32) -> Link {
-        Link(block + 1)
-    }
-
-    pub fn block(self) -> Option<u32> {
-        self.0.checked_sub(1)
-    }
-}
-
 /// Bytes that are to wait.
 #[derive(Clone, Copy)]
 pub(super) struct New<'a> {
@@ -86,18 +73,6 @@ pub(super) struct New<'a> {
     pub doubt: u8,
     /// Whether this is a FIN, which stands for one byte.
     pub fin: bool,
-}
-
-/// Where in the stream a segment begins and ends; its FIN counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
-    pub from: u64,
-    pub until: u64,
-}
-
-impl Span {
-    /// The span of what a host takes at once if it takes it at all: nothing replaces it.
-    pub const AT_ONCE: Span = Span { from: 0, until: u64::MAX };
 }
 
 /// What came of an insertion.
@@ -132,18 +107,18 @@ impl Held {
 
     /// The list with this number.
     #[inline]
-    pub fn head(&self, list: u32) -> Link {
+    pub fn head(&self, list: u32) -> BlockLink {
         self.lists.first(list)
     }
 
     /// The same to be changed for a packet of this owner, until [`Held::close`].
-    pub fn open(&mut self, list: u32, owner: Owner) -> Link {
+    pub fn open(&mut self, list: u32, owner: Owner) -> BlockLink {
         self.lists.begin(list, owner, self.waiting);
         self.lists.first(list)
     }
 
     /// The list was changed, and begins here now; its number.
-    pub fn close(&mut self, list: Link) -> u32 {
+    pub fn close(&mut self, list: BlockLink) -> u32 {
         self.lists.end(list, self.waiting)
     }
 
@@ -233,12 +208,12 @@ impl Held {
     }
 
     /// The block at the front of a list.
-    pub fn front(&self, list: Link) -> Option<&Block> {
+    pub fn front(&self, list: BlockLink) -> Option<&Block> {
         Some(&self.blocks[list.block()? as usize])
     }
 
     /// Takes the block at the front off a list; its bytes stay until it is given back.
-    pub fn pop(&mut self, list: &mut Link) -> Option<(u32, Block)> {
+    pub fn pop(&mut self, list: &mut BlockLink) -> Option<(u32, Block)> {
         let block = list.block()?;
         let content = self.blocks[block as usize];
         *list = content.next;
@@ -252,7 +227,7 @@ impl Held {
     }
 
     /// Gives all blocks of a list back; returns how many bytes they held.
-    pub fn release_all(&mut self, list: &mut Link) -> u32 {
+    pub fn release_all(&mut self, list: &mut BlockLink) -> u32 {
         let mut bytes = 0;
         while let Some((block, content)) = self.pop(list) {
             bytes += content.len;
@@ -263,8 +238,8 @@ impl Held {
 
     /// Gives the blocks of a list back that are at least so doubtful; returns how many bytes they
     /// held.
-    pub fn release_doubtful(&mut self, list: &mut Link, doubt: u8) -> u32 {
-        let (mut bytes, mut kept, mut last) = (0, Link::default(), None);
+    pub fn release_doubtful(&mut self, list: &mut BlockLink, doubt: u8) -> u32 {
+        let (mut bytes, mut kept, mut last) = (0, BlockLink::default(), None);
         while let Some((block, content)) = self.pop(list) {
             if content.doubt >= doubt {
                 bytes += content.len;
@@ -272,10 +247,10 @@ impl Held {
                 continue;
             }
             self.waiting += 1;
-            self.blocks[block as usize].next = Link::default();
+            self.blocks[block as usize].next = BlockLink::default();
             match last.replace(block) {
-                Some(before) => self.blocks[before as usize].next = Link::to(block),
-                None => kept = Link::to(block),
+                Some(before) => self.blocks[before as usize].next = BlockLink::to(block),
+                None => kept = BlockLink::to(block),
             }
         }
         *list = kept;
@@ -284,7 +259,7 @@ impl Held {
 
     /// Parts the block at the front, if it goes on behind this offset within it; what is behind is
     /// forgotten if there is no block for it. Returns how many bytes were.
-    pub fn part_front(&mut self, list: Link, at: u64) -> u32 {
+    pub fn part_front(&mut self, list: BlockLink, at: u64) -> u32 {
         let Some(front) = list.block() else { return 0 };
         let whole = self.blocks[front as usize];
         let lost = whole.end().saturating_sub(at) as u32;
@@ -296,16 +271,16 @@ impl Held {
     }
 
     /// What is no more doubtful than that is not doubtful any more.
-    pub fn trust(&mut self, list: Link, doubt: u8) {
+    pub fn trust(&mut self, list: BlockLink, doubt: u8) {
         self.each(list, |block| block.doubt = if block.doubt <= doubt { 0 } else { block.doubt });
     }
 
     /// All of a list is at least so doubtful.
-    pub fn suspect(&mut self, list: Link, doubt: u8) {
+    pub fn suspect(&mut self, list: BlockLink, doubt: u8) {
         self.each(list, |block| block.doubt = block.doubt.max(doubt));
     }
 
-    fn each(&mut self, list: Link, mut change: impl FnMut(&mut Block)) {
+    fn each(&mut self, list: BlockLink, mut change: impl FnMut(&mut Block)) {
         let mut link = list;
         while let Some(block) = link.block() {
             change(&mut self.blocks[block as usize]);
@@ -315,7 +290,7 @@ impl Held {
 
     /// Takes the byte at `at` out of the stream, which the block at the front has: what follows
     /// moves up by one. True if the block has no other bytes from there on.
-    pub fn take_out(&mut self, list: Link, at: u64) -> bool {
+    pub fn take_out(&mut self, list: BlockLink, at: u64) -> bool {
         self.each(list, |block| {
             block.offset -= u64::from(block.offset > at);
             block.span.from -= u64::from(block.span.from > at);
@@ -333,7 +308,7 @@ impl Held {
 
     /// A segment that follows another one that waits becomes one with it, as in Linux's queue:
     /// where they then begin and end.
-    fn join(&mut self, list: Link, new: &New<'_>) -> Span {
+    fn join(&mut self, list: BlockLink, new: &New<'_>) -> Span {
         // Linux looks at the last one, and at the last one that begins before.
         let spans =
             || self.list(list).filter(|block| block.doubt == new.doubt && !block.fin).map(|block| block.span);
@@ -351,7 +326,7 @@ impl Held {
     }
 
     /// Returns true if a list has all bytes from `from` to `until`.
-    pub fn covers(&self, list: Link, from: u64, until: u64) -> bool {
+    pub fn covers(&self, list: BlockLink, from: u64, until: u64) -> bool {
         let mut at = from;
         for block in self.list(list).take_while(|block| block.offset <= until) {
             if block.offset > at {
@@ -363,12 +338,12 @@ impl Held {
     }
 
     /// Where the bytes of a list end.
-    pub fn end(&self, list: Link) -> Option<u64> {
+    pub fn end(&self, list: BlockLink) -> Option<u64> {
         self.list(list).last().map(|block| block.offset + block.bytes.len() as u64)
     }
 
     /// The blocks of a list with their bytes.
-    pub fn list(&self, list: Link) -> impl Iterator<Item = New<'_>> {
+    pub fn list(&self, list: BlockLink) -> impl Iterator<Item = New<'_>> {
         let mut link = list;
         std::iter::from_fn(move || {
             let block = link.block()?;
@@ -381,7 +356,7 @@ impl Held {
     }
 
     /// Adds bytes to a list. Where they overlap others, the policy says which stay.
-    pub fn insert(&mut self, list: &mut Link, mut new: New<'_>, policy: HostPolicy) -> Inserted {
+    pub fn insert(&mut self, list: &mut BlockLink, mut new: New<'_>, policy: HostPolicy) -> Inserted {
         let mut inserted = Inserted::default();
         if policy == HostPolicy::Linux && !new.fin {
             new.span = self.join(*list, &new);
@@ -389,10 +364,10 @@ impl Held {
         let mut at = new.offset;
         let end = new.offset + new.bytes.len() as u64;
         // The block behind which `at` stands.
-        let mut before = Link::default();
+        let mut before = BlockLink::default();
         while at < end {
             let part = |until: u64| &new.bytes[(at - new.offset) as usize..(until - new.offset) as usize];
-            let link = if before == Link::default() { *list } else { self.next(before) };
+            let link = if before == BlockLink::default() { *list } else { self.next(before) };
             let following = link.block().map(|block| self.blocks[block as usize]);
             match following {
                 Some(block) if block.end() <= at => before = link,
@@ -428,7 +403,7 @@ impl Held {
 
     /// Adds bytes after the last block of a list; none if they do not stand behind it, or there are
     /// not blocks enough.
-    pub fn append(&mut self, list: &mut Link, last: &mut Link, new: New<'_>) -> Option<u32> {
+    pub fn append(&mut self, list: &mut BlockLink, last: &mut BlockLink, new: New<'_>) -> Option<u32> {
         let end = last.block().map_or(0, |block| self.blocks[block as usize].end());
         let blocks = new.bytes.len().div_ceil(BLOCK_LEN);
         if new.offset < end || self.waiting + blocks > self.plenty && !self.make_room(blocks) {
@@ -443,9 +418,9 @@ impl Held {
     }
 
     /// The last block of a list.
-    pub fn last(&self, list: Link) -> Link {
+    pub fn last(&self, list: BlockLink) -> BlockLink {
         let mut last = list;
-        while self.next(last) != Link::default() {
+        while self.next(last) != BlockLink::default() {
             last = self.next(last);
         }
         last
@@ -461,12 +436,12 @@ impl Held {
         Some(block)
     }
 
-    fn next(&self, link: Link) -> Link {
-        link.block().map_or(Link::default(), |block| self.blocks[block as usize].next)
+    fn next(&self, link: BlockLink) -> BlockLink {
+        link.block().map_or(BlockLink::default(), |block| self.blocks[block as usize].next)
     }
 
     /// Bytes `from..until` of the stream, all in this block.
-    fn part(&self, link: Link, from: u64, until: u64) -> &[u8] {
+    fn part(&self, link: BlockLink, from: u64, until: u64) -> &[u8] {
         let Some(block) = link.block() else { return &[] };
         let start = self.place(block) + (from - self.blocks[block as usize].offset) as usize;
         &self.bytes[start..start + (until - from) as usize]
@@ -475,7 +450,7 @@ impl Held {
     /// Overwrites bytes of a block. They become a block of their own, so that it is known for each
     /// byte where its segment began; if there is no block for that, they keep the old segment's.
     /// False if that one is more doubtful, or one of both is a FIN: then nothing is overwritten.
-    fn replace(&mut self, link: Link, at: u64, new: New<'_>) -> bool {
+    fn replace(&mut self, link: BlockLink, at: u64, new: New<'_>) -> bool {
         let mut link = link;
         let mut own = true;
         if self.front(link).is_some_and(|block| block.offset < at) {
@@ -504,7 +479,7 @@ impl Held {
 
     /// Cuts a block in two at this offset within it; the right one, or none if there is no block
     /// for it.
-    pub fn cut(&mut self, link: Link, at: u64) -> Option<Link> {
+    pub fn cut(&mut self, link: BlockLink, at: u64) -> Option<BlockLink> {
         let left = link.block()?;
         let right = self.take()?;
         let whole = self.blocks[left as usize];
@@ -512,17 +487,17 @@ impl Held {
         let start = self.place(left);
         self.bytes.copy_within(start + keep..start + whole.len as usize, right as usize * BLOCK_LEN);
         self.blocks[right as usize] = Block { offset: at, len: whole.len - keep as u32, ..whole };
-        self.blocks[left as usize] = Block { len: keep as u32, next: Link::to(right), ..whole };
-        Some(Link::to(right))
+        self.blocks[left as usize] = Block { len: keep as u32, next: BlockLink::to(right), ..whole };
+        Some(BlockLink::to(right))
     }
 
     /// Puts bytes, no more than a block's, behind a block of the list, or first.
-    fn place_behind(&mut self, list: &mut Link, before: Link, new: New<'_>) -> Option<Link> {
+    fn place_behind(&mut self, list: &mut BlockLink, before: BlockLink, new: New<'_>) -> Option<BlockLink> {
         let block = self.take()?;
         let New { offset, bytes, span, doubt, fin } = new;
         let start = self.place(block);
         self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
-        let link = Link::to(block);
+        let link = BlockLink::to(block);
         let next = match before.block() {
             Some(before) => std::mem::replace(&mut self.blocks[before as usize].next, link),
             None => std::mem::replace(list, link),

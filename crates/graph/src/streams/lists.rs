@@ -11,8 +11,6 @@ use nf::{Shortage, Sources, source_of};
 use packet::Addr;
 use packet::memory::OutOfMemory;
 
-use super::held::Link;
-
 /// Accounts of sources.
 const ACCOUNTS: u64 = 1 << 16;
 
@@ -43,10 +41,24 @@ impl Owner {
     }
 }
 
+/// A block, or none: one more than its number, so that zero is none.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct BlockLink(pub u32);
+
+impl BlockLink {
+    pub const fn to(block: u32) -> BlockLink {
+        BlockLink(block + 1)
+    }
+
+    pub fn block(self) -> Option<u32> {
+        self.0.checked_sub(1)
+    }
+}
+
 /// A stream's list.
 #[derive(Clone, Copy, Default)]
 struct List {
-    first: Link,
+    first: BlockLink,
     blocks: u32,
     /// The account that they are counted by, unless the connection is not open.
     account: u32,
@@ -115,8 +127,8 @@ impl Lists {
 
     /// The first block of a list.
     #[inline]
-    pub fn first(&self, list: u32) -> Link {
-        self.get(list).map_or(Link::default(), |list| list.first)
+    pub fn first(&self, list: u32) -> BlockLink {
+        self.get(list).map_or(BlockLink::default(), |list| list.first)
     }
 
     /// How many blocks it has.
@@ -135,10 +147,10 @@ impl Lists {
     }
 
     /// It has changed; its number from now on.
-    pub fn end(&mut self, first: Link, waiting: usize) -> u32 {
+    pub fn end(&mut self, first: BlockLink, waiting: usize) -> u32 {
         let open = std::mem::take(&mut self.open);
         let list = match open {
-            0 if first == Link::default() => return 0,
+            0 if first == BlockLink::default() => return 0,
             0 => self.vacant(),
             open => open,
         };
@@ -228,7 +240,7 @@ impl Lists {
         self.dequeue(list);
         let Some(at) = self.get_mut(list) else { return };
         let (blocks, is_weak, account) = (std::mem::take(&mut at.blocks), at.is_weak, at.account);
-        (at.first, at.lost_until, at.is_news) = (Link::default(), at.lost_until.max(until), true);
+        (at.first, at.lost_until, at.is_news) = (BlockLink::default(), at.lost_until.max(until), true);
         // What is not there any more was there when the change began.
         self.mark = self.mark.saturating_sub(blocks as usize);
         self.count(is_weak, account, blocks, 0);

@@ -1,6 +1,6 @@
 //! How streams are put together.
 
-use super::held::Span;
+use super::span::Span;
 
 /// How streams are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::held::{New, Span};
+use super::held::New;
+use super::span::Span;
 use super::{Half, HostPolicy, Reassembler, Streams, WINDOW_MAX};
 
 /// The largest offset in a saved stream.

@@ -4,7 +4,9 @@
 use nf::Shortage;
 use packet::DropReason;
 
-use super::held::{BLOCK_LEN, Link, New, Span};
+use super::held::{BLOCK_LEN, New};
+use super::lists::BlockLink;
+use super::span::Span;
 use super::{Half, HostPolicy, MemoryOf, Reassembler, Segment, WhenFull};
 
 /// Bytes of memory for it, all flows together.
@@ -43,7 +45,7 @@ impl Reassembler {
             (offset < lost_until).then_some(Shortage::GaveWay)
         };
         if short.is_none() {
-            let (mut list, mut last) = (self.sent.open(half.sent, self.owner), Link(half.sent_last));
+            let (mut list, mut last) = (self.sent.open(half.sent, self.owner), BlockLink(half.sent_last));
             let added = match self.sent.append(&mut list, &mut last, new) {
                 Some(added) => added,
                 None => {
@@ -98,7 +100,7 @@ impl Reassembler {
             self.sent.release(number);
             half.sent_bytes -= block.len;
         }
-        if list == Link::default() {
+        if list == BlockLink::default() {
             half.sent_last = 0;
         }
         half.sent = self.sent.close(list);

@@ -7,6 +7,7 @@ mod support;
 mod aliases;
 mod answers;
 mod batching;
+mod classifier;
 mod errors;
 mod fragments;
 mod limits;

@@ -1,6 +1,6 @@
 //! Which unit a packet goes to.
 
-use graph::{Chain, Way};
+use graph::{Chain, FlowLookup};
 use packet::{Class, DropReason, Packet, Pool};
 use protocol::dispatcher::{Arrival, Guess, Routed};
 use protocol::message::{Stamp, UnitId};
@@ -53,15 +53,17 @@ impl Threads {
             self.settle(front, out, pool);
         }
         let way = match class {
-            Class::Whole => Way::Flow { key: packet.meta().key, hash: packet.meta().hash },
+            Class::Whole => FlowLookup::Flow { key: packet.meta().key, hash: packet.meta().hash },
             _ => front.way(&mut packet, pool),
         };
         let meta = packet.meta();
         let (key, hash) = match way {
-            Way::Flow { key, hash } => (key, hash),
-            Way::Either { .. } if self.router.flow(meta.hash, &meta.key).is_some() => (meta.key, meta.hash),
-            Way::Either { key, hash } => (key, hash),
-            Way::Aside => return front.process_aside(packet, out, pool),
+            FlowLookup::Flow { key, hash } => (key, hash),
+            FlowLookup::Either { .. } if self.router.flow(meta.hash, &meta.key).is_some() => {
+                (meta.key, meta.hash)
+            }
+            FlowLookup::Either { key, hash } => (key, hash),
+            FlowLookup::Aside => return front.process_aside(packet, out, pool),
         };
         let arrival = Arrival { key: &key, hash, len: packet.meta().wire_len };
         let routed = self.router.route(self.now_ns, arrival, &mut self.orders);

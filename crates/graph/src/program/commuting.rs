@@ -7,7 +7,7 @@
 
 use nf::{Access, Field, Recording};
 
-use crate::program::Step;
+use super::Step;
 
 /// What the state functions of one function do with a packet (B17).
 #[derive(Clone, Copy)]
