@@ -3,7 +3,7 @@
 
 use graph::{Chain, Options, WhenFull};
 use nf::Setup;
-use packet::{LinkType, Pool, Side};
+use packet::{LinkType, PacketPool, Side};
 use serde_json::Value;
 
 const FLOWS: u32 = 16;
@@ -31,7 +31,7 @@ pub fn through(function: &str, configs: &[Value], data: &[u8]) -> Option<Chain> 
         ..Options::default()
     };
     let mut chain = Chain::new(vec![stage], options).expect("it fits");
-    let mut pool = Pool::new(BUFFERS);
+    let mut pool = PacketPool::new(BUFFERS);
     let (mut batch, mut out, mut now_ns) = (Vec::new(), Vec::new(), 1_700_000_000_000_000_000u64);
     while let [kind, step, length, bytes @ ..] = rest {
         let (data, behind) = bytes.split_at(usize::from(*length).min(bytes.len()));

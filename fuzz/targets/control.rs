@@ -9,7 +9,7 @@ use graph::{Chain, Options};
 use conformance::{Subject, built_in};
 use libfuzzer_sys::fuzz_target;
 use nf::Setup;
-use packet::{Pool, Side};
+use packet::{PacketPool, Side};
 use serde_json::Value;
 
 #[path = "../../crates/graph/tests/support/packets.rs"]
@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
     setup.inner = true; // As tunnels want it, also where they do not get it.
     let stage = registry.find(&subject.name).unwrap().make(&subject.config, setup).unwrap();
     let mut chain = Chain::new(vec![stage], Options { flows_max: 16, ..Options::default() }).unwrap();
-    let mut pool = Pool::new(16);
+    let mut pool = PacketPool::new(16);
     let packet = frame(&udp(v4(10, 0, 0, 1, 4000), v4(198, 18, 0, 1, 80), b"whatever"));
     for (number, command) in script.lines().enumerate().take(64) {
         let refused = chain.stage_mut(0).unwrap().control(command).is_err();

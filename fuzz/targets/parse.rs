@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use packet::{Class, End, FlowHasher, LinkType, Packet, Parser, parse};
+use packet::{PacketClass, End, FlowHasher, LinkType, Packet, Parser, parse};
 
 const LINKS: [u16; 8] = [1, 101, 0, 108, 9, 113, 276, 105];
 
@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     let meta = packet.meta_mut();
     meta.link = LinkType::from_number(LINKS[usize::from(*link) % LINKS.len()]);
     meta.wire_len = meta.wire_len.saturating_add(u32::from(*cut));
-    if parser.parse(&mut packet).is_err() || packet.meta().class == Class::NotIp {
+    if parser.parse(&mut packet).is_err() || packet.meta().class == PacketClass::NotIp {
         return;
     }
     let meta = packet.meta().clone();
@@ -46,8 +46,8 @@ fuzz_target!(|data: &[u8]| {
     packet.decrement_ttl();
     let (l3, len) = (packet.meta().l3, packet.len());
     let header = [0x45; 20];
-    if packet.encapsulate(&header, 4).is_ok() {
-        assert_eq!(packet.decapsulate(header.len(), meta_version(&packet, &meta)), Ok(()));
+    if packet.encap_bytes(&header, 4).is_ok() {
+        assert_eq!(packet.strip_outer(header.len(), meta_version(&packet, &meta)), Ok(()));
         assert_eq!(packet.meta().l3, l3);
         assert!(packet.len() <= len);
     }

@@ -8,7 +8,7 @@ use functions::re::Re;
 use libfuzzer_sys::fuzz_target;
 use nf::Setup;
 use nf::stage::load;
-use packet::{LinkType, Packet, Pool, Side};
+use packet::{LinkType, Packet, PacketPool, Side};
 use serde_json::{Value, json};
 
 #[path = "../traffic.rs"]
@@ -46,7 +46,7 @@ fn crossed(mut rest: &[u8]) {
         let options = graph::Options { flows_max: 16, ..graph::Options::default() };
         graph::Chain::new(vec![stage], options).expect("it fits")
     };
-    let (mut here, mut there, mut pool) = (end(), end(), Pool::new(64));
+    let (mut here, mut there, mut pool) = (end(), end(), PacketPool::new(64));
     let (mut out, mut arrived, mut reports, mut now_ns) = (vec![], vec![], vec![], 1u64);
     while let [change, value, length, bytes @ ..] = rest {
         let (data, behind) = bytes.split_at(usize::from(*length).min(bytes.len()));
@@ -80,7 +80,7 @@ fn crossed(mut rest: &[u8]) {
     }
 }
 
-fn received(pool: &mut Pool, data: &[u8], now_ns: u64, side: Side) -> Option<Packet> {
+fn received(pool: &mut PacketPool, data: &[u8], now_ns: u64, side: Side) -> Option<Packet> {
     let mut packet = pool.take(data)?;
     let meta = packet.meta_mut();
     (meta.transit.timestamp_ns, meta.transit.side, meta.link) = (now_ns, side, LinkType::RawIp);

@@ -8,7 +8,7 @@ use functions::vpn::Vpn;
 use libfuzzer_sys::fuzz_target;
 use nf::Setup;
 use nf::stage::load;
-use packet::{LinkType, Pool, Side};
+use packet::{LinkType, PacketPool, Side};
 use serde_json::{Value, json};
 
 #[path = "../traffic.rs"]
@@ -63,7 +63,7 @@ fn crossed(protocol: &str, mut rest: &[u8]) {
         let options = graph::Options { flows_max: 16, ..graph::Options::default() };
         graph::Chain::new(vec![stage], options).expect("it fits")
     };
-    let (mut here, mut there, mut pool) = (gateway(here), gateway(there), Pool::new(64));
+    let (mut here, mut there, mut pool) = (gateway(here), gateway(there), PacketPool::new(64));
     let (mut out, mut arrived, mut now_ns) = (vec![], vec![], 1u64);
     while let [change, value, length, bytes @ ..] = rest {
         let (data, behind) = bytes.split_at(usize::from(*length).min(bytes.len()));

@@ -6,7 +6,7 @@ mod check;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use nf::{Access, Affinity, Descriptor, Entry, Field, Maturity, Scaling, Shared};
+use nf::{Access, Affinity, Descriptor, Field, Maturity, RegistryEntry, Scaling, Shared};
 use policy::Value;
 use serde::Serialize;
 
@@ -142,7 +142,7 @@ struct Map {
 }
 
 impl Shown {
-    fn new(entry: &Entry<Value>, readme: Option<&'static str>) -> Shown {
+    fn new(entry: &RegistryEntry<Value>, readme: Option<&'static str>) -> Shown {
         let d: &'static Descriptor = entry.descriptor;
         let attributes = d.attributes.iter();
         Shown {
@@ -260,6 +260,6 @@ fn shared(shared: Shared) -> SharedState {
         Shared::Set { name, capacity } => SharedState { kind: "set", name, capacity: Some(capacity) },
         Shared::Pool(name) => SharedState { kind: "pool", name, capacity: None },
         Shared::Meters(name) => SharedState { kind: "meters", name, capacity: None },
-        Shared::Contents(name) => SharedState { kind: "contents", name, capacity: None },
+        Shared::PayloadCache(name) => SharedState { kind: "contents", name, capacity: None },
     }
 }

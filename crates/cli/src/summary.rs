@@ -161,9 +161,9 @@ pub fn of(report: &Report) -> String {
             .cycles_per_packet
             .map_or_else(String::new, |cycles| format!(" with {cycles:.0} cycles of state functions each"));
         text += &format!(
-            "fast path: {} packets ({share:.1} %) by rules{cycles}, {} rules foreseen, {} packets recorded, of which {} gave none\n",
+            "fast path: {} packets ({share:.1} %) by rules{cycles}, {} rules predicted, {} packets recorded, of which {} gave none\n",
             thousands(path.packets),
-            thousands(path.foreseen),
+            thousands(path.predicted),
             thousands(path.recorded),
             thousands(path.failed)
         );

@@ -8,7 +8,8 @@ use graph::Chain;
 use io::capture::Reader;
 use io::traffic::{Addresses, FlowLength, FrameBytes, Generator, Payload, Prefix, Profile, Protocols, Rate};
 use packet::{
-    Addr, Class, End, Endpoint, FlowHasher, FlowKey, LinkType, Packet, Parser, Pool, Side, split_mix,
+    Addr, End, Endpoint, FlowHasher, FlowKey, LinkType, Packet, PacketClass, PacketPool, Parser, Side,
+    split_mix,
 };
 
 /// Packets in the order in which they arrive.
@@ -53,7 +54,7 @@ impl Tape {
     }
 
     /// A packet in a buffer; none if there is no buffer.
-    pub fn packet(&self, arrival: &Arrival, pool: &mut Pool) -> Option<Packet> {
+    pub fn packet(&self, arrival: &Arrival, pool: &mut PacketPool) -> Option<Packet> {
         let mut packet = pool.take(self.bytes(arrival))?;
         let transit = &mut packet.meta_mut().transit;
         transit.timestamp_ns = arrival.at_ns;
@@ -216,7 +217,7 @@ impl Tape {
     /// nothing that left is left out.
     pub fn translated(&self, chain: &mut Chain) -> Tape {
         let parser = Parser::new(FlowHasher::new(1));
-        let mut pool = Pool::new(64);
+        let mut pool = PacketPool::new(64);
         let mut behind: HashMap<FlowKey, (Endpoint, Endpoint)> = HashMap::new();
         let (mut tape, mut batch, mut out) = (Tape::default(), Vec::new(), Vec::new());
         for arrival in &self.arrivals {
@@ -242,7 +243,7 @@ impl Tape {
             chain.process(&mut batch, &mut out, &mut pool);
             let left = out.iter_mut().find(|packet| packet.meta().transit.side == Side::Outside);
             if let (Side::Inside, Some(packet)) = (arrival.side, left)
-                && packet.meta().class == Class::Whole
+                && packet.meta().class == PacketClass::Whole
             {
                 behind.insert(key, packet::parse::ends(packet));
             }

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use graph::Chain;
-use nf::record::Header;
+use nf::record::RecordHeader;
 use nf::stage::Stage;
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 
 use super::Tape;
 
@@ -59,7 +59,7 @@ impl Witness {
         anew: &mut dyn FnMut() -> Option<Chain>,
     ) -> Witness {
         let mut witness = Witness::default();
-        let mut pool = Pool::new(512);
+        let mut pool = PacketPool::new(512);
         let (mut batch, mut out) = (Vec::new(), Vec::new());
         let (mut at, mut now_ns) = (0, 0);
         for step in steps {
@@ -100,7 +100,7 @@ impl Witness {
     }
 
     /// All flows of a chain move to another one, where they can.
-    fn see_off(&mut self, chain: &mut Chain, other: &mut Chain, pool: &mut Pool) {
+    fn see_off(&mut self, chain: &mut Chain, other: &mut Chain, pool: &mut PacketPool) {
         let mut saved = Vec::new();
         for (record, _) in flows(chain) {
             saved.clear();
@@ -173,10 +173,10 @@ fn flows(chain: &Chain) -> Vec<(u32, Vec<u8>)> {
     let descriptors = || chain.stages().iter().map(|stage| stage.descriptor());
     let has_blocks = descriptors().any(|descriptor| descriptor.stream || descriptor.buffers.is_some());
     let records = chain.records();
-    let live = records.used().filter(|&record| records.header(record).has(Header::FLAG_LIVE));
+    let live = records.used().filter(|&record| records.header(record).has(RecordHeader::FLAG_LIVE));
     let bytes = live.map(|record| {
         let bytes = records.bytes(record).unwrap_or_default();
-        let len = if has_blocks { size_of::<Header>() } else { bytes.len() };
+        let len = if has_blocks { size_of::<RecordHeader>() } else { bytes.len() };
         (record, bytes[..len.min(bytes.len())].to_vec())
     });
     bytes.collect()

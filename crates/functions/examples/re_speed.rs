@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use graph::{Chain, Options};
 use nf::{Registry, Setup};
-use packet::{Packet, Pool, Side, split_mix};
+use packet::{Packet, PacketPool, Side, split_mix};
 use serde_json::{Value, json};
 
 const BATCH: usize = 64;
@@ -42,7 +42,7 @@ fn main() {
 /// Takes so many packets of this length over a link; the time that one of its ends takes for them.
 fn play(kind: &str, out: bool, len: usize, packets: usize) -> Duration {
     let (mut here, mut there) = (end(1), end(2));
-    let mut pool = Pool::new(4 * BATCH);
+    let mut pool = PacketPool::new(4 * BATCH);
     let (mut batch, mut sent) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
     let mut taken = Duration::ZERO;
     let mut random = 7;
@@ -77,7 +77,7 @@ fn run(
     chain: &mut Chain,
     batch: &mut Vec<Packet>,
     sent: &mut Vec<Packet>,
-    pool: &mut Pool,
+    pool: &mut PacketPool,
     measures: bool,
 ) -> Duration {
     if measures {
@@ -88,7 +88,12 @@ fn run(
 }
 
 #[inline(never)]
-fn measured(chain: &mut Chain, batch: &mut Vec<Packet>, sent: &mut Vec<Packet>, pool: &mut Pool) -> Duration {
+fn measured(
+    chain: &mut Chain,
+    batch: &mut Vec<Packet>,
+    sent: &mut Vec<Packet>,
+    pool: &mut PacketPool,
+) -> Duration {
     let start = Instant::now();
     chain.process(batch, sent, pool);
     start.elapsed()
@@ -108,7 +113,7 @@ fn end(site: usize) -> Chain {
 }
 
 /// A UDP packet, one of 64 flows.
-fn packet(pool: &mut Pool, payload: &[u8], number: u64) -> Packet {
+fn packet(pool: &mut PacketPool, payload: &[u8], number: u64) -> Packet {
     let len = payload.len() as u16;
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
     frame.extend((len + 28).to_be_bytes());

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use graph::{Chain, Options};
 use nf::{Registry, Setup};
-use packet::{Packet, Pool, Side, split_mix};
+use packet::{Packet, PacketPool, Side, split_mix};
 use serde_json::{Value, json};
 
 const BATCH: usize = 64;
@@ -43,7 +43,7 @@ fn main() {
 /// Takes so many segments of this length through a chain; the time that it takes for them.
 fn play(kind: &str, len: usize, segments: usize) -> Duration {
     let mut chain = chain(kind);
-    let mut pool = Pool::new(4 * BATCH);
+    let mut pool = PacketPool::new(4 * BATCH);
     let (mut batch, mut sent) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
     let (mut taken, mut random) = (Duration::ZERO, 7);
     let known: Vec<u8> = bytes(&mut random, KNOWN);
@@ -73,7 +73,12 @@ fn play(kind: &str, len: usize, segments: usize) -> Duration {
 }
 
 #[inline(never)]
-fn measured(chain: &mut Chain, batch: &mut Vec<Packet>, sent: &mut Vec<Packet>, pool: &mut Pool) -> Duration {
+fn measured(
+    chain: &mut Chain,
+    batch: &mut Vec<Packet>,
+    sent: &mut Vec<Packet>,
+    pool: &mut PacketPool,
+) -> Duration {
     let start = Instant::now();
     chain.process(batch, sent, pool);
     start.elapsed()
@@ -93,7 +98,7 @@ fn chain(kind: &str) -> Chain {
 }
 
 /// A segment of one of the flows, at this place of its stream.
-fn segment(pool: &mut Pool, payload: &[u8], number: u64, place: usize) -> Packet {
+fn segment(pool: &mut PacketPool, payload: &[u8], number: u64, place: usize) -> Packet {
     let len = payload.len() as u16;
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
     frame.extend((len + 40).to_be_bytes());

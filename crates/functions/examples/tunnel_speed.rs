@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use graph::{Chain, Options};
 use nf::Setup;
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 use serde_json::{Value, json};
 
 const FLOWS: u32 = 1_000;
@@ -63,7 +63,13 @@ fn frame(flow: u32) -> Vec<u8> {
 }
 
 /// Takes all frames through the chain from a side, and gives what comes out to `each`.
-fn play(chain: &mut Chain, frames: &[Vec<u8>], side: Side, pool: &mut Pool, mut each: impl FnMut(&Packet)) {
+fn play(
+    chain: &mut Chain,
+    frames: &[Vec<u8>],
+    side: Side,
+    pool: &mut PacketPool,
+    mut each: impl FnMut(&Packet),
+) {
     let (mut batch, mut out) = (Vec::new(), Vec::new());
     for frames in frames.chunks(BATCH_LEN) {
         for frame in frames {
@@ -81,7 +87,7 @@ fn play(chain: &mut Chain, frames: &[Vec<u8>], side: Side, pool: &mut Pool, mut 
 
 /// The same, counting what comes out.
 #[inline(never)]
-fn measured(chain: &mut Chain, frames: &[Vec<u8>], pool: &mut Pool) -> u32 {
+fn measured(chain: &mut Chain, frames: &[Vec<u8>], pool: &mut PacketPool) -> u32 {
     let mut count = 0;
     play(chain, frames, Side::Outside, pool, |_| count += 1);
     count
@@ -92,7 +98,7 @@ fn main() {
     let (only_protocol, only_way) = (arguments.next(), arguments.next());
     let rounds: usize = arguments.next().map_or(15, |rounds| rounds.parse().expect("how many rounds"));
     let is_wanted = |only: &Option<String>, name: &str| only.as_deref().is_none_or(|only| only == name);
-    let mut pool = Pool::new(4 * BATCH_LEN);
+    let mut pool = PacketPool::new(4 * BATCH_LEN);
     for (protocol, settings) in configs().into_iter().filter(|of| is_wanted(&only_protocol, of.0)) {
         let mut frames: Vec<Vec<u8>> = vec![];
         let bare: Vec<_> = (0..PACKETS as u32 * FLOWS).map(|i| frame(i % FLOWS)).collect();

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use graph::{Chain, Options};
 use nf::{Registry, Setup};
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 use serde_json::{Value, json};
 
 const BATCH: usize = 64;
@@ -41,7 +41,7 @@ fn main() {
 /// Takes so many packets of this length through a gateway, into its tunnel or out of it.
 fn play(protocol: &str, out: bool, len: usize, packets: usize) -> Duration {
     let (mut here, mut there) = (gateway(protocol, 1), gateway(protocol, 2));
-    let mut pool = Pool::new(2 * BATCH);
+    let mut pool = PacketPool::new(2 * BATCH);
     let (mut batch, mut sent) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
     let mut taken = Duration::ZERO;
     for round in 0..packets.div_ceil(BATCH) {
@@ -63,14 +63,24 @@ fn play(protocol: &str, out: bool, len: usize, packets: usize) -> Duration {
 }
 
 #[inline(never)]
-fn measured(chain: &mut Chain, batch: &mut Vec<Packet>, sent: &mut Vec<Packet>, pool: &mut Pool) -> Duration {
+fn measured(
+    chain: &mut Chain,
+    batch: &mut Vec<Packet>,
+    sent: &mut Vec<Packet>,
+    pool: &mut PacketPool,
+) -> Duration {
     let start = Instant::now();
     chain.process(batch, sent, pool);
     start.elapsed()
 }
 
 #[inline(never)]
-fn sends(chain: &mut Chain, batch: &mut Vec<Packet>, sent: &mut Vec<Packet>, pool: &mut Pool) -> Duration {
+fn sends(
+    chain: &mut Chain,
+    batch: &mut Vec<Packet>,
+    sent: &mut Vec<Packet>,
+    pool: &mut PacketPool,
+) -> Duration {
     chain.process(batch, sent, pool);
     Duration::ZERO
 }
@@ -95,7 +105,7 @@ fn gateway(protocol: &str, site: usize) -> Chain {
 }
 
 /// An IP packet of so many bytes, one of 64 flows.
-fn packet(pool: &mut Pool, len: usize, number: u64) -> Packet {
+fn packet(pool: &mut PacketPool, len: usize, number: u64) -> Packet {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
     frame.extend((len as u16).to_be_bytes());
     frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 1, 0, 7, 10, 2, 0, 7, 0x13, (number % 64) as u8, 0, 53]);

@@ -13,11 +13,11 @@ mod sources;
 mod tests;
 
 use nf::{
-    Access, Affinity, Cause, Context, Descriptor, EventCondition, Field, Foresight, Maturity,
-    NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
+    Access, Affinity, Cause, Context, Descriptor, EventCondition, Field, Maturity, NetworkFunction,
+    PacketView, Plan, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
-use packet::{Class, DropReason, Packet, Side};
+use packet::{DropReason, Packet, PacketClass, Side};
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -151,12 +151,12 @@ impl NetworkFunction for Dos {
             if let Some(limit) = self.limit_reached(state, opens) {
                 self.block(limit, state, context);
             } else if let Err(reason) = self.admit(packet, state, context) {
-                packet.differs(); // The source's next one may find it free.
+                packet.mark_one_off(); // The source's next one may find it free.
                 return Verdict::Drop(reason);
             }
         }
         if state.blocked != 0 {
-            packet.note_function(REFUSE);
+            packet.record_state_function(REFUSE);
             context.count(counter::DROPPED, 1);
             return Verdict::Drop(DropReason::DosFlow);
         }
@@ -170,8 +170,8 @@ impl NetworkFunction for Dos {
             (state.syns, state.opening) = (0, 0);
         }
         if self.counts() {
-            packet.note_function(COUNT);
-            packet.note_event(USED_UP);
+            packet.record_state_function(COUNT);
+            packet.record_event(USED_UP);
             self.count(state, context.now_ns());
         }
         Verdict::Forward
@@ -186,18 +186,18 @@ impl NetworkFunction for Dos {
         }
     }
 
-    fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
-        if packets.side == self.protected {
+    fn predict(&self, state: &State, plan: &mut Plan<'_>) -> bool {
+        if plan.side == self.protected {
             return true;
         }
         let is_known = self.sources.is_none() || state.admitted != 0;
-        let is_opening = state.opening != 0 && packets.connection.is_established();
+        let is_opening = state.opening != 0 && plan.connection.is_established();
         if state.blocked != 0 || !is_known || is_opening || self.limit_reached(state, false).is_some() {
             return false;
         }
         if self.counts() {
-            packets.note_function(COUNT);
-            packets.note_event(USED_UP);
+            plan.record_state_function(COUNT);
+            plan.record_event(USED_UP);
         }
         true
     }
@@ -280,6 +280,6 @@ fn is_syn(packet: &PacketView<'_>) -> bool {
     const ACK: u8 = 16;
     let meta = packet.meta();
     meta.protocol == protocol::TCP
-        && matches!(meta.class, Class::Whole | Class::FirstFragment)
+        && matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment)
         && meta.tcp_flags & (SYN | ACK) == SYN
 }

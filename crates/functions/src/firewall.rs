@@ -17,13 +17,13 @@ mod track;
 use std::mem::offset_of;
 
 use nf::{
-    Access, Affinity, Answers, Attribute, Cause, Connection, Context, ControlError, Descriptor, EndReason,
-    EventCondition, Field, Foresight, Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared,
+    Access, Affinity, AnswerScope, Attribute, Cause, Connection, Context, ControlError, Descriptor,
+    EndReason, EventCondition, Field, Maturity, NetworkFunction, PacketView, Plan, Scaling, Setup, Shared,
     StateFunction, UpgradeError, Verdict,
 };
 use packet::parse::protocol;
 use packet::sanity::is_link_control_packet;
-use packet::{Class, Direction, DropReason, Endpoint, Packet};
+use packet::{Direction, DropReason, Endpoint, Packet, PacketClass};
 use values::ConfigError;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -215,9 +215,9 @@ impl NetworkFunction for Firewall {
     }
 
     #[inline]
-    fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
+    fn predict(&self, state: &State, plan: &mut Plan<'_>) -> bool {
         if self.counts {
-            packets.note_function(PASSED);
+            plan.record_state_function(PASSED);
         }
         state.quick == self.quick
     }
@@ -235,14 +235,14 @@ impl NetworkFunction for Firewall {
 
     /// Without state every packet may be rejected; with it, once the rules have changed, and what
     /// may open a connection.
-    fn answers(&self) -> Answers {
+    fn answers(&self) -> AnswerScope {
         let rejects =
             self.default == Action::Reject || self.rules.iter().any(|rule| rule.action == Action::Reject);
         let all = rejects && (!self.stateful || self.version > FIRST_VERSION);
-        Answers { all, openings: rejects, ..Answers::NONE }
+        AnswerScope { all, openings: rejects, ..AnswerScope::NONE }
     }
 
-    fn passes_unjudged(&self) -> bool {
+    fn forwards_unclassified(&self) -> bool {
         self.default == Action::Allow
     }
 
@@ -297,11 +297,13 @@ impl Firewall {
         let flags = packet.meta().tcp_flags;
         match packet.meta().class {
             // It speaks of a flow that never came by here.
-            Class::IcmpError if is_related(context) && !known => self.process_alone(packet, state, context),
-            Class::LaterFragment if !known => invalid(context),
+            PacketClass::IcmpError if is_related(context) && !known => {
+                self.process_alone(packet, state, context)
+            }
+            PacketClass::LaterFragment if !known => invalid(context),
             // These have no ports to be judged by: they follow what is known of their flow.
-            Class::IcmpError if is_related(context) => self.follow_quoted(packet, state, context),
-            Class::LaterFragment => self.enforce(packet, state, context),
+            PacketClass::IcmpError if is_related(context) => self.follow_quoted(packet, state, context),
+            PacketClass::LaterFragment => self.enforce(packet, state, context),
             _ if known && state.over != 0 && is_syn(flags) => self.reopen(packet, state, context),
             _ if known && !self.is_of_kind(packet, state, context) => {
                 match self.process_alone(packet, state, context) {
@@ -451,8 +453,10 @@ impl Firewall {
     fn fits(&self, packet: &PacketView<'_>, state: &mut State, context: &Context<'_>) -> bool {
         let Some(segment) = track::Segment::read(packet) else { return true };
         match packet.meta().class {
-            Class::Whole => flags_fit(segment.flags) && state.ends.follow(&segment, context.direction()),
-            Class::FirstFragment => {
+            PacketClass::Whole => {
+                flags_fit(segment.flags) && state.ends.follow(&segment, context.direction())
+            }
+            PacketClass::FirstFragment => {
                 state.ends.follow_fragment(&segment, context.direction());
                 true
             }
@@ -470,7 +474,7 @@ impl Firewall {
         let flow_state = self.state_of(packet, context);
         let meta = packet.meta();
         let (mut source, mut destination) = packet.ends();
-        if meta.class == Class::LaterFragment && has_ports(meta.protocol) {
+        if meta.class == PacketClass::LaterFragment && has_ports(meta.protocol) {
             let flow = context.flow();
             let (from, to) = flow.key.ends(flow.reversed ^ (flow.direction == Direction::Reply));
             (source.port, destination.port) = (from.port, to.port);
@@ -539,12 +543,12 @@ impl Firewall {
     /// How the packet stands to what is known of its flow.
     fn state_of(&self, packet: &PacketView<'_>, context: &Context<'_>) -> FlowState {
         let meta = packet.meta();
-        if meta.class == Class::IcmpError {
+        if meta.class == PacketClass::IcmpError {
             return if is_related(context) { FlowState::Related } else { FlowState::Invalid };
         }
-        let first = context.flow().clock == 1;
+        let first = context.flow().seq == 1;
         let syn = is_syn(meta.tcp_flags);
-        if meta.protocol == protocol::TCP && meta.class != Class::LaterFragment {
+        if meta.protocol == protocol::TCP && meta.class != PacketClass::LaterFragment {
             if !flags_fit(meta.tcp_flags) || first && !syn && !self.picks_up {
                 return FlowState::Invalid;
             }
@@ -565,23 +569,23 @@ impl Firewall {
     /// itself.
     #[cold]
     fn note(&self, packet: &mut PacketView<'_>, state: &State, verdict: Verdict) {
-        packet.note_event(self.validity());
-        if packet.noted_rule().is_none() && state.action != 0 {
-            packet.note_rule(self.counted_as(state) as u32);
+        packet.record_event(self.validity());
+        if packet.recorded_rule().is_none() && state.action != 0 {
+            packet.record_rule(self.counted_as(state) as u32);
         }
         let denied = state.action == 1 + Action::Deny as u8;
         match verdict {
             Verdict::Forward if state.quick == self.quick => {
                 if self.counts {
-                    packet.note_function(PASSED);
+                    packet.record_state_function(PASSED);
                 }
             }
             Verdict::Drop(DropReason::FirewallDenied | DropReason::FirewallDefault)
                 if denied && !is_icmp(packet.meta().protocol) =>
             {
-                packet.note_function(REFUSED);
+                packet.record_state_function(REFUSED);
             }
-            _ => packet.differs(),
+            _ => packet.mark_one_off(),
         }
     }
 

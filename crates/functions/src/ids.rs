@@ -154,12 +154,12 @@ impl NetworkFunction for Ids {
     const HOT_BYTES: usize = 64;
 
     /// A rule may match any packet.
-    fn answers(&self) -> nf::Answers {
+    fn answers(&self) -> nf::AnswerScope {
         let rejects = |signature: &Signature| matches!(signature.action, signatures::Action::Reject(_));
         if self.prevents && self.signatures.iter().any(rejects) {
-            nf::Answers::ALL
+            nf::AnswerScope::ALL
         } else {
-            nf::Answers::NONE
+            nf::AnswerScope::NONE
         }
     }
 
@@ -244,7 +244,7 @@ impl NetworkFunction for Ids {
         Watch::at_end(self, context, &mut work).flow_end(state);
         context.give_scratch(work);
         if context.shortages() != shortages {
-            context.turn(Direction::Original);
+            context.set_direction(Direction::Original);
             // There is no packet to drop.
             let _ = self.runs_short(state, context, Verdict::Forward);
         }

@@ -19,8 +19,8 @@ mod state;
 mod tunnel;
 
 use nf::{
-    Access, Cause, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Foresight, Maturity,
-    NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
+    Access, Cause, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Maturity,
+    NetworkFunction, PacketView, Plan, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::{Addr, DropReason, End, Packet};
 use values::ConfigError;
@@ -197,19 +197,19 @@ impl NetworkFunction for LoadBalancer {
     }
 
     #[inline]
-    fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
-        let role = state.role(packets.direction);
+    fn predict(&self, state: &State, plan: &mut Plan<'_>) -> bool {
+        let role = state.role(plan.direction);
         if state.awaiting != 0 || (role != Role::PASS && !self.stays(state)) {
             return false;
         }
         if role == Role::REWRITE {
-            packets.set_end(End::Destination, state.server());
+            plan.set_end(End::Destination, state.server());
         } else if role == Role::RESTORE {
-            packets.set_end(End::Source, state.vip());
-        } else if role != Role::PASS && !self.foresee_tunnel(role, state, packets) {
+            plan.set_end(End::Source, state.vip());
+        } else if role != Role::PASS && !self.predict_tunnel(role, state, plan) {
             return false;
         }
-        packets.note_function(COUNT);
+        plan.record_state_function(COUNT);
         true
     }
 
@@ -226,10 +226,10 @@ impl NetworkFunction for LoadBalancer {
     /// `server [SERVICE/]NAME up|down|drain`, `weight [SERVICE/]NAME N`; without a service, all
     /// servers of the name. Echo requests, packets that are too long for a tunnel, and, once
     /// servers may have been lost, all.
-    fn answers(&self) -> nf::Answers {
+    fn answers(&self) -> nf::AnswerScope {
         let longer_than = if self.services.all_rewrite() { u32::MAX } else { self.tunnel.inner_mtu().into() };
         let all = self.generation > FIRST_GENERATION && self.services.may_reset();
-        nf::Answers { all, openings: self.answer_ping, longer_than }
+        nf::AnswerScope { all, openings: self.answer_ping, longer_than }
     }
 
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
@@ -248,13 +248,13 @@ impl LoadBalancer {
     /// known for them. Apart, so that what it takes costs others nothing.
     #[cold]
     #[inline(never)]
-    fn foresee_tunnel(&self, role: Role, state: &State, packets: &mut Foresight<'_>) -> bool {
+    fn predict_tunnel(&self, role: Role, state: &State, plan: &mut Plan<'_>) -> bool {
         if !matches!(role, Role::IPIP | Role::GUE) {
             return false;
         }
-        let version = packets.destination().addr.version();
+        let version = plan.destination().addr.version();
         let Some((outer, len_max)) = self.tunnel.outer(route(role, state), version) else { return false };
-        packets.wrap(outer, len_max);
+        plan.encap(outer, len_max);
         true
     }
 }
@@ -274,13 +274,13 @@ fn warning(service: &ServiceConfig) -> Option<String> {
 /// `like_others`.
 #[cold]
 fn note(packet: &mut PacketView<'_>, state: &State, like_others: bool) {
-    packet.note_function(COUNT);
+    packet.record_state_function(COUNT);
     if state.is_balanced() {
         let argument = u64::from(state.number);
-        packet.note_event(EventCondition { id: SERVER_LOST, argument, cause: Cause::Command });
+        packet.record_event(EventCondition { id: SERVER_LOST, argument, cause: Cause::Command });
     }
     if !like_others {
-        packet.differs();
+        packet.mark_one_off();
     }
 }
 

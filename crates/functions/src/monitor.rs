@@ -4,11 +4,11 @@
 //! See the README beside this file for what an operator sees of it.
 
 use nf::{
-    Access, Affinity, Context, Descriptor, EndReason, Field, Foresight, Maturity, NetworkFunction,
-    PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
+    Access, Affinity, Context, Descriptor, EndReason, Field, Maturity, NetworkFunction, PacketView, Plan,
+    Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
-use packet::{Class, Direction, FlowHasher, FlowKey, Meta, Packet};
+use packet::{Direction, FlowHasher, FlowKey, Meta, Packet, PacketClass};
 use serde::Deserialize;
 use values::{ConfigError, Nanos};
 
@@ -163,7 +163,7 @@ impl NetworkFunction for Monitor {
     #[inline(always)]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         if packet.is_recording() {
-            packet.note_function(SEE);
+            packet.record_state_function(SEE);
         }
         self.see(packet, state, context);
         Verdict::Forward
@@ -176,12 +176,12 @@ impl NetworkFunction for Monitor {
         }
     }
 
-    fn foresee(&self, _state: &State, packets: &mut Foresight<'_>) -> bool {
-        packets.note_function(SEE);
+    fn predict(&self, _state: &State, plan: &mut Plan<'_>) -> bool {
+        plan.record_state_function(SEE);
         true
     }
 
-    fn foresees_alike(&self) -> bool {
+    fn predicts_uniformly(&self) -> bool {
         true
     }
 
@@ -209,7 +209,7 @@ impl Monitor {
         let traffic = traffic(meta.protocol);
         context.count(counter::PACKETS + traffic, 1);
         context.count(counter::BYTES + traffic, bytes);
-        if meta.class == Class::IcmpError && is_related(meta, &context.flow().key) {
+        if meta.class == PacketClass::IcmpError && is_related(meta, &context.flow().key) {
             // It is about the flow, but has a protocol and ends of its own: no packet of the flow
             // (RFC 7011 2).
             context.count(counter::ICMP_ERRORS, 1);

@@ -29,10 +29,10 @@ use std::mem::offset_of;
 use std::net::Ipv4Addr;
 
 use nf::{
-    Access, Affinity, Context, ControlError, Descriptor, EndReason, Field, Foresight, LiveFlows, Maturity,
-    NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, Context, ControlError, Descriptor, EndReason, Field, LiveFlows, Maturity,
+    NetworkFunction, PacketView, Plan, Scaling, Setup, Shared, Verdict,
 };
-use packet::{Addr, Class as Kind, Direction, DropReason, End, Packet, RewriteError, Side};
+use packet::{Addr, Direction, DropReason, End, Packet, PacketClass, RewriteError, Side};
 use values::ConfigError;
 
 pub use config::Config;
@@ -209,7 +209,7 @@ impl NetworkFunction for Nat {
 
     #[inline(always)]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
-        if !state.has(State::PLAIN) || packet.meta().class == Kind::IcmpError {
+        if !state.has(State::PLAIN) || packet.meta().class == PacketClass::IcmpError {
             return self.process_seldom(packet, state, context);
         }
         let side = context.side();
@@ -225,20 +225,20 @@ impl NetworkFunction for Nat {
     }
 
     #[inline]
-    fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
-        let side = packets.side;
-        packets.keep_flow_ms(self.keep.ms(side, state.class, packets.connection));
+    fn predict(&self, state: &State, plan: &mut Plan<'_>) -> bool {
+        let side = plan.side;
+        plan.keep_flow_ms(self.keep.ms(side, state.class, plan.connection));
         if state.has(State::PASS) {
             return true;
         }
-        let goes_its_way = (side == packets.origin) == (packets.direction == Direction::Original);
+        let goes_its_way = (side == plan.origin) == (plan.direction == Direction::Original);
         if !state.has(State::PLAIN) || !goes_its_way {
             return false;
         }
         match side {
-            Side::Inside => packets.set_end(End::Source, state.external),
-            Side::Outside if packets.destination().addr == state.external.addr => {
-                packets.set_end(End::Destination, state.internal);
+            Side::Inside => plan.set_end(End::Source, state.external),
+            Side::Outside if plan.destination().addr == state.external.addr => {
+                plan.set_end(End::Destination, state.internal);
             }
             Side::Outside => return false,
         }
@@ -318,7 +318,7 @@ impl Nat {
     /// A packet of a known flow came from where its flow never goes.
     #[cold]
     fn spoofed(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
-        packet.differs();
+        packet.mark_one_off();
         context.count(counter::SPOOFED, 1);
         Verdict::Drop(DropReason::NatWrongSide)
     }

@@ -13,10 +13,10 @@ mod report;
 mod shim;
 
 use nf::{
-    Access, Affinity, Contents, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling,
-    Setup, Shared, Verdict,
+    Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, PayloadCache,
+    Scaling, Setup, Shared, Verdict,
 };
-use packet::{Class, Side};
+use packet::{PacketClass, Side};
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -112,8 +112,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("reports-strange"),
         Shared::Counter("packets-others"),
         Shared::Meters("acquaintance"),
-        Shared::Contents("sent"),
-        Shared::Contents("received"),
+        Shared::PayloadCache("sent"),
+        Shared::PayloadCache("received"),
     ],
     map: None,
     buffers: None,
@@ -136,8 +136,8 @@ impl NetworkFunction for Re {
         // they come unevenly.
         let bytes = config.cache.0 as usize;
         let fingerprints = bytes / usize::from(config.sample) * 3 / 2;
-        setup.contents(bytes, fingerprints);
-        setup.contents(bytes, fingerprints);
+        setup.payload_cache(bytes, fingerprints);
+        setup.payload_cache(bytes, fingerprints);
         Ok(Re {
             rabin: Rabin::new(config.window.into(), config.sample.into()),
             local,
@@ -153,7 +153,7 @@ impl NetworkFunction for Re {
         let (from, to) = if is_inside { (&self.local, &self.remote) } else { (&self.remote, &self.local) };
         let outline = Outline::of(packet.outermost()).filter(|outline| {
             let is_in = |networks: &[Network], addr| networks.iter().any(|network| network.contains(addr));
-            packet.meta().class != Class::NotIp
+            packet.meta().class != PacketClass::NotIp
                 && is_in(from, outline.source)
                 && is_in(to, outline.destination)
         });
@@ -194,7 +194,7 @@ impl Default for Scratch {
 
 /// Keeps a payload with the fingerprints that were chosen of it, as the other end does.
 #[inline]
-fn keep(contents: &mut Contents, payload: &[u8], samples: &[Sample]) {
+fn keep(contents: &mut PayloadCache, payload: &[u8], samples: &[Sample]) {
     let Some(kept) = contents.keep(payload) else { return };
     for sample in samples {
         contents.note(sample.fingerprint, kept, sample.at);

@@ -198,7 +198,7 @@ fn judge(chunks: &[Chunk], half: &mut Half, way: usize, context: &mut Context<'_
         *if is_new { &mut unique } else { &mut redundant } += u64::from(chunk.len);
     }
     let forgotten = known.displaced() - displaced;
-    context.give_back_shared(); // What comes next takes long.
+    context.release_shared(); // What comes next takes long.
     half.redundant += redundant;
     context.count(counter::REDUNDANT[way], redundant);
     context.count(counter::UNIQUE[way], unique);

@@ -1,7 +1,7 @@
 //! The tunnel: IP packets between two sites go through GRE, IP in IP, VXLAN or Geneve to one other
 //! end. See the README.
 //!
-//! `ends` has what stands before packets in the tunnel, of which a flow's [`packet::Outer`] is
+//! `ends` has what stands before packets in the tunnel, of which a flow's [`packet::OuterHeaders`] is
 //! made, and of which is told what came through it; so packets both ways follow rules (B14). What
 //! comes otherwise than through the tunnel is looked at one by one.
 
@@ -10,10 +10,10 @@ mod ends;
 
 use nf::answer::{self, IcmpError};
 use nf::{
-    Access, Affinity, Context, Descriptor, Field, Foresight, Maturity, NetworkFunction, PacketView, Scaling,
+    Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Plan, Scaling,
     Setup, Shared, StateFunction, Verdict,
 };
-use packet::{Addr, COVER_LEN_MAX, Cover, DropReason, Packet, Side, split_mix};
+use packet::{Addr, DropReason, OUTER_MATCH_LEN_MAX, OuterMatch, Packet, Side, split_mix};
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -116,8 +116,8 @@ impl NetworkFunction for Tunnel {
         })
     }
 
-    fn answers(&self) -> nf::Answers {
-        nf::Answers { longer_than: self.ends.inner_mtu().into(), ..nf::Answers::NONE }
+    fn answers(&self) -> nf::AnswerScope {
+        nf::AnswerScope { longer_than: self.ends.inner_mtu().into(), ..nf::AnswerScope::NONE }
     }
 
     #[inline]
@@ -140,17 +140,17 @@ impl NetworkFunction for Tunnel {
         }
     }
 
-    fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
-        if packets.side == Side::Outside {
-            packets.note_function(COUNT_IN);
-            return packets.cover.is_some_and(|cover| self.takes_off(cover)) && packets.take_out();
+    fn predict(&self, state: &State, plan: &mut Plan<'_>) -> bool {
+        if plan.side == Side::Outside {
+            plan.record_state_function(COUNT_IN);
+            return plan.outer.is_some_and(|cover| self.takes_off(cover)) && plan.decap();
         }
         if state.entropy == 0 {
             return false;
         }
-        let version = packets.destination().addr.version();
-        packets.wrap(self.ends.outer(version, state.entropy), self.ends.inner_mtu());
-        packets.note_function(COUNT_OUT);
+        let version = plan.destination().addr.version();
+        plan.encap(self.ends.outer(version, state.entropy), self.ends.inner_mtu());
+        plan.record_state_function(COUNT_OUT);
         true
     }
 }
@@ -164,25 +164,25 @@ impl Tunnel {
         context: &mut Context<'_>,
     ) -> Result<(), DropReason> {
         if state.entropy == 0 {
-            packet.differs(); // The flow's first one.
+            packet.mark_one_off(); // The flow's first one.
             state.entropy = self.entropy(context);
         }
         let (meta, len) = (packet.meta(), packet.ip_len());
         let (version, is_nested) = (meta.version, meta.l3 != meta.outer_l3);
         if is_nested {
-            packet.differs();
+            packet.mark_one_off();
             return Err(DropReason::TunnelNested);
         }
         let is_oversize = len > usize::from(self.ends.inner_mtu());
         if is_oversize {
-            packet.differs();
+            packet.mark_one_off();
             self.check_oversize(len, packet, state, context)?;
         }
         let outer = self.ends.outer(version, state.entropy);
         packet
-            .wrap(&outer, self.ends.inner_mtu())
+            .encap(&outer, self.ends.inner_mtu())
             .map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
-        packet.note_function(COUNT_OUT);
+        packet.record_state_function(COUNT_OUT);
         count_out(context, len);
         context.count(counter::OVERSIZE, u64::from(is_oversize));
         Ok(())
@@ -233,13 +233,13 @@ impl Tunnel {
     fn receive(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Result<(), DropReason> {
         match self.within(packet.outermost()) {
             Ok(Some(Within { header_len, len })) => {
-                packet.take_out(header_len).map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
-                packet.note_function(COUNT_IN);
+                packet.decap(header_len).map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
+                packet.record_state_function(COUNT_IN);
                 count_in(context, len);
                 Ok(())
             }
             other => {
-                packet.varies(); // What it is rests on more than its headers' shape.
+                packet.mark_per_packet(); // What it is rests on more than its headers' shape.
                 other?;
                 context.count(counter::OTHERS, 1);
                 match self.others {
@@ -266,8 +266,8 @@ impl Tunnel {
 
     /// Whether such outer headers are this tunnel's, all of them.
     #[cold]
-    fn takes_off(&self, cover: &Cover) -> bool {
-        let mut bytes = [0; COVER_LEN_MAX];
+    fn takes_off(&self, cover: &OuterMatch) -> bool {
+        let mut bytes = [0; OUTER_MATCH_LEN_MAX];
         let Some(headers) = bytes.get_mut(..cover.len()) else { return false };
         headers.iter_mut().zip(cover.bytes()).for_each(|(byte, of_cover)| *byte = of_cover);
         let Some(outer) = Inner::of(headers) else { return false };

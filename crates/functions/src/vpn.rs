@@ -131,7 +131,7 @@ impl NetworkFunction for Vpn {
     }
 
     /// Where only tunnels are to pass, so are frames of which it cannot see that they are not IP.
-    fn passes_unjudged(&self) -> bool {
+    fn forwards_unclassified(&self) -> bool {
         self.others == Others::Pass
     }
 

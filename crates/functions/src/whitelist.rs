@@ -14,7 +14,7 @@ use nf::{
     Shared, Verdict,
 };
 use packet::parse::protocol;
-use packet::{Class, DropReason, Endpoint, FlowHasher, Side};
+use packet::{DropReason, Endpoint, FlowHasher, PacketClass, Side};
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -158,7 +158,7 @@ impl NetworkFunction for Whitelist {
             return if self.drops_others { self.other(packet, state, context) } else { Verdict::Forward };
         }
         // It has no ports, and comes only behind its first fragment, which passed.
-        if meta.class == Class::LaterFragment {
+        if meta.class == PacketClass::LaterFragment {
             return Verdict::Forward;
         }
         if context.side() == self.protected {
@@ -223,7 +223,7 @@ impl Whitelist {
     #[cold]
     fn other(&self, packet: &PacketView<'_>, state: &State, context: &mut Context<'_>) -> Verdict {
         let flow = context.flow();
-        let speaks_of_request = packet.meta().class == Class::IcmpError
+        let speaks_of_request = packet.meta().class == PacketClass::IcmpError
             && flow.key.protocol == protocol::UDP
             && state.until_ns != 0
             && flow.now_ns <= state.until_ns;

@@ -395,7 +395,7 @@ fn hairpins_errors_and_fragments_allocate_nothing() {
         assert_eq!(allocations::of_known_flows(stages(functions), &frames, 20), 0, "{functions:?}");
     }
     let mut chain = graph::Chain::new(stages(&[NAT6]), graph::Options::default()).unwrap();
-    let mut pool = packet::Pool::new(256);
+    let mut pool = packet::PacketPool::new(256);
     let mut sent = vec![];
     for (side, frame) in &frames {
         let mut packet = pool.take(frame).unwrap();
@@ -428,7 +428,7 @@ fn between_sites(version: u8, from: u8, to: u8, port: u16, payload: &[u8]) -> Ve
 /// What a site sends of these frames.
 fn sent_by(site: Vec<Box<dyn Stage>>, frames: &[Vec<u8>]) -> Vec<(Side, Vec<u8>)> {
     let mut chain = graph::Chain::new(site, graph::Options::default()).unwrap();
-    let mut pool = packet::Pool::new(4);
+    let mut pool = packet::PacketPool::new(4);
     let send = |frame: &Vec<u8>| {
         let (mut batch, mut sent) = (vec![pool.take(frame).unwrap()], vec![]);
         chain.process(&mut batch, &mut sent, &mut pool);

@@ -37,11 +37,11 @@ mod upgrading;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nf::record::{Layout, Records};
-use nf::stage::{Load, Stage};
-use nf::{Common, Effects, EndReason, Verdict};
+use nf::record::{FlowRecords, RecordLayout};
+use nf::stage::{PacketTotals, Stage};
+use nf::{Effects, EndReason, SharedHandle, Verdict};
 use packet::memory::OutOfMemory;
-use packet::{Packet, Pool};
+use packet::{Packet, PacketPool};
 
 use crate::classifier::Classifier;
 use crate::flows::Flows;
@@ -75,7 +75,7 @@ pub struct Chain {
     ingresses: Option<Ingresses>,
     /// The flows.
     flows: Flows,
-    layout: Layout,
+    layout: RecordLayout,
     /// Which chain this is: flows move between chains of the same functions in the same versions.
     fingerprint: u64,
     /// Bytes of a record before the functions' parts.
@@ -156,7 +156,7 @@ impl Chain {
         if let Some(descriptor) = changes_flows.filter(|_| stages.len() > 1) {
             return Err(ChainError::NotAlone(descriptor.name));
         }
-        let (mut layout, mut tag_bit) = (Layout::default(), 0);
+        let (mut layout, mut tag_bit) = (RecordLayout::default(), 0);
         let subscribed = Subscribed::new(&stages, &mut layout, options.streams, options.seed)?;
         let lead_len = layout.len();
         for (number, stage) in stages.iter_mut().enumerate() {
@@ -166,11 +166,11 @@ impl Chain {
                 stage.place(number as u16, &mut layout, tag_bit).ok_or(ChainError::TooManyTags(name))?;
         }
         let mut classifier = Classifier::new(&options);
-        classifier.set_passes_unjudged(passes_unjudged(&stages));
+        classifier.set_passes_unjudged(forwards_unclassified(&stages));
         let flows_max = if stages.is_empty() { 1 } else { options.flows_max };
         let keeps_flows = stages.iter().any(|stage| stage.descriptor().keeps_flows);
         let makes_room = stages.iter().any(|stage| stage.makes_room());
-        let order_felt = stages.iter().any(|stage| stage.shared().is_order_felt());
+        let order_felt = stages.iter().any(|stage| stage.shared().is_order_sensitive());
         let consolidation = if options.consolidate { Consolidation::new(&stages, &layout) } else { None };
         let flows = Flows::new(
             flows_max,
@@ -233,7 +233,7 @@ impl Chain {
 
     /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now
     /// being the side that they leave by. The receiver has set what [`Parser::parse`] asks for.
-    pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
+    pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         let mut run = Run { out, pool, observer: None, is_alone: false };
         if self.stages.is_empty() {
             return self.pass_through(batch, &mut run);
@@ -275,7 +275,8 @@ impl Chain {
             if count > 0 {
                 let verdicts = &mut [Verdict::Forward; GROUP_MAX][..count];
                 let packets = &mut queue.rest()[..count];
-                let loads = if self.mixed { Load::by_side(packets, verdicts) } else { load.of(packets) };
+                let loads =
+                    if self.mixed { PacketTotals::by_side(packets, verdicts) } else { load.of(packets) };
                 if uniform {
                     self.cross(packets, verdicts, loads, course.program(), run);
                 } else {
@@ -299,7 +300,7 @@ impl Chain {
         &mut self,
         mut packet: Packet,
         out: &mut Vec<Packet>,
-        pool: &mut Pool,
+        pool: &mut PacketPool,
         observer: &mut dyn Observer,
     ) {
         let parsed = self.classifier.classify_one(&mut packet);
@@ -313,7 +314,7 @@ impl Chain {
     }
 
     /// Lets time pass to `now_ns`: flows and fragments whose time is over go.
-    pub fn advance(&mut self, now_ns: u64, pool: &mut Pool) {
+    pub fn advance(&mut self, now_ns: u64, pool: &mut PacketPool) {
         self.now_ns = self.now_ns.max(now_ns);
         self.settled_ns = self.now_ns;
         let mut due = std::mem::take(&mut self.due);
@@ -331,7 +332,7 @@ impl Chain {
     /// False if there are more flows than room for what their ends bring about: then alerts, events
     /// and reports are to be taken (see [`Chain::effects_mut`]), and the rest ends with the next
     /// call.
-    pub fn finish(&mut self, pool: &mut Pool) -> bool {
+    pub fn finish(&mut self, pool: &mut PacketPool) -> bool {
         let mut live = std::mem::take(&mut self.due);
         live.clear();
         live.extend(self.flows.live());
@@ -392,13 +393,13 @@ impl Chain {
 
     /// What each function's flows share, for chains of the same functions on other threads to
     /// [`join`](Chain::join).
-    pub fn share(&mut self) -> Vec<Common> {
+    pub fn share(&mut self) -> Vec<SharedHandle> {
         self.stages.iter_mut().map(|stage| stage.share()).collect()
     }
 
     /// This chain, which has no flows yet, has what its functions share in common with those that
     /// shared this.
-    pub fn join(&mut self, commons: Vec<Common>) {
+    pub fn join(&mut self, commons: Vec<SharedHandle>) {
         self.stages.iter_mut().zip(commons).for_each(|(stage, common)| stage.join(common));
     }
 
@@ -485,20 +486,20 @@ impl Chain {
     }
 
     /// The records of flows, to be looked at.
-    pub fn records(&self) -> &Records {
+    pub fn records(&self) -> &FlowRecords {
         &self.flows.records
     }
 }
 
 /// Whether packets that functions cannot judge may pass all of these.
-fn passes_unjudged(stages: &[Box<dyn Stage>]) -> bool {
-    stages.iter().all(|stage| stage.passes_unjudged())
+fn forwards_unclassified(stages: &[Box<dyn Stage>]) -> bool {
+    stages.iter().all(|stage| stage.forwards_unclassified())
 }
 
 /// What goes along with packets on their way through.
 struct Run<'a, 'o> {
     out: &'a mut Vec<Packet>,
-    pool: &'a mut Pool,
+    pool: &'a mut PacketPool,
     observer: Option<&'a mut (dyn Observer + 'o)>,
     /// Whether the packet that is under way is the only one.
     is_alone: bool,

@@ -6,8 +6,8 @@
 //! flows go first whose source holds more than its own share of the table, then those with few
 //! packets, then those silent longest.
 
-use nf::record::{Header, Records};
-use nf::{Connection, Sources};
+use nf::record::{FlowRecords, RecordHeader};
+use nf::{Connection, SourceAccounts};
 use packet::memory::OutOfMemory;
 use packet::parse::protocol;
 
@@ -146,14 +146,14 @@ pub(crate) struct Classes {
     ends: [(u32, u32); FlowClass::COUNT],
     live: [u32; FlowClass::COUNT],
     quotas: [u32; FlowClass::COUNT],
-    sources: Sources,
+    sources: SourceAccounts,
 }
 
 impl Classes {
     /// For a table of so many flows.
     pub fn new(flows_max: u32, shares: &Shares, seed: u64) -> Result<Classes, OutOfMemory> {
         let share = Shares::of(shares.per_source, flows_max);
-        let mut sources = Sources::new(u64::from(flows_max) * 2, share, seed)?;
+        let mut sources = SourceAccounts::new(u64::from(flows_max) * 2, share, seed)?;
         sources.prefault(); // Reached at random.
         Ok(Classes {
             places: Vec::with_capacity(flows_max as usize),
@@ -170,7 +170,7 @@ impl Classes {
     }
 
     /// A flow is in the table from now on.
-    pub fn enter(&mut self, record: u32, header: &Header) {
+    pub fn enter(&mut self, record: u32, header: &RecordHeader) {
         let at = record as usize;
         if self.places.len() <= at {
             self.places.resize(at + 1, NOWHERE);
@@ -182,7 +182,7 @@ impl Classes {
     /// A packet changed the flow's connection.
     #[cold]
     #[inline(never)]
-    pub fn follow(&mut self, record: u32, header: &Header) {
+    pub fn follow(&mut self, record: u32, header: &RecordHeader) {
         let class = FlowClass::of(header.key.protocol, header.connection);
         let moves = self.places.get(record as usize).is_some_and(|place| place.class != class as u8);
         if moves && self.unlink(record) {
@@ -191,7 +191,7 @@ impl Classes {
     }
 
     /// The flow is no longer in the table.
-    pub fn leave(&mut self, record: u32, header: &Header) {
+    pub fn leave(&mut self, record: u32, header: &RecordHeader) {
         if self.unlink(record) {
             self.sources.remove(self.sources.account(header.source()), 1);
         }
@@ -199,7 +199,7 @@ impl Classes {
 
     /// A flow to give up for a new one in a full table. Those that were compared and found more
     /// useful are compared again only when all others of their class were.
-    pub fn victim(&mut self, records: &Records) -> Option<Victim> {
+    pub fn victim(&mut self, records: &FlowRecords) -> Option<Victim> {
         let class = self.class_to_give_way()?;
         let samples = if self.sources.is_any_over() { SAMPLES_MAX } else { 1 };
         let mut victim = None;
@@ -226,7 +226,7 @@ impl Classes {
     }
 
     /// The least useful of the first flows of a class.
-    fn least_useful(&self, class: FlowClass, records: &Records) -> Option<Victim> {
+    fn least_useful(&self, class: FlowClass, records: &FlowRecords) -> Option<Victim> {
         let first = self.ends[class as usize].0;
         let next = |&record: &u32| self.places.get(record as usize).map(|place| place.next);
         let queue = std::iter::successors(Some(first), next).take_while(|&record| record != NONE);
@@ -235,7 +235,7 @@ impl Classes {
         for record in sample {
             let header = records.header(record);
             let over_source = any_over && self.sources.is_over(self.sources.account(header.source()));
-            let few = header.clock <= FEW_PACKETS;
+            let few = header.seq <= FEW_PACKETS;
             if few && !any_over && class != FlowClass::TcpEstablished {
                 // Of those with few packets, the first in the queue is about the one silent
                 // longest.
@@ -295,18 +295,18 @@ impl Classes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nf::record::Layout;
+    use nf::record::RecordLayout;
     use packet::{Addr, Endpoint, FlowKey, Scope};
 
     struct Table {
-        records: Records,
+        records: FlowRecords,
         classes: Classes,
     }
 
     impl Table {
         fn new(flows: u32) -> Table {
             Table {
-                records: Records::new(flows, Layout::default()).unwrap(),
+                records: FlowRecords::new(flows, RecordLayout::default()).unwrap(),
                 classes: Classes::new(flows, &Shares::default(), 7).unwrap(),
             }
         }
@@ -316,9 +316,9 @@ mod tests {
             let end = |addr: u32| Endpoint::new(Addr::from_v4_bytes(addr.to_be_bytes()), record as u16);
             let (key, reversed) = FlowKey::new(end(source), end(1), protocol, 4, Scope::default(), 0);
             let header = self.records.header_mut(record);
-            header.flags = Header::FLAG_LIVE;
+            header.flags = RecordHeader::FLAG_LIVE;
             header.set_key(key, reversed);
-            (header.connection, header.last_seen_ns, header.clock) = (connection, at_ns, 3);
+            (header.connection, header.last_seen_ns, header.seq) = (connection, at_ns, 3);
             self.classes.enter(record, self.records.header(record));
             record
         }
@@ -350,7 +350,7 @@ mod tests {
                 }
                 table.add(0x2000_0000 + i, protocol, connection, u64::from(i));
             }
-            assert!(idle.iter().all(|&record| table.records.header(record).has(Header::FLAG_LIVE)));
+            assert!(idle.iter().all(|&record| table.records.header(record).has(RecordHeader::FLAG_LIVE)));
             assert_eq!(table.classes.live()[class as usize], 700);
         }
     }
@@ -402,7 +402,7 @@ mod tests {
     fn a_conversation_outlives_queries() {
         let mut table = Table::new(100);
         let tunnel = table.add(5, 17, Connection::REPLIED, 1);
-        table.records.header_mut(tunnel).clock = 100;
+        table.records.header_mut(tunnel).seq = 100;
         (1..100).for_each(|i| {
             table.add(0x0a00_0000 + i, 17, Connection::REPLIED, u64::from(i) + 10);
         });

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use packet::{Class, DropReason, FlowHasher, FlowKey, Packet, Parser, Pool, parse, sanity};
+use packet::{DropReason, FlowHasher, FlowKey, Packet, PacketClass, PacketPool, Parser, parse, sanity};
 
 use crate::fragments::{Datagram, Displaced, First, Fragments, Refused};
 use crate::{Counters, Guards, NotIp, Options};
@@ -52,7 +52,7 @@ pub struct Classifier {
     guards: Guards,
     not_ip: NotIp,
     /// Frames that are not IP pass under [`NotIp::AsFunctions`].
-    passes_unjudged: bool,
+    forwards_unclassified: bool,
     fragments: Fragments,
     fragment_timeout_ns: u64,
     /// Packets of the last batch that could not be parsed, by number, in order of arrival.
@@ -79,7 +79,7 @@ impl Classifier {
             },
             guards: options.guards,
             not_ip: options.not_ip,
-            passes_unjudged: true,
+            forwards_unclassified: true,
             fragments: Fragments::new(options.fragments_max, options.fragment_timeout_ns),
             fragment_timeout_ns: options.fragment_timeout_ns,
             refused: VecDeque::new(),
@@ -90,10 +90,10 @@ impl Classifier {
     }
 
     /// Sets whether the functions behind this classifier let packets pass that they cannot judge
-    /// ([`nf::NetworkFunction::passes_unjudged`]).
-    pub fn set_passes_unjudged(&mut self, passes_unjudged: bool) {
-        self.passes_unjudged = passes_unjudged;
-        self.parser.sanity = self.guards.sanity(!passes_unjudged);
+    /// ([`nf::NetworkFunction::forwards_unclassified`]).
+    pub fn set_passes_unjudged(&mut self, forwards_unclassified: bool) {
+        self.forwards_unclassified = forwards_unclassified;
+        self.parser.sanity = self.guards.sanity(!forwards_unclassified);
     }
 
     /// Accepts segments that a capturing host's network card was to cut: their IPv4 total length
@@ -148,15 +148,17 @@ impl Classifier {
     }
 
     /// Finds the flow of a classified packet. A later fragment gets its flow's key.
-    pub fn flow_of(&mut self, packet: &mut Packet, pool: &mut Pool) -> FlowLookup {
+    pub fn flow_of(&mut self, packet: &mut Packet, pool: &mut PacketPool) -> FlowLookup {
         let meta = packet.meta();
         match meta.class {
-            Class::Whole | Class::FirstFragment => FlowLookup::Flow { key: meta.key, hash: meta.hash },
-            Class::IcmpError => {
+            PacketClass::Whole | PacketClass::FirstFragment => {
+                FlowLookup::Flow { key: meta.key, hash: meta.hash }
+            }
+            PacketClass::IcmpError => {
                 let (key, _) = parse::portless_key(packet);
                 FlowLookup::Either { key, hash: self.parser.hasher.hash(&key) }
             }
-            Class::LaterFragment => {
+            PacketClass::LaterFragment => {
                 self.handle_timeout(meta.transit.timestamp_ns, pool);
                 match self.fragments.get(&Datagram::of(packet)) {
                     Some(&First::Passed { key, reversed }) => {
@@ -166,7 +168,7 @@ impl Classifier {
                     Some(First::Dropped | First::Missing(_)) | None => FlowLookup::Aside,
                 }
             }
-            Class::NotIp => FlowLookup::Aside,
+            PacketClass::NotIp => FlowLookup::Aside,
         }
     }
 
@@ -174,18 +176,18 @@ impl Classifier {
     /// first one was dropped or has not arrived. Packets must come in order of arrival.
     ///
     /// For a classifier without functions; otherwise see [`crate::Chain::process_aside`].
-    pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
+    pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         if let Err(reason) = self.take_refusal(&packet) {
             return self.discard(packet, reason, pool);
         }
         self.handle_timeout(packet.meta().transit.timestamp_ns, pool);
         let packet = match packet.meta().class {
-            Class::LaterFragment => match self.place_fragment(packet, pool) {
+            PacketClass::LaterFragment => match self.place_fragment(packet, pool) {
                 LaterFragment::Follows(packet) => packet,
                 LaterFragment::Held => return,
                 LaterFragment::Refused(packet, reason) => return self.discard(packet, reason, pool),
             },
-            Class::NotIp if !self.passes_not_ip(&packet) => {
+            PacketClass::NotIp if !self.passes_not_ip(&packet) => {
                 return self.discard(packet, DropReason::NotIp, pool);
             }
             _ => packet,
@@ -194,8 +196,8 @@ impl Classifier {
     }
 
     /// Drops a classified packet; with a first fragment, the fragments that wait for it.
-    pub fn discard(&mut self, packet: Packet, reason: DropReason, pool: &mut Pool) {
-        if packet.meta().class == Class::FirstFragment {
+    pub fn discard(&mut self, packet: Packet, reason: DropReason, pool: &mut PacketPool) {
+        if packet.meta().class == PacketClass::FirstFragment {
             let mut waited = Vec::new();
             self.learn_first(Datagram::of(&packet), None, self.now_ns, &mut waited);
             for packet in waited {
@@ -237,7 +239,7 @@ impl Classifier {
 
     /// Advances the time to `now_ns`: fragments whose first one has not arrived in time are
     /// dropped.
-    pub fn handle_timeout(&mut self, now_ns: u64, pool: &mut Pool) {
+    pub fn handle_timeout(&mut self, now_ns: u64, pool: &mut PacketPool) {
         self.now_ns = self.now_ns.max(now_ns);
         if !self.fragments.is_empty() {
             self.expire_fragments(pool);
@@ -305,7 +307,7 @@ impl Classifier {
     pub(crate) fn passes_not_ip(&mut self, packet: &Packet) -> bool {
         let is_link_control = sanity::is_link_control_frame(packet);
         let passes = match self.not_ip {
-            NotIp::AsFunctions => is_link_control || self.passes_unjudged,
+            NotIp::AsFunctions => is_link_control || self.forwards_unclassified,
             NotIp::Pass => true,
             NotIp::Drop => false,
         };
@@ -315,7 +317,7 @@ impl Classifier {
     }
 
     /// Gives a later fragment its flow's key, or holds it until the first fragment arrives.
-    pub(crate) fn place_fragment(&mut self, mut packet: Packet, pool: &mut Pool) -> LaterFragment {
+    pub(crate) fn place_fragment(&mut self, mut packet: Packet, pool: &mut PacketPool) -> LaterFragment {
         let datagram = Datagram::of(&packet);
         match self.fragments.get(&datagram) {
             Some(&First::Passed { key, reversed }) => {
@@ -355,7 +357,7 @@ impl Classifier {
     }
 
     /// Drops fragments whose first one has not arrived in time.
-    fn expire_fragments(&mut self, pool: &mut Pool) {
+    fn expire_fragments(&mut self, pool: &mut PacketPool) {
         let mut late = std::mem::take(&mut self.late);
         self.fragments.expire(self.now_ns, &mut late);
         for packet in late.drain(..) {
@@ -366,13 +368,13 @@ impl Classifier {
     }
 
     /// Drops fragments that waited for datagrams which gave way to others.
-    fn drop_displaced(&mut self, pool: &mut Pool) {
+    fn drop_displaced(&mut self, pool: &mut PacketPool) {
         while let Some(packet) = self.fragments.take_dropped() {
             self.drop_held(packet, DropReason::FragmentTableFull, pool);
         }
     }
 
-    fn drop_held(&mut self, packet: Packet, reason: DropReason, pool: &mut Pool) {
+    fn drop_held(&mut self, packet: Packet, reason: DropReason, pool: &mut PacketPool) {
         self.counters.packets_held -= 1;
         self.counters.drops[reason.index()] += 1;
         pool.give(packet);

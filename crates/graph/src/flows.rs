@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use nf::UpgradeError;
-use nf::index::Index;
-use nf::record::{Header, Layout, Records};
+use nf::index::HashIndex;
+use nf::record::{FlowRecords, RecordHeader, RecordLayout};
 use packet::memory::OutOfMemory;
 use packet::{Direction, FlowHasher, FlowKey, Meta, Packet, Side};
 use zerocopy::FromBytes;
@@ -19,8 +19,8 @@ use crate::wheel::Wheel;
 
 /// The flows of a chain: records, the index over their keys and aliases, and their timers.
 pub(crate) struct Flows {
-    pub records: Records,
-    index: Index,
+    pub records: FlowRecords,
+    index: HashIndex,
     wheel: Wheel,
     hasher: FlowHasher,
     /// The flows by class: which of them gives way.
@@ -86,13 +86,13 @@ struct Entry(u32);
 
 impl Entry {
     /// That by the key that the flow began with.
-    fn by_key(record: u32, header: &Header) -> Entry {
-        Entry(record << 2 | u32::from(header.has(Header::FLAG_REVERSED)))
+    fn by_key(record: u32, header: &RecordHeader) -> Entry {
+        Entry(record << 2 | u32::from(header.has(RecordHeader::FLAG_REVERSED)))
     }
 
     /// That by the key that its packets have once functions rewrote them.
-    fn by_alias(record: u32, header: &Header) -> Entry {
-        Entry(record << 2 | 2 | u32::from(header.has(Header::FLAG_ALIAS_REVERSED)))
+    fn by_alias(record: u32, header: &RecordHeader) -> Entry {
+        Entry(record << 2 | 2 | u32::from(header.has(RecordHeader::FLAG_ALIAS_REVERSED)))
     }
 
     #[inline(always)]
@@ -110,15 +110,15 @@ impl Entry {
 impl Flows {
     pub fn new(
         flows_max: u32,
-        layout: Layout,
+        layout: RecordLayout,
         hasher: FlowHasher,
         (shares, seed): (&Shares, u64),
         scope: Option<Scope>,
     ) -> Result<Flows, OutOfMemory> {
         let flows_max = flows_max.clamp(1, u32::MAX / 4);
         Ok(Flows {
-            records: Records::new(flows_max, layout)?,
-            index: Index::new(2 * flows_max as usize)?,
+            records: FlowRecords::new(flows_max, layout)?,
+            index: HashIndex::new(2 * flows_max as usize)?,
             wheel: Wheel::new(flows_max),
             hasher,
             classes: Classes::new(flows_max, shares, seed)?,
@@ -175,10 +175,10 @@ impl Flows {
         let record = self.allocate()?;
         let meta = packet.meta();
         let header = self.records.header_mut(record);
-        header.flags = Header::FLAG_LIVE;
+        header.flags = RecordHeader::FLAG_LIVE;
         header.set_key(meta.key, meta.reversed);
         if meta.transit.side == Side::Outside {
-            header.flags |= Header::FLAG_FROM_OUTSIDE;
+            header.flags |= RecordHeader::FLAG_FROM_OUTSIDE;
         }
         header.last_seen_ns = now_ns;
         if self.index.insert(meta.hash, Entry::by_key(record, header).0).is_err() {
@@ -207,17 +207,19 @@ impl Flows {
 
     /// Whether the record is that of a flow.
     pub fn is_live(&self, record: u32) -> bool {
-        self.records.used().contains(&record) && self.records.header(record).has(Header::FLAG_LIVE)
+        self.records.used().contains(&record) && self.records.header(record).has(RecordHeader::FLAG_LIVE)
     }
 
     /// Whether a record can be made of these bytes of one that was elsewhere: the keys that it is
     /// found by, its own and, if it has one, its alias.
     pub fn check(&self, bytes: &[u8]) -> Result<[Option<FlowKey>; 2], RestoreError> {
-        let Ok((header, _)) = Header::read_from_prefix(bytes) else { return Err(RestoreError::Damaged) };
-        if bytes.len() != self.records.record_len() || !header.has(Header::FLAG_LIVE) {
+        let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
+            return Err(RestoreError::Damaged);
+        };
+        if bytes.len() != self.records.record_len() || !header.has(RecordHeader::FLAG_LIVE) {
             return Err(RestoreError::Damaged);
         }
-        let keys = [Some(header.key), header.has(Header::FLAG_ALIAS).then_some(header.alias)];
+        let keys = [Some(header.key), header.has(RecordHeader::FLAG_ALIAS).then_some(header.alias)];
         let is_known = |key: &FlowKey| self.find(self.hasher.hash(key), key, false).is_some();
         if keys.iter().flatten().any(is_known) { Err(RestoreError::Known) } else { Ok(keys) }
     }
@@ -251,7 +253,7 @@ impl Flows {
     /// Notes the key that the flow's packets have after the chain, or says who has it.
     pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), Taken> {
         // A flow of which nothing has passed has no rules.
-        if self.records.header(record).has(Header::FLAG_ACCEPTED) {
+        if self.records.header(record).has(RecordHeader::FLAG_ACCEPTED) {
             self.forget_rules(record);
         }
         self.drop_alias(record);
@@ -268,9 +270,9 @@ impl Flows {
         }
         let header = self.records.header_mut(record);
         header.alias = alias;
-        header.flags |= Header::FLAG_ALIAS;
+        header.flags |= RecordHeader::FLAG_ALIAS;
         if reversed {
-            header.flags |= Header::FLAG_ALIAS_REVERSED;
+            header.flags |= RecordHeader::FLAG_ALIAS_REVERSED;
         }
         if self.index.insert(hash, Entry::by_alias(record, header).0).is_err() {
             // Too many keys have hashes like this one's.
@@ -283,9 +285,9 @@ impl Flows {
     /// The flow has no alias any more.
     pub fn drop_alias(&mut self, record: u32) {
         let header = self.records.header_mut(record);
-        if header.has(Header::FLAG_ALIAS) {
+        if header.has(RecordHeader::FLAG_ALIAS) {
             let (entry, hash) = (Entry::by_alias(record, header), self.hasher.hash(&header.alias));
-            header.flags &= !(Header::FLAG_ALIAS | Header::FLAG_ALIAS_REVERSED);
+            header.flags &= !(RecordHeader::FLAG_ALIAS | RecordHeader::FLAG_ALIAS_REVERSED);
             self.index.remove(hash, entry.0);
             if let Some(ledger) = &self.ledger {
                 ledger.release(hash);
@@ -327,7 +329,7 @@ impl Flows {
     #[inline]
     pub fn go_on(&mut self, record: u32, now_ns: u64, keep_ms: u32) -> bool {
         let header = self.records.header_mut(record);
-        if !header.has(Header::FLAG_ACCEPTED) {
+        if !header.has(RecordHeader::FLAG_ACCEPTED) {
             return false;
         }
         if refresh(header, now_ns, keep_ms) {
@@ -375,13 +377,13 @@ impl Flows {
 
     /// All flows, by number.
     pub fn live(&self) -> impl Iterator<Item = u32> + '_ {
-        self.records.used().filter(|&record| self.records.header(record).has(Header::FLAG_LIVE))
+        self.records.used().filter(|&record| self.records.header(record).has(RecordHeader::FLAG_LIVE))
     }
 }
 
 /// Refreshes a flow; whether its time is now shorter, so that its timer must be brought forward.
 #[inline(always)]
-fn refresh(header: &mut Header, now_ns: u64, keep_ms: u32) -> bool {
+fn refresh(header: &mut RecordHeader, now_ns: u64, keep_ms: u32) -> bool {
     if keep_ms == 0 {
         return false;
     }

@@ -1,7 +1,7 @@
 //! When a group of packets must end, so that processing it function by function is processing it
 //! packet by packet.
 
-use nf::Answers;
+use nf::AnswerScope;
 use nf::stage::Stage;
 use packet::parse::protocol;
 use packet::{Meta, Side};
@@ -16,7 +16,7 @@ pub const GROUP_MAX: usize = 32;
 /// makes has to go through the functions before the next packet does.
 #[derive(Clone, Copy)]
 pub(crate) struct Apart {
-    answers: Answers,
+    answers: AnswerScope,
     /// Whether there may be any such packet.
     pub is_any: bool,
 }
@@ -24,16 +24,16 @@ pub(crate) struct Apart {
 impl Apart {
     /// Of these functions. Of one alone, answers come to no other.
     pub fn of(stages: &[Box<dyn Stage>]) -> Apart {
-        let answers = stages.iter().map(|stage| stage.answers()).fold(Answers::NONE, Answers::or);
-        let answers = if stages.len() > 1 { answers } else { Answers::NONE };
-        Apart { answers, is_any: answers != Answers::NONE }
+        let answers = stages.iter().map(|stage| stage.answers()).fold(AnswerScope::NONE, AnswerScope::or);
+        let answers = if stages.len() > 1 { answers } else { AnswerScope::NONE };
+        Apart { answers, is_any: answers != AnswerScope::NONE }
     }
 
     /// Whether a whole packet is one.
     #[inline(always)]
     pub fn has(&self, meta: &Meta, len: usize) -> bool {
         const SYN: u8 = 2;
-        let Answers { all, openings, longer_than } = self.answers;
+        let AnswerScope { all, openings, longer_than } = self.answers;
         let opens = match meta.protocol {
             protocol::TCP => meta.tcp_flags & SYN != 0,
             protocol => protocol != protocol::UDP,

@@ -1,8 +1,8 @@
 //! What a packet takes from its flow, and what the flow takes from it, when it joins.
 
 use nf::Connection;
-use nf::record::Header;
-use packet::{Class, Meta};
+use nf::record::RecordHeader;
+use packet::{Meta, PacketClass};
 
 use crate::Timeouts;
 
@@ -28,8 +28,8 @@ impl Joining {
     /// The packet takes its number in the flow and the flow's tags, and moves the connection on;
     /// whether that changed.
     #[inline]
-    pub fn join(&self, meta: &mut Meta, header: &mut Header) -> bool {
-        if meta.class == Class::Whole && meta.protocol == header.key.protocol {
+    pub fn join(&self, meta: &mut Meta, header: &mut RecordHeader) -> bool {
+        if meta.class == PacketClass::Whole && meta.protocol == header.key.protocol {
             let connection =
                 header.connection.after_whole(meta.protocol, meta.tcp_flags, meta.transit.direction);
             return self.join_whole(meta, header, connection, 0);
@@ -49,7 +49,7 @@ impl Joining {
     pub fn join_whole(
         &self,
         meta: &mut Meta,
-        header: &mut Header,
+        header: &mut RecordHeader,
         connection: Connection,
         wish_ms: u32,
     ) -> bool {
@@ -60,18 +60,18 @@ impl Joining {
     }
 
     #[inline(always)]
-    fn number(&self, meta: &mut Meta, header: &mut Header, connection: Connection) {
-        header.clock += 1;
-        meta.transit.clock = header.clock;
+    fn number(&self, meta: &mut Meta, header: &mut RecordHeader, connection: Connection) {
+        header.seq += 1;
+        meta.transit.seq = header.seq;
         meta.transit.phase = connection.phase();
         meta.transit.tags = if self.tags { header.tags } else { 0 };
-        meta.transit.realias = false;
+        meta.transit.relearn_alias = false;
     }
 
     /// How long the chain keeps the flow after a packet that brings its connection to this; 0: the
     /// functions say it.
     #[inline(always)]
-    fn keep_ms(&self, meta: &Meta, header: &Header, connection: Connection) -> u32 {
+    fn keep_ms(&self, meta: &Meta, header: &RecordHeader, connection: Connection) -> u32 {
         if self.keeps_flows {
             0
         } else if connection == header.connection && header.timeout_ms != 0 {
@@ -84,7 +84,7 @@ impl Joining {
 
 /// Sets the connection; whether it was another one.
 #[inline(always)]
-fn move_on(header: &mut Header, connection: Connection) -> bool {
+fn move_on(header: &mut RecordHeader, connection: Connection) -> bool {
     let changed = header.connection != connection;
     header.connection = connection;
     changed

@@ -91,7 +91,7 @@ pub enum WhenFull {
 
 /// Which well-formed packets are dropped that nobody may send: those of a kind are, or are not; or,
 /// where nothing is said, if a function of the chain drops what it cannot judge
-/// ([`nf::NetworkFunction::passes_unjudged`]).
+/// ([`nf::NetworkFunction::forwards_unclassified`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guards {
     /// See [`Sanity::martians`].
@@ -123,7 +123,7 @@ impl Guards {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotIp {
     /// They pass, unless a function of the chain drops what it cannot judge
-    /// ([`nf::NetworkFunction::passes_unjudged`]); what a link needs passes anyhow.
+    /// ([`nf::NetworkFunction::forwards_unclassified`]); what a link needs passes anyhow.
     AsFunctions,
     /// They pass to the other side untouched, as through a wire.
     Pass,
@@ -193,7 +193,7 @@ pub struct FastPath {
     /// Packets that took the fast path: they followed a rule.
     pub packets: u64,
     /// Of these, those of which the rule was made of what functions foresaw.
-    pub foreseen: u64,
+    pub predicted: u64,
     /// How often one of them had state functions run side by side.
     pub beside: u64,
     /// Packets that were recorded as they walked, to make rules of.

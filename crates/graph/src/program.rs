@@ -1,10 +1,10 @@
 //! What is done with packets in place of a walk through the chain, but for the values, which are
 //! each flow's own: few programs serve all flows (B5, B6).
 
-use nf::record::Lines;
+use nf::record::CacheLines;
 use nf::stage::Stage;
 use nf::{Cause, Field, HeaderAction, Recording, Verdict};
-use packet::{Covers, DropReason, End, Endpoint, Outer, Side, TAG_LEN, Tag, TagKind, TagRoom};
+use packet::{DropReason, End, Endpoint, OuterHeaders, OuterMatches, Side, TAG_LEN, Tag, TagKind, TagRoom};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod commuting;
@@ -16,7 +16,7 @@ pub(crate) const PROGRAMS_MAX: usize = 1024;
 
 /// The number of a program, with a bit for those of which rules are looked at before every packet,
 /// one for those whose packets form groups of their own, one for those that do not take every
-/// packet, and one if it was not recorded, but foreseen.
+/// packet, and one if it was not recorded, but predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 pub(crate) struct ProgramId(u16);
@@ -25,10 +25,10 @@ impl ProgramId {
     const WATCHED: u16 = 1 << 15;
     const APART: u16 = 1 << 14;
     const LIMITED: u16 = 1 << 13;
-    const FORESEEN: u16 = 1 << 12;
+    const PREDICTED: u16 = 1 << 12;
 
     /// All that is not its place among programs.
-    const FLAGS: u16 = ProgramId::WATCHED | ProgramId::APART | ProgramId::LIMITED | ProgramId::FORESEEN;
+    const FLAGS: u16 = ProgramId::WATCHED | ProgramId::APART | ProgramId::LIMITED | ProgramId::PREDICTED;
 
     /// Whether packets follow it as long as the rule is not touched.
     #[inline(always)]
@@ -43,22 +43,22 @@ impl ProgramId {
         self.0 & ProgramId::LIMITED != 0
     }
 
-    /// The same of flows for which it is not recorded that they follow it, but foreseen.
-    pub fn foreseen(self) -> ProgramId {
-        ProgramId(self.0 | ProgramId::FORESEEN)
+    /// The same of flows for which it is not recorded that they follow it, but predicted.
+    pub fn predicted(self) -> ProgramId {
+        ProgramId(self.0 | ProgramId::PREDICTED)
     }
 
-    /// Whether it is foreseen that packets follow it: then it is foreseen anew after each command.
+    /// Whether it is predicted that packets follow it: then it is predicted anew after each command.
     #[inline(always)]
-    pub fn is_foreseen(self) -> bool {
-        self.0 & ProgramId::FORESEEN != 0
+    pub fn is_predicted(self) -> bool {
+        self.0 & ProgramId::PREDICTED != 0
     }
 
     /// Whether events are kept of rules that name it: all that were recorded, and of what is
-    /// foreseen, those that packets cause.
+    /// predicted, those that packets cause.
     #[inline]
     pub fn has_events(self) -> bool {
-        !self.is_foreseen() || !self.is_unwatched()
+        !self.is_predicted() || !self.is_unwatched()
     }
 
     fn index(self) -> usize {
@@ -79,8 +79,8 @@ impl Course {
     pub const RECORD: Course = Course(u16::MAX - 1);
     /// The rule that there is is looked at first: a command, or every packet, may have ended it.
     pub const REVIEW: Course = Course(u16::MAX - 2);
-    /// It walks, unless functions foresee what they would do to it.
-    pub const FORESEE: Course = Course(u16::MAX - 3);
+    /// It walks, unless functions predict what they would do to it.
+    pub const PREDICT: Course = Course(u16::MAX - 3);
 
     /// It follows this program.
     #[inline(always)]
@@ -91,7 +91,7 @@ impl Course {
     /// The program that it follows, if it follows one.
     #[inline(always)]
     pub fn program(self) -> Option<ProgramId> {
-        (self.0 < Course::FORESEE.0).then_some(ProgramId(self.0))
+        (self.0 < Course::PREDICT.0).then_some(ProgramId(self.0))
     }
 
     /// Whether such packets may be in one group with others that walk or follow programs: those who
@@ -121,7 +121,8 @@ impl Course {
     }
 }
 
-const _: () = assert!(PROGRAMS_MAX < (ProgramId::FORESEEN - 4) as usize, "courses have numbers of their own");
+const _: () =
+    assert!(PROGRAMS_MAX < (ProgramId::PREDICTED - 4) as usize, "courses have numbers of their own");
 
 /// Steps in the order in which packets take them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,7 +131,7 @@ pub(crate) struct Program {
     side: Side,
     steps: Vec<Step>,
     /// The lines of flows' records that most packets touch on the way.
-    lines: Lines,
+    lines: CacheLines,
     /// Whether an event may come by any packet.
     watched: bool,
     /// Whether the order may be felt in which packets of several flows go through.
@@ -139,19 +140,19 @@ pub(crate) struct Program {
     /// which there may be no room, or must come in the same as others.
     limited: bool,
     /// What packets come in that is taken off, or looked for.
-    covers: Covers,
+    covers: OuterMatches,
 }
 
 impl Program {
     /// Packets must come in the same outer headers.
-    fn must_come_in(&mut self, covers: &Covers) -> Option<()> {
+    fn must_come_in(&mut self, covers: &OuterMatches) -> Option<()> {
         self.covers.outer = Some(covers.outer.clone()?);
         self.limited = true;
         Some(())
     }
 
     /// Packets must come with the same tags and labels.
-    fn must_have_tags(&mut self, covers: &Covers) -> Option<()> {
+    fn must_have_tags(&mut self, covers: &OuterMatches) -> Option<()> {
         self.covers.tags = Some(covers.tags.clone()?);
         self.limited = true;
         Some(())
@@ -275,13 +276,13 @@ impl Programs {
 
     /// The lines of flows' records that packets of a course touch, those that walk `all`.
     #[inline]
-    pub fn lines(&self, course: Course, all: Lines) -> Lines {
+    pub fn lines(&self, course: Course, all: CacheLines) -> CacheLines {
         course.program().and_then(|id| self.0.get(id.index())).map_or(all, |program| program.lines)
     }
 
     /// What the packets of a program come in, that does not take every packet.
     #[inline]
-    pub fn covers(&self, id: ProgramId) -> Option<&Covers> {
+    pub fn covers(&self, id: ProgramId) -> Option<&OuterMatches> {
         self.0.get(id.index()).map(|program| &program.covers)
     }
 
@@ -305,7 +306,7 @@ pub(crate) struct Draft {
     /// one, or changed its tags.
     resized: bool,
     /// What the packet came in, and whether it was taken out of its tunnel.
-    came_in: (Covers, bool),
+    came_in: (OuterMatches, bool),
     /// The longest packet that is treated so, in bytes of its IP packet.
     len_max: u16,
     /// The tags that it has more than it came with, and at most had.
@@ -313,14 +314,14 @@ pub(crate) struct Draft {
     /// How long functions keep the flow that are not asked for every packet, in milliseconds.
     keep_ms: u32,
     /// The lines of records that packets touch which walk.
-    all: Lines,
+    all: CacheLines,
     /// Whether state functions that commute are put together.
     puts_together: bool,
 }
 
 impl Draft {
     /// Nothing is written yet. `all`: the lines of records that packets touch which walk.
-    pub fn new(all: Lines) -> Draft {
+    pub fn new(all: CacheLines) -> Draft {
         let (program, writes, pushed) = (Program::default(), Vec::new(), Vec::new());
         let (unseen, resized, came_in, tags) = (0, false, Default::default(), Default::default());
         Draft {
@@ -345,7 +346,7 @@ impl Draft {
 
     /// Begins anew, for packets that entered by this side, and came in this, as far as they can be
     /// told to be alike.
-    pub fn begin(&mut self, side: Side, covers: Covers) {
+    pub fn begin(&mut self, side: Side, covers: OuterMatches) {
         self.came_in = (covers, false);
         self.writes.clear();
         self.pushed.clear();
@@ -373,7 +374,7 @@ impl Draft {
                 return None;
             }
             let Some(recording) =
-                recording.filter(|recording| !recording.varies && self.holds_for_all(recording))
+                recording.filter(|recording| !recording.per_packet && self.holds_for_all(recording))
             else {
                 if recording.map_or_else(|| may_set_ends(&*stages[stage]), sets_ends) {
                     return None;
@@ -390,7 +391,7 @@ impl Draft {
             program.steps.push(if recording.functions.is_empty() {
                 Step::Pass(stage)
             } else {
-                program.apart |= stages[stage].shared().is_order_felt();
+                program.apart |= stages[stage].shared().is_order_sensitive();
                 program.lines.add(stages[stage].lines());
                 self.unseen = self.pushed.len();
                 Step::Functions(stage, Batch::of(recording)?)
@@ -412,7 +413,7 @@ impl Draft {
                     HeaderAction::SetField(Field::Dscp, value) => {
                         program.steps.push(Step::SetDscp(value as u8))
                     }
-                    HeaderAction::Wrap { outer, len_max } => {
+                    HeaderAction::Encap { outer, len_max } => {
                         self.pushed.push((program.steps.len(), Pushed::Outer(outer)));
                         program.steps.push(Step::Wrap(stage));
                         (program.limited, self.len_max) = (true, self.len_max.min(len_max));
@@ -424,7 +425,7 @@ impl Draft {
                         let now = self.tags.0.and_for(tag.kind());
                         self.tags = (now, now.or(self.tags.1));
                     }
-                    HeaderAction::Decapsulate { len, .. } => match pop(&mut self.pushed, None) {
+                    HeaderAction::Decap { len, .. } => match pop(&mut self.pushed, None) {
                         Some(pushed) => program.cancel(pushed)?,
                         None => {
                             self.came_in.1 = true;
@@ -481,11 +482,11 @@ impl Draft {
     }
 
     /// The outer headers that packets get, if they get some.
-    pub fn outer(&self) -> Option<&Outer> {
+    pub fn outer(&self) -> Option<&OuterHeaders> {
         self.outers().next()
     }
 
-    fn outers(&self) -> impl Iterator<Item = &Outer> {
+    fn outers(&self) -> impl Iterator<Item = &OuterHeaders> {
         self.pushed.iter().filter_map(|(_, pushed)| match pushed {
             Pushed::Outer(outer) => Some(outer),
             Pushed::Tag(_) => None,
@@ -519,7 +520,7 @@ impl Draft {
         let mut outer = covers.outer.as_ref().filter(|_| !is_out && !self.resized && !seen(None));
         let has_tags = |kind| covers.tags.is_some() && !self.resized && !seen(Some(kind));
         recording.actions.iter().all(|action| match *action {
-            HeaderAction::Wrap { outer, .. } => {
+            HeaderAction::Encap { outer, .. } => {
                 open.push((0, Pushed::Outer(outer)));
                 !self.resized
             }
@@ -527,7 +528,7 @@ impl Draft {
                 open.push((0, Pushed::Tag(tag)));
                 !self.resized
             }
-            HeaderAction::Decapsulate { len, .. } => match pop(&mut open, None) {
+            HeaderAction::Decap { len, .. } => match pop(&mut open, None) {
                 Some((_, of)) => recording.functions.is_empty() && of.layer().len() == len,
                 None => outer.take().is_some_and(|outer| outer.len() == len),
             },
@@ -564,7 +565,7 @@ impl Draft {
 /// What a function put before packets.
 #[derive(Clone, Copy, PartialEq)]
 enum Pushed {
-    Outer(Outer),
+    Outer(OuterHeaders),
     Tag(Tag),
 }
 

@@ -3,8 +3,8 @@
 //! table only: a flow that moves is recorded anew.
 
 use nf::{Cause, Connection, EventCondition};
-use packet::memory::{OutOfMemory, Part, Slots};
-use packet::{Covers, Direction, Meta, NewEnds, Outer, Packet, TagRoom};
+use packet::memory::{OutOfMemory, SlotArray, SlotField};
+use packet::{Direction, Meta, NewEnds, OuterHeaders, OuterMatches, Packet, TagRoom};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::program::{Course, ProgramId, Programs};
@@ -29,15 +29,15 @@ const FIRST_VERSION: u64 = 1 << 32;
 
 /// Both rules of each flow, by the number of its record.
 pub(crate) struct Rules {
-    slots: Slots<[Rule; 2]>,
+    slots: SlotArray<[Rule; 2]>,
     /// What few packets need stands apart: rules that are far from one another would share few of a
     /// cache's sets.
-    rest: Slots<[[Noted; EVENTS_MAX]; 2]>,
+    rest: SlotArray<[[Noted; EVENTS_MAX]; 2]>,
     /// The outer headers that packets get, in the rest; none in a chain of which no function puts
     /// any on.
-    outers: Option<Part<[Outer; 2]>>,
+    outers: Option<SlotField<[OuterHeaders; 2]>>,
     /// What all stamps have in common: the version, which every command raises. Rules from before
-    /// hold only if none of their events does; what was foreseen before is foreseen anew.
+    /// hold only if none of their events does; what was predicted before is predicted anew.
     common: u64,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Values<'a> {
     /// How long a packet keeps the flow, in milliseconds, if functions say that.
     pub keep_ms: u32,
     /// The outer headers that packets get.
-    pub outer: Option<&'a Outer>,
+    pub outer: Option<&'a OuterHeaders>,
     /// The longest packets that are treated so, in bytes of their IP packets; `u16::MAX` without
     /// outer headers.
     pub len_max: u16,
@@ -166,12 +166,12 @@ impl Rule {
     /// Whether a packet comes in what is taken off, and is not too long, and has not too many tags,
     /// for what is put before it.
     #[inline]
-    fn takes(&mut self, packet: &Packet, covers: &Covers) -> bool {
+    fn takes(&mut self, packet: &Packet, covers: &OuterMatches) -> bool {
         if !covers.are_of(packet) {
             return false;
         }
         self.walks = WALKS_MIN << self.changes;
-        let fits = self.len_max == u16::MAX || packet.is_bare_behind(covers.outer_len(), self.len_max);
+        let fits = self.len_max == u16::MAX || packet.fits_after_decap(covers.outer_len(), self.len_max);
         fits && packet.takes_tags(self.tags)
     }
 }
@@ -179,11 +179,14 @@ impl Rule {
 impl Rules {
     pub fn new(flows_max: u32, scope: Scope) -> Result<Option<Rules>, OutOfMemory> {
         let without = size_of::<[[Noted; EVENTS_MAX]; 2]>();
-        let Some(behind) = Part::at(without) else { return Ok(None) };
-        let (len, outers) =
-            if scope.wraps { (without + size_of::<[Outer; 2]>(), Some(behind)) } else { (without, None) };
-        let slots = Slots::new(flows_max, size_of::<[Rule; 2]>())?;
-        Ok(Some(Rules { slots, rest: Slots::new(flows_max, len)?, outers, common: FIRST_VERSION }))
+        let Some(behind) = SlotField::at(without) else { return Ok(None) };
+        let (len, outers) = if scope.wraps {
+            (without + size_of::<[OuterHeaders; 2]>(), Some(behind))
+        } else {
+            (without, None)
+        };
+        let slots = SlotArray::new(flows_max, size_of::<[Rule; 2]>())?;
+        Ok(Some(Rules { slots, rest: SlotArray::new(flows_max, len)?, outers, common: FIRST_VERSION }))
     }
 
     /// Asks for the rule for packets of a direction to be brought to the cache.
@@ -235,7 +238,7 @@ impl Rules {
     #[inline(never)]
     pub fn follow_limited(
         &mut self,
-        (course, covers): (Course, &Covers),
+        (course, covers): (Course, &OuterMatches),
         (record, direction): (u32, Direction),
         like: Likeness,
         packet: &Packet,
@@ -248,7 +251,7 @@ impl Rules {
 
     /// The outer headers that packets of a direction get, if their program puts some on.
     #[inline]
-    pub fn outer(&self, record: u32, direction: Direction) -> Option<&Outer> {
+    pub fn outer(&self, record: u32, direction: Direction) -> Option<&OuterHeaders> {
         Some(&self.rest.get(record, self.outers?)?[direction.index()])
     }
 
@@ -272,13 +275,13 @@ impl Rules {
         if rule.stamp != stamp {
             let of_before = rule.stamp as u32 == stamp as u32 && rule.stamp != 0;
             let before = rule.course.program().filter(|_| of_before);
-            if before.is_some_and(|program| !program.is_foreseen()) {
+            if before.is_some_and(|program| !program.is_predicted()) {
                 return Course::REVIEW;
             }
-            // What was foreseen before a command is soon foreseen again, if not at once.
+            // What was predicted before a command is soon predicted again, if not at once.
             let walks = if before.is_some() { 1 } else { WALKS_FIRST };
             (rule.stamp, rule.course, rule.walks) = (stamp, Course::WALK, walks);
-            return if before.is_some() || like.is_lasting() { Course::FORESEE } else { Course::WALK };
+            return if before.is_some() || like.is_lasting() { Course::PREDICT } else { Course::WALK };
         }
         if let Some(program) = rule.course.program() {
             return if program.is_unwatched() { rule.course_of(packet, programs) } else { Course::REVIEW };

@@ -1,4 +1,4 @@
-//! Which programs are made of what functions foresee: many flows' rules by the same few shapes,
+//! Which programs are made of what functions predict: many flows' rules by the same few shapes,
 //! without a program being written for each.
 
 use crate::program::{PROGRAMS_MAX, ProgramId};

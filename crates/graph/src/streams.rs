@@ -12,11 +12,11 @@
 //! whatever protocol, are put together first, and come with the fragment that completes them: as
 //! they are, and as the segment that is in them.
 
-use nf::record::Header;
-use nf::stream::{Deliveries, Piece, What};
+use nf::record::RecordHeader;
+use nf::stream::{Deliveries, StreamPiece, StreamPieceKind};
 use packet::memory::OutOfMemory;
 use packet::parse::protocol;
-use packet::{Class, DropReason, Packet};
+use packet::{DropReason, Packet, PacketClass};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod acknowledging;
@@ -126,7 +126,7 @@ pub struct Reassembler {
     /// The one of them that is being read.
     whole: Vec<u8>,
     counters: StreamCounters,
-    pieces: Vec<Piece>,
+    pieces: Vec<StreamPiece>,
     ends: Vec<u32>,
     /// Blocks whose bytes the pieces name: they are free once the pieces are gone.
     delivered: Vec<u32>,
@@ -182,7 +182,7 @@ impl Reassembler {
 
     /// The next packet is of the flow with this header.
     #[inline]
-    pub fn own(&mut self, header: &Header) {
+    pub fn own(&mut self, header: &RecordHeader) {
         self.owner = Owner::of(header);
     }
 
@@ -203,7 +203,7 @@ impl Reassembler {
             }
             segment.ignored = Segment::is_ignored(packet, self.ttl_min);
             self.segment(&segment, streams);
-        } else if matches!(packet.meta().class, Class::FirstFragment | Class::LaterFragment) {
+        } else if matches!(packet.meta().class, PacketClass::FirstFragment | PacketClass::LaterFragment) {
             let refused = self.fragment(packet, streams);
             self.fate = refused.or(self.fate);
         }
@@ -255,7 +255,11 @@ impl Reassembler {
             Added::Whole { slot, from, until, protocol: number } => {
                 let len = until.saturating_sub(from);
                 let start = Datagrams::place(slot) + from;
-                self.note(direction, 0, What::Datagram { start, len: len as u32, protocol: number });
+                self.note(
+                    direction,
+                    0,
+                    StreamPieceKind::Datagram { start, len: len as u32, protocol: number },
+                );
                 if number != protocol::TCP {
                     return None;
                 }

@@ -5,7 +5,7 @@ mod stream_model;
 
 use graph::streams::{HostPolicy, Reassembler, StreamOptions, Streams, Urgent};
 use nf::Connection;
-use nf::record::Header;
+use nf::record::RecordHeader;
 use packet::{Addr, Direction, DropReason, Endpoint, FlowKey, Scope};
 use proptest::prelude::*;
 use zerocopy::FromZeros;
@@ -981,10 +981,10 @@ proptest! {
 }
 
 /// The header of one of four flows, of three sources; two of them are not open.
-fn header(flow: usize) -> Header {
+fn header(flow: usize) -> RecordHeader {
     let end = |addr: u8| Endpoint::new(Addr::from_v4_bytes([192, 0, 2, addr]), 1);
     let (key, reversed) = FlowKey::new(end((flow % 3) as u8), end(9), 6, 4, Scope::default(), 0);
-    let mut header = Header::new_zeroed();
+    let mut header = RecordHeader::new_zeroed();
     header.set_key(key, reversed);
     header.connection = if flow < 2 { Connection::ESTABLISHED } else { Connection::SYN_SENT };
     header

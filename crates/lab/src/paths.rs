@@ -9,7 +9,7 @@ mod shortcut;
 
 pub use conformance::Tape;
 use graph::Chain;
-use packet::{Packet, Pool};
+use packet::{Packet, PacketPool};
 
 pub use assemble::Functions;
 pub use functions::Fused;
@@ -21,13 +21,13 @@ pub use shortcut::Shortcut;
 pub trait Path {
     /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now
     /// being the one that they leave by.
-    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool);
+    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool);
 
     /// Takes away what the functions told beside packets.
     fn clear(&mut self) {}
 
     /// All flows end, and are forgotten.
-    fn end_flows(&mut self, _pool: &mut Pool) {}
+    fn end_flows(&mut self, _pool: &mut PacketPool) {}
 
     /// An operator's command to a function, counted from the inside.
     ///
@@ -45,7 +45,7 @@ pub trait Path {
 
 impl Path for Box<Chain> {
     #[inline]
-    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
+    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         Chain::process(self, batch, out, pool);
     }
 
@@ -56,7 +56,7 @@ impl Path for Box<Chain> {
         effects.events.clear();
     }
 
-    fn end_flows(&mut self, pool: &mut Pool) {
+    fn end_flows(&mut self, pool: &mut PacketPool) {
         while !self.finish(pool) {
             self.clear();
         }

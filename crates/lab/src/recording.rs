@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use io::capture::{RECORD_BYTES_MAX, Reader};
-use packet::{Class, FlowHasher, FlowKey, Packet, Parser};
+use packet::{FlowHasher, FlowKey, Packet, PacketClass, Parser};
 use sim::workload::Recording;
 
 /// What a simulation asks for of a capture's packets with an IP header: when, of which flow, how
@@ -22,7 +22,7 @@ pub fn read(file: &Path) -> Result<Arc<Recording>, String> {
         let mut packet = Packet::from_bytes(record.data);
         packet.meta_mut().link = record.link_type;
         packet.meta_mut().wire_len = record.wire_len;
-        if parser.parse(&mut packet).is_ok() && packet.meta().class != Class::NotIp {
+        if parser.parse(&mut packet).is_ok() && packet.meta().class != PacketClass::NotIp {
             // What a file says of the length may be absurd.
             let len = record.wire_len.max(record.data.len() as u32).min(RECORD_BYTES_MAX);
             packets.push((record.timestamp_ns, packet.meta().key, len));

@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 
 use graph::{Chain, Change, FlowLookup};
-use packet::{Class, DropReason, Packet, Pool};
+use packet::{DropReason, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{Arrival, Order, Routed, Router, RouterError};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
 use protocol::unit::Unreadable;
@@ -157,12 +157,12 @@ impl<S: Store> Stored<S> {
         &mut self,
         packet: Packet,
         out: &mut Vec<Packet>,
-        pool: &mut Pool,
+        pool: &mut PacketPool,
     ) -> Result<(), StoredError<S::Error>> {
         let mut admitted = [packet];
         self.chain.admit(&mut admitted, |_| {});
         let [mut packet] = admitted;
-        if packet.meta().class == Class::NotIp && self.chain.is_refused(&packet) {
+        if packet.meta().class == PacketClass::NotIp && self.chain.is_refused(&packet) {
             self.chain.process_aside(packet, out, pool);
             return Ok(());
         }
@@ -204,7 +204,7 @@ impl<S: Store> Stored<S> {
     }
 
     /// The state is here when the packet with this stamp is processed.
-    fn fetch(&mut self, stamp: &Stamp, pool: &mut Pool) -> Result<(), StoredError<S::Error>> {
+    fn fetch(&mut self, stamp: &Stamp, pool: &mut PacketPool) -> Result<(), StoredError<S::Error>> {
         let id = stamp.flow;
         self.flow(id).clock = stamp.clock;
         let begins_flowlet = stamp.targets.is_some();
@@ -268,7 +268,7 @@ impl<S: Store> Stored<S> {
     }
 
     /// The router gets to know what has become of flows.
-    fn take_changes(&mut self, pool: &mut Pool) -> Result<(), StoredError<S::Error>> {
+    fn take_changes(&mut self, pool: &mut PacketPool) -> Result<(), StoredError<S::Error>> {
         if self.chain.changes().is_empty() && self.orders.is_empty() {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use io::traffic::Payload;
 use lab::stored::{Accesses, Habit, Peer, Store, Stored};
-use packet::{LinkType, Pool};
+use packet::{LinkType, PacketPool};
 use protocol::message::{Delta, FlowId, Version};
 use runtime::{Frame, Ingress, Runner};
 
@@ -26,7 +26,7 @@ fn check<S: Store<Error: Display>>(name: &str, frames: &[Arriving], habit: Habit
     let (expected, report) = play(Runner::new(assembly(name), name), frames);
     let mut ports = Runner::new(assembly(name), name);
     let mut stored = Stored::new(assembly(name).chain, store, habit, GAP_NS).unwrap();
-    let (mut sent, mut out, mut pool) = (Vec::new(), Vec::new(), Pool::new(64));
+    let (mut sent, mut out, mut pool) = (Vec::new(), Vec::new(), PacketPool::new(64));
     for Arriving { timestamp_ns, port, data } in frames {
         let frame = Frame {
             timestamp_ns: *timestamp_ns,

@@ -16,7 +16,7 @@
 //! ```
 
 use packet::parse::{self, protocol};
-use packet::{Addr, Class, Endpoint, LinkType, checksum};
+use packet::{Addr, Endpoint, LinkType, PacketClass, checksum};
 
 use crate::PacketView;
 
@@ -103,7 +103,7 @@ pub fn tcp_reset<'b>(packet: &PacketView<'_>, buffer: &'b mut Buffer) -> Result<
     if packet.meta().protocol != protocol::TCP {
         return Err(NoAnswer::NotTcp);
     }
-    if packet.meta().class != Class::Whole {
+    if packet.meta().class != PacketClass::Whole {
         return Err(NoAnswer::Fragment);
     }
     let header = packet.transport().first_chunk::<20>().ok_or(NoAnswer::Cut)?;
@@ -243,10 +243,10 @@ impl IcmpError {
 fn check_answerable(packet: &PacketView<'_>, to_many_allowed: bool) -> Result<(), NoAnswer> {
     let meta = packet.meta();
     match meta.class {
-        Class::NotIp => return Err(NoAnswer::NotIp),
-        Class::LaterFragment => return Err(NoAnswer::Fragment),
-        Class::IcmpError => return Err(NoAnswer::IcmpError),
-        Class::Whole | Class::FirstFragment => {}
+        PacketClass::NotIp => return Err(NoAnswer::NotIp),
+        PacketClass::LaterFragment => return Err(NoAnswer::Fragment),
+        PacketClass::IcmpError => return Err(NoAnswer::IcmpError),
+        PacketClass::Whole | PacketClass::FirstFragment => {}
     }
     if meta.l3 != meta.outer_l3 {
         return Err(NoAnswer::Tunnelled);

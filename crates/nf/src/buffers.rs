@@ -5,12 +5,12 @@
 use packet::memory::OutOfMemory;
 
 use crate::BufferSpec;
-use crate::record::Header;
+use crate::record::RecordHeader;
 
 mod supply;
 
 use supply::Supply;
-pub use supply::{BUFFER_SHARE_PERCENT, Shortage};
+pub use supply::{BUFFER_SHARE_PERCENT, MemoryShortage};
 
 /// The bytes of a buffer, taken out of its flow to be worked with: see
 /// [`crate::Context::take_buffer`].
@@ -24,9 +24,9 @@ pub struct FlowBuffer {
     /// Bytes that found no room.
     refused: u64,
     /// What else than its own length bounds it.
-    short: Option<Shortage>,
+    short: Option<MemoryShortage>,
     /// What it held gave way to others.
-    gave_way: bool,
+    was_evicted: bool,
 }
 
 impl FlowBuffer {
@@ -54,8 +54,8 @@ impl FlowBuffer {
 
     /// Whether what it held gave way to the buffers of others before it was taken.
     #[inline]
-    pub fn gave_way(&self) -> bool {
-        self.gave_way
+    pub fn was_evicted(&self) -> bool {
+        self.was_evicted
     }
 
     /// Whether bytes found no room in it since it was taken.
@@ -228,7 +228,7 @@ impl Buffers {
     pub(crate) fn restore<'b>(
         &mut self,
         numbers: &mut [u8],
-        header: &Header,
+        header: &RecordHeader,
         mut saved: &'b [u8],
     ) -> Option<&'b [u8]> {
         numbers.fill(0);
@@ -255,14 +255,14 @@ impl Buffers {
     }
 
     /// Takes the buffer out whose number stands there among a flow's numbers.
-    pub(crate) fn take(&mut self, numbers: &mut [u8], buffer: usize, header: &Header) -> FlowBuffer {
+    pub(crate) fn take(&mut self, numbers: &mut [u8], buffer: usize, header: &RecordHeader) -> FlowBuffer {
         let at = self.index(number_of(numbers, buffer));
-        let mut gave_way = false;
+        let mut was_evicted = false;
         let bytes = match at.and_then(|at| self.kept.get_mut(at)) {
             Some(kept) => {
                 if kept.is_lost {
-                    (kept.is_lost, gave_way) = (false, true);
-                    self.supply.note(Shortage::GaveWay);
+                    (kept.is_lost, was_evicted) = (false, true);
+                    self.supply.note(MemoryShortage::Evicted);
                 }
                 self.excess -= excess(&kept.bytes);
                 std::mem::take(&mut kept.bytes)
@@ -271,13 +271,19 @@ impl Buffers {
         };
         self.room += bytes.len();
         if self.room < self.plenty {
-            return FlowBuffer { gave_way, ..self.ration(numbers, at, bytes, header) };
+            return FlowBuffer { was_evicted, ..self.ration(numbers, at, bytes, header) };
         }
-        FlowBuffer { bytes, len_max: self.spec.len_max, refused: 0, short: None, gave_way }
+        FlowBuffer { bytes, len_max: self.spec.len_max, refused: 0, short: None, was_evicted }
     }
 
     /// Puts bytes in the place of that buffer.
-    pub(crate) fn give(&mut self, numbers: &mut [u8], buffer: usize, bytes: FlowBuffer, header: &Header) {
+    pub(crate) fn give(
+        &mut self,
+        numbers: &mut [u8],
+        buffer: usize,
+        bytes: FlowBuffer,
+        header: &RecordHeader,
+    ) {
         let FlowBuffer { mut bytes, refused, short, .. } = bytes;
         if refused > 0 {
             self.refused += refused;
@@ -389,8 +395,8 @@ mod tests {
     static SPEC: BufferSpec = BufferSpec { count: 2, len_max: 8, memory: 20 };
 
     /// A flow whose connection is open.
-    fn header() -> Header {
-        let mut header = Header::new_zeroed();
+    fn header() -> RecordHeader {
+        let mut header = RecordHeader::new_zeroed();
         header.connection = Connection::ESTABLISHED;
         header
     }

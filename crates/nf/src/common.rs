@@ -8,11 +8,11 @@
 use std::mem::swap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::contents::Contents;
+use crate::contents::PayloadCache;
 use crate::context::SharedState;
 use crate::meters::Meters;
-use crate::pool::Pool;
-use crate::set::Set;
+use crate::pool::SharedPool;
+use crate::set::SharedSet;
 
 /// How often an instance looks again before it sleeps until they are given back: they are not kept
 /// for long.
@@ -20,7 +20,7 @@ const LOOKS: u32 = 200;
 
 /// Where instances of one function take their sets, pools, meters and contents from.
 #[derive(Clone)]
-pub struct Common(Arc<Shelf>);
+pub struct SharedHandle(Arc<Shelf>);
 
 struct Shelf {
     /// None: an instance has them.
@@ -31,10 +31,10 @@ struct Shelf {
 /// What is shared.
 #[derive(Default)]
 struct State {
-    sets: Vec<Set>,
-    pools: Vec<Pool>,
+    sets: Vec<SharedSet>,
+    pools: Vec<SharedPool>,
     meters: Vec<Meters>,
-    contents: Vec<Contents>,
+    contents: Vec<PayloadCache>,
 }
 
 impl State {
@@ -46,12 +46,12 @@ impl State {
     }
 }
 
-impl Common {
+impl SharedHandle {
     /// What this instance has is to be had here from now on.
-    fn of(shared: &mut SharedState) -> Common {
+    fn of(shared: &mut SharedState) -> SharedHandle {
         let mut state = State::default();
         state.swap(shared);
-        Common(Arc::new(Shelf { state: Mutex::new(Some(state)), back: Condvar::new() }))
+        SharedHandle(Arc::new(Shelf { state: Mutex::new(Some(state)), back: Condvar::new() }))
     }
 
     /// Takes it, as soon as nobody else has it.
@@ -80,19 +80,19 @@ impl Common {
 /// An instance's access to what it shares with others.
 #[derive(Default)]
 pub(crate) struct Access {
-    common: Option<Common>,
+    common: Option<SharedHandle>,
     /// Whether it is here: then it is where it would be if it were the instance's own.
     is_here: bool,
 }
 
 impl Access {
     /// Where others get it, too.
-    pub fn share(&mut self, shared: &mut SharedState) -> Common {
-        self.common.get_or_insert_with(|| Common::of(shared)).clone()
+    pub fn share(&mut self, shared: &mut SharedState) -> SharedHandle {
+        self.common.get_or_insert_with(|| SharedHandle::of(shared)).clone()
     }
 
     /// Has this in place of its own.
-    pub fn join(&mut self, common: Common, shared: &mut SharedState) {
+    pub fn join(&mut self, common: SharedHandle, shared: &mut SharedState) {
         State::default().swap(shared);
         self.common = Some(common);
     }

@@ -4,7 +4,7 @@
 //! in its own state.
 
 use packet::parse::protocol;
-use packet::{Class, Direction, Meta};
+use packet::{Direction, Meta, PacketClass};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A connection's phase, for any protocol. As bytes in the flow's record; the zero value is
@@ -101,7 +101,7 @@ impl Connection {
     pub fn after(self, meta: &Meta, direction: Direction) -> Connection {
         match meta.class {
             // They say nothing about the connection itself.
-            Class::IcmpError | Class::LaterFragment => self,
+            PacketClass::IcmpError | PacketClass::LaterFragment => self,
             _ => self.after_whole(meta.protocol, meta.tcp_flags, direction),
         }
     }
@@ -171,7 +171,7 @@ mod tests {
 
     fn run(steps: &[(Direction, u8)]) -> Connection {
         steps.iter().fold(Connection::NEW, |c, &(d, flags)| {
-            c.after(&Meta { protocol: 6, tcp_flags: flags, class: Class::Whole, ..Meta::default() }, d)
+            c.after(&Meta { protocol: 6, tcp_flags: flags, class: PacketClass::Whole, ..Meta::default() }, d)
         })
     }
 

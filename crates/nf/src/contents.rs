@@ -2,14 +2,14 @@
 //!
 //! Payloads stand one behind the other in a ring; the oldest go as new ones come. A fingerprint
 //! leads to a place in the latest payload that was noted with it, as long as that payload is here.
-//! Contents are one instance's, or common to instances on several threads (see [`crate::Common`]);
+//! Contents are one instance's, or common to instances on several threads (see [`crate::SharedHandle`]);
 //! on several machines each has its own.
 
 use packet::memory::{OutOfMemory, Zeroed};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Bytes of the longest payload that is kept.
-pub const CONTENT_MAX: usize = u16::MAX as usize;
+pub const CACHED_PAYLOAD_MAX: usize = u16::MAX as usize;
 
 /// Fingerprints that compete for one cache line.
 const WAYS: usize = 4;
@@ -18,7 +18,7 @@ const WAYS: usize = 4;
 const HEAD: usize = 4;
 
 /// A ring of payloads, with fingerprints of their parts.
-pub struct Contents {
+pub struct PayloadCache {
     name: &'static str,
     ring: Zeroed<u8>,
     buckets: Zeroed<[Slot; WAYS]>,
@@ -44,24 +44,24 @@ struct Slot {
 
 /// A place in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct CachedPayload<'a> {
     /// The whole payload.
     pub payload: &'a [u8],
     /// The byte of it that the fingerprint was noted with.
     pub offset: usize,
 }
 
-impl Contents {
+impl PayloadCache {
     /// So many bytes, with the payloads' heads of four bytes each, and room for so many
     /// fingerprints, rounded up to whole cache lines, of which there is one at least. A ring has at
-    /// least [`CONTENT_MAX`] bytes.
+    /// least [`CACHED_PAYLOAD_MAX`] bytes.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn new(name: &'static str, bytes: usize, fingerprints: usize) -> Result<Contents, OutOfMemory> {
-        Ok(Contents {
+    pub fn new(name: &'static str, bytes: usize, fingerprints: usize) -> Result<PayloadCache, OutOfMemory> {
+        Ok(PayloadCache {
             name,
-            ring: Zeroed::new(bytes.max(CONTENT_MAX + HEAD))?,
+            ring: Zeroed::new(bytes.max(CACHED_PAYLOAD_MAX + HEAD))?,
             buckets: Zeroed::new(fingerprints.div_ceil(WAYS).max(1))?,
             head: 1,
             tail: 1,
@@ -97,7 +97,7 @@ impl Contents {
     }
 
     /// Keeps a payload; what it is to be [noted](Contents::note) by. None if it is longer than
-    /// [`CONTENT_MAX`].
+    /// [`CACHED_PAYLOAD_MAX`].
     #[inline]
     pub fn keep(&mut self, payload: &[u8]) -> Option<u64> {
         let head = u16::try_from(payload.len()).ok()?.to_le_bytes();
@@ -133,13 +133,13 @@ impl Contents {
     /// The place that a fingerprint leads to. What is there may, seldom, have been noted with
     /// another one: the caller compares.
     #[inline]
-    pub fn find(&self, fingerprint: u64) -> Option<Found<'_>> {
+    pub fn find(&self, fingerprint: u64) -> Option<CachedPayload<'_>> {
         let (bucket, tag) = self.place(fingerprint);
         let slot = self.buckets[bucket].iter().find(|slot| slot.payload >= self.tail && slot.tag == tag)?;
         let at = (slot.payload % self.ring.len() as u64) as usize;
         let &[low, high, is_here, _] = self.ring.get(at..)?.first_chunk()?;
         let payload = self.ring.get(at + HEAD..)?.get(..usize::from(u16::from_le_bytes([low, high])))?;
-        (is_here == 1).then_some(Found { payload, offset: slot.offset as usize })
+        (is_here == 1).then_some(CachedPayload { payload, offset: slot.offset as usize })
     }
 
     /// Forgets the payload that a fingerprint leads to, by all its fingerprints; whether there was
@@ -178,8 +178,8 @@ mod tests {
 
     use super::*;
 
-    fn contents(fingerprints: usize) -> Contents {
-        Contents::new("payloads", 0, fingerprints).unwrap()
+    fn contents(fingerprints: usize) -> PayloadCache {
+        PayloadCache::new("payloads", 0, fingerprints).unwrap()
     }
 
     #[test]
@@ -187,11 +187,11 @@ mod tests {
         let mut contents = contents(64);
         let first = contents.keep(b"one").unwrap();
         contents.note(7, first, 1);
-        assert_eq!(contents.find(7), Some(Found { payload: b"one", offset: 1 }));
+        assert_eq!(contents.find(7), Some(CachedPayload { payload: b"one", offset: 1 }));
         let second = contents.keep(b"two").unwrap();
         contents.note(7, second, 2);
         contents.note(8, first, 0);
-        assert_eq!(contents.find(7), Some(Found { payload: b"two", offset: 2 }));
+        assert_eq!(contents.find(7), Some(CachedPayload { payload: b"two", offset: 2 }));
         assert_eq!(contents.find(9), None);
         assert!(contents.forget(7) && !contents.forget(7));
         assert_eq!((contents.find(7), contents.find(8).is_some()), (None, true));
@@ -211,8 +211,8 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_not_kept() {
-        assert!(contents(4).keep(&[0; CONTENT_MAX]).is_some());
-        assert!(contents(4).keep(&[0; CONTENT_MAX + 1]).is_none());
+        assert!(contents(4).keep(&[0; CACHED_PAYLOAD_MAX]).is_some());
+        assert!(contents(4).keep(&[0; CACHED_PAYLOAD_MAX + 1]).is_none());
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(contents.find(7), None);
         let kept = contents.keep(b"payload").unwrap();
         contents.note(7, kept, 3);
-        assert_eq!(contents.find(7), Some(Found { payload: b"payload", offset: 3 }));
+        assert_eq!(contents.find(7), Some(CachedPayload { payload: b"payload", offset: 3 }));
     }
 
     proptest! {
@@ -242,7 +242,7 @@ mod tests {
                 }
                 for (number, payload) in &list {
                     if let Some(found) = contents.find(*number) {
-                        prop_assert_eq!(found, Found { payload, offset: *number as usize });
+                        prop_assert_eq!(found, CachedPayload { payload, offset: *number as usize });
                     }
                 }
                 let (last, payload) = list.back().unwrap();

@@ -4,17 +4,17 @@ use std::any::Any;
 
 use packet::{Addr, Direction, DropReason, Endpoint, FlowKey, Side, Transit, split_mix};
 
-use crate::buffers::{Buffers, FlowBuffer, Shortage, number_of};
+use crate::buffers::{Buffers, FlowBuffer, MemoryShortage, number_of};
 use crate::common::Access;
-use crate::contents::Contents;
-use crate::effects::{Alert, AlertDetail, Effects, FlowReport, Severity, Text};
+use crate::contents::PayloadCache;
+use crate::effects::{Alert, AlertDetail, AlertSeverity, AlertText, Effects, FlowReport};
 use crate::event::{EventField, Head};
 use crate::map::StateMap;
 use crate::meters::Meters;
-use crate::pool::Pool;
-use crate::record::Header;
+use crate::pool::SharedPool;
+use crate::record::RecordHeader;
 use crate::rule_counters::{RuleCounters, RuleLabel};
-use crate::set::Set;
+use crate::set::SharedSet;
 use crate::{Connection, PacketView};
 
 /// The longest that a flow can be kept after a packet, in milliseconds: some 49 days.
@@ -29,13 +29,13 @@ pub struct SharedState {
     pub groups: Vec<CounterGroup>,
     /// Sets, in the order of the descriptor. These, pools and meters may be elsewhere if instances
     /// on other threads share them.
-    pub sets: Vec<Set>,
+    pub sets: Vec<SharedSet>,
     /// Pools, in the order of the descriptor.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<SharedPool>,
     /// Tables of meters, in the order of the descriptor.
     pub meters: Vec<Meters>,
     /// Contents, in the order of the descriptor; where they are, see `sets`.
-    pub contents: Vec<Contents>,
+    pub contents: Vec<PayloadCache>,
     /// The growing buffers of flows, if the descriptor wants some.
     pub buffers: Option<Buffers>,
     /// The function's rules, if it has some that operators write.
@@ -43,7 +43,7 @@ pub struct SharedState {
     /// What the function told the operator about its configuration.
     pub warnings: Vec<String>,
     /// Addresses that the function owns.
-    pub owned: Vec<Owned>,
+    pub owned: Vec<OwnedAddresses>,
     /// Whether it keeps bytes of TCP streams from their receivers.
     pub prevents: bool,
 }
@@ -51,7 +51,7 @@ pub struct SharedState {
 /// Addresses that a function owns, as a NAT its external ones: whoever runs the chain between
 /// networks tells neighbours that they are here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owned {
+pub struct OwnedAddresses {
     /// The side whose neighbours use them; none: both.
     pub side: Option<Side>,
     /// The first of them.
@@ -63,7 +63,7 @@ pub struct Owned {
 impl SharedState {
     /// Whether what one flow's packet does to it may matter to another flow's, so that their order
     /// counts. Counters are only added to, and pools change with flows that begin and end.
-    pub fn is_order_felt(&self) -> bool {
+    pub fn is_order_sensitive(&self) -> bool {
         !self.sets.is_empty()
             || !self.contents.is_empty()
             || self.meters.iter().any(|meters| meters.capacity() > 0)
@@ -120,12 +120,12 @@ impl Instance {
 /// What a function has at hand while it processes a packet or hears of its flow.
 pub struct Context<'a> {
     pub(crate) transit: Transit,
-    pub(crate) header: &'a mut Header,
+    pub(crate) header: &'a mut RecordHeader,
     pub(crate) map: StateMap<'a>,
     pub(crate) instance: &'a mut Instance,
     pub(crate) effects: &'a mut Effects,
     /// Where made packets come from; none if packets are only read.
-    pub(crate) buffers: Option<&'a mut packet::Pool>,
+    pub(crate) buffers: Option<&'a mut packet::PacketPool>,
     pub(crate) draws: u32,
 }
 
@@ -137,7 +137,7 @@ pub struct FlowInfo {
     /// The packet's number in order of arrival.
     pub sequence: u64,
     /// The packet's number in its flow, from 1 (S58).
-    pub clock: u64,
+    pub seq: u64,
     /// The flow's key as it began.
     pub key: FlowKey,
     /// Whether the first packet's ends were in the key's opposite order.
@@ -198,9 +198,9 @@ impl Context<'_> {
         FlowInfo {
             now_ns: self.transit.timestamp_ns,
             sequence: self.transit.sequence,
-            clock: self.transit.clock,
+            seq: self.transit.seq,
             key: self.header.key,
-            reversed: self.header.has(Header::FLAG_REVERSED),
+            reversed: self.header.has(RecordHeader::FLAG_REVERSED),
             direction: self.transit.direction,
             side: self.transit.side,
             origin: self.header.origin(),
@@ -244,11 +244,11 @@ impl Context<'_> {
     /// has left.
     pub fn ends_at_exit(&self) -> Option<(Endpoint, Endpoint)> {
         let header = &self.header;
-        header.has(Header::FLAG_ACCEPTED).then(|| {
-            if header.has(Header::FLAG_ALIAS) {
-                header.alias.ends(header.has(Header::FLAG_ALIAS_REVERSED))
+        header.has(RecordHeader::FLAG_ACCEPTED).then(|| {
+            if header.has(RecordHeader::FLAG_ALIAS) {
+                header.alias.ends(header.has(RecordHeader::FLAG_ALIAS_REVERSED))
             } else {
-                header.key.ends(header.has(Header::FLAG_REVERSED))
+                header.key.ends(header.has(RecordHeader::FLAG_REVERSED))
             }
         })
     }
@@ -306,7 +306,7 @@ impl Context<'_> {
 
     /// Why that was the last time, and whether it is time to report it: seldom of one kind, of one
     /// source and of all.
-    pub fn shortage(&mut self) -> Option<(Shortage, bool)> {
+    pub fn shortage(&mut self) -> Option<(MemoryShortage, bool)> {
         let buffers = self.instance.shared.buffers.as_mut()?;
         let kind = buffers.last_shortage()?;
         Some((kind, buffers.is_to_report(kind, self.header, self.transit.timestamp_ns)))
@@ -378,7 +378,7 @@ impl Context<'_> {
     /// # Panics
     /// If the descriptor declares no such set: a mistake in the function's code, found by its first
     /// test.
-    pub fn set(&mut self, set: usize) -> &mut Set {
+    pub fn set(&mut self, set: usize) -> &mut SharedSet {
         &mut self.instance.open().sets[set]
     }
 
@@ -388,7 +388,7 @@ impl Context<'_> {
     /// If the descriptor declares no such pool: a mistake in the function's code, found by its
     /// first test.
     #[inline]
-    pub fn pool(&mut self, pool: usize) -> &mut Pool {
+    pub fn pool(&mut self, pool: usize) -> &mut SharedPool {
         &mut self.instance.open().pools[pool]
     }
 
@@ -408,7 +408,7 @@ impl Context<'_> {
     /// If the descriptor declares no such contents: a mistake in the function's code, found by its
     /// first test.
     #[inline]
-    pub fn contents(&mut self, contents: usize) -> &mut Contents {
+    pub fn payload_cache(&mut self, contents: usize) -> &mut PayloadCache {
         &mut self.instance.open().contents[contents]
     }
 
@@ -416,7 +416,7 @@ impl Context<'_> {
     /// functions whose work behind that is long. What they hold may then be changed by others,
     /// until they are asked for again.
     #[inline]
-    pub fn give_back_shared(&mut self) {
+    pub fn release_shared(&mut self) {
         self.instance.close();
     }
 
@@ -440,9 +440,9 @@ impl Context<'_> {
     pub fn alert(
         &mut self,
         signature_id: u32,
-        signature: impl Into<Text>,
-        category: impl Into<Text>,
-        severity: Severity,
+        signature: impl Into<AlertText>,
+        category: impl Into<AlertText>,
+        severity: AlertSeverity,
     ) {
         self.raise(signature_id, signature.into(), category.into(), severity, None, None);
     }
@@ -451,9 +451,9 @@ impl Context<'_> {
     pub fn alert_in_detail(
         &mut self,
         signature_id: u32,
-        signature: impl Into<Text>,
-        category: impl Into<Text>,
-        severity: Severity,
+        signature: impl Into<AlertText>,
+        category: impl Into<AlertText>,
+        severity: AlertSeverity,
         detail: AlertDetail,
     ) {
         let detail = Some(Box::new(detail));
@@ -461,19 +461,24 @@ impl Context<'_> {
     }
 
     /// Raises an alert about this packet by one of the function's [rules](crate::Setup::rules).
-    pub fn alert_by_rule(&mut self, rule: &RuleLabel, category: impl Into<Text>, severity: Severity) {
-        let place = (!rule.place.is_empty()).then(|| Text::from(&rule.place));
-        self.raise(rule.number, Text::from(&rule.name), category.into(), severity, None, place);
+    pub fn alert_by_rule(
+        &mut self,
+        rule: &RuleLabel,
+        category: impl Into<AlertText>,
+        severity: AlertSeverity,
+    ) {
+        let place = (!rule.place.is_empty()).then(|| AlertText::from(&rule.place));
+        self.raise(rule.number, AlertText::from(&rule.name), category.into(), severity, None, place);
     }
 
     fn raise(
         &mut self,
         signature_id: u32,
-        signature: Text,
-        category: Text,
-        severity: Severity,
+        signature: AlertText,
+        category: AlertText,
+        severity: AlertSeverity,
         detail: Option<Box<AlertDetail>>,
-        place: Option<Text>,
+        place: Option<AlertText>,
     ) {
         let flow = self.flow();
         self.effects.alert(Alert {
@@ -497,7 +502,7 @@ impl Context<'_> {
 
     /// Where the flow's end is the occasion, and no packet goes a way: what alerts from here on are
     /// about goes this way.
-    pub fn turn(&mut self, direction: Direction) {
+    pub fn set_direction(&mut self, direction: Direction) {
         debug_assert!(self.transit.sequence == 0, "a packet goes its own way");
         self.transit.direction = direction;
     }
@@ -539,8 +544,8 @@ impl Context<'_> {
 
     /// Says that the function now rewrites the flow's packets otherwise than before (a server was
     /// exchanged): the chain then learns the new reverse 5-tuple.
-    pub fn rewrites_changed(&mut self) {
-        self.transit.realias = true;
+    pub fn relearn_alias(&mut self) {
+        self.transit.relearn_alias = true;
     }
 
     /// 64 random bits: seeded, and the same wherever and whenever this packet is processed.
@@ -550,7 +555,7 @@ impl Context<'_> {
         let mut state = self.instance.seed
             ^ u64::from(self.instance.stage) << 48
             ^ u64::from(self.draws) << 32
-            ^ self.transit.clock;
+            ^ self.transit.seq;
         for word in words {
             state = split_mix(&mut (state ^ word));
         }

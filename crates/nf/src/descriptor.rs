@@ -58,8 +58,8 @@ pub struct Descriptor {
     /// Header actions are recorded by themselves. Whatever else it does for each packet (counts,
     /// puts, alerts, events, reports, changes of state, sets, meters, buffers) it must have
     /// recorded as state functions, which do it then. A packet that is not like the next ones it
-    /// marks (see [`crate::PacketView::differs`]), and packets of flows that are each treated in
-    /// their own way (see [`crate::PacketView::varies`]); flow tags must be those that packets of
+    /// marks (see [`crate::PacketView::mark_one_off`]), and packets of flows that are each treated in
+    /// their own way (see [`crate::PacketView::mark_per_packet`]); flow tags must be those that packets of
     /// both directions have. A function that does not say so, or that wants streams, sees every
     /// packet.
     pub consolidates: bool,
@@ -188,8 +188,8 @@ pub enum Shared {
     /// allow.
     Meters(&'static str),
     /// The last payloads of any flows, so many bytes, found again by fingerprints; see
-    /// [`crate::Contents`]. Belongs to one instance, or to those on several threads of one machine.
-    Contents(&'static str),
+    /// [`crate::PayloadCache`]. Belongs to one instance, or to those on several threads of one machine.
+    PayloadCache(&'static str),
 }
 
 /// Size of the per-flow get/put map: part of the flow's record, so it moves with the flow.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use packet::{Addr, DropReason, Endpoint, FlowKey, Packet, Pool, Side};
+use packet::{Addr, DropReason, Endpoint, FlowKey, Packet, PacketPool, Side};
 
 use crate::event::Events;
 
@@ -14,7 +14,7 @@ use crate::event::Events;
 pub const EFFECTS_MAX: usize = 65_536;
 
 /// How bad it is, as in Suricata: 1 is the worst.
-pub type Severity = u8;
+pub type AlertSeverity = u8;
 
 /// Something that an operator should see. Becomes one EVE JSON line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +28,11 @@ pub struct Alert {
     /// What was found, by the function's own number.
     pub signature_id: u32,
     /// What was found, in words.
-    pub signature: Text,
+    pub signature: AlertText,
     /// The kind of finding.
-    pub category: Text,
+    pub category: AlertText,
     /// How bad it is.
-    pub severity: Severity,
+    pub severity: AlertSeverity,
     /// The flow's key.
     pub key: FlowKey,
     /// Whether the packet goes from the key's high end to its low end.
@@ -45,7 +45,7 @@ pub struct Alert {
     pub ingress: u16,
     /// Where the rule is written that raised it, such as `x.rules:12`, if one did and that is
     /// known.
-    pub place: Option<Text>,
+    pub place: Option<AlertText>,
     /// What functions know that look into payloads.
     pub detail: Option<Box<AlertDetail>>,
 }
@@ -124,63 +124,63 @@ pub enum AlertValue {
 /// A text of the program, or one that came with a configuration: shared, so that an alert does not
 /// allocate.
 #[derive(Clone)]
-pub enum Text {
+pub enum AlertText {
     /// A text of the program.
     Fixed(&'static str),
     /// A text of a configuration.
     Shared(Arc<str>),
 }
 
-impl From<&'static str> for Text {
-    fn from(text: &'static str) -> Text {
-        Text::Fixed(text)
+impl From<&'static str> for AlertText {
+    fn from(text: &'static str) -> AlertText {
+        AlertText::Fixed(text)
     }
 }
 
-impl From<&Arc<str>> for Text {
-    fn from(text: &Arc<str>) -> Text {
-        Text::Shared(Arc::clone(text))
+impl From<&Arc<str>> for AlertText {
+    fn from(text: &Arc<str>) -> AlertText {
+        AlertText::Shared(Arc::clone(text))
     }
 }
 
-impl Deref for Text {
+impl Deref for AlertText {
     type Target = str;
 
     fn deref(&self) -> &str {
         match self {
-            Text::Fixed(text) => text,
-            Text::Shared(text) => text,
+            AlertText::Fixed(text) => text,
+            AlertText::Shared(text) => text,
         }
     }
 }
 
-impl AsRef<str> for Text {
+impl AsRef<str> for AlertText {
     fn as_ref(&self) -> &str {
         self
     }
 }
 
-impl PartialEq for Text {
-    fn eq(&self, other: &Text) -> bool {
+impl PartialEq for AlertText {
+    fn eq(&self, other: &AlertText) -> bool {
         **self == **other
     }
 }
 
-impl Eq for Text {}
+impl Eq for AlertText {}
 
-impl PartialEq<&str> for Text {
+impl PartialEq<&str> for AlertText {
     fn eq(&self, other: &&str) -> bool {
         **self == **other
     }
 }
 
-impl fmt::Display for Text {
+impl fmt::Display for AlertText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self)
     }
 }
 
-impl fmt::Debug for Text {
+impl fmt::Debug for AlertText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }
@@ -229,7 +229,7 @@ pub struct FlowReport {
 }
 
 /// A packet that a function made.
-pub struct Made {
+pub struct GeneratedPacket {
     /// The packet, from the link layer on.
     pub packet: Packet,
     /// The function's place in the chain.
@@ -247,13 +247,13 @@ pub struct Effects {
     /// Flow reports, oldest first.
     pub reports: Vec<FlowReport>,
     /// Packets made, not sent yet.
-    pub made: Vec<Made>,
+    pub generated: Vec<GeneratedPacket>,
     /// Alerts that found no room.
     pub alerts_lost: u64,
     /// Flow reports that found no room.
     pub reports_lost: u64,
     /// Packets that could not be made for want of a buffer.
-    pub unmade: u64,
+    pub not_generated: u64,
     /// The numbers of the packets that brought flow reports, while a group is under way.
     order: Vec<u64>,
     is_ordering: bool,
@@ -265,10 +265,10 @@ impl Default for Effects {
             alerts: Vec::with_capacity(64),
             events: Events::default(),
             reports: Vec::with_capacity(1024),
-            made: Vec::with_capacity(64),
+            generated: Vec::with_capacity(64),
             alerts_lost: 0,
             reports_lost: 0,
-            unmade: 0,
+            not_generated: 0,
             order: Vec::new(),
             is_ordering: false,
         }
@@ -282,10 +282,10 @@ impl Effects {
             alerts: std::mem::take(&mut self.alerts),
             events: self.events.take(),
             reports: std::mem::take(&mut self.reports),
-            made: Vec::new(),
+            generated: Vec::new(),
             alerts_lost: 0,
             reports_lost: 0,
-            unmade: 0,
+            not_generated: 0,
             order: Vec::new(),
             is_ordering: false,
         }
@@ -369,7 +369,7 @@ impl Effects {
     /// `network`.
     pub(crate) fn answer(
         &mut self,
-        pool: &mut Pool,
+        pool: &mut PacketPool,
         to: &Packet,
         network: &[u8],
         stage: u16,
@@ -377,11 +377,11 @@ impl Effects {
         let meta = to.meta();
         let link = to.data().get(..meta.outer_l3 as usize).unwrap_or_default();
         let Some(mut packet) = pool.take(link) else {
-            self.unmade += 1;
+            self.not_generated += 1;
             return Err(DropReason::NoBuffer);
         };
         if packet.extend(network).is_err() {
-            self.unmade += 1;
+            self.not_generated += 1;
             pool.give(packet);
             return Err(DropReason::TooBig);
         }
@@ -401,7 +401,7 @@ impl Effects {
         made.transit.sequence = meta.transit.sequence;
         made.transit.ingress = meta.transit.ingress;
         made.transit.side = meta.transit.side.other();
-        self.made.push(Made { packet, stage, towards: meta.transit.side });
+        self.generated.push(GeneratedPacket { packet, stage, towards: meta.transit.side });
         Ok(())
     }
 }

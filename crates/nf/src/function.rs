@@ -3,18 +3,18 @@
 use serde::de::DeserializeOwned;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use packet::memory::Part;
+use packet::memory::SlotField;
 use packet::{Addr, Packet, Side};
 
 use crate::buffers::BUFFER_SHARE_PERCENT;
-use crate::record::{Header, Records};
+use crate::record::{FlowRecords, RecordHeader};
 use crate::{
-    Connection, Context, Descriptor, EndReason, Owned, PacketView, RuleCounters, RuleLabel, Verdict,
+    Connection, Context, Descriptor, EndReason, OwnedAddresses, PacketView, RuleCounters, RuleLabel, Verdict,
 };
 use values::ConfigError;
 
 /// Flows that give way to one new flow at most, see [`NetworkFunction::make_room`].
-pub const GIVE_WAY_MAX: usize = 64;
+pub const VICTIMS_MAX: usize = 64;
 
 /// A network function: what one writes to get scaling, migration, fault tolerance and billing
 /// (DESIGN 4).
@@ -60,7 +60,7 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
 
     /// Adds flows to `victims` that end so that the one that begins with this packet finds what it
     /// needs, such as a free item of a pool: none if it will find that, or if no flow gives way; up
-    /// to [`GIVE_WAY_MAX`]. Called before the packet is processed, if
+    /// to [`VICTIMS_MAX`]. Called before the packet is processed, if
     /// [`NetworkFunction::MAKES_ROOM`]; the packet is as it came to the chain. The context is the
     /// new flow's; its map is empty, and what is set there is lost.
     fn make_room(
@@ -78,7 +78,7 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Runs one of the state functions that it recorded (B22), for a packet that otherwise would
     /// come to [`NetworkFunction::process`]. It only reads the packet, and answers none. What
     /// becomes of packet and flow says the rule: what is asked for here with
-    /// [`Context::keep_flow_ms`], [`Context::tag_packet`] or [`Context::rewrites_changed`] does not
+    /// [`Context::keep_flow_ms`], [`Context::tag_packet`] or [`Context::relearn_alias`] does not
     /// count.
     ///
     /// State functions of several functions may run on several cores at once, where what they
@@ -98,14 +98,14 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// would do otherwise, and one has to be recorded. What it says must be what it would record
     /// (see [`Descriptor::consolidates`]), and none of the events that it notes may hold. It is
     /// asked anew after each command.
-    fn foresee(&self, _state: &Self::State, _packets: &mut crate::Foresight<'_>) -> bool {
+    fn predict(&self, _state: &Self::State, _plan: &mut crate::Plan<'_>) -> bool {
         false
     }
 
-    /// Whether [`NetworkFunction::foresee`] says the same of all flows and packets, whatever their
+    /// Whether [`NetworkFunction::predict`] says the same of all flows and packets, whatever their
     /// states and however it is commanded, and only notes state functions: then it is not asked for
     /// each flow.
-    fn foresees_alike(&self) -> bool {
+    fn predicts_uniformly(&self) -> bool {
         false
     }
 
@@ -125,14 +125,14 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// configured and was commanded: each of them goes through the chain alone, so that what
     /// answers it keeps its place. Those that begin flows do so anyway. Asked again after each
     /// command.
-    fn answers(&self) -> crate::Answers {
-        crate::Answers::NONE
+    fn answers(&self) -> crate::AnswerScope {
+        crate::AnswerScope::NONE
     }
 
     /// Whether packets may pass that it cannot judge: those that are not IP, and those that nobody
     /// may send. A filter that denies what its rules do not allow says no. It is asked again after
     /// each command.
-    fn passes_unjudged(&self) -> bool {
+    fn forwards_unclassified(&self) -> bool {
         true
     }
 
@@ -164,7 +164,7 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
 
 /// Packets of known flows that a function may answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answers {
+pub struct AnswerScope {
     /// All of them.
     pub all: bool,
     /// Those that may open a connection, or are of no connection: SYNs, and what is neither TCP nor
@@ -174,15 +174,15 @@ pub struct Answers {
     pub longer_than: u32,
 }
 
-impl Answers {
+impl AnswerScope {
     /// None.
-    pub const NONE: Answers = Answers { all: false, openings: false, longer_than: u32::MAX };
+    pub const NONE: AnswerScope = AnswerScope { all: false, openings: false, longer_than: u32::MAX };
     /// All.
-    pub const ALL: Answers = Answers { all: true, ..Answers::NONE };
+    pub const ALL: AnswerScope = AnswerScope { all: true, ..AnswerScope::NONE };
 
     /// Those that one of both functions may answer.
-    pub fn or(self, other: Answers) -> Answers {
-        Answers {
+    pub fn or(self, other: AnswerScope) -> AnswerScope {
+        AnswerScope {
             all: self.all || other.all,
             openings: self.openings || other.openings,
             longer_than: self.longer_than.min(other.longer_than),
@@ -192,20 +192,20 @@ impl Answers {
 
 /// The flows of a chain, as one of its functions sees them.
 pub struct LiveFlows<'a, S> {
-    records: &'a Records,
-    state: Part<S>,
+    records: &'a FlowRecords,
+    state: SlotField<S>,
 }
 
 impl<'a, S: FromBytes + IntoBytes + Immutable> LiveFlows<'a, S> {
-    pub(crate) fn new(records: &'a Records, state: Part<S>) -> LiveFlows<'a, S> {
+    pub(crate) fn new(records: &'a FlowRecords, state: SlotField<S>) -> LiveFlows<'a, S> {
         LiveFlows { records, state }
     }
 
     /// The flow with this record number, if there is one.
     pub fn get(&self, record: u32) -> Option<LiveFlow<'a, S>> {
-        let header = self.records.find_header(record).filter(|header| header.has(Header::FLAG_LIVE))?;
+        let header = self.records.find_header(record).filter(|header| header.has(RecordHeader::FLAG_LIVE))?;
         let state = self.records.state(record, self.state)?;
-        let (connection, packets) = (header.connection, header.clock);
+        let (connection, packets) = (header.connection, header.seq);
         Some(LiveFlow { state, connection, packets, last_seen_ns: header.last_seen_ns })
     }
 }
@@ -261,7 +261,7 @@ pub struct Setup {
     pub(crate) buffer_memory: Option<usize>,
     pub(crate) buffer_share_percent: u8,
     pub(crate) warnings: Vec<String>,
-    pub(crate) owned: Vec<Owned>,
+    pub(crate) owned: Vec<OwnedAddresses>,
     pub(crate) rules: Vec<RuleCounters>,
     pub(crate) prevents: bool,
 }
@@ -302,7 +302,7 @@ impl Setup {
 
     /// Sets how many bytes of payloads the next contents that the descriptor declares hold, and how
     /// many fingerprints find them; to be called once for each, in order.
-    pub fn contents(&mut self, bytes: usize, fingerprints: usize) {
+    pub fn payload_cache(&mut self, bytes: usize, fingerprints: usize) {
         self.contents.push((bytes, fingerprints));
     }
 
@@ -338,7 +338,7 @@ impl Setup {
     /// Says that the function owns the addresses from `first` to `last`, for neighbours on this
     /// side, or on both.
     pub fn owns(&mut self, side: Option<Side>, first: Addr, last: Addr) {
-        self.owned.push(Owned { side, first, last });
+        self.owned.push(OwnedAddresses { side, first, last });
     }
 
     /// Says which rules operators wrote; what each decides about is counted by

@@ -65,7 +65,7 @@ impl Iterator for Matches {
 }
 
 /// An index of up to a fixed number of entries.
-pub struct Index {
+pub struct HashIndex {
     buckets: Zeroed<Bucket>,
     mask: usize,
     capacity: usize,
@@ -77,15 +77,15 @@ pub struct Index {
 #[error("the index is full")]
 pub struct IndexFull;
 
-impl Index {
+impl HashIndex {
     /// An index for up to `capacity` entries. Its memory is reached at random, so it is there from
     /// the beginning, see [`Zeroed::prefault`]: else packets that begin flows would wait for page
     /// after page.
-    pub fn new(capacity: usize) -> Result<Index, OutOfMemory> {
+    pub fn new(capacity: usize) -> Result<HashIndex, OutOfMemory> {
         let count = capacity.div_ceil(FILL).max(1).next_power_of_two();
         let mut buckets = Zeroed::new(count)?;
         buckets.prefault();
-        Ok(Index { buckets, mask: count - 1, capacity, len: 0 })
+        Ok(HashIndex { buckets, mask: count - 1, capacity, len: 0 })
     }
 
     /// Bytes of memory that it may come to.
@@ -248,7 +248,7 @@ mod tests {
     fn all_of_it_is_in_memory_from_the_beginning() {
         use std::os::unix::fs::FileExt;
         const PAGE: usize = 4096;
-        let index = Index::new(1 << 20).unwrap();
+        let index = HashIndex::new(1 << 20).unwrap();
         let pages = std::fs::File::open("/proc/self/pagemap").unwrap();
         let first = index.buckets.as_ptr().addr() / PAGE;
         let is_here = |page: usize| {
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_full_index_refuses_nobody_and_reads_little() {
-        let (mut index, mut seed) = (Index::new(1 << 20).unwrap(), 7);
+        let (mut index, mut seed) = (HashIndex::new(1 << 20).unwrap(), 7);
         let hashes: Vec<u64> = (0..1 << 20).map(|_| random(&mut seed)).collect();
         for (&hash, number) in hashes.iter().zip(0..) {
             assert_eq!(index.insert(hash, number), Ok(()), "{number}");
@@ -281,7 +281,7 @@ mod tests {
     fn a_flooded_bucket_costs_at_most_three() {
         const FLOWS: usize = 1 << 16;
         const FLOOD: u32 = 4_000;
-        let (mut index, mut seed) = (Index::new(FLOWS).unwrap(), 7);
+        let (mut index, mut seed) = (HashIndex::new(FLOWS).unwrap(), 7);
         let home = 5;
         let in_home = |hash: u64| hash & !0x3fff | home;
         let mut read = Vec::new();
@@ -300,7 +300,7 @@ mod tests {
     /// refused.
     #[test]
     fn equal_hashes_are_bounded() {
-        let mut index = Index::new(1 << 16).unwrap();
+        let mut index = HashIndex::new(1 << 16).unwrap();
         let entered =
             (0..1_000).filter(|&number| index.insert(0x1234_5678_9abc_def0, number).is_ok()).count();
         assert_eq!(entered, PROBES_MAX * SLOTS);
@@ -313,7 +313,7 @@ mod tests {
         /// Against a plain list, with hashes that collide in buckets and in tags.
         #[test]
         fn is_like_a_list(steps in prop::collection::vec((any::<bool>(), 0u64..64, 0u32..40), 1..400)) {
-            let mut index = Index::new(64).unwrap();
+            let mut index = HashIndex::new(64).unwrap();
             let mut list: Vec<(u64, u32)> = Vec::new();
             for (insert, hash, number) in steps {
                 let hash = (hash & 3) | (hash >> 2 & 7) << 33;

@@ -14,11 +14,11 @@ mod context;
 mod descriptor;
 mod effects;
 mod event;
-mod foresight;
 mod function;
 pub mod index;
 mod map;
 mod meters;
+mod plan;
 pub mod pool;
 pub mod record;
 mod recording;
@@ -31,29 +31,29 @@ pub mod stream;
 mod verdict;
 mod view;
 
-pub use buffers::{BUFFER_SHARE_PERCENT, Buffers, FlowBuffer, Shortage};
-pub use common::Common;
+pub use buffers::{BUFFER_SHARE_PERCENT, Buffers, FlowBuffer, MemoryShortage};
+pub use common::SharedHandle;
 pub use connection::Connection;
-pub use contents::{CONTENT_MAX, Contents, Found};
-pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, Owned, SharedState, TagLayout};
+pub use contents::{CACHED_PAYLOAD_MAX, CachedPayload, PayloadCache};
+pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, OwnedAddresses, SharedState, TagLayout};
 pub use descriptor::{
     Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,
 };
 pub use effects::{
-    Alert, AlertDetail, AlertFlow, AlertMessage, AlertValue, EFFECTS_MAX, Effects, FlowReport, Made,
-    Severity, Text, Translation,
+    Alert, AlertDetail, AlertFlow, AlertMessage, AlertSeverity, AlertText, AlertValue, EFFECTS_MAX, Effects,
+    FlowReport, GeneratedPacket, Translation,
 };
 pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField, EventValue, Events};
-pub use foresight::{FORESEEING_MAX, Foresight, SHAPE_MAX, Said, Shape};
 pub use function::{
-    Answers, ControlError, GIVE_WAY_MAX, LiveFlow, LiveFlows, NetworkFunction, Setup, UpgradeError,
+    AnswerScope, ControlError, LiveFlow, LiveFlows, NetworkFunction, Setup, UpgradeError, VICTIMS_MAX,
 };
 pub use map::{PutError, StateMap};
-pub use meters::{METERS_LOOKED_AT, MeterKey, MeterValue, Meters};
+pub use meters::{METERS_SCANNED_MAX, MeterKey, MeterValue, Meters};
+pub use plan::{PLAN_SHAPE_MAX, PREDICTING_NFS_MAX, Plan, PlanShape, PlannedActions};
 pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};
-pub use registry::{ConfigSource, Entry, MakeError, Registry};
+pub use registry::{ConfigSource, MakeError, Registry, RegistryEntry};
 pub use rule_counters::{RuleCounters, RuleLabel};
-pub use set::Set;
-pub use sources::{ACCOUNTS_MIN, ReportLimit, Sources, source_of};
+pub use set::SharedSet;
+pub use sources::{ACCOUNTS_MIN, ReportLimit, SourceAccounts, source_of};
 pub use verdict::{EndReason, Verdict};
 pub use view::PacketView;

@@ -1,7 +1,7 @@
 //! Meters: a little state by key that flows share, such as a subscriber's token bucket.
 //!
 //! An instance's meters are its own, or common to instances on several threads (see
-//! [`crate::Common`]), as the items of a pool are. On several machines each is to hold a share of
+//! [`crate::SharedHandle`]), as the items of a pool are. On several machines each is to hold a share of
 //! what its meters allow (DESIGN 3). A meter begins zeroed when its key is first used. Its function
 //! says after which time without use a meter is as good as new; only such a meter is ever
 //! forgotten, so forgetting changes nothing.
@@ -10,7 +10,7 @@ use packet::FlowHasher;
 use packet::memory::{OutOfMemory, Zeroed};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::index::Index;
+use crate::index::HashIndex;
 
 /// What a meter belongs to: a subscriber's address, say, with what keeps equal ones apart.
 pub type MeterKey = [u64; 4];
@@ -19,13 +19,13 @@ pub type MeterKey = [u64; 4];
 pub type MeterValue = [u64; 3];
 
 /// Meters that are looked at for one to forget, when a new key comes and all are in use.
-pub const METERS_LOOKED_AT: usize = 16;
+pub const METERS_SCANNED_MAX: usize = 16;
 
 /// A fixed number of meters.
 pub struct Meters {
     name: &'static str,
     slots: Zeroed<Slot>,
-    index: Index,
+    index: HashIndex,
     hasher: FlowHasher,
     capacity: usize,
     in_use: usize,
@@ -53,7 +53,7 @@ impl Meters {
         Ok(Meters {
             name,
             slots: Zeroed::new(capacity)?,
-            index: Index::new(capacity)?,
+            index: HashIndex::new(capacity)?,
             hasher: FlowHasher::new(seed ^ 0x6d65_7465_7273),
             capacity,
             in_use: 0,
@@ -95,7 +95,7 @@ impl Meters {
     }
 
     /// The meter with this key, used now; if there is none, a new one. When all are in use, the
-    /// first of the next [`METERS_LOOKED_AT`] that was not used for `as_new_ns` is forgotten for
+    /// first of the next [`METERS_SCANNED_MAX`] that was not used for `as_new_ns` is forgotten for
     /// it; none if all of these were.
     #[inline]
     pub fn of(&mut self, key: &MeterKey, now_ns: u64, as_new_ns: u64) -> Option<&mut MeterValue> {
@@ -134,7 +134,7 @@ impl Meters {
 
     /// The place of a meter that was forgotten.
     fn forget(&mut self, now_ns: u64, as_new_ns: u64) -> Option<usize> {
-        for _ in 0..METERS_LOOKED_AT.min(self.capacity) {
+        for _ in 0..METERS_SCANNED_MAX.min(self.capacity) {
             let at = self.hand;
             self.hand = (at + 1) % self.capacity;
             let slot = &self.slots[at];

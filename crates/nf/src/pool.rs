@@ -14,22 +14,22 @@ use packet::{FlowHasher, split_mix};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::bits::{Bits, Parity};
-use crate::index::Index;
+use crate::index::HashIndex;
 
 /// In whose name an item is taken. All zeros is no key.
 pub type PoolKey = [u64; 6];
 
 /// A pool of items.
-pub struct Pool {
+pub struct SharedPool {
     name: &'static str,
     size: u32,
     taken: Bits,
-    entries: Zeroed<Entry>,
+    entries: Zeroed<RegistryEntry>,
     free: Vec<u32>,
     /// Entries below this were used before.
     fresh: u32,
-    by_item: Index,
-    by_key: Index,
+    by_item: HashIndex,
+    by_key: HashIndex,
     hasher: FlowHasher,
     seed: u64,
     in_use: u32,
@@ -41,7 +41,7 @@ pub struct Pool {
 /// What is known of an item that is taken. One cache line.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
-struct Entry {
+struct RegistryEntry {
     key: PoolKey,
     /// What the function notes beside the item.
     note: u64,
@@ -51,7 +51,7 @@ struct Entry {
 
 /// Which free item to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct PoolRange {
     /// The first item that may be taken.
     pub first: u32,
     /// How many items from there may be taken.
@@ -65,12 +65,17 @@ pub struct Choice {
     pub step: u32,
 }
 
-impl Pool {
-    pub(crate) fn new(name: &'static str, items: u32, users: usize, seed: u64) -> Result<Pool, OutOfMemory> {
+impl SharedPool {
+    pub(crate) fn new(
+        name: &'static str,
+        items: u32,
+        users: usize,
+        seed: u64,
+    ) -> Result<SharedPool, OutOfMemory> {
         let size = items.max(1);
         let users = users.min(size as usize);
-        let (by_item, by_key) = (Index::new(users)?, Index::new(users)?);
-        Ok(Pool {
+        let (by_item, by_key) = (HashIndex::new(users)?, HashIndex::new(users)?);
+        Ok(SharedPool {
             name,
             size,
             taken: Bits::new(size)?,
@@ -133,7 +138,7 @@ impl Pool {
     }
 
     /// Whether a free item can be taken by this choice.
-    pub fn has_free(&self, choice: Choice) -> bool {
+    pub fn has_free(&self, choice: PoolRange) -> bool {
         self.in_use < self.entries.len() as u32 && self.search(choice).is_some()
     }
 
@@ -146,13 +151,13 @@ impl Pool {
     }
 
     /// Takes a free item in this name, with one user. The name must not have one yet.
-    pub fn take(&mut self, key: &PoolKey, choice: Choice) -> Option<u32> {
+    pub fn take(&mut self, key: &PoolKey, choice: PoolRange) -> Option<u32> {
         let taken = self.search(choice).and_then(|item| Some((item, self.enter(key, item)?)));
         let Some((item, entry)) = taken else {
             self.exhausted += 1;
             return None;
         };
-        self.entries[entry as usize] = Entry { key: *key, note: 0, users: 1, item };
+        self.entries[entry as usize] = RegistryEntry { key: *key, note: 0, users: 1, item };
         self.taken.set(item);
         self.in_use += 1;
         self.peak = self.peak.max(self.in_use);
@@ -196,7 +201,7 @@ impl Pool {
     /// Bytes that the pool may come to, with all items in use, but for what the allocator adds.
     pub fn memory_max(&self) -> usize {
         let (bits, entries) = (self.size as usize / 8, self.entries.len());
-        bits + entries * size_of::<Entry>() + self.by_item.memory() + self.by_key.memory()
+        bits + entries * size_of::<RegistryEntry>() + self.by_item.memory() + self.by_key.memory()
     }
 
     fn entry_of(&self, key: &PoolKey) -> Option<usize> {
@@ -236,7 +241,7 @@ impl Pool {
     }
 
     /// The first free item in the order that the choice says.
-    fn search(&self, choice: Choice) -> Option<u32> {
+    fn search(&self, choice: PoolRange) -> Option<u32> {
         let step = choice.step.max(1);
         let end = choice.first.checked_add(choice.count).filter(|&end| end <= self.size)?;
         if choice.from < choice.first || choice.from >= end {
@@ -263,13 +268,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all(from: u32) -> Choice {
-        Choice { first: 0, count: 200, from, step: 1 }
+    fn all(from: u32) -> PoolRange {
+        PoolRange { first: 0, count: 200, from, step: 1 }
     }
 
     #[test]
     fn an_item_is_shared_by_name_and_freed_by_its_last_user() {
-        let mut pool = Pool::new("ports", 200, 200, 1).unwrap();
+        let mut pool = SharedPool::new("ports", 200, 200, 1).unwrap();
         let (a, b) = ([1; 6], [2; 6]);
         assert_eq!(pool.take(&a, all(7)), Some(7));
         assert_eq!(pool.join(&a), Some(7));
@@ -285,29 +290,29 @@ mod tests {
 
     #[test]
     fn parity_is_kept_and_ranges_are_not_left() {
-        let mut pool = Pool::new("ports", 200, 200, 1).unwrap();
-        let odd = Choice { first: 100, count: 4, from: 101, step: 2 };
+        let mut pool = SharedPool::new("ports", 200, 200, 1).unwrap();
+        let odd = PoolRange { first: 100, count: 4, from: 101, step: 2 };
         assert_eq!(pool.take(&[1; 6], odd), Some(101));
         assert_eq!(pool.take(&[2; 6], odd), Some(103));
         assert_eq!(pool.take(&[3; 6], odd), None);
         assert_eq!(pool.exhausted(), 1);
-        assert_eq!(pool.take(&[4; 6], Choice { from: 99, ..odd }), None);
-        assert_eq!(pool.take(&[4; 6], Choice { first: 198, count: 10, from: 198, step: 1 }), None);
+        assert_eq!(pool.take(&[4; 6], PoolRange { from: 99, ..odd }), None);
+        assert_eq!(pool.take(&[4; 6], PoolRange { first: 198, count: 10, from: 198, step: 1 }), None);
     }
 
     #[test]
     fn memory_follows_users_and_not_items() {
         // A /24 of external addresses, with TCP, UDP and ICMP, for 65,536 flows.
-        let mut pool = Pool::new("ports", 3 * 256 * 65_535, 65_536, 1).unwrap();
+        let mut pool = SharedPool::new("ports", 3 * 256 * 65_535, 65_536, 1).unwrap();
         assert!(pool.memory_max() < 16 << 20, "{}", pool.memory_max());
         for i in 0..65_536u32 {
             let from = i * 700;
-            let choice = Choice { first: 0, count: pool.size(), from, step: 1 };
+            let choice = PoolRange { first: 0, count: pool.size(), from, step: 1 };
             assert_eq!(pool.take(&[u64::from(i) + 1; 6], choice), Some(from));
         }
         assert_eq!(pool.fresh, 65_536);
         // No further user, and none of the entries is lost for it.
-        let choice = Choice { first: 1, count: 10, from: 1, step: 1 };
+        let choice = PoolRange { first: 1, count: 10, from: 1, step: 1 };
         assert!(!pool.has_free(choice) && pool.take(&[99_999; 6], choice).is_none());
         assert!(pool.leave(700) && pool.take(&[99_999; 6], choice) == Some(1));
         assert_eq!((pool.in_use(), pool.fresh), (65_536, 65_536));
@@ -316,7 +321,7 @@ mod tests {
     proptest! {
         #[test]
         fn hands_out_each_item_once(starts in prop::collection::vec(0u32..200, 1..260)) {
-            let mut pool = Pool::new("ports", 200, 200, 1).unwrap();
+            let mut pool = SharedPool::new("ports", 200, 200, 1).unwrap();
             let mut seen = std::collections::BTreeSet::new();
             for (i, from) in starts.iter().enumerate() {
                 let item = pool.take(&[i as u64 + 1; 6], all(*from));

@@ -1,11 +1,11 @@
 //! Flow records: everything that a flow owns, in one run of bytes that moves as it is (A11).
 //!
-//! A record is a [`Header`] and then each function's state and map, at offsets that the chain lays
+//! A record is a [`RecordHeader`] and then each function's state and map, at offsets that the chain lays
 //! out. All zero bytes are the state of a flow that has not begun.
 
 use std::ops::Range;
 
-use packet::memory::{ColumnMut, LINE, OutOfMemory, Part, Slots};
+use packet::memory::{ColumnMut, LINE, OutOfMemory, SlotArray, SlotField};
 use packet::{Addr, Direction, FlowKey, Side, Transit};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -15,14 +15,14 @@ use crate::sources::source_of;
 /// What the chain keeps of each flow, before the functions' states. Two cache lines.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Header {
+pub struct RecordHeader {
     /// When its last refreshing packet came.
     pub last_seen_ns: u64,
     /// Packets of the flow so far, both directions (S58).
-    pub clock: u64,
+    pub seq: u64,
     /// How long after `last_seen_ns` it is forgotten.
     pub timeout_ms: u32,
-    /// See the `FLAG_` constants of [`Header`].
+    /// See the `FLAG_` constants of [`RecordHeader`].
     pub flags: u8,
     /// What its connection has come to.
     pub connection: Connection,
@@ -39,9 +39,9 @@ pub struct Header {
 
 /// A packet in the original direction of a flow without a scope finds all that it needs in the
 /// first line.
-const _: () = assert!(std::mem::offset_of!(Header, key) + std::mem::offset_of!(FlowKey, scope) == 64);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, key) + std::mem::offset_of!(FlowKey, scope) == 64);
 
-impl Header {
+impl RecordHeader {
     /// The record is in use.
     pub const FLAG_LIVE: u8 = 1;
     /// The first packet's key was reversed into canonical order.
@@ -69,12 +69,12 @@ impl Header {
     /// The side that the flow's first packet entered by.
     #[inline]
     pub fn origin(&self) -> Side {
-        if self.has(Header::FLAG_FROM_OUTSIDE) { Side::Outside } else { Side::Inside }
+        if self.has(RecordHeader::FLAG_FROM_OUTSIDE) { Side::Outside } else { Side::Inside }
     }
 
     /// Who began the flow, as far as sources are told apart.
     pub fn source(&self) -> Addr {
-        source_of(self.key.ends(self.has(Header::FLAG_REVERSED)).0.addr)
+        source_of(self.key.ends(self.has(RecordHeader::FLAG_REVERSED)).0.addr)
     }
 
     /// Which way a packet with this key goes in the flow, or none if it is not of this flow.
@@ -87,11 +87,11 @@ impl Header {
     /// flow began with whose packets do not turn back, and neither has a scope. None in all others.
     #[inline(always)]
     pub fn direction_if_common(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
-        const FLAGS: u8 = Header::FLAG_LIVE | Header::FLAG_SCOPED | Header::FLAG_TURNS;
-        let common = self.flags & FLAGS == Header::FLAG_LIVE
+        const FLAGS: u8 = RecordHeader::FLAG_LIVE | RecordHeader::FLAG_SCOPED | RecordHeader::FLAG_TURNS;
+        let common = self.flags & FLAGS == RecordHeader::FLAG_LIVE
             && self.key.equals_without_scope(key)
             && key.scope.is_none();
-        common.then(|| self.direction(reversed, Header::FLAG_REVERSED))
+        common.then(|| self.direction(reversed, RecordHeader::FLAG_REVERSED))
     }
 
     /// The same in all cases. They are not that rare (replies to rewritten packets, tagged ones),
@@ -99,12 +99,12 @@ impl Header {
     #[cold]
     #[inline(never)]
     pub fn direction_if_any(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
-        if !self.has(Header::FLAG_LIVE) {
+        if !self.has(RecordHeader::FLAG_LIVE) {
             None
         } else if self.key == *key {
-            Some(self.direction(reversed, Header::FLAG_REVERSED))
-        } else if self.has(Header::FLAG_ALIAS) && self.alias == *key {
-            Some(self.direction(reversed, Header::FLAG_ALIAS_REVERSED))
+            Some(self.direction(reversed, RecordHeader::FLAG_REVERSED))
+        } else if self.has(RecordHeader::FLAG_ALIAS) && self.alias == *key {
+            Some(self.direction(reversed, RecordHeader::FLAG_ALIAS_REVERSED))
         } else {
             None
         }
@@ -126,12 +126,12 @@ impl Header {
     /// Sets the flow's key; a packet with it is `reversed` in the original direction.
     pub fn set_key(&mut self, key: FlowKey, reversed: bool) {
         self.key = key;
-        self.flags &= !(Header::FLAG_REVERSED | Header::FLAG_SCOPED);
+        self.flags &= !(RecordHeader::FLAG_REVERSED | RecordHeader::FLAG_SCOPED);
         if reversed {
-            self.flags |= Header::FLAG_REVERSED;
+            self.flags |= RecordHeader::FLAG_REVERSED;
         }
         if !key.scope.is_none() {
-            self.flags |= Header::FLAG_SCOPED;
+            self.flags |= RecordHeader::FLAG_SCOPED;
         }
     }
 
@@ -145,7 +145,7 @@ impl Header {
     pub fn transit(&self, record: u32, now_ns: u64) -> Transit {
         Transit {
             timestamp_ns: now_ns,
-            clock: self.clock,
+            seq: self.seq,
             flow: record,
             side: self.origin(),
             phase: self.connection.phase(),
@@ -161,28 +161,28 @@ impl Header {
 }
 
 /// Lines of a record, to be brought into the cache before packets touch them: at most
-/// [`Lines::MAX`], the processor's own prefetcher follows.
+/// [`CacheLines::MAX`], the processor's own prefetcher follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lines {
+pub struct CacheLines {
     /// Where they begin; then zeros, where the header is.
-    starts: [u16; Lines::MAX],
+    starts: [u16; CacheLines::MAX],
 }
 
-impl Lines {
+impl CacheLines {
     /// How many there are at most; others are left out, as are those that begin where 16 bits do
     /// not reach.
     pub const MAX: usize = 8;
 
     /// The lines in which these bytes of a record stand.
-    fn of(bytes: Range<usize>) -> Lines {
-        let mut lines = Lines::default();
+    fn of(bytes: Range<usize>) -> CacheLines {
+        let mut lines = CacheLines::default();
         let all = bytes.start / LINE..bytes.end.div_ceil(LINE);
         all.map_while(|line| u16::try_from(line * LINE).ok()).for_each(|start| lines.push(start));
         lines
     }
 
     /// Adds those of `others` that are not among them.
-    pub fn add(&mut self, others: Lines) {
+    pub fn add(&mut self, others: CacheLines) {
         others.starts().for_each(|start| self.push(start));
     }
 
@@ -202,31 +202,31 @@ impl Lines {
 
 /// How records are laid out: where each function's bytes stand, and which lines most packets touch.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct RecordLayout {
     /// Bytes of a record so far, the header's included.
     len: usize,
     /// Lines behind the header that most packets touch.
-    hot: Lines,
+    hot: CacheLines,
     /// Whether most packets touch the header's second line, too.
     tags: bool,
 }
 
-impl Default for Layout {
-    fn default() -> Layout {
-        Layout { len: size_of::<Header>(), hot: Lines::default(), tags: false }
+impl Default for RecordLayout {
+    fn default() -> RecordLayout {
+        RecordLayout { len: size_of::<RecordHeader>(), hot: CacheLines::default(), tags: false }
     }
 }
 
-impl Layout {
+impl RecordLayout {
     /// Adds `len` bytes, of which most packets touch the first `hot_len`, and says where in the
     /// record they begin, and in which lines the first ones stand. They begin a line if that lets
     /// packets touch one line less.
-    pub fn add(&mut self, len: usize, hot_len: usize) -> (usize, Lines) {
+    pub fn add(&mut self, len: usize, hot_len: usize) -> (usize, CacheLines) {
         let count = |start: usize| (start + hot_len).div_ceil(LINE) - start / LINE;
         let next_line = self.len.next_multiple_of(LINE);
         let start = if hot_len > 0 && count(next_line) < count(self.len) { next_line } else { self.len };
         self.len = start + len;
-        let lines = if hot_len > 0 { Lines::of(start..start + hot_len) } else { Lines::default() };
+        let lines = if hot_len > 0 { CacheLines::of(start..start + hot_len) } else { CacheLines::default() };
         self.hot.add(lines);
         (start, lines)
     }
@@ -238,7 +238,7 @@ impl Layout {
     }
 
     /// The lines behind the header that packets touch which go through all functions.
-    pub fn lines(&self) -> Lines {
+    pub fn lines(&self) -> CacheLines {
         self.hot
     }
 
@@ -249,8 +249,8 @@ impl Layout {
 }
 
 /// A fixed number of records of equal size.
-pub struct Records {
-    slots: Slots<Header>,
+pub struct FlowRecords {
+    slots: SlotArray<RecordHeader>,
     /// Whether the header's second line is prefetched, too.
     tags: bool,
     free: Vec<u32>,
@@ -259,14 +259,14 @@ pub struct Records {
 }
 
 /// A function's state in all records, with their headers.
-pub type States<'r, T> = ColumnMut<'r, Header, T>;
+pub type States<'r, T> = ColumnMut<'r, RecordHeader, T>;
 
-impl Records {
+impl FlowRecords {
     /// Room for `capacity` flows with records of this layout.
-    pub fn new(capacity: u32, layout: Layout) -> Result<Records, OutOfMemory> {
-        let slots = Slots::new(capacity, layout.len)?;
+    pub fn new(capacity: u32, layout: RecordLayout) -> Result<FlowRecords, OutOfMemory> {
+        let slots = SlotArray::new(capacity, layout.len)?;
         let free = Vec::with_capacity(capacity as usize);
-        Ok(Records { slots, tags: layout.tags, free, fresh: 0 })
+        Ok(FlowRecords { slots, tags: layout.tags, free, fresh: 0 })
     }
 
     /// How many records there can be.
@@ -312,7 +312,7 @@ impl Records {
     /// Copies these bytes of another one's record into one here; nothing if one of them has no such
     /// bytes.
     #[inline]
-    pub fn copy(&mut self, record: u32, from: &Records, of: u32, bytes: Range<usize>) {
+    pub fn copy(&mut self, record: u32, from: &FlowRecords, of: u32, bytes: Range<usize>) {
         let there = from.slots.bytes(of).and_then(|there| there.get(bytes.clone()));
         let here = self.slots.bytes_mut(record).and_then(|here| here.get_mut(bytes));
         if let (Some(here), Some(there)) = (here, there) {
@@ -338,7 +338,7 @@ impl Records {
     /// If there is no such record.
     #[inline(always)]
     #[allow(clippy::expect_used)] // As an index that is out of bounds.
-    pub fn header(&self, record: u32) -> &Header {
+    pub fn header(&self, record: u32) -> &RecordHeader {
         self.slots.head(record).expect("a record that was allocated")
     }
 
@@ -348,39 +348,47 @@ impl Records {
     /// If there is no such record.
     #[inline(always)]
     #[allow(clippy::expect_used)] // As an index that is out of bounds.
-    pub fn header_mut(&mut self, record: u32) -> &mut Header {
+    pub fn header_mut(&mut self, record: u32) -> &mut RecordHeader {
         self.slots.head_mut(record).expect("a record that was allocated")
     }
 
     /// The record's header; none if there is no such record.
     #[inline]
-    pub fn find_header(&self, record: u32) -> Option<&Header> {
+    pub fn find_header(&self, record: u32) -> Option<&RecordHeader> {
         self.slots.head(record)
     }
 
     /// The record's header, to be changed; none if there is no such record.
     #[inline(always)]
-    pub fn find_header_mut(&mut self, record: u32) -> Option<&mut Header> {
+    pub fn find_header_mut(&mut self, record: u32) -> Option<&mut RecordHeader> {
         self.slots.head_mut(record)
     }
 
     /// A function's state in a record; none if there is no such record or if its layout has no such
     /// state.
     #[inline(always)]
-    pub fn state<T: FromBytes + IntoBytes + Immutable>(&self, record: u32, state: Part<T>) -> Option<&T> {
+    pub fn state<T: FromBytes + IntoBytes + Immutable>(
+        &self,
+        record: u32,
+        state: SlotField<T>,
+    ) -> Option<&T> {
         self.slots.get(record, state)
     }
 
     /// The same, to be changed.
     #[inline(always)]
-    pub fn state_mut<T: FromBytes + IntoBytes>(&mut self, record: u32, state: Part<T>) -> Option<&mut T> {
+    pub fn state_mut<T: FromBytes + IntoBytes>(
+        &mut self,
+        record: u32,
+        state: SlotField<T>,
+    ) -> Option<&mut T> {
         self.slots.get_mut(record, state)
     }
 
     /// A function's state in all records, to be changed together with their headers and with all
     /// bytes behind it; none if the layout has no such state.
     #[inline]
-    pub fn states_mut<T: FromBytes + IntoBytes>(&mut self, state: Part<T>) -> Option<States<'_, T>> {
+    pub fn states_mut<T: FromBytes + IntoBytes>(&mut self, state: SlotField<T>) -> Option<States<'_, T>> {
         self.slots.column_mut(state)
     }
 
@@ -396,7 +404,7 @@ impl Records {
     /// Asks for lines in which functions' states stand. A step of its own: a processor has only so
     /// many requests to memory open, and those of a batch are many.
     #[inline(always)]
-    pub fn prefetch_states(&self, record: u32, lines: Lines) {
+    pub fn prefetch_states(&self, record: u32, lines: CacheLines) {
         for start in lines.starts {
             if start == 0 {
                 break;
@@ -412,12 +420,12 @@ mod tests {
 
     #[test]
     fn a_header_is_two_cache_lines() {
-        assert_eq!(size_of::<Header>(), 128);
+        assert_eq!(size_of::<RecordHeader>(), 128);
     }
 
     #[test]
     fn what_packets_touch_does_not_straddle_lines_without_need() {
-        let mut layout = Layout::default();
+        let mut layout = RecordLayout::default();
         let mut add = |len, hot_len| {
             let (start, lines) = layout.add(len, hot_len);
             (start, lines.starts().collect::<Vec<_>>())
@@ -432,26 +440,26 @@ mod tests {
 
     #[test]
     fn lines_are_each_kept_once_and_bounded() {
-        let mut lines = Lines::of(70..200);
-        lines.add(Lines::of(100..300));
+        let mut lines = CacheLines::of(70..200);
+        lines.add(CacheLines::of(100..300));
         assert_eq!(lines.starts().collect::<Vec<_>>(), [64, 128, 192, 256]);
-        lines.add(Lines::of(64..10_000));
+        lines.add(CacheLines::of(64..10_000));
         assert_eq!(lines.starts().collect::<Vec<_>>(), [64, 128, 192, 256, 320, 384, 448, 512]);
         let last = u16::MAX / 64 * 64;
         let beyond = usize::from(last)..100_000;
-        assert_eq!(Lines::of(beyond).starts().collect::<Vec<_>>(), [last]);
+        assert_eq!(CacheLines::of(beyond).starts().collect::<Vec<_>>(), [last]);
     }
 
     #[test]
     fn records_are_bounded_reused_and_zeroed() {
-        let mut layout = Layout::default();
-        let state = Part::<[u8; 10]>::at(layout.add(10, 10).0).unwrap();
-        let mut records = Records::new(2, layout).unwrap();
+        let mut layout = RecordLayout::default();
+        let state = SlotField::<[u8; 10]>::at(layout.add(10, 10).0).unwrap();
+        let mut records = FlowRecords::new(2, layout).unwrap();
         assert_eq!(records.record_len(), 192);
         let a = records.allocate().unwrap();
         let b = records.allocate().unwrap();
         assert_eq!(records.allocate(), None);
-        records.header_mut(a).flags = Header::FLAG_LIVE;
+        records.header_mut(a).flags = RecordHeader::FLAG_LIVE;
         let mut states = records.states_mut(state).unwrap();
         let (_, bytes, rest) = states.at(a).unwrap();
         (bytes[3], rest[53]) = (9, 9);

@@ -5,7 +5,7 @@
 //! entries themselves. `rivulet explain` shows the record; a chain that consolidates makes rules of
 //! it for the flow's next packets.
 
-use packet::{DropReason, End, Endpoint, Outer, Tag, TagKind};
+use packet::{DropReason, End, Endpoint, OuterHeaders, Tag, TagKind};
 
 use crate::{Access, Field};
 
@@ -29,9 +29,9 @@ pub enum HeaderAction {
     /// The time to live goes down by one (B16).
     DecrementTtl,
     /// It is put into a tunnel, if its IP packet has no more bytes than this and is in none (B14).
-    Wrap {
+    Encap {
         /// The outer headers.
-        outer: Outer,
+        outer: OuterHeaders,
         /// Longer packets are treated otherwise.
         len_max: u16,
     },
@@ -42,7 +42,7 @@ pub enum HeaderAction {
     /// This one, the outermost of its kind, is taken away (B14).
     PopTag(Tag),
     /// These bytes are put before the IP header; they are this packet's own (B14).
-    Encapsulate {
+    EncapBytes {
         /// The headers.
         header: Vec<u8>,
         /// Their IP version.
@@ -50,7 +50,7 @@ pub enum HeaderAction {
     },
     /// This many bytes before the inner IP header are taken away, and what they tell of congestion
     /// is told within (B14).
-    Decapsulate {
+    Decap {
         /// How many.
         len: usize,
         /// The inner header's IP version.
@@ -107,10 +107,10 @@ pub struct Recording {
     /// nothing about other packets.
     pub lost: u32,
     /// The function did to this packet what it will not do to the next ones.
-    pub differs: bool,
+    pub one_off: bool,
     /// What the function does is each packet's own: it is to see all of them, where others follow a
     /// rule.
-    pub varies: bool,
+    pub per_packet: bool,
     /// How long it wants the flow to be kept, in milliseconds; 0: it did not say.
     pub keep_ms: u32,
     /// The place in [`crate::Setup::rules`] of the rule that decided about the packet, for those
@@ -124,12 +124,12 @@ impl Recording {
     /// Whether header actions are still to be added.
     #[inline]
     pub(crate) fn wants_actions(&self) -> bool {
-        !(self.for_rules && self.differs)
+        !(self.for_rules && self.one_off)
     }
 
     /// Whether it holds for the flow's next packets.
     pub fn repeats(&self) -> bool {
-        self.lost == 0 && !self.differs
+        self.lost == 0 && !self.one_off
     }
 
     /// Begins anew, in the same memory. `for_rules`: it is of no use once the packet differs from
@@ -139,7 +139,7 @@ impl Recording {
         self.actions.clear();
         self.functions.clear();
         self.events.clear();
-        (self.lost, self.differs, self.varies, self.keep_ms) = (0, false, false, 0);
+        (self.lost, self.one_off, self.per_packet, self.keep_ms) = (0, false, false, 0);
         self.rule = None;
     }
 

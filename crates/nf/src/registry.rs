@@ -24,7 +24,7 @@ impl ConfigSource for serde_json::Value {
 }
 
 /// A function type that a policy can name.
-pub struct Entry<C: ConfigSource> {
+pub struct RegistryEntry<C: ConfigSource> {
     /// What the function says of itself.
     pub descriptor: &'static Descriptor,
     /// Its documentation: what an operator reads.
@@ -49,7 +49,7 @@ pub enum MakeError<E: std::error::Error> {
 
 /// The functions that a program knows, made from configurations of type `C`.
 pub struct Registry<C: ConfigSource> {
-    entries: Vec<Entry<C>>,
+    entries: Vec<RegistryEntry<C>>,
 }
 
 impl<C: ConfigSource> Default for Registry<C> {
@@ -67,16 +67,21 @@ impl<C: ConfigSource> Registry<C> {
     /// Adds a function type with its documentation.
     pub fn add<N: NetworkFunction>(&mut self, readme: &'static str) {
         let state_bytes = size_of::<N::State>();
-        self.entries.push(Entry { descriptor: N::DESCRIPTOR, readme, state_bytes, make: make::<N, C> });
+        self.entries.push(RegistryEntry {
+            descriptor: N::DESCRIPTOR,
+            readme,
+            state_bytes,
+            make: make::<N, C>,
+        });
     }
 
     /// All function types, in the order in which they were added.
-    pub fn entries(&self) -> &[Entry<C>] {
+    pub fn entries(&self) -> &[RegistryEntry<C>] {
         &self.entries
     }
 
     /// The function type with this name or alias; case does not matter.
-    pub fn find(&self, name: &str) -> Option<&Entry<C>> {
+    pub fn find(&self, name: &str) -> Option<&RegistryEntry<C>> {
         self.entries.iter().find(|entry| {
             let d = entry.descriptor;
             d.name.eq_ignore_ascii_case(name)
@@ -85,7 +90,7 @@ impl<C: ConfigSource> Registry<C> {
     }
 }
 
-impl<C: ConfigSource> Entry<C> {
+impl<C: ConfigSource> RegistryEntry<C> {
     /// Makes an instance with this configuration.
     pub fn make(&self, config: &C, setup: Setup) -> Result<Box<dyn Stage>, MakeError<C::Error>> {
         (self.make)(config, setup)

@@ -4,14 +4,14 @@ use packet::memory::{OutOfMemory, Zeroed};
 use packet::split_mix;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::index::Index;
+use crate::index::HashIndex;
 
 /// A set that remembers when each member was last added. When it is full, the member entered
 /// longest ago goes.
-pub struct Set {
+pub struct SharedSet {
     name: &'static str,
     members: Zeroed<Member>,
-    index: Index,
+    index: HashIndex,
     seed: u64,
     len: usize,
     /// The slot to be written next, once all have been.
@@ -26,13 +26,13 @@ struct Member {
     added_ns: u64,
 }
 
-impl Set {
-    pub(crate) fn new(name: &'static str, capacity: usize, seed: u64) -> Result<Set, OutOfMemory> {
+impl SharedSet {
+    pub(crate) fn new(name: &'static str, capacity: usize, seed: u64) -> Result<SharedSet, OutOfMemory> {
         let capacity = capacity.max(1);
-        Ok(Set {
+        Ok(SharedSet {
             name,
             members: Zeroed::new(capacity)?,
-            index: Index::new(capacity)?,
+            index: HashIndex::new(capacity)?,
             seed,
             len: 0,
             next: 0,
@@ -70,7 +70,7 @@ impl Set {
         self.add_at(value, now_ns).1
     }
 
-    /// The same, and where the value now stands, for [`Set::renew`].
+    /// The same, and where the value now stands, for [`SharedSet::renew`].
     pub fn add_at(&mut self, value: u64, now_ns: u64) -> (u32, bool) {
         match self.find(value) {
             Some(at) => {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn is_bounded_and_lets_the_oldest_go() {
-        let mut set = Set::new("clients", 3, 1).unwrap();
+        let mut set = SharedSet::new("clients", 3, 1).unwrap();
         for value in [10, 11, 12] {
             assert!(set.add(value, value));
         }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_member_is_renewed_only_where_it_stands() {
-        let mut set = Set::new("clients", 2, 1).unwrap();
+        let mut set = SharedSet::new("clients", 2, 1).unwrap();
         assert!(!set.renew(0, 0, 5), "there is none");
         assert_eq!(
             [set.add_at(10, 1), set.add_at(0, 2), set.add_at(10, 3)],

@@ -9,7 +9,7 @@ pub const ACCOUNTS_MIN: u64 = 4096;
 
 /// How much each source holds, by a keyed hash of its address. Sources whose hashes meet have one
 /// account: that matters only to those that meet a source above its share.
-pub struct Sources {
+pub struct SourceAccounts {
     held: Zeroed<u32>,
     mask: u64,
     seed: u64,
@@ -18,12 +18,12 @@ pub struct Sources {
     over: u32,
 }
 
-impl Sources {
+impl SourceAccounts {
     /// A table of at least so many accounts, each of which may hold a share.
-    pub fn new(accounts: u64, share: u32, seed: u64) -> Result<Sources, OutOfMemory> {
+    pub fn new(accounts: u64, share: u32, seed: u64) -> Result<SourceAccounts, OutOfMemory> {
         let len = accounts.next_power_of_two().max(ACCOUNTS_MIN);
         let held = Zeroed::new(len as usize)?;
-        Ok(Sources { held, mask: len - 1, seed: seed ^ 0x736f_7572_6365, share, over: 0 })
+        Ok(SourceAccounts { held, mask: len - 1, seed: seed ^ 0x736f_7572_6365, share, over: 0 })
     }
 
     /// Brings the table into memory: see [`Zeroed::prefault`].
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn accounts_above_their_share_are_counted() {
-        let mut sources = Sources::new(1, 10, 7).unwrap();
+        let mut sources = SourceAccounts::new(1, 10, 7).unwrap();
         let account = sources.account(Addr::from_v4_bytes([192, 0, 2, 1]));
         sources.add(account, 10);
         assert_eq!((sources.left(account), sources.is_any_over()), (0, false));

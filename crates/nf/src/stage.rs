@@ -9,29 +9,29 @@ use std::mem::swap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use packet::memory::{OutOfMemory, Part};
+use packet::memory::{OutOfMemory, SlotField};
 use packet::{DropReason, Packet, Side, Transit};
 use zerocopy::IntoBytes;
 
 use crate::buffers::Buffers;
-use crate::common::{Access, Common};
-use crate::contents::Contents;
+use crate::common::{Access, SharedHandle};
+use crate::contents::PayloadCache;
 use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout};
 use crate::map::StateMap;
 use crate::meters::Meters;
-use crate::pool::Pool;
-use crate::record::{Header, Layout, Lines, Records, States};
+use crate::pool::SharedPool;
+use crate::record::{CacheLines, FlowRecords, RecordHeader, RecordLayout, States};
 use crate::recording::{HeaderAction, Recording};
-use crate::set::Set;
+use crate::set::SharedSet;
 use crate::stream::Deliveries;
 use crate::{
-    Answers, BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, Foresight,
-    GIVE_WAY_MAX, LiveFlows, MapSpec, NetworkFunction, PacketView, Setup, Shared, UpgradeError, Verdict,
+    AnswerScope, BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, LiveFlows,
+    MapSpec, NetworkFunction, PacketView, Plan, Setup, Shared, UpgradeError, VICTIMS_MAX, Verdict,
 };
 use values::ConfigError;
 
 /// Packets under way through a chain, in order of arrival, and what they are processed with.
-pub struct Group<'a> {
+pub struct PacketGroup<'a> {
     /// The packets.
     pub packets: &'a mut [Packet],
     /// What was decided about each so far.
@@ -39,12 +39,12 @@ pub struct Group<'a> {
     /// Which packets take part: those that entered by this side.
     pub side: Side,
     /// How much they are.
-    pub load: Load,
+    pub load: PacketTotals,
     /// Set by the stage if it decided otherwise about any of them than to forward it, or changed
     /// the length of one.
     pub changed: bool,
     /// What the stage's function works with.
-    pub env: Env<'a>,
+    pub env: StageEnv<'a>,
     /// What the packets brought to their flows' streams, for functions that want to know.
     pub deliveries: Deliveries<'a>,
     /// Filled in if what the function does is to be recorded: then the group has one packet.
@@ -61,9 +61,9 @@ pub struct ReadGroup<'a> {
     /// Which packets take part: those that entered by this side.
     pub side: Side,
     /// How much they are.
-    pub load: Load,
+    pub load: PacketTotals,
     /// The flows.
-    pub records: &'a mut Records,
+    pub records: &'a mut FlowRecords,
     /// By packet, which of these records is its flow's; none: they are those that the packets name.
     pub places: Option<&'a [u32]>,
     /// What comes out beside packets.
@@ -74,14 +74,14 @@ pub struct ReadGroup<'a> {
 
 /// An amount of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct PacketTotals {
     /// How many.
     pub packets: u64,
     /// Their bytes, from the link layer on.
     pub bytes: u64,
 }
 
-impl Load {
+impl PacketTotals {
     /// Adds a packet of this many bytes.
     #[inline(always)]
     pub fn add(&mut self, len: usize) {
@@ -91,8 +91,8 @@ impl Load {
 
     /// By side, where these packets, whose load it is, all entered by one.
     #[inline]
-    pub fn of(self, packets: &[Packet]) -> [Load; 2] {
-        let mut loads = [Load::default(); 2];
+    pub fn of(self, packets: &[Packet]) -> [PacketTotals; 2] {
+        let mut loads = [PacketTotals::default(); 2];
         if let Some(first) = packets.first() {
             loads[first.meta().transit.side as usize] = self;
         }
@@ -101,8 +101,8 @@ impl Load {
 
     /// That of the packets that are to be forwarded, by the side that they entered by.
     #[inline]
-    pub fn by_side(packets: &[Packet], verdicts: &[Verdict]) -> [Load; 2] {
-        let mut loads = [Load::default(); 2];
+    pub fn by_side(packets: &[Packet], verdicts: &[Verdict]) -> [PacketTotals; 2] {
+        let mut loads = [PacketTotals::default(); 2];
         for (packet, &verdict) in packets.iter().zip(verdicts) {
             if verdict == Verdict::Forward {
                 loads[packet.meta().transit.side as usize].add(packet.len());
@@ -113,13 +113,13 @@ impl Load {
 }
 
 /// What functions work with, whatever the occasion.
-pub struct Env<'a> {
+pub struct StageEnv<'a> {
     /// The flows.
-    pub records: &'a mut Records,
+    pub records: &'a mut FlowRecords,
     /// What comes out beside packets.
     pub effects: &'a mut Effects,
     /// Where made packets come from.
-    pub buffers: &'a mut packet::Pool,
+    pub buffers: &'a mut packet::PacketPool,
 }
 
 /// What a stage has counted.
@@ -173,10 +173,10 @@ pub trait Stage: Send {
     /// Tells the stage its place: its number in the chain, and the first bit of its attributes in
     /// the tag word. Its bytes are added to the flow records' layout. Returns the next free bit, or
     /// none if the word is full.
-    fn place(&mut self, stage: u16, layout: &mut Layout, first_tag_bit: u32) -> Option<u32>;
+    fn place(&mut self, stage: u16, layout: &mut RecordLayout, first_tag_bit: u32) -> Option<u32>;
 
     /// The lines of records that most packets touch here, once it has its place.
-    fn lines(&self) -> Lines;
+    fn lines(&self) -> CacheLines;
 
     /// Says what becomes of packets at which the function panics. No panic leaves a stage.
     fn set_on_panic(&mut self, on_panic: OnPanic);
@@ -186,11 +186,11 @@ pub trait Stage: Send {
     fn last_panic(&self) -> Option<String>;
 
     /// Processes the group's packets whose verdict is still to forward.
-    fn process(&mut self, group: &mut Group<'_>);
+    fn process(&mut self, group: &mut PacketGroup<'_>);
 
     /// The same for packets that other units have, of which the headers are here: only the flows'
     /// states change. Nothing is counted; what comes out is the caller's to throw away.
-    fn replay(&mut self, group: &mut Group<'_>);
+    fn replay(&mut self, group: &mut PacketGroup<'_>);
 
     /// Whether [`replay`](Stage::replay) makes the same of a flow's state as
     /// [`process`](Stage::process).
@@ -201,18 +201,18 @@ pub trait Stage: Send {
     fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]);
 
     /// Whether it tells, of the flow's state alone, what it would do to such packets of it, see
-    /// [`NetworkFunction::foresee`].
-    fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool;
+    /// [`NetworkFunction::predict`].
+    fn predict(&self, record: u32, records: &FlowRecords, plan: &mut Plan<'_>) -> bool;
 
-    /// Whether it tells the same of all flows, see [`NetworkFunction::foresees_alike`].
-    fn foresees_alike(&self) -> bool;
+    /// Whether it tells the same of all flows, see [`NetworkFunction::predicts_uniformly`].
+    fn predicts_uniformly(&self) -> bool;
 
     /// Counts packets that it would have had to forward untouched, and that many that it would have
     /// dropped.
-    fn pass(&mut self, load: Load, drops: u64);
+    fn pass(&mut self, load: PacketTotals, drops: u64);
 
     /// A flow begins with the packet that is here.
-    fn flow_start(&mut self, packet: Transit, env: &mut Env<'_>) -> bool;
+    fn flow_start(&mut self, packet: Transit, env: &mut StageEnv<'_>) -> bool;
 
     /// Whether flows may give way here to new ones.
     fn makes_room(&self) -> bool {
@@ -221,16 +221,16 @@ pub trait Stage: Send {
 
     /// Adds the flows to `victims` that end for the one that begins with this packet, see
     /// [`NetworkFunction::make_room`].
-    fn make_room(&mut self, _packet: &Packet, _env: &mut Env<'_>, _victims: &mut Vec<u32>) {}
+    fn make_room(&mut self, _packet: &Packet, _env: &mut StageEnv<'_>, _victims: &mut Vec<u32>) {}
 
     /// A flow is over.
-    fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>);
+    fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut StageEnv<'_>);
 
     /// A flow has come from another unit.
-    fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut Env<'_>);
+    fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>);
 
     /// Appends what the flow's growing buffers hold: what has to travel with its record, beside it.
-    fn save_buffers(&mut self, record: u32, records: &mut Records, out: &mut Vec<u8>);
+    fn save_buffers(&mut self, record: u32, records: &mut FlowRecords, out: &mut Vec<u8>);
 
     /// Fills the growing buffers of a flow whose record came from another unit with what
     /// [`Stage::save_buffers`] wrote there, and gives what stands behind it; none if these bytes
@@ -238,12 +238,12 @@ pub trait Stage: Send {
     fn restore_buffers<'b>(
         &mut self,
         record: u32,
-        records: &mut Records,
+        records: &mut FlowRecords,
         saved: &'b [u8],
     ) -> Option<&'b [u8]>;
 
     /// The flow has gone to another unit: the memory of its growing buffers is free.
-    fn release_buffers(&mut self, record: u32, records: &mut Records);
+    fn release_buffers(&mut self, record: u32, records: &mut FlowRecords);
 
     /// Its part of records; none before it has its place.
     fn saved_part(&self) -> Option<SavedPart>;
@@ -253,13 +253,13 @@ pub trait Stage: Send {
     fn upgrade(&self, from: &SavedPart, old: &[u8], part: &mut [u8]) -> Result<(), UpgradeError>;
 
     /// Whether a recorded event holds for a flow.
-    fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool;
+    fn event_holds(&self, event: EventCondition, record: u32, records: &FlowRecords) -> bool;
 
     /// Which packets of known flows the function may answer.
-    fn answers(&self) -> Answers;
+    fn answers(&self) -> AnswerScope;
 
-    /// Whether packets may pass that it cannot judge, see [`NetworkFunction::passes_unjudged`].
-    fn passes_unjudged(&self) -> bool;
+    /// Whether packets may pass that it cannot judge, see [`NetworkFunction::forwards_unclassified`].
+    fn forwards_unclassified(&self) -> bool;
 
     /// Carries out an operator's command.
     fn control(&mut self, command: &str) -> Result<(), ControlError>;
@@ -277,10 +277,10 @@ pub trait Stage: Send {
     /// Sets, pools, meters and contents are from now on also those of whoever [joins](Stage::join)
     /// this: instances of the same function, with the same configuration, on other threads.
     /// Counters and growing buffers stay each instance's own.
-    fn share(&mut self) -> Common;
+    fn share(&mut self) -> SharedHandle;
 
     /// Has these in place of its own, which no flow has used yet.
-    fn join(&mut self, common: Common);
+    fn join(&mut self, common: SharedHandle);
 
     /// Has what it shares with others here, to be looked at, and lets nobody else use it until
     /// [`Stage::close`].
@@ -335,7 +335,7 @@ pub enum LoadError {
     },
     /// Contents that the descriptor declares were not sized, or the other way round.
     #[error("`{function}` declares {declared} contents and sizes {sized}")]
-    Contents {
+    PayloadCaches {
         /// The function.
         function: &'static str,
         /// Contents in its descriptor.
@@ -371,19 +371,19 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
             Shared::Set { name, capacity } => {
                 let said = setup.sets.iter().find(|&&(set, _)| set == shared.sets.len());
                 let capacity = said.map_or(capacity, |&(_, members)| members as usize);
-                shared.sets.push(Set::new(name, capacity, setup.seed)?);
+                shared.sets.push(SharedSet::new(name, capacity, setup.seed)?);
             }
             Shared::Pool(name) => {
                 let items = sizes.next().copied().unwrap_or(0);
-                shared.pools.push(Pool::new(name, items, setup.flows_max as usize, setup.seed)?);
+                shared.pools.push(SharedPool::new(name, items, setup.flows_max as usize, setup.seed)?);
             }
             Shared::Meters(name) => {
                 let capacity = capacities.next().copied().unwrap_or(0);
                 shared.meters.push(Meters::new(name, capacity as usize, setup.seed)?);
             }
-            Shared::Contents(name) => {
+            Shared::PayloadCache(name) => {
                 let (bytes, fingerprints) = contents.next().copied().unwrap_or_default();
-                shared.contents.push(Contents::new(name, bytes, fingerprints)?);
+                shared.contents.push(PayloadCache::new(name, bytes, fingerprints)?);
             }
         }
     }
@@ -405,7 +405,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     }
     if shared.contents.len() != setup.contents.len() {
         let (declared, sized) = (shared.contents.len(), setup.contents.len());
-        return Err(LoadError::Contents { function: descriptor.name, declared, sized });
+        return Err(LoadError::PayloadCaches { function: descriptor.name, declared, sized });
     }
     Ok(Box::new(Loaded {
         function,
@@ -418,7 +418,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
             scratch: None,
         },
         state: None,
-        lines: Lines::default(),
+        lines: CacheLines::default(),
         counters: StageCounters::default(),
         uncounted: Uncounted::default(),
         on_panic: OnPanic::default(),
@@ -430,9 +430,9 @@ struct Loaded<N: NetworkFunction> {
     function: N,
     instance: Instance,
     /// Where its state stands in records, once it has its place.
-    state: Option<Part<N::State>>,
+    state: Option<SlotField<N::State>>,
     /// Which of their lines most packets touch that come to it.
-    lines: Lines,
+    lines: CacheLines,
     counters: StageCounters,
     uncounted: Uncounted,
     on_panic: OnPanic,
@@ -557,10 +557,10 @@ impl<N: NetworkFunction> Loaded<N> {
     fn with_flow<R>(
         &mut self,
         transit: Transit,
-        env: &mut Env<'_>,
+        env: &mut StageEnv<'_>,
         then: impl FnOnce(&N, &mut N::State, &mut Context<'_>) -> R,
     ) -> Option<R> {
-        let Env { records, effects, buffers } = env;
+        let StageEnv { records, effects, buffers } = env;
         let mut states = records.states_mut(self.state?)?;
         let (header, state, behind) = states.at(transit.flow)?;
         let map = Self::map_of(behind)?;
@@ -587,7 +587,7 @@ impl<N: NetworkFunction> Loaded<N> {
     fn of_flow<'s>(
         states: &'s mut Option<States<'_, N::State>>,
         record: u32,
-    ) -> Option<(&'s mut Header, &'s mut N::State, StateMap<'s>)> {
+    ) -> Option<(&'s mut RecordHeader, &'s mut N::State, StateMap<'s>)> {
         let (header, state, behind) = states.as_mut()?.at(record)?;
         Some((header, state, Self::map_of(behind)?))
     }
@@ -596,8 +596,8 @@ impl<N: NetworkFunction> Loaded<N> {
     fn with_map<R>(
         &mut self,
         record: u32,
-        records: &mut Records,
-        then: impl FnOnce(&mut Instance, &Header, StateMap<'_>) -> R,
+        records: &mut FlowRecords,
+        then: impl FnOnce(&mut Instance, &RecordHeader, StateMap<'_>) -> R,
     ) -> Option<R> {
         let mut states = records.states_mut(self.state?)?;
         let (header, _, rest) = states.at(record)?;
@@ -678,8 +678,8 @@ impl<N: NetworkFunction> Loaded<N> {
     #[inline(always)]
     fn process_contained(
         &mut self,
-        group: &mut Group<'_>,
-        process_all: impl FnOnce(&mut Self, &mut Group<'_>, &mut usize),
+        group: &mut PacketGroup<'_>,
+        process_all: impl FnOnce(&mut Self, &mut PacketGroup<'_>, &mut usize),
     ) {
         let mut at = 0;
         let call = || process_all(self, group, &mut at);
@@ -692,7 +692,7 @@ impl<N: NetworkFunction> Loaded<N> {
     /// it.
     #[cold]
     #[inline(never)]
-    fn go_on_after(&mut self, group: &mut Group<'_>, at: usize, payload: Box<dyn Any + Send>) {
+    fn go_on_after(&mut self, group: &mut PacketGroup<'_>, at: usize, payload: Box<dyn Any + Send>) {
         let (mut at, mut thrown) = (at, Some(payload));
         while let Some(payload) = thrown.take() {
             self.panics.note(payload);
@@ -715,7 +715,7 @@ impl<N: NetworkFunction> Loaded<N> {
 
     /// The function's state of the flow, which it may have left in any condition, begins anew.
     #[cold]
-    fn begin_state_again(&mut self, transit: Transit, env: &mut Env<'_>) {
+    fn begin_state_again(&mut self, transit: Transit, env: &mut StageEnv<'_>) {
         self.flow_end(transit.flow, EndReason::Rejected, transit.timestamp_ns, env);
         if let Some(mut states) = self.state.and_then(|part| env.records.states_mut(part))
             && let Some((_, state, behind)) = states.at(transit.flow)
@@ -732,11 +732,11 @@ impl<N: NetworkFunction> Loaded<N> {
     #[inline(always)]
     fn process_all(
         &mut self,
-        group: &mut Group<'_>,
+        group: &mut PacketGroup<'_>,
         mut recording: Option<&mut Recording>,
         left_at: &mut usize,
     ) {
-        let Group { packets, verdicts, side, changed, env, deliveries, .. } = group;
+        let PacketGroup { packets, verdicts, side, changed, env, deliveries, .. } = group;
         let (packets, verdicts) = (packets.get_mut(*left_at..), verdicts.get_mut(*left_at..));
         let mut progress = Progress::new(left_at);
         // If the records are not what the layout says, as `with_flow` has it, no packet finds its
@@ -764,9 +764,9 @@ impl<N: NetworkFunction> Loaded<N> {
                         view = view.with_streams(deliveries, number);
                     }
                     let decided = self.function.process(&mut view, state, &mut context);
-                    let Transit { tags, keep_ms, realias, .. } = context.transit;
+                    let Transit { tags, keep_ms, relearn_alias, .. } = context.transit;
                     let transit = &mut packet.meta_mut().transit;
-                    (transit.tags, transit.keep_ms, transit.realias) = (tags, keep_ms, realias);
+                    (transit.tags, transit.keep_ms, transit.relearn_alias) = (tags, keep_ms, relearn_alias);
                     decided
                 }
                 None => Verdict::Drop(DropReason::Internal),
@@ -793,7 +793,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         N::DESCRIPTOR
     }
 
-    fn place(&mut self, stage: u16, layout: &mut Layout, first_tag_bit: u32) -> Option<u32> {
+    fn place(&mut self, stage: u16, layout: &mut RecordLayout, first_tag_bit: u32) -> Option<u32> {
         let (tags, next) = TagLayout::new(N::DESCRIPTOR.attributes, first_tag_bit)?;
         if !N::DESCRIPTOR.attributes.is_empty() {
             layout.add_tags();
@@ -801,15 +801,15 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         self.instance.stage = stage;
         self.instance.tags = tags;
         let (start, lines) = layout.add(Self::LEN, N::HOT_BYTES);
-        (self.state, self.lines) = (Part::at(start), lines);
+        (self.state, self.lines) = (SlotField::at(start), lines);
         Some(next)
     }
 
-    fn lines(&self) -> Lines {
+    fn lines(&self) -> CacheLines {
         self.lines
     }
 
-    fn process(&mut self, group: &mut Group<'_>) {
+    fn process(&mut self, group: &mut PacketGroup<'_>) {
         self.pass(group.load, 0);
         // Twice the same code, once without all that recording needs.
         match group.recording.take() {
@@ -820,7 +820,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
                     stage.process_all(group, Some(recording), at);
                 });
                 if self.panics.count.get() != before {
-                    recording.differs = true;
+                    recording.one_off = true;
                 }
             }
         }
@@ -835,7 +835,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         self.panics.last.borrow().clone()
     }
 
-    fn replay(&mut self, group: &mut Group<'_>) {
+    fn replay(&mut self, group: &mut PacketGroup<'_>) {
         self.uncounted.swap(&mut self.instance.shared);
         let drops = self.counters.drops;
         self.process_contained(group, |stage, group, at| stage.process_all(group, None, at));
@@ -860,23 +860,23 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         self.instance.close();
     }
 
-    fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool {
+    fn predict(&self, record: u32, records: &FlowRecords, plan: &mut Plan<'_>) -> bool {
         let state = self.state.and_then(|part| records.state(record, part));
-        let asked = state.map(|state| self.panics.contain(|| self.function.foresee(state, packets)));
+        let asked = state.map(|state| self.panics.contain(|| self.function.predict(state, plan)));
         asked.flatten().unwrap_or(false)
     }
 
-    fn foresees_alike(&self) -> bool {
-        self.function.foresees_alike()
+    fn predicts_uniformly(&self) -> bool {
+        self.function.predicts_uniformly()
     }
 
-    fn pass(&mut self, load: Load, drops: u64) {
+    fn pass(&mut self, load: PacketTotals, drops: u64) {
         self.counters.packets += load.packets;
         self.counters.bytes += load.bytes;
         self.counters.drops += drops;
     }
 
-    fn flow_start(&mut self, transit: Transit, env: &mut Env<'_>) -> bool {
+    fn flow_start(&mut self, transit: Transit, env: &mut StageEnv<'_>) -> bool {
         let started = self.with_flow(transit, env, |function, state, context| {
             function.flow_start(state, context);
         });
@@ -887,8 +887,8 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         N::MAKES_ROOM
     }
 
-    fn make_room(&mut self, packet: &Packet, env: &mut Env<'_>, victims: &mut Vec<u32>) {
-        let Env { records, effects, buffers } = env;
+    fn make_room(&mut self, packet: &Packet, env: &mut StageEnv<'_>, victims: &mut Vec<u32>) {
+        let StageEnv { records, effects, buffers } = env;
         let transit = packet.meta().transit;
         // Other flows are looked at meanwhile, so the new one's header is a copy.
         let (Some(header), Some(state)) = (records.find_header(transit.flow), self.state) else { return };
@@ -899,11 +899,11 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         let (function, flows) = (&self.function, LiveFlows::new(records, state));
         let made = self.panics.contain(|| function.make_room(packet, &flows, &mut context, victims));
         self.instance.close();
-        victims.truncate(if made.is_some() { GIVE_WAY_MAX } else { 0 });
+        victims.truncate(if made.is_some() { VICTIMS_MAX } else { 0 });
         victims.retain(|&victim| victim != transit.flow);
     }
 
-    fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>) {
+    fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut StageEnv<'_>) {
         let transit = env.records.header(record).transit(record, now_ns);
         self.with_flow(transit, env, |function, state, context| {
             function.flow_end(state, reason, context);
@@ -911,14 +911,14 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         self.release_buffers(record, env.records);
     }
 
-    fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut Env<'_>) {
+    fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
         let transit = env.records.header(record).transit(record, now_ns);
         self.with_flow(transit, env, |function, state, context| {
             function.flow_moved(state, context);
         });
     }
 
-    fn save_buffers(&mut self, record: u32, records: &mut Records, out: &mut Vec<u8>) {
+    fn save_buffers(&mut self, record: u32, records: &mut FlowRecords, out: &mut Vec<u8>) {
         self.with_map(record, records, |instance, _, mut map| {
             if let Some(buffers) = &instance.shared.buffers {
                 buffers.save(map.behind(), out);
@@ -929,7 +929,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     fn restore_buffers<'b>(
         &mut self,
         record: u32,
-        records: &mut Records,
+        records: &mut FlowRecords,
         saved: &'b [u8],
     ) -> Option<&'b [u8]> {
         self.with_map(record, records, |instance, header, mut map| match &mut instance.shared.buffers {
@@ -938,7 +938,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         })?
     }
 
-    fn release_buffers(&mut self, record: u32, records: &mut Records) {
+    fn release_buffers(&mut self, record: u32, records: &mut FlowRecords) {
         self.with_map(record, records, |instance, _, mut map| {
             if let Some(buffers) = &mut instance.shared.buffers {
                 buffers.release(map.behind());
@@ -974,7 +974,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         Ok(())
     }
 
-    fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {
+    fn event_holds(&self, event: EventCondition, record: u32, records: &FlowRecords) -> bool {
         let state = self.state.and_then(|part| records.state(record, part));
         // If the function cannot say, its flow's packets are to come to it.
         state.is_some_and(|state| {
@@ -982,12 +982,12 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         })
     }
 
-    fn answers(&self) -> Answers {
-        self.panics.contain(|| self.function.answers()).unwrap_or(Answers::ALL)
+    fn answers(&self) -> AnswerScope {
+        self.panics.contain(|| self.function.answers()).unwrap_or(AnswerScope::ALL)
     }
 
-    fn passes_unjudged(&self) -> bool {
-        self.panics.contain(|| self.function.passes_unjudged()).unwrap_or(false)
+    fn forwards_unclassified(&self) -> bool {
+        self.panics.contain(|| self.function.forwards_unclassified()).unwrap_or(false)
     }
 
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
@@ -1013,11 +1013,11 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         &self.instance.shared
     }
 
-    fn share(&mut self) -> Common {
+    fn share(&mut self) -> SharedHandle {
         self.instance.access.share(&mut self.instance.shared)
     }
 
-    fn join(&mut self, common: Common) {
+    fn join(&mut self, common: SharedHandle) {
         self.instance.access.join(common, &mut self.instance.shared);
     }
 

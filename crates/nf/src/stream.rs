@@ -47,7 +47,7 @@ pub struct WholeDatagram<'a> {
 /// What a packet brought to its flow's streams, in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream<'a> {
-    pieces: &'a [Piece],
+    pieces: &'a [StreamPiece],
     payload: &'a [u8],
     held: &'a [u8],
     datagrams: &'a [u8],
@@ -63,7 +63,7 @@ impl<'a> Stream<'a> {
     /// The datagram that the packet, a fragment, was the last missing part of.
     pub fn datagram(&self) -> Option<WholeDatagram<'a>> {
         match self.pieces.first()?.what {
-            What::Datagram { start, len, protocol } => {
+            StreamPieceKind::Datagram { start, len, protocol } => {
                 let transport = self.datagrams.get(start..start + len as usize)?;
                 Some(WholeDatagram { transport, protocol })
             }
@@ -81,16 +81,18 @@ impl<'a> Iterator for Stream<'a> {
         self.pieces = rest;
         let part = |of: &'a [u8], start: usize, len: usize| of.get(start..start + len).unwrap_or_default();
         let kind = match piece.what {
-            What::Restart => StreamEventKind::Restart,
-            What::InPacket { start, len } => {
+            StreamPieceKind::Restart => StreamEventKind::Restart,
+            StreamPieceKind::InPacket { start, len } => {
                 StreamEventKind::Data(part(self.payload, start as usize, len as usize))
             }
-            What::Held { start, len } => StreamEventKind::Data(part(self.held, start, len as usize)),
-            What::Gap { len } => StreamEventKind::Gap(len),
-            What::Finished => StreamEventKind::Finished,
-            What::Reset => StreamEventKind::Reset,
+            StreamPieceKind::Buffered { start, len } => {
+                StreamEventKind::Data(part(self.held, start, len as usize))
+            }
+            StreamPieceKind::Gap { len } => StreamEventKind::Gap(len),
+            StreamPieceKind::Finished => StreamEventKind::Finished,
+            StreamPieceKind::Reset => StreamEventKind::Reset,
             // It comes first; see [`Stream::datagram`].
-            What::Datagram { .. } => return self.next(),
+            StreamPieceKind::Datagram { .. } => return self.next(),
         };
         Some(StreamEvent { direction: piece.direction, offset: piece.offset, kind })
     }
@@ -98,18 +100,18 @@ impl<'a> Iterator for Stream<'a> {
 
 /// A [`StreamEvent`] as the chain notes it: bytes by the place where they stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct StreamPiece {
     /// The stream.
     pub direction: Direction,
     /// Where in the stream.
     pub offset: u64,
     /// What happened.
-    pub what: What,
+    pub what: StreamPieceKind,
 }
 
 /// What happened, with bytes by their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum StreamPieceKind {
     /// See [`StreamEventKind::Restart`].
     Restart,
     /// Bytes of the packet's transport payload.
@@ -120,7 +122,7 @@ pub enum What {
         len: u32,
     },
     /// Bytes that waited.
-    Held {
+    Buffered {
         /// Where in the memory of what waits they begin.
         start: usize,
         /// How many.
@@ -150,7 +152,7 @@ pub enum What {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deliveries<'a> {
     /// All that happened, packet by packet.
-    pub pieces: &'a [Piece],
+    pub pieces: &'a [StreamPiece],
     /// For each packet of the group, where in `pieces` its own end.
     pub ends: &'a [u32],
     /// The memory of what waits.

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use packet::{DropReason, End, Endpoint, Outer, Packet, RewriteError, Tag, TagKind};
+use packet::{DropReason, End, Endpoint, OuterHeaders, Packet, RewriteError, Tag, TagKind};
 
 use crate::Field;
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
@@ -72,11 +72,11 @@ impl<'a> PacketView<'a> {
     }
 
     /// Takes one from the time to live; false if it is used up. Whether it is, is each packet's
-    /// own: see [`PacketView::varies`].
+    /// own: see [`PacketView::mark_per_packet`].
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         self.note(|| HeaderAction::DecrementTtl);
-        self.varies();
+        self.mark_per_packet();
         self.packet.decrement_ttl()
     }
 
@@ -87,41 +87,41 @@ impl<'a> PacketView<'a> {
     }
 
     /// Puts outer headers, which are the same for all packets of the flow and direction, before one
-    /// that is in no tunnel; see [`Packet::wrap`]. Packets of which the IP packet has more than
+    /// that is in no tunnel; see [`Packet::encap`]. Packets of which the IP packet has more than
     /// `len_max` bytes, or which are in a tunnel, are treated otherwise. In a rule that stands for
     /// the walk this needs no function, and is not done at all if a function behind takes the
     /// headers away again before another one looks; where there is no room for them, the packet is
     /// dropped.
-    pub fn wrap(&mut self, outer: &Outer, len_max: u16) -> Result<(), RewriteError> {
-        let done = self.packet.wrap(outer);
+    pub fn encap(&mut self, outer: &OuterHeaders, len_max: u16) -> Result<(), RewriteError> {
+        let done = self.packet.encap(outer);
         match done {
             Ok(()) => {
-                self.note(|| HeaderAction::Wrap { outer: *outer, len_max: outer.room_within(len_max) });
+                self.note(|| HeaderAction::Encap { outer: *outer, len_max: outer.room_within(len_max) });
             }
-            Err(_) => self.differs(),
+            Err(_) => self.mark_one_off(),
         }
         done
     }
 
-    /// Puts headers before the IP header; see [`Packet::encapsulate`]. They say the packet's
-    /// length: see [`PacketView::varies`].
-    pub fn encapsulate(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
-        self.note(|| HeaderAction::Encapsulate { header: header.to_vec(), version });
-        self.varies();
-        self.packet.encapsulate(header, version)
+    /// Puts headers before the IP header; see [`Packet::encap_bytes`]. They say the packet's
+    /// length: see [`PacketView::mark_per_packet`].
+    pub fn encap_bytes(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
+        self.note(|| HeaderAction::EncapBytes { header: header.to_vec(), version });
+        self.mark_per_packet();
+        self.packet.encap_bytes(header, version)
     }
 
     /// Takes the packet out of a tunnel, of which the headers have `len` bytes; see
-    /// [`Packet::take_out`]. In a rule, headers that a function of the same chain put on are not
+    /// [`Packet::decap`]. In a rule, headers that a function of the same chain put on are not
     /// put on in the first place. Those that packets came in are taken off by the rule, if they are
     /// all that there are: off packets that come in the same, but for what is each packet's own
-    /// (see [`packet::Cover::outer_of`]); others walk. Who goes by that too says so: see
-    /// [`PacketView::varies`].
-    pub fn take_out(&mut self, len: usize) -> Result<(), RewriteError> {
-        let done = self.packet.take_out(len);
+    /// (see [`packet::OuterMatch::outer_of`]); others walk. Who goes by that too says so: see
+    /// [`PacketView::mark_per_packet`].
+    pub fn decap(&mut self, len: usize) -> Result<(), RewriteError> {
+        let done = self.packet.decap(len);
         match done {
-            Ok(version) => self.note(|| HeaderAction::Decapsulate { len, version }),
-            Err(_) => self.differs(),
+            Ok(version) => self.note(|| HeaderAction::Decap { len, version }),
+            Err(_) => self.mark_one_off(),
         }
         done.map(|_| ())
     }
@@ -143,7 +143,7 @@ impl<'a> PacketView<'a> {
         let done = self.packet.push_tag(tag);
         match done {
             Ok(()) => self.note(|| HeaderAction::PushTag(tag)),
-            Err(_) => self.differs(),
+            Err(_) => self.mark_one_off(),
         }
         done
     }
@@ -156,33 +156,38 @@ impl<'a> PacketView<'a> {
         let done = self.packet.pop_tag(kind);
         match done {
             Ok(tag) => self.note(|| HeaderAction::PopTag(tag)),
-            Err(_) => self.varies(),
+            Err(_) => self.mark_per_packet(),
         }
         done
     }
 
-    /// Makes the packet the payload of another; see [`Packet::enclose`].
-    pub fn enclose(&mut self, header: &[u8], trailer_len: usize, version: u8) -> Result<(), RewriteError> {
-        self.differs();
-        self.packet.enclose(header, trailer_len, version)
+    /// Makes the packet the payload of another; see [`Packet::encap_opaque`].
+    pub fn encap_opaque(
+        &mut self,
+        header: &[u8],
+        trailer_len: usize,
+        version: u8,
+    ) -> Result<(), RewriteError> {
+        self.mark_one_off();
+        self.packet.encap_opaque(header, trailer_len, version)
     }
 
-    /// Leaves only a packet that stands in this one; see [`Packet::disclose`].
-    pub fn disclose(&mut self, at: usize, len: usize, version: u8) -> Result<(), DropReason> {
-        self.differs();
-        self.packet.disclose(at, len, version)
+    /// Leaves only a packet that stands in this one; see [`Packet::decap_opaque`].
+    pub fn decap_opaque(&mut self, at: usize, len: usize, version: u8) -> Result<(), DropReason> {
+        self.mark_one_off();
+        self.packet.decap_opaque(at, len, version)
     }
 
     /// Leaves of the outermost IP packet only its header, with this behind it; see
     /// [`Packet::replace_payload`].
     pub fn replace_payload(&mut self, protocol: u8, payload: &[u8]) -> Result<(), DropReason> {
-        self.differs();
+        self.mark_one_off();
         self.packet.replace_payload(protocol, payload)
     }
 
     /// Cuts link-layer padding away, as is needed before the packet is wrapped.
     pub fn trim_trailer(&mut self) {
-        self.differs();
+        self.mark_one_off();
         self.packet.trim_trailer();
     }
 
@@ -191,7 +196,7 @@ impl<'a> PacketView<'a> {
     pub fn network_mut(&mut self) -> &mut [u8] {
         let l3 = self.meta().l3 as usize;
         self.packet.meta_mut().plain_len = 0; // Nobody knows what will stand there.
-        self.differs();
+        self.mark_one_off();
         self.packet.data_mut().get_mut(l3..).unwrap_or_default()
     }
 
@@ -200,7 +205,7 @@ impl<'a> PacketView<'a> {
     pub fn outermost_mut(&mut self) -> &mut [u8] {
         let l3 = self.meta().outer_l3 as usize;
         self.packet.meta_mut().plain_len = 0; // Nobody knows what will stand there.
-        self.differs();
+        self.mark_one_off();
         self.packet.data_mut().get_mut(l3..).unwrap_or_default()
     }
 
@@ -213,13 +218,13 @@ impl<'a> PacketView<'a> {
     /// Adds a header action to the record (B21); the packet is not changed. What is written through
     /// this view, and a verdict to drop, are recorded anyhow.
     #[inline]
-    pub fn note_action(&mut self, action: HeaderAction) {
+    pub fn record_action(&mut self, action: HeaderAction) {
         self.note(|| action);
     }
 
     /// Adds a state function to the record (B22).
     #[inline(always)]
-    pub fn note_function(&mut self, function: StateFunction) {
+    pub fn record_state_function(&mut self, function: StateFunction) {
         if let Some(recording) = &mut self.recording {
             recording.function(function);
         }
@@ -227,7 +232,7 @@ impl<'a> PacketView<'a> {
 
     /// Adds an event to the record (B23).
     #[inline(always)]
-    pub fn note_event(&mut self, event: EventCondition) {
+    pub fn record_event(&mut self, event: EventCondition) {
         if let Some(recording) = &mut self.recording {
             recording.event(event);
         }
@@ -235,23 +240,23 @@ impl<'a> PacketView<'a> {
 
     /// Says which of the function's [rules](crate::Setup::rules) decided about the packet.
     #[inline(always)]
-    pub fn note_rule(&mut self, rule: u32) {
+    pub fn record_rule(&mut self, rule: u32) {
         if let Some(recording) = &mut self.recording {
             recording.rule = Some(rule);
         }
     }
 
-    /// The rule that was [noted](PacketView::note_rule).
-    pub fn noted_rule(&self) -> Option<u32> {
+    /// The rule that was [noted](PacketView::record_rule).
+    pub fn recorded_rule(&self) -> Option<u32> {
         self.recording.as_ref().and_then(|recording| recording.rule)
     }
 
     /// Says that what is done to this packet tells nothing about the flow's next ones: no rule is
     /// made of it.
     #[inline]
-    pub fn differs(&mut self) {
+    pub fn mark_one_off(&mut self) {
         if let Some(recording) = &mut self.recording {
-            recording.differs = true;
+            recording.one_off = true;
         }
     }
 
@@ -259,9 +264,9 @@ impl<'a> PacketView<'a> {
     /// the walk, the function sees every packet, in its place. It must not set their ends. Who puts
     /// headers of its own before a packet, or takes from its time to live, says so thereby.
     #[inline]
-    pub fn varies(&mut self) {
+    pub fn mark_per_packet(&mut self) {
         if let Some(recording) = &mut self.recording {
-            recording.varies = true;
+            recording.per_packet = true;
         }
     }
 

@@ -18,7 +18,7 @@ pub const LARGE_ROOM: usize = 262_144 + 2 * HEADROOM;
 
 /// A packet: its bytes with room around them, and what is known of it.
 ///
-/// It is owned by whoever holds it and moves as a pointer. To be given back to a [`Pool`]; one that
+/// It is owned by whoever holds it and moves as a pointer. To be given back to a [`PacketPool`]; one that
 /// is only dropped frees its memory, and its pool can make that many fewer.
 pub struct Packet(Box<Frame<[u8]>>);
 
@@ -222,24 +222,24 @@ fn new_large() -> Packet {
 /// Where packets come from and go back to: a bounded number of buffers, made at the start (small
 /// ones) or when first needed (large ones). Taking from an empty pool fails; the caller counts
 /// [`crate::DropReason::NoBuffer`].
-pub struct Pool {
+pub struct PacketPool {
     small: Vec<Packet>,
     large: Vec<Packet>,
     large_unmade: usize,
     refused: u64,
 }
 
-impl Pool {
+impl PacketPool {
     /// Large buffers that a pool makes at most, when first needed.
     pub const LARGE_MAX: usize = 256;
 
-    /// A pool of `small` buffers of [`SMALL_ROOM`] bytes and up to [`Pool::LARGE_MAX`] of
+    /// A pool of `small` buffers of [`SMALL_ROOM`] bytes and up to [`PacketPool::LARGE_MAX`] of
     /// [`LARGE_ROOM`].
-    pub fn new(small: usize) -> Pool {
-        Pool {
+    pub fn new(small: usize) -> PacketPool {
+        PacketPool {
             small: (0..small).map(|_| new_small()).collect(),
             large: Vec::new(),
-            large_unmade: Pool::LARGE_MAX,
+            large_unmade: PacketPool::LARGE_MAX,
             refused: 0,
         }
     }
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_pool_is_bounded_and_takes_back() {
-        let mut pool = Pool::new(2);
+        let mut pool = PacketPool::new(2);
         let a = pool.take(&[1; 60]).unwrap();
         let _b = pool.take(&[2; 1500]).unwrap();
         assert!(!pool.has_room(60) && pool.has_room(60_000));

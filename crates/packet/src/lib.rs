@@ -16,14 +16,14 @@ pub mod sanity;
 pub mod wire;
 
 pub use addr::{Addr, Endpoint};
-pub use buffer::{HEADROOM, LARGE_ROOM, NoRoom, Packet, Pool, SMALL_ROOM};
+pub use buffer::{HEADROOM, LARGE_ROOM, NoRoom, Packet, PacketPool, SMALL_ROOM};
 pub use key::{FlowHasher, FlowKey, Scope, split_mix};
 pub use link::LinkType;
-pub use meta::{Class, Direction, Meta, NO_PORT, Side, Transit};
+pub use meta::{Direction, Meta, NO_PORT, PacketClass, Side, Transit};
 pub use parse::{Parser, TunnelKind, TunnelPorts, VXLAN_PORTS_MAX};
 pub use reason::DropReason;
 pub use rewrite::{
-    COVER_LEN_MAX, Cover, Covers, End, EndsDraft, NewEnds, OUTER_LEN_MAX, Outer, RewriteError, SHIM_LEN_MAX,
-    TAG_LEN, TRAILER_MAX, Tag, TagKind, TagRoom, class_behind, grow_link,
+    End, EndsDraft, NewEnds, OUTER_LEN_MAX, OUTER_MATCH_LEN_MAX, OuterHeaders, OuterMatch, OuterMatches,
+    RewriteError, SHIM_LEN_MAX, TAG_LEN, TRAILER_MAX, Tag, TagKind, TagRoom, class_after_decap, grow_link,
 };
 pub use sanity::Sanity;

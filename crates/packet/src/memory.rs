@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 mod slots;
 
-pub use slots::{ColumnMut, LINE, Part, Slots};
+pub use slots::{ColumnMut, LINE, SlotArray, SlotField};
 
 /// A fixed number of `T`s, all bytes zero at first, in memory that is mapped lazily and, from 2 MiB
 /// on, asked to be huge pages: a table of a million flows would otherwise miss the TLB on every

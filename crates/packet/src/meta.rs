@@ -57,7 +57,7 @@ impl Direction {
 /// How a packet is related to the flow that its key names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Class {
+pub enum PacketClass {
     /// Not IP: ARP, LLC and the like. It has no key and no flow.
     #[default]
     NotIp,
@@ -86,7 +86,7 @@ pub struct Transit {
     /// The packet's number in the order of arrival, from 0.
     pub sequence: u64,
     /// The packet's number in its flow, from 1 (S58); set when the flow is found.
-    pub clock: u64,
+    pub seq: u64,
     /// Metadata tags (E4), laid out by the chain that reads them.
     pub tags: u64,
     /// The flow's record, valid only within the chain that found it.
@@ -101,7 +101,7 @@ pub struct Transit {
     /// What the flow's connection has come to with this packet, as the flow's record has it.
     pub phase: u8,
     /// A function now rewrites the flow's packets otherwise than before.
-    pub realias: bool,
+    pub relearn_alias: bool,
     /// The port that the packet came in by.
     pub ingress: u16,
     /// The port that it is to leave by, as far as its flow says it; else [`NO_PORT`].
@@ -139,7 +139,7 @@ pub struct Meta {
     /// IP version of the flow's header, 4 or 6; 0 if not IP.
     pub version: u8,
     /// How the packet relates to its flow.
-    pub class: Class,
+    pub class: PacketClass,
     /// The length of the flow's IP packet, as its header says it, if its headers are of the
     /// commonest shape: IPv4 without options, a whole packet, TCP or UDP, and no tunnel with a
     /// checksum around it. Else 0, and where something may have changed it.
@@ -164,9 +164,9 @@ impl Meta {
         let transit = &mut self.transit;
         (transit.ingress, transit.egress) = (0, NO_PORT);
         (transit.direction, transit.side) = (Direction::Original, Side::Inside);
-        (transit.phase, transit.realias) = (0, false);
+        (transit.phase, transit.relearn_alias) = (0, false);
         (self.reversed, self.protocol, self.tcp_flags, self.version) = (false, 0, 0, 0);
-        (self.class, self.plain_len) = (Class::NotIp, 0);
+        (self.class, self.plain_len) = (PacketClass::NotIp, 0);
     }
 
     /// Whether the flow's headers are of the commonest shape: see [`Meta::plain_len`].
@@ -178,7 +178,7 @@ impl Meta {
     /// Whether a transport header is there (captured, and not a later fragment).
     #[inline]
     pub fn has_transport(&self) -> bool {
-        !matches!(self.class, Class::NotIp | Class::LaterFragment)
+        !matches!(self.class, PacketClass::NotIp | PacketClass::LaterFragment)
     }
 
     /// Moves all offsets by `by` bytes, when headers were pushed (positive) or pulled (negative)

@@ -6,7 +6,9 @@
 //! (`wire_len` above what is there, and the IP packet not here as a whole) is accepted as long as
 //! its addresses and ports were captured.
 
-use crate::{Addr, Class, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, Sanity, Scope};
+use crate::{
+    Addr, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, PacketClass, Sanity, Scope,
+};
 use network::Whole;
 
 mod common;
@@ -18,7 +20,7 @@ mod network;
 mod transport;
 mod tunnel;
 
-pub use embedded::{Embedded, embedded};
+pub use embedded::{EmbeddedPacket, embedded};
 pub use link_types::LINK_TYPES;
 pub use transport::{is_error, is_query};
 pub use tunnel::{TunnelKind, TunnelPorts, VXLAN_PORTS_MAX};
@@ -102,7 +104,7 @@ impl Parser {
 
     /// Fills in the packet's metadata. `wire_len`, `link`, `key.tenant`, and when and where the
     /// packet came in (`transit`), are the receiver's to set before; all else is set here. A packet
-    /// that cannot be parsed is of class [`Class::NotIp`].
+    /// that cannot be parsed is of class [`PacketClass::NotIp`].
     #[inline(always)]
     pub fn parse(&self, packet: &mut Packet) -> Result<(), DropReason> {
         let (data, meta) = packet.parts_mut();
@@ -127,10 +129,10 @@ impl Parser {
     pub fn tunnel_kind(&self, packet: &Packet) -> Option<TunnelKind> {
         let meta = packet.meta();
         match meta.class {
-            Class::Whole | Class::FirstFragment => {
+            PacketClass::Whole | PacketClass::FirstFragment => {
                 tunnel::kind(packet.data(), usize::from(meta.l4), meta.protocol, self.tunnel_ports)
             }
-            Class::NotIp | Class::LaterFragment | Class::IcmpError => None,
+            PacketClass::NotIp | PacketClass::LaterFragment | PacketClass::IcmpError => None,
         }
     }
 
@@ -139,7 +141,7 @@ impl Parser {
     fn parse_any(&self, data: &[u8], meta: &mut Meta) -> Result<(), DropReason> {
         let parsed = self.parse_layers(data, meta);
         if parsed.is_err() {
-            meta.class = Class::NotIp;
+            meta.class = PacketClass::NotIp;
         }
         parsed
     }
@@ -148,7 +150,7 @@ impl Parser {
         let whole = Whole { complete: meta.wire_len as usize <= data.len(), offloaded: self.offloaded };
         let tenant = meta.key.tenant;
         let mut scope = Scope::default();
-        meta.class = Class::NotIp;
+        meta.class = PacketClass::NotIp;
         meta.protocol = 0;
         meta.version = 0;
         meta.tcp_flags = 0;
@@ -193,14 +195,14 @@ impl Parser {
         let destination = Endpoint::new(found.destination, ports.1);
         let (mut key, mut reversed) =
             FlowKey::new(source, destination, found.protocol, found.version, scope, tenant);
-        if found.class == Class::IcmpError {
+        if found.class == PacketClass::IcmpError {
             match embedded::key(data, &found, scope, tenant) {
                 Some((embedded, embedded_reversed)) => {
                     key = embedded;
                     // The error travels against the packet that it quotes.
                     reversed = !embedded_reversed;
                 }
-                None => found.class = Class::Whole,
+                None => found.class = PacketClass::Whole,
             }
         }
         meta.key = key;
@@ -214,7 +216,7 @@ impl Parser {
         meta.class = found.class;
         meta.outer_udp = outer_udp as u16;
         let plain = found.version == 4
-            && found.class == Class::Whole
+            && found.class == PacketClass::Whole
             && found.l4 - found.l3 == 20
             && matches!(found.protocol, protocol::TCP | protocol::UDP)
             && outer_udp == 0;
@@ -227,7 +229,7 @@ impl Parser {
 /// Key, hash and order stay those that it came with.
 ///
 /// # Errors
-/// As of [`Parser::parse`]; the packet is then of class [`Class::NotIp`].
+/// As of [`Parser::parse`]; the packet is then of class [`PacketClass::NotIp`].
 pub fn look_again(packet: &mut Packet) -> Result<(), DropReason> {
     let Meta { key, hash, reversed, .. } = *packet.meta();
     let parsed = Parser::new(FlowHasher::UNKEYED).parse(packet);

@@ -1,7 +1,7 @@
 //! What stands in a packet that was parsed, to be read.
 
-use crate::parse::{self, Embedded};
-use crate::{Class, Endpoint, Packet};
+use crate::parse::{self, EmbeddedPacket};
+use crate::{Endpoint, Packet, PacketClass};
 
 impl Packet {
     /// From the flow's IP header on.
@@ -43,9 +43,9 @@ impl Packet {
     }
 
     /// The packet that this ICMP error quotes, if it is one.
-    pub fn embedded(&self) -> Option<Embedded> {
+    pub fn embedded(&self) -> Option<EmbeddedPacket> {
         let meta = self.meta();
-        if meta.class != Class::IcmpError {
+        if meta.class != PacketClass::IcmpError {
             return None;
         }
         parse::embedded(self.data(), meta.l4 as usize, meta.version)

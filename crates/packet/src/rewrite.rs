@@ -12,16 +12,16 @@ mod outer;
 mod payload;
 mod tags;
 
-pub use congestion::class_behind;
-pub use cover::{COVER_LEN_MAX, Cover, Covers};
+pub use congestion::class_after_decap;
+pub use cover::{OUTER_MATCH_LEN_MAX, OuterMatch, OuterMatches};
 pub use enclose::TRAILER_MAX;
 pub use ends::{EndsDraft, NewEnds};
-pub use outer::{OUTER_LEN_MAX, Outer, SHIM_LEN_MAX};
+pub use outer::{OUTER_LEN_MAX, OuterHeaders, SHIM_LEN_MAX};
 pub use tags::{TAG_LEN, Tag, TagKind, TagRoom};
 
 use crate::checksum::{self, Delta};
 use crate::parse::{self, protocol};
-use crate::{Addr, Class, DropReason, Endpoint, LinkType, Meta, Packet};
+use crate::{Addr, DropReason, Endpoint, LinkType, Meta, Packet, PacketClass};
 
 /// Which end of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,7 +97,7 @@ impl Packet {
     #[inline(never)]
     fn set_end_any(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
-        if (meta.version == 4) != to.addr.is_v4() || meta.class == Class::NotIp {
+        if (meta.version == 4) != to.addr.is_v4() || meta.class == PacketClass::NotIp {
             return Err(RewriteError::Version);
         }
         if meta.outer_udp != 0 {
@@ -110,7 +110,7 @@ impl Packet {
     /// far as they are quoted, and the error's own checksum (RFC 5508 REQ-4, REQ-5).
     pub fn set_embedded_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
-        if (meta.version == 4) != to.addr.is_v4() || meta.class != Class::IcmpError {
+        if (meta.version == 4) != to.addr.is_v4() || meta.class != PacketClass::IcmpError {
             return Err(RewriteError::Version);
         }
         if meta.outer_udp != 0 {
@@ -122,9 +122,9 @@ impl Packet {
     /// Puts `header` between the link layer and the outermost IP header. It begins with an IP
     /// header of `version`, whose length and checksum fields must already be right (see
     /// [`Packet::ip_len`]).
-    pub fn encapsulate(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
+    pub fn encap_bytes(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
         let l2 = self.meta().outer_l3 as usize;
-        if self.meta().class == Class::NotIp || l2 >= self.len() {
+        if self.meta().class == PacketClass::NotIp || l2 >= self.len() {
             return Err(RewriteError::NoHeader);
         }
         if header.len() > self.headroom() {
@@ -149,11 +149,11 @@ impl Packet {
     }
 
     /// Takes the outermost `len` bytes of network headers away: the reverse of
-    /// [`Packet::encapsulate`]. What then comes first is an IP header of `version`.
-    pub fn decapsulate(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
+    /// [`Packet::encap_bytes`]. What then comes first is an IP header of `version`.
+    pub fn strip_outer(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
         let l2 = meta.outer_l3 as usize;
-        if meta.class == Class::NotIp || l2 + len > meta.l3 as usize || l2 + len > data.len() {
+        if meta.class == PacketClass::NotIp || l2 + len > meta.l3 as usize || l2 + len > data.len() {
             return Err(RewriteError::NoHeader);
         }
         if (meta.outer_udp as usize) < l2 + len {
@@ -226,7 +226,7 @@ impl Packet {
             set_dscp(data, meta, dscp)
         };
         debug_assert!(
-            done.is_ok() || meta.class == Class::NotIp,
+            done.is_ok() || meta.class == PacketClass::NotIp,
             "a packet that was parsed has its IP header"
         );
     }

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::parse::{self, is_extension, protocol};
-use crate::{Class, DropReason, LinkType, Packet};
+use crate::{DropReason, LinkType, Packet, PacketClass};
 
 /// The well-formed packets that are dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Sanity {
     /// # Errors
     /// [`DropReason::Martian`], [`DropReason::Land`].
     pub fn check_addresses(self, packet: &Packet) -> Result<(), DropReason> {
-        if !(self.martians || self.land) || packet.meta().class == Class::NotIp {
+        if !(self.martians || self.land) || packet.meta().class == PacketClass::NotIp {
             return Ok(());
         }
         let (source, destination) = parse::ends(packet);
@@ -179,7 +179,7 @@ fn is_control_type(data: &[u8], mut at: usize) -> bool {
 /// and group membership of IPv6 (RFC 4890 4.4.1), and DHCP between client and server.
 pub fn is_link_control_packet(packet: &Packet) -> bool {
     let meta = packet.meta();
-    if meta.class != Class::Whole {
+    if meta.class != PacketClass::Whole {
         return false;
     }
     let (source, destination) = parse::ends(packet);

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use io::capture::Reader;
-use packet::{Class, FlowHasher, LinkType, Packet, Parser, parse};
+use packet::{FlowHasher, LinkType, Packet, PacketClass, Parser, parse};
 
 /// Where the captures are; none if they are not here, which only the build's own machines must not
 /// say.
@@ -52,7 +52,7 @@ fn count(path: &Path) -> Counted {
         packet.meta_mut().key.tenant = 0;
         if parser.parse(&mut packet).is_err() || is_unknown_to_the_manifest(&packet) {
             counted.refused += 1;
-        } else if packet.meta().class != Class::NotIp {
+        } else if packet.meta().class != PacketClass::NotIp {
             // The manifest knows no tags, no identifiers of queries, and of an ICMP error only its
             // own addresses.
             let (mut a, mut b) = parse::ends(&packet);

@@ -5,7 +5,7 @@
 
 use etherparse::{LaxPacketHeaders, LaxPayloadSlice, NetHeaders, PacketBuilder, TransportHeader};
 use packet::wire::{ipv4, ipv6, tcp, udp};
-use packet::{Addr, Class, DropReason, Endpoint, FlowHasher, LinkType, Packet, Parser, parse};
+use packet::{Addr, DropReason, Endpoint, FlowHasher, LinkType, Packet, PacketClass, Parser, parse};
 use proptest::prelude::*;
 
 const LINKS: [LinkType; 8] = [
@@ -31,7 +31,7 @@ fn parsed(frame: &[u8], link: LinkType, inner: bool, cut: u32) -> (Packet, Resul
 /// What holds of every packet that was accepted; and everything that reads it can be called.
 fn holds(packet: &Packet) -> Result<(), TestCaseError> {
     let meta = packet.meta();
-    if meta.class == Class::NotIp {
+    if meta.class == PacketClass::NotIp {
         return Ok(());
     }
     let (l3, l4, payload) = (meta.l3 as usize, meta.l4 as usize, meta.payload as usize);
@@ -43,7 +43,7 @@ fn holds(packet: &Packet) -> Result<(), TestCaseError> {
     prop_assert!(meta.outer_udp == 0 || (meta.outer_udp > meta.outer_l3 && usize::from(meta.outer_udp) < l3));
     prop_assert_eq!(meta.hash, FlowHasher::new(3).hash(&meta.key));
     let (source, destination) = parse::ends(packet);
-    if matches!(meta.class, Class::Whole | Class::FirstFragment) {
+    if matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment) {
         prop_assert_eq!(meta.key.ends(meta.reversed), (source, destination));
         prop_assert_eq!(parse::current_key(packet), (meta.key, meta.reversed));
     }
@@ -52,7 +52,7 @@ fn holds(packet: &Packet) -> Result<(), TestCaseError> {
     prop_assert_eq!((a, b), (Endpoint::new(source.addr, 0), Endpoint::new(destination.addr, 0)));
     parse::fragment_id(packet);
     let quoted = parse::embedded(packet.data(), l4, meta.version);
-    prop_assert!(meta.class != Class::IcmpError || quoted.is_some());
+    prop_assert!(meta.class != PacketClass::IcmpError || quoted.is_some());
     prop_assert!(packet.ip_len() > 0);
     Ok(())
 }
@@ -218,7 +218,7 @@ proptest! {
     #[test]
     fn cutting_a_packet_does_not_change_its_flow(network in network()) {
         let (whole, result) = parsed(&network, LinkType::RawIp, false, 0);
-        if result.is_err() || whole.meta().class != Class::Whole {
+        if result.is_err() || whole.meta().class != PacketClass::Whole {
             return Ok(());
         }
         for len in 0..network.len() {
@@ -296,7 +296,7 @@ proptest! {
     fn the_views_accept_what_the_parser_accepts((link, frame) in frames()) {
         let (packet, result) = parsed(&frame, link, false, 0);
         let meta = packet.meta();
-        if result.is_err() || meta.class != Class::Whole {
+        if result.is_err() || meta.class != PacketClass::Whole {
             return Ok(());
         }
         let data = &frame[..frame.len().min(usize::from(meta.outer_l3) + packet.ip_len())];

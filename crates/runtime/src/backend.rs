@@ -10,7 +10,7 @@
 use graph::Chain;
 use hdrhistogram::Histogram;
 use nf::Effects;
-use packet::{Packet, Pool};
+use packet::{Packet, PacketPool};
 
 use crate::report::Report;
 use crate::shards::Shard;
@@ -23,7 +23,7 @@ pub(crate) struct Core<'a> {
     /// Packets that leave.
     pub out: &'a mut Vec<Packet>,
     /// Buffers.
-    pub pool: &'a mut Pool,
+    pub pool: &'a mut PacketPool,
 }
 
 /// A way to run a policy's graph.
@@ -79,7 +79,7 @@ pub(crate) trait Backend {
     fn count_refused(&mut self) {}
 
     /// Returns buffers beyond `keep` to their owners on other threads.
-    fn return_buffers(&mut self, _pool: &mut Pool, _keep: usize) {}
+    fn return_buffers(&mut self, _pool: &mut PacketPool, _keep: usize) {}
 
     /// Returns the worker's share of the flows.
     fn shard(&self) -> Option<&Shard> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use io::port::{Interface, Link, LinkNews, Outbox};
 use l3::{Arrival, Departure, Host, Proxy};
-use nf::{Alert, Event, FlowReport, Owned};
+use nf::{Alert, Event, FlowReport, OwnedAddresses};
 use packet::wire::MacAddress;
 use packet::{LinkType, Packet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -459,7 +459,7 @@ fn is_up(interface: &Interface) -> bool {
 fn end(port: &Port, link: Link, wire: &[MacAddress], runner: &Runner) -> End {
     let (assembly, part) = (runner.assembly(), runner.shard().map_or((0, 1), Shard::place));
     let all_owned = assembly.chain.stages().iter().flat_map(|stage| &stage.shared().owned);
-    let range = |owned: &Owned| (owned.first, owned.last);
+    let range = |owned: &OwnedAddresses| (owned.first, owned.last);
     if port.networks.is_empty() {
         let mut on_a_side = all_owned.filter(|owned| owned.side.is_some()).peekable();
         if on_a_side.peek().is_none() || link.address.is_none() {

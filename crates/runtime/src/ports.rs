@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use l3::Network;
-use packet::{Addr, Class, Packet, Side, parse};
+use packet::{Addr, Packet, PacketClass, Side, parse};
 use serde::{Deserialize, Deserializer};
 
 /// The configuration of a port in a policy.
@@ -187,7 +187,7 @@ impl Ports {
     /// Of several ports on the packet's side, the one that its addresses or its flow say.
     fn chosen(&self, packet: &Packet) -> Option<u16> {
         let (meta, side) = (packet.meta(), packet.meta().transit.side);
-        let destination = (meta.class != Class::NotIp).then(|| parse::ends(packet).1.addr);
+        let destination = (meta.class != PacketClass::NotIp).then(|| parse::ends(packet).1.addr);
         let by_network = destination.and_then(|address| {
             let networks = self.on(side).flat_map(|port| port.networks.iter().map(move |of| (of, port)));
             networks

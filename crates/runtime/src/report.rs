@@ -519,7 +519,7 @@ pub struct FastPathReport {
     /// Packets that followed a rule.
     pub packets: u64,
     /// Of these, those of which the rule was made of what functions foresaw.
-    pub foreseen: u64,
+    pub predicted: u64,
     /// Packets that were recorded, to make rules of.
     pub recorded: u64,
     /// Of these, those of which no rule could be made.
@@ -535,11 +535,11 @@ pub struct FastPathReport {
 
 impl FastPathReport {
     fn of(chain: &Chain) -> FastPathReport {
-        let FastPath { packets, foreseen, recorded, failed, beside: _ } = chain.fast_path();
+        let FastPath { packets, predicted, recorded, failed, beside: _ } = chain.fast_path();
         let walked: u64 = chain.walked().iter().map(|walked| walked.cycles).sum();
         let cycles = chain.cycles().iter().sum::<u64>().saturating_sub(walked);
         let mut report =
-            FastPathReport { packets, foreseen, recorded, failed, cycles, cycles_per_packet: None };
+            FastPathReport { packets, predicted, recorded, failed, cycles, cycles_per_packet: None };
         report.set_cycles_per_packet();
         report
     }
@@ -592,7 +592,7 @@ impl Report {
             events: 0,
             events_lost: effects.events.lost(),
             flow_reports_lost: effects.reports_lost,
-            packets_unmade: effects.unmade,
+            packets_unmade: effects.not_generated,
             units: None,
             workers: Vec::new(),
             outputs: BTreeMap::new(),
@@ -656,7 +656,7 @@ impl Report {
         self.packets_unmade += other.packets_unmade;
         if let (Some(path), Some(other)) = (&mut self.timing.fast_path, other.timing.fast_path) {
             path.packets += other.packets;
-            path.foreseen += other.foreseen;
+            path.predicted += other.predicted;
             path.recorded += other.recorded;
             path.failed += other.failed;
             path.cycles += other.cycles;
@@ -819,7 +819,7 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 buffers: shared.buffers.as_ref().map(|buffers| BuffersReport {
                     used_bytes: buffers.used_bytes(),
                     refused_bytes: buffers.refused_bytes(),
-                    gave_way: buffers.gave_way(),
+                    gave_way: buffers.evictions(),
                 }),
                 walked: walked.packets,
                 cycles_per_packet: (walked.cycles > 0 && walked.packets > 0)

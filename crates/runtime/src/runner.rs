@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use nf::{Alert, ControlError, Effects, Event, FlowReport};
-use packet::{DropReason, LinkType, Packet, Pool, parse};
+use packet::{DropReason, LinkType, Packet, PacketPool, parse};
 
 use crate::assembly::Assembly;
 use crate::backend::{Backend, Core, Inline};
@@ -79,7 +79,7 @@ pub struct Runner {
     assembly: Assembly,
     backend: Box<dyn Backend>,
     name: String,
-    pool: Pool,
+    pool: PacketPool,
     batch: Vec<Packet>,
     out: Vec<Packet>,
     latency: Histogram<u64>,
@@ -115,7 +115,7 @@ impl Runner {
             assembly,
             backend: Box::new(Inline),
             name: name.to_owned(),
-            pool: Pool::new(BUFFERS),
+            pool: PacketPool::new(BUFFERS),
             batch: Vec::with_capacity(BATCH),
             out: Vec::with_capacity(2 * BATCH),
             latency: new_histogram(),

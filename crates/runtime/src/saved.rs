@@ -3,7 +3,7 @@
 //! A flow of the router's is, nearly always, one of the chain's; see [`Chain::flows_of`].
 
 use graph::Chain;
-use packet::Pool;
+use packet::PacketPool;
 use protocol::unit::Unreadable;
 
 /// What stands before each saved flow: its length.
@@ -42,7 +42,7 @@ pub fn restore(
     chain: &mut Chain,
     home: u32,
     (saved, source): (&[u8], Source),
-    pool: &mut Pool,
+    pool: &mut PacketPool,
 ) -> Result<(), Unreadable> {
     let mut before = Vec::new();
     save(chain, home, &mut before);
@@ -58,7 +58,7 @@ fn add(
     chain: &mut Chain,
     home: u32,
     (saved, source): (&[u8], Source),
-    pool: &mut Pool,
+    pool: &mut PacketPool,
 ) -> Result<(), Unreadable> {
     let mut rest = saved;
     while let Some((len, behind)) = rest.split_first_chunk::<PREFIX_LEN>() {

@@ -13,7 +13,7 @@
 //! Whose a packet is, a hash of its flow's key says, the same for both directions; or the directory
 //! of aliases, where it comes back with what functions made of the key. A worker that receives a
 //! packet of another one's hands it over. What functions share beside counters, all chains have in
-//! common, see [`nf::Common`]. `docs/decisions/0025-workers-own-flows.md` has the reasons.
+//! common, see [`nf::SharedHandle`]. `docs/decisions/0025-workers-own-flows.md` has the reasons.
 
 mod crew;
 mod directory;
@@ -22,8 +22,8 @@ mod link;
 use std::sync::Arc;
 
 use graph::{Chain, FlowLookup};
-use nf::Common;
-use packet::{Class, DropReason, Packet, Pool};
+use nf::SharedHandle;
+use packet::{DropReason, Packet, PacketClass, PacketPool};
 use serde::Serialize;
 
 use crate::assembly::Assembly;
@@ -101,7 +101,7 @@ pub fn parts(assemblies: Vec<Assembly>, name: &str) -> std::io::Result<Vec<Part>
     let flows_max = assemblies.iter().map(|assembly| assembly.chain.options().flows_max as usize).sum();
     let directory = Arc::new(Directory::new(count, flows_max));
     let bells = (0..count).map(|_| Bell::new().map(Arc::new)).collect::<std::io::Result<Vec<_>>>()?;
-    let mut commons: Option<Vec<Common>> = None;
+    let mut commons: Option<Vec<SharedHandle>> = None;
     let mut parts = Vec::new();
     for (number, mut assembly) in assemblies.into_iter().enumerate() {
         match &commons {
@@ -151,7 +151,7 @@ impl Shard {
         chain: &mut Chain,
         batch: &mut Vec<Packet>,
         out: &mut Vec<Packet>,
-        pool: &mut Pool,
+        pool: &mut PacketPool,
     ) {
         self.take_buffers(pool);
         self.counters.received += batch.len() as u64;
@@ -159,7 +159,7 @@ impl Shard {
         chain.admit(batch, |hash| directory.prefetch(hash));
         let mut work = Work { chain, out, pool };
         for packet in batch.drain(..) {
-            if packet.meta().class == Class::NotIp && work.chain.is_refused(&packet) {
+            if packet.meta().class == PacketClass::NotIp && work.chain.is_refused(&packet) {
                 self.counters.processed += 1;
                 work.chain.process_aside(packet, work.out, work.pool);
                 continue;
@@ -197,7 +197,7 @@ impl Shard {
     }
 
     /// Gives buffers beyond so many back to those that they came from.
-    pub(crate) fn give_back(&mut self, pool: &mut Pool, keep: usize) {
+    pub(crate) fn give_back(&mut self, pool: &mut PacketPool, keep: usize) {
         if self.from.iter().flatten().all(|from| from.owed == 0) {
             return;
         }
@@ -213,7 +213,7 @@ impl Shard {
         pool.give_all(&mut self.surplus);
     }
 
-    fn take_buffers(&mut self, pool: &mut Pool) {
+    fn take_buffers(&mut self, pool: &mut PacketPool) {
         for to in self.to.iter_mut().flatten() {
             while let Ok(buffer) = to.buffers.pop() {
                 pool.give(buffer);
@@ -227,14 +227,14 @@ impl Shard {
         match packet.meta().class {
             // What is of no flow stays.
             _ if work.chain.stages().is_empty() => self.here(packet, work),
-            Class::NotIp => self.here(packet, work),
-            Class::FirstFragment | Class::LaterFragment => {
+            PacketClass::NotIp => self.here(packet, work),
+            PacketClass::FirstFragment | PacketClass::LaterFragment => {
                 match self.directory.home(work.chain.datagram_hash(&packet)) {
                     to if to == self.number => self.fragment(packet, work),
                     to => self.hand(to, Handed::Fragment(packet), work),
                 }
             }
-            Class::Whole | Class::IcmpError => match self.directory.owner(packet.meta().hash) {
+            PacketClass::Whole | PacketClass::IcmpError => match self.directory.owner(packet.meta().hash) {
                 to if to == self.number => self.of_flow(packet, work),
                 to => self.hand(to, Handed::Flow(packet), work),
             },
@@ -244,7 +244,7 @@ impl Shard {
     /// A fragment of a datagram that this worker keeps track of: the later ones go where the first
     /// one went, and behind it.
     fn fragment(&mut self, mut packet: Packet, work: &mut Work<'_>) {
-        if packet.meta().class == Class::LaterFragment {
+        if packet.meta().class == PacketClass::LaterFragment {
             return match work.chain.way(&mut packet, work.pool) {
                 FlowLookup::Flow { hash, .. } if self.directory.owner(hash) != self.number => {
                     self.hand(self.directory.owner(hash), Handed::Flow(packet), work);
@@ -269,7 +269,7 @@ impl Shard {
 
     /// A packet whose flow, if it is known, this worker has.
     fn of_flow(&mut self, mut packet: Packet, work: &mut Work<'_>) {
-        if packet.meta().class == Class::IcmpError {
+        if packet.meta().class == PacketClass::IcmpError {
             // The flow may begin with a packet that waits.
             self.run(work);
             let meta = packet.meta();
@@ -373,7 +373,7 @@ impl Backend for Shard {
         self.counters.processed += 1;
     }
 
-    fn return_buffers(&mut self, pool: &mut Pool, keep: usize) {
+    fn return_buffers(&mut self, pool: &mut PacketPool, keep: usize) {
         self.give_back(pool, keep);
     }
 
@@ -390,5 +390,5 @@ impl Backend for Shard {
 struct Work<'a> {
     chain: &'a mut Chain,
     out: &'a mut Vec<Packet>,
-    pool: &'a mut Pool,
+    pool: &'a mut PacketPool,
 }

@@ -2,7 +2,7 @@
 //! ([`crate::units`]), with rings in between.
 //!
 //! The thread that brings packets is the router's. Each unit has a chain of its own; what functions
-//! share beside counters, their chains have in common (see [`nf::Common`]), so that a NAT's port is
+//! share beside counters, their chains have in common (see [`nf::SharedHandle`]), so that a NAT's port is
 //! given once and a rate is that of all units together. Packets of a flow leave in the order in
 //! which they came; those of different flows may not. One that is not a plain packet of a known
 //! flow waits until all before it are through: it may be the answer to what one of them sent, and
@@ -36,8 +36,8 @@ use std::time::Instant;
 
 use graph::Chain;
 use hdrhistogram::Histogram;
-use nf::{Common, Effects};
-use packet::{Packet, Pool};
+use nf::{Effects, SharedHandle};
+use packet::{Packet, PacketPool};
 use protocol::dispatcher::{Guess, Order, Router};
 use protocol::message::UnitId;
 use protocol::metering::Epochs;
@@ -73,7 +73,7 @@ pub struct Threads {
     make: Maker,
     /// What functions were commanded so far.
     commands: Vec<(usize, String)>,
-    commons: Vec<Common>,
+    commons: Vec<SharedHandle>,
     router: Router,
     lanes: Vec<Option<Lane>>,
     mailboxes: Vec<Mailbox>,
@@ -207,7 +207,7 @@ impl Threads {
         front: &mut Chain,
         batch: &mut Vec<Packet>,
         out: &mut Vec<Packet>,
-        pool: &mut Pool,
+        pool: &mut PacketPool,
     ) {
         front.admit(batch, |_| {});
         if let Some(first) = batch.first() {
@@ -233,7 +233,7 @@ impl Threads {
     }
 
     /// Lets time pass, to get buffers back that wait for it.
-    pub fn advance(&mut self, front: &mut Chain, now_ns: u64, out: &mut Vec<Packet>, pool: &mut Pool) {
+    pub fn advance(&mut self, front: &mut Chain, now_ns: u64, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         self.now_ns = self.now_ns.max(now_ns);
         self.pass_time();
         front.advance(self.now_ns, pool);
@@ -246,7 +246,7 @@ impl Threads {
     }
 
     /// Waits until every packet that was given to units is through.
-    pub fn settle(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+    pub fn settle(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         self.take_returns(front, out, pool);
         while self.sent > self.through || self.has_failed {
             if self.has_failed {
@@ -259,7 +259,7 @@ impl Threads {
 
     /// The run is over: ends all flows, as far as there is room for what their ends bring about.
     /// False if it is to be called again, when that has been taken.
-    pub fn finish(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) -> bool {
+    pub fn finish(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut PacketPool) -> bool {
         if !self.is_over {
             // Once no flow is on its way, each ends at its unit.
             self.step(front, out, pool);

@@ -24,7 +24,7 @@ use std::mem::swap;
 use std::rc::Rc;
 
 use graph::{Chain, ChainError, Change, FlowLookup, Options};
-use packet::{Class, DropReason, FlowKey, Packet, Pool};
+use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{Arrival, Guess, Numbered, Order, Routed, Router, UnitState};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
 use protocol::metering::{Epoch, Epochs};
@@ -115,7 +115,7 @@ impl Units {
         }
         let router = Router::new(config.router(chain.options()))?;
         let nothing = Chain::new(Vec::new(), Options { flows_max: 1, ..*chain.options() })?;
-        let machine = Rc::new(RefCell::new(Machine::new(Box::new(nothing), Pool::new(0))));
+        let machine = Rc::new(RefCell::new(Machine::new(Box::new(nothing), PacketPool::new(0))));
         let unit = |id| Unit::new(config.unit(id), ChainEngine::new(id, Rc::clone(&machine)));
         let mut epochs =
             Epochs::new(config.epoch_ns, u64::MAX, config.units_max, config.capacity_bps).keeping(EPOCHS_MAX);
@@ -149,7 +149,7 @@ impl Units {
         chain: &mut Box<Chain>,
         batch: &mut Vec<Packet>,
         out: &mut Vec<Packet>,
-        pool: &mut Pool,
+        pool: &mut PacketPool,
     ) {
         self.lend(chain, out, pool);
         self.machine.borrow_mut().chain.admit(batch, |hash| self.router.prefetch(hash));
@@ -175,7 +175,13 @@ impl Units {
     }
 
     /// Lets time pass, to get buffers back that wait for it.
-    pub fn advance(&mut self, chain: &mut Box<Chain>, now_ns: u64, out: &mut Vec<Packet>, pool: &mut Pool) {
+    pub fn advance(
+        &mut self,
+        chain: &mut Box<Chain>,
+        now_ns: u64,
+        out: &mut Vec<Packet>,
+        pool: &mut PacketPool,
+    ) {
         self.lend(chain, out, pool);
         self.now_ns = self.now_ns.max(now_ns);
         self.pass_time();
@@ -213,7 +219,7 @@ impl Units {
 
     /// The chain and the buffers are the units' for the time of a call; and then their owner's
     /// again.
-    fn lend(&self, chain: &mut Box<Chain>, out: &mut Vec<Packet>, pool: &mut Pool) {
+    fn lend(&self, chain: &mut Box<Chain>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         let machine = &mut *self.machine.borrow_mut();
         swap(&mut machine.chain, chain);
         swap(&mut machine.out, out);
@@ -251,7 +257,7 @@ impl Units {
         let arrivals = packets.iter().zip(guesses).map_while(|(packet, &guess)| {
             let meta = packet.meta();
             let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
-            (meta.class == Class::Whole).then_some((meta.transit.timestamp_ns, arrival, guess))
+            (meta.class == PacketClass::Whole).then_some((meta.transit.timestamp_ns, arrival, guess))
         });
         let bytes_before = self.router.counters().bytes;
         let times = self.now_ns..self.due_ns;
@@ -264,7 +270,7 @@ impl Units {
     /// A packet that was admitted.
     #[inline]
     fn packet(&mut self, packet: Packet, guess: Guess) {
-        if packet.meta().class != Class::Whole {
+        if packet.meta().class != PacketClass::Whole {
             return self.odd(packet);
         }
         self.come(&packet);
@@ -280,7 +286,7 @@ impl Units {
     #[cold]
     fn odd(&mut self, packet: Packet) {
         let is_refused =
-            packet.meta().class == Class::NotIp && self.machine.borrow().chain.is_refused(&packet);
+            packet.meta().class == PacketClass::NotIp && self.machine.borrow().chain.is_refused(&packet);
         if !is_refused {
             self.come(&packet); // As in the chain, no time goes by with what cannot be read.
         }

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use graph::Chain;
 use io::traffic::Payload;
-use nf::record::{Layout, Lines, Records};
-use nf::stage::{Env, Group, Load, OnPanic, ReadGroup, SavedPart, Stage, StageCounters};
+use nf::record::{CacheLines, FlowRecords, RecordLayout};
+use nf::stage::{OnPanic, PacketGroup, PacketTotals, ReadGroup, SavedPart, Stage, StageCounters, StageEnv};
 use nf::{
-    Access, Affinity, Answers, Common, Context, ControlError, Descriptor, EndReason, EventCondition,
-    Foresight, Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, SharedState, UpgradeError,
+    Access, Affinity, AnswerScope, Context, ControlError, Descriptor, EndReason, EventCondition, Maturity,
+    NetworkFunction, PacketView, Plan, Scaling, Setup, Shared, SharedHandle, SharedState, UpgradeError,
     Verdict,
 };
 use packet::Transit;
@@ -46,22 +46,22 @@ impl Shaky {
 }
 
 impl Stage for Shaky {
-    fn save_buffers(&mut self, record: u32, records: &mut Records, out: &mut Vec<u8>) {
+    fn save_buffers(&mut self, record: u32, records: &mut FlowRecords, out: &mut Vec<u8>) {
         self.shake();
         self.inside.save_buffers(record, records, out);
     }
 
-    fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut Env<'_>) {
+    fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
         self.shake();
         self.inside.flow_moved(record, now_ns, env);
     }
 
-    fn release_buffers(&mut self, record: u32, records: &mut Records) {
+    fn release_buffers(&mut self, record: u32, records: &mut FlowRecords) {
         self.shake();
         self.inside.release_buffers(record, records);
     }
 
-    fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>) {
+    fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut StageEnv<'_>) {
         if reason == EndReason::Idle {
             self.shake();
         }
@@ -71,10 +71,10 @@ impl Stage for Shaky {
     fn descriptor(&self) -> &'static Descriptor {
         self.inside.descriptor()
     }
-    fn place(&mut self, stage: u16, layout: &mut Layout, first_tag_bit: u32) -> Option<u32> {
+    fn place(&mut self, stage: u16, layout: &mut RecordLayout, first_tag_bit: u32) -> Option<u32> {
         self.inside.place(stage, layout, first_tag_bit)
     }
-    fn lines(&self) -> Lines {
+    fn lines(&self) -> CacheLines {
         self.inside.lines()
     }
     fn set_on_panic(&mut self, on_panic: OnPanic) {
@@ -83,10 +83,10 @@ impl Stage for Shaky {
     fn last_panic(&self) -> Option<String> {
         self.inside.last_panic()
     }
-    fn process(&mut self, group: &mut Group<'_>) {
+    fn process(&mut self, group: &mut PacketGroup<'_>) {
         self.inside.process(group);
     }
-    fn replay(&mut self, group: &mut Group<'_>) {
+    fn replay(&mut self, group: &mut PacketGroup<'_>) {
         self.inside.replay(group);
     }
     fn recomputes(&self) -> bool {
@@ -95,22 +95,22 @@ impl Stage for Shaky {
     fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]) {
         self.inside.run_functions(group, functions);
     }
-    fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool {
-        self.inside.foresee(record, records, packets)
+    fn predict(&self, record: u32, records: &FlowRecords, plan: &mut Plan<'_>) -> bool {
+        self.inside.predict(record, records, plan)
     }
-    fn foresees_alike(&self) -> bool {
-        self.inside.foresees_alike()
+    fn predicts_uniformly(&self) -> bool {
+        self.inside.predicts_uniformly()
     }
-    fn pass(&mut self, load: Load, drops: u64) {
+    fn pass(&mut self, load: PacketTotals, drops: u64) {
         self.inside.pass(load, drops);
     }
-    fn flow_start(&mut self, packet: Transit, env: &mut Env<'_>) -> bool {
+    fn flow_start(&mut self, packet: Transit, env: &mut StageEnv<'_>) -> bool {
         self.inside.flow_start(packet, env)
     }
     fn restore_buffers<'b>(
         &mut self,
         record: u32,
-        records: &mut Records,
+        records: &mut FlowRecords,
         saved: &'b [u8],
     ) -> Option<&'b [u8]> {
         self.inside.restore_buffers(record, records, saved)
@@ -121,14 +121,14 @@ impl Stage for Shaky {
     fn upgrade(&self, from: &SavedPart, old: &[u8], part: &mut [u8]) -> Result<(), UpgradeError> {
         self.inside.upgrade(from, old, part)
     }
-    fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {
+    fn event_holds(&self, event: EventCondition, record: u32, records: &FlowRecords) -> bool {
         self.inside.event_holds(event, record, records)
     }
-    fn answers(&self) -> Answers {
+    fn answers(&self) -> AnswerScope {
         self.inside.answers()
     }
-    fn passes_unjudged(&self) -> bool {
-        self.inside.passes_unjudged()
+    fn forwards_unclassified(&self) -> bool {
+        self.inside.forwards_unclassified()
     }
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         self.inside.control(command)
@@ -142,10 +142,10 @@ impl Stage for Shaky {
     fn shared(&self) -> &SharedState {
         self.inside.shared()
     }
-    fn share(&mut self) -> Common {
+    fn share(&mut self) -> SharedHandle {
         self.inside.share()
     }
-    fn join(&mut self, common: Common) {
+    fn join(&mut self, common: SharedHandle) {
         self.inside.join(common);
     }
     fn open(&mut self) {

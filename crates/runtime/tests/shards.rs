@@ -5,7 +5,7 @@
 mod support;
 
 use io::traffic::Payload;
-use packet::Class;
+use packet::PacketClass;
 use runtime::shards::{Counters, RING, parts};
 use runtime::{Assembly, Report, Runner};
 
@@ -286,5 +286,5 @@ fn fragments_without_a_first_one_are_held() {
     assert_eq!(report.packets_held, 100);
     let mut packet = packet::Packet::from_bytes(&frames[0].data);
     packet::Parser::new(packet::FlowHasher::new(0)).parse(&mut packet).unwrap();
-    assert_eq!(packet.meta().class, Class::LaterFragment);
+    assert_eq!(packet.meta().class, PacketClass::LaterFragment);
 }

@@ -1,16 +1,16 @@
 //! The floor: what no stateful function can do without, and nothing more.
 
-use nf::index::Index;
-use packet::{Addr, End, Endpoint, FlowHasher, FlowKey, Packet, Parser, Pool};
+use nf::index::HashIndex;
+use packet::{Addr, End, Endpoint, FlowHasher, FlowKey, Packet, PacketPool, Parser};
 
 use super::tape::{Frames, Tape};
 
 /// Copy in, parse, hash, one look-up in a table with prefetching, rewrite of one end. No insertion,
 /// no expiry, no reverse.
 pub struct Floor {
-    pool: Pool,
+    pool: PacketPool,
     parser: Parser,
-    index: Index,
+    index: HashIndex,
     entries: Vec<Entry>,
     batch: Vec<Packet>,
     batch_len: usize,
@@ -27,9 +27,9 @@ impl Floor {
     /// A floor for this many flows.
     pub fn new(flows: u32, batch_len: usize) -> anyhow::Result<Floor> {
         Ok(Floor {
-            pool: Pool::new(batch_len),
+            pool: PacketPool::new(batch_len),
             parser: Parser::new(FlowHasher::new(1)),
-            index: Index::new(flows as usize)?,
+            index: HashIndex::new(flows as usize)?,
             entries: Vec::with_capacity(flows as usize),
             batch: Vec::with_capacity(batch_len),
             batch_len,

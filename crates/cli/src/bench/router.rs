@@ -1,7 +1,7 @@
 //! The router under measurement: what it does to packets before any function sees them.
 
 use anyhow::ensure;
-use packet::{FlowHasher, Packet, Parser, Pool};
+use packet::{FlowHasher, Packet, PacketPool, Parser};
 use protocol::dispatcher::{Arrival, Config, Guess, Order, Routed, Router};
 
 use super::tape::{Frames, Tape};
@@ -11,7 +11,7 @@ use super::workload::{PACE_NS, WARM_UP, World};
 pub struct RouterWorld {
     router: Router,
     parser: Parser,
-    pool: Pool,
+    pool: PacketPool,
     batch: Vec<Packet>,
     guesses: Vec<Guess>,
     orders: Vec<Order>,
@@ -27,7 +27,7 @@ pub struct RouterWorld {
 /// The same without the router: copy in, parse.
 pub struct ParseWorld {
     parser: Parser,
-    pool: Pool,
+    pool: PacketPool,
     batch: Vec<Packet>,
     batch_len: usize,
     packets: u64,
@@ -53,7 +53,7 @@ impl RouterWorld {
         Ok(RouterWorld {
             router: Router::new(config)?,
             parser: Parser::new(FlowHasher::new(1)),
-            pool: Pool::new(batch_len),
+            pool: PacketPool::new(batch_len),
             batch: Vec::with_capacity(batch_len),
             guesses: Vec::with_capacity(batch_len),
             orders: Vec::new(),
@@ -138,7 +138,7 @@ impl ParseWorld {
     pub fn new(batch_len: usize) -> ParseWorld {
         ParseWorld {
             parser: Parser::new(FlowHasher::new(1)),
-            pool: Pool::new(batch_len),
+            pool: PacketPool::new(batch_len),
             batch: Vec::with_capacity(batch_len),
             batch_len,
             packets: 0,

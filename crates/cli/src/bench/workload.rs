@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, ensure};
 use clap::ValueEnum;
 use graph::Chain;
-use packet::{Packet, Pool};
+use packet::{Packet, PacketPool};
 use runtime::units::{Units, UnitsConfig};
 
 use super::conversation::{Conversations, PAYLOAD, Said};
@@ -275,7 +275,7 @@ pub struct ChainWorld {
     chain: Box<Chain>,
     /// The units that it runs on, if it is to run on several.
     units: Option<Units>,
-    pool: Pool,
+    pool: PacketPool,
     batch: Vec<Packet>,
     out: Vec<Packet>,
     batch_len: usize,
@@ -307,7 +307,7 @@ impl ChainWorld {
         Ok(ChainWorld {
             chain: assembly.chain,
             units: None,
-            pool: Pool::new(4 * batch_len),
+            pool: PacketPool::new(4 * batch_len),
             batch: Vec::with_capacity(batch_len),
             out: Vec::with_capacity(2 * batch_len),
             batch_len,

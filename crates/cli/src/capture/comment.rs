@@ -33,7 +33,7 @@ pub fn of(passage: &Passage, alerts: &[(String, Alert)], runner: &Runner) -> Str
             Direction::Reply => "reply",
         };
         let connection = Connection::from_phase(joined.transit.phase).name();
-        let clock = joined.transit.clock;
+        let clock = joined.transit.seq;
         parts
             .push(format!("flow {flow}, {direction} direction, its packet {clock}, connection {connection}"));
     } else if let Some(flow) = passage.flow {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use packet::parse::{self, protocol};
-use packet::{Class, LinkType, Packet};
+use packet::{LinkType, Packet, PacketClass};
 
 /// A packet in one line, much as packet sniffers write it.
 pub fn line(packet: &Packet) -> String {
@@ -17,13 +17,13 @@ pub fn line(packet: &Packet) -> String {
     }
     let _ = write!(text, "{} > {} {}", end(packet, true), end(packet, false), protocol_name(meta.protocol));
     let more = match (meta.class, meta.protocol) {
-        (Class::LaterFragment, _) => format!(" fragment of datagram {:#x}", parse::fragment_id(packet)),
+        (PacketClass::LaterFragment, _) => format!(" fragment of datagram {:#x}", parse::fragment_id(packet)),
         (_, protocol::TCP) => tcp(packet),
         (_, protocol::ICMP | protocol::ICMPV6) => icmp(packet),
         _ => String::new(),
     };
     text += &more;
-    if meta.class == Class::FirstFragment {
+    if meta.class == PacketClass::FirstFragment {
         let _ = write!(text, " first fragment of datagram {:#x}", parse::fragment_id(packet));
     }
     let _ = write!(text, ", {} bytes", meta.wire_len);
@@ -101,7 +101,7 @@ fn fields(packet: &Packet) -> Vec<Field> {
             fields.push(("tcp window", window.to_string()));
         }
     }
-    if meta.class == Class::IcmpError
+    if meta.class == PacketClass::IcmpError
         && let Some(quoted) = parse::embedded(data, l4, meta.version)
     {
         let addresses = addresses(data, quoted.l3, quoted.version);
@@ -175,7 +175,7 @@ fn icmp(packet: &Packet) -> String {
     else {
         return String::new();
     };
-    if meta.class == Class::IcmpError {
+    if meta.class == PacketClass::IcmpError {
         let quoted = parse::embedded(packet.data(), meta.l4 as usize, meta.version);
         let about = quoted.map_or_else(String::new, |quoted| {
             let (source, destination) = addresses(packet.data(), quoted.l3, quoted.version);
@@ -212,7 +212,7 @@ fn not_ip(packet: &Packet) -> String {
 fn payload(packet: &Packet) -> &[u8] {
     match packet.meta() {
         // What an ICMP error carries are headers, which are compared as such.
-        meta if meta.class == Class::IcmpError => &[],
+        meta if meta.class == PacketClass::IcmpError => &[],
         meta if meta.version == 0 => packet.data(),
         meta => {
             let end = (meta.outer_l3 as usize + packet.ip_len()).min(packet.len());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use packet::parse::{self, protocol};
-use packet::{Class, Packet};
+use packet::{Packet, PacketClass};
 use policy::{Fields, Filter, NumberField, Scalar};
 use runtime::{Assembly, Runner};
 
@@ -85,7 +85,7 @@ fn fields(packet: &Packet) -> Fields {
         (NumberField::Tenant, meta.key.tenant.into()),
     ]);
     let has_ports = matches!(meta.protocol, protocol::TCP | protocol::UDP | protocol::SCTP);
-    if has_ports && meta.class != Class::LaterFragment {
+    if has_ports && meta.class != PacketClass::LaterFragment {
         numbers.insert(NumberField::SrcPort, source.port.into());
         numbers.insert(NumberField::DstPort, destination.port.into());
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nf::record::Header;
+use nf::record::RecordHeader;
 use nf::{Access, Connection, HeaderAction, RuleLabel, Verdict};
 use packet::{Direction, DropReason, End, Side, TagKind};
 use runtime::Runner;
@@ -177,11 +177,11 @@ fn flow(passage: &Passage, runner: &Runner) -> Option<FlowStory> {
             Direction::Original => "original",
             Direction::Reply => "reply",
         },
-        clock: joined.transit.clock,
+        clock: joined.transit.seq,
         connection: Connection::from_phase(joined.transit.phase).name(),
         key: joined.key.to_string(),
         alias: passage.alias.map(|alias| alias.to_string()),
-        record_bytes: runner.assembly().chain.record_len().max(size_of::<Header>()),
+        record_bytes: runner.assembly().chain.record_len().max(size_of::<RecordHeader>()),
     })
 }
 
@@ -284,7 +284,7 @@ fn action(action: &HeaderAction) -> String {
         HeaderAction::SetEmbeddedEnd(which, to) => format!("set quoted {} to {to}", end(which)),
         HeaderAction::SetField(field, value) => format!("set {field:?} to {value}"),
         HeaderAction::DecrementTtl => "take one from the time to live".to_owned(),
-        HeaderAction::Wrap { outer, .. } => {
+        HeaderAction::Encap { outer, .. } => {
             format!("put {} bytes of headers before it, to {}", outer.header_len(), outer.destination())
         }
         HeaderAction::FindTag(_, Some(tag)) => format!("look at {tag}"),
@@ -292,10 +292,10 @@ fn action(action: &HeaderAction) -> String {
         HeaderAction::FindTag(TagKind::Label, None) => "look for a label, in vain".to_owned(),
         HeaderAction::PushTag(tag) => format!("put {tag} before it"),
         HeaderAction::PopTag(tag) => format!("take {tag} away"),
-        HeaderAction::Encapsulate { header, version } => {
+        HeaderAction::EncapBytes { header, version } => {
             format!("put {} bytes of headers before it (IPv{version})", header.len())
         }
-        HeaderAction::Decapsulate { len, version } => {
+        HeaderAction::Decap { len, version } => {
             format!("take {len} bytes of headers away (IPv{version} is left)")
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
 use graph::{Observer, RuleView};
-use nf::record::Header;
+use nf::record::RecordHeader;
 use nf::{Alert, Event, FlowReport, Recording, Verdict};
 use packet::{DropReason, FlowKey, Meta, Packet};
 use runtime::{Frame, Ingress, Output, Runner};
@@ -108,13 +108,13 @@ impl Witness {
             if let Some(joined) = &passage.joined {
                 let chain = &runner.assembly().chain;
                 let header = chain.records().header(joined.transit.flow);
-                let lives = header.has(Header::FLAG_LIVE);
+                let lives = header.has(RecordHeader::FLAG_LIVE);
                 if lives && !passage.made {
                     passage.rule = chain.rule_of(joined.transit.flow, joined.transit.direction);
                 }
-                let learned = joined.transit.clock == 1
-                    || passage.left.as_ref().is_some_and(|left| left.meta().transit.realias);
-                if lives && learned && header.has(Header::FLAG_ALIAS) {
+                let learned = joined.transit.seq == 1
+                    || passage.left.as_ref().is_some_and(|left| left.meta().transit.relearn_alias);
+                if lives && learned && header.has(RecordHeader::FLAG_ALIAS) {
                     passage.alias = Some(header.alias);
                 }
                 self.flows.settle(joined, passage.flow, lives);
@@ -151,7 +151,7 @@ impl Witness {
         // What a function made has the sequence number of the packet that it answers, and goes the
         // other way.
         let goes_otherwise = |joined: &Meta| {
-            (joined.transit.direction, joined.transit.clock) != (meta.transit.direction, meta.transit.clock)
+            (joined.transit.direction, joined.transit.seq) != (meta.transit.direction, meta.transit.seq)
         };
         let mut same = self.passages.iter().filter(|p| p.sequence == meta.transit.sequence && !p.made);
         let answered = same.find(|p| p.joined.as_ref().is_some_and(goes_otherwise));
@@ -211,7 +211,7 @@ impl Observer for Witness {
         if matches!(passage.steps.last(), Some(Step { verdict: Verdict::Drop(_), .. })) {
             return; // Functions behind the one that dropped it do not see it.
         }
-        if passage.steps.is_empty() && meta.transit.clock > 0 && !passage.made {
+        if passage.steps.is_empty() && meta.transit.seq > 0 && !passage.made {
             passage.flow = Some(self.flows.of(meta));
             passage.joined = Some(meta.clone());
         }
@@ -269,7 +269,7 @@ struct FlowNumbers {
 
 impl FlowNumbers {
     fn of(&mut self, meta: &Meta) -> u64 {
-        if meta.transit.clock > 1
+        if meta.transit.seq > 1
             && let Some(&number) = self.live.get(&meta.transit.flow)
         {
             return number;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 
-use nf::{Alert, Text};
+use nf::{Alert, AlertText};
 use packet::Endpoint;
 use serde::Serialize;
 
@@ -43,8 +43,8 @@ struct Kind {
     function: String,
     group: u32,
     signature_id: u32,
-    signature: Text,
-    category: Text,
+    signature: AlertText,
+    category: AlertText,
 }
 
 /// Alerts that were not written, of one kind.
@@ -58,9 +58,9 @@ pub struct Suppressed {
     /// The signature.
     pub signature_id: u32,
     /// The same in words.
-    pub signature: Text,
+    pub signature: AlertText,
     /// Its category.
-    pub category: Text,
+    pub category: AlertText,
     /// How many.
     pub alerts: u64,
     /// How long they were counted.

@@ -7,7 +7,7 @@ use graph::{Chain, ChainError, Options};
 use functions::{{name}}::{Config, {{Type}}};
 use nf::Setup;
 use nf::stage::{LoadError, load};
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 
 const FLOWS: u32 = 1_000;
 const BATCH: usize = 64;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Error> {
     let config = Config { packets_max: u64::MAX, ..Config::default() };
     let stage = load::<{{Type}}>(config, Setup::new(1, FLOWS))?;
     let mut chain = Chain::new(vec![stage], Options { flows_max: FLOWS, ..Options::default() })?;
-    let mut pool = Pool::new(2 * BATCH);
+    let mut pool = PacketPool::new(2 * BATCH);
     let (mut batch, mut out) = (Vec::new(), Vec::new());
     let mut number = 0u32;
     let mut best_ns = f64::INFINITY;

@@ -10,14 +10,14 @@ use functions::{{name}}::{Config, {{Type}}};
 use libfuzzer_sys::fuzz_target;
 use nf::Setup;
 use nf::stage::load;
-use packet::{LinkType, Pool, Side};
+use packet::{LinkType, PacketPool, Side};
 
 fuzz_target!(|input: &[u8]| {
     let config = Config { packets_max: 3, dscp: Some(10) };
     let Ok(stage) = load::<{{Type}}>(config, Setup::new(1, 16)) else { return };
     let options = Options { flows_max: 16, ..Options::default() };
     let Ok(mut chain) = Chain::new(vec![stage], options) else { return };
-    let mut pool = Pool::new(64);
+    let mut pool = PacketPool::new(64);
     let (mut out, mut now_ns, mut rest) = (Vec::new(), 0u64, input);
     while let [kind, step, length, bytes @ ..] = rest {
         let (data, behind) = bytes.split_at(usize::from(*length).min(bytes.len()));

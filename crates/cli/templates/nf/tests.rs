@@ -3,7 +3,7 @@
 use graph::{Chain, Options};
 use conformance::{Plan, Subject, compare};
 use nf::stage::load;
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 
 use super::*;
 
@@ -48,7 +48,7 @@ const ROWS: &[Row] = &[
 fn every_row_holds() {
     for row in ROWS {
         let mut chain = chain(row.config);
-        let mut pool = Pool::new(8);
+        let mut pool = PacketPool::new(8);
         let mut passed = Vec::new();
         for &side in row.packets {
             let mut packet = pool.take(&frame(side)).unwrap();

@@ -10,7 +10,7 @@ use protocol::dispatcher::Mode;
 use runtime::units::UnitsConfig;
 
 use crate::policies::Kind;
-use crate::run::{Outcome, Sent, is_order_felt, run, run_on_threads, run_on_units};
+use crate::run::{Outcome, Sent, is_order_sensitive, run, run_on_threads, run_on_units};
 use crate::sums;
 use crate::traces::{self, Capture};
 
@@ -158,7 +158,7 @@ fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
         ..UnitsConfig::as_published()
     };
     let other = run_on_threads(policy, &capture.records, config);
-    if is_order_felt(policy) {
+    if is_order_sensitive(policy) {
         // Which packet of several flows finds a rate used up is the threads' own.
         other.check(&capture.records);
         assert_eq!(first.report.packets_in, other.report.packets_in, "{}", capture.name);

@@ -10,7 +10,7 @@ use nf::stream::StreamEventKind;
 use nf::{
     Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup, Verdict,
 };
-use packet::{Direction, Endpoint, FlowKey, Pool};
+use packet::{Direction, Endpoint, FlowKey, PacketPool};
 use values::ConfigError;
 
 use crate::traces::Capture;
@@ -92,7 +92,7 @@ impl NetworkFunction for Recorder {
         let (first, second) = flow.key.ends(flow.reversed);
         let ends = (address(first), address(second));
         HEARD.with_borrow_mut(|all| {
-            if flow.clock == 1 {
+            if flow.seq == 1 {
                 all.begin(flow.key, ends);
             }
             for event in packet.stream() {
@@ -124,7 +124,7 @@ fn address(end: Endpoint) -> SocketAddr {
 pub fn connections(capture: &Capture) -> Vec<Connection> {
     let options = Options { flows_max: 1 << 17, inner: true, ..Options::default() };
     let mut chain = Chain::new(vec![load::<Recorder>((), Setup::new(1, 1 << 17)).unwrap()], options).unwrap();
-    let mut pool = Pool::new(8192); // Fragments wait in them, too.
+    let mut pool = PacketPool::new(8192); // Fragments wait in them, too.
     let (mut batch, mut out) = (Vec::new(), Vec::new());
     for record in &capture.records {
         let Some(mut packet) = pool.take(&record.data) else { continue };

@@ -83,8 +83,8 @@ pub fn run_on_threads(policy: &str, records: &[Recorded], config: UnitsConfig) -
 }
 
 /// Whether flows share what makes their order matter.
-pub fn is_order_felt(policy: &str) -> bool {
-    assembly(policy).unwrap().chain.stages().iter().any(|stage| stage.shared().is_order_felt())
+pub fn is_order_sensitive(policy: &str) -> bool {
+    assembly(policy).unwrap().chain.stages().iter().any(|stage| stage.shared().is_order_sensitive())
 }
 
 fn play(mut runner: Runner, records: &[Recorded], batch: usize) -> Outcome {

@@ -64,7 +64,7 @@ impl Firewall {
         context: &mut Context<'_>,
     ) {
         let place = self.place_of(rule, flow_state);
-        packet.note_rule(place as u32);
+        packet.record_rule(place as u32);
         state.counted = state.counted.wrapping_add(1);
         let now_ns = context.now_ns();
         if let Some(counters) = context.rule(place) {
@@ -74,7 +74,7 @@ impl Firewall {
 
     /// Counts the flow's packets for the rule that decided about them: all but the last `but`.
     pub(super) fn count_flow(&self, state: &mut State, but: u64, context: &mut Context<'_>) {
-        let clock = context.flow().clock.wrapping_sub(but);
+        let clock = context.flow().seq.wrapping_sub(but);
         let packets = clock.wrapping_sub(state.counted);
         state.counted = clock;
         if self.counts || state.action == 0 {

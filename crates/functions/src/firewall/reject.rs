@@ -1,7 +1,7 @@
 //! Telling senders that their packets were rejected, and not too often.
 
 use nf::answer::{self, IcmpError};
-use nf::{Context, PacketView, Set};
+use nf::{Context, PacketView, SharedSet};
 use packet::parse::protocol;
 use packet::{Addr, DropReason, split_mix};
 
@@ -60,7 +60,7 @@ fn is_permitted(source: Addr, context: &mut Context<'_>) -> bool {
 }
 
 /// When the bucket will be full again if one more token is taken now; none if it is empty.
-fn after_one(buckets: &Set, member: u64, now_ns: u64, per_s: u64, burst: u64) -> Option<u64> {
+fn after_one(buckets: &SharedSet, member: u64, now_ns: u64, per_s: u64, burst: u64) -> Option<u64> {
     let interval_ns = 1_000_000_000 / per_s;
     let full_ns = buckets.added_ns(member).unwrap_or(0).max(now_ns);
     let spent = (full_ns - now_ns).div_ceil(interval_ns);

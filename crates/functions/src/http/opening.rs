@@ -274,7 +274,7 @@ impl Beginning {
             return beginning;
         }
         let kept = context.take_buffer(direction.index());
-        beginning.is_lost = kept.gave_way();
+        beginning.is_lost = kept.was_evicted();
         beginning.len = kept.as_slice().len().min(PROBE_MAX);
         beginning.bytes[..beginning.len].copy_from_slice(&kept.as_slice()[..beginning.len]);
         context.give_buffer(direction.index(), kept);

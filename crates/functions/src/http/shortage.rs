@@ -14,7 +14,7 @@ use nf::Context;
 pub(super) fn is_not_whole(line: &Kept, more: usize) -> bool {
     let kept = &line.0;
     let len = kept.as_slice().len();
-    kept.gave_way() || len > 0 && kept.capacity() < LINE_MAX.min(len + more)
+    kept.was_evicted() || len > 0 && kept.capacity() < LINE_MAX.min(len + more)
 }
 
 impl Watch<'_, '_> {

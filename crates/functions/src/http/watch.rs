@@ -197,7 +197,7 @@ impl Watch<'_, '_> {
     /// The requests that wait for their answers; if they gave way to others, they are forgotten.
     fn take_queue(&mut self) -> FlowBuffer {
         let queue = self.context.take_buffer(buffer::QUEUE);
-        if queue.gave_way() {
+        if queue.was_evicted() {
             self.notes.found = 0;
             self.context.count(counter::REQUESTS_FORGOTTEN, 1);
         }
@@ -207,7 +207,7 @@ impl Watch<'_, '_> {
     /// The transaction that is being answered, without its texts so far if they gave way to others.
     fn take_answer(&mut self) -> FlowBuffer {
         let answer = self.context.take_buffer(buffer::ANSWER);
-        if answer.gave_way() {
+        if answer.was_evicted() {
             self.context.count(counter::TEXTS_CUT, 1);
         }
         answer

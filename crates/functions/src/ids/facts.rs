@@ -6,7 +6,7 @@ use applayer::dns;
 use nf::PacketView;
 use nf::stream::WholeDatagram;
 use packet::parse::protocol;
-use packet::{Class, Endpoint};
+use packet::{Endpoint, PacketClass};
 use signatures::{Bits, IpOption, PacketTest};
 
 /// What is known of an occasion.
@@ -51,7 +51,7 @@ pub struct PacketFacts<'a> {
     /// Transport protocol.
     pub protocol: u8,
     /// How it relates to its flow.
-    pub class: Class,
+    pub class: PacketClass,
     /// Whether it came in fragments, and was put together.
     pub is_assembled: bool,
     /// Bytes of the IP header, with its extensions.
@@ -98,8 +98,8 @@ impl<'a> PacketFacts<'a> {
     /// Of this packet.
     pub fn of(packet: &'a PacketView<'_>) -> PacketFacts<'a> {
         let meta = packet.meta();
-        let is_fragment = matches!(meta.class, Class::FirstFragment | Class::LaterFragment);
-        let is_error = meta.class == Class::IcmpError;
+        let is_fragment = matches!(meta.class, PacketClass::FirstFragment | PacketClass::LaterFragment);
+        let is_error = meta.class == PacketClass::IcmpError;
         PacketFacts {
             network: packet.network(),
             transport: if is_fragment { &[] } else { packet.transport() },
@@ -137,7 +137,7 @@ impl<'a> PacketFacts<'a> {
             frame: packet.data(),
             version: meta.version,
             protocol: datagram.protocol,
-            class: Class::Whole,
+            class: PacketClass::Whole,
             is_assembled: true,
             header_len,
         }
@@ -145,7 +145,7 @@ impl<'a> PacketFacts<'a> {
 
     /// Whether it is a fragment.
     pub fn is_fragment(&self) -> bool {
-        matches!(self.class, Class::FirstFragment | Class::LaterFragment)
+        matches!(self.class, PacketClass::FirstFragment | PacketClass::LaterFragment)
     }
 
     /// The IP header, with its extensions.

@@ -1,6 +1,6 @@
 //! Memory for streams and messages runs short: what becomes of the flow, and what is reported.
 
-use nf::{AlertDetail, Context, FlowBuffer, Shortage, Verdict};
+use nf::{AlertDetail, Context, FlowBuffer, MemoryShortage, Verdict};
 use packet::DropReason;
 
 use super::state::{Flags, KEPT, State};
@@ -12,9 +12,9 @@ pub(super) const GROUP: u32 = 900;
 
 /// The number of the alert in its group, the counter, and what the alert says: if flows are
 /// dropped, and if they pass.
-fn said(kind: Shortage) -> (u32, usize, [&'static str; 2]) {
+fn said(kind: MemoryShortage) -> (u32, usize, [&'static str; 2]) {
     match kind {
-        Shortage::Memory => (
+        MemoryShortage::Memory => (
             1,
             counter::MEMORY_FULL,
             [
@@ -22,7 +22,7 @@ fn said(kind: Shortage) -> (u32, usize, [&'static str; 2]) {
                 "ids: memory for streams and messages is full, flows are not looked at whole",
             ],
         ),
-        Shortage::Share => (
+        MemoryShortage::Share => (
             2,
             counter::SOURCE_OVER_SHARE,
             [
@@ -30,7 +30,7 @@ fn said(kind: Shortage) -> (u32, usize, [&'static str; 2]) {
                 "ids: a source holds its share of the memory for streams and messages, its flows are not looked at whole",
             ],
         ),
-        Shortage::GaveWay => (
+        MemoryShortage::Evicted => (
             3,
             counter::GAVE_WAY,
             [

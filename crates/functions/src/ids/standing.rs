@@ -4,7 +4,7 @@
 use nf::stream::StreamEventKind;
 use nf::{Connection, PacketView};
 use packet::parse::protocol;
-use packet::{Class, Direction};
+use packet::{Direction, PacketClass};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// What its connection has come to: the phase up to established ([`Connection::phase`]), and
@@ -31,7 +31,7 @@ impl Standing {
     /// though that was not seen.
     pub fn packet(&mut self, packet: &PacketView<'_>, direction: Direction, async_oneside: bool) {
         let meta = packet.meta();
-        if matches!(meta.class, Class::IcmpError | Class::LaterFragment) {
+        if matches!(meta.class, PacketClass::IcmpError | PacketClass::LaterFragment) {
             return;
         }
         let brings = |is: fn(&StreamEventKind<'_>) -> bool| packet.stream().any(|event| is(&event.kind));

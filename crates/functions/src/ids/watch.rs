@@ -140,7 +140,7 @@ impl<'a, 'c> Watch<'a, 'c> {
         };
         for direction in [Direction::Original, Direction::Reply] {
             let facts = if direction == Direction::Original { facts } else { turned(facts) };
-            self.context.turn(direction);
+            self.context.set_direction(direction);
             self.work.acted.clear();
             self.work.matches.clear();
             self.http_over(direction, facts, state);
@@ -166,7 +166,7 @@ impl<'a, 'c> Watch<'a, 'c> {
         let (mut source, mut destination) = packet.ends();
         if let Some((from, to)) = whole.as_ref().and_then(PacketFacts::ports) {
             (source.port, destination.port) = (from, to);
-        } else if own.class == packet::Class::LaterFragment && own.protocol == protocol::TCP {
+        } else if own.class == packet::PacketClass::LaterFragment && own.protocol == protocol::TCP {
             // What it brings to streams is of the ports that its datagram's first fragment names.
             let meta = packet.meta();
             let (from, to) = meta.key.ends(meta.reversed);

@@ -3,7 +3,7 @@
 
 use nf::{Context, PacketView, answer};
 use packet::parse::protocol;
-use packet::{Class, Direction, DropReason, Endpoint};
+use packet::{Direction, DropReason, Endpoint, PacketClass};
 
 use super::config::{Affinity, Mode, OnDown, Strays};
 use super::quic;
@@ -39,7 +39,7 @@ impl LoadBalancer {
         context: &mut Context<'_>,
     ) -> Done {
         match state.role(context.direction()) {
-            Role::OPEN if packet.meta().class == Class::IcmpError => self.unrelated_error(packet),
+            Role::OPEN if packet.meta().class == PacketClass::IcmpError => self.unrelated_error(packet),
             Role::OPEN => self.open(packet, state, context),
             role => self.review(role, packet, state, context),
         }
@@ -177,8 +177,8 @@ impl LoadBalancer {
         }
         // Only a packet with ports can take the flow to another server; what belongs to earlier
         // ones follows them.
-        let may_move =
-            role.is_to_server() && matches!(packet.meta().class, Class::Whole | Class::FirstFragment);
+        let may_move = role.is_to_server()
+            && matches!(packet.meta().class, PacketClass::Whole | PacketClass::FirstFragment);
         let is_down = matches!(standing, Standing::Finishing | Standing::Lost(OnDown::Reset));
         let is_new = opens_anew(state, context) || is_down && is_unanswered(packet, context);
         if may_move && is_new {

@@ -2,7 +2,7 @@
 
 use nf::answer::{self, IcmpError};
 use nf::{Context, PacketView};
-use packet::{Class, DropReason, End, Endpoint};
+use packet::{DropReason, End, Endpoint, PacketClass};
 
 use super::balance::TELL_INTERVAL_MS;
 use super::config::Mode;
@@ -26,7 +26,7 @@ impl LoadBalancer {
             Role::REWRITE => {
                 count_packet(context, state.number, of_server::PACKETS, bytes);
                 if state.awaiting & ANNOUNCE != 0 {
-                    context.rewrites_changed();
+                    context.relearn_alias();
                 }
                 rewrite(packet, End::Destination, state.server())
             }
@@ -51,7 +51,7 @@ impl LoadBalancer {
         if state.awaiting & ANNOUNCE != 0 && !is_answer(packet, state) {
             return false;
         }
-        if state.awaiting & LEARN != 0 && packet.meta().class == Class::Whole {
+        if state.awaiting & LEARN != 0 && packet.meta().class == PacketClass::Whole {
             let service = self.services.server(state.number).map_or(0, |server| server.service);
             if !quic::learn(packet.payload(), service, state.number, context) {
                 state.awaiting &= !LEARN;
@@ -111,7 +111,7 @@ pub(super) fn route(role: Role, state: &State) -> Route {
 /// knows; what the old one still sends belongs to the flow no longer, however the chain found it.
 #[cold]
 fn is_answer(packet: &PacketView<'_>, state: &mut State) -> bool {
-    if packet.meta().class == Class::IcmpError {
+    if packet.meta().class == PacketClass::IcmpError {
         return true;
     }
     let (source, server) = (packet.ends().0, state.server());
@@ -127,7 +127,7 @@ fn is_answer(packet: &PacketView<'_>, state: &mut State) -> bool {
 /// which went the other way (RFC 5508 REQ-4, REQ-5).
 #[inline(always)]
 fn rewrite(packet: &mut PacketView<'_>, end: End, to: Endpoint) -> Done {
-    if packet.meta().class == Class::IcmpError {
+    if packet.meta().class == PacketClass::IcmpError {
         rewrite_quoted(packet, end.other(), to)?;
     }
     packet.set_end(end, to).map_err(reason)

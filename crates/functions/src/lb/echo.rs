@@ -3,7 +3,7 @@
 use nf::{Context, PacketView};
 use packet::checksum::Delta;
 use packet::parse::protocol;
-use packet::{Class, DropReason};
+use packet::{DropReason, PacketClass};
 
 use super::{Done, counter};
 
@@ -15,7 +15,8 @@ pub const ECHO_MAX: usize = 1500;
 pub fn is_request(packet: &PacketView<'_>) -> bool {
     let meta = packet.meta();
     let header_len = if meta.version == 4 { 20 } else { 40 };
-    let plain = meta.class == Class::Whole && meta.l3 == meta.outer_l3 && meta.l4 - meta.l3 == header_len;
+    let plain =
+        meta.class == PacketClass::Whole && meta.l3 == meta.outer_l3 && meta.l4 - meta.l3 == header_len;
     plain
         && matches!(
             (meta.protocol, packet.transport()),

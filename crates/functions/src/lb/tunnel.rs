@@ -2,7 +2,7 @@
 
 use nf::PacketView;
 use packet::parse::protocol;
-use packet::{Addr, DropReason, Outer, RewriteError};
+use packet::{Addr, DropReason, OuterHeaders, RewriteError};
 use values::ConfigError;
 
 use super::config::{Prefix, TunnelConfig, UdpChecksum};
@@ -84,9 +84,9 @@ impl Tunnel {
 
     /// The outer headers to a server for packets of an IP version, and the length of the longest IP
     /// packet that gets through in them; none if there is no source for them.
-    pub fn outer(&self, route: Route, version: u8) -> Option<(Outer, u16)> {
+    pub fn outer(&self, route: Route, version: u8) -> Option<(OuterHeaders, u16)> {
         let source = self.source(route.server)?.address(route.entropy);
-        let outer = Outer::new(source, route.server, self.ttl, route.entropy);
+        let outer = OuterHeaders::new(source, route.server, self.ttl, route.entropy);
         let outer = if route.gue {
             // Variant 0, without fields (draft-ietf-intarea-gue 3.2).
             let shim = [0, if version == 4 { protocol::IPV4 } else { protocol::IPV6 }, 0, 0];
@@ -115,7 +115,7 @@ impl Tunnel {
                 return Err(WrapError::TooBig { mtu: len_max, tell: dont_fragment });
             }
         }
-        packet.wrap(&outer, len_max).map_err(|error| WrapError::Refused(reason(error)))?;
+        packet.encap(&outer, len_max).map_err(|error| WrapError::Refused(reason(error)))?;
         Ok(oversize)
     }
 

@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_report_begins_at_the_earliest_packet() {
         let mut state = State::default();
-        let packet = packet::Pool::new(1).take(&[0; 60]).unwrap();
+        let packet = packet::PacketPool::new(1).take(&[0; 60]).unwrap();
         for now_ns in [30, 10, 20] {
             state.count(&packet, Direction::Original, now_ns, 100);
         }

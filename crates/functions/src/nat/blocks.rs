@@ -2,7 +2,7 @@
 //! entry covers many mappings (RFC 6888 REQ-14).
 
 use nf::Context;
-use nf::pool::{Choice, PoolKey};
+use nf::pool::{PoolKey, PoolRange};
 use packet::{Addr, DropReason, Endpoint};
 
 use super::config::{Blocks, Log};
@@ -65,7 +65,7 @@ impl Nat {
         let random = (context.random() % u64::from(per_address.max(1))) as u32;
         let block = self.addresses_for(internal, context).find_map(|address| {
             let first = address as u32 * per_address;
-            let choice = Choice { first, count: per_address, from: first + random, step: 1 };
+            let choice = PoolRange { first, count: per_address, from: first + random, step: 1 };
             context.pool(pool::BLOCKS).take(&whose, choice)
         })?;
         context.count(counter::BLOCKS_TAKEN, 1);

@@ -2,7 +2,7 @@
 //! 5508 4).
 
 use nf::{Context, PacketView, Verdict};
-use packet::parse::{self, Embedded, protocol};
+use packet::parse::{self, EmbeddedPacket, protocol};
 use packet::{Addr, Direction, DropReason, End, Endpoint, RewriteError, Side, checksum};
 
 use super::nptv6::Rule;
@@ -146,7 +146,7 @@ fn set_outer(packet: &mut PacketView<'_>, end: End, addr: Addr) -> Result<(), Re
 
 /// Whether the error's checksum and that of the quoted IPv4 header are right; what a capture cut is
 /// not checked.
-fn is_intact(packet: &PacketView<'_>, quoted: Embedded) -> bool {
+fn is_intact(packet: &PacketView<'_>, quoted: EmbeddedPacket) -> bool {
     let (data, meta) = (packet.data(), packet.meta());
     let header = data.get(quoted.l3..quoted.l4).unwrap_or_default();
     if !checksum::verify(checksum::sum(header)) {
@@ -161,7 +161,7 @@ fn is_intact(packet: &PacketView<'_>, quoted: Embedded) -> bool {
 }
 
 /// Source and destination of the quoted packet.
-fn quoted_ends(packet: &PacketView<'_>, quoted: Embedded) -> (Endpoint, Endpoint) {
+fn quoted_ends(packet: &PacketView<'_>, quoted: EmbeddedPacket) -> (Endpoint, Endpoint) {
     let data = packet.data();
     let (header, body) =
         (data.get(quoted.l3..).unwrap_or_default(), data.get(quoted.l4..).unwrap_or_default());

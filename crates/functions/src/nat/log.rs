@@ -4,7 +4,7 @@
 //! [`Translation`], the inside host with its port and the external address with its port, or those
 //! of the block.
 
-use nf::{AlertDetail, Context, Severity, Translation};
+use nf::{AlertDetail, AlertSeverity, Context, Translation};
 use packet::{Addr, Endpoint};
 
 use super::Nat;
@@ -27,7 +27,7 @@ pub enum What {
 
 /// The category of these alerts.
 pub const CATEGORY: &str = "address translation";
-const NOTICE: Severity = 3;
+const NOTICE: AlertSeverity = 3;
 
 impl What {
     const fn text(self) -> &'static str {

@@ -1,7 +1,7 @@
 //! Mappings: which external endpoint stands for an inside one, taken from the pools and given back
 //! to them.
 
-use nf::pool::{Choice, PoolKey};
+use nf::pool::{PoolKey, PoolRange};
 use nf::{Context, FlowInfo};
 use packet::{Addr, DropReason, Endpoint, split_mix};
 use zerocopy::IntoBytes;
@@ -282,7 +282,7 @@ impl Nat {
             let same = self.space.item_at(Place { class, address, port: inside });
             let ports = context.pool(pool::PORTS);
             if let Some(item) = same.filter(|&item| !ports.is_taken(item)) {
-                return ports.take(name, Choice { first: item, count: 1, from: item, step: 1 });
+                return ports.take(name, PoolRange { first: item, count: 1, from: item, step: 1 });
             }
         }
         let start = match self.config.port_selection {
@@ -381,8 +381,8 @@ pub(super) fn block_name(internal: Addr, number: u16, flow: &FlowInfo) -> PoolKe
 }
 
 /// Any item of a pool that has `size` of them.
-fn anywhere(size: u32, random: u64) -> Choice {
-    Choice { first: 0, count: size, from: (random % u64::from(size.max(1))) as u32, step: 1 }
+fn anywhere(size: u32, random: u64) -> PoolRange {
+    PoolRange { first: 0, count: size, from: (random % u64::from(size.max(1))) as u32, step: 1 }
 }
 
 /// `port`, or one beside it within the range, whose parity is that of `inside`.

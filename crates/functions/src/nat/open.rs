@@ -2,7 +2,7 @@
 
 use nf::{Context, PacketView, Verdict};
 use packet::parse::{self, protocol};
-use packet::{Class as Kind, DropReason, Endpoint, Meta, Side};
+use packet::{DropReason, Endpoint, Meta, PacketClass, Side};
 
 use super::config::{Opening, Otherwise};
 use super::events::NatEvent;
@@ -54,14 +54,14 @@ impl Nat {
     ) -> Result<Verdict, DropReason> {
         let meta = packet.meta();
         let (version, number) = (meta.version, meta.protocol);
-        if meta.class == Kind::LaterFragment {
+        if meta.class == PacketClass::LaterFragment {
             return Err(DropReason::FragmentOfDropped);
         }
         state.class = Class::of(number) as u8;
         if version == 6 {
             return self.open_v6(packet, state, context);
         }
-        if meta.class == Kind::IcmpError {
+        if meta.class == PacketClass::IcmpError {
             return Err(DropReason::IcmpErrorUnrelated); // RFC 5508 REQ-4, REQ-5
         }
         match context.side() {
@@ -160,7 +160,7 @@ impl Nat {
         state: &mut State,
         context: &mut Context<'_>,
     ) -> Result<Verdict, DropReason> {
-        if packet.meta().class == Kind::IcmpError {
+        if packet.meta().class == PacketClass::IcmpError {
             return self.icmpv6_error(packet, context);
         }
         let (source, destination) = packet.ends();

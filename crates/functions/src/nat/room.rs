@@ -1,9 +1,9 @@
 //! Half-open mappings give way: who sends many opening packets, or spoofs them, keeps no port from
 //! others.
 
-use nf::pool::{Choice, Pool};
-use nf::{Context, GIVE_WAY_MAX, LiveFlows};
-use packet::{Addr, Class as Kind, Endpoint, Packet, Side};
+use nf::pool::{PoolRange, SharedPool};
+use nf::{Context, LiveFlows, VICTIMS_MAX};
+use packet::{Addr, Endpoint, Packet, PacketClass, Side};
 
 use super::config::{Blocks, WhenFull};
 use super::mapping::{block_name, subscriber};
@@ -35,7 +35,7 @@ impl Nat {
         victims: &mut Vec<u32>,
     ) {
         let meta = packet.meta();
-        let begins = matches!(meta.class, Kind::Whole | Kind::FirstFragment);
+        let begins = matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment);
         let may_give_way = self.config.when_full == WhenFull::EvictHalfOpen;
         if !begins || meta.version != 4 || context.side() != Side::Inside || !may_give_way {
             return;
@@ -83,7 +83,7 @@ impl Nat {
         let (mut best, mut candidate) = (None, Vec::new());
         for block in sample {
             let users = context.pool(pool::BLOCKS).users(block) as usize;
-            if users > GIVE_WAY_MAX {
+            if users > VICTIMS_MAX {
                 continue;
             }
             let (address, range) = self.block(block, blocks);
@@ -112,7 +112,7 @@ impl Nat {
         internal: Endpoint,
         blocks: Blocks,
         context: &mut Context<'_>,
-    ) -> Option<Choice> {
+    ) -> Option<PoolRange> {
         if class == Class::Other || context.pool(pool::BLOCKS).in_use() < self.blocks_per_address {
             return None;
         }
@@ -132,7 +132,7 @@ impl Nat {
         }
         let of = |address: usize| {
             let first = address as u32 * self.blocks_per_address;
-            Choice { first, count: self.blocks_per_address, from: first, step: 1 }
+            PoolRange { first, count: self.blocks_per_address, from: first, step: 1 }
         };
         let addresses: Vec<usize> = self.addresses_for(internal.addr, context).collect();
         let is_free = |&address: &usize| context.pool(pool::BLOCKS).has_free(of(address));
@@ -145,7 +145,7 @@ impl Nat {
 
     /// A range that the flow's port could come from, if there are any and all their ports are
     /// taken.
-    fn full_range(&self, class: Class, internal: Endpoint, context: &mut Context<'_>) -> Option<Choice> {
+    fn full_range(&self, class: Class, internal: Endpoint, context: &mut Context<'_>) -> Option<PoolRange> {
         if class == Class::Other || context.pool(pool::PORTS).in_use() < self.full_from {
             return None;
         }
@@ -199,7 +199,7 @@ struct HalfOpen {
 }
 
 /// The flow that alone has this port, if its connection is not open.
-fn half_open(item: u32, ports: &Pool, flows: &LiveFlows<'_, State>) -> Option<HalfOpen> {
+fn half_open(item: u32, ports: &SharedPool, flows: &LiveFlows<'_, State>) -> Option<HalfOpen> {
     let record = u32::try_from(ports.note(item)).ok()?;
     let flow = flows.get(record)?;
     let holds = flow.state.has(State::HELD) && flow.state.item == Slot::of(item);

@@ -3,7 +3,7 @@
 
 use nf::{Context, PacketView, Verdict};
 use packet::parse::protocol;
-use packet::{Class as Kind, Direction, DropReason, Side};
+use packet::{Direction, DropReason, PacketClass, Side};
 
 use super::events::NatEvent;
 use super::open::{asks, turn_back};
@@ -24,7 +24,7 @@ impl Nat {
         // What comes from outside keeps the flow that it opens, and no other (RFC 4787 REQ-6).
         let settled = state.has(State::PLAIN | State::PASS) && !(opens && context.side() == Side::Outside);
         if !settled {
-            packet.differs();
+            packet.mark_one_off();
         }
         verdict
     }
@@ -38,7 +38,7 @@ impl Nat {
         if state.flags == 0 {
             return self.open(packet, state, context);
         }
-        if packet.meta().class == Kind::IcmpError {
+        if packet.meta().class == PacketClass::IcmpError {
             // RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6, RFC 7857 7.1: an error neither ends
             // nor keeps a flow.
             return self.icmp_error(packet, state, context);
@@ -154,7 +154,7 @@ impl Nat {
         match self.owner_of(class, state.peer_external, context) {
             Some((internal, item)) if self.admits(state.peer_external, state.external, context) => {
                 (state.peer_internal, state.peer_item) = (internal, item);
-                context.rewrites_changed();
+                context.relearn_alias();
                 true
             }
             _ => false,
@@ -170,7 +170,7 @@ impl Nat {
         }
         self.release(state, context);
         *state = State::default();
-        context.rewrites_changed();
+        context.relearn_alias();
         self.open(packet, state, context)
     }
 }

@@ -4,7 +4,7 @@
 //! rules took. Behind them come items that stand for no port: names under which protocols without
 //! ports hold their place.
 
-use nf::pool::Choice;
+use nf::pool::PoolRange;
 use packet::parse::protocol;
 
 use super::net::PortRange;
@@ -136,7 +136,7 @@ impl Space {
         within: PortRange,
         wanted: u16,
         step: u32,
-    ) -> impl Iterator<Item = Choice> {
+    ) -> impl Iterator<Item = PoolRange> {
         let segments = self.segments_of(class, address);
         let start = segments.partition_point(|s| s.ports.last < wanted);
         let (behind, from_there) = segments.split_at(start);
@@ -147,14 +147,14 @@ impl Space {
                 from = from.checked_add(1).filter(|from| *from <= ports.last)?;
             }
             let (first, from) = (segment.item(ports.first), segment.item(from));
-            Some(Choice { first, count: ports.count(), from, step })
+            Some(PoolRange { first, count: ports.count(), from, step })
         })
     }
 
     /// Where to look for an item without a port.
-    pub fn other_choice(&self, random: u64) -> Choice {
+    pub fn other_choice(&self, random: u64) -> PoolRange {
         let from = self.ports + (random % u64::from(OTHER_MAX)) as u32;
-        Choice { first: self.ports, count: OTHER_MAX, from, step: 1 }
+        PoolRange { first: self.ports, count: OTHER_MAX, from, step: 1 }
     }
 
     /// Adds a segment of the ports from `first` up to before `end`, if that is any.

@@ -1,6 +1,6 @@
 //! Packets from the other site: what was left out of them is put in again.
 
-use nf::{Contents, Context, PacketView};
+use nf::{Context, PacketView, PayloadCache};
 use packet::DropReason;
 
 use super::outline::{Outline, PAYLOAD_MAX};
@@ -38,7 +38,7 @@ impl Re {
             context.count(counter::RESTORED, restored as u64);
         } else if let Some(payload) = outline.content(network) {
             self.rabin.sample(payload, &mut scratch.samples);
-            super::keep(context.contents(RECEIVED), payload, &scratch.samples);
+            super::keep(context.payload_cache(RECEIVED), payload, &scratch.samples);
         }
         self.tell(outline, packet, HELLO_INTERVAL_NS, &[], context);
         Ok(())
@@ -53,7 +53,7 @@ impl Re {
         context: &mut Context<'_>,
     ) -> Result<(), DropReason> {
         scratch.missing.clear();
-        let received = context.contents(RECEIVED);
+        let received = context.payload_cache(RECEIVED);
         put_together(received, shim, scratch);
         if !scratch.missing.is_empty() {
             context.count(counter::MISSED, scratch.missing.len() as u64);
@@ -78,7 +78,7 @@ impl Re {
         }
         let now_ns = context.now_ns();
         let has_begun_anew = Acquaintance(context.meters(METERS)).hear(&report, now_ns);
-        let sent = context.contents(SENT);
+        let sent = context.payload_cache(SENT);
         if has_begun_anew {
             sent.clear();
         }
@@ -111,7 +111,7 @@ impl Re {
 
 /// Puts regions and literals one behind the other, and notes which regions are not here.
 #[inline]
-fn put_together(received: &Contents, shim: &Shim<'_>, scratch: &mut Scratch) {
+fn put_together(received: &PayloadCache, shim: &Shim<'_>, scratch: &mut Scratch) {
     let (payload, mut literals) = (&mut scratch.payload, shim.literals);
     payload.clear();
     for token in shim.tokens() {

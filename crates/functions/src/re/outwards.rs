@@ -1,8 +1,8 @@
 //! Packets to the other site: what was sent before is left out of them.
 
-use nf::{Contents, Context, PacketView};
+use nf::{Context, PacketView, PayloadCache};
 use packet::parse::protocol;
-use packet::{Class, DropReason};
+use packet::{DropReason, PacketClass};
 
 use super::outline::Outline;
 use super::report::Acquaintance;
@@ -29,13 +29,13 @@ impl Re {
         };
         let may_be_encoded = self.may_be_encoded(packet, state, context);
         self.rabin.sample(payload, &mut scratch.samples);
-        let sent = context.contents(SENT);
+        let sent = context.payload_cache(SENT);
         scratch.tokens.clear();
         if may_be_encoded {
             find_regions(sent, payload, &scratch.samples, self.rabin.window(), &mut scratch.tokens);
         }
         super::keep(sent, payload, &scratch.samples);
-        context.give_back_shared(); // Before what takes long.
+        context.release_shared(); // Before what takes long.
         let regions: usize = scratch.tokens.iter().map(|token| usize::from(token.len)).sum();
         let stands_for_them = SHIM_LEN + scratch.tokens.len() * TOKEN_LEN;
         if regions <= stands_for_them {
@@ -73,7 +73,7 @@ impl State {
     #[inline]
     fn is_sent_again(&mut self, packet: &PacketView<'_>) -> bool {
         const SYN: u8 = 2;
-        if packet.meta().protocol != protocol::TCP || packet.meta().class != Class::Whole {
+        if packet.meta().protocol != protocol::TCP || packet.meta().class != PacketClass::Whole {
             return false;
         }
         let Some(&[_, _, _, _, a, b, c, d, _, _, _, _, _, flags]) = packet.transport().first_chunk() else {
@@ -98,7 +98,13 @@ impl State {
 /// to both sides as far as the bytes are the same. They do not overlap, and each is longer than
 /// what stands for it.
 #[inline]
-fn find_regions(sent: &Contents, payload: &[u8], samples: &[Sample], window: usize, tokens: &mut Vec<Token>) {
+fn find_regions(
+    sent: &PayloadCache,
+    payload: &[u8],
+    samples: &[Sample],
+    window: usize,
+    tokens: &mut Vec<Token>,
+) {
     let mut end = 0;
     for sample in samples {
         let at = usize::from(sample.at);

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use packet::parse::protocol;
-use packet::{Addr, DropReason, Outer};
+use packet::{Addr, DropReason, OuterHeaders};
 use values::ConfigError;
 
 use super::config::{Config, Dscp, Mac, Protocol, UdpChecksum};
@@ -46,7 +46,7 @@ pub struct Ends {
     /// What tells tunnels between the same ends apart.
     key: Option<u32>,
     /// What is put before packets of IPv4, and of IPv6, of whichever flow.
-    outers: [Outer; 2],
+    outers: [OuterHeaders; 2],
     /// The longest of them that get to the other end, in bytes.
     inner_mtu: u16,
 }
@@ -102,7 +102,7 @@ impl Ends {
     }
 
     /// What is put before packets of an IP version, of the flow with this entropy.
-    pub fn outer(&self, version: u8, entropy: u32) -> Outer {
+    pub fn outer(&self, version: u8, entropy: u32) -> OuterHeaders {
         self.outers[usize::from(version != 4)].with_entropy(entropy)
     }
 
@@ -227,8 +227,13 @@ fn is_virtual(protocol: Protocol) -> bool {
 }
 
 /// What is put before packets whose EtherType is this one.
-fn outer(config: &Config, local: Addr, remote: Addr, ether_type: [u8; 2]) -> Result<Outer, ConfigError> {
-    let mut outer = Outer::new(local, remote, config.ttl, 0);
+fn outer(
+    config: &Config,
+    local: Addr,
+    remote: Addr,
+    ether_type: [u8; 2],
+) -> Result<OuterHeaders, ConfigError> {
+    let mut outer = OuterHeaders::new(local, remote, config.ttl, 0);
     if let Dscp::Of(dscp) = config.dscp {
         outer = outer.with_dscp(dscp);
     }

@@ -111,10 +111,10 @@ impl Vpn {
         if found.ttl <= 1 {
             return Err(DropReason::TtlExpired);
         }
-        let class = packet::class_behind(found.traffic_class, arrived.traffic_class)
+        let class = packet::class_after_decap(found.traffic_class, arrived.traffic_class)
             .ok_or(DropReason::VpnCongestion)?;
         headers::pass_on(within, class);
-        packet.disclose(payload.start, found.len, found.version)?;
+        packet.decap_opaque(payload.start, found.len, found.version)?;
         super::count_packet(context, association.tunnel, of_tunnel::PACKETS_IN, found.len);
         Ok(())
     }
@@ -137,7 +137,7 @@ fn is_new(association: &Inbound, number: u32, context: &mut Context<'_>) -> bool
     let Some(name) = &association.name else { return true };
     let now_ns = context.now_ns();
     let is_new = Seen::new(context.meters(METERS), name, now_ns).is_new(number);
-    context.give_back_shared(); // Before what takes long.
+    context.release_shared(); // Before what takes long.
     is_new
 }
 
@@ -145,7 +145,7 @@ fn note(association: &Inbound, number: u32, context: &mut Context<'_>) -> bool {
     let Some(name) = &association.name else { return true };
     let now_ns = context.now_ns();
     let is_new = Seen::new(context.meters(METERS), name, now_ns).note(number);
-    context.give_back_shared();
+    context.release_shared();
     is_new
 }
 

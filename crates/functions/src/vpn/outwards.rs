@@ -101,11 +101,11 @@ fn enclose(
 ) -> Result<(), DropReason> {
     let now_ns = context.now_ns();
     let stamp = Stamp::next(context.meters(METERS), &tunnel.name, tunnel.first_sequence, now_ns);
-    context.give_back_shared(); // Before what takes long.
+    context.release_shared(); // Before what takes long.
     let stamp = stamp.ok_or(DropReason::VpnExhausted)?;
     let headers = tunnel.transform.headers(&tunnel.outer, tunnel.spi, stamp, inner);
     packet
-        .enclose(headers.as_slice(), headers.trailer_len, headers.version)
+        .encap_opaque(headers.as_slice(), headers.trailer_len, headers.version)
         .map_err(|error| error.reason_or(DropReason::VpnMalformed))?;
     let network = packet.outermost_mut();
     if let Some(within) = network.get_mut(headers.as_slice().len()..) {

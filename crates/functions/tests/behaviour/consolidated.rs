@@ -12,7 +12,7 @@ use crate::meter_support::support::traffic::{START_NS, traffic};
 use crate::side_by_side::{self, Order};
 use graph::{FastPath, Options, RuleStep, RuleView, WhenFull};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Rate, Responder};
-use nf::record::Header;
+use nf::record::RecordHeader;
 use nf::stage::Stage;
 use nf::{FlowReport, Setup};
 use packet::{Direction, Side, TagKind, split_mix};
@@ -89,14 +89,14 @@ const FUNCTIONS: &[Function] = &[
     ("enter", "{}", &[]),
     ("leave", "{}", &[]),
     ("mark", "{}", &[]),
-    ("mark", r#"{"foresees": true}"#, &[]),
+    ("mark", r#"{"predicts": true}"#, &[]),
     ("unmark", "{}", &[]),
     ("unmark", r#"{"labels": true}"#, &[]),
     ("unmark", r#"{"even": true}"#, &[]),
     ("unmark", r#"{"labels": true, "even": true}"#, &[]),
     ("probe", r#"{"tells": true}"#, &[]),
-    ("probe", r#"{"reads_payload": true, "reads_dscp": true, "foresees": true}"#, &[]),
-    ("probe", r#"{"writes_payload": true, "tells": true, "foresees": true}"#, &[]),
+    ("probe", r#"{"reads_payload": true, "reads_dscp": true, "predicts": true}"#, &[]),
+    ("probe", r#"{"writes_payload": true, "tells": true, "predicts": true}"#, &[]),
     ("sharing-probe", r#"{"reads_payload": true, "tells": true}"#, &[]),
     (
         "firewall",
@@ -189,7 +189,7 @@ fn play(
     let buffered = bench.chain.stages().iter().any(|stage| stage.descriptor().buffers.is_some());
     let mut outcome = bench.outcome();
     if buffered {
-        outcome.flows.iter_mut().for_each(|(_, bytes)| bytes.truncate(size_of::<Header>()));
+        outcome.flows.iter_mut().for_each(|(_, bytes)| bytes.truncate(size_of::<RecordHeader>()));
     }
     Played { outcome, reports, followed }
 }
@@ -488,10 +488,10 @@ fn directions_with_rules_of_their_own_keep_their_order() {
     assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
 }
 
-/// Where all functions foresee what they would do, rules are made of that, and hardly a packet is
+/// Where all functions predict what they would do, rules are made of that, and hardly a packet is
 /// recorded.
 #[test]
-fn what_functions_foresee_is_not_recorded() {
+fn predicted_packets_are_not_recorded() {
     let chain =
         [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], ("dos", r#"{"packets": 1000}"#, &[]), FUNCTIONS[4]]
             .map(|(name, config, _)| (name, config, &[][..]));
@@ -500,13 +500,13 @@ fn what_functions_foresee_is_not_recorded() {
     let mut bench = Bench::new(stages(&chain), options(0));
     traffic.chunks(32).for_each(|batch| bench.batch(batch));
     let path = bench.chain.fast_path();
-    assert!(path.foreseen > 50 && path.recorded * 20 < path.foreseen, "{path:?}");
+    assert!(path.predicted > 50 && path.recorded * 20 < path.predicted, "{path:?}");
 }
 
-/// After a command, what was foreseen is foreseen anew (B7): flows that it is not about go on by
+/// After a command, what was predicted is predicted anew (B7): flows that it is not about go on by
 /// rules, of which no events are kept.
 #[test]
-fn what_is_foreseen_is_foreseen_anew_after_a_command() {
+fn flows_are_predicted_again_after_a_command() {
     let chain = [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], FUNCTIONS[4]];
     let traffic = conversations(&chain, 5, Payload::Random);
     let run = |command: Option<&str>| {
@@ -522,7 +522,7 @@ fn what_is_foreseen_is_foreseen_anew_after_a_command() {
         bench.chain.fast_path()
     };
     let (undisturbed, commanded) = (run(None), run(Some("weight two 1")));
-    assert!(commanded.foreseen > undisturbed.foreseen + 20, "{undisturbed:?}, {commanded:?}");
+    assert!(commanded.predicted > undisturbed.predicted + 20, "{undisturbed:?}, {commanded:?}");
     let all_but_few = commanded.packets * 20 > undisturbed.packets * 19;
     assert!(all_but_few && commanded.recorded <= undisturbed.recorded, "{undisturbed:?}, {commanded:?}");
 }
@@ -676,13 +676,13 @@ fn outer_headers_cancel() {
     assert!(matches!(steps[..], [_, RuleStep::Wrap(0, ..), _, RuleStep::Process(2)]), "{steps:?}");
 }
 
-/// Tags that functions put on are put on by rules in their place, foreseen or not, and not at all
+/// Tags that functions put on are put on by rules in their place, predicted or not, and not at all
 /// if they are taken off again before anybody looks (B14).
 #[test]
 fn tags_are_put_on_by_rules_and_cancel() {
     let (remark, monitor): (Function, Function) = (("remark", "{}", &[]), ("monitor", "{}", &[]));
     let unmark: Function = ("unmark", r#"{"labels": true}"#, &[]);
-    for config in ["{}", r#"{"foresees": true}"#] {
+    for config in ["{}", r#"{"predicts": true}"#] {
         let mark: Function = ("mark", config, &[]);
         let steps = steps_of(&[monitor, mark]);
         assert!(matches!(steps[..], [.., RuleStep::Tag(1, _)]), "{steps:?}");

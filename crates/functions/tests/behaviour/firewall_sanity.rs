@@ -3,7 +3,7 @@
 use functions::firewall::Firewall;
 use graph::{Chain, Guards, NotIp, Options};
 use nf::{Setup, stage};
-use packet::{DropReason, LinkType, Pool};
+use packet::{DropReason, LinkType, PacketPool};
 use serde_json::json;
 
 use crate::firewall_support::*;
@@ -13,7 +13,7 @@ fn with_options(config: serde_json::Value, link_control: bool, options: Options)
     setup.link_control = link_control;
     let firewall = stage::load::<Firewall>(crate::firewall_support::config(config), setup).unwrap();
     let chain = Chain::new(vec![firewall], options).unwrap();
-    Bench { chain, pool: Pool::new(512), now_ns: 1_000_000_000, answers: Vec::new(), last: None }
+    Bench { chain, pool: PacketPool::new(512), now_ns: 1_000_000_000, answers: Vec::new(), last: None }
 }
 
 fn small() -> Options {

@@ -283,7 +283,7 @@ fn a_lost_server_is_a_recorded_event() {
         fn dropped(&mut self, _: &Packet, _: DropReason) {}
     }
     let mut bench = Bench::new(&config("move", "maglev"));
-    let (mut seen, mut out, mut pool) = (Seen::default(), Vec::new(), packet::Pool::new(8));
+    let (mut seen, mut out, mut pool) = (Seen::default(), Vec::new(), packet::PacketPool::new(8));
     let mut packet = pool.take(&tcp(&client(0), VIP, SYN, b"").frame()).unwrap();
     packet.meta_mut().transit.timestamp_ns = bench.now_ns;
     bench.chain.observe(packet, &mut out, &mut pool, &mut seen);

@@ -8,9 +8,9 @@ use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, sta
 use graph::{Chain, Options};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
 use nf::Shared;
-use nf::record::Header;
+use nf::record::RecordHeader;
 use nf::stage::Stage;
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 
 /// All flows move after so many packets from inside: less than a flow has, and no divisor of
 /// anything.
@@ -38,14 +38,18 @@ alert udp any any -> any any (msg:"datagram"; content:"GET"; sid:7;)
 /// A chain with what it works with.
 struct Unit {
     chain: Chain,
-    pool: Pool,
+    pool: PacketPool,
     out: Vec<Packet>,
 }
 
 impl Unit {
     fn new(functions: &[(&str, &str)]) -> Unit {
         let options = Options { flows_max: FLOWS, seed: SEED, ..Options::default() };
-        Unit { chain: Chain::new(stages(functions), options).unwrap(), pool: Pool::new(64), out: vec![] }
+        Unit {
+            chain: Chain::new(stages(functions), options).unwrap(),
+            pool: PacketPool::new(64),
+            out: vec![],
+        }
     }
 
     fn process(&mut self, at_ns: u64, side: Side, frame: &[u8]) -> Outcome {
@@ -64,7 +68,8 @@ impl Unit {
     fn take_over(&mut self, from: &mut Unit, now_ns: u64) {
         self.chain.advance(now_ns, &mut self.pool);
         let records = from.chain.records();
-        let live: Vec<u32> = records.used().filter(|&r| records.header(r).has(Header::FLAG_LIVE)).collect();
+        let live: Vec<u32> =
+            records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE)).collect();
         let mut saved = vec![];
         for record in live {
             saved.clear();

@@ -3,7 +3,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use nf::record::Header;
+use nf::record::RecordHeader;
 use packet::split_mix;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -308,7 +308,8 @@ fn moving(config: &Value, arrivals: &[Arrival], every: usize) -> (Vec<u64>, Vec<
         let here = number % 2;
         benches[here].batch(arrivals);
         let records = benches[here].chain.records();
-        let live: Vec<u32> = records.used().filter(|&r| records.header(r).has(Header::FLAG_LIVE)).collect();
+        let live: Vec<u32> =
+            records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE)).collect();
         for record in live {
             let (mut saved, [one, other]) = (vec![], &mut benches);
             let (from, to) = if here == 0 { (one, other) } else { (other, one) };

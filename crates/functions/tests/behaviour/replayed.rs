@@ -5,7 +5,7 @@ use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, sta
 use graph::{Chain, NoHistory, Options, history_len};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
 use nf::stage::Stage;
-use packet::{Packet, Parser, Pool, Side, split_mix};
+use packet::{Packet, PacketPool, Parser, Side, split_mix};
 
 const UNITS: usize = 4;
 
@@ -15,7 +15,7 @@ const POLICER: (&str, &str) =
 /// A chain with what it works with.
 struct Unit {
     chain: Chain,
-    pool: Pool,
+    pool: PacketPool,
     out: Vec<Packet>,
     /// What others had since its last packet.
     history: Vec<Header>,
@@ -34,7 +34,7 @@ impl Unit {
     fn new(functions: &[(&str, &str)]) -> Unit {
         let options = Options { flows_max: FLOWS, seed: SEED, ..Options::default() };
         let chain = Chain::new(stages(functions), options).unwrap();
-        Unit { chain, pool: Pool::new(64), out: vec![], history: vec![] }
+        Unit { chain, pool: PacketPool::new(64), out: vec![], history: vec![] }
     }
 
     /// Replays what others had, and processes this one.

@@ -62,8 +62,8 @@ fn wild_ns() -> u64 {
     })
 }
 
-const READER: Function = ("probe", r#"{"reads_payload": true, "foresees": true}"#, &[]);
-const TELLER: Function = ("probe", r#"{"tells": true, "foresees": true}"#, &[]);
+const READER: Function = ("probe", r#"{"reads_payload": true, "predicts": true}"#, &[]);
+const TELLER: Function = ("probe", r#"{"tells": true, "predicts": true}"#, &[]);
 const SHARER: Function = ("sharing-probe", r#"{"reads_payload": true, "tells": true}"#, &[]);
 const OF_DSCP: Function = ("probe", r#"{"reads_dscp": true}"#, &[]);
 const WRITER: Function = ("probe", r#"{"writes_payload": true}"#, &[]);

@@ -4,11 +4,11 @@ pub mod tunnels;
 
 use nf::answer::{self, IcmpError};
 use nf::{
-    Access, Affinity, Attribute, Context, Descriptor, EventValue, Field, FlowReport, Foresight, MapSpec,
-    Maturity, NetworkFunction, PacketView, Registry, Scaling, Setup, Shared, StateFunction, Verdict,
+    Access, Affinity, Attribute, Context, Descriptor, EventValue, Field, FlowReport, MapSpec, Maturity,
+    NetworkFunction, PacketView, Plan, Registry, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
-use packet::{Addr, DropReason, Outer, Packet, Tag, TagKind, split_mix};
+use packet::{Addr, DropReason, OuterHeaders, Packet, Tag, TagKind, split_mix};
 use serde::Deserialize;
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -102,10 +102,10 @@ impl NetworkFunction for Stamp {
         state: &mut Packets,
         context: &mut Context<'_>,
     ) -> Verdict {
-        packet.varies();
+        packet.mark_per_packet();
         state.0 += 1;
         // Not how many came before: when an answer comes depends on how packets are batched.
-        let number = packet.meta().transit.clock;
+        let number = packet.meta().transit.seq;
         context.keep_flow_ms(20 + (number % 7) as u32 * 10);
         packet.set_dscp(((packet.ip_len() as u64 + number) % 64) as u8);
         if number.is_multiple_of(19) { Verdict::Drop(packet::DropReason::Function) } else { Verdict::Forward }
@@ -120,8 +120,8 @@ static HOP: Descriptor = Descriptor { writes: &[Field::TimeToLive], ..descriptor
 impl NetworkFunction for Hop {
     const DESCRIPTOR: &'static Descriptor = &HOP;
 
-    fn answers(&self) -> nf::Answers {
-        nf::Answers::ALL
+    fn answers(&self) -> nf::AnswerScope {
+        nf::AnswerScope::ALL
     }
 
     type Config = NoConfig;
@@ -169,11 +169,11 @@ impl NetworkFunction for Enter {
 
     fn process(&self, packet: &mut PacketView<'_>, _: &mut Packets, context: &mut Context<'_>) -> Verdict {
         if packet.ip_len() > usize::from(ENTER_LEN_MAX) {
-            packet.differs();
+            packet.mark_one_off();
             return Verdict::Drop(DropReason::TooBig);
         }
         let of_flow = context.flow().key.words().iter().fold(0, |all, word| all ^ word) as u32;
-        match packet.wrap(&outer(of_flow, packet.meta().version), ENTER_LEN_MAX) {
+        match packet.encap(&outer(of_flow, packet.meta().version), ENTER_LEN_MAX) {
             Ok(()) => Verdict::Forward,
             Err(_) => Verdict::Drop(DropReason::Function),
         }
@@ -181,14 +181,14 @@ impl NetworkFunction for Enter {
 }
 
 /// IP in IP, GRE, GUE, VXLAN or Geneve, over both versions of IP.
-fn outer(of_flow: u32, inner: u8) -> Outer {
+fn outer(of_flow: u32, inner: u8) -> OuterHeaders {
     let [low, high] = [4, 5].map(|last| match of_flow >> 8 & 1 {
         0 => Addr::from_v4_bytes([192, 0, 2, last]),
         _ => Addr::from_bytes([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]),
     });
     let ether_type = if inner == 4 { [8, 0] } else { [0x86, 0xdd] };
     let frame = [&[2; 12][..], &ether_type].concat();
-    let ip = Outer::new(low, high, 9, of_flow);
+    let ip = OuterHeaders::new(low, high, 9, of_flow);
     let with = match of_flow % 5 {
         0 => Ok(ip),
         1 => ip.with_shim(protocol::GRE, &[&[0, 0], &ether_type[..]].concat()),
@@ -216,21 +216,21 @@ impl NetworkFunction for Leave {
     fn process(&self, packet: &mut PacketView<'_>, _: &mut Packets, _: &mut Context<'_>) -> Verdict {
         let len = packet.meta().l3 - packet.meta().outer_l3;
         if len == 0 {
-            packet.varies(); // Others of the flow may be in a tunnel.
+            packet.mark_per_packet(); // Others of the flow may be in a tunnel.
             return Verdict::Forward;
         }
-        match packet.take_out(usize::from(len)) {
+        match packet.decap(usize::from(len)) {
             Ok(()) => Verdict::Forward,
             Err(error) => Verdict::Drop(error.reason_or(DropReason::Function)),
         }
     }
 }
 
-/// What a mark is: tags of its own for each flow, which some functions foresee.
+/// What a mark is: tags of its own for each flow, which some functions predict.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MarkConfig {
-    foresees: bool,
+    predicts: bool,
 }
 
 /// Puts a tag, a label, or both before packets: each flow's own, of few.
@@ -271,7 +271,7 @@ impl NetworkFunction for Mark {
     ) -> Verdict {
         let of_flow = context.flow().key.words().iter().fold(0, |all, word| all ^ (word % 61));
         if state.0 == 0 {
-            packet.differs(); // The flow's first one.
+            packet.mark_one_off(); // The flow's first one.
             state.0 = of_flow + 1;
         }
         for tag in tags(of_flow as u32) {
@@ -282,11 +282,11 @@ impl NetworkFunction for Mark {
         Verdict::Forward
     }
 
-    fn foresee(&self, state: &Packets, packets: &mut Foresight<'_>) -> bool {
-        if !self.0.foresees || state.0 == 0 {
+    fn predict(&self, state: &Packets, plan: &mut Plan<'_>) -> bool {
+        if !self.0.predicts || state.0 == 0 {
             return false;
         }
-        tags(state.0 as u32 - 1).into_iter().for_each(|tag| packets.push_tag(tag));
+        tags(state.0 as u32 - 1).into_iter().for_each(|tag| plan.push_tag(tag));
         true
     }
 }
@@ -335,7 +335,7 @@ pub struct ProbeConfig {
     reads_dscp: bool,
     /// Whether it tells of what it sees now and then.
     tells: bool,
-    foresees: bool,
+    predicts: bool,
 }
 
 /// A state function that keeps a hash of all that it sees, in order, in each place that a function
@@ -369,7 +369,7 @@ impl<const SHARES: bool> Probe<SHARES> {
     }
 
     fn see(&self, packet: &Packet, state: &mut Packets, context: &mut Context<'_>) {
-        let mut hash = state.0 ^ context.flow().clock ^ context.random();
+        let mut hash = state.0 ^ context.flow().seq ^ context.random();
         if self.0.reads_payload {
             packet.payload().iter().for_each(|&byte| hash = split_mix(&mut (hash ^ u64::from(byte))));
         }
@@ -412,7 +412,7 @@ impl<const SHARES: bool> NetworkFunction for Probe<SHARES> {
         state: &mut Packets,
         context: &mut Context<'_>,
     ) -> Verdict {
-        packet.note_function(self.function());
+        packet.record_state_function(self.function());
         self.see(packet, state, context);
         Verdict::Forward
     }
@@ -421,10 +421,10 @@ impl<const SHARES: bool> NetworkFunction for Probe<SHARES> {
         self.see(packet, state, context);
     }
 
-    fn foresee(&self, _: &Packets, packets: &mut Foresight<'_>) -> bool {
-        if self.0.foresees {
-            packets.note_function(self.function());
+    fn predict(&self, _: &Packets, plan: &mut Plan<'_>) -> bool {
+        if self.0.predicts {
+            plan.record_state_function(self.function());
         }
-        self.0.foresees
+        self.0.predicts
     }
 }

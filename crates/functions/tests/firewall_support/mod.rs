@@ -6,7 +6,7 @@
 use functions::firewall::{Config, Firewall};
 use graph::{Chain, Options};
 use nf::{Setup, stage};
-use packet::{DropReason, Packet, Pool, Side};
+use packet::{DropReason, Packet, PacketPool, Side};
 
 pub use packet::Side::{Inside, Outside};
 
@@ -104,7 +104,7 @@ pub use Fate::{Dropped, Passed};
 /// A chain of one firewall.
 pub struct Bench {
     pub chain: Chain,
-    pub pool: Pool,
+    pub pool: PacketPool,
     pub now_ns: u64,
     /// What the firewall sent back.
     pub answers: Vec<Packet>,
@@ -121,7 +121,7 @@ impl Bench {
         let options = Options { flows_max: 4096, ..Options::default() };
         let firewall = stage::load::<Firewall>(config, Setup::new(1, options.flows_max)).unwrap();
         let chain = Chain::new(vec![firewall], options).unwrap();
-        Bench { chain, pool: Pool::new(512), now_ns: 1_000_000_000, answers: Vec::new(), last: None }
+        Bench { chain, pool: PacketPool::new(512), now_ns: 1_000_000_000, answers: Vec::new(), last: None }
     }
 
     pub fn json(text: serde_json::Value) -> Bench {
@@ -181,7 +181,7 @@ impl Bench {
     }
 }
 
-pub fn packet_of(pool: &mut Pool, side: Side, frame: &[u8], now_ns: u64) -> Packet {
+pub fn packet_of(pool: &mut PacketPool, side: Side, frame: &[u8], now_ns: u64) -> Packet {
     let mut packet = pool.take(frame).unwrap();
     packet.meta_mut().transit.side = side;
     packet.meta_mut().transit.timestamp_ns = now_ns;

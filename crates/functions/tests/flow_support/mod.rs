@@ -5,7 +5,7 @@
 use graph::Chain;
 use nf::stage::Stage;
 use nf::{Alert, Registry, Setup};
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 
 pub const FLOWS: u32 = 4096;
 pub const SEED: u64 = 7;
@@ -28,7 +28,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Takes what left a chain, and what it told.
-    pub fn take(chain: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) -> Outcome {
+    pub fn take(chain: &mut Chain, out: &mut Vec<Packet>, pool: &mut PacketPool) -> Outcome {
         let mut outcome = Outcome::default();
         for packet in out.drain(..) {
             outcome.sent.push((packet.meta().transit.side, packet.data().to_vec()));

@@ -1,11 +1,11 @@
 //! A flow that moves between two units after each packet.
 
 use graph::streams::{Reassembler, StreamOptions, Streams};
-use nf::record::{Header, Layout, Records};
-use nf::stage::{Env, Group, Load, Stage};
+use nf::record::{FlowRecords, RecordHeader, RecordLayout};
+use nf::stage::{PacketGroup, PacketTotals, Stage, StageEnv};
 use nf::{Effects, EndReason, Verdict};
-use packet::memory::Part;
-use packet::{Direction, FlowHasher, Parser, Pool, Side};
+use packet::memory::SlotField;
+use packet::{Direction, FlowHasher, PacketPool, Parser, Side};
 use serde_json::Value;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -14,19 +14,19 @@ use super::{SECOND_NS, Talk, packet, stage};
 /// A unit with one flow, as the chain has it, of a function whose state is a `T`.
 struct Unit<T> {
     stage: Box<dyn Stage>,
-    records: Records,
+    records: FlowRecords,
     record: u32,
     /// Where the function's state stands in a record: behind the header.
-    state: Part<T>,
+    state: SlotField<T>,
 }
 
 impl<T: Copy + FromBytes + IntoBytes + Immutable> Unit<T> {
     fn new(function: &str, config: &Value) -> Unit<T> {
-        let (mut stage, mut layout) = (stage(function, config), Layout::default());
+        let (mut stage, mut layout) = (stage(function, config), RecordLayout::default());
         stage.place(0, &mut layout, 0).unwrap();
-        let mut records = Records::new(4, layout).unwrap();
+        let mut records = FlowRecords::new(4, layout).unwrap();
         let record = records.allocate().unwrap();
-        Unit { stage, records, record, state: Part::at(size_of::<Header>()).unwrap() }
+        Unit { stage, records, record, state: SlotField::at(size_of::<RecordHeader>()).unwrap() }
     }
 
     /// Takes over the flow of another unit: the bytes of its record and those of its buffers.
@@ -50,7 +50,8 @@ where
     let mut units = [Unit::<T>::new(function, config), Unit::new(function, config)];
     let (mut reassembler, mut streams) =
         (Reassembler::new(StreamOptions::default()).unwrap(), Streams::default());
-    let (mut effects, mut pool, parser) = (Effects::default(), Pool::new(8), Parser::new(FlowHasher::new(1)));
+    let (mut effects, mut pool, parser) =
+        (Effects::default(), PacketPool::new(8), Parser::new(FlowHasher::new(1)));
     let mut told = vec![];
     let mut at = 0;
     for (number, segment) in talk.segments.iter().enumerate() {
@@ -66,13 +67,13 @@ where
         reassembler.begin_group();
         reassembler.take(&packet, &mut streams);
         let unit = &mut units[at];
-        let mut group = Group {
+        let mut group = PacketGroup {
             packets: std::slice::from_mut(&mut packet),
             verdicts: &mut [Verdict::Forward],
             side: segment.side,
-            load: Load::default(),
+            load: PacketTotals::default(),
             changed: false,
-            env: Env { records: &mut unit.records, effects: &mut effects, buffers: &mut pool },
+            env: StageEnv { records: &mut unit.records, effects: &mut effects, buffers: &mut pool },
             deliveries: reassembler.deliveries(),
             recording: None,
         };
@@ -86,7 +87,7 @@ where
         }
     }
     let unit = &mut units[at];
-    let mut env = Env { records: &mut unit.records, effects: &mut effects, buffers: &mut pool };
+    let mut env = StageEnv { records: &mut unit.records, effects: &mut effects, buffers: &mut pool };
     unit.stage.flow_end(unit.record, EndReason::Shutdown, SECOND_NS, &mut env);
     told.extend(effects.alerts.iter().map(|alert| format!("{alert:?}")));
     told.extend(

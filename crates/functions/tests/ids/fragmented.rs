@@ -1,7 +1,7 @@
 //! Datagrams in fragments: what rules say of the whole ones, in whatever order their parts come.
 
 use graph::Chain;
-use packet::{DropReason, Endpoint, Packet, Pool, Side};
+use packet::{DropReason, Endpoint, Packet, PacketPool, Side};
 use serde_json::json;
 
 use crate::http_support::{fragments, options, packet, stage};
@@ -254,14 +254,14 @@ fn a_copy_with_other_bytes_does_not_leave() {
 /// A chain with more buffers than a bench has.
 struct Unit {
     chain: Chain,
-    pool: Pool,
+    pool: PacketPool,
     out: Vec<Packet>,
 }
 
 impl Unit {
     fn new() -> Unit {
         let stages = vec![stage("ids", &config(RULES, json!({})))];
-        Unit { chain: Chain::new(stages, options()).unwrap(), pool: Pool::new(4_096), out: vec![] }
+        Unit { chain: Chain::new(stages, options()).unwrap(), pool: PacketPool::new(4_096), out: vec![] }
     }
 
     /// Takes a packet through; those that leave, from the IP header on.

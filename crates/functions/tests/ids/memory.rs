@@ -126,7 +126,7 @@ fn sources_that_are_not_there_take_nothing_from_open_connections() {
     for (when_full, drops) in [("pass", 0), ("drop", 1)] {
         let seen = beside((0..1_000).map(spoofed).collect(), json!({ "when_full": when_full }));
         assert!(is_stopped(&seen), "{when_full}: {:?} {:?}", seen.rules(), seen.drops);
-        assert!(seen.bench.chain.stages()[0].shared().buffers.as_ref().unwrap().gave_way() > 100);
+        assert!(seen.bench.chain.stages()[0].shared().buffers.as_ref().unwrap().evictions() > 100);
         assert_eq!(seen.counter("source_over_share"), 0);
         let dropped = seen.drops.iter().find(|(reason, _)| *reason == "ids-memory");
         assert!(drops == 1 || dropped.is_none(), "{:?}", seen.drops);

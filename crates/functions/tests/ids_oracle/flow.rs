@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use packet::{Class, Direction};
+use packet::{Direction, PacketClass};
 use signatures::{Action, Buffer, Flowbit};
 
 use super::application::{Detection, Spoken, is_dns};
@@ -141,10 +141,13 @@ impl FlowState {
             17 => packet.source.1 == 53,
             _ => false,
         };
-        self.is_vague_if(!self.ends.has_begun && is_guess && packet.class == Class::Whole, packet);
+        self.is_vague_if(!self.ends.has_begun && is_guess && packet.class == PacketClass::Whole, packet);
         self.ends.packet(packet);
         let packet = &if self.ends.turned { packet.turned() } else { packet.clone() };
-        self.is_vague_if(matches!(packet.class, Class::FirstFragment | Class::LaterFragment), packet);
+        self.is_vague_if(
+            matches!(packet.class, PacketClass::FirstFragment | PacketClass::LaterFragment),
+            packet,
+        );
         let before = self.opening;
         self.opening_before = before;
         self.opening.packet(packet);
@@ -178,7 +181,7 @@ impl FlowState {
     fn on_packet(&mut self, looking: &mut Looking<'_>, ports: (u16, u16)) {
         let packet = looking.packet;
         let mut buffers = Buffers::new();
-        if packet.protocol == 17 && packet.class == Class::Whole {
+        if packet.protocol == 17 && packet.class == PacketClass::Whole {
             self.connection.detection.datagram(packet.direction, &packet.payload, ports);
             let known = self.connection.detection.known() == Some(Spoken::Dns);
             if known && is_dns(&packet.payload, packet.payload.len()) {
@@ -459,7 +462,7 @@ impl Ends {
     fn packet(&mut self, packet: &Observed) {
         let flags = packet.transport.get(13).copied().unwrap_or(0);
         let (is_syn, is_ack) = (flags & 2 != 0, flags & 16 != 0);
-        let is_whole = packet.protocol == 6 && packet.class == Class::Whole;
+        let is_whole = packet.protocol == 6 && packet.class == PacketClass::Whole;
         if is_whole && is_syn && !is_ack {
             self.asked = Some(packet.direction);
         }
@@ -475,7 +478,7 @@ impl Ends {
         if is_whole && !is_syn && !self.has_begun {
             self.turned = packet.source.1 < 1024 && packet.destination.1 >= 1024;
         }
-        self.has_begun |= packet.class != Class::IcmpError;
+        self.has_begun |= packet.class != PacketClass::IcmpError;
         self.has_bytes |= packet.brings(|what| matches!(what, What::Data(_)));
     }
 }
@@ -488,7 +491,7 @@ impl Opening {
             self.opened = self.syns == [true; 2];
             return;
         }
-        if matches!(packet.class, Class::IcmpError | Class::LaterFragment) {
+        if matches!(packet.class, PacketClass::IcmpError | PacketClass::LaterFragment) {
             return;
         }
         if packet.brings(|what| matches!(what, What::Data(_))) {

@@ -117,7 +117,7 @@ fn packet(test: &PacketTest, packet: &Observed) -> Option<bool> {
     let word = |bytes: &[u8], at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
     let ip = &packet.network[..];
     let v4 = (packet.version == 4).then_some(ip);
-    let is_first = packet.class != packet::Class::LaterFragment;
+    let is_first = packet.class != packet::PacketClass::LaterFragment;
     let of =
         |numbers: &[u8]| (is_first && numbers.contains(&packet.protocol)).then_some(&packet.transport[..]);
     let (tcp, icmp) = (of(&[6]), of(&[1, 58]));

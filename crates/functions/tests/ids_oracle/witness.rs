@@ -10,7 +10,7 @@ use nf::stream::StreamEventKind;
 use nf::{
     Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup, Verdict,
 };
-use packet::{Class, Direction, LinkType, Pool};
+use packet::{Direction, LinkType, PacketClass, PacketPool};
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -37,7 +37,7 @@ pub struct Observed {
     /// 4 or 6.
     pub version: u8,
     /// How it relates to its flow.
-    pub class: Class,
+    pub class: PacketClass,
     /// From the IP header on.
     pub network: Vec<u8>,
     /// From the transport header on.
@@ -134,7 +134,7 @@ pub const FLOWS_MAX: u32 = 1 << 14;
 
 /// Sends frames through a chain.
 pub fn pass(chain: &mut Chain, frames: &[Frame]) {
-    let mut pool = Pool::new(256);
+    let mut pool = PacketPool::new(256);
     let (mut batch, mut out) = (Vec::new(), Vec::new());
     for frame in frames {
         let mut packet = pool.take(&frame.bytes).unwrap();

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use graph::{Chain, Options};
 use nf::stage::Stage;
 use nf::{Registry, Setup};
-use packet::{DropReason, Packet, Pool, Side};
+use packet::{DropReason, Packet, PacketPool, Side};
 use serde_json::Value;
 
 pub const SYN: u8 = 0x02;
@@ -218,7 +218,7 @@ pub fn load_balancer(config: &Value) -> Result<Box<dyn Stage>, String> {
 /// A chain of a load balancer.
 pub struct Bench {
     pub chain: Chain,
-    pool: Pool,
+    pool: PacketPool,
     pub now_ns: u64,
 }
 
@@ -233,7 +233,7 @@ impl Bench {
         stages.extend(behind);
         let options = Options { flows_max: 4096, seed: 7, inner, ..Options::default() };
         let chain = Chain::new(stages, options).unwrap();
-        Bench { chain, pool: Pool::new(256), now_ns: 1_000_000_000 }
+        Bench { chain, pool: PacketPool::new(256), now_ns: 1_000_000_000 }
     }
 
     /// All packets at once; what came out, in order.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use graph::{Chain, Options, Timeouts};
 use nf::{FlowReport, Registry, Setup};
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 use serde_json::Value;
 
 pub const TCP: u8 = 6;
@@ -151,7 +151,7 @@ impl Ip {
 pub struct Bench {
     pub chain: Chain,
     pub monitor: usize,
-    pub pool: Pool,
+    pub pool: PacketPool,
 }
 
 /// A packet's time, side, and frame.
@@ -180,7 +180,7 @@ impl Bench {
             entry.make(config, Setup::new(options.seed, options.flows_max)).unwrap()
         });
         let monitor = functions.iter().position(|(name, _)| *name == "monitor").unwrap();
-        Bench { chain: Chain::new(stages.collect(), options).unwrap(), monitor, pool: Pool::new(512) }
+        Bench { chain: Chain::new(stages.collect(), options).unwrap(), monitor, pool: PacketPool::new(512) }
     }
 
     /// Takes these packets through in one batch; how many came out.

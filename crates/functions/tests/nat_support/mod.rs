@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use functions::nat::Nat;
 use graph::{Chain, Options};
 use nf::{Alert, Setup, stage};
-use packet::{DropReason, LinkType, Packet, Pool, Side};
+use packet::{DropReason, LinkType, Packet, PacketPool, Side};
 
 pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
@@ -52,7 +52,7 @@ impl Fate {
 
 pub struct Bench {
     pub chain: Chain,
-    pool: Pool,
+    pool: PacketPool,
     pub now_ns: u64,
 }
 
@@ -65,7 +65,7 @@ impl Bench {
         let config = serde_json::from_str(config).unwrap();
         let nat = stage::load::<Nat>(config, Setup::new(7, flows_max)).unwrap();
         let options = Options { flows_max, seed: 7, ..Options::default() };
-        Bench { chain: Chain::new(vec![nat], options).unwrap(), pool: Pool::new(256), now_ns: SECOND }
+        Bench { chain: Chain::new(vec![nat], options).unwrap(), pool: PacketPool::new(256), now_ns: SECOND }
     }
 
     pub fn wait(&mut self, seconds: u64) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use graph::{Chain, Options};
 use io::capture::Reader;
-use packet::{FlowHasher, LinkType, Packet, Parser, Pool, Side};
+use packet::{FlowHasher, LinkType, Packet, PacketPool, Parser, Side};
 use serde_json::json;
 
 use crate::meter_support::stage;
@@ -25,7 +25,13 @@ fn end() -> Chain {
 }
 
 /// Takes a packet through an end; what leaves by the other side. What is made goes nowhere.
-fn through(chain: &mut Chain, pool: &mut Pool, frame: &Frame, side: Side, bytes: &[u8]) -> Option<Packet> {
+fn through(
+    chain: &mut Chain,
+    pool: &mut PacketPool,
+    frame: &Frame,
+    side: Side,
+    bytes: &[u8],
+) -> Option<Packet> {
     let mut packet = pool.take(bytes)?;
     let meta = packet.meta_mut();
     (meta.transit.timestamp_ns, meta.transit.side, meta.link) = (frame.time_ns, side, frame.link);
@@ -51,7 +57,7 @@ struct Totals {
 }
 
 fn cross(name: &str, frames: &[Frame]) -> Totals {
-    let (mut here, mut there, mut pool) = (end(), end(), Pool::new(64));
+    let (mut here, mut there, mut pool) = (end(), end(), PacketPool::new(64));
     let mut totals = Totals { packets: 0, before: 0, on_the_link: 0, encoded: 0 };
     for (number, frame) in frames.iter().enumerate() {
         let context = || format!("{name} packet {}", number + 1);
@@ -112,7 +118,7 @@ fn every_capture_comes_out_as_it_went_in() {
 /// so many times.
 fn measured(frames: &[Frame], times: u64) -> (u64, u64) {
     let mut chain = Chain::new(vec![stage("redundancy", &json!({}))], Options::default()).unwrap();
-    let (mut pool, mut out) = (Pool::new(64), vec![]);
+    let (mut pool, mut out) = (PacketPool::new(64), vec![]);
     let span_ns = frames.iter().map(|frame| frame.time_ns).max().unwrap_or(0);
     for (time, frame) in (0..times).flat_map(|time| frames.iter().map(move |frame| (time, frame))) {
         let Some(mut packet) = pool.take(&frame.bytes) else { continue };

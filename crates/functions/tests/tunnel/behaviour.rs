@@ -59,7 +59,7 @@ fn packets_cross_in_all_versions_by_all_protocols() {
 
 // B11, B14
 #[test]
-fn packets_both_ways_follow_rules_that_are_foreseen() {
+fn packets_both_ways_follow_predicted_rules() {
     for protocol in PROTOCOLS {
         for (outer, inner) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
             let stages = vec![stage("monitor", &json!({})), stage("tunnel", &config(protocol, outer, 1))];

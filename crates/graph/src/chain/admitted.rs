@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use nf::EndReason;
-use packet::{Class, DropReason, FlowKey, Packet, Pool};
+use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 
 use super::{Chain, Run};
 use crate::classifier::{Classifier, FlowLookup};
@@ -68,9 +68,9 @@ impl Chain {
     }
 
     /// Which flow an admitted packet goes with. A later fragment has that flow's key from now on.
-    pub fn way(&mut self, packet: &mut Packet, pool: &mut Pool) -> FlowLookup {
+    pub fn way(&mut self, packet: &mut Packet, pool: &mut PacketPool) -> FlowLookup {
         let meta = packet.meta();
-        if meta.class == Class::LaterFragment {
+        if meta.class == PacketClass::LaterFragment {
             self.now_ns = self.now_ns.max(meta.transit.timestamp_ns);
             self.classifier.handle_timeout(self.now_ns, pool);
             self.expire_datagrams(pool);
@@ -85,7 +85,7 @@ impl Chain {
         batch: &mut Vec<Packet>,
         homes: &[u32],
         out: &mut Vec<Packet>,
-        pool: &mut Pool,
+        pool: &mut PacketPool,
     ) {
         if self.stages.is_empty() {
             let mut run = Run { out, pool, observer: None, is_alone: false };
@@ -97,7 +97,7 @@ impl Chain {
 
     /// Processes packets that this chain admitted, or another one with the same seed, in the order
     /// in which they come. Whose they are, their keys say; none could not be parsed.
-    pub fn process_parsed(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
+    pub fn process_parsed(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         if self.stages.is_empty() {
             let mut run = Run { out, pool, observer: None, is_alone: false };
             return batch.drain(..).for_each(|packet| self.pass(packet, &mut run));
@@ -137,7 +137,7 @@ impl Chain {
     /// Processes an admitted packet that goes with no flow that is known: one that could not be
     /// parsed, is not IP, or is a fragment whose first one has not come or was dropped. In their
     /// order, and behind all packets that came before.
-    pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
+    pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         let parsed = self.classifier.take_refusal(&packet);
         let mut run = Run { out, pool, observer: None, is_alone: false };
         if self.stages.is_empty() && parsed.is_ok() {
@@ -147,7 +147,7 @@ impl Chain {
     }
 
     /// Drops an admitted packet; with a first fragment, those that wait for it.
-    pub fn drop_admitted(&mut self, packet: Packet, reason: DropReason, pool: &mut Pool) {
+    pub fn drop_admitted(&mut self, packet: Packet, reason: DropReason, pool: &mut PacketPool) {
         self.classifier.discard(packet, reason, pool);
     }
 
@@ -186,7 +186,7 @@ impl Chain {
     }
 
     /// Ends the flows that have this home.
-    pub fn end_flows_of(&mut self, home: u32, pool: &mut Pool) {
+    pub fn end_flows_of(&mut self, home: u32, pool: &mut PacketPool) {
         let newest = |chain: &Chain| chain.flows_of(home).next();
         while let Some(record) = newest(self) {
             self.end_flow(record, EndReason::Evicted, pool);
@@ -195,7 +195,7 @@ impl Chain {
 
     /// Ends the flows of this home whose time is over. Time alone clears them away a little later,
     /// and until then nobody finds them.
-    pub fn end_expired_of(&mut self, home: u32, now_ns: u64, pool: &mut Pool) {
+    pub fn end_expired_of(&mut self, home: u32, now_ns: u64, pool: &mut PacketPool) {
         self.now_ns = self.now_ns.max(now_ns);
         let is_over = |&record: &u32| self.flows.records.header(record).has_expired(self.now_ns);
         let over: Vec<u32> = self.flows_of(home).filter(is_over).collect();

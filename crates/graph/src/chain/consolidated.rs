@@ -7,11 +7,11 @@
 //! a flow's packet walks for (a FIN, a fragment, an ICMP error) may change what functions think of
 //! the flow, and ends its rules (B10).
 
-use nf::record::{Header, Layout, Lines, Records};
-use nf::stage::{Load, ReadGroup, Stage};
-use nf::{Connection, EventCondition, FORESEEING_MAX, Field, Recording, Said, Verdict};
+use nf::record::{CacheLines, FlowRecords, RecordHeader, RecordLayout};
+use nf::stage::{PacketTotals, ReadGroup, Stage};
+use nf::{Connection, EventCondition, Field, PREDICTING_NFS_MAX, PlannedActions, Recording, Verdict};
 use packet::parse::{self, protocol};
-use packet::{Class, Covers, Direction, DropReason, Endpoint, NewEnds, Packet, Side};
+use packet::{Direction, DropReason, Endpoint, NewEnds, OuterMatches, Packet, PacketClass, Side};
 
 use super::cross::Crossing;
 use super::{Chain, Run};
@@ -20,7 +20,7 @@ use crate::program::{Course, Draft, Layer, ProgramId, Programs, Step};
 use crate::rules::{EVENTS_MAX, Likeness, Rules, Scope, Values};
 use crate::shapes::Shapes;
 
-mod foreseen;
+mod predicted;
 
 /// What a chain needs that consolidates.
 pub(super) struct Consolidation {
@@ -32,7 +32,7 @@ pub(super) struct Consolidation {
     /// By side: the functions that packets come to which entered there, in order, but for those
     /// that have to see every packet.
     taking_part: [Vec<u16>; 2],
-    /// Of these, the ones that have to be asked what they foresee of each flow.
+    /// Of these, the ones that have to be asked what they predict of each flow.
     asked: [Vec<u16>; 2],
     /// Whether a packet is being recorded.
     recording: bool,
@@ -42,8 +42,8 @@ pub(super) struct Consolidation {
     scope: Scope,
     /// A packet whose flow's events were looked at, and do not hold.
     reviewed: Option<u64>,
-    /// What functions foresee, and the programs that were made of that.
-    said: Said,
+    /// What functions predict, and the programs that were made of that.
+    said: PlannedActions,
     shapes: Shapes,
 }
 
@@ -52,25 +52,25 @@ pub(super) struct Begun {
     side: Side,
     like: Likeness,
     ends: (Endpoint, Endpoint),
-    covers: Covers,
+    covers: OuterMatches,
 }
 
 impl Consolidation {
     /// None if no two functions take part one behind the other: of one, the walk is no longer than
     /// what a rule would have in its place.
-    pub fn new(stages: &[Box<dyn Stage>], layout: &Layout) -> Option<Consolidation> {
+    pub fn new(stages: &[Box<dyn Stage>], layout: &RecordLayout) -> Option<Consolidation> {
         let wraps = |stage: &dyn Stage| stage.descriptor().writes.contains(&Field::Encapsulation);
         // What streams bring is every packet's own.
         let takes_part = |stage: &dyn Stage| stage.descriptor().consolidates && !stage.descriptor().stream;
         let are_neighbours = |pair: &[Box<dyn Stage>]| pair.iter().all(|stage| takes_part(&**stage));
-        if !stages.windows(2).any(are_neighbours) || stages.len() > FORESEEING_MAX {
+        if !stages.windows(2).any(are_neighbours) || stages.len() > PREDICTING_NFS_MAX {
             return None;
         }
         let taking_part: [Vec<u16>; 2] = [Side::Inside, Side::Outside].map(|side| {
             let stages = path(side, stages.len()).filter(|&stage| takes_part(&*stages[stage]));
             stages.map(|stage| stage as u16).collect()
         });
-        let is_asked = |stage: &u16| !stages[usize::from(*stage)].foresees_alike();
+        let is_asked = |stage: &u16| !stages[usize::from(*stage)].predicts_uniformly();
         let asked = taking_part.each_ref().map(|part| part.iter().copied().filter(is_asked).collect());
         Some(Consolidation {
             programs: Programs::default(),
@@ -82,7 +82,7 @@ impl Consolidation {
             repeats: true,
             scope: Scope { wraps: stages.iter().any(|stage| wraps(&**stage)) },
             reviewed: None,
-            said: Said::default(),
+            said: PlannedActions::default(),
             shapes: Shapes::default(),
         })
     }
@@ -105,7 +105,7 @@ impl Consolidation {
     pub fn choose(
         &mut self,
         rules: &mut Rules,
-        (stages, records): (&[Box<dyn Stage>], &Records),
+        (stages, records): (&[Box<dyn Stage>], &FlowRecords),
         packet: &Packet,
         (like, connection): (Likeness, Connection),
         is_seen: bool,
@@ -119,15 +119,15 @@ impl Consolidation {
         } else if course == Course::REVIEW && is_seen {
             course = self.look_again(rules, stages, records, packet, like);
         }
-        if matches!(course, Course::FORESEE | Course::RECORD)
+        if matches!(course, Course::PREDICT | Course::RECORD)
             && is_seen
-            && let Some(foreseen) = self.foresee(rules, (stages, records), packet, (like, connection))
+            && let Some(predicted) = self.predict(rules, (stages, records), packet, (like, connection))
         {
-            path.foreseen += 1;
-            return foreseen;
+            path.predicted += 1;
+            return predicted;
         }
         match course {
-            Course::FORESEE | Course::WALK => (Course::WALK, 0),
+            Course::PREDICT | Course::WALK => (Course::WALK, 0),
             _ => (course, rules.get(of.0, of.1).map_or(0, |rule| rule.keep_ms)),
         }
     }
@@ -140,7 +140,7 @@ impl Consolidation {
         &self,
         rules: &mut Rules,
         stages: &[Box<dyn Stage>],
-        records: &Records,
+        records: &FlowRecords,
         packet: &Packet,
         like: Likeness,
     ) -> Course {
@@ -159,7 +159,7 @@ impl Consolidation {
 
     /// What packets of a course come in; none if it takes every packet.
     #[inline]
-    pub fn covers(&self, course: Course) -> Option<&Covers> {
+    pub fn covers(&self, course: Course) -> Option<&OuterMatches> {
         course
             .program()
             .filter(|program| program.is_limited())
@@ -168,7 +168,7 @@ impl Consolidation {
 
     /// The lines of records that packets of a course will touch, of `all`.
     #[inline]
-    pub fn lines(&self, course: Course, all: Lines) -> Lines {
+    pub fn lines(&self, course: Course, all: CacheLines) -> CacheLines {
         self.programs.lines(course, all)
     }
 
@@ -189,7 +189,7 @@ impl Consolidation {
     fn write_program(
         &mut self,
         stages: &[Box<dyn Stage>],
-        (side, covers): (Side, Covers),
+        (side, covers): (Side, OuterMatches),
         verdict: Verdict,
     ) -> Option<ProgramId> {
         let Consolidation { draft, recordings, programs, .. } = self;
@@ -252,7 +252,7 @@ fn fits(protocol: u8, ends: &NewEnds) -> bool {
 fn holds(
     rules: &Rules,
     stages: &[Box<dyn Stage>],
-    records: &Records,
+    records: &FlowRecords,
     (record, direction): (u32, Direction),
 ) -> bool {
     rules
@@ -277,7 +277,7 @@ impl Chain {
         self.fast_path.recorded += 1;
         consolidation.recordings.iter_mut().flatten().for_each(|recording| recording.begin(!is_observed));
         (consolidation.recording, consolidation.repeats) = (true, true);
-        let covers = Covers::of(packet);
+        let covers = OuterMatches::of(packet);
         Some(Begun { side: meta.transit.side, like, ends: parse::ends(packet), covers })
     }
 
@@ -288,8 +288,8 @@ impl Chain {
         let header = self.flows.records.header(meta.transit.flow);
         let connection = Connection::from_phase(meta.transit.phase);
         let like = Likeness::new(meta, header.key != meta.key, connection);
-        let is_ordinary = meta.class == Class::Whole && like.is_ordinary();
-        (is_ordinary && !header.has(Header::FLAG_TURNS)).then_some(like)
+        let is_ordinary = meta.class == PacketClass::Whole && like.is_ordinary();
+        (is_ordinary && !header.has(RecordHeader::FLAG_TURNS)).then_some(like)
     }
 
     /// Something happened to the packet that need not happen to others: it is recorded no further.
@@ -319,7 +319,7 @@ impl Chain {
         repeats: bool,
     ) {
         let header = self.flows.records.header(record);
-        if !header.has(Header::FLAG_LIVE) || !header.has(Header::FLAG_ACCEPTED) {
+        if !header.has(RecordHeader::FLAG_LIVE) || !header.has(RecordHeader::FLAG_ACCEPTED) {
             return;
         }
         let (Some(consolidation), Some(rules)) = (&mut self.consolidation, &mut self.flows.rules) else {
@@ -474,7 +474,7 @@ impl Chain {
                 let room = |packet: &mut Packet| {
                     let transit = &packet.meta().transit;
                     let outer = rules.outer(transit.flow, transit.direction);
-                    outer.and_then(|&outer| packet.wrap(&outer).ok()).ok_or(DropReason::NoHeadroom)
+                    outer.and_then(|&outer| packet.encap(&outer).ok()).ok_or(DropReason::NoHeadroom)
                 };
                 drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
             }
@@ -483,7 +483,7 @@ impl Chain {
                 drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
             }
             Step::TakeOut(stage, len) => {
-                let out = |packet: &mut Packet| packet.take_out(len).map_err(|_| DropReason::Internal);
+                let out = |packet: &mut Packet| packet.decap(len).map_err(|_| DropReason::Internal);
                 drop_unless(out, &mut *self.stages[stage], crossing, packets, verdicts);
             }
             Step::Untag(stage, kind) => {
@@ -507,7 +507,7 @@ impl Chain {
             Step::Drop(stage, reason) => {
                 let forwarded = verdicts.iter_mut().filter(|verdict| **verdict == Verdict::Forward);
                 forwarded.for_each(|verdict| *verdict = Verdict::Drop(reason));
-                self.stages[stage].pass(Load::default(), load.packets);
+                self.stages[stage].pass(PacketTotals::default(), load.packets);
             }
             // They have been seen to.
             Step::Together(_)
@@ -532,7 +532,7 @@ pub(super) fn drop_panicked(
             *verdict = Verdict::Drop(DropReason::FunctionPanic);
         }
     }
-    crossing.load = Load::by_side(packets, verdicts)[crossing.side as usize];
+    crossing.load = PacketTotals::by_side(packets, verdicts)[crossing.side as usize];
     crossing.load.bytes += crossing.load.packets * crossing.cancelled_len;
 }
 
@@ -555,7 +555,7 @@ fn drop_unless<T>(
             dropped += 1;
         }
     }
-    stage.pass(Load::default(), dropped);
-    crossing.load = Load::by_side(packets, verdicts)[crossing.side as usize];
+    stage.pass(PacketTotals::default(), dropped);
+    crossing.load = PacketTotals::by_side(packets, verdicts)[crossing.side as usize];
     crossing.load.bytes += crossing.load.packets * crossing.cancelled_len;
 }

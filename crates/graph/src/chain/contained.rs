@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nf::EndReason;
-use nf::record::{Header, Layout};
-use nf::stage::Env;
-use packet::{DropReason, Pool};
+use nf::record::{RecordHeader, RecordLayout};
+use nf::stage::StageEnv;
+use packet::{DropReason, PacketPool};
 
 use super::consolidated::Consolidation;
 use super::subscribed::Subscribed;
@@ -46,7 +46,7 @@ impl Chain {
 
     /// Ends the flows at whose packets functions panicked.
     #[cold]
-    pub(super) fn end_failed(&mut self, pool: &mut Pool) {
+    pub(super) fn end_failed(&mut self, pool: &mut PacketPool) {
         let mut failed = std::mem::take(&mut self.failed);
         for record in failed.drain(..) {
             if self.flows.is_live(record) {
@@ -71,7 +71,7 @@ impl Chain {
         for stage in &mut self.stages {
             stage.close();
         }
-        self.effects.made.drain(..).for_each(|made| run.pool.give(made.packet));
+        self.effects.generated.drain(..).for_each(|made| run.pool.give(made.packet));
         for packet in std::mem::take(&mut self.answers) {
             self.drop_packet(packet, DropReason::Internal, run);
         }
@@ -96,14 +96,14 @@ impl Chain {
     /// Ends all flows, and goes on with empty tables: whoever gives packets to the chain has
     /// panicked, and what it knew of flows is gone. So are `lost` packets, which did not come to
     /// the chain.
-    pub fn start_anew(&mut self, lost: u64, pool: &mut Pool) {
+    pub fn start_anew(&mut self, lost: u64, pool: &mut PacketPool) {
         self.counters.drops[DropReason::Internal.index()] += lost;
         self.clear_tables(pool);
         self.changes.clear();
     }
 
     /// Ends all flows, as far as that can be done, and makes the tables anew.
-    fn clear_tables(&mut self, pool: &mut Pool) {
+    fn clear_tables(&mut self, pool: &mut PacketPool) {
         let live: Vec<u32> = self.flows.live().collect();
         for &record in &live {
             if let Some(home) = self.flows.homes.of(record) {
@@ -112,7 +112,7 @@ impl Chain {
             let second = self.flows.passes.get(record).map(|pass| pass.second);
             for record in [Some(record), second].into_iter().flatten() {
                 let mut env =
-                    Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
+                    StageEnv { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
                 for stage in &mut self.stages {
                     stage.flow_end(record, EndReason::Evicted, self.now_ns, &mut env);
                 }
@@ -131,7 +131,7 @@ impl Chain {
         self.drop_held(pool);
         let moved = self.fragments_moved();
         let (streams, seed) = (self.options.streams, self.options.seed);
-        if let Ok(subscribed) = Subscribed::new(&self.stages, &mut Layout::default(), streams, seed) {
+        if let Ok(subscribed) = Subscribed::new(&self.stages, &mut RecordLayout::default(), streams, seed) {
             self.subscribed = subscribed;
             self.counters.fragments_moved = moved;
         }
@@ -145,7 +145,7 @@ impl Chain {
             }
             // Without memory for others the records stay, and are none of any flow.
             Err(_) => live.iter().for_each(|&record| {
-                if self.flows.records.header(record).has(Header::FLAG_LIVE) {
+                if self.flows.records.header(record).has(RecordHeader::FLAG_LIVE) {
                     let removed = catch_unwind(AssertUnwindSafe(|| self.flows.remove(record)));
                     drop(removed);
                 }

@@ -1,7 +1,7 @@
 //! Going through: function by function, each over all packets of a group.
 
-use nf::stage::{Env, Group, Load};
-use nf::{Made, Recording, Verdict};
+use nf::stage::{PacketGroup, PacketTotals, StageEnv};
+use nf::{GeneratedPacket, Recording, Verdict};
 use packet::{DropReason, Packet, Side};
 
 use super::subscribed::Subscribed;
@@ -14,7 +14,7 @@ use crate::program::{Course, ProgramId};
 pub(super) struct Crossing {
     pub side: Side,
     /// Those that are still to be forwarded.
-    pub load: Load,
+    pub load: PacketTotals,
     /// Bytes that each counts as longer than it is: what would have been put before it, but is
     /// taken away again.
     pub cancelled_len: u64,
@@ -86,7 +86,7 @@ impl Chain {
         &mut self,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
-        loads: [Load; 2],
+        loads: [PacketTotals; 2],
         program: Option<ProgramId>,
         run: &mut Run<'_, '_>,
     ) {
@@ -116,7 +116,7 @@ impl Chain {
             let is_its = |&&place: &&u8| courses[usize::from(place)] == course;
             let end = begin + order.places[begin..packets.len()].iter().take_while(is_its).count();
             let (own, decided) = (&mut packets[begin..end], &mut verdicts[begin..end]);
-            let loads = Load::by_side(own, decided);
+            let loads = PacketTotals::by_side(own, decided);
             self.cross_sides(own, decided, loads, course.program(), run);
             begin = end;
         }
@@ -132,7 +132,7 @@ impl Chain {
         &mut self,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
-        loads: [Load; 2],
+        loads: [PacketTotals; 2],
         program: Option<ProgramId>,
         run: &mut Run<'_, '_>,
     ) {
@@ -205,7 +205,7 @@ impl Chain {
         {
             let records = &mut self.flows.records;
             if subscribed.assemble(side, packets, verdicts, records, &mut self.effects) {
-                crossing.load = Load::by_side(packets, verdicts)[side as usize];
+                crossing.load = PacketTotals::by_side(packets, verdicts)[side as usize];
             }
             crossing.assembled = true;
         }
@@ -218,7 +218,7 @@ impl Chain {
                 self.turned.push((i, stage));
             }
         }
-        crossing.load = Load::by_side(packets, verdicts)[side as usize];
+        crossing.load = PacketTotals::by_side(packets, verdicts)[side as usize];
     }
 
     /// How many alerts and events there are.
@@ -277,13 +277,13 @@ impl Chain {
         &mut self,
         stage: usize,
         side: Side,
-        load: Load,
+        load: PacketTotals,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
         assembled: bool,
         run: &mut Run<'_, '_>,
     ) -> bool {
-        let made = self.effects.made.len();
+        let made = self.effects.generated.len();
         let mut observed = None;
         if let (Some(observer), [packet, ..], [Verdict::Forward, ..]) =
             (&mut run.observer, &*packets, &*verdicts)
@@ -295,13 +295,13 @@ impl Chain {
         let wishes_ms = self.begin_wishes(packets);
         let recorded = self.consolidation.as_mut().and_then(|c| c.recording_of(stage));
         let started = self.options.cycles.map(|cycles| cycles());
-        let mut group = Group {
+        let mut group = PacketGroup {
             packets,
             verdicts,
             side,
             load,
             changed: false,
-            env: Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool },
+            env: StageEnv { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool },
             deliveries: self
                 .subscribed
                 .as_ref()
@@ -330,8 +330,8 @@ impl Chain {
     /// Sends the packets that a function made, from this number on, in answer to some of `packets`.
     #[inline(always)]
     pub(super) fn answer_all(&mut self, made: usize, packets: &[Packet], run: &mut Run<'_, '_>) {
-        while self.effects.made.len() > made {
-            let answer = self.effects.made.remove(made);
+        while self.effects.generated.len() > made {
+            let answer = self.effects.generated.remove(made);
             self.answer(answer, packets, run);
         }
     }
@@ -360,7 +360,7 @@ impl Chain {
     /// functions between it and the side that it leaves by. To them it is a packet of the flow that
     /// it answers, in the other direction; it does not count in the flow's clock. What answers a
     /// packet that turned back may be turned back where that was.
-    fn answer(&mut self, made: Made, packets: &[Packet], run: &mut Run<'_, '_>) {
+    fn answer(&mut self, made: GeneratedPacket, packets: &[Packet], run: &mut Run<'_, '_>) {
         self.stop_recording();
         self.counters.packets_made += u64::from(!self.is_replaying);
         let mut packet = made.packet;
@@ -375,7 +375,7 @@ impl Chain {
         meta.transit.side = made.towards.other();
         meta.transit.flow = to.transit.flow;
         meta.transit.direction = to.transit.direction.other();
-        meta.transit.clock = to.transit.clock;
+        meta.transit.seq = to.transit.seq;
         meta.transit.phase = to.transit.phase;
         meta.transit.tags = to.transit.tags;
         if let Some(ingresses) = &self.ingresses {
@@ -407,7 +407,7 @@ mod tests {
     proptest! {
         #[test]
         fn courses_stand_together_and_go_back(of in prop::collection::vec(0_usize..4, 1..=GROUP_MAX)) {
-            let any = [Course::WALK, Course::RECORD, Course::REVIEW, Course::FORESEE];
+            let any = [Course::WALK, Course::RECORD, Course::REVIEW, Course::PREDICT];
             let courses: Vec<Course> = of.iter().map(|&i| any[i]).collect();
             let order = Order::by_course(&courses);
             let mut all: Vec<usize> = (0..courses.len()).collect();

@@ -1,12 +1,12 @@
 //! Coming in: parsing, finding the packet's flow or beginning it, and gathering packets of known
 //! flows into groups.
 
-use nf::record::Header;
-use nf::stage::{Env, Load};
+use nf::record::RecordHeader;
+use nf::stage::{PacketTotals, StageEnv};
 use nf::{EndReason, Verdict};
-use packet::{Class, Direction, DropReason, Meta, Packet, Pool};
+use packet::{Direction, DropReason, Meta, Packet, PacketClass, PacketPool};
 
-use super::{Chain, Change, Run, passes_unjudged};
+use super::{Chain, Change, Run, forwards_unclassified};
 use crate::WhenFull;
 use crate::classifier::LaterFragment;
 use crate::flows::Flows;
@@ -18,7 +18,7 @@ use crate::rules::{CHANGING, Likeness};
 /// Packets from the front of what is left of a batch.
 pub(super) struct Gathered {
     /// How much they are.
-    pub load: Load,
+    pub load: PacketTotals,
     /// What is to be done with them, or with the first one.
     pub course: Course,
     /// Whether it is the same for all.
@@ -33,7 +33,9 @@ impl Chain {
     pub(super) fn pass_through(&mut self, batch: &mut Vec<Packet>, run: &mut Run<'_, '_>) {
         self.follow_commands();
         let bytes = self.classifier.classify(batch, |_| {});
-        if self.classifier.refuses_none() && batch.iter().all(|packet| packet.meta().class != Class::NotIp) {
+        if self.classifier.refuses_none()
+            && batch.iter().all(|packet| packet.meta().class != PacketClass::NotIp)
+        {
             for packet in batch.iter_mut() {
                 packet.meta_mut().transit.side = packet.meta().transit.side.other();
             }
@@ -52,7 +54,7 @@ impl Chain {
 
     /// Sends a packet on that no function is to see.
     pub(super) fn pass(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
-        if packet.meta().class == Class::NotIp {
+        if packet.meta().class == PacketClass::NotIp {
             self.not_ip(packet, run);
         } else {
             self.send(packet, run);
@@ -92,7 +94,7 @@ impl Chain {
     pub(super) fn follow_commands(&mut self) {
         if self.is_commanded {
             self.is_commanded = false;
-            self.classifier.set_passes_unjudged(passes_unjudged(&self.stages));
+            self.classifier.set_passes_unjudged(forwards_unclassified(&self.stages));
         }
     }
 
@@ -112,7 +114,7 @@ impl Chain {
         let begin_ns =
             packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().transit.timestamp_ns));
         let until_ns = self.flows.due_ns().min(begin_ns.saturating_add(self.group_span_ns));
-        let (mut load, mut course, mut uniform) = (Load::default(), Course::WALK, true);
+        let (mut load, mut course, mut uniform) = (PacketTotals::default(), Course::WALK, true);
         let (all, mut flow_courses) = (self.layout.lines(), FlowCourses::default());
         // The course of the last packet, if others may follow it, and what they touch.
         let (mut followed, mut lines) = (Course::RECORD, all);
@@ -123,7 +125,7 @@ impl Chain {
                 break;
             }
             let mut meta = packet.meta_mut();
-            if meta.class != Class::Whole {
+            if meta.class != PacketClass::Whole {
                 break;
             }
             now_ns = now_ns.max(meta.transit.timestamp_ns);
@@ -143,7 +145,7 @@ impl Chain {
                 let in_order = |direction: &_| header.comes_from(meta.transit.side, *direction);
                 header
                     .direction_if_any(key, reversed)
-                    .filter(|direction| !header.has(Header::FLAG_TURNS) && in_order(direction))
+                    .filter(|direction| !header.has(RecordHeader::FLAG_TURNS) && in_order(direction))
             });
             let Some(direction) = direction else { break };
             if header.has_expired(now_ns) {
@@ -239,13 +241,13 @@ impl Chain {
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
         self.advance(self.now_ns, run.pool);
         match packet.meta().class {
-            Class::NotIp => return self.not_ip(packet, run),
-            Class::Whole => {
+            PacketClass::NotIp => return self.not_ip(packet, run),
+            PacketClass::Whole => {
                 self.walk(packet, run);
             }
-            Class::IcmpError => self.icmp_error(packet, run),
-            Class::FirstFragment => self.first_fragment(packet, run),
-            Class::LaterFragment => self.later_fragment(packet, run),
+            PacketClass::IcmpError => self.icmp_error(packet, run),
+            PacketClass::FirstFragment => self.first_fragment(packet, run),
+            PacketClass::LaterFragment => self.later_fragment(packet, run),
         }
         if !self.failed.is_empty() {
             self.end_failed(run.pool);
@@ -319,7 +321,7 @@ impl Chain {
             },
         };
         let meta = packet.meta_mut();
-        if matches!(meta.class, Class::FirstFragment | Class::LaterFragment)
+        if matches!(meta.class, PacketClass::FirstFragment | PacketClass::LaterFragment)
             && let Some(subscribed) = &mut self.subscribed
         {
             subscribed.datagrams_mut().0.begin();
@@ -338,7 +340,7 @@ impl Chain {
             self.end_flow(record, EndReason::Rejected, run.pool);
             return false;
         }
-        if (begins || packet.meta().class == Class::IcmpError)
+        if (begins || packet.meta().class == PacketClass::IcmpError)
             && let Err(reason) = self.classifier.parser().sanity.check_addresses(&packet)
         {
             return self.settle(packet, Verdict::Drop(reason), run);
@@ -350,11 +352,11 @@ impl Chain {
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
         run.is_alone = true;
-        self.cross(packets, verdicts, Load::by_side(packets, verdicts), None, run);
+        self.cross(packets, verdicts, PacketTotals::by_side(packets, verdicts), None, run);
         run.is_alone = false;
         let Some(begun) = begun else { return self.settle(packet, verdict, run) };
         let repeats = self.end_recording(&packet);
-        let (protocol, moves) = (packet.meta().protocol, packet.meta().transit.realias);
+        let (protocol, moves) = (packet.meta().protocol, packet.meta().transit.relearn_alias);
         let passed = self.settle(packet, verdict, run);
         if moves {
             self.expect_like(&begun, (record, direction));
@@ -365,7 +367,7 @@ impl Chain {
     }
 
     /// The flow that the packet belongs to. One whose time is over is not found, and ends.
-    fn find(&mut self, packet: &Packet, pool: &mut Pool) -> Option<(u32, Direction)> {
+    fn find(&mut self, packet: &Packet, pool: &mut PacketPool) -> Option<(u32, Direction)> {
         let meta = packet.meta();
         let (record, direction) = self.flows.find(meta.hash, &meta.key, meta.reversed)?;
         if self.flows.records.header(record).has_expired(self.now_ns) {
@@ -376,7 +378,7 @@ impl Chain {
     }
 
     /// A record for the flow that this packet begins; another flow may have to go for it.
-    fn begin_flow(&mut self, packet: &Packet, pool: &mut Pool) -> Option<u32> {
+    fn begin_flow(&mut self, packet: &Packet, pool: &mut PacketPool) -> Option<u32> {
         if self.is_full() && !self.make_room(pool) {
             return None;
         }
@@ -388,7 +390,7 @@ impl Chain {
     }
 
     /// Ends a flow for another one, if the options say so; whether there is room now.
-    pub(super) fn make_room(&mut self, pool: &mut Pool) -> bool {
+    pub(super) fn make_room(&mut self, pool: &mut PacketPool) -> bool {
         if self.options.when_full == WhenFull::RefuseNew {
             return false;
         }
@@ -401,10 +403,11 @@ impl Chain {
 
     /// Ends flows that functions give up for the one that begins with this packet.
     #[cold]
-    fn let_give_way(&mut self, packet: &Packet, pool: &mut Pool) {
+    fn let_give_way(&mut self, packet: &Packet, pool: &mut PacketPool) {
         let mut victims = Vec::new();
         for stage in 0..self.stages.len() {
-            let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
+            let mut env =
+                StageEnv { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
             self.stages[stage].make_room(packet, &mut env, &mut victims);
             for victim in victims.drain(..) {
                 if self.flows.is_live(victim) {
@@ -415,13 +418,14 @@ impl Chain {
     }
 
     /// Tells functions that the flow of this packet begins; false if one of them panicked.
-    fn start_flow(&mut self, packet: &Packet, pool: &mut Pool) -> bool {
+    fn start_flow(&mut self, packet: &Packet, pool: &mut PacketPool) -> bool {
         self.counters.flows_started += 1;
         if let Some(kind) = self.classifier.parser().tunnel_kind(packet) {
             self.counters.tunnels[kind as usize] += 1;
         }
         self.counters.flows_peak = self.counters.flows_peak.max(self.live());
-        let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
+        let mut env =
+            StageEnv { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         // All of them, as each will be told of its end.
         let started = self.stages.iter_mut().map(|stage| stage.flow_start(packet.meta().transit, &mut env));
         let all = started.fold(true, |all, started| all & started);

@@ -4,7 +4,7 @@
 //! Each goes through the functions when it comes, so that what they do to it does not depend on the
 //! others, and waits as it is to leave.
 
-use packet::{DropReason, Packet, Pool};
+use packet::{DropReason, Packet, PacketPool};
 
 use super::{Chain, Run};
 use crate::fragments::Displaced;
@@ -38,7 +38,7 @@ impl Chain {
 
     /// Gives up datagrams whose time is over.
     #[inline]
-    pub(super) fn expire_datagrams(&mut self, pool: &mut Pool) {
+    pub(super) fn expire_datagrams(&mut self, pool: &mut PacketPool) {
         if let Some(subscribed) = &mut self.subscribed
             && subscribed.datagrams().due_ns() <= self.now_ns
         {
@@ -49,7 +49,7 @@ impl Chain {
     }
 
     /// Drops fragments that are not held back any more.
-    pub(super) fn drop_unheld(&mut self, pool: &mut Pool) {
+    pub(super) fn drop_unheld(&mut self, pool: &mut PacketPool) {
         let Some(subscribed) = &mut self.subscribed else { return };
         while let Some((packet, why)) = subscribed.datagrams_mut().0.take_unheld() {
             let reason = match why {
@@ -66,7 +66,7 @@ impl Chain {
     }
 
     /// Drops all fragments that are held back.
-    pub(super) fn drop_held(&mut self, pool: &mut Pool) {
+    pub(super) fn drop_held(&mut self, pool: &mut PacketPool) {
         self.drop_unheld(pool);
         let Some(subscribed) = &mut self.subscribed else { return };
         for packet in subscribed.datagrams_mut().0.take_all() {

@@ -4,9 +4,9 @@
 //! What flows share does not move with one of them: items of pools that it holds stay taken where
 //! they were taken, and the members of sets, meters and counters stay where they were noted.
 
-use nf::record::Layout;
-use nf::stage::{Env, Stage};
-use packet::{Direction, FlowKey, Pool, Side, split_mix};
+use nf::record::RecordLayout;
+use nf::stage::{Stage, StageEnv};
+use packet::{Direction, FlowKey, PacketPool, Side, split_mix};
 
 use super::{Chain, SavedLayout};
 use crate::RestoreError;
@@ -78,7 +78,7 @@ impl Chain {
     ///
     /// A flow of the same key or alias that is here already is not touched. If the table is full,
     /// another flow goes only where the chain's options say so.
-    pub fn restore_flow(&mut self, saved: &[u8], pool: &mut Pool) -> Result<u32, RestoreError> {
+    pub fn restore_flow(&mut self, saved: &[u8], pool: &mut PacketPool) -> Result<u32, RestoreError> {
         let (prefix, rest) = saved.split_at_checked(PREFIX_LEN).ok_or(RestoreError::Damaged)?;
         let (fingerprint, beside_len) = prefix.split_at(8);
         let beside_len = number(beside_len);
@@ -131,7 +131,8 @@ impl Chain {
         restored?;
         self.counters.flows_moved_in += 1;
         self.counters.flows_peak = self.counters.flows_peak.max(self.live());
-        let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
+        let mut env =
+            StageEnv { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for record in [Some(record), second_record].into_iter().flatten() {
             for stage in &mut self.stages {
                 stage.flow_moved(record, self.now_ns, &mut env);
@@ -143,7 +144,7 @@ impl Chain {
     /// The same for a flow that somebody else had since it was saved, who has seen as much time
     /// pass as this chain: fragments that were held back then, and whose time is over, were dropped
     /// there.
-    pub fn restore_copy(&mut self, saved: &[u8], pool: &mut Pool) -> Result<u32, RestoreError> {
+    pub fn restore_copy(&mut self, saved: &[u8], pool: &mut PacketPool) -> Result<u32, RestoreError> {
         if let Some(subscribed) = &mut self.subscribed {
             subscribed.datagrams_mut().0.set_gone_until(self.now_ns);
         }
@@ -235,7 +236,7 @@ fn number(bytes: &[u8]) -> u32 {
 }
 
 /// Which chain this is, by its functions, their versions, and its records' size.
-pub(super) fn fingerprint(stages: &[Box<dyn Stage>], layout: &Layout) -> u64 {
+pub(super) fn fingerprint(stages: &[Box<dyn Stage>], layout: &RecordLayout) -> u64 {
     let mut state = layout.len() as u64;
     for stage in stages {
         let descriptor = stage.descriptor();

@@ -7,8 +7,8 @@
 use std::mem::swap;
 
 use nf::Verdict;
-use nf::stage::Load;
-use packet::{Class, DropReason, Packet, Pool};
+use nf::stage::PacketTotals;
+use packet::{DropReason, Packet, PacketClass, PacketPool};
 
 use super::{Chain, Run};
 
@@ -23,8 +23,8 @@ pub struct NoHistory;
 pub fn history_len(packet: &Packet) -> Option<usize> {
     let meta = packet.meta();
     match meta.class {
-        Class::Whole if meta.is_plain() => Some(usize::from(meta.payload)),
-        Class::NotIp | Class::LaterFragment => None,
+        PacketClass::Whole if meta.is_plain() => Some(usize::from(meta.payload)),
+        PacketClass::NotIp | PacketClass::LaterFragment => None,
         _ => Some(packet.len()),
     }
 }
@@ -44,7 +44,7 @@ impl Chain {
     ///
     /// # Errors
     /// If its flow is not here.
-    pub fn replay(&mut self, packet: &mut Packet, pool: &mut Pool) -> Result<(), NoHistory> {
+    pub fn replay(&mut self, packet: &mut Packet, pool: &mut PacketPool) -> Result<(), NoHistory> {
         self.classifier.parser().parse(packet).map_err(|_| NoHistory)?;
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
         self.settled_ns = self.settled_ns.max(packet.meta().transit.timestamp_ns);
@@ -68,13 +68,13 @@ impl Chain {
     }
 
     /// Takes a packet through the functions, and throws away what comes of it but the verdict.
-    fn cross_aside(&mut self, packet: &mut Packet, pool: &mut Pool) -> Verdict {
+    fn cross_aside(&mut self, packet: &mut Packet, pool: &mut PacketPool) -> Verdict {
         let mut aside = self.aside.take().unwrap_or_default();
         swap(&mut self.effects, &mut aside);
         self.is_replaying = true;
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(packet), std::slice::from_mut(&mut verdict));
-        let loads = Load::by_side(packets, verdicts);
+        let loads = PacketTotals::by_side(packets, verdicts);
         self.cross(
             packets,
             verdicts,

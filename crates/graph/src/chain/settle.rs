@@ -1,9 +1,9 @@
 //! Leaving: what becomes of packets, and of their flows, once all functions had them.
 
-use nf::record::Header;
-use nf::stage::Env;
+use nf::record::RecordHeader;
+use nf::stage::StageEnv;
 use nf::{Connection, EndReason, Verdict};
-use packet::{Class, Direction, DropReason, Packet, Pool, Side};
+use packet::{Direction, DropReason, Packet, PacketClass, PacketPool, Side};
 
 use super::{Chain, Change, Run};
 use crate::classes::Victim;
@@ -36,7 +36,7 @@ impl Chain {
         let (mut count, mut bytes, mut settled_ns) = (0, 0, self.settled_ns);
         for (packet, &verdict) in packets.iter_mut().zip(verdicts) {
             let meta = packet.meta_mut();
-            if verdict != Verdict::Forward || meta.transit.realias {
+            if verdict != Verdict::Forward || meta.transit.relearn_alias {
                 break;
             }
             let at_ns = settled_ns.max(meta.transit.timestamp_ns);
@@ -57,7 +57,7 @@ impl Chain {
     /// What becomes of a packet, and of its flow, once all functions had it; whether it passed.
     pub(super) fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut Run<'_, '_>) -> bool {
         let (record, sequence) = (packet.meta().transit.flow, packet.meta().transit.sequence);
-        if packet.meta().transit.realias {
+        if packet.meta().transit.relearn_alias {
             self.flows.forget_rules(record); // Of both directions, and even if the packet is dropped.
         }
         self.settled_ns = self.settled_ns.max(packet.meta().transit.timestamp_ns);
@@ -66,7 +66,8 @@ impl Chain {
             Verdict::Forward | Verdict::TurnBack => self.accept(record, &packet, run.pool),
         };
         let passed = verdict.is_ok();
-        let is_fragment = matches!(packet.meta().class, Class::FirstFragment | Class::LaterFragment);
+        let is_fragment =
+            matches!(packet.meta().class, PacketClass::FirstFragment | PacketClass::LaterFragment);
         match verdict {
             Ok(()) if is_fragment => self.send_fragment(packet, run),
             Ok(()) => self.send(packet, run),
@@ -80,7 +81,7 @@ impl Chain {
                 }
                 // Of a flow none of whose packets passed, nothing is kept.
                 let header = self.flows.records.header(record);
-                if header.has(Header::FLAG_LIVE) && !header.has(Header::FLAG_ACCEPTED) {
+                if header.has(RecordHeader::FLAG_LIVE) && !header.has(RecordHeader::FLAG_ACCEPTED) {
                     self.end_flow(record, EndReason::Rejected, run.pool);
                 }
             }
@@ -92,10 +93,15 @@ impl Chain {
     }
 
     /// A packet of the flow passed: the flow lives on, and its alias is learned when it is new.
-    pub(super) fn accept(&mut self, record: u32, packet: &Packet, pool: &mut Pool) -> Result<(), DropReason> {
+    pub(super) fn accept(
+        &mut self,
+        record: u32,
+        packet: &Packet,
+        pool: &mut PacketPool,
+    ) -> Result<(), DropReason> {
         let meta = packet.meta();
-        let known = self.flows.records.header(record).has(Header::FLAG_ACCEPTED);
-        if known && !meta.transit.realias {
+        let known = self.flows.records.header(record).has(RecordHeader::FLAG_ACCEPTED);
+        if known && !meta.transit.relearn_alias {
             self.flows.refresh(record, self.settled_ns, meta.transit.keep_ms);
             return Ok(());
         }
@@ -104,7 +110,7 @@ impl Chain {
         }
         self.flows.refresh(record, self.settled_ns, meta.transit.keep_ms);
         if !known {
-            self.flows.records.header_mut(record).flags |= Header::FLAG_ACCEPTED;
+            self.flows.records.header_mut(record).flags |= RecordHeader::FLAG_ACCEPTED;
             self.flows.watch(record);
         }
         Ok(())
@@ -112,11 +118,11 @@ impl Chain {
 
     /// Learns the key that the flow's packets have behind the chain, from one of them; false if
     /// another flow has it.
-    fn learn_alias(&mut self, packet: &Packet, begins: bool, pool: &mut Pool) -> bool {
+    fn learn_alias(&mut self, packet: &Packet, begins: bool, pool: &mut PacketPool) -> bool {
         let meta = packet.meta();
         if !self.joining.has_aliases
             || meta.transit.direction != Direction::Original
-            || !matches!(meta.class, Class::Whole | Class::FirstFragment)
+            || !matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment)
         {
             return true;
         }
@@ -150,22 +156,23 @@ impl Chain {
     }
 
     /// A flow's time is over.
-    pub(super) fn end_in_time(&mut self, record: u32, pool: &mut Pool) {
+    pub(super) fn end_in_time(&mut self, record: u32, pool: &mut PacketPool) {
         let over = self.flows.records.header(record).connection.is_over();
         self.end_flow(record, if over { EndReason::Closed } else { EndReason::Idle }, pool);
     }
 
     /// Ends a flow for another one, and counts what it was.
     #[cold]
-    pub(super) fn evict(&mut self, victim: Victim, pool: &mut Pool) {
+    pub(super) fn evict(&mut self, victim: Victim, pool: &mut PacketPool) {
         self.counters.evicted_by_class[victim.class as usize] += 1;
         self.counters.evicted_over_source += u64::from(victim.over_source);
         self.end_flow(victim.record, EndReason::Evicted, pool);
     }
 
-    pub(super) fn end_flow(&mut self, record: u32, reason: EndReason, pool: &mut Pool) {
+    pub(super) fn end_flow(&mut self, record: u32, reason: EndReason, pool: &mut PacketPool) {
         self.counters.flows_ended[reason as usize] += 1;
-        let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
+        let mut env =
+            StageEnv { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for stage in &mut self.stages {
             stage.flow_end(record, reason, self.now_ns, &mut env);
         }

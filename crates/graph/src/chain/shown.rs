@@ -1,7 +1,7 @@
 //! Rules to be shown to people: what `rivulet explain` tells of a flow's packets to come.
 
 use nf::EventCondition;
-use packet::{Direction, DropReason, End, Endpoint, Outer, Tag, TagKind};
+use packet::{Direction, DropReason, End, Endpoint, OuterHeaders, Tag, TagKind};
 
 use super::Chain;
 use crate::program::Step;
@@ -34,7 +34,7 @@ pub enum RuleStep {
     SetEnds(Vec<(End, Endpoint)>),
     /// The function's outer headers are put before it, if it is in no tunnel and its IP packet has
     /// no more bytes than this: longer ones walk.
-    Wrap(usize, Outer, u16),
+    Wrap(usize, OuterHeaders, u16),
     /// The function's VLAN tag or MPLS label is put before it, if there is room for it in its link
     /// layer: others walk.
     Tag(usize, Tag),

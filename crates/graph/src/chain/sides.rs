@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use nf::record::{Header, Layout, Records};
+use nf::record::{FlowRecords, RecordHeader, RecordLayout};
 use nf::stage::{ReadGroup, Stage};
 use nf::{Effects, Verdict};
 use packet::memory::OutOfMemory;
@@ -42,7 +42,7 @@ pub(super) struct Sides {
     /// By function, where its part of records stands, and the bits of its attributes.
     parts: Vec<(Range<usize>, u64)>,
     /// The flows' records as the last ones have them, by their number in the group.
-    copies: Records,
+    copies: FlowRecords,
     /// Of which records, by the same number; and by packet, its flow's number.
     copied: [u32; GROUP_MAX],
     places: [u32; GROUP_MAX],
@@ -69,7 +69,7 @@ impl Pace {
 }
 
 impl Sides {
-    fn new(how: SideBySide, stages: &[Box<dyn Stage>], layout: &Layout) -> Result<Sides, OutOfMemory> {
+    fn new(how: SideBySide, stages: &[Box<dyn Stage>], layout: &RecordLayout) -> Result<Sides, OutOfMemory> {
         let parts = stages.iter().map(|stage| {
             (stage.saved_part().map(|part| part.bytes).unwrap_or_default(), stage.tags().mask())
         });
@@ -77,7 +77,7 @@ impl Sides {
             how,
             paces: vec![Pace::default(); stages.len()],
             parts: parts.collect(),
-            copies: Records::new(GROUP_MAX as u32, layout.clone())?,
+            copies: FlowRecords::new(GROUP_MAX as u32, layout.clone())?,
             copied: [0; GROUP_MAX],
             places: [0; GROUP_MAX],
             effects: ordering(),
@@ -119,7 +119,7 @@ impl Sides {
     fn lend(
         &mut self,
         (packets, verdicts, side): (&[Packet], &[Verdict], Side),
-        records: &Records,
+        records: &FlowRecords,
         there: &[Step],
     ) -> usize {
         let (mut seen, mut count) = (0u64, 0);
@@ -138,7 +138,7 @@ impl Sides {
             self.places[i] = known.unwrap_or(count) as u32;
             if known.is_none() {
                 self.copied[count] = flow;
-                self.copies.copy(count as u32, records, flow, 0..size_of::<Header>());
+                self.copies.copy(count as u32, records, flow, 0..size_of::<RecordHeader>());
                 for stage in there.iter().filter_map(stage_of) {
                     self.copies.copy(count as u32, records, flow, self.parts[stage].0.clone());
                 }
@@ -149,7 +149,7 @@ impl Sides {
     }
 
     /// Puts what they made of it, of so many flows, in its place.
-    fn give_back(&mut self, count: usize, records: &mut Records, there: &[Step]) {
+    fn give_back(&mut self, count: usize, records: &mut FlowRecords, there: &[Step]) {
         let tags = there.iter().filter_map(stage_of).fold(0, |tags, stage| tags | self.parts[stage].1);
         for (place, &flow) in (0..).zip(&self.copied[..count]) {
             for stage in there.iter().filter_map(stage_of) {

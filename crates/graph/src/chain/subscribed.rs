@@ -1,11 +1,11 @@
 //! The flows' TCP streams, for the functions that want them: put together once, before the first of
 //! these has a packet.
 
-use nf::record::{Header, Layout, Records};
+use nf::record::{FlowRecords, RecordHeader, RecordLayout};
 use nf::stage::Stage;
 use nf::stream::Deliveries;
-use nf::{Alert, AlertDetail, Effects, ReportLimit, Shortage, Verdict};
-use packet::memory::{OutOfMemory, Part};
+use nf::{Alert, AlertDetail, Effects, MemoryShortage, ReportLimit, Verdict};
+use packet::memory::{OutOfMemory, SlotField};
 use packet::{Direction, Packet, Side, Transit};
 
 use crate::streams::{
@@ -16,7 +16,7 @@ use crate::streams::{
 pub(super) struct Subscribed {
     reassembler: Reassembler,
     /// Where the streams stand in flows' records.
-    part: Part<Streams>,
+    part: SlotField<Streams>,
     /// The first function that wants them, as seen from each side.
     first: [usize; 2],
     /// How often it is reported that memory runs short.
@@ -31,40 +31,40 @@ const FIRST_ALERT: u32 = 11;
 /// What an alert about memory of streams says.
 fn message(short: ShortOf, is_dropped: bool) -> &'static str {
     match (short.memory, short.kind, is_dropped) {
-        (MemoryOf::Early, Shortage::Memory, true) => {
+        (MemoryOf::Early, MemoryShortage::Memory, true) => {
             "streams: memory for segments out of order is full, they are dropped"
         }
-        (MemoryOf::Early, Shortage::Memory, false) => {
+        (MemoryOf::Early, MemoryShortage::Memory, false) => {
             "streams: memory for segments out of order is full, streams have gaps"
         }
-        (MemoryOf::Early, Shortage::Share, true) => {
+        (MemoryOf::Early, MemoryShortage::Share, true) => {
             "streams: a connection or its source holds its share of segments out of order, others are dropped"
         }
-        (MemoryOf::Early, Shortage::Share, false) => {
+        (MemoryOf::Early, MemoryShortage::Share, false) => {
             "streams: a connection or its source holds its share of segments out of order, its stream has gaps"
         }
-        (MemoryOf::Early, Shortage::GaveWay, true) => {
+        (MemoryOf::Early, MemoryShortage::Evicted, true) => {
             "streams: segments out of order gave way to others, their stream does not go on"
         }
-        (MemoryOf::Early, Shortage::GaveWay, false) => {
+        (MemoryOf::Early, MemoryShortage::Evicted, false) => {
             "streams: segments out of order gave way to others, their stream has a gap"
         }
-        (MemoryOf::Sent, Shortage::Memory, true) => {
+        (MemoryOf::Sent, MemoryShortage::Memory, true) => {
             "streams: memory for unacknowledged segments is full, segments are dropped"
         }
-        (MemoryOf::Sent, Shortage::Memory, false) => {
+        (MemoryOf::Sent, MemoryShortage::Memory, false) => {
             "streams: memory for unacknowledged segments is full, retransmissions are not compared"
         }
-        (MemoryOf::Sent, Shortage::Share, true) => {
+        (MemoryOf::Sent, MemoryShortage::Share, true) => {
             "streams: a connection or its source holds its share of unacknowledged segments, others are dropped"
         }
-        (MemoryOf::Sent, Shortage::Share, false) => {
+        (MemoryOf::Sent, MemoryShortage::Share, false) => {
             "streams: a connection or its source holds its share of unacknowledged segments, retransmissions are not compared"
         }
-        (MemoryOf::Sent, Shortage::GaveWay, true) => {
+        (MemoryOf::Sent, MemoryShortage::Evicted, true) => {
             "streams: unacknowledged segments gave way to others, their retransmissions are dropped"
         }
-        (MemoryOf::Sent, Shortage::GaveWay, false) => {
+        (MemoryOf::Sent, MemoryShortage::Evicted, false) => {
             "streams: unacknowledged segments gave way to others, their retransmissions are not compared"
         }
     }
@@ -75,7 +75,7 @@ impl Subscribed {
     /// them.
     pub fn new(
         stages: &[Box<dyn Stage>],
-        layout: &mut Layout,
+        layout: &mut RecordLayout,
         options: StreamOptions,
         seed: u64,
     ) -> Result<Option<Subscribed>, OutOfMemory> {
@@ -83,7 +83,7 @@ impl Subscribed {
         let first = [wants().position(|wants| wants), wants().rposition(|wants| wants)];
         let [Some(inside), Some(outside)] = first else { return Ok(None) };
         let len = size_of::<Streams>();
-        let Some(part) = Part::at(layout.add(len, len).0) else {
+        let Some(part) = SlotField::at(layout.add(len, len).0) else {
             return Ok(None);
         };
         let inline = options.normalize && stages.iter().any(|stage| stage.shared().prevents);
@@ -104,7 +104,7 @@ impl Subscribed {
         side: Side,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
-        records: &mut Records,
+        records: &mut FlowRecords,
         effects: &mut Effects,
     ) -> bool {
         self.reassembler.begin_group();
@@ -135,7 +135,7 @@ impl Subscribed {
         &mut self,
         short: ShortOf,
         packet: &Packet,
-        header: &Header,
+        header: &RecordHeader,
         is_dropped: bool,
         effects: &mut Effects,
     ) {
@@ -153,7 +153,7 @@ impl Subscribed {
             category: "Not Suspicious Traffic".into(),
             severity: 3,
             key: header.key,
-            reversed: header.has(Header::FLAG_REVERSED) ^ (direction == Direction::Reply),
+            reversed: header.has(RecordHeader::FLAG_REVERSED) ^ (direction == Direction::Reply),
             blocked: is_dropped,
             has_packet: true,
             ingress,
@@ -179,14 +179,19 @@ impl Subscribed {
 
     /// Adds the flow's streams and datagrams, with all that waits, to `out`; see
     /// [`Reassembler::save_flow`].
-    pub fn save(&self, record: u32, records: &Records, out: &mut Vec<u8>) {
+    pub fn save(&self, record: u32, records: &FlowRecords, out: &mut Vec<u8>) {
         if let Some(streams) = records.state(record, self.part) {
             self.reassembler.save_flow(record, streams, out);
         }
     }
 
     /// Takes over what [`Subscribed::save`] wrote elsewhere; on an error, the flow has no streams.
-    pub fn restore(&mut self, record: u32, records: &mut Records, saved: &[u8]) -> Result<(), RestoreError> {
+    pub fn restore(
+        &mut self,
+        record: u32,
+        records: &mut FlowRecords,
+        saved: &[u8],
+    ) -> Result<(), RestoreError> {
         self.reassembler.own(records.header(record));
         let restored = self.reassembler.restore_flow(record, saved);
         if let Some(streams) = records.state_mut(record, self.part) {
@@ -196,18 +201,18 @@ impl Subscribed {
     }
 
     /// The flow is over.
-    pub fn forget(&mut self, record: u32, records: &mut Records) {
+    pub fn forget(&mut self, record: u32, records: &mut FlowRecords) {
         self.reassembler.leave_datagrams(record);
         self.forget_streams(record, records);
     }
 
     /// The flow is elsewhere.
-    pub fn release(&mut self, record: u32, records: &mut Records) {
+    pub fn release(&mut self, record: u32, records: &mut FlowRecords) {
         self.reassembler.forget_datagrams(record);
         self.forget_streams(record, records);
     }
 
-    fn forget_streams(&mut self, record: u32, records: &mut Records) {
+    fn forget_streams(&mut self, record: u32, records: &mut FlowRecords) {
         if let Some(streams) = records.state_mut(record, self.part) {
             self.reassembler.forget(streams);
         }

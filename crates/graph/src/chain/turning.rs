@@ -1,9 +1,9 @@
 //! Turning back: packets that a function sends back to the side that they came from.
 
-use nf::record::Header;
-use nf::stage::{Env, Load};
+use nf::record::RecordHeader;
+use nf::stage::{PacketTotals, StageEnv};
 use nf::{EndReason, Verdict};
-use packet::{Class, Direction, DropReason, FlowKey, Packet, Pool, Side, parse};
+use packet::{Direction, DropReason, FlowKey, Packet, PacketClass, PacketPool, Side, parse};
 use zerocopy::FromBytes;
 
 use super::{Chain, Run};
@@ -42,7 +42,7 @@ impl Chain {
             Ok(pass) => pass,
             Err(reason) => return verdict[0] = Verdict::Drop(reason),
         };
-        self.flows.records.header_mut(pass.main).flags |= Header::FLAG_TURNS;
+        self.flows.records.header_mut(pass.main).flags |= RecordHeader::FLAG_TURNS;
         let transit = &mut packet[0].meta_mut().transit;
         transit.side = transit.side.other();
         verdict[0] = Verdict::Forward;
@@ -82,7 +82,7 @@ impl Chain {
                 subscribed.assemble(side, packet, verdict, &mut self.flows.records, &mut self.effects);
                 assembled = true;
             }
-            let load = Load::by_side(packet, verdict)[side as usize];
+            let load = PacketTotals::by_side(packet, verdict)[side as usize];
             self.run_stage(next, side, load, packet, verdict, assembled, run);
             if verdict[0] == Verdict::TurnBack {
                 return Some(next);
@@ -104,11 +104,11 @@ impl Chain {
         let header = self.flows.records.header_mut(record);
         if record == pass.second && traveller == Traveller::Arrived {
             // How long the flow is kept, and whether it moves, is a matter of both passes.
-            let (keep_ms, realias) = (meta.transit.keep_ms, meta.transit.realias);
+            let (keep_ms, relearn_alias) = (meta.transit.keep_ms, meta.transit.relearn_alias);
             self.joining.join(meta, header);
-            (meta.transit.keep_ms, meta.transit.realias) = (keep_ms, realias);
+            (meta.transit.keep_ms, meta.transit.relearn_alias) = (keep_ms, relearn_alias);
         } else {
-            meta.transit.clock = header.clock;
+            meta.transit.seq = header.seq;
             meta.transit.phase = header.connection.phase();
             meta.transit.tags = if self.joining.tags { header.tags } else { 0 };
         }
@@ -135,7 +135,7 @@ impl Chain {
             self.evict(victim, run.pool);
         }
         let key = match meta.class {
-            Class::IcmpError => parse::portless_key(packet),
+            PacketClass::IcmpError => parse::portless_key(packet),
             _ => self.classifier.parser().current_key(packet),
         };
         let second = self.flows.begin_second(packet, key, self.now_ns).ok_or(DropReason::FlowTableFull)?;
@@ -143,7 +143,8 @@ impl Chain {
         self.flows.passes.add(pass, self.flows.records.capacity());
         let mut transit = meta.transit;
         (transit.flow, transit.side) = (second, near.other());
-        let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool };
+        let mut env =
+            StageEnv { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool };
         let mut has_failed = false;
         for (number, stage) in self.stages.iter_mut().enumerate() {
             if number != usize::from(pass.stage) {
@@ -154,9 +155,10 @@ impl Chain {
     }
 
     /// The flow with this record ends, and with it its second pass, if it has one.
-    pub(super) fn end_second_pass(&mut self, main: u32, reason: EndReason, pool: &mut Pool) {
+    pub(super) fn end_second_pass(&mut self, main: u32, reason: EndReason, pool: &mut PacketPool) {
         let Some(pass) = self.flows.passes.get(main) else { return };
-        let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
+        let mut env =
+            StageEnv { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for (number, stage) in self.stages.iter_mut().enumerate() {
             if number != usize::from(pass.stage) {
                 stage.flow_end(pass.second, reason, self.now_ns, &mut env);
@@ -182,11 +184,11 @@ impl crate::flows::Flows {
         let meta = packet.meta();
         let is_original = meta.transit.direction == Direction::Original;
         let header = self.records.header_mut(record);
-        header.flags = Header::FLAG_TURNS;
+        header.flags = RecordHeader::FLAG_TURNS;
         header.set_key(key, reversed == is_original);
         // The first packet of a second pass comes from the other side.
         if (meta.transit.side == Side::Inside) == is_original {
-            header.flags |= Header::FLAG_FROM_OUTSIDE;
+            header.flags |= RecordHeader::FLAG_FROM_OUTSIDE;
         }
         header.last_seen_ns = now_ns;
         Some(record)
@@ -194,8 +196,10 @@ impl crate::flows::Flows {
 
     /// Makes a record of the bytes of a second pass's record that was elsewhere.
     pub fn take_second_over(&mut self, bytes: &[u8], pass: Pass) -> Result<u32, RestoreError> {
-        let Ok((header, _)) = Header::read_from_prefix(bytes) else { return Err(RestoreError::Damaged) };
-        let is_second = header.has(Header::FLAG_TURNS) && !header.has(Header::FLAG_LIVE);
+        let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
+            return Err(RestoreError::Damaged);
+        };
+        let is_second = header.has(RecordHeader::FLAG_TURNS) && !header.has(RecordHeader::FLAG_LIVE);
         if bytes.len() != self.records.record_len() || !is_second {
             return Err(RestoreError::Damaged);
         }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use nf::stream::{Piece, What};
+use nf::stream::{StreamPiece, StreamPieceKind};
 use packet::{Direction, DropReason};
 
 use super::held::{Block, New};
@@ -78,7 +78,7 @@ impl Reassembler {
         let hole = self.held.front(self.held.head(half.held)).map_or(until, |block| until.min(block.offset));
         if hole > half.next {
             let len = hole - half.next;
-            self.note(direction, half.next, What::Gap { len });
+            self.note(direction, half.next, StreamPieceKind::Gap { len });
             self.counters.gaps += 1;
             self.counters.bytes_missing += len;
             half.next = hole;
@@ -89,7 +89,7 @@ impl Reassembler {
     /// Bytes of the packet at hand are next.
     pub(super) fn deliver_packet(&mut self, direction: Direction, start: u32, len: u32, half: &mut Half) {
         if len > 0 {
-            self.note(direction, half.next, What::InPacket { start, len });
+            self.note(direction, half.next, StreamPieceKind::InPacket { start, len });
             self.counters.bytes += u64::from(len);
             half.next += u64::from(len);
             half.flags &= !Half::HUSHED;
@@ -138,7 +138,7 @@ impl Reassembler {
             let skip = half.next - block.offset;
             if let Some(len @ 1..) = block.end().checked_sub(half.next) {
                 let start = self.held.place(number) + skip as usize;
-                self.note(direction, half.next, What::Held { start, len: len as u32 });
+                self.note(direction, half.next, StreamPieceKind::Buffered { start, len: len as u32 });
                 self.counters.bytes += len;
                 half.next += len;
                 half.flags &= !Half::HUSHED;
@@ -190,7 +190,7 @@ impl Reassembler {
     /// The stream's end is next. Hosts forget what waits behind it; should they not have taken it,
     /// that counts.
     pub(super) fn finish(&mut self, direction: Direction, half: &mut Half) {
-        self.note(direction, half.next, What::Finished);
+        self.note(direction, half.next, StreamPieceKind::Finished);
         self.held.suspect(self.held.head(half.held), doubt::UNSURE);
         half.flags |= Half::ENDED;
     }
@@ -202,7 +202,7 @@ impl Reassembler {
         self.release_sent(half);
     }
 
-    pub(super) fn note(&mut self, direction: Direction, offset: u64, what: What) {
-        self.pieces.push(Piece { direction, offset, what });
+    pub(super) fn note(&mut self, direction: Direction, offset: u64, what: StreamPieceKind) {
+        self.pieces.push(StreamPiece { direction, offset, what });
     }
 }

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use nf::Shortage;
+use nf::MemoryShortage;
 use packet::memory::{OutOfMemory, Zeroed};
 
 use super::HostPolicy;
@@ -143,7 +143,7 @@ impl Held {
     #[cold]
     fn make_room(&mut self, blocks: usize) -> bool {
         if self.plenty < self.waiting_max && self.lists.left(self.waiting) < blocks {
-            self.lists.shortage = Shortage::Share;
+            self.lists.shortage = MemoryShortage::Share;
             return false;
         }
         for _ in 0..GIVE_WAY_MAX {
@@ -157,7 +157,7 @@ impl Held {
             self.lists.gave_way(list, until);
             self.gave_way += 1;
         }
-        self.lists.shortage = Shortage::Memory;
+        self.lists.shortage = MemoryShortage::Memory;
         self.waiting + blocks <= self.waiting_max
     }
 
@@ -178,7 +178,7 @@ impl Held {
     }
 
     /// Why there was no room last.
-    pub fn shortage(&self) -> Shortage {
+    pub fn shortage(&self) -> MemoryShortage {
         self.lists.shortage
     }
 

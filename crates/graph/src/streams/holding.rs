@@ -1,6 +1,6 @@
 //! Bytes that cannot be delivered yet.
 
-use nf::Shortage;
+use nf::MemoryShortage;
 use packet::Direction;
 
 use super::held::{BLOCK_LEN, New};
@@ -101,7 +101,7 @@ impl Reassembler {
             self.look_for_loss(half);
         }
         if new.bytes.len() > self.room(half) {
-            self.held.lists_mut().shortage = Shortage::Share;
+            self.held.lists_mut().shortage = MemoryShortage::Share;
             return false;
         }
         let mut list = self.held.open(half.held, self.owner);

@@ -6,8 +6,8 @@
 //! list that gave way stays, empty, until its stream asks for it: so the stream knows what it
 //! misses.
 
-use nf::record::Header;
-use nf::{Shortage, Sources, source_of};
+use nf::record::RecordHeader;
+use nf::{MemoryShortage, SourceAccounts, source_of};
 use packet::Addr;
 use packet::memory::OutOfMemory;
 
@@ -35,8 +35,8 @@ impl Default for Owner {
 impl Owner {
     /// The owner of a flow's packets.
     #[inline]
-    pub fn of(header: &Header) -> Owner {
-        let (key, reversed) = (&header.key, header.has(Header::FLAG_REVERSED));
+    pub fn of(header: &RecordHeader) -> Owner {
+        let (key, reversed) = (&header.key, header.has(RecordHeader::FLAG_REVERSED));
         Owner { source: key.ends(reversed).0.addr, is_weak: header.connection.gives_way() }
     }
 }
@@ -87,14 +87,14 @@ pub(super) struct Lists {
     free: Vec<u32>,
     /// Lists with blocks, of open connections and of others.
     queues: [Queue; 2],
-    sources: Sources,
+    sources: SourceAccounts,
     /// The list that is being changed: one more than its number.
     open: u32,
     owner: Owner,
     /// How many blocks waited before that.
     mark: usize,
     /// Why a block was refused last.
-    pub shortage: Shortage,
+    pub shortage: MemoryShortage,
 }
 
 impl Lists {
@@ -104,11 +104,11 @@ impl Lists {
             all: Vec::with_capacity(blocks),
             free: Vec::with_capacity(blocks),
             queues: [Queue::default(); 2],
-            sources: Sources::new(ACCOUNTS, share, seed)?,
+            sources: SourceAccounts::new(ACCOUNTS, share, seed)?,
             open: 0,
             owner: Owner::default(),
             mark: 0,
-            shortage: Shortage::Memory,
+            shortage: MemoryShortage::Memory,
         })
     }
 

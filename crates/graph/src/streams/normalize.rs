@@ -2,7 +2,7 @@
 //! not dropped.
 
 use packet::parse::protocol;
-use packet::{Class, DropReason, Packet};
+use packet::{DropReason, Packet, PacketClass};
 
 use super::{Differing, LowTtl, Reassembler, Segment, Streams};
 
@@ -37,8 +37,8 @@ impl Reassembler {
     /// A packet may end before it reaches its host.
     fn raise_ttl(&mut self, packet: &mut Packet) {
         let (protocol, class) = (packet.meta().protocol, packet.meta().class);
-        let is_judged =
-            protocol == protocol::TCP || matches!(class, Class::FirstFragment | Class::LaterFragment);
+        let is_judged = protocol == protocol::TCP
+            || matches!(class, PacketClass::FirstFragment | PacketClass::LaterFragment);
         if self.options.low_ttl == LowTtl::Raise && is_judged && packet.raise_ttl(self.ttl_min) {
             self.counters.raised += 1;
         }

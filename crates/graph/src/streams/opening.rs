@@ -1,7 +1,7 @@
 //! Where connections begin and break off: which SYNs hosts heed, which of several attempts to open
 //! they take, and which resets.
 
-use nf::stream::What;
+use nf::stream::StreamPieceKind;
 use packet::DropReason;
 
 use super::{Half, Reassembler, Segment, Streams};
@@ -102,9 +102,9 @@ impl Reassembler {
                     streams.halves[1 - from] = other;
                     streams.halves[1 - from].begin(acknowledged, None);
                 }
-                self.note(segment.direction.other(), 0, What::Restart);
+                self.note(segment.direction.other(), 0, StreamPieceKind::Restart);
             }
-            None => self.note(segment.direction, 0, What::Restart),
+            None => self.note(segment.direction, 0, StreamPieceKind::Restart),
         }
     }
 
@@ -130,7 +130,7 @@ impl Reassembler {
         for direction in [segment.direction, segment.direction.other()] {
             let half = &mut streams.halves[direction.index()];
             if !half.has(Half::ENDED | Half::HUSHED) {
-                self.note(direction, half.next, What::Reset);
+                self.note(direction, half.next, StreamPieceKind::Reset);
             }
             half.flags |= Half::RESET | Half::HUSHED;
         }

@@ -2,7 +2,7 @@
 
 use packet::checksum::{sum, verify};
 use packet::parse::protocol;
-use packet::{Class, Direction, Packet};
+use packet::{Direction, Packet, PacketClass};
 
 use super::network;
 
@@ -106,7 +106,7 @@ impl<'a> Segment<'a> {
     #[inline(always)]
     pub fn of(packet: &'a Packet) -> Option<Segment<'a>> {
         let meta = packet.meta();
-        if meta.protocol != protocol::TCP || meta.class != Class::Whole {
+        if meta.protocol != protocol::TCP || meta.class != PacketClass::Whole {
             return None;
         }
         let l4 = meta.l4 as usize;

@@ -1,7 +1,7 @@
 //! In line: what was sent and its receiver has not acknowledged. What is sent again must be the
 //! same, or it does not pass: so nobody reads other bytes than were inspected.
 
-use nf::Shortage;
+use nf::MemoryShortage;
 use packet::DropReason;
 
 use super::held::{BLOCK_LEN, New};
@@ -40,9 +40,9 @@ impl Reassembler {
         let is_full = half.sent_bytes + bytes.len() as u32 > SENT_MAX
             || self.sent.lists().blocks(half.sent) >= SENT_BLOCKS_MAX;
         let mut short = if is_full && !is_recorded() {
-            Some(Shortage::Share)
+            Some(MemoryShortage::Share)
         } else {
-            (offset < lost_until).then_some(Shortage::GaveWay)
+            (offset < lost_until).then_some(MemoryShortage::Evicted)
         };
         if short.is_none() {
             let (mut list, mut last) = (self.sent.open(half.sent, self.owner), BlockLink(half.sent_last));

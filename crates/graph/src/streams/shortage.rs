@@ -1,7 +1,7 @@
 //! Memory runs short: what becomes of the segment at hand. In line, nothing passes that a host may
 //! read and functions do not, unless the operator says so.
 
-use nf::Shortage;
+use nf::MemoryShortage;
 use packet::DropReason;
 
 use super::held::New;
@@ -22,7 +22,7 @@ pub struct ShortOf {
     /// Which memory.
     pub memory: MemoryOf,
     /// Why.
-    pub kind: Shortage,
+    pub kind: MemoryShortage,
 }
 
 impl ShortOf {
@@ -48,9 +48,9 @@ impl Reassembler {
 
     /// There was no memory for the packet at hand.
     #[cold]
-    pub(super) fn run_short(&mut self, memory: MemoryOf, kind: Shortage) {
+    pub(super) fn run_short(&mut self, memory: MemoryOf, kind: MemoryShortage) {
         self.short = Some(ShortOf { memory, kind });
-        self.counters.over_share += u64::from(kind == Shortage::Share);
+        self.counters.over_share += u64::from(kind == MemoryShortage::Share);
         match memory {
             MemoryOf::Early => self.counters.gave_up += 1,
             MemoryOf::Sent => self.counters.unrecorded += 1,
@@ -69,7 +69,7 @@ impl Reassembler {
             half.held_bytes = 0;
             if !self.refuses_when_full() {
                 // Once its receiver acknowledges it, it is a gap.
-                self.run_short(MemoryOf::Early, Shortage::GaveWay);
+                self.run_short(MemoryOf::Early, MemoryShortage::Evicted);
             }
         }
         half.held = self.held.lists_mut().settle(half.held, half.next);
@@ -82,7 +82,7 @@ impl Reassembler {
         if !self.refuses_when_full() || start >= self.held.lists().lost_until(half.held) {
             return false;
         }
-        self.run_short(MemoryOf::Early, Shortage::GaveWay);
+        self.run_short(MemoryOf::Early, MemoryShortage::Evicted);
         self.keep_out(DropReason::StreamMemory);
         true
     }
@@ -100,7 +100,7 @@ impl Reassembler {
         if !is_short_stream && self.held.prepare(half.held, self.owner, new, others) {
             return true;
         }
-        let kind = if is_short_stream { Shortage::Share } else { self.held.shortage() };
+        let kind = if is_short_stream { MemoryShortage::Share } else { self.held.shortage() };
         self.run_short(MemoryOf::Early, kind);
         self.keep_out(DropReason::StreamMemory);
         false

@@ -1,7 +1,7 @@
 //! Packets that functions make.
 
 use graph::{Chain, Options};
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 
 use crate::support::bench::Bench;
 use crate::support::functions::*;
@@ -47,7 +47,7 @@ fn an_answer_behind_pppoe_has_its_own_length() {
     let mut packet = Packet::from_bytes(&[&head[..], &network].concat());
     packet.meta_mut().transit.timestamp_ns = T;
     let mut chain = Chain::new(vec![stage::<Rejecter>(8)], Options::default()).unwrap();
-    let (mut pool, mut out) = (Pool::new(4), Vec::new());
+    let (mut pool, mut out) = (PacketPool::new(4), Vec::new());
     chain.process(&mut vec![packet], &mut out, &mut pool);
     let answer = out[0].data();
     assert_ne!(answer.len(), head.len() + network.len());

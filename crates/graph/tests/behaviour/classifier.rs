@@ -1,7 +1,7 @@
 //! A classifier alone, as a dispatcher has it: it names flows, and knows no function.
 
 use graph::{Classifier, FlowLookup, NotIp, Options};
-use packet::{Addr, Class, DropReason, Packet, Pool, Side};
+use packet::{Addr, DropReason, Packet, PacketClass, PacketPool, Side};
 
 use crate::support::packets::*;
 
@@ -10,13 +10,13 @@ const BUFFERS: usize = 16;
 
 struct Front {
     classifier: Classifier,
-    pool: Pool,
+    pool: PacketPool,
     out: Vec<Packet>,
 }
 
 impl Front {
     fn new(options: Options) -> Front {
-        Front { classifier: Classifier::new(&options), pool: Pool::new(BUFFERS), out: vec![] }
+        Front { classifier: Classifier::new(&options), pool: PacketPool::new(BUFFERS), out: vec![] }
     }
 
     fn classify(&mut self, at_ns: u64, frames: &[Vec<u8>]) -> Vec<Packet> {
@@ -128,25 +128,25 @@ fn an_icmp_error_is_of_the_flow_that_it_quotes_or_of_its_own() {
     let (first, _) = front.one(T, &request());
     let router = Addr::from_v4_bytes([192, 0, 2, 254]);
     let (error, lookup) = front.one(T, &unreachable(router, &request()));
-    assert_eq!((error.meta().class, error.meta().key), (Class::IcmpError, first.meta().key));
+    assert_eq!((error.meta().class, error.meta().key), (PacketClass::IcmpError, first.meta().key));
     assert!(matches!(lookup, FlowLookup::Either { key, .. } if key.protocol == 1), "{lookup:?}");
 }
 
 #[test]
 fn frames_that_are_not_ip_pass_or_are_dropped() {
     let unknown = [&[2; 12][..], &[0x88, 0xb5], &[0; 46]].concat();
-    for (not_ip, passes_unjudged, passes) in [
+    for (not_ip, forwards_unclassified, passes) in [
         (NotIp::Pass, false, true),
         (NotIp::Drop, true, false),
         (NotIp::AsFunctions, true, true),
         (NotIp::AsFunctions, false, false),
     ] {
         let mut front = Front::new(Options { not_ip, ..Options::default() });
-        front.classifier.set_passes_unjudged(passes_unjudged);
+        front.classifier.set_passes_unjudged(forwards_unclassified);
         let packet = front.classify(T, std::slice::from_ref(&unknown)).remove(0);
         front.aside(packet);
         let counters = front.classifier.counters();
-        assert_eq!(front.out.len(), usize::from(passes), "{not_ip:?} {passes_unjudged}");
+        assert_eq!(front.out.len(), usize::from(passes), "{not_ip:?} {forwards_unclassified}");
         assert_eq!(counters.drops[DropReason::NotIp.index()], u64::from(!passes));
         assert!(counters.add_up(), "{counters:?}");
     }

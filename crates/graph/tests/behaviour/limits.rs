@@ -2,7 +2,7 @@
 
 use graph::{Chain, ChainError, FlowClass, NotIp, Options, WhenFull};
 use nf::{EFFECTS_MAX, EndReason};
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 
 use crate::support::bench::Bench;
 use crate::support::functions::*;
@@ -187,7 +187,7 @@ fn what_is_not_ip_passes_or_is_dropped() {
     for (not_ip, drops) in [(NotIp::Pass, 0), (NotIp::Drop, 1)] {
         for stages in [vec![], vec![stage::<Gate>(8)]] {
             let mut chain = Chain::new(stages, Options { not_ip, ..Options::default() }).unwrap();
-            let (mut out, mut pool) = (vec![], Pool::new(0));
+            let (mut out, mut pool) = (vec![], PacketPool::new(0));
             chain.process(&mut vec![arp()], &mut out, &mut pool);
             let counters = chain.counters();
             assert_eq!((counters.not_ip_passed, counters.dropped()), (1 - drops, drops));

@@ -3,7 +3,7 @@
 use graph::streams::StreamOptions;
 use graph::{Chain, Options, RestoreError, WhenFull};
 use nf::EndReason;
-use nf::record::Header;
+use nf::record::RecordHeader;
 use nf::stage::Stage;
 use packet::{FlowHasher, FlowKey, Side};
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ fn bench() -> Bench {
 
 fn live(chain: &Chain) -> Vec<u32> {
     let records = chain.records();
-    records.used().filter(|&record| records.header(record).has(Header::FLAG_LIVE)).collect()
+    records.used().filter(|&record| records.header(record).has(RecordHeader::FLAG_LIVE)).collect()
 }
 
 fn saved(chain: &mut Chain, record: u32) -> Vec<u8> {

@@ -6,11 +6,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Once;
 
 use graph::Options;
-use nf::record::{Layout, Lines, Records};
-use nf::stage::{Env, Group, Load, OnPanic, ReadGroup, SavedPart, Stage, StageCounters};
+use nf::record::{CacheLines, FlowRecords, RecordLayout};
+use nf::stage::{OnPanic, PacketGroup, PacketTotals, ReadGroup, SavedPart, Stage, StageCounters, StageEnv};
 use nf::{
-    Common, Context, ControlError, Descriptor, EndReason, EventCondition, Foresight, NetworkFunction,
-    PacketView, Setup, SharedState, StateFunction, TagLayout, UpgradeError, Verdict,
+    Context, ControlError, Descriptor, EndReason, EventCondition, NetworkFunction, PacketView, Plan, Setup,
+    SharedHandle, SharedState, StateFunction, TagLayout, UpgradeError, Verdict,
 };
 use packet::{Packet, Side, Transit, split_mix};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ impl<const FAST: bool> NetworkFunction for Fragile<FAST> {
 
     fn process(&self, packet: &mut PacketView<'_>, state: &mut Halves, context: &mut Context<'_>) -> Verdict {
         if packet.is_recording() {
-            packet.note_function(COUNT);
+            packet.record_state_function(COUNT);
         }
         if !FAST {
             context.set(0).add(1, 1);
@@ -228,7 +228,7 @@ struct Broken {
 }
 
 impl Stage for Broken {
-    fn process(&mut self, group: &mut Group<'_>) {
+    fn process(&mut self, group: &mut PacketGroup<'_>) {
         if split_mix(&mut self.seed).is_multiple_of(16) {
             panic!("the chain's own");
         }
@@ -238,10 +238,10 @@ impl Stage for Broken {
     fn descriptor(&self) -> &'static Descriptor {
         self.stage.descriptor()
     }
-    fn place(&mut self, stage: u16, layout: &mut Layout, first_tag_bit: u32) -> Option<u32> {
+    fn place(&mut self, stage: u16, layout: &mut RecordLayout, first_tag_bit: u32) -> Option<u32> {
         self.stage.place(stage, layout, first_tag_bit)
     }
-    fn lines(&self) -> Lines {
+    fn lines(&self) -> CacheLines {
         self.stage.lines()
     }
     fn set_on_panic(&mut self, on_panic: OnPanic) {
@@ -250,7 +250,7 @@ impl Stage for Broken {
     fn last_panic(&self) -> Option<String> {
         self.stage.last_panic()
     }
-    fn replay(&mut self, group: &mut Group<'_>) {
+    fn replay(&mut self, group: &mut PacketGroup<'_>) {
         self.stage.replay(group);
     }
     fn recomputes(&self) -> bool {
@@ -259,36 +259,36 @@ impl Stage for Broken {
     fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]) {
         self.stage.run_functions(group, functions);
     }
-    fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool {
-        self.stage.foresee(record, records, packets)
+    fn predict(&self, record: u32, records: &FlowRecords, plan: &mut Plan<'_>) -> bool {
+        self.stage.predict(record, records, plan)
     }
-    fn foresees_alike(&self) -> bool {
-        self.stage.foresees_alike()
+    fn predicts_uniformly(&self) -> bool {
+        self.stage.predicts_uniformly()
     }
-    fn pass(&mut self, load: Load, drops: u64) {
+    fn pass(&mut self, load: PacketTotals, drops: u64) {
         self.stage.pass(load, drops);
     }
-    fn flow_start(&mut self, packet: Transit, env: &mut Env<'_>) -> bool {
+    fn flow_start(&mut self, packet: Transit, env: &mut StageEnv<'_>) -> bool {
         self.stage.flow_start(packet, env)
     }
-    fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>) {
+    fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut StageEnv<'_>) {
         self.stage.flow_end(record, reason, now_ns, env);
     }
-    fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut Env<'_>) {
+    fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
         self.stage.flow_moved(record, now_ns, env);
     }
-    fn save_buffers(&mut self, record: u32, records: &mut Records, out: &mut Vec<u8>) {
+    fn save_buffers(&mut self, record: u32, records: &mut FlowRecords, out: &mut Vec<u8>) {
         self.stage.save_buffers(record, records, out);
     }
     fn restore_buffers<'b>(
         &mut self,
         record: u32,
-        records: &mut Records,
+        records: &mut FlowRecords,
         saved: &'b [u8],
     ) -> Option<&'b [u8]> {
         self.stage.restore_buffers(record, records, saved)
     }
-    fn release_buffers(&mut self, record: u32, records: &mut Records) {
+    fn release_buffers(&mut self, record: u32, records: &mut FlowRecords) {
         self.stage.release_buffers(record, records);
     }
     fn saved_part(&self) -> Option<SavedPart> {
@@ -297,13 +297,13 @@ impl Stage for Broken {
     fn upgrade(&self, from: &SavedPart, old: &[u8], part: &mut [u8]) -> Result<(), UpgradeError> {
         self.stage.upgrade(from, old, part)
     }
-    fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {
+    fn event_holds(&self, event: EventCondition, record: u32, records: &FlowRecords) -> bool {
         self.stage.event_holds(event, record, records)
     }
-    fn answers(&self) -> nf::Answers {
+    fn answers(&self) -> nf::AnswerScope {
         self.stage.answers()
     }
-    fn passes_unjudged(&self) -> bool {
+    fn forwards_unclassified(&self) -> bool {
         true
     }
 
@@ -319,10 +319,10 @@ impl Stage for Broken {
     fn shared(&self) -> &SharedState {
         self.stage.shared()
     }
-    fn share(&mut self) -> Common {
+    fn share(&mut self) -> SharedHandle {
         self.stage.share()
     }
-    fn join(&mut self, common: Common) {
+    fn join(&mut self, common: SharedHandle) {
         self.stage.join(common);
     }
     fn open(&mut self) {

@@ -1,7 +1,7 @@
 //! Flows go on in a chain with newer versions of its functions.
 
 use graph::{Chain, Options, RestoreError};
-use nf::record::Header;
+use nf::record::RecordHeader;
 use nf::stage::{Stage, load};
 use nf::{Context, Descriptor, NetworkFunction, PacketView, Setup, UpgradeError, Verdict};
 use packet::{DropReason, Side};
@@ -107,7 +107,7 @@ fn send(bench: &mut Bench, count: u64, at_ns: u64) -> usize {
 
 fn saved(chain: &mut Chain) -> Vec<u8> {
     let records = chain.records();
-    let live = records.used().find(|&record| records.header(record).has(Header::FLAG_LIVE)).unwrap();
+    let live = records.used().find(|&record| records.header(record).has(RecordHeader::FLAG_LIVE)).unwrap();
     let mut bytes = Vec::new();
     chain.save_flow(live, &mut bytes);
     bytes

@@ -14,7 +14,7 @@ use std::cell::Cell;
 
 use graph::{Chain, Options};
 use nf::stage::Stage;
-use packet::{Pool, Side};
+use packet::{PacketPool, Side};
 
 /// The system's allocator, counting per thread.
 pub struct Counting;
@@ -64,7 +64,7 @@ pub fn of_known_flows(stages: Vec<Box<dyn Stage>>, frames: &[(Side, Vec<u8>)], r
 
 /// The same for a chain that has no flows yet.
 pub fn through(chain: &mut Chain, frames: &[(Side, Vec<u8>)], rounds: usize) -> u64 {
-    let mut pool = Pool::new(2 * BATCH);
+    let mut pool = PacketPool::new(2 * BATCH);
     let (mut batch, mut out) = (Vec::with_capacity(BATCH), Vec::with_capacity(2 * BATCH));
     let mut now_ns = 1_700_000_000_000_000_000;
     let mut before = 0;

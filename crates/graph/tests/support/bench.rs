@@ -2,10 +2,10 @@
 
 use graph::streams::Streams;
 use graph::{Chain, Counters, Observer, Options};
-use nf::record::Header;
+use nf::record::RecordHeader;
 use nf::stage::{Stage, StageCounters};
 use nf::{Alert, Event, EventValue, FlowReport};
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 
 use super::packets;
 
@@ -47,7 +47,7 @@ pub struct Outcome {
 /// A chain with its buffers, fed packet by packet or batch by batch.
 pub struct Bench {
     pub chain: Chain,
-    pub pool: Pool,
+    pub pool: PacketPool,
     pub sent: Vec<Sent>,
     pub alerts: Vec<Alert>,
     /// Alerts and events, in their common order.
@@ -62,7 +62,8 @@ pub struct Bench {
 /// The bytes of a flow's record. Where its streams stand in it, which names blocks that any other
 /// could be in the place of, there is instead what waits in them.
 fn flow(chain: &Chain, record: u32) -> Vec<u8> {
-    const STREAMS: std::ops::Range<usize> = size_of::<Header>()..size_of::<Header>() + size_of::<Streams>();
+    const STREAMS: std::ops::Range<usize> =
+        size_of::<RecordHeader>()..size_of::<RecordHeader>() + size_of::<Streams>();
     let mut bytes = chain.records().bytes(record).unwrap().to_vec();
     if chain.stages().iter().any(|stage| stage.descriptor().stream) {
         let mut streams = vec![];
@@ -79,7 +80,7 @@ impl Bench {
     pub fn new(stages: Vec<Box<dyn Stage>>, options: Options) -> Bench {
         Bench {
             chain: Chain::new(stages, options).unwrap(),
-            pool: Pool::new(BUFFERS),
+            pool: PacketPool::new(BUFFERS),
             sent: vec![],
             alerts: vec![],
             told: vec![],
@@ -143,7 +144,7 @@ impl Bench {
     pub fn outcome(mut self) -> Outcome {
         self.settle();
         let records = self.chain.records();
-        let live = records.used().filter(|&r| records.header(r).has(Header::FLAG_LIVE));
+        let live = records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE));
         let reports = self.reports.iter().map(|r| format!("{r:?}")).collect();
         Outcome {
             flows: live.map(|record| (record, flow(&self.chain, record))).collect(),
@@ -186,7 +187,7 @@ impl Bench {
         effects.events.clear();
         self.alerts.append(&mut effects.alerts);
         self.reports.append(&mut effects.reports);
-        assert!(effects.made.is_empty());
+        assert!(effects.generated.is_empty());
         let counters = self.chain.counters();
         assert!(counters.add_up(), "{counters:?}");
         let ended: u64 = counters.flows_ended.iter().sum();
@@ -195,7 +196,7 @@ impl Bench {
             counters.flows_live + ended + counters.flows_moved_out
         );
         let records = self.chain.records();
-        let live = records.used().filter(|&r| records.header(r).has(Header::FLAG_LIVE)).count() as u64;
+        let live = records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE)).count() as u64;
         assert_eq!(counters.flows_live, live);
         // Flows that turn back have a second record.
         assert!((live..=2 * live).contains(&u64::from(records.live())));

@@ -7,7 +7,7 @@ use nf::{
     Access, Affinity, Context, Descriptor, EndReason, EventValue, FlowReport, MapSpec, Maturity,
     NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
-use packet::{Addr, Class, Direction, DropReason, End, Endpoint, Side};
+use packet::{Addr, Direction, DropReason, End, Endpoint, PacketClass, Side};
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -61,7 +61,7 @@ fn commanded(packet: &PacketView<'_>, bit: u8) -> bool {
 
 /// Whether the packet is an ICMP error about a packet of its flow.
 fn is_related(packet: &PacketView<'_>, context: &Context<'_>) -> bool {
-    packet.meta().class == Class::IcmpError && !matches!(context.flow().key.protocol, 1 | 58)
+    packet.meta().class == PacketClass::IcmpError && !matches!(context.flow().key.protocol, 1 | 58)
 }
 
 macro_rules! plain_new {
@@ -108,7 +108,7 @@ impl NetworkFunction for Masquerade {
             return Verdict::Forward;
         }
         if state.item == 0 {
-            let choice = nf::pool::Choice { first: 0, count: MASQUERADE_PORTS, from: 0, step: 1 };
+            let choice = nf::pool::PoolRange { first: 0, count: MASQUERADE_PORTS, from: 0, step: 1 };
             let Some(item) = context.pool(0).take(&flow.key.words(), choice) else {
                 return Verdict::Drop(DropReason::NatPortsExhausted);
             };
@@ -164,12 +164,12 @@ impl NetworkFunction for Balancer {
     fn process(&self, packet: &mut PacketView<'_>, state: &mut Count, context: &mut Context<'_>) -> Verdict {
         let flow = context.flow();
         let served = flow.key.ends(flow.reversed).1;
-        if served.addr != Addr::from_v4_bytes(VIRTUAL) || packet.meta().class == Class::IcmpError {
+        if served.addr != Addr::from_v4_bytes(VIRTUAL) || packet.meta().class == PacketClass::IcmpError {
             return Verdict::Forward;
         }
         if commanded(packet, command::MOVE) && context.direction() == Direction::Original {
             state.count += 1;
-            context.rewrites_changed();
+            context.relearn_alias();
         }
         let done = match context.direction() {
             Direction::Original => packet.set_destination(Endpoint::new(server(state.count), served.port)),
@@ -308,7 +308,7 @@ impl NetworkFunction for Rejecter {
     plain_new!();
 
     fn process(&self, packet: &mut PacketView<'_>, _: &mut (), context: &mut Context<'_>) -> Verdict {
-        if context.flow().clock != 1 || !commanded(packet, command::REJECT) {
+        if context.flow().seq != 1 || !commanded(packet, command::REJECT) {
             return Verdict::Forward;
         }
         answer(packet, context)
@@ -323,8 +323,8 @@ impl NetworkFunction for Interrupter {
     type State = ();
     plain_new!();
 
-    fn answers(&self) -> nf::Answers {
-        nf::Answers::ALL
+    fn answers(&self) -> nf::AnswerScope {
+        nf::AnswerScope::ALL
     }
 
     fn process(&self, packet: &mut PacketView<'_>, _: &mut (), context: &mut Context<'_>) -> Verdict {
@@ -375,7 +375,7 @@ impl NetworkFunction for Marker {
     plain_new!();
 
     fn process(&self, _: &mut PacketView<'_>, _: &mut (), context: &mut Context<'_>) -> Verdict {
-        context.tag_flow(0, context.flow().clock as u16);
+        context.tag_flow(0, context.flow().seq as u16);
         Verdict::Forward
     }
 }
@@ -440,7 +440,7 @@ impl NetworkFunction for Telltale {
 
     fn process(&self, _: &mut PacketView<'_>, _: &mut (), context: &mut Context<'_>) -> Verdict {
         let way = if context.direction() == Direction::Reply { "reply" } else { "original" };
-        context.alert(context.flow().clock as u32, "packet", way, 3);
+        context.alert(context.flow().seq as u32, "packet", way, 3);
         Verdict::Forward
     }
 }
@@ -454,7 +454,7 @@ impl NetworkFunction for Teller {
     plain_new!();
 
     fn process(&self, packet: &mut PacketView<'_>, _: &mut (), context: &mut Context<'_>) -> Verdict {
-        let clock = context.flow().clock;
+        let clock = context.flow().seq;
         for event in packet.stream() {
             if let StreamEventKind::Data(bytes) = event.kind {
                 let fields =
@@ -485,13 +485,13 @@ impl NetworkFunction for Witness {
     plain_new!();
 
     fn process(&self, _: &mut PacketView<'_>, _: &mut (), context: &mut Context<'_>) -> Verdict {
-        context.alert(context.flow().clock as u32, "packet", context.connection().name(), 3);
+        context.alert(context.flow().seq as u32, "packet", context.connection().name(), 3);
         Verdict::Forward
     }
 
     fn flow_end(&self, _: &mut (), reason: EndReason, context: &mut Context<'_>) {
         let flow = context.flow();
-        context.alert(flow.clock as u32, "end", reason.name(), 3);
+        context.alert(flow.seq as u32, "end", reason.name(), 3);
         let (source, destination) = flow.key.ends(flow.reversed);
         context.report_flow(FlowReport {
             source: source.addr,
@@ -499,7 +499,7 @@ impl NetworkFunction for Witness {
             source_port: source.port,
             destination_port: destination.port,
             protocol: flow.key.protocol,
-            packets: [flow.clock, 0],
+            packets: [flow.seq, 0],
             end_reason: reason as u8,
             ..FlowReport::default()
         });

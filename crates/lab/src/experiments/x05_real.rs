@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::stored::{Accesses, Habit, Peer, Store, Stored};
 use hdrhistogram::Histogram;
 use io::traffic::{Generator, Profile as Traffic, Protocols, Rate, Responder};
-use packet::{LinkType, Packet, Pool, Side};
+use packet::{LinkType, Packet, PacketPool, Side};
 use policy::{Colour, Policy};
 use runtime::{Assembly, Frame, Ingress, Output, Runner};
 
@@ -211,7 +211,7 @@ impl Trace {
     ) -> Result<(Histogram<u64>, Accesses), String> {
         let mut latency =
             Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(|error| error.to_string())?;
-        let (mut pool, mut out) = (Pool::new(64), Vec::new());
+        let (mut pool, mut out) = (PacketPool::new(64), Vec::new());
         let mut expected = self.expected.iter();
         let first_ns = self.frames.first().map_or(0, |frame| frame.at_ns);
         let began = Instant::now();
@@ -244,7 +244,7 @@ impl Trace {
 
 impl Arriving {
     /// It is received.
-    fn packet(&self, pool: &mut Pool) -> Option<Packet> {
+    fn packet(&self, pool: &mut PacketPool) -> Option<Packet> {
         let mut packet = pool.take(&self.data)?;
         let meta = packet.meta_mut();
         meta.transit.timestamp_ns = self.at_ns;

@@ -211,7 +211,7 @@ fn notes() -> Vec<String> {
         "synthesis: of rewriters, by hand: parse, and write the last one's destination; of load balancers, a table from flows to what becomes of their \
          headers, made in advance by playing the tape through the plain chain once, which counts packets and bytes by flow. Neither keeps flows, ends them, can move them, or knows \
          of commands",
-        "first: the flow begins, and walks. Functions foresee what they would do to the second one, which follows a rule that is made of that",
+        "first: the flow begins, and walks. Functions predict what they would do to the second one, which follows a rule that is made of that",
         "a chain of one function has no rules: its walk is as short",
         "what leaves is compared with what leaves the plain chain, packet by packet, before anything is measured",
     ]

@@ -227,7 +227,7 @@ fn notes() -> Vec<String> {
         "full flush: the same chain, and with each event a function of the experiment says that an event of every rule holds, so that all flows are \
          recorded anew; the function is in the other chains, too, and says nothing there",
         "cache: a table of header actions in front of the plain chain, which forgets everything with each event (B35)",
-        "a rule of before is foreseen anew with its flow's next packet: this is what events cost flows that they are not about. \
+        "a rule of before is predicted anew with its flow's next packet: this is what events cost flows that they are not about. \
          Of a flow that gets another server, each packet brings the new alias until that server answers, so that it is sure to be known; nobody answers here, \
          so that these flows walk to the end: they are the packets that do not follow",
     ]

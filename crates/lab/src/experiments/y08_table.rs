@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use packet::{Packet, Pool, Side, split_mix};
+use packet::{Packet, PacketPool, Side, split_mix};
 
 use super::common::{at_most, below};
 use super::rounds::{BATCH, Rounds, point};
@@ -115,7 +115,7 @@ fn is_coprime(a: u64, b: u64) -> bool {
 fn ours(flows: u32, seed: u64) -> Result<(f64, f64), String> {
     let mut chain =
         Functions::new(FLOWS_MAX).with("Monitor", "report: []").with("Monitor", "report: []").chain(true)?;
-    let mut pool = Pool::new(4 * BATCH);
+    let mut pool = PacketPool::new(4 * BATCH);
     let (mut batch, mut out) = (Vec::with_capacity(BATCH), Vec::with_capacity(2 * BATCH));
     let mut before = 0;
     let mut at_ns = 1_700_000_000_000_000_000;
@@ -140,7 +140,7 @@ fn ours(flows: u32, seed: u64) -> Result<(f64, f64), String> {
 }
 
 /// A packet by UDP of the flow with this number.
-fn packet(flow: u32, at_ns: u64, pool: &mut Pool) -> Option<Packet> {
+fn packet(flow: u32, at_ns: u64, pool: &mut PacketPool) -> Option<Packet> {
     let mut frame = [0; 60];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
     frame[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17]);

@@ -4,10 +4,10 @@
 use std::hint::black_box;
 
 use nf::{
-    Access, Affinity, Cause, Context, ControlError, Descriptor, EventCondition, Foresight, Maturity,
-    NetworkFunction, PacketView, Registry, Scaling, Setup, StateFunction, Verdict,
+    Access, Affinity, Cause, Context, ControlError, Descriptor, EventCondition, Maturity, NetworkFunction,
+    PacketView, Plan, Registry, Scaling, Setup, StateFunction, Verdict,
 };
-use packet::{Addr, DropReason, End, Endpoint, FlowHasher, Packet, Parser, Pool, Side};
+use packet::{Addr, DropReason, End, Endpoint, FlowHasher, Packet, PacketPool, Parser, Side};
 use policy::Value;
 use serde::Deserialize;
 use values::ConfigError;
@@ -87,9 +87,9 @@ impl NetworkFunction for Rewrite {
         Verdict::Forward
     }
 
-    fn foresee(&self, (): &(), packets: &mut Foresight<'_>) -> bool {
-        if packets.side == Side::Inside {
-            packets.set_end(End::Destination, self.to);
+    fn predict(&self, (): &(), plan: &mut Plan<'_>) -> bool {
+        if plan.side == Side::Inside {
+            plan.set_end(End::Destination, self.to);
         }
         true
     }
@@ -110,7 +110,7 @@ impl Fused {
 }
 
 impl Path for Fused {
-    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
+    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         for mut packet in batch.drain(..) {
             let parsed = self.parser.parse(&mut packet);
             let side = packet.meta().transit.side;
@@ -161,7 +161,7 @@ impl NetworkFunction for Work {
     }
 
     fn process(&self, packet: &mut PacketView<'_>, state: &mut u64, _: &mut Context<'_>) -> Verdict {
-        packet.note_function(WORK);
+        packet.record_state_function(WORK);
         self.work(state);
         Verdict::Forward
     }
@@ -170,8 +170,8 @@ impl NetworkFunction for Work {
         self.work(state);
     }
 
-    fn foresee(&self, _: &u64, packets: &mut Foresight<'_>) -> bool {
-        packets.note_function(WORK);
+    fn predict(&self, _: &u64, plan: &mut Plan<'_>) -> bool {
+        plan.record_state_function(WORK);
         true
     }
 }
@@ -206,11 +206,11 @@ impl NetworkFunction for Flush {
 
     #[inline(always)]
     fn process(&self, packet: &mut PacketView<'_>, (): &mut (), _: &mut Context<'_>) -> Verdict {
-        packet.note_event(self.flushed());
+        packet.record_event(self.flushed());
         Verdict::Forward
     }
 
-    fn foresee(&self, (): &(), _: &mut Foresight<'_>) -> bool {
+    fn predict(&self, (): &(), _: &mut Plan<'_>) -> bool {
         self.generation == 0
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 
 use super::{Path, Tape};
 
@@ -17,7 +17,7 @@ const LATENCY_NS_MAX: u64 = 10_000_000_000;
 /// Plays tapes in batches. What is measured is the processing of packets that are in their buffers,
 /// up to when they are to be sent.
 pub struct Player {
-    pool: Pool,
+    pool: PacketPool,
     batch: Vec<Packet>,
     out: Vec<Packet>,
     batch_len: usize,
@@ -51,7 +51,7 @@ impl Player {
     /// One that plays up to so many packets at once.
     pub fn new(batch_len: usize) -> Player {
         Player {
-            pool: Pool::new(8 * batch_len),
+            pool: PacketPool::new(8 * batch_len),
             batch: Vec::with_capacity(batch_len),
             out: Vec::with_capacity(2 * batch_len),
             batch_len,

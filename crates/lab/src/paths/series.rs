@@ -1,6 +1,6 @@
 //! Ways one behind the other.
 
-use packet::{Packet, Pool, Side};
+use packet::{Packet, PacketPool, Side};
 
 use super::Path;
 
@@ -22,7 +22,7 @@ impl Series {
     }
 
     /// Takes the packets in `before`, which all entered by this side, through.
-    fn pass(&mut self, side: Side, out: &mut Vec<Packet>, pool: &mut Pool) {
+    fn pass(&mut self, side: Side, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         let count = self.paths.len();
         for step in 0..count {
             let at = if side == Side::Inside { step } else { count - 1 - step };
@@ -45,7 +45,7 @@ impl Series {
 }
 
 impl Path for Series {
-    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
+    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         while let Some(first) = batch.first() {
             let side = first.meta().transit.side;
             let len = batch.iter().take_while(|packet| packet.meta().transit.side == side).count();
@@ -58,7 +58,7 @@ impl Path for Series {
         self.paths.iter_mut().for_each(|path| path.clear());
     }
 
-    fn end_flows(&mut self, pool: &mut Pool) {
+    fn end_flows(&mut self, pool: &mut PacketPool) {
         self.paths.iter_mut().for_each(|path| path.end_flows(pool));
     }
 

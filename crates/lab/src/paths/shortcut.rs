@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use graph::Chain;
-use packet::{Class, End, FlowHasher, FlowKey, NewEnds, Packet, Parser, Pool, Side, parse};
+use packet::{End, FlowHasher, FlowKey, NewEnds, Packet, PacketClass, PacketPool, Parser, Side, parse};
 
 use super::Path;
 
@@ -90,10 +90,10 @@ impl Shortcut {
 
     /// Treats a packet as others of its flow; gives it back if it is to go through the chain.
     #[inline]
-    fn follow(&mut self, mut packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) -> Option<Packet> {
+    fn follow(&mut self, mut packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) -> Option<Packet> {
         let (meta, ip_len) = (packet.meta(), packet.ip_len());
         let known = Known::of(&packet);
-        let is_ordinary = meta.class == Class::Whole && meta.tcp_flags & CHANGING == 0;
+        let is_ordinary = meta.class == PacketClass::Whole && meta.tcp_flags & CHANGING == 0;
         let Some(treatment) = self.known.get(&known).filter(|_| is_ordinary) else { return Some(packet) };
         let counts = self.counts.as_mut().and_then(|counts| counts.get_mut(treatment.counts as usize));
         if let Some(counts) = counts {
@@ -115,7 +115,7 @@ impl Shortcut {
 
     /// Takes a packet through the chain, and learns from it.
     #[inline(never)]
-    fn learn(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
+    fn learn(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         let meta = packet.meta();
         let (class, flags, is_plain) = (meta.class, meta.tcp_flags, meta.is_plain());
         let (key, side, known) = (meta.key, meta.transit.side, Known::of(&packet));
@@ -129,7 +129,7 @@ impl Shortcut {
                 self.known.remove(&Known { key, reversed, side, hash: known.hash });
             }
         }
-        if class != Class::Whole || flags & CHANGING != 0 || !is_plain {
+        if class != PacketClass::Whole || flags & CHANGING != 0 || !is_plain {
             return;
         }
         let action = match &out[before..] {
@@ -154,7 +154,7 @@ const CHANGING: u8 = 7;
 const OVER: u8 = 5;
 
 impl Path for Shortcut {
-    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
+    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         for mut packet in batch.drain(..) {
             let unknown = match self.parser.parse(&mut packet) {
                 Ok(()) => self.follow(packet, out, pool),
@@ -170,7 +170,7 @@ impl Path for Shortcut {
         Path::clear(&mut self.chain);
     }
 
-    fn end_flows(&mut self, pool: &mut Pool) {
+    fn end_flows(&mut self, pool: &mut PacketPool) {
         if self.counts.is_none() {
             self.known.clear();
         }

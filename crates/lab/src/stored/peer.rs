@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use graph::Chain;
-use packet::Pool;
+use packet::PacketPool;
 use protocol::message::FlowId;
 
 use super::Store;
@@ -58,7 +58,7 @@ impl Peer {
     pub fn start(chain: Box<Chain>, is_ahead: bool) -> std::io::Result<Peer> {
         let (mails, inbox) = sync_channel(MAILS);
         let (outbox, states) = channel();
-        let other = Other { chain, pool: Pool::new(0), is_ahead, outbox };
+        let other = Other { chain, pool: PacketPool::new(0), is_ahead, outbox };
         let thread = std::thread::Builder::new().name("peer".to_owned()).spawn(move || other.run(&inbox))?;
         Ok(Peer {
             mails: Some(mails),
@@ -136,7 +136,7 @@ impl Drop for Peer {
 /// The other unit, on its thread.
 struct Other {
     chain: Box<Chain>,
-    pool: Pool,
+    pool: PacketPool,
     is_ahead: bool,
     outbox: Sender<State>,
 }

@@ -140,7 +140,7 @@ fn an_error_has_type_code_and_quotation() {
         assert_eq!((answer.data()[1], answer.data()[9], &icmp[..2]), (0xc0, 1, &in_v4[..]), "{what:?}");
         assert_eq!(icmp[4..8], rest.to_be_bytes());
         assert_eq!(icmp[8..], bytes[14..]);
-        assert_eq!(answer.meta().class, Class::IcmpError);
+        assert_eq!(answer.meta().class, PacketClass::IcmpError);
         let bytes = v6(1 << 120, 2 << 120, 17, &udp(11));
         let answer = error(&bytes, what).unwrap();
         let icmp = &answer.data()[40..];

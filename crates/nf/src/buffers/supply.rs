@@ -8,24 +8,24 @@
 use packet::memory::OutOfMemory;
 
 use super::{Buffers, FlowBuffer, Kept, NUMBER_LEN, excess};
-use crate::record::Header;
-use crate::sources::{ReportLimit, Sources};
+use crate::record::RecordHeader;
+use crate::sources::{ReportLimit, SourceAccounts};
 
 /// What the flows of one source may hold of the memory once it runs short, in percent.
 pub const BUFFER_SHARE_PERCENT: u8 = 10;
 
 /// Why something of a flow was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shortage {
+pub enum MemoryShortage {
     /// The memory for all flows is full, and nothing gives way.
     Memory = 0,
     /// The source that began the flow holds its share.
     Share = 1,
     /// The flow's buffer gave way to those of others.
-    GaveWay = 2,
+    Evicted = 2,
 }
 
-impl Shortage {
+impl MemoryShortage {
     const COUNT: usize = 3;
 }
 
@@ -42,7 +42,7 @@ const RESERVE_PART: usize = 8;
 /// Buffers of open connections that are looked at to find some to give way, for one that is taken.
 const LOOKED_AT_MAX: usize = 128;
 /// Buffers that give way for one that is taken.
-const GIVE_WAY_MAX: usize = 32;
+const VICTIMS_MAX: usize = 32;
 /// How often a buffer is passed over that was used as often since.
 const USES_MAX: u8 = 3;
 /// No buffer.
@@ -57,7 +57,7 @@ struct Place {
 
 /// What is needed where memory is short.
 pub(super) struct Supply {
-    sources: Sources,
+    sources: SourceAccounts,
     /// Below so many free bytes, shares count.
     free: usize,
     /// Below so many, something gives way.
@@ -68,16 +68,16 @@ pub(super) struct Supply {
     last: u32,
     /// The next buffer to look at for one of an open connection.
     hand: usize,
-    gave_way: u64,
+    evictions: u64,
     count: u64,
-    kind: Option<Shortage>,
-    reports: ReportLimit<{ Shortage::COUNT }>,
+    kind: Option<MemoryShortage>,
+    reports: ReportLimit<{ MemoryShortage::COUNT }>,
 }
 
 impl Supply {
     pub fn new(memory: usize, count: usize, percent: u8, seed: u64) -> Result<Supply, OutOfMemory> {
         let share = memory / GRAIN * usize::from(percent.min(100)) / 100;
-        let sources = Sources::new(ACCOUNTS, u32::try_from(share).unwrap_or(u32::MAX), seed)?;
+        let sources = SourceAccounts::new(ACCOUNTS, u32::try_from(share).unwrap_or(u32::MAX), seed)?;
         Ok(Supply {
             free: if percent < 100 { memory / FREE_PART } else { 0 },
             reserve: (count * RESERVE_BYTES).min(memory / RESERVE_PART),
@@ -85,7 +85,7 @@ impl Supply {
             first: NONE,
             last: NONE,
             hand: 0,
-            gave_way: 0,
+            evictions: 0,
             count: 0,
             kind: None,
             reports: ReportLimit::new(sources.accounts())?,
@@ -101,14 +101,14 @@ impl Supply {
 
     /// Something was not kept.
     #[cold]
-    pub fn note(&mut self, kind: Shortage) {
+    pub fn note(&mut self, kind: MemoryShortage) {
         self.count += 1;
         self.kind = Some(kind);
     }
 
     /// A buffer holds as many bytes as it does from now on.
     #[inline]
-    pub fn charge(&mut self, at: usize, kept: &mut Kept, header: &Header) {
+    pub fn charge(&mut self, at: usize, kept: &mut Kept, header: &RecordHeader) {
         let grains = kept.bytes.len().div_ceil(GRAIN) as u32; // A buffer's length is that of a `u32` at most.
         if kept.is_weak || kept.charged != grains {
             self.charge_other(at, kept, grains, header);
@@ -116,7 +116,7 @@ impl Supply {
     }
 
     #[inline(never)]
-    fn charge_other(&mut self, at: usize, kept: &mut Kept, grains: u32, header: &Header) {
+    fn charge_other(&mut self, at: usize, kept: &mut Kept, grains: u32, header: &RecordHeader) {
         if kept.is_weak {
             if header.connection.gives_way() {
                 if std::mem::replace(&mut kept.charged, grains) == 0 {
@@ -195,16 +195,16 @@ impl Buffers {
     }
 
     /// Buffers that gave way to others.
-    pub fn gave_way(&self) -> u64 {
-        self.supply.gave_way
+    pub fn evictions(&self) -> u64 {
+        self.supply.evictions
     }
 
-    pub(crate) fn last_shortage(&self) -> Option<Shortage> {
+    pub(crate) fn last_shortage(&self) -> Option<MemoryShortage> {
         self.supply.kind
     }
 
     /// Whether it is time to report a shortage that met this flow.
-    pub(crate) fn is_to_report(&mut self, kind: Shortage, header: &Header, now_ns: u64) -> bool {
+    pub(crate) fn is_to_report(&mut self, kind: MemoryShortage, header: &RecordHeader, now_ns: u64) -> bool {
         let account = self.supply.sources.account(header.source());
         self.supply.reports.is_due(kind as usize, account, now_ns)
     }
@@ -217,7 +217,7 @@ impl Buffers {
         numbers: &[u8],
         at: Option<usize>,
         bytes: Vec<u8>,
-        header: &Header,
+        header: &RecordHeader,
     ) -> FlowBuffer {
         // A flow that was charged stays so: a forged reset makes its connection weak, too.
         let is_charged = |kept: &Kept| !kept.is_weak && kept.charged > 0;
@@ -238,18 +238,18 @@ impl Buffers {
         // other buffers: their part is kept back.
         let part = (self.room / self.spec.count.max(1)).min(self.spec.len_max);
         let short = match part {
-            part if left < part => Some(Shortage::Share),
-            part if part < self.spec.len_max => Some(Shortage::Memory),
+            part if left < part => Some(MemoryShortage::Share),
+            part if part < self.spec.len_max => Some(MemoryShortage::Memory),
             _ => None,
         };
-        FlowBuffer { len_max: part.min(left).max(bytes.len()), bytes, refused: 0, short, gave_way: false }
+        FlowBuffer { len_max: part.min(left).max(bytes.len()), bytes, refused: 0, short, was_evicted: false }
     }
 
     /// Lets buffers give way until the reserve is free. A connection that is not open takes nothing
     /// from one that is.
     fn make_room(&mut self, own: &[u8], is_weak: bool) {
         let is_own = |at: u32| own.chunks_exact(NUMBER_LEN).any(|number| number == (at + 1).to_le_bytes());
-        for _ in 0..GIVE_WAY_MAX {
+        for _ in 0..VICTIMS_MAX {
             if self.room >= self.supply.reserve {
                 return;
             }
@@ -260,7 +260,7 @@ impl Buffers {
         if is_weak || self.kept.is_empty() {
             return;
         }
-        let mut idle = [0; GIVE_WAY_MAX];
+        let mut idle = [0; VICTIMS_MAX];
         let mut idle_count = 0;
         let any_over = self.supply.sources.is_any_over();
         let mut least = None;
@@ -304,7 +304,7 @@ impl Buffers {
         self.excess -= excess(&bytes);
         self.supply.discharge(at, kept);
         kept.is_lost = true;
-        self.supply.gave_way += 1;
+        self.supply.evictions += 1;
     }
 }
 
@@ -321,7 +321,7 @@ mod tests {
     static SPEC: BufferSpec = BufferSpec { count: 2, len_max: 256, memory: 40 * 256 };
 
     struct Flow {
-        header: Header,
+        header: RecordHeader,
         numbers: [u8; 8],
     }
 
@@ -330,7 +330,7 @@ mod tests {
             let end = |addr: u32| Endpoint::new(Addr::from_v4_bytes(addr.to_be_bytes()), 1);
             let (key, reversed) =
                 FlowKey::new(end(source), end(u32::MAX), protocol::TCP, 4, Scope::default(), 0);
-            let mut header = Header::new_zeroed();
+            let mut header = RecordHeader::new_zeroed();
             header.set_key(key, reversed);
             header.connection = connection;
             Flow { header, numbers: [0; 8] }
@@ -353,7 +353,7 @@ mod tests {
         Buffers::new(&SPEC, SPEC.memory, BUFFER_SHARE_PERCENT, 7).unwrap()
     }
 
-    fn shortage(buffers: &Buffers) -> (u64, Option<Shortage>) {
+    fn shortage(buffers: &Buffers) -> (u64, Option<MemoryShortage>) {
         (buffers.shortages(), buffers.last_shortage())
     }
 
@@ -383,11 +383,15 @@ mod tests {
         let mut attacker: Vec<Flow> = (0..1_000).map(|_| Flow::new(1, OPEN)).collect();
         let taken: usize = attacker.iter_mut().map(|flow| flow.fill(&mut buffers)).sum();
         assert!(taken * 4 <= SPEC.memory * 3 + 4 * 512, "{taken}");
-        assert!(matches!(shortage(&buffers), (900.., Some(Shortage::Share))), "{:?}", shortage(&buffers));
+        assert!(
+            matches!(shortage(&buffers), (900.., Some(MemoryShortage::Share))),
+            "{:?}",
+            shortage(&buffers)
+        );
         let before = buffers.shortages();
         let mut other = Flow::new(2, OPEN);
         assert_eq!(other.fill(&mut buffers), 512);
-        assert_eq!((buffers.shortages(), buffers.gave_way()), (before, 0));
+        assert_eq!((buffers.shortages(), buffers.evictions()), (before, 0));
         attacker.iter_mut().for_each(|flow| buffers.release(&mut flow.numbers));
         buffers.release(&mut other.numbers);
         assert_eq!(buffers.used_bytes(), 0);
@@ -402,14 +406,17 @@ mod tests {
         open.push(0, 100, &mut buffers);
         let mut flood: Vec<Flow> = (0..1_000).map(|at| Flow::new(10 + at, HALF_OPEN)).collect();
         flood.iter_mut().for_each(|flow| _ = flow.fill(&mut buffers));
-        assert!(buffers.gave_way() > 1_000, "the flood displaces itself: {}", buffers.gave_way());
+        assert!(buffers.evictions() > 1_000, "the flood displaces itself: {}", buffers.evictions());
         let mut others: Vec<Flow> = (0..10).map(|at| Flow::new(2_000 + at, OPEN)).collect();
         let before = buffers.shortages();
         assert!(others.iter_mut().all(|other| other.fill(&mut buffers) == 512));
         assert_eq!((open.push(0, 100, &mut buffers), buffers.shortages()), (100, before));
         let first = &mut flood[0];
         let oldest = buffers.take(&mut first.numbers, 0, &first.header);
-        assert_eq!((oldest.as_slice(), shortage(&buffers)), (&[][..], (before + 1, Some(Shortage::GaveWay))));
+        assert_eq!(
+            (oldest.as_slice(), shortage(&buffers)),
+            (&[][..], (before + 1, Some(MemoryShortage::Evicted)))
+        );
         // Those that are left are in the queue, and nothing else is.
         flood
             .iter_mut()
@@ -437,7 +444,7 @@ mod tests {
         };
         assert_eq!((kept(&mut active, &mut buffers), buffers.shortages()), (256, shortages));
         assert_eq!((kept(&mut idle, &mut buffers), buffers.shortages()), (0, shortages + 1));
-        assert_eq!(buffers.last_shortage(), Some(Shortage::GaveWay));
+        assert_eq!(buffers.last_shortage(), Some(MemoryShortage::Evicted));
     }
 
     #[test]
@@ -451,7 +458,7 @@ mod tests {
         assert_eq!(there.restore(&mut flow.numbers, &flow.header, &saved), Some(&[][..]));
         assert_eq!(there.shortages(), 0);
         flow.push(1, 1, &mut there);
-        assert_eq!(shortage(&there), (1, Some(Shortage::GaveWay)));
+        assert_eq!(shortage(&there), (1, Some(MemoryShortage::Evicted)));
     }
 
     #[test]
@@ -464,7 +471,7 @@ mod tests {
         assert_eq!(there.restore(&mut flow.numbers, &flow.header, &saved), Some(&[][..]));
         let before = there.shortages();
         assert_eq!((there.used_bytes(), flow.push(0, 1, &mut there)), (0, 1));
-        assert_eq!((there.shortages() - before, there.last_shortage()), (1, Some(Shortage::GaveWay)));
+        assert_eq!((there.shortages() - before, there.last_shortage()), (1, Some(MemoryShortage::Evicted)));
         there.release(&mut flow.numbers);
         assert_eq!(there.used_bytes(), 0);
     }

@@ -17,8 +17,8 @@ struct Line([u8; LINE]);
 /// begins with an `H`, its head.
 ///
 /// A part of a slot is found by one multiplication and checked by two comparisons: where it begins
-/// was proven fit for its type when its [`Part`] was made. The head is there if the slot is.
-pub struct Slots<H> {
+/// was proven fit for its type when its [`SlotField`] was made. The head is there if the slot is.
+pub struct SlotArray<H> {
     memory: Zeroed<Line>,
     slots: u32,
     slot_len: usize,
@@ -26,27 +26,27 @@ pub struct Slots<H> {
 }
 
 /// Where in every slot a `T` stands.
-pub struct Part<T> {
+pub struct SlotField<T> {
     start: usize,
     of: PhantomData<fn() -> T>,
 }
 
-impl<T> Clone for Part<T> {
-    fn clone(&self) -> Part<T> {
+impl<T> Clone for SlotField<T> {
+    fn clone(&self) -> SlotField<T> {
         *self
     }
 }
 
-impl<T> Copy for Part<T> {}
+impl<T> Copy for SlotField<T> {}
 
-impl<T: FromBytes + IntoBytes> Part<T> {
+impl<T: FromBytes + IntoBytes> SlotField<T> {
     /// The part that begins so many bytes into the slot; none if a `T` cannot stand there.
-    pub const fn at(start: usize) -> Option<Part<T>> {
+    pub const fn at(start: usize) -> Option<SlotField<T>> {
         const { assert!(align_of::<T>() <= LINE, "slots are aligned to cache lines only") };
         if !start.is_multiple_of(align_of::<T>()) || start > isize::MAX as usize - size_of::<T>() {
             return None;
         }
-        Some(Part { start, of: PhantomData })
+        Some(SlotField { start, of: PhantomData })
     }
 
     /// Its first byte.
@@ -61,13 +61,13 @@ impl<T: FromBytes + IntoBytes> Part<T> {
     }
 }
 
-impl<H: FromBytes + IntoBytes> Slots<H> {
+impl<H: FromBytes + IntoBytes> SlotArray<H> {
     /// Room for `slots` slots of at least `slot_len` bytes, and of what a head takes.
-    pub fn new(slots: u32, slot_len: usize) -> Result<Slots<H>, OutOfMemory> {
+    pub fn new(slots: u32, slot_len: usize) -> Result<SlotArray<H>, OutOfMemory> {
         const { assert!(align_of::<H>() <= LINE, "slots are aligned to cache lines only") };
         let lines = slot_len.max(size_of::<H>()).div_ceil(LINE).max(1);
         let memory = Zeroed::new(lines.saturating_mul(slots as usize))?;
-        Ok(Slots { memory, slots, slot_len: lines * LINE, of: PhantomData })
+        Ok(SlotArray { memory, slots, slot_len: lines * LINE, of: PhantomData })
     }
 
     /// How many slots there are.
@@ -103,18 +103,18 @@ impl<H: FromBytes + IntoBytes> Slots<H> {
 
     /// A part of a slot; none if there is no such slot, or if the slots do not have it.
     #[inline(always)]
-    pub fn get<T: FromBytes + IntoBytes + Immutable>(&self, slot: u32, part: Part<T>) -> Option<&T> {
+    pub fn get<T: FromBytes + IntoBytes + Immutable>(&self, slot: u32, part: SlotField<T>) -> Option<&T> {
         if slot >= self.slots || part.end() > self.slot_len {
             return None;
         }
         // SAFETY: as in `head`; the part lies within its slot (just checked), and begins at a
-        // multiple of T's alignment, which is a line at most (`Part::at`).
+        // multiple of T's alignment, which is a line at most (`SlotField::at`).
         Some(unsafe { &*self.start_of(slot).add(part.start).cast::<T>() })
     }
 
     /// The same, to be changed.
     #[inline(always)]
-    pub fn get_mut<T: FromBytes + IntoBytes>(&mut self, slot: u32, part: Part<T>) -> Option<&mut T> {
+    pub fn get_mut<T: FromBytes + IntoBytes>(&mut self, slot: u32, part: SlotField<T>) -> Option<&mut T> {
         if slot >= self.slots || part.end() > self.slot_len {
             return None;
         }
@@ -126,7 +126,10 @@ impl<H: FromBytes + IntoBytes> Slots<H> {
     /// A part of all slots, to be changed together with their heads; none if the slots do not have
     /// it, or not behind their heads.
     #[inline]
-    pub fn column_mut<T: FromBytes + IntoBytes>(&mut self, part: Part<T>) -> Option<ColumnMut<'_, H, T>> {
+    pub fn column_mut<T: FromBytes + IntoBytes>(
+        &mut self,
+        part: SlotField<T>,
+    ) -> Option<ColumnMut<'_, H, T>> {
         if part.end() > self.slot_len || part.start < size_of::<H>() {
             return None;
         }
@@ -167,8 +170,8 @@ impl<H: FromBytes + IntoBytes> Slots<H> {
 /// A part of all slots, behind their heads, as a column of a table: what was checked of it holds
 /// for every slot.
 pub struct ColumnMut<'s, H, T> {
-    slots: &'s mut Slots<H>,
-    part: Part<T>,
+    slots: &'s mut SlotArray<H>,
+    part: SlotField<T>,
 }
 
 impl<H: FromBytes + IntoBytes, T: FromBytes + IntoBytes> ColumnMut<'_, H, T> {
@@ -200,9 +203,9 @@ mod tests {
 
     #[test]
     fn parts_are_found_changed_and_kept_apart() {
-        let mut slots = Slots::<u64>::new(3, 100).unwrap();
+        let mut slots = SlotArray::<u64>::new(3, 100).unwrap();
         assert_eq!((slots.count(), slots.slot_len()), (3, 128));
-        let part = Part::<[u16; 4]>::at(10).unwrap();
+        let part = SlotField::<[u16; 4]>::at(10).unwrap();
         let mut column = slots.column_mut(part).unwrap();
         let (first, second, rest) = column.at(1).unwrap();
         (*first, second[3], rest[109]) = (u64::MAX, 7, 9);
@@ -223,22 +226,25 @@ mod tests {
 
     #[test]
     fn what_does_not_stand_there_is_none() {
-        assert!(Part::<u64>::at(4).is_none());
-        assert!(Part::<u64>::at(usize::MAX - 7).is_none());
-        let mut slots = Slots::<u64>::new(2, 64).unwrap();
-        let (last, behind) = (Part::<u64>::at(56).unwrap(), Part::<u64>::at(64).unwrap());
+        assert!(SlotField::<u64>::at(4).is_none());
+        assert!(SlotField::<u64>::at(usize::MAX - 7).is_none());
+        let mut slots = SlotArray::<u64>::new(2, 64).unwrap();
+        let (last, behind) = (SlotField::<u64>::at(56).unwrap(), SlotField::<u64>::at(64).unwrap());
         assert!(slots.get(1, last).is_some() && slots.get(2, last).is_none());
         assert!(slots.head(2).is_none() && slots.head_mut(2).is_none());
         assert!(slots.get(0, behind).is_none() && slots.get_mut(0, behind).is_none());
         assert!(slots.get_mut(2, last).is_none() && slots.bytes(2).is_none() && slots.bytes_mut(2).is_none());
         assert!(slots.column_mut(last).is_some() && slots.column_mut(behind).is_none());
-        assert!(slots.column_mut(Part::<[u8; 8]>::at(7).unwrap()).is_none(), "it would overlap the head");
-        assert!(slots.column_mut(Part::<[u8; 8]>::at(8).unwrap()).is_some());
+        assert!(
+            slots.column_mut(SlotField::<[u8; 8]>::at(7).unwrap()).is_none(),
+            "it would overlap the head"
+        );
+        assert!(slots.column_mut(SlotField::<[u8; 8]>::at(8).unwrap()).is_some());
     }
 
     #[test]
     fn a_slot_is_as_long_as_its_head_at_least() {
-        assert_eq!(Slots::<[u64; 9]>::new(1, 10).unwrap().slot_len(), 128);
-        assert_eq!(Slots::<()>::new(1, 0).unwrap().slot_len(), 64);
+        assert_eq!(SlotArray::<[u64; 9]>::new(1, 10).unwrap().slot_len(), 128);
+        assert_eq!(SlotArray::<()>::new(1, 0).unwrap().slot_len(), 64);
     }
 }

@@ -5,7 +5,7 @@
 //! to that.
 
 use super::protocol;
-use crate::{Class, FlowKey, LinkType, Meta};
+use crate::{FlowKey, LinkType, Meta, PacketClass};
 
 /// EtherType of IPv4, then version 4 and five words of header; behind it a byte that may be any.
 const ETHER_IPV4: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
@@ -62,7 +62,7 @@ pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
     meta.outer_udp = 0;
     meta.protocol = protocol;
     meta.version = 4;
-    meta.class = Class::Whole;
+    meta.class = PacketClass::Whole;
     meta.plain_len = total_len as u16;
     true
 }

@@ -2,12 +2,12 @@
 
 use super::network::{self, Found, Whole};
 use super::transport;
-use crate::{Class, Endpoint, FlowKey, Scope};
+use crate::{Endpoint, FlowKey, PacketClass, Scope};
 
 /// Where the packet that an ICMP error quotes has its headers: IP header, transport header,
 /// version, protocol.
 #[derive(Clone, Copy, Debug)]
-pub struct Embedded {
+pub struct EmbeddedPacket {
     /// Where its IP header begins, from the packet's first byte.
     pub l3: usize,
     /// Where its transport header begins.
@@ -21,16 +21,16 @@ pub struct Embedded {
 }
 
 /// Finds the packet that an ICMP error quotes; none if it is too short to tell its flow.
-pub fn embedded(data: &[u8], icmp_l4: usize, version: u8) -> Option<Embedded> {
+pub fn embedded(data: &[u8], icmp_l4: usize, version: u8) -> Option<EmbeddedPacket> {
     let found =
         network::parse(data, icmp_l4 + 8, version, Whole { complete: false, offloaded: true }).ok()?;
-    let has_transport = found.class != Class::LaterFragment;
+    let has_transport = found.class != PacketClass::LaterFragment;
     // The quotation holds at least 8 bytes of the transport header (RFC 792); the ports are in the
     // first 4.
     if has_transport && data.len() < found.l4 + 4 {
         return None;
     }
-    Some(Embedded { l3: found.l3, l4: found.l4, version, protocol: found.protocol, has_transport })
+    Some(EmbeddedPacket { l3: found.l3, l4: found.l4, version, protocol: found.protocol, has_transport })
 }
 
 /// The key of the quoted packet's flow and whether it is reversed; none if the quotation does not

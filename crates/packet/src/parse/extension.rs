@@ -3,7 +3,7 @@
 
 use super::EXTENSION_MAX;
 use super::network::{Found, fragment_class};
-use crate::{Class, DropReason};
+use crate::{DropReason, PacketClass};
 
 const HOP_BY_HOP: u8 = 0;
 pub(crate) const ROUTING: u8 = 43;
@@ -45,7 +45,7 @@ pub(super) fn skip(data: &[u8], found: &mut Found) -> Result<(), DropReason> {
         if found.l4 > data.len() {
             return Err(cut);
         }
-        if found.class == Class::LaterFragment {
+        if found.class == PacketClass::LaterFragment {
             return Ok(());
         }
     }

@@ -15,7 +15,7 @@ type At = Option<(usize, u8)>;
 type Find = fn(&[u8], &mut Scope) -> Option<At>;
 
 /// A link type that is looked into.
-pub struct Known {
+pub struct LinkTypeInfo {
     /// Its number in the `LINKTYPE_` registry.
     pub number: u16,
     /// Its name there.
@@ -25,7 +25,7 @@ pub struct Known {
 }
 
 /// The link types that are looked into, beside those that [`LinkType`] names, by number.
-pub const LINK_TYPES: &[Known] = &[
+pub const LINK_TYPES: &[LinkTypeInfo] = &[
     known(6, "IEEE802_5", token_ring),
     known(7, "ARCNET_BSD", |data, _| arcnet(data, 2)),
     known(8, "SLIP", |data, _| Some(by_nibble(data, 16))),
@@ -68,8 +68,8 @@ pub const LINK_TYPES: &[Known] = &[
     known(285, "DSA_TAG_EDSA", |data, scope| by_type(data, 20, 22, scope)),
 ];
 
-const fn known(number: u16, name: &'static str, find: Find) -> Known {
-    Known { number, name, find }
+const fn known(number: u16, name: &'static str, find: Find) -> LinkTypeInfo {
+    LinkTypeInfo { number, name, find }
 }
 
 /// Finds the network header of a frame of the link type with this number.

@@ -3,7 +3,7 @@
 
 use super::{extension, protocol};
 use crate::sanity::{Sanity, has_source_route};
-use crate::{Addr, Class, DropReason};
+use crate::{Addr, DropReason, PacketClass};
 
 /// An IP header that was found, on the way down.
 #[derive(Clone, Copy)]
@@ -16,7 +16,7 @@ pub(super) struct Found {
     pub destination: Addr,
     pub protocol: u8,
     pub version: u8,
-    pub class: Class,
+    pub class: PacketClass,
     /// Whether all of it is here.
     pub whole: Whole,
 }
@@ -98,12 +98,12 @@ pub(super) fn check_sanity(data: &[u8], found: &Found, sanity: Sanity) -> Result
 /// What kind of fragment it is; one that would overwrite a TCP header's flags is refused (RFC 1858
 /// 3.2.1).
 #[inline]
-pub(super) fn fragment_class(offset: u16, more: bool, protocol: u8) -> Result<Class, DropReason> {
+pub(super) fn fragment_class(offset: u16, more: bool, protocol: u8) -> Result<PacketClass, DropReason> {
     match (offset, more) {
-        (0, false) => Ok(Class::Whole),
-        (0, true) => Ok(Class::FirstFragment),
+        (0, false) => Ok(PacketClass::Whole),
+        (0, true) => Ok(PacketClass::FirstFragment),
         (1, _) if protocol == protocol::TCP => Err(DropReason::FragmentIllegal),
-        _ => Ok(Class::LaterFragment),
+        _ => Ok(PacketClass::LaterFragment),
     }
 }
 
@@ -169,7 +169,7 @@ fn ipv6(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
         destination: Addr::from_bytes(array(&header[24..40])),
         protocol: header[6],
         version: 6,
-        class: Class::Whole,
+        class: PacketClass::Whole,
         whole,
     };
     if extension::is_extension(found.protocol) {

@@ -118,7 +118,7 @@ fn every_link_type_leads_to_ip() {
         let l4 = at + if v6 { 40 } else { 20 };
         assert_eq!(key(&meta), if v6 { KEY6 } else { KEY4 }, "{link:?} {header:?}");
         assert_eq!((meta.outer_l3, meta.l3, meta.l4, meta.payload), (at, at, l4, l4 + 8));
-        assert_eq!((meta.class, meta.version), (Class::Whole, if v6 { 6 } else { 4 }));
+        assert_eq!((meta.class, meta.version), (PacketClass::Whole, if v6 { 6 } else { 4 }));
         assert_eq!(meta.key.scope, Scope::default());
         assert_eq!(meta.transit.side, Side::Outside, "the receiver's word stays");
         assert_eq!(meta.hash, FlowHasher::new(1).hash(&meta.key));
@@ -157,10 +157,10 @@ fn what_is_not_ip_has_no_key() {
     ];
     for frame in frames {
         let meta = parse(LinkType::Ethernet, &frame).unwrap();
-        assert_eq!((meta.class, meta.version, meta.hash), (Class::NotIp, 0, 0), "{frame:?}");
+        assert_eq!((meta.class, meta.version, meta.hash), (PacketClass::NotIp, 0, 0), "{frame:?}");
     }
-    assert_eq!(parse(LinkType::Null, &[7, 0, 0, 0, 1]).unwrap().class, Class::NotIp);
-    assert_eq!(parse(LinkType::Ppp, &[0xc0, 0x21, 1, 1]).unwrap().class, Class::NotIp);
+    assert_eq!(parse(LinkType::Null, &[7, 0, 0, 0, 1]).unwrap().class, PacketClass::NotIp);
+    assert_eq!(parse(LinkType::Ppp, &[0xc0, 0x21, 1, 1]).unwrap().class, PacketClass::NotIp);
 }
 
 #[test]
@@ -175,20 +175,20 @@ fn options_move_the_transport_header() {
 #[test]
 fn fragments_are_told_from_whole_packets() {
     let fixtures = [
-        (0x4000, Class::Whole, 1000),
-        (0x0000, Class::Whole, 1000),
-        (0x8000, Class::Whole, 1000), // The reserved bit says nothing.
-        (0x2000, Class::FirstFragment, 1000),
-        (0x2002, Class::LaterFragment, 0),
-        (0x0002, Class::LaterFragment, 0),
+        (0x4000, PacketClass::Whole, 1000),
+        (0x0000, PacketClass::Whole, 1000),
+        (0x8000, PacketClass::Whole, 1000), // The reserved bit says nothing.
+        (0x2000, PacketClass::FirstFragment, 1000),
+        (0x2002, PacketClass::LaterFragment, 0),
+        (0x0002, PacketClass::LaterFragment, 0),
     ];
     for (field, class, port) in fixtures {
         let mut packet = UDP4;
         packet[6..8].copy_from_slice(&u16::to_be_bytes(field));
         let meta = raw(&packet).unwrap();
         assert_eq!((meta.class, meta.key.ends(meta.reversed).0.port), (class, port), "{field:04x}");
-        assert_eq!(meta.has_transport(), class != Class::LaterFragment);
-        assert_eq!(meta.payload, if class == Class::LaterFragment { 20 } else { 28 });
+        assert_eq!(meta.has_transport(), class != PacketClass::LaterFragment);
+        assert_eq!(meta.payload, if class == PacketClass::LaterFragment { 20 } else { 28 });
     }
 }
 
@@ -199,13 +199,15 @@ fn ipv6_extension_headers_are_walked() {
     let authentication = [[17, 4], [0, 0]].concat().into_iter().chain([0; 20]).collect::<Vec<u8>>();
     let chain = [&hop[..], &destination, &routing, &authentication].concat();
     let meta = raw(&ipv6(0, &[&chain[..], &udp6()[40..]].concat())).unwrap();
-    assert_eq!((key(&meta).as_str(), meta.l4, meta.class), (KEY6, 40 + 24 + 24, Class::Whole));
+    assert_eq!((key(&meta).as_str(), meta.l4, meta.class), (KEY6, 40 + 24 + 24, PacketClass::Whole));
 
     let fragment = |field: u16| {
         let [high, low] = field.to_be_bytes();
         ipv6(44, &[&[17, 0, high, low, 0xaa, 0xbb, 0xcc, 0xdd], &udp6()[40..]].concat())
     };
-    for (field, class) in [(0, Class::Whole), (1, Class::FirstFragment), (8, Class::LaterFragment)] {
+    for (field, class) in
+        [(0, PacketClass::Whole), (1, PacketClass::FirstFragment), (8, PacketClass::LaterFragment)]
+    {
         let packet = fragment(field);
         assert_eq!(raw(&packet).unwrap().class, class);
         let mut parsed = Packet::from_bytes(&packet);
@@ -239,11 +241,11 @@ fn transport_headers_say_where_payload_begins() {
 fn icmp_queries_have_their_identifier_for_a_port() {
     for (kind, id) in [(8, 7), (0, 7), (13, 7), (17, 7), (9, 0), (10, 0)] {
         let meta = raw(&ipv4(1, &[kind, 0, 0, 0, 0, 7, 0, 1])).unwrap();
-        assert_eq!((meta.class, meta.key.ends(false).0.port), (Class::Whole, id), "type {kind}");
+        assert_eq!((meta.class, meta.key.ends(false).0.port), (PacketClass::Whole, id), "type {kind}");
     }
     for (kind, id) in [(128, 7), (129, 7), (135, 0)] {
         let meta = raw(&ipv6(58, &[kind, 0, 0, 0, 0, 7, 0, 1])).unwrap();
-        assert_eq!((meta.class, meta.key.ends(false).1.port), (Class::Whole, id), "type {kind}");
+        assert_eq!((meta.class, meta.key.ends(false).1.port), (PacketClass::Whole, id), "type {kind}");
     }
 }
 
@@ -257,13 +259,13 @@ fn icmp_errors_have_the_key_of_what_they_quote() {
     };
     for kind in [3, 4, 5, 11, 12] {
         let meta = raw(&ipv4(1, &[&[kind, 1, 0, 0, 0, 0, 0, 0], &UDP4[..28]].concat())).unwrap();
-        assert_eq!(meta.class, Class::IcmpError);
+        assert_eq!(meta.class, PacketClass::IcmpError);
         assert_eq!(key(&meta), format!("{} 1", swapped(KEY4)));
         assert_eq!((meta.key.protocol, meta.protocol), (17, 1));
     }
     for kind in 1..=4 {
         let meta = raw(&ipv6(58, &[&[kind, 1, 0, 0, 0, 0, 0, 0], &udp6()[..]].concat())).unwrap();
-        assert_eq!((key(&meta), meta.class), (format!("{} 58", swapped(KEY6)), Class::IcmpError));
+        assert_eq!((key(&meta), meta.class), (format!("{} 58", swapped(KEY6)), PacketClass::IcmpError));
     }
     // Quoted too short, of another version, or a later fragment: then it is known by its own
     // addresses only.
@@ -271,11 +273,11 @@ fn icmp_errors_have_the_key_of_what_they_quote() {
     later[7] = 2;
     for quoted in [&UDP4[..23], &udp6()[..], &later[..], &[]] {
         let meta = raw(&ipv4(1, &[&[3, 1, 0, 0, 0, 0, 0, 0], quoted].concat())).unwrap();
-        assert_eq!((meta.class, key(&meta).as_str()), (Class::Whole, "10.1.2.3:0 > 192.0.2.1:0 1"));
+        assert_eq!((meta.class, key(&meta).as_str()), (PacketClass::Whole, "10.1.2.3:0 > 192.0.2.1:0 1"));
     }
     // What stands behind the packet is not quoted.
     let error = ipv4(1, &[&[3, 1, 0, 0, 0, 0, 0, 0], &UDP4[..22]].concat());
-    assert_eq!(raw(&[error, UDP4[22..].to_vec()].concat()).unwrap().class, Class::Whole);
+    assert_eq!(raw(&[error, UDP4[22..].to_vec()].concat()).unwrap().class, PacketClass::Whole);
 }
 
 #[test]

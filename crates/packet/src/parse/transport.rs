@@ -3,13 +3,13 @@
 
 use super::network::Found;
 use super::protocol;
-use crate::{Class, DropReason, Meta};
+use crate::{DropReason, Meta, PacketClass};
 
 /// Checks the transport header and returns its ports.
 #[inline]
 pub(super) fn parse(data: &[u8], found: &mut Found, meta: &mut Meta) -> Result<(u16, u16), DropReason> {
     meta.payload = found.l4 as u16;
-    if found.class == Class::LaterFragment {
+    if found.class == PacketClass::LaterFragment {
         return Ok((0, 0));
     }
     let body = data.get(found.l4..found.end).unwrap_or_default();
@@ -77,7 +77,7 @@ fn tcp(body: &[u8], found: &Found, meta: &mut Meta) -> Result<usize, DropReason>
     let Some(header) = body.first_chunk::<20>() else {
         // A first fragment that does not hold the header is an evasion (RFC 1858 3.1); a cut
         // capture is not.
-        let reason = if found.class == Class::FirstFragment {
+        let reason = if found.class == PacketClass::FirstFragment {
             DropReason::FragmentIllegal
         } else {
             DropReason::TcpTruncated
@@ -92,7 +92,7 @@ fn tcp(body: &[u8], found: &Found, meta: &mut Meta) -> Result<usize, DropReason>
     if header_len < 20 {
         return Err(DropReason::TcpHeaderLength);
     }
-    if header_len > body.len() && found.class == Class::Whole {
+    if header_len > body.len() && found.class == PacketClass::Whole {
         found.whole.check(false, DropReason::TcpHeaderLength)?;
     }
     meta.tcp_flags = header[13];
@@ -109,7 +109,7 @@ fn udp(body: &[u8], found: &Found) -> Result<usize, DropReason> {
         return Ok(8);
     };
     let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    if found.class == Class::Whole {
+    if found.class == PacketClass::Whole {
         let jumbo = len == 0 && body.len() > 0xffff;
         if len < 8 && !jumbo {
             return Err(DropReason::UdpLength);
@@ -129,8 +129,8 @@ fn icmp(body: &[u8], found: &mut Found) -> Result<usize, DropReason> {
     if body.len() < 4 || (is_query(found.protocol, kind) && body.len() < 8) {
         found.whole.check(false, DropReason::IcmpTruncated)?;
     }
-    if is_error(found.protocol, kind) && found.class == Class::Whole {
-        found.class = Class::IcmpError;
+    if is_error(found.protocol, kind) && found.class == PacketClass::Whole {
+        found.class = PacketClass::IcmpError;
     }
     Ok(8)
 }
@@ -140,7 +140,7 @@ fn other(body: &[u8], found: &Found, header_len: usize) -> Result<usize, DropRea
     if body.len() < 4 {
         return Err(DropReason::TransportTruncated);
     }
-    if found.class == Class::Whole {
+    if found.class == PacketClass::Whole {
         found.whole.check(header_len <= body.len(), DropReason::TransportTruncated)?;
     }
     Ok(header_len)

@@ -3,7 +3,7 @@
 use super::link::{labels, shims, version_nibble};
 use super::network::Found;
 use super::{EXTENSION_MAX, be16, be32, protocol};
-use crate::{Class, Scope};
+use crate::{PacketClass, Scope};
 
 /// UDP ports by which tunnels are known (IANA).
 pub(crate) const VXLAN: u16 = 4789;
@@ -143,7 +143,7 @@ pub(super) struct Inner {
 
 /// Goes one tunnel inwards; none if the packet is not one that we know.
 pub(super) fn enter(data: &[u8], outer: &Found, scope: &mut Scope, ports: TunnelPorts) -> Option<Inner> {
-    if outer.class != Class::Whole {
+    if outer.class != PacketClass::Whole {
         return None; // A fragment of a tunnel packet: its inner packet is not here as a whole.
     }
     let data = data.get(..outer.end)?;

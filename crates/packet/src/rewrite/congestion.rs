@@ -15,7 +15,7 @@ mod ecn {
 /// with the class `outer`; none if it is to be dropped, because it would hide that there was
 /// congestion (RFC 6040 4.2, figure 4). The DSCP is the inner one's (RFC 4301 5.1.2.1).
 #[inline]
-pub fn class_behind(inner: u8, outer: u8) -> Option<u8> {
+pub fn class_after_decap(inner: u8, outer: u8) -> Option<u8> {
     let (own, outer) = (inner & ecn::MASK, outer & ecn::MASK);
     let ecn = match (own, outer) {
         (ecn::NOT_ECT, ecn::CE) => return None,
@@ -70,7 +70,7 @@ mod tests {
         for (inner, row) in rows.into_iter().enumerate() {
             for (outer, expected) in row.into_iter().enumerate() {
                 assert_eq!(
-                    class_behind(0xb0 | inner as u8, 0x10 | outer as u8),
+                    class_after_decap(0xb0 | inner as u8, 0x10 | outer as u8),
                     expected.map(|ecn| 0xb0 | ecn)
                 );
             }

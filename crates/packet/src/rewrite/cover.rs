@@ -1,47 +1,47 @@
 //! What packets come in, and come out of: tags and outer headers, as far as packets that are
 //! treated alike have the same (B11, B14).
 
-use super::congestion::{class_behind, set_traffic_class, traffic_class};
+use super::congestion::{class_after_decap, set_traffic_class, traffic_class};
 use super::{RewriteError, tags, word};
 use crate::parse::{self, Tunnel, protocol};
-use crate::{Class, Packet};
+use crate::{Packet, PacketClass};
 
 /// Bytes of tags, or of outer headers, at most, of which others can be told to be like them: outer
 /// headers are longer with more than 22 bytes of options, tags never.
-pub const COVER_LEN_MAX: usize = 96;
+pub const OUTER_MATCH_LEN_MAX: usize = 96;
 
 const WORD_LEN: usize = size_of::<u128>();
 
 /// What stands before the headers of packets, but for what is each packet's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cover {
+pub struct OuterMatch {
     len: u8,
     /// What all have, and zeros for what is each packet's own.
-    bytes: [u128; COVER_LEN_MAX / WORD_LEN],
+    bytes: [u128; OUTER_MATCH_LEN_MAX / WORD_LEN],
     /// The bits that all have alike.
-    mask: [u128; COVER_LEN_MAX / WORD_LEN],
+    mask: [u128; OUTER_MATCH_LEN_MAX / WORD_LEN],
 }
 
 /// What packets come in that are treated alike, as far as that matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Covers {
+pub struct OuterMatches {
     /// From the first type behind their Ethernet addresses up to their outermost IP header, to the
     /// bit.
-    pub tags: Option<Cover>,
+    pub tags: Option<OuterMatch>,
     /// From the outermost IP header up to the flow's.
-    pub outer: Option<Cover>,
+    pub outer: Option<OuterMatch>,
 }
 
-impl Covers {
+impl OuterMatches {
     /// Those of a packet, as far as packets can be told to come in the same.
-    pub fn of(packet: &Packet) -> Covers {
-        Covers { tags: Cover::tags_of(packet), outer: Cover::outer_of(packet) }
+    pub fn of(packet: &Packet) -> OuterMatches {
+        OuterMatches { tags: OuterMatch::tags_of(packet), outer: OuterMatch::outer_of(packet) }
     }
 
     /// Bytes of the outer headers.
     #[inline]
     pub fn outer_len(&self) -> usize {
-        self.outer.as_ref().map_or(0, Cover::len)
+        self.outer.as_ref().map_or(0, OuterMatch::len)
     }
 
     /// Whether a packet comes in the same, so that all of these can be taken off.
@@ -52,11 +52,11 @@ impl Covers {
     }
 }
 
-impl Cover {
+impl OuterMatch {
     /// The tags that a packet comes with, or that it has none; none if its link layer has no place
     /// for tags, or says how long the packet is.
-    pub fn tags_of(packet: &Packet) -> Option<Cover> {
-        tags::are_all(packet).then(|| Cover::new(packet.data().get(tags::range(packet))?, |_| 0xff))?
+    pub fn tags_of(packet: &Packet) -> Option<OuterMatch> {
+        tags::are_all(packet).then(|| OuterMatch::new(packet.data().get(tags::range(packet))?, |_| 0xff))?
     }
 
     /// The outer headers of a packet in one tunnel; none if it is in none, in several, or in one of
@@ -66,15 +66,15 @@ impl Cover {
     /// time to live and checksum; of UDP headers the source port, length and checksum; and GRE's
     /// sequence number.
     #[inline]
-    pub fn outer_of(packet: &Packet) -> Option<Cover> {
+    pub fn outer_of(packet: &Packet) -> Option<OuterMatch> {
         let meta = packet.meta();
-        let is_in_one = meta.outer_l3 < meta.l3 && meta.class == Class::Whole;
-        if is_in_one { Cover::of_headers(packet, meta.outer_l3.into(), meta.l3.into()) } else { None }
+        let is_in_one = meta.outer_l3 < meta.l3 && meta.class == PacketClass::Whole;
+        if is_in_one { OuterMatch::of_headers(packet, meta.outer_l3.into(), meta.l3.into()) } else { None }
     }
 
     /// The same of a packet whose outer headers stand there.
     #[inline(never)]
-    fn of_headers(packet: &Packet, start: usize, end: usize) -> Option<Cover> {
+    fn of_headers(packet: &Packet, start: usize, end: usize) -> Option<OuterMatch> {
         let header = packet.data().get(start..end)?;
         let Tunnel { protocol, at, l3 } = parse::outermost(packet)?;
         let (ip_len, is_v4) = if header[0] >> 4 == 4 { (20, true) } else { (40, false) };
@@ -89,7 +89,7 @@ impl Cover {
             _ => return None,
         };
         let number_at = gre_at.and_then(|at| gre_number_at(header, at));
-        Cover::new(header, |at| match at {
+        OuterMatch::new(header, |at| match at {
             at if at < ip_len && is_v4 => V4_MASK[at],
             at if at < ip_len => V6_MASK[at],
             at if protocol == protocol::UDP && at < ip_len + UDP_LEN => UDP_MASK[at - ip_len],
@@ -99,18 +99,18 @@ impl Cover {
     }
 
     /// None if they are too long.
-    fn new(bytes: &[u8], mask_at: impl Fn(usize) -> u8) -> Option<Cover> {
-        let (mut masked, mut mask) = ([0; COVER_LEN_MAX], [0; COVER_LEN_MAX]);
+    fn new(bytes: &[u8], mask_at: impl Fn(usize) -> u8) -> Option<OuterMatch> {
+        let (mut masked, mut mask) = ([0; OUTER_MATCH_LEN_MAX], [0; OUTER_MATCH_LEN_MAX]);
         for (at, (masked, byte)) in masked.get_mut(..bytes.len())?.iter_mut().zip(bytes).enumerate() {
             mask[at] = mask_at(at);
             *masked = byte & mask[at];
         }
-        let words = |bytes: &[u8; COVER_LEN_MAX]| {
+        let words = |bytes: &[u8; OUTER_MATCH_LEN_MAX]| {
             std::array::from_fn(|i| {
                 u128::from_ne_bytes(std::array::from_fn(|byte| bytes[i * WORD_LEN + byte]))
             })
         };
-        Some(Cover { len: bytes.len() as u8, bytes: words(&masked), mask: words(&mask) })
+        Some(OuterMatch { len: bytes.len() as u8, bytes: words(&masked), mask: words(&mask) })
     }
 
     /// How many bytes they are.
@@ -150,7 +150,7 @@ impl Cover {
         }
         let said = |at: usize| data.get(at..).map_or((0, 0), said);
         let ((outer_len, outer), (inner_len, inner)) = (said(outer), said(inner));
-        inner_len != 0 && outer_len == inner_len + self.len() && class_behind(inner, outer).is_some()
+        inner_len != 0 && outer_len == inner_len + self.len() && class_after_decap(inner, outer).is_some()
     }
 
     /// Whether it stands there. Behind a cover there is an IP header, so that nothing ends with it.
@@ -206,14 +206,14 @@ fn said(header: &[u8]) -> (usize, u8) {
 }
 
 impl Packet {
-    /// Takes the packet out of a tunnel: the reverse of [`Packet::wrap`]. The outermost `len` bytes
+    /// Takes the packet out of a tunnel: the reverse of [`Packet::encap`]. The outermost `len` bytes
     /// of network headers go; what comes to light is an IP header, and gets to know of the
     /// congestion that the outer one tells of (RFC 6040 4.2). Gives its version.
     ///
     /// # Errors
     /// [`RewriteError`]: `Congestion` if the header that comes to light cannot tell of it;
     /// `NoHeader` if there is none. Nothing is changed then.
-    pub fn take_out(&mut self, len: usize) -> Result<u8, RewriteError> {
+    pub fn decap(&mut self, len: usize) -> Result<u8, RewriteError> {
         let at = usize::from(self.meta().outer_l3);
         let outer = self.data().get(at..).unwrap_or_default();
         let inner = outer.get(len..).unwrap_or_default();
@@ -222,8 +222,8 @@ impl Packet {
             return Err(RewriteError::NoHeader);
         }
         let own = traffic_class(inner);
-        let class = class_behind(own, traffic_class(outer)).ok_or(RewriteError::Congestion)?;
-        self.decapsulate(len, version)?;
+        let class = class_after_decap(own, traffic_class(outer)).ok_or(RewriteError::Congestion)?;
+        self.strip_outer(len, version)?;
         if class != own {
             set_traffic_class(self.data_mut().get_mut(at..).unwrap_or_default(), class);
         }
@@ -233,7 +233,7 @@ impl Packet {
     /// Whether the packet is in no tunnel, or in one with `outer_len` bytes of headers, and its IP
     /// packet within is not longer than this.
     #[inline]
-    pub fn is_bare_behind(&self, outer_len: usize, len_max: u16) -> bool {
+    pub fn fits_after_decap(&self, outer_len: usize, len_max: u16) -> bool {
         let meta = self.meta();
         usize::from(meta.l3) == usize::from(meta.outer_l3) + outer_len
             && self.ip_len() <= usize::from(len_max) + outer_len

@@ -1,11 +1,11 @@
 //! Packets that become the payload of others, and come out again: tunnels that nobody but their
 //! ends looks into.
 //!
-//! Unlike [`Packet::encapsulate`], which leaves the flow's header where it is, only further in,
+//! Unlike [`Packet::encap_bytes`], which leaves the flow's header where it is, only further in,
 //! this makes another packet: its headers are found anew, and the flow's are the outermost ones.
 
 use super::{RewriteError, grow_link};
-use crate::{Class, DropReason, Packet, parse};
+use crate::{DropReason, Packet, PacketClass, parse};
 
 /// Bytes that can be put behind a packet that is enclosed, at most.
 pub const TRAILER_MAX: usize = 64;
@@ -18,16 +18,21 @@ impl Packet {
     /// # Errors
     /// [`RewriteError`]; a packet that was not captured whole has `NoHeader`. Nothing is changed
     /// then.
-    pub fn enclose(&mut self, header: &[u8], trailer_len: usize, version: u8) -> Result<(), RewriteError> {
+    pub fn encap_opaque(
+        &mut self,
+        header: &[u8],
+        trailer_len: usize,
+        version: u8,
+    ) -> Result<(), RewriteError> {
         let end = self.meta().outer_l3 as usize + self.ip_len();
-        if self.meta().class == Class::NotIp || end > self.len() {
+        if self.meta().class == PacketClass::NotIp || end > self.len() {
             return Err(RewriteError::NoHeader);
         }
         let room = self.tailroom() + (self.len() - end);
         let Some(trailer) = [0; TRAILER_MAX].get(..trailer_len).filter(|_| trailer_len <= room) else {
             return Err(RewriteError::TooBig);
         };
-        self.encapsulate(header, version)?; // Which cuts padding away.
+        self.encap_bytes(header, version)?; // Which cuts padding away.
         self.extend(trailer).map_err(|_| RewriteError::TooBig)?;
         let (data, meta) = self.parts_mut();
         meta.wire_len += trailer_len as u32;
@@ -36,12 +41,12 @@ impl Packet {
     }
 
     /// Leaves, of the outermost IP packet, only the one of `version` that begins `at` bytes within
-    /// it and has `len` bytes: the reverse of [`Packet::enclose`].
+    /// it and has `len` bytes: the reverse of [`Packet::encap_opaque`].
     ///
     /// # Errors
     /// What is wrong with the headers that come to light, or [`DropReason::Internal`] if there is
     /// no such place in the packet.
-    pub fn disclose(&mut self, at: usize, len: usize, version: u8) -> Result<(), DropReason> {
+    pub fn decap_opaque(&mut self, at: usize, len: usize, version: u8) -> Result<(), DropReason> {
         let l2 = self.meta().outer_l3 as usize;
         if l2 + at + len > self.len() {
             return Err(DropReason::Internal);
@@ -54,7 +59,7 @@ impl Packet {
         let longer = len as i32 - super::ip_len(data, l2) as i32 + at as i32;
         grow_link(data, meta.link, longer);
         meta.l3 = (l2 + at) as u16;
-        self.decapsulate(at, version).map_err(|_| DropReason::Internal)?;
+        self.strip_outer(at, version).map_err(|_| DropReason::Internal)?;
         parse::look_again(self)
     }
 }
@@ -93,7 +98,7 @@ mod tests {
         {
             let mut packet = parsed(link, before, if link == LinkType::RawIp { b"" } else { b"padding" });
             let (key, hash) = (packet.meta().key, packet.meta().hash);
-            packet.enclose(&outer(24 + 28 + 5), 5, 4).unwrap();
+            packet.encap_opaque(&outer(24 + 28 + 5), 5, 4).unwrap();
             let meta = packet.meta();
             assert_eq!((meta.key, meta.hash), (key, hash), "as it came");
             assert_eq!(
@@ -106,7 +111,7 @@ mod tests {
                 assert_eq!(packet.data()[18..20], 59u16.to_be_bytes(), "PPPoE says it");
             }
             assert_eq!(packet.data()[before.len() + 24..], [&INNER[..], &[0; 5]].concat());
-            packet.disclose(24, 28, 4).unwrap();
+            packet.decap_opaque(24, 28, 4).unwrap();
             assert_eq!(packet.data(), [before, &INNER[..]].concat());
             assert_eq!((packet.meta().protocol, packet.meta().wire_len), (17, packet.len() as u32));
             assert_eq!(packet.ip_len(), 28);
@@ -116,11 +121,11 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_left_as_it_is() {
         let mut packet = parsed(LinkType::RawIp, &[], &[]);
-        assert_eq!(packet.enclose(&outer(0), TRAILER_MAX + 1, 4), Err(RewriteError::TooBig));
-        assert_eq!(packet.enclose(&[0x45; crate::HEADROOM + 1], 0, 4), Err(RewriteError::NoHeadroom));
+        assert_eq!(packet.encap_opaque(&outer(0), TRAILER_MAX + 1, 4), Err(RewriteError::TooBig));
+        assert_eq!(packet.encap_opaque(&[0x45; crate::HEADROOM + 1], 0, 4), Err(RewriteError::NoHeadroom));
         assert_eq!(packet.data(), INNER);
-        assert_eq!(packet.disclose(20, 9, 4), Err(DropReason::Internal));
+        assert_eq!(packet.decap_opaque(20, 9, 4), Err(DropReason::Internal));
         packet.truncate(27);
-        assert_eq!(packet.enclose(&outer(0), 0, 4), Err(RewriteError::NoHeader));
+        assert_eq!(packet.encap_opaque(&outer(0), 0, 4), Err(RewriteError::NoHeader));
     }
 }

@@ -24,7 +24,7 @@ pub const OUTER_LEN_MAX: usize = IPV6_LEN + UDP_LEN + SHIM_LEN_MAX;
 /// in its flow, from where the flow's entropy says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Outer {
+pub struct OuterHeaders {
     source: Addr,
     destination: Addr,
     entropy: u32,
@@ -39,7 +39,7 @@ pub struct Outer {
     shim: [u8; SHIM_LEN_MAX],
 }
 
-const _: () = assert!(size_of::<Outer>() == 64);
+const _: () = assert!(size_of::<OuterHeaders>() == 64);
 
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
@@ -47,7 +47,7 @@ const UDP_LEN: usize = 8;
 
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// In [`Outer`]'s `class`: there is a UDP checksum.
+/// In [`OuterHeaders`]'s `class`: there is a UDP checksum.
 const HAS_CHECKSUM: u8 = 0x80;
 
 /// The DSCP is its own, and stands in the lower six bits.
@@ -60,29 +60,29 @@ const ECN: u8 = 3;
 /// 5.11).
 const ENTROPY_PORT: u16 = 0xc000;
 
-impl Outer {
+impl OuterHeaders {
     /// IP in IP, between two addresses of one version. `entropy` is what varies from flow to flow:
     /// identification, flow label (RFC 6438) and UDP source port begin there. `ttl`: time to live
     /// or hop limit.
-    pub fn new(source: Addr, destination: Addr, ttl: u8, entropy: u32) -> Outer {
-        Outer { source, destination, ttl, entropy, ..Outer::default() }
+    pub fn new(source: Addr, destination: Addr, ttl: u8, entropy: u32) -> OuterHeaders {
+        OuterHeaders { source, destination, ttl, entropy, ..OuterHeaders::default() }
     }
 
     /// With a UDP header to this port, and a checksum or none. A packet that was not captured whole
     /// gets none.
-    pub fn over_udp(self, port: u16, has_checksum: bool) -> Outer {
+    pub fn over_udp(self, port: u16, has_checksum: bool) -> OuterHeaders {
         let checksum = if has_checksum { HAS_CHECKSUM } else { 0 };
-        Outer { udp_port: port, class: self.class & !HAS_CHECKSUM | checksum, ..self }
+        OuterHeaders { udp_port: port, class: self.class & !HAS_CHECKSUM | checksum, ..self }
     }
 
     /// With this DSCP, 0 to 63, whatever the inner packet has.
-    pub fn with_dscp(self, dscp: u8) -> Outer {
-        Outer { class: self.class & HAS_CHECKSUM | HAS_DSCP | dscp & 0x3f, ..self }
+    pub fn with_dscp(self, dscp: u8) -> OuterHeaders {
+        OuterHeaders { class: self.class & HAS_CHECKSUM | HAS_DSCP | dscp & 0x3f, ..self }
     }
 
     /// The same for another flow, with another [`entropy`](Outer::new).
-    pub fn with_entropy(self, entropy: u32) -> Outer {
-        Outer { entropy, ..self }
+    pub fn with_entropy(self, entropy: u32) -> OuterHeaders {
+        OuterHeaders { entropy, ..self }
     }
 
     /// With these bytes right before the inner packet, [`SHIM_LEN_MAX`] at most, as the payload of
@@ -90,8 +90,8 @@ impl Outer {
     ///
     /// # Errors
     /// [`RewriteError::TooBig`] if they are too many.
-    pub fn with_shim(self, protocol: u8, bytes: &[u8]) -> Result<Outer, RewriteError> {
-        let mut outer = Outer { protocol, shim_len: bytes.len() as u8, ..self };
+    pub fn with_shim(self, protocol: u8, bytes: &[u8]) -> Result<OuterHeaders, RewriteError> {
+        let mut outer = OuterHeaders { protocol, shim_len: bytes.len() as u8, ..self };
         outer.shim.get_mut(..bytes.len()).ok_or(RewriteError::TooBig)?.copy_from_slice(bytes);
         Ok(outer)
     }
@@ -208,7 +208,7 @@ impl Inner {
         if meta.l3 != meta.outer_l3 || !matches!(meta.version, 4 | 6) {
             return None;
         }
-        let (version, len, number) = (meta.version, packet.ip_len(), meta.transit.clock as u16);
+        let (version, len, number) = (meta.version, packet.ip_len(), meta.transit.seq as u16);
         Some(match version {
             4 => {
                 let dont_fragment = flags & DONT_FRAGMENT != 0;
@@ -228,7 +228,7 @@ impl Packet {
     ///
     /// # Errors
     /// [`RewriteError`]; nothing is changed then but for padding.
-    pub fn wrap(&mut self, outer: &Outer) -> Result<(), RewriteError> {
+    pub fn encap(&mut self, outer: &OuterHeaders) -> Result<(), RewriteError> {
         let inner = Inner::of(self).ok_or(RewriteError::NoHeader)?;
         let mut bytes = [0; OUTER_LEN_MAX];
         let header = bytes.get_mut(..outer.header_len()).ok_or(RewriteError::TooBig)?;
@@ -247,6 +247,6 @@ impl Packet {
             let at = self.meta().l3 as usize;
             outer.put_udp(&mut header[ip_len..], &inner, self.data().get(at..).unwrap_or_default());
         }
-        self.encapsulate(header, version)
+        self.encap_bytes(header, version)
     }
 }

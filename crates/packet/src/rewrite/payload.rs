@@ -2,7 +2,7 @@
 
 use super::grow_link;
 use crate::checksum::Delta;
-use crate::{Class, DropReason, Packet, parse};
+use crate::{DropReason, Packet, PacketClass, parse};
 
 const V6_LEN: usize = 40;
 
@@ -23,7 +23,7 @@ impl Packet {
             _ => V6_LEN,
         };
         let at = l3 + header_len;
-        if self.meta().class == Class::NotIp || at > self.len() {
+        if self.meta().class == PacketClass::NotIp || at > self.len() {
             return Err(DropReason::Internal);
         }
         let (said, is_v4) = (header_len + payload.len(), header_len != V6_LEN || self.data()[l3] >> 4 == 4);

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{RewriteError, put, word};
 use crate::wire::EtherType;
-use crate::{Class, LinkType, Packet, parse};
+use crate::{LinkType, Packet, PacketClass, parse};
 
 /// Bytes of a VLAN tag or an MPLS label.
 pub const TAG_LEN: usize = 4;
@@ -166,7 +166,7 @@ impl Stacks {
         if meta.link != LinkType::Ethernet {
             return Err(RewriteError::Link);
         }
-        if meta.class == Class::NotIp || usize::from(meta.outer_l3) >= data.len() {
+        if meta.class == PacketClass::NotIp || usize::from(meta.outer_l3) >= data.len() {
             return Err(RewriteError::NoHeader);
         }
         let (mut shims, mut type_at) = (0, ETHER_TYPE_AT);

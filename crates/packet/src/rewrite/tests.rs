@@ -293,7 +293,7 @@ proptest! {
         for (at, bits) in flips {
             let end = packet.meta().outer_l3 as usize + packet.ip_len();
             let at = if at == 0 && udp_sum { packet.meta().l4 as usize + 7 } else { payload + at };
-            if at < end && packet.meta().class == Class::Whole && nothing_within {
+            if at < end && packet.meta().class == PacketClass::Whole && nothing_within {
                 packet.data_mut()[at] ^= bits;
             }
         }
@@ -326,7 +326,7 @@ proptest! {
             let now = parse::ends(&packet);
             let now = if end == End::Source { now.0 } else { now.1 };
             prop_assert_eq!(now.addr, to.addr);
-            prop_assert!(now.port == to.port || old.port == 0 || matches!(packet.meta().class, Class::IcmpError));
+            prop_assert!(now.port == to.port || old.port == 0 || matches!(packet.meta().class, PacketClass::IcmpError));
             packet.set_end(end, old).unwrap();
             prop_assert_eq!(packet.data(), &before[..]);
         }
@@ -351,7 +351,7 @@ proptest! {
                 (if source { End::Source } else { End::Destination }, endpoint(&packet, a, p))
             })
             .collect();
-        if packet.meta().class == Class::Whole && packet.meta().protocol == protocol::UDP {
+        if packet.meta().class == PacketClass::Whole && packet.meta().protocol == protocol::UDP {
             // Right and wrong checksums, and none.
             let at = packet.meta().l4 as usize + 6;
             let sum = word(packet.data(), at) ^ flip;
@@ -400,7 +400,7 @@ proptest! {
         let before = (packet.data().to_vec(), format!("{:?}", packet.meta()));
         let header = ip(six, if version == 4 { 4 } else { 41 }, &network_bytes, true);
         let header = &header[..header.len() - network_bytes.len()];
-        packet.encapsulate(header, if six { 6 } else { 4 }).unwrap();
+        packet.encap_bytes(header, if six { 6 } else { 4 }).unwrap();
         prop_assert_eq!(network(&packet), &[header, &network_bytes].concat()[..]);
         if let Some(at) = pppoe_length(&framing) {
             // By as much as the packet grew; 99 is what the frame's maker wrote.
@@ -408,10 +408,10 @@ proptest! {
         }
         let (l3, l4) = (packet.meta().l3, packet.meta().l4);
         let right = verdicts(network(&packet));
-        prop_assert!(right.iter().all(|right| *right) || packet.meta().class == Class::IcmpError);
+        prop_assert!(right.iter().all(|right| *right) || packet.meta().class == PacketClass::IcmpError);
         parse_again(&mut packet, true);
         prop_assert_eq!((packet.meta().l3, packet.meta().l4), (l3, l4));
-        packet.decapsulate(header.len(), version).unwrap();
+        packet.strip_outer(header.len(), version).unwrap();
         let end = before.0.len() - trailer.len();
         // BSD systems differ on the family of IPv6: one of them is as good as another.
         let family = matches!(framing.0, LinkType::Null | LinkType::Loop) && version == 6 && !six;
@@ -499,14 +499,14 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let before = six.data().to_vec();
     assert_eq!(six.set_end(End::Source, four), Err(RewriteError::Version));
     assert_eq!(six.set_embedded_end(End::Source, four), Err(RewriteError::Version));
-    assert_eq!(six.decapsulate(40, 4), Err(RewriteError::NoHeader));
-    assert_eq!(six.encapsulate(&[0; crate::HEADROOM + 1], 4), Err(RewriteError::NoHeadroom));
+    assert_eq!(six.strip_outer(40, 4), Err(RewriteError::NoHeader));
+    assert_eq!(six.encap_bytes(&[0; crate::HEADROOM + 1], 4), Err(RewriteError::NoHeadroom));
     assert_eq!(six.data(), before);
     for link in [LinkType::Ethernet, LinkType::Ppp, LinkType::Null, LinkType::Other(105)] {
         let mut unparsed = Packet::from_bytes(&[0; 3]);
         unparsed.meta_mut().link = link;
-        assert_eq!(unparsed.encapsulate(&[0; 20], 4), Err(RewriteError::NoHeader), "{link:?}");
-        assert_eq!(unparsed.decapsulate(0, 4), Err(RewriteError::NoHeader));
+        assert_eq!(unparsed.encap_bytes(&[0; 20], 4), Err(RewriteError::NoHeader), "{link:?}");
+        assert_eq!(unparsed.strip_outer(0, 4), Err(RewriteError::NoHeader));
         assert!(!unparsed.decrement_ttl());
         assert_eq!(unparsed.data(), [0; 3]);
     }
@@ -519,7 +519,7 @@ fn a_tunnel_taken_away_is_forgotten() {
     let nested = vxlan(false, true, &ip(false, 4, &inside, true));
     let mut packet = frame(&(LinkType::RawIp, vec![], vec![]), &nested, &[], true);
     assert_eq!((packet.meta().outer_udp, packet.meta().l3), (20, 70));
-    packet.decapsulate(50, 4).unwrap();
+    packet.strip_outer(50, 4).unwrap();
     assert_eq!((packet.meta().outer_udp, packet.meta().l3), (0, 20));
     packet.set_end(End::Source, Endpoint::new(Addr::from_v4_bytes([9, 9, 9, 9]), 7)).unwrap();
     assert!(verdicts(packet.data()).iter().all(|right| *right));
@@ -531,7 +531,7 @@ fn a_tunnel_put_around_is_remembered() {
     for (six, with_checksum) in [(false, true), (true, true), (false, false), (true, false)] {
         let nested = vxlan(six, with_checksum, &inside);
         let mut packet = frame(&(LinkType::RawIp, vec![], vec![]), &inside, &[], false);
-        packet.encapsulate(&nested[..nested.len() - inside.len()], if six { 6 } else { 4 }).unwrap();
+        packet.encap_bytes(&nested[..nested.len() - inside.len()], if six { 6 } else { 4 }).unwrap();
         packet.set_end(End::Source, Endpoint::new(Addr::from_v4_bytes([9, 9, 9, 9]), 7)).unwrap();
         assert_ne!(packet.data(), nested);
         assert_eq!(verdicts(packet.data()), verdicts(&nested), "IPv6: {six}, checksum: {with_checksum}");

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::message::{FlowId, UnitId};
-use nf::index::Index;
+use nf::index::HashIndex;
 use packet::FlowKey;
 use packet::memory::{OutOfMemory, Zeroed, prefetch};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -21,7 +21,7 @@ pub(crate) struct Flows {
     keys: Zeroed<WholeKey>,
     backs: Zeroed<Back>,
     owners: Owners,
-    index: Index,
+    index: HashIndex,
     flows_max: u32,
     /// Slots that were ever used.
     used: u32,
@@ -137,7 +137,7 @@ impl Flows {
             keys: Zeroed::new(count)?,
             backs: Zeroed::new(count)?,
             owners: Owners::new(count)?,
-            index: Index::new(2 * count)?,
+            index: HashIndex::new(2 * count)?,
             flows_max,
             used: 0,
             live: 0,

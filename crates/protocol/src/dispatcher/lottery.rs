@@ -50,7 +50,7 @@ impl Lottery {
         let Some(lot) = self.lots.get(number) else {
             return 0;
         };
-        // Both are at hand: no branch, which nothing could foresee.
+        // Both are at hand: no branch, which nothing could predict.
         std::hint::select_unpredictable(below < lot.own_below, number, lot.other.into())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use graph::Chain;
-use packet::{Packet, Pool};
+use packet::{Packet, PacketPool};
 use protocol::message::FlowId;
 use protocol::unit::{Engine, Unreadable};
 
@@ -16,7 +16,7 @@ const OLDER_KEPT: usize = 64;
 /// cross the chain together.
 pub(super) struct ChainEngine {
     pub chain: Box<Chain>,
-    pub pool: Pool,
+    pub pool: PacketPool,
     pub out: Vec<Packet>,
     waiting: Vec<Packet>,
     /// The homes of the flows of these.
@@ -42,7 +42,7 @@ impl ChainEngine {
     pub fn new(chain: Box<Chain>, slots: u32) -> ChainEngine {
         ChainEngine {
             chain,
-            pool: Pool::new(0),
+            pool: PacketPool::new(0),
             out: Vec::new(),
             waiting: Vec::new(),
             homes: Vec::new(),

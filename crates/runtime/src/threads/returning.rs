@@ -3,7 +3,7 @@
 use std::thread::JoinHandle;
 
 use graph::Chain;
-use packet::{Packet, Pool};
+use packet::{Packet, PacketPool};
 use protocol::message::UnitId;
 
 use super::Threads;
@@ -11,7 +11,7 @@ use super::lane::{Lane, Return};
 
 impl Threads {
     /// Takes what units have sent.
-    pub(super) fn take_returns(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+    pub(super) fn take_returns(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         self.lanes.iter_mut().flatten().for_each(Lane::pump);
         while let Ok(back) = self.returned.try_recv() {
             self.take(*back, front, out, pool);
@@ -48,7 +48,7 @@ impl Threads {
     }
 
     /// What has become of packets at a unit.
-    fn take(&mut self, back: Return, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+    fn take(&mut self, back: Return, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         let Return {
             unit,
             is_ready,

@@ -1,7 +1,7 @@
 //! Which unit a packet goes to.
 
 use graph::{Chain, FlowLookup};
-use packet::{Class, DropReason, Packet, Pool};
+use packet::{DropReason, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{Arrival, Guess, Routed};
 use protocol::message::{Stamp, UnitId};
 
@@ -16,9 +16,9 @@ impl Threads {
         packet: Packet,
         guess: Guess,
         out: &mut Vec<Packet>,
-        pool: &mut Pool,
+        pool: &mut PacketPool,
     ) {
-        if packet.meta().class == Class::NotIp && front.is_refused(&packet) {
+        if packet.meta().class == PacketClass::NotIp && front.is_refused(&packet) {
             return front.process_aside(packet, out, pool);
         }
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
@@ -31,7 +31,7 @@ impl Threads {
         let meta = packet.meta();
         self.epochs.came(1, meta.wire_len.into());
         let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
-        if meta.class == Class::Whole
+        if meta.class == PacketClass::Whole
             && let Some((unit, stamp)) = self.router.route_on(self.now_ns, arrival, guess)
         {
             return self.give(unit, stamp, packet, front, pool);
@@ -45,15 +45,15 @@ impl Threads {
         front: &mut Chain,
         mut packet: Packet,
         out: &mut Vec<Packet>,
-        pool: &mut Pool,
+        pool: &mut PacketPool,
     ) {
         let (class, meta) = (packet.meta().class, packet.meta());
-        let is_known = class == Class::Whole && self.router.flow(meta.hash, &meta.key).is_some();
+        let is_known = class == PacketClass::Whole && self.router.flow(meta.hash, &meta.key).is_some();
         if !is_known {
             self.settle(front, out, pool);
         }
         let way = match class {
-            Class::Whole => FlowLookup::Flow { key: packet.meta().key, hash: packet.meta().hash },
+            PacketClass::Whole => FlowLookup::Flow { key: packet.meta().key, hash: packet.meta().hash },
             _ => front.way(&mut packet, pool),
         };
         let meta = packet.meta();
@@ -79,7 +79,7 @@ impl Threads {
 
     /// Gives a packet to its unit.
     #[inline]
-    fn give(&mut self, unit: UnitId, stamp: Stamp, packet: Packet, front: &mut Chain, pool: &mut Pool) {
+    fn give(&mut self, unit: UnitId, stamp: Stamp, packet: Packet, front: &mut Chain, pool: &mut PacketPool) {
         let work_ns = self.work.ns(packet.meta().wire_len.into());
         let Some(lane) = &mut self.lanes[unit.index()] else {
             return front.drop_admitted(packet, DropReason::Internal, pool); // Those that get packets have threads.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use graph::Chain;
-use packet::{Packet, Pool};
+use packet::{Packet, PacketPool};
 
 use super::lane::{Lane, ToUnit};
 use super::{TIME_NS, Threads};
@@ -33,7 +33,7 @@ impl Threads {
     /// Lets time go on for units that have something to do by now, when nothing is under way: no
     /// packet, no message, no state. A flow whose time is over ends where it is, then, and nowhere
     /// else.
-    pub(super) fn step(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+    pub(super) fn step(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         self.settle(front, out, pool);
         self.stepped_ns = self.now_ns;
         self.ask(|lane| std::mem::take(&mut lane.has_messages).then_some(ToUnit::Answer));
@@ -47,7 +47,7 @@ impl Threads {
     /// would ever wait for in vain: all flows of all units end, and packets that wait for states
     /// are dropped.
     #[cold]
-    pub(super) fn start_over(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+    pub(super) fn start_over(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         self.is_starting_over = true;
         while std::mem::take(&mut self.has_failed) {
             self.ask_all(|_| Some(ToUnit::StartOver));
@@ -77,7 +77,7 @@ impl Threads {
     }
 
     /// Waits until units have answered, and until what they have for each other has come.
-    fn await_answers(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+    fn await_answers(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         let is_behind = |threads: &Threads| threads.lanes.iter().flatten().any(|lane| lane.is_behind);
         self.take_returns(front, out, pool);
         while is_behind(self) || self.mails_under_way.load(Ordering::Acquire) > 0 {

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use graph::Chain;
-use packet::{Packet, Pool};
+use packet::{Packet, PacketPool};
 use protocol::dispatcher::Guess;
 use protocol::message::{FlowId, UnitId};
 use protocol::unit::{Engine, Unreadable};
@@ -16,7 +16,7 @@ use crate::saved::{Source, release, restore, save};
 /// flows, buffers, what comes out.
 pub(super) struct Machine {
     pub chain: Box<Chain>,
-    pub pool: Pool,
+    pub pool: PacketPool,
     pub out: Vec<Packet>,
     /// Packets that units let be processed, in the order in which they came.
     waiting: Vec<Packet>,
@@ -32,7 +32,7 @@ pub(super) struct Machine {
 
 impl Machine {
     /// One with this chain and these buffers, without flows.
-    pub fn new(chain: Box<Chain>, pool: Pool) -> Machine {
+    pub fn new(chain: Box<Chain>, pool: PacketPool) -> Machine {
         Machine {
             chain,
             pool,

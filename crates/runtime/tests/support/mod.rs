@@ -173,7 +173,7 @@ pub fn by_flow(sink: &Sink) -> BTreeMap<(u16, Vec<u8>), Vec<&Vec<u8>>> {
         let meta = packet.meta();
         // A later fragment has no ports: which flow it is of cannot be told.
         let key = match meta.class {
-            packet::Class::LaterFragment => data.clone(),
+            packet::PacketClass::LaterFragment => data.clone(),
             _ => format!("{:?} {}", meta.key, meta.reversed).into_bytes(),
         };
         flows.entry((*port, key)).or_default().push(data);

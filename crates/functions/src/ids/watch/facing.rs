@@ -7,7 +7,7 @@ use applayer::dns;
 use nf::PacketView;
 use nf::stream::StreamEventKind;
 use packet::parse::protocol;
-use packet::{Class, Direction};
+use packet::{Direction, PacketClass};
 
 use super::{Watch, ports, side, turned};
 use crate::ids::counter;
@@ -32,11 +32,11 @@ impl Watch<'_, '_> {
         restarts: bool,
         state: &mut State,
     ) -> bool {
-        if own.class == Class::IcmpError {
+        if own.class == PacketClass::IcmpError {
             return true;
         }
         let flags = packet.meta().tcp_flags;
-        let is_tcp = own.protocol == protocol::TCP && own.class == Class::Whole;
+        let is_tcp = own.protocol == protocol::TCP && own.class == PacketClass::Whole;
         let is_syn = is_tcp && flags & SYN != 0;
         if is_syn && flags & ACK == 0 {
             state.flags.ask(direction);

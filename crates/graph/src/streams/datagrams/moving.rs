@@ -1,6 +1,6 @@
 //! A flow's datagrams on their way to another unit, with the fragments that are held back.
 
-use packet::{Class, Direction, FlowKey, LinkType, Packet, Side};
+use packet::{Direction, FlowKey, LinkType, Packet, PacketClass, Side};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
@@ -144,7 +144,7 @@ fn save_packet(packet: &Packet, out: &mut Vec<u8>) {
     let meta = packet.meta();
     let transit = &meta.transit;
     out.extend_from_slice(meta.key.as_bytes());
-    for number in [meta.hash, transit.timestamp_ns, transit.sequence, transit.clock] {
+    for number in [meta.hash, transit.timestamp_ns, transit.sequence, transit.seq] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     for number in [meta.wire_len, packet.len() as u32] {
@@ -156,7 +156,7 @@ fn save_packet(packet: &Packet, out: &mut Vec<u8>) {
     }
     let is = [
         meta.reversed,
-        meta.class == Class::FirstFragment,
+        meta.class == PacketClass::FirstFragment,
         transit.direction == Direction::Reply,
         transit.side == Side::Outside,
     ];
@@ -191,10 +191,10 @@ fn restore_packet(rest: &mut Rest<'_>) -> Result<Packet, RestoreError> {
     (meta.outer_l3, meta.l3, meta.l4, meta.outer_udp, meta.payload) = (outer_l3, l3, l4, outer_udp, payload);
     (meta.protocol, meta.tcp_flags, meta.version) = (protocol, tcp_flags, version);
     meta.reversed = reversed != 0;
-    meta.class = if is_first != 0 { Class::FirstFragment } else { Class::LaterFragment };
+    meta.class = if is_first != 0 { PacketClass::FirstFragment } else { PacketClass::LaterFragment };
     meta.link = LinkType::from_number(link);
     let transit = &mut meta.transit;
-    (transit.timestamp_ns, transit.sequence, transit.clock) = (timestamp_ns, sequence, clock);
+    (transit.timestamp_ns, transit.sequence, transit.seq) = (timestamp_ns, sequence, clock);
     (transit.ingress, transit.egress) = (ingress, egress);
     transit.direction = if is_reply != 0 { Direction::Reply } else { Direction::Original };
     transit.side = if is_outside != 0 { Side::Outside } else { Side::Inside };

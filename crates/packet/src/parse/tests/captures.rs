@@ -91,7 +91,7 @@ fn link_types_of_captures_lead_to_ip() {
         for len in 0..header.len() {
             // A cut one is refused, or is not IP; it is nothing else.
             if let Ok(meta) = parse(link, &header[..len]) {
-                assert_eq!(meta.class, Class::NotIp, "{link:?} {header:?} cut to {len}");
+                assert_eq!(meta.class, PacketClass::NotIp, "{link:?} {header:?} cut to {len}");
             }
         }
     }
@@ -104,7 +104,11 @@ fn what_is_not_ip_or_hidden_in_those_is_carried() {
     let beacon = [&[0x80, 0][..], &zeros(60)].concat();
     let arp = [snap(0x0806), zeros(28)].concat();
     for (number, frame) in [(105, protected), (105, beacon), (100, arp), (7, vec![1, 2, 213, 0, 0, 1])] {
-        assert_eq!(parse(LinkType::from_number(number), &frame).unwrap().class, Class::NotIp, "{number}");
+        assert_eq!(
+            parse(LinkType::from_number(number), &frame).unwrap().class,
+            PacketClass::NotIp,
+            "{number}"
+        );
     }
     assert_eq!(parse(LinkType::Other(147), &UDP4).unwrap_err(), DropReason::LinkUnknown);
 }
@@ -119,7 +123,7 @@ fn llc_with_snap_leads_to_ip() {
     let bridged = [0xaa, 0xaa, 3, 0, 0, 0xf8, 8, 0];
     assert_eq!(key(&parse(LinkType::Ethernet, &frame(&bridged)).unwrap()), KEY4);
     for other in [&[0x42, 0x42, 3, 0, 0, 0, 8, 0], &[0xaa, 0xaa, 3, 0, 0, 0x0c, 8, 0]] {
-        assert_eq!(parse(LinkType::Ethernet, &frame(other)).unwrap().class, Class::NotIp);
+        assert_eq!(parse(LinkType::Ethernet, &frame(other)).unwrap().class, PacketClass::NotIp);
     }
 }
 

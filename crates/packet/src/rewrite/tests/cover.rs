@@ -28,11 +28,11 @@ fn own_bits(headers: &[u8]) -> Vec<u8> {
 }
 
 /// A packet of Ethernet in outer headers, both with ECT(0), as it is parsed when it arrives.
-fn wrapped(outer: &Outer, network_bytes: &[u8], framing: &(LinkType, Vec<u8>, Vec<u8>)) -> Packet {
+fn wrapped(outer: &OuterHeaders, network_bytes: &[u8], framing: &(LinkType, Vec<u8>, Vec<u8>)) -> Packet {
     let mut network_bytes = network_bytes.to_vec();
     super::super::congestion::set_traffic_class(&mut network_bytes, 2);
     let mut packet = frame(framing, &network_bytes, &[], true);
-    packet.wrap(outer).unwrap();
+    packet.encap(outer).unwrap();
     parse_again(&mut packet, true);
     packet
 }
@@ -65,14 +65,14 @@ proptest! {
             _ => outer_of(kind, six, version, with_checksum, entropy),
         };
         let packet = wrapped(&make(with_checksum, entropy), &network_bytes, &bare());
-        let covers = Covers { tags: None, ..Covers::of(&packet) };
+        let covers = OuterMatches { tags: None, ..OuterMatches::of(&packet) };
         let len = make(with_checksum, entropy).header_len();
         prop_assert_eq!(covers.outer_len(), len);
         prop_assert!(covers.are_of(&packet));
         if other[0] >> 4 == version {
             let other = wrapped(&make(with_other_checksum, other_entropy), &other, &bare());
             prop_assert!(covers.are_of(&other));
-            prop_assert_eq!(&Covers { tags: None, ..Covers::of(&other) }, &covers);
+            prop_assert_eq!(&OuterMatches { tags: None, ..OuterMatches::of(&other) }, &covers);
         }
         let own = own_bits(&network(&packet)[..len]);
         let mut bytes = network(&packet)[..len].to_vec();
@@ -94,12 +94,12 @@ proptest! {
     fn tags_are_alike_to_the_bit(network_bytes in plain(), framing in framing()) {
         let packet = frame(&framing, &network_bytes, &[], true);
         let in_pppoe = framing.1.get(12..14) == Some(&[0x88, 0x64]);
-        let Some(tags) = Cover::tags_of(&packet) else {
+        let Some(tags) = OuterMatch::tags_of(&packet) else {
             prop_assert!(framing.0 != LinkType::Ethernet || in_pppoe);
             return Ok(());
         };
         prop_assert!(framing.0 == LinkType::Ethernet && !in_pppoe);
-        let covers = Covers { tags: Some(tags), outer: None };
+        let covers = OuterMatches { tags: Some(tags), outer: None };
         prop_assert!(covers.are_of(&packet));
         for (at, bit) in (0..usize::from(packet.meta().l3)).flat_map(|at| (0..8).map(move |bit| (at, 1 << bit))) {
             let mut turned = Packet::from_bytes(packet.data());
@@ -120,7 +120,7 @@ fn not_all_covers_are_told() {
         parse_again(&mut packet, true);
         (
             usize::from(packet.meta().l3 - packet.meta().outer_l3),
-            Cover::outer_of(&packet).map(|cover| cover.len()),
+            OuterMatch::outer_of(&packet).map(|cover| cover.len()),
         )
     };
     assert_eq!(told(&inside), (0, None));
@@ -137,7 +137,7 @@ fn not_all_covers_are_told() {
         ip(true, 17, &[&head[..], &vec![1; usize::from(words) * 4], &inside].concat(), false)
     };
     assert_eq!(told(&geneve(8)), (88, Some(88)));
-    assert_eq!(told(&geneve(10)), (96, Some(COVER_LEN_MAX)));
+    assert_eq!(told(&geneve(10)), (96, Some(OUTER_MATCH_LEN_MAX)));
     assert_eq!(told(&geneve(11)), (100, None), "too long");
 }
 
@@ -149,7 +149,7 @@ fn congestion_comes_out_or_nothing_does() {
             let inside = ip(version == 6, 17, &[0x40, 0, 0x40, 1, 0, 8, 0, 0], true);
             let outer = outer_of(1, six, version, false, 7);
             let mut packet = wrapped(&outer, &inside, &bare());
-            let covers = Covers::of(&packet);
+            let covers = OuterMatches::of(&packet);
             let len = outer.header_len();
             super::super::congestion::set_traffic_class(&mut packet.data_mut()[14..], 0x28 | outer_class);
             super::super::congestion::set_traffic_class(&mut packet.data_mut()[14 + len..], 0xb8 | own);
@@ -157,7 +157,7 @@ fn congestion_comes_out_or_nothing_does() {
             let expected = [[0, 0, 0, 9], [1, 1, 1, 3], [2, 1, 2, 3], [3, 3, 3, 3]][usize::from(own)]
                 [usize::from(outer_class)];
             assert_eq!(covers.are_of(&packet), expected != 9);
-            let taken = packet.take_out(len);
+            let taken = packet.decap(len);
             if expected == 9 {
                 assert_eq!((taken, packet.data()), (Err(RewriteError::Congestion), &before[..]));
                 continue;
@@ -167,7 +167,7 @@ fn congestion_comes_out_or_nothing_does() {
             assert_eq!((taken, network(&packet)), (Ok(version), &out[..]));
             assert_eq!(packet.meta().l3, 14);
             assert!(verdicts(network(&packet)).iter().all(|right| *right));
-            assert!(packet.take_out(20).is_err(), "it is out");
+            assert!(packet.decap(20).is_err(), "it is out");
         }
     }
 }

@@ -24,14 +24,14 @@ proptest! {
             (network_bytes[0], network_bytes[1]) = (6 << 4 | class >> 4, class << 4);
         }
         let mut packet = frame(&framing, &network_bytes, &trailer, true);
-        packet.meta_mut().transit.clock = clock;
+        packet.meta_mut().transit.seq = clock;
         let outer = outer_of(kind, six, version, with_checksum, entropy);
-        packet.wrap(&outer).unwrap();
+        packet.encap(&outer).unwrap();
         let (headers, inside) = network(&packet).split_at(outer.header_len());
         prop_assert_eq!(inside, &network_bytes[..]);
         prop_assert_eq!(packet.meta().wire_len as usize, packet.len());
         let right = verdicts(network(&packet));
-        prop_assert!(right.iter().all(|right| *right) || packet.meta().class == Class::IcmpError);
+        prop_assert!(right.iter().all(|right| *right) || packet.meta().class == PacketClass::IcmpError);
         if six {
             prop_assert_eq!((headers[0] << 4 | headers[1] >> 4, headers[7]), (class, 9));
         } else {
@@ -46,21 +46,27 @@ proptest! {
         let (l3, l4) = (packet.meta().l3, packet.meta().l4);
         parse_again(&mut packet, true);
         prop_assert_eq!((packet.meta().l3, packet.meta().l4), (l3, l4));
-        prop_assert_eq!(packet.wrap(&outer), Err(RewriteError::NoHeader), "it is in a tunnel");
-        prop_assert_eq!(packet.take_out(outer.header_len()), Ok(version));
+        prop_assert_eq!(packet.encap(&outer), Err(RewriteError::NoHeader), "it is in a tunnel");
+        prop_assert_eq!(packet.decap(outer.header_len()), Ok(version));
         prop_assert_eq!(network(&packet), &network_bytes[..]);
     }
 }
 
 /// IP in IP, GRE, GUE, VXLAN and Geneve, as their documents have them.
-pub(super) fn outer_of(kind: usize, six: bool, version: u8, with_checksum: bool, entropy: u32) -> Outer {
+pub(super) fn outer_of(
+    kind: usize,
+    six: bool,
+    version: u8,
+    with_checksum: bool,
+    entropy: u32,
+) -> OuterHeaders {
     let address = |last: u128| match six {
         true => Addr::from_u128(0x2001_0db8 << 96 | last),
         false => Addr::from_v4_bytes([192, 0, 2, last as u8]),
     };
     let ether_type: [u8; 2] = if version == 4 { [8, 0] } else { [0x86, 0xdd] };
     let frame = [&[4; 12][..], &ether_type].concat();
-    let ip = Outer::new(address(1), address(2), 9, entropy);
+    let ip = OuterHeaders::new(address(1), address(2), 9, entropy);
     let with = match kind {
         0 => Ok(ip),
         1 => ip.with_shim(protocol::GRE, &[&[0, 0], &ether_type[..]].concat()),
@@ -75,10 +81,13 @@ pub(super) fn outer_of(kind: usize, six: bool, version: u8, with_checksum: bool,
 
 #[test]
 fn outer_headers_have_their_limits() {
-    let outer = Outer::new(Addr::from_v4_bytes([192, 0, 2, 1]), Addr::from_v4_bytes([192, 0, 2, 2]), 9, 0);
+    let outer =
+        OuterHeaders::new(Addr::from_v4_bytes([192, 0, 2, 1]), Addr::from_v4_bytes([192, 0, 2, 2]), 9, 0);
     assert_eq!(outer.with_shim(0, &[0; SHIM_LEN_MAX + 1]), Err(RewriteError::TooBig));
-    let six =
-        Outer::new(Addr::NONE, Addr::NONE, 9, 0).over_udp(1, true).with_shim(0, &[0; SHIM_LEN_MAX]).unwrap();
+    let six = OuterHeaders::new(Addr::NONE, Addr::NONE, 9, 0)
+        .over_udp(1, true)
+        .with_shim(0, &[0; SHIM_LEN_MAX])
+        .unwrap();
     assert_eq!(six.header_len(), OUTER_LEN_MAX);
     let mut long = frame(
         &(LinkType::RawIp, vec![], vec![]),
@@ -89,8 +98,8 @@ fn outer_headers_have_their_limits() {
     let (data, meta) = long.parts_mut();
     data[2..4].copy_from_slice(&u16::MAX.to_be_bytes());
     meta.plain_len = u16::MAX;
-    assert_eq!(long.wrap(&outer), Err(RewriteError::TooBig));
-    assert!(!long.is_bare_behind(0, outer.room_within(u16::MAX)), "it is not taken for one that fits");
+    assert_eq!(long.encap(&outer), Err(RewriteError::TooBig));
+    assert!(!long.fits_after_decap(0, outer.room_within(u16::MAX)), "it is not taken for one that fits");
     assert_eq!((outer.room_within(u16::MAX), outer.room_within(1480)), (u16::MAX - 20, 1480));
-    assert!(!long.is_bare_behind(0, u16::MAX - 1) && long.is_bare_behind(0, u16::MAX));
+    assert!(!long.fits_after_decap(0, u16::MAX - 1) && long.fits_after_decap(0, u16::MAX));
 }

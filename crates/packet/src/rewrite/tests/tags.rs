@@ -83,7 +83,7 @@ proptest! {
         let version = network_bytes[0] >> 4;
         // Outer headers stand behind all tags.
         let wrapped = outer.is_some_and(|kind| {
-            inner && packet.wrap(&super::outer::outer_of(kind, true, version, false, 7)).is_ok()
+            inner && packet.encap(&super::outer::outer_of(kind, true, version, false, 7)).is_ok()
         });
         let trailer = if wrapped { vec![] } else { trailer };
         parts.network = network(&packet).to_vec();
@@ -132,7 +132,7 @@ proptest! {
             });
             prop_assert_eq!(now, then);
             // An error's key is that of the packet that it quotes.
-            if fresh.meta().class == Class::Whole {
+            if fresh.meta().class == PacketClass::Whole {
                 prop_assert_eq!(parse::current_key(&packet), (fresh.meta().key, fresh.meta().reversed));
             }
         }

@@ -2,14 +2,14 @@
 //! can be made without a packet that is recorded, and of many flows by the same few parts of their
 //! functions.
 
-use packet::{Cover, Direction, End, Endpoint, EndsDraft, Outer, Packet, Side, Tag, TagRoom};
+use packet::{Direction, End, Endpoint, EndsDraft, OuterHeaders, OuterMatch, Packet, Side, Tag, TagRoom};
 
 use crate::{Cause, Connection, EventCondition, HeaderAction, KEEP_MS_MAX, Recording, StateFunction};
 
 /// Packets that are alike, as they would come to a function: of one flow, direction and phase of
 /// its connection, whole, without SYN, FIN or RST. The function says what it would do to them, in
 /// place of doing it.
-pub struct Foresight<'a> {
+pub struct Plan<'a> {
     /// The side that they enter by.
     pub side: Side,
     /// Their direction in the flow.
@@ -20,61 +20,61 @@ pub struct Foresight<'a> {
     pub connection: Connection,
     /// The outer headers that they come in, as they are before this function; none if they are in
     /// no tunnel, or in one of which not all packets can be told to be alike.
-    pub cover: Option<&'a Cover>,
+    pub outer: Option<&'a OuterMatch>,
     /// The function's place in the chain.
     pub stage: u16,
     /// What all functions said so far.
-    pub said: &'a mut Said,
+    pub said: &'a mut PlannedActions,
     /// Filled in, if wanted, with what each function would record, by its place.
     pub recordings: Option<&'a mut [Option<Recording>]>,
 }
 
-/// What functions foresee, in order. Its memory is used again.
+/// What functions predict, in order. Its memory is used again.
 #[derive(Default)]
-pub struct Said {
+pub struct PlannedActions {
     /// What is the same for many flows.
-    pub shape: Shape,
+    pub shape: PlanShape,
     /// The ends that packets get.
     pub ends: EndsDraft,
     /// How long functions keep the flow for them, in milliseconds.
     pub keep_ms: u32,
     /// The outer headers that they get last, and how long a packet may be that gets them.
-    pub wrap: Option<(Outer, u16)>,
+    pub encap: Option<(OuterHeaders, u16)>,
     /// The tags that packets are to have room for.
     pub tags: TagRoom,
     /// The events that packets may cause, and whose they are.
     pub events: Vec<(u16, EventCondition)>,
 }
 
-impl Said {
+impl PlannedActions {
     /// Nothing was said yet of packets like this one.
     #[inline(always)]
     pub fn begin(&mut self, packet: &Packet) {
         self.shape.begin(packet.meta().transit.side);
         self.ends.begin(packet);
         self.keep_ms = 0;
-        self.wrap = None;
+        self.encap = None;
         self.tags = TagRoom::default();
         self.events.clear();
     }
 }
 
 /// Numbers that stand for what was said, but for ends, outer headers and events' arguments.
-pub struct Shape {
-    numbers: [u32; SHAPE_MAX],
+pub struct PlanShape {
+    numbers: [u32; PLAN_SHAPE_MAX],
     len: usize,
 }
 
 /// Numbers of a shape at most; where functions say more, their chain records packets.
-pub const SHAPE_MAX: usize = 256;
+pub const PLAN_SHAPE_MAX: usize = 256;
 
-impl Default for Shape {
-    fn default() -> Shape {
-        Shape { numbers: [0; SHAPE_MAX], len: 0 }
+impl Default for PlanShape {
+    fn default() -> PlanShape {
+        PlanShape { numbers: [0; PLAN_SHAPE_MAX], len: 0 }
     }
 }
 
-impl Shape {
+impl PlanShape {
     /// That of packets that enter by this side, of which nothing was said yet.
     #[inline(always)]
     fn begin(&mut self, side: Side) {
@@ -98,7 +98,7 @@ impl Shape {
 }
 
 /// Functions of a chain at most of which what they say is told apart.
-pub const FORESEEING_MAX: usize = 1 << 12;
+pub const PREDICTING_NFS_MAX: usize = 1 << 12;
 
 /// What a number of a shape stands for, in its upper bits; then comes the function's place, and the
 /// number of a state function.
@@ -107,12 +107,12 @@ mod said {
     pub const DESTINATION: u32 = 2 << 28;
     pub const FUNCTION: u32 = 3 << 28;
     pub const EVENT: u32 = 4 << 28;
-    pub const WRAP: u32 = 5 << 28;
+    pub const ENCAP: u32 = 5 << 28;
     pub const TAG: u32 = 6 << 28;
-    pub const TAKE_OUT: u32 = 7 << 28;
+    pub const DECAP: u32 = 7 << 28;
 }
 
-impl Foresight<'_> {
+impl Plan<'_> {
     /// Where they come from, behind the functions before this one.
     #[inline]
     pub fn source(&self) -> Endpoint {
@@ -140,31 +140,31 @@ impl Foresight<'_> {
     }
 
     /// They get these outer headers, as long as they are in no tunnel and their IP packets have no
-    /// more bytes than this; see [`crate::PacketView::wrap`].
+    /// more bytes than this; see [`crate::PacketView::encap`].
     #[cold]
     #[inline(never)]
-    pub fn wrap(&mut self, outer: Outer, len_max: u16) {
+    pub fn encap(&mut self, outer: OuterHeaders, len_max: u16) {
         let len_max = outer.room_within(len_max);
-        self.cover = None; // They are in another tunnel now.
-        self.said.shape.push(said::WRAP | self.place());
-        self.said.wrap = Some((outer, len_max));
+        self.outer = None; // They are in another tunnel now.
+        self.said.shape.push(said::ENCAP | self.place());
+        self.said.encap = Some((outer, len_max));
         if let Some(recording) = self.recording() {
-            recording.action(HeaderAction::Wrap { outer, len_max });
+            recording.action(HeaderAction::Encap { outer, len_max });
         }
     }
 
-    /// They are taken out of the tunnel that they come in ([`Foresight::cover`]), see
-    /// [`crate::PacketView::take_out`]; false if that is not one of which it can be foreseen.
+    /// They are taken out of the tunnel that they come in ([`Plan::cover`]), see
+    /// [`crate::PacketView::decap`]; false if that is not one of which it can be predicted.
     #[cold]
     #[inline(never)]
     #[must_use]
-    pub fn take_out(&mut self) -> bool {
-        let Some(cover) = self.cover.take() else { return false };
-        self.said.shape.push(said::TAKE_OUT | self.place());
+    pub fn decap(&mut self) -> bool {
+        let Some(cover) = self.outer.take() else { return false };
+        self.said.shape.push(said::DECAP | self.place());
         cover.words().for_each(|word| self.said.shape.push(word));
         let version = self.destination().addr.version();
         if let Some(recording) = self.recording() {
-            recording.action(HeaderAction::Decapsulate { len: cover.len(), version });
+            recording.action(HeaderAction::Decap { len: cover.len(), version });
         }
         true
     }
@@ -181,19 +181,19 @@ impl Foresight<'_> {
         }
     }
 
-    /// This state function would run for each, see [`crate::PacketView::note_function`].
+    /// This state function would run for each, see [`crate::PacketView::record_state_function`].
     #[inline]
-    pub fn note_function(&mut self, function: StateFunction) {
+    pub fn record_state_function(&mut self, function: StateFunction) {
         self.said.shape.push(said::FUNCTION | self.place() | u32::from(function.id));
         if self.recordings.is_some() {
             self.record_function(function);
         }
     }
 
-    /// What is said holds until this does, see [`crate::PacketView::note_event`]. What only a
+    /// What is said holds until this does, see [`crate::PacketView::record_event`]. What only a
     /// command can cause need not be noted: after each, functions are asked anew.
     #[inline]
-    pub fn note_event(&mut self, event: EventCondition) {
+    pub fn record_event(&mut self, event: EventCondition) {
         if event.cause == Cause::Command {
             return;
         }

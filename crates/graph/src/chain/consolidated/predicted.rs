@@ -1,9 +1,9 @@
-//! Rules without a packet that is recorded: of what functions foresee (B5, B6).
+//! Rules without a packet that is recorded: of what functions predict (B5, B6).
 
-use nf::record::{Header, Records};
+use nf::record::{FlowRecords, RecordHeader};
 use nf::stage::Stage;
-use nf::{Connection, Foresight, Verdict};
-use packet::{Cover, Covers, Packet, Transit};
+use nf::{Connection, Plan, Verdict};
+use packet::{OuterMatch, OuterMatches, Packet, Transit};
 
 use super::{Consolidation, fits};
 use crate::program::{Course, ProgramId};
@@ -11,18 +11,18 @@ use crate::rules::{EVENTS_MAX, Likeness, Rules, Values};
 
 impl Consolidation {
     /// Makes the rule for packets like this one, which has not walked and leaves the connection so,
-    /// of what all functions foresee: what it is to do by that, and how long it keeps the flow;
-    /// none if they do not foresee it.
+    /// of what all functions predict: what it is to do by that, and how long it keeps the flow;
+    /// none if they do not predict it.
     #[inline(always)]
-    pub(super) fn foresee(
+    pub(super) fn predict(
         &mut self,
         rules: &mut Rules,
-        (stages, records): (&[Box<dyn Stage>], &Records),
+        (stages, records): (&[Box<dyn Stage>], &FlowRecords),
         packet: &Packet,
         (like, connection): (Likeness, Connection),
     ) -> Option<(Course, u32)> {
         let &Transit { flow: record, direction, .. } = &packet.meta().transit;
-        if !records.header(record).has(Header::FLAG_ACCEPTED) {
+        if !records.header(record).has(RecordHeader::FLAG_ACCEPTED) {
             return None;
         }
         self.hear(stages, records, (packet, connection), false)?;
@@ -32,7 +32,7 @@ impl Consolidation {
                 .events
                 .iter()
                 .any(|&(stage, event)| { stages[usize::from(stage)].event_holds(event, record, records) }),
-            "what is foreseen holds"
+            "what is predicted holds"
         );
         let program = match self.shapes.find(self.said.shape.numbers()?) {
             Some(known) => known?,
@@ -42,7 +42,7 @@ impl Consolidation {
         if !fits(packet.meta().protocol, ends) {
             return None;
         }
-        let wrap = self.said.wrap.as_ref();
+        let wrap = self.said.encap.as_ref();
         let (outer, len_max) = (wrap.map(|(outer, _)| outer), wrap.map_or(u16::MAX, |&(_, len_max)| len_max));
         let keep_ms = self.said.keep_ms;
         let values = Values { ends, keep_ms, outer, len_max, tags: self.said.tags };
@@ -58,13 +58,13 @@ impl Consolidation {
         Some((course, if course == Course::WALK { 0 } else { keep_ms }))
     }
 
-    /// Has all functions say what they foresee of packets like this one that leave the connection
-    /// so, and record it, too, if so wanted; none if one does not foresee it.
+    /// Has all functions say what they predict of packets like this one that leave the connection
+    /// so, and record it, too, if so wanted; none if one does not predict it.
     #[inline(always)]
     fn hear(
         &mut self,
         stages: &[Box<dyn Stage>],
-        records: &Records,
+        records: &FlowRecords,
         (packet, connection): (&Packet, Connection),
         records_it: bool,
     ) -> Option<()> {
@@ -75,12 +75,12 @@ impl Consolidation {
         if records_it {
             recordings.iter_mut().flatten().for_each(|recording| recording.begin(true));
         }
-        let mut packets = Foresight {
+        let mut packets = Plan {
             side,
             direction,
             origin: records.header(record).origin(),
             connection,
-            cover: cover.as_ref(),
+            outer: cover.as_ref(),
             stage: 0,
             said,
             recordings: records_it.then_some(recordings),
@@ -88,7 +88,7 @@ impl Consolidation {
         let asked = if records_it { taking_part } else { asked };
         for &stage in &asked[side as usize] {
             packets.stage = stage;
-            if !stages[usize::from(stage)].foresee(record, records, &mut packets) {
+            if !stages[usize::from(stage)].predict(record, records, &mut packets) {
                 return None;
             }
         }
@@ -97,23 +97,23 @@ impl Consolidation {
 
     /// The outer headers that a packet comes in, where a function could take them off.
     #[inline(always)]
-    fn cover_of(&self, packet: &Packet) -> Option<Cover> {
-        if self.scope.wraps { Cover::outer_of(packet) } else { None }
+    fn cover_of(&self, packet: &Packet) -> Option<OuterMatch> {
+        if self.scope.wraps { OuterMatch::outer_of(packet) } else { None }
     }
 
-    /// The program of what was foreseen, which is the first of its shape.
+    /// The program of what was predicted, which is the first of its shape.
     #[cold]
     #[inline(never)]
     fn learn_shape(
         &mut self,
         stages: &[Box<dyn Stage>],
-        records: &Records,
+        records: &FlowRecords,
         come @ (packet, _): (&Packet, Connection),
     ) -> Option<ProgramId> {
         self.hear(stages, records, come, true)?;
-        let covers = Covers { tags: None, outer: self.cover_of(packet) };
+        let covers = OuterMatches { tags: None, outer: self.cover_of(packet) };
         let program = self.write_program(stages, (packet.meta().transit.side, covers), Verdict::Forward);
-        let program = program.filter(|_| self.said.events.len() <= EVENTS_MAX).map(ProgramId::foreseen);
+        let program = program.filter(|_| self.said.events.len() <= EVENTS_MAX).map(ProgramId::predicted);
         // As it is heard of other flows.
         self.hear(stages, records, come, false)?;
         self.shapes.learn(self.said.shape.numbers()?, program);
