@@ -7,7 +7,7 @@
 
 use applayer::http::uri;
 use nf::EventField;
-use nf::EventValue::{AlertText, Number};
+use nf::EventValue::{Number, Text};
 use nf::FlowBuffer;
 
 /// What an item is: the number of its request in the connection, ...
@@ -147,7 +147,7 @@ impl<'a> Fields<'a> {
 
     fn text(&mut self, name: &'static str, text: Option<&'a [u8]>) {
         if let Some(text) = text.filter(|text| !text.is_empty()) {
-            self.add(name, AlertText(text));
+            self.add(name, Text(text));
         }
     }
 
