@@ -1,13 +1,12 @@
-//! Bits with summaries, so that the next zero is found in a few steps however many ones there are
-//! before it.
+//! A bit set with summaries: finds the next zero in a few steps, however full it is.
 
 use packet::memory::{OutOfMemory, Zeroed};
 
-/// Bits of a word whose items are even, odd, or any.
+/// Bits of a word for even and for odd items.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 const ODD: u64 = !EVEN;
 
-/// Which items are looked for.
+/// Items to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parity {
     Even,
@@ -25,17 +24,17 @@ impl Parity {
     }
 }
 
-/// A bit per item, zero at first, and above them levels that say of 64 words below whether all
-/// their even bits are set, and whether all their odd ones are.
+/// One bit per item, initially zero. Each level above summarises 64 words below it: all even bits
+/// set, all odd bits set.
 pub(crate) struct Bits {
     words: Zeroed<u64>,
-    /// From the lowest to one of a single word; the even bits' first.
+    /// From the lowest level to the one of a single word; summaries of even bits first.
     levels: Vec<[Zeroed<u64>; 2]>,
     len: u32,
 }
 
 impl Bits {
-    /// Bits for so many items, in memory that is there from the beginning.
+    /// Returns zeroed bits for `len` items, in prefaulted memory.
     pub fn new(len: u32) -> Result<Bits, OutOfMemory> {
         let level = |bits: usize| {
             let mut words = Zeroed::new(bits.div_ceil(64))?;
@@ -51,24 +50,24 @@ impl Bits {
         Ok(Bits { words, levels, len })
     }
 
-    /// Whether the item's bit is set. That of an item beyond the last one is, in effect.
+    /// Checks if the item's bit is set. Items beyond the end count as set.
     pub fn has(&self, item: u32) -> bool {
         item >= self.len || self.words[item as usize / 64] >> (item % 64) & 1 == 1
     }
 
-    /// Sets the bit of an item that there is.
+    /// Sets the bit of an existing item.
     pub fn set(&mut self, item: u32) {
         self.words[item as usize / 64] |= 1 << (item % 64);
         self.summarize(item);
     }
 
-    /// Clears it.
+    /// Clears the bit of an existing item.
     pub fn clear(&mut self, item: u32) {
         self.words[item as usize / 64] &= !(1 << (item % 64));
         self.summarize(item);
     }
 
-    /// The first item from `from` to before `end` whose bit is zero.
+    /// Returns the first item in `from..end` whose bit is zero.
     pub fn next_zero(&self, from: u32, end: u32, parity: Parity) -> Option<u32> {
         let (mut at, mut level) = (from as usize, 0);
         loop {
@@ -90,7 +89,7 @@ impl Bits {
         u32::try_from(at).ok().filter(|&item| item < end.min(self.len))
     }
 
-    /// The items from `from` to before `end` whose bits are set.
+    /// Returns the items in `from..end` whose bits are set.
     pub fn ones(&self, from: u32, end: u32) -> impl Iterator<Item = u32> + '_ {
         let end = end.min(self.len).max(from);
         let words = from / 64..end.div_ceil(64);
@@ -105,7 +104,7 @@ impl Bits {
         })
     }
 
-    /// The zeros of a word; none beyond the last one.
+    /// Returns the zeros of a word, or `None` beyond the last word.
     fn zeros(&self, level: usize, word: usize, parity: Parity) -> Option<u64> {
         let Some(level) = level.checked_sub(1) else {
             return Some(!self.words.get(word)? & parity.mask());
@@ -119,7 +118,7 @@ impl Bits {
         })
     }
 
-    /// Brings the levels above an item up to date.
+    /// Updates the summaries above an item.
     fn summarize(&mut self, item: u32) {
         let mut at = item as usize / 64;
         let word = self.words[at];
@@ -146,9 +145,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a plain list.
+        /// Compared with a plain list.
         #[test]
-        fn finds_what_a_scan_finds(
+        fn search_agrees_with_a_scan(
             len in prop_oneof![1u32..200, 4000u32..9000],
             changes in prop::collection::vec((any::<bool>(), any::<u32>(), 0u32..3000), 1..40),
             searches in prop::collection::vec((any::<u32>(), any::<u32>(), 0u32..3), 40),
@@ -179,9 +178,9 @@ mod tests {
         }
     }
 
-    /// However full: what is looked at is a word on each level, up and down.
+    /// A search reads one word per level, up and down, however full the set is.
     #[test]
-    fn a_search_takes_a_few_steps() {
+    fn search_takes_a_few_steps() {
         let mut bits = Bits::new(3 * 256 * 64_512).unwrap();
         assert_eq!(bits.levels.len(), 4);
         (0..1 << 20).for_each(|item| bits.set(item));

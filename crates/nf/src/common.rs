@@ -1,9 +1,7 @@
-//! Sets, pools, meters and contents that several instances of a function share which run on
-//! different threads.
+//! Sharing of sets, pools, meters and payload caches between instances of an NF on several threads.
 //!
-//! One instance has them at a time: it takes them with the first use in a call, and gives them back
-//! when the call is over. So for a packet, and for a group of them, they are what they would be if
-//! there were no others.
+//! One instance has them at a time. It acquires them at the first use in a call and releases them
+//! when the call ends, so for a packet or a group they behave as if there were no other instances.
 
 use std::mem::swap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -14,21 +12,20 @@ use crate::meters::Meters;
 use crate::pool::SharedPool;
 use crate::set::SharedSet;
 
-/// How often an instance looks again before it sleeps until they are given back: they are not kept
-/// for long.
+/// Attempts before an instance sleeps until the state is released; it is never held for long.
 const LOOKS: u32 = 200;
 
-/// Where instances of one function take their sets, pools, meters and contents from.
+/// A handle to the shared state of the instances of one NF.
 #[derive(Clone)]
-pub struct SharedHandle(Arc<Shelf>);
+pub struct SharedHandle(Arc<SharedCell>);
 
-struct Shelf {
-    /// None: an instance has them.
+struct SharedCell {
+    /// `None` while an instance holds the state.
     state: Mutex<Option<State>>,
     back: Condvar,
 }
 
-/// What is shared.
+/// The shared state itself.
 #[derive(Default)]
 struct State {
     sets: Vec<SharedSet>,
@@ -47,14 +44,14 @@ impl State {
 }
 
 impl SharedHandle {
-    /// What this instance has is to be had here from now on.
+    /// Moves an instance's state into a new handle.
     fn of(shared: &mut SharedState) -> SharedHandle {
         let mut state = State::default();
         state.swap(shared);
-        SharedHandle(Arc::new(Shelf { state: Mutex::new(Some(state)), back: Condvar::new() }))
+        SharedHandle(Arc::new(SharedCell { state: Mutex::new(Some(state)), back: Condvar::new() }))
     }
 
-    /// Takes it, as soon as nobody else has it.
+    /// Acquires the state, waiting until no other instance holds it.
     fn take(&self) -> State {
         for _ in 0..LOOKS {
             if let Ok(Some(state)) = self.0.state.try_lock().as_deref_mut().map(Option::take) {
@@ -77,27 +74,27 @@ impl SharedHandle {
     }
 }
 
-/// An instance's access to what it shares with others.
+/// An instance's access to state shared with others.
 #[derive(Default)]
 pub(crate) struct Access {
     common: Option<SharedHandle>,
-    /// Whether it is here: then it is where it would be if it were the instance's own.
+    /// Set while the state is acquired: it is then in the instance's [`SharedState`].
     is_here: bool,
 }
 
 impl Access {
-    /// Where others get it, too.
+    /// Returns the handle, creating it if needed.
     pub fn share(&mut self, shared: &mut SharedState) -> SharedHandle {
         self.common.get_or_insert_with(|| SharedHandle::of(shared)).clone()
     }
 
-    /// Has this in place of its own.
+    /// Replaces the instance's own state by the shared one.
     pub fn join(&mut self, common: SharedHandle, shared: &mut SharedState) {
         State::default().swap(shared);
         self.common = Some(common);
     }
 
-    /// Sees to it that it is here.
+    /// Acquires the state.
     #[inline]
     pub fn open(&mut self, shared: &mut SharedState) {
         if self.common.is_some() && !self.is_here {
@@ -113,7 +110,7 @@ impl Access {
         }
     }
 
-    /// Lets others have it.
+    /// Releases the state to others.
     #[inline]
     pub fn close(&mut self, shared: &mut SharedState) {
         if self.is_here {
@@ -131,7 +128,7 @@ impl Access {
         }
     }
 
-    /// Nobody else runs any more: it is this instance's own.
+    /// Ends sharing after all other instances have stopped; this instance keeps the state.
     pub fn keep(&mut self, shared: &mut SharedState) {
         self.open(shared);
         *self = Access::default();

@@ -1,13 +1,13 @@
-//! What a flow's connection has come to: tracked once by the chain for all functions (B2).
+//! Connection state, tracked once by the graph for all NFs (B2).
 //!
-//! A coarse tracker, from TCP flags and directions alone; whoever needs sequence numbers keeps them
-//! in its own state.
+//! The tracker is coarse: it uses TCP flags and directions only. NFs that need sequence numbers
+//! keep them in their own state.
 
 use packet::parse::protocol;
 use packet::{Direction, Meta, PacketClass};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A connection's phase, for any protocol. As bytes in the flow's record; the zero value is
+/// The phase of a connection, for any protocol. Stored as a byte in the flow's record; zero is
 /// [`Connection::NEW`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
@@ -22,26 +22,25 @@ const ACK: u8 = 16;
 impl Connection {
     /// No packet yet.
     pub const NEW: Connection = Connection(0);
-    /// Packets of the original direction only: not TCP.
+    /// Not TCP: packets of the original direction only.
     pub const UNREPLIED: Connection = Connection(1);
-    /// Packets of both directions: not TCP.
+    /// Not TCP: packets of both directions.
     pub const REPLIED: Connection = Connection(2);
-    /// TCP: a SYN of the original direction.
+    /// TCP: SYN in the original direction.
     pub const SYN_SENT: Connection = Connection(3);
-    /// TCP: a SYN with ACK, or a SYN of a simultaneous open (RFC 5382 REQ-2), of the reply
-    /// direction.
+    /// TCP: SYN-ACK, or the SYN of a simultaneous open (RFC 5382 REQ-2), in the reply direction.
     pub const SYN_RECEIVED: Connection = Connection(4);
     /// TCP: data may flow both ways.
     pub const ESTABLISHED: Connection = Connection(5);
-    /// TCP: a FIN of the original direction.
+    /// TCP: FIN in the original direction.
     pub const FIN_ORIGINAL: Connection = Connection(6);
-    /// TCP: a FIN of the reply direction.
+    /// TCP: FIN in the reply direction.
     pub const FIN_REPLY: Connection = Connection(7);
-    /// TCP: FINs of both directions.
+    /// TCP: FINs in both directions.
     pub const CLOSED: Connection = Connection(8);
-    /// TCP: a RST.
+    /// TCP: RST.
     pub const RESET: Connection = Connection(9);
-    /// TCP: began in the middle, without a SYN that we saw.
+    /// TCP: picked up without a SYN.
     pub const PICKED_UP: Connection = Connection(10);
 
     const NAMES: [&str; 11] = [
@@ -58,31 +57,30 @@ impl Connection {
         "picked-up",
     ];
 
-    /// The phase that [`packet::Transit::phase`] stands for.
+    /// Converts from [`packet::Transit::phase`].
     #[inline]
     pub const fn from_phase(phase: u8) -> Connection {
         Connection(phase)
     }
 
-    /// The phase as [`packet::Transit::phase`].
+    /// Converts to [`packet::Transit::phase`].
     #[inline]
     pub const fn phase(self) -> u8 {
         self.0
     }
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         Connection::NAMES.get(self.0 as usize).copied().unwrap_or("?")
     }
 
-    /// Whether packets have gone both ways and the connection is not over: what NATs call
-    /// established.
+    /// Checks if packets went both ways and the connection is open: "established" in NAT terms.
     #[inline]
     pub fn is_established(self) -> bool {
         matches!(self, Connection::REPLIED | Connection::ESTABLISHED)
     }
 
-    /// Whether the connection never was open, or is over: then the flow is the first to give way.
+    /// Checks if the connection never opened, or has closed. Such flows are evicted first.
     #[inline]
     pub fn gives_way(self) -> bool {
         !matches!(
@@ -91,22 +89,22 @@ impl Connection {
         )
     }
 
-    /// Whether the connection is over, but for stragglers.
+    /// Checks if the connection has closed, except for late packets.
     #[inline]
     pub fn is_over(self) -> bool {
         matches!(self, Connection::CLOSED | Connection::RESET)
     }
 
-    /// The phase after this packet.
+    /// Returns the phase after this packet.
     pub fn after(self, meta: &Meta, direction: Direction) -> Connection {
         match meta.class {
-            // They say nothing about the connection itself.
+            // These say nothing about the connection itself.
             PacketClass::IcmpError | PacketClass::LaterFragment => self,
             _ => self.after_whole(meta.protocol, meta.tcp_flags, direction),
         }
     }
 
-    /// The phase after a packet with a transport header of the flow's own protocol.
+    /// Returns the phase after a packet with a transport header of the flow's own protocol.
     #[inline(always)]
     pub fn after_whole(self, protocol: u8, tcp_flags: u8, direction: Direction) -> Connection {
         if protocol == protocol::TCP {
@@ -120,7 +118,7 @@ impl Connection {
         }
     }
 
-    #[cold] // Seldom, or at the beginning and the end of a connection.
+    #[cold] // Rare: the start and end of connections.
     #[inline(never)]
     fn after_tcp(self, flags: u8, direction: Direction) -> Connection {
         use Connection as C;
@@ -129,14 +127,13 @@ impl Connection {
         }
         if flags & SYN != 0 {
             return match (self, direction, flags & ACK != 0) {
-                // A new connection may reuse the ports of one that is over (RFC 9293 3.6.1; RFC
-                // 6191).
+                // A new connection may reuse the ports of a closed one (RFC 9293 3.6.1; RFC 6191).
                 (C::NEW | C::CLOSED | C::RESET, Direction::Original, false) => C::SYN_SENT,
                 (C::SYN_SENT, Direction::Reply, _) => C::SYN_RECEIVED,
-                // The peer gave up its half of the connection, and accepts a new one (RFC 9293
+                // The peer abandoned its half-open connection and accepts a new one (RFC 9293
                 // 3.5.1).
                 (C::FIN_ORIGINAL | C::FIN_REPLY, Direction::Reply, true) => C::ESTABLISHED,
-                // The other end opened the next one.
+                // The other end opened the next connection.
                 (C::CLOSED | C::RESET, Direction::Original, true) => C::PICKED_UP,
                 (C::NEW, _, _) => C::PICKED_UP,
                 _ => self,
@@ -176,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_a_connection_from_syn_to_fin() {
+    fn connection_is_tracked_from_syn_to_fin() {
         use Direction::{Original as O, Reply as R};
         let mut steps = vec![(O, 0x02)];
         assert_eq!(run(&steps), Connection::SYN_SENT);
@@ -195,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_simultaneous_open_and_one_in_the_middle_are_understood() {
+    fn simultaneous_opens_and_pickups_are_tracked() {
         use Direction::{Original as O, Reply as R};
         assert_eq!(run(&[(O, 0x02), (R, 0x02), (O, 0x12)]), Connection::SYN_RECEIVED);
         assert_eq!(run(&[(O, 0x02), (R, 0x02), (O, 0x12), (O, 0x10)]), Connection::ESTABLISHED);
@@ -204,15 +201,16 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_used_again_before_both_ends_have_closed() {
+    fn ports_may_be_reused_before_both_ends_close() {
         use Direction::{Original as O, Reply as R};
         let open = [(O, 0x02), (R, 0x12), (O, 0x10)];
-        // The server closed and forgot, the client crashed: a new connection, not the rest of one.
+        // The server closed and forgot, the client crashed: a new connection, not the rest of the
+        // old one.
         for fin in [(O, 0x11), (R, 0x11)] {
             let steps = [&open[..], &[fin, (O, 0x02), (R, 0x12), (O, 0x10)]].concat();
             assert_eq!(run(&steps), Connection::ESTABLISHED);
         }
-        // The last FIN of the old connection comes again while the new one is opened.
+        // The last FIN of the old connection is retransmitted while the new one opens.
         let closed = [&open[..], &[(O, 0x11), (R, 0x11)]].concat();
         let steps = [&closed[..], &[(O, 0x02), (R, 0x11), (R, 0x12), (O, 0x10)]].concat();
         assert_eq!(run(&steps), Connection::ESTABLISHED);

@@ -1,75 +1,74 @@
-//! What a function says of itself (E4): data, from which feature lists, record layouts and
-//! placement are made.
+//! An NF's statement about itself (E4), from which feature lists, record layouts and placement
+//! follow.
 
-/// Describes a function to the chain, to operators (`rivulet nf show`) and to placement.
+/// Describes an NF to the graph, to operators (`rivulet nf show`) and to placement.
 #[derive(Clone, Debug)]
 pub struct Descriptor {
-    /// The type's name in policies, lower case: `nat`.
+    /// Name of the type in policies, lower case: `nat`.
     pub name: &'static str,
-    /// Other spellings that policies may use: `NAT`, `FW`. Names are compared without case.
+    /// Other names accepted in policies: `NAT`, `FW`. Names are compared ignoring case.
     pub aliases: &'static [&'static str],
-    /// What it does, in a sentence.
+    /// Its purpose, in one sentence.
     pub summary: &'static str,
-    /// What may be expected of it.
+    /// Readiness for production.
     pub maturity: Maturity,
-    /// Version of the per-flow state's layout; raised with every change, see
+    /// Version of the state's layout. Increment it with every change, see
     /// [`crate::NetworkFunction::upgrade`].
     pub state_version: u16,
-    /// Attributes that it sets on packets (E4), read by filters as `NAME.attribute`.
+    /// Attributes that it sets on packets (E4); filters read them as `NAME.attribute`.
     pub attributes: &'static [Attribute],
     /// Header fields that its verdicts and actions depend on.
     pub reads: &'static [Field],
     /// Header fields that it may write.
     pub writes: &'static [Field],
-    /// What it does with payloads.
+    /// Access to payloads.
     pub payload: Access,
-    /// Which packets must meet at one instance (E4).
+    /// Packets that must meet at one instance (E4).
     pub affinity: Affinity,
-    /// Whether instances may stand on several cores or servers (E4).
+    /// How far its instances may be spread (E4).
     pub scaling: Scaling,
-    /// State that flows share. Anything else that is shared is refused: functions are immutable
-    /// while packets flow.
+    /// State that flows share. There is no other way to share: instances are immutable while
+    /// packets flow.
     pub shared: &'static [Shared],
-    /// The per-flow get/put map, if it wants one.
+    /// Size of the per-flow map, if any.
     pub map: Option<MapSpec>,
-    /// Growing buffers of each flow, if it wants some.
+    /// The per-flow growing buffers, if any.
     pub buffers: Option<BufferSpec>,
-    /// Whether it wants its flows' TCP streams put together: see [`crate::PacketView::stream`].
+    /// If set, TCP streams are reassembled for it, see [`crate::PacketView::stream`].
     pub stream: bool,
-    /// Whether it says how long flows live; if no function of a chain does, the chain's own
-    /// timeouts count.
+    /// If set, it controls how long flows live. If no NF of a graph does, the graph's timeouts
+    /// apply.
     pub keeps_flows: bool,
-    /// Whether a flow's state follows from the headers, lengths, times and order of its packets
-    /// alone: not from payloads, nor from what flows share, other than counters, nor from packets
-    /// that functions make. Then units may recompute it, each for itself, from what they are told
-    /// of packets that others get; see [`crate::NetworkFunction::recomputes`].
+    /// If set, a flow's state follows from the headers, lengths, times and order of its packets
+    /// alone. Payloads, shared state other than counters, and generated packets must not matter.
+    /// Units can then recompute the state from the headers of packets that others process; see
+    /// [`crate::NetworkFunction::recomputes`].
     pub recomputes: bool,
-    /// Whether packets leave it as other flows' packets than they came as: the end of a tunnel that
-    /// nobody else looks into. No alias is learned from what leaves, and no other function can
-    /// stand in the same chain: it would have packets with a record that is not their flow's.
+    /// If set, packets leave it as packets of other flows, as at the end of an opaque tunnel. No
+    /// alias is learned from them, and no other NF can be in the same graph: it would get packets
+    /// with another flow's record.
     pub changes_flows: bool,
-    /// Whether what it does to a flow's packets can be told from one of them (B3, B11): then a
-    /// chain may record that one and treat the next ones alike without the function, until an event
-    /// that was recorded holds. These are whole packets without SYN, FIN or RST, of the same
-    /// direction, from the same side, found by the same key, and the flow's connection is in the
-    /// same phase. They may differ in all else: length, payload, time to live, other flags, ICMP
-    /// type.
+    /// If set, one packet shows how all similar packets of a flow are treated (B3, B11). The graph
+    /// may record it and treat the next ones alike without calling the NF, until a recorded event
+    /// holds.
     ///
-    /// Header actions are recorded by themselves. Whatever else it does for each packet (counts,
-    /// puts, alerts, events, reports, changes of state, sets, meters, buffers) it must have
-    /// recorded as state functions, which do it then. A packet that is not like the next ones it
-    /// marks (see [`crate::PacketView::mark_one_off`]), and packets of flows that are each treated in
-    /// their own way (see [`crate::PacketView::mark_per_packet`]); flow tags must be those that packets of
-    /// both directions have. A function that does not say so, or that wants streams, sees every
-    /// packet.
+    /// Similar packets are whole, without SYN, FIN or RST, of the same direction and side, found by
+    /// the same key, in the same connection phase. Everything else may differ: length, payload,
+    /// time to live, other flags, ICMP type.
+    ///
+    /// Header actions are recorded automatically. All other per-packet work must be recorded as
+    /// state functions: counts, map writes, alerts, events, reports, changes of state, sets,
+    /// meters, buffers. Mark exceptions with [`crate::PacketView::mark_one_off`] and flows treated
+    /// packet by packet with [`crate::PacketView::mark_per_packet`]. Flow tags must be the same in
+    /// both directions. Without this flag, or with `stream`, the NF sees every packet.
     pub consolidates: bool,
-    /// Estimated cost in cycles per packet of a known flow, for sizing before anything was measured
+    /// Estimated CPU cycles per packet of a known flow, for sizing before anything is measured
     /// (E4).
     pub cycles_per_packet: u32,
 }
 
 impl Descriptor {
-    /// Whether packets may be longer or shorter behind the function.
+    /// Checks if the NF may change the length of packets.
     pub(crate) const fn resizes(&self) -> bool {
         let mut i = 0;
         while i < self.writes.len() {
@@ -82,40 +81,40 @@ impl Descriptor {
     }
 }
 
-/// How far one may rely on a function.
+/// How mature an NF is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maturity {
-    /// For production.
+    /// Ready for production.
     Production,
-    /// Complete, but young.
+    /// Complete, but new.
     Preview,
-    /// May change or go.
+    /// May change or disappear.
     Experimental,
 }
 
-/// An attribute that a function sets on packets.
+/// An attribute that an NF sets on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribute {
-    /// Its name, as in `FW.safe`.
+    /// The part after the dot in `FW.safe`.
     pub name: &'static str,
-    /// How many bits its value takes, 1 to 16.
+    /// Width of the value, 1 to 16 bits.
     pub bits: u8,
-    /// What it says.
+    /// Explanation for operators.
     pub meaning: &'static str,
 }
 
-/// Header fields, as far as functions read or rewrite them.
+/// A header field that NFs read or rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Field {
     /// Source address.
     SourceAddress,
     /// Destination address.
     DestinationAddress,
-    /// Source port, or the identifier of an ICMP query.
+    /// Source port, or identifier of an ICMP query.
     SourcePort,
     /// Destination port.
     DestinationPort,
-    /// IP protocol.
+    /// IP protocol number.
     Protocol,
     /// TCP flags.
     TcpFlags,
@@ -125,35 +124,35 @@ pub enum Field {
     Dscp,
     /// VLAN tags.
     Vlan,
-    /// Headers around the IP header are pushed or pulled: tunnels, MPLS labels.
+    /// Headers around the IP header: tunnels and MPLS labels.
     Encapsulation,
 }
 
-/// What a function, or a state function, does with a packet's payload (B17).
+/// Access of an NF or a state function to a packet's payload (B17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// Neither reads nor writes it.
+    /// Neither read nor written.
     Ignore,
-    /// Reads it.
+    /// Only read.
     Read,
-    /// May write it.
+    /// May be written.
     Write,
 }
 
-/// Which packets must meet at one instance.
+/// The packets that must meet at one instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Affinity {
-    /// Those of one flow, both directions.
+    /// Packets of one flow, both directions.
     Flow,
-    /// Those of one subscriber: the source of the flow's first packet.
+    /// Packets of one subscriber: same source of the flow's first packet.
     Source,
-    /// Those to one destination.
+    /// Packets to one destination.
     Destination,
     /// None: any packet may be processed anywhere.
     None,
 }
 
-/// Over what a function's instances may be spread.
+/// The extent over which an NF's instances may be spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scaling {
     /// Cores and servers.
@@ -164,51 +163,50 @@ pub enum Scaling {
     Single,
 }
 
-/// State that several flows share, of one of the kinds that scale without locks.
+/// State that flows share, in one of the kinds that scale without locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
-    /// A number that is only added to; merged by addition.
+    /// A counter that is only added to; merged by addition.
     Counter(&'static str),
-    /// A group of counters whose number and names follow from the configuration, some per server
-    /// say; see [`crate::Setup::counters`]. Merged by addition, name by name.
+    /// A group of counters whose number and names follow from the configuration, such as one per
+    /// server; see [`crate::Setup::counters`]. Merged by addition, by name.
     Counters(&'static str),
     /// A bounded set of 64-bit members with expiry; merged by union.
     Set {
-        /// Its name.
+        /// Name in reports.
         name: &'static str,
-        /// Members at most, unless [`crate::Setup::set_capacity`] says otherwise; the oldest goes
-        /// when it is full.
+        /// Limit on its members, unless [`crate::Setup::set_capacity`] overrides it. When full, the
+        /// oldest member is evicted.
         capacity: usize,
     },
-    /// Items that flows take and give back, such as NAT ports. Each instance leases ranges of its
-    /// own.
+    /// Items that flows take and return, such as NAT ports. Each instance leases ranges of its own.
     Pool(&'static str),
-    /// A bounded table of a little state by key, such as token buckets of subscribers; see
-    /// [`crate::Meters`]. Leased: each instance has meters of its own, with a share of what they
-    /// allow.
+    /// A bounded table of small values by key, such as token buckets of subscribers; see
+    /// [`crate::Meters`]. Leased: each instance has meters of its own, with a share of the
+    /// allowance.
     Meters(&'static str),
-    /// The last payloads of any flows, so many bytes, found again by fingerprints; see
-    /// [`crate::PayloadCache`]. Belongs to one instance, or to those on several threads of one machine.
+    /// The most recent payloads of any flow, found by fingerprints; see [`crate::PayloadCache`].
+    /// Local to one instance, or to the threads of one machine.
     PayloadCache(&'static str),
 }
 
-/// Size of the per-flow get/put map: part of the flow's record, so it moves with the flow.
+/// Size of the per-flow map. It is part of the flow's record and moves with the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapSpec {
-    /// Entries at most; a put beyond is refused.
+    /// Limit on the entries; further ones are refused.
     pub entries: usize,
-    /// Bytes of a value; shorter ones are padded with zeros.
+    /// Bytes of a value. Shorter values are padded with zeros.
     pub value_len: usize,
 }
 
-/// Growing buffers of each flow: part of what a flow keeps, so they move with it. What finds no
-/// room is refused and counted.
+/// Growing buffers of a flow. They move with the flow. Bytes beyond a limit are refused and
+/// counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSpec {
-    /// How many buffers a flow has.
+    /// Buffers per flow.
     pub count: usize,
-    /// Bytes of a buffer at most.
+    /// Limit on the bytes of one buffer.
     pub len_max: usize,
-    /// Bytes of all buffers of all flows of an instance at most.
+    /// Limit on the bytes of all buffers of an instance.
     pub memory: usize,
 }

@@ -1,5 +1,4 @@
-//! What comes out of functions beside packets: alerts, flow reports, packets that they made. All
-//! bounded.
+//! Output of NFs beside packets: alerts, events, flow reports, generated packets. All bounded.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,92 +8,90 @@ use packet::{Addr, DropReason, Endpoint, FlowKey, Packet, PacketPool, Side};
 
 use crate::event::Events;
 
-/// Alerts and flow reports that are held until the runner takes them, each; further ones are
+/// Limit on the alerts, and on the flow reports, held until the runner takes them. Further ones are
 /// counted as lost.
 pub const EFFECTS_MAX: usize = 65_536;
 
-/// How bad it is, as in Suricata: 1 is the worst.
+/// Severity as in Suricata: 1 is the highest.
 pub type AlertSeverity = u8;
 
-/// Something that an operator should see. Becomes one EVE JSON line.
+/// A finding for the operator, written as one EVE JSON line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// When the packet came.
+    /// Arrival time of the packet.
     pub timestamp_ns: u64,
-    /// The packet's number.
+    /// The packet's number in order of arrival.
     pub sequence: u64,
-    /// The function's place in the chain; set by the chain.
+    /// Index of the NF; set by the graph.
     pub stage: u16,
-    /// What was found, by the function's own number.
+    /// The NF's number for the finding.
     pub signature_id: u32,
-    /// What was found, in words.
+    /// Description of the finding.
     pub signature: AlertText,
-    /// The kind of finding.
+    /// Class of the finding.
     pub category: AlertText,
-    /// How bad it is.
+    /// Severity, 1 the highest.
     pub severity: AlertSeverity,
     /// The flow's key.
     pub key: FlowKey,
-    /// Whether the packet goes from the key's high end to its low end.
+    /// Set if the packet goes from the key's second end to its first.
     pub reversed: bool,
-    /// Whether a function dropped the packet, be it another one; set by the chain.
+    /// Set by the graph if any NF dropped the packet.
     pub blocked: bool,
-    /// Whether a packet is the occasion; otherwise it is the end of its flow, and `sequence` is 0.
+    /// Unset if the flow's end raised the alert; `sequence` is then 0.
     pub has_packet: bool,
-    /// The port that the packet came in by; 0 without a packet.
+    /// The port that the packet arrived at; 0 without a packet.
     pub ingress: u16,
-    /// Where the rule is written that raised it, such as `x.rules:12`, if one did and that is
-    /// known.
+    /// Source position of the rule that raised it, such as `x.rules:12`, if known.
     pub place: Option<AlertText>,
-    /// What functions know that look into payloads.
+    /// Details from NFs that inspect payloads.
     pub detail: Option<Box<AlertDetail>>,
 }
 
-/// More about an alert: what was looked at, and by which edition of which rule.
+/// Details of an alert: the inspected data and the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlertDetail {
-    /// The group that the signature's number belongs to.
+    /// The group of the signature's number.
     pub group: u32,
     /// The rule's revision.
     pub revision: u32,
-    /// The application protocol, as Suricata names it, if it is known.
+    /// The application protocol by its Suricata name, if known.
     pub application: Option<&'static str>,
-    /// An excerpt of the bytes that were looked at.
+    /// Excerpt of the inspected bytes.
     pub payload: Vec<u8>,
-    /// Whether they are bytes of a TCP stream, be they of this packet or not.
+    /// Set if they are bytes of a TCP stream, of this packet or earlier ones.
     pub stream: bool,
     /// The rule's metadata: keys and values.
     pub metadata: Option<Arc<[(String, String)]>>,
-    /// The flow so far, this packet included.
+    /// Totals of the flow, this packet included.
     pub flow: Option<AlertFlow>,
-    /// Whether what was looked at goes to the server.
+    /// Set if the inspected data goes to the server.
     pub to_server: bool,
-    /// The number of the transaction or message that was looked at, in its flow.
+    /// Number of the inspected transaction or message in its flow.
     pub transaction: Option<u64>,
-    /// What is known of the application's message: the name of the object, such as `http`, and its
-    /// fields.
+    /// The application message: name of the EVE object, such as `http`, and its fields.
     pub message: Option<AlertMessage>,
-    /// What a NAT did to an inside endpoint or host.
+    /// A NAT's translation of an inside endpoint or host.
     pub translation: Option<Translation>,
 }
 
-/// An inside endpoint, or host, and what stands for it outside.
+/// The translation of an inside endpoint or host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// `tcp`, `udp` or `icmp`; none: all three.
+    /// `tcp`, `udp` or `icmp`; `None` for all three.
     pub protocol: Option<&'static str>,
-    /// The inside endpoint; the port is 0 if all of the host's are meant.
+    /// The inside endpoint; port 0 for the whole host.
     pub internal: Endpoint,
     /// The external address.
     pub external: Addr,
-    /// The first and the last of the external ports.
+    /// First and last external port.
     pub ports: (u16, u16),
 }
 
-/// The packets and bytes of a flow up to an alert, by direction: to the server, to the client.
+/// Totals of a flow up to an alert, by direction: to the server, to the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlertFlow {
-    /// When its first packet came, in nanoseconds.
+    /// Arrival time of its first packet, in nanoseconds.
     pub start_ns: u64,
     /// Packets.
     pub packets: [u64; 2],
@@ -102,12 +99,12 @@ pub struct AlertFlow {
     pub bytes: [u64; 2],
 }
 
-/// The message of an application protocol that an alert is about.
+/// An application message that an alert refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertMessage {
-    /// The protocol, as EVE names its object.
+    /// Name of the EVE object.
     pub kind: &'static str,
-    /// Its fields, as those of an event.
+    /// Fields, as in an event.
     pub fields: Vec<(&'static str, AlertValue)>,
 }
 
@@ -121,13 +118,12 @@ pub enum AlertValue {
     Json(Vec<u8>),
 }
 
-/// A text of the program, or one that came with a configuration: shared, so that an alert does not
-/// allocate.
+/// Text of the program or of a configuration, shared so that alerts do not allocate.
 #[derive(Clone)]
 pub enum AlertText {
-    /// A text of the program.
+    /// Text of the program.
     Fixed(&'static str),
-    /// A text of a configuration.
+    /// Text of a configuration.
     Shared(Arc<str>),
 }
 
@@ -186,75 +182,75 @@ impl fmt::Debug for AlertText {
     }
 }
 
-/// What a monitor says of a flow: an IPFIX biflow record (RFC 7011, RFC 5103).
+/// A flow's counters for collectors: an IPFIX biflow record (RFC 7011, RFC 5103).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowReport {
     /// Source address of the flow's first packet.
     pub source: Addr,
-    /// Its destination address.
+    /// Destination address of the first packet.
     pub destination: Addr,
-    /// Its source port, in host order.
+    /// Source port, in host order.
     pub source_port: u16,
-    /// Its destination port.
+    /// Destination port, in host order.
     pub destination_port: u16,
-    /// Its protocol.
+    /// Protocol number.
     pub protocol: u8,
     /// IP version, 4 or 6.
     pub version: u8,
-    /// All TCP flags seen since the last report, original and reply direction; 0 if it is not TCP.
+    /// Union of TCP flags since the last report, by direction; 0 if not TCP.
     pub tcp_flags: [u8; 2],
-    /// ICMP type (high byte) and code of the first packet counted here, by direction; 0 if it is
+    /// ICMP type (high byte) and code of the first packet since the last report, by direction; 0 if
     /// not ICMP.
     pub icmp: [u16; 2],
     /// Outermost VLAN identifier, 0 if none.
     pub vlan: u16,
-    /// When the first packet counted here came, in nanoseconds, by direction; 0 if none did.
+    /// Time of the first packet since the last report, in nanoseconds, by direction; 0 if none.
     pub first_ns: [u64; 2],
-    /// When the last one came.
+    /// Time of the last packet, likewise.
     pub last_ns: [u64; 2],
     /// Packets since the last report, by direction.
     pub packets: [u64; 2],
     /// Bytes of IP packets since the last report, by direction.
     pub bytes: [u64; 2],
-    /// Type of service byte of the first packet that came, by direction; 0 if none did.
+    /// Type-of-service byte of the first packet, by direction; 0 if none.
     pub tos: [u8; 2],
-    /// Source and destination that packets of the original direction have once all functions
-    /// rewrote them, if that differs from `source` and `destination`.
+    /// Source and destination of original-direction packets after all rewrites, if these differ
+    /// from `source` and `destination`.
     pub translated: Option<(Endpoint, Endpoint)>,
     /// IPFIX flowEndReason: 1 idle timeout, 2 active timeout, 3 end of flow, 4 forced end, 5 lack
     /// of resources.
     pub end_reason: u8,
-    /// One of this many flows is reported; 0 and 1: all are.
+    /// One in this many flows is reported; 0 and 1 mean all.
     pub sampling: u32,
 }
 
-/// A packet that a function made.
+/// A packet generated by an NF.
 pub struct GeneratedPacket {
     /// The packet, from the link layer on.
     pub packet: Packet,
-    /// The function's place in the chain.
+    /// Index of the NF.
     pub stage: u16,
     /// The side that it leaves by.
     pub towards: Side,
 }
 
-/// What functions put out while packets pass.
+/// Everything that NFs emit beside packets.
 pub struct Effects {
     /// Alerts, oldest first.
     pub alerts: Vec<Alert>,
-    /// Events for those who listen, oldest first.
+    /// Events, oldest first.
     pub events: Events,
     /// Flow reports, oldest first.
     pub reports: Vec<FlowReport>,
-    /// Packets made, not sent yet.
+    /// Generated packets, not sent yet.
     pub generated: Vec<GeneratedPacket>,
-    /// Alerts that found no room.
+    /// Alerts discarded because the buffer was full.
     pub alerts_lost: u64,
-    /// Flow reports that found no room.
+    /// Flow reports discarded because the buffer was full.
     pub reports_lost: u64,
-    /// Packets that could not be made for want of a buffer.
+    /// Packets not generated for lack of a buffer.
     pub not_generated: u64,
-    /// The numbers of the packets that brought flow reports, while a group is under way.
+    /// Numbers of the packets behind the flow reports, while a group is processed.
     order: Vec<u64>,
     is_ordering: bool,
 }
@@ -276,7 +272,7 @@ impl Default for Effects {
 }
 
 impl Effects {
-    /// Takes what came out, to be looked at elsewhere. What was lost stays counted here.
+    /// Takes the output. The counters of lost items stay here.
     pub fn take(&mut self) -> Effects {
         Effects {
             alerts: std::mem::take(&mut self.alerts),
@@ -291,26 +287,24 @@ impl Effects {
         }
     }
 
-    /// Whether less than half of what can be held is left, of alerts, events or reports.
+    /// Checks if any buffer (alerts, events, reports) is more than half full.
     pub fn is_half_full(&self) -> bool {
         self.alerts.len().max(self.reports.len()) > EFFECTS_MAX / 2 || self.events.is_half_full()
     }
 
-    /// A group of packets is under way from now on, or is so no more: flow reports are noted with
-    /// their packets, so that [`Effects::put_reports_in_order`] can.
+    /// Starts or stops noting packet numbers with flow reports, for
+    /// [`Effects::put_reports_in_order`]. Set while a group is processed.
     #[inline]
     pub fn order_reports(&mut self, is_ordering: bool) {
         self.is_ordering = is_ordering;
     }
 
-    /// Puts flow reports that packets of one group gave rise to in the order of packets: those of
-    /// one packet stay as they came.
+    /// Sorts the flow reports of a group by packet. Reports of one packet keep their order.
     pub fn put_reports_in_order(&mut self) {
         if !self.order.is_sorted() {
             let first = self.reports.len().saturating_sub(self.order.len());
             let reports = self.reports.get_mut(first..).unwrap_or_default();
-            // By insertion, which takes no memory: a group brings few, and each function's are in
-            // order.
+            // Insertion sort, in place: a group has few reports, and each NF's are in order.
             for end in 1..reports.len().min(self.order.len()) {
                 let mut at = end;
                 while at > 0 && self.order[at - 1] > self.order[at] {
@@ -323,9 +317,8 @@ impl Effects {
         self.order.clear();
     }
 
-    /// Puts alerts and events from these numbers on, which packets of one group gave rise to, in
-    /// the order of packets and functions: so they come out the same however packets are batched.
-    /// An alert stands before events of its packet and function.
+    /// Sorts a group's alerts and events, from these numbers on, by packet and NF, so that the
+    /// output does not depend on batching. An alert precedes events of its packet and NF.
     pub fn put_in_order(&mut self, first_alert: usize, first_event: usize) {
         if let Some(alerts) = self.alerts.get_mut(first_alert..) {
             alerts.sort_by_key(|alert| (alert.sequence, alert.stage));
@@ -333,8 +326,7 @@ impl Effects {
         self.events.put_in_order(first_event, &self.alerts, first_alert);
     }
 
-    /// Adds what came out elsewhere, as if it had come out here, and leaves nothing there. Packets
-    /// that functions made stay.
+    /// Moves the output of `others` here, except generated packets.
     pub fn append(&mut self, others: &mut Effects) {
         others.alerts.drain(..).for_each(|alert| self.alert(alert));
         let numbers = others.order.drain(..).chain(std::iter::repeat(0));
@@ -344,7 +336,7 @@ impl Effects {
         self.reports_lost += std::mem::take(&mut others.reports_lost);
     }
 
-    /// Takes an alert.
+    /// Adds an alert, or counts it as lost.
     pub fn alert(&mut self, alert: Alert) {
         if self.alerts.len() < EFFECTS_MAX {
             self.alerts.push(alert);
@@ -353,7 +345,7 @@ impl Effects {
         }
     }
 
-    /// Takes a report that the packet with this number gave rise to.
+    /// Adds a report caused by packet `sequence`, or counts it as lost.
     pub(crate) fn report(&mut self, report: FlowReport, sequence: u64) {
         if self.reports.len() < EFFECTS_MAX {
             self.reports.push(report);
@@ -365,8 +357,7 @@ impl Effects {
         }
     }
 
-    /// Makes a packet that answers `to`: its link-layer header with the addresses swapped, then
-    /// `network`.
+    /// Generates an answer to `to`: its link-layer header with addresses swapped, then `network`.
     pub(crate) fn answer(
         &mut self,
         pool: &mut PacketPool,

@@ -1,4 +1,4 @@
-//! The interface that a network function implements.
+//! The trait that an NF implements, and what it may ask for at setup.
 
 use serde::de::DeserializeOwned;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -13,32 +13,31 @@ use crate::{
 };
 use values::ConfigError;
 
-/// Flows that give way to one new flow at most, see [`NetworkFunction::make_room`].
+/// Limit on the flows evicted for one new flow, see [`NetworkFunction::make_room`].
 pub const VICTIMS_MAX: usize = 64;
 
-/// A network function: what one writes to get scaling, migration, fault tolerance and billing
-/// (DESIGN 4).
+/// A network function: scaling, migration, fault tolerance and billing come with it.
 ///
-/// A value of the type is an instance with its configuration. While packets flow it is immutable;
-/// what changes is the flow's state, which the chain owns, and the shared state that the
-/// [`Descriptor`] declares.
+/// A value of the type is one configured instance, immutable while packets flow. What changes is
+/// the flow's state, which the graph owns, and the shared state declared in the [`Descriptor`].
 pub trait NetworkFunction: Sized + Send + Sync + 'static {
-    /// What the function says of itself.
+    /// Static facts about the NF, for the graph, operators and placement.
     const DESCRIPTOR: &'static Descriptor;
 
-    /// Its configuration, as written in the policy. `#[serde(deny_unknown_fields)]` makes an
-    /// unknown key an error.
+    /// The configuration as written in the policy. Use `#[serde(deny_unknown_fields)]` to reject
+    /// unknown keys.
     type Config: DeserializeOwned;
 
-    /// What it keeps of each flow: fixed-layout bytes without padding. All zeros is the state of a
-    /// flow that has not begun.
+    /// Per-flow state: fixed-layout bytes without padding. All zeros is the state of a new flow.
     type State: FromBytes + IntoBytes + KnownLayout + Immutable;
 
-    /// Bytes at the state's beginning that most packets of a known flow read or write, and that are
-    /// worth being fetched before: a hint.
+    /// Leading bytes of the state that most packets of a known flow touch. A hint for prefetching.
     const HOT_BYTES: usize = size_of::<Self::State>();
 
-    /// Makes an instance, or says what is wrong with the configuration.
+    /// Builds an instance from its configuration.
+    ///
+    /// # Errors
+    /// The configuration is invalid.
     fn new(config: Self::Config, setup: &mut Setup) -> Result<Self, ConfigError>;
 
     /// Processes one packet of a flow (S21).
@@ -49,20 +48,22 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         context: &mut Context<'_>,
     ) -> Verdict;
 
-    /// A flow begins: called before its first packet is processed by this function.
+    /// Called before this NF processes the first packet of a flow.
     fn flow_start(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
 
-    /// A flow is over: the place to give back what it took from pools, and to report it.
+    /// Called when a flow ends: return pool items and report the flow here.
     fn flow_end(&self, _state: &mut Self::State, _reason: EndReason, _context: &mut Context<'_>) {}
 
-    /// Whether flows may give way here to a new one, see [`NetworkFunction::make_room`].
+    /// Set if flows may be evicted for a new one, see [`NetworkFunction::make_room`].
     const MAKES_ROOM: bool = false;
 
-    /// Adds flows to `victims` that end so that the one that begins with this packet finds what it
-    /// needs, such as a free item of a pool: none if it will find that, or if no flow gives way; up
-    /// to [`VICTIMS_MAX`]. Called before the packet is processed, if
-    /// [`NetworkFunction::MAKES_ROOM`]; the packet is as it came to the chain. The context is the
-    /// new flow's; its map is empty, and what is set there is lost.
+    /// Selects flows to evict so that the new flow of `packet` finds what it needs, such as a free
+    /// pool item. Adds up to [`VICTIMS_MAX`] record numbers to `victims`, or none if nothing is
+    /// needed or evictable.
+    ///
+    /// Called before the packet is processed, only if [`NetworkFunction::MAKES_ROOM`] is set. The
+    /// packet is unmodified. The context is the new flow's; its map is empty and writes to it are
+    /// discarded.
     fn make_room(
         &self,
         _packet: &Packet,
@@ -72,18 +73,18 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     ) {
     }
 
-    /// The flow's record has come from another unit and is processed here from now on.
+    /// Called after a flow's record arrived from another unit, before its first packet here.
     fn flow_moved(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
 
-    /// Runs one of the state functions that it recorded (B22), for a packet that otherwise would
-    /// come to [`NetworkFunction::process`]. It only reads the packet, and answers none. What
-    /// becomes of packet and flow says the rule: what is asked for here with
-    /// [`Context::keep_flow_ms`], [`Context::tag_packet`] or [`Context::relearn_alias`] does not
-    /// count.
+    /// Runs one of the state functions that this NF recorded (B22), in place of
+    /// [`NetworkFunction::process`]. It can only read the packet, and cannot answer it.
     ///
-    /// State functions of several functions may run on several cores at once, where what they
-    /// [noted](crate::StateFunction) allows it (B18): each function still has its packets one after
-    /// the other, and what they leave behind is what it is in order.
+    /// The cached rule decides the fate of packet and flow: [`Context::keep_flow_ms`],
+    /// [`Context::tag_packet`] and [`Context::relearn_alias`] have no effect here.
+    ///
+    /// State functions of several NFs may run on several cores at once if their
+    /// [declarations](crate::StateFunction) allow it (B18). Each NF still sees its packets one at a
+    /// time, and the results are those of running in order.
     fn state_function(
         &self,
         _id: u16,
@@ -93,59 +94,59 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     ) {
     }
 
-    /// Says what it would do to packets of the flow that it forwards, as far as the flow's state
-    /// and its own configuration tell, in place of recording a packet; false: it cannot tell, or
-    /// would do otherwise, and one has to be recorded. What it says must be what it would record
-    /// (see [`Descriptor::consolidates`]), and none of the events that it notes may hold. It is
-    /// asked anew after each command.
+    /// Predicts what this NF would do to the packets that it forwards, from the flow's state and
+    /// its configuration alone, so that no packet has to be recorded.
+    ///
+    /// Returns false if it cannot tell or would not forward; a packet is then recorded instead. The
+    /// plan must equal what it would record (see [`Descriptor::consolidates`]), and none of the
+    /// recorded events may hold. Called again after each command.
     fn predict(&self, _state: &Self::State, _plan: &mut crate::Plan<'_>) -> bool {
         false
     }
 
-    /// Whether [`NetworkFunction::predict`] says the same of all flows and packets, whatever their
-    /// states and however it is commanded, and only notes state functions: then it is not asked for
-    /// each flow.
+    /// Returns true if [`NetworkFunction::predict`] gives the same plan for all flows and packets,
+    /// whatever the state and the commands, and records only state functions. It is then not called
+    /// per flow.
     fn predicts_uniformly(&self) -> bool {
         false
     }
 
-    /// Whether a condition that it recorded holds now (B7, B23): then the flow's next packet comes
-    /// to [`NetworkFunction::process`], and is recorded anew.
+    /// Checks if a recorded condition holds now (B7, B23). If so, the flow's next packet goes to
+    /// [`NetworkFunction::process`] and is recorded again.
     fn event_holds(&self, _event: crate::EventCondition, _state: &Self::State) -> bool {
         false
     }
 
-    /// Whether a flow's state [follows from its packets' headers](Descriptor::recomputes) with this
-    /// configuration, too, once it has begun. Asked only of functions whose descriptor says so.
+    /// Checks if a flow's state [follows from packet headers](Descriptor::recomputes) with this
+    /// configuration, once the flow has begun. Called only if the descriptor says so.
     fn recomputes(&self) -> bool {
         true
     }
 
-    /// Which packets of flows that it let pass before it may answer ([`Context::answer`]), as it is
-    /// configured and was commanded: each of them goes through the chain alone, so that what
-    /// answers it keeps its place. Those that begin flows do so anyway. Asked again after each
-    /// command.
+    /// Returns the packets of accepted flows that this NF may answer ([`Context::answer`]), given
+    /// its configuration and commands. Each of them runs through the graph alone, so that its
+    /// answer keeps its place. First packets of flows always do. Called again after each command.
     fn answers(&self) -> crate::AnswerScope {
         crate::AnswerScope::NONE
     }
 
-    /// Whether packets may pass that it cannot judge: those that are not IP, and those that nobody
-    /// may send. A filter that denies what its rules do not allow says no. It is asked again after
-    /// each command.
+    /// Checks if packets may pass that this NF cannot classify: non-IP packets, and packets with
+    /// forbidden addresses. A filter that denies by default returns false. Called again after each
+    /// command.
     fn forwards_unclassified(&self) -> bool {
         true
     }
 
-    /// Carries out an operator's command, such as `server web1 down`; the words are the function's
-    /// own.
+    /// Executes an operator's command, such as `server web1 down`. The syntax is the NF's own.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         Err(ControlError(format!("`{}` takes no commands, got `{command}`", Self::DESCRIPTOR.name)))
     }
 
-    /// Checks that [`NetworkFunction::control`] understands this command and can name what it is
-    /// about, and changes nothing. Scripts of commands are checked so when they are read, hours
-    /// before a command's time. A function that takes commands implements both. A command may pass
-    /// and be refused later, where earlier commands decide what it means.
+    /// Validates a command for [`NetworkFunction::control`] without executing it.
+    ///
+    /// Command scripts are validated when they are read, hours before a command's time. An NF that
+    /// accepts commands implements both methods. A valid command may still fail later if earlier
+    /// commands change its meaning.
     ///
     /// # Errors
     /// As [`NetworkFunction::control`].
@@ -153,34 +154,33 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         Err(ControlError(format!("`{}` takes no commands, got `{command}`", Self::DESCRIPTOR.name)))
     }
 
-    /// Makes a state of this version of one of another version, of which `old` has the bytes; see
-    /// [`Descriptor::state_version`]. Called for each flow that comes from a chain with that
-    /// version. What the function keeps beside the state, its map and its buffers, stays: they must
-    /// be of the same kinds in both versions.
+    /// Converts a flow's state from another version, see [`Descriptor::state_version`]; `old` holds
+    /// its bytes. Called for each flow that arrives from a graph with that version. The flow's map
+    /// and buffers stay as they are, so both versions must declare the same ones.
     fn upgrade(from_version: u16, _old: &[u8]) -> Result<Self::State, UpgradeError> {
         Err(UpgradeError { from_version, to_version: Self::DESCRIPTOR.state_version })
     }
 }
 
-/// Packets of known flows that a function may answer.
+/// The packets of known flows that an NF may answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerScope {
-    /// All of them.
+    /// All packets.
     pub all: bool,
-    /// Those that may open a connection, or are of no connection: SYNs, and what is neither TCP nor
+    /// Packets that may open a connection or belong to none: TCP SYNs, and anything but TCP and
     /// UDP.
     pub openings: bool,
-    /// Those whose IP packet is longer than this, in bytes.
+    /// Packets whose IP packet is longer than this, in bytes.
     pub longer_than: u32,
 }
 
 impl AnswerScope {
-    /// None.
+    /// No packets.
     pub const NONE: AnswerScope = AnswerScope { all: false, openings: false, longer_than: u32::MAX };
-    /// All.
+    /// All packets.
     pub const ALL: AnswerScope = AnswerScope { all: true, ..AnswerScope::NONE };
 
-    /// Those that one of both functions may answer.
+    /// Returns the union of both scopes.
     pub fn or(self, other: AnswerScope) -> AnswerScope {
         AnswerScope {
             all: self.all || other.all,
@@ -190,7 +190,7 @@ impl AnswerScope {
     }
 }
 
-/// The flows of a chain, as one of its functions sees them.
+/// The flows of a graph as one of its NFs sees them.
 pub struct LiveFlows<'a, S> {
     records: &'a FlowRecords,
     state: SlotField<S>,
@@ -201,7 +201,7 @@ impl<'a, S: FromBytes + IntoBytes + Immutable> LiveFlows<'a, S> {
         LiveFlows { records, state }
     }
 
-    /// The flow with this record number, if there is one.
+    /// Returns the live flow with this record number.
     pub fn get(&self, record: u32) -> Option<LiveFlow<'a, S>> {
         let header = self.records.find_header(record).filter(|header| header.has(RecordHeader::FLAG_LIVE))?;
         let state = self.records.state(record, self.state)?;
@@ -210,53 +210,53 @@ impl<'a, S: FromBytes + IntoBytes + Immutable> LiveFlows<'a, S> {
     }
 }
 
-/// What a function sees of another flow.
+/// An NF's view of another flow.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveFlow<'a, S> {
-    /// What it keeps of that flow.
+    /// This NF's state of that flow.
     pub state: &'a S,
-    /// What the flow's connection has come to.
+    /// The state of the flow's connection.
     pub connection: Connection,
-    /// Its packets so far, of both directions.
+    /// Packets so far, both directions.
     pub packets: u64,
-    /// When its last refreshing packet came.
+    /// Time of the last packet that refreshed the flow.
     pub last_seen_ns: u64,
 }
 
-/// An operator's command was not understood, or cannot be carried out.
+/// An operator's command that is not understood or cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ControlError(pub String);
 
-/// There is no way from an older state to today's.
+/// No conversion exists between two versions of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no way from state version {from_version} to {to_version}")]
+#[error("state of version {from_version} cannot be converted to version {to_version}")]
 pub struct UpgradeError {
-    /// The version that the bytes have.
+    /// The version of the given bytes.
     pub from_version: u16,
-    /// The version that is wanted.
+    /// The version of this program.
     pub to_version: u16,
 }
 
-/// What an instance asks for, and is told, while it is made.
+/// What an instance requests, and the facts that it gets, while it is built.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Seed of everything random in the run.
+    /// Seed of all randomness in the run.
     pub seed: u64,
-    /// Flows that the chain holds at most.
+    /// Limit on the flows in the graph.
     pub flows_max: u32,
-    /// Whether a packet in a tunnel belongs to the flow of the innermost IP header; else to that of
-    /// the outermost.
+    /// If set, a tunneled packet belongs to the flow of its innermost IP header, otherwise to that
+    /// of the outermost.
     pub inner: bool,
-    /// Whether packets pass filters that the link between two wire's ports needs: neighbour
-    /// discovery, DHCP ([`packet::sanity::is_link_control_packet`]).
+    /// If set, filters forward what a link needs: neighbour discovery and DHCP
+    /// ([`packet::sanity::is_link_control_packet`]).
     pub link_control: bool,
     pub(crate) pools: Vec<u32>,
     pub(crate) counters: Vec<Vec<String>>,
     pub(crate) meters: Vec<u32>,
-    /// Bytes and fingerprints.
+    /// Bytes and fingerprints of each payload cache.
     pub(crate) contents: Vec<(usize, usize)>,
-    /// Sets, by their numbers, with other capacities than their descriptor's.
+    /// Overrides of set capacities: set number in the descriptor, members.
     pub(crate) sets: Vec<(usize, u32)>,
     pub(crate) buffer_memory: Option<usize>,
     pub(crate) buffer_share_percent: u8,
@@ -267,7 +267,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// For a chain of up to `flows_max` flows, of the outermost IP headers.
+    /// Returns a setup for up to `flows_max` flows, keyed by their outermost IP headers.
     pub fn new(seed: u64, flows_max: u32) -> Setup {
         Setup {
             seed,
@@ -288,67 +288,65 @@ impl Setup {
         }
     }
 
-    /// Sets the size, in items, of the next pool that the descriptor declares; to be called once
-    /// for each, in order.
+    /// Sets the size, in items, of the next pool declared in the descriptor. Call it once per pool,
+    /// in order.
     pub fn pool_size(&mut self, items: u32) {
         self.pools.push(items);
     }
 
-    /// Sets how many meters the next table that the descriptor declares can hold; to be called once
-    /// for each, in order. A table for none takes no memory and gives out no meter.
+    /// Sets the capacity of the next table of meters declared in the descriptor. Call it once per
+    /// table, in order. A table of capacity 0 takes no memory and refuses every meter.
     pub fn meters(&mut self, capacity: u32) {
         self.meters.push(capacity);
     }
 
-    /// Sets how many bytes of payloads the next contents that the descriptor declares hold, and how
-    /// many fingerprints find them; to be called once for each, in order.
+    /// Sets the size of the next payload cache declared in the descriptor: bytes of payload, and
+    /// number of fingerprints. Call it once per cache, in order.
     pub fn payload_cache(&mut self, bytes: usize, fingerprints: usize) {
         self.contents.push((bytes, fingerprints));
     }
 
-    /// Sets how many members the set with this number in the descriptor can hold, in place of what
-    /// is said there.
+    /// Overrides the capacity that the descriptor gives for set number `set`.
     pub fn set_capacity(&mut self, set: usize, members: u32) {
         self.sets.push((set, members));
     }
 
-    /// Sets how many bytes the growing buffers of all flows may hold, in place of what the
-    /// descriptor says.
+    /// Overrides the descriptor's limit on the bytes in all flow buffers.
     pub fn buffer_memory(&mut self, bytes: usize) {
         self.buffer_memory = Some(bytes);
     }
 
-    /// Sets what the flows of one source may hold of that memory once it runs short, in place of
-    /// [`BUFFER_SHARE_PERCENT`].
+    /// Overrides [`BUFFER_SHARE_PERCENT`], the share of buffer memory that flows of one source may
+    /// hold when memory runs short.
     pub fn buffer_share(&mut self, percent: u8) {
         self.buffer_share_percent = percent;
     }
 
-    /// Tells the operator something about the configuration that is no error.
+    /// Warns the operator about the configuration.
     pub fn warn(&mut self, warning: impl Into<String>) {
         self.warnings.push(warning.into());
     }
 
-    /// Says that the function keeps bytes of TCP streams from their receivers: what these may take
-    /// otherwise than the streams have it must not pass.
+    /// Declares that this NF withholds bytes of TCP streams from receivers. The graph then drops
+    /// segments that a receiver could reassemble differently.
     pub fn prevents(&mut self) {
         self.prevents = true;
     }
 
-    /// Says that the function owns the addresses from `first` to `last`, for neighbours on this
-    /// side, or on both.
+    /// Declares that this NF owns the addresses `first` to `last`, for neighbours on `side` or on
+    /// both sides.
     pub fn owns(&mut self, side: Option<Side>, first: Addr, last: Addr) {
         self.owned.push(OwnedAddresses { side, first, last });
     }
 
-    /// Says which rules operators wrote; what each decides about is counted by
-    /// [`crate::Context::rule`], its bytes too where `counts_bytes`.
+    /// Declares the rules that operators wrote. [`crate::Context::rule`] counts their hits, and
+    /// their bytes if `counts_bytes`.
     pub fn rules(&mut self, rules: impl IntoIterator<Item = RuleLabel>, counts_bytes: bool) {
         self.rules.extend(rules.into_iter().map(|label| RuleCounters::new(label, counts_bytes)));
     }
 
-    /// Names the counters of the next group that the descriptor declares; to be called once for
-    /// each, in order. As many as there are names, counted by [`crate::Context::count_in`].
+    /// Names the counters of the next group declared in the descriptor;
+    /// [`crate::Context::count_in`] counts them. Call it once per group, in order.
     pub fn counters(&mut self, names: impl IntoIterator<Item = String>) {
         self.counters.push(names.into_iter().collect());
     }

@@ -1,7 +1,7 @@
-//! What an author of network functions uses.
+//! The API for authors of network functions (NFs).
 //!
-//! A function is a type that implements [`NetworkFunction`]: its configuration, its per-flow state,
-//! and `process(packet, state, context) -> Verdict`. See the trait, and
+//! An NF is a type that implements [`NetworkFunction`]: a configuration, per-flow state, and
+//! `process(packet, state, context) -> Verdict`. Start with the trait and
 //! `docs/write-your-first-nf.md`.
 
 pub mod answer;

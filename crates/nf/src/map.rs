@@ -1,53 +1,53 @@
-//! The per-flow get/put map (S21): dynamic keys beside the fixed-layout state, bounded, part of the
+//! The per-flow get/put map (S21): bounded dynamic keys beside the fixed-layout state, in the
 //! flow's record.
 
 use crate::MapSpec;
 
 /// A flow's map, borrowed from its record.
 pub struct StateMap<'a> {
-    /// The map's entries, and behind them the numbers of the flow's growing buffers.
+    /// The map's entries, followed by the numbers of the flow's growing buffers.
     bytes: &'a mut [u8],
     spec: &'static MapSpec,
 }
 
-/// The map is full, or the value too long.
+/// The map is full, or the value is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PutError {
-    /// All entries are taken.
+    /// All entries are in use.
     #[error("the flow's map is full ({0} entries)")]
     Full(usize),
-    /// The value is longer than the descriptor says.
-    #[error("a value of {len} bytes where at most {max} fit")]
+    /// The value exceeds the descriptor's limit.
+    #[error("the value has {len} bytes, the map takes at most {max}")]
     TooLong {
-        /// The value's length in bytes.
+        /// Length of the value in bytes.
         len: usize,
-        /// The longest that fits.
+        /// The limit in bytes.
         max: usize,
     },
 }
 
-/// Bytes before each value: its key, and whether the entry is in use.
+/// Bytes in front of each value: the in-use flag and the key.
 const HEAD: usize = 9;
 
 impl MapSpec {
-    /// Bytes that a map of this size takes in the record.
+    /// Returns the bytes that such a map takes in the record.
     pub const fn len_bytes(&self) -> usize {
         self.entries * (HEAD + self.value_len)
     }
 }
 
 impl<'a> StateMap<'a> {
-    /// The map that these bytes begin with; all zero bytes are the empty map.
+    /// Returns the map at the start of `bytes`; all zeros is the empty map.
     pub(crate) fn new(bytes: &'a mut [u8], spec: &'static MapSpec) -> StateMap<'a> {
         StateMap { bytes, spec }
     }
 
-    /// What stands behind the map.
+    /// Returns the bytes after the map.
     pub(crate) fn behind(&mut self) -> &mut [u8] {
         self.bytes.get_mut(self.spec.len_bytes()..).unwrap_or_default()
     }
 
-    /// The value under `key`, padded with zeros to the length that the descriptor says.
+    /// Returns the value under `key`, padded with zeros to the descriptor's length.
     pub fn get(&self, key: u64) -> Option<&[u8]> {
         let at = self.find(key)?;
         self.bytes.get(at + HEAD..at + HEAD + self.spec.value_len)
@@ -67,19 +67,19 @@ impl<'a> StateMap<'a> {
         Ok(())
     }
 
-    /// Takes the entry away; whether there was one.
+    /// Removes the entry. Returns false if it was absent.
     pub fn remove(&mut self, key: u64) -> bool {
         let Some(at) = self.find(key) else { return false };
         self.bytes[at..at + HEAD + self.spec.value_len].fill(0);
         true
     }
 
-    /// How many entries are in use.
+    /// Returns the number of entries in use.
     pub fn len(&self) -> usize {
         self.entries().filter(|&at| self.bytes[at] != 0).count()
     }
 
-    /// Whether no entry is in use.
+    /// Checks if no entry is in use.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn puts_gets_removes_and_is_bounded() {
+    fn entries_are_put_got_removed_and_bounded() {
         let spec = &MapSpec { entries: 2, value_len: 4 };
         let mut bytes = vec![0; spec.len_bytes()];
         let mut map = StateMap::new(&mut bytes, spec);

@@ -1,10 +1,11 @@
-//! Meters: a little state by key that flows share, such as a subscriber's token bucket.
+//! Meters: small values by key that flows share, such as a subscriber's token bucket.
 //!
-//! An instance's meters are its own, or common to instances on several threads (see
-//! [`crate::SharedHandle`]), as the items of a pool are. On several machines each is to hold a share of
-//! what its meters allow (DESIGN 3). A meter begins zeroed when its key is first used. Its function
-//! says after which time without use a meter is as good as new; only such a meter is ever
-//! forgotten, so forgetting changes nothing.
+//! Meters belong to an instance, or are shared by instances on several threads (see
+//! [`crate::SharedHandle`]), as a pool's items are. Across machines, each instance must hold a
+//! share of the allowance (DESIGN 3).
+//!
+//! A meter starts zeroed when its key is first used. The NF gives the idle time after which a meter
+//! is as good as new. Only such meters are evicted, so evictions change nothing.
 
 use packet::FlowHasher;
 use packet::memory::{OutOfMemory, Zeroed};
@@ -12,16 +13,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::index::HashIndex;
 
-/// What a meter belongs to: a subscriber's address, say, with what keeps equal ones apart.
+/// Identifies a meter, such as by a subscriber's address. Must be unique within the table.
 pub type MeterKey = [u64; 4];
 
-/// What a meter holds; a function gives it its meaning. All zeros at first.
+/// A meter's value, with a meaning given by the NF. Starts as zeros.
 pub type MeterValue = [u64; 3];
 
-/// Meters that are looked at for one to forget, when a new key comes and all are in use.
+/// Meters scanned for an idle one to evict when a new key arrives and all are in use.
 pub const METERS_SCANNED_MAX: usize = 16;
 
-/// A fixed number of meters.
+/// A fixed-size table of meters.
 pub struct Meters {
     name: &'static str,
     slots: Zeroed<Slot>,
@@ -29,7 +30,7 @@ pub struct Meters {
     hasher: FlowHasher,
     capacity: usize,
     in_use: usize,
-    /// The meter to be looked at next, once all are in use.
+    /// The next meter to scan once all are in use.
     hand: usize,
     forgotten: u64,
     refused: u64,
@@ -45,7 +46,7 @@ struct Slot {
 }
 
 impl Meters {
-    /// A table for so many meters.
+    /// Returns a table of `capacity` meters.
     ///
     /// # Errors
     /// There is not enough memory.
@@ -63,40 +64,40 @@ impl Meters {
         })
     }
 
-    /// Its name in the descriptor.
+    /// Returns the name in the descriptor.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// How many meters there can be.
+    /// Returns the limit on the number of meters.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// How many are in use. It never falls: a meter is forgotten when another one takes its place.
+    /// Returns the number of meters in use. It never falls: evicted meters are replaced at once.
     pub fn in_use(&self) -> usize {
         self.in_use
     }
 
-    /// How many were as good as new, and were forgotten for others.
+    /// Returns the number of idle meters evicted for others.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// How many times a key found no meter.
+    /// Returns the number of times that no meter was available for a key.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// What the meter with this key holds, if there is one; this is no use of it.
+    /// Returns the value of a meter without counting as a use.
     pub fn get(&self, key: &MeterKey) -> Option<&MeterValue> {
         let at = self.find(self.hash(key), key)?;
         Some(&self.slots[at].value)
     }
 
-    /// The meter with this key, used now; if there is none, a new one. When all are in use, the
-    /// first of the next [`METERS_SCANNED_MAX`] that was not used for `as_new_ns` is forgotten for
-    /// it; none if all of these were.
+    /// Returns the meter of this key, marked as used at `now_ns`, creating it if needed. If all are
+    /// in use, evicts the first of the next [`METERS_SCANNED_MAX`] that was idle for `as_new_ns`.
+    /// `None` if none was.
     #[inline]
     pub fn of(&mut self, key: &MeterKey, now_ns: u64, as_new_ns: u64) -> Option<&mut MeterValue> {
         let hash = self.hash(key);
@@ -116,8 +117,8 @@ impl Meters {
             return None;
         };
         self.slots[at] = Slot { key: *key, value: [0; 3], used_ns: now_ns };
-        // There is room for as many as there are meters, but perhaps not for as many of like
-        // hashes: then the place waits to be forgotten.
+        // The index has room for all meters, but perhaps not for this many similar hashes. The slot
+        // then stays unused until it is evicted.
         if self.index.insert(hash, at as u32).is_err() {
             self.refused += 1;
             return None;
@@ -132,7 +133,7 @@ impl Meters {
         })
     }
 
-    /// The place of a meter that was forgotten.
+    /// Evicts an idle meter and returns its slot.
     fn forget(&mut self, now_ns: u64, as_new_ns: u64) -> Option<usize> {
         for _ in 0..METERS_SCANNED_MAX.min(self.capacity) {
             let at = self.hand;
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_as_good_as_new_is_forgotten() {
+    fn only_idle_meters_are_evicted() {
         let mut meters = Meters::new("buckets", 2, 1).unwrap();
         *meters.of(&key(1), 0, 100).unwrap() = [1; 3];
         *meters.of(&key(2), 10, 100).unwrap() = [2; 3];
@@ -185,17 +186,17 @@ mod tests {
     }
 
     #[test]
-    fn without_room_there_are_no_meters() {
+    fn table_of_capacity_zero_refuses_all() {
         let mut meters = Meters::new("none", 0, 1).unwrap();
         assert!(meters.of(&key(1), 0, 0).is_none());
         assert_eq!((meters.capacity(), meters.in_use(), meters.refused()), (0, 0, 1));
     }
 
     proptest! {
-        /// Against a map: what is there holds what was put there; what is gone was idle; and no
-        /// more than fit are there.
+        /// Compared with a map: present meters hold what was stored, absent ones were idle, and the
+        /// table is bounded.
         #[test]
-        fn is_like_a_map(steps in prop::collection::vec((0u64..40, 0u64..30), 1..400), capacity in 1usize..40) {
+        fn table_behaves_like_a_map(steps in prop::collection::vec((0u64..40, 0u64..30), 1..400), capacity in 1usize..40) {
             const AS_NEW_NS: u64 = 100;
             let mut meters = Meters::new("buckets", capacity, 7).unwrap();
             let mut map: HashMap<u64, (u64, u64)> = HashMap::new();

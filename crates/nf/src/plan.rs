@@ -1,53 +1,53 @@
-//! What a function would do to a flow's packets, told from the flow's state alone: so that a rule
-//! can be made without a packet that is recorded, and of many flows by the same few parts of their
-//! functions.
+//! Plans: what an NF predicts that it would do to a flow's packets, from the flow's state alone.
+//!
+//! A rule can then be made without recording a packet, and flows with plans of the same shape share
+//! one program.
 
 use packet::{Direction, End, Endpoint, EndsDraft, OuterHeaders, OuterMatch, Packet, Side, Tag, TagRoom};
 
 use crate::{Cause, Connection, EventCondition, HeaderAction, KEEP_MS_MAX, Recording, StateFunction};
 
-/// Packets that are alike, as they would come to a function: of one flow, direction and phase of
-/// its connection, whole, without SYN, FIN or RST. The function says what it would do to them, in
-/// place of doing it.
+/// A plan for similar packets: whole packets of one flow, direction and connection phase, without
+/// SYN, FIN or RST. An NF adds the actions that it would take.
 pub struct Plan<'a> {
-    /// The side that they enter by.
+    /// The side that the packets enter by.
     pub side: Side,
-    /// Their direction in the flow.
+    /// The packets' direction in the flow.
     pub direction: Direction,
     /// The side that the flow's first packet entered by.
     pub origin: Side,
-    /// The connection as they leave it.
+    /// State of the connection after such a packet.
     pub connection: Connection,
-    /// The outer headers that they come in, as they are before this function; none if they are in
-    /// no tunnel, or in one of which not all packets can be told to be alike.
+    /// Outer headers of the packets in front of this NF. `None` if they are in no tunnel, or in one
+    /// whose headers cannot be matched.
     pub outer: Option<&'a OuterMatch>,
-    /// The function's place in the chain.
+    /// Index of the NF in the graph.
     pub stage: u16,
-    /// What all functions said so far.
+    /// Actions planned by all NFs so far.
     pub said: &'a mut PlannedActions,
-    /// Filled in, if wanted, with what each function would record, by its place.
+    /// If given, filled with what each NF would record, by stage.
     pub recordings: Option<&'a mut [Option<Recording>]>,
 }
 
-/// What functions predict, in order. Its memory is used again.
+/// The actions planned by all NFs, in order. The memory is reused.
 #[derive(Default)]
 pub struct PlannedActions {
-    /// What is the same for many flows.
+    /// The part that many flows have in common.
     pub shape: PlanShape,
-    /// The ends that packets get.
+    /// Source and destination after the rewrites.
     pub ends: EndsDraft,
-    /// How long functions keep the flow for them, in milliseconds.
+    /// Time for which the NFs keep the flow, in milliseconds.
     pub keep_ms: u32,
-    /// The outer headers that they get last, and how long a packet may be that gets them.
+    /// The last outer headers added, and the longest packet that takes them.
     pub encap: Option<(OuterHeaders, u16)>,
-    /// The tags that packets are to have room for.
+    /// Headroom required for tags.
     pub tags: TagRoom,
-    /// The events that packets may cause, and whose they are.
+    /// Events that packets may cause, each with its NF's stage.
     pub events: Vec<(u16, EventCondition)>,
 }
 
 impl PlannedActions {
-    /// Nothing was said yet of packets like this one.
+    /// Starts a plan for packets like this one.
     #[inline(always)]
     pub fn begin(&mut self, packet: &Packet) {
         self.shape.begin(packet.meta().transit.side);
@@ -59,13 +59,13 @@ impl PlannedActions {
     }
 }
 
-/// Numbers that stand for what was said, but for ends, outer headers and events' arguments.
+/// Numbers that encode a plan, except for endpoints, outer headers and event arguments.
 pub struct PlanShape {
     numbers: [u32; PLAN_SHAPE_MAX],
     len: usize,
 }
 
-/// Numbers of a shape at most; where functions say more, their chain records packets.
+/// Limit on the numbers of a shape. For longer plans, packets are recorded instead.
 pub const PLAN_SHAPE_MAX: usize = 256;
 
 impl Default for PlanShape {
@@ -75,7 +75,7 @@ impl Default for PlanShape {
 }
 
 impl PlanShape {
-    /// That of packets that enter by this side, of which nothing was said yet.
+    /// Starts the shape of packets that enter by this side.
     #[inline(always)]
     fn begin(&mut self, side: Side) {
         (self.numbers[0], self.len) = (side as u32, 1);
@@ -90,18 +90,18 @@ impl PlanShape {
         self.len = len + 1;
     }
 
-    /// The numbers; none if there are too many.
+    /// Returns the numbers, or `None` if there were too many.
     #[inline]
     pub fn numbers(&self) -> Option<&[u32]> {
         self.numbers.get(..self.len)
     }
 }
 
-/// Functions of a chain at most of which what they say is told apart.
+/// Limit on the NFs of a graph that can predict.
 pub const PREDICTING_NFS_MAX: usize = 1 << 12;
 
-/// What a number of a shape stands for, in its upper bits; then comes the function's place, and the
-/// number of a state function.
+/// Kinds of numbers in a shape, in the upper bits. The stage and the number of a state function
+/// follow.
 mod said {
     pub const SOURCE: u32 = 1 << 28;
     pub const DESTINATION: u32 = 2 << 28;
@@ -113,19 +113,19 @@ mod said {
 }
 
 impl Plan<'_> {
-    /// Where they come from, behind the functions before this one.
+    /// Returns the source after the preceding NFs.
     #[inline]
     pub fn source(&self) -> Endpoint {
         self.said.ends.source()
     }
 
-    /// Where they go to, behind the functions before this one.
+    /// Returns the destination after the preceding NFs.
     #[inline]
     pub fn destination(&self) -> Endpoint {
         self.said.ends.destination()
     }
 
-    /// They get this address and port at one end.
+    /// Plans to rewrite address and port of one end.
     #[inline(always)]
     pub fn set_end(&mut self, end: End, to: Endpoint) {
         let said = match end {
@@ -139,13 +139,13 @@ impl Plan<'_> {
         }
     }
 
-    /// They get these outer headers, as long as they are in no tunnel and their IP packets have no
-    /// more bytes than this; see [`crate::PacketView::encap`].
+    /// Plans to add these outer headers to packets of up to `len_max` bytes that are in no tunnel;
+    /// see [`crate::PacketView::encap`].
     #[cold]
     #[inline(never)]
     pub fn encap(&mut self, outer: OuterHeaders, len_max: u16) {
         let len_max = outer.room_within(len_max);
-        self.outer = None; // They are in another tunnel now.
+        self.outer = None; // The original headers are no longer outermost.
         self.said.shape.push(said::ENCAP | self.place());
         self.said.encap = Some((outer, len_max));
         if let Some(recording) = self.recording() {
@@ -153,8 +153,8 @@ impl Plan<'_> {
         }
     }
 
-    /// They are taken out of the tunnel that they come in ([`Plan::cover`]), see
-    /// [`crate::PacketView::decap`]; false if that is not one of which it can be predicted.
+    /// Plans to remove the outer headers ([`Plan::outer`]), see [`crate::PacketView::decap`].
+    /// Returns false if these cannot be planned for.
     #[cold]
     #[inline(never)]
     #[must_use]
@@ -169,7 +169,7 @@ impl Plan<'_> {
         true
     }
 
-    /// They get this VLAN tag or MPLS label, as long as their link layer has room for it; see
+    /// Plans to push a VLAN tag or MPLS label, if the link layer has room for it; see
     /// [`crate::PacketView::push_tag`].
     #[inline]
     pub fn push_tag(&mut self, tag: Tag) {
@@ -181,7 +181,8 @@ impl Plan<'_> {
         }
     }
 
-    /// This state function would run for each, see [`crate::PacketView::record_state_function`].
+    /// Plans to run this state function for each packet, see
+    /// [`crate::PacketView::record_state_function`].
     #[inline]
     pub fn record_state_function(&mut self, function: StateFunction) {
         self.said.shape.push(said::FUNCTION | self.place() | u32::from(function.id));
@@ -190,8 +191,8 @@ impl Plan<'_> {
         }
     }
 
-    /// What is said holds until this does, see [`crate::PacketView::record_event`]. What only a
-    /// command can cause need not be noted: after each, functions are asked anew.
+    /// Limits the plan to the time until this event holds, see [`crate::PacketView::record_event`].
+    /// Events caused by commands need no record: NFs predict again after each command.
     #[inline]
     pub fn record_event(&mut self, event: EventCondition) {
         if event.cause == Cause::Command {
@@ -204,13 +205,14 @@ impl Plan<'_> {
         }
     }
 
-    /// Each would keep the flow for so long, see [`crate::Context::keep_flow_ms`].
+    /// Plans to keep the flow for this long after each packet, see
+    /// [`crate::Context::keep_flow_ms`].
     #[inline]
     pub fn keep_flow_ms(&mut self, ms: u32) {
         self.said.keep_ms = self.said.keep_ms.max(ms.min(KEEP_MS_MAX));
     }
 
-    /// Where the function's place stands in the numbers of a shape.
+    /// Returns the stage, shifted to its position in a shape's numbers.
     #[inline(always)]
     fn place(&self) -> u32 {
         u32::from(self.stage) << 16
@@ -236,7 +238,7 @@ impl Plan<'_> {
         }
     }
 
-    /// What this function would record, if that is wanted.
+    /// Returns the NF's recording, if one is wanted.
     fn recording(&mut self) -> Option<&mut Recording> {
         self.recordings.as_deref_mut()?.get_mut(usize::from(self.stage))?.as_mut()
     }

@@ -24,7 +24,7 @@ pub struct SharedPool {
     name: &'static str,
     size: u32,
     taken: Bits,
-    entries: Zeroed<RegistryEntry>,
+    entries: Zeroed<PoolEntry>,
     free: Vec<u32>,
     /// Entries below this were used before.
     fresh: u32,
@@ -41,7 +41,7 @@ pub struct SharedPool {
 /// What is known of an item that is taken. One cache line.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
-struct RegistryEntry {
+struct PoolEntry {
     key: PoolKey,
     /// What the function notes beside the item.
     note: u64,
@@ -157,7 +157,7 @@ impl SharedPool {
             self.exhausted += 1;
             return None;
         };
-        self.entries[entry as usize] = RegistryEntry { key: *key, note: 0, users: 1, item };
+        self.entries[entry as usize] = PoolEntry { key: *key, note: 0, users: 1, item };
         self.taken.set(item);
         self.in_use += 1;
         self.peak = self.peak.max(self.in_use);
@@ -201,7 +201,7 @@ impl SharedPool {
     /// Bytes that the pool may come to, with all items in use, but for what the allocator adds.
     pub fn memory_max(&self) -> usize {
         let (bits, entries) = (self.size as usize / 8, self.entries.len());
-        bits + entries * size_of::<RegistryEntry>() + self.by_item.memory() + self.by_key.memory()
+        bits + entries * size_of::<PoolEntry>() + self.by_item.memory() + self.by_key.memory()
     }
 
     fn entry_of(&self, key: &PoolKey) -> Option<usize> {

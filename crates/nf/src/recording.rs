@@ -1,100 +1,97 @@
-//! What a function does to a packet, written down while it does it (B5, B11, B21-B23): the Local
-//! MAT's entries.
+//! Recordings of what an NF does to a packet (B5, B11, B21-B23): the entries of the Local MAT.
 //!
-//! Functions write through [`crate::PacketView`], which records; those that want control add
-//! entries themselves. `rivulet explain` shows the record; a chain that consolidates makes rules of
-//! it for the flow's next packets.
+//! Writes through [`crate::PacketView`] are recorded automatically; NFs can add entries of their
+//! own. `rivulet explain` shows recordings, and the graph makes rules of them for the flow's next
+//! packets.
 
 use packet::{DropReason, End, Endpoint, OuterHeaders, Tag, TagKind};
 
 use crate::{Access, Field};
 
-/// Actions, state functions and events that are kept of one function and packet, each; further ones
-/// are counted.
+/// Limit on the actions, on the state functions and on the events recorded per NF and packet.
+/// Entries beyond it are counted.
 pub const RECORD_MAX: usize = 32;
 
-/// What is done to a packet's headers.
+/// A change to a packet's headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderAction {
-    /// Nothing: the default (B12).
+    /// No change: the default (B12).
     Forward,
-    /// It is dropped (B13).
+    /// Dropped (B13).
     Drop(DropReason),
-    /// One end gets this address and port (B15).
+    /// Address and port of one end rewritten (B15).
     SetEnd(End, Endpoint),
-    /// One end of the packet that an ICMP error quotes gets this address and port.
+    /// One end of the packet quoted in an ICMP error rewritten.
     SetEmbeddedEnd(End, Endpoint),
-    /// The field gets this value.
+    /// A field set.
     SetField(Field, u64),
-    /// The time to live goes down by one (B16).
+    /// Time to live decremented (B16).
     DecrementTtl,
-    /// It is put into a tunnel, if its IP packet has no more bytes than this and is in none (B14).
+    /// Outer headers added, for packets in no tunnel (B14).
     Encap {
         /// The outer headers.
         outer: OuterHeaders,
-        /// Longer packets are treated otherwise.
+        /// Longest IP packet, in bytes, that gets the headers.
         len_max: u16,
     },
-    /// The outermost tag of this kind is looked for, and this is it.
+    /// The outermost tag of this kind was looked up, with this result.
     FindTag(TagKind, Option<Tag>),
-    /// This VLAN tag, or MPLS label, is put before those that it has (B14).
+    /// VLAN tag or MPLS label pushed (B14).
     PushTag(Tag),
-    /// This one, the outermost of its kind, is taken away (B14).
+    /// The outermost tag of its kind popped; it was this one (B14).
     PopTag(Tag),
-    /// These bytes are put before the IP header; they are this packet's own (B14).
+    /// Headers specific to this packet added in front of the IP header (B14).
     EncapBytes {
         /// The headers.
         header: Vec<u8>,
-        /// Their IP version.
+        /// IP version of the headers.
         version: u8,
     },
-    /// This many bytes before the inner IP header are taken away, and what they tell of congestion
-    /// is told within (B14).
+    /// Outer headers removed, and their congestion mark copied to the inner header (B14).
     Decap {
-        /// How many.
+        /// Bytes in front of the inner IP header.
         len: usize,
-        /// The inner header's IP version.
+        /// IP version of the inner header.
         version: u8,
     },
 }
 
-/// A part of a function that is to run for every packet of the flow, whatever happens to the
-/// headers (B17, B22).
+/// A part of an NF that runs for every packet of the flow, whatever happens to the headers (B17,
+/// B22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateFunction {
-    /// The function's own number for it, handed back to [`crate::NetworkFunction::state_function`].
+    /// The NF's number for it, passed to [`crate::NetworkFunction::state_function`].
     pub id: u16,
-    /// What it does with the payload.
+    /// Access to the payload.
     pub access: Access,
-    /// Header fields that it reads as they are behind the functions before its own.
+    /// Header fields that it reads, as they are after the preceding NFs.
     pub reads: &'static [Field],
 }
 
-/// A condition that, once it holds, makes what was recorded of the flow stale (B7, B23).
+/// A condition that invalidates what was recorded of the flow once it holds (B7, B23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventCondition {
-    /// The function's own number for it, handed back to [`crate::NetworkFunction::event_holds`].
+    /// The NF's number for it, passed to [`crate::NetworkFunction::event_holds`].
     pub id: u16,
-    /// An argument of the function's own.
+    /// An argument, with a meaning given by the NF.
     pub argument: u64,
-    /// What it may come to hold by.
+    /// The possible cause of the event.
     pub cause: Cause,
 }
 
-/// What an event may come by, and so when its condition is to be looked at.
+/// The cause of an event, which decides when its condition is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cause {
-    /// An operator's command, or another configuration. It is looked at with the flow's next packet
-    /// after each command, once: if it holds, it must do so for as long as what was recorded before
-    /// is stale.
+    /// An operator's command or a new configuration. The condition is checked once per command,
+    /// with the flow's next packet. Once true, it must stay true until the flow is recorded again.
     Command = 1,
-    /// A packet, of this flow or of another: it is looked at before every packet. While it holds,
-    /// each packet is recorded: note it no more.
+    /// A packet of this or another flow. The condition is checked before every packet. While it
+    /// holds, every packet is recorded: do not record it again then.
     Packet = 2,
 }
 
-/// What one function recorded for one packet, in order (B19).
+/// Everything that one NF recorded for one packet, in order (B19).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// Header actions.
@@ -103,37 +100,34 @@ pub struct Recording {
     pub functions: Vec<StateFunction>,
     /// Events.
     pub events: Vec<EventCondition>,
-    /// Entries beyond [`RECORD_MAX`], which were not kept. A recording that lost entries says
-    /// nothing about other packets.
+    /// Entries beyond [`RECORD_MAX`], not kept. A recording with lost entries cannot become a rule.
     pub lost: u32,
-    /// The function did to this packet what it will not do to the next ones.
+    /// The NF will treat the next packets differently, see [`crate::PacketView::mark_one_off`].
     pub one_off: bool,
-    /// What the function does is each packet's own: it is to see all of them, where others follow a
-    /// rule.
+    /// The NF must see every packet, see [`crate::PacketView::mark_per_packet`].
     pub per_packet: bool,
-    /// How long it wants the flow to be kept, in milliseconds; 0: it did not say.
+    /// Time for which the NF keeps the flow, in milliseconds; 0 if it did not say.
     pub keep_ms: u32,
-    /// The place in [`crate::Setup::rules`] of the rule that decided about the packet, for those
-    /// who explain.
+    /// Position in [`crate::Setup::rules`] of the rule that decided, for `rivulet explain`.
     pub rule: Option<u32>,
-    /// Whether it is of no use once the packet differs from others.
+    /// If set, a one-off recording is worthless, so header actions are no longer added.
     for_rules: bool,
 }
 
 impl Recording {
-    /// Whether header actions are still to be added.
+    /// Checks if header actions are still wanted.
     #[inline]
     pub(crate) fn wants_actions(&self) -> bool {
         !(self.for_rules && self.one_off)
     }
 
-    /// Whether it holds for the flow's next packets.
+    /// Checks if the recording applies to the flow's next packets.
     pub fn repeats(&self) -> bool {
         self.lost == 0 && !self.one_off
     }
 
-    /// Begins anew, in the same memory. `for_rules`: it is of no use once the packet differs from
-    /// others; no header actions are added any more then.
+    /// Clears the recording, keeping its memory. `for_rules`: stop adding header actions once the
+    /// packet is a one-off.
     pub fn begin(&mut self, for_rules: bool) {
         self.for_rules = for_rules;
         self.actions.clear();

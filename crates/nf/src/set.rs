@@ -1,4 +1,4 @@
-//! Bounded sets of 64-bit members that many flows add to: merged by union, forgotten by age.
+//! Bounded sets of 64-bit members that many flows add to: merged by union, evicted by age.
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::split_mix;
@@ -6,15 +6,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::index::HashIndex;
 
-/// A set that remembers when each member was last added. When it is full, the member entered
-/// longest ago goes.
+/// A set that remembers when each member was last added. When full, it evicts the member inserted
+/// first.
 pub struct SharedSet {
     name: &'static str,
     members: Zeroed<Member>,
     index: HashIndex,
     seed: u64,
     len: usize,
-    /// The slot to be written next, once all have been.
+    /// The next slot to write once all are in use.
     next: usize,
     displaced: u64,
 }
@@ -40,37 +40,37 @@ impl SharedSet {
         })
     }
 
-    /// Its name in the descriptor.
+    /// Returns the name in the descriptor.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Checks if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many members had to go because the set was full.
+    /// Returns the number of members evicted because the set was full.
     pub fn displaced(&self) -> u64 {
         self.displaced
     }
 
-    /// When the value was last added, if it is a member.
+    /// Returns the time at which a member was last added.
     pub fn added_ns(&self, value: u64) -> Option<u64> {
         self.find(value).map(|at| self.members[at as usize].added_ns)
     }
 
-    /// Adds the value, or makes it younger; whether it is new.
+    /// Adds the value or refreshes its time. Returns true if it is new.
     pub fn add(&mut self, value: u64, now_ns: u64) -> bool {
         self.add_at(value, now_ns).1
     }
 
-    /// The same, and where the value now stands, for [`SharedSet::renew`].
+    /// Same as [`SharedSet::add`], and also returns the member's slot for [`SharedSet::renew`].
     pub fn add_at(&mut self, value: u64, now_ns: u64) -> (u32, bool) {
         match self.find(value) {
             Some(at) => {
@@ -81,8 +81,8 @@ impl SharedSet {
         }
     }
 
-    /// Makes the value younger if it is the member that stands there; whether it is. For functions
-    /// that keep in a flow's state where they added a value: nothing has to be looked up.
+    /// Refreshes the member in slot `at` if it is `value`; returns false otherwise. An NF that
+    /// keeps the slot in a flow's state saves the lookup.
     #[inline]
     pub fn renew(&mut self, at: u32, value: u64, now_ns: u64) -> bool {
         match self.members.get_mut(at as usize) {
@@ -105,8 +105,8 @@ impl SharedSet {
             self.len += 1;
         }
         self.members[at] = Member { value, added_ns: now_ns };
-        // There is room for as many as there are members, but perhaps not for as many of like
-        // hashes: then this one is not found again.
+        // The index has room for all members, but perhaps not for this many similar hashes. This
+        // member is then not found again.
         let _ = self.index.insert(self.hash(value), at as u32);
         at as u32
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_bounded_and_lets_the_oldest_go() {
+    fn full_set_evicts_the_oldest_member() {
         let mut set = SharedSet::new("clients", 3, 1).unwrap();
         for value in [10, 11, 12] {
             assert!(set.add(value, value));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_renewed_only_where_it_stands() {
+    fn members_are_renewed_only_in_their_slot() {
         let mut set = SharedSet::new("clients", 2, 1).unwrap();
         assert!(!set.renew(0, 0, 5), "there is none");
         assert_eq!(

@@ -1,7 +1,6 @@
-//! A function made ready to stand in a chain: the seam between the chain, which knows no types, and
-//! the function's own.
+//! An NF loaded into a graph: the seam between the graph, which knows no types, and the NF's own.
 //!
-//! One call through the trait object processes a batch; within it everything is monomorphic.
+//! One call through the trait object processes a batch; everything inside is monomorphic.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -30,54 +29,53 @@ use crate::{
 };
 use values::ConfigError;
 
-/// Packets under way through a chain, in order of arrival, and what they are processed with.
+/// Packets on their way through a graph, in order of arrival, with all that NFs need.
 pub struct PacketGroup<'a> {
     /// The packets.
     pub packets: &'a mut [Packet],
-    /// What was decided about each so far.
+    /// Each packet's verdict so far.
     pub verdicts: &'a mut [Verdict],
-    /// Which packets take part: those that entered by this side.
+    /// Only packets that entered by this side take part.
     pub side: Side,
-    /// How much they are.
+    /// Totals of the packets that take part.
     pub load: PacketTotals,
-    /// Set by the stage if it decided otherwise about any of them than to forward it, or changed
-    /// the length of one.
+    /// Set by the stage if it dropped or turned back a packet, or changed the length of one.
     pub changed: bool,
-    /// What the stage's function works with.
+    /// Records, effects and packet buffers.
     pub env: StageEnv<'a>,
-    /// What the packets brought to their flows' streams, for functions that want to know.
+    /// Additions to TCP streams, for NFs that ask for streams.
     pub deliveries: Deliveries<'a>,
-    /// Filled in if what the function does is to be recorded: then the group has one packet.
+    /// If given, filled with what the NF does; the group then has one packet.
     pub recording: Option<&'a mut Recording>,
 }
 
-/// Packets under way for which state functions run, and what these work with. The packets are only
-/// read, so that others may read them at the same time (B18).
+/// Packets for which state functions run. Read-only, so that others may read them at the same time
+/// (B18).
 pub struct ReadGroup<'a> {
     /// The packets.
     pub packets: &'a [Packet],
-    /// What was decided about each.
+    /// Each packet's verdict.
     pub verdicts: &'a [Verdict],
-    /// Which packets take part: those that entered by this side.
+    /// Only packets that entered by this side take part.
     pub side: Side,
-    /// How much they are.
+    /// Totals of the packets that take part.
     pub load: PacketTotals,
-    /// The flows.
+    /// The flow records.
     pub records: &'a mut FlowRecords,
-    /// By packet, which of these records is its flow's; none: they are those that the packets name.
+    /// Each packet's record; `None` for the records that the packets name.
     pub places: Option<&'a [u32]>,
-    /// What comes out beside packets.
+    /// Output beside packets.
     pub effects: &'a mut Effects,
-    /// Set by the stage: by packet, as a bit, whether the function panicked at it.
+    /// Set by the stage: one bit per packet at which the NF panicked.
     pub panicked: u64,
 }
 
-/// An amount of packets.
+/// Totals of some packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketTotals {
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes, from the link layer on.
+    /// Bytes, from the link layer on.
     pub bytes: u64,
 }
 
@@ -89,7 +87,7 @@ impl PacketTotals {
         self.bytes += len as u64;
     }
 
-    /// By side, where these packets, whose load it is, all entered by one.
+    /// Splits the totals by side, for packets that all entered by the same one.
     #[inline]
     pub fn of(self, packets: &[Packet]) -> [PacketTotals; 2] {
         let mut loads = [PacketTotals::default(); 2];
@@ -99,7 +97,7 @@ impl PacketTotals {
         loads
     }
 
-    /// That of the packets that are to be forwarded, by the side that they entered by.
+    /// Returns the totals of the packets to be forwarded, by the side that they entered by.
     #[inline]
     pub fn by_side(packets: &[Packet], verdicts: &[Verdict]) -> [PacketTotals; 2] {
         let mut loads = [PacketTotals::default(); 2];
@@ -112,129 +110,123 @@ impl PacketTotals {
     }
 }
 
-/// What functions work with, whatever the occasion.
+/// The environment of every call to an NF.
 pub struct StageEnv<'a> {
-    /// The flows.
+    /// The flow records.
     pub records: &'a mut FlowRecords,
-    /// What comes out beside packets.
+    /// Output beside packets.
     pub effects: &'a mut Effects,
-    /// Where made packets come from.
+    /// Source of generated packets.
     pub buffers: &'a mut packet::PacketPool,
 }
 
-/// What a stage has counted.
+/// Counters of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageCounters {
     /// Packets that entered.
     pub packets: u64,
     /// Their bytes, from the link layer on.
     pub bytes: u64,
-    /// Packets that it dropped.
+    /// Packets dropped.
     pub drops: u64,
-    /// How often the function panicked: on a packet, or when it heard of a flow or was asked about
-    /// one.
+    /// Panics of the NF, in any call.
     pub panics: u64,
 }
 
-/// What becomes of a packet at which a function panics.
+/// Treatment of a packet at which the NF panics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnPanic {
-    /// It is dropped, [`DropReason::FunctionPanic`], and its flow ends.
+    /// Drop it with [`DropReason::FunctionPanic`] and end its flow.
     #[default]
     Drop,
-    /// It passes the function as that left it, and the function's state of the flow begins anew.
+    /// Forward it as the NF left it, and reset the NF's state of the flow.
     Bypass,
 }
 
-/// Bytes of a panic's message that are kept.
+/// Limit on the bytes kept of a panic's message.
 pub const PANIC_TEXT_MAX: usize = 200;
 
-/// A function's part of records: what another version of it has to know to read it.
+/// An NF's part of a record: what another version must know to read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedPart {
-    /// The function's name.
+    /// The NF's name.
     pub name: &'static str,
-    /// The version of its state.
+    /// Version of its state.
     pub version: u16,
-    /// How many bits its attributes take.
+    /// Bits used by its attributes.
     pub tag_bits: u32,
-    /// Its bytes in a record: the state, then, from a multiple of 8 bytes on, its map and the
-    /// numbers of its buffers.
+    /// Its bytes in a record: the state, then, at a multiple of 8 bytes, its map and the numbers of
+    /// its buffers.
     pub bytes: Range<usize>,
-    /// Of these, the state's.
+    /// Length of the state in `bytes`.
     pub state_len: usize,
 }
 
-/// A function in a chain.
+/// An NF in a graph.
 pub trait Stage: Send {
-    /// What the function says of itself.
+    /// Returns the NF's descriptor.
     fn descriptor(&self) -> &'static Descriptor;
 
-    /// Tells the stage its place: its number in the chain, and the first bit of its attributes in
-    /// the tag word. Its bytes are added to the flow records' layout. Returns the next free bit, or
-    /// none if the word is full.
+    /// Assigns the stage its index and the first bit of its attributes, and adds its bytes to the
+    /// record layout. Returns the next free bit, or `None` if the tag word is full.
     fn place(&mut self, stage: u16, layout: &mut RecordLayout, first_tag_bit: u32) -> Option<u32>;
 
-    /// The lines of records that most packets touch here, once it has its place.
+    /// Returns the cache lines of records that most packets touch here. Valid after `place`.
     fn lines(&self) -> CacheLines;
 
-    /// Says what becomes of packets at which the function panics. No panic leaves a stage.
+    /// Sets the treatment of packets at which the NF panics. No panic leaves a stage.
     fn set_on_panic(&mut self, on_panic: OnPanic);
 
-    /// The message of the function's latest panic, if there was one: at most [`PANIC_TEXT_MAX`]
-    /// bytes.
+    /// Returns the message of the NF's latest panic, cut to [`PANIC_TEXT_MAX`] bytes.
     fn last_panic(&self) -> Option<String>;
 
-    /// Processes the group's packets whose verdict is still to forward.
+    /// Processes the packets whose verdict is still to forward.
     fn process(&mut self, group: &mut PacketGroup<'_>);
 
-    /// The same for packets that other units have, of which the headers are here: only the flows'
-    /// states change. Nothing is counted; what comes out is the caller's to throw away.
+    /// Same for packets that another unit processes, of which only headers are here: updates the
+    /// flows' states and counts nothing. The caller discards the output.
     fn replay(&mut self, group: &mut PacketGroup<'_>);
 
-    /// Whether [`replay`](Stage::replay) makes the same of a flow's state as
-    /// [`process`](Stage::process).
+    /// Checks if [`replay`](Stage::replay) changes a flow's state exactly as
+    /// [`process`](Stage::process) does.
     fn recomputes(&self) -> bool;
 
-    /// Runs state functions of those numbers, in this order, for each of the group's packets whose
-    /// verdict is still to forward, in place of [`Stage::process`] (B17-B19).
+    /// Runs these state functions, in order, for the packets whose verdict is still to forward, in
+    /// place of [`Stage::process`] (B17-B19).
     fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]);
 
-    /// Whether it tells, of the flow's state alone, what it would do to such packets of it, see
-    /// [`NetworkFunction::predict`].
+    /// Predicts the treatment of a flow's packets from its state, see [`NetworkFunction::predict`].
     fn predict(&self, record: u32, records: &FlowRecords, plan: &mut Plan<'_>) -> bool;
 
-    /// Whether it tells the same of all flows, see [`NetworkFunction::predicts_uniformly`].
+    /// See [`NetworkFunction::predicts_uniformly`].
     fn predicts_uniformly(&self) -> bool;
 
-    /// Counts packets that it would have had to forward untouched, and that many that it would have
-    /// dropped.
+    /// Counts packets that bypassed the NF, `drops` of them dropped on its behalf.
     fn pass(&mut self, load: PacketTotals, drops: u64);
 
-    /// A flow begins with the packet that is here.
+    /// Starts a flow with the current packet. Returns false if the NF panicked and the flow must
+    /// not be.
     fn flow_start(&mut self, packet: Transit, env: &mut StageEnv<'_>) -> bool;
 
-    /// Whether flows may give way here to new ones.
+    /// Checks if flows may be evicted here for new ones.
     fn makes_room(&self) -> bool {
         false
     }
 
-    /// Adds the flows to `victims` that end for the one that begins with this packet, see
-    /// [`NetworkFunction::make_room`].
+    /// Selects flows to evict for the new one of this packet, see [`NetworkFunction::make_room`].
     fn make_room(&mut self, _packet: &Packet, _env: &mut StageEnv<'_>, _victims: &mut Vec<u32>) {}
 
-    /// A flow is over.
+    /// Ends a flow.
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut StageEnv<'_>);
 
-    /// A flow has come from another unit.
+    /// Takes over a flow from another unit.
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>);
 
-    /// Appends what the flow's growing buffers hold: what has to travel with its record, beside it.
+    /// Appends the content of the flow's growing buffers, which travels beside its record.
     fn save_buffers(&mut self, record: u32, records: &mut FlowRecords, out: &mut Vec<u8>);
 
-    /// Fills the growing buffers of a flow whose record came from another unit with what
-    /// [`Stage::save_buffers`] wrote there, and gives what stands behind it; none if these bytes
-    /// are no such thing.
+    /// Fills a flow's growing buffers from what [`Stage::save_buffers`] wrote at another unit, and
+    /// returns the remaining bytes. `None` if the bytes are malformed.
     fn restore_buffers<'b>(
         &mut self,
         record: u32,
@@ -242,105 +234,102 @@ pub trait Stage: Send {
         saved: &'b [u8],
     ) -> Option<&'b [u8]>;
 
-    /// The flow has gone to another unit: the memory of its growing buffers is free.
+    /// Frees the growing buffers of a flow that moved to another unit.
     fn release_buffers(&mut self, record: u32, records: &mut FlowRecords);
 
-    /// Its part of records; none before it has its place.
+    /// Returns its part of records; `None` before `place`.
     fn saved_part(&self) -> Option<SavedPart>;
 
-    /// Makes its part of a record, which is all zero, of what another version of it left in its
-    /// own.
+    /// Converts `old`, another version's part of a record, to this version. `part` must be zeroed.
     fn upgrade(&self, from: &SavedPart, old: &[u8], part: &mut [u8]) -> Result<(), UpgradeError>;
 
-    /// Whether a recorded event holds for a flow.
+    /// Checks if a recorded event holds for a flow.
     fn event_holds(&self, event: EventCondition, record: u32, records: &FlowRecords) -> bool;
 
-    /// Which packets of known flows the function may answer.
+    /// See [`NetworkFunction::answers`].
     fn answers(&self) -> AnswerScope;
 
-    /// Whether packets may pass that it cannot judge, see [`NetworkFunction::forwards_unclassified`].
+    /// See [`NetworkFunction::forwards_unclassified`].
     fn forwards_unclassified(&self) -> bool;
 
-    /// Carries out an operator's command.
+    /// See [`NetworkFunction::control`].
     fn control(&mut self, command: &str) -> Result<(), ControlError>;
 
-    /// Checks an operator's command without carrying it out, see
-    /// [`NetworkFunction::check_command`].
+    /// See [`NetworkFunction::check_command`].
     fn check_command(&self, command: &str) -> Result<(), ControlError>;
 
-    /// What was counted.
+    /// Returns the counters.
     fn counters(&self) -> StageCounters;
 
-    /// Shared state, to be reported.
+    /// Returns the shared state, for reports.
     fn shared(&self) -> &SharedState;
 
-    /// Sets, pools, meters and contents are from now on also those of whoever [joins](Stage::join)
-    /// this: instances of the same function, with the same configuration, on other threads.
-    /// Counters and growing buffers stay each instance's own.
+    /// Shares sets, pools, meters and payload caches with the instances that [join](Stage::join):
+    /// the same NF with the same configuration on other threads. Counters and growing buffers stay
+    /// separate.
     fn share(&mut self) -> SharedHandle;
 
-    /// Has these in place of its own, which no flow has used yet.
+    /// Replaces its own shared state, which must be unused, by that of another instance.
     fn join(&mut self, common: SharedHandle);
 
-    /// Has what it shares with others here, to be looked at, and lets nobody else use it until
-    /// [`Stage::close`].
+    /// Acquires the shared state for reading, blocking other instances until [`Stage::close`].
     fn open(&mut self);
 
-    /// Lets others use it again.
+    /// Releases the shared state.
     fn close(&mut self);
 
-    /// Those that it shared are its own again. Nobody else may use them any more.
+    /// Ends sharing and keeps the state. No other instance may use it afterwards.
     fn part(&mut self);
 
-    /// Where the function's attributes stand in tag words.
+    /// Returns the bit positions of the NF's attributes.
     fn tags(&self) -> &TagLayout;
 }
 
-/// Making a stage failed.
+/// An error of [`load`].
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Shared state that the descriptor declares was not set up, or the other way round: a mistake
-    /// in the function's code.
-    #[error("`{function}` declares {declared} pools and sizes {sized}")]
+    /// A pool was declared in the descriptor and not sized in `new`, or the reverse: a bug in the
+    /// NF.
+    #[error("`{function}` declares {declared} pools but sizes {sized}")]
     Pools {
-        /// The function.
+        /// Name of the NF.
         function: &'static str,
         /// Pools in its descriptor.
         declared: usize,
         /// Pools that it sized.
         sized: usize,
     },
-    /// Groups of counters that the descriptor declares were not named, or the other way round.
-    #[error("`{function}` declares {declared} groups of counters and names {named}")]
+    /// A group of counters was declared and not named, or the reverse: a bug in the NF.
+    #[error("`{function}` declares {declared} groups of counters but names {named}")]
     Counters {
-        /// The function.
+        /// Name of the NF.
         function: &'static str,
         /// Groups in its descriptor.
         declared: usize,
         /// Groups that it named.
         named: usize,
     },
-    /// Tables of meters that the descriptor declares were not sized, or the other way round.
-    #[error("`{function}` declares {declared} tables of meters and sizes {sized}")]
+    /// A table of meters was declared and not sized, or the reverse: a bug in the NF.
+    #[error("`{function}` declares {declared} tables of meters but sizes {sized}")]
     Meters {
-        /// The function.
+        /// Name of the NF.
         function: &'static str,
         /// Tables in its descriptor.
         declared: usize,
         /// Tables that it sized.
         sized: usize,
     },
-    /// Contents that the descriptor declares were not sized, or the other way round.
-    #[error("`{function}` declares {declared} contents and sizes {sized}")]
+    /// A payload cache was declared and not sized, or the reverse: a bug in the NF.
+    #[error("`{function}` declares {declared} payload caches but sizes {sized}")]
     PayloadCaches {
-        /// The function.
+        /// Name of the NF.
         function: &'static str,
-        /// Contents in its descriptor.
+        /// Caches in its descriptor.
         declared: usize,
-        /// Contents that it sized.
+        /// Caches that it sized.
         sized: usize,
     },
     /// There is not enough memory.
@@ -348,7 +337,7 @@ pub enum LoadError {
     Memory(#[from] OutOfMemory),
 }
 
-/// Makes a stage of a function and its configuration.
+/// Builds a stage from an NF's configuration.
 pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<Box<dyn Stage>, LoadError> {
     let function = N::new(config, &mut setup)?;
     let descriptor = N::DESCRIPTOR;
@@ -429,9 +418,9 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
 struct Loaded<N: NetworkFunction> {
     function: N,
     instance: Instance,
-    /// Where its state stands in records, once it has its place.
+    /// Position of the state in records; set by `place`.
     state: Option<SlotField<N::State>>,
-    /// Which of their lines most packets touch that come to it.
+    /// Cache lines of records that most packets touch here.
     lines: CacheLines,
     counters: StageCounters,
     uncounted: Uncounted,
@@ -443,7 +432,7 @@ fn failed_command(function: &str, command: &str) -> ControlError {
     ControlError(format!("`{function}` failed on `{command}`: it panicked"))
 }
 
-/// How often a function panicked, and what it said last.
+/// Number of panics, and the message of the last one.
 #[derive(Default)]
 struct Panics {
     count: Cell<u64>,
@@ -457,7 +446,7 @@ impl Panics {
         let text = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
             (Some(text), _) => text,
             (None, Some(text)) => text.as_str(),
-            (None, None) => "a value that is no text",
+            (None, None) => "a value that is not text",
         };
         let end =
             text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|&end| end <= PANIC_TEXT_MAX);
@@ -465,13 +454,13 @@ impl Panics {
         if let Ok(mut last) = self.last.try_borrow_mut() {
             *last = Some(text);
         }
-        // What was thrown may panic itself when it is dropped.
+        // The panic's payload may panic itself when dropped.
         if catch_unwind(AssertUnwindSafe(|| drop(payload))).is_err() {
             self.count.set(self.count.get() + 1);
         }
     }
 
-    /// What came of a call of the function; none if it panicked, which is noted.
+    /// Runs a call into the NF. Returns `None` and counts it if the NF panicked.
     #[inline(always)]
     fn contain<R>(&self, call: impl FnOnce() -> R) -> Option<R> {
         match catch_unwind(AssertUnwindSafe(call)) {
@@ -484,8 +473,8 @@ impl Panics {
     }
 }
 
-/// Says where a loop over packets was when it was left, be it by a panic. It costs those that go on
-/// nothing.
+/// Records how far a loop over packets got when it ended, even by a panic. Costs nothing per
+/// packet.
 struct Progress<'a> {
     /// One more than the current packet's number.
     next: usize,
@@ -498,7 +487,7 @@ impl<'a> Progress<'a> {
         Progress { next: *left_at, left_at }
     }
 
-    /// Moves on to the next packet and returns its number.
+    /// Advances to the next packet and returns its number.
     #[inline(always)]
     fn step(&mut self) -> usize {
         self.next += 1;
@@ -515,7 +504,7 @@ impl Drop for Progress<'_> {
 
 const NO_MAP: MapSpec = MapSpec { entries: 0, value_len: 0 };
 
-/// Where what is not to be counted goes.
+/// Scratch counters for replayed packets, which are not counted.
 #[derive(Default)]
 struct Uncounted {
     counters: Vec<u64>,
@@ -523,7 +512,7 @@ struct Uncounted {
 }
 
 impl Uncounted {
-    /// Takes the place of what is counted there, or gives it back.
+    /// Exchanges the scratch counters with the real ones, or back.
     fn swap(&mut self, shared: &mut SharedState) {
         if self.counters.len() != shared.counters.len() || self.groups.len() != shared.groups.len() {
             (self.counters, self.groups) = (shared.counters.clone(), shared.groups.clone());
@@ -543,16 +532,15 @@ impl<N: NetworkFunction> Loaded<N> {
         Some(spec) => spec,
         None => BufferSpec::NONE,
     };
-    /// Bytes of the map and the buffers' numbers, behind the state.
+    /// Bytes of the map and the buffers' numbers, after the state.
     const REST_LEN: usize = Self::MAP.len_bytes() + Self::BUFFERS.numbers_len();
-    /// Bytes that it takes in a flow's record.
+    /// Bytes in a flow's record.
     const LEN: usize = Self::STATE_LEN + Self::REST_LEN.next_multiple_of(8);
-    /// Whether packets may be longer or shorter behind it.
+    /// Set if the NF may change the length of packets.
     const RESIZES: bool = N::DESCRIPTOR.resizes();
 
-    /// Calls `then` with the function, the flow's state and a context; none if the function panics,
-    /// or if the record is not what the layout says, which `place` and the record's length rule
-    /// out.
+    /// Calls `then` with the NF, the flow's state and a context. `None` if the NF panics. Also if
+    /// the record does not match the layout, which `place` and the record's length rule out.
     #[inline]
     fn with_flow<R>(
         &mut self,
@@ -572,7 +560,7 @@ impl<N: NetworkFunction> Loaded<N> {
         done
     }
 
-    /// The map of a flow, and the buffers' numbers, of what stands behind the state in its record.
+    /// Returns the flow's map and buffer numbers, from the bytes after its state.
     #[inline(always)]
     fn map_of(behind: &mut [u8]) -> Option<StateMap<'_>> {
         let rest: &mut [u8] = match Self::REST_LEN {
@@ -582,7 +570,7 @@ impl<N: NetworkFunction> Loaded<N> {
         Some(StateMap::new(rest, &Self::MAP))
     }
 
-    /// What is kept of a flow here; none as for `with_flow`.
+    /// Returns the flow's header, state and map; `None` as for `with_flow`.
     #[inline(always)]
     fn of_flow<'s>(
         states: &'s mut Option<States<'_, N::State>>,
@@ -604,9 +592,8 @@ impl<N: NetworkFunction> Loaded<N> {
         Some(then(&mut self.instance, header, Self::map_of(rest)?))
     }
 
-    /// Runs state functions for each of the group's packets that is still to be forwarded.
-    /// `record_of`: which record is its flow's, by its number in the group and the record that it
-    /// names.
+    /// Runs state functions for each packet that is still to be forwarded. `record_of` returns the
+    /// flow's record from the packet's number in the group and the record that it names.
     #[inline(always)]
     fn run_all(
         &mut self,
@@ -635,11 +622,10 @@ impl<N: NetworkFunction> Loaded<N> {
         }
     }
 
-    /// Runs state functions for each of the group's packets, from this number on; leaves there at
-    /// which it was last.
+    /// Runs state functions for each packet from number `at` on; leaves the last number there.
     #[inline(always)]
     fn run_from(&mut self, group: &mut ReadGroup<'_>, functions: &[u16], at: &mut usize) {
-        // Twice the same code, once without looking for records that packets name.
+        // Two copies of the loop: one does not look up records by packet.
         match group.places {
             None => self.run_all(group, functions, |_, flow| flow, at),
             Some(places) => {
@@ -649,8 +635,7 @@ impl<N: NetworkFunction> Loaded<N> {
         }
     }
 
-    /// A state function panicked at the packet with this number: sees to that, and to the packets
-    /// after it.
+    /// Handles a panic of a state function at packet `at`, and continues with the next packet.
     #[cold]
     #[inline(never)]
     fn run_on_after(
@@ -673,8 +658,7 @@ impl<N: NetworkFunction> Loaded<N> {
         }
     }
 
-    /// Processes the group's packets with `process_all`, and continues after any packet at which
-    /// the function panics.
+    /// Processes the packets with `process_all`, and continues after a panic.
     #[inline(always)]
     fn process_contained(
         &mut self,
@@ -688,8 +672,7 @@ impl<N: NetworkFunction> Loaded<N> {
         }
     }
 
-    /// The function panicked at the packet with this number: sees to that, and to the packets after
-    /// it.
+    /// Handles a panic at packet `at`, and continues with the next packet.
     #[cold]
     #[inline(never)]
     fn go_on_after(&mut self, group: &mut PacketGroup<'_>, at: usize, payload: Box<dyn Any + Send>) {
@@ -713,7 +696,7 @@ impl<N: NetworkFunction> Loaded<N> {
         }
     }
 
-    /// The function's state of the flow, which it may have left in any condition, begins anew.
+    /// Resets the NF's state of the flow, which a panic may have left in any condition.
     #[cold]
     fn begin_state_again(&mut self, transit: Transit, env: &mut StageEnv<'_>) {
         self.flow_end(transit.flow, EndReason::Rejected, transit.timestamp_ns, env);
@@ -727,8 +710,8 @@ impl<N: NetworkFunction> Loaded<N> {
         self.flow_start(transit, env);
     }
 
-    /// Processes each of the group's packets, from this number on, that is still to be forwarded;
-    /// leaves there at which it was last.
+    /// Processes each packet from number `left_at` on that is still to be forwarded; leaves the
+    /// last number there.
     #[inline(always)]
     fn process_all(
         &mut self,
@@ -739,8 +722,7 @@ impl<N: NetworkFunction> Loaded<N> {
         let PacketGroup { packets, verdicts, side, changed, env, deliveries, .. } = group;
         let (packets, verdicts) = (packets.get_mut(*left_at..), verdicts.get_mut(*left_at..));
         let mut progress = Progress::new(left_at);
-        // If the records are not what the layout says, as `with_flow` has it, no packet finds its
-        // state.
+        // If the records do not match the layout (see `with_flow`), no packet finds its state.
         let mut states = self.state.and_then(|part| env.records.states_mut(part));
         for (packet, verdict) in packets.unwrap_or_default().iter_mut().zip(verdicts.unwrap_or_default()) {
             let number = progress.step();
@@ -811,7 +793,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
 
     fn process(&mut self, group: &mut PacketGroup<'_>) {
         self.pass(group.load, 0);
-        // Twice the same code, once without all that recording needs.
+        // Two copies of the loop: one without the cost of recording.
         match group.recording.take() {
             None => self.process_contained(group, |stage, group, at| stage.process_all(group, None, at)),
             Some(recording) => {
@@ -890,7 +872,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     fn make_room(&mut self, packet: &Packet, env: &mut StageEnv<'_>, victims: &mut Vec<u32>) {
         let StageEnv { records, effects, buffers } = env;
         let transit = packet.meta().transit;
-        // Other flows are looked at meanwhile, so the new one's header is a copy.
+        // Other flows are read at the same time, so the new one's header is a copy.
         let (Some(header), Some(state)) = (records.find_header(transit.flow), self.state) else { return };
         let header = &mut header.clone();
         let map = StateMap::new(&mut [], &NO_MAP);
@@ -966,7 +948,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         let rest = old.get(from.state_len.next_multiple_of(8)..).ok_or(no_way)?;
         let (state, new_rest) = part.split_at_mut_checked(Self::STATE_LEN).ok_or(no_way)?;
         if rest.len() != new_rest.len() {
-            return Err(no_way); // Its map or its buffers are other ones.
+            return Err(no_way); // Its map or its buffers differ.
         }
         let upgraded = N::upgrade(from.version, old.get(..from.state_len).ok_or(no_way)?)?;
         state.get_mut(..size_of::<N::State>()).ok_or(no_way)?.copy_from_slice(upgraded.as_bytes());
@@ -976,7 +958,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
 
     fn event_holds(&self, event: EventCondition, record: u32, records: &FlowRecords) -> bool {
         let state = self.state.and_then(|part| records.state(record, part));
-        // If the function cannot say, its flow's packets are to come to it.
+        // If the NF cannot tell, the flow's packets must go to it.
         state.is_some_and(|state| {
             self.panics.contain(|| self.function.event_holds(event, state)).unwrap_or(true)
         })

@@ -1,50 +1,50 @@
-//! Byte streams: what packets bring to the TCP streams of their flows, in order (E23).
+//! TCP byte streams: what packets add to the streams of their flows, in order (E23).
 //!
-//! A function whose descriptor says [`crate::Descriptor::stream`] finds what each packet brought in
-//! [`crate::PacketView::stream`]: bytes that stand in the packet itself, and bytes of earlier
-//! packets that waited for it.
+//! With [`crate::Descriptor::stream`], an NF finds the additions of each packet in
+//! [`crate::PacketView::stream`]: bytes in the packet itself, and bytes of earlier packets that
+//! were waiting for it in the out-of-order queue.
 
 use packet::Direction;
 
-/// Something that happened to a byte stream of a flow.
+/// An event in a flow's byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamEvent<'a> {
-    /// The stream: that of the bytes sent in this direction. An acknowledgement can move the other
-    /// direction's stream on.
+    /// The direction of the stream's bytes. An acknowledgement can advance the stream of the other
+    /// direction.
     pub direction: Direction,
-    /// Where in the stream, in bytes from its beginning.
+    /// Position in the stream, in bytes from its start.
     pub offset: u64,
-    /// What happened.
+    /// The event itself.
     pub kind: StreamEventKind<'a>,
 }
 
-/// What happened to a byte stream.
+/// Kinds of events in a byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEventKind<'a> {
-    /// A new connection begins on the ports of one that is over: offsets count from 0 again, and
-    /// what was kept of the old one's stream has no meaning any more.
+    /// A new connection reuses the ports of a closed one. Offsets restart at 0, and state kept for
+    /// the old stream is void.
     Restart,
     /// The next bytes.
     Data(&'a [u8]),
-    /// So many bytes are missing, for good: they were never seen, or there was no memory to wait
-    /// for them.
+    /// This many bytes are permanently missing: never seen, or there was no memory to wait for
+    /// them.
     Gap(u64),
-    /// The sender has closed the stream.
+    /// The sender closed the stream.
     Finished,
-    /// The connection was reset. Should more come, the hosts did not heed it: the reset was forged.
+    /// The connection was reset. If more data follows, the hosts ignored the reset: it was forged.
     Reset,
 }
 
-/// A datagram that came in fragments, put together.
+/// A datagram reassembled from fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WholeDatagram<'a> {
-    /// From the transport header on.
+    /// The datagram from the transport header on.
     pub transport: &'a [u8],
-    /// The transport protocol.
+    /// Number of the transport protocol.
     pub protocol: u8,
 }
 
-/// What a packet brought to its flow's streams, in order.
+/// A packet's additions to its flow's streams, in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream<'a> {
     pieces: &'a [StreamPiece],
@@ -54,13 +54,13 @@ pub struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// Whether it brought nothing.
+    /// Checks if there is nothing.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// The datagram that the packet, a fragment, was the last missing part of.
+    /// Returns the reassembled datagram that this packet, its last missing fragment, completed.
     pub fn datagram(&self) -> Option<WholeDatagram<'a>> {
         match self.pieces.first()?.what {
             StreamPieceKind::Datagram { start, len, protocol } => {
@@ -91,46 +91,46 @@ impl<'a> Iterator for Stream<'a> {
             StreamPieceKind::Gap { len } => StreamEventKind::Gap(len),
             StreamPieceKind::Finished => StreamEventKind::Finished,
             StreamPieceKind::Reset => StreamEventKind::Reset,
-            // It comes first; see [`Stream::datagram`].
+            // Always the first piece; see [`Stream::datagram`].
             StreamPieceKind::Datagram { .. } => return self.next(),
         };
         Some(StreamEvent { direction: piece.direction, offset: piece.offset, kind })
     }
 }
 
-/// A [`StreamEvent`] as the chain notes it: bytes by the place where they stand.
+/// A [`StreamEvent`] as stored by the graph: bytes are given by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamPiece {
-    /// The stream.
+    /// Direction of the stream.
     pub direction: Direction,
-    /// Where in the stream.
+    /// Position in the stream.
     pub offset: u64,
-    /// What happened.
+    /// The event itself.
     pub what: StreamPieceKind,
 }
 
-/// What happened, with bytes by their place.
+/// Kinds of stream events, with bytes given by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamPieceKind {
     /// See [`StreamEventKind::Restart`].
     Restart,
     /// Bytes of the packet's transport payload.
     InPacket {
-        /// Where in the payload they begin.
+        /// Offset in the payload.
         start: u32,
-        /// How many.
+        /// Number of bytes.
         len: u32,
     },
-    /// Bytes that waited.
+    /// Bytes from the out-of-order queue.
     Buffered {
-        /// Where in the memory of what waits they begin.
+        /// Offset in the queue's memory.
         start: usize,
-        /// How many.
+        /// Number of bytes.
         len: u32,
     },
     /// See [`StreamEventKind::Gap`].
     Gap {
-        /// Bytes that are missing.
+        /// Missing bytes.
         len: u64,
     },
     /// See [`StreamEventKind::Finished`].
@@ -139,30 +139,30 @@ pub enum StreamPieceKind {
     Reset,
     /// See [`Stream::datagram`].
     Datagram {
-        /// Where in the memory of datagrams its transport header begins.
+        /// Offset of the transport header in the memory of datagrams.
         start: usize,
-        /// Its bytes from there.
+        /// Bytes from the transport header on.
         len: u32,
-        /// The transport protocol.
+        /// Number of the transport protocol.
         protocol: u8,
     },
 }
 
-/// What each packet of a group brought to its streams.
+/// The additions of a group's packets to their streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deliveries<'a> {
-    /// All that happened, packet by packet.
+    /// All events, packet by packet.
     pub pieces: &'a [StreamPiece],
-    /// For each packet of the group, where in `pieces` its own end.
+    /// End of each packet's events in `pieces`.
     pub ends: &'a [u32],
-    /// The memory of what waits.
+    /// Memory of the out-of-order queue.
     pub held: &'a [u8],
-    /// The memory of datagrams that came in fragments.
+    /// Memory of datagrams that arrived in fragments.
     pub datagrams: &'a [u8],
 }
 
 impl<'a> Deliveries<'a> {
-    /// What the packet with this number in the group brought; `payload` is its transport payload.
+    /// Returns the additions of the group's packet `number`, whose transport payload is `payload`.
     #[inline]
     pub fn of(&self, number: usize, payload: &'a [u8]) -> Stream<'a> {
         let end = |number: usize| self.ends.get(number).map_or(0, |&end| end as usize);

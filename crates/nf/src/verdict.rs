@@ -1,37 +1,37 @@
-//! What a function decides about a packet.
+//! An NF's decision about a packet, and the reasons for which flows end.
 
 use packet::DropReason;
 
-/// What is to become of a packet.
+/// An NF's decision about a packet.
 #[must_use = "a verdict that is ignored forwards what a function meant to drop"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// On to the next function, or out.
+    /// To the next NF, or out.
     Forward,
-    /// Gone, for this reason; the chain counts it.
+    /// Discarded and counted for this reason.
     Drop(DropReason),
-    /// Back towards the side that it came from, through the functions it already passed, in reverse
+    /// Back to the side that it came from, through the NFs that it passed, in reverse
     /// (hairpinning).
     TurnBack,
 }
 
-/// Why a flow ended.
+/// The reason for which a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndReason {
-    /// No packet for as long as the flow was to be kept.
+    /// No packet within the flow's timeout.
     Idle,
-    /// Its connection was closed or reset, and the time to wait for stragglers is over.
+    /// The connection was closed or reset, and its linger time has passed.
     Closed,
-    /// The chain dropped all of its first packets, so it never was one.
+    /// All first packets were dropped, so the flow was never accepted.
     Rejected,
-    /// The flow table was full, and this flow was the one to go.
+    /// Evicted from the full flow table.
     Evicted,
-    /// The run is over.
+    /// The run ended.
     Shutdown,
 }
 
 impl EndReason {
-    /// The name in reports.
+    /// Returns the name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             EndReason::Idle => "idle",

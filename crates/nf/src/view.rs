@@ -1,4 +1,4 @@
-//! The packet as a function sees it: reading is free, writing is recorded.
+//! The packet as an NF sees it: reads are direct, writes are recorded.
 
 use std::ops::Deref;
 
@@ -8,12 +8,12 @@ use crate::Field;
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
 use crate::stream::{Deliveries, Stream};
 
-/// A packet in a function's hands. It reads as a [`Packet`]; all changes go through the view, so
-/// that they can be recorded (see [`Recording`]).
+/// A packet borrowed by an NF. It dereferences to [`Packet`] for reading. All writes go through the
+/// view, so that they can be recorded (see [`Recording`]).
 pub struct PacketView<'a> {
     packet: &'a mut Packet,
     recording: Option<&'a mut Recording>,
-    /// What its group brought to streams, and its number in the group.
+    /// What the group's packets added to streams, and this packet's number in the group.
     delivered: Option<(&'a Deliveries<'a>, usize)>,
 }
 
@@ -27,52 +27,52 @@ impl Deref for PacketView<'_> {
 }
 
 impl<'a> PacketView<'a> {
-    /// A view of this packet, which records if `recording` is given.
+    /// Returns a view that records into `recording`, if given.
     #[inline]
     pub fn new(packet: &'a mut Packet, recording: Option<&'a mut Recording>) -> PacketView<'a> {
         PacketView { packet, recording, delivered: None }
     }
 
-    /// The same of packet `number` of a group that brought this to streams.
+    /// Adds what the packets of a group, of which this is packet `number`, brought to streams.
     #[inline]
     pub fn with_streams(self, delivered: &'a Deliveries<'a>, number: usize) -> PacketView<'a> {
         PacketView { delivered: Some((delivered, number)), ..self }
     }
 
-    /// What the packet brought to its flow's TCP streams: nothing unless the function's descriptor
+    /// Returns what the packet brought to its flow's TCP streams; empty unless the NF's descriptor
     /// asks for streams.
     #[inline]
     pub fn stream(&self) -> Stream<'_> {
         self.delivered.map_or(Stream::default(), |(delivered, number)| delivered.of(number, self.payload()))
     }
 
-    /// Sets source address and port with all checksums; see [`Packet::set_end`].
+    /// Rewrites source address and port, and all checksums; see [`Packet::set_end`].
     #[inline(always)]
     pub fn set_source(&mut self, to: Endpoint) -> Result<(), RewriteError> {
         self.set_end(End::Source, to)
     }
 
-    /// Sets destination address and port with all checksums.
+    /// Rewrites destination address and port, and all checksums.
     #[inline(always)]
     pub fn set_destination(&mut self, to: Endpoint) -> Result<(), RewriteError> {
         self.set_end(End::Destination, to)
     }
 
-    /// Sets address and port of one end with all checksums.
+    /// Rewrites address and port of one end, and all checksums.
     #[inline(always)]
     pub fn set_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::SetEnd(end, to));
         self.packet.set_end(end, to)
     }
 
-    /// Sets one end of the packet that this ICMP error quotes.
+    /// Rewrites one end of the packet quoted in this ICMP error.
     pub fn set_embedded_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::SetEmbeddedEnd(end, to));
         self.packet.set_embedded_end(end, to)
     }
 
-    /// Takes one from the time to live; false if it is used up. Whether it is, is each packet's
-    /// own: see [`PacketView::mark_per_packet`].
+    /// Decrements the time to live; returns false if it is used up. As that differs from packet to
+    /// packet, this implies [`PacketView::mark_per_packet`].
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         self.note(|| HeaderAction::DecrementTtl);
@@ -86,11 +86,12 @@ impl<'a> PacketView<'a> {
         self.packet.set_dscp(dscp);
     }
 
-    /// Puts outer headers, which are the same for all packets of the flow and direction, before one
-    /// that is in no tunnel; see [`Packet::encap`]. Packets of which the IP packet has more than
-    /// `len_max` bytes, or which are in a tunnel, are treated otherwise. In a rule that stands for
-    /// the walk this needs no function, and is not done at all if a function behind takes the
-    /// headers away again before another one looks; where there is no room for them, the packet is
+    /// Adds outer headers that are the same for all packets of the flow and direction, to a packet
+    /// in no tunnel; see [`Packet::encap`].
+    ///
+    /// Packets in a tunnel, or with an IP packet longer than `len_max` bytes, leave the rule for
+    /// the slow path. The rule adds the headers without calling the NF, and not at all if a later
+    /// NF removes them before another one reads them. Packets without headroom for them are
     /// dropped.
     pub fn encap(&mut self, outer: &OuterHeaders, len_max: u16) -> Result<(), RewriteError> {
         let done = self.packet.encap(outer);
@@ -103,19 +104,20 @@ impl<'a> PacketView<'a> {
         done
     }
 
-    /// Puts headers before the IP header; see [`Packet::encap_bytes`]. They say the packet's
-    /// length: see [`PacketView::mark_per_packet`].
+    /// Adds headers in front of the IP header; see [`Packet::encap_bytes`]. They contain the
+    /// packet's length, so this implies [`PacketView::mark_per_packet`].
     pub fn encap_bytes(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::EncapBytes { header: header.to_vec(), version });
         self.mark_per_packet();
         self.packet.encap_bytes(header, version)
     }
 
-    /// Takes the packet out of a tunnel, of which the headers have `len` bytes; see
-    /// [`Packet::decap`]. In a rule, headers that a function of the same chain put on are not
-    /// put on in the first place. Those that packets came in are taken off by the rule, if they are
-    /// all that there are: off packets that come in the same, but for what is each packet's own
-    /// (see [`packet::OuterMatch::outer_of`]); others walk. Who goes by that too says so: see
+    /// Removes the outer headers, `len` bytes; see [`Packet::decap`].
+    ///
+    /// In a rule, headers that an NF of the same graph added are never added in the first place.
+    /// Headers that packets arrive with are removed by the rule, if there are no others, from
+    /// packets with the same headers (see [`packet::OuterMatch::outer_of`] for the fields that may
+    /// differ). Others take the slow path. An NF that depends on the differing fields calls
     /// [`PacketView::mark_per_packet`].
     pub fn decap(&mut self, len: usize) -> Result<(), RewriteError> {
         let done = self.packet.decap(len);
@@ -126,19 +128,19 @@ impl<'a> PacketView<'a> {
         done.map(|_| ())
     }
 
-    /// Looks for the outermost VLAN tag, or MPLS label, that the packet has. All packets of a rule
-    /// have what functions of the same chain put on, and come with the same tags and labels as the
-    /// one that was recorded, if one looks for them: others walk.
+    /// Returns the outermost VLAN tag or MPLS label. All packets of a rule carry the tags pushed by
+    /// NFs of the same graph. They must arrive with the same tags as the recorded packet if an NF
+    /// looks; others take the slow path.
     pub fn tag(&mut self, kind: TagKind) -> Option<Tag> {
         let found = self.packet.tag(kind);
         self.note(|| HeaderAction::FindTag(kind, found));
         found
     }
 
-    /// Puts a VLAN tag or an MPLS label, the same for all packets of the flow and direction, before
-    /// those that the packet has; see [`Packet::push_tag`]. In a rule that stands for the walk this
-    /// needs no function, and is not done at all if a function behind takes it away again before
-    /// another one looks. Packets whose link layer has no room for it walk.
+    /// Pushes a VLAN tag or MPLS label that is the same for all packets of the flow and direction;
+    /// see [`Packet::push_tag`]. The rule does it without calling the NF, and not at all if a later
+    /// NF pops it before another one looks. Packets whose link layer has no room take the slow
+    /// path.
     pub fn push_tag(&mut self, tag: Tag) -> Result<(), RewriteError> {
         let done = self.packet.push_tag(tag);
         match done {
@@ -148,10 +150,10 @@ impl<'a> PacketView<'a> {
         done
     }
 
-    /// Takes the outermost VLAN tag, or MPLS label, away; see [`Packet::pop_tag`]. In a rule, one
-    /// that a function of the same chain put on is not put on in the first place; one that packets
-    /// came with is taken off those that come with the same. Of packets that have none, the
-    /// function sees every one.
+    /// Pops the outermost VLAN tag or MPLS label; see [`Packet::pop_tag`]. In a rule, a tag pushed
+    /// by an NF of the same graph is never pushed in the first place. A tag that packets arrive
+    /// with is popped from packets with the same one. If a packet has none, the NF sees every
+    /// packet.
     pub fn pop_tag(&mut self, kind: TagKind) -> Result<Tag, RewriteError> {
         let done = self.packet.pop_tag(kind);
         match done {
@@ -172,57 +174,57 @@ impl<'a> PacketView<'a> {
         self.packet.encap_opaque(header, trailer_len, version)
     }
 
-    /// Leaves only a packet that stands in this one; see [`Packet::decap_opaque`].
+    /// Replaces the packet by one that it contains; see [`Packet::decap_opaque`].
     pub fn decap_opaque(&mut self, at: usize, len: usize, version: u8) -> Result<(), DropReason> {
         self.mark_one_off();
         self.packet.decap_opaque(at, len, version)
     }
 
-    /// Leaves of the outermost IP packet only its header, with this behind it; see
+    /// Replaces everything after the outermost IP header by `payload`; see
     /// [`Packet::replace_payload`].
     pub fn replace_payload(&mut self, protocol: u8, payload: &[u8]) -> Result<(), DropReason> {
         self.mark_one_off();
         self.packet.replace_payload(protocol, payload)
     }
 
-    /// Cuts link-layer padding away, as is needed before the packet is wrapped.
+    /// Removes link-layer padding, as required before an encapsulation.
     pub fn trim_trailer(&mut self) {
         self.mark_one_off();
         self.packet.trim_trailer();
     }
 
-    /// The flow's IP packet, to be changed in ways that are not recorded: such a function cannot be
-    /// consolidated, and keeps lengths and checksums right itself.
+    /// Returns the flow's IP packet for changes that are not recorded. Such an NF cannot be
+    /// consolidated, and must keep lengths and checksums valid itself.
     pub fn network_mut(&mut self) -> &mut [u8] {
         let l3 = self.meta().l3 as usize;
-        self.packet.meta_mut().plain_len = 0; // Nobody knows what will stand there.
+        self.packet.meta_mut().plain_len = 0; // The caller may write anything there.
         self.mark_one_off();
         self.packet.data_mut().get_mut(l3..).unwrap_or_default()
     }
 
-    /// The outermost IP packet, with what the link layer has behind it, to be changed as with
+    /// Returns the outermost IP packet and any link-layer trailer for changes as with
     /// [`PacketView::network_mut`].
     pub fn outermost_mut(&mut self) -> &mut [u8] {
         let l3 = self.meta().outer_l3 as usize;
-        self.packet.meta_mut().plain_len = 0; // Nobody knows what will stand there.
+        self.packet.meta_mut().plain_len = 0; // The caller may write anything there.
         self.mark_one_off();
         self.packet.data_mut().get_mut(l3..).unwrap_or_default()
     }
 
-    /// Whether what happens to this packet is recorded: the time to add entries of one's own.
+    /// Returns true if this packet is being recorded and the NF may add entries of its own.
     #[inline]
     pub fn is_recording(&self) -> bool {
         self.recording.is_some()
     }
 
-    /// Adds a header action to the record (B21); the packet is not changed. What is written through
-    /// this view, and a verdict to drop, are recorded anyhow.
+    /// Records a header action (B21) without changing the packet. Writes through this view and drop
+    /// verdicts are recorded automatically.
     #[inline]
     pub fn record_action(&mut self, action: HeaderAction) {
         self.note(|| action);
     }
 
-    /// Adds a state function to the record (B22).
+    /// Records a state function (B22).
     #[inline(always)]
     pub fn record_state_function(&mut self, function: StateFunction) {
         if let Some(recording) = &mut self.recording {
@@ -230,7 +232,7 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    /// Adds an event to the record (B23).
+    /// Records an event (B23).
     #[inline(always)]
     pub fn record_event(&mut self, event: EventCondition) {
         if let Some(recording) = &mut self.recording {
@@ -238,7 +240,7 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    /// Says which of the function's [rules](crate::Setup::rules) decided about the packet.
+    /// Records which of the NF's [rules](crate::Setup::rules) decided about the packet.
     #[inline(always)]
     pub fn record_rule(&mut self, rule: u32) {
         if let Some(recording) = &mut self.recording {
@@ -246,13 +248,13 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    /// The rule that was [noted](PacketView::record_rule).
+    /// Returns the rule from [`PacketView::record_rule`].
     pub fn recorded_rule(&self) -> Option<u32> {
         self.recording.as_ref().and_then(|recording| recording.rule)
     }
 
-    /// Says that what is done to this packet tells nothing about the flow's next ones: no rule is
-    /// made of it.
+    /// Declares that later packets of the flow will be treated differently: no rule is made of this
+    /// one.
     #[inline]
     pub fn mark_one_off(&mut self) {
         if let Some(recording) = &mut self.recording {
@@ -260,9 +262,9 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    /// Says that what is done to the flow's packets is each packet's own: in a rule that stands for
-    /// the walk, the function sees every packet, in its place. It must not set their ends. Who puts
-    /// headers of its own before a packet, or takes from its time to live, says so thereby.
+    /// Declares that the treatment differs from packet to packet: the NF sees every packet, even
+    /// where the others follow a rule. It must not rewrite endpoints. Adding per-packet headers and
+    /// decrementing the time to live imply this.
     #[inline]
     pub fn mark_per_packet(&mut self) {
         if let Some(recording) = &mut self.recording {
