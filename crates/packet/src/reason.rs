@@ -84,7 +84,7 @@ reasons! {
     IcmpTruncated = "icmp-truncated",
     /// The header of another transport protocol with ports (SCTP, DCCP, UDP-Lite) is cut.
     TransportTruncated = "transport-truncated",
-    /// A fragment whose datagram's first fragment, or all of it where it is to be inspected whole,
+    /// A fragment whose datagram's first fragment, or all of it where it must be inspected whole,
     /// did not come in time.
     FragmentTimeout = "fragment-timeout",
     /// The table of fragmented datagrams, or the share of the source, is full: the datagram gave
@@ -193,7 +193,7 @@ reasons! {
     VpnNoSa = "vpn-no-sa",
     /// VPN: headers, lengths or padding of AH or ESP are not as they must be.
     VpnMalformed = "vpn-malformed",
-    /// VPN: a fragment of a packet that is to be verified whole (RFC 4302 3.4.1, RFC 4303 3.4.1).
+    /// VPN: a fragment of a packet that must be verified whole (RFC 4302 3.4.1, RFC 4303 3.4.1).
     VpnFragment = "vpn-fragment",
     /// VPN: its sequence number was there before, or is too old to say (RFC 4303 3.4.3).
     VpnReplayed = "vpn-replayed",
@@ -207,7 +207,7 @@ reasons! {
     VpnClear = "vpn-clear",
     /// VPN: all sequence numbers of the security association are used up (RFC 4303 3.3.3).
     VpnExhausted = "vpn-exhausted",
-    /// VPN: a dummy packet, which is to be thrown away (RFC 4303 2.6).
+    /// VPN: a dummy packet, which must be discarded (RFC 4303 2.6).
     VpnDummy = "vpn-dummy",
     /// VPN: the tunnel was congested, and the packet's transport would not learn it (RFC 6040 4.2).
     VpnCongestion = "vpn-congestion",
@@ -236,7 +236,7 @@ reasons! {
     ReMalformed = "re-malformed",
     /// Redundancy elimination: a fragment of an encoded packet, which can be decoded only whole.
     ReFragment = "re-fragment",
-    /// Redundancy elimination: it refers to content that is not here; the other end is told.
+    /// Redundancy elimination: it refers to content that is not here; the other end is notified.
     ReMissing = "re-missing",
     /// Redundancy elimination: what was decoded is not what was encoded.
     ReChecksum = "re-checksum",

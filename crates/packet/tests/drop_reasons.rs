@@ -16,15 +16,15 @@ fn the_page_lists_all_reasons() {
         fs::write(&path, &page).unwrap();
     }
     let found = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(found, page, "RIVULET_BLESS=1 cargo test -p packet --test drop_reasons writes it anew");
+    assert_eq!(found, page, "RIVULET_BLESS=1 cargo test -p packet --test drop_reasons rewrites it");
 }
 
 fn page() -> String {
     let mut page = String::from(
         "# Drop reasons\n\n\
-         Every packet that Rivulet drops, wherever that is, is counted under one of these reasons: in the `drops` of the\n\
-         [report](report.md), in the summary of `rivulet run`, and, packet by packet, in `rivulet explain`. The list is closed;\n\
-         this page is made of it by a test (`crates/packet/tests/drop_reasons.rs`).\n\n\
+         The closed list of reasons under which Rivulet counts dropped packets: in `drops` of the\n\
+         [report](report.md), in the summary of `rivulet run`, and, packet by packet, in\n\
+         `rivulet explain`. A test writes this page (`crates/packet/tests/drop_reasons.rs`).\n\n\
          | reason | meaning |\n|---|---|\n",
     );
     for reason in DropReason::ALL {
