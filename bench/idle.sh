@@ -24,11 +24,11 @@ main() {
     done
     echo 'Port<0> inside; Port<1> outside; Monitor m; pipelet { inside <-> m <-> outside; }' >"$WORK/wire.rvl"
     printf '%s\t%s\n' driver percent_of_a_core
-    measure packet inside outside --io packet
-    measure xdp inside outside --io xdp
-    measure workers-2 inside outside --io packet --workers 2
-    measure tap tap:rvlidle0 outside --io packet
-    measure memif "memif:$WORK/memif.sock" outside --io packet
+    measure packet inside outside --driver packet
+    measure xdp inside outside --driver xdp
+    measure workers-2 inside outside --driver packet --workers 2
+    measure tap tap:rvlidle0 outside --driver packet
+    measure memif "memif:$WORK/memif.sock" outside --driver packet
 }
 
 # measure NAME INSIDE OUTSIDE OPTION...

@@ -167,7 +167,7 @@ kernel_off() {
 
 # rivulet_on CASE IO
 rivulet_on() {
-    ip netns exec $M "$RIVULET" up "$WORK/$1.rvl" --port inside=inside --port outside=outside --io "$2" --quiet &
+    ip netns exec $M "$RIVULET" up "$WORK/$1.rvl" --port inside=inside --port outside=outside --driver "$2" --quiet &
     PID=$!
     sleep 1
 }

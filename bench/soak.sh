@@ -69,7 +69,7 @@ Firewall gate { rules: "allow out any" };
 Monitor watch;
 pipelet { inside <-> translate <-> gate <-> watch <-> outside; }
 POLICY
-    ip netns exec $M "$RIVULET" up "$WORK/soak.rvl" --port inside=inside --port outside=outside --io "$IO" -o json \
+    ip netns exec $M "$RIVULET" up "$WORK/soak.rvl" --port inside=inside --port outside=outside --driver "$IO" -o json \
         >"$WORK/report.json" 2>"$WORK/said" &
     PID=$!
     sleep 1

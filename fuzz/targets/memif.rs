@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use io::port::{Interface, MemifConfig, Outbox};
+use io::port::{Interface, Outbox};
 use libfuzzer_sys::fuzz_target;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -60,7 +60,7 @@ fn go_on(port: &mut Interface, sent: &mut u64) {
 fuzz_target!(|data: &[u8]| {
     let Some((&mode, mut rest)) = data.split_first() else { return };
     let name = format!("rivulet-fuzz-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    let mut port = Interface::memif(&MemifConfig::new(&format!("@{name}"))).expect("a name of its own");
+    let mut port = Interface::open(&format!("memif:@{name}").parse().expect("a socket")).expect("a name of its own");
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
     let peer = Peer(socket.expect("a socket"));
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a short name");

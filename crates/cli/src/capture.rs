@@ -19,7 +19,7 @@ use crate::messages::{Console, say};
 use crate::signals::{self, Signals};
 use crate::sinks::Capture;
 use crate::sources::{PortFile, Sources};
-use crate::up::{self, IoChoice, PortInterface, privileges};
+use crate::up::{self, PortInterface, privileges};
 use crate::{files, output, policies};
 
 use trace::Trace;
@@ -37,14 +37,12 @@ pub struct Args {
     /// times
     #[arg(short, long, value_name = "[PORT=]FILE")]
     pub read: Vec<PortFile>,
-    /// The network interface that is PORT, a name or number, as with `rivulet up`; each port of the
-    /// policy needs one
-    #[arg(short, long, value_name = "PORT=INTERFACE")]
+    #[arg(short, long, value_name = "PORT=INTERFACE", help = up::port_help())]
     pub port: Vec<PortInterface>,
     /// Only listen to the `rivulet up` that has this network interface: its packets, as they come
     /// and as they leave, without comments
     #[arg(long, value_name = "INTERFACE")]
-    #[arg(conflicts_with_all = ["filter", "dropped", "io", "seed"])]
+    #[arg(conflicts_with_all = ["filter", "dropped", "driver", "seed"])]
     pub connect: Option<String>,
     /// The file to write: .pcapng, also with .gz (- for standard output)
     #[arg(short, long, value_name = "FILE")]
@@ -62,10 +60,10 @@ pub struct Args {
     /// End after so long; of interfaces only
     #[arg(long, value_name = "TIME", conflicts_with = "read")]
     pub duration: Option<Time>,
-    /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or
-    /// one of them
-    #[arg(long, value_enum, default_value = "auto")]
-    pub io: IoChoice,
+    /// Driver of ports that are an interface's name alone; `auto` uses AF_XDP where it is
+    /// transparent, otherwise packet sockets
+    #[arg(long, default_value = "auto", value_parser = up::drivers())]
+    pub driver: String,
     /// Seed of all that is random, if the policy names none
     #[arg(long)]
     pub seed: Option<u64>,
@@ -162,12 +160,12 @@ fn of_interfaces(
     assembly: Assembly,
     name: &str,
 ) -> anyhow::Result<ExitCode> {
-    let interfaces = up::open(&args.port, args.io.into(), &assembly.ports)?;
+    let interfaces = up::open(&args.port, &args.driver, &assembly.ports)?;
     let capture = Capture::with_ways(&args.write, format, &assembly.ports, true)?;
     let signals = Signals::of_service().context("cannot take signals")?;
-    let ways: Vec<_> = interfaces.iter().map(|(_, interface)| interface.io()).collect();
-    privileges::give_up(&ways).context("cannot give up privileges")?;
-    privileges::refuse_other_calls(&ways, true).context("cannot have the kernel refuse system calls")?;
+    let drivers = io::port::drivers_in_use(interfaces.iter().map(|(_, interface)| interface));
+    privileges::give_up(&drivers).context("cannot give up privileges")?;
+    privileges::refuse_other_calls(&drivers, true).context("cannot have the kernel refuse system calls")?;
     let said = up::said(&args.port, &interfaces);
     let (console, ending) = Console::begin(false).context("cannot begin a thread for messages")?;
     let mut trace = Trace::new(capture.begin(Some(&console))?, selection, args.count);

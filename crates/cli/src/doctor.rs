@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use io::port::{Facts, facts};
+use io::port::{DRIVERS, InterfaceStatus, interface_status};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::Serialize;
 
@@ -104,44 +104,23 @@ fn machine() -> Vec<Finding> {
     let mut findings = vec![finding("kernel", state, kernel, "Linux 4.20 or later is needed")];
 
     let had = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
-    let may_open = had.contains(CapabilitySet::NET_RAW);
-    findings.push(finding(
-        "capability CAP_NET_RAW",
-        if may_open { State::Ok } else { State::Fail },
-        if may_open { "held" } else { "not held" },
-        "run it as root, by ops/systemd/rivulet@.service, or after `setcap cap_net_raw+ep` of the program",
-    ));
-
-    let may_load = had.contains(CapabilitySet::NET_ADMIN)
-        && (had.contains(CapabilitySet::BPF) || had.contains(CapabilitySet::SYS_ADMIN));
-    let why_not = io::port::why_no_xdp_at_all().or_else(|| {
-        let missing = "the capabilities CAP_BPF and CAP_NET_ADMIN are missing";
-        (!may_load).then(|| missing.to_owned())
-    });
-    findings.push(finding(
-        "AF_XDP",
-        if why_not.is_none() { State::Ok } else { State::Note },
-        why_not.as_deref().unwrap_or("there"),
-        "packet sockets are taken instead, which are slower",
-    ));
-
-    let why_no_tap = io::port::why_no_tap();
-    let may_make = had.contains(CapabilitySet::NET_ADMIN);
-    findings.push(finding(
-        "TAP devices as ports",
-        if why_no_tap.is_none() && may_make { State::Ok } else { State::Note },
-        match (&why_no_tap, may_make) {
-            (Some(why), _) => why,
-            (None, true) => "can be made",
-            (None, false) => "cannot be made: the capability CAP_NET_ADMIN is missing",
-        },
-        match why_no_tap {
-            Some(_) => "no port can be `tap:NAME`; others can",
-            None => "`ip tuntap add NAME mode tap user USER`, by root, makes one that `tap:NAME` takes over",
-        },
-    ));
-
-    findings.push(dpdk());
+    let fallback =
+        DRIVERS.iter().rfind(|driver| driver.info.is_for_interfaces).map(|driver| driver.info.name);
+    for driver in DRIVERS {
+        let readiness = driver.check(had);
+        let state = match readiness.is_ready {
+            true => State::Ok,
+            // Existing interfaces have no other one.
+            false if fallback == Some(driver.info.name) => State::Fail,
+            false => State::Note,
+        };
+        findings.push(finding(
+            &format!("driver {}", driver.info.name),
+            state,
+            readiness.found,
+            readiness.advice,
+        ));
+    }
 
     let buffer = read("/proc/sys/net/core/rmem_max").parse().unwrap_or(0);
     let has_room = buffer >= BUFFER || had.contains(CapabilitySet::NET_ADMIN);
@@ -184,27 +163,12 @@ fn machine() -> Vec<Finding> {
     findings
 }
 
-/// Whether ports can be devices of DPDK's.
-fn dpdk() -> Finding {
-    const WHAT: &str = "DPDK devices as ports";
-    let Some(version) = io::port::dpdk_version() else {
-        // Nothing is wrong with the machine.
-        return finding(WHAT, State::Ok, "not in this build (`cargo build --release --features dpdk`)", "");
-    };
-    let has_pages = io::port::dpdk_has_huge_pages();
-    finding(
-        WHAT,
-        if has_pages { State::Ok } else { State::Note },
-        format!("{version}, {} free huge pages", if has_pages { "with" } else { "without" }),
-        "most cards need them: `sysctl -w vm.nr_hugepages=256`; virtual devices do without",
-    )
-}
-
 /// What is one interface's.
 fn interface(name: &str) -> Vec<Finding> {
     let of = |what: &str| format!("{name}: {what}");
-    let Facts { link, has_ipv4, has_ipv6, why_not_xdp } = match facts(name) {
-        Ok(facts) => facts,
+    let InterfaceStatus { link, has_ipv4, has_ipv6, driver: chosen, fallback } = match interface_status(name)
+    {
+        Ok(status) => status,
         Err(error) => return vec![finding(name, State::Fail, error.to_string(), "see `ip link`")],
     };
     let sys = Path::new("/sys/class/net").join(name);
@@ -249,13 +213,15 @@ fn interface(name: &str) -> Vec<Finding> {
     ));
     if is_ethernet {
         findings.push(finding(
-            &of("frames"),
-            if why_not_xdp.is_some() { State::Note } else { State::Ok },
-            match &why_not_xdp {
-                Some(_) => "packet sockets",
-                None => "AF_XDP, if its driver can",
+            &of("driver"),
+            if fallback.is_some() { State::Note } else { State::Ok },
+            match &fallback {
+                Some(_) => chosen.to_owned(),
+                None => format!("{chosen}, if it opens"),
             },
-            &format!("it is slower than AF_XDP, which is not for it: {}", why_not_xdp.unwrap_or_default()),
+            &fallback.map_or_else(String::new, |fallback| {
+                format!("slower than {}: {}", fallback.refused, fallback.reason)
+            }),
         ));
     }
     let master = sys.join("master");
@@ -302,7 +268,7 @@ fn driver(sys: &Path) -> String {
 fn all_interfaces() -> Vec<String> {
     let all = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let mut names: Vec<_> = all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.retain(|name| facts(name).is_ok_and(|facts| facts.link.address.is_some()));
+    names.retain(|name| interface_status(name).is_ok_and(|status| status.link.address.is_some()));
     names.sort();
     names
 }

@@ -15,7 +15,8 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
-use io::port::{Choice, DpdkDevice, Interface, Io, MemifConfig, begin_dpdk};
+use clap::builder::PossibleValuesParser;
+use io::port::{DRIVERS, Interface, PortSpec, drivers_in_use};
 use runtime::shards::WORKERS_MAX;
 use runtime::threads::Maker;
 use runtime::{Assembly, Change, Ports};
@@ -50,16 +51,12 @@ use server::Board;
 pub struct Args {
     /// The policy (- for standard input)
     pub policy: PathBuf,
-    /// The network interface that is PORT, a name or number; each port of the policy needs one.
-    /// `tap:NAME` is the other end of a TAP device, which is made if it is not there;
-    /// `memif:SOCKET[,KEY=VALUE...]` is memory shared with another process; `dpdk:DEVICE` a card's
-    /// PCI address or a virtual device of DPDK's, in programs that are built with it
-    #[arg(short, long, value_name = "PORT=INTERFACE", required = true)]
+    #[arg(short, long, value_name = "PORT=INTERFACE", required = true, help = port_help())]
     pub port: Vec<PortInterface>,
-    /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or
-    /// one of them
-    #[arg(long, value_enum, default_value = "auto")]
-    pub io: IoChoice,
+    /// Driver of ports that are an interface's name alone; `auto` uses AF_XDP where it is
+    /// transparent, otherwise packet sockets
+    #[arg(long, default_value = AUTO, value_parser = drivers())]
+    pub driver: String,
     /// A capture to write what leaves by PORT to, or what leaves by all ports: .pcap, .pcapng, also
     /// with .gz
     #[arg(short, long, value_name = "[PORT=]FILE")]
@@ -121,56 +118,33 @@ Examples:
   rivulet up site.rvl --port inside=memif:/run/rivulet/in.sock --port outside=memif:/run/vpp/memif.sock,role=client
   rivulet up site.rvl --port inside=eth0 --port outside=eth1 --duration 60s -o json | jq .interfaces";
 
-/// `--io`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum IoChoice {
-    Auto,
-    Xdp,
-    Packet,
+/// The value of `--driver` that leaves the choice to the program.
+const AUTO: &str = "auto";
+
+/// Returns the values of `--driver`.
+pub fn drivers() -> PossibleValuesParser {
+    let drivers = DRIVERS.iter().filter(|entry| entry.info.is_for_interfaces);
+    PossibleValuesParser::new([AUTO].into_iter().chain(drivers.map(|entry| entry.info.name)))
 }
 
-impl From<IoChoice> for Choice {
-    fn from(choice: IoChoice) -> Choice {
-        match choice {
-            IoChoice::Auto => Choice::Auto,
-            IoChoice::Xdp => Choice::Xdp,
-            IoChoice::Packet => Choice::PacketSocket,
-        }
-    }
+/// Returns the help of `--port`.
+pub fn port_help() -> String {
+    let forms = DRIVERS.iter().map(|entry| format!("`{}` ({})", entry.info.syntax, entry.info.peer));
+    let forms: Vec<_> = forms.collect();
+    format!(
+        "The network interface of PORT, a name or number; each port of the policy needs one. An interface's name alone, or {}",
+        forms.join(", ")
+    )
 }
 
 /// `--port PORT=INTERFACE`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PortInterface {
     /// The port's name or number.
     pub port: String,
-    /// The interface's name.
-    pub interface: String,
-    /// What it is.
-    pub kind: Kind,
+    /// Its interface.
+    pub spec: PortSpec,
 }
-
-/// What a port's interface is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// One that the machine has.
-    Existing,
-    /// The other end of a TAP device.
-    Tap,
-    /// A device of DPDK's.
-    Dpdk(DpdkDevice),
-    /// Memory that is shared with another process.
-    Memif(MemifConfig),
-}
-
-/// What precedes the name of a TAP device. No interface's name has a colon.
-const TAP: &str = "tap:";
-
-/// What precedes the socket of shared memory.
-const MEMIF: &str = "memif:";
-
-/// What precedes a device of DPDK's.
-const DPDK: &str = "dpdk:";
 
 impl FromStr for PortInterface {
     type Err = String;
@@ -179,31 +153,11 @@ impl FromStr for PortInterface {
         let expected =
             || "expected a port and an interface, such as inside=eth0 or inside=tap:rvl0".to_owned();
         let (port, interface) = text.split_once('=').ok_or_else(expected)?;
-        let (name, kind) = if let Some(name) = interface.strip_prefix(TAP) {
-            (name.to_owned(), Kind::Tap)
-        } else if let Some(text) = interface.strip_prefix(DPDK) {
-            let device = DpdkDevice::parse(text).map_err(|error| error.to_string())?;
-            (device.name.clone(), Kind::Dpdk(device))
-        } else if let Some(text) = interface.strip_prefix(MEMIF) {
-            let config: MemifConfig = text.parse().map_err(|error| format!("{error}"))?;
-            (config.name(), Kind::Memif(config))
-        } else {
-            (interface.to_owned(), Kind::Existing)
-        };
-        if port.is_empty() || name.is_empty() {
+        if port.is_empty() || interface.is_empty() {
             return Err(expected());
         }
-        Ok(PortInterface { port: port.to_owned(), interface: name, kind })
-    }
-}
-
-impl PortInterface {
-    /// The device of DPDK's that it is, if it is one.
-    fn dpdk(&self) -> Option<&DpdkDevice> {
-        match &self.kind {
-            Kind::Dpdk(device) => Some(device),
-            Kind::Existing | Kind::Tap | Kind::Memif(_) => None,
-        }
+        let spec = interface.parse().map_err(|error: io::port::PortSpecError| error.to_string())?;
+        Ok(PortInterface { port: port.to_owned(), spec })
     }
 }
 
@@ -224,7 +178,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(path) => Script::read(path, assembly)?,
         None => Script::default(),
     };
-    let mut interfaces = open_parts(&args.port, args.io.into(), &assembly.ports, args.workers.into())?;
+    let mut interfaces = open_parts(&args.port, &args.driver, &assembly.ports, args.workers.into())?;
     let outputs = Outputs {
         writes: &args.write,
         alerts: args.alerts.as_deref(),
@@ -247,9 +201,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let said = said(&args.port, &interfaces[0]);
-    let ways: Vec<Io> = interfaces.iter().flatten().map(|(_, interface)| interface.io()).collect();
-    privileges::give_up(&ways).context("cannot give up privileges")?;
-    privileges::refuse_other_calls(&ways, outputs.have_files())
+    let drivers = drivers_in_use(interfaces.iter().flatten().map(|(_, interface)| interface));
+    privileges::give_up(&drivers).context("cannot give up privileges")?;
+    privileges::refuse_other_calls(&drivers, outputs.have_files())
         .context("cannot have the kernel refuse system calls")?;
     // Threads that write have no more rights than this one.
     let (console, ending) = Console::begin(!args.quiet).context("cannot begin a thread for messages")?;
@@ -356,55 +310,35 @@ fn load(args: &Args) -> anyhow::Result<(Vec<Assembly>, Option<Maker>)> {
 }
 
 /// Opens the interface of each port of the policy.
-pub fn open(given: &[PortInterface], choice: Choice, ports: &Ports) -> anyhow::Result<Vec<(u16, Interface)>> {
-    Ok(open_parts(given, choice, ports, 1)?.pop().unwrap_or_default())
+pub fn open(given: &[PortInterface], driver: &str, ports: &Ports) -> anyhow::Result<Vec<(u16, Interface)>> {
+    Ok(open_parts(given, driver, ports, 1)?.pop().unwrap_or_default())
 }
 
-/// The same in so many parts, for as many workers.
+/// Opens the interface of each port of the policy, in a part for each worker.
 fn open_parts(
     given: &[PortInterface],
-    choice: Choice,
+    driver: &str,
     ports: &Ports,
     count: usize,
 ) -> anyhow::Result<Vec<Vec<(u16, Interface)>>> {
     let mut opened: Vec<Vec<(u16, Interface)>> = (0..count).map(|_| Vec::new()).collect();
-    let devices: Vec<_> = given.iter().filter_map(PortInterface::dpdk).cloned().collect();
-    if !devices.is_empty() {
-        begin_dpdk(&devices, count).with_context(|| format!("cannot open {DPDK}{}", devices[0].name))?;
-    }
-    for PortInterface { port, interface, kind } in given {
+    given.iter().for_each(|given| given.spec.announce(count));
+    for PortInterface { port, spec } in given {
         let number = port_named(ports, port)?;
         if let Some((_, other)) = opened[0].iter().find(|&&(taken, _)| taken == number) {
             bail!("port {port} has an interface already, {}", other.name());
         }
-        if opened[0].iter().any(|(_, other)| other.name() == interface) {
-            bail!("{interface} is the interface of another port already");
+        if opened[0].iter().any(|(_, other)| other.name() == spec.name()) {
+            bail!("{} is the interface of another port already", spec.name());
         }
-        if *kind == Kind::Existing {
-            lock(interface)?;
+        if spec.is_interface() {
+            lock(spec.name())?;
         }
-        let opens = match kind {
-            Kind::Tap => Interface::tap_parts(interface, count)
-                .with_context(|| format!("cannot open {TAP}{interface}")),
-            Kind::Dpdk(device) => {
-                Interface::dpdk_parts(device, count).with_context(|| format!("cannot open {DPDK}{interface}"))
-            }
-            Kind::Memif(config) => Interface::memif_parts(config, count)
-                .with_context(|| format!("cannot open {MEMIF}{interface}")),
-            Kind::Existing => {
-                Interface::open_parts(interface, choice, count).map_err(|error| match error.raw_os_error() {
-                    Some(libc::EPERM) => {
-                        anyhow::anyhow!(
-                            "cannot open {interface}: it takes root, or the capability CAP_NET_RAW"
-                        )
-                    }
-                    _ => {
-                        let by = if choice == Choice::Xdp { " by AF_XDP" } else { "" };
-                        anyhow::Error::new(error).context(format!("cannot open {interface}{by}"))
-                    }
-                })
-            }
+        let spec = match driver {
+            AUTO => spec.clone(),
+            driver => spec.clone().with_driver(driver)?,
         };
+        let opens = Interface::open_parts(&spec, count).with_context(|| format!("cannot open {spec}"));
         opened.iter_mut().zip(opens?).for_each(|(part, opens)| part.push((number, opens)));
     }
     let has_none = |port: &&runtime::Port| opened[0].iter().all(|&(number, _)| number != port.number);
@@ -426,33 +360,33 @@ fn lock(interface: &str) -> anyhow::Result<()> {
     }
 }
 
-/// What is up, and by which way.
+/// Reports the interfaces and their drivers.
 pub fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String {
     let each = given.iter().zip(interfaces);
     let ports = each.map(|(given, (_, interface))| {
-        format!("{} on {} ({})", given.port, given.interface, interface.io().name())
+        format!("{} on {} ({})", given.port, interface.name(), interface.mode())
     });
     let mut lines = vec![format!("rivulet: up: {}", ports.collect::<Vec<_>>().join(", "))];
-    let whys =
-        interfaces.iter().filter_map(|(_, interface)| Some((interface.name(), interface.why_not_xdp()?)));
-    lines.extend(whys.map(|(name, why)| fallback(name, why)));
+    let fallbacks =
+        interfaces.iter().filter_map(|(_, interface)| Some((interface.name(), interface.fallback()?)));
+    lines.extend(fallbacks.map(|(name, why)| fallback(name, why)));
     lines.join("\n")
 }
 
 /// What became of an interface.
 pub fn changed(change: &Change) -> String {
-    let Change { interface, is_up, why_not_xdp, why } = change;
+    let Change { interface, is_up, fallback: refused, why } = change;
     let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
     let state = format!("rivulet: {interface} is {}{why}", if *is_up { "up" } else { "down" });
-    match why_not_xdp {
+    match refused {
         Some(why) => format!("{state}\n{}", fallback(interface, why)),
         None => state,
     }
 }
 
-/// That an interface is not for AF_XDP.
-pub fn fallback(interface: &str, why: impl std::fmt::Display) -> String {
-    format!("rivulet: {interface}: packet sockets, as AF_XDP is not for it: {why}")
+/// Reports that an interface does not use the preferred driver.
+fn fallback(interface: &str, why: impl std::fmt::Display) -> String {
+    format!("rivulet: {interface}: {why}")
 }
 
 #[cfg(test)]
@@ -460,25 +394,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_on_interfaces_tap_devices_and_devices_of_dpdk() {
-        let device = |text| Kind::Dpdk(DpdkDevice::parse(text).unwrap());
-        for (text, port, interface, kind) in [
-            ("inside=eth0", "inside", "eth0", Kind::Existing),
-            ("0=tap:rvl0", "0", "rvl0", Kind::Tap),
-            ("inside=dpdk:03:00.0", "inside", "0000:03:00.0", device("0000:03:00.0")),
+    fn ports_have_the_names_of_their_interfaces() {
+        for (text, port, name, shown) in [
+            ("inside=eth0", "inside", "eth0", "eth0"),
+            ("0=tap:rvl0", "0", "rvl0", "tap:rvl0"),
+            ("inside=dpdk:03:00.0", "inside", "0000:03:00.0", "dpdk:0000:03:00.0"),
             (
                 "inside=dpdk:net_af_packet0,iface=eth0,qpairs=2",
                 "inside",
                 "net_af_packet0",
-                device("net_af_packet0,iface=eth0,qpairs=2"),
+                "dpdk:net_af_packet0",
             ),
         ] {
-            let expected = PortInterface { port: port.to_owned(), interface: interface.to_owned(), kind };
-            assert_eq!(text.parse(), Ok(expected), "{text}");
+            let parsed: PortInterface = text.parse().unwrap();
+            let found = (&*parsed.port, parsed.spec.name(), &*parsed.spec.to_string());
+            assert_eq!(found, (port, name, shown), "{text}");
+            assert_eq!(parsed.spec.is_interface(), shown == "eth0", "{text}");
         }
-        for text in ["eth0", "=eth0", "inside=", "inside=tap:"] {
+        for text in ["eth0", "=eth0", "inside="] {
             assert!(text.parse::<PortInterface>().unwrap_err().contains("inside=tap:rvl0"), "{text}");
         }
+        assert!("inside=tap:".parse::<PortInterface>().unwrap_err().contains("such as tap:rvl0"));
         for text in ["inside=dpdk:", "inside=dpdk:,iface=eth0", "inside=dpdk:03:00", "inside=dpdk:03:00.9"] {
             assert!(text.parse::<PortInterface>().unwrap_err().contains("0000:03:00.0"), "{text}");
         }

@@ -89,18 +89,6 @@ fn limits_are_those_of_the_code() {
         io::capture::INTERFACES_MAX,
         io::capture::NAME_BYTES_MAX,
         io::capture::RECORD_BYTES_MAX,
-        io::port::DPDK_BUFFERS,
-        io::port::DPDK_MEMORY_MIB,
-        io::port::DPDK_RING,
-        io::port::MEMIF_CALL_MAX_MS,
-        io::port::MEMIF_PAUSE_MS,
-        io::port::MEMIF_REGIONS_MAX,
-        io::port::MEMIF_REGION_MAX_BYTES,
-        io::port::QUEUES_MAX,
-        io::port::QUEUE_MAX,
-        io::port::QUEUE_MIN,
-        io::port::SENDING_MAX,
-        io::port::WAITING_MAX,
         io::traffic::FLOWS_MAX,
         io::traffic::FRAME_BYTES_MAX,
         nf::CACHED_PAYLOAD_MAX,
@@ -162,6 +150,10 @@ fn limits_are_those_of_the_code() {
         protocol::unit::PAST_MAX,
         protocol::unit::AGAIN_DOUBLINGS,
     ];
+    for driver in io::port::DRIVERS {
+        let path = |limit: &str| format!("io::port::{}::{limit}", driver.info.name);
+        real.extend(driver.info.limits.iter().map(|limit| (path(limit.name), limit.value)));
+    }
     promised.sort();
     real.sort();
     assert_eq!(promised, real);

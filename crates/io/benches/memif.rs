@@ -7,7 +7,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use io::port::{Interface, MemifConfig, MemifRole, Outbox};
+use io::port::{Interface, Outbox};
 
 const ROUNDS: usize = 151;
 const ROUND: Duration = Duration::from_millis(20);
@@ -21,14 +21,13 @@ fn main() {
         let mut words = said.split(' ');
         let mut next = || words.next().unwrap_or_default().to_owned();
         let (socket, role, len) = (next(), next(), next());
-        let role = if role == "client" { MemifRole::Client } else { MemifRole::Server };
-        return send(&mut open(&socket, role), len.parse().unwrap());
+        return send(&mut open(&socket, &role), len.parse().unwrap());
     }
     println!(
         "{:>6}  {:>5}  {:>9}  {:>6}  {:>8}  {:>9}",
         "sender", "bytes", "Mframes/s", "Gbit/s", "ns/frame", "middle ns"
     );
-    for (role, other) in [(MemifRole::Server, "client"), (MemifRole::Client, "server")] {
+    for (role, other) in [("server", "client"), ("client", "server")] {
         for len in [64, 512, 1_514] {
             let (best, middle) = rates(role, other, len);
             let gbit = best * len as f64 * 8.0 / 1e9;
@@ -41,10 +40,14 @@ fn main() {
     }
 }
 
-fn open(socket: &str, role: MemifRole) -> Interface {
-    let mut config = MemifConfig::new(socket);
-    config.role = role;
-    let mut interface = Interface::memif(&config).unwrap();
+/// Opens one end.
+fn end(socket: &str, role: &str) -> Interface {
+    Interface::open(&format!("memif:{socket},role={role}").parse().unwrap()).unwrap()
+}
+
+/// Opens one end, and waits until it is connected.
+fn open(socket: &str, role: &str) -> Interface {
+    let mut interface = end(socket, role);
     while !interface.link().unwrap().is_up {
         let _ = interface.reopen();
         let _ = interface.receive(|_| {});
@@ -66,7 +69,7 @@ fn send(interface: &mut Interface, len: usize) {
 }
 
 /// Frames that come in a second from another process: in the best round, and in the middle one.
-fn rates(role: MemifRole, other: &str, len: usize) -> (f64, f64) {
+fn rates(role: &str, other: &str, len: usize) -> (f64, f64) {
     let socket = format!("@rivulet-bench-{}-{other}-{len}", std::process::id());
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env(OTHER, format!("{socket} {other} {len}")).stdin(Stdio::null());
@@ -98,10 +101,8 @@ fn round(interface: &mut Interface) -> f64 {
 fn both_ns(len: usize) -> f64 {
     const BATCHES: usize = 20_000;
     let socket = format!("@rivulet-bench-{}-both-{len}", std::process::id());
-    let mut config = MemifConfig::new(&socket);
-    let mut server = Interface::memif(&config).unwrap();
-    config.role = MemifRole::Client;
-    let mut client = Interface::memif(&config).unwrap();
+    let mut server = end(&socket, "server");
+    let mut client = end(&socket, "client");
     while !(server.link().unwrap().is_up && client.link().unwrap().is_up) {
         for end in [&mut server, &mut client] {
             let _ = end.sockets();

@@ -10,16 +10,39 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use io::capture::{Format, FormatKind, Reader, Record, Writer};
-use io::port::{DPDK_RING, DpdkDevice, Interface, Io, Outbox, begin_dpdk, dpdk_version, on_dpdk_thread};
+use io::port::{DRIVERS, DriverEntry, Interface, Outbox, PortSpec, dpdk};
 use packet::LinkType;
+use rustix::thread::CapabilitySet;
 
-/// Begins DPDK for this process, and names a device.
-fn device(text: &str) -> DpdkDevice {
+/// Names a device, and begins DPDK for this process.
+fn device(text: &str) -> PortSpec {
     static BEGIN: Once = Once::new();
-    let device = DpdkDevice::parse(text).unwrap();
     // Enough memory for all devices of this file.
-    BEGIN.call_once(|| begin_dpdk(std::slice::from_ref(&device), 16).unwrap());
-    device
+    BEGIN.call_once(|| {
+        let first = spec("net_null9");
+        first.announce(16);
+        drop(Interface::open(&first).unwrap());
+    });
+    spec(text)
+}
+
+fn spec(text: &str) -> PortSpec {
+    format!("dpdk:{text}").parse().unwrap()
+}
+
+fn driver() -> &'static DriverEntry {
+    DRIVERS.iter().find(|driver| driver.info.name == "dpdk").unwrap()
+}
+
+/// Runs a task on DPDK's thread, and returns that thread.
+fn dpdk_thread() -> thread::ThreadId {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let task = move || {
+        sender.send(thread::current().id()).unwrap();
+        Ok(())
+    };
+    driver().on_own_threads(Box::new(task)).unwrap();
+    receiver.recv().unwrap()
 }
 
 /// A frame of this length that no other one is like.
@@ -74,8 +97,8 @@ fn frames_of_many_lengths_come_and_go_whole() {
     write(&came, &frames);
 
     let text = format!("net_pcap0,rx_pcap={},tx_pcap={}", came.display(), left.display());
-    let mut interface = Interface::dpdk(&device(&text)).unwrap();
-    assert_eq!((interface.name(), interface.io()), ("net_pcap0", Io::Dpdk));
+    let mut interface = Interface::open(&device(&text)).unwrap();
+    assert_eq!((interface.name(), interface.mode()), ("net_pcap0", "dpdk"));
     assert!(interface.is_polled() && interface.sockets().is_empty());
     let link = interface.link().unwrap();
     assert_eq!((link.is_up, link.mtu), (true, 1_500));
@@ -98,8 +121,8 @@ fn frames_of_many_lengths_come_and_go_whole() {
 
 #[test]
 fn what_a_device_has_no_room_for_is_counted() {
-    let mut interface = Interface::dpdk(&device("net_ring0")).unwrap();
-    let room = usize::from(DPDK_RING) - 1;
+    let mut interface = Interface::open(&device("net_ring0")).unwrap();
+    let room = usize::from(dpdk::RING) - 1;
     let frames: Vec<_> = (0..room + 100).map(|i| frame(60 + i % 1_000, i as u8)).collect();
     send(&mut interface, &frames);
     assert!(received(&mut interface, room) == frames[..room]);
@@ -120,7 +143,7 @@ fn a_checksum_that_was_left_open_is_completed() {
     frame.extend([0, 1, 0, 2, 0, 12]);
     frame.extend(open.to_be_bytes());
     frame.extend(*b"abcd");
-    let mut interface = Interface::dpdk(&device("net_ring1")).unwrap();
+    let mut interface = Interface::open(&device("net_ring1")).unwrap();
     send(&mut interface, std::slice::from_ref(&frame));
     let came = received(&mut interface, 1).remove(0);
     assert_ne!(came, frame);
@@ -132,7 +155,7 @@ fn a_checksum_that_was_left_open_is_completed() {
 #[test]
 fn each_part_has_a_queue_as_long_as_there_are_some() {
     // A device with many queues, by each of which frames of 64 bytes come without end.
-    let parts = Interface::dpdk_parts(&device("net_null0"), 3).unwrap();
+    let parts = Interface::open_parts(&device("net_null0"), 3).unwrap();
     let work = |mut part: Interface| {
         assert!(part.is_polled());
         let came = received(&mut part, 1_000);
@@ -149,7 +172,7 @@ fn each_part_has_a_queue_as_long_as_there_are_some() {
     let (came, left) = (dir.path().join("came.pcap"), dir.path().join("left.pcap"));
     write(&came, &frames);
     let text = format!("net_pcap1,rx_pcap={},tx_pcap={}", came.display(), left.display());
-    let mut parts = Interface::dpdk_parts(&device(&text), 3).unwrap();
+    let mut parts = Interface::open_parts(&device(&text), 3).unwrap();
     assert_eq!(parts.iter().map(Interface::is_polled).collect::<Vec<_>>(), [true, false, false]);
     assert!(received(&mut parts[0], 3) == frames);
     for (part, frame) in parts.iter_mut().zip(&frames) {
@@ -163,21 +186,21 @@ fn each_part_has_a_queue_as_long_as_there_are_some() {
 #[test]
 fn a_device_is_one_ports_and_goes_with_it() {
     let null = device("net_null1");
-    let first = Interface::dpdk(&null).unwrap();
-    let error = Interface::dpdk(&null).err().unwrap();
+    let first = Interface::open(&null).unwrap();
+    let error = Interface::open(&null).err().unwrap();
     assert!(error.to_string().contains("already"), "{error}");
     drop(first);
-    drop(Interface::dpdk(&null).unwrap());
+    drop(Interface::open(&null).unwrap());
 }
 
 #[test]
 fn what_there_is_not_is_said() {
-    let error = Interface::dpdk(&device("nothing0")).err().unwrap();
+    let error = Interface::open(&device("nothing0")).err().unwrap();
     assert!(error.to_string().contains("no driver"), "{error}");
-    let error = Interface::dpdk(&device("net_pcap7,nothing=0")).err().unwrap();
+    let error = Interface::open(&device("net_pcap7,nothing=0")).err().unwrap();
     assert!(error.to_string().contains("DPDK"), "{error}");
     device("net_null0");
-    let error = Interface::dpdk(&DpdkDevice::parse("ff:1f.7").unwrap()).err().unwrap();
+    let error = Interface::open(&spec("ff:1f.7")).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("0000:ff:1f.7"), "{error}");
 }
@@ -188,8 +211,8 @@ fn dpdk_has_a_thread_and_leaves_ours_where_they_may_be() {
     device("net_null0");
     let after = rustix::thread::sched_getaffinity(None).unwrap();
     assert!(before == after);
-    let own = on_dpdk_thread(|| thread::current().id()).unwrap();
+    let own = dpdk_thread();
     assert_ne!(own, thread::current().id());
-    assert_eq!(on_dpdk_thread(|| thread::current().id()).unwrap(), own);
-    assert!(dpdk_version().unwrap().starts_with("DPDK "));
+    assert_eq!(dpdk_thread(), own);
+    assert!(driver().check(CapabilitySet::empty()).found.starts_with("DPDK "));
 }

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use io::port::{Interface, Io, MemifConfig, MemifRole, Outbox};
+use io::port::{Interface, Outbox, PortSpec, memif};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
@@ -15,15 +15,16 @@ use rustix::net::{
     SocketType, connect, recv, sendmsg, socket_with,
 };
 
-/// A socket that no file belongs to, of this test.
-fn config(name: &str, role: MemifRole) -> MemifConfig {
-    let mut config = MemifConfig::new(&format!("@rivulet-io-{name}-{}", std::process::id()));
-    config.role = role;
-    config
+const SERVER: &str = "role=server";
+const CLIENT: &str = "role=client";
+
+/// An abstract socket of this test.
+fn spec(name: &str, keys: &str) -> PortSpec {
+    format!("memif:@rivulet-io-{name}-{},{keys}", std::process::id()).parse().unwrap()
 }
 
-fn open(name: &str, role: MemifRole) -> Interface {
-    Interface::memif(&config(name, role)).unwrap()
+fn open(name: &str, keys: &str) -> Interface {
+    Interface::open(&spec(name, keys)).unwrap()
 }
 
 /// Takes what has come.
@@ -60,8 +61,8 @@ fn until(interfaces: &mut [&mut Interface], what: &str, is_so: impl Fn(&[&mut In
 }
 
 fn connected(name: &str) -> (Interface, Interface) {
-    let mut server = open(name, MemifRole::Server);
-    let mut client = open(name, MemifRole::Client);
+    let mut server = open(name, SERVER);
+    let mut client = open(name, CLIENT);
     until(&mut [&mut server, &mut client], "both are up", |all| all.iter().all(|end| is_up(end)));
     (server, client)
 }
@@ -73,7 +74,7 @@ fn frame(len: usize, seed: usize) -> Vec<u8> {
 #[test]
 fn frames_go_both_ways_and_all_are_counted() {
     let (mut server, mut client) = connected("both");
-    assert_eq!((server.io(), client.io().name()), (Io::Memif, "memif"));
+    assert_eq!((server.driver().name, client.mode()), ("memif", "memif"));
     assert_ne!(server.link().unwrap().address, client.link().unwrap().address);
     for lap in 0..100 {
         let there: Vec<_> = (0..lap % 65).map(|i| frame(60 + i * 20, lap)).collect();
@@ -94,14 +95,10 @@ fn frames_go_both_ways_and_all_are_counted() {
 
 #[test]
 fn what_does_not_fit_is_counted_and_lost() {
-    let mut config = config("lost", MemifRole::Server);
-    config.mtu = 1_400;
-    let mut server = Interface::memif(&config).unwrap();
+    let mut server = open("lost", "role=server,mtu=1400");
     send(&mut server, &[frame(60, 0), frame(60, 1)]);
     assert_eq!(server.counters().down, 2);
-    config.role = MemifRole::Client;
-    (config.ring_log2, config.buffer, config.mtu) = (4, 128, 9_000);
-    let mut client = Interface::memif(&config).unwrap();
+    let mut client = open("lost", "role=client,rsize=4,bsize=128,mtu=9000");
     until(&mut [&mut server, &mut client], "both are up", |all| all.iter().all(|end| is_up(end)));
     // A VLAN tag comes on top of the MTU.
     let mut tagged = frame(1_418, 0);
@@ -127,7 +124,7 @@ fn an_end_that_is_gone_is_told_of_and_comes_back() {
     assert_eq!(why, "the other end: interface closed");
     send(&mut server, &[frame(60, 1)]);
     assert_eq!(server.counters().down, 1);
-    let mut client = open("gone", MemifRole::Client);
+    let mut client = open("gone", CLIENT);
     until(&mut [&mut server, &mut client], "both are up again", |all| all.iter().all(|end| is_up(end)));
     assert!(server.take_news() && !server.take_news());
     send(&mut server, &[frame(60, 2)]);
@@ -137,9 +134,9 @@ fn an_end_that_is_gone_is_told_of_and_comes_back() {
     drop(server);
     until_down(&mut client);
     assert!(!client.reopen().unwrap(), "it waits before it calls");
-    std::thread::sleep(Duration::from_millis(io::port::MEMIF_PAUSE_MS));
+    std::thread::sleep(Duration::from_millis(memif::PAUSE_MS));
     assert_eq!(client.reopen().unwrap_err().kind(), ErrorKind::ConnectionRefused);
-    let mut server = open("gone", MemifRole::Server);
+    let mut server = open("gone", SERVER);
     until(&mut [&mut server, &mut client], "both are up once more", |all| all.iter().all(|end| is_up(end)));
     assert_eq!(client.counters(), before, "counters go on");
     send(&mut client, &[frame(60, 3)]);
@@ -185,8 +182,8 @@ fn whoever_sleeps_is_woken_by_a_frame_and_by_an_end() {
 
 #[test]
 fn parts_send_and_the_first_one_receives() {
-    let mut parts = Interface::memif_parts(&config("parts", MemifRole::Server), 3).unwrap();
-    let mut client = open("parts", MemifRole::Client);
+    let mut parts = Interface::open_parts(&spec("parts", SERVER), 3).unwrap();
+    let mut client = open("parts", CLIENT);
     let [first, others @ ..] = &mut parts[..] else { panic!("there are three") };
     until(&mut [first, &mut client], "both are up", |all| all.iter().all(|end| is_up(end)));
     for (number, part) in others.iter_mut().enumerate() {
@@ -297,7 +294,7 @@ fn rings() -> [u8; 512] {
 
 #[test]
 fn garbage_is_refused_with_a_word_why_and_others_may_come() {
-    let mut server = open("garbage", MemifRole::Server);
+    let mut server = open("garbage", SERVER);
     for (kind, fields, why) in [
         (0, &[][..], "unknown message"),
         (CONNECT, &[], "unexpected message"),
@@ -328,10 +325,10 @@ fn garbage_is_refused_with_a_word_why_and_others_may_come() {
     assert_eq!(silent.hear(&mut server).0, HELLO);
     assert_eq!(silent.hear(&mut server), (DISCONNECT, "it says nothing".to_owned()));
 
-    let mut client = open("garbage", MemifRole::Client);
+    let mut client = open("garbage", CLIENT);
     until(&mut [&mut server, &mut client], "both are up", |all| all.iter().all(|end| is_up(end)));
     // There is one already.
-    let mut other = open("garbage", MemifRole::Client);
+    let mut other = open("garbage", CLIENT);
     let _ = server.sockets();
     receive(&mut server);
     let _ = receive(&mut other);
@@ -345,7 +342,7 @@ fn garbage_is_refused_with_a_word_why_and_others_may_come() {
 
 #[test]
 fn memory_that_means_harm_ends_the_connection_and_no_more() {
-    let mut server = open("harm", MemifRole::Server);
+    let mut server = open("harm", SERVER);
     let (head, tail_back) = (6, 256 + 6);
     let descriptor = |region: u16, len: u32, offset: u32| {
         [&[0, 0][..], &region.to_ne_bytes(), &len.to_ne_bytes(), &offset.to_ne_bytes(), &[0; 4]].concat()
@@ -388,9 +385,10 @@ fn memory_that_means_harm_ends_the_connection_and_no_more() {
 fn a_socket_that_is_taken_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.sock");
-    let server = Interface::memif(&MemifConfig::new(path.to_str().unwrap())).unwrap();
-    let error =
-        |path: &std::path::Path| Interface::memif(&MemifConfig::new(path.to_str().unwrap())).err().unwrap();
+    let open =
+        |path: &std::path::Path| Interface::open(&format!("memif:{}", path.display()).parse().unwrap());
+    let server = open(&path).unwrap();
+    let error = |path: &std::path::Path| open(path).err().unwrap();
     assert_eq!(error(&path).kind(), ErrorKind::AddrInUse);
     std::fs::write(dir.path().join("file"), "").unwrap();
     assert_eq!(error(&dir.path().join("file")).kind(), ErrorKind::AlreadyExists);

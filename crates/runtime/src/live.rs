@@ -126,8 +126,8 @@ pub struct Change {
     pub interface: String,
     /// Whether it is up now; if not, it is down or gone.
     pub is_up: bool,
-    /// Why its frames come and go by packet sockets now, and not as before; if so.
-    pub why_not_xdp: Option<String>,
+    /// Why another driver than before is in use now, if so.
+    pub fallback: Option<String>,
     /// What is to be said of it: who has connected, or why it is down, if it knows.
     pub why: Option<String>,
 }
@@ -405,18 +405,18 @@ impl Attached {
 
     /// What has changed, and whether the interface is another one than before, of the same name.
     fn look(&mut self) -> (Option<Change>, bool) {
-        let io = self.interface.io();
+        let mode = self.interface.mode();
         // As long as there is none, the next look tries again.
         let is_another = self.interface.reopen().unwrap_or(false);
         let was_up = std::mem::replace(&mut self.is_up, is_up(&self.interface));
-        let why_not_xdp = (self.interface.io() != io).then(|| self.interface.why_not_xdp()).flatten();
-        let why_not_xdp = why_not_xdp.map(ToString::to_string);
+        let fallback = (self.interface.mode() != mode).then(|| self.interface.fallback()).flatten();
+        let fallback = fallback.map(ToString::to_string);
         let why = self.interface.take_why();
-        let has_changed = was_up != self.is_up || why_not_xdp.is_some() || why.is_some();
+        let has_changed = was_up != self.is_up || fallback.is_some() || why.is_some();
         let change = has_changed.then(|| Change {
             interface: self.interface.name().to_owned(),
             is_up: self.is_up,
-            why_not_xdp,
+            fallback,
             why,
         });
         (change, is_another)
@@ -426,7 +426,7 @@ impl Attached {
         let counted = self.interface.counters();
         InterfaceReport {
             name: self.interface.name().to_owned(),
-            io: self.interface.io().name().to_owned(),
+            driver: self.interface.mode().to_owned(),
             received: counted.received,
             completed: counted.completed,
             missed: counted.missed,

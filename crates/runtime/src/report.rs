@@ -322,9 +322,8 @@ pub struct PortReport {
 pub struct InterfaceReport {
     /// Its name.
     pub name: String,
-    /// By which way frames come and go: `packet-socket`, `xdp-driver-zero-copy`, `xdp-driver-copy`
-    /// or `xdp-generic-copy`.
-    pub io: String,
+    /// The driver in use, and its mode: one of [`io::port::DriverInfo::modes`].
+    pub driver: String,
     /// Frames received, each segment of what the kernel had put together counted.
     pub received: u64,
     /// Frames that came with checksums which their sender had left open, and which were completed;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{Error, Result};
 
-use io::port::Io;
+use io::port::DriverEntry;
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
@@ -14,18 +14,6 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch,
 };
-
-/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is
-/// locked; for a TAP device, shared memory, or a device of DPDK's, nothing.
-const fn kept(io: Io) -> CapabilitySet {
-    match io {
-        Io::PacketSocket => CapabilitySet::NET_RAW,
-        Io::XdpDriverZeroCopy | Io::XdpDriverCopy | Io::XdpGenericCopy => {
-            CapabilitySet::NET_RAW.union(CapabilitySet::IPC_LOCK)
-        }
-        Io::Tap | Io::Memif | Io::Dpdk => CapabilitySet::empty(),
-    }
-}
 
 /// System calls that are made from there on: frames and files, memory and threads, time, what a
 /// terminal or a client of metrics is told, and what it takes to open an interface anew. Files may
@@ -106,26 +94,13 @@ const OLD_CALLS: [libc::c_long; 3] = [libc::SYS_poll, libc::SYS_stat, libc::SYS_
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_CALLS: [libc::c_long; 0] = [];
 
-/// What the thread of DPDK's for interrupts and alarms does beside.
-#[cfg(target_arch = "x86_64")]
-const DPDK_CALLS: &[libc::c_long] =
-    &[libc::SYS_epoll_wait, libc::SYS_epoll_pwait, libc::SYS_epoll_ctl, libc::SYS_timerfd_settime];
-#[cfg(not(target_arch = "x86_64"))]
-const DPDK_CALLS: &[libc::c_long] = &[libc::SYS_epoll_pwait, libc::SYS_epoll_ctl, libc::SYS_timerfd_settime];
-
-/// Lets the kernel refuse every system call that is not among those that are needed with interfaces
-/// that are opened in these ways, as if the privilege for it were missing: of all threads that
-/// there are, and of those that they begin from here on. With `appends`, files may be made and
-/// appended to, as after a rotation.
-pub fn refuse_other_calls(ways: &[Io], appends: bool) -> Result<()> {
-    let is_shared = ways.contains(&Io::Memif);
-    let memif_calls = if is_shared { &io::port::MEMIF_CALLS_LATER[..] } else { &[] };
-    let dpdk_calls = if ways.contains(&Io::Dpdk) { DPDK_CALLS } else { &[] };
-    let calls = CALLS.iter().chain(&OLD_CALLS).chain(memif_calls).chain(dpdk_calls);
+/// Has the kernel refuse every system call that is not needed with these drivers, as if the
+/// privilege for it were missing: of all threads that exist, and of those that they start. With
+/// `appends`, files may be created and appended to, as after a rotation.
+pub fn refuse_other_calls(drivers: &[&DriverEntry], appends: bool) -> Result<()> {
+    let calls = CALLS.iter().chain(&OLD_CALLS);
+    // A call without rules is allowed with any arguments.
     let mut allowed: BTreeMap<_, _> = calls.map(|&call| (call, Vec::new())).collect();
-    if is_shared {
-        allowed.insert(libc::SYS_unlinkat, vec![removes_a_file().map_err(Error::other)?]);
-    }
     let mut opens = vec![opens_to_read().map_err(Error::other)?];
     if appends {
         opens.push(opens_to_append().map_err(Error::other)?);
@@ -135,7 +110,17 @@ pub fn refuse_other_calls(ways: &[Io], appends: bool) -> Result<()> {
         allowed.insert(libc::SYS_ftruncate, Vec::new());
     }
     allowed.insert(libc::SYS_openat, opens);
-    allowed.insert(libc::SYS_bpf, bpf_calls().map_err(Error::other)?);
+    for call in drivers.iter().flat_map(|driver| driver.info.system_calls) {
+        let is_allowed_always = allowed.get(&call.number).is_some_and(Vec::is_empty);
+        let rules = allowed.entry(call.number).or_default();
+        match call.argument {
+            Some((index, value)) if !is_allowed_always => {
+                rules.push(has_argument(index, value).map_err(Error::other)?);
+            }
+            Some(_) => {}
+            None => rules.clear(),
+        }
+    }
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(Error::other)?;
     let refused = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(allowed, refused, SeccompAction::Allow, arch).map_err(Error::other)?;
@@ -160,30 +145,20 @@ fn opens_to_append() -> std::result::Result<SeccompRule, seccompiler::BackendErr
     SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, appends, wanted)?])
 }
 
-/// A file is removed, no folder: the socket's that a server of shared memory has made.
-fn removes_a_file() -> std::result::Result<SeccompRule, seccompiler::BackendError> {
-    const FLAGS: u8 = 2;
-    SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 0)?])
+/// An argument has this value.
+fn has_argument(index: u8, value: u32) -> std::result::Result<SeccompRule, seccompiler::BackendError> {
+    let equals = SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value.into())?;
+    SeccompRule::new(vec![equals])
 }
 
-/// What was loaded into the kernel before is put to use anew, where an interface was gone.
-fn bpf_calls() -> std::result::Result<Vec<SeccompRule>, seccompiler::BackendError> {
-    const COMMAND: u8 = 0;
-    let rule = |command: u32| {
-        let is_it =
-            SeccompCondition::new(COMMAND, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command.into())?;
-        SeccompRule::new(vec![is_it])
-    };
-    io::port::BPF_CALLS_LATER.into_iter().map(rule).collect()
-}
-
-/// Gives up every capability but those to open interfaces anew that are opened in these ways, for
-/// good: no program that is run gets one back. Of the calling thread, of DPDK's, and of those that
-/// they begin from here on. A thread that a driver of DPDK's has begun by itself keeps what it has.
-pub fn give_up(ways: &[Io]) -> Result<()> {
-    let kept = ways.iter().copied().map(kept).fold(CapabilitySet::empty(), CapabilitySet::union);
-    if ways.contains(&Io::Dpdk) {
-        io::port::on_dpdk_thread(move || give_up_others(kept))??;
+/// Gives up every capability that these drivers do not keep, for good: no program that is run gets
+/// one back. Applies to the calling thread, to threads that a driver started, and to those that
+/// they start. A thread that a device of DPDK started by itself keeps its capabilities.
+pub fn give_up(drivers: &[&DriverEntry]) -> Result<()> {
+    let kept = drivers.iter().map(|driver| driver.info.capabilities_kept);
+    let kept = kept.fold(CapabilitySet::empty(), CapabilitySet::union);
+    for driver in drivers {
+        driver.on_own_threads(Box::new(move || give_up_others(kept)))?;
     }
     give_up_others(kept)
 }

@@ -25,7 +25,7 @@ fn a_program_without_dpdk_says_how_to_get_one_with_it() {
     }
     let findings = place.run("doctor -o json").stdout;
     let findings: Vec<serde_json::Value> = serde_json::from_slice(&findings).unwrap();
-    let dpdk = findings.iter().find(|finding| finding["what"] == "DPDK devices as ports").unwrap();
+    let dpdk = findings.iter().find(|finding| finding["what"] == "driver dpdk").unwrap();
     assert_eq!(dpdk["state"], "ok");
     assert!(dpdk["found"].as_str().unwrap().contains("not in this build"), "{dpdk}");
 }

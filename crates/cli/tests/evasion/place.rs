@@ -100,7 +100,7 @@ impl Place {
             ip(&format!("-n {name} link set lo up"));
         }
         let dir = tempfile::tempdir().unwrap();
-        let interface = Interface::tap(&tag).unwrap();
+        let interface = Interface::open(&format!("tap:{tag}").parse().unwrap()).unwrap();
         // The router's way to the client.
         let client_side = if policy.is_some() {
             ip(&format!("link set {tag} netns {middle}"));
@@ -165,7 +165,7 @@ impl Place {
     fn up(&mut self, middle: &str, tap: &str, policy: &str) {
         std::fs::write(self.path("policy.rvl"), policy).unwrap();
         let mut command = self.command(middle, env!("CARGO_BIN_EXE_rivulet"));
-        command.args(["up", "policy.rvl", "--io", "packet", "--alerts", "eve.json"]);
+        command.args(["up", "policy.rvl", "--driver", "packet", "--alerts", "eve.json"]);
         command.args(["--port", &format!("inside={tap}"), "--port", "outside=far"]);
         command.current_dir(self.dir.path()).stderr(std::fs::File::create(self.path("up.log")).unwrap());
         self.children.push(command.spawn().unwrap());

@@ -87,7 +87,7 @@ fn dpdk_a_nat_carries_what_hosts_say_whole() {
     let report = rivulet.end();
     for (port, name) in [("inside", "net_af_packet0"), ("outside", "net_af_packet1")] {
         let interface = &report["interfaces"][port];
-        assert_eq!((interface["io"].as_str(), interface["name"].as_str()), (Some("dpdk"), Some(name)));
+        assert_eq!((interface["driver"].as_str(), interface["name"].as_str()), (Some("dpdk"), Some(name)));
         // The stacks behind the veths leave checksums open.
         assert!(interface["completed"].as_u64().unwrap() > 0, "{interface}");
         assert_sound(&report, port);
@@ -106,7 +106,7 @@ fn dpdk_goes_with_other_ways() {
     // What packet sockets keep, CAP_NET_RAW.
     assert_unprivileged(&rivulet, "2000");
     let report = rivulet.end();
-    assert_eq!(report["interfaces"]["outside"]["io"], "packet-socket");
+    assert_eq!(report["interfaces"]["outside"]["driver"], "packet");
     assert_sound(&report, "inside");
     assert_left_alone(&network);
 }
@@ -226,6 +226,6 @@ fn dpdk_is_known_to_the_doctor() {
     let Some(network) = Network::unconnected(Io::Auto) else { return };
     let output = network.middle.output(&format!("{} doctor -o json", env!("CARGO_BIN_EXE_rivulet")));
     let findings: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    let dpdk = findings.iter().find(|finding| finding["what"] == "DPDK devices as ports").unwrap();
+    let dpdk = findings.iter().find(|finding| finding["what"] == "driver dpdk").unwrap();
     assert!(dpdk["found"].as_str().unwrap().starts_with("DPDK "), "{dpdk}");
 }

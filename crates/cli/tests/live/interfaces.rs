@@ -101,8 +101,8 @@ fn what_cannot_be_opened_is_said() {
     assert!(said.contains("cannot open lo") && said.contains("not an Ethernet"), "{said}");
     // A bridge is not for AF_XDP: it has no driver.
     network.middle.ip("link add bridge type bridge");
-    let said = refused("--port inside=bridge --port outside=outside --io xdp");
-    assert!(said.contains("cannot open bridge by AF_XDP") && said.contains("driver"), "{said}");
+    let said = refused("--port inside=bridge --port outside=outside --driver xdp");
+    assert!(said.contains("cannot open xdp:bridge") && said.contains("driver"), "{said}");
 }
 
 #[test]
@@ -113,19 +113,19 @@ fn af_xdp_is_taken_where_nothing_is_lost_by_it() {
     let Some(network) = Network::new(Io::Auto) else { return };
     // The other ends of veths leave segments to a card.
     let report = network.up(WIRE, "").end();
-    assert_eq!(report["interfaces"]["inside"]["io"], "packet-socket");
+    assert_eq!(report["interfaces"]["inside"]["driver"], "packet");
     for end in ["inside", "outside"] {
         network.middle.run(&format!("ethtool -K {end} tso off"));
     }
     network.middle.ip("addr add 10.7.0.9/24 dev outside");
     let report = network.up(WIRE, "").end();
-    assert_eq!(report["interfaces"]["inside"]["io"], "xdp-driver-copy");
-    assert_eq!(report["interfaces"]["outside"]["io"], "packet-socket");
+    assert_eq!(report["interfaces"]["inside"]["driver"], "xdp_driver_copy");
+    assert_eq!(report["interfaces"]["outside"]["driver"], "packet");
     // Frames that are too long for it, once they may come.
     network.middle.ip("link set inside mtu 9000");
     network.inside.ip("link set eth0 mtu 9000");
     let report = network.up(WIRE, "").end();
-    assert_eq!(report["interfaces"]["inside"]["io"], "packet-socket");
+    assert_eq!(report["interfaces"]["inside"]["driver"], "packet");
 }
 
 #[test]
@@ -142,7 +142,8 @@ fn a_doctor_finds_what_stands_in_the_way() {
     };
     let (code, findings) = doctor("");
     assert_eq!(code, 0, "{findings:?}");
-    for what in ["inside: kind", "outside: link", "inside: addresses of the system's own", "kernel", "AF_XDP"]
+    for what in
+        ["inside: kind", "outside: link", "inside: addresses of the system's own", "kernel", "driver xdp"]
     {
         assert_eq!(state(&findings, what), "ok", "{what}");
     }
@@ -154,7 +155,7 @@ fn a_doctor_finds_what_stands_in_the_way() {
     assert_eq!(state(&findings, "inside: addresses of the system's own"), "note");
     assert_eq!(state(&findings, "outside: link"), "note");
     // The system would hear nothing there.
-    assert_eq!(state(&findings, "inside: frames"), "note");
+    assert_eq!(state(&findings, "inside: driver"), "note");
     assert_eq!(doctor("nothing").0, 1);
     assert_eq!(doctor("lo").0, 1);
 }
@@ -164,7 +165,7 @@ fn one_capability_is_enough_and_without_it_that_is_said() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let rivulet = network.up_with("CAP_NET_RAW", PORTS, WIRE, "");
     network.inside.run("ping -c 2 -i 0.05 -W 2 10.7.0.2");
-    assert_eq!(rivulet.end()["interfaces"]["inside"]["io"], "packet-socket");
+    assert_eq!(rivulet.end()["interfaces"]["inside"]["driver"], "packet");
     let line = format!(
         "setpriv {} {} up {} --port inside=inside --port outside=outside",
         bounding_set(""),

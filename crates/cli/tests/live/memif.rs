@@ -123,7 +123,7 @@ fn talk(network: &Network, host: &Host, targets: &[&str]) {
 /// ring lasts.
 fn assert_sound(report: &Value, port: &str) {
     let interface = &report["interfaces"][port];
-    assert_eq!(interface["io"], "memif");
+    assert_eq!(interface["driver"], "memif");
     for lost in ["missed", "unreadable", "too_long"] {
         assert_eq!(interface[lost], 0, "{lost}: {interface}");
     }
@@ -216,7 +216,7 @@ fn workers_share_one() {
     second.end();
     first.wait_for_line("is down: the other end: interface closed");
     let report = first.end();
-    assert_eq!(report["interfaces"]["outside"]["io"], "memif", "{report}");
+    assert_eq!(report["interfaces"]["outside"]["driver"], "memif", "{report}");
 }
 
 #[test]

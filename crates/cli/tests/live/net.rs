@@ -30,7 +30,7 @@ pub enum Io {
 }
 
 impl Io {
-    /// What `--io` says.
+    /// What `--driver` says.
     pub fn option(self) -> &'static str {
         match self {
             Io::PacketSocket => "packet",
@@ -206,7 +206,7 @@ impl Network {
         command
             .args(words.next())
             .args(["policy.rvl", "--port", ports[0], "--port", ports[1]])
-            .args(["--io", self.io.option()])
+            .args(["--driver", self.io.option()])
             .args(words)
             .current_dir(self.dir.path());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -222,8 +222,8 @@ impl Network {
         assert_eq!(others, (taps, devices, shared), "{line}");
         let rest = 2 - taps - devices - shared;
         match self.io {
-            Io::PacketSocket => assert_eq!(count("(packet-socket)"), rest, "{line}"),
-            Io::Xdp => assert_eq!(count("(xdp-"), rest, "{line}"),
+            Io::PacketSocket => assert_eq!(count("(packet)"), rest, "{line}"),
+            Io::Xdp => assert_eq!(count("(xdp_"), rest, "{line}"),
             Io::Auto => {}
         }
         let (tell, told) = mpsc::channel();
@@ -265,7 +265,7 @@ fn xdp_missing() -> Option<String> {
     std::fs::write(network.path("policy.rvl"), "Port<0> a;\nPort<1> b;\npipelet { a <-> b; }\n").unwrap();
     let policy = network.path("policy.rvl");
     let rivulet = env!("CARGO_BIN_EXE_rivulet");
-    let options = "--port a=inside --port b=outside --io xdp --duration 1ms";
+    let options = "--port a=inside --port b=outside --driver xdp --duration 1ms";
     let output = network.middle.output(&format!("{rivulet} up {} {options}", policy.display()));
     (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }

@@ -260,7 +260,7 @@ fn a_second_one_on_an_interface_is_refused() {
         let output = program.current_dir(network.dir.path()).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    for command in ["up --io packet", "up --workers 2", "capture --write out.pcapng"] {
+    for command in ["up --driver packet", "up --workers 2", "capture --write out.pcapng"] {
         let (code, said) = second(command);
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains("cannot open inside: another Rivulet"), "{said}");

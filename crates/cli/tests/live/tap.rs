@@ -108,7 +108,7 @@ fn the_machines_own_stack_is_behind_a_nat(io: Io) {
     let report = rivulet.end();
     assert!(!has_device(&network.middle, "rvl0"), "it goes with the run");
     let inside = &report["interfaces"]["inside"];
-    assert_eq!((inside["io"].as_str(), inside["name"].as_str()), (Some("tap"), Some("rvl0")));
+    assert_eq!((inside["driver"].as_str(), inside["name"].as_str()), (Some("tap"), Some("rvl0")));
     assert!(inside["completed"].as_u64().unwrap() > 0, "{inside}");
     for lost in ["missed", "unreadable", "too_long", "no_room"] {
         assert_eq!(inside[lost], 0, "{lost}: {inside}");
@@ -278,7 +278,7 @@ fn what_cannot_be_a_tap_device_is_said() {
     let said = refused(&line("a-name-that-is-too-long"));
     assert!(said.contains("too long"), "{said}");
     let said = refused(&line(""));
-    assert!(said.contains("inside=tap:rvl0"), "{said}");
+    assert!(said.contains("such as tap:rvl0"), "{said}");
     let said = refused(&line("tap%d"));
     assert!(said.contains("no name for a TAP device"), "{said}");
     network.middle.ip("tuntap add tun0 mode tun");
@@ -316,12 +316,12 @@ fn a_doctor_says_what_tap_devices_take() {
         (text("state"), text("found"), text("advice"))
     };
     let findings = doctor("env");
-    assert_eq!(found(&findings, "TAP devices as ports").0, "ok");
+    assert_eq!(found(&findings, "driver tap").0, "ok");
     assert!(found(&findings, "rvl0: kind").1.contains("TAP"));
     let (state, _, advice) = found(&findings, "rvl0: link");
     assert!(state == "note" && advice.contains("tap:rvl0"), "{state}: {advice}");
     let findings = doctor(&format!("setpriv {}", bounding_set("CAP_NET_RAW")));
-    let (state, found, _) = found(&findings, "TAP devices as ports");
+    let (state, found, _) = found(&findings, "driver tap");
     assert!(state == "note" && found.contains("CAP_NET_ADMIN"), "{state}: {found}");
 }
 
@@ -334,6 +334,6 @@ fn as_an_interface_it_has_who_holds_its_other_end() {
     let rivulet = network.up_on(["inside=rvl1", PORTS[1]], GATEWAY, "");
     network.middle.run("ping -c 3 -i 0.05 -W 2 203.0.113.2");
     let report = rivulet.end();
-    assert_eq!(report["interfaces"]["inside"]["io"], "packet-socket");
+    assert_eq!(report["interfaces"]["inside"]["driver"], "packet");
     machine.end();
 }

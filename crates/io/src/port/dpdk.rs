@@ -1,12 +1,11 @@
-//! A port by DPDK: its drivers have a card's queues in this process, past the kernel; or it is one
-//! of DPDK's virtual devices.
+//! The driver `dpdk`: a card's queues in this process, past the kernel, or one of DPDK's virtual
+//! devices.
 //!
-//! It is there if the program was built with the feature `dpdk`, and speaks to the system's
-//! `libdpdk` by a shim in C. Nothing is left to the device, so that frames are as on a wire;
-//! checksums that a sender behind a virtual device left open are found and completed, as with
-//! AF_XDP. There is nothing to wait for: a device has to be asked.
+//! It needs a build with the feature `dpdk`, which calls the system's `libdpdk` through a shim in
+//! C. No offload is used, so frames are as on a wire. Checksums that a sender behind a virtual
+//! device left open are detected and completed, as with AF_XDP. A device must be polled.
 //!
-//! DPDK is begun once in a process, and keeps a thread of its own for interrupts and alarms.
+//! DPDK starts once in a process, and keeps a thread of its own for interrupts and alarms.
 
 #[cfg(not(feature = "dpdk"))]
 mod absent;
@@ -18,47 +17,72 @@ mod device;
 mod sys;
 
 use std::fs;
-use std::io::{Error, ErrorKind, Result};
+
+use rustix::thread::CapabilitySet;
 
 #[cfg(not(feature = "dpdk"))]
-pub use absent::{Dpdk, begin, on_thread, version};
+pub use absent::DpdkPort;
 #[cfg(feature = "dpdk")]
-pub use begin::{begin, on_thread, version};
+pub use begin::{announce, on_thread, version};
 #[cfg(feature = "dpdk")]
-pub use device::Dpdk;
+pub use device::DpdkPort;
+
+use super::driver::{DriverInfo, SystemCall, limits};
 
 /// Frames that may wait to be taken in a queue, and to be sent, each; a device that allows fewer
 /// has fewer.
-pub const DPDK_RING: u16 = 1_024;
+pub const RING: u16 = 1_024;
 
 /// Buffers of a queue, for frames that wait and those under way.
-pub const DPDK_BUFFERS: u32 = 4_095;
+pub const BUFFERS: u32 = 4_095;
 
 /// Mebibytes of memory that a pair of queues may have, if the machine has no huge pages; they are
 /// taken as they are used.
-pub const DPDK_MEMORY_MIB: u32 = 64;
+pub const MEMORY_MIB: u32 = 64;
+
+/// Facts about the driver, whether it was built in or not.
+const INFO: DriverInfo = DriverInfo {
+    name: "dpdk",
+    syntax: "dpdk:DEVICE[,ARGUMENT...]",
+    example: "dpdk:0000:03:00.0",
+    peer: "a card bound to DPDK",
+    is_for_interfaces: false,
+    modes: &["dpdk"],
+    // For DPDK's packet sockets. A card needs access to `/dev/vfio`, and memory to lock.
+    capabilities: CapabilitySet::NET_RAW.union(CapabilitySet::NET_ADMIN),
+    capabilities_kept: CapabilitySet::empty(),
+    // Of DPDK's thread for interrupts and alarms.
+    system_calls: &[
+        #[cfg(target_arch = "x86_64")]
+        SystemCall::any("epoll_wait", libc::SYS_epoll_wait),
+        SystemCall::any("epoll_pwait", libc::SYS_epoll_pwait),
+        SystemCall::any("epoll_ctl", libc::SYS_epoll_ctl),
+        SystemCall::any("timerfd_settime", libc::SYS_timerfd_settime),
+    ],
+    limits: limits![RING, BUFFERS, MEMORY_MIB],
+};
 
 /// Bytes of the longest name of a device.
 const NAME_MAX: usize = 63;
 
-/// A device of DPDK's, as it is named.
+/// A parsed device specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its name: of a card, its PCI address in full.
+    /// Its name; of a card, the full PCI address.
     pub name: String,
-    /// What its driver is told beside.
+    /// Arguments for DPDK's driver.
     pub arguments: String,
-    /// Whether it is a card's; else it is made.
+    /// It is a card; otherwise a virtual device, which is made.
     pub is_card: bool,
 }
 
 impl Device {
-    /// A PCI address (`0000:03:00.0`, `03:00.0`) or a virtual device's name (`net_tap0`), each
-    /// perhaps with a comma and arguments.
+    /// Parses a PCI address (`0000:03:00.0`, `03:00.0`) or a virtual device's name (`net_tap0`),
+    /// with optional arguments after a comma.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] if it is neither.
-    pub fn parse(text: &str) -> Result<Device> {
+    /// The expected form.
+    pub fn parse(text: &str) -> Result<Device, String> {
         let (name, arguments) = text.split_once(',').unwrap_or((text, ""));
         let arguments = arguments.to_owned();
         if let Some(name) = pci_address(name) {
@@ -68,14 +92,15 @@ impl Device {
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
         if !is_name || name.len() > NAME_MAX || arguments.contains('\0') {
             let why = "expected a card's PCI address, such as 0000:03:00.0, or a virtual device, such as net_af_packet0,iface=eth0";
-            return Err(Error::new(ErrorKind::InvalidInput, why));
+            return Err(why.to_owned());
         }
         Ok(Device { name: name.to_owned(), arguments, is_card: false })
     }
 }
 
-/// Whether there are huge pages that nobody has, which DPDK takes for its memory.
-pub fn has_huge_pages() -> bool {
+/// Returns whether huge pages are free, which DPDK takes for its memory.
+#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "DPDK is not built in"))]
+fn has_huge_pages() -> bool {
     let sizes = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
     let mut free = sizes.map(|size| fs::read_to_string(size.path().join("free_hugepages")));
     free.any(|free| free.is_ok_and(|free| free.trim().parse().is_ok_and(|free: u64| free > 0)))
@@ -145,7 +170,7 @@ mod tests {
             &long,
             nul,
         ] {
-            assert_eq!(Device::parse(text).unwrap_err().kind(), ErrorKind::InvalidInput, "{text:?}");
+            assert!(Device::parse(text).unwrap_err().contains("expected a card's PCI address"), "{text:?}");
         }
     }
 }

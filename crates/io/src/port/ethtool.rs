@@ -9,11 +9,11 @@ use zerocopy::FromZeros;
 use super::link::request;
 use super::sys::done;
 
-/// What is behind an interface.
+/// Kind of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Driver {
+pub enum InterfaceKind {
     /// A card, or what a hypervisor shows as one.
-    Device,
+    Card,
     /// The kernel alone: veth, bridge, TAP and their like.
     Virtual,
 }
@@ -25,8 +25,8 @@ const GET_CHANNELS: u32 = 0x3c;
 /// Of the flags: VLAN tags are taken out of frames that come.
 const TAKES_TAGS: u32 = 1 << 8;
 
-/// What is behind the interface with this name.
-pub fn driver(socket: &OwnedFd, name: &str) -> Driver {
+/// Returns the kind of the interface with this name.
+pub fn kind(socket: &OwnedFd, name: &str) -> InterfaceKind {
     /// `struct ethtool_drvinfo`; only the bus's name is of interest.
     #[derive(FromZeros)]
     #[repr(C)]
@@ -41,7 +41,7 @@ pub fn driver(socket: &OwnedFd, name: &str) -> Driver {
     let is_known = ask(socket, name, &mut info).is_ok();
     // Cards are at a bus, by a name such as `0000:00:1f.6` or `virtio0`.
     let is_at_bus = info.bus.iter().any(u8::is_ascii_digit);
-    if is_known && is_at_bus { Driver::Device } else { Driver::Virtual }
+    if is_known && is_at_bus { InterfaceKind::Card } else { InterfaceKind::Virtual }
 }
 
 /// How many queues frames come in by.

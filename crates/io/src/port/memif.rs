@@ -1,5 +1,5 @@
-//! A port that is memory shared with another process: memif, version 2, as VPP, libmemif and DPDK
-//! have it.
+//! The driver `memif`: memory shared with another process (memif, version 2), as in VPP, libmemif
+//! and DPDK.
 //!
 //! The ends find each other at a socket. The client makes memory with two rings, one in each
 //! direction, and with buffers; the server takes it over. From there on frames go without the
@@ -27,12 +27,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use channel::{Channel, Listener, Received};
-pub use config::{Config, ConfigError, Role};
+use config::Role;
+pub use config::{Config, ConfigError};
 use message::Message;
 use queue::{Batch, Fault, Receiver, Sender};
 use session::{Client, Ended, Heard, Queues, Server, Session};
 pub use session::{REGION_BYTES_MAX, REGIONS_MAX};
 
+use rustix::thread::CapabilitySet;
+
+use super::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed, SystemCall, limits};
 use super::link::Link;
 use super::{Counters, Outbox, is_too_long};
 
@@ -60,19 +64,14 @@ const NAP: Duration = Duration::from_micros(50);
 /// Messages, and calls, that are heard one after the other.
 const HEARD_MAX: usize = 16;
 
-/// System calls that are made to connect anew.
-pub const CALLS_LATER: [libc::c_long; 4] =
-    [libc::SYS_memfd_create, libc::SYS_ftruncate, libc::SYS_eventfd2, libc::SYS_preadv2];
-
-/// An interface's frames by shared memory; or the part of a thread, of several: the first one has
-/// what comes, all send.
-pub struct Memif {
+/// One part of a port of shared memory. The first part connects and receives; all send.
+pub struct MemifPort {
     shared: Arc<Shared>,
-    driver: Option<Box<Driver>>,
+    endpoint: Option<Box<Endpoint>>,
 }
 
-/// What the parts of an interface have in common.
-struct Shared {
+/// State that all parts of a port share.
+pub struct Shared {
     config: Arc<Config>,
     address: [u8; 6],
     /// One of [`DOWN`], [`UP`] and [`FAILED`].
@@ -97,7 +96,7 @@ struct Outlet {
 }
 
 /// What connects, and has what comes.
-struct Driver {
+struct Endpoint {
     /// A server's.
     listener: Option<Listener>,
     state: State,
@@ -133,14 +132,54 @@ enum State {
     },
 }
 
-impl Memif {
-    /// Opens an interface in so many parts.
+impl Driver for MemifPort {
+    const INFO: DriverInfo = DriverInfo {
+        name: "memif",
+        syntax: "memif:SOCKET[,KEY=VALUE...]",
+        example: "memif:/run/rivulet/in.sock,role=client",
+        peer: "VPP, a DPDK program, another Rivulet",
+        is_for_interfaces: false,
+        modes: &["memif"],
+        capabilities: CapabilitySet::empty(),
+        capabilities_kept: CapabilitySet::empty(),
+        // To connect again. A server removes the file of its socket, no folder.
+        system_calls: &[
+            SystemCall::any("memfd_create", libc::SYS_memfd_create),
+            SystemCall::any("ftruncate", libc::SYS_ftruncate),
+            SystemCall::any("eventfd2", libc::SYS_eventfd2),
+            SystemCall::any("preadv2", libc::SYS_preadv2),
+            SystemCall::only("unlinkat", libc::SYS_unlinkat, 2, 0),
+        ],
+        limits: limits![CALL_MS_MAX, PAUSE_MS, REGIONS_MAX, REGION_BYTES_MAX],
+    };
+
+    type Spec = Config;
+    /// The state of the first part, for the others.
+    type Shared = Option<Arc<Shared>>;
+
+    fn parse(text: &str) -> std::result::Result<Config, String> {
+        text.parse().map_err(|error: ConfigError| error.to_string())
+    }
+
+    fn name(config: &Config) -> String {
+        config.name()
+    }
+
+    fn check(_: CapabilitySet) -> Readiness {
+        Readiness::ready("no capability is needed")
+    }
+
+    /// Opens one end of an interface of shared memory, whose other end is another process. Its link
+    /// is up while that is connected. A server that does not listen yet is no error.
     ///
     /// # Errors
-    /// A server's: [`ErrorKind::AddrInUse`] if another program listens there,
-    /// [`ErrorKind::AlreadyExists`] if there is something else. A client's, if it may not call
-    /// whoever listens there. Those of the system.
-    pub fn open_parts(config: &Config, count: usize) -> Result<Vec<Memif>> {
+    /// A server's: [`ErrorKind::AddrInUse`] if another program listens at the socket,
+    /// [`ErrorKind::AlreadyExists`] if the path is something else. A client's, if it may not call
+    /// the server. Those of the system.
+    fn open(config: &Config, part: PortPart, first: &mut Option<Arc<Shared>>) -> Result<MemifPort> {
+        if let Some(shared) = first.as_ref().filter(|_| part.index > 0) {
+            return Ok(MemifPort { shared: Arc::clone(shared), endpoint: None });
+        }
         let config = Arc::new(config.clone());
         let listener = match config.role {
             Role::Server => Some(Listener::open(&config.socket)?),
@@ -152,7 +191,7 @@ impl Memif {
             state: AtomicU8::new(DOWN),
             outlet: Mutex::default(),
         });
-        let mut driver = Driver {
+        let mut endpoint = Endpoint {
             listener,
             state: State::Alone,
             batch: Batch::new(),
@@ -165,79 +204,73 @@ impl Memif {
             why: None,
             said: String::new(),
         };
-        match driver.call(&shared) {
-            // The server may still be to come.
+        match endpoint.call(&shared) {
+            // The server may start later.
             Err(error) if !is_not_there(&error) => return Err(error),
             _ => {}
         }
-        let mut drivers = std::iter::once(Box::new(driver));
-        Ok((0..count).map(|_| Memif { shared: Arc::clone(&shared), driver: drivers.next() }).collect())
+        *first = Some(Arc::clone(&shared));
+        Ok(MemifPort { shared, endpoint: Some(Box::new(endpoint)) })
     }
 
-    /// What its link is like now.
-    pub fn link(&self) -> Link {
-        Link {
+    fn link(&self) -> Result<Link> {
+        Ok(Link {
             is_up: self.shared.state.load(Ordering::Acquire) == UP,
             mtu: self.shared.config.mtu.into(),
             address: Some(self.shared.address),
+        })
+    }
+
+    /// Calls the server, if this is a client without a connection.
+    fn refresh(&mut self) -> Result<Refreshed> {
+        if let Some(endpoint) = &mut self.endpoint {
+            endpoint.call(&self.shared)?;
         }
+        Ok(Refreshed::Unchanged)
     }
 
-    /// Sees to it that a client has called.
-    ///
-    /// # Errors
-    /// As long as nobody listens.
-    pub fn reopen(&mut self) -> Result<()> {
-        match &mut self.driver {
-            Some(driver) => driver.call(&self.shared),
-            None => Ok(()),
-        }
+    fn take_news(&mut self) -> bool {
+        self.endpoint.as_mut().is_some_and(|endpoint| std::mem::take(&mut endpoint.has_news))
     }
 
-    /// Whether its link has come up, or gone down, since this was last asked.
-    pub fn take_news(&mut self) -> bool {
-        self.driver.as_mut().is_some_and(|driver| std::mem::take(&mut driver.has_news))
+    fn take_why(&mut self) -> Option<String> {
+        self.endpoint.as_mut()?.why.take()
     }
 
-    /// Why the last connection ended, or was refused, since this was last asked.
-    pub fn take_why(&mut self) -> Option<String> {
-        self.driver.as_mut()?.why.take()
-    }
-
-    /// What there is to be waited for, from now on: interrupts, the other end, and calls. Something
-    /// is there already, if a frame is.
-    pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
-        let Some(driver) = &self.driver else { return Vec::new() };
-        driver.is_waited_for.set(true);
-        let listener = driver.listener.as_ref().filter(|_| driver.hears()).map(AsFd::as_fd);
-        let (channel, interrupt, ready) = match &driver.state {
+    /// Returns interrupts, the connection, and the listener. One is ready at once if a frame is
+    /// there.
+    fn sockets(&self) -> Vec<BorrowedFd<'_>> {
+        let Some(endpoint) = &self.endpoint else { return Vec::new() };
+        endpoint.is_waited_for.set(true);
+        let listener = endpoint.listener.as_ref().filter(|_| endpoint.hears()).map(AsFd::as_fd);
+        let (channel, interrupt, ready) = match &endpoint.state {
             State::Alone => (None, None, None),
             State::Calling { channel, .. } => (Some(channel.as_fd()), None, None),
             State::Connected { channel, receiver } => {
-                let ready = receiver.sleep().then(|| driver.ready.as_fd());
+                let ready = receiver.sleep().then(|| endpoint.ready.as_fd());
                 (Some(channel.as_fd()), Some(receiver.interrupt()), ready)
             }
         };
         [listener, channel, interrupt, ready].into_iter().flatten().collect()
     }
 
-    /// See [`super::Interface::receive`].
-    pub fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) {
-        let Some(driver) = &mut self.driver else { return };
-        driver.attend(&self.shared);
-        let State::Connected { receiver, .. } = &mut driver.state else { return };
-        if let Err(fault) = receiver.receive(&mut driver.batch) {
-            return driver.end(&self.shared, Ended::Here(fault.to_string()));
+    fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) -> Result<()> {
+        let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
+        endpoint.attend(&self.shared);
+        let State::Connected { receiver, .. } = &mut endpoint.state else { return Ok(()) };
+        if let Err(fault) = receiver.receive(&mut endpoint.batch) {
+            endpoint.end(&self.shared, Ended::Here(fault.to_string()));
+            return Ok(());
         }
-        counters.unreadable += driver.batch.unreadable;
-        for frame in driver.batch.frames() {
+        counters.unreadable += endpoint.batch.unreadable;
+        for frame in endpoint.batch.frames() {
             counters.received(frame);
             each(frame);
         }
+        Ok(())
     }
 
-    /// See [`super::Interface::send`].
-    pub fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+    fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
         if outbox.lens.is_empty() {
             return;
         }
@@ -287,7 +320,7 @@ impl Shared {
     }
 }
 
-impl Driver {
+impl Endpoint {
     /// Whether calls are heard: who is being spoken to comes first, and others wait.
     fn hears(&self) -> bool {
         self.pause.is_none() && !matches!(self.state, State::Calling { .. })
@@ -447,7 +480,7 @@ impl Driver {
     }
 }
 
-impl Drop for Driver {
+impl Drop for Endpoint {
     fn drop(&mut self) {
         if let State::Connected { channel, .. } = &self.state {
             let reason = "interface closed".to_owned();

@@ -1,10 +1,9 @@
-//! A port that is a TAP device: the machine's own stack, a container's, or a bridge is at the other
-//! end, and what it sends through the device comes here.
+//! The driver `tap`: a TAP device, with this machine's own stack, a container's, or a bridge at the
+//! other end.
 //!
-//! The device is made, and goes with its last file descriptor, however the process ends; or one
-//! that is there already is taken over, and stays. It can be moved to another network namespace and
-//! set down and up there; what it is like is then known by what can be asked of the file descriptor
-//! alone.
+//! A device that is made ends with its last file descriptor, however the process ends. An existing
+//! one is taken over, and stays. It can be moved to another network namespace and set down and up
+//! there; its state is then known from the file descriptor alone.
 
 mod sys;
 
@@ -15,8 +14,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::CapabilitySet;
 use zerocopy::IntoBytes;
 
+use super::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed};
 use super::join::{self, JOINED_MAX, Parcel};
 use super::link::{self, Link};
 use super::offload::{self, FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, Raw};
@@ -32,24 +33,25 @@ const OTHER_END: u8 = 0x40;
 /// A bit of an Ethernet address: no maker has given it (IEEE 802).
 const LOCALLY_ADMINISTERED: u8 = 0x02;
 
-/// A TAP device's frames.
-pub struct Tap {
+/// One part of a TAP device.
+pub struct TapPort {
+    name: String,
+    /// The device's number. Another device of the same name has another one.
+    number: u32,
     device: File,
-    /// Can be asked about interfaces.
+    /// Answers questions about interfaces.
     questions: OwnedFd,
-    /// What the device was like when it was last found.
+    /// The last known state of the device's link.
     link: Link,
-    /// Whether it was deleted.
     is_gone: bool,
-    /// Whether another part of the same interface has all that comes.
+    /// Another part of the same port receives.
     only_sends: bool,
-    /// Frames that the kernel had dropped when it was last asked.
+    /// Frames that the kernel had dropped at the last call.
     missed: u64,
-    /// Room for a frame, behind what a VLAN tag takes.
+    /// Room for a frame, after the room for a VLAN tag.
     room: Box<[u8]>,
     /// A segment that is cut off a frame.
     segment: Vec<u8>,
-    /// What is sent.
     parcels: Vec<Parcel>,
 }
 
@@ -61,130 +63,114 @@ enum State {
     Gone,
 }
 
-impl Tap {
-    /// Makes a device with this name, and sets it up; or takes over the one that is there. With it,
-    /// its number.
-    ///
-    /// # Errors
-    /// With a word why: if there is no `/dev/net/tun`, a privilege is missing, or what is there is
-    /// something else, or another program's.
-    pub fn open(name: &str) -> Result<(Tap, u32)> {
-        let is_name =
-            !name.is_empty() && !name.contains(['/', ':', '%']) && !name.contains(char::is_whitespace);
-        if !is_name {
-            return Err(Error::new(ErrorKind::InvalidInput, "that is no name for a TAP device"));
+impl Driver for TapPort {
+    const INFO: DriverInfo = DriverInfo {
+        name: "tap",
+        syntax: "tap:NAME",
+        example: "tap:rvl0",
+        peer: "this machine's stack, a container, a bridge",
+        is_for_interfaces: false,
+        modes: &["tap"],
+        // To make a device. One that exists needs none.
+        capabilities: CapabilitySet::NET_ADMIN,
+        capabilities_kept: CapabilitySet::empty(),
+        system_calls: &[],
+        limits: &[],
+    };
+
+    /// The device's name.
+    type Spec = String;
+    /// The part that the others are copies of.
+    type Shared = Option<TapPort>;
+
+    fn parse(text: &str) -> std::result::Result<String, String> {
+        if text.is_empty() {
+            return Err("expected the name of a TAP device, such as tap:rvl0".to_owned());
         }
-        let device = open_device()?;
-        let questions = OwnedFd::from(UnixDatagram::unbound()?);
-        match sys::make(&device, name) {
-            Ok(()) => link::set_up(&questions, name)?,
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EBUSY) => {
-                    sys::take_over(&device, name).map_err(|error| why_not_taken_over(&error))?
-                }
-                Some(libc::EPERM) => {
-                    let why = "to make a TAP device takes root, or the capability CAP_NET_ADMIN";
-                    return Err(Error::new(ErrorKind::PermissionDenied, why));
-                }
-                _ => return Err(error),
-            },
+        // The kernel changes such a name.
+        if text.contains(['/', ':', '%']) || text.contains(char::is_whitespace) {
+            return Err(format!("`{text}` is no name for a TAP device; expected one such as rvl0"));
         }
-        sys::leave_offloads(&device)?;
-        let link = link::link(&questions, name)?;
-        let number = link::interface_number(name).ok_or_else(gone)?;
-        let mut tap = Tap {
-            device,
-            questions,
-            link: other_end(link),
-            is_gone: false,
-            only_sends: false,
-            missed: 0,
-            room: vec![0; FRONT_ROOM + FRAME_LEN_MAX].into_boxed_slice(),
-            segment: Vec::new(),
-            parcels: Vec::new(),
-        };
-        tap.take_missed(name, number);
-        Ok((tap, number))
+        Ok(text.to_owned())
     }
 
-    /// Another part of the same interface, which only sends: so frames are read in the order in
-    /// which they came.
+    fn name(name: &String) -> String {
+        name.clone()
+    }
+
+    fn check(held: CapabilitySet) -> Readiness {
+        match open_device() {
+            Err(error) => Readiness::missing(error.to_string(), "no port can be `tap:NAME`; others can"),
+            Ok(_) if held.contains(CapabilitySet::NET_ADMIN) => Readiness::ready("devices can be made"),
+            Ok(_) => Readiness::missing(
+                "devices cannot be made: the capability CAP_NET_ADMIN is missing",
+                "`ip tuntap add NAME mode tap user USER`, by root, makes one that `tap:NAME` takes over",
+            ),
+        }
+    }
+
+    /// Makes a device with this name and sets it up; it ends with its last part. Or takes over the
+    /// existing one, which stays. The first part receives, so that frames keep their order; all
+    /// send.
+    ///
+    /// The link of this end has an Ethernet address of its own: the device's, with one bit changed.
     ///
     /// # Errors
-    /// Those of the system.
-    pub fn sender(&self) -> Result<Tap> {
-        Ok(Tap {
-            device: self.device.try_clone()?,
-            questions: self.questions.try_clone()?,
-            link: self.link,
-            is_gone: self.is_gone,
-            only_sends: true,
-            missed: 0,
-            room: Box::default(),
-            segment: Vec::new(),
-            parcels: Vec::new(),
-        })
+    /// [`ErrorKind::NotFound`] without `/dev/net/tun`. [`ErrorKind::PermissionDenied`] without the
+    /// capability `CAP_NET_ADMIN`, if the device does not exist or is another user's. Others if it
+    /// is no TAP device, has several queues, or another program has it.
+    fn open(name: &String, part: PortPart, shared: &mut Option<TapPort>) -> Result<TapPort> {
+        if let Some(first) = shared.as_ref().filter(|_| part.index > 0) {
+            return first.sender();
+        }
+        let first = TapPort::open_first(name)?;
+        if part.count > 1 {
+            *shared = Some(first.sender()?);
+        }
+        Ok(first)
     }
 
-    /// What there is to be waited for: nothing, if the device is gone, or another part has what
-    /// comes.
-    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
-        (!self.is_gone && !self.only_sends).then(|| self.device.as_fd())
-    }
-
-    /// What the link of this end is like now. In another network namespace it is known whether it
-    /// is up; else it is what it was when it went there.
-    ///
-    /// # Errors
-    /// If it is gone.
-    pub fn link(&self, name: &str, number: u32) -> Result<Link> {
+    /// Returns the state of this end's link. Of a device in another network namespace, only whether
+    /// it is up is known; the rest is as it was before the move.
+    fn link(&self) -> Result<Link> {
         match self.state() {
             State::Gone => Err(gone()),
-            _ if link::interface_number(name) == Some(number) => {
-                link::link(&self.questions, name).map(other_end)
+            _ if link::interface_number(&self.name) == Some(self.number) => {
+                link::link(&self.questions, &self.name).map(other_end)
             }
             state => Ok(Link { is_up: state == State::Up, ..self.link }),
         }
     }
 
-    /// Sees to it that there is a device: if it was deleted, the next one of this name that is a
-    /// TAP is taken over, and its number noted. Whether so.
-    ///
-    /// # Errors
-    /// As long as there is none.
-    pub fn reopen(&mut self, name: &str, number: &mut u32) -> Result<bool> {
+    /// Takes over the next TAP device of this name, if the device was deleted.
+    fn refresh(&mut self) -> Result<Refreshed> {
         let is_gone = self.state() == State::Gone;
         if self.only_sends {
-            // The part that has what comes takes the next one over, for all.
-            let found = link::interface_number(name).filter(|_| !is_gone).unwrap_or(*number);
-            let is_another = std::mem::replace(number, found) != found;
+            // The receiving part takes over the next device, for all.
+            let found = link::interface_number(&self.name).filter(|_| !is_gone).unwrap_or(self.number);
+            let is_another = std::mem::replace(&mut self.number, found) != found;
             self.is_gone = is_gone;
-            self.link = self.link(name, *number)?;
-            return Ok(is_another);
+            self.link = self.link()?;
+            return Ok(if is_another { Refreshed::Replaced } else { Refreshed::Unchanged });
         }
         if is_gone {
             self.is_gone = true;
-            let found = link::interface_number(name).ok_or_else(gone)?;
-            sys::take_over(&self.device, name)?;
+            let found = link::interface_number(&self.name).ok_or_else(gone)?;
+            sys::take_over(&self.device, &self.name)?;
             sys::leave_offloads(&self.device)?;
-            *number = found;
+            self.number = found;
             self.is_gone = false;
-            self.take_missed(name, found);
+            self.take_missed();
         }
-        self.link = self.link(name, *number)?;
-        Ok(is_gone)
+        self.link = self.link()?;
+        Ok(if is_gone { Refreshed::Replaced } else { Refreshed::Unchanged })
     }
 
-    /// How many frames the kernel has dropped for want of room since it was last asked; none that
-    /// is told of in another network namespace.
-    pub fn take_missed(&mut self, name: &str, number: u32) -> u64 {
-        let is_here = !self.is_gone && !self.only_sends && link::interface_number(name) == Some(number);
-        let missed = if is_here { link::dropped_on_leaving(name) } else { None }.unwrap_or(self.missed);
-        missed.saturating_sub(std::mem::replace(&mut self.missed, missed))
+    fn count_lost(&mut self, counters: &mut Counters) {
+        counters.missed += self.take_missed();
     }
 
-    /// See [`super::Interface::receive`].
-    pub fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) -> Result<()> {
+    fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) -> Result<()> {
         if self.is_gone || self.only_sends {
             return Ok(());
         }
@@ -213,8 +199,7 @@ impl Tap {
         Ok(())
     }
 
-    /// See [`super::Interface::send`].
-    pub fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+    fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
         let mtu = self.link.mtu as usize;
         join::parcels(&outbox.bytes, &outbox.lens, mtu, &mut self.parcels);
         let (mut frames, mut has_waited) = (outbox.frames(), false);
@@ -253,6 +238,75 @@ impl Tap {
         }
     }
 
+    /// Returns none if the device is gone, or another part receives.
+    fn sockets(&self) -> Vec<BorrowedFd<'_>> {
+        (!self.is_gone && !self.only_sends).then(|| self.device.as_fd()).into_iter().collect()
+    }
+}
+
+impl TapPort {
+    fn open_first(name: &str) -> Result<TapPort> {
+        let device = open_device()?;
+        let questions = OwnedFd::from(UnixDatagram::unbound()?);
+        match sys::make(&device, name) {
+            Ok(()) => link::set_up(&questions, name)?,
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EBUSY) => {
+                    sys::take_over(&device, name).map_err(|error| why_not_taken_over(&error))?
+                }
+                Some(libc::EPERM) => {
+                    let why = "to make a TAP device, root or the capability CAP_NET_ADMIN is needed";
+                    return Err(Error::new(ErrorKind::PermissionDenied, why));
+                }
+                _ => return Err(error),
+            },
+        }
+        sys::leave_offloads(&device)?;
+        let link = link::link(&questions, name)?;
+        let mut tap = TapPort {
+            name: name.to_owned(),
+            number: link::interface_number(name).ok_or_else(gone)?,
+            device,
+            questions,
+            link: other_end(link),
+            is_gone: false,
+            only_sends: false,
+            missed: 0,
+            room: vec![0; FRONT_ROOM + FRAME_LEN_MAX].into_boxed_slice(),
+            segment: Vec::new(),
+            parcels: Vec::new(),
+        };
+        tap.take_missed();
+        Ok(tap)
+    }
+
+    /// Makes another part, which only sends.
+    fn sender(&self) -> Result<TapPort> {
+        Ok(TapPort {
+            name: self.name.clone(),
+            number: self.number,
+            device: self.device.try_clone()?,
+            questions: self.questions.try_clone()?,
+            link: self.link,
+            is_gone: self.is_gone,
+            only_sends: true,
+            missed: 0,
+            room: Box::default(),
+            segment: Vec::new(),
+            parcels: Vec::new(),
+        })
+    }
+
+    /// Returns the frames that the kernel dropped for want of room since the last call; none of a
+    /// device in another network namespace.
+    fn take_missed(&mut self) -> u64 {
+        let is_here =
+            !self.is_gone && !self.only_sends && link::interface_number(&self.name) == Some(self.number);
+        let missed = if is_here { link::dropped_on_leaving(&self.name) } else { None };
+        let missed = missed.unwrap_or(self.missed);
+        missed.saturating_sub(std::mem::replace(&mut self.missed, missed))
+    }
+
     /// A device that is up takes frames, and one that is gone is an error to wait for.
     fn state(&self) -> State {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -266,7 +320,7 @@ impl Tap {
     }
 }
 
-impl Drop for Tap {
+impl Drop for TapPort {
     /// One that stays may go to a program that does not know what this one had left to it.
     fn drop(&mut self) {
         if self.only_sends {
@@ -275,12 +329,6 @@ impl Drop for Tap {
         // If it is gone, so is what was left.
         let _ = sys::leave_nothing(&self.device);
     }
-}
-
-/// Why no TAP device can be opened on this machine by who asks, whatever its name; none if that is
-/// not so.
-pub fn why_not() -> Option<String> {
-    open_device().err().map(|error| error.to_string())
 }
 
 fn open_device() -> Result<File> {
@@ -342,8 +390,8 @@ mod tests {
     #[test]
     fn names_that_the_kernel_would_change_are_refused() {
         for name in ["", "tap%d", "a b", "a/b", "a:b"] {
-            let error = Tap::open(name).err().unwrap();
-            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}");
+            let refused = TapPort::parse(name).unwrap_err();
+            assert!(refused.contains("such as"), "{name}: {refused}");
         }
     }
 }

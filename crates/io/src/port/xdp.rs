@@ -1,9 +1,8 @@
-//! A port by AF_XDP sockets, one for each receive queue: frames in memory that is shared with the
-//! kernel, past its stack.
+//! The driver `xdp`: AF_XDP sockets, one for each receive queue, with frames in memory that is
+//! shared with the kernel, past its stack.
 //!
-//! What comes is as the sender's stack or the card left it, with nothing said of it. So there are
-//! interfaces that it is not for, see [`Xdp::open`]; checksums that were left open are found and
-//! completed.
+//! Frames arrive as the sender's stack or the card left them, without metadata. So some interfaces
+//! do not suit, see [`XdpPort`]. Open checksums are detected and completed.
 
 mod memory;
 mod program;
@@ -12,21 +11,23 @@ mod ring;
 mod socket;
 
 use std::io::{Error, ErrorKind, Result};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Weak};
 
-use packet::wire::ethernet;
+use packet::wire::{ethernet, vlan};
+use rustix::thread::CapabilitySet;
 
-use super::ethtool::{self, Driver};
-use super::link::Link;
-use super::packet_socket::{self, PacketSocket};
-use super::{Counters, Opened, Outbox, is_too_long, open_checksum};
+use super::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed, SystemCall, limits};
+use super::ethtool::{self, InterfaceKind};
+use super::link::{self, Link};
+use super::packet::{PacketSocket, ethernet as open_ethernet, interface_name};
+use super::{Counters, Outbox, is_too_long, open_checksum};
 
-use program::{Attached, Mode};
-pub use program::{CALLS_LATER, Program};
+use program::{Attached, Mode, Program};
 use queue::{Queue, Sent};
 use socket::Sizes;
-pub use socket::probe;
 
 /// Receive queues that an interface may have.
 pub const QUEUES_MAX: u32 = 64;
@@ -50,113 +51,175 @@ const KERNEL_ROOM: usize = 256;
 /// Bytes that a frame may have room in: the least is taken that does for the interface's MTU.
 const ROOMS: [usize; 2] = [2_048, 4_096];
 
-/// An interface's frames by AF_XDP; or those of a part of its receive queues.
-pub struct Xdp {
-    /// Has the interface in promiscuous mode, and can be asked about it.
+/// One part of an interface, by AF_XDP.
+pub struct XdpPort {
+    name: String,
+    interface: u32,
+    /// Keeps the interface in promiscuous mode, and answers questions about it.
     promiscuous: OwnedFd,
     attached: Arc<Attachment>,
     queues: Vec<Queue>,
-    /// By which frames leave if there is no queue here.
+    /// Sends for a part without a queue.
     sender: Option<PacketSocket>,
     mtu: usize,
 }
 
-/// The program at work on an interface, for all parts.
-pub struct Attachment {
+/// The program that runs on an interface, for all parts.
+struct Attachment {
     program: Arc<Program>,
     mode: Mode,
     _attached: Attached,
 }
 
-impl Xdp {
-    /// Opens an interface, or a part of it, of so many: every so manieth receive queue.
+/// State that all parts of an interface share.
+#[derive(Default)]
+pub struct XdpShared {
+    /// The interface's number. Another interface of the same name has another one.
+    interface: u32,
+    /// Attached for as long as a part is open.
+    attached: Weak<Attachment>,
+    /// Loaded once.
+    program: Option<Arc<Program>>,
+}
+
+impl Driver for XdpPort {
+    const INFO: DriverInfo = DriverInfo {
+        name: "xdp",
+        syntax: "xdp:INTERFACE",
+        example: "xdp:eth0",
+        peer: "a card; veth with small packets",
+        is_for_interfaces: true,
+        modes: &["xdp_driver_zero_copy", "xdp_driver_copy", "xdp_generic_copy"],
+        capabilities: CapabilitySet::NET_RAW
+            .union(CapabilitySet::NET_ADMIN)
+            .union(CapabilitySet::BPF)
+            .union(CapabilitySet::IPC_LOCK),
+        capabilities_kept: CapabilitySet::NET_RAW.union(CapabilitySet::IPC_LOCK),
+        // An interface that returns runs the program that was loaded before.
+        system_calls: &[
+            SystemCall::only("bpf", libc::SYS_bpf, 0, program::MAP_UPDATE as u32),
+            SystemCall::only("bpf", libc::SYS_bpf, 0, program::LINK_CREATE as u32),
+        ],
+        limits: limits![QUEUES_MAX, QUEUE_MIN, QUEUE_MAX, WAITING_MAX, SENDING_MAX],
+    };
+
+    /// The interface's name.
+    type Spec = String;
+    type Shared = XdpShared;
+
+    fn parse(text: &str) -> std::result::Result<String, String> {
+        interface_name(text)
+    }
+
+    fn name(name: &String) -> String {
+        name.clone()
+    }
+
+    fn check(held: CapabilitySet) -> Readiness {
+        let may_load = held.contains(CapabilitySet::NET_ADMIN)
+            && (held.contains(CapabilitySet::BPF) || held.contains(CapabilitySet::SYS_ADMIN));
+        let missing = match socket::probe() {
+            // Missing privileges are not the machine's fault.
+            Err(error) if error.kind() != ErrorKind::PermissionDenied => {
+                format!("the kernel has no such sockets: {error}")
+            }
+            _ if !may_load => "the capabilities CAP_BPF and CAP_NET_ADMIN are missing".to_owned(),
+            _ => return Readiness::ready("AF_XDP is available"),
+        };
+        Readiness::missing(missing, "packet sockets are used instead, which are slower")
+    }
+
+    /// Checks that nothing is lost or cut at the interface, and that its frames fit.
+    fn suits(name: &String) -> Result<()> {
+        let socket = OwnedFd::from(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?);
+        match obstacle(&socket, name) {
+            Some(reason) => Err(unfit(reason)),
+            None => Shape::of(&socket, name).map(drop),
+        }
+    }
+
+    /// Opens the interface. Of several parts, each has every `count`th receive queue.
     ///
     /// # Errors
-    /// With a word why: if the interface's frames can be longer than there is room for, if it has
-    /// too many queues, if no privilege allows it, or its driver cannot do it. A virtual interface
-    /// whose driver cannot is refused, as frames of several segments come there, of which AF_XDP
-    /// does not tell that they are to be cut.
-    pub(super) fn open(
-        interface: u32,
-        name: &str,
-        (part, parts): (usize, usize),
-        opened: &mut Opened,
-    ) -> Result<Xdp> {
-        let promiscuous = packet_socket::promiscuous(interface)?;
+    /// With the reason: the interface's frames can be longer than there is room for, it has too
+    /// many queues, a privilege is missing, or its driver cannot. A virtual interface whose driver
+    /// cannot is refused: frames of several segments arrive there, and AF_XDP does not report that
+    /// they must be cut.
+    fn open(name: &String, part: PortPart, shared: &mut XdpShared) -> Result<XdpPort> {
+        let (interface, _, promiscuous) = open_ethernet(name)?;
+        if shared.interface != interface {
+            *shared = XdpShared { interface, program: shared.program.take(), ..XdpShared::default() };
+        }
         let Shape { mtu, room, queues: count } = Shape::of(&promiscuous, name)?;
-        let attached = match opened.attached.upgrade() {
+        let attached = match shared.attached.upgrade() {
             Some(attached) => attached,
             None => {
-                let program = match &opened.program {
+                let program = match &shared.program {
                     Some(program) => Arc::clone(program),
                     None => Arc::new(Program::load(QUEUES_MAX).map_err(|error| match error.kind() {
                         ErrorKind::PermissionDenied => {
                             Error::new(error.kind(), "the capabilities CAP_BPF and CAP_NET_ADMIN are missing")
                         }
-                        _ => said("the kernel does not take the program", &error),
+                        _ => explain("the kernel does not take the program", &error),
                     })?),
                 };
-                opened.program = Some(Arc::clone(&program));
-                let (attached, mode) = attach(&program, interface, ethtool::driver(&promiscuous, name))?;
+                shared.program = Some(Arc::clone(&program));
+                let (attached, mode) = attach(&program, interface, ethtool::kind(&promiscuous, name))?;
                 Arc::new(Attachment { program, mode, _attached: attached })
             }
         };
-        opened.attached = Arc::downgrade(&attached);
+        shared.attached = Arc::downgrade(&attached);
         let receive = (WAITING_MAX / count).clamp(QUEUE_MIN, QUEUE_MAX).next_power_of_two();
-        let numbers = (part as u32..count).step_by(parts);
+        let first = part.index as u32;
         let open = |number| {
-            // The first one of each part has what that sends.
-            let send = if number == part as u32 { SENDING_MAX } else { 1 };
+            // The first queue of each part sends.
+            let send = if number == first { SENDING_MAX } else { 1 };
             let sizes = Sizes { receive, send };
             let queue = Queue::open(interface, number, sizes, room, attached.mode == Mode::Driver)
-                .map_err(|error| said(&format!("no socket for receive queue {number}"), &error))?;
+                .map_err(|error| explain(&format!("no socket for receive queue {number}"), &error))?;
             attached
                 .program
                 .give_to(number, &queue)
-                .map_err(|error| said("the program does not take a socket", &error))?;
+                .map_err(|error| explain("the program does not take a socket", &error))?;
             Ok(queue)
         };
-        let queues = numbers.map(open).collect::<Result<Vec<_>>>()?;
+        let queues = (first..count).step_by(part.count).map(open).collect::<Result<Vec<_>>>()?;
         let sender =
             queues.is_empty().then(|| PacketSocket::open_to_send(interface, mtu as u32)).transpose()?;
-        Ok(Xdp { promiscuous, attached, queues, sender, mtu })
+        Ok(XdpPort { name: name.clone(), interface, promiscuous, attached, queues, sender, mtu })
     }
 
-    /// The way in which it is done.
-    pub fn io(&self) -> super::Io {
+    fn mode(&self) -> &'static str {
         let is_shared = !self.queues.is_empty() && self.queues.iter().all(Queue::is_shared);
         match (self.attached.mode, is_shared) {
-            (Mode::Driver, true) => super::Io::XdpDriverZeroCopy,
-            (Mode::Driver, false) => super::Io::XdpDriverCopy,
-            (Mode::Generic, _) => super::Io::XdpGenericCopy,
+            (Mode::Driver, true) => "xdp_driver_zero_copy",
+            (Mode::Driver, false) => "xdp_driver_copy",
+            (Mode::Generic, _) => "xdp_generic_copy",
         }
     }
 
-    /// What can be asked about the interface.
-    pub fn socket(&self) -> &OwnedFd {
-        &self.promiscuous
+    fn link(&self) -> Result<Link> {
+        link::link(&self.promiscuous, &self.name)
     }
 
-    /// What there is to be waited for.
-    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.queues.iter().map(AsFd::as_fd)
-    }
-
-    /// What the link is like now.
-    pub fn set_link(&mut self, link: Link) {
-        self.mtu = link.mtu as usize;
-        if let Some(sender) = &mut self.sender {
-            sender.set_mtu(link.mtu);
+    fn refresh(&mut self) -> Result<Refreshed> {
+        if link::interface_number(&self.name) != Some(self.interface) {
+            return Ok(Refreshed::Gone);
         }
+        if let Ok(link) = self.link() {
+            self.mtu = link.mtu as usize;
+            if let Some(sender) = &mut self.sender {
+                sender.set_mtu(link.mtu);
+            }
+        }
+        Ok(Refreshed::Unchanged)
     }
 
-    /// How many frames the kernel has dropped for want of room since it was last asked.
-    pub fn take_missed(&mut self) -> u64 {
-        self.queues.iter_mut().map(Queue::take_missed).sum()
+    fn count_lost(&mut self, counters: &mut Counters) {
+        counters.missed += self.queues.iter_mut().map(Queue::take_missed).sum::<u64>();
     }
 
-    /// See [`super::Interface::receive`].
-    pub fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) {
+    fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) -> Result<()> {
         for queue in &mut self.queues {
             queue.receive(|frame| {
                 counters.completed += u64::from(open_checksum::complete(frame));
@@ -164,10 +227,10 @@ impl Xdp {
                 each(frame);
             });
         }
+        Ok(())
     }
 
-    /// See [`super::Interface::send`].
-    pub fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+    fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
         if let Some(sender) = &mut self.sender {
             return sender.send(outbox, counters);
         }
@@ -175,8 +238,8 @@ impl Xdp {
         if outbox.lens.is_empty() {
             return;
         }
-        // What the kernel did not take before goes first; as long as it does not take that, it is
-        // given no more.
+        // Frames that the kernel did not take before go first. Until it takes them, it is given no
+        // others.
         let mut state = if queue.left() > 0 { queue.send(counters) } else { Sent::All };
         for frame in outbox.frames() {
             if is_too_long(frame, self.mtu) {
@@ -201,10 +264,32 @@ impl Xdp {
             queue.send(counters);
         }
     }
+
+    fn sockets(&self) -> Vec<BorrowedFd<'_>> {
+        self.queues.iter().map(AsFd::as_fd).collect()
+    }
 }
 
-/// What an interface is like, as far as its frames' memory is concerned.
-pub struct Shape {
+/// Returns why AF_XDP would lose or cut frames at an interface.
+fn obstacle(socket: &OwnedFd, name: &str) -> Option<String> {
+    if link::has_ipv4(socket, name) || link::has_ipv6(name) {
+        return Some("the system has addresses there, and would hear nothing".to_owned());
+    }
+    match ethtool::kind(socket, name) {
+        InterfaceKind::Card => ethtool::takes_tags(socket, name)
+            .then(|| format!("it takes VLAN tags out of frames (`ethtool -K {name} rxvlan off`)")),
+        // The other end of a veth leaves tags and segments to a card that does not exist.
+        InterfaceKind::Virtual if Path::new("/proc/net/vlan").exists() => {
+            Some("VLAN tags of this machine's own interfaces for VLANs would be lost".to_owned())
+        }
+        InterfaceKind::Virtual => ethtool::takes_segments(socket, name).then(|| {
+            format!("this machine's own TCP would come cut into segments (`ethtool -K {name} tso off`)")
+        }),
+    }
+}
+
+/// Properties of an interface that decide the memory of its frames.
+struct Shape {
     mtu: usize,
     /// Bytes that each frame has room in.
     room: usize,
@@ -216,9 +301,9 @@ impl Shape {
     ///
     /// # Errors
     /// If it is not for AF_XDP, with a word why.
-    pub fn of(socket: &OwnedFd, name: &str) -> Result<Shape> {
-        let mtu = super::link::link(socket, name)?.mtu as usize;
-        let frame_len_max = mtu + ethernet::HEADER_LEN + 2 * packet::wire::vlan::HEADER_LEN;
+    fn of(socket: &OwnedFd, name: &str) -> Result<Shape> {
+        let mtu = link::link(socket, name)?.mtu as usize;
+        let frame_len_max = mtu + ethernet::HEADER_LEN + 2 * vlan::HEADER_LEN;
         let Some(room) = ROOMS.into_iter().find(|room| frame_len_max <= room - KERNEL_ROOM) else {
             return Err(unfit(format!("frames of an MTU of {mtu} bytes are too long")));
         };
@@ -231,26 +316,26 @@ impl Shape {
 }
 
 /// Has the interface run the program: in its driver, else in the kernel.
-fn attach(program: &Program, interface: u32, driver: Driver) -> Result<(Attached, Mode)> {
+fn attach(program: &Program, interface: u32, kind: InterfaceKind) -> Result<(Attached, Mode)> {
     let busy = |error: &Error| error.raw_os_error() == Some(libc::EBUSY);
     let in_driver = match program.attach(interface, Mode::Driver) {
         Ok(attached) => return Ok((attached, Mode::Driver)),
         Err(error) if busy(&error) => return Err(unfit("it runs another XDP program".to_owned())),
-        Err(error) => said("its driver does not run XDP programs", &error),
+        Err(error) => explain("its driver does not run XDP programs", &error),
     };
-    if driver == Driver::Virtual {
+    if kind == InterfaceKind::Virtual {
         return Err(in_driver);
     }
     let attached = program.attach(interface, Mode::Generic);
     attached
         .map(|attached| (attached, Mode::Generic))
-        .map_err(|error| said("it does not run XDP programs", &error))
+        .map_err(|error| explain("it does not run XDP programs", &error))
 }
 
 fn unfit(why: String) -> Error {
     Error::new(ErrorKind::Unsupported, why)
 }
 
-fn said(what: &str, error: &Error) -> Error {
+fn explain(what: &str, error: &Error) -> Error {
     Error::new(error.kind(), format!("{what}: {error}"))
 }

@@ -1,64 +1,59 @@
-//! What there is of DPDK in a program that was built without it: a word why not.
+//! The driver in a program that was built without DPDK.
 
 use std::io::{Error, ErrorKind, Result};
+use std::os::fd::BorrowedFd;
+
+use rustix::thread::CapabilitySet;
 
 use super::Device;
+use crate::port::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed};
 use crate::port::link::Link;
 use crate::port::{Counters, Outbox};
 
-/// None of these.
-pub enum Dpdk {}
+/// A port that cannot be opened.
+pub enum DpdkPort {}
 
-impl Dpdk {
-    pub fn open_parts(_: &Device, _: usize) -> Result<Vec<Dpdk>> {
-        Err(absent())
+impl Driver for DpdkPort {
+    const INFO: DriverInfo = super::INFO;
+
+    type Spec = Device;
+    type Shared = ();
+
+    fn parse(text: &str) -> std::result::Result<Device, String> {
+        Device::parse(text)
     }
 
-    pub fn name(&self) -> &str {
+    fn name(device: &Device) -> String {
+        device.name.clone()
+    }
+
+    /// Nothing is wrong with the machine.
+    fn check(_: CapabilitySet) -> Readiness {
+        Readiness::ready("not in this build (`cargo build --release --features dpdk`)")
+    }
+
+    fn open(_: &Device, _: PortPart, (): &mut ()) -> Result<DpdkPort> {
+        let why = "this program was built without DPDK: `cargo build --release --features dpdk`, with the package libdpdk-dev";
+        Err(Error::new(ErrorKind::Unsupported, why))
+    }
+
+    fn link(&self) -> Result<Link> {
         match *self {}
     }
 
-    pub fn link(&self) -> Result<Link> {
+    fn refresh(&mut self) -> Result<Refreshed> {
         match *self {}
     }
 
-    pub fn look(&mut self) -> Result<()> {
+    fn receive(&mut self, _: &mut Counters, _: impl FnMut(&[u8])) -> Result<()> {
         match *self {}
     }
 
-    pub fn take_missed(&mut self, _: &mut Counters) -> u64 {
+    fn send(&mut self, _: &Outbox, _: &mut Counters) {
         match *self {}
     }
 
-    pub fn receive(&mut self, _: &mut Counters, _: impl FnMut(&[u8])) -> Result<()> {
+    fn sockets(&self) -> Vec<BorrowedFd<'_>> {
         match *self {}
     }
-
-    pub fn receives(&self) -> bool {
-        match *self {}
-    }
-
-    pub fn send(&mut self, _: &Outbox, _: &mut Counters) {
-        match *self {}
-    }
-}
-
-/// No version.
-pub fn version() -> Option<String> {
-    None
-}
-
-/// It cannot.
-pub fn begin(_: &[Device], _: usize) -> Result<()> {
-    Err(absent())
-}
-
-/// It cannot.
-pub fn on_thread<T: Send + 'static>(_: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    Err(absent())
-}
-
-fn absent() -> Error {
-    let why = "this program was built without DPDK: `cargo build --release --features dpdk`, with the package libdpdk-dev";
-    Error::new(ErrorKind::Unsupported, why)
 }

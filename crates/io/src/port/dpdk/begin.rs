@@ -7,57 +7,69 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::{DPDK_MEMORY_MIB, Device, has_huge_pages, sys};
+use super::{Device, MEMORY_MIB, has_huge_pages, sys};
 
 /// How long DPDK's thread may take to do what it is asked for.
 const THREAD_WAIT: Duration = Duration::from_secs(5);
 
-/// How it has begun, if it has.
-static BEGUN: Mutex<Begun> = Mutex::new(Begun::No);
+/// State of DPDK in this process.
+static BEGUN: Mutex<Begun> = Mutex::new(Begun::No { announced: Vec::new(), queues: 0 });
 
 enum Begun {
-    No,
+    /// These devices, with this number of pairs of queues in all, will be opened.
+    No { announced: Vec<Device>, queues: usize },
     /// With these cards.
     With(Vec<String>),
     /// It cannot be tried again.
     InVain(String),
 }
 
-/// Begins DPDK for these devices, each in so many parts; of cards, it takes no others later. If it
-/// has begun, nothing is done.
+/// Announces a device that will be opened, before DPDK begins: DPDK takes no further cards later,
+/// and without huge pages no more memory.
+pub fn announce(device: &Device, parts: usize) {
+    if let Begun::No { announced, queues } = &mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner) {
+        announced.push(device.clone());
+        *queues = queues.saturating_add(parts);
+    }
+}
+
+/// Begins DPDK for the announced devices and this one, with this number of parts. Does nothing if
+/// DPDK has begun.
 ///
-/// Threads stay on the processors that they may use. Where the machine has no huge pages, memory is
-/// the process's.
+/// Threads stay on the processors that they may use. Without huge pages, memory is the process's.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] if DPDK has begun without one of the cards, and what DPDK says; more
-/// of that is on standard error.
-pub fn begin(devices: &[Device], parts: usize) -> Result<()> {
+/// [`ErrorKind::Unsupported`] if DPDK has begun without the card, and those of DPDK; standard error
+/// has more of these.
+pub fn begin(device: &Device, parts: usize) -> Result<()> {
     let mut begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
-    match &*begun {
-        Begun::No => {}
+    let (devices, queues) = match &mut *begun {
+        Begun::No { announced, queues } => {
+            if !announced.contains(device) {
+                announced.push(device.clone());
+                *queues = queues.saturating_add(parts);
+            }
+            (&*announced, *queues)
+        }
         Begun::With(cards) => {
-            let is_new = |device: &&Device| device.is_card && !cards.contains(&device.name);
-            return match devices.iter().find(is_new) {
-                None => Ok(()),
-                Some(device) => {
+            return match device.is_card && !cards.contains(&device.name) {
+                false => Ok(()),
+                true => {
                     let why = format!("DPDK has begun without the card {}", device.name);
                     Err(Error::new(ErrorKind::Unsupported, why))
                 }
             };
         }
         Begun::InVain(why) => return Err(Error::other(why.clone())),
-    }
+    };
     let processors = sched_getaffinity(None)?;
     let first = (0..CpuSet::MAX_CPU).find(|&processor| processors.is_set(processor)).unwrap_or(0);
-    let queues = devices.len().saturating_mul(parts);
     let result = sys::begin(&arguments(devices, queues, first, has_huge_pages()));
     // DPDK has bound the thread to a processor.
     sched_setaffinity(None, &processors)?;
+    let cards = devices.iter().filter(|device| device.is_card).map(|card| card.name.clone()).collect();
     *begun = match &result {
-        Ok(()) => Begun::With(
-            devices.iter().filter(|device| device.is_card).map(|card| card.name.clone()).collect(),
-        ),
+        Ok(()) => Begun::With(cards),
         Err(error) => Begun::InVain(format!("DPDK could not begin before: {error}")),
     };
     result.map_err(|error| Error::new(error.kind(), format!("DPDK cannot begin: {error}")))
@@ -73,7 +85,7 @@ fn arguments(devices: &[Device], queues: usize, processor: usize, has_huge_pages
     if has_huge_pages {
         arguments.push("--in-memory".to_owned());
     } else {
-        let mib = queues.max(1) * DPDK_MEMORY_MIB as usize;
+        let mib = queues.max(1) * MEMORY_MIB as usize;
         arguments.extend(["--no-shconf", "--no-huge", "-m"].map(str::to_owned));
         arguments.push(mib.to_string());
     }
@@ -89,9 +101,9 @@ fn arguments(devices: &[Device], queues: usize, processor: usize, has_huge_pages
     arguments
 }
 
-/// Which DPDK it is.
-pub fn version() -> Option<String> {
-    Some(sys::version())
+/// Returns the library's name and version.
+pub fn version() -> String {
+    sys::version()
 }
 
 /// Has DPDK's own thread do something, and waits until it has.

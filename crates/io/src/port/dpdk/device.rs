@@ -1,25 +1,28 @@
 //! A device at work: its frames, or those of a part of its queues.
 
 use std::io::{Error, ErrorKind, Result};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::thread::CapabilitySet;
+
 use super::sys::{self, BURST, Lost, Port, Queue};
-use super::{DPDK_BUFFERS, DPDK_RING, Device, begin};
+use super::{BUFFERS, Device, RING, announce, begin, has_huge_pages, on_thread, version};
+use crate::port::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed, ThreadTask};
 use crate::port::link::Link;
 use crate::port::offload::{self, FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, Raw};
-use crate::port::{Counters, Outbox, is_too_long, open_checksum, packet_socket};
+use crate::port::packet::promiscuous;
+use crate::port::{Counters, Outbox, is_too_long, open_checksum};
 
 /// How often a device is asked again that has no room for a frame, and how long it is given each
 /// time.
 const MOMENTS: u32 = 20;
 const MOMENT: Duration = Duration::from_micros(50);
 
-/// A device's frames by DPDK, or a part of them.
-pub struct Dpdk {
-    name: String,
+/// One part of a DPDK device.
+pub struct DpdkPort {
     port: Arc<Port>,
     /// Parts beyond the number of queues send by those of others.
     queue: Arc<Mutex<Queue>>,
@@ -36,100 +39,70 @@ pub struct Dpdk {
     segment: Vec<u8>,
 }
 
-impl Dpdk {
-    /// Opens the device in so many parts, of which each has a pair of queues as far as the device
-    /// has as many.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`] if there is no such card, or no driver for it; what DPDK says.
-    pub fn open_parts(device: &Device, count: usize) -> Result<Vec<Dpdk>> {
-        begin(std::slice::from_ref(device), count)?;
-        let plugged = match device.is_card {
-            true => None,
-            false => Some(sys::plug(&device.name, &device.arguments).map_err(|error| not_made(&error))?),
-        };
-        let number = sys::find(&device.name).map_err(|_| {
-            let why = "DPDK has no such device: a card takes a driver that gives it to programs (`dpdk-devbind.py --bind=vfio-pci`)";
-            Error::new(ErrorKind::NotFound, why)
-        })?;
-        let wanted = u16::try_from(count).unwrap_or(u16::MAX);
-        let (port, queues) = Port::open(number, wanted, (DPDK_RING, DPDK_BUFFERS), plugged)?;
-        // The kernel's interface is left as it was however the process ends; a card is DPDK's
-        // alone.
-        let promiscuous = match port.shape().interface {
-            interface if interface > 0 && !device.is_card => {
-                Some(Arc::new(packet_socket::promiscuous(interface)?))
-            }
-            _ => {
-                let done = port.be_promiscuous();
-                // One that has no such mode takes all that comes.
-                done.or_else(|error| match error.raw_os_error() {
-                    Some(libc::ENOTSUP) => Ok(()),
-                    _ => Err(error),
-                })?;
-                None
-            }
-        };
-        let lost = port.lost().ok();
-        let queues: Vec<_> = queues.into_iter().map(|queue| Arc::new(Mutex::new(queue))).collect();
-        let part = |part: usize| {
-            let receives = part < queues.len();
-            let mut opened = Dpdk {
-                name: device.name.clone(),
-                port: Arc::clone(&port),
-                queue: Arc::clone(&queues[part % queues.len()]),
-                receives,
-                _promiscuous: promiscuous.clone(),
-                link: Link { is_up: false, mtu: port.shape().mtu, address: Some(port.shape().address) },
-                lost: lost.filter(|_| part == 0),
-                room: vec![0; if receives { FRONT_ROOM + FRAME_LEN_MAX } else { 0 }].into_boxed_slice(),
-                segment: Vec::new(),
-            };
-            opened.look()?;
-            Ok(opened)
-        };
-        (0..count).map(part).collect()
+impl Driver for DpdkPort {
+    const INFO: DriverInfo = super::INFO;
+
+    type Spec = Device;
+    /// Parts that are open and not handed out yet, the last one first.
+    type Shared = Vec<DpdkPort>;
+
+    fn parse(text: &str) -> std::result::Result<Device, String> {
+        Device::parse(text)
     }
 
-    /// The device's name.
-    pub fn name(&self) -> &str {
-        &self.name
+    fn name(device: &Device) -> String {
+        device.name.clone()
     }
 
-    /// What its link is like now.
+    fn check(_: CapabilitySet) -> Readiness {
+        let version = version();
+        match has_huge_pages() {
+            true => Readiness::ready(format!("{version}, with free huge pages")),
+            false => Readiness::missing(
+                format!("{version}, without free huge pages"),
+                "most cards need them: `sysctl -w vm.nr_hugepages=256`; virtual devices do without",
+            ),
+        }
+    }
+
+    fn announce(device: &Device, parts: usize) {
+        announce(device, parts);
+    }
+
+    fn on_own_threads(task: ThreadTask) -> Result<()> {
+        on_thread(task)?
+    }
+
+    /// Opens a card, whose driver must give it to programs, or makes a virtual device. Each part
+    /// has a pair of queues, among which the device shares out received frames. Parts beyond the
+    /// number of queues only send, by the queues of others.
     ///
     /// # Errors
-    /// If it is gone.
-    pub fn link(&self) -> Result<Link> {
+    /// [`ErrorKind::NotFound`] if there is no such card, or no driver for it; those of DPDK.
+    fn open(device: &Device, part: PortPart, shared: &mut Vec<DpdkPort>) -> Result<DpdkPort> {
+        if part.index == 0 {
+            *shared = DpdkPort::open_all(device, part.count)?;
+            shared.reverse();
+        }
+        shared.pop().ok_or_else(|| Error::new(ErrorKind::InvalidInput, "part 0 is opened first"))
+    }
+
+    fn link(&self) -> Result<Link> {
         Ok(Link { is_up: self.port.is_up()?, ..self.link })
     }
 
-    /// Looks what its link is like, for what is to be sent.
-    ///
-    /// # Errors
-    /// If it is gone.
-    pub fn look(&mut self) -> Result<()> {
-        let link = self.link();
-        self.link.is_up = link.as_ref().is_ok_and(|link| link.is_up);
-        link.map(drop)
+    fn refresh(&mut self) -> Result<Refreshed> {
+        self.look().map(|()| Refreshed::Unchanged)
     }
 
-    /// How many frames the device has dropped for want of room since it was last asked; those that
-    /// were damaged are counted.
-    pub fn take_missed(&mut self, counters: &mut Counters) -> u64 {
-        let (Some(before), Ok(now)) = (self.lost, self.port.lost()) else { return 0 };
+    fn count_lost(&mut self, counters: &mut Counters) {
+        let (Some(before), Ok(now)) = (self.lost, self.port.lost()) else { return };
         self.lost = Some(now);
         counters.unreadable += now.errors.saturating_sub(before.errors);
-        now.missed.saturating_sub(before.missed)
+        counters.missed += now.missed.saturating_sub(before.missed);
     }
 
-    /// Whether frames come by this part.
-    pub fn receives(&self) -> bool {
-        self.receives
-    }
-
-    /// See [`crate::port::Interface::receive`].
-    pub fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) -> Result<()> {
+    fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) -> Result<()> {
         if !self.receives {
             return Ok(());
         }
@@ -146,8 +119,7 @@ impl Dpdk {
         Ok(())
     }
 
-    /// See [`crate::port::Interface::send`].
-    pub fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+    fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
         let (mut bytes, mut lens) = (&outbox.bytes[..], &outbox.lens[..]);
         if !self.link.is_up {
             counters.down += lens.len() as u64;
@@ -180,6 +152,70 @@ impl Dpdk {
             bytes = &bytes[lens[..gone].iter().sum::<usize>()..];
             lens = &lens[gone..];
         }
+    }
+
+    /// Returns none: a device must be polled.
+    fn sockets(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
+    fn is_polled(&self) -> bool {
+        self.receives
+    }
+}
+
+impl DpdkPort {
+    fn open_all(device: &Device, count: usize) -> Result<Vec<DpdkPort>> {
+        begin::begin(device, count)?;
+        let plugged = match device.is_card {
+            true => None,
+            false => Some(sys::plug(&device.name, &device.arguments).map_err(|error| not_made(&error))?),
+        };
+        let number = sys::find(&device.name).map_err(|_| {
+            let why = "DPDK has no such device: a card takes a driver that gives it to programs (`dpdk-devbind.py --bind=vfio-pci`)";
+            Error::new(ErrorKind::NotFound, why)
+        })?;
+        let wanted = u16::try_from(count).unwrap_or(u16::MAX);
+        let (port, queues) = Port::open(number, wanted, (RING, BUFFERS), plugged)?;
+        // The kernel's interface is left as it was however the process ends; a card is DPDK's
+        // alone.
+        let promiscuous = match port.shape().interface {
+            interface if interface > 0 && !device.is_card => Some(Arc::new(promiscuous(interface)?)),
+            _ => {
+                let done = port.be_promiscuous();
+                // One that has no such mode takes all that comes.
+                done.or_else(|error| match error.raw_os_error() {
+                    Some(libc::ENOTSUP) => Ok(()),
+                    _ => Err(error),
+                })?;
+                None
+            }
+        };
+        let lost = port.lost().ok();
+        let queues: Vec<_> = queues.into_iter().map(|queue| Arc::new(Mutex::new(queue))).collect();
+        let part = |part: usize| {
+            let receives = part < queues.len();
+            let mut opened = DpdkPort {
+                port: Arc::clone(&port),
+                queue: Arc::clone(&queues[part % queues.len()]),
+                receives,
+                _promiscuous: promiscuous.clone(),
+                link: Link { is_up: false, mtu: port.shape().mtu, address: Some(port.shape().address) },
+                lost: lost.filter(|_| part == 0),
+                room: vec![0; if receives { FRONT_ROOM + FRAME_LEN_MAX } else { 0 }].into_boxed_slice(),
+                segment: Vec::new(),
+            };
+            opened.look()?;
+            Ok(opened)
+        };
+        (0..count).map(part).collect()
+    }
+
+    /// Updates the link's state, which sending depends on.
+    fn look(&mut self) -> Result<()> {
+        let link = self.link();
+        self.link.is_up = link.as_ref().is_ok_and(|link| link.is_up);
+        link.map(drop)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -52,9 +52,9 @@ const fn instruction(code: u8, to: u8, from: u8, offset: i16, value: i32) -> Ins
 
 // Commands, kinds and helpers of linux/bpf.h.
 const MAP_CREATE: i32 = 0;
-const MAP_UPDATE: i32 = 2;
+pub const MAP_UPDATE: i32 = 2;
 const PROGRAM_LOAD: i32 = 5;
-const LINK_CREATE: i32 = 28;
+pub const LINK_CREATE: i32 = 28;
 const MAP_OF_SOCKETS: u32 = 17;
 const PROGRAM_OF_XDP: u32 = 6;
 const ATTACH_TO_XDP: u32 = 37;
@@ -64,10 +64,6 @@ const MODE_GENERIC: u32 = 1 << 1;
 const MODE_DRIVER: u32 = 1 << 2;
 /// `offsetof(struct xdp_md, rx_queue_index)`.
 const QUEUE_INDEX: i16 = 16;
-
-/// The calls of the kernel's BPF that are made once interfaces are open: to open one anew, by what
-/// was loaded before.
-pub const CALLS_LATER: [u32; 2] = [MAP_UPDATE as u32, LINK_CREATE as u32];
 
 impl Program {
     /// Loads it, for an interface with so many queues.

@@ -1,15 +1,11 @@
-//! A port by packet sockets (`AF_PACKET`), which every interface has: system calls for 64 frames at
-//! best, and segments of TCP joined on the way out.
-
-mod sys;
+//! A packet socket: system calls for up to 64 frames, and TCP segments joined on the way out.
 
 use std::io::{ErrorKind, Result};
 use std::os::fd::OwnedFd;
 
-use super::join::{self, Parcel};
-use super::{Counters, Outbox, of_unsent, offload, wait_for_room};
-
-pub use sys::promiscuous;
+use super::sys;
+use crate::port::join::{self, Parcel};
+use crate::port::{Counters, Outbox, of_unsent, offload, wait_for_room};
 
 /// An interface's frames by a packet socket.
 pub struct PacketSocket {
@@ -71,7 +67,7 @@ impl PacketSocket {
         sys::take_drops(&self.socket).unwrap_or(0)
     }
 
-    /// See [`super::Interface::receive`].
+    /// See [`crate::port::Interface::receive`].
     pub fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) -> Result<()> {
         let count = match self.inbox.receive(&self.socket) {
             Ok(count) => count,
@@ -91,7 +87,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// See [`super::Interface::send`].
+    /// See [`crate::port::Interface::send`].
     pub fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
         let (mut bytes, mut lens) = (&outbox.bytes[..], &outbox.lens[..]);
         let mut has_waited = false;
