@@ -21,7 +21,6 @@
 //! comes now.
 
 mod admitted;
-mod consolidated;
 mod contained;
 mod cross;
 mod enter;
@@ -29,8 +28,8 @@ mod holding;
 mod moving;
 mod replaying;
 mod settle;
-mod shown;
 mod sides;
+mod steps;
 mod subscribed;
 mod turning;
 mod upgrading;
@@ -41,23 +40,20 @@ use nf::record::{FlowRecords, RecordLayout};
 use nf::stage::{PacketTotals, Stage};
 use nf::{Effects, EndReason, SharedHandle, Verdict};
 use packet::memory::OutOfMemory;
-use packet::{Packet, PacketPool};
+use packet::{Direction, Packet, PacketPool};
 
+use crate::cache::{Course, FlowCache, RuleView};
 use crate::classifier::Classifier;
 use crate::flows::Flows;
 use crate::gathering::{Apart, GROUP_MAX, Gathering, OtherCourses};
 use crate::ingresses::Ingresses;
 use crate::joining::Joining;
 use crate::observer::Observer;
-use crate::program::Course;
 use crate::queue::Queue;
-use crate::rules::Rules;
 use crate::{Counters, FastPath, Options, Walked};
 pub use admitted::Change;
-use consolidated::Consolidation;
 use enter::Gathered;
 pub use replaying::{NoHistory, history_len};
-pub use shown::{RuleStep, RuleView};
 use sides::Sides;
 use subscribed::Subscribed;
 pub use upgrading::SavedLayout;
@@ -84,7 +80,6 @@ pub struct Chain {
     other_versions: Vec<SavedLayout>,
     effects: Effects,
     counters: Counters,
-    fast_path: FastPath,
     cycles: Vec<u64>,
     /// By function: what packets took that went through it themselves, and not by a rule.
     walked: Vec<Walked>,
@@ -92,8 +87,8 @@ pub struct Chain {
     /// What is to be done with the packets of a group.
     courses: [Course; GROUP_MAX],
     other_courses: OtherCourses,
-    /// What the fast path needs, if there is one.
-    consolidation: Option<Consolidation>,
+    /// What stands for walks through the chain, if that is worth it.
+    cache: Option<FlowCache>,
     /// What it needs to run state functions side by side, if it does.
     sides: Option<Box<Sides>>,
     /// The flows' TCP streams, if a function wants them.
@@ -171,14 +166,14 @@ impl Chain {
         let keeps_flows = stages.iter().any(|stage| stage.descriptor().keeps_flows);
         let makes_room = stages.iter().any(|stage| stage.makes_room());
         let order_felt = stages.iter().any(|stage| stage.shared().is_order_sensitive());
-        let consolidation = if options.consolidate { Consolidation::new(&stages, &layout) } else { None };
         let flows = Flows::new(
             flows_max,
             layout.clone(),
             classifier.parser().hasher,
             (&options.shares, options.seed),
-            consolidation.as_ref().map(Consolidation::scope),
         )?;
+        let capacity = flows.records.capacity();
+        let cache = if options.consolidate { FlowCache::new(&stages, &layout, capacity)? } else { None };
         Ok(Chain {
             cycles: vec![0; stages.len()],
             walked: vec![Walked::default(); stages.len()],
@@ -190,7 +185,7 @@ impl Chain {
             },
             courses: [Course::WALK; GROUP_MAX],
             other_courses: [Course::WALK; _],
-            consolidation,
+            cache,
             sides: None,
             subscribed,
             // What a packet says about how long its flow is kept is heeded when its group is
@@ -215,7 +210,6 @@ impl Chain {
             options,
             effects: Effects::default(),
             counters: Counters::default(),
-            fast_path: FastPath::default(),
             now_ns: 0,
             settled_ns: 0,
             due: Vec::new(),
@@ -265,7 +259,7 @@ impl Chain {
     fn run_queue(&mut self, queue: &mut Queue, run: &mut Run<'_, '_>) {
         while queue.rest_len() > 0 {
             let may_be_apart = self.apart.is_some_and(|apart| apart.is_any);
-            let Gathered { load, course, uniform } = match (&self.consolidation, may_be_apart) {
+            let Gathered { load, course, uniform } = match (&self.cache, may_be_apart) {
                 (None, false) => self.gather::<false, false>(queue.rest()),
                 (None, true) => self.gather::<false, true>(queue.rest()),
                 (Some(_), false) => self.gather::<true, false>(queue.rest()),
@@ -287,7 +281,9 @@ impl Chain {
                     self.end_failed(run.pool);
                 }
             } else if course == Course::REVIEW {
-                self.review(&queue.rest()[0]);
+                if let Some(cache) = &mut self.cache {
+                    cache.review(&self.stages, &self.flows.records, &queue.rest()[0]);
+                }
             } else if let Some(packet) = queue.next(run.out) {
                 let parsed = self.classifier.take_refusal(&packet);
                 self.alone(packet, parsed, run);
@@ -373,7 +369,25 @@ impl Chain {
 
     /// How packets went through.
     pub fn fast_path(&self) -> FastPath {
-        self.fast_path
+        self.cache.as_ref().map(FlowCache::counters).unwrap_or_default()
+    }
+
+    /// Whether packets of known flows may follow rules.
+    pub fn consolidates(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// The rule for packets of one direction of a flow, by the number of its record, that are like
+    /// the last one that was recorded; none if there is no such rule.
+    pub fn rule_of(&self, record: u32, direction: Direction) -> Option<RuleView> {
+        self.cache.as_ref()?.rule_of(record, direction)
+    }
+
+    /// What was known of the flow's packets holds no more.
+    fn forget_rules(&mut self, record: u32) {
+        if let Some(cache) = &mut self.cache {
+            cache.forget(record);
+        }
     }
 
     /// Flows that it has.
@@ -440,7 +454,7 @@ impl Chain {
     /// A function, to be commanded.
     pub fn stage_mut(&mut self, stage: usize) -> Option<&mut (dyn Stage + 'static)> {
         self.is_commanded = true;
-        self.flows.rules.iter_mut().for_each(Rules::raise_version);
+        self.cache.iter_mut().for_each(FlowCache::raise_version);
         self.apart = None;
         self.stages.get_mut(stage).map(|stage| &mut **stage)
     }

@@ -9,11 +9,11 @@ use packet::memory::OutOfMemory;
 use packet::{Direction, FlowHasher, FlowKey, Meta, Packet, Side};
 use zerocopy::FromBytes;
 
+use crate::cache::FlowCache;
 use crate::classes::{Classes, Shares, Victim};
 use crate::homes::Homes;
 use crate::joining::{AS_LONG_AS_BEFORE, Joining};
 use crate::passes::Passes;
-use crate::rules::{Rules, Scope};
 use crate::streams;
 use crate::wheel::Wheel;
 
@@ -31,8 +31,6 @@ pub(crate) struct Flows {
     /// Where chains that have other parts of the flows see which aliases are this one's; none if
     /// there are no such.
     pub ledger: Option<Arc<dyn Ledger>>,
-    /// What stands for walks through the chain, if it consolidates.
-    pub rules: Option<Rules>,
 }
 
 /// Where chains that have parts of the flows each tell which aliases are theirs: packets with them
@@ -113,7 +111,6 @@ impl Flows {
         layout: RecordLayout,
         hasher: FlowHasher,
         (shares, seed): (&Shares, u64),
-        scope: Option<Scope>,
     ) -> Result<Flows, OutOfMemory> {
         let flows_max = flows_max.clamp(1, u32::MAX / 4);
         Ok(Flows {
@@ -125,7 +122,6 @@ impl Flows {
             homes: Homes::new(flows_max),
             passes: Passes::default(),
             ledger: None,
-            rules: scope.map(|scope| Rules::new(flows_max, scope)).transpose()?.flatten(),
         })
     }
 
@@ -138,23 +134,23 @@ impl Flows {
     /// Second step: the record that it probably is, its header on its way, and the rule that there
     /// may be for such packets.
     #[inline(always)]
-    pub fn prefetch_record(&self, hash: u64, reversed: bool) -> Option<u32> {
+    pub fn prefetch_record(&self, hash: u64, reversed: bool, cache: Option<&FlowCache>) -> Option<u32> {
         let entry = Entry(self.index.guess(hash)?);
         self.records.prefetch_header(entry.record());
-        if let Some(rules) = &self.rules {
-            rules.prefetch(entry.record(), entry.direction(reversed));
+        if let Some(cache) = cache {
+            cache.prefetch(entry.record(), entry.direction(reversed));
         }
         Some(entry.record())
     }
 
     /// The same for a flow with this home.
     #[inline]
-    pub fn prefetch_home(&self, home: u32) -> Option<u32> {
+    pub fn prefetch_home(&self, home: u32, cache: Option<&FlowCache>) -> Option<u32> {
         let record = self.homes.newest(home)?;
         self.records.prefetch_header(record);
-        if let Some(rules) = &self.rules {
-            rules.prefetch(record, Direction::Original);
-            rules.prefetch(record, Direction::Reply);
+        if let Some(cache) = cache {
+            cache.prefetch(record, Direction::Original);
+            cache.prefetch(record, Direction::Reply);
         }
         Some(record)
     }
@@ -172,7 +168,7 @@ impl Flows {
     /// Makes a record for the flow that this packet begins at `now_ns`, or none if the table is
     /// full.
     pub fn create(&mut self, packet: &Packet, now_ns: u64) -> Option<u32> {
-        let record = self.allocate()?;
+        let record = self.records.allocate()?;
         let meta = packet.meta();
         let header = self.records.header_mut(record);
         header.flags = RecordHeader::FLAG_LIVE;
@@ -187,22 +183,6 @@ impl Flows {
         }
         self.classes.enter(record, header);
         Some(record)
-    }
-
-    /// A record for a flow, which has no rules yet.
-    pub(crate) fn allocate(&mut self) -> Option<u32> {
-        let record = self.records.allocate()?;
-        if let Some(rules) = &mut self.rules {
-            rules.forget(record);
-        }
-        Some(record)
-    }
-
-    /// What was known of the flow's packets holds no more.
-    pub fn forget_rules(&mut self, record: u32) {
-        if let Some(rules) = &mut self.rules {
-            rules.forget(record);
-        }
     }
 
     /// Whether the record is that of a flow.
@@ -228,7 +208,7 @@ impl Flows {
     pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, RestoreError> {
         let keys = self.check(bytes)?;
         debug_assert!(self.ledger.is_none(), "flows do not move between chains that have parts of them each");
-        let record = self.allocate().ok_or(RestoreError::TableFull)?;
+        let record = self.records.allocate().ok_or(RestoreError::TableFull)?;
         self.records.load(record, bytes);
         let header = self.records.header(record);
         let entries = [Entry::by_key(record, header), Entry::by_alias(record, header)];
@@ -252,10 +232,6 @@ impl Flows {
 
     /// Notes the key that the flow's packets have after the chain, or says who has it.
     pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), Taken> {
-        // A flow of which nothing has passed has no rules.
-        if self.records.header(record).has(RecordHeader::FLAG_ACCEPTED) {
-            self.forget_rules(record);
-        }
         self.drop_alias(record);
         let header = self.records.header(record);
         if header.key == alias {

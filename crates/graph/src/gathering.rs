@@ -6,7 +6,7 @@ use nf::stage::Stage;
 use packet::parse::protocol;
 use packet::{Meta, Side};
 
-use crate::program::Course;
+use crate::cache::Course;
 
 /// Packets of known flows that are processed together at most: what fits the first-level cache with
 /// its records.

@@ -4,6 +4,7 @@
 //! faster path.
 
 mod beside;
+mod cache;
 mod chain;
 mod classes;
 mod classifier;
@@ -16,19 +17,17 @@ mod joining;
 mod observer;
 mod options;
 mod passes;
-mod program;
 mod queue;
-mod rules;
-mod shapes;
 pub mod streams;
 mod wheel;
 
 pub use beside::{Beside, GROUP_NS, PACKET_NS, Piece, SideBySide};
-pub use chain::{Chain, ChainError, Change, NoHistory, RuleStep, RuleView, SavedLayout, history_len};
+pub use cache::{FastPath, RuleStep, RuleView};
+pub use chain::{Chain, ChainError, Change, NoHistory, SavedLayout, history_len};
 pub use classes::{FlowClass, Shares};
 pub use classifier::{Classifier, FlowLookup};
 pub use flows::{Ledger, RestoreError};
 pub use fragments::Datagram;
 pub use gathering::GROUP_MAX;
 pub use observer::Observer;
-pub use options::{Counters, FastPath, Guards, NotIp, Options, Timeouts, Walked, WhenFull};
+pub use options::{Counters, Guards, NotIp, Options, Timeouts, Walked, WhenFull};

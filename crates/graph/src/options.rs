@@ -186,22 +186,6 @@ impl Timeouts {
     }
 }
 
-/// How packets went through a chain. It depends on how they were batched, as nothing else does that
-/// is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FastPath {
-    /// Packets that took the fast path: they followed a rule.
-    pub packets: u64,
-    /// Of these, those of which the rule was made of what functions foresaw.
-    pub predicted: u64,
-    /// How often one of them had state functions run side by side.
-    pub beside: u64,
-    /// Packets that were recorded as they walked, to make rules of.
-    pub recorded: u64,
-    /// Of these, those of which no rule could be made.
-    pub failed: u64,
-}
-
 /// Packets that went through a function itself while cycles were counted, and what they took there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Walked {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use nf::EndReason;
+use nf::record::RecordHeader;
 use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 
 use super::{Chain, Run};
@@ -210,6 +211,10 @@ impl Chain {
 
     /// Gives a flow an alias, or says who has it.
     pub(super) fn set_alias(&mut self, record: u32, key: FlowKey, reversed: bool) -> Result<(), Taken> {
+        // A flow of which nothing has passed has no rules.
+        if self.flows.records.header(record).has(RecordHeader::FLAG_ACCEPTED) {
+            self.forget_rules(record);
+        }
         self.flows.set_alias(record, key, reversed)?;
         if let Some(home) = self.flows.homes.of(record) {
             let hash = self.classifier.parser().hasher.hash(&key);

@@ -7,7 +7,6 @@ use nf::record::{RecordHeader, RecordLayout};
 use nf::stage::StageEnv;
 use packet::{DropReason, PacketPool};
 
-use super::consolidated::Consolidation;
 use super::subscribed::Subscribed;
 use super::{Chain, Change, Run};
 use crate::flows::Flows;
@@ -122,12 +121,6 @@ impl Chain {
             let _ = catch_unwind(AssertUnwindSafe(|| self.flows.drop_alias(record)));
         }
         self.counters.flows_ended[EndReason::Evicted as usize] += live.len() as u64;
-        if self.consolidation.is_some() {
-            self.consolidation = Consolidation::new(&self.stages, &self.layout);
-            if let (Some(_), Some(consolidation)) = (&self.sides, &mut self.consolidation) {
-                consolidation.put_together();
-            }
-        }
         self.drop_held(pool);
         let moved = self.fragments_moved();
         let (streams, seed) = (self.options.streams, self.options.seed);
@@ -135,10 +128,11 @@ impl Chain {
             self.subscribed = subscribed;
             self.counters.fragments_moved = moved;
         }
-        let scope = self.consolidation.as_ref().map(Consolidation::scope);
         let capacity = self.flows.records.capacity();
         let shares = (&self.options.shares, self.options.seed);
-        match Flows::new(capacity, self.layout.clone(), self.classifier.parser().hasher, shares, scope) {
+        let cache = self.cache.as_ref();
+        self.cache = cache.and_then(|cache| cache.renewed(&self.stages, &self.layout, capacity));
+        match Flows::new(capacity, self.layout.clone(), self.classifier.parser().hasher, shares) {
             Ok(mut flows) => {
                 flows.ledger = self.flows.ledger.take();
                 self.flows = flows;

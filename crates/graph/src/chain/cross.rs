@@ -7,8 +7,8 @@ use packet::{DropReason, Packet, Side};
 use super::subscribed::Subscribed;
 use super::turning::Traveller;
 use super::{Chain, Run};
+use crate::cache::{Course, FlowCache, ProgramId};
 use crate::gathering::GROUP_MAX;
-use crate::program::{Course, ProgramId};
 
 /// How far packets that entered by one side have come.
 pub(super) struct Crossing {
@@ -292,8 +292,8 @@ impl Chain {
             observer.before(stage, packet);
             observed = Some(Recording::default());
         }
-        let wishes_ms = self.begin_wishes(packets);
-        let recorded = self.consolidation.as_mut().and_then(|c| c.recording_of(stage));
+        let wishes_ms = self.cache.as_ref().and_then(|cache| cache.begin_wishes(packets));
+        let recorded = self.cache.as_mut().and_then(|cache| cache.recording_of(stage));
         let started = self.options.cycles.map(|cycles| cycles());
         let mut group = PacketGroup {
             packets,
@@ -316,11 +316,11 @@ impl Chain {
         }
         let changed = group.changed;
         self.count_walk(stage, load.packets, started);
-        if let Some(before_ms) = wishes_ms {
-            self.end_wishes(stage, packets, before_ms);
+        if let (Some(before_ms), Some(cache)) = (wishes_ms, &mut self.cache) {
+            cache.end_wishes(stage, packets, before_ms);
         }
         if let (Some(observer), Some(observed)) = (&mut run.observer, &observed) {
-            let recorded = self.consolidation.as_mut().and_then(|c| c.recording_of(stage));
+            let recorded = self.cache.as_mut().and_then(|cache| cache.recording_of(stage));
             observer.after(stage, &packets[0], verdicts[0], recorded.map_or(observed, |recorded| recorded));
         }
         self.answer_all(made, packets, run);
@@ -361,7 +361,7 @@ impl Chain {
     /// it answers, in the other direction; it does not count in the flow's clock. What answers a
     /// packet that turned back may be turned back where that was.
     fn answer(&mut self, made: GeneratedPacket, packets: &[Packet], run: &mut Run<'_, '_>) {
-        self.stop_recording();
+        self.cache.iter_mut().for_each(FlowCache::stop_recording);
         self.counters.packets_made += u64::from(!self.is_replaying);
         let mut packet = made.packet;
         if let Err(reason) = self.classifier.parser().parse(&mut packet) {
@@ -383,8 +383,10 @@ impl Chain {
         }
         let mut verdict = Verdict::Forward;
         let (slice, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
-        if let Some(stage) = self.cross_behind(made.stage as usize, slice, verdicts, Traveller::Made, run) {
-            self.turn_back(slice, verdicts, stage, Traveller::Made, run);
+        if let Some(stage) =
+            self.cross_behind(made.stage as usize, slice, verdicts, Traveller::GeneratedPacket, run)
+        {
+            self.turn_back(slice, verdicts, stage, Traveller::GeneratedPacket, run);
         }
         match verdict {
             Verdict::Drop(reason) => {

@@ -8,12 +8,11 @@ use packet::{Direction, DropReason, Meta, Packet, PacketClass, PacketPool};
 
 use super::{Chain, Change, Run, forwards_unclassified};
 use crate::WhenFull;
+use crate::cache::{CHANGING, Course, FlowCache, Likeness};
 use crate::classifier::LaterFragment;
 use crate::flows::Flows;
 use crate::fragments::Datagram;
 use crate::gathering::{FlowCourses, GROUP_MAX};
-use crate::program::Course;
-use crate::rules::{CHANGING, Likeness};
 
 /// Packets from the front of what is left of a batch.
 pub(super) struct Gathered {
@@ -66,16 +65,18 @@ impl Chain {
     pub(super) fn look_up(&mut self, batch: &mut [Packet]) {
         self.follow_commands();
         self.classifier.classify(batch, |hash| self.flows.prefetch_index(hash));
-        self.mixed = find_records(&self.flows, batch, |flows, _, meta| {
-            flows.prefetch_record(meta.hash, meta.reversed)
+        let found = (&self.flows, self.cache.as_ref());
+        self.mixed = find_records(found, batch, |(flows, cache), _, meta| {
+            flows.prefetch_record(meta.hash, meta.reversed, cache)
         });
     }
 
     /// The same for packets that were parsed before.
     pub(super) fn look_up_parsed(&mut self, batch: &mut [Packet]) {
         batch.iter().for_each(|packet| self.flows.prefetch_index(packet.meta().hash));
-        self.mixed = find_records(&self.flows, batch, |flows, _, meta| {
-            flows.prefetch_record(meta.hash, meta.reversed)
+        let found = (&self.flows, self.cache.as_ref());
+        self.mixed = find_records(found, batch, |(flows, cache), _, meta| {
+            flows.prefetch_record(meta.hash, meta.reversed, cache)
         });
     }
 
@@ -85,8 +86,10 @@ impl Chain {
         self.homes.clear();
         let sequences = batch.iter().map(|packet| packet.meta().transit.sequence);
         self.homes.extend(sequences.zip(homes.iter().copied()));
-        self.mixed =
-            find_records(&self.flows, batch, |flows, number, _| flows.prefetch_home(*homes.get(number)?));
+        let found = (&self.flows, self.cache.as_ref());
+        self.mixed = find_records(found, batch, |(flows, cache), number, _| {
+            flows.prefetch_home(*homes.get(number)?, cache)
+        });
     }
 
     /// What functions cannot judge passes or not as their commands have it by now.
@@ -154,34 +157,28 @@ impl Chain {
             meta.transit.direction = direction;
             let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, direction);
             let (mut next, mut wish_ms) = (Course::WALK, 0);
-            if RULES
-                && let (Some(rules), Some(consolidation)) = (&mut self.flows.rules, &mut self.consolidation)
-            {
+            if RULES && let Some(cache) = &mut self.cache {
                 let (flow, like) = (meta.transit.flow, Likeness::new(meta, by_alias, connection));
-                if let Some((its, keep_ms)) = rules.plain_course((flow, direction), like) {
+                if let Some((its, keep_ms)) = cache.plain_course((flow, direction), like) {
                     (next, wish_ms) = (its, keep_ms);
                     if next != followed {
-                        (followed, lines) = (next, consolidation.lines(next, all));
+                        (followed, lines) = (next, cache.lines(next, all));
                         if load.packets == 0 {
                             course = next;
                         }
                     }
-                } else if let Some(covers) = consolidation.covers(followed)
-                    && let Some(keep_ms) =
-                        rules.follow_limited((followed, covers), (flow, direction), like, packet)
+                } else if let Some(keep_ms) = cache.follow_limited(followed, (flow, direction), like, packet)
                 {
                     (next, wish_ms) = (followed, keep_ms);
                     meta = packet.meta_mut();
                 } else {
                     let is_seen = !flow_courses.walks(flow, course, &self.other_courses);
                     let seen = (&self.stages[..], &self.flows.records);
-                    let path = &mut self.fast_path;
-                    (next, wish_ms) =
-                        consolidation.choose(rules, seen, packet, (like, connection), is_seen, path);
+                    (next, wish_ms) = cache.choose(seen, packet, (like, connection), is_seen);
                     let Some(again) = self.flows.records.find_header_mut(flow) else { break };
                     header = again;
                     meta = packet.meta_mut();
-                    lines = consolidation.lines(next, all);
+                    lines = cache.lines(next, all);
                     followed = if next.is_follow() { next } else { Course::RECORD };
                     if load.packets == 0 {
                         course = next;
@@ -208,9 +205,9 @@ impl Chain {
             if RULES
                 && next == Course::WALK
                 && meta.tcp_flags & CHANGING != 0
-                && let Some(rules) = &mut self.flows.rules
+                && let Some(cache) = &mut self.cache
             {
-                rules.forget(meta.transit.flow);
+                cache.forget(meta.transit.flow);
             }
             if self.joining.join_whole(meta, header, connection, wish_ms) {
                 self.flows.classes.follow(meta.transit.flow, header);
@@ -348,20 +345,30 @@ impl Chain {
         let is_observed = run.observer.is_some();
         // Many flows are over before a rule would be of use: one that begins is not recorded,
         // unless somebody looks.
-        let begun = if begins && !is_observed { None } else { self.begin_recording(&packet, is_observed) };
+        let begun = match &mut self.cache {
+            Some(cache) if is_observed || !begins => {
+                cache.begin_recording(self.flows.records.header(record), &packet, is_observed)
+            }
+            _ => None,
+        };
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
         run.is_alone = true;
         self.cross(packets, verdicts, PacketTotals::by_side(packets, verdicts), None, run);
         run.is_alone = false;
         let Some(begun) = begun else { return self.settle(packet, verdict, run) };
-        let repeats = self.end_recording(&packet);
+        let has_tags = packet.meta().transit.tags == self.flows.records.header(record).tags;
+        let repeats = self.cache.as_mut().is_some_and(FlowCache::end_recording);
+        let repeats = repeats && (!self.joining.tags || has_tags);
         let (protocol, moves) = (packet.meta().protocol, packet.meta().transit.relearn_alias);
         let passed = self.settle(packet, verdict, run);
+        let Some(cache) = &mut self.cache else { return passed };
         if moves {
-            self.expect_like(&begun, (record, direction));
+            cache.expect_like(&begun, (record, direction));
         } else if passed == (verdict == Verdict::Forward) {
-            self.conclude(begun, (record, direction), protocol, verdict, repeats);
+            let header = self.flows.records.header(record);
+            let come = (protocol, verdict);
+            cache.conclude(&self.stages, header, begun, (record, direction), come, repeats);
         }
         passed
     }
@@ -383,10 +390,12 @@ impl Chain {
             return None;
         }
         let record = self.flows.create(packet, self.now_ns);
-        if let (Some(record), Some(home)) = (record, self.home_of(packet)) {
+        let record = record?;
+        self.forget_rules(record);
+        if let Some(home) = self.home_of(packet) {
             self.flows.homes.add(home, record);
         }
-        record
+        Some(record)
     }
 
     /// Ends a flow for another one, if the options say so; whether there is room now.
@@ -441,9 +450,9 @@ impl Chain {
 // Not inlined, so that the compiler knows that stores to packets do not change `flows`.
 #[inline(never)]
 fn find_records(
-    flows: &Flows,
+    flows: (&Flows, Option<&FlowCache>),
     batch: &mut [Packet],
-    record: impl Fn(&Flows, usize, &Meta) -> Option<u32>,
+    record: impl Fn((&Flows, Option<&FlowCache>), usize, &Meta) -> Option<u32>,
 ) -> bool {
     let mut sides = [false; 2];
     for (number, packet) in batch.iter_mut().enumerate() {

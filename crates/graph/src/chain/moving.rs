@@ -113,6 +113,7 @@ impl Chain {
             }
         }
         let record = self.flows.take_over(bytes)?;
+        self.forget_rules(record);
         if let Some(ingresses) = &mut self.ingresses {
             ingresses.forget(record);
         }
@@ -122,6 +123,7 @@ impl Chain {
             let bytes = upgraded_second.as_deref().unwrap_or(second.bytes);
             let number = self.flows.take_second_over(bytes, Pass { main: record, ..second.pass });
             second_record = number.as_ref().ok().copied();
+            second_record.into_iter().for_each(|second| self.forget_rules(second));
             restored = number.and_then(|number| self.restore_beside(number, second.beside, second.streams));
         }
         if restored.is_err() {

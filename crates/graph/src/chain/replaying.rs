@@ -11,6 +11,7 @@ use nf::stage::PacketTotals;
 use packet::{DropReason, Packet, PacketClass, PacketPool};
 
 use super::{Chain, Run};
+use crate::cache::likeness;
 
 /// A packet is no history of a flow that is here, or cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,8 +53,8 @@ impl Chain {
         let (record, direction) = self.flows.find(meta.hash, &meta.key, meta.reversed).ok_or(NoHistory)?;
         (meta.transit.flow, meta.transit.direction) = (record, direction);
         self.flows.join(&self.joining, meta);
-        if self.likeness(packet).is_none() {
-            self.flows.forget_rules(record);
+        if likeness(self.flows.records.header(record), packet).is_none() {
+            self.forget_rules(record);
         }
         let verdict = self.cross_aside(packet, pool);
         if verdict == Verdict::Drop(DropReason::FunctionPanic) {

@@ -58,7 +58,7 @@ impl Chain {
     pub(super) fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut Run<'_, '_>) -> bool {
         let (record, sequence) = (packet.meta().transit.flow, packet.meta().transit.sequence);
         if packet.meta().transit.relearn_alias {
-            self.flows.forget_rules(record); // Of both directions, and even if the packet is dropped.
+            self.forget_rules(record); // Of both directions, and even if the packet is dropped.
         }
         self.settled_ns = self.settled_ns.max(packet.meta().transit.timestamp_ns);
         let verdict = match verdict {

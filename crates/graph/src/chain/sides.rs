@@ -16,11 +16,11 @@ use packet::memory::OutOfMemory;
 use packet::{Packet, Side};
 
 use super::Chain;
-use super::consolidated::drop_panicked;
 use super::cross::Crossing;
+use super::steps::drop_panicked;
 use crate::SideBySide;
+use crate::cache::Step;
 use crate::gathering::GROUP_MAX;
-use crate::program::Step;
 
 /// Of the groups that go in order, one of so many is measured: a prime, so that programs which take
 /// turns all have theirs.
@@ -238,8 +238,8 @@ impl Chain {
     /// # Errors
     /// If there is no memory for the copies of records: one for each packet of a group.
     pub fn run_side_by_side(&mut self, how: SideBySide) -> Result<(), OutOfMemory> {
-        if let Some(consolidation) = &mut self.consolidation {
-            consolidation.put_together();
+        if let Some(cache) = &mut self.cache {
+            cache.put_together();
         }
         self.sides = Some(Box::new(Sides::new(how, &self.stages, &self.layout)?));
         Ok(())
@@ -319,7 +319,9 @@ impl Chain {
                 }
             },
         );
-        self.fast_path.beside += load.packets;
+        if let Some(cache) = &mut self.cache {
+            cache.count_beside(load.packets);
+        }
         self.effects.append(&mut sides.effects);
         sides.give_back(lent, &mut self.flows.records, there);
         if panicked_here | panicked_there != 0 {

@@ -7,6 +7,7 @@ use packet::{Direction, DropReason, FlowKey, Packet, PacketClass, PacketPool, Si
 use zerocopy::FromBytes;
 
 use super::{Chain, Run};
+use crate::cache::FlowCache;
 use crate::passes::Pass;
 use crate::{RestoreError, WhenFull};
 
@@ -17,7 +18,7 @@ pub(super) enum Traveller {
     /// there.
     Arrived,
     /// One that a function made: it counts in no flow.
-    Made,
+    GeneratedPacket,
 }
 
 impl Chain {
@@ -32,7 +33,7 @@ impl Chain {
         traveller: Traveller,
         run: &mut Run<'_, '_>,
     ) {
-        self.stop_recording();
+        self.cache.iter_mut().for_each(FlowCache::stop_recording);
         let record = packet[0].meta().transit.flow;
         let pass = match self.flows.passes.get(record) {
             Some(pass) => Ok(pass),
@@ -139,6 +140,7 @@ impl Chain {
             _ => self.classifier.parser().current_key(packet),
         };
         let second = self.flows.begin_second(packet, key, self.now_ns).ok_or(DropReason::FlowTableFull)?;
+        self.forget_rules(second);
         let pass = Pass { main, second, stage: stage as u16, near, direction };
         self.flows.passes.add(pass, self.flows.records.capacity());
         let mut transit = meta.transit;
@@ -180,7 +182,7 @@ impl crate::flows::Flows {
         (key, reversed): (FlowKey, bool),
         now_ns: u64,
     ) -> Option<u32> {
-        let record = self.allocate()?;
+        let record = self.records.allocate()?;
         let meta = packet.meta();
         let is_original = meta.transit.direction == Direction::Original;
         let header = self.records.header_mut(record);
@@ -203,7 +205,7 @@ impl crate::flows::Flows {
         if bytes.len() != self.records.record_len() || !is_second {
             return Err(RestoreError::Damaged);
         }
-        let second = self.allocate().ok_or(RestoreError::TableFull)?;
+        let second = self.records.allocate().ok_or(RestoreError::TableFull)?;
         self.records.load(second, bytes);
         self.passes.add(Pass { second, ..pass }, self.records.capacity());
         Ok(second)

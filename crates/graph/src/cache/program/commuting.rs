@@ -94,8 +94,8 @@ pub(crate) fn put_together(steps: &mut Vec<Step>, recordings: &[Option<Recording
 mod tests {
     use nf::StateFunction;
 
+    use super::super::Batch;
     use super::*;
-    use crate::program::Batch;
 
     /// The state functions of functions, by their places: what each does with the payload, and what
     /// it reads.

@@ -5,18 +5,17 @@ use nf::stage::Stage;
 use nf::{Connection, Plan, Verdict};
 use packet::{OuterMatch, OuterMatches, Packet, Transit};
 
-use super::{Consolidation, fits};
-use crate::program::{Course, ProgramId};
-use crate::rules::{EVENTS_MAX, Likeness, Rules, Values};
+use super::program::{Course, ProgramId};
+use super::rules::{EVENTS_MAX, Likeness, Values};
+use super::{FlowCache, fits};
 
-impl Consolidation {
+impl FlowCache {
     /// Makes the rule for packets like this one, which has not walked and leaves the connection so,
     /// of what all functions predict: what it is to do by that, and how long it keeps the flow;
     /// none if they do not predict it.
     #[inline(always)]
     pub(super) fn predict(
         &mut self,
-        rules: &mut Rules,
         (stages, records): (&[Box<dyn Stage>], &FlowRecords),
         packet: &Packet,
         (like, connection): (Likeness, Connection),
@@ -46,15 +45,15 @@ impl Consolidation {
         let (outer, len_max) = (wrap.map(|(outer, _)| outer), wrap.map_or(u16::MAX, |&(_, len_max)| len_max));
         let keep_ms = self.said.keep_ms;
         let values = Values { ends, keep_ms, outer, len_max, tags: self.said.tags };
-        rules.set(record, direction, like, (program, values));
+        self.rules.set(record, direction, like, (program, values));
         let course = Course::follow(program);
         if course.is_plain_follow() {
             return Some((course, keep_ms));
         }
         if program.has_events() {
-            rules.note_events(record, direction, self.said.events.iter().copied());
+            self.rules.note_events(record, direction, self.said.events.iter().copied());
         }
-        let course = rules.course_at_last((record, direction), like, packet, &self.programs);
+        let course = self.rules.course_at_last((record, direction), like, packet, &self.programs);
         Some((course, if course == Course::WALK { 0 } else { keep_ms }))
     }
 
@@ -70,7 +69,7 @@ impl Consolidation {
     ) -> Option<()> {
         let &Transit { side, direction, flow: record, .. } = &packet.meta().transit;
         let cover = self.cover_of(packet);
-        let Consolidation { said, recordings, taking_part, asked, .. } = self;
+        let FlowCache { said, recordings, taking_part, asked, .. } = self;
         said.begin(packet);
         if records_it {
             recordings.iter_mut().flatten().for_each(|recording| recording.begin(true));
@@ -98,7 +97,7 @@ impl Consolidation {
     /// The outer headers that a packet comes in, where a function could take them off.
     #[inline(always)]
     fn cover_of(&self, packet: &Packet) -> Option<OuterMatch> {
-        if self.scope.wraps { OuterMatch::outer_of(packet) } else { None }
+        if self.wraps { OuterMatch::outer_of(packet) } else { None }
     }
 
     /// The program of what was predicted, which is the first of its shape.

@@ -7,7 +7,7 @@ use packet::memory::{OutOfMemory, SlotArray, SlotField};
 use packet::{Direction, Meta, NewEnds, OuterHeaders, OuterMatches, Packet, TagRoom};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::program::{Course, ProgramId, Programs};
+use super::program::{Course, ProgramId, Programs};
 
 /// Events that a rule can have; a walk with more is not made a rule.
 pub(crate) const EVENTS_MAX: usize = 8;

@@ -1,7 +1,7 @@
 //! Which programs are made of what functions predict: many flows' rules by the same few shapes,
 //! without a program being written for each.
 
-use crate::program::{PROGRAMS_MAX, ProgramId};
+use super::program::{PROGRAMS_MAX, ProgramId};
 
 /// The shapes that are known, and what is made of each; none: nothing can be.
 #[derive(Default)]

@@ -344,6 +344,11 @@ impl Draft {
         self.puts_together = true;
     }
 
+    /// Puts state functions together if the other draft does.
+    pub fn puts_together_as(&mut self, other: &Draft) {
+        self.puts_together = other.puts_together;
+    }
+
     /// Begins anew, for packets that entered by this side, and came in this, as far as they can be
     /// told to be alike.
     pub fn begin(&mut self, side: Side, covers: OuterMatches) {

@@ -1,0 +1,461 @@
+//! The fast path: packets that are known to be treated as one before them was follow a rule instead
+//! of walking through the chain (B3, B6).
+//!
+//! A packet walks alone and is recorded (`walk`); what all functions recorded is consolidated into
+//! a program, which many flows share, and into the flow's own values, its rule. Packets that follow
+//! the same program form groups, and go through its steps together (`follow_rules`). Whatever else
+//! a flow's packet walks for (a FIN, a fragment, an ICMP error) may change what functions think of
+//! the flow, and ends its rules (B10).
+
+use nf::record::{CacheLines, FlowRecords, RecordHeader, RecordLayout};
+use nf::stage::Stage;
+use nf::{Connection, EventCondition, Field, PREDICTING_NFS_MAX, PlannedActions, Recording, Verdict};
+use packet::memory::OutOfMemory;
+use packet::parse::{self, protocol};
+use packet::{Direction, Endpoint, NewEnds, OuterHeaders, OuterMatches, Packet, PacketClass, Side};
+
+mod predicting;
+mod program;
+mod rules;
+mod shapes;
+mod view;
+
+pub(crate) use program::{Course, Layer, ProgramId, Step};
+use program::{Draft, Programs};
+pub(crate) use rules::{CHANGING, Likeness};
+use rules::{EVENTS_MAX, Rule, Rules, Scope, Values};
+use shapes::Shapes;
+pub use view::{RuleStep, RuleView};
+
+/// Flows' rules, and the programs that they name.
+pub(crate) struct FlowCache {
+    rules: Rules,
+    programs: Programs,
+    /// Where programs are written.
+    draft: Draft,
+    /// By function: what it did to the packet that is recorded; none if it has to see every packet.
+    recordings: Vec<Option<Recording>>,
+    /// By side: the functions that packets come to which entered there, in order, but for those
+    /// that have to see every packet.
+    taking_part: [Vec<u16>; 2],
+    /// Of these, the ones that have to be asked what they predict of each flow.
+    asked: [Vec<u16>; 2],
+    /// Whether a packet is being recorded.
+    recording: bool,
+    /// Whether what happens to it can be told of others.
+    repeats: bool,
+    /// Whether functions put outer headers on.
+    wraps: bool,
+    /// A packet whose flow's events were looked at, and do not hold.
+    reviewed: Option<u64>,
+    /// What functions predict, and the programs that were made of that.
+    said: PlannedActions,
+    shapes: Shapes,
+    counters: FastPath,
+}
+
+/// How packets went through a chain. It depends on how they were batched, as nothing else does that
+/// is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastPath {
+    /// Packets that took the fast path: they followed a rule.
+    pub packets: u64,
+    /// Of these, those of which the rule was made of what functions foresaw.
+    pub predicted: u64,
+    /// How often one of them had state functions run side by side.
+    pub beside: u64,
+    /// Packets that were recorded as they walked, to make rules of.
+    pub recorded: u64,
+    /// Of these, those of which no rule could be made.
+    pub failed: u64,
+}
+
+/// What was before a packet was recorded.
+pub(crate) struct Begun {
+    side: Side,
+    like: Likeness,
+    ends: (Endpoint, Endpoint),
+    covers: OuterMatches,
+}
+
+impl FlowCache {
+    /// Creates a cache for a table of `capacity` records; none if no two functions take part one
+    /// behind the other: of one, the walk is no longer than what a rule would have in its place.
+    pub fn new(
+        stages: &[Box<dyn Stage>],
+        layout: &RecordLayout,
+        capacity: u32,
+    ) -> Result<Option<FlowCache>, OutOfMemory> {
+        let wraps = |stage: &dyn Stage| stage.descriptor().writes.contains(&Field::Encapsulation);
+        // What streams bring is every packet's own.
+        let takes_part = |stage: &dyn Stage| stage.descriptor().consolidates && !stage.descriptor().stream;
+        let are_neighbours = |pair: &[Box<dyn Stage>]| pair.iter().all(|stage| takes_part(&**stage));
+        if !stages.windows(2).any(are_neighbours) || stages.len() > PREDICTING_NFS_MAX {
+            return Ok(None);
+        }
+        let wraps = stages.iter().any(|stage| wraps(&**stage));
+        let Some(rules) = Rules::new(capacity, Scope { wraps })? else { return Ok(None) };
+        let taking_part: [Vec<u16>; 2] = [Side::Inside, Side::Outside].map(|side| {
+            let stages = path(side, stages.len()).filter(|&stage| takes_part(&*stages[stage]));
+            stages.map(|stage| stage as u16).collect()
+        });
+        let is_asked = |stage: &u16| !stages[usize::from(*stage)].predicts_uniformly();
+        let asked = taking_part.each_ref().map(|part| part.iter().copied().filter(is_asked).collect());
+        Ok(Some(FlowCache {
+            rules,
+            programs: Programs::default(),
+            draft: Draft::new(layout.lines()),
+            recordings: stages.iter().map(|stage| takes_part(&**stage).then(Recording::default)).collect(),
+            taking_part,
+            asked,
+            recording: false,
+            repeats: true,
+            wraps,
+            reviewed: None,
+            said: PlannedActions::default(),
+            shapes: Shapes::default(),
+            counters: FastPath::default(),
+        }))
+    }
+
+    /// State functions that commute are put together in programs from now on.
+    pub fn put_together(&mut self) {
+        self.draft.put_together();
+    }
+
+    /// Creates an empty cache in place of this one, which goes on counting; none if there is no
+    /// memory for it.
+    pub fn renewed(
+        &self,
+        stages: &[Box<dyn Stage>],
+        layout: &RecordLayout,
+        capacity: u32,
+    ) -> Option<FlowCache> {
+        let mut new = FlowCache::new(stages, layout, capacity).ok().flatten()?;
+        new.counters = self.counters;
+        new.draft.puts_together_as(&self.draft);
+        Some(new)
+    }
+
+    /// Returns how packets went through.
+    pub fn counters(&self) -> FastPath {
+        self.counters
+    }
+
+    /// Counts packets that had state functions run side by side.
+    pub fn count_beside(&mut self, packets: u64) {
+        self.counters.beside += packets;
+    }
+
+    /// Prefetches the rule for packets of a direction.
+    #[inline(always)]
+    pub fn prefetch(&self, record: u32, direction: Direction) {
+        self.rules.prefetch(record, direction);
+    }
+
+    /// Forgets the rules of a flow.
+    #[inline]
+    pub fn forget(&mut self, record: u32) {
+        self.rules.forget(record);
+    }
+
+    /// Operators gave a command: rules from before hold only if none of their events does.
+    pub fn raise_version(&mut self) {
+        self.rules.raise_version();
+    }
+
+    /// Returns the rule for packets of a direction, whether it is current or not.
+    #[inline(always)]
+    pub fn rule(&self, record: u32, direction: Direction) -> Option<&Rule> {
+        self.rules.get(record, direction)
+    }
+
+    /// Returns the outer headers that packets of a direction get, if their program puts some on.
+    #[inline]
+    pub fn outer(&self, record: u32, direction: Direction) -> Option<&OuterHeaders> {
+        self.rules.outer(record, direction)
+    }
+
+    /// See [`Rules::plain_course`].
+    #[inline(always)]
+    pub fn plain_course(&self, of: (u32, Direction), like: Likeness) -> Option<(Course, u32)> {
+        self.rules.plain_course(of, like)
+    }
+
+    /// How long such a packet keeps its flow, if it is to follow this course, that of a program
+    /// which does not take every packet, but this one.
+    #[inline(always)]
+    pub fn follow_limited(
+        &mut self,
+        course: Course,
+        of: (u32, Direction),
+        like: Likeness,
+        packet: &Packet,
+    ) -> Option<u32> {
+        let program = course.program().filter(|program| program.is_limited())?;
+        let covers = self.programs.covers(program)?;
+        self.rules.follow_limited((course, covers), of, like, packet)
+    }
+
+    /// Lends all programs, for so many packets to follow one.
+    #[inline]
+    pub fn lend_programs(&mut self, packets: u64) -> Programs {
+        self.counters.packets += packets;
+        std::mem::take(&mut self.programs)
+    }
+
+    /// Takes the programs back.
+    #[inline]
+    pub fn take_back(&mut self, programs: Programs) {
+        self.programs = programs;
+    }
+
+    /// What is to be done with a packet that has come so far, of a flow in whose rules it is, and
+    /// that leaves the connection so; and how long it keeps the flow by that, in milliseconds.
+    /// `is_seen`: whether what its flow is by now can be seen; not while one of its packets is yet
+    /// to walk.
+    #[inline(never)]
+    pub fn choose(
+        &mut self,
+        (stages, records): (&[Box<dyn Stage>], &FlowRecords),
+        packet: &Packet,
+        (like, connection): (Likeness, Connection),
+        is_seen: bool,
+    ) -> (Course, u32) {
+        let transit = &packet.meta().transit;
+        let of = (transit.flow, transit.direction);
+        let mut course = self.rules.course(of, like, packet, &self.programs);
+        if course == Course::REVIEW && self.reviewed == Some(transit.sequence) {
+            course = self.rules.reviewed_course(of, packet, &self.programs);
+        } else if course == Course::REVIEW && is_seen {
+            course = self.look_again(stages, records, packet, like);
+        }
+        if matches!(course, Course::PREDICT | Course::RECORD)
+            && is_seen
+            && let Some(predicted) = self.predict((stages, records), packet, (like, connection))
+        {
+            self.counters.predicted += 1;
+            return predicted;
+        }
+        match course {
+            Course::PREDICT | Course::WALK => (Course::WALK, 0),
+            _ => (course, self.rules.get(of.0, of.1).map_or(0, |rule| rule.keep_ms)),
+        }
+    }
+
+    /// Looks at a rule from before a command, which was recorded, and which only commands end, for
+    /// the packet that is to be reviewed: what it is to do now. Those that packets may end are left
+    /// to the time when the packets before are through.
+    #[inline(never)]
+    fn look_again(
+        &mut self,
+        stages: &[Box<dyn Stage>],
+        records: &FlowRecords,
+        packet: &Packet,
+        like: Likeness,
+    ) -> Course {
+        let rules = &mut self.rules;
+        let transit = &packet.meta().transit;
+        let (record, direction) = (transit.flow, transit.direction);
+        if rules.is_watched(record, direction) {
+            return Course::REVIEW;
+        }
+        if holds(rules, stages, records, (record, direction)) {
+            rules.end(record, direction);
+        } else {
+            rules.renew(record, direction);
+        }
+        rules.course_at_last((record, direction), like, packet, &self.programs)
+    }
+
+    /// The lines of records that packets of a course will touch, of `all`.
+    #[inline]
+    pub fn lines(&self, course: Course, all: CacheLines) -> CacheLines {
+        self.programs.lines(course, all)
+    }
+
+    /// The program and the ends of the rule that what is recorded makes; none if it makes none.
+    fn make_rule(
+        &mut self,
+        stages: &[Box<dyn Stage>],
+        begun: Begun,
+        protocol: u8,
+        verdict: Verdict,
+    ) -> Option<(ProgramId, NewEnds)> {
+        let program = self.write_program(stages, (begun.side, begun.covers), verdict)?;
+        let ends = NewEnds::new(begun.ends, self.draft.writes());
+        fits(protocol, &ends).then_some((program, ends))
+    }
+
+    /// The program that what is recorded makes; none if it makes none.
+    fn write_program(
+        &mut self,
+        stages: &[Box<dyn Stage>],
+        (side, covers): (Side, OuterMatches),
+        verdict: Verdict,
+    ) -> Option<ProgramId> {
+        let FlowCache { draft, recordings, programs, .. } = self;
+        draft.begin(side, covers);
+        draft.write(path(side, stages.len()), stages, recordings, verdict)?;
+        programs.number(draft.program())
+    }
+
+    /// Sets the rule, with what is recorded beside it; false if there are too many events.
+    fn set_rule(
+        &mut self,
+        (record, direction): (u32, Direction),
+        like: Likeness,
+        program: ProgramId,
+        ends: NewEnds,
+    ) -> bool {
+        let few = events(&self.recordings).count() <= EVENTS_MAX;
+        if few {
+            let FlowCache { draft, rules, recordings, .. } = self;
+            let (keep_ms, outer) = (draft.keep_ms(), draft.outer());
+            let (len_max, tags) = (draft.len_max(), draft.tags());
+            let values = Values { ends: &ends, keep_ms, outer, len_max, tags };
+            rules.set(record, direction, like, (program, values));
+            rules.note_events(record, direction, events(recordings));
+        }
+        few
+    }
+
+    /// Where this function's doings are recorded, if they are.
+    pub fn recording_of(&mut self, stage: usize) -> Option<&mut Recording> {
+        if self.recording { self.recordings.get_mut(stage)?.as_mut() } else { None }
+    }
+
+    /// The packet, which has joined its flow, is recorded from here on, if that is due; else what
+    /// was known of its flow counts no more. What an observer is shown is recorded to the end,
+    /// whether a rule can be made of it or not.
+    pub fn begin_recording(
+        &mut self,
+        header: &RecordHeader,
+        packet: &Packet,
+        is_observed: bool,
+    ) -> Option<Begun> {
+        let meta = packet.meta();
+        let (record, direction) = (meta.transit.flow, meta.transit.direction);
+        let is_due = |like| is_observed || self.rules.is_due(record, direction, like);
+        let Some(like) = likeness(header, packet).filter(|&like| is_due(like)) else {
+            self.rules.forget(record);
+            return None;
+        };
+        self.counters.recorded += 1;
+        self.recordings.iter_mut().flatten().for_each(|recording| recording.begin(!is_observed));
+        (self.recording, self.repeats) = (true, true);
+        let covers = OuterMatches::of(packet);
+        Some(Begun { side: meta.transit.side, like, ends: parse::ends(packet), covers })
+    }
+
+    /// Something happened to the packet that need not happen to others: it is recorded no further.
+    pub fn stop_recording(&mut self) {
+        (self.recording, self.repeats) = (false, false);
+    }
+
+    /// The packet is through all functions: whether what was recorded holds for others like it,
+    /// unless the flow's attributes changed.
+    pub fn end_recording(&mut self) -> bool {
+        self.recording = false;
+        self.repeats
+    }
+
+    /// Makes a rule of what was recorded of a packet that is settled, if its flow lives and the
+    /// packet was what its verdict says.
+    pub fn conclude(
+        &mut self,
+        stages: &[Box<dyn Stage>],
+        header: &RecordHeader,
+        begun: Begun,
+        (record, direction): (u32, Direction),
+        (protocol, verdict): (u8, Verdict),
+        repeats: bool,
+    ) {
+        if !header.has(RecordHeader::FLAG_LIVE) || !header.has(RecordHeader::FLAG_ACCEPTED) {
+            return;
+        }
+        let like = begun.like;
+        let rule = if repeats { self.make_rule(stages, begun, protocol, verdict) } else { None };
+        let made =
+            rule.is_some_and(|(program, ends)| self.set_rule((record, direction), like, program, ends));
+        if !made {
+            self.counters.failed += 1;
+            self.rules.give_up(record, direction, like);
+        }
+    }
+
+    /// A packet that is settled moved its flow, and stands for no other one: the next one like it
+    /// is recorded.
+    pub fn expect_like(&mut self, begun: &Begun, (record, direction): (u32, Direction)) {
+        self.rules.record_next(record, direction, begun.like);
+    }
+
+    /// Looks at the rule that a packet would follow: if an event of it holds, it is none any more.
+    #[cold]
+    pub fn review(&mut self, stages: &[Box<dyn Stage>], records: &FlowRecords, packet: &Packet) {
+        let transit = &packet.meta().transit;
+        let (record, direction) = (transit.flow, transit.direction);
+        if holds(&self.rules, stages, records, (record, direction)) {
+            return self.rules.end(record, direction);
+        }
+        self.rules.renew(record, direction);
+        self.reviewed = Some(transit.sequence);
+    }
+
+    /// A function is about to process a packet that is recorded: what it wants for the flow is told
+    /// apart from others' wishes. Gives these, for [`FlowCache::end_wishes`].
+    pub fn begin_wishes(&self, packets: &mut [Packet]) -> Option<u32> {
+        let packet = packets.first_mut().filter(|_| self.recording)?;
+        Some(std::mem::take(&mut packet.meta_mut().transit.keep_ms))
+    }
+
+    /// The function at `stage` is done with it.
+    pub fn end_wishes(&mut self, stage: usize, packets: &mut [Packet], before_ms: u32) {
+        let Some(packet) = packets.first_mut() else { return };
+        let keep_ms = &mut packet.meta_mut().transit.keep_ms;
+        if let Some(recording) = &mut self.recordings[stage] {
+            recording.keep_ms = *keep_ms;
+        }
+        *keep_ms = before_ms.max(*keep_ms);
+    }
+}
+
+/// The functions that packets that entered by a side come to, in order.
+fn path(side: Side, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |step| if side == Side::Inside { step } else { count - 1 - step })
+}
+
+/// Whether packets of the protocol can get these ends: ICMP has one identifier for both.
+fn fits(protocol: u8, ends: &NewEnds) -> bool {
+    !matches!(protocol, protocol::ICMP | protocol::ICMPV6) || ends.writes().count() < 2
+}
+
+/// Whether an event holds of the rule for packets of a direction.
+fn holds(
+    rules: &Rules,
+    stages: &[Box<dyn Stage>],
+    records: &FlowRecords,
+    (record, direction): (u32, Direction),
+) -> bool {
+    rules
+        .events(record, direction)
+        .any(|(stage, event)| stages.get(stage).is_none_or(|stage| stage.event_holds(event, record, records)))
+}
+
+/// The events that are recorded, and of which functions.
+fn events(recordings: &[Option<Recording>]) -> impl Iterator<Item = (u16, EventCondition)> {
+    let recordings = recordings.iter().zip(0..);
+    recordings
+        .flat_map(|(recording, stage)| Some((&recording.as_ref()?.events, stage)))
+        .flat_map(|(events, stage)| events.iter().map(move |&event| (stage, event)))
+}
+
+/// What a packet that has joined the flow with this header has in common with others that could be
+/// treated alike; none if none could.
+pub(crate) fn likeness(header: &RecordHeader, packet: &Packet) -> Option<Likeness> {
+    let meta = packet.meta();
+    let connection = Connection::from_phase(meta.transit.phase);
+    let like = Likeness::new(meta, header.key != meta.key, connection);
+    let is_ordinary = meta.class == PacketClass::Whole && like.is_ordinary();
+    (is_ordinary && !header.has(RecordHeader::FLAG_TURNS)).then_some(like)
+}

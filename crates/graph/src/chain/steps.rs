@@ -1,0 +1,189 @@
+//! Following: the steps of a program, each over all packets of a group.
+
+use nf::Verdict;
+use nf::stage::{PacketTotals, ReadGroup, Stage};
+use packet::{DropReason, Packet};
+
+use super::cross::Crossing;
+use super::{Chain, Run};
+use crate::cache::{Layer, ProgramId, Step};
+
+impl Chain {
+    /// Takes the packets of a crossing through the steps of the program that the rules of all their
+    /// flows name.
+    #[inline(never)]
+    pub(super) fn follow_rules(
+        &mut self,
+        program: ProgramId,
+        crossing: &mut Crossing,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        run: &mut Run<'_, '_>,
+    ) {
+        let Some(cache) = &mut self.cache else { return };
+        // They are back in their place before anything could ask for them: programs are made for
+        // packets that walk.
+        let programs = cache.lend_programs(crossing.load.packets);
+        let mut steps = programs.steps(program).iter();
+        while let Some(step) = steps.next() {
+            if let Step::Together(count) = *step {
+                let (functions, behind) = steps.as_slice().split_at(count.min(steps.len()));
+                self.run_together(functions, crossing, packets, verdicts);
+                steps = behind.iter();
+                continue;
+            }
+            self.take_step(step, crossing, packets, verdicts, run);
+        }
+        if let Some(cache) = &mut self.cache {
+            cache.take_back(programs);
+        }
+    }
+
+    #[inline(always)]
+    fn take_step(
+        &mut self,
+        step: &Step,
+        crossing: &mut Crossing,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        run: &mut Run<'_, '_>,
+    ) {
+        let &mut Crossing { side, load, .. } = crossing;
+        match *step {
+            Step::Pass(stage) => self.stages[stage].pass(load, 0),
+            Step::Functions(stage, ref functions) => {
+                let started = self.options.cycles.map(|cycles| cycles());
+                let (records, effects) = (&mut self.flows.records, &mut self.effects);
+                let mut group =
+                    ReadGroup { packets, verdicts, side, load, records, places: None, effects, panicked: 0 };
+                self.stages[stage].run_functions(&mut group, functions.as_slice());
+                let panicked = group.panicked;
+                self.count_cycles(stage, started);
+                if panicked != 0 {
+                    drop_panicked(panicked, crossing, packets, verdicts);
+                }
+            }
+            Step::Process(stage) => self.take_through(stage, crossing, packets, verdicts, run),
+            Step::Rewrite { known } => {
+                let Some(cache) = &self.cache else { return };
+                for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {
+                    let transit = &packet.meta().transit;
+                    let rule = cache.rule(transit.flow, transit.direction);
+                    if *verdict == Verdict::Forward
+                        && let Some(rule) = rule
+                        && packet.set_ends(&rule.ends, known).is_err()
+                    {
+                        *verdict = Verdict::Drop(DropReason::Internal);
+                    }
+                }
+            }
+            _ => self.take_rare_step(step, crossing, packets, verdicts),
+        }
+    }
+
+    /// Takes one that not many programs have. Apart, so that what it takes costs others nothing.
+    #[inline(never)]
+    fn take_rare_step(
+        &mut self,
+        step: &Step,
+        crossing: &mut Crossing,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+    ) {
+        let load = crossing.load;
+        match *step {
+            Step::SetDscp(dscp) => {
+                let forwarded =
+                    packets.iter_mut().zip(verdicts.iter()).filter(|of| *of.1 == Verdict::Forward);
+                forwarded.for_each(|(packet, _)| packet.set_dscp(dscp));
+            }
+            Step::Wrap(stage) => {
+                let Some(cache) = &self.cache else { return };
+                let room = |packet: &mut Packet| {
+                    let transit = &packet.meta().transit;
+                    let outer = cache.outer(transit.flow, transit.direction);
+                    outer.and_then(|&outer| packet.encap(&outer).ok()).ok_or(DropReason::NoHeadroom)
+                };
+                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
+            }
+            Step::Tag(stage, tag) => {
+                let room = |packet: &mut Packet| packet.push_tag(tag).map_err(|_| DropReason::NoHeadroom);
+                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
+            }
+            Step::TakeOut(stage, len) => {
+                let out = |packet: &mut Packet| packet.decap(len).map_err(|_| DropReason::Internal);
+                drop_unless(out, &mut *self.stages[stage], crossing, packets, verdicts);
+            }
+            Step::Untag(stage, kind) => {
+                let off = |packet: &mut Packet| packet.pop_tag(kind).map_err(|_| DropReason::Internal);
+                drop_unless(off, &mut *self.stages[stage], crossing, packets, verdicts);
+            }
+            Step::Cancelled(stage, layer) => {
+                let room = |packet: &mut Packet| {
+                    if matches!(layer, Layer::Outer(_)) {
+                        packet.trim_trailer();
+                    }
+                    (packet.headroom() >= layer.len()).then_some(()).ok_or(DropReason::NoHeadroom)
+                };
+                crossing.cancelled_len += layer.len() as u64;
+                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
+            }
+            Step::Restored(layer) => {
+                crossing.cancelled_len -= layer.len() as u64;
+                crossing.load.bytes -= load.packets * layer.len() as u64;
+            }
+            Step::Drop(stage, reason) => {
+                let forwarded = verdicts.iter_mut().filter(|verdict| **verdict == Verdict::Forward);
+                forwarded.for_each(|verdict| *verdict = Verdict::Drop(reason));
+                self.stages[stage].pass(PacketTotals::default(), load.packets);
+            }
+            // They have been seen to.
+            Step::Together(_)
+            | Step::Pass(_)
+            | Step::Functions(..)
+            | Step::Process(_)
+            | Step::Rewrite { .. } => {}
+        }
+    }
+}
+
+/// Drops packets at which state functions panicked, a bit for each.
+#[cold]
+pub(super) fn drop_panicked(
+    panicked: u64,
+    crossing: &mut Crossing,
+    packets: &[Packet],
+    verdicts: &mut [Verdict],
+) {
+    for (number, verdict) in verdicts.iter_mut().enumerate() {
+        if *verdict == Verdict::Forward && panicked >> number & 1 != 0 {
+            *verdict = Verdict::Drop(DropReason::FunctionPanic);
+        }
+    }
+    crossing.load = PacketTotals::by_side(packets, verdicts)[crossing.side as usize];
+    crossing.load.bytes += crossing.load.packets * crossing.cancelled_len;
+}
+
+/// Drops packets, as `stage` would, of which this cannot be done: there may be no room for headers.
+/// The others go on as they are then.
+#[inline]
+fn drop_unless<T>(
+    done: impl Fn(&mut Packet) -> Result<T, DropReason>,
+    stage: &mut dyn Stage,
+    crossing: &mut Crossing,
+    packets: &mut [Packet],
+    verdicts: &mut [Verdict],
+) {
+    let mut dropped = 0;
+    for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {
+        if *verdict == Verdict::Forward
+            && let Err(reason) = done(packet)
+        {
+            *verdict = Verdict::Drop(reason);
+            dropped += 1;
+        }
+    }
+    stage.pass(PacketTotals::default(), dropped);
+    crossing.load = PacketTotals::by_side(packets, verdicts)[crossing.side as usize];
+    crossing.load.bytes += crossing.load.packets * crossing.cancelled_len;
+}
