@@ -12,9 +12,9 @@ cd "$(dirname "$0")/.."
 readonly RUNS=${1:-5}
 readonly ROUNDS=5
 readonly WORKLOADS=(forward nat lb firewall monitor policer policer-source whitelist dos chain4 chain4-consolidated firewall-new http ids ids-matching ids-random router router-flowlet)
-readonly RIVULET=${CARGO_TARGET_DIR:-target}/release/rivulet
+readonly RIVULET=${CARGO_TARGET_DIR:-target}/dist/rivulet
 
-cargo build --release --quiet
+cargo build --profile dist --quiet
 
 # quietest OPTION...: the measurement of several that was disturbed the least.
 quietest() {

@@ -8,13 +8,13 @@ set -euo pipefail
 
 readonly SECONDS_EACH=${1:-10}
 HERE=$(cd "$(dirname "$0")/.." && pwd)
-readonly HERE RIVULET=${RIVULET:-$HERE/target/release/rivulet}
+readonly HERE RIVULET=${RIVULET:-$HERE/target/dist/rivulet}
 readonly M=rvlidle$$
 WORK=$(mktemp -d)
 PID=
 
 main() {
-    [[ -x $RIVULET ]] || cargo build --release --manifest-path "$HERE/Cargo.toml"
+    [[ -x $RIVULET ]] || cargo build --profile dist --manifest-path "$HERE/Cargo.toml"
     trap clean EXIT
     ip netns add $M
     for port in inside outside; do

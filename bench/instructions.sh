@@ -28,8 +28,8 @@ count() {
 }
 
 command -v valgrind >/dev/null || { echo "valgrind is not installed" >&2; exit 2; }
-cargo build --release --quiet -p cli
-rivulet=${CARGO_TARGET_DIR:-target}/release/rivulet
+cargo build --profile dist --quiet -p cli
+rivulet=${CARGO_TARGET_DIR:-target}/dist/rivulet
 
 counted=$'workload\tinstructions_per_packet'
 worse=0

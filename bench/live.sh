@@ -34,7 +34,7 @@ SECONDS_EACH=${2:-4}
 CASES=(wire nat balance limit filter)
 [[ $# -le 2 ]] || CASES=("${@:3}")
 HERE=$(cd "$(dirname "$0")/.." && pwd)
-RIVULET=${RIVULET:-$HERE/target/release/rivulet}
+RIVULET=${RIVULET:-$HERE/target/dist/rivulet}
 readonly ROUNDS SECONDS_EACH CASES HERE RIVULET
 readonly PACED_KPPS=100
 readonly SERVER=203.0.113.2 OTHER_SERVER=203.0.113.3 BALANCED=198.51.100.80
@@ -49,7 +49,7 @@ main() {
     for case in "${CASES[@]}"; do
         declare -F "kernel_$case" >/dev/null || { echo "bench/live.sh: there is no case $case" >&2; exit 2; }
     done
-    [[ -x $RIVULET ]] || cargo build --release --manifest-path "$HERE/Cargo.toml"
+    [[ -x $RIVULET ]] || cargo build --profile dist --manifest-path "$HERE/Cargo.toml"
     trap clean EXIT
     hosts
     policies

@@ -20,7 +20,7 @@ cd "$(dirname "$0")/.."
 
 readonly ROUNDS=${1:-5}
 readonly CORE=${CORE:-$(($(nproc) - 1))}
-readonly RIVULET=${CARGO_TARGET_DIR:-target}/release/rivulet
+readonly RIVULET=${CARGO_TARGET_DIR:-target}/dist/rivulet
 readonly SAMPLES=11 SAMPLE_S=0.1 # Ours are of 1,048,576 packets, which take as long.
 readonly ALONE=(nice -n -10 taskset -c "$CORE")
 
@@ -49,7 +49,7 @@ chain4 100k chain_without_lb nat44-ed-in2out
 main() {
     [[ -x ${VPP:-}/vpp && -x ${VPP:-}/vppctl ]] ||
         { echo "VPP=DIR must name the folder of vpp and vppctl: docs/commands/bench.md says how to get them" >&2; exit 2; }
-    cargo build --release --quiet -p cli
+    cargo build --profile dist --quiet -p cli
     work=$(mktemp -d)
     trap finish EXIT
 

@@ -22,7 +22,7 @@ MINUTES=${1:-10}
 SEED=${2:-1}
 IO=${IO:-auto}
 HERE=$(cd "$(dirname "$0")/.." && pwd)
-RIVULET=${RIVULET:-$HERE/target/release/rivulet}
+RIVULET=${RIVULET:-$HERE/target/dist/rivulet}
 readonly MINUTES SEED IO HERE RIVULET
 readonly C=rvlsc$$ M=rvlsm$$ S=rvlss$$
 WORK=$(mktemp -d)
@@ -33,7 +33,7 @@ main() {
     for tool in ip iperf3 curl ping python3; do
         command -v "$tool" >/dev/null || { echo "bench/soak.sh: $tool is not installed" >&2; exit 1; }
     done
-    [[ -x $RIVULET ]] || cargo build --release --manifest-path "$HERE/Cargo.toml"
+    [[ -x $RIVULET ]] || cargo build --profile dist --manifest-path "$HERE/Cargo.toml"
     trap clean EXIT
     hosts
     rivulet_on

@@ -11,7 +11,7 @@ set -euo pipefail
 
 readonly FLOWS=${1:-300000}
 HERE=$(cd "$(dirname "$0")/.." && pwd)
-readonly HERE RIVULET=${RIVULET:-$HERE/target/release/rivulet}
+readonly HERE RIVULET=${RIVULET:-$HERE/target/dist/rivulet}
 WORK=$(mktemp -d)
 trap 'rm -r "$WORK"' EXIT
 
@@ -30,7 +30,7 @@ measure() {
     done | sort -t $'\t' -n -k 5 | head -n 1
 }
 
-[[ -x $RIVULET ]] || cargo build --release --manifest-path "$HERE/Cargo.toml"
+[[ -x $RIVULET ]] || cargo build --profile dist --manifest-path "$HERE/Cargo.toml"
 "$RIVULET" traffic --packets "$FLOWS" --flows "$FLOWS" --flow-length 1 --protocols udp=1 --write "$WORK/flows.pcap" >/dev/null
 printf '%s\t%s\t%s\t%s\t%s\n' policy packets p50_us p99_9_us longest_us
 measure monitor 'Monitor m;' m

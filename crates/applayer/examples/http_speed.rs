@@ -1,4 +1,4 @@
-//! How fast heads and bodies are read: `cargo run --release -p applayer --example http_speed`.
+//! How fast heads and bodies are read: `cargo run --profile dist -p applayer --example http_speed`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::hint::black_box;

@@ -1,11 +1,11 @@
 //! What a packet costs that is sent to the other site, or comes from there:
-//! `cargo run --release -p functions --example re_speed`.
+//! `cargo run --profile dist -p functions --example re_speed`.
 //!
 //! With an argument such as `known-out-1400` only that line is measured, for valgrind:
 //!
 //! ```text
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*measured*' \
-//!     target/release/examples/re_speed known-out-1400 1000
+//!     target/dist/examples/re_speed known-out-1400 1000
 //! ```
 //!
 //! counts the instructions of 1,000 packets, from an end's chain taking them to its handing them

@@ -1,11 +1,11 @@
 //! What a segment of a known flow costs whose bytes are looked for:
-//! `cargo run --release -p functions --example redundancy_speed`.
+//! `cargo run --profile dist -p functions --example redundancy_speed`.
 //!
 //! With an argument such as `known-1460` only that line is measured, for valgrind:
 //!
 //! ```text
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*measured*' \
-//!     target/release/examples/redundancy_speed known-1460 1024
+//!     target/dist/examples/redundancy_speed known-1460 1024
 //! ```
 //!
 //! counts the instructions of 1,024 segments, from the chain taking them to its handing them out.

@@ -1,13 +1,13 @@
 //! What packets cost that come through a tunnel, to its end behind a firewall and a monitor:
 //! nanoseconds per packet, walking and by rules, in turn.
-//! `cargo run --release -p functions --example tunnel_speed`
+//! `cargo run --profile dist -p functions --example tunnel_speed`
 //!
 //! With arguments such as `gre follow 1` only that is measured, for so many rounds of 20,000
 //! packets, for valgrind:
 //!
 //! ```text
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*measured*' \
-//!     target/release/examples/tunnel_speed gre follow 1
+//!     target/dist/examples/tunnel_speed gre follow 1
 //! ```
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "an example")]
 

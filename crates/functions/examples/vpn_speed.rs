@@ -1,11 +1,11 @@
 //! What a packet costs that goes into a tunnel, or comes out:
-//! `cargo run --release -p functions --example vpn_speed`.
+//! `cargo run --profile dist -p functions --example vpn_speed`.
 //!
 //! With an argument such as `esp-out-1400` only that line is measured, for valgrind:
 //!
 //! ```text
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*measured*' \
-//!     target/release/examples/vpn_speed esp-out-1400 1000
+//!     target/dist/examples/vpn_speed esp-out-1400 1000
 //! ```
 //!
 //! counts the instructions of 1,000 packets, from a gateway's chain taking them to its handing them

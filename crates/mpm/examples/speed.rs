@@ -1,4 +1,4 @@
-//! How fast sets of literals are searched for: `cargo run --release -p mpm --example speed`.
+//! How fast sets of literals are searched for: `cargo run --profile dist -p mpm --example speed`.
 //!
 //! Sets, texts and their mixture come from a seeded generator. Every text is searched in pieces of
 //! 1,460 bytes, all matches are told; a figure is the median of the rounds, and the searches take

@@ -1,4 +1,4 @@
-//! How long evaluations take: `cargo run --release -p signatures --example inspect_speed`.
+//! How long evaluations take: `cargo run --profile dist -p signatures --example inspect_speed`.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on has failed")]
 
