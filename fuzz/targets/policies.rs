@@ -7,7 +7,7 @@ use std::convert::Infallible;
 
 use libfuzzer_sys::fuzz_target;
 use nf::{Alert, Event, FlowReport};
-use runtime::units::UnitsConfig;
+use runtime::elastic::UnitsConfig;
 use runtime::{Frame, Ingress, Output, Runner};
 use packet::{LinkType, Packet};
 use policy::Policy;

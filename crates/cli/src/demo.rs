@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ::sim::scenario::Rate;
 use console::Term;
 use io::traffic::{Addresses, Attacks, Popularity, Prefix, Profile};
-use runtime::units::{UNITS_MAX, UnitsConfig};
+use runtime::elastic::{UNITS_MAX, UnitsConfig};
 
 use crate::eve::EventKinds;
 use crate::files;

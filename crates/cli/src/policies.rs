@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use policy::{Colour, FileText, Filter, Policy};
 use runtime::Assembly;
-use runtime::threads::Maker;
+use runtime::transport::Maker;
 
 use crate::messages::{self, say};
 use crate::{output, texts};

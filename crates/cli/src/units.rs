@@ -5,8 +5,8 @@ use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::Context;
-use runtime::threads::Maker;
-use runtime::units::{UNITS_MAX, UnitsConfig, UnitsReport};
+use runtime::elastic::{UNITS_MAX, UnitsConfig, UnitsReport};
+use runtime::transport::Maker;
 use runtime::{Assembly, Runner};
 use sim::scenario::{Mode, Rate, Time};
 

@@ -18,7 +18,7 @@ use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
 use io::port::{DRIVERS, Interface, PortSpec, drivers_in_use};
 use runtime::shards::WORKERS_MAX;
-use runtime::threads::Maker;
+use runtime::transport::Maker;
 use runtime::{Assembly, Change, Ports};
 use sim::scenario::Time;
 

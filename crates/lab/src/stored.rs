@@ -18,8 +18,8 @@ use protocol::message::{FlowId, Message, Stamp, UnitId};
 use protocol::unit::Unreadable;
 
 pub use peer::{Gone, Peer};
+use runtime::elastic::UnitsConfig;
 use runtime::saved::{Source, release, restore, save};
-use runtime::units::UnitsConfig;
 
 /// Where states are.
 pub trait Store {

@@ -21,8 +21,8 @@ use nf::{Alert, Event, FlowReport};
 use packet::{LinkType, Packet};
 use policy::Policy;
 use protocol::dispatcher::Mode;
-use runtime::threads::{Maker, RING};
-use runtime::units::UnitsConfig;
+use runtime::elastic::UnitsConfig;
+use runtime::transport::{Maker, RING};
 use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 
 /// What lies in a ring for a packet: its time, its stamp, and where its buffer is.

@@ -4,20 +4,20 @@
 //! | backend | runs the graph |
 //! |---|---|
 //! | [`Inline`] | on the calling thread |
-//! | [`Units`](crate::units::Units), [`Threads`](crate::threads::Threads) | on units that come and go |
+//! | [`Elastic`](crate::elastic::Elastic) | on units that come and go |
 //! | [`Shard`] | on the calling thread, for one worker's share of the flows |
 
 use graph::Chain;
 use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{Packet, PacketPool};
+use protocol::message::UnitId;
 
 use crate::report::Report;
 use crate::shards::Shard;
-use crate::units::Units;
 
 /// What a backend works with during a call, and its runner keeps between calls.
-pub(crate) struct Core<'a> {
+pub struct Core<'a> {
     /// The graph of the calling thread.
     pub chain: &'a mut Box<Chain>,
     /// Packets that leave.
@@ -91,9 +91,9 @@ pub(crate) trait Backend {
         None
     }
 
-    /// Returns the units of the calling thread.
-    fn units(&self) -> Option<&Units> {
-        None
+    /// Returns each running unit with its load, as a share of its capacity, and its flows.
+    fn unit_loads(&self) -> Vec<(UnitId, f64, u32)> {
+        Vec::new()
     }
 }
 

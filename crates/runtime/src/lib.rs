@@ -5,6 +5,7 @@
 
 mod assembly;
 mod backend;
+pub mod elastic;
 mod live;
 pub mod panics;
 mod ports;
@@ -13,11 +14,10 @@ mod runner;
 pub mod saved;
 mod settings;
 pub mod shards;
-pub mod threads;
-pub mod units;
-mod work;
+pub mod transport;
 
 pub use assembly::{Assembly, assemble, assemble_part};
+pub use backend::Core;
 pub use live::{Change, Intake, Live, POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
 pub use report::{Report, TimeJumps};

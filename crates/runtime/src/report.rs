@@ -9,8 +9,8 @@ use nf::{Connection, EndReason, RuleCounters, Shared};
 use packet::{DropReason, TunnelKind};
 use serde::Serialize;
 
+use crate::elastic::UnitsReport;
 use crate::shards::Counters as WorkerCounters;
-use crate::units::UnitsReport;
 
 /// What a run has done. `packets_in + packets_made = packets_out + sum(drops) + packets_held`,
 /// always.

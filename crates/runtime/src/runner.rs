@@ -7,15 +7,16 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 use nf::{Alert, ControlError, Effects, Event, FlowReport};
 use packet::{DropReason, LinkType, Packet, PacketPool, parse};
+use protocol::message::UnitId;
 
 use crate::assembly::Assembly;
 use crate::backend::{Backend, Core, Inline};
+use crate::elastic::{ElasticError, Threads, Units, UnitsConfig};
 use crate::panics::Processing;
 use crate::ports::{Port, Ports};
 use crate::report::{PortReport, Report, new_histogram};
 use crate::shards::{Part, Shard};
-use crate::threads::{Maker, Threads, ThreadsError};
-use crate::units::{Units, UnitsConfig, UnitsError};
+use crate::transport::Maker;
 
 /// Frames that are processed together.
 pub const BATCH: usize = 64;
@@ -135,7 +136,7 @@ impl Runner {
     ///
     /// # Errors
     /// If the configuration makes no sense, or there is no memory for the units' tables.
-    pub fn on_units(assembly: Assembly, name: &str, config: UnitsConfig) -> Result<Runner, UnitsError> {
+    pub fn on_units(assembly: Assembly, name: &str, config: UnitsConfig) -> Result<Runner, ElasticError> {
         let mut runner = Runner::new(assembly, name);
         runner.backend = Box::new(Units::new(config, &runner.assembly.chain)?);
         Ok(runner)
@@ -151,7 +152,7 @@ impl Runner {
         name: &str,
         config: UnitsConfig,
         make: Maker,
-    ) -> Result<Runner, ThreadsError> {
+    ) -> Result<Runner, ElasticError> {
         let mut runner = Runner::new(assembly, name);
         runner.backend = Box::new(Threads::new(config, &mut runner.assembly.chain, make)?);
         Ok(runner)
@@ -185,9 +186,9 @@ impl Runner {
         self.busy_s
     }
 
-    /// The units that it runs on, if they are on its thread.
-    pub fn units(&self) -> Option<&Units> {
-        self.backend.units()
+    /// Returns each running unit with its load, as a share of its capacity, and its flows.
+    pub fn unit_loads(&self) -> Vec<(UnitId, f64, u32)> {
+        self.backend.unit_loads()
     }
 
     /// What is run.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use packet::Endpoint;
 use protocol::dispatcher::Mode;
+use runtime::elastic::UnitsConfig;
 use runtime::shards::parts;
-use runtime::threads::Maker;
-use runtime::units::UnitsConfig;
+use runtime::transport::Maker;
 use runtime::{Assembly, Report, Runner};
 
 use support::packets::{frame, udp, v4};

@@ -13,9 +13,9 @@ use nf::{
 };
 use packet::split_mix;
 use policy::Policy;
+use runtime::elastic::UnitsConfig;
 use runtime::shards::parts;
-use runtime::threads::Maker;
-use runtime::units::UnitsConfig;
+use runtime::transport::Maker;
 use runtime::{Assembly, Report, Runner};
 use values::ConfigError;
 

@@ -18,8 +18,8 @@ use nf::{
 };
 use packet::Transit;
 use protocol::dispatcher::Mode;
-use runtime::threads::Maker;
-use runtime::units::UnitsConfig;
+use runtime::elastic::UnitsConfig;
+use runtime::transport::Maker;
 use runtime::{Assembly, Runner};
 use values::ConfigError;
 

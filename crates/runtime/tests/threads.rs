@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use io::traffic::Payload;
 use protocol::dispatcher::Mode;
-use runtime::threads::{Maker, THREADS_MAX};
-use runtime::units::UnitsConfig;
+use runtime::elastic::UnitsConfig;
+use runtime::transport::{Maker, THREADS_MAX};
 use runtime::{Assembly, Report, Runner};
 
 use support::packets::{fragments, frame, udp, v4};

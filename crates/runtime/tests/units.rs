@@ -8,7 +8,7 @@ use io::traffic::Payload;
 use packet::Endpoint;
 use proptest::prelude::*;
 use protocol::dispatcher::Mode;
-use runtime::units::{FLOWS_MAX, UnitsConfig};
+use runtime::elastic::{FLOWS_MAX, UnitsConfig};
 use runtime::{Assembly, Report, Runner};
 
 use support::packets::{fragments, frame, udp, unreachable, v4};

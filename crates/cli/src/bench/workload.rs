@@ -6,7 +6,7 @@ use anyhow::{bail, ensure};
 use clap::ValueEnum;
 use graph::Chain;
 use packet::{Packet, PacketPool};
-use runtime::units::{Units, UnitsConfig};
+use runtime::elastic::{Units, UnitsConfig};
 
 use super::conversation::{Conversations, PAYLOAD, Said};
 use super::router::{ParseWorld, RouterWorld};

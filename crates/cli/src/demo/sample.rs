@@ -267,8 +267,7 @@ fn servers(world: &World) -> Vec<Counted> {
 
 /// Each unit that runs: its number, its load as a share of what it can do, and its flows.
 fn units(world: &World) -> Vec<(u16, f64, u32)> {
-    let Some(units) = world.units() else { return Vec::new() };
-    units.loads().map(|(unit, load, flows)| (unit.0, load, flows)).collect()
+    world.unit_loads().into_iter().map(|(unit, load, flows)| (unit.0, load, flows)).collect()
 }
 
 fn moved(report: &Report) -> u64 {

@@ -7,7 +7,8 @@ use anyhow::Context;
 use io::traffic::{Generator, Profile, Responder};
 use nf::{Alert, Event, FlowReport};
 use packet::{LinkType, Packet};
-use runtime::units::{Units, UnitsConfig};
+use protocol::message::UnitId;
+use runtime::elastic::UnitsConfig;
 use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 
 use crate::sinks::Sinks;
@@ -119,9 +120,9 @@ impl World {
         self.runner.report()
     }
 
-    /// The units that the chain runs on.
-    pub fn units(&self) -> Option<&Units> {
-        self.runner.units()
+    /// Returns each running unit with its load, as a share of its capacity, and its flows.
+    pub fn unit_loads(&self) -> Vec<(UnitId, f64, u32)> {
+        self.runner.unit_loads()
     }
 
     /// The chain.

@@ -7,7 +7,7 @@ use io::capture::{Format, FormatKind, Reader, Record, Writer};
 use nf::{Alert, FlowReport};
 use packet::FlowKey;
 use protocol::dispatcher::Mode;
-use runtime::units::UnitsConfig;
+use runtime::elastic::UnitsConfig;
 
 use crate::policies::Kind;
 use crate::run::{Outcome, Sent, is_order_sensitive, run, run_on_threads, run_on_units};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nf::{Alert, Event, EventValue, FlowReport};
 use packet::{LinkType, Packet};
 use policy::{Colour, Policy};
-use runtime::units::UnitsConfig;
+use runtime::elastic::UnitsConfig;
 use runtime::{Assembly, Frame, Ingress, Report, Runner};
 
 use crate::traces::Recorded;

@@ -1,6 +1,6 @@
 //! What several experiments share: profiles, workloads, modes, and the manner of their claims.
 
-use runtime::units::UnitsConfig;
+use runtime::elastic::UnitsConfig;
 
 use super::tuning;
 use crate::chart::{Axis, Chart, Mark, Series};

@@ -11,7 +11,7 @@ use protocol::message::FlowId;
 
 use super::Store;
 use runtime::saved::{Source, release, restore, save};
-use runtime::threads::MAILS;
+use runtime::transport::MAILS;
 
 /// The other unit's thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use protocol::dispatcher::Router;
 use protocol::message::UnitId;
 use protocol::metering::Epochs;
 
-use crate::work::Work;
+use super::Work;
 
 /// Packets since epochs were told of them last, and what they were told of those that the router
 /// gave to units.
@@ -14,12 +14,13 @@ pub(super) struct Tally {
     given: u64,
     /// By unit.
     given_bytes: Vec<u64>,
+    work: Work,
 }
 
 impl Tally {
-    /// Of so many units.
-    pub fn new(units: u16) -> Tally {
-        Tally { came: 0, came_bytes: 0, given: 0, given_bytes: vec![0; usize::from(units)] }
+    /// Creates an empty tally of units that work at this rate.
+    pub fn new(units: u16, work: Work) -> Tally {
+        Tally { came: 0, came_bytes: 0, given: 0, given_bytes: vec![0; usize::from(units)], work }
     }
 
     /// So many packets came, with so many bytes on the wire.
@@ -30,12 +31,12 @@ impl Tally {
     }
 
     /// The present epoch hears of all of them; units take so long for what they were given.
-    pub fn tell(&mut self, epochs: &mut Epochs, router: &Router, work: Work) {
+    pub fn tell(&mut self, epochs: &mut Epochs, router: &Router) {
         epochs.came(std::mem::take(&mut self.came), std::mem::take(&mut self.came_bytes));
         let new = |so_far: u64, told: &mut u64| so_far - std::mem::replace(told, so_far);
         epochs.processed(new(router.counters().packets, &mut self.given));
         for (unit, told) in (0u16..).map(UnitId).zip(&mut self.given_bytes) {
-            epochs.given(unit, work.ns(new(router.bytes_of(unit), told)));
+            epochs.given(unit, self.work.ns(new(router.bytes_of(unit), told)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a unit on a thread of its own runs: a chain of its own.
+//! The engine of a unit with a graph and a flow table of its own.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ const OLDER_KEPT: usize = 64;
 
 /// A unit's chain. Packets that the unit lets it process wait until a batch is full: then they
 /// cross the chain together.
-pub(super) struct ChainEngine {
+pub(super) struct OwnEngine {
     pub chain: Box<Chain>,
     pub pool: PacketPool,
     pub out: Vec<Packet>,
@@ -33,14 +33,16 @@ pub(super) struct ChainEngine {
     pub states_lost: u64,
     /// Packets that went through the chain, or were dropped in front of it.
     pub through: u64,
-    /// Whether the state at hand has come from a unit that does not have it any more.
+    /// Whether the state at hand has come from a unit that has released it.
     pub is_handed: bool,
+    /// Nothing is lost between units: a state is released as soon as it is sent.
+    pub is_reliable: bool,
 }
 
-impl ChainEngine {
+impl OwnEngine {
     /// One with this chain, of flows that have up to so many slots.
-    pub fn new(chain: Box<Chain>, slots: u32) -> ChainEngine {
-        ChainEngine {
+    pub fn new(chain: Box<Chain>, slots: u32, is_reliable: bool) -> OwnEngine {
+        OwnEngine {
             chain,
             pool: PacketPool::new(0),
             out: Vec::new(),
@@ -53,6 +55,7 @@ impl ChainEngine {
             states_lost: 0,
             through: 0,
             is_handed: false,
+            is_reliable,
         }
     }
 
@@ -110,6 +113,9 @@ impl ChainEngine {
     /// The flow's state is on its way to another unit, where it goes on. Nothing is lost on the
     /// way: so it is not kept until it is there, when its time might run out here.
     pub fn sent(&mut self, flow: FlowId) {
+        if !self.is_reliable {
+            return;
+        }
         self.flush();
         let home = self.home(flow);
         release(&mut self.chain, home);
@@ -160,7 +166,7 @@ impl ChainEngine {
     }
 }
 
-impl Engine for ChainEngine {
+impl Engine for OwnEngine {
     type Packet = Packet;
 
     #[inline]

@@ -102,7 +102,7 @@ impl UnitsConfig {
     }
 
     /// A unit. Its flows end when the chain says so.
-    pub(super) fn unit(&self, id: UnitId) -> protocol::unit::Config {
+    pub(crate) fn unit(&self, id: UnitId) -> protocol::unit::Config {
         protocol::unit::Config {
             replicate_after_ns: (self.copies > 0).then_some(self.gap_ns / 2), // S51
             deltas: self.deltas,
@@ -115,7 +115,7 @@ impl UnitsConfig {
     /// comes, be it late, as threads take turns on few cores; time in a capture may go by much
     /// faster than that. So nothing is given up or said again.
     pub(crate) fn unit_on_thread(&self, id: UnitId) -> protocol::unit::Config {
-        let held_max = 2 * crate::threads::IN_FLIGHT_MAX as usize;
+        let held_max = 2 * crate::transport::IN_FLIGHT_MAX as usize;
         let unit = self.unit(id);
         protocol::unit::Config {
             order_ns: NEVER_NS,

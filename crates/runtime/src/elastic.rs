@@ -1,0 +1,593 @@
+//! The elastic backend: a dispatcher cuts flowlets and packs them on units that come and go, and
+//! flow state follows (S3, S42, S49).
+//!
+//! This is the dispatcher's end. It finds each packet's flow, numbers and assigns it, executes the
+//! dispatcher's orders, applies what units report, and meters intervals. The units are at the other
+//! end of a [`Transport`]: in memory ([`Memory`]) or on threads ([`Rings`]).
+//!
+//! A packet of no known flow is assigned after all earlier packets have left: it may be the answer
+//! to one of them and go by the alias that this one created, or be the fragment after it.
+//!
+//! ```text
+//! batch -> classify -> number -> transport -> unit: may it be processed? -> pending -> graph
+//!                         ^                                                              |
+//!                         +------------- aliases, ends, messages <---- transport <-------+
+//! ```
+
+mod config;
+mod report;
+mod tally;
+mod work;
+
+use graph::{Chain, ChainError, FlowLookup};
+use hdrhistogram::Histogram;
+use nf::Effects;
+use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
+use protocol::dispatcher::{Arrival, Guess, Numbered, Order, Routed, Router, RouterError, UnitState};
+use protocol::message::UnitId;
+use protocol::metering::{Epoch, Epochs};
+
+pub use config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
+pub use report::UnitsReport;
+use tally::Tally;
+pub(crate) use work::Work;
+
+use crate::backend::{Backend, Core};
+use crate::report::Report;
+use crate::transport::{Memory, Return, Rings, Started, Transport};
+
+/// Intervals that a run reports: an hour of the usual ones. Then two are merged, and later ones
+/// are twice as long.
+pub const EPOCHS_MAX: usize = 36_000;
+
+/// Packets ahead of which flow state is prefetched: soon enough to arrive in time, late enough not
+/// to evict what is needed first.
+const AHEAD: usize = 16;
+
+/// Units in the memory of the calling thread.
+pub type Units = Elastic<Memory>;
+
+/// Units on threads of their own.
+pub type Threads = Elastic<Rings>;
+
+/// The dispatcher's end of units that are reached through `T`.
+pub struct Elastic<T> {
+    config: UnitsConfig,
+    router: Router,
+    transport: T,
+    epochs: Epochs,
+    /// Arrival of the first packet; intervals count from there.
+    began_ns: Option<u64>,
+    now_ns: u64,
+    /// The earliest deadline of the dispatcher, of the transport, or of an interval.
+    due_ns: u64,
+    tally: Tally,
+    /// The flow of each packet of a batch, as guessed by its hash.
+    guesses: Vec<Guess>,
+    /// Packets of a batch from the first one that does not continue a flowlet.
+    rest: Vec<Packet>,
+    orders: Vec<Order>,
+    /// Fragments whose first fragment has been processed.
+    again: Vec<Packet>,
+    effects: Vec<Effects>,
+    flows_peak: u32,
+    is_finishing: bool,
+    is_starting_over: bool,
+}
+
+/// Units cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum ElasticError {
+    /// The dispatcher's configuration is invalid.
+    #[error(transparent)]
+    Router(#[from] RouterError),
+    /// More units than the transport can reach.
+    #[error("up to {max} units run on threads of their own, not {asked}")]
+    Units {
+        /// Units that were asked for.
+        asked: u16,
+        /// Units that are possible.
+        max: u16,
+    },
+    /// More flows than units can number.
+    #[error(
+        "units know up to {FLOWS_MAX} flows, and the policy asks for {0}: say `settings {{ flows: ... }}`"
+    )]
+    Flows(u32),
+    /// Not enough memory for tables.
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+    /// A unit's graph cannot be set up.
+    #[error("cannot make a chain for a unit: {0}")]
+    Graph(String),
+    /// A thread cannot be started.
+    #[error("cannot start a thread for a unit: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Returns each running unit with its load, as a share of its capacity, and its flows.
+pub(crate) fn loads(router: &Router, capacity_bps: u64) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
+    let runs = |state| matches!(state, UnitState::Active | UnitState::Draining);
+    let running = router.units().filter(move |unit| runs(unit.state));
+    running.map(move |unit| (unit.unit, f64::from(unit.load_bps) / capacity_bps as f64, unit.flows))
+}
+
+impl<T: Transport> Elastic<T> {
+    /// Creates the dispatcher's end of units that run graphs like this one, which has no flows yet.
+    pub(crate) fn with_transport(
+        config: UnitsConfig,
+        dispatcher: protocol::dispatcher::Config,
+        transport: T,
+    ) -> Result<Elastic<T>, ElasticError> {
+        let mut epochs =
+            Epochs::new(config.epoch_ns, u64::MAX, config.units_max, config.capacity_bps).keeping(EPOCHS_MAX);
+        for unit in (0..config.units_min).map(UnitId) {
+            epochs.set_on(0, unit, true);
+            epochs.set_ready(0, unit, true);
+        }
+        Ok(Elastic {
+            router: Router::new(dispatcher)?,
+            tally: Tally::new(config.units_max, Work::at(config.capacity_bps)),
+            config,
+            transport,
+            epochs,
+            began_ns: None,
+            now_ns: 0,
+            due_ns: 0,
+            guesses: Vec::new(),
+            rest: Vec::new(),
+            orders: Vec::new(),
+            again: Vec::new(),
+            effects: Vec::new(),
+            flows_peak: 0,
+            is_finishing: false,
+            is_starting_over: false,
+        })
+    }
+
+    /// Processes packets in order, as [`Chain::process`] does.
+    pub fn process(
+        &mut self,
+        chain: &mut Box<Chain>,
+        batch: &mut Vec<Packet>,
+        out: &mut Vec<Packet>,
+        pool: &mut PacketPool,
+    ) {
+        Backend::process(self, batch, Core { chain, out, pool });
+    }
+
+    /// Returns what the units did.
+    pub fn report(&self) -> UnitsReport {
+        let counters = self.transport.unit_counters();
+        let running = self.loads().count();
+        let mut report =
+            UnitsReport::of(&self.config, self.router.counters(), counters.iter(), running, &self.epochs);
+        self.transport.add_to_units_report(&mut report);
+        report
+    }
+
+    /// Returns the intervals that have ended.
+    pub fn epochs(&self) -> &[Epoch] {
+        self.epochs.done()
+    }
+
+    /// Returns each running unit with its load, as a share of its capacity, and its flows.
+    pub fn loads(&self) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
+        loads(&self.router, self.config.capacity_bps)
+    }
+
+    fn since_ns(&self, now_ns: u64) -> u64 {
+        now_ns - self.began_ns.unwrap_or(now_ns)
+    }
+
+    /// Dispatches packets of which some begin flowlets; `many`, as far as is known.
+    fn dispatch(&mut self, packets: &mut Vec<Packet>, guesses: &[Guess], mut many: bool) {
+        let mut packets = packets.drain(..);
+        for guesses in guesses.chunks(AHEAD) {
+            if T::IS_LOCAL && many {
+                for (unit, slot) in guesses.iter().filter_map(|&guess| self.router.whereabouts(guess)) {
+                    self.router.prefetch_flowlet(slot);
+                    self.transport.prefetch_flow(unit, slot);
+                }
+            }
+            let before = self.router.counters().flowlets();
+            for (&guess, packet) in guesses.iter().zip(packets.by_ref()) {
+                self.packet(packet, guess);
+            }
+            // Flows that began together are cut together.
+            many |= 2 * (self.router.counters().flowlets() - before) > guesses.len() as u64;
+        }
+    }
+
+    /// Numbers packets from the front of the batch as long as each continues a flowlet and its unit
+    /// need not be notified. Returns how many.
+    #[inline]
+    fn number_all(&mut self, packets: &[Packet], guesses: &[Guess]) -> usize {
+        let arrivals = packets.iter().zip(guesses).map_while(|(packet, &guess)| {
+            let meta = packet.meta();
+            let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
+            (meta.class == PacketClass::Whole).then_some((meta.transit.timestamp_ns, arrival, guess))
+        });
+        let bytes_before = self.router.counters().bytes;
+        let times = self.now_ns..self.due_ns;
+        let count = self.router.number_all(times, arrivals, |packet| self.transport.skips_unit(packet));
+        self.now_ns = self.router.now_ns();
+        self.tally.came(count as u64, self.router.counters().bytes - bytes_before);
+        count
+    }
+
+    /// Dispatches a classified packet.
+    #[inline]
+    fn packet(&mut self, packet: Packet, guess: Guess) {
+        if packet.meta().class != PacketClass::Whole {
+            return self.odd(packet);
+        }
+        self.arrive(&packet);
+        let meta = packet.meta();
+        let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
+        match self.router.number_on(self.now_ns, arrival, guess) {
+            Some(numbered) => self.continue_flowlet(numbered, packet),
+            None => self.assign(packet),
+        }
+    }
+
+    /// Dispatches a packet that is not a whole one of a flow.
+    #[cold]
+    fn odd(&mut self, packet: Packet) {
+        if packet.meta().class == PacketClass::NotIp && self.transport.core().chain.is_refused(&packet) {
+            // As in the graph, unreadable packets do not advance the time.
+            self.flush();
+            return self.transport.core().process_aside(packet);
+        }
+        self.arrive(&packet);
+        self.alone(packet);
+    }
+
+    /// Lets time pass up to the packet's arrival.
+    #[inline(always)]
+    fn arrive(&mut self, packet: &Packet) {
+        self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
+        if self.now_ns >= self.due_ns {
+            self.handle_timeouts();
+        }
+        self.tally.came(1, packet.meta().wire_len.into());
+    }
+
+    /// Sends the next packet of a flowlet to its unit.
+    #[inline(always)]
+    fn continue_flowlet(&mut self, numbered: Numbered, packet: Packet) {
+        if self.transport.skips_unit(&numbered) {
+            return self.transport.skip_unit(numbered.flow.slot, packet);
+        }
+        let stamp = self.router.stamp_on(&numbered);
+        self.transport.continue_flowlet(self.now_ns, &numbered, stamp, packet);
+        if T::IS_LOCAL {
+            self.due_ns = self.due_ns.min(self.transport.next_timeout_ns());
+        }
+    }
+
+    /// Dispatches a whole packet that does not just continue a flowlet.
+    #[inline(never)]
+    fn assign(&mut self, packet: Packet) {
+        let meta = packet.meta();
+        let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
+        match self.router.route_known(self.now_ns, arrival, &mut self.orders) {
+            Some(Routed::To { unit, stamp }) => {
+                self.execute_orders();
+                self.transport.packet(self.now_ns, unit, stamp, packet);
+                self.take_messages();
+            }
+            Some(Routed::Refused) | None => self.alone(packet),
+        }
+    }
+
+    /// Dispatches a packet of no known flow, or one that depends on others, after all earlier
+    /// packets, and in memory before any later one.
+    #[cold]
+    fn alone(&mut self, mut packet: Packet) {
+        self.settle_units();
+        let lookup = self.transport.core().flow_of(&mut packet);
+        let meta = packet.meta();
+        let (key, hash) = match lookup {
+            FlowLookup::Flow { key, hash } => (key, hash),
+            FlowLookup::Either { key, hash } => match self.is_live(meta.hash, &meta.key) {
+                true => (meta.key, meta.hash),
+                false => (key, hash),
+            },
+            FlowLookup::Aside => return self.transport.core().process_aside(packet),
+        };
+        let arrival = Arrival { key: &key, hash, len: meta.wire_len };
+        let routed = self.router.route(self.now_ns, arrival, &mut self.orders);
+        self.flows_peak = self.flows_peak.max(self.router.flows());
+        self.execute_orders();
+        match routed {
+            Routed::To { unit, stamp } => {
+                self.transport.packet_alone(self.now_ns, unit, stamp, packet);
+                self.take_returns();
+            }
+            Routed::Refused => {
+                self.transport.core().drop_packet(packet, DropReason::FlowTableFull);
+            }
+        }
+    }
+
+    /// Returns whether a live flow has this key.
+    fn is_live(&mut self, hash: u64, key: &FlowKey) -> bool {
+        let Some(flow) = self.router.flow(hash, key) else { return false };
+        self.transport.expire_flow(self.now_ns, flow);
+        self.take_returns();
+        self.router.flow(hash, key).is_some()
+    }
+
+    /// Sends pending packets through the graph where this thread can do that, and applies the
+    /// result.
+    fn flush(&mut self) {
+        self.transport.flush();
+        self.take_returns();
+    }
+
+    /// Waits until no packet is pending at a unit.
+    fn settle_units(&mut self) {
+        self.flush();
+        while self.transport.has_pending() || self.transport.has_failed() {
+            if self.transport.has_failed() {
+                self.start_over();
+            }
+            self.transport.wait();
+            self.take_returns();
+        }
+    }
+
+    /// Does everything that is due.
+    #[cold]
+    fn handle_timeouts(&mut self) {
+        self.flush();
+        let now_ns = self.now_ns;
+        let began_ns = *self.began_ns.get_or_insert(now_ns);
+        self.tally.tell(&mut self.epochs, &self.router);
+        self.epochs.pass(now_ns - began_ns, self.router.counters().flowlets());
+        if self.transport.next_timeout_ns() <= now_ns {
+            self.handle_unit_timeouts();
+        }
+        if self.router.due_ns() <= now_ns {
+            self.router.advance(now_ns, &mut self.orders);
+        }
+        self.execute_orders();
+        let epoch_ns = began_ns.saturating_add(self.epochs.ends_ns());
+        self.due_ns = epoch_ns.min(self.transport.next_timeout_ns()).min(self.router.due_ns());
+    }
+
+    /// Lets time pass at units while nothing is in flight: a flow that expires does so at its
+    /// owner, and nowhere else.
+    fn handle_unit_timeouts(&mut self) {
+        self.settle_units();
+        self.transport.drain_messages();
+        self.await_answers();
+        self.transport.handle_timeout(self.now_ns);
+        self.await_answers();
+    }
+
+    /// Waits until units have answered and nothing is in flight between them.
+    fn await_answers(&mut self) {
+        self.take_returns();
+        while self.transport.has_unanswered() {
+            self.transport.wait();
+            self.take_returns();
+        }
+        // Sent before the last message was handled.
+        self.take_returns();
+    }
+
+    /// Ends all flows of all units after one has lost some of its state: nobody may wait for what
+    /// was lost. Packets that wait for state are dropped.
+    #[cold]
+    fn start_over(&mut self) {
+        self.is_starting_over = true;
+        while self.transport.has_failed() {
+            self.transport.reset_units();
+            self.await_answers();
+        }
+        self.router.end_all();
+        self.orders.clear();
+        // No unit may ask another one that still discards what it receives.
+        self.transport.resume_units();
+        self.await_answers();
+        self.is_starting_over = false;
+    }
+
+    /// Executes the dispatcher's orders, and those that follow from them.
+    fn execute_orders(&mut self) {
+        while !self.orders.is_empty() {
+            let mut orders = std::mem::take(&mut self.orders);
+            for order in orders.drain(..) {
+                let since_ns = self.since_ns(self.now_ns);
+                match order {
+                    Order::Send { to, message } => self.transport.message(self.now_ns, to, message),
+                    Order::Start(unit) => match self.transport.start(unit) {
+                        Started::Ready => {
+                            self.epochs.set_on(since_ns, unit, true);
+                            self.set_ready(unit);
+                        }
+                        Started::Pending => self.epochs.set_on(since_ns, unit, true),
+                        Started::Unchanged => {}
+                    },
+                    Order::Stop(unit) => {
+                        self.epochs.set_ready(since_ns, unit, false);
+                        self.epochs.set_on(since_ns, unit, false);
+                    }
+                }
+            }
+            if self.orders.is_empty() {
+                self.orders = orders; // Keeps its capacity.
+            }
+            self.transport.drain_local(&mut |unit, message| {
+                self.router.receive(self.now_ns, unit, message, &mut self.orders);
+            });
+        }
+        self.due_ns = self.due_ns.min(self.router.due_ns()).min(self.transport.next_timeout_ns());
+    }
+
+    /// Applies messages that units in memory sent just now.
+    fn take_messages(&mut self) {
+        self.transport.drain_local(&mut |unit, message| {
+            self.router.receive(self.now_ns, unit, message, &mut self.orders);
+        });
+        self.execute_orders();
+    }
+
+    fn set_ready(&mut self, unit: UnitId) {
+        let since_ns = self.since_ns(self.now_ns);
+        self.epochs.set_ready(since_ns, unit, true);
+        self.router.started(self.now_ns, unit);
+    }
+
+    /// Applies what units have reported.
+    fn take_returns(&mut self) {
+        while let Some(report) = self.transport.receive() {
+            self.apply(report);
+        }
+        if self.again.is_empty() || self.is_starting_over {
+            return; // Fragments wait until units have started over.
+        }
+        for packet in std::mem::take(&mut self.again) {
+            self.alone(packet);
+        }
+    }
+
+    /// Applies what became of packets at a unit.
+    fn apply(&mut self, report: Box<Return>) {
+        let Return { unit, is_ready, has_left, aliases, fragments, messages, effects, .. } = *report;
+        if is_ready {
+            self.set_ready(unit);
+        }
+        if has_left {
+            let since_ns = self.since_ns(self.now_ns);
+            self.epochs.set_on(since_ns, unit, false);
+        }
+        // Known to the dispatcher before the packet that created it leaves (DESIGN 3.8). A unit has
+        // looked among its own flows only: if another unit's flow has the key, the later one gets it.
+        for (flow, key, hash) in aliases {
+            self.router.take_alias(flow, &key, hash, &mut self.orders);
+        }
+        for (datagram, passed, at_ns) in fragments {
+            self.transport.core().learn_first(datagram, passed, at_ns, &mut self.again);
+        }
+        for message in messages {
+            self.router.receive(self.now_ns, unit, message, &mut self.orders);
+        }
+        self.execute_orders();
+        self.effects.extend(effects.map(|effects| *effects));
+    }
+}
+
+impl<T: Transport> Backend for Elastic<T> {
+    fn process(&mut self, batch: &mut Vec<Packet>, mut core: Core<'_>) {
+        self.transport.lend(&mut core);
+        self.transport.core().chain.admit(batch, |hash| self.router.prefetch(hash));
+        self.transport.note_arrivals(batch);
+        let mut guesses = std::mem::take(&mut self.guesses);
+        guesses.extend(batch.iter().map(|packet| {
+            let guess = self.router.guess(packet.meta().hash);
+            self.transport.prefetch_index(guess.slot());
+            guess
+        }));
+        // Units are notified of packets that begin flowlets; of others, few.
+        let many = !T::IS_LOCAL || self.router.expects_flowlets();
+        let count = if many { 0 } else { self.number_all(batch, &guesses) };
+        let (first, others) = guesses.split_at(count);
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.extend(batch.drain(count..));
+        self.transport.skip_unit_all(first, batch.drain(..));
+        self.dispatch(&mut rest, others, many);
+        self.rest = rest;
+        guesses.clear();
+        self.guesses = guesses;
+        self.flush();
+        self.transport.end_batch(self.now_ns);
+        self.take_returns();
+        while self.transport.is_full() || self.transport.has_failed() {
+            if self.transport.has_failed() {
+                self.start_over();
+            }
+            self.transport.wait();
+            self.take_returns();
+        }
+        self.transport.lend(&mut core);
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64, mut core: Core<'_>) {
+        self.transport.lend(&mut core);
+        self.now_ns = self.now_ns.max(now_ns);
+        self.handle_timeouts();
+        if !T::IS_LOCAL {
+            self.transport.end_batch(self.now_ns);
+            self.handle_unit_timeouts();
+        }
+        self.transport.lend(&mut core);
+    }
+
+    fn has_pending(&self) -> bool {
+        self.transport.has_pending()
+    }
+
+    fn settle(&mut self, mut core: Core<'_>) {
+        self.transport.lend(&mut core);
+        self.settle_units();
+        self.transport.lend(&mut core);
+    }
+
+    fn finish(&mut self, mut core: Core<'_>) -> bool {
+        self.transport.lend(&mut core);
+        if !self.is_finishing {
+            if !T::IS_LOCAL {
+                // Once no flow is moving, each ends at its unit.
+                self.handle_unit_timeouts();
+            }
+            if self.began_ns.is_some() {
+                self.tally.tell(&mut self.epochs, &self.router);
+                self.epochs.finish(self.since_ns(self.now_ns), self.router.counters().flowlets());
+            }
+            self.transport.finish();
+            self.is_finishing = true;
+        }
+        self.take_returns();
+        let is_done = self.transport.has_finished();
+        if !is_done {
+            self.transport.wait();
+        }
+        self.transport.lend(&mut core);
+        is_done
+    }
+
+    fn control(&mut self, stage: usize, command: &str) {
+        self.transport.control(stage, command);
+    }
+
+    fn ask_for_figures(&mut self) {
+        self.transport.ask_for_figures();
+    }
+
+    fn add_to_report(&self, report: &mut Report, names: &[String]) {
+        report.units = Some(self.report());
+        self.transport.add_to_report(report, names);
+        if !T::IS_LOCAL {
+            report.flows.peak = u64::from(self.flows_peak).min(report.flows.started);
+        }
+    }
+
+    fn effects_mut(&mut self) -> Option<&mut Vec<Effects>> {
+        Some(&mut self.effects)
+    }
+
+    fn is_deferred(&self) -> bool {
+        !T::IS_LOCAL
+    }
+
+    fn record_latency(&mut self, out: &[Packet], latency: &mut Histogram<u64>) {
+        self.transport.record_latency(out, latency);
+    }
+
+    fn unit_loads(&self) -> Vec<(UnitId, f64, u32)> {
+        self.loads().collect()
+    }
+}

@@ -1,0 +1,300 @@
+//! The transport between a dispatcher and its units, and among units.
+//!
+//! | transport | units |
+//! |---|---|
+//! | [`Memory`] | on the calling thread; they share one flow table, and every step is a call |
+//! | [`Rings`] | on threads of their own, each with a flow table; rings in between |
+//!
+//! Messages of the dispatcher to a unit and packets to the same unit keep their order. What units
+//! send to each other keeps its order per pair.
+
+mod lane;
+mod memory;
+mod own_table;
+mod rings;
+mod shared_table;
+mod unheard;
+mod unit_end;
+
+use std::ops::DerefMut;
+
+use graph::{Chain, Change, Datagram, FlowLookup, Options};
+use hdrhistogram::Histogram;
+use nf::Effects;
+use packet::{DropReason, FlowKey, Packet, PacketPool};
+use protocol::dispatcher::{Guess, Numbered};
+use protocol::message::{FlowId, Message, Stamp, UnitId};
+
+use crate::backend::Core;
+use crate::elastic::{ElasticError, UnitsReport};
+use crate::report::Report;
+
+pub use lane::{MAILS, RETURNS, RING};
+pub use memory::Memory;
+pub use rings::{IN_FLIGHT_MAX, Maker, Rings, THREADS_MAX};
+
+/// The dispatcher's side of a transport.
+pub trait Transport {
+    /// Units are in the memory of the calling thread: a packet has left when the call that brought
+    /// it returns, and answers are there at once.
+    const IS_LOCAL: bool;
+
+    /// Access to the graph and the buffers of the calling thread.
+    type Access<'a>: DerefMut<Target = LocalGraph>
+    where
+        Self: 'a;
+
+    /// Swaps the graph and the buffers of the calling thread in, and out again.
+    fn lend(&mut self, core: &mut Core<'_>);
+
+    /// Returns the graph of the calling thread. It classifies all packets, and processes those of
+    /// no flow.
+    fn core(&mut self) -> Self::Access<'_>;
+
+    /// Prefetches what the transport knows of the flow with this index.
+    fn prefetch_index(&self, _index: u32) {}
+
+    /// Prefetches what a unit knows of the flow with this index.
+    fn prefetch_flow(&self, _unit: UnitId, _index: u32) {}
+
+    /// Returns whether the next packet of a flowlet may be processed without its unit's being
+    /// notified; if so, it is counted as sent, and `skip_unit` follows.
+    fn skips_unit(&mut self, _packet: &Numbered) -> bool {
+        false
+    }
+
+    /// Processes a packet for which `skips_unit` returned true.
+    fn skip_unit(&mut self, _index: u32, _packet: Packet) {}
+
+    /// Processes several such packets, of the flows that were guessed.
+    fn skip_unit_all(&mut self, _guesses: &[Guess], packets: impl Iterator<Item = Packet>) {
+        debug_assert_eq!(packets.count(), 0, "no packet was skipped");
+    }
+
+    /// Sends the next packet of a flowlet to its unit.
+    fn continue_flowlet(&mut self, now_ns: u64, packet: &Numbered, stamp: Stamp, data: Packet);
+
+    /// Sends a packet to its unit.
+    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet);
+
+    /// Sends a packet, and processes it before any later one if that is possible.
+    fn packet_alone(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+        self.packet(now_ns, unit, stamp, packet);
+    }
+
+    /// Sends a message of the dispatcher.
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: Message);
+
+    /// Starts a unit.
+    fn start(&mut self, unit: UnitId) -> Started;
+
+    /// Repeats an operator's command for the units' graphs.
+    fn control(&mut self, _stage: usize, _command: &str) {}
+
+    /// Expires the flow if its deadline has passed, where that can be done at once.
+    fn expire_flow(&mut self, _now_ns: u64, _flow: FlowId) {}
+
+    /// Processes pending packets, where that can be done at once.
+    fn flush(&mut self) {}
+
+    /// Notes when packets of a batch arrived, to measure their latency.
+    fn note_arrivals(&mut self, _batch: &[Packet]) {}
+
+    /// Notifies units of the time after a batch.
+    fn end_batch(&mut self, _now_ns: u64) {}
+
+    /// Returns what units have reported, in order, until there is nothing left. Packets that leave
+    /// are added to the output.
+    fn receive(&mut self) -> Option<Box<Return>>;
+
+    /// Hands over messages that local units have sent to the dispatcher.
+    fn drain_local(&mut self, _take: &mut dyn FnMut(UnitId, Message)) {}
+
+    /// Returns whether packets are at units.
+    fn has_pending(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the dispatcher must take no further packets.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Waits a little for units.
+    fn wait(&mut self) {}
+
+    /// Asks units that were sent messages to answer once they have handled them.
+    fn drain_messages(&mut self) {}
+
+    /// Lets units handle deadlines that have passed; they answer.
+    fn handle_timeout(&mut self, now_ns: u64);
+
+    /// Returns the earliest deadline at a unit.
+    fn next_timeout_ns(&self) -> u64;
+
+    /// Returns whether answers, or messages between units, are outstanding.
+    fn has_unanswered(&self) -> bool {
+        false
+    }
+
+    /// Returns whether a unit has lost state.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
+    /// Makes all units end their flows and discard what they receive; they answer.
+    fn reset_units(&mut self) {}
+
+    /// Lets all units go on after a reset; they answer.
+    fn resume_units(&mut self) {}
+
+    /// Ends all flows of units.
+    fn finish(&mut self) {}
+
+    /// Returns whether all units have ended their flows.
+    fn has_finished(&mut self) -> bool {
+        true
+    }
+
+    /// Asks units for their counters.
+    fn ask_for_figures(&mut self) {}
+
+    /// Returns the counters of each unit.
+    fn unit_counters(&self) -> Vec<protocol::unit::Counters>;
+
+    /// Adds what the transport has measured.
+    fn add_to_units_report(&self, _report: &mut UnitsReport) {}
+
+    /// Adds what the units' graphs have counted.
+    fn add_to_report(&self, _report: &mut Report, _names: &[String]) {}
+
+    /// Records the latency of packets that leave now.
+    fn record_latency(&mut self, _out: &[Packet], _latency: &mut Histogram<u64>) {}
+}
+
+/// Outcome of starting a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// It is ready.
+    Ready,
+    /// It will report when it is ready.
+    Pending,
+    /// Nothing changes: it is starting already, or cannot be started.
+    Unchanged,
+}
+
+/// The graph of the calling thread, its buffers, and packets that leave.
+pub struct LocalGraph {
+    /// The graph.
+    pub chain: Box<Chain>,
+    /// Buffers.
+    pub pool: PacketPool,
+    /// Packets that leave.
+    pub out: Vec<Packet>,
+}
+
+impl LocalGraph {
+    /// Creates one that stands in while its owner has the real one.
+    pub(crate) fn placeholder(like: &Chain) -> Result<LocalGraph, ElasticError> {
+        let nothing = Chain::new(Vec::new(), Options { flows_max: 1, ..*like.options() })?;
+        Ok(LocalGraph { chain: Box::new(nothing), pool: PacketPool::new(0), out: Vec::new() })
+    }
+
+    pub(crate) fn swap(&mut self, core: &mut Core<'_>) {
+        std::mem::swap(&mut self.chain, core.chain);
+        std::mem::swap(&mut self.out, core.out);
+        std::mem::swap(&mut self.pool, core.pool);
+    }
+
+    pub(crate) fn flow_of(&mut self, packet: &mut Packet) -> FlowLookup {
+        self.chain.way(packet, &mut self.pool)
+    }
+
+    pub(crate) fn process_aside(&mut self, packet: Packet) {
+        self.chain.process_aside(packet, &mut self.out, &mut self.pool);
+    }
+
+    pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
+        self.chain.drop_admitted(packet, reason, &mut self.pool);
+    }
+
+    pub(crate) fn learn_first(
+        &mut self,
+        datagram: Datagram,
+        passed: Option<(FlowKey, bool)>,
+        at_ns: u64,
+        waited: &mut Vec<Packet>,
+    ) {
+        self.chain.learn_first(datagram, passed, at_ns, waited);
+    }
+}
+
+/// A report of a unit to its dispatcher: what became of packets. The fields are in the order in
+/// which they take effect, so that the dispatcher knows what a packet created before it leaves.
+#[derive(Default)]
+pub struct Return {
+    /// The unit.
+    pub unit: UnitId,
+    /// It has just started.
+    pub is_ready: bool,
+    /// It could not be started.
+    pub has_left: bool,
+    /// It panicked: nobody knows what of its flows is lost, and what others wait for.
+    pub has_failed: bool,
+    /// Packets that were lost, and their buffers with them.
+    pub lost: u64,
+    /// Aliases of flows, with their hashes.
+    pub aliases: Vec<(FlowId, FlowKey, u64)>,
+    /// First fragments: datagram, key of the flow if it passed, and when.
+    pub fragments: Vec<FirstFragment>,
+    /// Messages.
+    pub messages: Vec<Message>,
+    /// Packets that leave.
+    pub out: Vec<Packet>,
+    /// Buffers of packets that do not.
+    pub buffers: Vec<Packet>,
+    /// Alerts, events and flow reports.
+    pub effects: Option<Box<Effects>>,
+    /// Packets that have left or were dropped at the unit since its start.
+    pub through: u64,
+    /// The unit's earliest deadline.
+    pub due_ns: u64,
+    /// This answers a question.
+    pub has_answered: bool,
+}
+
+/// A first fragment's datagram, the key of its flow if it passed, and when.
+pub type FirstFragment = (Datagram, Option<(FlowKey, bool)>, u64);
+
+impl Return {
+    /// Notes a change in the graph's flow table. Returns the handle of a flow that has ended.
+    pub(crate) fn note(&mut self, change: Change, flow_at: impl Fn(u32) -> Option<FlowId>) -> Option<u32> {
+        match change {
+            Change::Alias { home, key, hash } => {
+                self.aliases.extend(flow_at(home).map(|flow| (flow, key, hash)));
+                None
+            }
+            Change::FirstFragment { datagram, passed, at_ns } => {
+                self.fragments.push((datagram, passed, at_ns));
+                None
+            }
+            Change::Ended { home } => Some(home),
+        }
+    }
+
+    /// Returns whether there is nothing to report beyond a count and a deadline that were reported
+    /// before.
+    pub(crate) fn is_empty(&self, (through, due_ns): (u64, u64)) -> bool {
+        (self.through, self.due_ns) == (through, due_ns)
+            && !self.is_ready
+            && !self.has_failed
+            && self.lost == 0
+            && self.aliases.is_empty()
+            && self.fragments.is_empty()
+            && self.messages.is_empty()
+            && self.out.is_empty()
+            && self.buffers.is_empty()
+            && self.effects.is_none()
+            && !self.has_answered
+    }
+}

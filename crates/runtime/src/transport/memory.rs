@@ -1,0 +1,306 @@
+//! Units in the memory of the calling thread: each step is a call, and a message is there as soon
+//! as it is sent.
+//!
+//! All units share one flow table, and a flow's state is one unit's at a time. So packets leave
+//! byte for byte, and in the order, in which a single unit would have sent them.
+
+use std::cell::{RefCell, RefMut};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use graph::{Chain, Change};
+use packet::{DropReason, Packet};
+use protocol::dispatcher::{Guess, Numbered};
+use protocol::message::{FlowId, Message, Stamp, UnitId};
+use protocol::unit::{Counters, Outbox, Unit};
+
+use super::shared_table::{SharedEngine, SharedTable};
+use super::unheard::Unheard;
+use super::{LocalGraph, Return, Started, Transport};
+use crate::backend::Core;
+use crate::elastic::{Elastic, ElasticError, FLOWS_MAX, UnitsConfig};
+
+/// Units that share the calling thread and its flow table.
+pub struct Memory {
+    units: Vec<Unit<SharedEngine>>,
+    table: Rc<RefCell<SharedTable>>,
+    /// Packets that were processed without their units' being notified.
+    unheard: Unheard,
+    outbox: Outbox<Packet>,
+    /// In flight between units.
+    mails: VecDeque<(UnitId, Mail)>,
+    /// To the dispatcher.
+    messages: VecDeque<(UnitId, Message)>,
+    now_ns: u64,
+    due_ns: u64,
+    next: Return,
+}
+
+enum Mail {
+    Message(UnitId, Message),
+    Packet(Stamp, Packet),
+}
+
+impl Elastic<Memory> {
+    /// Creates units that run this graph, which has no flows yet.
+    ///
+    /// # Errors
+    /// If the configuration is invalid, the graph may have more than [`FLOWS_MAX`] flows, or there
+    /// is no memory for tables.
+    pub fn new(config: UnitsConfig, chain: &Chain) -> Result<Elastic<Memory>, ElasticError> {
+        let options = chain.options();
+        if options.flows_max > FLOWS_MAX {
+            return Err(ElasticError::Flows(options.flows_max));
+        }
+        let table = Rc::new(RefCell::new(SharedTable::new(LocalGraph::placeholder(chain)?)));
+        let unit = |id| Unit::new(config.unit(id), SharedEngine::new(id, Rc::clone(&table)));
+        let transport = Memory {
+            units: (0..config.units_max).map(UnitId).map(unit).collect(),
+            table: Rc::clone(&table),
+            unheard: Unheard::default(),
+            outbox: Outbox::default(),
+            mails: VecDeque::new(),
+            messages: VecDeque::new(),
+            now_ns: 0,
+            due_ns: 0,
+            next: Return::default(),
+        };
+        Elastic::with_transport(config, config.router(options), transport)
+    }
+}
+
+impl Memory {
+    /// Notifies the unit of the flow's packets that it has not heard of, if it has the state. To be
+    /// called before anything else happens to the flow there.
+    fn catch_up(&mut self, unit: UnitId, flow: FlowId) {
+        let unit = &mut self.units[unit.index()];
+        self.unheard.tell(flow.slot, |clock| unit.catch_up(flow, clock));
+    }
+
+    /// Delivers a packet that does not just continue its flow at its unit.
+    #[inline(never)]
+    fn deliver(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
+        let to = &mut self.units[unit.index()];
+        to.packet(self.now_ns, stamp, packet, &mut self.outbox);
+        self.due_ns = self.due_ns.min(to.due_ns());
+        self.collect(unit);
+        self.deliver_mails();
+    }
+
+    fn deliver_message(&mut self, from: Option<UnitId>, to: UnitId, message: Message) {
+        if let Some(flow) = message.flow() {
+            self.catch_up(to, flow);
+        }
+        let unit = &mut self.units[to.index()];
+        unit.receive(self.now_ns, from, message, &mut self.outbox);
+        self.due_ns = self.due_ns.min(unit.due_ns());
+        self.collect(to);
+    }
+
+    /// Delivers everything that units have sent to each other.
+    fn deliver_mails(&mut self) {
+        while let Some((to, mail)) = self.mails.pop_front() {
+            match mail {
+                Mail::Message(from, message) => self.deliver_message(Some(from), to, message),
+                Mail::Packet(stamp, packet) => {
+                    self.catch_up(to, stamp.flow);
+                    self.units[to.index()].packet(self.now_ns, stamp, packet, &mut self.outbox);
+                    self.collect(to);
+                }
+            }
+        }
+    }
+
+    /// Takes what a unit has sent.
+    fn collect(&mut self, unit: UnitId) {
+        let outbox = &mut self.outbox;
+        if outbox.is_empty() {
+            return;
+        }
+        self.messages.extend(outbox.to_router.drain(..).map(|message| (unit, message)));
+        self.mails.extend(outbox.to_units.drain(..).map(|(to, message)| (to, Mail::Message(unit, message))));
+        debug_assert!(outbox.to_all.is_empty(), "copies go to units that are named");
+        self.mails
+            .extend(outbox.forwarded.drain(..).map(|(to, stamp, packet)| (to, Mail::Packet(stamp, packet))));
+        for (_, _, packet) in outbox.dropped.drain(..) {
+            // Messages arrive as soon as they are sent, so no packet is late or has to wait.
+            self.table.borrow_mut().local.drop_packet(packet, DropReason::Internal);
+        }
+    }
+
+    /// Reports what became of flows in the table.
+    fn take_changes(&mut self) {
+        if self.table.borrow().local.chain.changes().is_empty() {
+            return;
+        }
+        let mut changes = std::mem::take(self.table.borrow_mut().local.chain.changes_mut());
+        for change in changes.drain(..) {
+            // There is one table, which knows its fragments.
+            if matches!(change, Change::FirstFragment { .. }) {
+                continue;
+            }
+            let table = self.table.borrow();
+            let ended = self.next.note(change, |home| table.owner(home).map(|(_, flow)| flow));
+            drop(table);
+            ended.into_iter().for_each(|home| self.propose_end(home));
+        }
+        *self.table.borrow_mut().local.chain.changes_mut() = changes;
+        self.deliver_mails();
+    }
+
+    /// Proposes the end of a flow of which the table has nothing left, unless it has begun again.
+    fn propose_end(&mut self, home: u32) {
+        let table = self.table.borrow();
+        let Some((owner, flow)) = table.owner(home).filter(|_| !table.has(home)) else { return };
+        drop(table);
+        self.catch_up(owner, flow);
+        self.units[owner.index()].propose_end(self.now_ns, flow, &mut self.outbox);
+        self.collect(owner);
+    }
+}
+
+impl Transport for Memory {
+    const IS_LOCAL: bool = true;
+
+    type Access<'a> = RefMut<'a, LocalGraph>;
+
+    fn lend(&mut self, core: &mut Core<'_>) {
+        self.table.borrow_mut().local.swap(core);
+    }
+
+    fn core(&mut self) -> RefMut<'_, LocalGraph> {
+        RefMut::map(self.table.borrow_mut(), |table| &mut table.local)
+    }
+
+    #[inline(always)]
+    fn prefetch_index(&self, index: u32) {
+        self.unheard.prefetch(index);
+    }
+
+    fn prefetch_flow(&self, unit: UnitId, index: u32) {
+        self.units[unit.index()].prefetch_flow(index);
+    }
+
+    #[inline(always)]
+    fn skips_unit(&mut self, packet: &Numbered) -> bool {
+        self.unheard.add(packet)
+    }
+
+    #[inline(always)]
+    fn skip_unit(&mut self, index: u32, packet: Packet) {
+        self.table.borrow_mut().add(index, packet);
+    }
+
+    #[inline]
+    fn skip_unit_all(&mut self, guesses: &[Guess], packets: impl Iterator<Item = Packet>) {
+        self.table.borrow_mut().add_all(guesses, packets);
+    }
+
+    /// The second packet of a flowlet, or any if the unit has a deadline once the flow is silent.
+    #[inline(never)]
+    fn continue_flowlet(&mut self, now_ns: u64, numbered: &Numbered, stamp: Stamp, packet: Packet) {
+        self.now_ns = now_ns;
+        let to = &mut self.units[numbered.unit.index()];
+        match to.pass(now_ns, &stamp, packet) {
+            Ok(u64::MAX) => self.unheard.begin(numbered),
+            Ok(_) => self.due_ns = self.due_ns.min(to.due_ns()),
+            Err(packet) => self.deliver(numbered.unit, stamp, packet),
+        }
+    }
+
+    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+        self.now_ns = now_ns;
+        self.catch_up(unit, stamp.flow);
+        let to = &mut self.units[unit.index()];
+        match to.pass(now_ns, &stamp, packet) {
+            Ok(_) => self.due_ns = self.due_ns.min(to.due_ns()),
+            Err(packet) => self.deliver(unit, stamp, packet),
+        }
+    }
+
+    fn packet_alone(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+        self.packet(now_ns, unit, stamp, packet);
+        self.flush();
+        // The table may have had no room for its flow.
+        self.propose_end(stamp.flow.slot);
+        self.deliver_mails();
+    }
+
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: Message) {
+        self.now_ns = now_ns;
+        self.deliver_message(None, unit, message);
+        self.deliver_mails();
+    }
+
+    /// In memory, a start takes no time.
+    fn start(&mut self, _unit: UnitId) -> Started {
+        Started::Ready
+    }
+
+    fn expire_flow(&mut self, now_ns: u64, flow: FlowId) {
+        self.now_ns = now_ns;
+        {
+            let LocalGraph { chain, pool, .. } = &mut self.table.borrow_mut().local;
+            chain.end_expired_of(flow.slot, now_ns, pool);
+        }
+        self.take_changes();
+    }
+
+    fn flush(&mut self) {
+        {
+            let table = &mut *self.table.borrow_mut();
+            table.flush();
+            if !table.take_news() {
+                return;
+            }
+            self.due_ns = self.due_ns.min(table.local.chain.due_ns());
+        }
+        self.take_changes();
+    }
+
+    fn receive(&mut self) -> Option<Box<Return>> {
+        let has_news = !(self.next.aliases.is_empty() && self.messages.is_empty());
+        has_news.then(|| {
+            let mut next = std::mem::take(&mut self.next);
+            if let Some(&(unit, _)) = self.messages.front() {
+                next.unit = unit;
+                while self.messages.front().is_some_and(|&(of, _)| of == unit) {
+                    next.messages.extend(self.messages.pop_front().map(|(_, message)| message));
+                }
+            }
+            Box::new(next)
+        })
+    }
+
+    fn drain_local(&mut self, take: &mut dyn FnMut(UnitId, Message)) {
+        while let Some((unit, message)) = self.messages.pop_front() {
+            take(unit, message);
+        }
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        {
+            let LocalGraph { chain, pool, .. } = &mut self.table.borrow_mut().local;
+            chain.advance(now_ns, pool);
+        }
+        self.take_changes();
+        for unit in (0..self.units.len() as u16).map(UnitId) {
+            if self.units[unit.index()].due_ns() <= now_ns {
+                self.units[unit.index()].advance(now_ns, &mut self.outbox);
+                self.collect(unit);
+            }
+        }
+        self.deliver_mails();
+        let units = self.units.iter().map(Unit::due_ns);
+        self.due_ns = units.min().unwrap_or(u64::MAX).min(self.table.borrow().local.chain.due_ns());
+    }
+
+    fn next_timeout_ns(&self) -> u64 {
+        self.due_ns
+    }
+
+    fn unit_counters(&self) -> Vec<Counters> {
+        self.units.iter().map(|unit| *unit.counters()).collect()
+    }
+}

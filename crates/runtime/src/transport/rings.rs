@@ -1,0 +1,461 @@
+//! Units on threads of their own, with rings in between.
+//!
+//! Each unit has a graph and a flow table of its own; what functions share beside counters, their
+//! graphs have in common (see [`nf::SharedHandle`]), so that a NAT's port is given once and a rate is
+//! that of all units together. Packets of a flow leave in the order of their arrival; those of
+//! different flows may not.
+//!
+//! ```text
+//!            ring of packets and messages            one queue of reports
+//! dispatcher -----------------------------> unit 0 ---------------------> dispatcher -> out
+//!            \----------------------------> unit 1 --/
+//!                                             | ^
+//!                                             v |  states
+//! ```
+//!
+//! Nothing is lost in between. The dispatcher lets [`IN_FLIGHT_MAX`] packets be in flight, and
+//! every thread keeps receiving while its sends are blocked, so threads cannot deadlock.
+
+mod worker;
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use graph::Chain;
+use hdrhistogram::Histogram;
+use nf::SharedHandle;
+use packet::{DropReason, Packet};
+use protocol::dispatcher::Numbered;
+use protocol::message::{Message, Stamp, UnitId};
+use protocol::unit::{Counters, Unit};
+
+use super::lane::{Bell, Lane, MAILS, Mailbox, RETURNS, RING};
+use super::own_table::OwnEngine;
+use super::unit_end::{Figures, Left, Mail, ToUnit, UnitEnd, control};
+use super::{LocalGraph, Return, Started, Transport};
+use crate::backend::Core;
+use crate::elastic::{Elastic, ElasticError, FLOWS_MAX, UnitsConfig, UnitsReport};
+use crate::panics::Processing;
+use crate::report::{Report, new_histogram, percentiles};
+use worker::Worker;
+
+/// The most units that run on threads of their own.
+pub const THREADS_MAX: u16 = 64;
+
+/// The most packets in flight to units. Then the dispatcher waits.
+pub const IN_FLIGHT_MAX: u64 = 4096;
+
+/// Time of the run after which units that get packets are notified of the time, in nanoseconds.
+const TIME_NS: u64 = 100_000;
+
+/// Time of the run after which units handle deadlines while nothing is in flight, in nanoseconds.
+/// A capture that is played as fast as possible may skip minutes while a state is in flight; the
+/// flow would expire before the state arrives.
+const STEP_NS: u64 = 1_000_000;
+
+/// Makes a graph of the policy's functions: one for each unit.
+pub type Maker = Arc<dyn Fn() -> Result<Box<Chain>, String> + Send + Sync>;
+
+/// Where a unit puts its counters.
+pub(super) type FiguresBoard = Arc<Mutex<Option<Box<Figures>>>>;
+
+/// Units on threads of their own.
+pub struct Rings {
+    config: UnitsConfig,
+    make: Maker,
+    local: LocalGraph,
+    /// Commands to functions so far.
+    commands: Vec<(usize, String)>,
+    commons: Vec<SharedHandle>,
+    lanes: Vec<Option<Lane>>,
+    mailboxes: Vec<Mailbox>,
+    /// The other ends of these, of units that were not started yet.
+    mails: Vec<Option<Receiver<Mail>>>,
+    returned: Receiver<Box<Return>>,
+    returns: SyncSender<Box<Return>>,
+    left: Vec<Left>,
+    /// Time of which units were notified last.
+    notified_ns: u64,
+    /// Time at which units handled deadlines last.
+    stepped_ns: u64,
+    /// Packets that were sent to units, and those of them that are through.
+    sent: u64,
+    through: u64,
+    /// Arrival of batches, by the sequence of their first packets.
+    batches: VecDeque<(u64, Instant)>,
+    /// How long units took to start.
+    starts_ns: Vec<u64>,
+    /// Messages between units that have not been handled.
+    mails_in_flight: Arc<AtomicU64>,
+    has_failed: bool,
+}
+
+impl Elastic<Rings> {
+    /// Creates units that run graphs like this one, which itself gets none of their packets. It has
+    /// no flows yet.
+    ///
+    /// # Errors
+    /// If the configuration is invalid, or a thread or graph cannot be made.
+    pub fn new(config: UnitsConfig, front: &mut Chain, make: Maker) -> Result<Elastic<Rings>, ElasticError> {
+        if config.units_max > THREADS_MAX {
+            return Err(ElasticError::Units { asked: config.units_max, max: THREADS_MAX });
+        }
+        if front.options().flows_max > FLOWS_MAX {
+            return Err(ElasticError::Flows(front.options().flows_max));
+        }
+        let dispatcher = config.router_of_threads(front.options());
+        let (returns, returned) = sync_channel(RETURNS);
+        let (mailboxes, mails) = (0..config.units_max)
+            .map(|_| {
+                let (sender, receiver) = sync_channel(MAILS);
+                (Mailbox { sender, bell: Arc::new(Bell::default()) }, Some(receiver))
+            })
+            .unzip();
+        let mut rings = Rings {
+            config,
+            make,
+            local: LocalGraph::placeholder(front)?,
+            commands: Vec::new(),
+            commons: front.share(),
+            lanes: (0..config.units_max).map(|_| None).collect(),
+            mailboxes,
+            mails,
+            returned,
+            returns,
+            left: Vec::new(),
+            notified_ns: 0,
+            stepped_ns: 0,
+            sent: 0,
+            through: 0,
+            batches: VecDeque::new(),
+            starts_ns: Vec::new(),
+            mails_in_flight: Arc::default(),
+            has_failed: false,
+        };
+        for unit in (0..config.units_min).map(UnitId) {
+            let chain = (rings.make)().map_err(ElasticError::Graph)?;
+            rings.spawn(unit, Some(chain))?;
+        }
+        Elastic::with_transport(config, dispatcher, rings)
+    }
+}
+
+impl Rings {
+    /// Starts a unit's thread, which makes its graph if there is none yet.
+    fn spawn(&mut self, id: UnitId, chain: Option<Box<Chain>>) -> std::io::Result<()> {
+        let (ring, inbox) = rtrb::RingBuffer::new(RING);
+        let Some(mails) = self.mails[id.index()].take() else { return Ok(()) };
+        let (mailboxes, returns) = (self.mailboxes.clone(), self.returns.clone());
+        let (make, commons, commands) = (Arc::clone(&self.make), self.commons.clone(), self.commands.clone());
+        let bell = Arc::clone(&self.mailboxes[id.index()].bell);
+        let (config, rung, in_flight) = (self.config, Arc::clone(&bell), Arc::clone(&self.mails_in_flight));
+        let figures = FiguresBoard::default();
+        let board = Arc::clone(&figures);
+        let work = move || {
+            worker::pin(id);
+            let mut chain = match chain {
+                Some(chain) => chain,
+                None => {
+                    let _processing = Processing::begin();
+                    // A function that panics when it is made is one that cannot be made.
+                    catch_unwind(AssertUnwindSafe(|| make().ok())).ok().flatten()?
+                }
+            };
+            chain.join(commons);
+            chain.let_no_fragments_wait();
+            commands.iter().for_each(|(stage, command)| control(&mut chain, *stage, command));
+            let slots = config.router_of_threads(chain.options()).flows_max;
+            let unit = Unit::new(config.unit_on_thread(id), OwnEngine::new(chain, slots, true));
+            let end = UnitEnd::new(id, unit, worker::clock_ns);
+            Some(Worker { end, inbox, mails, mailboxes, in_flight, returns, bell: rung, board }.run())
+        };
+        let thread = std::thread::Builder::new().name(format!("unit-{}", id.0)).spawn(work)?;
+        self.lanes[id.index()] = Some(Lane {
+            ring,
+            bell,
+            thread: Some(thread),
+            waiting: VecDeque::new(),
+            is_used: false,
+            is_behind: false,
+            has_messages: false,
+            due_ns: 0,
+            ordered: Instant::now(),
+            is_ready: false,
+            through: 0,
+            figures,
+        });
+        Ok(())
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().flatten().filter(|lane| lane.thread.is_some())
+    }
+
+    /// Returns the latest counters of each running unit.
+    fn figures(&self) -> impl Iterator<Item = Figures> {
+        let last = self.running().map(|lane| lock(&lane.figures).clone());
+        last.flatten().map(|figures| *figures)
+    }
+
+    /// Sends units something that they answer.
+    fn ask(&mut self, question: impl Fn(&mut Lane) -> Option<ToUnit>) {
+        for lane in self.lanes.iter_mut().flatten() {
+            if let Some(question) = question(lane) {
+                lane.is_behind = true;
+                lane.push(question);
+            }
+        }
+    }
+
+    /// Takes the packets and buffers of a report, and what the transport itself must know.
+    fn take(&mut self, report: &mut Return) {
+        self.has_failed |= report.has_failed;
+        self.local.pool.replace_lost(report.lost as usize);
+        // The unit's core has them still.
+        report.out.iter().for_each(Packet::prefetch);
+        self.local.out.append(&mut report.out);
+        report.buffers.drain(..).for_each(|packet| self.local.pool.give(packet));
+        let Some(lane) = &mut self.lanes[report.unit.index()] else { return };
+        if report.is_ready {
+            lane.is_ready = true;
+            self.starts_ns.push(lane.ordered.elapsed().as_nanos() as u64);
+        }
+        self.through += report.through - lane.through;
+        lane.through = report.through;
+        lane.due_ns = report.due_ns;
+        if report.has_answered {
+            lane.is_behind = false;
+        }
+    }
+
+    /// Takes what units whose threads have ended leave. Returns a unit that could not be started.
+    fn take_ended(&mut self) -> Option<UnitId> {
+        let mut failed = None;
+        for (unit, lane) in (0..).map(UnitId).zip(&mut self.lanes) {
+            let Some(lane) = lane else { continue };
+            if lane.thread.as_ref().is_some_and(JoinHandle::is_finished)
+                && let Some(thread) = lane.thread.take()
+            {
+                match thread.join() {
+                    Ok(Some(left)) => self.left.push(left),
+                    Ok(None) => failed = Some(unit),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+        }
+        // The others go on without it.
+        failed.inspect(|unit| self.lanes[unit.index()] = None)
+    }
+}
+
+fn lock(board: &FiguresBoard) -> std::sync::MutexGuard<'_, Option<Box<Figures>>> {
+    board.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Transport for Rings {
+    const IS_LOCAL: bool = false;
+
+    type Access<'a> = &'a mut LocalGraph;
+
+    fn lend(&mut self, core: &mut Core<'_>) {
+        self.local.swap(core);
+    }
+
+    fn core(&mut self) -> &mut LocalGraph {
+        &mut self.local
+    }
+
+    #[inline]
+    fn continue_flowlet(&mut self, now_ns: u64, numbered: &Numbered, stamp: Stamp, packet: Packet) {
+        self.packet(now_ns, numbered.unit, stamp, packet);
+    }
+
+    #[inline]
+    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+        let Some(lane) = &mut self.lanes[unit.index()] else {
+            return self.local.drop_packet(packet, DropReason::Internal); // Units with flows have threads.
+        };
+        lane.is_used = true;
+        lane.push(ToUnit::Packet(now_ns, stamp, packet));
+        self.sent += 1;
+    }
+
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: Message) {
+        if let Some(lane) = &mut self.lanes[unit.index()] {
+            lane.has_messages = true;
+            lane.push(ToUnit::Message(now_ns, message));
+        }
+    }
+
+    /// A unit that was stopped before still has its thread, which sleeps. Without a thread the
+    /// others go on.
+    fn start(&mut self, unit: UnitId) -> Started {
+        match &self.lanes[unit.index()] {
+            Some(lane) if lane.is_ready => return Started::Ready,
+            Some(_) => return Started::Unchanged,
+            None => {}
+        }
+        if self.spawn(unit, None).is_ok() { Started::Pending } else { Started::Unchanged }
+    }
+
+    fn control(&mut self, stage: usize, command: &str) {
+        self.commands.push((stage, command.to_owned()));
+        for lane in self.lanes.iter_mut().flatten() {
+            lane.push(ToUnit::Control(stage, command.into()));
+        }
+    }
+
+    fn note_arrivals(&mut self, batch: &[Packet]) {
+        if let Some(first) = batch.first() {
+            self.batches.push_back((first.meta().transit.sequence, Instant::now()));
+        }
+    }
+
+    fn end_batch(&mut self, now_ns: u64) {
+        self.local.chain.advance(now_ns, &mut self.local.pool);
+        if now_ns < self.notified_ns.saturating_add(TIME_NS) {
+            return;
+        }
+        self.notified_ns = now_ns;
+        for lane in self.lanes.iter_mut().flatten() {
+            if std::mem::take(&mut lane.is_used) {
+                lane.push(ToUnit::Time(now_ns));
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Option<Box<Return>> {
+        self.lanes.iter_mut().flatten().for_each(Lane::pump);
+        let report = self.returned.try_recv().ok().or_else(|| {
+            let failed = self.take_ended();
+            let left = |unit| Box::new(Return { unit, has_left: true, ..Return::default() });
+            // What a thread sent right before it ended comes first.
+            self.returned.try_recv().ok().or(failed.map(left))
+        });
+        report.map(|mut report| {
+            if !report.has_left {
+                self.take(&mut report);
+            }
+            report
+        })
+    }
+
+    fn has_pending(&self) -> bool {
+        self.sent > self.through
+    }
+
+    fn is_full(&self) -> bool {
+        self.sent.saturating_sub(self.through) >= IN_FLIGHT_MAX
+            || self.lanes.iter().flatten().any(|lane| !lane.waiting.is_empty())
+    }
+
+    fn wait(&mut self) {
+        std::thread::yield_now();
+    }
+
+    fn drain_messages(&mut self) {
+        self.ask(|lane| (lane.is_ready && std::mem::take(&mut lane.has_messages)).then_some(ToUnit::Answer));
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.stepped_ns = now_ns;
+        self.ask(|lane| (lane.is_ready && lane.due_ns <= now_ns).then_some(ToUnit::Step(now_ns)));
+    }
+
+    fn next_timeout_ns(&self) -> u64 {
+        self.stepped_ns.saturating_add(STEP_NS)
+    }
+
+    fn has_unanswered(&self) -> bool {
+        self.lanes.iter().flatten().any(|lane| lane.is_behind)
+            || self.mails_in_flight.load(Ordering::Acquire) > 0
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    fn reset_units(&mut self) {
+        self.has_failed = false;
+        self.ask(|_| Some(ToUnit::Reset));
+    }
+
+    fn resume_units(&mut self) {
+        self.ask(|_| Some(ToUnit::Resume));
+    }
+
+    fn finish(&mut self) {
+        self.lanes.iter_mut().flatten().for_each(|lane| lane.push(ToUnit::Finish));
+    }
+
+    fn has_finished(&mut self) -> bool {
+        let has_finished = self.running().next().is_none();
+        if has_finished {
+            self.local.chain.part();
+        }
+        has_finished
+    }
+
+    /// Units answer in their own time, and nobody waits: a later report has the counters.
+    fn ask_for_figures(&mut self) {
+        for lane in self.lanes.iter_mut().flatten().filter(|lane| lane.thread.is_some()) {
+            lane.push(ToUnit::Figures);
+            lane.pump();
+        }
+    }
+
+    fn unit_counters(&self) -> Vec<Counters> {
+        let left = self.left.iter().map(|left| left.counters);
+        left.chain(self.figures().map(|figures| figures.counters)).collect()
+    }
+
+    fn add_to_units_report(&self, report: &mut UnitsReport) {
+        let mut starts_ns = self.starts_ns.clone();
+        starts_ns.sort_unstable();
+        report.start_ns = starts_ns.get(starts_ns.len() / 2).copied();
+        let (mut pulls, mut states_lost) = (new_histogram(), 0);
+        let mut add = |of_unit: &Histogram<u64>, lost| {
+            let added = pulls.add(of_unit);
+            debug_assert!(added.is_ok(), "all have the same bounds");
+            states_lost += lost;
+        };
+        self.left.iter().for_each(|left| add(&left.pulls, left.states_lost));
+        self.figures().for_each(|figures| add(&figures.pulls, figures.states_lost));
+        report.pull_ns = (!pulls.is_empty()).then(|| percentiles(&pulls));
+        report.states_lost = Some(states_lost);
+    }
+
+    fn add_to_report(&self, report: &mut Report, names: &[String]) {
+        self.figures().for_each(|figures| report.add(figures.report));
+        let size = report.flows.size;
+        for left in &self.left {
+            let of_unit = Report::of(&report.policy, report.seed, &left.chain, names);
+            report.add(of_unit);
+            report.flows.live += left.flows_live;
+            report.restarts += left.restarts;
+        }
+        if !self.left.is_empty() {
+            report.flows.size = size; // That of all units together, as the dispatcher sees to.
+        }
+    }
+
+    fn record_latency(&mut self, out: &[Packet], latency: &mut Histogram<u64>) {
+        let now = Instant::now();
+        for packet in out {
+            let sequence = packet.meta().transit.sequence;
+            let batch = self.batches.partition_point(|&(first, _)| first <= sequence);
+            if let Some(&(_, came)) = batch.checked_sub(1).and_then(|batch| self.batches.get(batch)) {
+                let took_ns = now.duration_since(came).as_nanos().min(u128::from(u64::MAX));
+                latency.saturating_record(took_ns as u64);
+            }
+        }
+        // There cannot be more batches than packets in flight.
+        let surplus = self.batches.len().saturating_sub(IN_FLIGHT_MAX as usize + 1);
+        self.batches.drain(..surplus);
+    }
+}

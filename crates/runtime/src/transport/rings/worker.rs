@@ -1,0 +1,224 @@
+//! A unit's thread: hands the unit what arrives, sends what it sends, and sleeps in between.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::time::{Duration, Instant};
+
+use protocol::message::UnitId;
+use rtrb::chunks::ReadChunk;
+
+use super::super::Return;
+use super::super::lane::{Bell, Mailbox};
+use super::super::unit_end::{Left, Mail, Sending, ToUnit, UnitEnd};
+use super::{FiguresBoard, lock};
+use crate::panics::{Processing, RESTARTS_MAX};
+
+/// Packets and messages that are taken at a time.
+const CHUNK: usize = 64;
+
+/// How often a thread looks for work before it yields, and then before it sleeps.
+const LOOKS: u32 = 64;
+
+/// The longest sleep.
+const SLEEP: Duration = Duration::from_millis(50);
+
+/// A unit's thread.
+pub(super) struct Worker {
+    pub end: UnitEnd,
+    pub inbox: rtrb::Consumer<ToUnit>,
+    pub mails: Receiver<Mail>,
+    pub mailboxes: Vec<Mailbox>,
+    /// Messages between all units that have not been handled.
+    pub in_flight: Arc<AtomicU64>,
+    pub returns: SyncSender<Box<Return>>,
+    pub bell: Arc<Bell>,
+    /// Where the unit's counters go.
+    pub board: FiguresBoard,
+}
+
+/// State of the loop.
+#[derive(Default)]
+struct Loop {
+    /// A message that arrived when the thread was about to sleep.
+    early: Option<Mail>,
+    restarts: u64,
+    has_failed: bool,
+}
+
+/// Nanoseconds since the process first asked.
+pub(super) fn clock_ns() -> u64 {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    BEGAN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+impl Worker {
+    /// Works until the run ends.
+    pub fn run(mut self) -> Left {
+        self.bell.watch();
+        let _processing = Processing::begin();
+        let mut state = Loop::default();
+        self.send_all();
+        let mut idle = 0;
+        let mut is_abandoned = false;
+        while !self.end.is_finished() && !is_abandoned {
+            let worked = self.step_contained(&mut state);
+            idle = if worked { 0 } else { idle + 1 };
+            self.rest(idle, &mut state);
+            // Without the dispatcher nothing is left to do.
+            is_abandoned = !worked && self.inbox.is_abandoned();
+        }
+        self.finish(state.restarts)
+    }
+
+    /// Does what there is to do, and returns whether there was anything. After a panic the thread
+    /// goes on with what comes next: it does not take the others with it.
+    fn step_contained(&mut self, state: &mut Loop) -> bool {
+        match catch_unwind(AssertUnwindSafe(|| self.step(state))) {
+            Ok(worked) => worked,
+            Err(panic) if state.restarts >= RESTARTS_MAX => resume_unwind(panic),
+            Err(_) => {
+                state.restarts += 1;
+                state.has_failed = true;
+                self.end.fail();
+                true
+            }
+        }
+    }
+
+    /// Does what there is to do, and returns whether there was anything.
+    fn step(&mut self, state: &mut Loop) -> bool {
+        let mut work = 0;
+        if let Some(mail) = state.early.take() {
+            work += 1;
+            self.handle_mail(mail);
+        }
+        while work < CHUNK
+            && let Ok(mail) = self.mails.try_recv()
+        {
+            work += 1;
+            self.handle_mail(mail);
+        }
+        let count = self.inbox.slots().min(CHUNK);
+        work += count;
+        self.inbox.read_chunk(count).iter().for_each(prefetch);
+        for _ in 0..count {
+            if let Ok(given) = self.inbox.pop() {
+                if let Some(figures) = self.end.handle(given) {
+                    *lock(&self.board) = Some(figures);
+                }
+                self.note_sent();
+            }
+        }
+        if std::mem::take(&mut state.has_failed) || work > 0 || self.end.is_blocked() {
+            self.end.report();
+            self.send_all();
+        }
+        work > 0
+    }
+
+    fn handle_mail(&mut self, mail: Mail) {
+        self.end.handle_mail(mail);
+        self.note_sent();
+    }
+
+    /// Counts messages before anybody can see that the one that caused them was handled.
+    fn note_sent(&mut self) {
+        let sent = self.end.take_sent();
+        if sent > 0 {
+            self.in_flight.fetch_add(sent, Ordering::Release);
+        }
+    }
+
+    /// Rests after `idle` looks without work.
+    fn rest(&mut self, idle: u32, state: &mut Loop) {
+        match idle {
+            0..LOOKS => std::hint::spin_loop(),
+            _ if idle < 2 * LOOKS || self.end.is_blocked() => std::thread::yield_now(),
+            _ => self.sleep(state),
+        }
+    }
+
+    fn sleep(&mut self, state: &mut Loop) {
+        self.bell.lie_down();
+        match self.mails.try_recv() {
+            Ok(mail) => state.early = Some(mail),
+            Err(_) if self.inbox.is_empty() => std::thread::park_timeout(SLEEP),
+            Err(_) => {}
+        }
+        self.bell.get_up();
+    }
+
+    /// Sends as far as there is room.
+    fn send_all(&mut self) {
+        while let Some(sending) = self.end.poll() {
+            if let Some(sending) = self.send(sending) {
+                return self.end.push_back(sending);
+            }
+        }
+        let handled = self.end.take_handled();
+        if handled > 0 {
+            self.in_flight.fetch_sub(handled, Ordering::Release);
+        }
+    }
+
+    /// Sends; returns what finds no room.
+    fn send(&mut self, sending: Sending) -> Option<Sending> {
+        match sending {
+            Sending::Return(report) => match self.returns.try_send(report) {
+                Ok(()) => None,
+                Err(TrySendError::Full(report)) => Some(Sending::Return(report)),
+                Err(TrySendError::Disconnected(_)) => None, // The dispatcher is gone.
+            },
+            Sending::Mail(to, mail) => {
+                let mailbox = self.mailboxes.get(to.index())?;
+                match mailbox.sender.try_send(mail) {
+                    Ok(()) => {
+                        mailbox.bell.ring();
+                        None
+                    }
+                    Err(TrySendError::Full(mail)) => Some(Sending::Mail(to, mail)),
+                    Err(TrySendError::Disconnected(_)) => None, // That unit has finished, too.
+                }
+            }
+        }
+    }
+
+    /// Ends all flows.
+    fn finish(mut self, restarts: u64) -> Left {
+        let flows_live = self.end.flows_live();
+        let mut is_done = false;
+        while !is_done {
+            is_done = self.end.end_flows();
+            self.send_all();
+            while self.end.is_blocked() && !self.inbox.is_abandoned() {
+                std::thread::yield_now();
+                self.send_all();
+            }
+        }
+        self.end.into_left(flows_live, restarts)
+    }
+}
+
+/// Prefetches the packets in a part of the ring: the dispatcher's core has them still.
+fn prefetch(given: &ReadChunk<'_, ToUnit>) {
+    let (front, behind) = given.as_slices();
+    for given in front.iter().chain(behind) {
+        if let ToUnit::Packet(_, _, packet) = given {
+            packet.prefetch();
+        }
+    }
+}
+
+/// Pins a unit's thread to one core, counted from the second on, if there are more than two. Where
+/// that is not allowed it runs anywhere.
+pub(super) fn pin(unit: UnitId) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores > 2 {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(1 + unit.index() % (cores - 1));
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
+}

@@ -1,0 +1,419 @@
+//! A unit's end of a transport: the unit, the graph that it runs, and what it wants sent. It has no
+//! thread and no queue to others: its driver hands it what arrives and takes what it sends.
+
+use std::collections::{HashMap, VecDeque};
+
+use graph::Chain;
+use hdrhistogram::Histogram;
+use packet::{DropReason, Packet};
+use protocol::message::{FlowId, Message, Stamp, UnitId};
+use protocol::unit::{Counters, Dropped, Outbox, Unit};
+
+use super::Return;
+use super::own_table::OwnEngine;
+use crate::report::{Report, new_histogram};
+
+/// Buffers that a unit keeps, for packets that functions make.
+const BUFFERS: usize = 64;
+
+/// From the dispatcher to a unit, in order, with the time of the run.
+#[allow(clippy::large_enum_variant)] // They lie in a ring, nearly all of them packets.
+pub enum ToUnit {
+    /// Time passes.
+    Time(u64),
+    /// Time passes, and deadlines are handled; the unit answers.
+    Step(u64),
+    /// The unit answers.
+    Answer,
+    /// A packet.
+    Packet(u64, Stamp, Packet),
+    /// A message.
+    Message(u64, Message),
+    /// An operator's command to the function with this number.
+    Control(usize, Box<str>),
+    /// The unit reports its counters.
+    Figures,
+    /// All flows end, and everything up to [`ToUnit::Resume`] is discarded; the unit answers.
+    Reset,
+    /// All units have been reset, and nothing is in flight between them; the unit answers.
+    Resume,
+    /// The run ends.
+    Finish,
+}
+
+/// From a unit to a unit.
+pub enum Mail {
+    /// A message.
+    Message(UnitId, Message),
+    /// A packet whose flow has moved on.
+    Packet(Stamp, Packet),
+}
+
+/// Something that a unit sends.
+pub(super) enum Sending {
+    Return(Box<Return>),
+    Mail(UnitId, Mail),
+}
+
+/// What a unit leaves behind.
+pub(super) struct Left {
+    pub chain: Box<Chain>,
+    pub counters: Counters,
+    /// Flows that it had at the end of the run.
+    pub flows_live: u64,
+    /// States that could not be read or had no room: their flows began again.
+    pub states_lost: u64,
+    /// How long it took to fetch states from other units.
+    pub pulls: Histogram<u64>,
+    /// Panics of its thread.
+    pub restarts: u64,
+}
+
+/// Counters of a running unit.
+#[derive(Clone)]
+pub(super) struct Figures {
+    pub report: Report,
+    pub counters: Counters,
+    pub states_lost: u64,
+    pub pulls: Histogram<u64>,
+}
+
+/// A unit, the graph that it runs, and what it wants sent.
+pub struct UnitEnd {
+    id: UnitId,
+    unit: Unit<OwnEngine>,
+    outbox: Outbox<Packet>,
+    now_ns: u64,
+    /// A clock for how long states take to arrive.
+    clock_ns: fn() -> u64,
+    next: Box<Return>,
+    /// Packets and deadline that were reported last.
+    reported: (u64, u64),
+    /// Sent, in order: a state leaves only after everything that its packets brought about.
+    sending: VecDeque<Sending>,
+    /// Messages of others that were handled since the last report.
+    handled: u64,
+    /// Messages to others that were sent since the last report.
+    sent: u64,
+    /// States that were asked for, and when.
+    pulled: HashMap<FlowId, u64>,
+    pulls: Histogram<u64>,
+    received: u64,
+    forwarded: u64,
+    /// Packets that were lost to a panic.
+    lost: u64,
+    /// A question of the dispatcher is not answered yet.
+    is_asked: bool,
+    is_resetting: bool,
+    is_finished: bool,
+}
+
+impl UnitEnd {
+    pub(super) fn new(id: UnitId, unit: Unit<OwnEngine>, clock_ns: fn() -> u64) -> UnitEnd {
+        let mut end = UnitEnd {
+            id,
+            unit,
+            outbox: Outbox::default(),
+            now_ns: 0,
+            clock_ns,
+            next: Box::new(Return { unit: id, is_ready: true, ..Return::default() }),
+            reported: (0, 0),
+            sending: VecDeque::new(),
+            handled: 0,
+            sent: 0,
+            pulled: HashMap::new(),
+            pulls: new_histogram(),
+            received: 0,
+            forwarded: 0,
+            lost: 0,
+            is_asked: false,
+            is_resetting: false,
+            is_finished: false,
+        };
+        end.report();
+        end
+    }
+
+    /// Returns whether the dispatcher has ended the run.
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// Returns the unit's earliest deadline.
+    pub fn next_timeout_ns(&self) -> u64 {
+        self.unit.due_ns().min(self.unit.engine().chain.due_ns())
+    }
+
+    /// Handles something from the dispatcher.
+    pub fn handle(&mut self, given: ToUnit) -> Option<Box<Figures>> {
+        let unit = &mut self.unit;
+        self.is_asked = matches!(given, ToUnit::Step(_) | ToUnit::Answer | ToUnit::Reset | ToUnit::Resume);
+        match given {
+            ToUnit::Reset => {
+                self.reset();
+                self.answer();
+            }
+            ToUnit::Resume => {
+                self.is_resetting = false;
+                self.answer();
+            }
+            ToUnit::Packet(..) if self.is_resetting => self.discard(),
+            ToUnit::Message(..) if self.is_resetting => {}
+            ToUnit::Time(now_ns) => self.handle_timeout(now_ns),
+            ToUnit::Step(now_ns) => {
+                self.handle_timeout(now_ns);
+                self.answer();
+            }
+            ToUnit::Answer => self.answer(),
+            ToUnit::Packet(now_ns, stamp, packet) => {
+                self.now_ns = now_ns;
+                self.received += 1;
+                unit.packet(now_ns, stamp, packet, &mut self.outbox);
+                self.collect();
+            }
+            ToUnit::Message(now_ns, message) => {
+                self.now_ns = now_ns;
+                unit.receive(now_ns, None, message, &mut self.outbox);
+                self.collect();
+            }
+            ToUnit::Control(stage, command) => {
+                let engine = unit.engine_mut();
+                engine.flush();
+                control(&mut engine.chain, stage, &command);
+            }
+            ToUnit::Figures => return Some(self.figures()),
+            ToUnit::Finish => self.is_finished = true,
+        }
+        None
+    }
+
+    /// Handles something from another unit.
+    pub fn handle_mail(&mut self, mail: Mail) {
+        self.handled += 1;
+        let unit = &mut self.unit;
+        match mail {
+            Mail::Packet(..) if self.is_resetting => self.discard(),
+            Mail::Message(..) if self.is_resetting => {}
+            Mail::Message(from, message) => {
+                // What was asked for: it comes, or there is none.
+                let asked_ns = match &message {
+                    Message::State { flow, .. } | Message::End { flow } => self.pulled.remove(flow),
+                    _ => None,
+                };
+                let is_state = matches!(message, Message::State { .. });
+                let engine = unit.engine_mut();
+                engine.is_handed = is_state && engine.is_reliable;
+                unit.receive(self.now_ns, Some(from), message, &mut self.outbox);
+                unit.engine_mut().is_handed = false;
+                if let Some(asked_ns) = asked_ns.filter(|_| is_state) {
+                    self.pulls.saturating_record((self.clock_ns)().saturating_sub(asked_ns));
+                }
+            }
+            Mail::Packet(stamp, packet) => {
+                self.received += 1;
+                unit.packet(self.now_ns, stamp, packet, &mut self.outbox);
+            }
+        }
+        self.collect();
+    }
+
+    /// Handles deadlines that have passed.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        let unit = &mut self.unit;
+        unit.engine_mut().advance(now_ns);
+        if unit.due_ns() <= now_ns {
+            unit.advance(now_ns, &mut self.outbox);
+            self.collect();
+        }
+    }
+
+    /// A panic has interrupted the unit: the dispatcher learns that state is lost.
+    pub fn fail(&mut self) {
+        self.next.has_failed = true;
+        self.next.has_answered |= std::mem::take(&mut self.is_asked);
+    }
+
+    /// Returns what the unit sends next.
+    pub(super) fn poll(&mut self) -> Option<Sending> {
+        self.sending.pop_front()
+    }
+
+    /// Takes back something that found no room.
+    pub(super) fn push_back(&mut self, sending: Sending) {
+        self.sending.push_front(sending);
+    }
+
+    /// Returns whether something waits to be sent.
+    pub fn is_blocked(&self) -> bool {
+        !self.sending.is_empty()
+    }
+
+    /// Returns how many messages of others were handled since the last call; everything that they
+    /// brought about has been polled.
+    pub(super) fn take_handled(&mut self) -> u64 {
+        std::mem::take(&mut self.handled)
+    }
+
+    /// Returns how many messages to others were added since the last call.
+    pub(super) fn take_sent(&mut self) -> u64 {
+        std::mem::take(&mut self.sent)
+    }
+
+    fn answer(&mut self) {
+        self.report();
+        self.next.has_answered = true;
+        self.is_asked = false;
+    }
+
+    /// Gives up all flows and everything in flight.
+    fn reset(&mut self) {
+        self.is_resetting = true;
+        self.outbox = Outbox::default();
+        self.pulled.clear();
+        self.unit.start_over();
+        let engine = self.unit.engine_mut();
+        let lost = self.received - self.forwarded - self.lost - engine.through;
+        self.lost += lost;
+        self.next.lost += lost;
+        engine.start_over(lost);
+    }
+
+    /// Discards a packet that arrives during a reset.
+    fn discard(&mut self) {
+        self.received += 1;
+        self.lost += 1;
+        self.next.lost += 1;
+        self.unit.engine_mut().start_over(1);
+    }
+
+    fn figures(&mut self) -> Box<Figures> {
+        let counters = *self.unit.counters();
+        let engine = self.unit.engine_mut();
+        engine.flush();
+        let names = vec![String::new(); engine.chain.stages().len()];
+        let report = Report::of("", None, &engine.chain, &names);
+        Box::new(Figures { report, counters, states_lost: engine.states_lost, pulls: self.pulls.clone() })
+    }
+
+    /// Takes what the unit wants sent.
+    fn collect(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        if !self.outbox.to_units.is_empty() || !self.outbox.forwarded.is_empty() {
+            for (_, message) in &self.outbox.to_units {
+                match message {
+                    Message::State { flow, .. } => self.unit.engine_mut().sent(*flow),
+                    Message::Pull { flow, .. } => {
+                        self.pulled.insert(*flow, (self.clock_ns)());
+                    }
+                    _ => {}
+                }
+            }
+            // What packets brought about here leaves first.
+            self.report();
+            self.sent += (self.outbox.to_units.len() + self.outbox.forwarded.len()) as u64;
+        }
+        self.next.messages.append(&mut self.outbox.to_router);
+        for (to, message) in self.outbox.to_units.drain(..) {
+            self.sending.push_back(Sending::Mail(to, Mail::Message(self.id, message)));
+        }
+        debug_assert!(self.outbox.to_all.is_empty(), "copies go to units that are named");
+        for (to, stamp, packet) in self.outbox.forwarded.drain(..) {
+            self.forwarded += 1;
+            self.sending.push_back(Sending::Mail(to, Mail::Packet(stamp, packet)));
+        }
+        let OwnEngine { chain, pool, through, .. } = self.unit.engine_mut();
+        for (why, _, packet) in self.outbox.dropped.drain(..) {
+            *through += 1;
+            // On a reliable transport no packet comes twice, and fewer are in flight than may wait.
+            let reason = match why {
+                Dropped::Ended => DropReason::FlowEnded,
+                Dropped::Old | Dropped::Full | Dropped::Refused => DropReason::Internal,
+            };
+            chain.drop_admitted(packet, reason, pool);
+        }
+    }
+
+    /// Reports what became of packets, unless there is nothing new.
+    pub fn report(&mut self) {
+        self.take_changes();
+        let unit_due_ns = self.unit.due_ns();
+        let engine = self.unit.engine_mut();
+        let next = &mut self.next;
+        next.out.append(&mut engine.out);
+        engine.pool.take_surplus(BUFFERS, &mut next.buffers);
+        engine.pool.fill(BUFFERS);
+        let effects = engine.chain.effects_mut();
+        if !(effects.alerts.is_empty() && effects.events.is_empty() && effects.reports.is_empty()) {
+            next.effects = Some(Box::new(effects.take()));
+        }
+        next.through = self.lost + engine.through;
+        next.due_ns = engine.chain.due_ns().min(unit_due_ns);
+        if !next.is_empty(self.reported) {
+            self.reported = (next.through, next.due_ns);
+            let empty = Box::new(Return { unit: self.id, ..Return::default() });
+            self.sending.push_back(Sending::Return(std::mem::replace(&mut self.next, empty)));
+        }
+    }
+
+    /// Takes what became of flows in the table.
+    fn take_changes(&mut self) {
+        let engine = self.unit.engine_mut();
+        engine.flush();
+        let mut changes = std::mem::take(engine.chain.changes_mut());
+        let mut ended = std::mem::take(&mut engine.without_flow);
+        for change in changes.drain(..) {
+            let engine = self.unit.engine();
+            ended.extend(self.next.note(change, |home| engine.flow_at(home)));
+        }
+        for home in ended.drain(..) {
+            let engine = self.unit.engine();
+            if let Some(flow) = engine.flow_at(home).filter(|_| !engine.has(home)) {
+                self.unit.propose_end(self.now_ns, flow, &mut self.outbox);
+                self.next.messages.append(&mut self.outbox.to_router);
+            }
+        }
+        let engine = self.unit.engine_mut();
+        *engine.chain.changes_mut() = changes;
+        engine.without_flow = ended;
+    }
+
+    /// Ends flows at the end of the run, as far as there is room for what that brings about.
+    /// Returns whether all have ended.
+    pub(super) fn end_flows(&mut self) -> bool {
+        let OwnEngine { chain, pool, .. } = self.unit.engine_mut();
+        let is_done = chain.finish(pool);
+        chain.changes_mut().clear();
+        self.report();
+        is_done
+    }
+
+    /// Returns the flows that the unit has.
+    pub(super) fn flows_live(&self) -> u64 {
+        self.unit.engine().chain.counters().flows_live
+    }
+
+    /// Returns what remains once all flows have ended.
+    pub(super) fn into_left(self, flows_live: u64, restarts: u64) -> Left {
+        let counters = *self.unit.counters();
+        let engine = self.unit.into_engine();
+        Left {
+            chain: engine.chain,
+            counters,
+            flows_live,
+            states_lost: engine.states_lost,
+            pulls: self.pulls,
+            restarts,
+        }
+    }
+}
+
+/// Executes a command that the same function of another graph has accepted.
+pub(super) fn control(chain: &mut Chain, stage: usize, command: &str) {
+    if let Some(function) = chain.stage_mut(stage) {
+        let understood = function.control(command);
+        debug_assert!(understood.is_ok(), "{understood:?}");
+    }
+}
