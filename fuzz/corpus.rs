@@ -4,7 +4,7 @@
 use std::io::Error;
 use std::path::Path;
 
-use io::capture::{Format, FormatKind, Record, WriteError, Writer};
+use io::capture::{CaptureFormat, FormatKind, CaptureRecord, WriteError, CaptureWriter};
 use packet::{Addr, Endpoint, LinkType};
 
 #[path = "../crates/graph/tests/support/packets.rs"]
@@ -206,7 +206,7 @@ fn main() -> std::io::Result<()> {
     write(&root.join("capture/pcap"), &pcap)?;
     for name in ["few.pcap.gz", "few.pcapng", "few.pcapng.gz"] {
         let path = root.join("capture").join(name);
-        capture(&path, Format::of_path(name), &networks).map_err(Error::other)?;
+        capture(&path, CaptureFormat::of_path(name), &networks).map_err(Error::other)?;
     }
     let of = |name| networks.iter().find(|(n, _)| *n == name).map_or(&[][..], |(_, network)| network);
     write(&root.join("wire/frame"), &frame(of("vxlan")))?;
@@ -282,14 +282,14 @@ const HTTP: &[(&str, &str, &str)] = &[
 ];
 
 /// A few packets in a file; pcapng has an interface for every other one.
-fn capture(path: &Path, format: Format, networks: &[(&str, Vec<u8>)]) -> Result<(), WriteError> {
-    let mut writer = Writer::create(path, format)?;
+fn capture(path: &Path, format: CaptureFormat, networks: &[(&str, Vec<u8>)]) -> Result<(), WriteError> {
+    let mut writer = CaptureWriter::create(path, format)?;
     let interfaces = if format.kind == FormatKind::Pcapng { 2 } else { 1 };
     if interfaces == 2 {
         writer.add_interface(0, "inside", LinkType::RawIp)?;
     }
     for (number, (_, network)) in (0..).zip(&networks[..3]) {
-        writer.write(&Record {
+        writer.write(&CaptureRecord {
             timestamp_ns: 1_700_000_000_000_000_000,
             interface: number % interfaces,
             link_type: LinkType::RawIp,

@@ -1,4 +1,4 @@
-//! With the feature `dpdk`, compiles the shim to DPDK and links the system's library; without it,
+//! With the feature `dpdk`, compiles the shim to DPDK and links the system's library. Otherwise
 //! does nothing.
 
 fn main() {
@@ -16,7 +16,7 @@ mod dpdk {
 
     const SHIM: &str = "src/port/dpdk/shim.c";
 
-    /// The oldest one that has the names that the shim takes.
+    /// The oldest version with all names that the shim uses.
     const OLDEST: &str = "21.11";
 
     pub fn build() -> Result<(), String> {
@@ -26,24 +26,24 @@ mod dpdk {
         println!("cargo::rerun-if-changed={SHIM}");
         pkg_config(&[&format!("--atleast-version={OLDEST}")])?;
         let mut shim = cc::Build::new();
-        // The processor that it is compiled for is that of the library's headers, which have code
-        // for it.
+        // The shim is compiled for the processor of the library's headers, which contain code for
+        // it.
         pkg_config(&["--cflags"])?.split_whitespace().for_each(|flag| _ = shim.flag(flag));
-        // What this DPDK calls deprecated, an older one may have under no other name.
+        // Names that this DPDK calls deprecated may be the only ones of an older version.
         shim.file(SHIM).extra_warnings(true).flag("-Wno-deprecated-declarations");
         shim.try_compile("rivulet-dpdk").map_err(|error| format!("the shim to DPDK: {error}"))?;
         for flag in pkg_config(&["--libs"])?.split_whitespace() {
             match flag.split_at_checked(2) {
                 Some(("-l", name)) => println!("cargo::rustc-link-lib={name}"),
                 Some(("-L", path)) => println!("cargo::rustc-link-search=native={path}"),
-                // The linker is told by rustc to take only what is needed.
+                // rustc makes the linker keep only needed libraries.
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// What pkg-config says of DPDK.
+    /// Returns pkg-config's output for DPDK.
     fn pkg_config(options: &[&str]) -> Result<String, String> {
         const WANTED: &str = "the feature `dpdk` takes DPDK 21.11 or later and pkg-config (on Debian, the packages libdpdk-dev and pkg-config)";
         let program = env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".to_owned());

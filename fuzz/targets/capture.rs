@@ -5,11 +5,11 @@
 
 use std::io::Cursor;
 
-use io::capture::{RECORD_BYTES_MAX, Reader};
+use io::capture::{RECORD_BYTES_MAX, CaptureReader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Ok(mut reader) = Reader::new(Cursor::new(data.to_vec())) else { return };
+    let Ok(mut reader) = CaptureReader::new(Cursor::new(data.to_vec())) else { return };
     let mut records = 0usize;
     while let Ok(Some(record)) = reader.next() {
         assert!(record.data.len() <= RECORD_BYTES_MAX as usize);

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use io::port::{Interface, Outbox};
+use io::port::{Interface, TransmitBurst};
 use libfuzzer_sys::fuzz_target;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -49,7 +49,7 @@ fn message(kind: u16, fields: &[u8]) -> [u8; 128] {
 fn go_on(port: &mut Interface, sent: &mut u64) {
     let _ = port.sockets();
     let _ = port.receive(|frame| assert!(!frame.is_empty()));
-    let mut outbox = Outbox::default();
+    let mut outbox = TransmitBurst::default();
     for len in [60, 300] {
         outbox.push(&vec![7; len]);
         *sent += 1;

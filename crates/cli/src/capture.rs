@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::ArgGroup;
-use io::capture::{Format, FormatKind};
+use io::capture::{CaptureFormat, FormatKind};
 use runtime::{Assembly, Live, Runner};
 use sim::scenario::Time;
 
@@ -110,18 +110,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// pcapng, which alone has a place for comments.
-fn format(path: &Path) -> anyhow::Result<Format> {
-    let format = Format::of_path(path);
+fn format(path: &Path) -> anyhow::Result<CaptureFormat> {
+    let format = CaptureFormat::of_path(path);
     match format.kind {
         FormatKind::Pcapng => Ok(format),
-        _ if path == Path::new("-") => Ok(Format { kind: FormatKind::Pcapng, gzip: false }),
+        _ if path == Path::new("-") => Ok(CaptureFormat { kind: FormatKind::Pcapng, gzip: false }),
         _ => bail!("comments take pcapng: give {} a name that ends with .pcapng", path.display()),
     }
 }
 
 fn of_captures(
     args: &Args,
-    format: Format,
+    format: CaptureFormat,
     selection: Selection,
     mut assembly: Assembly,
     name: &str,
@@ -129,7 +129,7 @@ fn of_captures(
     let signals = Signals::of_batch().context("cannot take signals")?;
     assembly.chain.expect_offloaded();
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
-    let capture = Capture::with_ways(&args.write, format, &assembly.ports, false)?.begin(None)?;
+    let capture = Capture::with_directions(&args.write, format, &assembly.ports, false)?.begin(None)?;
     let mut trace = Trace::new(capture, selection, args.count);
     let mut runner = Runner::new(assembly, name);
     while signals.stop().is_none()
@@ -155,13 +155,13 @@ fn of_captures(
 
 fn of_interfaces(
     args: &Args,
-    format: Format,
+    format: CaptureFormat,
     selection: Selection,
     assembly: Assembly,
     name: &str,
 ) -> anyhow::Result<ExitCode> {
     let interfaces = up::open(&args.port, &args.driver, &assembly.ports)?;
-    let capture = Capture::with_ways(&args.write, format, &assembly.ports, true)?;
+    let capture = Capture::with_directions(&args.write, format, &assembly.ports, true)?;
     let signals = Signals::of_service().context("cannot take signals")?;
     let drivers = io::port::drivers_in_use(interfaces.iter().map(|(_, interface)| interface));
     privileges::give_up(&drivers).context("cannot give up privileges")?;

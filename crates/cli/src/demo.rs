@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ::sim::scenario::Rate;
 use console::Term;
-use io::traffic::{Addresses, Attacks, Popularity, Prefix, Profile};
+use io::traffic::{AddressPrefix, Attacks, Popularity, TrafficAddresses, TrafficProfile};
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 
 use crate::eve::EventKinds;
@@ -171,8 +171,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What the clients send: an ordinary mix to one address, and attacks.
-fn profile(args: &Args) -> Profile {
-    Profile {
+fn profile(args: &Args) -> TrafficProfile {
+    TrafficProfile {
         seed: args.seed,
         start_ns: START_NS,
         flows: u32::try_from(args.flows).unwrap_or(u32::MAX), // The profile's check refuses that many.
@@ -180,13 +180,13 @@ fn profile(args: &Args) -> Profile {
         popularity: Popularity::Zipf(1.0),
         ipv6_share: 0.0,
         replies: false,
-        addresses: Addresses {
-            clients_v4: Prefix { address: [10, 0, 0, 0].into(), length: 16 },
-            servers_v4: Prefix { address: [192, 0, 2, 80].into(), length: 32 },
+        addresses: TrafficAddresses {
+            clients_v4: AddressPrefix { address: [10, 0, 0, 0].into(), length: 16 },
+            servers_v4: AddressPrefix { address: [192, 0, 2, 80].into(), length: 32 },
             server_ports: vec![80, 443, 53],
-            ..Addresses::default()
+            ..TrafficAddresses::default()
         },
         attacks: Attacks { port_scan: 0.02, syn_flood: 0.03, udp_flood: 0.02, land: 0.005, malformed: 0.01 },
-        ..Profile::default()
+        ..TrafficProfile::default()
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use io::capture::{Format, Notes};
+use io::capture::{CaptureFormat, Notes};
 use nf::{Alert, Event, FlowReport};
 use packet::Packet;
 use runtime::report::OutputReport;
@@ -79,7 +79,8 @@ impl Sinks {
         let mut captures: Vec<Capture> = Vec::new();
         for file in outputs.writes {
             let port = file.port.as_ref().map(|name| port_named(ports, name)).transpose()?;
-            let mut capture = Capture::create(&file.path, Format::of_path(&file.path), ports, is_live)?;
+            let mut capture =
+                Capture::create(&file.path, CaptureFormat::of_path(&file.path), ports, is_live)?;
             capture.port = port;
             captures.push(capture);
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use ::io::capture::{ReadError, Reader, Way};
+use ::io::capture::{CaptureDirection, CaptureReader, ReadError};
 use anyhow::{Context, bail};
 use packet::LinkType;
 use runtime::{Frame, Ingress, Ports, TimeJumps};
@@ -53,7 +53,7 @@ pub struct Sources {
 struct Source {
     path: PathBuf,
     from: Option<u16>,
-    reader: Reader,
+    reader: CaptureReader,
     /// Frames read ahead, to know which source is to be next, and what time the next ones have.
     ahead: VecDeque<Ahead>,
     /// When the first of them came.
@@ -92,8 +92,8 @@ impl Sources {
                 None => None,
             };
             let opened = match file.path == Path::new("-") {
-                true => Reader::new(WatchedStdin),
-                false => Reader::open(&file.path),
+                true => CaptureReader::new(WatchedStdin),
+                false => CaptureReader::open(&file.path),
             };
             let reader = opened.with_context(|| format!("cannot read {}", file.path.display()))?;
             let mut source = Source {
@@ -213,7 +213,7 @@ impl Source {
                 let (interface, link, wire_len) = (record.interface, record.link_type, record.wire_len);
                 let timestamp_ns = record.timestamp_ns;
                 let stamp_ns = self.reader.has_time().then_some(timestamp_ns);
-                if self.reader.way() == Some(Way::Out) {
+                if self.reader.direction() == Some(CaptureDirection::Out) {
                     self.passed_over += 1;
                     self.spare.push(data);
                     return true;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
-use io::capture::{Format as FileFormat, Record, Writer};
-use io::traffic::{Generator, Payload, Popularity, Prefix, Profile};
+use io::capture::{CaptureFormat as FileFormat, CaptureRecord, CaptureWriter};
+use io::traffic::{AddressPrefix, Generator, Payload, Popularity, TrafficProfile};
 use packet::LinkType;
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", required_unless_present = "list_presets")]
     pub write: Option<PathBuf>,
     /// The kind of traffic to begin with; see --list-presets
-    #[arg(long, value_name = "NAME", default_value = "mix", value_parser = clap::builder::PossibleValuesParser::new(Profile::PRESETS))]
+    #[arg(long, value_name = "NAME", default_value = "mix", value_parser = clap::builder::PossibleValuesParser::new(TrafficProfile::PRESETS))]
     pub preset: String,
     /// Show what the presets are like
     #[arg(long)]
@@ -85,10 +85,10 @@ pub struct Args {
     pub payload: Option<arguments::Contents>,
     /// The clients' IPv4 addresses
     #[arg(long, value_name = "PREFIX")]
-    pub clients: Option<Prefix<std::net::Ipv4Addr>>,
+    pub clients: Option<AddressPrefix<std::net::Ipv4Addr>>,
     /// The servers' IPv4 addresses
     #[arg(long, value_name = "PREFIX")]
-    pub servers: Option<Prefix<std::net::Ipv4Addr>>,
+    pub servers: Option<AddressPrefix<std::net::Ipv4Addr>>,
     /// The ports that servers listen on: 80,443
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     pub ports: Vec<u16>,
@@ -131,7 +131,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let name = path.display().to_string();
     let context = || format!("cannot write {name}");
     let format = FileFormat::of_path(path);
-    let mut writer = Writer::create(path, format).with_context(context)?;
+    let mut writer = CaptureWriter::create(path, format).with_context(context)?;
     let interfaces: &[&str] = if profile.replies { &["inside", "outside"] } else { &["inside"] };
     if format.kind == io::capture::FormatKind::Pcapng {
         for (number, name) in (0..).zip(interfaces) {
@@ -141,7 +141,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let bar = if args.quiet { ProgressBar::hidden() } else { output::progress(profile.packets, "packets") };
     let mut written = Written { file: name.clone(), ..Written::default() };
     while let Some(frame) = generator.next() {
-        let record = Record {
+        let record = CaptureRecord {
             timestamp_ns: frame.timestamp_ns,
             interface: if format.kind == io::capture::FormatKind::Pcapng { frame.port.into() } else { 0 },
             link_type: LinkType::Ethernet,
@@ -172,8 +172,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What the options ask for.
-fn profile(args: &Args) -> anyhow::Result<Profile> {
-    let Some(mut profile) = Profile::preset(&args.preset) else {
+fn profile(args: &Args) -> anyhow::Result<TrafficProfile> {
+    let Some(mut profile) = TrafficProfile::preset(&args.preset) else {
         bail!("there is no preset `{}`", args.preset);
     };
     profile.seed = args.seed;
@@ -259,14 +259,14 @@ impl Written {
 /// What the presets are like.
 fn presets(format: Format) -> anyhow::Result<String> {
     if format == Format::Json {
-        let list: Vec<_> = Profile::PRESETS
+        let list: Vec<_> = TrafficProfile::PRESETS
             .iter()
             .map(|name| serde_json::json!({ "name": name, "summary": arguments::preset_summary(name) }))
             .collect();
         return Ok(serde_json::to_string_pretty(&list)? + "\n");
     }
     let mut table = Table::new(&["preset", "what it is"]);
-    for name in Profile::PRESETS {
+    for name in TrafficProfile::PRESETS {
         table.row(vec![name.to_owned(), arguments::preset_summary(name).to_owned()]);
     }
     Ok(table.render())

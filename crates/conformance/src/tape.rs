@@ -5,8 +5,11 @@ use std::ops::Range;
 use std::path::Path as FilePath;
 
 use graph::Chain;
-use io::capture::Reader;
-use io::traffic::{Addresses, FlowLength, FrameBytes, Generator, Payload, Prefix, Profile, Protocols, Rate};
+use io::capture::CaptureReader;
+use io::traffic::{
+    AddressPrefix, FlowLength, FrameBytes, FrameRate, Generator, Payload, Protocols, TrafficAddresses,
+    TrafficProfile,
+};
 use packet::{
     Addr, End, Endpoint, FlowHasher, FlowKey, LinkType, Packet, PacketClass, PacketPool, Parser, Side,
     split_mix,
@@ -77,15 +80,15 @@ impl Tape {
     /// # Errors
     /// If such traffic cannot be made up.
     pub fn passes(flows: u32, times: usize, gap_ns: u64) -> Result<Tape, String> {
-        let profile = Profile {
+        let profile = TrafficProfile {
             flows,
             flow_length: FlowLength::Endless,
             frame_bytes: FrameBytes::Fixed(60),
             protocols: Protocols { tcp: 0.0, udp: 1.0, icmp: 0.0, fragments: 0.0 },
             ipv6_share: 0.0,
             replies: false,
-            addresses: Addresses { server_ports: vec![80], ..to_the_service() },
-            ..Profile::default()
+            addresses: TrafficAddresses { server_ports: vec![80], ..to_the_service() },
+            ..TrafficProfile::default()
         };
         let mut generator = Generator::new(&profile).map_err(|error| error.to_string())?;
         let (mut tape, mut known) = (Tape::default(), HashSet::new());
@@ -114,7 +117,7 @@ impl Tape {
     /// # Errors
     /// If such traffic cannot be made up.
     pub fn conversations(packets: u64, flows: u32, length: FlowLength, tcp: f64) -> Result<Tape, String> {
-        Tape::generated(&Profile {
+        Tape::generated(&TrafficProfile {
             packets: Some(packets),
             flows,
             flow_length: length,
@@ -130,7 +133,7 @@ impl Tape {
     /// # Errors
     /// If such traffic cannot be made up.
     pub fn requests(packets: u64, flows: u32, length: FlowLength) -> Result<Tape, String> {
-        Tape::generated(&Profile {
+        Tape::generated(&TrafficProfile {
             packets: Some(packets),
             flows,
             flow_length: length,
@@ -141,14 +144,14 @@ impl Tape {
     }
 
     /// Talk with the service, from both sides, by IPv4.
-    pub fn talk(seed: u64) -> Profile {
-        Profile {
+    pub fn talk(seed: u64) -> TrafficProfile {
+        TrafficProfile {
             seed,
             start_ns: START_NS,
             ipv6_share: 0.0,
-            rate: Rate::PacketsPerSecond(1e6),
+            rate: FrameRate::PacketsPerSecond(1e6),
             addresses: to_the_service(),
-            ..Profile::default()
+            ..TrafficProfile::default()
         }
     }
 
@@ -156,7 +159,7 @@ impl Tape {
     ///
     /// # Errors
     /// If the profile contradicts itself.
-    pub fn generated(profile: &Profile) -> Result<Tape, String> {
+    pub fn generated(profile: &TrafficProfile) -> Result<Tape, String> {
         let mut generator = Generator::new(profile).map_err(|error| error.to_string())?;
         let mut tape = Tape::default();
         while let Some(frame) = generator.next() {
@@ -175,7 +178,7 @@ impl Tape {
     /// If the capture cannot be read.
     pub fn captured(file: &FilePath, packets_max: usize) -> Result<Tape, String> {
         let wrong = |error: io::capture::ReadError| format!("{}: {error}", file.display());
-        let mut reader = Reader::open(file).map_err(wrong)?;
+        let mut reader = CaptureReader::open(file).map_err(wrong)?;
         let parser = Parser::new(FlowHasher::new(1));
         let (mut tape, mut sides, mut clients) = (Tape::default(), HashMap::new(), HashMap::new());
         let mut latest_ns = 0;
@@ -292,6 +295,9 @@ impl Tape {
 }
 
 /// Clients in 10/12, and one server.
-fn to_the_service() -> Addresses {
-    Addresses { servers_v4: Prefix { address: SERVICE.into(), length: 32 }, ..Addresses::default() }
+fn to_the_service() -> TrafficAddresses {
+    TrafficAddresses {
+        servers_v4: AddressPrefix { address: SERVICE.into(), length: 32 },
+        ..TrafficAddresses::default()
+    }
 }

@@ -1,7 +1,7 @@
 //! A random chain, what is played to it, and when.
 
 use graph::{Chain, Options, WhenFull};
-use io::traffic::{Attacks, FlowLength, Payload, Profile, Protocols, Rate};
+use io::traffic::{Attacks, FlowLength, FrameRate, Payload, Protocols, TrafficProfile};
 use nf::stage::Stage;
 use nf::{Registry, Setup};
 use packet::split_mix;
@@ -66,14 +66,14 @@ impl<'a> Trial<'a> {
         let mut trial = Trial { functions, tape: Tape::default(), steps: Vec::new(), registry, options };
         let Ok(mut plain) = trial.chain(false) else { return Ok(None) };
         let talk = Tape::talk(draw(usize::MAX) as u64);
-        let profile = Profile {
+        let profile = TrafficProfile {
             packets: Some(PACKETS),
             flows: 12,
             flow_length: FlowLength::Geometric(8.0),
             protocols: Protocols { tcp: 0.6, udp: 0.3, icmp: 0.05, fragments: 0.05 },
             ipv6_share: 0.1,
             reset_share: 0.3,
-            rate: Rate::PacketsPerSecond(400.0),
+            rate: FrameRate::PacketsPerSecond(400.0),
             payload: if draw(3) == 0 { Payload::Http } else { talk.payload },
             attacks: Attacks { malformed: 0.02, ..Attacks::default() },
             ..talk

@@ -3,15 +3,15 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use io::traffic::{Generator, Profile, ProfileError};
+use io::traffic::{Generator, ProfileError, TrafficProfile};
 
 const ROUNDS: u32 = 5;
 const FRAMES: u64 = 500_000;
 
 fn main() -> Result<(), ProfileError> {
     println!("{:>10}  {:>8}  {:>9}", "preset", "ns/frame", "Mframes/s");
-    for name in Profile::PRESETS {
-        let Some(profile) = Profile::preset(name) else { continue };
+    for name in TrafficProfile::PRESETS {
+        let Some(profile) = TrafficProfile::preset(name) else { continue };
         let mut generator = Generator::new(&profile)?;
         let best = (0..ROUNDS).map(|_| round_ns(&mut generator)).fold(f64::INFINITY, f64::min);
         println!("{name:>10}  {best:>8.1}  {:>9.2}", 1e3 / best);

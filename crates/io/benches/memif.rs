@@ -7,7 +7,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use io::port::{Interface, Outbox};
+use io::port::{Interface, TransmitBurst};
 
 const ROUNDS: usize = 151;
 const ROUND: Duration = Duration::from_millis(20);
@@ -58,7 +58,7 @@ fn open(socket: &str, role: &str) -> Interface {
 /// Sends as much as there is room for, until the other end is gone.
 fn send(interface: &mut Interface, len: usize) {
     let frame = vec![0x55; len];
-    let mut outbox = Outbox::default();
+    let mut outbox = TransmitBurst::default();
     while interface.link().unwrap().is_up {
         for _ in 0..BATCH {
             outbox.push(&frame);
@@ -110,7 +110,7 @@ fn both_ns(len: usize) -> f64 {
         }
     }
     let frame = vec![0x55; len];
-    let mut outbox = Outbox::default();
+    let mut outbox = TransmitBurst::default();
     let best = (0..5).map(|_| {
         let (before, mut frames) = (ran_ns(), 0);
         for _ in 0..BATCHES {

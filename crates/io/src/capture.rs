@@ -1,11 +1,11 @@
 //! Capture files: pcap and pcapng, plain or gzipped, read and written as streams.
 //!
 //! ```no_run
-//! use io::capture::{Format, Reader, Writer};
+//! use io::capture::{CaptureFormat, CaptureReader, CaptureWriter};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut input = Reader::open("in.pcapng")?;
-//! let mut output = Writer::create("out.pcap.gz", Format::of_path("out.pcap.gz"))?;
+//! let mut input = CaptureReader::open("in.pcapng")?;
+//! let mut output = CaptureWriter::create("out.pcap.gz", CaptureFormat::of_path("out.pcap.gz"))?;
 //! while let Some(record) = input.next()? {
 //!     output.write(&record)?;
 //! }
@@ -37,83 +37,83 @@ mod writer;
 
 use packet::LinkType;
 
-pub use format::{Format, FormatKind};
-pub use reader::{ReadError, Reader};
-pub use writer::{WriteError, Writer};
+pub use format::{CaptureFormat, FormatKind};
+pub use reader::{CaptureReader, ReadError};
+pub use writer::{CaptureWriter, WriteError};
 
-/// The largest snapshot length in common use, in bytes: what capturing programs write by default.
+/// The largest common snapshot length, in bytes: the default of capturing programs.
 pub const SNAPSHOT_BYTES_MAX: u32 = 262_144;
 
-/// What a record may have above [`SNAPSHOT_BYTES_MAX`], in bytes: pseudo-headers that are put in
-/// front of a packet after it was cut.
+/// Bytes that a record may have above [`SNAPSHOT_BYTES_MAX`]: pseudo-headers that are put before a
+/// packet after it was cut.
 pub const RECORD_ALLOWANCE_BYTES: u32 = 4_096;
 
-/// The most bytes that one record may hold.
+/// Bytes of one record.
 pub const RECORD_BYTES_MAX: u32 = SNAPSHOT_BYTES_MAX + RECORD_ALLOWANCE_BYTES;
 
-/// The longest block of a pcapng file, in bytes, whatever its type.
+/// Bytes of a pcapng block of any type.
 pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
 
-/// The most interfaces that one capture may name, over all its sections.
+/// Interfaces of one capture, over all its sections.
 pub const INTERFACES_MAX: usize = 16_384;
 
-/// The longest interface name that is kept or written, in bytes of UTF-8; the rest is cut off.
+/// Bytes of an interface's name, in UTF-8; the rest is cut off.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// The longest comment that is written, in bytes of UTF-8; the rest is cut off.
+/// Bytes of a written comment, in UTF-8; the rest is cut off.
 pub const COMMENT_BYTES_MAX: usize = 4_096;
 
-/// The program that a section says to be written by if its records have [`Way`]s that readers are
-/// to go by: a capture before and after a program that sends packets on. Other programs' flags mean
-/// the way by a host's own interface.
-pub const WAYS_APPLICATION: &str = "rivulet capture";
+/// The application name of a section whose records have a [`CaptureDirection`] relative to a
+/// program that forwards packets: captured before or after it. Flags of other programs are relative
+/// to a host's own interface.
+pub const DIRECTIONS_APPLICATION: &str = "rivulet capture";
 
-/// One captured packet, borrowed from the reader that found it or the caller that writes it.
+/// A captured packet, borrowed from the reader or from the caller that writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct CaptureRecord<'a> {
     /// Nanoseconds since 1970-01-01 00:00 UTC; 0 where the file has no time for it (simple packet
-    /// blocks), see [`Reader::has_time`].
+    /// blocks), see [`CaptureReader::has_time`].
     pub timestamp_ns: u64,
-    /// Index into [`Reader::interfaces`]; always 0 in pcap.
+    /// Index into [`CaptureReader::interfaces`]; always 0 in pcap.
     pub interface: u32,
-    /// How to read the first header.
+    /// Type of the first header.
     pub link_type: LinkType,
-    /// The packet's length on the wire, in bytes, as the file states it: it may be absurd, even
+    /// The packet's length on the wire in bytes, as the file states it. It may be absurd, even
     /// below `data.len()`.
     pub wire_len: u32,
     /// The captured bytes, at most [`RECORD_BYTES_MAX`].
     pub data: &'a [u8],
 }
 
-/// What pcapng can say of a record beside its bytes; pcap cannot.
+/// Optional fields of a pcapng record; pcap has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes<'a> {
-    /// For whoever reads the capture (`opt_comment`); at most [`COMMENT_BYTES_MAX`].
+    /// A comment for readers of the capture (`opt_comment`); at most [`COMMENT_BYTES_MAX`].
     pub comment: Option<&'a str>,
-    /// Which way it went (`epb_flags`).
-    pub way: Option<Way>,
-    /// The same number for each record of one packet that was seen at several interfaces
+    /// Direction of the packet (`epb_flags`).
+    pub direction: Option<CaptureDirection>,
+    /// A number shared by all records of one packet that was captured at several interfaces
     /// (`epb_packetid`).
     pub packet_id: Option<u64>,
 }
 
-/// Which way a packet went by an interface.
+/// Direction of a packet at an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// It came in.
+pub enum CaptureDirection {
+    /// Received.
     In,
-    /// It left.
+    /// Sent.
     Out,
 }
 
-/// A place at which packets were captured.
+/// An interface at which packets were captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
-    /// How to read the first header of its packets.
+pub struct CaptureInterface {
+    /// Type of the first header of its packets.
     pub link_type: LinkType,
-    /// Its name, if the file gives one; at most [`NAME_BYTES_MAX`].
+    /// Its name, if known; at most [`NAME_BYTES_MAX`].
     pub name: Option<String>,
-    /// The length to which packets were cut, in bytes; 0 means not at all.
+    /// The length to which packets were cut, in bytes; 0 if they are whole.
     pub snapshot_bytes: u32,
 }
 

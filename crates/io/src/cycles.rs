@@ -1,6 +1,6 @@
 //! The processor's cycle counter.
 
-/// A function that reads the processor's cycle counter, where there is one: on x86-64 the time
+/// Returns a function that reads the processor's cycle counter, if there is one: on x86-64 the time
 /// stamp counter, which counts at a constant rate near the nominal frequency.
 pub fn counter() -> Option<fn() -> u64> {
     #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,7 @@
-//! Files that are written: readable by their owner and group alone, and never through a symbolic
-//! link.
+//! Output files: readable by their owner and group alone, and never opened through a symbolic link.
 //!
-//! Whoever may write to a folder may put a link there. A process with more rights would then empty,
-//! or append to, the file that the link names. So every output is opened by these functions.
+//! Anyone who may write to a folder may put a link there. A process with more rights would then
+//! truncate, or append to, the link's target. So every output is opened by these functions.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -14,18 +13,18 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// Mode of a file that is created, before the process's umask. A file that exists keeps its own.
+/// Mode of a new file, before the process's umask. An existing file keeps its own.
 pub const OUTPUT_MODE: u32 = 0o640;
 
-/// Folders whose links are the open files of the process itself, by number.
+/// Folders whose links are the process's own open files, by number.
 const OWN_DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
-/// A path that is not opened because it is a symbolic link. The message leaves the path out, which
-/// callers name.
+/// A path that is not opened because it is a symbolic link. The message omits the path, which
+/// callers add.
 #[derive(Debug, Error)]
 #[error("it is a symbolic link{}; outputs do not follow links, so name the file itself", to(.target))]
 pub struct IsLink {
-    /// The file that the link names, if it can be read.
+    /// The link's target, if it can be read.
     pub target: Option<PathBuf>,
 }
 
@@ -33,7 +32,7 @@ fn to(target: &Option<PathBuf>) -> String {
     target.as_ref().map_or_else(String::new, |target| format!(" to {}", target.display()))
 }
 
-/// Creates a file, or empties the one that exists. Pipes and devices will do.
+/// Creates or truncates a file. Pipes and devices work, too.
 ///
 /// # Errors
 /// Those of the system; [`IsLink`], within an error of kind [`io::ErrorKind::InvalidInput`].
@@ -41,7 +40,7 @@ pub fn create(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().write(true).truncate(true))
 }
 
-/// Creates a file, or opens the one that exists, to append to it.
+/// Creates a file, or opens the existing one, to append to it.
 ///
 /// # Errors
 /// Those of [`create`].
@@ -49,7 +48,7 @@ pub fn append(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().append(true))
 }
 
-/// Writes a whole file, which is created or emptied.
+/// Writes a whole file, which is created or truncated.
 ///
 /// # Errors
 /// Those of [`create`], and of writing.
@@ -64,7 +63,7 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
     }
     options.open(path).map_err(|error| match Errno::from_io_error(&error) {
-        // A loop of links among the path's folders has the same number.
+        // A loop of links among the path's folders has the same error number.
         Some(Errno::LOOP) if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) => {
             io::Error::new(io::ErrorKind::InvalidInput, IsLink { target: fs::read_link(path).ok() })
         }
@@ -72,8 +71,8 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     })
 }
 
-/// Whether the path is one of those by which a process names its own open files: links by nature,
-/// which nobody else can place. `>(command)` of a shell is one, too.
+/// Returns whether the path names one of the process's own open files. Such a path is a link by
+/// nature, and nobody else can place it. `>(command)` of a shell is one, too.
 fn is_own_descriptor(path: &Path) -> bool {
     let is_number = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
     ["/dev/stdout", "/dev/stderr"].iter().any(|name| path == Path::new(name))

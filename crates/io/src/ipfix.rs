@@ -32,26 +32,25 @@ pub use writer::{FileWriter, UdpCollector};
 use nat::NatTemplate;
 use template::Template;
 
-/// How reports are encoded.
+/// Options of the encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Tells this exporter's flows from others of its host (RFC 7011 3.1).
+    /// Distinguishes this exporter's flows from others of its host (RFC 7011 3.1).
     pub observation_domain: u32,
-    /// Bytes of a message at most, [`MESSAGE_MIN`] to 65,535; to fit the path's MTU (RFC 7011
+    /// Bytes of a message at most, [`MESSAGE_MIN`] to 65,535, to fit the path's MTU (RFC 7011
     /// 10.3.3).
     pub message_max: usize,
-    /// The templates are repeated after this many messages; 0: never for that reason (RFC 7011
-    /// 8.4).
+    /// Messages after which the templates are repeated; 0 disables it (RFC 7011 8.4).
     pub template_every_messages: u32,
-    /// The templates are repeated after this many seconds; 0: never for that reason.
+    /// Seconds after which the templates are repeated; 0 disables it.
     pub template_every_s: u32,
-    /// One record for both directions (RFC 5103), instead of one for each direction that had
-    /// packets. Not the default: nfdump 1.7 lets the reverse direction's times and flags replace
-    /// the forward ones.
+    /// Use one record for both directions (RFC 5103), instead of one for each direction that had
+    /// packets. Off by default: nfdump 1.7 replaces the forward direction's times and flags by the
+    /// reverse ones.
     pub biflow: bool,
 }
 
-/// The lowest limit that messages can have.
+/// The lowest limit of a message.
 pub const MESSAGE_MIN: usize = 1_024;
 
 impl Default for Options {
@@ -66,12 +65,12 @@ impl Default for Options {
     }
 }
 
-/// Messages cannot have this limit.
+/// The limit of messages is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("IPFIX messages cannot be limited to {0} bytes: choose {MESSAGE_MIN} to 65535")]
 pub struct MessageLimitError(pub usize);
 
-/// Turns flow reports into the messages of one transport session: of one collector or file.
+/// Encodes flow reports as the messages of one transport session, of one collector or file.
 #[derive(Debug)]
 pub struct Exporter {
     options: Options,
@@ -80,12 +79,11 @@ pub struct Exporter {
     sequence: u32,
     templates: Option<TemplatesSent>,
     nat_templates: Option<TemplatesSent>,
-    /// One of this many flows is reported, as the session's collector knows; 1 unless it is told
-    /// otherwise.
+    /// One of this many flows is reported, as last announced to the collector; initially 1.
     sampling: u32,
 }
 
-/// When the templates were sent last.
+/// Time and number of messages since templates were sent.
 #[derive(Clone, Copy, Debug)]
 struct TemplatesSent {
     export_time_s: u32,
@@ -105,7 +103,7 @@ const VERSION: u16 = 10;
 /// Identifier of sets that hold templates (RFC 7011 3.3.2).
 const TEMPLATE_SET: u16 = 2;
 
-/// A set that records are being added to.
+/// An open set, to which records are added.
 #[derive(Clone, Copy)]
 struct OpenSet {
     id: u16,
@@ -113,7 +111,7 @@ struct OpenSet {
 }
 
 impl Exporter {
-    /// An exporter that has sent nothing yet.
+    /// Makes an exporter.
     ///
     /// # Errors
     /// If `message_max` is out of range.
@@ -125,14 +123,14 @@ impl Exporter {
         Ok(Exporter { options, message, sequence: 0, templates: None, nat_templates: None, sampling: 1 })
     }
 
-    /// Encodes as many of the reports as one message holds and takes them off the slice's front;
-    /// none when no report with packets is left. `export_time_s` is the time of sending, in seconds
+    /// Encodes as many reports as one message holds, and removes them from the slice; returns none
+    /// when no report with packets is left. `export_time_s` is the time of sending, in seconds
     /// since 1970 (modulo 2^32).
     ///
-    /// Where not all flows are reported, an options record says which share is: with the templates,
-    /// and when that changes.
+    /// If not all flows are reported, an options record states the share: with the templates, and
+    /// when it changes.
     ///
-    /// If the message is lost later, its collector knows by the gap in the sequence numbers.
+    /// The collector detects the loss of a message by the gap in the sequence numbers.
     pub fn next_message(&mut self, reports: &mut &[FlowReport], export_time_s: u32) -> Option<&[u8]> {
         while reports.first().is_some_and(|report| report.packets == [0, 0]) {
             *reports = &reports[1..];
@@ -158,8 +156,8 @@ impl Exporter {
         Some(self.finish(records))
     }
 
-    /// Encodes as many of the NAT events as one message holds and takes them off the slice's front;
-    /// none when none is left that there is a record for.
+    /// Encodes as many NAT events as one message holds, and removes them from the slice; returns
+    /// none when no event with a record is left.
     pub fn next_nat_message(&mut self, events: &mut &[NatRecord], export_time_s: u32) -> Option<&[u8]> {
         while events.first().is_some_and(|event| NatTemplate::of(event.event).is_none()) {
             *events = &events[1..];
@@ -192,7 +190,7 @@ impl Exporter {
             || (seconds != 0 && now_s.wrapping_sub(sent.export_time_s) >= seconds)
     }
 
-    /// Message header.
+    /// Writes the message header.
     fn begin(&mut self, export_time_s: u32) {
         self.message.clear();
         self.message.extend(VERSION.to_be_bytes());
@@ -202,7 +200,7 @@ impl Exporter {
         self.message.extend(self.options.observation_domain.to_be_bytes());
     }
 
-    /// Adds data sets of as many NAT events as fit; returns how many records they have.
+    /// Adds data sets of as many NAT events as fit; returns the number of records.
     fn add_nat_records(&mut self, events: &mut &[NatRecord]) -> u32 {
         let mut records = 0;
         let mut set: Option<OpenSet> = None;
@@ -228,8 +226,7 @@ impl Exporter {
         records
     }
 
-    /// Adds data sets of as many reports of this sampling as fit; returns how many records they
-    /// have.
+    /// Adds data sets of as many reports of this sampling as fit; returns the number of records.
     fn add_records(&mut self, reports: &mut &[FlowReport], sampling: u32) -> u32 {
         let mut records = 0;
         let mut set: Option<OpenSet> = None;
@@ -260,7 +257,7 @@ impl Exporter {
         records
     }
 
-    /// The directions in which a report's records look at its flow.
+    /// Returns the directions of a report's records.
     fn directions(&self, report: &FlowReport) -> &'static [usize] {
         match report.packets {
             [0, 0] => &[],
@@ -284,7 +281,7 @@ impl Exporter {
     }
 }
 
-/// When templates were sent last, after a message with or without them.
+/// Returns the last time of sending templates, after a message with or without them.
 fn repeated(sent: Option<TemplatesSent>, with_templates: bool, export_time_s: u32) -> TemplatesSent {
     match sent {
         Some(sent) if !with_templates => {
@@ -294,8 +291,8 @@ fn repeated(sent: Option<TemplatesSent>, with_templates: bool, export_time_s: u3
     }
 }
 
-// The templates and the longest report's records fit the smallest message, so that each message
-// makes progress.
+// The templates and the longest report's records fit the smallest message, so each message makes
+// progress.
 const _: () = {
     let mut biflow = false;
     loop {

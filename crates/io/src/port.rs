@@ -13,8 +13,8 @@ mod driver;
 mod ethtool;
 mod join;
 mod link;
+mod link_monitor;
 pub mod memif;
-mod news;
 #[cfg(not(fuzzing))]
 mod offload;
 #[cfg(fuzzing)]
@@ -38,8 +38,8 @@ use ::packet::wire::{EtherType, ethernet, vlan};
 use registry::registry;
 
 pub use driver::{Driver, DriverInfo, DriverLimit, PortPart, Readiness, Refreshed, SystemCall, ThreadTask};
-pub use link::Link;
-pub use news::LinkNews;
+pub use link::LinkState;
+pub use link_monitor::LinkMonitor;
 pub use registry::DriverEntry;
 pub use spec::{Fallback, PortSpec, PortSpecError};
 
@@ -88,7 +88,7 @@ impl Counters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceStatus {
     /// Its link.
-    pub link: Link,
+    pub link: LinkState,
     /// The system has an IPv4 address there.
     pub has_ipv4: bool,
     /// The system has an IPv6 address there that is not link-local.
@@ -130,13 +130,13 @@ pub struct Interface {
 
 /// Frames that will be sent together.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct TransmitBurst {
     /// One frame after the other.
     bytes: Vec<u8>,
     lens: Vec<usize>,
 }
 
-impl Outbox {
+impl TransmitBurst {
     /// Appends a frame, and returns the copy, which may be changed.
     pub fn push(&mut self, frame: &[u8]) -> &mut [u8] {
         let at = self.bytes.len();
@@ -222,7 +222,7 @@ impl Interface {
     ///
     /// # Errors
     /// If the interface is gone.
-    pub fn link(&self) -> Result<Link> {
+    pub fn link(&self) -> Result<LinkState> {
         self.port.link()
     }
 
@@ -259,7 +259,7 @@ impl Interface {
 
     /// Sends the frames of the outbox, and empties it. Frames that the interface does not take are
     /// counted and lost: as on a wire, senders notice.
-    pub fn send(&mut self, outbox: &mut Outbox) {
+    pub fn send(&mut self, outbox: &mut TransmitBurst) {
         self.port.send(outbox, &mut self.counters);
         outbox.bytes.clear();
         outbox.lens.clear();
@@ -273,14 +273,14 @@ impl Interface {
 
     /// Returns whether the link changed since the last call, if the driver alone knows, and not the
     /// kernel.
-    pub fn take_news(&mut self) -> bool {
-        self.port.take_news()
+    pub fn take_link_change(&mut self) -> bool {
+        self.port.take_link_change()
     }
 
     /// Returns the reason of that change, once: the peer that connected, or why the connection
     /// ended.
-    pub fn take_why(&mut self) -> Option<String> {
-        self.port.take_why()
+    pub fn take_reason(&mut self) -> Option<String> {
+        self.port.take_reason()
     }
 
     /// Returns whether frames arrive without a notification, so that the interface must be polled.

@@ -1,11 +1,11 @@
-//! Made-up traffic: a [`Profile`] says what it is like, a [`Generator`] yields its frames, and a
+//! Made-up traffic: a [`TrafficProfile`] says what it is like, a [`Generator`] yields its frames, and a
 //! [`Responder`] answers as the servers in it would.
 //!
 //! ```
-//! use io::traffic::{Generator, Profile};
+//! use io::traffic::{Generator, TrafficProfile};
 //!
 //! # fn main() -> Result<(), io::traffic::ProfileError> {
-//! let profile = Profile { seed: 7, packets: Some(1_000), ..Profile::default() };
+//! let profile = TrafficProfile { seed: 7, packets: Some(1_000), ..TrafficProfile::default() };
 //! let mut generator = Generator::new(&profile)?;
 //! let mut bytes = 0;
 //! while let Some(frame) = generator.next() {
@@ -38,9 +38,9 @@ mod schedule;
 
 pub use check::ProfileError;
 pub use frame::FRAME_BYTES_MIN;
-pub use generator::{Counters, Frame, FrameKind, Generator};
+pub use generator::{Counters, FrameKind, GeneratedFrame, Generator};
 pub use profile::{
-    Addresses, Answer, Attacks, FLOWS_MAX, FRAME_BYTES_MAX, FlowLength, FrameBytes, Pacing, Payload,
-    Popularity, Prefix, Profile, Protocols, Rate,
+    AddressPrefix, Attacks, FLOWS_MAX, FRAME_BYTES_MAX, FlowLength, FrameBytes, FrameRate, Pacing, Payload,
+    Popularity, Protocols, ServerAnswer, TrafficAddresses, TrafficProfile,
 };
-pub use responder::{Responder, Silence};
+pub use responder::{NoAnswer, Responder};

@@ -7,8 +7,8 @@ mod support;
 use std::io::Cursor;
 
 use io::capture::{
-    COMMENT_BYTES_MAX, Format, FormatKind, Notes, RECORD_BYTES_MAX, ReadError, Reader, Way, WriteError,
-    Writer,
+    COMMENT_BYTES_MAX, CaptureDirection, CaptureFormat, CaptureReader, CaptureWriter, FormatKind, Notes,
+    RECORD_BYTES_MAX, ReadError, WriteError,
 };
 use packet::LinkType;
 use proptest::prelude::*;
@@ -93,7 +93,7 @@ fn pcapng_with_sections_interfaces_resolutions_and_all_packet_blocks() {
             packet(10 * SECOND + 7, 1, LinkType::RawIp, 99, b"old"),
             packet(SECOND + SECOND / 2, 2, LinkType::LinuxSll, 4, b"bin."),
         ];
-        let mut reader = Reader::new(Cursor::new(gzipped(&file))).unwrap();
+        let mut reader = CaptureReader::new(Cursor::new(gzipped(&file))).unwrap();
         let (records, error) = drain(&mut reader);
         assert!(error.is_none(), "{error:?}");
         assert_eq!(records, expected);
@@ -165,24 +165,27 @@ fn errors_name_the_byte_the_expectation_and_the_finding() {
 
 #[test]
 fn a_failed_open_names_the_file() {
-    let error = Reader::open("/nowhere/in.pcap").unwrap_err();
+    let error = CaptureReader::open("/nowhere/in.pcap").unwrap_err();
     assert!(matches!(error, ReadError::Open { .. }));
     assert!(error.to_string().contains("/nowhere/in.pcap"));
 }
 
 #[test]
 fn the_format_follows_the_name() {
-    let format = |kind, gzip| Format { kind, gzip };
-    assert_eq!(Format::of_path("-"), format(FormatKind::Pcap, false));
-    assert_eq!(Format::of_path("a.pcap"), format(FormatKind::Pcap, false));
-    assert_eq!(Format::of_path("a.pcapng"), format(FormatKind::Pcapng, false));
-    assert_eq!(Format::of_path("dir.pcapng/a.pcap.gz"), format(FormatKind::Pcap, true));
-    assert_eq!(Format::of_path("a.PCAPNG.GZ"), format(FormatKind::Pcapng, true));
+    let format = |kind, gzip| CaptureFormat { kind, gzip };
+    assert_eq!(CaptureFormat::of_path("-"), format(FormatKind::Pcap, false));
+    assert_eq!(CaptureFormat::of_path("a.pcap"), format(FormatKind::Pcap, false));
+    assert_eq!(CaptureFormat::of_path("a.pcapng"), format(FormatKind::Pcapng, false));
+    assert_eq!(CaptureFormat::of_path("dir.pcapng/a.pcap.gz"), format(FormatKind::Pcap, true));
+    assert_eq!(CaptureFormat::of_path("a.PCAPNG.GZ"), format(FormatKind::Pcapng, true));
 }
 
-fn write_file(format: Format, write: impl FnOnce(&mut Writer) -> Result<(), WriteError>) -> Vec<u8> {
+fn write_file(
+    format: CaptureFormat,
+    write: impl FnOnce(&mut CaptureWriter) -> Result<(), WriteError>,
+) -> Vec<u8> {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let mut writer = Writer::create(file.path(), format).unwrap();
+    let mut writer = CaptureWriter::create(file.path(), format).unwrap();
     write(&mut writer).unwrap();
     writer.finish().unwrap();
     std::fs::read(file.path()).unwrap()
@@ -190,7 +193,7 @@ fn write_file(format: Format, write: impl FnOnce(&mut Writer) -> Result<(), Writ
 
 #[test]
 fn pcap_refuses_a_second_link_type_and_says_what_to_do() {
-    let file = write_file(Format::default(), |writer| {
+    let file = write_file(CaptureFormat::default(), |writer| {
         writer.write(&ethernet(1, 60, b"abc").record())?;
         let second = Owned { link_type: LinkType::RawIp, interface: 1, ..ethernet(2, 60, b"abc") };
         let error = writer.write(&second.record()).unwrap_err();
@@ -205,7 +208,7 @@ fn pcap_refuses_a_second_link_type_and_says_what_to_do() {
 #[test]
 fn refused_records_leave_the_file_whole() {
     for kind in [FormatKind::Pcap, FormatKind::Pcapng] {
-        let file = write_file(Format { kind, gzip: false }, |writer| {
+        let file = write_file(CaptureFormat { kind, gzip: false }, |writer| {
             let long = vec![0; RECORD_BYTES_MAX as usize + 1];
             assert!(matches!(
                 writer.write(&ethernet(0, 0, &long).record()),
@@ -223,14 +226,14 @@ fn refused_records_leave_the_file_whole() {
 
 #[test]
 fn announced_interfaces_keep_their_order_and_names() {
-    let file = write_file(Format { kind: FormatKind::Pcapng, gzip: false }, |writer| {
+    let file = write_file(CaptureFormat { kind: FormatKind::Pcapng, gzip: false }, |writer| {
         writer.add_interface(0, "clients", LinkType::Ethernet)?;
         writer.add_interface(1, &"ü".repeat(200), LinkType::RawIp)?;
         let again = writer.add_interface(0, "again", LinkType::Ethernet);
         assert!(matches!(again, Err(WriteError::InterfaceExists { interface: 0 })));
         writer.write(&Owned { interface: 1, link_type: LinkType::RawIp, ..ethernet(9, 1, b"x") }.record())
     });
-    let mut reader = Reader::new(Cursor::new(file)).unwrap();
+    let mut reader = CaptureReader::new(Cursor::new(file)).unwrap();
     assert_eq!(drain(&mut reader).0[0].interface, 1);
     assert_eq!(reader.interfaces()[0].name.as_deref(), Some("clients"));
     assert_eq!(reader.interfaces()[1].name.as_deref(), Some("ü".repeat(127).as_str()));
@@ -238,16 +241,17 @@ fn announced_interfaces_keep_their_order_and_names() {
 
 #[test]
 fn notes_stand_behind_their_record() {
-    let notes = Notes { comment: Some("why"), way: Some(Way::Out), packet_id: Some(0x0102) };
+    let notes =
+        Notes { comment: Some("why"), direction: Some(CaptureDirection::Out), packet_id: Some(0x0102) };
     // Cut at a character's end.
     let long = "\u{e9}".repeat(COMMENT_BYTES_MAX);
     let records = [ethernet(1, 60, b"abcde"), ethernet(2, 60, b"fgh"), ethernet(3, 60, b"ijkl")];
-    let write = |writer: &mut Writer| {
+    let write = |writer: &mut CaptureWriter| {
         writer.write_noted(&records[0].record(), &notes)?;
         writer.write(&records[1].record())?;
         writer.write_noted(&records[2].record(), &Notes { comment: Some(&long), ..Notes::default() })
     };
-    let file = write_file(Format { kind: FormatKind::Pcapng, gzip: false }, write);
+    let file = write_file(CaptureFormat { kind: FormatKind::Pcapng, gzip: false }, write);
     assert_eq!(read_all(&file).0, records);
     let options = [
         &b"abcde\0\0\0"[..],
@@ -262,14 +266,14 @@ fn notes_stand_behind_their_record() {
     let cut = [&b"ijkl"[..], &[1, 0, 0, 16], &long.as_bytes()[..COMMENT_BYTES_MAX], &[0, 0, 0, 0]].concat();
     assert!(file.windows(cut.len()).any(|window| window == cut));
     // pcap has no place for them.
-    let file = write_file(Format::default(), write);
+    let file = write_file(CaptureFormat::default(), write);
     assert_eq!(read_all(&file).0, records);
 }
 
 #[test]
 fn an_empty_capture_is_a_capture() {
     for (kind, gzip) in [(FormatKind::Pcap, false), (FormatKind::Pcapng, false), (FormatKind::Pcap, true)] {
-        let (records, error) = read_all(&write_file(Format { kind, gzip }, |_| Ok(())));
+        let (records, error) = read_all(&write_file(CaptureFormat { kind, gzip }, |_| Ok(())));
         assert!(records.is_empty() && error.is_none());
     }
 }
@@ -286,7 +290,7 @@ fn a_failing_output_is_reported_by_finish() {
         }
     }
     for gzip in [false, true] {
-        let mut writer = Writer::new(Full, Format { kind: FormatKind::Pcap, gzip });
+        let mut writer = CaptureWriter::new(Full, CaptureFormat { kind: FormatKind::Pcap, gzip });
         writer.write(&ethernet(1, 60, b"abc").record()).unwrap();
         assert!(matches!(writer.finish(), Err(WriteError::Io(_))));
     }
@@ -313,7 +317,7 @@ proptest! {
         records in proptest::collection::vec(any_record(&[LinkType::Ethernet, LinkType::RawIp, LinkType::Other(147)]), 0..20),
         gzip: bool,
     ) {
-        let file = write_file(Format { kind: FormatKind::Pcapng, gzip }, |writer| {
+        let file = write_file(CaptureFormat { kind: FormatKind::Pcapng, gzip }, |writer| {
             writer.add_interface(0, "a", LinkType::Ethernet)?;
             writer.add_interface(1, "b", LinkType::RawIp)?;
             records.iter().try_for_each(|record| writer.write(&record.record()))
@@ -330,7 +334,7 @@ proptest! {
         micro: bool,
     ) {
         let kind = if micro { FormatKind::PcapMicroseconds } else { FormatKind::Pcap };
-        let file = write_file(Format { kind, gzip }, |writer| {
+        let file = write_file(CaptureFormat { kind, gzip }, |writer| {
             records.iter().try_for_each(|record| writer.write(&record.record()))
         });
         if micro {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use io::capture::{Format, FormatKind, Reader, Writer};
+use io::capture::{CaptureFormat, CaptureReader, CaptureWriter, FormatKind};
 use support::{Owned, drain, read_all};
 
 /// Damaged on purpose: other readers refuse them, and so does this one.
@@ -40,7 +40,7 @@ fn manifest(traces: &Path) -> Vec<BTreeMap<String, String>> {
 }
 
 fn open_all(path: &Path) -> (Vec<Owned>, Option<io::capture::ReadError>) {
-    drain(&mut Reader::open(path).unwrap())
+    drain(&mut CaptureReader::open(path).unwrap())
 }
 
 #[test]
@@ -50,10 +50,10 @@ fn every_capture_has_the_packets_and_bytes_that_its_manifest_tells() {
     for row in manifest(&traces) {
         let path = traces.join(&row["file"]);
         if let Some((_, message)) = REFUSED.iter().find(|(file, _)| *file == row["file"]) {
-            assert_eq!(Reader::open(&path).unwrap_err().to_string(), *message);
+            assert_eq!(CaptureReader::open(&path).unwrap_err().to_string(), *message);
             continue;
         }
-        let mut reader = Reader::open(&path).unwrap();
+        let mut reader = CaptureReader::open(&path).unwrap();
         let (mut packets, mut wire_bytes) = (0_u64, 0_u64);
         let end = loop {
             match reader.next() {
@@ -156,14 +156,15 @@ fn what_is_written_again_reads_the_same() {
     let Some(traces) = traces() else { return };
     for row in manifest(&traces) {
         let path = traces.join(&row["file"]);
-        let Ok(mut reader) = Reader::open(&path) else { continue };
+        let Ok(mut reader) = CaptureReader::open(&path) else { continue };
         if row["packets"].parse::<u64>().unwrap() > 2_000 {
             continue;
         }
         let (records, _) = drain(&mut reader);
         let copy = tempfile::NamedTempFile::new().unwrap();
         let mut writer =
-            Writer::create(copy.path(), Format { kind: FormatKind::Pcapng, gzip: true }).unwrap();
+            CaptureWriter::create(copy.path(), CaptureFormat { kind: FormatKind::Pcapng, gzip: true })
+                .unwrap();
         for (number, interface) in reader.interfaces().iter().enumerate() {
             writer
                 .add_interface(number as u32, interface.name.as_deref().unwrap_or(""), interface.link_type)

@@ -9,8 +9,8 @@ use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use io::capture::{Format, FormatKind, Reader, Record, Writer};
-use io::port::{DRIVERS, DriverEntry, Interface, Outbox, PortSpec, dpdk};
+use io::capture::{CaptureFormat, CaptureReader, CaptureRecord, CaptureWriter, FormatKind};
+use io::port::{DRIVERS, DriverEntry, Interface, PortSpec, TransmitBurst, dpdk};
 use packet::LinkType;
 use rustix::thread::CapabilitySet;
 
@@ -63,7 +63,7 @@ fn received(interface: &mut Interface, count: usize) -> Vec<Vec<u8>> {
 }
 
 fn send(interface: &mut Interface, frames: &[Vec<u8>]) {
-    let mut outbox = Outbox::default();
+    let mut outbox = TransmitBurst::default();
     for frame in frames {
         outbox.push(frame);
     }
@@ -71,16 +71,17 @@ fn send(interface: &mut Interface, frames: &[Vec<u8>]) {
 }
 
 fn write(path: &Path, frames: &[Vec<u8>]) {
-    let mut writer = Writer::create(path, Format { kind: FormatKind::Pcap, gzip: false }).unwrap();
+    let mut writer =
+        CaptureWriter::create(path, CaptureFormat { kind: FormatKind::Pcap, gzip: false }).unwrap();
     for data in frames {
         let (wire_len, link_type) = (data.len() as u32, LinkType::Ethernet);
-        writer.write(&Record { timestamp_ns: 0, interface: 0, link_type, wire_len, data }).unwrap();
+        writer.write(&CaptureRecord { timestamp_ns: 0, interface: 0, link_type, wire_len, data }).unwrap();
     }
     writer.finish().unwrap();
 }
 
 fn read(path: &Path) -> Vec<Vec<u8>> {
-    let (mut reader, mut frames) = (Reader::open(path).unwrap(), Vec::new());
+    let (mut reader, mut frames) = (CaptureReader::open(path).unwrap(), Vec::new());
     while let Some(record) = reader.next().unwrap() {
         frames.push(record.data.to_vec());
     }

@@ -7,7 +7,7 @@ use std::net::{Ipv6Addr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use io::capture::{Format, FormatKind, Record, Writer};
+use io::capture::{CaptureFormat, CaptureRecord, CaptureWriter, FormatKind};
 use io::ipfix::{Exporter, NatRecord, Options, UdpCollector};
 use nf::FlowReport;
 use nfcapd::Collector;
@@ -172,11 +172,13 @@ fn nfdump_has_every_flow_packet_and_byte() {
 fn tshark(messages: &[Vec<u8>], arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ipfix.pcap");
-    let mut writer = Writer::create(&path, Format { kind: FormatKind::Pcap, ..Format::default() }).unwrap();
+    let mut writer =
+        CaptureWriter::create(&path, CaptureFormat { kind: FormatKind::Pcap, ..CaptureFormat::default() })
+            .unwrap();
     for message in messages {
         let data = datagram(message);
         writer
-            .write(&Record {
+            .write(&CaptureRecord {
                 timestamp_ns: EPOCH_S * 1_000_000_000,
                 interface: 0,
                 link_type: LinkType::RawIp,

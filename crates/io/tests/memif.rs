@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use io::port::{Interface, Outbox, PortSpec, memif};
+use io::port::{Interface, PortSpec, TransmitBurst, memif};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
@@ -35,7 +35,7 @@ fn receive(interface: &mut Interface) -> Vec<Vec<u8>> {
 }
 
 fn send(interface: &mut Interface, frames: &[Vec<u8>]) {
-    let mut outbox = Outbox::default();
+    let mut outbox = TransmitBurst::default();
     for frame in frames {
         outbox.push(frame);
     }
@@ -120,13 +120,13 @@ fn an_end_that_is_gone_is_told_of_and_comes_back() {
     drop(client);
     // What it sent before is lost with it, or not; the link goes down.
     until_down(&mut server);
-    let why = server.take_why().unwrap();
+    let why = server.take_reason().unwrap();
     assert_eq!(why, "the other end: interface closed");
     send(&mut server, &[frame(60, 1)]);
     assert_eq!(server.counters().down, 1);
     let mut client = open("gone", CLIENT);
     until(&mut [&mut server, &mut client], "both are up again", |all| all.iter().all(|end| is_up(end)));
-    assert!(server.take_news() && !server.take_news());
+    assert!(server.take_link_change() && !server.take_link_change());
     send(&mut server, &[frame(60, 2)]);
     assert_eq!(receive(&mut client), [frame(60, 2)]);
     let before = client.counters();
@@ -306,7 +306,7 @@ fn garbage_is_refused_with_a_word_why_and_others_may_come() {
         assert_eq!(stranger.hear(&mut server).0, HELLO);
         stranger.say(kind, fields, None);
         assert_eq!(stranger.hear(&mut server), (DISCONNECT, why.to_owned()));
-        assert_eq!(server.take_why(), Some(format!("refused: {why}")));
+        assert_eq!(server.take_reason(), Some(format!("refused: {why}")));
         assert!(!is_up(&server));
     }
     // The same once more is not told again.
@@ -314,7 +314,7 @@ fn garbage_is_refused_with_a_word_why_and_others_may_come() {
     assert_eq!(stranger.hear(&mut server).0, HELLO);
     stranger.say(INIT, &[0, 2, 5], None);
     assert_eq!(stranger.hear(&mut server), (DISCONNECT, "there is no interface 5 here".to_owned()));
-    assert_eq!(server.take_why(), None);
+    assert_eq!(server.take_reason(), None);
     // One byte is no message.
     let stranger = Stranger::call("garbage");
     assert_eq!(stranger.hear(&mut server).0, HELLO);
@@ -332,8 +332,8 @@ fn garbage_is_refused_with_a_word_why_and_others_may_come() {
     let _ = server.sockets();
     receive(&mut server);
     let _ = receive(&mut other);
-    assert_eq!(other.take_why(), Some("the other end: already connected".to_owned()));
-    assert!(!is_up(&other) && other.take_news());
+    assert_eq!(other.take_reason(), Some("the other end: already connected".to_owned()));
+    assert!(!is_up(&other) && other.take_link_change());
     let third = Stranger::call("garbage");
     assert_eq!(third.hear(&mut server), (DISCONNECT, "already connected".to_owned()));
     send(&mut client, &[frame(60, 0)]);
@@ -357,7 +357,7 @@ fn memory_that_means_harm_ends_the_connection_and_no_more() {
     for (at, number, first, why) in harms {
         let (stranger, memory) = Stranger::connect("harm", &mut server, &rings());
         assert!(is_up(&server));
-        let _ = server.take_why();
+        let _ = server.take_reason();
         if let Some(first) = first {
             rustix::io::pwrite(&memory, &first, 128).unwrap();
         }
@@ -373,7 +373,7 @@ fn memory_that_means_harm_ends_the_connection_and_no_more() {
             continue;
         }
         assert_eq!(stranger.hear(&mut server), (DISCONNECT, why.to_owned()));
-        assert_eq!(server.take_why(), Some(format!("refused: {why}")));
+        assert_eq!(server.take_reason(), Some(format!("refused: {why}")));
         assert_eq!(server.counters().received, before.received);
     }
     // It cannot be made shorter while it is in use.

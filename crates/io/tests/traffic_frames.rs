@@ -7,10 +7,11 @@ mod slow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use io::capture::{Format, Record, Writer};
+use io::capture::{CaptureFormat, CaptureRecord, CaptureWriter};
 use io::traffic::{
-    Addresses, Answer, Attacks, Counters, FRAME_BYTES_MIN, FlowLength, FrameBytes, FrameKind, Generator,
-    Pacing, Payload, Popularity, Prefix, Profile, ProfileError, Protocols, Rate,
+    AddressPrefix, Attacks, Counters, FRAME_BYTES_MIN, FlowLength, FrameBytes, FrameKind, FrameRate,
+    Generator, Pacing, Payload, Popularity, ProfileError, Protocols, ServerAnswer, TrafficAddresses,
+    TrafficProfile,
 };
 use packet::LinkType;
 use proptest::prelude::*;
@@ -24,7 +25,7 @@ struct Owned {
     data: Vec<u8>,
 }
 
-fn frames_of(profile: &Profile) -> (Vec<Owned>, Counters) {
+fn frames_of(profile: &TrafficProfile) -> (Vec<Owned>, Counters) {
     let mut generator = Generator::new(profile).unwrap();
     let mut frames = Vec::new();
     while let Some(frame) = generator.next() {
@@ -34,8 +35,8 @@ fn frames_of(profile: &Profile) -> (Vec<Owned>, Counters) {
     (frames, generator.counters())
 }
 
-fn short(packets: u64) -> Profile {
-    Profile { packets: Some(packets), flows: 100, ..Profile::default() }
+fn short(packets: u64) -> TrafficProfile {
+    TrafficProfile { packets: Some(packets), flows: 100, ..TrafficProfile::default() }
 }
 
 fn share(frames: &[Owned], is_counted: impl Fn(&Owned) -> bool) -> f64 {
@@ -48,13 +49,13 @@ fn assert_near(found: f64, wanted: f64, tolerance: f64) {
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_does_not() {
-    for name in Profile::PRESETS {
-        let profile = Profile { packets: Some(3_000), ..Profile::preset(name).unwrap() };
+    for name in TrafficProfile::PRESETS {
+        let profile = TrafficProfile { packets: Some(3_000), ..TrafficProfile::preset(name).unwrap() };
         let (first, counters) = frames_of(&profile);
         assert_eq!(frames_of(&profile), (first.clone(), counters));
         assert_eq!(counters.frames, 3_000);
         assert_eq!(counters.bytes, first.iter().map(|frame| frame.data.len() as u64).sum::<u64>());
-        let (other, _) = frames_of(&Profile { seed: 2, ..profile });
+        let (other, _) = frames_of(&TrafficProfile { seed: 2, ..profile });
         assert_ne!(first, other, "{name}");
     }
 }
@@ -62,17 +63,26 @@ fn the_same_seed_gives_the_same_bytes_and_another_does_not() {
 #[test]
 fn every_frame_is_whole_and_has_right_checksums() {
     let variants = [
-        Profile::default(),
-        Profile { vlan: Some(7), ipv6_share: 0.5, payload: Payload::Http, ..Profile::default() },
-        Profile { frame_bytes: FrameBytes::Range(60, 9_014), payload: Payload::Zero, ..Profile::default() },
-        Profile { answer: Answer::Acknowledge, replies: false, ..Profile::default() },
-        Profile {
+        TrafficProfile::default(),
+        TrafficProfile {
+            vlan: Some(7),
+            ipv6_share: 0.5,
+            payload: Payload::Http,
+            ..TrafficProfile::default()
+        },
+        TrafficProfile {
+            frame_bytes: FrameBytes::Range(60, 9_014),
+            payload: Payload::Zero,
+            ..TrafficProfile::default()
+        },
+        TrafficProfile { answer: ServerAnswer::Acknowledge, replies: false, ..TrafficProfile::default() },
+        TrafficProfile {
             attacks: Attacks { port_scan: 0.3, syn_flood: 0.2, udp_flood: 0.2, land: 0.2, malformed: 0.0 },
-            ..Profile::default()
+            ..TrafficProfile::default()
         },
     ];
     for variant in variants {
-        let (frames, _) = frames_of(&Profile { packets: Some(5_000), flows: 100, ..variant });
+        let (frames, _) = frames_of(&TrafficProfile { packets: Some(5_000), flows: 100, ..variant });
         let mut last_ns = 0;
         for frame in &frames {
             let parsed = parse(&frame.data).unwrap_or_else(|wrong| panic!("{wrong}: {frame:?}"));
@@ -88,7 +98,7 @@ fn every_frame_is_whole_and_has_right_checksums() {
 #[test]
 fn malformed_frames_are_malformed_and_nothing_else_is() {
     let attacks = Attacks { malformed: 0.5, ..Attacks::default() };
-    let (frames, _) = frames_of(&Profile { attacks, ..short(10_000) });
+    let (frames, _) = frames_of(&TrafficProfile { attacks, ..short(10_000) });
     let mut wrong = BTreeSet::new();
     for frame in &frames {
         assert!(frame.data.len() >= FRAME_BYTES_MIN);
@@ -123,9 +133,9 @@ fn tcp_connections_open_count_and_close_rightly() {
     const RST: u8 = 4;
     const ACK: u8 = 16;
     for (answer, frame_bytes) in
-        [(Answer::Echo, FrameBytes::Imix), (Answer::Acknowledge, FrameBytes::Fixed(60))]
+        [(ServerAnswer::Echo, FrameBytes::Imix), (ServerAnswer::Acknowledge, FrameBytes::Fixed(60))]
     {
-        let profile = Profile {
+        let profile = TrafficProfile {
             protocols: Protocols { tcp: 1.0, udp: 0.0, icmp: 0.0, fragments: 0.0 },
             reset_share: 0.5,
             answer,
@@ -173,7 +183,7 @@ fn tcp_connections_open_count_and_close_rightly() {
 
 #[test]
 fn fragments_make_whole_datagrams_in_order() {
-    let profile = Profile {
+    let profile = TrafficProfile {
         protocols: Protocols { tcp: 0.0, udp: 0.0, icmp: 0.0, fragments: 1.0 },
         ipv6_share: 0.5,
         ..short(3_000)
@@ -206,7 +216,7 @@ fn fragments_make_whole_datagrams_in_order() {
 fn the_mix_is_the_profiles() {
     let protocols = Protocols { tcp: 4.0, udp: 3.0, icmp: 2.0, fragments: 1.0 };
     let attacks = Attacks { port_scan: 0.02, syn_flood: 0.04, udp_flood: 0.06, land: 0.08, malformed: 0.1 };
-    let profile = Profile {
+    let profile = TrafficProfile {
         protocols,
         attacks,
         ipv6_share: 0.3,
@@ -237,10 +247,10 @@ fn the_mix_is_the_profiles() {
 #[test]
 fn lengths_rates_and_times_are_the_profiles() {
     let udp = Protocols { tcp: 0.0, udp: 1.0, icmp: 0.0, fragments: 0.0 };
-    let base = Profile { protocols: udp, ipv6_share: 0.0, ..short(50_000) };
+    let base = TrafficProfile { protocols: udp, ipv6_share: 0.0, ..short(50_000) };
     let seconds = |frames: &[Owned]| frames.last().unwrap().timestamp_ns as f64 / 1e9;
 
-    let (frames, _) = frames_of(&Profile { pacing: Pacing::Constant, ..base.clone() });
+    let (frames, _) = frames_of(&TrafficProfile { pacing: Pacing::Constant, ..base.clone() });
     assert!(frames.windows(2).all(|pair| pair[1].timestamp_ns - pair[0].timestamp_ns == 10_000));
     for (length, wanted) in [(60, 7.0 / 12.0), (590, 4.0 / 12.0), (1_514, 1.0 / 12.0)] {
         assert_near(share(&frames, |frame| frame.data.len() == length), wanted, 0.01);
@@ -249,8 +259,8 @@ fn lengths_rates_and_times_are_the_profiles() {
     let (frames, _) = frames_of(&base);
     assert_near(seconds(&frames), 0.5, 0.01);
 
-    let bits = Profile {
-        rate: Rate::BitsPerSecond(1e9),
+    let bits = TrafficProfile {
+        rate: FrameRate::BitsPerSecond(1e9),
         frame_bytes: FrameBytes::Range(100, 1_000),
         replies: false,
         ..base.clone()
@@ -260,19 +270,19 @@ fn lengths_rates_and_times_are_the_profiles() {
     assert!(frames.iter().all(|frame| (100..=1_000).contains(&frame.data.len()) && frame.port == 0));
 
     let bursts = Pacing::OnOff { burst_packets: 10.0, gap_median_ns: 1e6, gap_sigma: 0.5 };
-    let (frames, _) = frames_of(&Profile { pacing: bursts, ..base.clone() });
+    let (frames, _) = frames_of(&TrafficProfile { pacing: bursts, ..base.clone() });
     let gaps = frames.windows(2).filter(|pair| pair[1].timestamp_ns - pair[0].timestamp_ns > 10_001).count();
     assert_near(gaps as f64, 5_000.0, 300.0);
 
     let (frames, _) =
-        frames_of(&Profile { packets: None, duration_ns: Some(100_000_000), start_ns: 5, ..base });
+        frames_of(&TrafficProfile { packets: None, duration_ns: Some(100_000_000), start_ns: 5, ..base });
     assert_near(frames.len() as f64, 10_000.0, 400.0);
     assert!(frames.last().unwrap().timestamp_ns < 100_000_005 && frames[0].timestamp_ns == 5);
 }
 
 #[test]
 fn flows_arrive_at_their_rate_and_have_their_lengths() {
-    let profile = Profile {
+    let profile = TrafficProfile {
         flows: 10_000,
         arrivals_per_second: Some(20_000.0),
         flow_length: FlowLength::Geometric(3.0),
@@ -280,26 +290,27 @@ fn flows_arrive_at_their_rate_and_have_their_lengths() {
         replies: false,
         packets: None,
         duration_ns: Some(1_000_000_000),
-        ..Profile::default()
+        ..TrafficProfile::default()
     };
     let (_, counters) = frames_of(&profile);
     assert_near(counters.flows_begun as f64, 20_000.0, 600.0);
     assert_near(counters.frames as f64 / counters.flows_ended as f64, 3.0, 0.3);
     assert_eq!(counters.flows_refused, 0);
-    let (_, crowded) = frames_of(&Profile { flows: 10, flow_length: FlowLength::Fixed(50), ..profile });
+    let (_, crowded) =
+        frames_of(&TrafficProfile { flows: 10, flow_length: FlowLength::Fixed(50), ..profile });
     assert!(crowded.flows_refused > 10_000, "{crowded:?}");
 }
 
 #[test]
 fn zipf_flows_are_unequal_and_open_flows_have_distinct_tuples() {
-    let profile = Profile {
+    let profile = TrafficProfile {
         flow_length: FlowLength::Endless,
         protocols: Protocols { tcp: 0.0, udp: 1.0, icmp: 0.0, fragments: 0.0 },
         popularity: Popularity::Zipf(1.0),
         replies: false,
         ..short(20_000)
     };
-    let count = |profile: &Profile| {
+    let count = |profile: &TrafficProfile| {
         let mut counts: BTreeMap<_, u32> = BTreeMap::new();
         for frame in frames_of(profile).0 {
             let parsed = parse(&frame.data).unwrap();
@@ -312,14 +323,14 @@ fn zipf_flows_are_unequal_and_open_flows_have_distinct_tuples() {
     let harmonic: f64 = (1..=100).map(|rank| 1.0 / f64::from(rank)).sum();
     let zipf = count(&profile);
     assert_near(f64::from(zipf[0]), 20_000.0 / harmonic, 300.0);
-    let uniform = count(&Profile { popularity: Popularity::Uniform, ..profile });
+    let uniform = count(&TrafficProfile { popularity: Popularity::Uniform, ..profile });
     assert_eq!(uniform.len(), 100);
     assert!(uniform[0] < 300 && uniform[99] > 100);
 }
 
 #[test]
 fn http_payloads_begin_with_a_request_line() {
-    let profile = Profile { packets: Some(2_000), ..Profile::preset("web").unwrap() };
+    let profile = TrafficProfile { packets: Some(2_000), ..TrafficProfile::preset("web").unwrap() };
     let mut requests = 0;
     for frame in frames_of(&profile).0 {
         let parsed = parse(&frame.data).unwrap();
@@ -334,29 +345,34 @@ fn http_payloads_begin_with_a_request_line() {
 
 #[test]
 fn impossible_profiles_are_refused_by_field() {
-    let refused = |profile: Profile, words: &str| {
+    let refused = |profile: TrafficProfile, words: &str| {
         let error = Generator::new(&profile).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
-    refused(Profile { flows: 0, ..Profile::default() }, "`flows`");
+    refused(TrafficProfile { flows: 0, ..TrafficProfile::default() }, "`flows`");
     refused(
-        Profile { frame_bytes: FrameBytes::Fixed(59), ..Profile::default() },
+        TrafficProfile { frame_bytes: FrameBytes::Fixed(59), ..TrafficProfile::default() },
         "`frame_bytes` must be at least 60",
     );
-    refused(Profile { rate: Rate::PacketsPerSecond(f64::NAN), ..Profile::default() }, "`rate`");
-    refused(Profile { vlan: Some(4_095), ..Profile::default() }, "`vlan`");
     refused(
-        Profile {
+        TrafficProfile { rate: FrameRate::PacketsPerSecond(f64::NAN), ..TrafficProfile::default() },
+        "`rate`",
+    );
+    refused(TrafficProfile { vlan: Some(4_095), ..TrafficProfile::default() }, "`vlan`");
+    refused(
+        TrafficProfile {
             attacks: Attacks { land: 0.6, malformed: 0.6, ..Attacks::default() },
-            ..Profile::default()
+            ..TrafficProfile::default()
         },
         "add up",
     );
-    let few = Addresses { clients_v4: "10.0.0.1/32".parse().unwrap(), ..Addresses::default() };
-    let error = Generator::new(&Profile { flows: 64_513, addresses: few, ..Profile::default() }).unwrap_err();
+    let few = TrafficAddresses { clients_v4: "10.0.0.1/32".parse().unwrap(), ..TrafficAddresses::default() };
+    let error =
+        Generator::new(&TrafficProfile { flows: 64_513, addresses: few, ..TrafficProfile::default() })
+            .unwrap_err();
     assert_eq!(error, ProfileError::TooFewClients { flows: 64_513, prefix: "clients_v4", room: 64_512 });
-    assert!("10.0.0.0".parse::<io::traffic::Prefix<std::net::Ipv4Addr>>().is_err());
-    assert!(Profile::preset("nothing").is_none());
+    assert!("10.0.0.0".parse::<io::traffic::AddressPrefix<std::net::Ipv4Addr>>().is_err());
+    assert!(TrafficProfile::preset("nothing").is_none());
 }
 
 #[test]
@@ -366,11 +382,12 @@ fn tshark_finds_nothing_wrong() {
         return;
     }
     let file = tempfile::NamedTempFile::with_suffix(".pcap").unwrap();
-    let mut writer = Writer::create(file.path(), Format::of_path(file.path())).unwrap();
-    let mut generator = Generator::new(&Profile { reset_share: 0.2, vlan: Some(9), ..short(5_000) }).unwrap();
+    let mut writer = CaptureWriter::create(file.path(), CaptureFormat::of_path(file.path())).unwrap();
+    let mut generator =
+        Generator::new(&TrafficProfile { reset_share: 0.2, vlan: Some(9), ..short(5_000) }).unwrap();
     while let Some(frame) = generator.next() {
         let wire_len = frame.data.len() as u32;
-        let record = Record {
+        let record = CaptureRecord {
             timestamp_ns: frame.timestamp_ns,
             interface: 0,
             link_type: LinkType::Ethernet,
@@ -395,7 +412,7 @@ fn tshark_finds_nothing_wrong() {
     assert!(lines.is_empty(), "{lines:#?}");
 }
 
-fn any_profile() -> impl Strategy<Value = Profile> {
+fn any_profile() -> impl Strategy<Value = TrafficProfile> {
     let flows = (
         1..300_u32,
         prop_oneof![Just(None), Just(Some(1e-300)), (1.0..1e6).prop_map(Some)],
@@ -413,8 +430,8 @@ fn any_profile() -> impl Strategy<Value = Profile> {
             (60..100_u16, 100..9_015_u16).prop_map(|(least, most)| FrameBytes::Range(least, most)),
         ],
         prop_oneof![
-            (1e-300..1e9).prop_map(Rate::PacketsPerSecond),
-            (1.0..1e12).prop_map(Rate::BitsPerSecond),
+            (1e-300..1e9).prop_map(FrameRate::PacketsPerSecond),
+            (1.0..1e12).prop_map(FrameRate::BitsPerSecond),
         ],
         prop_oneof![
             Just(Pacing::Poisson),
@@ -438,7 +455,7 @@ fn any_profile() -> impl Strategy<Value = Profile> {
     (flows, packets, mix, prefixes).prop_map(|(flows, packets, mix, (v4, v6, c4, s4, c6, s6))| {
         let (frame_bytes, rate, pacing, datagram_bytes, payload, vlan) = packets;
         let (seed, ipv6_share, replies, echo, attack, (tcp, udp, icmp, fragments)) = mix;
-        Profile {
+        TrafficProfile {
             seed,
             packets: Some(200),
             flows: flows.0,
@@ -452,16 +469,16 @@ fn any_profile() -> impl Strategy<Value = Profile> {
             ipv6_share,
             vlan,
             datagram_bytes,
-            addresses: Addresses {
-                clients_v4: Prefix { address: v4.into(), length: c4 },
-                servers_v4: Prefix { address: v4.reverse_bits().into(), length: s4 },
-                clients_v6: Prefix { address: v6.into(), length: c6 },
-                servers_v6: Prefix { address: v6.reverse_bits().into(), length: s6 },
-                ..Addresses::default()
+            addresses: TrafficAddresses {
+                clients_v4: AddressPrefix { address: v4.into(), length: c4 },
+                servers_v4: AddressPrefix { address: v4.reverse_bits().into(), length: s4 },
+                clients_v6: AddressPrefix { address: v6.into(), length: c6 },
+                servers_v6: AddressPrefix { address: v6.reverse_bits().into(), length: s6 },
+                ..TrafficAddresses::default()
             },
             payload,
             replies,
-            answer: if echo { Answer::Echo } else { Answer::Acknowledge },
+            answer: if echo { ServerAnswer::Echo } else { ServerAnswer::Acknowledge },
             attacks: Attacks {
                 port_scan: attack,
                 syn_flood: attack,
@@ -469,7 +486,7 @@ fn any_profile() -> impl Strategy<Value = Profile> {
                 land: attack,
                 malformed: 0.0,
             },
-            ..Profile::default()
+            ..TrafficProfile::default()
         }
     })
 }

@@ -5,7 +5,9 @@
 #[path = "support/slow.rs"]
 mod slow;
 
-use io::traffic::{Answer, Attacks, FrameKind, Generator, Profile, Protocols, Responder, Silence};
+use io::traffic::{
+    Attacks, FrameKind, Generator, NoAnswer, Protocols, Responder, ServerAnswer, TrafficProfile,
+};
 use proptest::prelude::*;
 use slow::{Parsed, parse};
 
@@ -17,16 +19,16 @@ fn comparable(frame: &[u8]) -> Parsed {
 
 #[test]
 fn answers_are_those_of_the_generators_own_servers() {
-    for (answer, vlan) in [(Answer::Echo, None), (Answer::Acknowledge, Some(33))] {
+    for (answer, vlan) in [(ServerAnswer::Echo, None), (ServerAnswer::Acknowledge, Some(33))] {
         // With one flow, a server's packet directly follows the one that it answers.
-        let profile = Profile {
+        let profile = TrafficProfile {
             flows: 1,
             packets: Some(20_000),
             protocols: Protocols { tcp: 1.0, udp: 1.0, icmp: 1.0, fragments: 0.1 },
             ipv6_share: 0.5,
             answer,
             vlan,
-            ..Profile::default()
+            ..TrafficProfile::default()
         };
         let mut generator = Generator::new(&profile).unwrap();
         let mut responder = Responder::new(answer);
@@ -42,7 +44,7 @@ fn answers_are_those_of_the_generators_own_servers() {
             match responder.respond(frame.data) {
                 Ok(reply) => due = Some(comparable(reply)),
                 Err(silence) => assert!(
-                    silence == Silence::NothingToSay || frame.kind == FrameKind::Fragment,
+                    silence == NoAnswer::NothingToSay || frame.kind == FrameKind::Fragment,
                     "{silence}: {frame:?}"
                 ),
             }
@@ -76,12 +78,12 @@ fn translate(frame: &mut [u8], at: usize, to: [u8; 4]) {
 
 #[test]
 fn a_loop_through_a_translator_closes() {
-    let profile = Profile {
+    let profile = TrafficProfile {
         packets: Some(5_000),
         ipv6_share: 0.0,
         replies: false,
         protocols: Protocols { tcp: 1.0, udp: 1.0, icmp: 1.0, fragments: 0.0 },
-        ..Profile::default()
+        ..TrafficProfile::default()
     };
     let mut generator = Generator::new(&profile).unwrap();
     let mut responder = Responder::new(profile.answer);
@@ -105,21 +107,24 @@ fn a_loop_through_a_translator_closes() {
 
 #[test]
 fn damage_gets_no_answer() {
-    let profile = Profile {
+    let profile = TrafficProfile {
         packets: Some(4_000),
         attacks: Attacks { malformed: 1.0, ..Attacks::default() },
-        ..Profile::default()
+        ..TrafficProfile::default()
     };
     let mut generator = Generator::new(&profile).unwrap();
-    let mut responder = Responder::new(Answer::Echo);
+    let mut responder = Responder::new(ServerAnswer::Echo);
     let mut reasons = std::collections::BTreeSet::new();
     while let Some(frame) = generator.next() {
         reasons.insert(responder.respond(frame.data).unwrap_err());
     }
-    assert!(reasons.contains(&Silence::Checksum) && reasons.contains(&Silence::Malformed), "{reasons:?}");
-    assert!(reasons.contains(&Silence::Fragment) && reasons.contains(&Silence::NothingToSay), "{reasons:?}");
-    assert_eq!(responder.respond(&[0; 60_000]), Err(Silence::Malformed));
-    assert_eq!(responder.respond(&[]), Err(Silence::NotIp));
+    assert!(reasons.contains(&NoAnswer::Checksum) && reasons.contains(&NoAnswer::Malformed), "{reasons:?}");
+    assert!(
+        reasons.contains(&NoAnswer::Fragment) && reasons.contains(&NoAnswer::NothingToSay),
+        "{reasons:?}"
+    );
+    assert_eq!(responder.respond(&[0; 60_000]), Err(NoAnswer::Malformed));
+    assert_eq!(responder.respond(&[]), Err(NoAnswer::NotIp));
 }
 
 proptest! {
@@ -132,7 +137,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
         random in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
-        let mut generator = Generator::new(&Profile { ipv6_share: 0.5, flows: 20, ..Profile::default() }).unwrap();
+        let mut generator = Generator::new(&TrafficProfile { ipv6_share: 0.5, flows: 20, ..TrafficProfile::default() }).unwrap();
         for _ in 0..skip {
             generator.next();
         }
@@ -141,7 +146,7 @@ proptest! {
             let at = at.index(frame.len());
             frame[at] = value;
         }
-        let mut responder = Responder::new(Answer::Echo);
+        let mut responder = Responder::new(ServerAnswer::Echo);
         let _ = responder.respond(&frame);
         let _ = responder.respond(&frame[..cut.index(frame.len())]);
         let _ = responder.respond(&random);

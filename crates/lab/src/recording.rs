@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use io::capture::{RECORD_BYTES_MAX, Reader};
+use io::capture::{CaptureReader, RECORD_BYTES_MAX};
 use packet::{FlowHasher, FlowKey, Packet, PacketClass, Parser};
 use sim::workload::Recording;
 
@@ -15,7 +15,7 @@ use sim::workload::Recording;
 /// If it cannot be read, or there are none, or too many.
 pub fn read(file: &Path) -> Result<Arc<Recording>, String> {
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let mut reader = Reader::open(file).map_err(|error| wrong(&error))?;
+    let mut reader = CaptureReader::open(file).map_err(|error| wrong(&error))?;
     let parser = Parser::new(FlowHasher::new(1));
     let mut packets: Vec<(u64, FlowKey, u32)> = Vec::new();
     while let Some(record) = reader.next().map_err(|error| wrong(&error))? {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use io::capture::{Format, Record, Writer};
-use io::traffic::{Generator, Profile};
+use io::capture::{CaptureFormat, CaptureRecord, CaptureWriter};
+use io::traffic::{Generator, TrafficProfile};
 use lab::{Answer, Experiment, Kind, Lab, Length, Outcome, RuleFiles, experiments};
 
 fn smoke(experiment: &Experiment, lab: &mut Lab<'_>) -> Outcome {
@@ -19,14 +19,15 @@ fn smoke(experiment: &Experiment, lab: &mut Lab<'_>) -> Outcome {
 fn capture() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made-up.pcap");
-    let mut writer = Writer::create(&path, Format::of_path(&path)).unwrap();
+    let mut writer = CaptureWriter::create(&path, CaptureFormat::of_path(&path)).unwrap();
     let mut generator =
-        Generator::new(&Profile { packets: Some(2_000), flows: 50, ..Profile::default() }).unwrap();
+        Generator::new(&TrafficProfile { packets: Some(2_000), flows: 50, ..TrafficProfile::default() })
+            .unwrap();
     while let Some(frame) = generator.next() {
         let wire_len = frame.data.len() as u32;
         let link_type = packet::LinkType::Ethernet;
         let (timestamp_ns, data) = (frame.timestamp_ns, frame.data);
-        writer.write(&Record { timestamp_ns, interface: 0, link_type, wire_len, data }).unwrap();
+        writer.write(&CaptureRecord { timestamp_ns, interface: 0, link_type, wire_len, data }).unwrap();
     }
     writer.finish().unwrap();
     (folder, path)

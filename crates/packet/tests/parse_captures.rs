@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use io::capture::Reader;
+use io::capture::CaptureReader;
 use packet::{FlowHasher, LinkType, Packet, PacketClass, Parser, parse};
 
 /// Where the captures are; none if they are not here, which only the build's own machines must not
@@ -40,7 +40,7 @@ fn count(path: &Path) -> Counted {
     let hasher = FlowHasher::new(1);
     let parser = Parser::new(hasher);
     let inner = Parser { inner: true, verify_ipv4_checksum: true, ..Parser::new(hasher) };
-    let Ok(mut reader) = Reader::open(path) else { return counted };
+    let Ok(mut reader) = CaptureReader::open(path) else { return counted };
     while let Ok(Some(record)) = reader.next() {
         counted.packets += 1;
         let mut packet = Packet::from_bytes(record.data);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use io::traffic::{Generator, Profile, Rate};
+use io::traffic::{FrameRate, Generator, TrafficProfile};
 use nf::{Alert, Event, FlowReport};
 use packet::{LinkType, Packet};
 use policy::Policy;
@@ -147,7 +147,8 @@ fn monitor() -> Assembly {
 /// Packets of one flow, each of which goes to the other unit.
 fn state_transfer(packets: u64) -> Report {
     let mut runner = on_threads(monitor, config(Mode::Packet, 2));
-    let profile = Profile { packets: Some(packets), flows: 1, replies: false, ..Profile::default() };
+    let profile =
+        TrafficProfile { packets: Some(packets), flows: 1, replies: false, ..TrafficProfile::default() };
     let mut generator = Generator::new(&profile).unwrap();
     while let Some(frame) = generator.next() {
         receive(&mut runner, frame.timestamp_ns, frame.data);
@@ -157,9 +158,14 @@ fn state_transfer(packets: u64) -> Report {
 }
 
 fn ns_per_packet(mut runner: Runner, packets: u64) -> u64 {
-    let rate = Rate::PacketsPerSecond(1e6);
-    let profile =
-        Profile { packets: Some(packets), flows: 1_000, rate, replies: false, ..Profile::default() };
+    let rate = FrameRate::PacketsPerSecond(1e6);
+    let profile = TrafficProfile {
+        packets: Some(packets),
+        flows: 1_000,
+        rate,
+        replies: false,
+        ..TrafficProfile::default()
+    };
     let mut generator = Generator::new(&profile).unwrap();
     let mut frames = Vec::new();
     while let Some(frame) = generator.next() {

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use io::port::{Interface, Link, LinkNews, Outbox};
+use io::port::{Interface, LinkMonitor, LinkState, TransmitBurst};
 use l3::{Arrival, Departure, Host, Proxy};
 use nf::{Alert, Event, FlowReport, OwnedAddresses};
 use packet::wire::MacAddress;
@@ -51,7 +51,7 @@ pub struct Live {
     idle: u32,
     ticked_ns: u64,
     /// Without it, as where a sandbox allows no such sockets, it is looked now and then.
-    news: Option<LinkNews>,
+    news: Option<LinkMonitor>,
     asked_ns: u64,
     looked_ns: u64,
     /// How long it has slept.
@@ -104,7 +104,7 @@ struct Attached {
 /// What is to leave by a port.
 struct Outlet {
     port: u16,
-    outbox: Outbox,
+    outbox: TransmitBurst,
     /// What stands between it and the chain.
     end: End,
 }
@@ -144,7 +144,7 @@ impl Live {
             let (link, port) = (interface.link()?, number);
             let port = runner.assembly().ports.number(port);
             let end = port.map_or(End::Wire, |port| end(port, link, &wire, &runner));
-            Ok(Outlet { port: number, outbox: Outbox::default(), end })
+            Ok(Outlet { port: number, outbox: TransmitBurst::default(), end })
         };
         let outlets = interfaces.iter().map(outlet).collect::<std::io::Result<_>>()?;
         let attach = |(port, interface)| Attached { port, is_up: is_up(&interface), interface };
@@ -156,7 +156,7 @@ impl Live {
             clock: Clock::new(),
             idle: 0,
             ticked_ns: 0,
-            news: LinkNews::subscribe().ok(),
+            news: LinkMonitor::subscribe().ok(),
             asked_ns: 0,
             looked_ns: 0,
             slept: Duration::ZERO,
@@ -285,9 +285,9 @@ impl Live {
             return false;
         }
         self.asked_ns = now_ns;
-        let of_kernel = self.news.as_mut().is_some_and(LinkNews::has_come);
+        let of_kernel = self.news.as_mut().is_some_and(LinkMonitor::has_come);
         self.attached.iter_mut().fold(of_kernel, |has_news, attached| {
-            let of_interface = attached.interface.take_news();
+            let of_interface = attached.interface.take_link_change();
             has_news || of_interface
         })
     }
@@ -411,7 +411,7 @@ impl Attached {
         let was_up = std::mem::replace(&mut self.is_up, is_up(&self.interface));
         let fallback = (self.interface.mode() != mode).then(|| self.interface.fallback()).flatten();
         let fallback = fallback.map(ToString::to_string);
-        let why = self.interface.take_why();
+        let why = self.interface.take_reason();
         let has_changed = was_up != self.is_up || fallback.is_some() || why.is_some();
         let change = has_changed.then(|| Change {
             interface: self.interface.name().to_owned(),
@@ -456,7 +456,7 @@ fn is_up(interface: &Interface) -> bool {
 /// What stands between a port and the chain. On a wire with these cards, functions that own
 /// addresses on one side have nobody else to answer for those; what is owned on both sides, as a
 /// load balancer's, hosts of the wire may have.
-fn end(port: &Port, link: Link, wire: &[MacAddress], runner: &Runner) -> End {
+fn end(port: &Port, link: LinkState, wire: &[MacAddress], runner: &Runner) -> End {
     let (assembly, part) = (runner.assembly(), runner.shard().map_or((0, 1), Shard::place));
     let all_owned = assembly.chain.stages().iter().flat_map(|stage| &stage.shared().owned);
     let range = |owned: &OwnedAddresses| (owned.first, owned.last);
@@ -487,7 +487,7 @@ fn addresses<'a>(interfaces: impl Iterator<Item = &'a Interface>) -> Vec<MacAddr
     interfaces.filter_map(|interface| interface.link().ok()?.address.map(MacAddress)).collect()
 }
 
-fn mac(link: Link) -> MacAddress {
+fn mac(link: LinkState) -> MacAddress {
     MacAddress(link.address.unwrap_or_default())
 }
 
@@ -537,7 +537,7 @@ impl Outlet {
 
     /// The link is like that now, on a wire with these cards; `is_back`: it was down, or its
     /// interface is another one.
-    fn set_link(&mut self, link: Link, wire: &[MacAddress], is_back: bool, now_ns: u64) {
+    fn set_link(&mut self, link: LinkState, wire: &[MacAddress], is_back: bool, now_ns: u64) {
         match &mut self.end {
             End::Wire => {}
             End::Proxy(proxy) => {

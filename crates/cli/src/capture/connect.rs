@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use io::capture::Format;
+use io::capture::CaptureFormat;
 
 use super::Args;
 use crate::messages::say;
@@ -34,7 +34,7 @@ const BLOCK_MAX: usize = 1 << 20;
 const ENHANCED_PACKET: u32 = 6;
 
 /// Runs the command.
-pub fn run(args: &Args, interface: &str, format: Format) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args, interface: &str, format: CaptureFormat) -> anyhow::Result<ExitCode> {
     let signals = Signals::of_batch().context("cannot take signals")?;
     let mut stream = listen(interface)?;
     let mut file = open(&args.write, format)?;
@@ -106,7 +106,7 @@ enum File {
     Gzip(GzEncoder<Box<dyn Write>>),
 }
 
-fn open(path: &Path, format: Format) -> anyhow::Result<File> {
+fn open(path: &Path, format: CaptureFormat) -> anyhow::Result<File> {
     let out: Box<dyn Write> = match path == Path::new("-") {
         true => Box::new(std::io::stdout()),
         false => Box::new(crate::files::create(path)?.1),

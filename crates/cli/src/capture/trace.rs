@@ -1,6 +1,6 @@
 //! Takes packets through a policy one by one, and writes what became of each.
 
-use io::capture::{Notes, Way};
+use io::capture::{CaptureDirection, Notes};
 use nf::{Alert, Event, FlowReport};
 use packet::Packet;
 use runtime::{Frame, Ingress, Intake, Live, Output, Runner};
@@ -76,7 +76,7 @@ impl Trace {
             self.written += 1;
             let comment = comment::of(&passage, &self.alerts.0, runner);
             let packet_id = passage.number.filter(|_| !passage.made);
-            let notes = Notes { comment: Some(&comment), way: None, packet_id };
+            let notes = Notes { comment: Some(&comment), direction: None, packet_id };
             // What has waited was written when it came, and what a function made never came; but
             // nothing is dropped unseen.
             let has_come = !passage.made && !has_waited;
@@ -84,11 +84,15 @@ impl Trace {
             if (has_come || is_gone)
                 && let Some(arrived) = passage.arrived.as_ref().or(passage.steps.first().map(|s| &s.before))
             {
-                let notes = Notes { way: (!passage.made).then_some(Way::In), ..notes };
+                let notes = Notes { direction: (!passage.made).then_some(CaptureDirection::In), ..notes };
                 self.capture.write(arrived.meta().transit.ingress, arrived, &notes);
             }
             if let Some(left) = &passage.left {
-                self.capture.write(ports.egress(left), left, &Notes { way: Some(Way::Out), ..notes });
+                self.capture.write(
+                    ports.egress(left),
+                    left,
+                    &Notes { direction: Some(CaptureDirection::Out), ..notes },
+                );
             }
         }
         self.alerts.0.clear();

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use anyhow::Context;
-use io::traffic::{Generator, Profile, Responder};
+use io::traffic::{Generator, Responder, TrafficProfile};
 use nf::{Alert, Event, FlowReport};
 use packet::{LinkType, Packet};
 use protocol::message::UnitId;
@@ -59,7 +59,7 @@ struct Outside {
 impl World {
     /// Clients with this traffic before a chain on units; what leaves it goes to `sinks` too.
     pub fn new(
-        profile: &Profile,
+        profile: &TrafficProfile,
         tide: Tide,
         assembly: Assembly,
         config: UnitsConfig,

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ::io::capture::{Format, FormatKind, Notes, Record, Writer};
+use ::io::capture::{CaptureFormat, CaptureRecord, CaptureWriter, FormatKind, Notes};
 use anyhow::Context;
 use packet::{LinkType, Packet};
 use runtime::Ports;
@@ -19,7 +19,7 @@ pub struct Capture {
     name: String,
     /// The port whose packets are written; none: all.
     pub port: Option<u16>,
-    writer: Writer,
+    writer: CaptureWriter,
     /// What the writer has put out.
     tape: Tape,
     /// The file's interface for each port and link type.
@@ -65,25 +65,35 @@ impl Write for Tape {
 
 impl Capture {
     /// Creates the file; `-` is standard output. Nothing is written until it is known who writes.
-    pub fn create(path: &Path, format: Format, ports: &Ports, is_live: bool) -> anyhow::Result<Capture> {
+    pub fn create(
+        path: &Path,
+        format: CaptureFormat,
+        ports: &Ports,
+        is_live: bool,
+    ) -> anyhow::Result<Capture> {
         Capture::by(path, format, ports, is_live, |writer| writer)
     }
 
     /// The same for packets before and after the functions, each with its way.
-    pub fn with_ways(path: &Path, format: Format, ports: &Ports, is_live: bool) -> anyhow::Result<Capture> {
-        Capture::by(path, format, ports, is_live, Writer::with_ways)
+    pub fn with_directions(
+        path: &Path,
+        format: CaptureFormat,
+        ports: &Ports,
+        is_live: bool,
+    ) -> anyhow::Result<Capture> {
+        Capture::by(path, format, ports, is_live, CaptureWriter::with_directions)
     }
 
     fn by(
         path: &Path,
-        format: Format,
+        format: CaptureFormat,
         ports: &Ports,
         is_live: bool,
-        prepare: fn(Writer) -> Writer,
+        prepare: fn(CaptureWriter) -> CaptureWriter,
     ) -> anyhow::Result<Capture> {
         let name = path.display().to_string();
         let (tape, gzip) = (Tape::default(), format.gzip);
-        let mut writer = prepare(Writer::new(tape.clone(), Format { gzip: false, ..format }));
+        let mut writer = prepare(CaptureWriter::new(tape.clone(), CaptureFormat { gzip: false, ..format }));
         let names: BTreeMap<_, _> = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
         let mut interfaces = BTreeMap::new();
         if is_live {
@@ -145,7 +155,7 @@ impl Capture {
                 next
             }
         };
-        let record = Record {
+        let record = CaptureRecord {
             timestamp_ns: meta.transit.timestamp_ns,
             interface,
             link_type: meta.link,

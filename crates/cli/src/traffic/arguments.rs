@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use io::traffic::{Attacks, FlowLength, FrameBytes, Pacing, Payload, Protocols, Rate};
+use io::traffic::{Attacks, FlowLength, FrameBytes, FrameRate, Pacing, Payload, Protocols};
 use values::{Quantity, QuantityKind};
 
 /// Bytes of the frame check sequence: the wire has it, captures and profiles do not.
@@ -20,7 +20,7 @@ pub fn count(text: &str) -> Result<u64, String> {
 
 /// `--rate`: packets or bits a second.
 #[derive(Clone, Copy, Debug)]
-pub struct Pps(pub Rate);
+pub struct Pps(pub FrameRate);
 
 impl FromStr for Pps {
     type Err = String;
@@ -29,9 +29,9 @@ impl FromStr for Pps {
         let quantity = Quantity::parse(text).map_err(|error| error.to_string())?;
         match quantity.kind {
             QuantityKind::Count | QuantityKind::PacketRate => {
-                Ok(Pps(Rate::PacketsPerSecond(quantity.value as f64)))
+                Ok(Pps(FrameRate::PacketsPerSecond(quantity.value as f64)))
             }
-            QuantityKind::BitRate => Ok(Pps(Rate::BitsPerSecond(quantity.value as f64))),
+            QuantityKind::BitRate => Ok(Pps(FrameRate::BitsPerSecond(quantity.value as f64))),
             other => Err(format!("expected packets or bits a second, such as 200k or 1Gbps, found {other}")),
         }
     }
@@ -211,11 +211,11 @@ pub fn preset_summary(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use io::traffic::Profile;
+    use io::traffic::TrafficProfile;
 
     #[test]
     fn every_preset_has_a_summary() {
-        for name in Profile::PRESETS {
+        for name in TrafficProfile::PRESETS {
             assert!(!preset_summary(name).is_empty(), "{name}");
         }
     }
@@ -226,8 +226,8 @@ mod tests {
         assert_eq!("64".parse::<PacketBytes>().unwrap().0, FrameBytes::Fixed(60));
         assert_eq!("64-1518".parse::<PacketBytes>().unwrap().0, FrameBytes::Range(60, 1514));
         assert_eq!("IMIX".parse::<PacketBytes>().unwrap().0, FrameBytes::Imix);
-        assert_eq!("1Mpps".parse::<Pps>().unwrap().0, Rate::PacketsPerSecond(1e6));
-        assert_eq!("1Gbps".parse::<Pps>().unwrap().0, Rate::BitsPerSecond(1e9));
+        assert_eq!("1Mpps".parse::<Pps>().unwrap().0, FrameRate::PacketsPerSecond(1e6));
+        assert_eq!("1Gbps".parse::<Pps>().unwrap().0, FrameRate::BitsPerSecond(1e9));
         assert_eq!("tcp=1,udp=0.5".parse::<Mix>().unwrap().0.udp, 0.5);
         assert_eq!("mean:3".parse::<Length>().unwrap().0, FlowLength::Geometric(3.0));
         let mut attacks = Attacks::default();

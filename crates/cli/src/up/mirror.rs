@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use io::capture::{Format, FormatKind, Notes, Record, Way, Writer};
+use io::capture::{CaptureDirection, CaptureFormat, CaptureRecord, CaptureWriter, FormatKind, Notes};
 use nf::{Alert, Event, FlowReport};
 use packet::{LinkType, Packet};
 use runtime::{Frame, Ingress, Intake, Output, Ports, Runner};
@@ -68,7 +68,7 @@ pub struct Mirror {
 
 /// One who listens.
 struct Listener {
-    writer: Writer,
+    writer: CaptureWriter,
     tape: Tape,
     interfaces: BTreeMap<(u16, LinkType), u32>,
     sender: SyncSender<Vec<u8>>,
@@ -130,7 +130,15 @@ impl Mirror {
     }
 
     /// Adds a packet.
-    fn add(&mut self, port: u16, way: Way, timestamp_ns: u64, link: LinkType, wire_len: u32, data: &[u8]) {
+    fn add(
+        &mut self,
+        port: u16,
+        way: CaptureDirection,
+        timestamp_ns: u64,
+        link: LinkType,
+        wire_len: u32,
+        data: &[u8],
+    ) {
         let Some(listener) = &mut self.listener else { return };
         let name = self.names.get(&port).map_or("", String::as_str);
         // What cannot be written is missing, as what finds no room.
@@ -186,8 +194,8 @@ impl Mirror {
 impl Listener {
     fn new(sender: SyncSender<Vec<u8>>) -> Listener {
         let tape = Tape::default();
-        let format = Format { kind: FormatKind::Pcapng, gzip: false };
-        let writer = Writer::new(tape.clone(), format).with_ways();
+        let format = CaptureFormat { kind: FormatKind::Pcapng, gzip: false };
+        let writer = CaptureWriter::new(tape.clone(), format).with_directions();
         Listener { writer, tape, interfaces: BTreeMap::new(), sender, written: 0, lost: 0 }
     }
 
@@ -196,7 +204,7 @@ impl Listener {
         &mut self,
         port: u16,
         name: &str,
-        way: Way,
+        way: CaptureDirection,
         timestamp_ns: u64,
         link: LinkType,
         wire_len: u32,
@@ -212,8 +220,8 @@ impl Listener {
             }
         };
         let comment = (self.lost > 0).then(|| format!("{} packets before this one are missing", self.lost));
-        let notes = Notes { comment: comment.as_deref(), way: Some(way), packet_id: None };
-        let record = Record { timestamp_ns, interface, link_type: link, wire_len, data };
+        let notes = Notes { comment: comment.as_deref(), direction: Some(way), packet_id: None };
+        let record = CaptureRecord { timestamp_ns, interface, link_type: link, wire_len, data };
         self.writer.write_noted(&record, &notes).ok()?;
         self.lost = 0;
         self.written += 1;
@@ -300,7 +308,7 @@ impl Intake for Arriving<'_> {
     ) -> std::result::Result<(), O::Error> {
         if let Ingress::Port(port) = from {
             let Frame { timestamp_ns, link, wire_len, data } = frame;
-            self.0.borrow_mut().add(port, Way::In, timestamp_ns, link, wire_len, data);
+            self.0.borrow_mut().add(port, CaptureDirection::In, timestamp_ns, link, wire_len, data);
         }
         runner.receive(frame, from, output)
     }
@@ -315,7 +323,7 @@ impl<O: Output> Output for Leaving<'_, O> {
     fn packet(&mut self, port: u16, packet: &Packet) -> std::result::Result<(), O::Error> {
         let meta = packet.meta();
         let (time_ns, data) = (meta.transit.timestamp_ns, packet.data());
-        self.0.borrow_mut().add(port, Way::Out, time_ns, meta.link, meta.wire_len, data);
+        self.0.borrow_mut().add(port, CaptureDirection::Out, time_ns, meta.link, meta.wire_len, data);
         self.1.packet(port, packet)
     }
 

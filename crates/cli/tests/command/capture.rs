@@ -112,7 +112,7 @@ fn what_leaves_is_what_leaves_without_it() {
     place.stdout("capture p.rvl --read in.pcapng --seed 1 --write out.pcapng.gz");
     place.stdout("run p.rvl --read in.pcapng --seed 1 --write ran.pcapng --quiet");
     let frames = |name: &str, only: Option<&str>| {
-        let mut reader = io::capture::Reader::open(place.path(name)).unwrap();
+        let mut reader = io::capture::CaptureReader::open(place.path(name)).unwrap();
         let mut frames = Vec::new();
         while let Some(record) = reader.next().unwrap() {
             let (interface, frame) = (record.interface, (record.timestamp_ns, record.data.to_vec()));
@@ -158,10 +158,12 @@ fn a_fragment_that_waits_is_told_of_when_it_comes_and_when_it_leaves() {
     let place = Place::new();
     place.write("p.rvl", POLICY);
     let name = place.path("in.pcapng");
-    let mut writer = io::capture::Writer::create(&name, io::capture::Format::of_path(&name)).unwrap();
+    let mut writer =
+        io::capture::CaptureWriter::create(&name, io::capture::CaptureFormat::of_path(&name)).unwrap();
     for (timestamp_ns, data) in [(1_000, fragment(8, false)), (2_000, fragment(0, true))] {
         let (link_type, wire_len) = (packet::LinkType::Ethernet, data.len() as u32);
-        let record = io::capture::Record { timestamp_ns, interface: 0, link_type, wire_len, data: &data };
+        let record =
+            io::capture::CaptureRecord { timestamp_ns, interface: 0, link_type, wire_len, data: &data };
         writer.write(&record).unwrap();
     }
     writer.finish().unwrap();

@@ -1,7 +1,7 @@
 //! Captures whose packets have no time, or times that jump; and those that hosts made of what they
 //! were to send.
 
-use io::capture::{Format, FormatKind, Reader, Record, Writer};
+use io::capture::{CaptureFormat, CaptureReader, CaptureRecord, CaptureWriter, FormatKind};
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn run(packets: &[(Option<u64>, bool)]) -> (serde_json::Value, Vec<u64>) {
         packets.iter().fold(Blocks::new(), |blocks, &(at, forth)| blocks.packet(at, &datagram(forth)));
     place.write("in.pcapng", blocks.0);
     let report = place.json("run p.rvl --read in.pcapng --write out.pcapng --seed 1 -o json");
-    let mut reader = Reader::open(place.path("out.pcapng")).unwrap();
+    let mut reader = CaptureReader::open(place.path("out.pcapng")).unwrap();
     let mut times = Vec::new();
     while let Some(record) = reader.next().unwrap() {
         times.push(record.timestamp_ns / 1_000_000_000);
@@ -131,9 +131,9 @@ fn segments_that_a_card_was_to_cut_are_as_long_as_their_frames() {
     place.write("p.rvl", "Port<0> a;\nPort<1> b;\nMonitor m;\npipelet { a <-> m <-> b; }\n");
     let mut frame = datagram(true);
     frame[16..18].fill(0);
-    let format = Format { kind: FormatKind::Pcap, gzip: false };
-    let mut writer = Writer::create(place.path("in.pcap"), format).unwrap();
-    let record = Record {
+    let format = CaptureFormat { kind: FormatKind::Pcap, gzip: false };
+    let mut writer = CaptureWriter::create(place.path("in.pcap"), format).unwrap();
+    let record = CaptureRecord {
         timestamp_ns: T * 1_000_000_000,
         interface: 0,
         link_type: packet::LinkType::Ethernet,
@@ -186,7 +186,7 @@ fn answers_leave_by_the_port_that_their_flow_came_in_by() {
             stderr(&output)
         );
         for (number, host) in [(0, 5), (1, 6)] {
-            let mut reader = Reader::open(place.path(&format!("w{number}.pcap"))).unwrap();
+            let mut reader = CaptureReader::open(place.path(&format!("w{number}.pcap"))).unwrap();
             let record = reader.next().unwrap().unwrap();
             assert_eq!(record.data[33], host, "port {number} {units}");
             assert!(reader.next().unwrap().is_none());

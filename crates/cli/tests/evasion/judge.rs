@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use io::capture::{Format, Record, Writer};
+use io::capture::{CaptureFormat, CaptureRecord, CaptureWriter};
 use packet::LinkType;
 use serde_json::Value;
 
@@ -43,9 +43,9 @@ pub fn policy_of(rules: &str, mode: &str, settings: &str) -> String {
 
 /// Writes a recording.
 pub fn write(path: &Path, record: &[Recorded]) {
-    let mut writer = Writer::create(path, Format::of_path(path)).unwrap();
+    let mut writer = CaptureWriter::create(path, CaptureFormat::of_path(path)).unwrap();
     for recorded in record {
-        let record = Record {
+        let record = CaptureRecord {
             timestamp_ns: 1_700_000_000_000_000_000 + recorded.time_ns,
             interface: 0,
             link_type: LinkType::Ethernet,

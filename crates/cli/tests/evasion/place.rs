@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use io::port::{Interface, Outbox};
+use io::port::{Interface, TransmitBurst};
 use tempfile::TempDir;
 
 use crate::wire::{CLIENT_MAC, CLIENT6, SERVER4, SERVER6};
@@ -192,7 +192,7 @@ impl Place {
 
     /// Sends a frame, at once.
     pub fn send(&mut self, frame: &[u8]) {
-        let mut outbox = Outbox::default();
+        let mut outbox = TransmitBurst::default();
         outbox.push(frame);
         self.interface.send(&mut outbox);
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 
-use io::capture::Reader;
+use io::capture::CaptureReader;
 
 use crate::net::{Io, Network, Server, wait_until};
 
@@ -49,7 +49,7 @@ fn carried(network: &Network, cuts: bool) -> [Vec<Vec<u8>>; 2] {
 }
 
 fn frames(path: &Path) -> Vec<Vec<u8>> {
-    let mut reader = Reader::open(path).unwrap();
+    let mut reader = CaptureReader::open(path).unwrap();
     let mut frames = Vec::new();
     // The last record may not be whole yet.
     while let Ok(Some(record)) = reader.next() {

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use io::capture::{Format, FormatKind, Reader, Record, Writer};
+use io::capture::{CaptureFormat, CaptureReader, CaptureRecord, CaptureWriter, FormatKind};
 use nf::{Alert, FlowReport};
 use packet::FlowKey;
 use protocol::dispatcher::Mode;
@@ -82,8 +82,8 @@ fn compare(kind: Kind, capture: &Capture, outcome: &Outcome) -> u64 {
 /// What is written is read again, packet by packet.
 fn read_again(capture: &Capture, outcome: &Outcome) {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let format = Format { kind: FormatKind::Pcapng, gzip: false };
-    let mut writer = Writer::create(file.path(), format).unwrap();
+    let format = CaptureFormat { kind: FormatKind::Pcapng, gzip: false };
+    let mut writer = CaptureWriter::create(file.path(), format).unwrap();
     let mut links: Vec<packet::LinkType> = Vec::new();
     for sent in &outcome.sent {
         let known = links.iter().position(|link| *link == sent.link);
@@ -92,7 +92,7 @@ fn read_again(capture: &Capture, outcome: &Outcome) {
             links.push(sent.link);
             links.len() - 1
         });
-        let record = Record {
+        let record = CaptureRecord {
             timestamp_ns: sent.timestamp_ns,
             interface: interface as u32,
             link_type: sent.link,
@@ -102,7 +102,7 @@ fn read_again(capture: &Capture, outcome: &Outcome) {
         writer.write(&record).unwrap();
     }
     writer.finish().unwrap();
-    let mut reader = Reader::open(file.path()).unwrap();
+    let mut reader = CaptureReader::open(file.path()).unwrap();
     for sent in &outcome.sent {
         let record =
             reader.next().unwrap().unwrap_or_else(|| panic!("{}: a packet is missing", capture.name));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use io::capture::Reader;
+use io::capture::CaptureReader;
 
 use crate::traces::{self, Capture};
 
@@ -24,7 +24,7 @@ fn the_command_takes_every_capture_through_all_functions() {
         if let Some(broken) = &capture.broken {
             assert!(said.contains(broken.as_str()) && said.contains("at byte"), "{}: {said}", capture.name);
         }
-        if Reader::open(&capture.path).is_ok() {
+        if CaptureReader::open(&capture.path).is_ok() {
             check(capture, place.path());
         }
     }
@@ -51,7 +51,7 @@ fn check(capture: &Capture, place: &Path) {
     let (into, out) = (number("packets_in") + number("packets_made"), number("packets_out"));
     assert_eq!(into, out + drops + number("packets_held"), "{}", capture.name);
 
-    let mut reader = Reader::open(place.join("out.pcapng")).unwrap();
+    let mut reader = CaptureReader::open(place.join("out.pcapng")).unwrap();
     let mut written = 0;
     while reader.next().unwrap().is_some() {
         written += 1;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use io::capture::Reader;
+use io::capture::CaptureReader;
 use packet::LinkType;
 
 /// A record of a capture.
@@ -61,7 +61,7 @@ fn read(path: PathBuf) -> Capture {
         records: Vec::new(),
         broken: None,
     };
-    let mut reader = match Reader::open(&path) {
+    let mut reader = match CaptureReader::open(&path) {
         Ok(reader) => reader,
         Err(error) => {
             capture.broken = Some(error.to_string());

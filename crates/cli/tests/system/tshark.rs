@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 
-use io::capture::{Format, FormatKind, Record, Writer};
+use io::capture::{CaptureFormat, CaptureRecord, CaptureWriter, FormatKind};
 use packet::LinkType;
 
 use crate::policies::Kind;
@@ -31,7 +31,8 @@ impl<'a> From<&'a Recorded> for Shown<'a> {
 
 /// Writes frames of any link types into one file.
 fn write<'a>(path: &Path, frames: impl Iterator<Item = Shown<'a>>) {
-    let mut writer = Writer::create(path, Format { kind: FormatKind::Pcapng, gzip: false }).unwrap();
+    let mut writer =
+        CaptureWriter::create(path, CaptureFormat { kind: FormatKind::Pcapng, gzip: false }).unwrap();
     let mut links: Vec<LinkType> = Vec::new();
     for Shown { timestamp_ns, link, wire_len, data } in frames {
         let interface = links.iter().position(|known| *known == link).unwrap_or_else(|| {
@@ -39,7 +40,7 @@ fn write<'a>(path: &Path, frames: impl Iterator<Item = Shown<'a>>) {
             links.push(link);
             links.len() - 1
         }) as u32;
-        writer.write(&Record { timestamp_ns, interface, link_type: link, wire_len, data }).unwrap();
+        writer.write(&CaptureRecord { timestamp_ns, interface, link_type: link, wire_len, data }).unwrap();
     }
     writer.finish().unwrap();
 }

@@ -11,7 +11,9 @@ use crate::meter_support::support::packets::{tagged, tcp, udp, v4};
 use crate::meter_support::support::traffic::{START_NS, traffic};
 use crate::side_by_side::{self, Order};
 use graph::{FastPath, Options, RuleStep, RuleView, WhenFull};
-use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Rate, Responder};
+use io::traffic::{
+    AddressPrefix, FrameRate, Generator, Payload, Responder, TrafficAddresses, TrafficProfile,
+};
 use nf::record::RecordHeader;
 use nf::stage::Stage;
 use nf::{FlowReport, Setup};
@@ -346,19 +348,19 @@ proptest! {
 
 /// Conversations with servers that answer what leaves the plain chain.
 pub fn conversations(functions: &[Function], seed: u64, payload: Payload) -> Vec<Arrival> {
-    let profile = Profile {
+    let profile = TrafficProfile {
         seed,
         start_ns: START_NS,
         packets: Some(800),
         flows: 12,
-        rate: Rate::PacketsPerSecond(400.0),
-        addresses: Addresses {
-            servers_v4: Prefix { address: [198, 18, 0, 0].into(), length: 30 },
-            ..Addresses::default()
+        rate: FrameRate::PacketsPerSecond(400.0),
+        addresses: TrafficAddresses {
+            servers_v4: AddressPrefix { address: [198, 18, 0, 0].into(), length: 30 },
+            ..TrafficAddresses::default()
         },
         payload,
         replies: false,
-        ..Profile::default()
+        ..TrafficProfile::default()
     };
     let mut plain = Bench::new(stages(functions), Options { consolidate: false, ..options(0) });
     let mut responder = Responder::new(profile.answer);

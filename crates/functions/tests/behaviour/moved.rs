@@ -6,7 +6,9 @@
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use graph::{Chain, Options};
-use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
+use io::traffic::{
+    AddressPrefix, FrameRate, Generator, Payload, Protocols, Responder, TrafficAddresses, TrafficProfile,
+};
 use nf::Shared;
 use nf::record::RecordHeader;
 use nf::stage::Stage;
@@ -83,21 +85,21 @@ impl Unit {
 
 /// A few hundred flows of all kinds; fragments that wait belong to no flow yet, and there are none.
 /// Over half an hour, so that flows idle and end.
-fn profile(payload: Payload) -> Profile {
-    Profile {
+fn profile(payload: Payload) -> TrafficProfile {
+    TrafficProfile {
         seed: SEED,
         start_ns: 1_700_000_000_000_000_000,
         packets: Some(6_000),
         flows: 60,
-        rate: Rate::PacketsPerSecond(4.0),
-        protocols: Protocols { fragments: 0.0, ..Profile::default().protocols },
-        addresses: Addresses {
-            servers_v4: Prefix { address: [198, 18, 0, 0].into(), length: 30 },
-            ..Addresses::default()
+        rate: FrameRate::PacketsPerSecond(4.0),
+        protocols: Protocols { fragments: 0.0, ..TrafficProfile::default().protocols },
+        addresses: TrafficAddresses {
+            servers_v4: AddressPrefix { address: [198, 18, 0, 0].into(), length: 30 },
+            ..TrafficAddresses::default()
         },
         payload,
         replies: false,
-        ..Profile::default()
+        ..TrafficProfile::default()
     }
 }
 

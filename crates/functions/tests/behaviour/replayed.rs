@@ -3,7 +3,9 @@
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use graph::{Chain, NoHistory, Options, history_len};
-use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
+use io::traffic::{
+    AddressPrefix, FrameRate, Generator, Payload, Protocols, Responder, TrafficAddresses, TrafficProfile,
+};
 use nf::stage::Stage;
 use packet::{Packet, PacketPool, Parser, Side, split_mix};
 
@@ -96,21 +98,21 @@ impl Unit {
 
 /// A few dozen flows of all kinds, within seconds: none is silent for so long that it ends. Later
 /// fragments do not say which flow they are of.
-fn profile() -> Profile {
-    Profile {
+fn profile() -> TrafficProfile {
+    TrafficProfile {
         seed: SEED,
         start_ns: 1_700_000_000_000_000_000,
         packets: Some(6_000),
         flows: 60,
-        rate: Rate::PacketsPerSecond(1_000.0),
-        protocols: Protocols { fragments: 0.0, ..Profile::default().protocols },
-        addresses: Addresses {
-            servers_v4: Prefix { address: [198, 18, 0, 0].into(), length: 30 },
-            ..Addresses::default()
+        rate: FrameRate::PacketsPerSecond(1_000.0),
+        protocols: Protocols { fragments: 0.0, ..TrafficProfile::default().protocols },
+        addresses: TrafficAddresses {
+            servers_v4: AddressPrefix { address: [198, 18, 0, 0].into(), length: 30 },
+            ..TrafficAddresses::default()
         },
         payload: Payload::Random,
         replies: false,
-        ..Profile::default()
+        ..TrafficProfile::default()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::meter_support::*;
-use io::traffic::{Attacks, FrameKind, Generator, Profile};
+use io::traffic::{Attacks, FrameKind, Generator, TrafficProfile};
 use packet::{Addr, Endpoint, Side};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -190,10 +190,10 @@ fn a_flood_is_told_of_now_and_then() {
 /// Servers with two services under a flood of datagrams from spoofed sources to any of their ports.
 #[test]
 fn under_a_flood_exchanges_go_on() {
-    let mut profile = Profile {
+    let mut profile = TrafficProfile {
         packets: Some(20_000),
         attacks: Attacks { udp_flood: 0.8, ..Attacks::default() },
-        ..Profile::preset("mix").unwrap()
+        ..TrafficProfile::preset("mix").unwrap()
     };
     profile.addresses.server_ports = vec![53, 443];
     let mut generator = Generator::new(&profile).unwrap();

@@ -49,7 +49,7 @@ pub fn captures() -> Vec<(String, Vec<Frame>)> {
 }
 
 fn frames(path: &Path) -> Option<Vec<Frame>> {
-    let mut reader = io::capture::Reader::open(path).ok()?;
+    let mut reader = io::capture::CaptureReader::open(path).ok()?;
     let mut frames = Vec::new();
     while let Some(record) = reader.next().ok()? {
         frames.push(Frame {

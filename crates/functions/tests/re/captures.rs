@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use graph::{Chain, Options};
-use io::capture::Reader;
+use io::capture::CaptureReader;
 use packet::{FlowHasher, LinkType, Packet, PacketPool, Parser, Side};
 use serde_json::json;
 
@@ -164,7 +164,7 @@ fn every_capture_is_measured() {
 
 /// What can be read of a capture.
 fn frames(path: &Path) -> Vec<Frame> {
-    let Ok(mut reader) = Reader::open(path) else { return vec![] };
+    let Ok(mut reader) = CaptureReader::open(path) else { return vec![] };
     let mut frames = vec![];
     while let Ok(Some(record)) = reader.next() {
         frames.push(Frame {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use io::capture::{Format, FormatKind, Record, Writer};
+use io::capture::{CaptureFormat, CaptureRecord, CaptureWriter, FormatKind};
 use packet::LinkType;
 
 /// Does this for each protocol, with outer and inner IP headers of either version; not at all where
@@ -27,12 +27,13 @@ pub fn for_each(protocols: &[&str], reads: impl Fn(&str, u8, u8)) {
 pub fn fields_of(frames: &[Vec<u8>], preferences: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sent.pcapng");
-    let mut writer = Writer::create(&path, Format { kind: FormatKind::Pcapng, gzip: false }).unwrap();
+    let mut writer =
+        CaptureWriter::create(&path, CaptureFormat { kind: FormatKind::Pcapng, gzip: false }).unwrap();
     writer.add_interface(0, "", LinkType::Ethernet).unwrap();
     for (data, timestamp_ns) in frames.iter().zip(1..) {
         let wire_len = data.len() as u32;
         let link_type = LinkType::Ethernet;
-        writer.write(&Record { timestamp_ns, interface: 0, link_type, wire_len, data }).unwrap();
+        writer.write(&CaptureRecord { timestamp_ns, interface: 0, link_type, wire_len, data }).unwrap();
     }
     writer.finish().unwrap();
     let preferences = ["ip.check_checksum:TRUE", "udp.check_checksum:TRUE"].iter().chain(preferences);

@@ -1,8 +1,8 @@
-//! How a capture is written, and which file name asks for what.
+//! Formats of capture files, and the file names that select them.
 
 use std::path::Path;
 
-/// The kind of a capture file.
+/// Kind of a capture file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FormatKind {
     /// pcap in nanoseconds: one link type, no interfaces.
@@ -14,19 +14,19 @@ pub enum FormatKind {
     Pcapng,
 }
 
-/// How a capture is to be written.
+/// Format of a written capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Format {
-    /// The kind of file.
+pub struct CaptureFormat {
+    /// Kind.
     pub kind: FormatKind,
-    /// Whether to gzip it.
+    /// Compress it with gzip.
     pub gzip: bool,
 }
 
-impl Format {
-    /// The format that a file's name asks for: `.pcapng` and `.ntar` are pcapng, everything else
-    /// pcap in nanoseconds; `.gz` behind it gzips. `-`, standard output, is plain pcap.
-    pub fn of_path(path: impl AsRef<Path>) -> Format {
+impl CaptureFormat {
+    /// Returns the format that a file name selects. `.pcapng` and `.ntar` are pcapng, everything
+    /// else is pcap in nanoseconds; a final `.gz` compresses. `-`, standard output, is plain pcap.
+    pub fn of_path(path: impl AsRef<Path>) -> CaptureFormat {
         let path = path.as_ref();
         let gzip = has_extension(path, "gz");
         let inner = if gzip { path.with_extension("") } else { path.to_owned() };
@@ -34,7 +34,7 @@ impl Format {
             true => FormatKind::Pcapng,
             false => FormatKind::Pcap,
         };
-        Format { kind, gzip }
+        CaptureFormat { kind, gzip }
     }
 }
 

@@ -2,16 +2,16 @@
 
 use packet::LinkType;
 
-use super::reader::{ByteOrder, Found, ReadError, at_end, require};
+use super::reader::{ByteOrder, ReadError, RecordFields, at_end, require};
 use super::source::Source;
-use super::{Interface, RECORD_BYTES_MAX, time};
+use super::{CaptureInterface, RECORD_BYTES_MAX, time};
 
-/// The length of the file header, in bytes.
+/// Bytes of the file header.
 pub(super) const FILE_HEADER_BYTES: usize = 24;
-/// The length of a record header, in bytes.
+/// Bytes of a record header.
 pub(super) const RECORD_HEADER_BYTES: usize = 16;
-/// The modified header has an interface index, a protocol and a packet type behind the usual
-/// fields.
+/// Bytes of the modified record header, which also has an interface index, a protocol and a packet
+/// type.
 const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
 
 pub(super) const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
@@ -20,11 +20,11 @@ const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 
 pub(super) const VERSION_MAJOR: u16 = 2;
 pub(super) const VERSION_MINOR: u16 = 4;
-/// Before this version the two lengths of a record stood the other way round; in it, both ways were
+/// Before this version, a record's two lengths were in reverse order; in it, both orders were
 /// written.
 const VERSION_MINOR_MIXED_LENGTHS: u16 = 3;
 
-/// What the magic number tells.
+/// Properties that follow from the magic number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Variant {
     order: ByteOrder,
@@ -49,16 +49,16 @@ impl Variant {
     }
 }
 
-/// Which of a record's two length fields is the captured length.
+/// Order of a record's two length fields.
 #[derive(Clone, Copy, Debug)]
 enum LengthOrder {
     CapturedFirst,
     WireFirst,
-    /// The smaller one.
+    /// The smaller one is the captured length.
     Either,
 }
 
-/// Finds the records behind a file header.
+/// Parses the records after a file header.
 #[derive(Debug)]
 pub(super) struct Parser {
     variant: Variant,
@@ -70,7 +70,7 @@ impl Parser {
     pub fn new(
         variant: Variant,
         source: &mut Source,
-        interfaces: &mut Vec<Interface>,
+        interfaces: &mut Vec<CaptureInterface>,
     ) -> Result<Parser, ReadError> {
         require(source, FILE_HEADER_BYTES, "a pcap file header")?;
         let (header, order) = (source.bytes(), variant.order);
@@ -78,10 +78,10 @@ impl Parser {
         if major != VERSION_MAJOR {
             return Err(ReadError::Version { offset: 4, expected: "pcap version 2", major, minor });
         }
-        // The upper half of the field tells the length of the frame check sequence: the link type
-        // is the lower.
+        // The upper half of the field is the length of the frame check sequence, the lower half the
+        // link type.
         let link_type = LinkType::from_number(order.u32(header, 20) as u16);
-        interfaces.push(Interface { link_type, name: None, snapshot_bytes: order.u32(header, 16) });
+        interfaces.push(CaptureInterface { link_type, name: None, snapshot_bytes: order.u32(header, 16) });
         source.consume(FILE_HEADER_BYTES);
         let length_order = match minor {
             ..VERSION_MINOR_MIXED_LENGTHS => LengthOrder::WireFirst,
@@ -91,8 +91,8 @@ impl Parser {
         Ok(Parser { variant, length_order })
     }
 
-    /// The record at the front of `source`, or `None` at the end.
-    pub fn next(&mut self, source: &mut Source) -> Result<Option<Found>, ReadError> {
+    /// Returns the record at the front of `source`, or `None` at the end.
+    pub fn next(&mut self, source: &mut Source) -> Result<Option<RecordFields>, ReadError> {
         if at_end(source)? {
             return Ok(None);
         }
@@ -111,17 +111,17 @@ impl Parser {
         }
         let total = record_header_bytes + captured as usize;
         require(source, total, "a record")?;
-        Ok(Some(Found {
+        Ok(Some(RecordFields {
             timestamp_ns,
             interface: 0,
             wire_len,
             data: record_header_bytes..total,
             total,
-            way: None,
+            direction: None,
         }))
     }
 
-    /// The captured and the wire length, from the two fields in the file's order.
+    /// Returns the captured and the wire length, given the two fields in the file's order.
     fn lengths(&self, first: u32, second: u32) -> (u32, u32) {
         match self.length_order {
             LengthOrder::CapturedFirst => (first, second),

@@ -1,16 +1,17 @@
-//! The pcapng format: sections of blocks, each with interfaces of its own
+//! The pcapng format: sections of blocks, each section with its own interfaces
 //! (draft-ietf-opsawg-pcapng).
 
 use packet::LinkType;
 
-use super::reader::{ByteOrder, Found, ReadError, at_end, read_failure, require};
+use super::reader::{ByteOrder, ReadError, RecordFields, at_end, read_failure, require};
 use super::source::Source;
 use super::time::TimeScale;
 use super::{
-    BLOCK_BYTES_MAX, INTERFACES_MAX, Interface, RECORD_BYTES_MAX, WAYS_APPLICATION, Way, bounded_name,
+    BLOCK_BYTES_MAX, CaptureDirection, CaptureInterface, DIRECTIONS_APPLICATION, INTERFACES_MAX,
+    RECORD_BYTES_MAX, bounded_name,
 };
 
-/// The type of a section header block as it stands in the file; it reads the same in both byte
+/// The type of a section header block as it stands in the file; it is a palindrome in both byte
 /// orders.
 pub(super) const SECTION_HEADER: [u8; 4] = BLOCK_SECTION_HEADER.to_be_bytes();
 
@@ -22,42 +23,41 @@ pub(super) const BLOCK_ENHANCED_PACKET: u32 = 6;
 
 pub(super) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 pub(super) const VERSION_MAJOR: u16 = 1;
-/// Version 1.2 was written by mistake for what is 1.0.
+/// Version 1.2 was written by mistake instead of 1.0.
 const VERSIONS_MINOR: [u16; 2] = [0, 2];
 
 pub(super) const OPTION_END: u16 = 0;
 pub(super) const OPTION_COMMENT: u16 = 1;
-/// Of an enhanced packet block.
+/// Option of an enhanced packet block.
 pub(super) const OPTION_FLAGS: u16 = 2;
-/// Of an enhanced packet block.
+/// Option of an enhanced packet block.
 pub(super) const OPTION_PACKET_ID: u16 = 5;
 pub(super) const OPTION_INTERFACE_NAME: u16 = 2;
 pub(super) const OPTION_TIME_RESOLUTION: u16 = 9;
 const OPTION_TIME_OFFSET: u16 = 14;
-/// Of a section header block.
+/// Option of a section header block.
 pub(super) const OPTION_APPLICATION: u16 = 4;
 
-/// Type and length in front of a block's body.
+/// Bytes of type and length before a block's body.
 pub(super) const BLOCK_HEAD_BYTES: usize = 8;
-/// The length again, behind it.
+/// Bytes of the second length after it.
 pub(super) const BLOCK_TAIL_BYTES: usize = 4;
-/// A section's head, with the byte-order magic behind type and length.
+/// Bytes of a section's head: type, length and byte-order magic.
 const SECTION_HEAD_BYTES: usize = 12;
 
-/// Finds the records in a file's blocks.
+/// Parses the records in a file's blocks.
 #[derive(Debug)]
 pub(super) struct Parser {
     order: ByteOrder,
-    /// The number of the section's first interface, counted over the file.
+    /// Number of the section's first interface, counted over the file.
     first_interface: usize,
-    /// One for each interface of the section.
+    /// One per interface of the section.
     scales: Vec<TimeScale>,
-    /// Whether the program that wrote the section is one that says which way packets went, see
-    /// [`super::WAYS_APPLICATION`].
-    has_ways: bool,
+    /// The application is [`super::DIRECTIONS_APPLICATION`].
+    has_directions: bool,
 }
 
-/// A block's place in the source's window: it begins at the front.
+/// A block at the front of the source's window.
 #[derive(Clone, Copy)]
 struct Block {
     kind: u32,
@@ -67,20 +67,25 @@ struct Block {
 impl Parser {
     /// Reads the first section's header.
     pub fn new(source: &mut Source) -> Result<Parser, ReadError> {
-        let mut parser =
-            Parser { order: ByteOrder::Little, first_interface: 0, scales: Vec::new(), has_ways: false };
+        let mut parser = Parser {
+            order: ByteOrder::Little,
+            first_interface: 0,
+            scales: Vec::new(),
+            has_directions: false,
+        };
         let block = parser.head(source)?;
         parser.section(source, block, 0)?;
         source.consume(block.total);
         Ok(parser)
     }
 
-    /// The next packet block, or `None` at the end. Interfaces on the way are added.
+    /// Returns the next packet block, or `None` at the end. Appends the interfaces of blocks before
+    /// it.
     pub fn next(
         &mut self,
         source: &mut Source,
-        interfaces: &mut Vec<Interface>,
-    ) -> Result<Option<Found>, ReadError> {
+        interfaces: &mut Vec<CaptureInterface>,
+    ) -> Result<Option<RecordFields>, ReadError> {
         while !at_end(source)? {
             let block = self.head(source)?;
             let found = match block.kind {
@@ -107,7 +112,8 @@ impl Parser {
         Ok(None)
     }
 
-    /// Type and length of the block at the front. A section header's byte order takes effect here.
+    /// Returns type and length of the block at the front. A section header's byte order takes
+    /// effect here.
     fn head(&mut self, source: &mut Source) -> Result<Block, ReadError> {
         require(source, BLOCK_HEAD_BYTES, "a block header")?;
         let kind = self.order.u32(source.bytes(), 0);
@@ -129,8 +135,7 @@ impl Parser {
         Ok(Block { kind, total })
     }
 
-    /// The whole block, once it has arrived, up to its second length, which must agree with the
-    /// first.
+    /// Returns the whole block up to its second length, which must equal the first.
     fn whole<'a>(&self, source: &'a mut Source, block: Block, least: usize) -> Result<&'a [u8], ReadError> {
         require(source, block.total, "a block")?;
         let end = block.total - BLOCK_TAIL_BYTES;
@@ -145,7 +150,7 @@ impl Parser {
         Ok(&source.bytes()[..end])
     }
 
-    /// Drops a block without keeping its body.
+    /// Skips a block without keeping its body.
     fn pass_over(&self, source: &mut Source, block: Block) -> Result<(), ReadError> {
         let offset = source.offset();
         let whole =
@@ -182,12 +187,13 @@ impl Parser {
             let expected = "pcapng version 1.0";
             return Err(ReadError::Version { offset: offset + 12, expected, major, minor });
         }
-        let mut has_ways = false;
+        let mut has_directions = false;
         for option in Options::new(order, &body[FIXED..], offset + FIXED as u64) {
             let option = option?;
-            has_ways |= option.code == OPTION_APPLICATION && option.value == WAYS_APPLICATION.as_bytes();
+            has_directions |=
+                option.code == OPTION_APPLICATION && option.value == DIRECTIONS_APPLICATION.as_bytes();
         }
-        self.has_ways = has_ways;
+        self.has_directions = has_directions;
         self.first_interface = interfaces;
         self.scales.clear();
         Ok(())
@@ -197,7 +203,7 @@ impl Parser {
         &mut self,
         source: &mut Source,
         block: Block,
-        interfaces: &mut Vec<Interface>,
+        interfaces: &mut Vec<CaptureInterface>,
     ) -> Result<(), ReadError> {
         const FIXED: usize = 16;
         let (offset, order) = (source.offset(), self.order);
@@ -207,7 +213,7 @@ impl Parser {
             return Err(ReadError::TooLarge { offset, expected: "a number of interfaces", found, limit });
         }
         let link_type = LinkType::from_number(order.u16(body, 8));
-        let mut interface = Interface { link_type, name: None, snapshot_bytes: order.u32(body, 12) };
+        let mut interface = CaptureInterface { link_type, name: None, snapshot_bytes: order.u32(body, 12) };
         let mut scale = TimeScale::default();
         for option in Options::new(order, &body[FIXED..], offset + FIXED as u64) {
             let option = option?;
@@ -237,8 +243,8 @@ impl Parser {
         &self,
         source: &mut Source,
         block: Block,
-        interfaces: &[Interface],
-    ) -> Result<Found, ReadError> {
+        interfaces: &[CaptureInterface],
+    ) -> Result<RecordFields, ReadError> {
         const FIXED: usize = 28;
         let (offset, order) = (source.offset(), self.order);
         let body = self.whole(source, block, FIXED)?;
@@ -248,16 +254,17 @@ impl Parser {
             captured: order.u32(body, 20),
             wire_len: order.u32(body, 24),
         };
-        let way = if self.has_ways { way(order, body, FIXED, packet.captured) } else { None };
-        Ok(Found { way, ..self.found(packet, FIXED, body.len(), block, offset, interfaces)? })
+        let direction =
+            if self.has_directions { direction(order, body, FIXED, packet.captured) } else { None };
+        Ok(RecordFields { direction, ..self.found(packet, FIXED, body.len(), block, offset, interfaces)? })
     }
 
     fn obsolete_packet(
         &self,
         source: &mut Source,
         block: Block,
-        interfaces: &[Interface],
-    ) -> Result<Found, ReadError> {
+        interfaces: &[CaptureInterface],
+    ) -> Result<RecordFields, ReadError> {
         const FIXED: usize = 28;
         let (offset, order) = (source.offset(), self.order);
         let body = self.whole(source, block, FIXED)?;
@@ -270,14 +277,14 @@ impl Parser {
         self.found(packet, FIXED, body.len(), block, offset, interfaces)
     }
 
-    /// A simple packet is the section's first interface's, has no time, and is cut to that
-    /// interface's length.
+    /// Parses a simple packet block. It belongs to the section's first interface, has no time, and
+    /// is cut to that interface's snapshot length.
     fn simple_packet(
         &self,
         source: &mut Source,
         block: Block,
-        interfaces: &[Interface],
-    ) -> Result<Found, ReadError> {
+        interfaces: &[CaptureInterface],
+    ) -> Result<RecordFields, ReadError> {
         const FIXED: usize = 12;
         let (offset, order) = (source.offset(), self.order);
         let body = self.whole(source, block, FIXED)?;
@@ -290,7 +297,7 @@ impl Parser {
         let captured = wire_len.min(limit).min((body.len() - FIXED) as u32);
         let packet = PacketFields { interface: 0, ticks: 0, captured, wire_len };
         let found = self.found(packet, FIXED, body.len(), block, offset, interfaces)?;
-        Ok(Found { timestamp_ns: None, ..found })
+        Ok(RecordFields { timestamp_ns: None, ..found })
     }
 
     fn found(
@@ -300,8 +307,8 @@ impl Parser {
         data_limit: usize,
         block: Block,
         offset: u64,
-        interfaces: &[Interface],
-    ) -> Result<Found, ReadError> {
+        interfaces: &[CaptureInterface],
+    ) -> Result<RecordFields, ReadError> {
         let number = packet.interface as usize;
         let Some(scale) = self.scales.get(number) else {
             let expected = "the number of an interface of this section";
@@ -321,26 +328,26 @@ impl Parser {
             return Err(ReadError::Malformed { offset, expected, found: packet.captured.into() });
         }
         debug_assert!(self.first_interface + number < interfaces.len());
-        Ok(Found {
+        Ok(RecordFields {
             timestamp_ns: Some(scale.nanoseconds(packet.ticks)),
             // Within INTERFACES_MAX.
             interface: (self.first_interface + number) as u32,
             wire_len: packet.wire_len,
             data,
             total: block.total,
-            way: None,
+            direction: None,
         })
     }
 }
 
-/// Which way a packet went, by the flags behind its bytes. A damaged option says nothing.
-fn way(order: ByteOrder, body: &[u8], fixed: usize, captured: u32) -> Option<Way> {
+/// Returns the direction in the flags after a packet's bytes; none if an option is damaged.
+fn direction(order: ByteOrder, body: &[u8], fixed: usize, captured: u32) -> Option<CaptureDirection> {
     let options = body.get(fixed + (captured as usize).next_multiple_of(4)..)?;
     let mut options = Options::new(order, options, 0).map_while(Result::ok);
     let flags = options.find(|option| option.code == OPTION_FLAGS && option.value.len() == 4)?;
     match order.u32(flags.value, 0) & 3 {
-        1 => Some(Way::In),
-        2 => Some(Way::Out),
+        1 => Some(CaptureDirection::In),
+        2 => Some(CaptureDirection::Out),
         _ => None,
     }
 }
@@ -353,7 +360,7 @@ struct PacketFields {
     wire_len: u32,
 }
 
-/// The byte order of the section whose head is at the front.
+/// Returns the byte order of the section whose head is at the front.
 fn byte_order(source: &Source) -> Result<ByteOrder, ReadError> {
     let magic = ByteOrder::Little.u32(source.bytes(), 8);
     if magic == BYTE_ORDER_MAGIC {
@@ -366,7 +373,7 @@ fn byte_order(source: &Source) -> Result<ByteOrder, ReadError> {
     Err(ReadError::Malformed { offset: source.offset() + 8, expected, found: magic.into() })
 }
 
-/// A name as text: what is not UTF-8 is replaced, what follows a zero byte or is too long left out.
+/// Returns a name as text, up to a zero byte or the limit, with invalid UTF-8 replaced.
 fn readable(name: &[u8]) -> String {
     let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
     bounded_name(&String::from_utf8_lossy(&name[..name.len().min(4 * super::NAME_BYTES_MAX)])).to_owned()
@@ -378,8 +385,8 @@ struct RawOption<'a> {
     offset: u64,
 }
 
-/// The options in `rest`, which lies at `offset` in the file. One that leaves its block is an
-/// error.
+/// Iterates over the options in `rest`, which lies at `offset` in the file. An option that leaves
+/// its block is an error.
 struct Options<'a> {
     order: ByteOrder,
     rest: &'a [u8],

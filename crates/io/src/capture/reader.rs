@@ -1,4 +1,4 @@
-//! The reader: finds out what a file is, and hands out its records.
+//! The reader: detects a file's format, and yields its records.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::source::Source;
-use super::{Interface, Record, Way, pcap, pcapng};
+use super::{CaptureDirection, CaptureInterface, CaptureRecord, pcap, pcapng};
 
-/// Reads a capture, record by record, from a file, standard input, or anything that reads.
+/// Reads a capture, record by record, from a file, standard input, or any reader.
 ///
-/// pcap in both byte orders, in micro- and nanoseconds, and with the modified (Kuznetzov) record
-/// header; pcapng in both byte orders, with any number of sections; either within gzip. Unknown
-/// blocks are passed over. A file that is cut or damaged yields all whole records in front of the
+/// It reads pcap in both byte orders, in micro- and nanoseconds, and with the modified (Kuznetzov)
+/// record header; pcapng in both byte orders, with any number of sections; and either within gzip.
+/// Unknown blocks are skipped. A truncated or damaged file yields all whole records before the
 /// damage, then the error.
 #[derive(Debug)]
-pub struct Reader {
+pub struct CaptureReader {
     source: Source,
     dialect: Dialect,
-    interfaces: Vec<Interface>,
-    /// Bytes at the front of the source that the last record handed out still borrows.
+    interfaces: Vec<CaptureInterface>,
+    /// Bytes at the front of the source that the last record borrows.
     lent: usize,
     failed: bool,
-    way: Option<Way>,
-    /// Whether the file has a time for the last record.
+    direction: Option<CaptureDirection>,
+    /// The file has a time for the last record.
     has_time: bool,
 }
 
@@ -35,39 +35,39 @@ enum Dialect {
     Pcapng(pcapng::Parser),
 }
 
-/// Where a record lies in the source's window, and what its header says.
-pub(super) struct Found {
-    /// None: the file has no time for it.
+/// Position of a record in the source's window, and the fields of its header.
+pub(super) struct RecordFields {
+    /// None if the file has no time for it.
     pub timestamp_ns: Option<u64>,
     pub interface: u32,
     pub wire_len: u32,
-    /// The captured bytes, in the window.
+    /// Position of the captured bytes in the window.
     pub data: Range<usize>,
-    /// The bytes from the window's front to the end of the record or block.
+    /// Bytes from the window's front to the end of the record or block.
     pub total: usize,
-    /// Which way the packet went, where readers are to go by it.
-    pub way: Option<Way>,
+    /// Direction of the packet, in a section of [`super::DIRECTIONS_APPLICATION`].
+    pub direction: Option<CaptureDirection>,
 }
 
-impl Reader {
+impl CaptureReader {
     /// Opens a capture file; `-` is standard input.
     ///
     /// # Errors
-    /// [`ReadError::Open`], or what [`Reader::new`] returns.
-    pub fn open(path: impl AsRef<Path>) -> Result<Reader, ReadError> {
+    /// [`ReadError::Open`], and those of [`CaptureReader::new`].
+    pub fn open(path: impl AsRef<Path>) -> Result<CaptureReader, ReadError> {
         let path = path.as_ref();
         if path == Path::new("-") {
-            return Reader::new(io::stdin());
+            return CaptureReader::new(io::stdin());
         }
         let file = File::open(path).map_err(|source| ReadError::Open { path: path.to_owned(), source })?;
-        Reader::new(file)
+        CaptureReader::new(file)
     }
 
-    /// Reads the file header of a capture. The input need not be buffered.
+    /// Reads the file header of a capture. The input needs no buffer.
     ///
     /// # Errors
     /// Any [`ReadError`] but [`ReadError::Open`].
-    pub fn new(input: impl Read + Send + 'static) -> Result<Reader, ReadError> {
+    pub fn new(input: impl Read + Send + 'static) -> Result<CaptureReader, ReadError> {
         let mut source = Source::new(input).map_err(|source| ReadError::Io { offset: 0, source })?;
         let mut interfaces = Vec::new();
         require(&mut source, 4, "a magic number")?;
@@ -79,15 +79,23 @@ impl Reader {
         } else {
             return Err(ReadError::NotACapture { found: magic });
         };
-        Ok(Reader { source, dialect, interfaces, lent: 0, failed: false, way: None, has_time: false })
+        Ok(CaptureReader {
+            source,
+            dialect,
+            interfaces,
+            lent: 0,
+            failed: false,
+            direction: None,
+            has_time: false,
+        })
     }
 
-    /// The next record, or `None` at the end. After an error there are no more records.
+    /// Returns the next record, or `None` at the end and after an error.
     ///
     /// # Errors
     /// Any [`ReadError`] but [`ReadError::Open`] and [`ReadError::NotACapture`].
     #[expect(clippy::should_implement_trait, reason = "an Iterator's items cannot borrow from it")]
-    pub fn next(&mut self) -> Result<Option<Record<'_>>, ReadError> {
+    pub fn next(&mut self) -> Result<Option<CaptureRecord<'_>>, ReadError> {
         if self.failed {
             return Ok(None);
         }
@@ -100,9 +108,9 @@ impl Reader {
             return Ok(None);
         };
         self.lent = found.total;
-        self.way = found.way;
+        self.direction = found.direction;
         self.has_time = found.timestamp_ns.is_some();
-        Ok(Some(Record {
+        Ok(Some(CaptureRecord {
             timestamp_ns: found.timestamp_ns.unwrap_or(0),
             interface: found.interface,
             link_type: self.interfaces[found.interface as usize].link_type,
@@ -111,46 +119,48 @@ impl Reader {
         }))
     }
 
-    /// Which way the last record's packet went, in a section of [`super::WAYS_APPLICATION`].
-    pub fn way(&self) -> Option<Way> {
-        self.way
+    /// Returns the direction of the last record's packet, in a section of
+    /// [`super::DIRECTIONS_APPLICATION`].
+    pub fn direction(&self) -> Option<CaptureDirection> {
+        self.direction
     }
 
-    /// Whether the file has a time for the last record: not for simple packet blocks of pcapng.
+    /// Returns whether the file has a time for the last record. Simple packet blocks of pcapng have
+    /// none.
     pub fn has_time(&self) -> bool {
         self.has_time
     }
 
-    /// The interfaces met so far: in pcap always one; in pcapng they come with the records,
-    /// numbered over the whole file, across its sections.
-    pub fn interfaces(&self) -> &[Interface] {
+    /// Returns the interfaces found so far. Pcap has exactly one. In pcapng they precede their
+    /// records, and are numbered over all sections of the file.
+    pub fn interfaces(&self) -> &[CaptureInterface] {
         &self.interfaces
     }
 
-    /// The byte offset behind the last record, counted after decompression.
+    /// Returns the byte offset after the last record, after decompression.
     pub fn position(&self) -> u64 {
         self.source.offset() + self.lent as u64
     }
 }
 
-/// Why a capture cannot be read (on). Offsets are in bytes, counted after decompression.
+/// Error of reading a capture. Offsets are in bytes after decompression.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The file cannot be opened.
     #[error("cannot open {}", path.display())]
     Open {
-        /// The file's name.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The input failed, or its compressed data are damaged.
     #[error("at byte {offset}: cannot read")]
     Io {
-        /// Where.
+        /// Its offset.
         offset: u64,
-        /// What the system or the decompressor says.
+        /// The system's or the decompressor's error.
         source: io::Error,
     },
     /// The file is neither pcap nor pcapng.
@@ -159,40 +169,40 @@ pub enum ReadError {
         /// The first four bytes.
         found: [u8; 4],
     },
-    /// The format's version is one that this reader does not know.
+    /// The format's version is unknown.
     #[error("at byte {offset}: expected {expected}, found version {major}.{minor}")]
     Version {
-        /// Where.
+        /// Its offset.
         offset: u64,
-        /// Which versions are known.
+        /// The known versions.
         expected: &'static str,
-        /// The major version found.
+        /// Its major version.
         major: u16,
-        /// The minor version found.
+        /// Its minor version.
         minor: u16,
     },
-    /// The input ends within something.
+    /// The input ends too early.
     #[error(
         "at byte {offset}: expected {expected} of {needed} bytes, found the end of the file after {found}"
     )]
     Truncated {
-        /// Where the cut thing begins.
+        /// Offset of the truncated object.
         offset: u64,
-        /// What it is.
+        /// Name of the object.
         expected: &'static str,
         /// Its length in bytes.
         needed: u64,
-        /// How much of it is there, in bytes.
+        /// Bytes of it that are present.
         found: u64,
     },
-    /// A length or number is above a limit of this reader.
+    /// A length or number exceeds a limit of this reader.
     #[error("at byte {offset}: expected {expected} of at most {limit}, found {found}")]
     TooLarge {
-        /// Where the thing begins.
+        /// Offset of the object.
         offset: u64,
-        /// What is too large.
+        /// Name of the object.
         expected: &'static str,
-        /// What the file says.
+        /// The value in the file.
         found: u64,
         /// The limit.
         limit: u64,
@@ -200,9 +210,9 @@ pub enum ReadError {
     /// A field contradicts the format or another field.
     #[error("at byte {offset}: expected {expected}, found {found}")]
     Malformed {
-        /// Where the field or the thing that holds it begins.
+        /// Offset of the field or of the object that holds it.
         offset: u64,
-        /// What is wanted.
+        /// The expected value.
         expected: &'static str,
         /// The field's value.
         found: u64,
@@ -210,7 +220,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// The byte at which reading stopped, counted after decompression; `None` if nothing was
+    /// Returns the offset at which reading stopped, after decompression; `None` if nothing was
     /// opened.
     pub fn offset(&self) -> Option<u64> {
         match *self {
@@ -225,7 +235,7 @@ impl ReadError {
     }
 }
 
-/// Makes `count` bytes available, or says what was cut.
+/// Makes `count` bytes available, or returns what was truncated.
 pub(super) fn require(source: &mut Source, count: usize, expected: &'static str) -> Result<(), ReadError> {
     match source.fill(count) {
         Ok(true) => Ok(()),
@@ -239,7 +249,7 @@ pub(super) fn require(source: &mut Source, count: usize, expected: &'static str)
     }
 }
 
-/// Whether the input is at its end.
+/// Returns whether the input is at its end.
 pub(super) fn at_end(source: &mut Source) -> Result<bool, ReadError> {
     let more = source.fill(1).map_err(|error| read_failure(source, error))?;
     Ok(!more)
@@ -257,7 +267,7 @@ pub(super) enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The 16-bit field at `offset`, which must lie within `bytes`.
+    /// Returns the 16-bit field at `offset`, which must lie within `bytes`.
     pub fn u16(self, bytes: &[u8], offset: usize) -> u16 {
         let field = [bytes[offset], bytes[offset + 1]];
         match self {
@@ -266,7 +276,7 @@ impl ByteOrder {
         }
     }
 
-    /// The 32-bit field at `offset`, which must lie within `bytes`.
+    /// Returns the 32-bit field at `offset`, which must lie within `bytes`.
     pub fn u32(self, bytes: &[u8], offset: usize) -> u32 {
         let field = [bytes[offset], bytes[offset + 1], bytes[offset + 2], bytes[offset + 3]];
         match self {
@@ -275,7 +285,7 @@ impl ByteOrder {
         }
     }
 
-    /// The 64-bit field at `offset`, which must lie within `bytes`.
+    /// Returns the 64-bit field at `offset`, which must lie within `bytes`.
     pub fn u64(self, bytes: &[u8], offset: usize) -> u64 {
         let (first, second) = (u64::from(self.u32(bytes, offset)), u64::from(self.u32(bytes, offset + 4)));
         match self {

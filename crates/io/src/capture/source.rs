@@ -1,16 +1,16 @@
-//! A byte stream with a window that grows with the data that arrive, plain or gunzipped.
+//! A plain or gzipped byte stream, with a window that grows with the data that arrive.
 
 use std::fmt;
 use std::io::{self, Cursor, ErrorKind, Read};
 
 use flate2::read::MultiGzDecoder;
 
-/// The window's size to begin with, in bytes.
+/// Initial size of the window, in bytes.
 const WINDOW_BYTES: usize = 256 << 10;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// A window onto an input. Offsets count the bytes after decompression.
+/// A window on an input. Offsets count bytes after decompression.
 pub(super) struct Source {
     input: Box<dyn Read + Send>,
     window: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Wraps `input`, and gunzips it if it begins like a gzip file.
+    /// Wraps `input`, and decompresses it if it begins like a gzip file.
     pub fn new(mut input: impl Read + Send + 'static) -> io::Result<Source> {
         let mut magic = [0; GZIP_MAGIC.len()];
         let read = read_up_to(&mut input, &mut magic)?;
@@ -35,18 +35,18 @@ impl Source {
         Source { input, window: vec![0; WINDOW_BYTES], start: 0, end: 0, offset: 0 }
     }
 
-    /// The offset of the first byte that is not consumed.
+    /// Returns the offset of the first byte that is not consumed.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The bytes that have arrived and are not consumed.
+    /// Returns the bytes that have arrived and are not consumed.
     pub fn bytes(&self) -> &[u8] {
         &self.window[self.start..self.end]
     }
 
-    /// Reads until `count` bytes are there; false if the input ends before. Takes memory only as
-    /// bytes arrive.
+    /// Reads until `count` bytes are present; returns false if the input ends before. Allocates
+    /// only as bytes arrive.
     pub fn fill(&mut self, count: usize) -> io::Result<bool> {
         while self.end - self.start < count {
             self.make_room(count);
@@ -65,7 +65,7 @@ impl Source {
         self.offset += count as u64;
     }
 
-    /// Drops `count` bytes without keeping them; false if the input ends before.
+    /// Skips `count` bytes without keeping them; returns false if the input ends before.
     pub fn skip(&mut self, mut count: usize) -> io::Result<bool> {
         while count > 0 {
             if !self.fill(1)? {
@@ -78,8 +78,8 @@ impl Source {
         Ok(true)
     }
 
-    /// Leaves at least one free byte at the window's end, moving what is there to its front, or
-    /// growing it.
+    /// Ensures at least one free byte at the window's end: moves the bytes to its front, or grows
+    /// it.
     fn make_room(&mut self, count: usize) {
         if self.start + count <= self.window.len() {
             return;
@@ -104,7 +104,7 @@ impl fmt::Debug for Source {
     }
 }
 
-/// Reads until `buffer` is full or the input ends; returns how much was read.
+/// Reads until `buffer` is full or the input ends; returns the number of bytes read.
 fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -116,7 +116,7 @@ fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// One read. An interruption is retried; a compressed stream that breaks off counts as the end.
+/// Reads once. An interruption is retried; a compressed stream that breaks off counts as the end.
 fn read_some(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match input.read(buffer) {

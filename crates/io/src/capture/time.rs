@@ -1,8 +1,8 @@
-//! The units of time in a capture file, brought to nanoseconds since 1970.
+//! Units of time in capture files, converted to nanoseconds since 1970.
 
 pub(super) const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// How an interface of a pcapng file counts time (options `if_tsresol` and `if_tsoffset`).
+/// Time scale of a pcapng interface (options `if_tsresol` and `if_tsoffset`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeScale {
     unit: Unit,
@@ -11,11 +11,11 @@ pub(super) struct TimeScale {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
-    /// So many nanoseconds a tick.
+    /// Nanoseconds per tick.
     Nanoseconds(u64),
-    /// So many ticks a nanosecond.
+    /// Ticks per nanosecond.
     PerNanosecond(u128),
-    /// 2 to this power ticks a second.
+    /// The exponent of a power of 2, in ticks per second.
     BinaryFraction(u32),
 }
 
@@ -27,8 +27,8 @@ impl Default for TimeScale {
 }
 
 impl TimeScale {
-    /// Takes the value of option `if_tsresol`: with the top bit a power of 2, else a power of 10 of
-    /// a second.
+    /// Applies option `if_tsresol`: with the top bit a power of 2, otherwise a power of 10 of a
+    /// second.
     pub fn set_resolution(&mut self, code: u8) {
         let exponent = u32::from(code & 0x7f);
         self.unit = match (code & 0x80 != 0, exponent) {
@@ -38,12 +38,12 @@ impl TimeScale {
         };
     }
 
-    /// Takes the value of option `if_tsoffset`: seconds to add to each time.
+    /// Applies option `if_tsoffset`: seconds to add to each time.
     pub fn set_offset_seconds(&mut self, seconds: i64) {
         self.offset_seconds = seconds;
     }
 
-    /// Ticks to nanoseconds since 1970, held to what a `u64` can say.
+    /// Converts ticks to nanoseconds since 1970, saturating.
     pub fn nanoseconds(self, ticks: u64) -> u64 {
         let plain = match self.unit {
             Unit::Nanoseconds(1) => ticks,
@@ -63,8 +63,8 @@ impl TimeScale {
     }
 }
 
-/// Seconds and a fraction to nanoseconds. A fraction of a second or more is carried into the
-/// seconds, as its value says; `fraction_ns` is the length of one unit of the fraction.
+/// Converts seconds and a fraction to nanoseconds. `fraction_ns` is the length of the fraction's
+/// unit. A fraction of a second or more is carried into the seconds.
 pub(super) fn from_parts(seconds: u32, fraction: u32, fraction_ns: u64) -> u64 {
     // At most 2^32 * 10^9 + 2^32 * 10^3 < 2^63.
     u64::from(seconds) * NS_PER_SECOND + u64::from(fraction) * fraction_ns

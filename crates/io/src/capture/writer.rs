@@ -1,4 +1,4 @@
-//! The writer: puts records into a pcap or pcapng file, plain or gzipped.
+//! The writer: puts records into a plain or gzipped pcap or pcapng file.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -10,78 +10,78 @@ use thiserror::Error;
 
 use crate::files;
 
-use super::format::{Format, FormatKind};
+use super::format::{CaptureFormat, FormatKind};
 use super::time::NS_PER_SECOND;
 use super::{
-    INTERFACES_MAX, Notes, RECORD_BYTES_MAX, Record, SNAPSHOT_BYTES_MAX, Way, bounded_comment, bounded_name,
-    pcap, pcapng,
+    CaptureDirection, CaptureRecord, INTERFACES_MAX, Notes, RECORD_BYTES_MAX, SNAPSHOT_BYTES_MAX,
+    bounded_comment, bounded_name, pcap, pcapng,
 };
 
-/// Bytes gathered before the file is written to.
+/// Bytes buffered before they are written to the file.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Writes a capture, record by record, in little-endian order and through a buffer.
 ///
-/// [`Writer::finish`] must be called: without it, errors of the last writes go unnoticed and a file
-/// without records has no header.
-pub struct Writer {
+/// [`CaptureWriter::finish`] must be called. Without it, errors of the last writes go unnoticed,
+/// and a file without records has no header.
+pub struct CaptureWriter {
     output: Output,
     kind: FormatKind,
-    /// Whether the file header is written.
+    /// The file header is written.
     begun: bool,
     interfaces: Interfaces,
-    /// Where blocks are put together.
+    /// Buffer of the current block.
     block: Vec<u8>,
-    has_ways: bool,
+    has_directions: bool,
 }
 
-impl Writer {
-    /// Creates a file, or truncates it, see [`files::create`]; `-` is standard output.
+impl CaptureWriter {
+    /// Creates or truncates a file, see [`files::create`]; `-` is standard output.
     ///
     /// # Errors
     /// [`WriteError::Create`].
-    pub fn create(path: impl AsRef<Path>, format: Format) -> Result<Writer, WriteError> {
+    pub fn create(path: impl AsRef<Path>, format: CaptureFormat) -> Result<CaptureWriter, WriteError> {
         let path = path.as_ref();
         if path == Path::new("-") {
-            return Ok(Writer::new(io::stdout(), format));
+            return Ok(CaptureWriter::new(io::stdout(), format));
         }
         let file =
             files::create(path).map_err(|source| WriteError::Create { path: path.to_owned(), source })?;
-        Ok(Writer::new(file, format))
+        Ok(CaptureWriter::new(file, format))
     }
 
-    /// Writes to anything that can be written to; it need not be buffered.
-    pub fn new(output: impl Write + Send + 'static, format: Format) -> Writer {
+    /// Writes to any output; it needs no buffer.
+    pub fn new(output: impl Write + Send + 'static, format: CaptureFormat) -> CaptureWriter {
         let buffered = BufWriter::with_capacity(BUFFER_BYTES, Box::new(output) as Box<dyn Write + Send>);
         let output = match format.gzip {
             true => Output::Gzip(GzEncoder::new(buffered, Compression::fast())),
             false => Output::Plain(buffered),
         };
-        Writer {
+        CaptureWriter {
             output,
             kind: format.kind,
             begun: false,
             interfaces: Interfaces::default(),
             block: Vec::new(),
-            has_ways: false,
+            has_directions: false,
         }
     }
 
-    /// Says that records' ways are to be gone by, see [`super::WAYS_APPLICATION`]: of a pcapng file
-    /// to which nothing was written yet.
-    pub fn with_ways(mut self) -> Writer {
-        self.has_ways = true;
+    /// Marks the records' directions as those of [`super::DIRECTIONS_APPLICATION`]. Must be called
+    /// before anything is written to the pcapng file.
+    pub fn with_directions(mut self) -> CaptureWriter {
+        self.has_directions = true;
         self
     }
 
-    /// Announces an interface, so that it stands in the file in this order, with a name, and even
+    /// Declares an interface, so that it stands in the file in this order, with a name, even
     /// without records.
     ///
-    /// An interface that is not announced is written, without a name, in front of its first record.
+    /// An interface that is not declared is written without a name, before its first record.
     ///
     /// # Errors
     /// [`WriteError::InterfaceExists`], [`WriteError::TooManyInterfaces`],
-    /// [`WriteError::SecondLinkType`] (pcap knows one link type only), [`WriteError::Io`].
+    /// [`WriteError::SecondLinkType`] (pcap has one link type only), [`WriteError::Io`].
     pub fn add_interface(
         &mut self,
         interface: u32,
@@ -99,19 +99,18 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError::RecordTooLong`], [`WriteError::SecondLinkType`],
-    /// [`WriteError::TooManyInterfaces`], [`WriteError::TimeOutOfRange`], which leave the file as
-    /// it was; [`WriteError::Io`], after which it may end within a record.
-    pub fn write(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
+    /// [`WriteError::TooManyInterfaces`], [`WriteError::TimeOutOfRange`], which leave the file
+    /// unchanged; [`WriteError::Io`], after which it may end within a record.
+    pub fn write(&mut self, record: &CaptureRecord<'_>) -> Result<(), WriteError> {
         self.write_noted(record, &Notes::default())
     }
 
-    /// Writes a record, and what is to be said of it; pcap has no place for that, and gets the
-    /// record alone.
+    /// Writes a record with its optional fields, which pcap drops.
     ///
     /// # Errors
-    /// Those of [`Writer::write`].
-    pub fn write_noted(&mut self, record: &Record<'_>, notes: &Notes<'_>) -> Result<(), WriteError> {
-        // Beyond u32 is beyond the limit as well.
+    /// Those of [`CaptureWriter::write`].
+    pub fn write_noted(&mut self, record: &CaptureRecord<'_>, notes: &Notes<'_>) -> Result<(), WriteError> {
+        // A length beyond `u32` exceeds the limit as well.
         let captured = u32::try_from(record.data.len()).unwrap_or(u32::MAX);
         if captured > RECORD_BYTES_MAX {
             return Err(WriteError::RecordTooLong { bytes: record.data.len() });
@@ -131,7 +130,7 @@ impl Writer {
         }
     }
 
-    /// Passes on what is buffered, for readers that follow the file.
+    /// Writes out buffered data, for readers that follow the file.
     ///
     /// # Errors
     /// [`WriteError::Io`].
@@ -143,11 +142,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Completes the file. One without records and interfaces is written as an empty Ethernet
-    /// capture.
+    /// Completes the file. A file without records and interfaces becomes an empty Ethernet capture.
     ///
     /// # Errors
-    /// [`WriteError::Io`], also for earlier writes that only now reached the file.
+    /// [`WriteError::Io`], also of earlier writes that reach the file only now.
     pub fn finish(mut self) -> Result<(), WriteError> {
         self.begin(LinkType::Ethernet)?;
         match self.output {
@@ -157,7 +155,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The two time fields of a record: seconds and fraction in pcap, upper and lower half in
+    /// Returns a record's two time fields: seconds and fraction in pcap, upper and lower half in
     /// pcapng.
     fn time_fields(&self, timestamp_ns: u64) -> Result<(u32, u32), WriteError> {
         let fraction_ns = match self.kind {
@@ -176,7 +174,7 @@ impl Writer {
         interface: u32,
         name: Option<&str>,
         link_type: LinkType,
-    ) -> Result<Slot, WriteError> {
+    ) -> Result<FileInterface, WriteError> {
         if self.kind != FormatKind::Pcapng
             && let Some(first) = self.interfaces.first()
             && first.link_type != link_type
@@ -226,8 +224,8 @@ impl Writer {
         self.block.extend(pcapng::VERSION_MAJOR.to_le_bytes());
         self.block.extend(0_u16.to_le_bytes());
         self.block.extend(UNKNOWN_SECTION_LENGTH.to_le_bytes());
-        if self.has_ways {
-            self.push_option(pcapng::OPTION_APPLICATION, super::WAYS_APPLICATION.as_bytes());
+        if self.has_directions {
+            self.push_option(pcapng::OPTION_APPLICATION, super::DIRECTIONS_APPLICATION.as_bytes());
             self.push_option(pcapng::OPTION_END, &[]);
         }
         self.write_block(pcapng::BLOCK_SECTION_HEADER)
@@ -270,10 +268,10 @@ impl Writer {
         if let Some(comment) = notes.comment {
             self.push_option(pcapng::OPTION_COMMENT, bounded_comment(comment).as_bytes());
         }
-        if let Some(way) = notes.way {
-            let flags: u32 = match way {
-                Way::In => 1,
-                Way::Out => 2,
+        if let Some(direction) = notes.direction {
+            let flags: u32 = match direction {
+                CaptureDirection::In => 1,
+                CaptureDirection::Out => 2,
             };
             self.push_option(pcapng::OPTION_FLAGS, &flags.to_le_bytes());
         }
@@ -283,7 +281,7 @@ impl Writer {
         self.push_option(pcapng::OPTION_END, &[]);
     }
 
-    /// Adds an option of at most [`super::COMMENT_BYTES_MAX`] to the block.
+    /// Appends an option of at most [`super::COMMENT_BYTES_MAX`] to the block.
     fn push_option(&mut self, code: u16, value: &[u8]) {
         self.block.extend(code.to_le_bytes());
         self.block.extend((value.len() as u16).to_le_bytes());
@@ -306,16 +304,16 @@ impl Writer {
     }
 }
 
-/// Why a capture cannot be written.
+/// Error of writing a capture.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// The file cannot be created.
     #[error("cannot create {}", path.display())]
     Create {
-        /// The file's name.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The output failed.
@@ -326,30 +324,30 @@ pub enum WriteError {
         "the capture has link type {first:?} and this record {second:?}: write pcapng, with an interface for each link type"
     )]
     SecondLinkType {
-        /// The file's, or the interface's.
+        /// That of the file or the interface.
         first: LinkType,
-        /// The record's.
+        /// That of the record.
         second: LinkType,
     },
-    /// An interface is announced twice, or after its first record.
+    /// An interface is declared twice, or after its first record.
     #[error("interface {interface} is in the capture already")]
     InterfaceExists {
         /// Its number.
         interface: u32,
     },
-    /// There are more than [`INTERFACES_MAX`] interfaces, or one has a number that high.
+    /// The interface's number reaches [`INTERFACES_MAX`].
     #[error("interface {interface} is one too many: a capture has at most {INTERFACES_MAX}")]
     TooManyInterfaces {
         /// Its number.
         interface: u32,
     },
-    /// A record is above [`RECORD_BYTES_MAX`].
+    /// A record exceeds [`RECORD_BYTES_MAX`].
     #[error("a record of {bytes} bytes is too long: the limit is {RECORD_BYTES_MAX}")]
     RecordTooLong {
         /// Its length.
         bytes: usize,
     },
-    /// A time is one that pcap cannot say: after February 2106.
+    /// A time is after February 2106, which pcap cannot express.
     #[error("{timestamp_ns} ns after 1970 is beyond what pcap can say: write pcapng")]
     TimeOutOfRange {
         /// The time.
@@ -371,32 +369,32 @@ impl Output {
     }
 }
 
-/// An interface as the file has it.
+/// An interface of the file.
 #[derive(Clone, Copy)]
-struct Slot {
-    /// Its number in the file: interfaces count up in the order in which they come.
+struct FileInterface {
+    /// Its number in the file, in order of declaration.
     number: u32,
     link_type: LinkType,
 }
 
-/// The caller's interface numbers, and what became of them.
+/// The caller's interface numbers, and those of the file.
 #[derive(Default)]
 struct Interfaces {
-    slots: Vec<Option<Slot>>,
-    first: Option<Slot>,
+    slots: Vec<Option<FileInterface>>,
+    first: Option<FileInterface>,
     count: u32,
 }
 
 impl Interfaces {
-    fn get(&self, interface: u32) -> Option<Slot> {
+    fn get(&self, interface: u32) -> Option<FileInterface> {
         *self.slots.get(interface as usize)?
     }
 
-    fn first(&self) -> Option<Slot> {
+    fn first(&self) -> Option<FileInterface> {
         self.first
     }
 
-    fn add(&mut self, interface: u32, link_type: LinkType) -> Result<Slot, WriteError> {
+    fn add(&mut self, interface: u32, link_type: LinkType) -> Result<FileInterface, WriteError> {
         let index = interface as usize;
         if index >= INTERFACES_MAX {
             return Err(WriteError::TooManyInterfaces { interface });
@@ -404,7 +402,7 @@ impl Interfaces {
         if index >= self.slots.len() {
             self.slots.resize(index + 1, None);
         }
-        let slot = Slot { number: self.count, link_type };
+        let slot = FileInterface { number: self.count, link_type };
         self.slots[index] = Some(slot);
         self.first.get_or_insert(slot);
         self.count += 1;

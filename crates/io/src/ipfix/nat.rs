@@ -1,22 +1,22 @@
-//! NAT events as records (RFC 8158): which information elements each kind has.
+//! NAT events as records (RFC 8158), and the information elements of each kind.
 
 use packet::Endpoint;
 
-/// A NAT event. What its kind does not have is not written.
+/// A NAT event. Fields that its kind does not have are not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NatRecord {
-    /// When it happened, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub time_ms: u64,
-    /// natEvent, as RFC 8158 4.4 numbers it.
+    /// natEvent, numbered as in RFC 8158 4.4.
     pub event: u8,
     /// natOriginatingAddressRealm: 1 private, 2 public.
     pub realm: u8,
     /// The protocol.
     pub protocol: u8,
-    /// Source and destination before translation; the inside host is the source of what is no
-    /// session.
+    /// Source and destination before translation. If it is no session, the source is the inside
+    /// host.
     pub before: [Endpoint; 2],
-    /// Source and destination after it.
+    /// Source and destination after translation.
     pub after: [Endpoint; 2],
     /// First and last port of a block.
     pub ports: [u16; 2],
@@ -48,10 +48,10 @@ enum Element {
     MaxEntriesPerUser = 473,
 }
 
-/// The layout of a kind's records. Its number is above those of flows' templates.
+/// The layout of a kind's records. Its identifier is above those of flows' templates.
 #[derive(Debug)]
 pub struct NatTemplate {
-    /// Its number in messages.
+    /// Template identifier.
     pub id: u16,
     elements: &'static [Element],
 }
@@ -129,7 +129,7 @@ static TEMPLATES: [NatTemplate; 5] = {
 };
 
 impl NatTemplate {
-    /// The template for a natEvent; none if it is not one of those that are exported.
+    /// Returns the template for a natEvent; none if it is not exported.
     pub fn of(event: u8) -> Option<&'static NatTemplate> {
         let number = match event {
             4 | 5 => 0,
@@ -142,12 +142,12 @@ impl NatTemplate {
         TEMPLATES.get(number)
     }
 
-    /// All of them.
+    /// Returns all templates.
     pub fn all() -> &'static [NatTemplate] {
         &TEMPLATES
     }
 
-    /// Bytes of the template records of all.
+    /// Returns the bytes of all template records.
     pub const fn specifications_len() -> usize {
         let (mut len, mut i) = (0, 0);
         while i < TEMPLATES.len() {
@@ -157,7 +157,7 @@ impl NatTemplate {
         len
     }
 
-    /// Bytes of the longest record.
+    /// Returns the bytes of the longest record.
     pub const fn longest_len() -> usize {
         let (mut longest, mut i) = (0, 0);
         while i < TEMPLATES.len() {
@@ -168,7 +168,7 @@ impl NatTemplate {
         longest
     }
 
-    /// Bytes of a record.
+    /// Returns the bytes of a record.
     pub const fn record_len(&self) -> usize {
         let (mut len, mut i) = (0, 0);
         while i < self.elements.len() {

@@ -1,7 +1,7 @@
-//! The share of flows that is reported, as an options record: flow selection as RFC 7014 describes
-//! it, and what most collectors go by.
+//! The share of flows that is reported, as an options record: flow selection (RFC 7014), and the
+//! older sampling elements that most collectors read.
 
-/// Number of the options template.
+/// Identifier of the options template.
 const ID: u16 = 271;
 
 /// flowSelectorAlgorithm (RFC 7014): uniform probabilistic.
@@ -40,7 +40,7 @@ pub fn put_template_set(out: &mut Vec<u8>) {
     out.extend(ELEMENTS.into_iter().flat_map(|(element, len)| [element, len]).flat_map(u16::to_be_bytes));
 }
 
-/// Appends the set that says that one of `interval` flows is reported.
+/// Appends the set with the record that one of `interval` flows is reported.
 pub fn put_record(observation_domain: u32, interval: u32, out: &mut Vec<u8>) {
     let len: u16 = 4 + ELEMENTS.iter().map(|(_, len)| len).sum::<u16>();
     let algorithm = if interval == 1 { DETERMINISTIC } else { RANDOM };

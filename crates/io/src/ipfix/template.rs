@@ -1,5 +1,4 @@
-//! Which information elements a record has, and how they are written: one list for templates and
-//! records.
+//! Information elements of records and their encoding: one list for templates and records.
 
 use nf::FlowReport;
 use packet::Endpoint;
@@ -9,7 +8,7 @@ use packet::parse::protocol;
 #[derive(Debug)]
 pub struct Template {
     /// Above 255. Each layout has its own, whatever the options, so that a collector never confuses
-    /// records from before a restart with those after it.
+    /// records from before and after a restart.
     pub id: u16,
     fields: &'static [Field],
 }
@@ -18,7 +17,7 @@ pub struct Template {
 #[derive(Clone, Copy, Debug)]
 struct Field {
     element: Element,
-    /// Whether it tells of the reverse direction (RFC 5103 6.1).
+    /// It describes the reverse direction (RFC 5103 6.1).
     reverse: bool,
 }
 
@@ -53,13 +52,13 @@ enum Element {
     PostNatDestinationIpv6Address = 282,
 }
 
-/// The enterprise number under which reverse elements stand (RFC 5103 6.1).
+/// The enterprise number of reverse elements (RFC 5103 6.1).
 const REVERSE_PEN: u32 = 29_305;
 
-/// Set in an element's number if an enterprise number follows (RFC 7011 3.2).
+/// Bit of an element's number: an enterprise number follows (RFC 7011 3.2).
 const ENTERPRISE_BIT: u16 = 0x8000;
 
-/// biflowDirection (RFC 5103 6.3): the record's source opened the flow, or its destination did.
+/// biflowDirection (RFC 5103 6.3): the record's source, or its destination, opened the flow.
 const INITIATOR: u8 = 1;
 const REVERSE_INITIATOR: u8 = 2;
 
@@ -67,8 +66,8 @@ const UNIFLOW_FIELDS: usize = 15;
 const REVERSE_FIELDS: usize = 7;
 const TRANSLATED_FIELDS: usize = 4;
 
-/// The layouts: those with reverse elements, and those of translated flows, have other fields, and
-/// so other numbers.
+/// The layouts. Those with reverse elements, and those of translated flows, have other fields, and
+/// so other identifiers.
 static TEMPLATES: [Template; 8] = [
     Template { id: 256, fields: &uniflow(4) },
     Template { id: 257, fields: &uniflow(6) },
@@ -95,18 +94,18 @@ static TEMPLATES: [Template; 8] = [
 const BIFLOW_FIELDS: usize = UNIFLOW_FIELDS + REVERSE_FIELDS;
 
 impl Template {
-    /// The template for flows of an IP version, any but 4 counts as 6, and for such whose ends are
-    /// translated.
+    /// Returns the template for flows of an IP version (any but 4 counts as 6), with or without
+    /// translated endpoints.
     pub const fn of(version: u8, translated: bool, biflow: bool) -> &'static Template {
         &TEMPLATES[biflow as usize * 4 + translated as usize * 2 + (version != 4) as usize]
     }
 
-    /// All templates of a session.
+    /// Returns all templates of a session.
     pub fn all(biflow: bool) -> &'static [Template] {
         &TEMPLATES[usize::from(biflow) * 4..][..4]
     }
 
-    /// Bytes of the template record that describes it.
+    /// Returns the bytes of the template record.
     pub const fn specification_len(&self) -> usize {
         let (mut len, mut i) = (4, 0);
         while i < self.fields.len() {
@@ -116,7 +115,7 @@ impl Template {
         len
     }
 
-    /// Bytes of a record.
+    /// Returns the bytes of a record.
     pub const fn record_len(&self) -> usize {
         let (mut len, mut i) = (0, 0);
         while i < self.fields.len() {
@@ -140,7 +139,7 @@ impl Template {
         }
     }
 
-    /// Appends the record of a report, whose forward direction is `forward`: 0 original, 1 reply.
+    /// Appends the record of a report whose forward direction is `forward`: 0 original, 1 reply.
     pub fn put_record(&self, report: &FlowReport, forward: usize, out: &mut Vec<u8>) {
         for Field { element, reverse } in self.fields {
             element.put(report, forward ^ usize::from(*reverse), out);
@@ -173,7 +172,7 @@ const fn uniflow(version: u8) -> [Field; UNIFLOW_FIELDS] {
     ]
 }
 
-/// The uniflow's fields, and behind them those of the reverse direction.
+/// Returns the fields of the uniflow, followed by those of the reverse direction.
 const fn biflow(version: u8) -> [Field; BIFLOW_FIELDS] {
     use Element as E;
     let forward = uniflow(version);
@@ -196,7 +195,8 @@ const fn biflow(version: u8) -> [Field; BIFLOW_FIELDS] {
     fields
 }
 
-/// `N` fields, and after them the ends that a NAT gave the flow (RFC 8158 8.1): `M` altogether.
+/// Returns `N` fields, followed by the endpoints that a NAT gave the flow (RFC 8158 8.1): `M` in
+/// all.
 const fn translated<const N: usize, const M: usize>(fields: [Field; N], version: u8) -> [Field; M] {
     use Element as E;
     let (source, destination) = match version {
@@ -222,7 +222,7 @@ const fn back(element: Element) -> Field {
 }
 
 impl Element {
-    /// Bytes of a value.
+    /// Returns the bytes of a value.
     const fn len(self) -> usize {
         use Element as E;
         match self {
@@ -239,7 +239,7 @@ impl Element {
         }
     }
 
-    /// Appends the value that a report has for packets of one direction: 0 original, 1 reply.
+    /// Appends a report's value for packets of one direction: 0 original, 1 reply.
     fn put(self, report: &FlowReport, direction: usize, out: &mut Vec<u8>) {
         use Element as E;
         let d = direction;
@@ -282,7 +282,7 @@ impl Element {
     }
 }
 
-/// A time of a direction; if it had no packets, that of the other one.
+/// Returns a time of a direction, or of the other one if it had no packets.
 fn milliseconds(report: &FlowReport, times_ns: [u64; 2], direction: usize) -> [u8; 8] {
     let counted = if report.packets[direction] == 0 { 1 - direction } else { direction };
     (times_ns[counted] / 1_000_000).to_be_bytes()

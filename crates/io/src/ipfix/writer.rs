@@ -1,5 +1,5 @@
-//! Where messages go: a collector or a file. Each is a transport session with an exporter of its
-//! own.
+//! Destinations of messages: a collector or a file, each a transport session with an exporter of
+//! its own.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,11 +13,11 @@ use crate::files;
 
 use super::{Exporter, MessageLimitError, Options};
 
-/// How long a message may wait for room in the socket's buffer before it is given up.
+/// Longest wait for room in the socket's buffer, after which a message is lost.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Sends reports to a collector over UDP (RFC 7011 10.3). Never waits for the collector; what
-/// cannot be sent is counted.
+/// Sends reports to a collector over UDP (RFC 7011 10.3). Never waits for the collector; messages
+/// that cannot be sent are counted.
 #[derive(Debug)]
 pub struct UdpCollector {
     socket: UdpSocket,
@@ -28,10 +28,10 @@ pub struct UdpCollector {
 }
 
 impl UdpCollector {
-    /// A session with the collector at this address, which need not be up.
+    /// Opens a session with the collector at this address, which need not be up.
     ///
     /// # Errors
-    /// If the options are wrong ([`io::ErrorKind::InvalidInput`]), or the system has no socket or
+    /// If the options are invalid ([`io::ErrorKind::InvalidInput`]), or the system has no socket or
     /// no route.
     pub fn connect(collector: SocketAddr, options: Options) -> io::Result<UdpCollector> {
         let exporter = exporter(options)?;
@@ -45,11 +45,10 @@ impl UdpCollector {
         Ok(UdpCollector { socket, exporter, messages_sent: 0, messages_lost: 0, last_error: None })
     }
 
-    /// Sends these reports; `now_s` is the time in seconds since 1970.
+    /// Sends reports; `now_s` is the time in seconds since 1970.
     pub fn send(&mut self, mut reports: &[FlowReport], now_s: u32) {
         while let Some(message) = self.exporter.next_message(&mut reports, now_s) {
-            // A collector that is down shows as an error at the message after the one that it
-            // missed.
+            // A collector that is down is reported at the message after the one that it missed.
             match self.socket.send(message) {
                 Ok(_) => self.messages_sent += 1,
                 Err(error) => {
@@ -60,17 +59,17 @@ impl UdpCollector {
         }
     }
 
-    /// Messages that the system took.
+    /// Returns the number of messages that the system took.
     pub fn messages_sent(&self) -> u64 {
         self.messages_sent
     }
 
-    /// Messages that the system refused.
+    /// Returns the number of messages that the system refused.
     pub fn messages_lost(&self) -> u64 {
         self.messages_lost
     }
 
-    /// Why it refused the last one of them.
+    /// Returns the error of the last one of them.
     pub fn last_error(&self) -> Option<&io::Error> {
         self.last_error.as_ref()
     }
@@ -84,10 +83,10 @@ pub struct FileWriter<W: Write> {
 }
 
 impl FileWriter<BufWriter<File>> {
-    /// Creates the file, or empties it; see [`files::create`].
+    /// Creates or truncates the file; see [`files::create`].
     ///
     /// # Errors
-    /// If that fails, or the options are wrong ([`io::ErrorKind::InvalidInput`]).
+    /// If that fails, or the options are invalid ([`io::ErrorKind::InvalidInput`]).
     pub fn create(path: impl AsRef<Path>, options: Options) -> io::Result<Self> {
         FileWriter::new(BufWriter::new(files::create(path.as_ref())?), options)
     }
@@ -97,15 +96,15 @@ impl<W: Write> FileWriter<W> {
     /// Writes to `out`.
     ///
     /// # Errors
-    /// If the options are wrong ([`io::ErrorKind::InvalidInput`]).
+    /// If the options are invalid ([`io::ErrorKind::InvalidInput`]).
     pub fn new(out: W, options: Options) -> io::Result<FileWriter<W>> {
         Ok(FileWriter { out, exporter: exporter(options)? })
     }
 
-    /// Writes these reports; `now_s` is the time in seconds since 1970.
+    /// Writes reports; `now_s` is the time in seconds since 1970.
     ///
     /// # Errors
-    /// If writing fails: the file is then incomplete, and further writing useless.
+    /// If writing fails; the file is then incomplete and must not be written further.
     pub fn write(&mut self, mut reports: &[FlowReport], now_s: u32) -> io::Result<()> {
         while let Some(message) = self.exporter.next_message(&mut reports, now_s) {
             self.out.write_all(message)?;
@@ -113,7 +112,7 @@ impl<W: Write> FileWriter<W> {
         Ok(())
     }
 
-    /// Writes what is still buffered, and gives back what was written to.
+    /// Writes buffered data, and returns the output.
     ///
     /// # Errors
     /// If that fails.

@@ -29,15 +29,15 @@ pub use device::DpdkPort;
 
 use super::driver::{DriverInfo, SystemCall, limits};
 
-/// Frames that may wait to be taken in a queue, and to be sent, each; a device that allows fewer
-/// has fewer.
+/// Frames of a queue that may wait to be received, and as many to be sent; fewer if the device
+/// allows fewer.
 pub const RING: u16 = 1_024;
 
-/// Buffers of a queue, for frames that wait and those under way.
+/// Buffers of a queue, for frames that wait and those in transit.
 pub const BUFFERS: u32 = 4_095;
 
-/// Mebibytes of memory that a pair of queues may have, if the machine has no huge pages; they are
-/// taken as they are used.
+/// Mebibytes of memory of a pair of queues, if the machine has no huge pages; allocated as they are
+/// used.
 pub const MEMORY_MIB: u32 = 64;
 
 /// Facts about the driver, whether it was built in or not.
@@ -67,7 +67,7 @@ const NAME_MAX: usize = 63;
 
 /// A parsed device specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
+pub struct DpdkDevice {
     /// Its name; of a card, the full PCI address.
     pub name: String,
     /// Arguments for DPDK's driver.
@@ -76,17 +76,17 @@ pub struct Device {
     pub is_card: bool,
 }
 
-impl Device {
+impl DpdkDevice {
     /// Parses a PCI address (`0000:03:00.0`, `03:00.0`) or a virtual device's name (`net_tap0`),
     /// with optional arguments after a comma.
     ///
     /// # Errors
     /// The expected form.
-    pub fn parse(text: &str) -> Result<Device, String> {
+    pub fn parse(text: &str) -> Result<DpdkDevice, String> {
         let (name, arguments) = text.split_once(',').unwrap_or((text, ""));
         let arguments = arguments.to_owned();
         if let Some(name) = pci_address(name) {
-            return Ok(Device { name, arguments, is_card: true });
+            return Ok(DpdkDevice { name, arguments, is_card: true });
         }
         let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
@@ -94,7 +94,7 @@ impl Device {
             let why = "expected a card's PCI address, such as 0000:03:00.0, or a virtual device, such as net_af_packet0,iface=eth0";
             return Err(why.to_owned());
         }
-        Ok(Device { name: name.to_owned(), arguments, is_card: false })
+        Ok(DpdkDevice { name: name.to_owned(), arguments, is_card: false })
     }
 }
 
@@ -106,7 +106,7 @@ fn has_huge_pages() -> bool {
     free.any(|free| free.is_ok_and(|free| free.trim().parse().is_ok_and(|free: u64| free > 0)))
 }
 
-/// A PCI address in full, as DPDK names a card by it.
+/// Returns the full PCI address, by which DPDK names a card.
 fn pci_address(text: &str) -> Option<String> {
     let (rest, function) = text.rsplit_once('.')?;
     let (rest, device) = rest.rsplit_once(':')?;
@@ -134,8 +134,8 @@ mod tests {
             ("3:0.0,class=rx,a=b", "0000:03:00.0", "class=rx,a=b"),
         ] {
             let arguments = arguments.to_owned();
-            let device = Device { name: name.to_owned(), arguments, is_card: true };
-            assert_eq!(Device::parse(text).unwrap(), device, "{text}");
+            let device = DpdkDevice { name: name.to_owned(), arguments, is_card: true };
+            assert_eq!(DpdkDevice::parse(text).unwrap(), device, "{text}");
         }
     }
 
@@ -148,8 +148,8 @@ mod tests {
             ("eth_ring0,", "eth_ring0", ""),
         ] {
             let arguments = arguments.to_owned();
-            let device = Device { name: name.to_owned(), arguments, is_card: false };
-            assert_eq!(Device::parse(text).unwrap(), device, "{text}");
+            let device = DpdkDevice { name: name.to_owned(), arguments, is_card: false };
+            assert_eq!(DpdkDevice::parse(text).unwrap(), device, "{text}");
         }
     }
 
@@ -170,7 +170,10 @@ mod tests {
             &long,
             nul,
         ] {
-            assert!(Device::parse(text).unwrap_err().contains("expected a card's PCI address"), "{text:?}");
+            assert!(
+                DpdkDevice::parse(text).unwrap_err().contains("expected a card's PCI address"),
+                "{text:?}"
+            );
         }
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::thread::CapabilitySet;
 
-use super::{Counters, Link, Outbox};
+use super::{Counters, LinkState, TransmitBurst};
 
 /// A driver: how a port sends and receives. A value is one thread's part of an open port.
 ///
@@ -69,7 +69,7 @@ pub trait Driver: Sized {
     ///
     /// # Errors
     /// If the interface is gone.
-    fn link(&self) -> io::Result<Link>;
+    fn link(&self) -> io::Result<LinkState>;
 
     /// Looks whether the port is still open, and takes over changes of its link.
     ///
@@ -88,7 +88,7 @@ pub trait Driver: Sized {
     fn receive(&mut self, counters: &mut Counters, each: impl FnMut(&[u8])) -> io::Result<()>;
 
     /// Sends a burst. Frames that the interface does not take are counted and lost.
-    fn send(&mut self, outbox: &Outbox, counters: &mut Counters);
+    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters);
 
     /// Returns file descriptors, one of which becomes readable when a frame arrives.
     fn sockets(&self) -> Vec<BorrowedFd<'_>>;
@@ -99,12 +99,12 @@ pub trait Driver: Sized {
     }
 
     /// Returns whether the link changed since the last call, if the driver alone knows.
-    fn take_news(&mut self) -> bool {
+    fn take_link_change(&mut self) -> bool {
         false
     }
 
     /// Returns the reason of the last change of the link, once.
-    fn take_why(&mut self) -> Option<String> {
+    fn take_reason(&mut self) -> Option<String> {
         None
     }
 }

@@ -1,4 +1,4 @@
-//! What a driver tells of its interface (`ethtool`), as anybody may ask.
+//! Properties that an interface's driver reports (`ethtool`), which need no privilege to read.
 #![allow(unsafe_code)]
 
 use std::io::Result;
@@ -12,9 +12,9 @@ use super::sys::done;
 /// Kind of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterfaceKind {
-    /// A card, or what a hypervisor shows as one.
+    /// A card, or a hypervisor's equivalent.
     Card,
-    /// The kernel alone: veth, bridge, TAP and their like.
+    /// The kernel alone: veth, bridge, TAP and the like.
     Virtual,
 }
 
@@ -22,12 +22,12 @@ const GET_DRIVER: u32 = 0x03;
 const GET_TSO: u32 = 0x1e;
 const GET_FLAGS: u32 = 0x25;
 const GET_CHANNELS: u32 = 0x3c;
-/// Of the flags: VLAN tags are taken out of frames that come.
+/// Flag: VLAN tags are taken out of received frames.
 const TAKES_TAGS: u32 = 1 << 8;
 
 /// Returns the kind of the interface with this name.
 pub fn kind(socket: &OwnedFd, name: &str) -> InterfaceKind {
-    /// `struct ethtool_drvinfo`; only the bus's name is of interest.
+    /// `struct ethtool_drvinfo`; only the bus's name is used.
     #[derive(FromZeros)]
     #[repr(C)]
     struct Info {
@@ -39,12 +39,12 @@ pub fn kind(socket: &OwnedFd, name: &str) -> InterfaceKind {
     let mut info = Info::new_zeroed();
     info.command = GET_DRIVER;
     let is_known = ask(socket, name, &mut info).is_ok();
-    // Cards are at a bus, by a name such as `0000:00:1f.6` or `virtio0`.
+    // Cards are on a bus, with a name such as `0000:00:1f.6` or `virtio0`.
     let is_at_bus = info.bus.iter().any(u8::is_ascii_digit);
     if is_known && is_at_bus { InterfaceKind::Card } else { InterfaceKind::Virtual }
 }
 
-/// How many queues frames come in by.
+/// Returns the number of receive queues.
 pub fn receive_queues(socket: &OwnedFd, name: &str) -> u32 {
     /// `struct ethtool_channels`.
     #[derive(FromZeros)]
@@ -61,30 +61,30 @@ pub fn receive_queues(socket: &OwnedFd, name: &str) -> u32 {
     channels.command = GET_CHANNELS;
     match ask(socket, name, &mut channels) {
         Ok(()) => channels.receive.saturating_add(channels.combined).max(1),
-        // A driver that has no such notion has one.
+        // A driver without this notion has one.
         Err(_) => 1,
     }
 }
 
-/// Whether VLAN tags are taken out of frames that come, and told beside them.
+/// Returns whether VLAN tags are taken out of received frames, and reported beside them.
 pub fn takes_tags(socket: &OwnedFd, name: &str) -> bool {
     let mut flags = [GET_FLAGS, 0];
     ask(socket, name, &mut flags).is_ok() && flags[1] & TAKES_TAGS != 0
 }
 
-/// Whether it may be given frames of several TCP segments, to cut them; both ends of a veth begin
+/// Returns whether it may be given frames of several TCP segments to cut. Both ends of a veth start
 /// with that.
 pub fn takes_segments(socket: &OwnedFd, name: &str) -> bool {
     let mut value = [GET_TSO, 0];
     ask(socket, name, &mut value).is_ok() && value[1] != 0
 }
 
-/// Asks the driver; what is asked begins with a command.
+/// Makes a request to the driver, which begins with a command.
 fn ask<T: FromZeros>(socket: &OwnedFd, name: &str, question: &mut T) -> Result<()> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
-    // SAFETY: the kernel reads the command, and writes no more than the structure of that command
-    // has, which is `T`: plain numbers and bytes.
+    // SAFETY: the kernel reads the command, and writes no more than that command's structure, which
+    // is `T`: plain numbers and bytes.
     done(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut request) })
         .map(drop)
 }

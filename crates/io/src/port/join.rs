@@ -1,67 +1,67 @@
-//! Segments of TCP that follow each other are given to the kernel as one frame, which it, or a
-//! card, cuts into just these again: what a stack leaves to cards on the way out, as
-//! [`super::offload`] has it on the way in. One way through the kernel then carries up to 64 of
-//! them, and a stack at the other end of a veth or TAP device gets them as they are: joined.
+//! Consecutive TCP segments are given to the kernel as one frame, which it, or a card, cuts into
+//! exactly these segments again. A stack leaves the same work to cards on the way out;
+//! [`super::offload`] is the reverse. One pass through the kernel then carries up to 64 segments,
+//! and a stack at the other end of a veth or TAP device gets them joined.
 //!
-//! Only what the cut gives back to the byte is joined. So each segment has to have right checksums,
-//! and headers as the one before it, but for what counts on; a damaged one goes alone, and stays
-//! damaged.
+//! Only segments that the cut restores to the byte are joined. Each must have correct checksums,
+//! and the same headers as the one before it, except for fields that count. A damaged segment is
+//! sent alone, and stays damaged.
 
 use packet::checksum;
 use packet::wire::{EtherType, IpProtocol, ethernet, ipv4, ipv6, tcp};
 
 use super::offload::{OffloadHeader, pseudo_header};
 
-/// Frames that are sent as one, at most.
+/// Frames sent as one.
 pub const JOINED_MAX: usize = 64;
 
 /// Bytes of the longest headers that are joined.
 const HEADERS_MAX: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + tcp::HEADER_LEN_MAX;
 
-/// A frame of an outbox, or several that are sent as one.
+/// A frame of a burst, or several that are sent as one.
 #[derive(Clone)]
-pub struct Parcel {
-    /// How many.
+pub struct SendUnit {
+    /// The number of frames.
     pub frames: usize,
-    /// What the kernel is told of it.
+    /// The description for the kernel.
     pub offload: OffloadHeader,
     headers: [u8; HEADERS_MAX],
     headers_len: usize,
 }
 
-impl Parcel {
-    /// A frame as it is.
-    fn of_one() -> Parcel {
-        Parcel { frames: 1, offload: OffloadHeader::default(), headers: [0; HEADERS_MAX], headers_len: 0 }
+impl SendUnit {
+    /// Returns a single frame, unchanged.
+    fn of_one() -> SendUnit {
+        SendUnit { frames: 1, offload: OffloadHeader::default(), headers: [0; HEADERS_MAX], headers_len: 0 }
     }
 
-    /// The headers of frames that are sent as one. A frame alone has its own in its bytes.
+    /// Returns the headers of joined frames. A single frame has its own in its bytes.
     pub fn headers(&self) -> &[u8] {
         &self.headers[..self.headers_len]
     }
 
-    /// From which byte on each of its frames follows the headers.
+    /// Returns the offset in each frame of the bytes that follow the headers.
     pub fn skip(&self) -> usize {
         self.headers_len
     }
 }
 
-/// Puts the frames, which lie one behind the other in `bytes`, into parcels. None longer than the
-/// link takes is joined, whose packets have at most `mtu` bytes.
-pub fn parcels(bytes: &[u8], lens: &[usize], mtu: usize, parcels: &mut Vec<Parcel>) {
-    parcels.clear();
+/// Splits the frames, one after the other in `bytes`, into units. No frame is joined that is longer
+/// than the link takes, whose packets have at most `mtu` bytes.
+pub fn units(bytes: &[u8], lens: &[usize], mtu: usize, units: &mut Vec<SendUnit>) {
+    units.clear();
     let (mut bytes, mut lens) = (bytes, lens);
     while let [first, ..] = lens {
         let could_join = lens.len() > 1 && *first <= mtu + ethernet::HEADER_LEN;
-        let parcel = could_join.then(|| join(bytes, lens)).flatten().unwrap_or_else(Parcel::of_one);
-        bytes = &bytes[lens[..parcel.frames].iter().sum::<usize>()..];
-        lens = &lens[parcel.frames..];
-        parcels.push(parcel);
+        let unit = could_join.then(|| join(bytes, lens)).flatten().unwrap_or_else(SendUnit::of_one);
+        bytes = &bytes[lens[..unit.frames].iter().sum::<usize>()..];
+        lens = &lens[unit.frames..];
+        units.push(unit);
     }
 }
 
-/// The first of these frames as one with those that follow it, if there are some.
-fn join(bytes: &[u8], lens: &[usize]) -> Option<Parcel> {
+/// Joins the first of these frames with those that continue it, if there are some.
+fn join(bytes: &[u8], lens: &[usize]) -> Option<SendUnit> {
     let (first, mut rest) = bytes.split_at(*lens.first()?);
     let layout = Layout::of(first)?;
     let step = first.len() - layout.headers_len;
@@ -98,19 +98,19 @@ fn join(bytes: &[u8], lens: &[usize]) -> Option<Parcel> {
         checksum_start: layout.transport as u16,
         checksum_offset: TCP_CHECKSUM,
     };
-    Some(Parcel { frames, offload, headers, headers_len: layout.headers_len })
+    Some(SendUnit { frames, offload, headers, headers_len: layout.headers_len })
 }
 
-/// Where TCP's checksum is in its header.
+/// Offset of the checksum in TCP's header.
 const TCP_CHECKSUM: u16 = 16;
 
-/// A checksum that is right where 0 is, and that nobody calculates.
+/// A checksum that is correct where 0 is, and that no implementation calculates.
 const UNUSUAL_ZERO: u16 = 0xffff;
 
-/// What may be set in the flags of segments that are joined: PSH in the last one's only.
+/// Flags of segments that may be joined; PSH only in the last one.
 const PLAIN_FLAGS: [tcp::Flags; 2] = [tcp::Flags::ACK, tcp::Flags(tcp::Flags::ACK.0 | tcp::Flags::PSH.0)];
 
-/// Where the headers of segments are that may be joined: TCP with a payload in whole packets,
+/// Offsets of the headers of segments that may be joined: TCP with a payload in whole packets,
 /// without IP options, extension headers or tags.
 struct Layout {
     is_v4: bool,
@@ -119,7 +119,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// That of a frame, if it is one of those.
+    /// Returns the layout of a frame that may be joined.
     fn of(frame: &[u8]) -> Option<Layout> {
         let header = ethernet::Frame::new_checked(frame).ok()?;
         let packet = &frame[ethernet::HEADER_LEN..];
@@ -150,7 +150,7 @@ impl Layout {
         })
     }
 
-    /// Bytes of the packet behind the IP header, of a header and so much payload.
+    /// Returns the bytes of the IP payload, with a TCP header and this payload.
     fn transport_len(&self, payload_len: usize) -> usize {
         self.headers_len - self.transport + payload_len
     }
@@ -163,8 +163,8 @@ impl Layout {
         tcp::Packet::new_unchecked(&mut headers[self.transport..]).set_flags(flags);
     }
 
-    /// Whether a cut behind the first one's headers gives just this frame, as the one with this
-    /// number behind so much payload.
+    /// Returns whether cutting after the first segment's headers gives exactly this frame, as the
+    /// one with this number after this much payload.
     fn is_cut(&self, first: &[u8; HEADERS_MAX], frame: &[u8], number: usize, payload_len: usize) -> bool {
         let (found, transport_len) = (&frame[..self.headers_len], frame.len() - self.transport);
         let segment = tcp::Packet::new_unchecked(&found[self.transport..]);
@@ -182,7 +182,7 @@ impl Layout {
             && checksum::verify(sum())
     }
 
-    /// Makes an IP header that of the packet with this number, with so much behind it.
+    /// Adapts an IP header to the packet with this number and length.
     fn set_numbers(&self, network: &mut [u8], len: usize, number: usize) {
         if self.is_v4 {
             let mut header = ipv4::Packet::new_unchecked(network);
@@ -198,7 +198,7 @@ impl Layout {
         pseudo_header(&frame[ethernet::HEADER_LEN..self.transport], self.is_v4, IpProtocol::TCP, len as u16)
     }
 
-    /// Makes the first segment's headers those of all together, with the checksum left open.
+    /// Adapts the first segment's headers to the joined frame, with an open checksum.
     fn finish(&self, headers: &mut [u8; HEADERS_MAX], payload_len: usize) {
         let len = self.transport_len(payload_len);
         self.set_numbers(&mut headers[ethernet::HEADER_LEN..self.transport], len, 0);
@@ -215,21 +215,21 @@ mod tests {
 
     use super::*;
     use crate::port::Counters;
-    use crate::port::offload::{FRONT_ROOM, Raw, tell};
+    use crate::port::offload::{FRONT_ROOM, RawFrame, tell};
 
     const MTU: usize = 1_500;
 
-    /// What the other way's cut makes of a frame, or of what is sent as one.
+    /// Cuts a frame by the reverse implementation.
     fn cut(frame: &[u8], offload: OffloadHeader) -> Vec<Vec<u8>> {
         let mut room = [&[0; FRONT_ROOM], frame].concat();
-        let raw = Raw { room: &mut room, offload, tag: None, is_cut_off: false };
+        let raw = RawFrame { room: &mut room, offload, tag: None, is_cut_off: false };
         let (mut counters, mut frames) = (Counters::default(), Vec::new());
         tell(raw, &mut Vec::new(), &mut counters, &mut |frame: &[u8]| frames.push(frame.to_vec()));
         assert_eq!(counters.unreadable, 0);
         frames
     }
 
-    /// Segments as a stack sends them.
+    /// Builds segments as a stack sends them.
     fn segments(is_v4: bool, options: &[u8], len: usize, step: u16) -> Vec<Vec<u8>> {
         let payload: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
         let link = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
@@ -244,21 +244,21 @@ mod tests {
         cut(&frame, OffloadHeader { segmentation, segment_len: step, ..OffloadHeader::default() })
     }
 
-    /// How many frames each parcel has, and what comes out at the other end.
+    /// Returns the frames of each unit, and the frames at the other end.
     fn sent(frames: &[Vec<u8>]) -> (Vec<usize>, Vec<Vec<u8>>) {
         let lens: Vec<usize> = frames.iter().map(Vec::len).collect();
-        let mut parcels = Vec::new();
-        super::parcels(&frames.concat(), &lens, MTU, &mut parcels);
+        let mut units = Vec::new();
+        super::units(&frames.concat(), &lens, MTU, &mut units);
         let (mut rest, mut came) = (frames, Vec::new());
-        for parcel in &parcels {
-            let (these, others) = rest.split_at(parcel.frames);
-            let payload = these.iter().flat_map(|frame| frame[parcel.skip()..].to_vec());
-            let frame: Vec<u8> = parcel.headers().iter().copied().chain(payload).collect();
-            came.extend(cut(&frame, parcel.offload));
+        for unit in &units {
+            let (these, others) = rest.split_at(unit.frames);
+            let payload = these.iter().flat_map(|frame| frame[unit.skip()..].to_vec());
+            let frame: Vec<u8> = unit.headers().iter().copied().chain(payload).collect();
+            came.extend(cut(&frame, unit.offload));
             rest = others;
         }
         assert!(rest.is_empty());
-        (parcels.iter().map(|parcel| parcel.frames).collect(), came)
+        (units.iter().map(|unit| unit.frames).collect(), came)
     }
 
     proptest! {
@@ -268,13 +268,13 @@ mod tests {
         ) {
             let options: &[u8] = if has_options { &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2] } else { &[] };
             let frames = segments(is_v4, options, (count - 1) * usize::from(step) + last, step);
-            let (parcels, came) = sent(&frames);
-            prop_assert_eq!(parcels, [count]);
+            let (units, came) = sent(&frames);
+            prop_assert_eq!(units, [count]);
             prop_assert_eq!(came, frames);
         }
 
-        /// Damaged, missing, changed, doubled, in another order, of several flows: all come as they
-        /// were sent.
+        /// Damaged, missing, changed, doubled, reordered, of several flows: all arrive as they were
+        /// sent.
         #[test]
         fn nothing_else_changes(
             flows in prop::collection::vec((any::<bool>(), 1usize..9_000, 500u16..1_460), 1..5),
@@ -306,9 +306,9 @@ mod tests {
     #[test]
     fn no_more_is_joined_than_a_packet_has_room_for() {
         let frames = segments(true, &[], 64_000, 700);
-        let (parcels, came) = sent(&frames);
-        assert_eq!((parcels, came), (vec![64, 28], frames));
-        // 46 of them have more bytes than a packet may.
+        let (units, came) = sent(&frames);
+        assert_eq!((units, came), (vec![64, 28], frames));
+        // 46 of them have more bytes than a packet may have.
         let mut frames = segments(true, &[], 44 * 1_448, 1_448);
         for number in 44..46u32 {
             let mut next = frames[43].clone();
@@ -322,7 +322,7 @@ mod tests {
             tcp.fill_checksum(addresses);
             frames.push(next);
         }
-        // What was the last one's alone.
+        // Flags of the last one alone.
         let last = tcp::Packet::new_unchecked(&frames[43][34..]).flags();
         assert_eq!(last, PLAIN_FLAGS[1]);
         assert_eq!(sent(&frames).0, [44, 1, 1]);

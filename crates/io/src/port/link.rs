@@ -1,4 +1,4 @@
-//! What an interface is like, as anybody may ask.
+//! Properties of interfaces that need no privilege to read.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::sys::done;
 
-/// The number of the interface with this name, if there is one.
+/// Returns the number of the interface with this name, if there is one.
 pub fn interface_number(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
     // SAFETY: the name ends with a zero byte.
@@ -18,28 +18,28 @@ pub fn interface_number(name: &str) -> Option<u32> {
     }
 }
 
-/// Link-layer facts about an interface.
+/// State of an interface's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// It was set up by its administrator, and has a carrier.
+pub struct LinkState {
+    /// It is set up, and has a carrier.
     pub is_up: bool,
-    /// Bytes of the longest packet behind the link-layer header.
+    /// Bytes of the longest packet after the link-layer header.
     pub mtu: u32,
-    /// Its Ethernet address; none if it is no Ethernet.
+    /// Its Ethernet address; none if it is not an Ethernet.
     pub address: Option<[u8; 6]>,
 }
 
-/// What the interface with this name is like now.
-pub fn link(socket: &OwnedFd, name: &str) -> Result<Link> {
+/// Returns the state of the interface with this name.
+pub fn link(socket: &OwnedFd, name: &str) -> Result<LinkState> {
     let flags = ask(socket, name, libc::SIOCGIFFLAGS)?;
     let mtu = ask(socket, name, libc::SIOCGIFMTU)?;
     let hardware = ask(socket, name, libc::SIOCGIFHWADDR)?;
     let running = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
-    // SAFETY: the kernel has answered each question with that field of the union; all are plain
+    // SAFETY: the kernel has filled that field of the union in for each request; all are plain
     // numbers.
     unsafe {
         let hardware = hardware.ifr_ifru.ifru_hwaddr;
-        Ok(Link {
+        Ok(LinkState {
             is_up: flags.ifr_ifru.ifru_flags & running == running,
             mtu: mtu.ifr_ifru.ifru_mtu.max(0) as u32,
             address: (hardware.sa_family == libc::ARPHRD_ETHER)
@@ -48,12 +48,13 @@ pub fn link(socket: &OwnedFd, name: &str) -> Result<Link> {
     }
 }
 
-/// Whether the system has an IPv4 address at the interface with this name.
+/// Returns whether the system has an IPv4 address at the interface with this name.
 pub fn has_ipv4(socket: &OwnedFd, name: &str) -> bool {
     ask(socket, name, libc::SIOCGIFADDR).is_ok()
 }
 
-/// Whether the system has an IPv6 address at the interface with this name that is not link-local.
+/// Returns whether the system has an IPv6 address at the interface with this name that is not
+/// link-local.
 pub fn has_ipv6(name: &str) -> bool {
     // Lines of address, number, prefix length, scope, flags and name; of scope 0, which is global
     // (proc(5)).
@@ -64,10 +65,10 @@ pub fn has_ipv6(name: &str) -> bool {
     })
 }
 
-/// How many frames the kernel was to send by the interface with this name, and dropped.
+/// Returns the frames that the kernel dropped on sending by the interface with this name.
 pub fn dropped_on_leaving(name: &str) -> Option<u64> {
-    // Lines of a name, a colon, and numbers: eight of what came, then bytes, packets, errors and
-    // drops of what left (proc(5)).
+    // Lines of a name, a colon, and numbers: eight of received frames, then bytes, packets, errors
+    // and drops of sent ones (proc(5)).
     const DROPS: usize = 8 + 3;
     let all = std::fs::read_to_string("/proc/net/dev").ok()?;
     let of = |line: &str| {
@@ -77,10 +78,10 @@ pub fn dropped_on_leaving(name: &str) -> Option<u64> {
     all.lines().find_map(of)
 }
 
-/// Sets the interface with this name up, as its administrator would.
+/// Sets the interface with this name up.
 pub fn set_up(socket: &OwnedFd, name: &str) -> Result<()> {
     let mut request = ask(socket, name, libc::SIOCGIFFLAGS)?;
-    // SAFETY: the kernel has answered with that field of the union, and reads it; both are about an
+    // SAFETY: the kernel has filled that field of the union in, and reads it; both requests take an
     // `ifreq`.
     unsafe {
         request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short;
@@ -90,12 +91,12 @@ pub fn set_up(socket: &OwnedFd, name: &str) -> Result<()> {
 
 fn ask(socket: &OwnedFd, name: &str, question: libc::Ioctl) -> Result<libc::ifreq> {
     let mut request = request(name)?;
-    // SAFETY: these questions are about an `ifreq`, which the kernel reads and writes.
+    // SAFETY: these requests take an `ifreq`, which the kernel reads and writes.
     done(unsafe { libc::ioctl(socket.as_raw_fd(), question, &raw mut request) })?;
     Ok(request)
 }
 
-/// A question about the interface with this name.
+/// Makes a request about the interface with this name.
 pub fn request(name: &str) -> Result<libc::ifreq> {
     // SAFETY: all fields are numbers, or a union of numbers, for which zeros are valid.
     let mut request: libc::ifreq = unsafe { zeroed() };

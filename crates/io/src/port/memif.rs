@@ -1,18 +1,16 @@
 //! The driver `memif`: memory shared with another process (memif, version 2), as in VPP, libmemif
 //! and DPDK.
 //!
-//! The ends find each other at a socket. The client makes memory with two rings, one in each
-//! direction, and with buffers; the server takes it over. From there on frames go without the
-//! kernel, but for interrupts to an end that sleeps. Frames are Ethernet's; a long one may be in
-//! several buffers.
+//! The ends meet at a socket. The client makes memory with buffers and two rings, one per
+//! direction; the server takes it over. From there on, frames bypass the kernel, except for
+//! interrupts to a sleeping end. Frames are Ethernet frames; a long one may use several buffers.
 //!
-//! The other end is trusted in nothing: see [`queue`] and [`region`]. What it says that cannot be
-//! ends the connection, with a word why. A peer that goes leaves the port down, until one comes
-//! again.
+//! The other end is not trusted: see [`queue`] and [`region`]. Impossible values end the
+//! connection, with a reason. Without a peer, the port is down.
 
-mod bell;
 mod channel;
 mod config;
+mod doorbell;
 mod message;
 mod queue;
 mod region;
@@ -28,99 +26,98 @@ use std::time::{Duration, Instant};
 
 use channel::{Channel, Listener, Received};
 use config::Role;
-pub use config::{Config, ConfigError};
+pub use config::{MemifConfig, MemifConfigError};
 use message::Message;
-use queue::{Batch, Fault, Receiver, Sender};
-use session::{Client, Ended, Heard, Queues, Server, Session};
+use queue::{Batch, Receiver, RingFault, Sender};
+use session::{Client, Progress, Queues, Server, Session, SessionEnd};
 pub use session::{REGION_BYTES_MAX, REGIONS_MAX};
 
 use rustix::thread::CapabilitySet;
 
 use super::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed, SystemCall, limits};
-use super::link::Link;
-use super::{Counters, Outbox, is_too_long};
+use super::link::LinkState;
+use super::{Counters, TransmitBurst, is_too_long};
 
-/// Times that it is asked for frames, after which it is asked whether the other end is still there,
-/// if it was not waited for in between.
+/// Calls of `receive` after which the control channel is checked, if nobody waited for the port in
+/// between.
 const ASKED_AFTER: u32 = 1_024;
 
-/// Milliseconds that the other end has from its call until frames may go.
+/// Milliseconds from the peer's call until the connection must be up.
 pub const CALL_MS_MAX: u64 = 1_000;
 
-/// Milliseconds that a server hears no calls, and a client makes none, after a connection has
-/// ended, or has not come about.
+/// Milliseconds without calls after a connection has ended or failed.
 pub const PAUSE_MS: u64 = 250;
 
-/// How often a sender looks for room in a ring that has just become full, awake, after so many
-/// pauses each: some tens of microseconds, in which another core takes a batch.
+/// Attempts to find room in a full ring while awake, with this number of pauses after each: some
+/// tens of microseconds, in which another core takes a batch.
 const LOOKS: u32 = 20;
 const PAUSES: u32 = 64;
 
-/// How often it does so from there on, asleep in between: a millisecond or two at most, in which
-/// the other end may get a core.
+/// Further attempts, with a nap after each: a millisecond or two at most, in which the peer may get
+/// a core.
 const NAPS: u32 = 10;
 const NAP: Duration = Duration::from_micros(50);
 
-/// Messages, and calls, that are heard one after the other.
+/// Messages, and calls, that are handled in a row.
 const HEARD_MAX: usize = 16;
 
 /// One part of a port of shared memory. The first part connects and receives; all send.
 pub struct MemifPort {
-    shared: Arc<Shared>,
+    shared: Arc<MemifShared>,
     endpoint: Option<Box<Endpoint>>,
 }
 
 /// State that all parts of a port share.
-pub struct Shared {
-    config: Arc<Config>,
+pub struct MemifShared {
+    config: Arc<MemifConfig>,
     address: [u8; 6],
     /// One of [`DOWN`], [`UP`] and [`FAILED`].
     state: AtomicU8,
-    outlet: Mutex<Outlet>,
+    outlet: Mutex<SendSide>,
 }
 
 /// Nobody is connected.
 const DOWN: u8 = 0;
-/// Frames go.
+/// Connected.
 const UP: u8 = 1;
-/// Frames went, until the other end did something that cannot be.
+/// Connected, but the peer did something impossible while a frame was sent.
 const FAILED: u8 = 2;
 
-/// The way out.
+/// The sending side, which all parts share.
 #[derive(Default)]
-struct Outlet {
+struct SendSide {
     sender: Option<Sender>,
-    fault: Option<Fault>,
-    /// Whether it was waited for room in vain: it is not, until there is some.
+    fault: Option<RingFault>,
+    /// A wait for room was in vain: senders do not wait again until there is some.
     is_stuck: bool,
 }
 
-/// What connects, and has what comes.
+/// The connection and the receiving side.
 struct Endpoint {
-    /// A server's.
+    /// A server's listener.
     listener: Option<Listener>,
     state: State,
     batch: Batch,
-    /// How often it was asked for frames since the other end was asked.
+    /// Calls of `receive` since the control channel was checked.
     asked: u32,
-    /// Whether somebody may wait for it.
+    /// Somebody may be waiting for the port.
     is_waited_for: Cell<bool>,
-    /// What is always there to be waited for.
+    /// A file descriptor that is always readable.
     ready: OwnedFd,
-    /// Until then it hears no calls, and makes none.
+    /// End of the pause without calls.
     pause: Option<Instant>,
-    /// Why the last call came to nothing.
+    /// Error of the last call that failed.
     uncalled: Option<ErrorKind>,
-    /// Whether it has connected, or is over, since that was last asked; and why.
+    /// The link changed since the last call of `take_link_change`.
     has_news: bool,
     why: Option<String>,
-    /// What was said last of a call that came to nothing: it is not said again of the next one.
+    /// The last reported reason of a failed call, which is not reported again.
     said: String,
 }
 
 enum State {
     Alone,
-    /// Somebody has called, or was called, and has until then.
+    /// A call has come or was made, and must succeed until `end`.
     Calling {
         channel: Channel,
         session: Session,
@@ -153,15 +150,15 @@ impl Driver for MemifPort {
         limits: limits![CALL_MS_MAX, PAUSE_MS, REGIONS_MAX, REGION_BYTES_MAX],
     };
 
-    type Spec = Config;
+    type Spec = MemifConfig;
     /// The state of the first part, for the others.
-    type Shared = Option<Arc<Shared>>;
+    type Shared = Option<Arc<MemifShared>>;
 
-    fn parse(text: &str) -> std::result::Result<Config, String> {
-        text.parse().map_err(|error: ConfigError| error.to_string())
+    fn parse(text: &str) -> std::result::Result<MemifConfig, String> {
+        text.parse().map_err(|error: MemifConfigError| error.to_string())
     }
 
-    fn name(config: &Config) -> String {
+    fn name(config: &MemifConfig) -> String {
         config.name()
     }
 
@@ -176,7 +173,7 @@ impl Driver for MemifPort {
     /// A server's: [`ErrorKind::AddrInUse`] if another program listens at the socket,
     /// [`ErrorKind::AlreadyExists`] if the path is something else. A client's, if it may not call
     /// the server. Those of the system.
-    fn open(config: &Config, part: PortPart, first: &mut Option<Arc<Shared>>) -> Result<MemifPort> {
+    fn open(config: &MemifConfig, part: PortPart, first: &mut Option<Arc<MemifShared>>) -> Result<MemifPort> {
         if let Some(shared) = first.as_ref().filter(|_| part.index > 0) {
             return Ok(MemifPort { shared: Arc::clone(shared), endpoint: None });
         }
@@ -185,7 +182,7 @@ impl Driver for MemifPort {
             Role::Server => Some(Listener::open(&config.socket)?),
             Role::Client => None,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MemifShared {
             address: config.address(),
             config,
             state: AtomicU8::new(DOWN),
@@ -197,7 +194,7 @@ impl Driver for MemifPort {
             batch: Batch::new(),
             asked: 0,
             is_waited_for: Cell::new(false),
-            ready: bell::make(1)?,
+            ready: doorbell::make(1)?,
             pause: None,
             uncalled: None,
             has_news: false,
@@ -213,8 +210,8 @@ impl Driver for MemifPort {
         Ok(MemifPort { shared, endpoint: Some(Box::new(endpoint)) })
     }
 
-    fn link(&self) -> Result<Link> {
-        Ok(Link {
+    fn link(&self) -> Result<LinkState> {
+        Ok(LinkState {
             is_up: self.shared.state.load(Ordering::Acquire) == UP,
             mtu: self.shared.config.mtu.into(),
             address: Some(self.shared.address),
@@ -229,11 +226,11 @@ impl Driver for MemifPort {
         Ok(Refreshed::Unchanged)
     }
 
-    fn take_news(&mut self) -> bool {
+    fn take_link_change(&mut self) -> bool {
         self.endpoint.as_mut().is_some_and(|endpoint| std::mem::take(&mut endpoint.has_news))
     }
 
-    fn take_why(&mut self) -> Option<String> {
+    fn take_reason(&mut self) -> Option<String> {
         self.endpoint.as_mut()?.why.take()
     }
 
@@ -259,7 +256,7 @@ impl Driver for MemifPort {
         endpoint.attend(&self.shared);
         let State::Connected { receiver, .. } = &mut endpoint.state else { return Ok(()) };
         if let Err(fault) = receiver.receive(&mut endpoint.batch) {
-            endpoint.end(&self.shared, Ended::Here(fault.to_string()));
+            endpoint.end(&self.shared, SessionEnd::Here(fault.to_string()));
             return Ok(());
         }
         counters.unreadable += endpoint.batch.unreadable;
@@ -270,7 +267,7 @@ impl Driver for MemifPort {
         Ok(())
     }
 
-    fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
         if outbox.lens.is_empty() {
             return;
         }
@@ -306,28 +303,28 @@ impl Driver for MemifPort {
                 }
             }
             Some(_) => {
-                *outlet = Outlet { sender: None, fault, is_stuck: false };
-                // The part that has what comes ends it.
+                *outlet = SendSide { sender: None, fault, is_stuck: false };
+                // The receiving part ends the connection.
                 self.shared.state.store(FAILED, Ordering::Release);
             }
         }
     }
 }
 
-impl Shared {
-    fn outlet(&self) -> std::sync::MutexGuard<'_, Outlet> {
+impl MemifShared {
+    fn outlet(&self) -> std::sync::MutexGuard<'_, SendSide> {
         self.outlet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Endpoint {
-    /// Whether calls are heard: who is being spoken to comes first, and others wait.
+    /// Returns whether calls are accepted: a pending call is completed first.
     fn hears(&self) -> bool {
         self.pause.is_none() && !matches!(self.state, State::Calling { .. })
     }
 
-    /// Calls the server, if that is what a client has to do now.
-    fn call(&mut self, shared: &Shared) -> Result<()> {
+    /// Calls the server, if this is a client without a connection.
+    fn call(&mut self, shared: &MemifShared) -> Result<()> {
         let waits = self.pause.is_some_and(|until| Instant::now() < until);
         if self.listener.is_some() || waits || !matches!(self.state, State::Alone) {
             return Ok(());
@@ -340,7 +337,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A call came to nothing: that nobody listens goes without saying, and all else is said once.
+    /// Records a failed call. A missing server is not reported, any other error once.
     fn note(&mut self, error: &Error) {
         let before = self.uncalled.replace(error.kind());
         if before != self.uncalled && !is_not_there(error) {
@@ -354,10 +351,10 @@ impl Endpoint {
         self.state = State::Calling { channel, session, end };
     }
 
-    /// Hears what others say, now and then: at once if somebody may have waited for that, or a
-    /// connection is being made.
+    /// Handles the control channel, if it is time: at once if somebody may have waited for it, or a
+    /// call is pending.
     #[inline]
-    fn attend(&mut self, shared: &Shared) {
+    fn attend(&mut self, shared: &MemifShared) {
         self.asked += 1;
         let was_waited_for = self.is_waited_for.take();
         let is_due = was_waited_for
@@ -370,14 +367,14 @@ impl Endpoint {
     }
 
     #[cold]
-    fn attend_now(&mut self, shared: &Shared, was_waited_for: bool) {
+    fn attend_now(&mut self, shared: &MemifShared, was_waited_for: bool) {
         self.asked = 0;
         if let (true, State::Connected { receiver, .. }) = (was_waited_for, &self.state) {
             receiver.wake();
         }
         let fault = shared.outlet().fault.take();
         if let Some(fault) = fault {
-            self.end(shared, Ended::Here(fault.to_string()));
+            self.end(shared, SessionEnd::Here(fault.to_string()));
         }
         if self.pause.is_some_and(|until| Instant::now() >= until) {
             self.pause = None;
@@ -386,8 +383,8 @@ impl Endpoint {
         self.hear(shared);
     }
 
-    /// Takes the next call; others are refused while there is a connection.
-    fn hear_calls(&mut self, shared: &Shared) {
+    /// Accepts the next call; calls during a connection are refused.
+    fn hear_calls(&mut self, shared: &MemifShared) {
         for _ in 0..HEARD_MAX {
             if !self.hears() {
                 return;
@@ -395,7 +392,7 @@ impl Endpoint {
             let Some(channel) = self.listener.as_ref().and_then(Listener::accept) else { return };
             if matches!(self.state, State::Connected { .. }) {
                 let reason = "already connected".to_owned();
-                // If it cannot be told, it is gone.
+                // If the message cannot be sent, the peer is gone.
                 let _ = channel.send(&Message::Disconnect { code: 0, reason }, None);
                 continue;
             }
@@ -406,8 +403,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes what the other end has said.
-    fn hear(&mut self, shared: &Shared) {
+    /// Handles the peer's messages.
+    fn hear(&mut self, shared: &MemifShared) {
         for _ in 0..HEARD_MAX {
             let channel = match &self.state {
                 State::Alone => return,
@@ -416,13 +413,15 @@ impl Endpoint {
             let (bytes, file) = match channel.receive() {
                 Received::Nothing => {
                     if matches!(&self.state, State::Calling { end, .. } if Instant::now() >= *end) {
-                        self.end(shared, Ended::Here("it says nothing".to_owned()));
+                        self.end(shared, SessionEnd::Here("it says nothing".to_owned()));
                     }
                     return;
                 }
                 Received::Message(bytes, file) => (bytes, file),
-                Received::Other => return self.end(shared, Ended::Here("invalid message size".to_owned())),
-                Received::End => return self.end(shared, Ended::ByPeer("it is gone".to_owned())),
+                Received::Other => {
+                    return self.end(shared, SessionEnd::Here("invalid message size".to_owned()));
+                }
+                Received::End => return self.end(shared, SessionEnd::ByPeer("it is gone".to_owned())),
             };
             let (channel, heard) = match &mut self.state {
                 State::Alone => return,
@@ -430,41 +429,41 @@ impl Endpoint {
                 State::Connected { .. } => return self.end(shared, session::hear_later(&bytes)),
             };
             let said = match &heard {
-                Ok(Heard::Say(message, file)) => channel.send(message, file.as_ref().map(AsFd::as_fd)),
-                Ok(Heard::Connected(Some(message), _)) => channel.send(message, None),
+                Ok(Progress::Say(message, file)) => channel.send(message, file.as_ref().map(AsFd::as_fd)),
+                Ok(Progress::Connected(Some(message), _)) => channel.send(message, None),
                 _ => Ok(()),
             };
             match (heard, said) {
                 (Err(ended), _) => return self.end(shared, ended),
-                (_, Err(_)) => return self.end(shared, Ended::ByPeer("it is gone".to_owned())),
-                (Ok(Heard::Say(..)), _) => {}
-                (Ok(Heard::Connected(_, queues)), _) => self.connect(shared, *queues),
+                (_, Err(_)) => return self.end(shared, SessionEnd::ByPeer("it is gone".to_owned())),
+                (Ok(Progress::Say(..)), _) => {}
+                (Ok(Progress::Connected(_, queues)), _) => self.connect(shared, *queues),
             }
         }
     }
 
-    fn connect(&mut self, shared: &Shared, queues: Queues) {
+    fn connect(&mut self, shared: &MemifShared, queues: Queues) {
         let State::Calling { channel, .. } = std::mem::replace(&mut self.state, State::Alone) else { return };
         let Queues { receiver, sender, peer } = queues;
         self.state = State::Connected { channel, receiver };
-        *shared.outlet() = Outlet { sender: Some(sender), fault: None, is_stuck: false };
+        *shared.outlet() = SendSide { sender: Some(sender), fault: None, is_stuck: false };
         shared.state.store(UP, Ordering::Release);
         self.has_news = true;
         self.why = Some(format!("connected with {peer}")).filter(|_| !peer.is_empty());
         self.said.clear();
     }
 
-    /// It is over, for this reason; the other end is told so, if it has not said so itself.
-    fn end(&mut self, shared: &Shared, ended: Ended) {
-        *shared.outlet() = Outlet::default();
+    /// Ends the connection for a reason, and sends it to the peer, unless the peer sent it.
+    fn end(&mut self, shared: &MemifShared, ended: SessionEnd) {
+        *shared.outlet() = SendSide::default();
         shared.state.store(DOWN, Ordering::Release);
         let state = std::mem::replace(&mut self.state, State::Alone);
         let why = match ended {
-            Ended::ByPeer(reason) if reason.is_empty() => "the other end has ended it".to_owned(),
-            Ended::ByPeer(reason) => format!("the other end: {reason}"),
-            Ended::Here(reason) => {
+            SessionEnd::ByPeer(reason) if reason.is_empty() => "the other end has ended it".to_owned(),
+            SessionEnd::ByPeer(reason) => format!("the other end: {reason}"),
+            SessionEnd::Here(reason) => {
                 if let State::Calling { channel, .. } | State::Connected { channel, .. } = &state {
-                    // If it cannot be told, it is gone.
+                    // If the message cannot be sent, the peer is gone.
                     let reason = reason.clone();
                     let _ = channel.send(&Message::Disconnect { code: 0, reason }, None);
                 }
@@ -489,10 +488,10 @@ impl Drop for Endpoint {
     }
 }
 
-/// Puts a frame in; when there is no room, the other end has a moment to make some, but not if it
-/// did not the last time.
+/// Puts a frame into the ring. If it is full, waits a moment for room, unless the last wait was in
+/// vain.
 #[inline]
-fn put(sender: &mut Sender, frame: &[u8], is_stuck: &mut bool) -> std::result::Result<bool, Fault> {
+fn put(sender: &mut Sender, frame: &[u8], is_stuck: &mut bool) -> std::result::Result<bool, RingFault> {
     if sender.put(frame)? {
         *is_stuck = false;
         return Ok(true);
@@ -513,7 +512,7 @@ fn put(sender: &mut Sender, frame: &[u8], is_stuck: &mut bool) -> std::result::R
     Ok(false)
 }
 
-/// Whether nobody listens, now.
+/// Returns whether no server listens at present.
 fn is_not_there(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::WouldBlock)
 }

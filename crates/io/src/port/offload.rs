@@ -1,9 +1,9 @@
-//! What senders on the same machine leave to network cards, done here: frames as they would be on a
-//! wire.
+//! Work that senders on the same machine leave to network cards, done here, so that frames are as
+//! on a wire.
 //!
 //! A local stack, or one behind a veth pair, leaves checksums open and hands over TCP and UDP as
-//! frames of up to 64 KB, to be cut by the card; on the way in, cards and the kernel put segments
-//! together to such frames again. Functions are to see, and ports to send, what a wire carries.
+//! frames of up to 64 KB, for the card to cut. On the way in, cards and the kernel join segments to
+//! such frames again. Functions must see, and ports must send, what a wire carries.
 
 use packet::checksum;
 use packet::wire::{EtherType, IpProtocol, ipv4, ipv6, tcp, udp, vlan};
@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Counters, network};
 
-/// What precedes each frame on a packet socket with `PACKET_VNET_HDR`, and on a TAP device with
+/// The header before each frame on a packet socket with `PACKET_VNET_HDR`, and on a TAP device with
 /// `IFF_VNET_HDR`: `struct virtio_net_hdr` of virtio 1.2, section 5.1.6, in the machine's byte
 /// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -21,24 +21,24 @@ pub struct OffloadHeader {
     pub segmentation: u8,
     pub header_len: u16,
     pub segment_len: u16,
-    /// Where the bytes begin that the checksum covers.
+    /// Offset of the bytes that the checksum covers.
     pub checksum_start: u16,
-    /// Where the checksum is, from there.
+    /// Offset of the checksum from there.
     pub checksum_offset: u16,
 }
 
 impl OffloadHeader {
-    /// Flag: the checksum is to be completed.
+    /// Flag: the checksum must be completed.
     pub const NEEDS_CHECKSUM: u8 = 1;
-    /// Nothing is to be cut.
+    /// The frame must not be cut.
     pub const WHOLE: u8 = 0;
     /// TCP over IPv4.
     pub const TCP_V4: u8 = 1;
     /// TCP over IPv6.
     pub const TCP_V6: u8 = 4;
-    /// UDP datagrams of one length, the last one perhaps shorter.
+    /// UDP datagrams of one length; the last one may be shorter.
     pub const UDP: u8 = 5;
-    /// May be set beside: the sender's window was reduced, which the first segment alone tells.
+    /// May be added: the sender's window was reduced, which only the first segment reports.
     pub const ECN: u8 = 0x80;
 
     pub fn needs_checksum(&self) -> bool {
@@ -46,43 +46,43 @@ impl OffloadHeader {
     }
 }
 
-/// A VLAN tag that the kernel, or the interface, has taken out of a frame.
+/// A VLAN tag that the kernel or the interface took out of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakenTag {
     pub protocol: u16,
     pub control: u16,
 }
 
-/// A frame as the kernel hands it over.
-pub struct Raw<'a> {
-    /// Its bytes behind [`FRONT_ROOM`] bytes of room for a tag.
+/// A frame as received from the kernel.
+pub struct RawFrame<'a> {
+    /// Its bytes after [`FRONT_ROOM`] bytes of room for a tag.
     pub room: &'a mut [u8],
     pub offload: OffloadHeader,
     pub tag: Option<TakenTag>,
-    /// More bytes came than there is room for.
+    /// The frame is longer than the room.
     pub is_cut_off: bool,
 }
 
-/// Bytes before a frame, so that a tag that was taken out can be put back.
+/// Bytes before a frame, to put a tag back.
 pub const FRONT_ROOM: usize = 4;
 
-/// Bytes of the longest frame that the kernel hands over: IPv4's longest packet with link-layer
+/// Bytes of the longest frame that the kernel delivers: IPv4's longest packet with link-layer
 /// headers.
 pub const FRAME_LEN_MAX: usize = 65_535 + 14 + 2 * 4;
 
-/// Why a frame cannot be brought into the form that it has on a wire.
+/// Reason why a frame cannot be restored to its form on a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Untold {
-    /// More of it came than there is room for.
+pub enum OffloadError {
+    /// It is longer than the room.
     CutOff,
-    /// What is said of it does not fit its headers.
+    /// Its description does not match its headers.
     Headers,
-    /// It is to be cut in a way that is not known.
+    /// The kind of segmentation is unknown.
     Segmentation,
 }
 
 /// Hands over the frame, or its segments, as [`plain`], and counts them.
-pub fn tell(raw: Raw<'_>, segment: &mut Vec<u8>, counters: &mut Counters, each: &mut impl FnMut(&[u8])) {
+pub fn tell(raw: RawFrame<'_>, segment: &mut Vec<u8>, counters: &mut Counters, each: &mut impl FnMut(&[u8])) {
     counters.completed += u64::from(raw.offload.needs_checksum());
     let told = plain(raw, segment, |frame| {
         counters.received(frame);
@@ -91,16 +91,16 @@ pub fn tell(raw: Raw<'_>, segment: &mut Vec<u8>, counters: &mut Counters, each: 
     counters.unreadable += u64::from(told.is_err());
 }
 
-/// Hands over the frame, or its segments one after the other, as a wire would carry them.
-fn plain(raw: Raw<'_>, segment: &mut Vec<u8>, mut each: impl FnMut(&[u8])) -> Result<(), Untold> {
+/// Hands over the frame, or its segments in order, as a wire would carry them.
+fn plain(raw: RawFrame<'_>, segment: &mut Vec<u8>, mut each: impl FnMut(&[u8])) -> Result<(), OffloadError> {
     if raw.is_cut_off {
-        return Err(Untold::CutOff);
+        return Err(OffloadError::CutOff);
     }
     let mut offload = raw.offload;
     let frame = match raw.tag {
         Some(tag) => {
             offload.checksum_start = offload.checksum_start.saturating_add(vlan::HEADER_LEN as u16);
-            put_back(tag, raw.room).ok_or(Untold::Headers)?
+            put_back(tag, raw.room).ok_or(OffloadError::Headers)?
         }
         None => &mut raw.room[FRONT_ROOM..],
     };
@@ -109,7 +109,7 @@ fn plain(raw: Raw<'_>, segment: &mut Vec<u8>, mut each: impl FnMut(&[u8])) -> Re
     }
     if offload.needs_checksum() {
         complete(frame, offload.checksum_start.into(), offload.checksum_offset.into())
-            .ok_or(Untold::Headers)?;
+            .ok_or(OffloadError::Headers)?;
     }
     each(frame);
     Ok(())
@@ -127,7 +127,7 @@ fn put_back(tag: TakenTag, room: &mut [u8]) -> Option<&mut [u8]> {
     Some(room)
 }
 
-/// Completes a checksum of which the field has the pseudo-header's part.
+/// Completes a checksum whose field has the pseudo-header's part.
 fn complete(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
     let covered = frame.get_mut(start..)?;
     covered.get(offset..offset + 2)?;
@@ -136,16 +136,16 @@ fn complete(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
     Some(())
 }
 
-/// The value for a checksum's field at this byte of a segment or datagram: UDP's is never 0, which
-/// says that there is none.
+/// Returns the value for a checksum's field at this offset of a segment or datagram. UDP's is never
+/// 0, which means none.
 pub fn finish(sum: u32, offset: usize) -> u16 {
     if offset == UDP_CHECKSUM { checksum::finish_udp(sum) } else { checksum::finish(sum) }
 }
 
-/// Where the checksum is in UDP's header; in TCP's it is at byte 16.
+/// Offset of the checksum in UDP's header; in TCP's it is 16.
 const UDP_CHECKSUM: usize = 6;
 
-/// Where the headers of a frame are that is to be cut.
+/// Offsets of the headers of a frame that will be cut.
 struct Layout {
     /// The headers of a tunnel, before those of the packet that is cut.
     outer: Option<Outer>,
@@ -154,11 +154,11 @@ struct Layout {
     payload: usize,
     is_v4: bool,
     is_tcp: bool,
-    /// Bytes of payload in each segment but the last.
+    /// Payload bytes of each segment but the last.
     step: usize,
 }
 
-/// Where the headers of a tunnel are: an IP header, and perhaps one of UDP.
+/// Offsets of a tunnel's headers: an IP header, and UDP if present.
 #[derive(Clone, Copy)]
 struct Outer {
     network: usize,
@@ -167,9 +167,9 @@ struct Outer {
 }
 
 impl Outer {
-    /// The tunnel whose outer IP header is there, in which a packet begins at `inner`: whatever is
-    /// between them is the same in all segments. None if it is not: with checksums or numbers of
-    /// GRE, or in a tunnel of its own that tells its length.
+    /// Returns the tunnel whose outer IP header is at `network`, and whose packet begins at
+    /// `inner`. The bytes between them must be the same in all segments: none if there are GRE
+    /// checksums or sequence numbers, or a tunnel of its own with a length.
     fn of(frame: &[u8], network: usize, is_v4: bool, inner: usize) -> Option<Outer> {
         let packet = frame.get(network..)?;
         let (protocol, at) = transport(packet, is_v4)?;
@@ -188,7 +188,7 @@ impl Outer {
         Some(Outer { network, is_v4, udp })
     }
 
-    /// Makes the headers those of a segment, behind which all is as it is to be.
+    /// Adapts the headers to a segment, after whose headers everything is final.
     fn number(self, segment: &mut [u8], number: usize) -> Option<()> {
         let packet = &mut segment[self.network..];
         fit_network(packet, self.is_v4, number)?;
@@ -206,15 +206,15 @@ impl Outer {
     }
 }
 
-/// Bits of the first byte of GRE: a checksum, and a sequence number, are there.
+/// Bits of GRE's first byte: a checksum, and a sequence number, are present.
 const GRE_CHECKSUM: u8 = 0x80;
 const GRE_SEQUENCE: u8 = 0x10;
 
 /// Bytes of IPv4's longest header.
 const IPV4_HEADER_LEN_MAX: usize = 60;
 
-/// Where the IP header begins that ends at `transport`, and whether it is IPv4; none if what is
-/// there does not go on to the frame's end.
+/// Returns the offset of the IP header that ends at `transport`, and whether it is IPv4; none if
+/// its packet does not extend to the frame's end.
 fn network_before(frame: &[u8], transport: usize) -> Option<(usize, bool)> {
     let v4 = (ipv4::HEADER_LEN..=IPV4_HEADER_LEN_MAX).step_by(4).find_map(|len| {
         let at = transport.checked_sub(len)?;
@@ -230,54 +230,57 @@ fn network_before(frame: &[u8], transport: usize) -> Option<(usize, bool)> {
 }
 
 impl Layout {
-    fn of(frame: &[u8], offload: &OffloadHeader) -> Result<Layout, Untold> {
+    fn of(frame: &[u8], offload: &OffloadHeader) -> Result<Layout, OffloadError> {
         let wanted = offload.segmentation & !OffloadHeader::ECN;
         let is_tcp = matches!(wanted, OffloadHeader::TCP_V4 | OffloadHeader::TCP_V6);
         if !is_tcp && wanted != OffloadHeader::UDP {
-            return Err(Untold::Segmentation);
+            return Err(OffloadError::Segmentation);
         }
-        let (network, ethertype) = network(frame).ok_or(Untold::Headers)?;
+        let (network, ethertype) = network(frame).ok_or(OffloadError::Headers)?;
         let is_v4 = match ethertype {
             EtherType::IPV4 => true,
             EtherType::IPV6 => false,
-            _ => return Err(Untold::Headers),
+            _ => return Err(OffloadError::Headers),
         };
         let protocol = if is_tcp { IpProtocol::TCP } else { IpProtocol::UDP };
-        let (first, at) = transport(&frame[network..], is_v4).ok_or(Untold::Headers)?;
-        // A frame that the kernel itself put together has no open checksum, and so tells not where
-        // it begins.
+        let (first, at) = transport(&frame[network..], is_v4).ok_or(OffloadError::Headers)?;
+        // A frame that the kernel joined has no open checksum, and so no checksum offset.
         let transport = match offload.needs_checksum() {
             true => usize::from(offload.checksum_start),
             false if first == protocol => network + at,
-            false => return Err(Untold::Headers),
+            false => return Err(OffloadError::Headers),
         };
         let (outer, (network, is_v4)) = match network + at < transport {
             true => {
-                let (inner, inner_is_v4) = network_before(frame, transport).ok_or(Untold::Headers)?;
-                // What is in the tunnel may have an Ethernet header of its own, and others that say
-                // what it is.
-                let outer = Outer::of(frame, network, is_v4, inner).ok_or(Untold::Segmentation)?;
+                let (inner, inner_is_v4) = network_before(frame, transport).ok_or(OffloadError::Headers)?;
+                // The tunnelled packet may have an Ethernet header and others before it.
+                let outer = Outer::of(frame, network, is_v4, inner).ok_or(OffloadError::Segmentation)?;
                 (Some(outer), (inner, inner_is_v4))
             }
             false => (None, (network, is_v4)),
         };
         let shortest = if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
-        let header = frame.get(transport..).ok_or(Untold::Headers)?;
+        let header = frame.get(transport..).ok_or(OffloadError::Headers)?;
         let len = match is_tcp {
-            true => tcp::Packet::new_checked(header).map_err(|_| Untold::Headers)?.header_len(),
+            true => tcp::Packet::new_checked(header).map_err(|_| OffloadError::Headers)?.header_len(),
             false => udp::HEADER_LEN,
         };
         let payload = transport + len;
         let step = usize::from(offload.segment_len);
         if transport < network + shortest || payload > frame.len() || step == 0 {
-            return Err(Untold::Headers);
+            return Err(OffloadError::Headers);
         }
         Ok(Layout { outer, network, transport, payload, is_v4, is_tcp, step })
     }
 
-    /// Hands over the segments: each with the frame's headers, and what changes from one to the
-    /// next in them.
-    fn cut(&self, frame: &[u8], segment: &mut Vec<u8>, mut each: impl FnMut(&[u8])) -> Result<(), Untold> {
+    /// Hands over the segments: each has the frame's headers, with the fields that change from one
+    /// to the next.
+    fn cut(
+        &self,
+        frame: &[u8],
+        segment: &mut Vec<u8>,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), OffloadError> {
         let (headers, payload) = frame.split_at(self.payload);
         let count = payload.len().div_ceil(self.step).max(1);
         for number in 0..count {
@@ -286,13 +289,13 @@ impl Layout {
             segment.clear();
             segment.extend_from_slice(headers);
             segment.extend_from_slice(part);
-            self.number(segment, number, at, number + 1 == count).ok_or(Untold::Headers)?;
+            self.number(segment, number, at, number + 1 == count).ok_or(OffloadError::Headers)?;
             each(segment);
         }
         Ok(())
     }
 
-    /// Makes the headers those of the segment with this number, whose payload begins at byte `at`.
+    /// Adapts the headers to the segment with this number, whose payload begins at byte `at`.
     fn number(&self, segment: &mut [u8], number: usize, at: usize, is_last: bool) -> Option<()> {
         let transport_len = u16::try_from(segment.len() - self.transport).ok()?;
         let protocol = if self.is_tcp { IpProtocol::TCP } else { IpProtocol::UDP };
@@ -319,7 +322,7 @@ impl Layout {
     }
 }
 
-/// Makes the IP header at the start of a packet that of the segment with this number.
+/// Adapts the IP header at the start of a packet to the segment with this number.
 fn fit_network(packet: &mut [u8], is_v4: bool, number: usize) -> Option<()> {
     let len = u16::try_from(packet.len()).ok()?;
     if is_v4 {
@@ -335,7 +338,7 @@ fn fit_network(packet: &mut [u8], is_v4: bool, number: usize) -> Option<()> {
     Some(())
 }
 
-/// The sum of the pseudo-header of what is behind this IP header.
+/// Returns the sum of the pseudo-header for the payload of this IP header.
 pub fn pseudo_header(network: &[u8], is_v4: bool, protocol: IpProtocol, len: u16) -> u32 {
     if is_v4 {
         let header = ipv4::Packet::new_unchecked(network);
@@ -346,7 +349,7 @@ pub fn pseudo_header(network: &[u8], is_v4: bool, protocol: IpProtocol, len: u16
     }
 }
 
-/// What is behind the IP header of a packet, and where it begins.
+/// Returns the protocol and offset of the payload of an IP packet.
 fn transport(packet: &[u8], is_v4: bool) -> Option<(IpProtocol, usize)> {
     if is_v4 {
         let header = ipv4::Packet::new_checked_header(packet).ok()?;
@@ -367,7 +370,7 @@ mod tests {
 
     const ADDRESSES: ([u8; 6], [u8; 6]) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
 
-    /// A frame with whole checksums, by another implementation.
+    /// Builds a frame with complete checksums, by another implementation.
     fn frame(is_v4: bool, is_tcp: bool, vlan: bool, payload: &[u8]) -> Vec<u8> {
         let link = PacketBuilder::ethernet2(ADDRESSES.0, ADDRESSES.1);
         let mut bytes = Vec::new();
@@ -394,17 +397,21 @@ mod tests {
         14 + if vlan { 4 } else { 0 } + if is_v4 { 20 } else { 40 }
     }
 
-    /// All frames that come of one.
-    fn told(frame: &[u8], offload: OffloadHeader, tag: Option<TakenTag>) -> Result<Vec<Vec<u8>>, Untold> {
+    /// Returns all frames that result from one.
+    fn told(
+        frame: &[u8],
+        offload: OffloadHeader,
+        tag: Option<TakenTag>,
+    ) -> Result<Vec<Vec<u8>>, OffloadError> {
         let mut room = vec![0; FRONT_ROOM];
         room.extend_from_slice(frame);
         let mut all = Vec::new();
-        let raw = Raw { room: &mut room, offload, tag, is_cut_off: false };
+        let raw = RawFrame { room: &mut room, offload, tag, is_cut_off: false };
         plain(raw, &mut Vec::new(), |frame| all.push(frame.to_vec()))?;
         Ok(all)
     }
 
-    /// Whether all checksums are what another implementation makes of the headers and the payload.
+    /// Checks all checksums against another implementation.
     fn is_sound(frame: &[u8]) -> bool {
         let parsed = PacketHeaders::from_ethernet_slice(frame).unwrap();
         let payload = parsed.payload.slice();
@@ -493,8 +500,8 @@ mod tests {
             prop_assert_eq!(put_together, payload);
         }
 
-        /// As a kernel's own VXLAN leaves it to the card: what is in the tunnel is to be cut, and
-        /// each segment gets all headers.
+        /// As a kernel's own VXLAN leaves it to the card: the inner packet must be cut, and each
+        /// segment gets all headers.
         #[test]
         fn segments_in_a_tunnel_have_its_headers(
             outer_v4: bool, is_v4: bool, vlan: bool, has_sum: bool, len in 1usize..20_000, step in 200u16..1_500,

@@ -1,14 +1,14 @@
-//! Checksums that a sender has left open, completed without being told which they are.
+//! Open checksums of senders, detected and completed without metadata.
 //!
 //! A stack behind a veth, or in a virtual machine, leaves the checksums of TCP and UDP to a card
-//! that is not there: their fields have the sum of the pseudo-header alone. Packet sockets say of
-//! which frames that is so; AF_XDP and DPDK do not. Here it is seen by the field: if it has that
-//! very sum, the checksum is calculated anew.
+//! that does not exist: their fields have the sum of the pseudo-header alone. Packet sockets report
+//! such frames; AF_XDP and DPDK do not. Here the field shows it: if it has that very sum, the
+//! checksum is calculated.
 //!
-//! To a frame with a right checksum that does nothing. If the field `F` is the pseudo-header's sum
-//! `P`, and right, it is `!(P + D)` with the sum `D` of all else; and calculated anew it is
-//! `!(F + D)`, the same. Of frames that were damaged on their way, one in 65,536 has a field like
-//! that, and is taken for a good one: as many as the checksum itself lets through.
+//! A frame with a correct checksum stays the same. If the field `F` is the pseudo-header's sum `P`,
+//! and correct, it is `!(P + D)` with the sum `D` of all else; calculated again it is `!(F + D)`,
+//! the same. Of frames that were damaged on their way, one in 65,536 has such a field, and is
+//! accepted: as many as the checksum itself lets through.
 
 use packet::checksum;
 use packet::wire::{EtherType, IpProtocol, gre, ipv4, ipv6, ipv6_walk, udp, vxlan};
@@ -16,12 +16,12 @@ use packet::wire::{EtherType, IpProtocol, gre, ipv4, ipv6, ipv6_walk, udp, vxlan
 use crate::port::network;
 use crate::port::offload::finish;
 
-/// Tunnels within tunnels looked into.
+/// Depth of nested tunnels that are inspected.
 const DEPTH: u32 = 2;
 
 const VXLAN_PORT: u16 = 4789;
 
-/// Completes the open checksums of a frame; whether there were any.
+/// Completes the open checksums of a frame; returns whether there were any.
 pub fn complete(frame: &mut [u8]) -> bool {
     complete_frame(frame, DEPTH).unwrap_or(false)
 }
@@ -61,7 +61,7 @@ fn complete_packet(packet: &mut [u8], ethertype: EtherType, depth: u32) -> Optio
     match protocol {
         IpProtocol::TCP => complete_field(payload, 16, pseudo),
         IpProtocol::UDP => {
-            // What is in a tunnel is completed first: the outer checksum covers it.
+            // The inner packet is completed first, because the outer checksum covers it.
             let inner = udp::Packet::new_checked(&*payload)
                 .is_ok_and(|header| header.destination_port() == VXLAN_PORT && depth > 0)
                 .then(|| complete_frame(payload.get_mut(udp::HEADER_LEN + vxlan::HEADER_LEN..)?, depth - 1));
@@ -79,7 +79,7 @@ fn complete_packet(packet: &mut [u8], ethertype: EtherType, depth: u32) -> Optio
     }
 }
 
-/// Completes the checksum in the segment's field at this byte, if the field is the sum of the
+/// Completes the checksum in the segment's field at this offset, if the field is the sum of the
 /// pseudo-header.
 fn complete_field(segment: &mut [u8], at: usize, pseudo: u32) -> Option<bool> {
     let field: &[u8; 2] = segment.get(at..)?.first_chunk()?;
@@ -99,7 +99,8 @@ mod tests {
 
     use super::*;
 
-    /// A frame with a whole checksum, by another implementation; and where the checksum is.
+    /// Builds a frame with a complete checksum, by another implementation; returns the checksum's
+    /// offset, too.
     fn frame(is_v4: bool, is_tcp: bool, payload: &[u8]) -> (Vec<u8>, usize) {
         let link = PacketBuilder::ethernet2([2; 6], [4; 6]);
         let mut bytes = Vec::new();
@@ -116,7 +117,7 @@ mod tests {
         (bytes, transport + if is_tcp { 16 } else { 6 })
     }
 
-    /// The same, as a stack leaves it.
+    /// Returns the same frame as a stack leaves it.
     fn open(whole: &[u8], field: usize, is_v4: bool, is_tcp: bool) -> Vec<u8> {
         let mut open = whole.to_vec();
         let len = (open.len() - field + if is_tcp { 16 } else { 6 }) as u16;
@@ -129,7 +130,7 @@ mod tests {
         open
     }
 
-    /// The frame's packet in a tunnel between the machines that it is between.
+    /// Returns the frame's packet in a tunnel between the same machines.
     fn in_tunnel(kind: u8, inner: &[u8], is_v4: bool) -> Vec<u8> {
         let link = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64);
         let mut bytes = Vec::new();
@@ -173,7 +174,8 @@ mod tests {
 
         #[test]
         fn a_right_checksum_stays_also_if_it_looks_open(is_v4: bool, is_tcp: bool, payload in prop::collection::vec(any::<u8>(), 2..40)) {
-            // Two bytes of the payload make the right checksum the sum of the pseudo-header.
+            // Two bytes of the payload make the correct checksum equal to the sum of the
+            // pseudo-header.
             let (mut whole, field) = frame(is_v4, is_tcp, &payload);
             let len = whole.len() & !1;
             whole[len - 2..len].fill(0);

@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::thread::CapabilitySet;
 
 use super::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed};
-use super::link::{self, Link};
-use super::{Counters, Outbox};
+use super::link::{self, LinkState};
+use super::{Counters, TransmitBurst};
 
 pub(super) use socket::PacketSocket;
 pub(super) use sys::promiscuous;
@@ -26,7 +26,7 @@ pub struct PacketPort {
 
 /// The group of an interface's packet sockets, among which the kernel shares out received frames.
 #[derive(Default)]
-pub struct PacketGroup {
+pub struct FanoutGroup {
     interface: u32,
     group: Option<u16>,
 }
@@ -47,7 +47,7 @@ impl Driver for PacketPort {
 
     /// The interface's name.
     type Spec = String;
-    type Shared = PacketGroup;
+    type Shared = FanoutGroup;
 
     fn parse(text: &str) -> std::result::Result<String, String> {
         interface_name(text)
@@ -69,17 +69,17 @@ impl Driver for PacketPort {
 
     /// Opens the interface. The kernel shares out received frames among several parts by its hash
     /// of addresses and ports, which is the same for both directions.
-    fn open(name: &String, part: PortPart, shared: &mut PacketGroup) -> Result<PacketPort> {
+    fn open(name: &String, part: PortPart, shared: &mut FanoutGroup) -> Result<PacketPort> {
         let (interface, link, _promiscuous) = ethernet(name)?;
         if shared.interface != interface {
-            *shared = PacketGroup { interface, group: None };
+            *shared = FanoutGroup { interface, group: None };
         }
         let group = (part.count > 1).then_some(&mut shared.group);
         let socket = PacketSocket::open(interface, link.mtu, group)?;
         Ok(PacketPort { name: name.clone(), interface, socket })
     }
 
-    fn link(&self) -> Result<Link> {
+    fn link(&self) -> Result<LinkState> {
         link::link(self.socket.socket(), &self.name)
     }
 
@@ -101,7 +101,7 @@ impl Driver for PacketPort {
         self.socket.receive(counters, each)
     }
 
-    fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
         self.socket.send(outbox, counters);
     }
 
@@ -124,7 +124,7 @@ pub(super) fn interface_name(text: &str) -> std::result::Result<String, String> 
 /// # Errors
 /// [`ErrorKind::NotFound`] if there is none, [`ErrorKind::PermissionDenied`] without the capability
 /// `CAP_NET_RAW`, [`ErrorKind::Unsupported`] if it is not an Ethernet.
-pub(super) fn ethernet(name: &str) -> Result<(u32, Link, OwnedFd)> {
+pub(super) fn ethernet(name: &str) -> Result<(u32, LinkState, OwnedFd)> {
     let Some(interface) = link::interface_number(name) else {
         return Err(Error::new(ErrorKind::NotFound, "there is no such interface"));
     };

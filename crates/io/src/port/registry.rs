@@ -105,7 +105,7 @@ macro_rules! registry {
                 match self { $(OpenPort::$driver(port) => port.mode()),+ }
             }
 
-            fn link(&self) -> Result<Link> {
+            fn link(&self) -> Result<LinkState> {
                 match self { $(OpenPort::$driver(port) => Driver::link(&**port)),+ }
             }
 
@@ -121,7 +121,7 @@ macro_rules! registry {
                 match self { $(OpenPort::$driver(port) => Driver::receive(&mut **port, counters, each)),+ }
             }
 
-            fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+            fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
                 match self { $(OpenPort::$driver(port) => Driver::send(&mut **port, outbox, counters)),+ }
             }
 
@@ -133,12 +133,12 @@ macro_rules! registry {
                 match self { $(OpenPort::$driver(port) => port.is_polled()),+ }
             }
 
-            fn take_news(&mut self) -> bool {
-                match self { $(OpenPort::$driver(port) => Driver::take_news(&mut **port)),+ }
+            fn take_link_change(&mut self) -> bool {
+                match self { $(OpenPort::$driver(port) => Driver::take_link_change(&mut **port)),+ }
             }
 
-            fn take_why(&mut self) -> Option<String> {
-                match self { $(OpenPort::$driver(port) => Driver::take_why(&mut **port)),+ }
+            fn take_reason(&mut self) -> Option<String> {
+                match self { $(OpenPort::$driver(port) => Driver::take_reason(&mut **port)),+ }
             }
         }
     };

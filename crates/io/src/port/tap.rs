@@ -18,19 +18,19 @@ use rustix::thread::CapabilitySet;
 use zerocopy::IntoBytes;
 
 use super::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed};
-use super::join::{self, JOINED_MAX, Parcel};
-use super::link::{self, Link};
-use super::offload::{self, FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, Raw};
-use super::{Counters, Outbox, of_unsent, wait_for_room};
+use super::join::{self, JOINED_MAX, SendUnit};
+use super::link::{self, LinkState};
+use super::offload::{self, FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, RawFrame};
+use super::{Counters, TransmitBurst, of_unsent, wait_for_room};
 
-/// Frames that are taken at once.
+/// Frames received at once.
 const FRAMES: usize = 64;
 
-/// A bit of an Ethernet address in which this end's differs from the device's: not one in which
-/// cards of one maker, or addresses that somebody counts up, differ.
+/// A bit of an Ethernet address that differs between this end and the device. Addresses of one
+/// maker's cards, or of a numbered series, do not differ in it.
 const OTHER_END: u8 = 0x40;
 
-/// A bit of an Ethernet address: no maker has given it (IEEE 802).
+/// A bit of an Ethernet address: no maker has assigned it (IEEE 802).
 const LOCALLY_ADMINISTERED: u8 = 0x02;
 
 /// One part of a TAP device.
@@ -42,7 +42,7 @@ pub struct TapPort {
     /// Answers questions about interfaces.
     questions: OwnedFd,
     /// The last known state of the device's link.
-    link: Link,
+    link: LinkState,
     is_gone: bool,
     /// Another part of the same port receives.
     only_sends: bool,
@@ -52,10 +52,10 @@ pub struct TapPort {
     room: Box<[u8]>,
     /// A segment that is cut off a frame.
     segment: Vec<u8>,
-    parcels: Vec<Parcel>,
+    units: Vec<SendUnit>,
 }
 
-/// What can be told of a device by its file descriptor.
+/// State of a device, as known from its file descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Up,
@@ -132,13 +132,13 @@ impl Driver for TapPort {
 
     /// Returns the state of this end's link. Of a device in another network namespace, only whether
     /// it is up is known; the rest is as it was before the move.
-    fn link(&self) -> Result<Link> {
+    fn link(&self) -> Result<LinkState> {
         match self.state() {
             State::Gone => Err(gone()),
             _ if link::interface_number(&self.name) == Some(self.number) => {
                 link::link(&self.questions, &self.name).map(other_end)
             }
-            state => Ok(Link { is_up: state == State::Up, ..self.link }),
+            state => Ok(LinkState { is_up: state == State::Up, ..self.link }),
         }
     }
 
@@ -192,24 +192,24 @@ impl Driver for TapPort {
                 counters.unreadable += 1;
                 continue;
             };
-            // There is room for all that the kernel puts together for a TAP device.
-            let raw = Raw { room: &mut self.room[..FRONT_ROOM + len], offload, tag: None, is_cut_off: false };
+            // There is room for the longest frame that the kernel makes for a TAP device.
+            let raw =
+                RawFrame { room: &mut self.room[..FRONT_ROOM + len], offload, tag: None, is_cut_off: false };
             offload::tell(raw, &mut self.segment, counters, &mut each);
         }
         Ok(())
     }
 
-    fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
         let mtu = self.link.mtu as usize;
-        join::parcels(&outbox.bytes, &outbox.lens, mtu, &mut self.parcels);
+        join::units(&outbox.bytes, &outbox.lens, mtu, &mut self.units);
         let (mut frames, mut has_waited) = (outbox.frames(), false);
-        for parcel in &self.parcels {
+        for unit in &self.units {
             let mut pieces = [IoSlice::new(&[]); 2 + JOINED_MAX];
-            (pieces[0], pieces[1]) =
-                (IoSlice::new(parcel.offload.as_bytes()), IoSlice::new(parcel.headers()));
+            (pieces[0], pieces[1]) = (IoSlice::new(unit.offload.as_bytes()), IoSlice::new(unit.headers()));
             let (mut count, mut len, mut is_too_long) = (2, 0, false);
-            for frame in frames.by_ref().take(parcel.frames) {
-                pieces[count] = IoSlice::new(&frame[parcel.skip()..]);
+            for frame in frames.by_ref().take(unit.frames) {
+                pieces[count] = IoSlice::new(&frame[unit.skip()..]);
                 (count, len) = (count + 1, len + frame.len());
                 is_too_long = super::is_too_long(frame, mtu);
             }
@@ -219,7 +219,7 @@ impl Driver for TapPort {
             }
             loop {
                 let Err(error) = (&self.device).write_vectored(&pieces[..count]) else {
-                    counters.sent += parcel.frames as u64;
+                    counters.sent += unit.frames as u64;
                     counters.sent_bytes += len as u64;
                     break;
                 };
@@ -230,7 +230,7 @@ impl Driver for TapPort {
                         wait_for_room(&self.device);
                     }
                     _ => {
-                        *of_unsent(counters, &error) += parcel.frames as u64;
+                        *of_unsent(counters, &error) += unit.frames as u64;
                         break;
                     }
                 }
@@ -274,7 +274,7 @@ impl TapPort {
             missed: 0,
             room: vec![0; FRONT_ROOM + FRAME_LEN_MAX].into_boxed_slice(),
             segment: Vec::new(),
-            parcels: Vec::new(),
+            units: Vec::new(),
         };
         tap.take_missed();
         Ok(tap)
@@ -293,7 +293,7 @@ impl TapPort {
             missed: 0,
             room: Box::default(),
             segment: Vec::new(),
-            parcels: Vec::new(),
+            units: Vec::new(),
         })
     }
 
@@ -307,7 +307,7 @@ impl TapPort {
         missed.saturating_sub(std::mem::replace(&mut self.missed, missed))
     }
 
-    /// A device that is up takes frames, and one that is gone is an error to wait for.
+    /// A device that is up is writable; one that is gone is in error.
     fn state(&self) -> State {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut waits = [PollFd::new(&self.device, PollFlags::OUT)];
@@ -321,12 +321,12 @@ impl TapPort {
 }
 
 impl Drop for TapPort {
-    /// One that stays may go to a program that does not know what this one had left to it.
+    /// A device that stays may go to a program that does not do the offloads.
     fn drop(&mut self) {
         if self.only_sends {
             return;
         }
-        // If it is gone, so is what was left.
+        // If it is gone, so are its offloads.
         let _ = sys::leave_nothing(&self.device);
     }
 }
@@ -361,9 +361,8 @@ fn gone() -> Error {
     Error::new(ErrorKind::NotFound, "the TAP device is gone")
 }
 
-/// What this end of a device is like whose other end is so: it has an address of its own, as the
-/// device's is the other one's.
-fn other_end(mut link: Link) -> Link {
+/// Returns the link of this end, given the device's: its address is another one.
+fn other_end(mut link: LinkState) -> LinkState {
     if let Some(address) = &mut link.address {
         address[0] = (address[0] ^ OTHER_END) | LOCALLY_ADMINISTERED;
     }
@@ -378,11 +377,11 @@ mod tests {
     fn the_ends_have_different_addresses_that_are_one_hosts() {
         for first in [0x00, 0x02, 0x3c, 0x52, 0xfe] {
             let address = [first, 0x54, 0, 1, 2, 3];
-            let link = other_end(Link { is_up: true, mtu: 1_500, address: Some(address) });
+            let link = other_end(LinkState { is_up: true, mtu: 1_500, address: Some(address) });
             let other = link.address.unwrap();
             assert_ne!(other, address);
             assert_eq!(other[1..], address[1..]);
-            // Neither a group's nor a maker's.
+            // Neither a group address nor a maker's.
             assert_eq!(other[0] & 3, 2, "{other:?}");
         }
     }

@@ -21,34 +21,34 @@ use rustix::thread::CapabilitySet;
 
 use super::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed, SystemCall, limits};
 use super::ethtool::{self, InterfaceKind};
-use super::link::{self, Link};
+use super::link::{self, LinkState};
 use super::packet::{PacketSocket, ethernet as open_ethernet, interface_name};
-use super::{Counters, Outbox, is_too_long, open_checksum};
+use super::{Counters, TransmitBurst, is_too_long, open_checksum};
 
-use program::{Attached, Mode, Program};
+use program::{Mode, Program, ProgramLink};
 use queue::{Queue, Sent};
 use socket::Sizes;
 
-/// Receive queues that an interface may have.
+/// Receive queues of an interface.
 pub const QUEUES_MAX: u32 = 64;
 
-/// Frames that may wait to be taken, in all queues together; each has at least [`QUEUE_MIN`], and
-/// no more than [`QUEUE_MAX`].
+/// Received frames that may wait, in all queues together; each queue has [`QUEUE_MIN`] to
+/// [`QUEUE_MAX`].
 pub const WAITING_MAX: u32 = 16_384;
 
-/// Frames that may wait to be taken in a queue, at least.
+/// The least number of received frames that may wait in a queue.
 pub const QUEUE_MIN: u32 = 256;
 
-/// Frames that may wait to be taken in a queue, at most.
+/// Received frames that may wait in a queue.
 pub const QUEUE_MAX: u32 = 4_096;
 
-/// Frames that may wait to be sent.
+/// Sent frames that may wait.
 pub const SENDING_MAX: u32 = 2_048;
 
-/// Bytes that the kernel keeps free before a frame that comes.
+/// Bytes that the kernel keeps free before a received frame.
 const KERNEL_ROOM: usize = 256;
 
-/// Bytes that a frame may have room in: the least is taken that does for the interface's MTU.
+/// Bytes of the room of a frame: the smallest that suffices for the interface's MTU.
 const ROOMS: [usize; 2] = [2_048, 4_096];
 
 /// One part of an interface, by AF_XDP.
@@ -68,7 +68,7 @@ pub struct XdpPort {
 struct Attachment {
     program: Arc<Program>,
     mode: Mode,
-    _attached: Attached,
+    _attached: ProgramLink,
 }
 
 /// State that all parts of an interface share.
@@ -198,7 +198,7 @@ impl Driver for XdpPort {
         }
     }
 
-    fn link(&self) -> Result<Link> {
+    fn link(&self) -> Result<LinkState> {
         link::link(&self.promiscuous, &self.name)
     }
 
@@ -230,7 +230,7 @@ impl Driver for XdpPort {
         Ok(())
     }
 
-    fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
         if let Some(sender) = &mut self.sender {
             return sender.send(outbox, counters);
         }
@@ -291,16 +291,16 @@ fn obstacle(socket: &OwnedFd, name: &str) -> Option<String> {
 /// Properties of an interface that decide the memory of its frames.
 struct Shape {
     mtu: usize,
-    /// Bytes that each frame has room in.
+    /// Bytes of the room of a frame.
     room: usize,
     queues: u32,
 }
 
 impl Shape {
-    /// Asks the interface; by any socket.
+    /// Reads them by any socket.
     ///
     /// # Errors
-    /// If it is not for AF_XDP, with a word why.
+    /// If AF_XDP cannot be used, with the reason.
     fn of(socket: &OwnedFd, name: &str) -> Result<Shape> {
         let mtu = link::link(socket, name)?.mtu as usize;
         let frame_len_max = mtu + ethernet::HEADER_LEN + 2 * vlan::HEADER_LEN;
@@ -315,8 +315,8 @@ impl Shape {
     }
 }
 
-/// Has the interface run the program: in its driver, else in the kernel.
-fn attach(program: &Program, interface: u32, kind: InterfaceKind) -> Result<(Attached, Mode)> {
+/// Attaches the program: in the interface's driver, or else in the kernel.
+fn attach(program: &Program, interface: u32, kind: InterfaceKind) -> Result<(ProgramLink, Mode)> {
     let busy = |error: &Error| error.raw_os_error() == Some(libc::EBUSY);
     let in_driver = match program.attach(interface, Mode::Driver) {
         Ok(attached) => return Ok((attached, Mode::Driver)),

@@ -1,4 +1,4 @@
-//! Packets that mean harm. All are IPv4, from the clients' side.
+//! Attack packets. All are IPv4, from the clients' side.
 
 use super::endpoints::Endpoints;
 use super::frame::{
@@ -8,10 +8,10 @@ use super::generator::FrameKind;
 use super::profile::Attacks;
 use super::random::Random;
 
-/// The payload of attacking datagrams, in bytes: it makes the shortest frame.
+/// Payload of attack datagrams: it makes the shortest frame.
 const PAYLOAD: [u8; 18] = [0; 18];
 
-/// Makes up attacks.
+/// Generates attacks.
 #[derive(Debug)]
 pub(super) struct Attacker {
     shares: Attacks,
@@ -25,7 +25,7 @@ impl Attacker {
         Attacker { shares, random, scanned: 0 }
     }
 
-    /// Whether the next packet is an attack, and of which kind.
+    /// Returns the kind of attack of the next packet, if it is one.
     pub fn choose(&mut self) -> Option<FrameKind> {
         let total = self.shares.total();
         if total <= 0.0 {
@@ -48,8 +48,8 @@ impl Attacker {
         None
     }
 
-    /// Writes a packet of that kind; returns the frame's length. `envelope` has the Ethernet
-    /// addresses and the tag.
+    /// Writes a packet of a kind; returns the frame's length. `envelope` has the Ethernet addresses
+    /// and the tag.
     pub fn write(
         &mut self,
         kind: FrameKind,
@@ -102,7 +102,7 @@ impl Attacker {
         }
     }
 
-    /// Writes a whole packet and breaks one thing in it.
+    /// Writes a whole packet with one defect.
     fn write_malformed(&mut self, envelope: &Envelope, tcp: &Tcp, buffer: &mut Buffer) -> usize {
         let ip = ETHERNET_BYTES + envelope.vlan.map_or(0, |_| VLAN_BYTES);
         let transport = ip + IPV4_BYTES;
@@ -146,7 +146,7 @@ impl Attacker {
     }
 }
 
-/// What is wrong in a malformed packet.
+/// The defect of a malformed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
     IpChecksum,
@@ -188,14 +188,14 @@ impl Defect {
     ];
 }
 
-/// An address from all of 1.0.0.0 to 223.255.255.255, private and reserved ones among them: spoofed
-/// sources are.
+/// Returns a spoofed source: an address between 1.0.0.0 and 223.255.255.255, including private and
+/// reserved ones.
 fn spoofed(bits: u64) -> [u8; 4] {
     let [first, second, third, fourth] = (bits as u32).to_be_bytes();
     [first % 223 + 1, second, third, fourth]
 }
 
-/// Makes an IPv4 header's checksum right again, so that another defect is what is found.
+/// Corrects an IPv4 header's checksum, so that the other defect is the one that is found.
 fn seal_ipv4(header: &mut [u8]) {
     header[10..12].fill(0);
     let checksum = !fold(sum(header));

@@ -1,11 +1,13 @@
-//! Which profiles are possible.
+//! Checks of profiles.
 
 use thiserror::Error;
 
 use super::frame::FRAME_BYTES_MIN;
-use super::profile::{FLOWS_MAX, FRAME_BYTES_MAX, FlowLength, FrameBytes, Pacing, Popularity, Profile, Rate};
+use super::profile::{
+    FLOWS_MAX, FRAME_BYTES_MAX, FlowLength, FrameBytes, FrameRate, Pacing, Popularity, TrafficProfile,
+};
 
-impl Profile {
+impl TrafficProfile {
     /// Checks every field against its limits.
     ///
     /// # Errors
@@ -18,7 +20,7 @@ impl Profile {
             FrameBytes::Bimodal { small, large, .. } => (small.min(large), small.max(large)),
         };
         let rate = match self.rate {
-            Rate::PacketsPerSecond(rate) | Rate::BitsPerSecond(rate) => rate,
+            FrameRate::PacketsPerSecond(rate) | FrameRate::BitsPerSecond(rate) => rate,
         };
         let weights = [self.protocols.tcp, self.protocols.udp, self.protocols.icmp, self.protocols.fragments];
         let attacks = self.attacks;
@@ -61,7 +63,7 @@ impl Profile {
     }
 }
 
-/// Why there can be no such traffic.
+/// Error of a traffic profile.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -76,16 +78,16 @@ pub enum ProfileError {
     /// There are fewer pairs of client address and port than flows.
     #[error("traffic profile: {flows} flows need more client addresses: `{prefix}` has room for {room}")]
     TooFewClients {
-        /// The flows asked for.
+        /// The number of flows.
         flows: u32,
         /// The name of the prefix that is too small.
         prefix: &'static str,
-        /// The flows that it has room for.
+        /// The number of flows that fit.
         room: u64,
     },
     /// A text is not a prefix.
     #[error("expected a network prefix like 10.0.0.0/8, found `{text}`")]
-    Prefix {
+    AddressPrefix {
         /// The text.
         text: String,
     },

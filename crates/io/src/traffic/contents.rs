@@ -1,16 +1,16 @@
-//! What packets carry, and how long they are.
+//! Payloads of packets, and their lengths.
 
-use super::profile::{FrameBytes, Payload, Profile};
+use super::profile::{FrameBytes, Payload, TrafficProfile};
 use super::random::Random;
 
-/// Where payloads may begin in the pool.
+/// Positions in the pool at which payloads may begin.
 const STARTS: usize = 1 << 16;
-/// The pool: from each start there is room for the longest datagram.
+/// Bytes of the pool: after each start there is room for the longest datagram.
 const POOL_BYTES: usize = 2 * STARTS;
 
 /// A piece of the pool.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Slice {
+pub(super) struct PayloadSlice {
     start: u32,
     length: u16,
 }
@@ -19,7 +19,7 @@ pub(super) struct Slice {
 #[derive(Debug)]
 pub(super) struct Contents {
     pool: Box<[u8]>,
-    /// Where requests begin in the pool, if it is text.
+    /// Positions of requests in the pool, if it is text.
     requests: Vec<u32>,
     is_random: bool,
     frame_bytes: FrameBytes,
@@ -28,7 +28,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    pub fn new(profile: &Profile, mut random: Random) -> Contents {
+    pub fn new(profile: &TrafficProfile, mut random: Random) -> Contents {
         let mut requests = Vec::new();
         let pool = match profile.payload {
             Payload::Zero => vec![0; POOL_BYTES],
@@ -45,21 +45,21 @@ impl Contents {
         }
     }
 
-    /// A payload that fills a frame of the profile's lengths beside `header_bytes`, or has `least`
-    /// bytes.
-    pub fn payload(&mut self, header_bytes: usize, least: u16) -> Slice {
+    /// Returns a payload that fills a frame of the profile's lengths after `header_bytes`, with at
+    /// least `least` bytes.
+    pub fn payload(&mut self, header_bytes: usize, least: u16) -> PayloadSlice {
         let frame = self.next_frame_bytes();
         let length = usize::from(frame).saturating_sub(header_bytes) as u16;
-        Slice { start: self.start(), length: length.max(least) }
+        PayloadSlice { start: self.start(), length: length.max(least) }
     }
 
-    /// The payload of a datagram that is to be fragmented.
-    pub fn datagram(&mut self) -> Slice {
-        Slice { start: self.start(), length: self.datagram_bytes }
+    /// Returns the payload of a datagram that will be fragmented.
+    pub fn datagram(&mut self) -> PayloadSlice {
+        PayloadSlice { start: self.start(), length: self.datagram_bytes }
     }
 
-    /// The bytes of a payload.
-    pub fn bytes(&self, slice: Slice) -> &[u8] {
+    /// Returns the bytes of a payload.
+    pub fn bytes(&self, slice: PayloadSlice) -> &[u8] {
         let start = slice.start as usize;
         &self.pool[start..start + usize::from(slice.length)]
     }
@@ -94,14 +94,15 @@ impl Contents {
     }
 }
 
-impl Slice {
-    /// The length in bytes.
+impl PayloadSlice {
+    /// Returns the length in bytes.
     pub fn len(self) -> u16 {
         self.length
     }
 }
 
-/// A pool of requests; `starts` gets where those begin that have enough behind them.
+/// Returns a pool of requests. Appends the positions of those with enough bytes after them to
+/// `starts`.
 fn http_requests(random: &mut Random, starts: &mut Vec<u32>) -> Vec<u8> {
     const METHODS: [&str; 4] = ["GET", "GET", "HEAD", "POST"];
     const PATHS: [&str; 6] = ["/", "/index.html", "/search?q=", "/api/v1/items/", "/images/", "/login?user="];

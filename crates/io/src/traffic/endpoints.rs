@@ -1,13 +1,13 @@
-//! Which client talks from which address and port, and to which server.
+//! Clients and servers of flows: their addresses and ports.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::check::ProfileError;
 use super::frame::AddressPair;
-use super::profile::{Addresses, Prefix, Profile};
+use super::profile::{AddressPrefix, TrafficAddresses, TrafficProfile};
 use super::random::Random;
 
-/// Clients use the ports from here on.
+/// The first port of clients.
 const FIRST_CLIENT_PORT: u16 = 1_024;
 const CLIENT_PORTS: u64 = (u16::MAX - FIRST_CLIENT_PORT) as u64 + 1;
 
@@ -18,14 +18,14 @@ pub(super) struct Endpoints {
     clients_v6: Hosts,
     servers_v4: Hosts,
     servers_v6: Hosts,
-    order_v4: Order,
-    order_v6: Order,
+    order_v4: Permutation,
+    order_v6: Permutation,
     server_ports: Vec<u16>,
 }
 
-/// The two ends of a flow; hosts are numbers within their prefixes.
+/// The two endpoints of a flow; hosts are numbers within their prefixes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ends {
+pub(super) struct EndpointPair {
     pub is_v6: bool,
     pub client: u32,
     pub client_port: u16,
@@ -36,13 +36,13 @@ pub(super) struct Ends {
 impl Endpoints {
     /// # Errors
     /// [`ProfileError::TooFewClients`] if not all open flows can have a 5-tuple of their own.
-    pub fn new(profile: &Profile, random: &mut Random) -> Result<Endpoints, ProfileError> {
-        let Addresses { clients_v4, servers_v4, clients_v6, servers_v6, server_ports, .. } =
+    pub fn new(profile: &TrafficProfile, random: &mut Random) -> Result<Endpoints, ProfileError> {
+        let TrafficAddresses { clients_v4, servers_v4, clients_v6, servers_v6, server_ports, .. } =
             &profile.addresses;
         let (clients_v4, clients_v6) = (Hosts::v4(*clients_v4), Hosts::v6(*clients_v6));
         let endpoints = Endpoints {
-            order_v4: Order::new(clients_v4.count * CLIENT_PORTS, random),
-            order_v6: Order::new(clients_v6.count * CLIENT_PORTS, random),
+            order_v4: Permutation::new(clients_v4.count * CLIENT_PORTS, random),
+            order_v6: Permutation::new(clients_v6.count * CLIENT_PORTS, random),
             clients_v4,
             clients_v6,
             servers_v4: Hosts::v4(*servers_v4),
@@ -61,13 +61,13 @@ impl Endpoints {
         Ok(endpoints)
     }
 
-    /// The ends of the flow of that number: no client has the same address and port again before
-    /// all were used.
-    pub fn ends(&self, number: u64, is_v6: bool, random: &mut Random) -> Ends {
+    /// Returns the endpoints of the flow with this number. No address and port of a client repeats
+    /// before all were used.
+    pub fn ends(&self, number: u64, is_v6: bool, random: &mut Random) -> EndpointPair {
         let (order, servers) =
             if is_v6 { (&self.order_v6, &self.servers_v6) } else { (&self.order_v4, &self.servers_v4) };
         let place = order.place(number);
-        Ends {
+        EndpointPair {
             is_v6,
             client: (place / CLIENT_PORTS) as u32,
             // Below CLIENT_PORTS, so the port is within 16 bits.
@@ -77,8 +77,8 @@ impl Endpoints {
         }
     }
 
-    /// The addresses of a flow's packets, from the client to the server.
-    pub fn addresses(&self, ends: &Ends) -> AddressPair {
+    /// Returns the addresses of a flow's packets, from the client to the server.
+    pub fn addresses(&self, ends: &EndpointPair) -> AddressPair {
         match ends.is_v6 {
             false => AddressPair::V4 {
                 source: self.clients_v4.address_v4(ends.client),
@@ -91,28 +91,28 @@ impl Endpoints {
         }
     }
 
-    /// The IPv4 address of a client; numbers wrap around.
+    /// Returns the IPv4 address of a client; numbers wrap around.
     pub fn client_v4(&self, number: u64) -> [u8; 4] {
         self.clients_v4.address_v4((number % self.clients_v4.count) as u32)
     }
 
-    /// The IPv4 address of a server; numbers wrap around.
+    /// Returns the IPv4 address of a server; numbers wrap around.
     pub fn server_v4(&self, number: u64) -> [u8; 4] {
         self.servers_v4.address_v4((number % self.servers_v4.count) as u32)
     }
 
-    /// The number of servers with IPv4 addresses.
+    /// Returns the number of servers with IPv4 addresses.
     pub fn servers_v4(&self) -> u64 {
         self.servers_v4.count
     }
 
-    /// The port that servers are first of all reached at.
+    /// Returns the first server port.
     pub fn first_server_port(&self) -> u16 {
         self.server_ports[0]
     }
 }
 
-/// The usable addresses of a prefix, as a first one and a count.
+/// The usable addresses of a prefix: the first one and the count.
 #[derive(Debug)]
 struct Hosts {
     first: u128,
@@ -120,8 +120,9 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// All but the network's and the broadcast address, where there are more than two.
-    fn v4(prefix: Prefix<Ipv4Addr>) -> Hosts {
+    /// Returns all addresses of a prefix but the network's and the broadcast address, if there are
+    /// more than two.
+    fn v4(prefix: AddressPrefix<Ipv4Addr>) -> Hosts {
         let size = 1_u64 << (32 - prefix.length);
         let network = u64::from(prefix.address.to_bits()) & !(size - 1);
         match size {
@@ -130,9 +131,9 @@ impl Hosts {
         }
     }
 
-    /// All but the routers' anycast address (RFC 4291 section 2.6.1), where there are more than
-    /// two; at most 2^32.
-    fn v6(prefix: Prefix<Ipv6Addr>) -> Hosts {
+    /// Returns all addresses of a prefix but the routers' anycast address (RFC 4291 section 2.6.1),
+    /// if there are more than two; at most 2^32.
+    fn v6(prefix: AddressPrefix<Ipv6Addr>) -> Hosts {
         let host_bits = 128 - u32::from(prefix.length);
         let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
         let network = prefix.address.to_bits() & mask;
@@ -152,23 +153,22 @@ impl Hosts {
     }
 }
 
-/// A walk through 0..length that visits every place once before it begins again, and looks
-/// disorderly.
+/// A pseudo-random permutation of 0..length, which repeats.
 #[derive(Debug)]
-struct Order {
+struct Permutation {
     length: u64,
     step: u64,
     start: u64,
 }
 
-impl Order {
-    fn new(length: u64, random: &mut Random) -> Order {
+impl Permutation {
+    fn new(length: u64, random: &mut Random) -> Permutation {
         const GOLDEN_RATIO: f64 = 0.618_033_988_749_895;
         let mut step = (length as f64 * GOLDEN_RATIO) as u64 | 1;
         while greatest_common_divisor(step, length) != 1 {
             step += 2;
         }
-        Order { length, step, start: random.below(length) }
+        Permutation { length, step, start: random.below(length) }
     }
 
     fn place(&self, number: u64) -> u64 {
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn an_order_visits_every_place_once() {
         for length in [1, 2, 6, 97, 1_000, CLIENT_PORTS] {
-            let order = Order::new(length, &mut Random::stream(3, length));
+            let order = Permutation::new(length, &mut Random::stream(3, length));
             let places: BTreeSet<_> = (0..length).map(|number| order.place(number)).collect();
             assert_eq!(places.len() as u64, length);
             assert_eq!(order.place(0), order.place(length));

@@ -1,14 +1,14 @@
-//! One flow: what it sends next.
+//! One flow: its next packet.
 
-use super::contents::{Contents, Slice};
-use super::endpoints::Ends;
+use super::contents::{Contents, PayloadSlice};
+use super::endpoints::EndpointPair;
 use super::frame::{
     ETHERNET_BYTES, ICMP_BYTES, IPV4_BYTES, IPV6_BYTES, TCP_BYTES, UDP_BYTES, flags, fragment_payload_bytes,
 };
-use super::profile::Answer;
+use super::profile::ServerAnswer;
 use super::random::mix;
 
-/// How many packets with data mean that a flow never ends.
+/// The number of data packets of a flow that never ends.
 pub(super) const ENDLESS: u32 = u32::MAX;
 
 /// The kind of a flow.
@@ -23,30 +23,29 @@ pub(super) enum FlowKind {
 /// A flow, from its first packet to its last.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
-    pub ends: Ends,
+    pub ends: EndpointPair,
     kind: FlowKind,
-    stage: Stage,
-    /// Packets with data that the client has yet to send; [`ENDLESS`] stays as it is.
+    stage: FlowStage,
+    /// Data packets that the client will still send; [`ENDLESS`] stays as it is.
     left: u32,
-    /// The client's next sequence number: of TCP's bytes, or of echo requests.
+    /// The client's next sequence number: of TCP bytes, or of echo requests.
     sent: u32,
     /// The server's next sequence number.
     answered: u32,
-    /// The data on their way: of the last packet, or of the datagram that is being sent in
-    /// fragments.
-    payload: Slice,
-    /// Where the datagram's next fragment begins.
+    /// The data in transit: of the last packet, or of the datagram that is being sent in fragments.
+    payload: PayloadSlice,
+    /// Offset of the datagram's next fragment.
     fragment_offset: u16,
     ident: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum FlowStage {
     Syn,
     SynAck,
     HandshakeAck,
     Data,
-    Answer,
+    ServerAnswer,
     Fin,
     FinAck,
     LastAck,
@@ -54,12 +53,12 @@ enum Stage {
     Over,
 }
 
-/// A packet to be sent.
+/// A packet to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub from_client: bool,
     pub segment: Segment,
-    pub payload: Slice,
+    pub payload: PayloadSlice,
     pub ident: u16,
 }
 
@@ -71,7 +70,7 @@ pub(super) enum Segment {
         flags: u8,
     },
     Udp,
-    /// A part of a datagram whose payload the step has as a whole.
+    /// A fragment of a datagram; the step has the whole payload.
     UdpFragment {
         offset: usize,
     },
@@ -81,10 +80,10 @@ pub(super) enum Segment {
 }
 
 impl Flow {
-    /// A flow of `length` packets with data; `draw` is its randomness.
-    pub fn new(ends: Ends, kind: FlowKind, length: u32, draw: u64) -> Flow {
+    /// Returns a flow of `length` data packets; `draw` is its randomness.
+    pub fn new(ends: EndpointPair, kind: FlowKind, length: u32, draw: u64) -> Flow {
         let sent = draw as u32;
-        let stage = if matches!(kind, FlowKind::Tcp { .. }) { Stage::Syn } else { Stage::Data };
+        let stage = if matches!(kind, FlowKind::Tcp { .. }) { FlowStage::Syn } else { FlowStage::Data };
         Flow {
             ends,
             kind,
@@ -92,23 +91,23 @@ impl Flow {
             left: length,
             sent,
             answered: server_sequence(sent),
-            payload: Slice::default(),
+            payload: PayloadSlice::default(),
             fragment_offset: 0,
             ident: (draw >> 32) as u16,
         }
     }
 
     pub fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.stage == FlowStage::Over
     }
 
-    /// Whether the next packet is the server's.
+    /// Returns whether the next packet is the server's.
     pub fn awaits_server(&self) -> bool {
-        matches!(self.stage, Stage::SynAck | Stage::Answer | Stage::FinAck)
+        matches!(self.stage, FlowStage::SynAck | FlowStage::ServerAnswer | FlowStage::FinAck)
     }
 
-    /// The next packet; the flow must not be over.
-    pub fn take(&mut self, contents: &mut Contents, answer: Answer) -> Step {
+    /// Returns the next packet; the flow must not have ended.
+    pub fn take(&mut self, contents: &mut Contents, answer: ServerAnswer) -> Step {
         debug_assert!(!self.is_over());
         let from_client = !self.awaits_server();
         let ident = self.ident;
@@ -129,29 +128,34 @@ impl Flow {
         Step { from_client, segment, payload, ident }
     }
 
-    fn take_tcp(&mut self, contents: &mut Contents, answer: Answer, resets: bool) -> (Segment, Slice) {
+    fn take_tcp(
+        &mut self,
+        contents: &mut Contents,
+        answer: ServerAnswer,
+        resets: bool,
+    ) -> (Segment, PayloadSlice) {
         use flags::{ACK, FIN, PSH, RST, SYN};
-        let close = if resets { Stage::Reset } else { Stage::Fin };
-        let none = Slice::default();
+        let close = if resets { FlowStage::Reset } else { FlowStage::Fin };
+        let none = PayloadSlice::default();
         let (flags, payload, next) = match self.stage {
-            Stage::Syn => (SYN, none, Stage::SynAck),
-            Stage::SynAck => (SYN | ACK, none, Stage::HandshakeAck),
-            Stage::HandshakeAck => (ACK, none, Stage::Data),
-            Stage::Data => {
+            FlowStage::Syn => (SYN, none, FlowStage::SynAck),
+            FlowStage::SynAck => (SYN | ACK, none, FlowStage::HandshakeAck),
+            FlowStage::HandshakeAck => (ACK, none, FlowStage::Data),
+            FlowStage::Data => {
                 self.payload = contents.payload(self.header_bytes(TCP_BYTES), 1);
-                (PSH | ACK, self.payload, Stage::Answer)
+                (PSH | ACK, self.payload, FlowStage::ServerAnswer)
             }
-            Stage::Answer => {
+            FlowStage::ServerAnswer => {
                 let next = self.after_answer(close);
                 match answer {
-                    Answer::Echo => (PSH | ACK, self.payload, next),
-                    Answer::Acknowledge => (ACK, none, next),
+                    ServerAnswer::Echo => (PSH | ACK, self.payload, next),
+                    ServerAnswer::Acknowledge => (ACK, none, next),
                 }
             }
-            Stage::Fin => (FIN | ACK, none, Stage::FinAck),
-            Stage::FinAck => (FIN | ACK, none, Stage::LastAck),
-            Stage::LastAck => (ACK, none, Stage::Over),
-            Stage::Reset | Stage::Over => (RST | ACK, none, Stage::Over),
+            FlowStage::Fin => (FIN | ACK, none, FlowStage::FinAck),
+            FlowStage::FinAck => (FIN | ACK, none, FlowStage::LastAck),
+            FlowStage::LastAck => (ACK, none, FlowStage::Over),
+            FlowStage::Reset | FlowStage::Over => (RST | ACK, none, FlowStage::Over),
         };
         let advance = u32::from(payload.len()) + u32::from(flags & (SYN | FIN) != 0);
         let from_server = self.awaits_server();
@@ -166,13 +170,13 @@ impl Flow {
         (segment, payload)
     }
 
-    /// A packet of a protocol whose server sends back what it gets.
-    fn take_exchange(&mut self, contents: &mut Contents, header_bytes: usize) -> Slice {
-        if self.stage == Stage::Data {
+    /// Returns a packet of a protocol whose server echoes its input.
+    fn take_exchange(&mut self, contents: &mut Contents, header_bytes: usize) -> PayloadSlice {
+        if self.stage == FlowStage::Data {
             self.payload = contents.payload(self.header_bytes(header_bytes), 0);
-            self.stage = Stage::Answer;
+            self.stage = FlowStage::ServerAnswer;
         } else {
-            self.stage = self.after_answer(Stage::Over);
+            self.stage = self.after_answer(FlowStage::Over);
         }
         self.payload
     }
@@ -190,18 +194,18 @@ impl Flow {
         } else {
             self.fragment_offset = 0;
             self.ident = ident.wrapping_add(1);
-            self.stage = self.after_answer(Stage::Over);
+            self.stage = self.after_answer(FlowStage::Over);
         }
         Step { from_client: true, segment: Segment::UdpFragment { offset }, payload, ident }
     }
 
-    /// Counts a packet with data as done; what comes then.
-    fn after_answer(&mut self, close: Stage) -> Stage {
+    /// Counts a data packet as done; returns the next stage.
+    fn after_answer(&mut self, close: FlowStage) -> FlowStage {
         if self.left == ENDLESS {
-            return Stage::Data;
+            return FlowStage::Data;
         }
         self.left = self.left.saturating_sub(1);
-        if self.left == 0 { close } else { Stage::Data }
+        if self.left == 0 { close } else { FlowStage::Data }
     }
 
     fn header_bytes(&self, transport: usize) -> usize {
@@ -209,8 +213,8 @@ impl Flow {
     }
 }
 
-/// The sequence number with which a server answers a client's first: known to both sides, so that
-/// what a [`super::Responder`] sends fits what the flow expects.
+/// Returns the sequence number of a server's answer to a client's first packet. Both sides know it,
+/// so that a [`super::Responder`]'s packets fit the flow.
 pub(super) fn server_sequence(client_sequence: u32) -> u32 {
     mix(u64::from(client_sequence)) as u32
 }

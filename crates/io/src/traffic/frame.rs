@@ -1,12 +1,12 @@
-//! Ethernet frames, put together in a fixed buffer with all lengths and checksums right.
+//! Ethernet frames, assembled in a fixed buffer with correct lengths and checksums.
 
 use super::profile::FRAME_BYTES_MAX;
 
-/// The shortest frame, in bytes without frame check sequence (IEEE 802.3): shorter ones are padded
+/// Bytes of the shortest frame without frame check sequence (IEEE 802.3); shorter ones are padded
 /// with zeros.
 pub const FRAME_BYTES_MIN: usize = 60;
 
-/// Room for the longest frame with a VLAN tag, and for headers around the least payload.
+/// Room for the longest frame with a VLAN tag, and for headers around the shortest payload.
 pub(super) const BUFFER_BYTES: usize = FRAME_BYTES_MAX as usize + 202;
 
 pub(super) type Buffer = [u8; BUFFER_BYTES];
@@ -19,7 +19,7 @@ pub(super) const TCP_BYTES: usize = 20;
 pub(super) const UDP_BYTES: usize = 8;
 pub(super) const ICMP_BYTES: usize = 8;
 const IPV6_FRAGMENT_BYTES: usize = 8;
-/// The least that an IP packet may be fragmented to here: an Ethernet payload.
+/// Bytes of the largest fragment: an Ethernet payload.
 const FRAGMENT_MTU_BYTES: usize = 1_500;
 
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -46,7 +46,7 @@ pub(super) mod flags {
     pub const ACK: u8 = 0x10;
 }
 
-/// What is around a transport header: where a frame comes from and goes to.
+/// The headers around a transport header: source and destination of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Envelope {
     pub source_mac: [u8; 6],
@@ -54,7 +54,7 @@ pub(super) struct Envelope {
     /// The tag's control field: priority and VLAN.
     pub vlan: Option<u16>,
     pub addresses: AddressPair,
-    /// The identification of an IPv4 packet, and of fragments in both.
+    /// Identification of an IPv4 packet, and of fragments of both versions.
     pub ident: u16,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Tcp {
     pub flags: u8,
 }
 
-/// An ICMP echo message's fields; the type is that of the IP version.
+/// Fields of an ICMP echo message; the type follows from the IP version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Echo {
     pub is_reply: bool,
@@ -82,7 +82,7 @@ pub(super) struct Echo {
     pub sequence: u16,
 }
 
-/// The place of a fragment in its packet, in bytes.
+/// Position of a fragment in its packet, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Fragment {
     offset: usize,
@@ -94,7 +94,7 @@ impl AddressPair {
         matches!(self, AddressPair::V6 { .. })
     }
 
-    /// The other direction.
+    /// Returns the reverse direction.
     pub fn swapped(self) -> AddressPair {
         match self {
             AddressPair::V4 { source, destination } => {
@@ -106,7 +106,7 @@ impl AddressPair {
         }
     }
 
-    /// The sum of the pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1).
+    /// Returns the sum of the pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1).
     pub fn pseudo_sum(&self, protocol: u8, length: usize) -> u64 {
         let addresses = match self {
             AddressPair::V4 { source, destination } => sum(source) + sum(destination),
@@ -158,8 +158,8 @@ impl Envelope {
         padded(buffer, end)
     }
 
-    /// Writes the fragment of a UDP datagram that begins at `offset`, a multiple of 8; returns the
-    /// frame's length.
+    /// Writes a fragment of a UDP datagram from `offset`, a multiple of 8; returns the frame's
+    /// length.
     pub fn udp_fragment(
         &self,
         buffer: &mut Buffer,
@@ -215,7 +215,7 @@ impl Envelope {
         header[2..4].copy_from_slice(&destination_port.to_be_bytes());
         header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
         let total = self.addresses.pseudo_sum(PROTOCOL_UDP, length) + sum(&header) + sum(payload);
-        // RFC 768: a checksum of zero is sent as all ones, since zero means none.
+        // RFC 768: a checksum of zero is sent as all ones, because zero means none.
         let checksum = match !fold(total) {
             0 => u16::MAX,
             checksum => checksum,
@@ -224,7 +224,7 @@ impl Envelope {
         header
     }
 
-    /// Writes all that is in front of the transport header; returns where that begins.
+    /// Writes all headers before the transport header; returns the transport header's offset.
     fn headers(
         &self,
         buffer: &mut Buffer,
@@ -305,7 +305,7 @@ impl Envelope {
         out[8..24].copy_from_slice(&source);
         out[24..40].copy_from_slice(&destination);
         if let Some(Fragment { offset, more }) = fragment {
-            // The offset counts units of 8 bytes in the upper 13 bits: the same number as the
+            // The offset counts units of 8 bytes in the upper 13 bits, which is the number of
             // bytes.
             out[40..42].copy_from_slice(&[protocol, 0]);
             out[42..44].copy_from_slice(&(offset as u16 | u16::from(more)).to_be_bytes());
@@ -315,13 +315,13 @@ impl Envelope {
     }
 }
 
-/// The most bytes of a datagram that one fragment takes: a multiple of 8.
+/// Returns the payload bytes of the largest fragment: a multiple of 8.
 pub(super) fn fragment_payload_bytes(is_v6: bool) -> usize {
     let headers = if is_v6 { IPV6_BYTES + IPV6_FRAGMENT_BYTES } else { IPV4_BYTES };
     (FRAGMENT_MTU_BYTES - headers) / 8 * 8
 }
 
-/// Sums bytes as big-endian words (RFC 1071), unfolded; an odd last byte is the upper half of its
+/// Sums bytes as big-endian words (RFC 1071), unfolded. An odd last byte is the upper half of its
 /// word.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
@@ -331,7 +331,7 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
     total + u64::from(u32::from_be_bytes(last))
 }
 
-/// Folds a sum to 16 bits, carries around.
+/// Folds a sum to 16 bits, with end-around carry.
 pub(super) fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum >> 16) + (sum & 0xffff);

@@ -1,4 +1,4 @@
-//! The generator: flows, attacks and time, put together into frames.
+//! The generator: assembles flows, attacks and time into frames.
 
 use super::attack::Attacker;
 use super::check::ProfileError;
@@ -6,7 +6,7 @@ use super::contents::Contents;
 use super::flow::{Segment, Step};
 use super::frame::{AddressPair, BUFFER_BYTES, Buffer, Echo, Envelope, Tcp};
 use super::population::Population;
-use super::profile::{Answer, Popularity, Profile};
+use super::profile::{Popularity, ServerAnswer, TrafficProfile};
 use super::random::{Random, Zipf};
 use super::schedule::Schedule;
 
@@ -17,18 +17,18 @@ const SERVER_PORT: u16 = 1;
 
 /// A frame, borrowed from the generator until the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// When it is sent, in nanoseconds; never earlier than the frame before it.
+pub struct GeneratedFrame<'a> {
+    /// Send time in nanoseconds, never earlier than that of the previous frame.
     pub timestamp_ns: u64,
-    /// Where it comes in: 0 on the clients' side, 1 on the servers'.
+    /// The receiving port: 0 on the clients' side, 1 on the servers'.
     pub port: u16,
-    /// What it is part of.
+    /// Kind.
     pub kind: FrameKind,
-    /// Its bytes, without frame check sequence: at least [`super::FRAME_BYTES_MIN`].
+    /// The frame without frame check sequence: at least [`super::FRAME_BYTES_MIN`].
     pub data: &'a [u8],
 }
 
-/// What a frame is part of.
+/// Kind of traffic that a frame belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FrameKind {
     /// A TCP connection.
@@ -47,38 +47,39 @@ pub enum FrameKind {
     UdpFlood,
     /// Packets from an address to itself.
     Land,
-    /// Packets with something wrong in them: the only ones whose checksums may be wrong.
+    /// Packets with a defect; only these may have wrong checksums.
     Malformed,
 }
 
-/// What a generator has done.
+/// Counters of a generator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames handed out.
+    /// Frames yielded.
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Flows begun.
     pub flows_begun: u64,
-    /// Flows that came to their end.
+    /// Flows ended.
     pub flows_ended: u64,
-    /// Arrivals left out because as many flows as the profile allows were open; of more than a
-    /// thousand in one silence, the mean number.
+    /// Arrivals refused because the maximum number of flows was open; of more than a thousand
+    /// arrivals in one gap, the mean number.
     pub flows_refused: u64,
 }
 
-/// Yields the frames of a [`Profile`]. After the first flows are there, it allocates nothing.
+/// Yields the frames of a [`TrafficProfile`]. It does not allocate after the first flows have
+/// begun.
 #[derive(Debug)]
 pub struct Generator {
     schedule: Schedule,
     limits: Limits,
     population: Population,
-    popularity: Choice,
+    popularity: FlowPicker,
     contents: Contents,
     attacker: Attacker,
     to_server: Envelope,
     replies: bool,
-    answer: Answer,
+    answer: ServerAnswer,
     counters: Counters,
     buffer: Box<Buffer>,
 }
@@ -88,7 +89,7 @@ impl Generator {
     ///
     /// # Errors
     /// [`ProfileError`] if the profile contradicts itself or a limit.
-    pub fn new(profile: &Profile) -> Result<Generator, ProfileError> {
+    pub fn new(profile: &TrafficProfile) -> Result<Generator, ProfileError> {
         profile.check()?;
         let stream = |number| Random::stream(profile.seed, number);
         let to_server = Envelope {
@@ -102,7 +103,7 @@ impl Generator {
             schedule: Schedule::new(profile, stream(0)),
             limits: Limits::new(profile),
             population: Population::new(profile, stream(1), stream(2))?,
-            popularity: Choice::new(profile, stream(3)),
+            popularity: FlowPicker::new(profile, stream(3)),
             contents: Contents::new(profile, stream(4)),
             attacker: Attacker::new(profile.attacks, stream(5)),
             to_server,
@@ -113,9 +114,9 @@ impl Generator {
         })
     }
 
-    /// The next frame, or `None` when the profile's packets or time are used up.
+    /// Returns the next frame, or `None` when the profile's packets or time are used up.
     #[expect(clippy::should_implement_trait, reason = "an Iterator's items cannot borrow from it")]
-    pub fn next(&mut self) -> Option<Frame<'_>> {
+    pub fn next(&mut self) -> Option<GeneratedFrame<'_>> {
         if self.counters.frames >= self.limits.frames {
             return None;
         }
@@ -134,10 +135,10 @@ impl Generator {
         self.schedule.advance(length);
         self.counters.frames += 1;
         self.counters.bytes += length as u64;
-        Some(Frame { timestamp_ns, port, kind, data: &self.buffer[..length] })
+        Some(GeneratedFrame { timestamp_ns, port, kind, data: &self.buffer[..length] })
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -204,7 +205,7 @@ fn write_step(
     }
 }
 
-/// When traffic ends.
+/// The end of the traffic.
 #[derive(Debug)]
 struct Limits {
     frames: u64,
@@ -212,27 +213,27 @@ struct Limits {
 }
 
 impl Limits {
-    fn new(profile: &Profile) -> Limits {
+    fn new(profile: &TrafficProfile) -> Limits {
         let end_ns =
             profile.duration_ns.map_or(u64::MAX, |duration| profile.start_ns.saturating_add(duration));
         Limits { frames: profile.packets.unwrap_or(u64::MAX), end_ns }
     }
 }
 
-/// Whose turn it is.
+/// Chooses the flow of the next packet.
 #[derive(Debug)]
-struct Choice {
+struct FlowPicker {
     zipf: Option<Zipf>,
     random: Random,
 }
 
-impl Choice {
-    fn new(profile: &Profile, random: Random) -> Choice {
+impl FlowPicker {
+    fn new(profile: &TrafficProfile, random: Random) -> FlowPicker {
         let zipf = match profile.popularity {
             Popularity::Uniform => None,
             Popularity::Zipf(exponent) => Some(Zipf::new(exponent, u64::from(profile.flows))),
         };
-        Choice { zipf, random }
+        FlowPicker { zipf, random }
     }
 
     fn index(&mut self, count: usize) -> usize {

@@ -1,30 +1,30 @@
-//! The flows that are open: how they begin, and make room for others.
+//! Open flows: their arrival, end and replacement.
 
 use super::check::ProfileError;
 use super::endpoints::Endpoints;
 use super::flow::{ENDLESS, Flow, FlowKind};
 use super::generator::Counters;
-use super::profile::{FlowLength, Profile};
+use super::profile::{FlowLength, TrafficProfile};
 use super::random::Random;
 use super::schedule::{Arrivals, Schedule};
 
-/// The flows that are open.
+/// The open flows.
 #[derive(Debug)]
 pub(super) struct Population {
     pub flows: Vec<Flow>,
     most: usize,
     arrivals: Option<Arrivals>,
     pub endpoints: Endpoints,
-    nature: Nature,
+    nature: FlowTraits,
     random: Random,
-    /// Flows begun: the next one's number.
+    /// Flows begun; the number of the next one.
     begun: u64,
 }
 
-/// What new flows are like.
+/// Properties of new flows.
 #[derive(Debug)]
-struct Nature {
-    /// The kinds' weights, summed up one by one.
+struct FlowTraits {
+    /// Cumulative weights of the kinds.
     kinds: [(FlowKind, f64); 4],
     reset_share: f64,
     ipv6_share: f64,
@@ -32,20 +32,24 @@ struct Nature {
 }
 
 impl Population {
-    pub fn new(profile: &Profile, mut random: Random, arrivals: Random) -> Result<Population, ProfileError> {
+    pub fn new(
+        profile: &TrafficProfile,
+        mut random: Random,
+        arrivals: Random,
+    ) -> Result<Population, ProfileError> {
         Ok(Population {
             flows: Vec::with_capacity(profile.flows as usize),
             most: profile.flows as usize,
             arrivals: profile.arrivals_per_second.map(|rate| Arrivals::new(rate, profile.start_ns, arrivals)),
             endpoints: Endpoints::new(profile, &mut random)?,
-            nature: Nature::new(profile),
+            nature: FlowTraits::new(profile),
             random,
             begun: 0,
         })
     }
 
-    /// Lets in the flows that are due. Afterwards there is at least one, time passing until then,
-    /// or no time is left.
+    /// Admits the flows whose arrival time has passed. Afterwards, at least one flow is open (time
+    /// advances until then) or no time is left.
     pub fn admit(&mut self, schedule: &mut Schedule, counters: &mut Counters) {
         let Some(mut arrivals) = self.arrivals.take() else {
             while self.flows.len() < self.most {
@@ -73,7 +77,7 @@ impl Population {
         self.flows.push(flow);
     }
 
-    /// Takes out a flow that is over. Without arrivals another takes its place.
+    /// Removes a flow that has ended. Without arrivals, another one replaces it.
     pub fn end(&mut self, index: usize, counters: &mut Counters) {
         counters.flows_ended += 1;
         if self.arrivals.is_some() {
@@ -94,8 +98,8 @@ impl Population {
     }
 }
 
-impl Nature {
-    fn new(profile: &Profile) -> Nature {
+impl FlowTraits {
+    fn new(profile: &TrafficProfile) -> FlowTraits {
         let weights = profile.protocols;
         let mut kinds = [
             (FlowKind::Tcp { resets: false }, weights.tcp),
@@ -108,7 +112,7 @@ impl Nature {
             sum += *weight;
             *weight = sum;
         }
-        Nature {
+        FlowTraits {
             kinds,
             reset_share: profile.reset_share,
             ipv6_share: profile.ipv6_share,
@@ -132,7 +136,7 @@ impl Nature {
             FlowLength::Geometric(mean) => random.geometric(mean),
             FlowLength::Pareto { least, alpha } => random.pareto(least, alpha),
         };
-        // The conversion stops at the ends of the range.
+        // The conversion saturates.
         (packets as u32).clamp(1, ENDLESS - 1)
     }
 }

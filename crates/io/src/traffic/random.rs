@@ -1,56 +1,56 @@
-//! Seeded randomness and the distributions that traffic needs.
+//! Seeded randomness, and the distributions of traffic.
 //!
-//! Written here rather than taken from a library, because a seed must mean the same traffic for
-//! good, and libraries change their algorithms between versions.
+//! It does not use a library, because a seed must mean the same traffic for good, and libraries
+//! change their algorithms between versions.
 
 /// A SplitMix64 generator (Steele, Lea and Flood, 2014): one word of state, several hundred million
-/// numbers a second.
+/// numbers per second.
 #[derive(Clone, Debug)]
 pub(super) struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The stream of that number under a seed; streams do not touch each other.
+    /// Returns the stream with this number under a seed; streams are independent.
     pub fn stream(seed: u64, number: u64) -> Random {
         Random { state: mix(seed) ^ mix(!number) }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state)
     }
 
-    /// A number below `limit`, which must not be 0.
+    /// Returns a number below `limit`, which must not be 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A number in 0.0..1.0.
+    /// Returns a number in 0.0..1.0.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         probability > 0.0 && self.unit() < probability
     }
 
-    /// An exponential variate.
+    /// Returns an exponential variate.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
 
-    /// A log-normal variate; `sigma` is the deviation of its logarithm.
+    /// Returns a log-normal variate; `sigma` is the standard deviation of its logarithm.
     pub fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
-        // Box and Muller, one of the pair.
+        // Box and Muller; one of the pair.
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         let angle = std::f64::consts::TAU * self.unit();
         median * (sigma * radius * angle.cos()).exp()
     }
 
-    /// A whole number of at least 1 with this mean, without memory.
+    /// Returns a geometric variate of at least 1 with this mean.
     pub fn geometric(&mut self, mean: f64) -> f64 {
         if mean <= 1.0 {
             return 1.0;
@@ -58,21 +58,21 @@ impl Random {
         1.0 + ((1.0 - self.unit()).ln() / (1.0 - 1.0 / mean).ln()).floor()
     }
 
-    /// A Pareto variate of at least `least`, the heavier in its tail the smaller `alpha`.
+    /// Returns a Pareto variate of at least `least`; a smaller `alpha` has a heavier tail.
     pub fn pareto(&mut self, least: f64, alpha: f64) -> f64 {
         least / (1.0 - self.unit()).powf(1.0 / alpha)
     }
 }
 
-/// Spreads every bit over all others; a bijection.
+/// Mixes every bit into all others; a bijection.
 pub(super) fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
-/// Ranks drawn with a probability proportional to `rank^-exponent`, by rejection-inversion (Hörmann
-/// and Derflinger, 1996): constant time, no table, whatever the number of ranks.
+/// Draws ranks with a probability proportional to `rank^-exponent`, by rejection-inversion (Hörmann
+/// and Derflinger, 1996): constant time for any number of ranks, without a table.
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {
     exponent: f64,
@@ -82,7 +82,7 @@ pub(super) struct Zipf {
     shortcut: f64,
 }
 
-/// An exponent this close to 1 is taken for 1, where the general formula loses its digits.
+/// An exponent this close to 1 is treated as 1, where the general formula loses precision.
 const NEARLY_HARMONIC: f64 = 1e-9;
 
 impl Zipf {
@@ -94,7 +94,7 @@ impl Zipf {
         zipf
     }
 
-    /// A rank from 0 to `ranks` (not included), the first the most likely. `ranks` must not be 0.
+    /// Returns a rank below `ranks`, which must not be 0; rank 0 is the most likely.
     pub fn rank(&mut self, ranks: u64, random: &mut Random) -> u64 {
         if ranks != self.ranks {
             self.resize(ranks);
@@ -114,7 +114,7 @@ impl Zipf {
         self.area_last = self.area(ranks as f64 + 0.5);
     }
 
-    /// The area under `x^-exponent` from 1 to `place`.
+    /// Returns the area under `x^-exponent` from 1 to `place`.
     fn area(&self, place: f64) -> f64 {
         match 1.0 - self.exponent {
             power if power.abs() < NEARLY_HARMONIC => place.ln(),

@@ -1,6 +1,6 @@
-//! When packets are sent and flows begin.
+//! Times of packets and of new flows.
 
-use super::profile::{Pacing, Profile, Rate};
+use super::profile::{FrameRate, Pacing, TrafficProfile};
 use super::random::Random;
 
 const NS_PER_SECOND: f64 = 1e9;
@@ -8,33 +8,33 @@ const NS_PER_SECOND: f64 = 1e9;
 /// The clock of the packets.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    rate: Rate,
+    rate: FrameRate,
     pacing: Pacing,
     random: Random,
-    now: Clock,
-    /// Packets that the burst still has, in on-off pacing.
+    now: FrameClock,
+    /// Packets left in the burst, in on-off pacing.
     burst_left: u64,
 }
 
 impl Schedule {
-    pub fn new(profile: &Profile, random: Random) -> Schedule {
-        let now = Clock { ns: profile.start_ns, fraction: 0.0 };
+    pub fn new(profile: &TrafficProfile, random: Random) -> Schedule {
+        let now = FrameClock { ns: profile.start_ns, fraction: 0.0 };
         let mut schedule =
             Schedule { rate: profile.rate, pacing: profile.pacing, random, now, burst_left: 0 };
         schedule.begin_burst();
         schedule
     }
 
-    /// The time of the next packet, in nanoseconds.
+    /// Returns the time of the next packet, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.now.ns
     }
 
-    /// Moves on to the packet that follows one of `frame_bytes`.
+    /// Advances to the packet after one of `frame_bytes`.
     pub fn advance(&mut self, frame_bytes: usize) {
         let mean_ns = match self.rate {
-            Rate::PacketsPerSecond(rate) => NS_PER_SECOND / rate,
-            Rate::BitsPerSecond(rate) => frame_bytes as f64 * 8.0 * NS_PER_SECOND / rate,
+            FrameRate::PacketsPerSecond(rate) => NS_PER_SECOND / rate,
+            FrameRate::BitsPerSecond(rate) => frame_bytes as f64 * 8.0 * NS_PER_SECOND / rate,
         };
         let gap_ns = match self.pacing {
             Pacing::Constant => mean_ns,
@@ -53,10 +53,10 @@ impl Schedule {
         self.now.advance(gap_ns);
     }
 
-    /// Lets time pass without packets.
+    /// Advances time without packets.
     pub fn wait_until(&mut self, ns: u64) {
         if ns > self.now.ns {
-            self.now = Clock { ns, fraction: 0.0 };
+            self.now = FrameClock { ns, fraction: 0.0 };
         }
     }
 
@@ -67,12 +67,12 @@ impl Schedule {
     }
 }
 
-/// When flows begin: a Poisson process.
+/// Arrivals of flows: a Poisson process.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     mean_gap_ns: f64,
     random: Random,
-    next: Clock,
+    next: FrameClock,
 }
 
 impl Arrivals {
@@ -80,11 +80,11 @@ impl Arrivals {
         Arrivals {
             mean_gap_ns: NS_PER_SECOND / per_second,
             random,
-            next: Clock { ns: start_ns, fraction: 0.0 },
+            next: FrameClock { ns: start_ns, fraction: 0.0 },
         }
     }
 
-    /// The time of the next beginning, in nanoseconds.
+    /// Returns the time of the next arrival, in nanoseconds.
     pub fn next_ns(&self) -> u64 {
         self.next.ns
     }
@@ -94,15 +94,15 @@ impl Arrivals {
         self.next.advance(gap_ns);
     }
 
-    /// Passes over some of the beginnings that are due by `now_ns`; returns how many, at least one.
-    /// After a long silence it is all of them at once, and their number is the mean one. The next
-    /// one is then as far from `now_ns` as ever, for a Poisson process has no memory.
+    /// Skips some of the arrivals until `now_ns`; returns their number, at least one. After a long
+    /// gap it skips all at once, and returns their mean number. A Poisson process has no memory, so
+    /// the next arrival is then as far from `now_ns` as ever.
     pub fn pass_over_until(&mut self, now_ns: u64) -> u64 {
         const MANY: f64 = 1_000.0;
         let due = now_ns.saturating_sub(self.next.ns) as f64 / self.mean_gap_ns;
         let mut passed = 1;
         if due > MANY {
-            self.next = Clock { ns: now_ns, fraction: 0.0 };
+            self.next = FrameClock { ns: now_ns, fraction: 0.0 };
             passed = due as u64;
         }
         self.advance();
@@ -110,14 +110,15 @@ impl Arrivals {
     }
 }
 
-/// A time in whole nanoseconds and a rest, so that small gaps do not vanish beside large times.
+/// A time in whole nanoseconds and a remainder, so that small gaps do not vanish next to large
+/// times.
 #[derive(Debug)]
-struct Clock {
+struct FrameClock {
     ns: u64,
     fraction: f64,
 }
 
-impl Clock {
+impl FrameClock {
     fn advance(&mut self, gap_ns: f64) {
         let gap_ns = gap_ns + self.fraction;
         let whole = gap_ns.floor();

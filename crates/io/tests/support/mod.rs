@@ -6,7 +6,7 @@ use std::io::{Cursor, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use io::capture::{ReadError, Reader, Record};
+use io::capture::{CaptureReader, CaptureRecord, ReadError};
 use packet::LinkType;
 
 /// A record that owns its bytes, to compare with.
@@ -20,8 +20,8 @@ pub struct Owned {
 }
 
 impl Owned {
-    pub fn record(&self) -> Record<'_> {
-        Record {
+    pub fn record(&self) -> CaptureRecord<'_> {
+        CaptureRecord {
             timestamp_ns: self.timestamp_ns,
             interface: self.interface,
             link_type: self.link_type,
@@ -31,8 +31,8 @@ impl Owned {
     }
 }
 
-impl From<Record<'_>> for Owned {
-    fn from(record: Record<'_>) -> Owned {
+impl From<CaptureRecord<'_>> for Owned {
+    fn from(record: CaptureRecord<'_>) -> Owned {
         Owned {
             timestamp_ns: record.timestamp_ns,
             interface: record.interface,
@@ -45,13 +45,13 @@ impl From<Record<'_>> for Owned {
 
 /// All records of a file, and the error that ended it.
 pub fn read_all(file: &[u8]) -> (Vec<Owned>, Option<ReadError>) {
-    match Reader::new(Cursor::new(file.to_vec())) {
+    match CaptureReader::new(Cursor::new(file.to_vec())) {
         Ok(mut reader) => drain(&mut reader),
         Err(error) => (Vec::new(), Some(error)),
     }
 }
 
-pub fn drain(reader: &mut Reader) -> (Vec<Owned>, Option<ReadError>) {
+pub fn drain(reader: &mut CaptureReader) -> (Vec<Owned>, Option<ReadError>) {
     let mut records = Vec::new();
     loop {
         match reader.next() {

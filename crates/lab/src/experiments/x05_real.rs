@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::stored::{Accesses, Habit, Peer, Store, Stored};
 use hdrhistogram::Histogram;
-use io::traffic::{Generator, Profile as Traffic, Protocols, Rate, Responder};
+use io::traffic::{FrameRate, Generator, Protocols, Responder, TrafficProfile as Traffic};
 use packet::{LinkType, Packet, PacketPool, Side};
 use policy::{Colour, Policy};
 use runtime::{Assembly, Frame, Ingress, Output, Runner};
@@ -143,7 +143,7 @@ impl Trace {
         let traffic = Traffic {
             packets: Some(packets),
             flows: 16,
-            rate: Rate::PacketsPerSecond(50_000.0),
+            rate: FrameRate::PacketsPerSecond(50_000.0),
             protocols: Protocols { tcp: 0.75, udp: 0.25, icmp: 0.0, fragments: 0.0 },
             ipv6_share: 0.0,
             replies: false,

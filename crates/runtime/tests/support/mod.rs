@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
+use io::traffic::{
+    AddressPrefix, FrameRate, Generator, Payload, Protocols, Responder, TrafficAddresses, TrafficProfile,
+};
 use nf::{Alert, Event, FlowReport};
 use packet::{LinkType, Packet};
 use policy::Policy;
@@ -95,7 +97,7 @@ pub fn receive(runner: &mut Runner, frame: &Arriving, sink: &mut Sink) {
 }
 
 /// Traffic through this policy, and what servers answer to what comes of it.
-pub fn conversation(name: &str, profile: &Profile) -> Vec<Arriving> {
+pub fn conversation(name: &str, profile: &TrafficProfile) -> Vec<Arriving> {
     let mut runner = Runner::new(assembly(name), name);
     let mut responder = Responder::new(profile.answer);
     let mut generator = Generator::new(profile).unwrap();
@@ -119,7 +121,7 @@ pub fn conversation(name: &str, profile: &Profile) -> Vec<Arriving> {
 }
 
 /// The frames of a profile, all from inside.
-pub fn generated(profile: &Profile) -> Vec<Arriving> {
+pub fn generated(profile: &TrafficProfile) -> Vec<Arriving> {
     let mut generator = Generator::new(profile).unwrap();
     let mut frames = Vec::new();
     while let Some(frame) = generator.next() {
@@ -128,21 +130,21 @@ pub fn generated(profile: &Profile) -> Vec<Arriving> {
     frames
 }
 
-pub fn profile(payload: Payload, packets: u64, rate: f64, seed: u64) -> Profile {
-    Profile {
+pub fn profile(payload: Payload, packets: u64, rate: f64, seed: u64) -> TrafficProfile {
+    TrafficProfile {
         seed,
         start_ns: 1_700_000_000_000_000_000,
         packets: Some(packets),
         flows: 80,
-        rate: Rate::PacketsPerSecond(rate),
-        protocols: Protocols { fragments: 0.05, ..Profile::default().protocols },
-        addresses: Addresses {
-            servers_v4: Prefix { address: [198, 18, 0, 0].into(), length: 30 },
-            ..Addresses::default()
+        rate: FrameRate::PacketsPerSecond(rate),
+        protocols: Protocols { fragments: 0.05, ..TrafficProfile::default().protocols },
+        addresses: TrafficAddresses {
+            servers_v4: AddressPrefix { address: [198, 18, 0, 0].into(), length: 30 },
+            ..TrafficAddresses::default()
         },
         payload,
         replies: false,
-        ..Profile::default()
+        ..TrafficProfile::default()
     }
 }
 

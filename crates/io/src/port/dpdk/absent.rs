@@ -5,10 +5,10 @@ use std::os::fd::BorrowedFd;
 
 use rustix::thread::CapabilitySet;
 
-use super::Device;
+use super::DpdkDevice;
 use crate::port::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed};
-use crate::port::link::Link;
-use crate::port::{Counters, Outbox};
+use crate::port::link::LinkState;
+use crate::port::{Counters, TransmitBurst};
 
 /// A port that cannot be opened.
 pub enum DpdkPort {}
@@ -16,14 +16,14 @@ pub enum DpdkPort {}
 impl Driver for DpdkPort {
     const INFO: DriverInfo = super::INFO;
 
-    type Spec = Device;
+    type Spec = DpdkDevice;
     type Shared = ();
 
-    fn parse(text: &str) -> std::result::Result<Device, String> {
-        Device::parse(text)
+    fn parse(text: &str) -> std::result::Result<DpdkDevice, String> {
+        DpdkDevice::parse(text)
     }
 
-    fn name(device: &Device) -> String {
+    fn name(device: &DpdkDevice) -> String {
         device.name.clone()
     }
 
@@ -32,12 +32,12 @@ impl Driver for DpdkPort {
         Readiness::ready("not in this build (`cargo build --release --features dpdk`)")
     }
 
-    fn open(_: &Device, _: PortPart, (): &mut ()) -> Result<DpdkPort> {
+    fn open(_: &DpdkDevice, _: PortPart, (): &mut ()) -> Result<DpdkPort> {
         let why = "this program was built without DPDK: `cargo build --release --features dpdk`, with the package libdpdk-dev";
         Err(Error::new(ErrorKind::Unsupported, why))
     }
 
-    fn link(&self) -> Result<Link> {
+    fn link(&self) -> Result<LinkState> {
         match *self {}
     }
 
@@ -49,7 +49,7 @@ impl Driver for DpdkPort {
         match *self {}
     }
 
-    fn send(&mut self, _: &Outbox, _: &mut Counters) {
+    fn send(&mut self, _: &TransmitBurst, _: &mut Counters) {
         match *self {}
     }
 

@@ -1,4 +1,4 @@
-//! DPDK's beginning, which a process has once: which memory, which cards, and on which processor.
+//! The start of DPDK, once per process: its memory, cards and processor.
 
 use std::io::{Error, ErrorKind, Result};
 use std::sync::mpsc;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::{Device, MEMORY_MIB, has_huge_pages, sys};
+use super::{DpdkDevice, MEMORY_MIB, has_huge_pages, sys};
 
-/// How long DPDK's thread may take to do what it is asked for.
+/// Longest wait for DPDK's thread.
 const THREAD_WAIT: Duration = Duration::from_secs(5);
 
 /// State of DPDK in this process.
-static BEGUN: Mutex<Begun> = Mutex::new(Begun::No { announced: Vec::new(), queues: 0 });
+static BEGUN: Mutex<EalState> = Mutex::new(EalState::No { announced: Vec::new(), queues: 0 });
 
-enum Begun {
+enum EalState {
     /// These devices, with this number of pairs of queues in all, will be opened.
-    No { announced: Vec<Device>, queues: usize },
+    No { announced: Vec<DpdkDevice>, queues: usize },
     /// With these cards.
     With(Vec<String>),
     /// It cannot be tried again.
@@ -26,8 +26,8 @@ enum Begun {
 
 /// Announces a device that will be opened, before DPDK begins: DPDK takes no further cards later,
 /// and without huge pages no more memory.
-pub fn announce(device: &Device, parts: usize) {
-    if let Begun::No { announced, queues } = &mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner) {
+pub fn announce(device: &DpdkDevice, parts: usize) {
+    if let EalState::No { announced, queues } = &mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner) {
         announced.push(device.clone());
         *queues = queues.saturating_add(parts);
     }
@@ -41,17 +41,17 @@ pub fn announce(device: &Device, parts: usize) {
 /// # Errors
 /// [`ErrorKind::Unsupported`] if DPDK has begun without the card, and those of DPDK; standard error
 /// has more of these.
-pub fn begin(device: &Device, parts: usize) -> Result<()> {
+pub fn begin(device: &DpdkDevice, parts: usize) -> Result<()> {
     let mut begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
     let (devices, queues) = match &mut *begun {
-        Begun::No { announced, queues } => {
+        EalState::No { announced, queues } => {
             if !announced.contains(device) {
                 announced.push(device.clone());
                 *queues = queues.saturating_add(parts);
             }
             (&*announced, *queues)
         }
-        Begun::With(cards) => {
+        EalState::With(cards) => {
             return match device.is_card && !cards.contains(&device.name) {
                 false => Ok(()),
                 true => {
@@ -60,7 +60,7 @@ pub fn begin(device: &Device, parts: usize) -> Result<()> {
                 }
             };
         }
-        Begun::InVain(why) => return Err(Error::other(why.clone())),
+        EalState::InVain(why) => return Err(Error::other(why.clone())),
     };
     let processors = sched_getaffinity(None)?;
     let first = (0..CpuSet::MAX_CPU).find(|&processor| processors.is_set(processor)).unwrap_or(0);
@@ -69,19 +69,19 @@ pub fn begin(device: &Device, parts: usize) -> Result<()> {
     sched_setaffinity(None, &processors)?;
     let cards = devices.iter().filter(|device| device.is_card).map(|card| card.name.clone()).collect();
     *begun = match &result {
-        Ok(()) => Begun::With(cards),
-        Err(error) => Begun::InVain(format!("DPDK could not begin before: {error}")),
+        Ok(()) => EalState::With(cards),
+        Err(error) => EalState::InVain(format!("DPDK could not begin before: {error}")),
     };
     result.map_err(|error| Error::new(error.kind(), format!("DPDK cannot begin: {error}")))
 }
 
-/// What DPDK is told when it begins.
-fn arguments(devices: &[Device], queues: usize, processor: usize, has_huge_pages: bool) -> Vec<String> {
+/// Returns DPDK's command line.
+fn arguments(devices: &[DpdkDevice], queues: usize, processor: usize, has_huge_pages: bool) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["rivulet", "--no-telemetry", "--log-level=error"].map(str::to_owned).into();
-    // One place for this thread; others are not begun.
+    // DPDK uses this thread only, and starts no others.
     arguments.push(format!("--lcores=0@{processor}"));
-    // Nothing is left in files, and shared with other processes.
+    // Nothing is left in files, or shared with other processes.
     if has_huge_pages {
         arguments.push("--in-memory".to_owned());
     } else {
@@ -106,17 +106,17 @@ pub fn version() -> String {
     sys::version()
 }
 
-/// Has DPDK's own thread do something, and waits until it has.
+/// Runs a call on DPDK's own thread, and waits for it.
 ///
 /// # Errors
-/// If DPDK has not begun, or its thread does not do it.
+/// If DPDK has not begun, or its thread does not answer.
 pub fn on_thread<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    if !matches!(*BEGUN.lock().unwrap_or_else(PoisonError::into_inner), Begun::With(_)) {
+    if !matches!(*BEGUN.lock().unwrap_or_else(PoisonError::into_inner), EalState::With(_)) {
         return Err(Error::new(ErrorKind::Unsupported, "DPDK has not begun"));
     }
     let (tell, told) = mpsc::sync_channel(1);
     sys::call(Box::new(move || {
-        // If nobody waits any more, nobody needs it.
+        // Without a receiver, nobody needs the result.
         let _ = tell.send(call());
     }))?;
     let silent = || Error::new(ErrorKind::TimedOut, "DPDK's thread does not answer");
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn told(devices: &[&str], queues: usize, has_huge_pages: bool) -> String {
-        let devices: Vec<_> = devices.iter().map(|text| Device::parse(text).unwrap()).collect();
+        let devices: Vec<_> = devices.iter().map(|text| DpdkDevice::parse(text).unwrap()).collect();
         arguments(&devices, queues, 3, has_huge_pages).join(" ")
     }
 

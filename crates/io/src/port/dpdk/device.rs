@@ -1,4 +1,4 @@
-//! A device at work: its frames, or those of a part of its queues.
+//! An open device: its frames, or those of some of its queues.
 
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use rustix::thread::CapabilitySet;
 
-use super::sys::{self, BURST, Lost, Port, Queue};
-use super::{BUFFERS, Device, RING, announce, begin, has_huge_pages, on_thread, version};
+use super::sys::{self, BURST, DeviceLosses, Port, Queue};
+use super::{BUFFERS, DpdkDevice, RING, announce, begin, has_huge_pages, on_thread, version};
 use crate::port::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed, ThreadTask};
-use crate::port::link::Link;
-use crate::port::offload::{self, FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, Raw};
+use crate::port::link::LinkState;
+use crate::port::offload::{self, FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, RawFrame};
 use crate::port::packet::promiscuous;
-use crate::port::{Counters, Outbox, is_too_long, open_checksum};
+use crate::port::{Counters, TransmitBurst, is_too_long, open_checksum};
 
-/// How often a device is asked again that has no room for a frame, and how long it is given each
-/// time.
+/// Number and length of the waits for a device without room for a frame.
 const MOMENTS: u32 = 20;
 const MOMENT: Duration = Duration::from_micros(50);
 
@@ -27,30 +26,30 @@ pub struct DpdkPort {
     /// Parts beyond the number of queues send by those of others.
     queue: Arc<Mutex<Queue>>,
     receives: bool,
-    /// Has the interface that the device is on, if it is on one, in promiscuous mode.
+    /// Keeps the device's kernel interface, if it has one, in promiscuous mode.
     _promiscuous: Option<Arc<OwnedFd>>,
-    /// What the link was like when it was last looked at.
-    link: Link,
-    /// What the device had lost when it was last asked; the first part asks.
-    lost: Option<Lost>,
-    /// Room for a frame, behind what a VLAN tag takes.
+    /// The last known state of the link.
+    link: LinkState,
+    /// The device's losses at the last call, in the first part.
+    lost: Option<DeviceLosses>,
+    /// Room for a frame, after the room for a VLAN tag.
     room: Box<[u8]>,
-    /// A segment that is cut off a frame: there are none.
+    /// A segment that is cut off a frame, of which there are none.
     segment: Vec<u8>,
 }
 
 impl Driver for DpdkPort {
     const INFO: DriverInfo = super::INFO;
 
-    type Spec = Device;
+    type Spec = DpdkDevice;
     /// Parts that are open and not handed out yet, the last one first.
     type Shared = Vec<DpdkPort>;
 
-    fn parse(text: &str) -> std::result::Result<Device, String> {
-        Device::parse(text)
+    fn parse(text: &str) -> std::result::Result<DpdkDevice, String> {
+        DpdkDevice::parse(text)
     }
 
-    fn name(device: &Device) -> String {
+    fn name(device: &DpdkDevice) -> String {
         device.name.clone()
     }
 
@@ -65,7 +64,7 @@ impl Driver for DpdkPort {
         }
     }
 
-    fn announce(device: &Device, parts: usize) {
+    fn announce(device: &DpdkDevice, parts: usize) {
         announce(device, parts);
     }
 
@@ -79,7 +78,7 @@ impl Driver for DpdkPort {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if there is no such card, or no driver for it; those of DPDK.
-    fn open(device: &Device, part: PortPart, shared: &mut Vec<DpdkPort>) -> Result<DpdkPort> {
+    fn open(device: &DpdkDevice, part: PortPart, shared: &mut Vec<DpdkPort>) -> Result<DpdkPort> {
         if part.index == 0 {
             *shared = DpdkPort::open_all(device, part.count)?;
             shared.reverse();
@@ -87,8 +86,8 @@ impl Driver for DpdkPort {
         shared.pop().ok_or_else(|| Error::new(ErrorKind::InvalidInput, "part 0 is opened first"))
     }
 
-    fn link(&self) -> Result<Link> {
-        Ok(Link { is_up: self.port.is_up()?, ..self.link })
+    fn link(&self) -> Result<LinkState> {
+        Ok(LinkState { is_up: self.port.is_up()?, ..self.link })
     }
 
     fn refresh(&mut self) -> Result<Refreshed> {
@@ -113,13 +112,13 @@ impl Driver for DpdkPort {
             if !is_cut_off {
                 counters.completed += u64::from(open_checksum::complete(&mut room[FRONT_ROOM..]));
             }
-            let raw = Raw { room, offload: OffloadHeader::default(), tag, is_cut_off };
+            let raw = RawFrame { room, offload: OffloadHeader::default(), tag, is_cut_off };
             offload::tell(raw, &mut self.segment, counters, &mut each);
         }
         Ok(())
     }
 
-    fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
         let (mut bytes, mut lens) = (&outbox.bytes[..], &outbox.lens[..]);
         if !self.link.is_up {
             counters.down += lens.len() as u64;
@@ -165,7 +164,7 @@ impl Driver for DpdkPort {
 }
 
 impl DpdkPort {
-    fn open_all(device: &Device, count: usize) -> Result<Vec<DpdkPort>> {
+    fn open_all(device: &DpdkDevice, count: usize) -> Result<Vec<DpdkPort>> {
         begin::begin(device, count)?;
         let plugged = match device.is_card {
             true => None,
@@ -177,13 +176,12 @@ impl DpdkPort {
         })?;
         let wanted = u16::try_from(count).unwrap_or(u16::MAX);
         let (port, queues) = Port::open(number, wanted, (RING, BUFFERS), plugged)?;
-        // The kernel's interface is left as it was however the process ends; a card is DPDK's
-        // alone.
+        // The kernel's interface is restored however the process ends; a card is DPDK's alone.
         let promiscuous = match port.shape().interface {
             interface if interface > 0 && !device.is_card => Some(Arc::new(promiscuous(interface)?)),
             _ => {
                 let done = port.be_promiscuous();
-                // One that has no such mode takes all that comes.
+                // A device without this mode receives everything.
                 done.or_else(|error| match error.raw_os_error() {
                     Some(libc::ENOTSUP) => Ok(()),
                     _ => Err(error),
@@ -200,7 +198,7 @@ impl DpdkPort {
                 queue: Arc::clone(&queues[part % queues.len()]),
                 receives,
                 _promiscuous: promiscuous.clone(),
-                link: Link { is_up: false, mtu: port.shape().mtu, address: Some(port.shape().address) },
+                link: LinkState { is_up: false, mtu: port.shape().mtu, address: Some(port.shape().address) },
                 lost: lost.filter(|_| part == 0),
                 room: vec![0; if receives { FRONT_ROOM + FRAME_LEN_MAX } else { 0 }].into_boxed_slice(),
                 segment: Vec::new(),
@@ -223,8 +221,7 @@ impl DpdkPort {
     }
 }
 
-/// How many frames, of the first ones that are sent at once, are not too long; up to the first one
-/// that is.
+/// Returns the number of frames of the next burst, up to the first one that is too long.
 fn fitting(bytes: &[u8], lens: &[usize], mtu: usize) -> usize {
     let mut rest = bytes;
     let fits = |&&len: &&usize| {

@@ -1,4 +1,4 @@
-//! Calls of DPDK, by the shim: `shim.c` has what is declared here.
+//! Calls of DPDK through the shim: the declarations of `shim.c`.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::port::offload::TakenTag;
 
-/// Frames that one call takes or gives: `BURST` of the shim.
+/// Frames of one call: `BURST` of the shim.
 pub const BURST: usize = 64;
 
-/// What a device is like: `struct rivulet_dpdk_device`.
+/// Properties of a device: `struct rivulet_dpdk_device`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Shape {
+pub struct DeviceShape {
     pub mtu: u32,
-    /// The kernel's number of the interface that the device is on; 0 if it is on none.
+    /// The kernel's number of the device's interface; 0 if it has none.
     pub interface: u32,
     /// Pairs of queues.
     pub queues: u16,
@@ -27,10 +27,10 @@ pub struct Shape {
 /// Frames that a device has lost since it was opened: `struct rivulet_dpdk_counters`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Lost {
+pub struct DeviceLosses {
     /// For want of room.
     pub missed: u64,
-    /// As they were damaged.
+    /// Damaged.
     pub errors: u64,
 }
 
@@ -53,13 +53,13 @@ unsafe extern "C" {
         port: u16,
         frames: u16,
         buffers: u32,
-        device: *mut Shape,
+        device: *mut DeviceShape,
         pools: *mut *mut c_void,
     ) -> c_int;
     fn rivulet_dpdk_close(port: u16, pools: *mut *mut c_void, queues: u16);
     fn rivulet_dpdk_be_promiscuous(port: u16) -> c_int;
     fn rivulet_dpdk_is_up(port: u16) -> c_int;
-    fn rivulet_dpdk_counters(port: u16, counters: *mut Lost) -> c_int;
+    fn rivulet_dpdk_counters(port: u16, counters: *mut DeviceLosses) -> c_int;
     fn rivulet_dpdk_receive(port: u16, queue: u16, frames: *mut *mut c_void, count: u16) -> u16;
     fn rivulet_dpdk_take(frame: *mut c_void, to: *mut u8, room: u32, tag: *mut Tag, has_tag: *mut u8) -> u32;
     fn rivulet_dpdk_send(
@@ -72,15 +72,14 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The ports that are open. Devices are made, opened and closed by one thread at a time, which has
-/// this.
+/// The open ports. Whoever makes, opens or closes a device holds this lock.
 static OPEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
 
 fn alone<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the shim has returned, or its error.
+/// Returns the shim's result, or its error.
 fn done(returned: c_int) -> Result<c_int> {
     if returned < 0 { Err(Error::from_raw_os_error(-returned)) } else { Ok(returned) }
 }
@@ -89,32 +88,32 @@ fn c_string(text: &str) -> Result<CString> {
     CString::new(text).map_err(Error::from)
 }
 
-/// Which DPDK it is.
+/// Returns DPDK's name and version.
 pub fn version() -> String {
-    // SAFETY: it is a text that ends with a zero byte and stays as it is.
+    // SAFETY: it is a text with a final zero byte, which never changes.
     unsafe { CStr::from_ptr(rivulet_dpdk_version()) }.to_string_lossy().into_owned()
 }
 
-/// Begins DPDK, which is done once in a process.
+/// Begins DPDK, once per process.
 pub fn begin(arguments: &[String]) -> Result<()> {
     let arguments = arguments.iter().map(|argument| c_string(argument)).collect::<Result<Vec<_>>>()?;
-    // DPDK may keep pointers to them: they are never freed, and may be written to.
+    // DPDK may keep pointers to the arguments and write to them: they are never freed.
     let mut pointers: Vec<_> = arguments.into_iter().map(CString::into_raw).collect();
     let count = pointers.len() as c_int;
     pointers.push(null_mut());
-    // SAFETY: there are so many texts, each of which ends with a zero byte, and a null pointer
-    // behind them, as a program's arguments are. DPDK may change their order.
+    // SAFETY: there are `count` texts, each with a final zero byte, followed by a null pointer, as
+    // for a program's arguments. DPDK may change their order.
     done(unsafe { rivulet_dpdk_begin(count, pointers.leak().as_mut_ptr()) }).map(drop)
 }
 
 type Call = Box<dyn FnOnce() + Send>;
 
-/// Has DPDK's own thread do something. DPDK must have begun.
+/// Runs a call on DPDK's own thread. DPDK must have begun.
 pub fn call(call: Call) -> Result<()> {
     extern "C" fn carry_out(argument: *mut c_void) {
         // SAFETY: it is the box that was given away below, once.
         let call = *unsafe { Box::from_raw(argument.cast::<Call>()) };
-        // DPDK cannot go on with a panic; who waits for an answer gets none.
+        // DPDK cannot unwind; whoever waits for the result gets none.
         let _ = catch_unwind(AssertUnwindSafe(call));
     }
     let argument = Box::into_raw(Box::new(call));
@@ -127,82 +126,82 @@ pub fn call(call: Call) -> Result<()> {
     done(returned).map(drop)
 }
 
-/// A device that was made, until it is dropped.
-pub struct Plugged(CString);
+/// A virtual device, which is removed when this is dropped.
+pub struct PluggedDevice(CString);
 
 /// Makes a virtual device. DPDK must have begun.
 ///
 /// # Errors
-/// `EEXIST` if it is there.
-pub fn plug(name: &str, arguments: &str) -> Result<Plugged> {
+/// `EEXIST` if it exists.
+pub fn plug(name: &str, arguments: &str) -> Result<PluggedDevice> {
     let (name, arguments) = (c_string(name)?, c_string(arguments)?);
     let _alone = alone(&OPEN);
-    // One that is there DPDK would take for made.
-    // SAFETY: the text ends with a zero byte.
+    // DPDK would report an existing device as made. SAFETY: the text has a final zero byte.
     if unsafe { rivulet_dpdk_find(name.as_ptr()) } >= 0 {
         return Err(Error::from_raw_os_error(libc::EEXIST));
     }
-    // SAFETY: the texts end with a zero byte, and DPDK copies them.
+    // SAFETY: the texts have final zero bytes, and DPDK copies them.
     done(unsafe { rivulet_dpdk_plug(name.as_ptr(), arguments.as_ptr()) })?;
-    Ok(Plugged(name))
+    Ok(PluggedDevice(name))
 }
 
-impl Drop for Plugged {
+impl Drop for PluggedDevice {
     fn drop(&mut self) {
         let _alone = alone(&OPEN);
-        // SAFETY: the text ends with a zero byte. If it cannot be taken away, it stays as long as
+        // SAFETY: the text has a final zero byte. A device that cannot be removed stays as long as
         // the process.
         unsafe { rivulet_dpdk_unplug(self.0.as_ptr()) };
     }
 }
 
-/// The number of the port of the device with this name. DPDK must have begun.
+/// Returns the port number of the device with this name. DPDK must have begun.
 pub fn find(name: &str) -> Result<u16> {
     let name = c_string(name)?;
-    // SAFETY: the text ends with a zero byte.
+    // SAFETY: the text has a final zero byte.
     done(unsafe { rivulet_dpdk_find(name.as_ptr()) }).map(|number| number as u16)
 }
 
-/// A port at work, until it is dropped.
+/// An open port, which is closed when this is dropped.
 pub struct Port {
     number: u16,
-    shape: Shape,
-    /// One for each queue.
+    shape: DeviceShape,
+    /// One per queue.
     pools: Vec<*mut c_void>,
-    /// DPDK wants one thread at a time to ask about a port.
+    /// DPDK permits one thread at a time to ask about a port.
     asking: Mutex<()>,
-    /// Goes behind the port.
-    _device: Option<Plugged>,
+    /// Removed after the port is closed.
+    _device: Option<PluggedDevice>,
 }
 
-// SAFETY: the pools are DPDK's, which lets several threads have buffers of them and give them back,
-// and are freed by who drops the port. What else is called of a port is about a queue, which has
-// one owner, or behind a lock.
+// SAFETY: the pools are DPDK's, which lets several threads take and return buffers, and are freed
+// when the port is dropped. All other calls about a port concern a queue, which has one owner, or
+// are behind a lock.
 unsafe impl Send for Port {}
 // SAFETY: the same.
 unsafe impl Sync for Port {}
 
 impl Port {
-    /// Opens the port with this number, which [`find`] has found, with up to so many pairs of
-    /// queues, of so many frames and buffers each. The `device` goes when the port is closed.
+    /// Opens the port with this number, which [`find`] returned, with up to `queues` pairs of
+    /// queues, of these numbers of frames and buffers each. The `device` is removed after the port
+    /// is closed.
     pub fn open(
         number: u16,
         queues: u16,
         (frames, buffers): (u16, u32),
-        device: Option<Plugged>,
+        device: Option<PluggedDevice>,
     ) -> Result<(Arc<Port>, Vec<Queue>)> {
-        let mut shape = Shape { queues, ..Shape::default() };
+        let mut shape = DeviceShape { queues, ..DeviceShape::default() };
         let mut pools = vec![null_mut(); queues.into()];
         let mut open = alone(&OPEN);
         if open.contains(&number) {
             return Err(Error::from_raw_os_error(libc::EBUSY));
         }
-        // SAFETY: nobody has the port; the shim writes to the shape, and a pointer for each queue
-        // that is wanted.
+        // SAFETY: nobody has the port; the shim writes to the shape, and one pointer for each
+        // queue.
         let opened =
             unsafe { rivulet_dpdk_open(number, frames, buffers, &raw mut shape, pools.as_mut_ptr()) };
         if let Err(error) = done(opened) {
-            // The device, if there is one, goes behind the lock.
+            // The device, if there is one, is removed after the lock is released.
             drop(open);
             return Err(error);
         }
@@ -214,28 +213,28 @@ impl Port {
         Ok((port, queues))
     }
 
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> DeviceShape {
         self.shape
     }
 
-    /// Has it take all that comes, whomever it is for.
+    /// Makes the port receive all frames.
     pub fn be_promiscuous(&self) -> Result<()> {
         let _alone = alone(&self.asking);
         // SAFETY: the port is open.
         done(unsafe { rivulet_dpdk_be_promiscuous(self.number) }).map(drop)
     }
 
-    /// Whether its link is up.
+    /// Returns whether the link is up.
     pub fn is_up(&self) -> Result<bool> {
         let _alone = alone(&self.asking);
         // SAFETY: the port is open.
         done(unsafe { rivulet_dpdk_is_up(self.number) }).map(|is_up| is_up > 0)
     }
 
-    /// What it has lost.
-    pub fn lost(&self) -> Result<Lost> {
+    /// Returns the losses.
+    pub fn lost(&self) -> Result<DeviceLosses> {
         let _alone = alone(&self.asking);
-        let mut lost = Lost::default();
+        let mut lost = DeviceLosses::default();
         // SAFETY: the port is open, and the shim writes to the numbers.
         done(unsafe { rivulet_dpdk_counters(self.number, &raw mut lost) })?;
         Ok(lost)
@@ -246,34 +245,34 @@ impl Drop for Port {
     fn drop(&mut self) {
         let mut open = alone(&OPEN);
         open.retain(|&number| number != self.number);
-        // SAFETY: the port is open, and nobody has a queue of it any more; the pools are those of
-        // its queues.
+        // SAFETY: the port is open, and nobody has a queue of it; the pools are those of its
+        // queues.
         unsafe { rivulet_dpdk_close(self.number, self.pools.as_mut_ptr(), self.shape.queues) };
     }
 }
 
-/// A pair of queues of a port, of which there is one with this number.
+/// A pair of queues of a port; there is one value for each pair.
 pub struct Queue {
     port: Arc<Port>,
     number: u16,
 }
 
 impl Queue {
-    /// Takes what has come, up to [`BURST`] frames.
+    /// Receives up to [`BURST`] frames.
     pub fn receive(&mut self) -> Burst {
         let mut frames = [null_mut(); BURST];
-        // SAFETY: the queue is an open port's, nobody else has it, and there is room for so many
-        // pointers.
+        // SAFETY: the queue is an open port's, nobody else has it, and there is room for that
+        // number of pointers.
         let count =
             unsafe { rivulet_dpdk_receive(self.port.number, self.number, frames.as_mut_ptr(), BURST as u16) };
         Burst { _port: Arc::clone(&self.port), frames, taken: 0, count: count.into() }
     }
 
-    /// Sends frames of these lengths, which lie one behind the other in `bytes`, up to [`BURST`];
-    /// how many the device has taken.
+    /// Sends up to [`BURST`] frames of these lengths, one after the other in `bytes`; returns the
+    /// number that the device has taken.
     ///
     /// # Errors
-    /// `ENOMEM` if there are no buffers, `EMSGSIZE` if one is longer than a buffer: nothing is
+    /// `ENOMEM` if there are no buffers, `EMSGSIZE` if a frame is longer than a buffer: nothing is
     /// sent.
     pub fn send(&mut self, bytes: &[u8], lens: &[usize]) -> Result<usize> {
         let lens = &lens[..lens.len().min(BURST)];
@@ -291,9 +290,9 @@ impl Queue {
     }
 }
 
-/// Frames that have come, each in buffers of DPDK's until it is taken.
+/// Received frames, each in DPDK's buffers until it is taken.
 pub struct Burst {
-    /// Its pools have the buffers.
+    /// Its pools own the buffers.
     _port: Arc<Port>,
     frames: [*mut c_void; BURST],
     taken: usize,
@@ -301,15 +300,15 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Copies the next frame to where there is room; how long it is, and the tag that was taken out
-    /// of it. Of one that is longer than the room, what has room is copied.
+    /// Copies the next frame, as far as there is room; returns its length, and the tag that was
+    /// taken out of it.
     pub fn take(&mut self, room: &mut [u8]) -> Option<(usize, Option<TakenTag>)> {
         let &frame = self.frames[..self.count].get(self.taken)?;
         self.taken += 1;
         let (mut tag, mut has_tag) = (Tag::default(), 0);
         let len = room.len().min(u32::MAX as usize) as u32;
-        // SAFETY: DPDK has given the frame to this process, which gives it back here and does not
-        // take it again; the shim writes no more than there is room for.
+        // SAFETY: DPDK has given the frame to this process, which returns it here and does not take
+        // it again; the shim writes no more than there is room for.
         let len = unsafe { rivulet_dpdk_take(frame, room.as_mut_ptr(), len, &raw mut tag, &raw mut has_tag) };
         let tag = (has_tag != 0).then_some(TakenTag { protocol: tag.protocol, control: tag.control });
         Some((len as usize, tag))

@@ -1,4 +1,4 @@
-//! The control channel: a socket at a path, messages and the files beside them.
+//! The control channel: a socket at a path, with messages and files sent along.
 
 use std::fs;
 use std::io::{Error, ErrorKind, IoSlice, IoSliceMut, Result};
@@ -17,16 +17,16 @@ use rustix::net::{
 
 use super::message::{LEN, Message};
 
-/// Clients that may wait to be taken.
+/// Clients that may wait to be accepted.
 const BACKLOG: i32 = 8;
 
-/// A socket, not to wait for.
+/// Opens a nonblocking socket.
 fn socket() -> Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// A path; behind an `@`, a name that no file has.
+/// Returns the address of a path, or of an abstract name after an `@`.
 fn address(path: &str) -> Result<SocketAddrUnix> {
     Ok(match path.strip_prefix('@') {
         Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
@@ -34,13 +34,13 @@ fn address(path: &str) -> Result<SocketAddrUnix> {
     })
 }
 
-/// Where a server is called. Its file goes with it.
+/// A server's listening socket. Its file is removed with it.
 pub struct Listener {
     socket: OwnedFd,
     file: Option<SocketFile>,
 }
 
-/// A socket's file, and which one it is: somebody may have replaced it.
+/// A socket's file and its identity: somebody may have replaced it.
 struct SocketFile {
     path: PathBuf,
     device: u64,
@@ -48,7 +48,7 @@ struct SocketFile {
 }
 
 impl Listener {
-    /// Listens at a path. A file that a server has left which is gone is replaced.
+    /// Listens at a path. The file of a server that no longer exists is replaced.
     ///
     /// # Errors
     /// [`ErrorKind::AddrInUse`] if another program listens there, [`ErrorKind::AlreadyExists`] if
@@ -81,18 +81,18 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The next client, if one waits.
+    /// Returns the next client, if one waits.
     pub fn accept(&self) -> Option<Channel> {
         let socket = accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
         Some(Channel { socket })
     }
 }
 
-/// Whether somebody listens at an address that is taken.
+/// Returns whether somebody listens at an address that is taken.
 fn is_alive(to: &SocketAddrUnix) -> Result<bool> {
     match connect(&socket()?, to) {
         Err(Errno::CONNREFUSED) => Ok(false),
-        // Another kind of socket, or one that has too many to answer, too.
+        // Another kind of socket, or one with too many clients to answer, too.
         Ok(()) | Err(Errno::PROTOTYPE | Errno::AGAIN) => Ok(true),
         Err(error) => Err(error.into()),
     }
@@ -120,15 +120,15 @@ pub struct Channel {
     socket: OwnedFd,
 }
 
-/// What has come.
+/// Result of receiving.
 pub enum Received {
-    /// Nothing yet.
+    /// Nothing has arrived yet.
     Nothing,
-    /// A message, and the first file beside it.
+    /// A message, and the first file sent along.
     Message([u8; LEN], Option<OwnedFd>),
     /// Something of another length.
     Other,
-    /// The other end is gone.
+    /// The peer is gone.
     End,
 }
 
@@ -137,16 +137,16 @@ impl Channel {
     ///
     /// # Errors
     /// Those of the system: [`ErrorKind::NotFound`] and [`ErrorKind::ConnectionRefused`] if there
-    /// is none, [`ErrorKind::WouldBlock`] if it has too many to answer.
+    /// is none, [`ErrorKind::WouldBlock`] if it has too many clients to answer.
     pub fn open(path: &str) -> Result<Channel> {
         let socket = socket()?;
         connect(&socket, &address(path)?)?;
         Ok(Channel { socket })
     }
 
-    /// Takes what has come next.
+    /// Receives the next message.
     pub fn receive(&self) -> Received {
-        // One byte more, so that a longer message is known.
+        // One byte more, to detect a longer message.
         let mut bytes = [0; LEN + 1];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut beside = RecvAncillaryBuffer::new(&mut room);
@@ -156,7 +156,7 @@ impl Channel {
             &mut beside,
             RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
         );
-        // All files that have come are closed but the first.
+        // All received files but the first are closed.
         let mut file = None;
         for message in beside.drain() {
             if let RecvAncillaryMessage::ScmRights(files) = message {
@@ -177,10 +177,10 @@ impl Channel {
         }
     }
 
-    /// Sends a message with a file beside it.
+    /// Sends a message with a file.
     ///
     /// # Errors
-    /// If the other end is gone, or takes none.
+    /// If the peer is gone, or takes none.
     pub fn send(&self, message: &Message, file: Option<BorrowedFd<'_>>) -> Result<()> {
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut beside = SendAncillaryBuffer::new(&mut room);

@@ -1,5 +1,5 @@
-//! What a port is to be: `PATH[,key=value...]`, with the keys and values of DPDK's driver for such
-//! interfaces.
+//! Specifications of ports: `PATH[,key=value...]`, with the keys and values of DPDK's driver for
+//! such interfaces.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,50 +7,50 @@ use std::str::FromStr;
 use super::message::SECRET_LEN;
 use super::ring::LOG2_MAX;
 
-/// Bytes of a buffer, at least.
+/// The least number of bytes of a buffer.
 pub const BUFFER_MIN: u16 = 128;
 
-/// Bytes of the longest packet that may be said to fit: as IPv4 has it.
+/// The largest MTU, as of IPv4.
 const MTU_MAX: u16 = u16::MAX;
 
-/// Bytes of the longest packet that must fit, as IPv4 has it.
+/// The least MTU, as of IPv4.
 const MTU_MIN: u16 = 68;
 
-/// Bytes of a path, at most.
+/// Bytes of a path.
 const PATH_MAX: usize = 107;
 
 /// An interface of shared memory.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Config {
-    /// Where the ends find each other: a file, or behind an `@` a name without one.
+pub struct MemifConfig {
+    /// The socket: a file, or an abstract name after an `@`.
     pub socket: String,
-    /// The number by which they find each other there.
+    /// The interface's number at the socket.
     pub id: u32,
-    /// Which end this is.
+    /// This end's role.
     pub role: Role,
-    /// The logarithm of how many descriptors a ring has, if this end makes it.
+    /// Logarithm of the number of descriptors of a ring, if this end makes it.
     pub ring_log2: u8,
-    /// Bytes that a buffer has room for, if this end makes it.
+    /// Bytes of a buffer, if this end makes it.
     pub buffer: u16,
     /// Bytes of the longest packet that is sent.
     pub mtu: u16,
-    /// What a client has to say.
+    /// The secret that a client must send.
     pub secret: [u8; SECRET_LEN],
 }
 
-/// Which end of an interface it is.
+/// Role of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The one that listens.
+    /// Listens.
     Server,
-    /// The one that calls, and makes the memory.
+    /// Calls, and makes the memory.
     Client,
 }
 
-/// What is said of a port is not understood.
+/// Error of a specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    /// There is no path.
+pub enum MemifConfigError {
+    /// No path is given.
     #[error("expected a socket's path, such as memif:/run/rivulet/memif.sock,role=client")]
     NoPath,
     /// The path is too long.
@@ -59,28 +59,28 @@ pub enum ConfigError {
     /// A word is not of the form `key=value`.
     #[error("expected key=value, not `{0}`; there are id, role, rsize, bsize, mtu and secret")]
     NoKey(String),
-    /// There is no such key.
+    /// The key is unknown.
     #[error("there is no `{0}`; there are id, role, rsize, bsize, mtu and secret")]
     UnknownKey(String),
-    /// A key is there twice.
+    /// A key is given twice.
     #[error("{0} is there twice")]
     Twice(&'static str),
-    /// A value is none.
+    /// A value is invalid.
     #[error("{key}={value}: {expected}")]
     Value {
-        /// Of which key.
+        /// The key.
         key: &'static str,
         /// The value.
         value: String,
-        /// What it could be.
+        /// The expected values.
         expected: String,
     },
 }
 
-impl Config {
-    /// A server at this path, as it is unless said otherwise.
-    pub fn new(socket: &str) -> Config {
-        Config {
+impl MemifConfig {
+    /// Returns a server at this path, with defaults.
+    pub fn new(socket: &str) -> MemifConfig {
+        MemifConfig {
             socket: socket.to_owned(),
             id: 0,
             role: Role::Server,
@@ -91,13 +91,13 @@ impl Config {
         }
     }
 
-    /// What the interface is called.
+    /// Returns the interface's name.
     pub fn name(&self) -> String {
         format!("{},id={}", self.socket, self.id)
     }
 
-    /// An Ethernet address that no maker has given, the same every time, and another one at the
-    /// other end (IEEE 802).
+    /// Returns a locally administered Ethernet address (IEEE 802): always the same, and another one
+    /// at the other end.
     pub fn address(&self) -> [u8; 6] {
         let role = if self.role == Role::Server { b's' } else { b'c' };
         let said = self.socket.bytes().chain(self.id.to_le_bytes()).chain([role]);
@@ -112,22 +112,23 @@ impl Config {
     }
 }
 
-impl FromStr for Config {
-    type Err = ConfigError;
+impl FromStr for MemifConfig {
+    type Err = MemifConfigError;
 
-    fn from_str(text: &str) -> Result<Config, ConfigError> {
+    fn from_str(text: &str) -> Result<MemifConfig, MemifConfigError> {
         let mut words = text.split(',');
         let socket = words.next().unwrap_or_default();
         if socket.is_empty() || socket == "@" || socket.contains('\0') {
-            return Err(ConfigError::NoPath);
+            return Err(MemifConfigError::NoPath);
         }
         if socket.len() > PATH_MAX {
-            return Err(ConfigError::LongPath);
+            return Err(MemifConfigError::LongPath);
         }
-        let mut config = Config::new(socket);
+        let mut config = MemifConfig::new(socket);
         let mut seen = Vec::new();
         for word in words {
-            let (key, value) = word.split_once('=').ok_or_else(|| ConfigError::NoKey(word.to_owned()))?;
+            let (key, value) =
+                word.split_once('=').ok_or_else(|| MemifConfigError::NoKey(word.to_owned()))?;
             let key = match key {
                 "id" => {
                     config.id = number("id", value, 0, u32::MAX)?;
@@ -135,7 +136,7 @@ impl FromStr for Config {
                 }
                 "role" => {
                     config.role = match value {
-                        // The words of before 2020, which VPP takes, too.
+                        // The words before 2020, which VPP accepts, too.
                         "server" | "master" => Role::Server,
                         "client" | "slave" => Role::Client,
                         _ => return Err(invalid("role", value, "server or client")),
@@ -162,10 +163,10 @@ impl FromStr for Config {
                     config.secret[..bytes.len()].copy_from_slice(bytes);
                     "secret"
                 }
-                _ => return Err(ConfigError::UnknownKey(key.to_owned())),
+                _ => return Err(MemifConfigError::UnknownKey(key.to_owned())),
             };
             if seen.contains(&key) {
-                return Err(ConfigError::Twice(key));
+                return Err(MemifConfigError::Twice(key));
             }
             seen.push(key);
         }
@@ -173,7 +174,7 @@ impl FromStr for Config {
     }
 }
 
-fn number<T>(key: &'static str, value: &str, least: T, most: T) -> Result<T, ConfigError>
+fn number<T>(key: &'static str, value: &str, least: T, most: T) -> Result<T, MemifConfigError>
 where
     T: FromStr + PartialOrd + fmt::Display + Copy,
 {
@@ -181,14 +182,14 @@ where
     number.ok_or_else(|| invalid(key, value, &format!("expected a number from {least} to {most}")))
 }
 
-fn invalid(key: &'static str, value: &str, expected: &str) -> ConfigError {
-    ConfigError::Value { key, value: value.to_owned(), expected: expected.to_owned() }
+fn invalid(key: &'static str, value: &str, expected: &str) -> MemifConfigError {
+    MemifConfigError::Value { key, value: value.to_owned(), expected: expected.to_owned() }
 }
 
-impl fmt::Debug for Config {
-    /// All but the secret.
+impl fmt::Debug for MemifConfig {
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
+        f.debug_struct("MemifConfig")
             .field("socket", &self.socket)
             .field("id", &self.id)
             .field("role", &self.role)
@@ -205,14 +206,14 @@ mod tests {
 
     #[test]
     fn a_path_alone_is_a_server_and_every_key_is_heard() {
-        assert_eq!("/run/a.sock".parse(), Ok(Config::new("/run/a.sock")));
-        let config: Config =
+        assert_eq!("/run/a.sock".parse(), Ok(MemifConfig::new("/run/a.sock")));
+        let config: MemifConfig =
             "@a,id=7,role=client,rsize=14,bsize=65535,mtu=9000,secret=abc=1".parse().unwrap();
         let (socket, role) = (config.socket.as_str(), config.role);
         assert_eq!((socket, config.id, role), ("@a", 7, Role::Client));
         assert_eq!((config.ring_log2, config.buffer, config.mtu), (14, 65_535, 9_000));
         assert_eq!(config.secret[..6], *b"abc=1\0");
-        assert_eq!("a,role=slave".parse::<Config>().unwrap().role, Role::Client);
+        assert_eq!("a,role=slave".parse::<MemifConfig>().unwrap().role, Role::Client);
     }
 
     #[test]
@@ -235,14 +236,14 @@ mod tests {
             ("a,secret=", "secret=...: 1 to 24 bytes"),
             ("a,secret=1234567890123456789012345", "secret=...: 1 to 24 bytes"),
         ] {
-            let error = text.parse::<Config>().unwrap_err().to_string();
+            let error = text.parse::<MemifConfig>().unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
         }
     }
 
     #[test]
     fn addresses_are_stable_ones_hosts_and_each_ends_own() {
-        let mut config = Config::new("/run/a.sock");
+        let mut config = MemifConfig::new("/run/a.sock");
         let server = config.address();
         assert_eq!(server[0] & 3, 2);
         config.role = Role::Client;
@@ -250,13 +251,13 @@ mod tests {
         config.id = 1;
         assert_eq!(config.address()[0] & 3, 2);
         assert!(client != server && client != config.address());
-        // It is the same in every version.
-        assert_eq!(server, Config::new("/run/a.sock").address());
+        // The address is the same in every version.
+        assert_eq!(server, MemifConfig::new("/run/a.sock").address());
     }
 
     #[test]
     fn a_secret_is_not_shown() {
-        let config: Config = "a,secret=hidden".parse().unwrap();
+        let config: MemifConfig = "a,secret=hidden".parse().unwrap();
         assert!(!format!("{config:?}").contains("hidden"));
     }
 }

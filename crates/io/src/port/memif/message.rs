@@ -1,5 +1,5 @@
-//! Messages of the control channel: 128 bytes each, packed, in the machine's byte order; some have
-//! a file descriptor beside them.
+//! Messages of the control channel: 128 bytes each, packed, in the machine's byte order; some come
+//! with a file descriptor.
 
 /// Bytes of a message.
 pub const LEN: usize = 128;
@@ -7,56 +7,56 @@ pub const LEN: usize = 128;
 /// The protocol's version, 2.0.
 pub const VERSION: u16 = 0x0200;
 
-/// Bytes of a secret; a shorter one is followed by zeros.
+/// Bytes of a secret; a shorter one is padded with zeros.
 pub const SECRET_LEN: usize = 24;
 
-/// What is exchanged: frames of Ethernet, of the modes that there are.
+/// Mode of an interface: Ethernet frames.
 pub const MODE_ETHERNET: u8 = 0;
 
-/// Bytes of a name, with the zero behind it.
+/// Bytes of a name, with the final zero.
 const NAME_LEN: usize = 32;
 
-/// Bytes of what is said at the end, with the zero behind it.
+/// Bytes of a reason, with the final zero.
 const REASON_LEN: usize = 96;
 
-/// A message. Names and reasons are what is printable of them.
+/// A message. Unprintable characters of names and reasons are replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// The last one was understood.
+    /// Accepts the last message.
     Ack,
-    /// The server's first: what it can do at most.
+    /// The server's first message: its limits.
     Hello(Hello),
-    /// The client's first: whom it wants to speak to.
+    /// The client's first message: the interface that it asks for.
     Init(Init),
-    /// The client has memory, whose file is beside this.
+    /// A region of the client's memory, with its file.
     AddRegion { index: u16, size: u64 },
-    /// The client has made a ring, whose interrupt is beside this.
+    /// A ring of the client, with its doorbell.
     AddRing(AddRing),
-    /// The client has told of all.
+    /// The client has sent everything.
     Connect { name: String },
-    /// The server has taken it over: frames may go.
+    /// The server has taken over the memory: the connection is up.
     Connected { name: String },
-    /// It is over.
+    /// Ends the connection.
     Disconnect { code: u32, reason: String },
 }
 
-/// What a server can do at most.
+/// Limits of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     pub name: String,
     pub min_version: u16,
     pub max_version: u16,
-    /// The highest number of a region.
+    /// The highest index of a region.
     pub max_region: u16,
-    /// The highest number of a ring from server to client.
+    /// The highest index of a ring from server to client.
     pub max_to_client: u16,
-    /// The highest number of a ring from client to server.
+    /// The highest index of a ring from client to server.
     pub max_to_server: u16,
-    /// The logarithm of a ring's length.
+    /// Logarithm of the longest ring.
     pub max_ring_log2: u8,
 }
 
-/// Whom a client wants to speak to.
+/// The interface that a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Init {
     pub version: u16,
@@ -67,16 +67,16 @@ pub struct Init {
     pub name: String,
 }
 
-/// Where a ring is.
+/// Position of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddRing {
-    /// Whether frames go from client to server.
+    /// Frames go from client to server.
     pub to_server: bool,
     pub index: u16,
     pub region: u16,
     pub offset: u32,
     pub log2: u8,
-    /// Bytes before each frame that the ends have agreed on somewhere else.
+    /// Bytes of private data before each frame.
     pub private_len: u16,
 }
 
@@ -89,11 +89,11 @@ const CONNECT: u16 = 6;
 const CONNECTED: u16 = 7;
 const DISCONNECT: u16 = 8;
 
-/// Of a ring's flags: frames go from client to server.
+/// Flag of a ring: frames go from client to server.
 const TO_SERVER: u16 = 1;
 
 impl Message {
-    /// What these bytes say; none if they are no message.
+    /// Parses a message; returns none if the bytes are no message.
     pub fn read(bytes: &[u8; LEN]) -> Option<Message> {
         let mut fields = Fields { bytes, at: 0 };
         let message = match fields.u16() {
@@ -131,7 +131,7 @@ impl Message {
         Some(message)
     }
 
-    /// Its bytes.
+    /// Returns the encoded message.
     pub fn bytes(&self) -> [u8; LEN] {
         let mut to = Writer { bytes: [0; LEN], at: 0 };
         match self {
@@ -189,7 +189,7 @@ impl Message {
     }
 }
 
-/// Fields one behind the other. All of a message's are within it; beyond are zeros.
+/// Fields in sequence. All fields of a message are within it; zeros follow.
 struct Fields<'a> {
     bytes: &'a [u8; LEN],
     at: usize,
@@ -218,8 +218,8 @@ impl Fields<'_> {
         u64::from_ne_bytes(self.array())
     }
 
-    /// What precedes the first zero, which is the last byte at least; what a terminal could take
-    /// for a command is a dot.
+    /// Returns the text before the first zero, which is the last byte at the latest. Control
+    /// characters are replaced by dots, for terminals.
     fn text(&mut self, len: usize) -> String {
         let bytes = self.bytes.iter().skip(self.at).take(len - 1);
         self.at += len;
@@ -239,7 +239,7 @@ impl Writer {
         self.at += field.len();
     }
 
-    /// A text with a zero behind it, and as many as there is room for.
+    /// Appends a text with a final zero, padded or cut to the length.
     fn text(&mut self, text: &str, len: usize) {
         let field = text.as_bytes();
         self.put(&field[..field.len().min(len - 1)]);
@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Where the fields are in the messages of DPDK 22.11 and VPP, whose structures are packed.
+    /// Offsets of the fields in the messages of DPDK 22.11 and VPP, whose structures are packed.
     #[test]
     fn fields_are_where_others_have_them() {
         let init = Message::Init(Init {

@@ -1,45 +1,44 @@
-//! Frames in and out of rings, whatever the other side does with the memory: what comes from there
-//! is read once, and held against what there is before it is used.
+//! Frames in and out of rings, whatever the peer does with the memory: values from the peer are
+//! read once, and checked before use.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use super::bell;
+use super::doorbell;
 use super::region::Region;
 use super::ring::{Count, Descriptor, Ring};
 use crate::port::offload::FRAME_LEN_MAX;
 
-/// Frames that are taken at once.
+/// Frames received at once.
 const FRAMES: usize = 64;
 
-/// Bytes of frames after which no more are taken at once.
+/// Bytes of frames after which a batch is full.
 const BATCH_BYTES: usize = FRAMES * 2_048;
 
-/// What only a peer does that is broken, or means harm.
+/// Fault of a broken or malicious peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// More was put in, or taken out, than there can be.
+pub enum RingFault {
+    /// An index is beyond the ring.
     #[error("its ring's numbers are nonsense")]
     Numbers,
-    /// A buffer is not in any memory that it has given.
+    /// A buffer is outside of the peer's memory.
     #[error("a buffer is outside of its memory")]
     Buffer,
-    /// A frame has more pieces than the ring.
+    /// A frame has more pieces than the ring has descriptors.
     #[error("a frame without an end")]
     Endless,
 }
 
-/// Where a ring's buffers are.
+/// Position of a ring's buffers.
 pub enum Buffers {
-    /// The client's, who has made them, one for each descriptor, and believes nobody where they
-    /// are.
+    /// The client's: it made one per descriptor, and does not trust the descriptors' offsets.
     Own { region: Arc<Region>, first: usize, len: u32 },
-    /// The server's: where the client says.
+    /// The server's: at the offsets in the descriptors.
     Told(Arc<[Arc<Region>]>),
 }
 
 impl Buffers {
-    /// What the number of the side that this is counts.
+    /// Returns the index that this side advances.
     fn count(&self) -> Count {
         match self {
             Buffers::Own { .. } => Count::Head,
@@ -47,7 +46,7 @@ impl Buffers {
         }
     }
 
-    /// The one of the descriptor with this number in the ring.
+    /// Returns this side's own buffer of a descriptor.
     fn own(&self, ring: &Ring, number: u16) -> Option<Descriptor> {
         let Buffers::Own { first, len, .. } = self else { return None };
         let at = first + usize::from(number & (ring.len() - 1)) * *len as usize;
@@ -62,7 +61,7 @@ impl Buffers {
         }
     }
 
-    /// Copies what the descriptor with this number, which says this, has.
+    /// Copies the bytes of the descriptor with this number, whose value was read before.
     #[inline]
     fn copy_out(&self, ring: &Ring, number: u16, said: Descriptor, to: &mut [u8]) -> Option<()> {
         let at = match self {
@@ -78,12 +77,12 @@ impl Buffers {
     }
 }
 
-/// Frames that were taken together.
+/// A batch of received frames.
 pub struct Batch {
     bytes: Box<[u8]>,
     used: usize,
     lens: Vec<usize>,
-    /// Frames that were too long, or had nothing in them.
+    /// Frames that were too long or empty.
     pub unreadable: u64,
 }
 
@@ -93,7 +92,7 @@ impl Batch {
         Batch { bytes, used: 0, lens: Vec::with_capacity(FRAMES), unreadable: 0 }
     }
 
-    /// The frames, in the order in which they came.
+    /// Returns the frames in order of arrival.
     pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.bytes[..];
         self.lens.iter().map(move |&len| rest.split_off(..len).unwrap_or_default())
@@ -104,7 +103,7 @@ impl Batch {
         self.lens.clear();
     }
 
-    /// Room for the longest frame, if there is any.
+    /// Returns room for the longest frame, if there is any.
     fn room(&mut self) -> Option<&mut [u8]> {
         if self.lens.len() == FRAMES || self.used >= BATCH_BYTES {
             return None;
@@ -112,32 +111,32 @@ impl Batch {
         self.bytes.get_mut(self.used..self.used + FRAME_LEN_MAX)
     }
 
-    /// Keeps so many bytes of that room as a frame.
+    /// Keeps this number of bytes of the room as a frame.
     fn keep(&mut self, len: usize) {
         self.used += len;
         self.lens.push(len);
     }
 }
 
-/// Takes frames out of a ring.
+/// The receiving side of a ring.
 pub struct Receiver {
     ring: Ring,
     buffers: Buffers,
-    /// How many descriptors were taken.
+    /// The number of descriptors taken.
     next: u16,
     interrupt: OwnedFd,
 }
 
 /// A frame in a ring.
-struct Found {
-    /// How many descriptors it has.
+struct FrameSpan {
+    /// Its number of descriptors.
     count: u16,
-    /// Its bytes; none if they are too many.
+    /// Its bytes; none if it is too long.
     len: Option<usize>,
 }
 
 impl Receiver {
-    /// Takes frames out of this ring, from now on, without being woken.
+    /// Receives from this ring, without interrupts.
     pub fn new(ring: Ring, buffers: Buffers, interrupt: OwnedFd) -> Receiver {
         ring.set_interrupts(false);
         if matches!(buffers, Buffers::Own { .. }) {
@@ -149,8 +148,8 @@ impl Receiver {
         receiver
     }
 
-    /// Takes what has come, up to 64 frames.
-    pub fn receive(&mut self, batch: &mut Batch) -> Result<(), Fault> {
+    /// Receives up to 64 frames.
+    pub fn receive(&mut self, batch: &mut Batch) -> Result<(), RingFault> {
         batch.clear();
         let waiting = self.waiting()?;
         if waiting == 0 {
@@ -160,7 +159,7 @@ impl Receiver {
         while taken < waiting
             && let Some(room) = batch.room()
         {
-            let Some(Found { count, len }) = self.find(taken, waiting, room)? else { break };
+            let Some(FrameSpan { count, len }) = self.find(taken, waiting, room)? else { break };
             taken += count;
             match len {
                 Some(len) if len > 0 => batch.keep(len),
@@ -173,10 +172,10 @@ impl Receiver {
         Ok(())
     }
 
-    /// Copies the frame that begins so many descriptors behind the next one; none if its end is
-    /// still to come.
+    /// Copies the frame that begins this number of descriptors after the next one; none if it is
+    /// incomplete.
     #[inline]
-    fn find(&self, first: u16, waiting: u16, room: &mut [u8]) -> Result<Option<Found>, Fault> {
+    fn find(&self, first: u16, waiting: u16, room: &mut [u8]) -> Result<Option<FrameSpan>, RingFault> {
         let mut len = Some(0);
         for at in first..waiting {
             let number = self.next.wrapping_add(at);
@@ -184,31 +183,30 @@ impl Receiver {
             let end = len.map(|len| len + said.len as usize);
             match end.and_then(|end| room.get_mut(len.unwrap_or(0)..end)) {
                 Some(to) => {
-                    self.buffers.copy_out(&self.ring, number, said, to).ok_or(Fault::Buffer)?;
+                    self.buffers.copy_out(&self.ring, number, said, to).ok_or(RingFault::Buffer)?;
                     len = end;
                 }
                 None => len = None,
             }
             if !said.is_continued {
-                return Ok(Some(Found { count: at - first + 1, len }));
+                return Ok(Some(FrameSpan { count: at - first + 1, len }));
             }
         }
-        // It can only come if there is room for it.
-        if first == 0 && waiting == self.ring.len() { Err(Fault::Endless) } else { Ok(None) }
+        // An incomplete frame in a full ring can never be completed.
+        if first == 0 && waiting == self.ring.len() { Err(RingFault::Endless) } else { Ok(None) }
     }
 
-    /// How many descriptors are to be taken.
-    fn waiting(&self) -> Result<u16, Fault> {
+    /// Returns the number of descriptors to take.
+    fn waiting(&self) -> Result<u16, RingFault> {
         let others = match self.buffers.count() {
             Count::Head => Count::Tail,
             Count::Tail => Count::Head,
         };
         let waiting = self.ring.get(others).wrapping_sub(self.next);
-        if waiting > self.ring.len() { Err(Fault::Numbers) } else { Ok(waiting) }
+        if waiting > self.ring.len() { Err(RingFault::Numbers) } else { Ok(waiting) }
     }
 
-    /// Says of so many buffers, from the next one on, that there is room in them, if it is this
-    /// side that says so.
+    /// Marks this number of buffers, from the next one on, as empty, if this side does so.
     fn empty(&self, count: u16) {
         for at in 0..count {
             let number = self.next.wrapping_add(at);
@@ -217,7 +215,7 @@ impl Receiver {
         }
     }
 
-    /// Lets the other side have the room of what was taken.
+    /// Returns the taken buffers to the other side.
     fn give_back(&self) {
         match self.buffers.count() {
             Count::Head => self.ring.set(Count::Head, self.next.wrapping_add(self.ring.len())),
@@ -225,39 +223,39 @@ impl Receiver {
         }
     }
 
-    /// Has the other side wake whoever waits for [`Receiver::interrupt`]; whether something is
-    /// there already, of which it does not tell.
+    /// Asks for interrupts, see [`Receiver::interrupt`]. Returns whether frames arrived before, for
+    /// which there is none.
     pub fn sleep(&self) -> bool {
         self.ring.set_interrupts(true);
         self.waiting() != Ok(0)
     }
 
-    /// Is not woken any more.
+    /// Turns interrupts off.
     pub fn wake(&self) {
         self.ring.set_interrupts(false);
-        bell::clear(&self.interrupt);
+        doorbell::clear(&self.interrupt);
     }
 
-    /// What can be waited for.
+    /// Returns the file descriptor that becomes readable on an interrupt.
     pub fn interrupt(&self) -> BorrowedFd<'_> {
         self.interrupt.as_fd()
     }
 }
 
-/// Puts frames into a ring.
+/// The sending side of a ring.
 pub struct Sender {
     ring: Ring,
     buffers: Buffers,
-    /// How many descriptors were filled, and how many of them the other side may have.
+    /// The number of descriptors filled, and of those that were published.
     next: u16,
     published: u16,
-    /// How many more can be filled, as far as is known.
+    /// The number of descriptors that can be filled, as far as is known.
     room: u16,
     interrupt: OwnedFd,
 }
 
 impl Sender {
-    /// Puts frames into this ring, from now on.
+    /// Sends into this ring.
     pub fn new(ring: Ring, buffers: Buffers, interrupt: OwnedFd) -> Sender {
         ring.set(buffers.count(), 0);
         if matches!(buffers, Buffers::Own { .. }) {
@@ -266,8 +264,8 @@ impl Sender {
         Sender { ring, buffers, next: 0, published: 0, room: 0, interrupt }
     }
 
-    /// Puts a frame in, to be published; whether there was room.
-    pub fn put(&mut self, frame: &[u8]) -> Result<bool, Fault> {
+    /// Puts a frame into the ring, to be published; returns whether there was room.
+    pub fn put(&mut self, frame: &[u8]) -> Result<bool, RingFault> {
         let mut count = self.fill(frame)?;
         if count.is_none() {
             self.look()?;
@@ -279,7 +277,7 @@ impl Sender {
         Ok(true)
     }
 
-    /// Lets the other side have what was put in, and wakes it if it wants that.
+    /// Publishes the frames, and wakes the other side if it asked for that.
     pub fn publish(&mut self) {
         if self.next == self.published {
             return;
@@ -287,35 +285,35 @@ impl Sender {
         self.published = self.next;
         self.ring.set(self.buffers.count(), self.next);
         if self.ring.wants_interrupt() {
-            bell::ring(&self.interrupt);
+            doorbell::ring(&self.interrupt);
         }
     }
 
-    /// Looks how many can be filled.
-    fn look(&mut self) -> Result<(), Fault> {
+    /// Updates the number of descriptors that can be filled.
+    fn look(&mut self) -> Result<(), RingFault> {
         let len = self.ring.len();
         let (room, most) = match self.buffers.count() {
-            // What the other side has not taken of its own ring is still in it.
+            // Descriptors that the other side has not taken are still in use.
             Count::Head => {
                 let waiting = self.next.wrapping_sub(self.ring.get(Count::Tail));
                 (len.wrapping_sub(waiting), waiting)
             }
-            // Buffers that it has given, and that were not filled.
+            // Empty buffers of the other side that were not filled.
             Count::Tail => {
                 let given = self.ring.get(Count::Head).wrapping_sub(self.next);
                 (given, given)
             }
         };
         if most > len {
-            return Err(Fault::Numbers);
+            return Err(RingFault::Numbers);
         }
         self.room = room;
         Ok(())
     }
 
-    /// Fills as many descriptors as the frame takes; how many, or none if there are not enough.
+    /// Fills the descriptors of a frame; returns their number, or none if there are not enough.
     #[inline]
-    fn fill(&self, frame: &[u8]) -> Result<Option<u16>, Fault> {
+    fn fill(&self, frame: &[u8]) -> Result<Option<u16>, RingFault> {
         let mut rest = frame;
         for at in 0..self.room {
             let number = self.next.wrapping_add(at);
@@ -326,10 +324,10 @@ impl Sender {
             let Some((piece, left)) = rest.split_at_checked(rest.len().min(buffer.len as usize)) else {
                 break;
             };
-            let region = self.buffers.region(buffer).ok_or(Fault::Buffer)?;
-            // One without room would take frames for nothing.
+            let region = self.buffers.region(buffer).ok_or(RingFault::Buffer)?;
+            // An empty buffer would use up descriptors without end.
             if piece.is_empty() || !region.copy_in(buffer.offset as usize, piece) {
-                return Err(Fault::Buffer);
+                return Err(RingFault::Buffer);
             }
             rest = left;
             let filled = Descriptor { is_continued: !rest.is_empty(), len: piece.len() as u32, ..buffer };
@@ -349,13 +347,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::port::memif::config::{Config, Role};
+    use crate::port::memif::config::{MemifConfig, Role};
     use crate::port::memif::session::{Queues, tests::connected};
 
-    /// Both ends, of which the server is the first, and the memory.
+    /// Connects both ends, the server first, and returns the memory, too.
     fn ends(ring_log2: u8, buffer: u16) -> ([Queues; 2], Arc<Region>) {
-        let server = Config::new("a");
-        let client = Config { role: Role::Client, ring_log2, buffer, ..Config::new("a") };
+        let server = MemifConfig::new("a");
+        let client = MemifConfig { role: Role::Client, ring_log2, buffer, ..MemifConfig::new("a") };
         let (server, client) = connected(&server, &client).unwrap();
         let Buffers::Own { region, .. } = &client.sender.buffers else { panic!("the client has made them") };
         let region = Arc::clone(region);
@@ -367,12 +365,12 @@ mod tests {
     }
 
     proptest! {
-        /// Both ways at once; what found room comes out, in order, in batches.
+        /// Both directions at once: all frames that found room arrive in order, in batches.
         #[test]
         fn rings_are_queues_of_frames(
             ring_log2 in 1u8..5,
             buffer in 128u16..300,
-            // More than 65,536 descriptors, now and then.
+            // Sometimes more than 65,536 descriptors.
             laps in prop_oneof![9 => Just(0u32), 1 => Just(66_000u32)],
             steps in prop::collection::vec((0u8..6, 1usize..900), 0..120),
         ) {
@@ -413,7 +411,7 @@ mod tests {
             }
         }
 
-        /// Whatever an end writes into the memory, the other one goes on, or ends it.
+        /// Whatever an end writes into the memory, the other one continues or ends the connection.
         #[test]
         fn nothing_that_is_in_the_memory_does_harm(
             ring_log2 in 1u8..4,
@@ -427,7 +425,7 @@ mod tests {
                 let mut fault = None;
                 for end in &mut ends {
                     match step {
-                        // The rings' numbers, flags and descriptors, most of all.
+                        // Mostly indexes, flags and descriptors of the rings.
                         0 => prop_assert!(region.copy_in(at.index(rings - 4), &bytes)),
                         1 => {
                             let numbers = [4, 6, 64].map(|at| [at, at + rings / 2]).concat();
@@ -458,37 +456,36 @@ mod tests {
         // Nine frames in a ring of eight.
         let ([mut server, client], _) = ends(3, 128);
         client.sender.ring.set(Count::Head, 9);
-        assert_eq!(server.receiver.receive(&mut batch), Err(Fault::Numbers));
+        assert_eq!(server.receiver.receive(&mut batch), Err(RingFault::Numbers));
         let ([server, mut client], _) = ends(3, 128);
         server.sender.ring.set(Count::Tail, 9);
-        assert_eq!(client.receiver.receive(&mut batch), Err(Fault::Numbers));
-        // More buffers than there are, or frames taken that were never put in.
+        assert_eq!(client.receiver.receive(&mut batch), Err(RingFault::Numbers));
+        // More buffers than there are, or frames taken that were never sent.
         let ([mut server, client], _) = ends(3, 128);
         client.receiver.ring.set(Count::Head, 9);
-        assert_eq!(server.sender.put(&[1]), Err(Fault::Numbers));
+        assert_eq!(server.sender.put(&[1]), Err(RingFault::Numbers));
         let ([server, mut client], _) = ends(3, 128);
         server.receiver.ring.set(Count::Tail, 1);
-        assert_eq!(client.sender.put(&[1]), Err(Fault::Numbers));
-        // Buffers that begin outside, end outside, are in a region that there is not, or have no
-        // room.
+        assert_eq!(client.sender.put(&[1]), Err(RingFault::Numbers));
+        // Buffers that begin or end outside, have an unknown region, or have no room.
         for (region, len, offset) in [(0, 60, u32::MAX), (0, 65_000, 0), (1, 60, 0), (65_535, 60, 0)] {
             let said = Descriptor { is_continued: false, region, len, offset };
             let ([mut server, client], _) = ends(3, 128);
             client.sender.ring.set_descriptor(0, said);
             client.sender.ring.set(Count::Head, 1);
-            assert_eq!(server.receiver.receive(&mut batch), Err(Fault::Buffer), "{said:?}");
+            assert_eq!(server.receiver.receive(&mut batch), Err(RingFault::Buffer), "{said:?}");
             client.receiver.ring.set_descriptor(0, said);
-            assert_eq!(server.sender.put(&[0; 65_000]), Err(Fault::Buffer), "{said:?}");
+            assert_eq!(server.sender.put(&[0; 65_000]), Err(RingFault::Buffer), "{said:?}");
         }
         let ([mut server, client], _) = ends(3, 128);
         client.receiver.ring.set_descriptor(0, Descriptor::default());
-        assert_eq!(server.sender.put(&[1]), Err(Fault::Buffer));
-        // More in a buffer than it has room for.
+        assert_eq!(server.sender.put(&[1]), Err(RingFault::Buffer));
+        // More bytes in a buffer than it has.
         let ([server, mut client], _) = ends(3, 128);
         server.sender.ring.set_descriptor(0, Descriptor { len: 129, ..Descriptor::default() });
         server.sender.ring.set(Count::Tail, 1);
-        assert_eq!(client.receiver.receive(&mut batch), Err(Fault::Buffer));
-        // A frame that goes round the whole ring.
+        assert_eq!(client.receiver.receive(&mut batch), Err(RingFault::Buffer));
+        // A frame that fills the whole ring.
         let ([mut server, client], _) = ends(3, 128);
         for number in 0..8 {
             let piece = Descriptor { is_continued: true, region: 0, len: 1, offset: 0 };
@@ -498,7 +495,7 @@ mod tests {
         server.receiver.receive(&mut batch).unwrap();
         assert_eq!((batch.frames().count(), batch.unreadable), (0, 0), "its end may be still to come");
         client.sender.ring.set(Count::Head, 8);
-        assert_eq!(server.receiver.receive(&mut batch), Err(Fault::Endless));
+        assert_eq!(server.receiver.receive(&mut batch), Err(RingFault::Endless));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Memory that another process has, too, and may change at any time.
+//! Memory that another process shares, and may change at any time.
 //!
-//! Nothing here is a reference to what is in it but to atomic numbers; all else is copied, in or
-//! out, once. So whatever the other process does, it changes no more than what is copied next.
+//! Nothing here is a reference into it, except to atomic numbers. All else is copied, in or out,
+//! once. So whatever the other process does, it changes only what is copied next.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -12,13 +12,13 @@ use std::sync::atomic::AtomicU16;
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
 
-/// Memory of a file without a name, mapped for as long as this is there.
+/// Memory of an anonymous file, mapped for the lifetime of this value.
 pub struct Region {
     map: MmapRaw,
 }
 
 impl Region {
-    /// Memory of so many bytes, all zero, and its file for the other process. Neither end can
+    /// Makes zeroed memory of this length, with its file for the other process. Neither end can
     /// change its length.
     pub fn make(len: usize) -> Result<(Region, OwnedFd)> {
         let file = memfd_create("memif", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -28,12 +28,12 @@ impl Region {
         Ok((Region { map }, file))
     }
 
-    /// Memory whose file another process has given, of so many bytes.
+    /// Maps the memory of a file that another process has sent.
     ///
     /// # Errors
-    /// With a word why: if the file has fewer bytes, or could have fewer at some time: to touch
-    /// what is then missing would end this process. So only files are taken that are sealed against
-    /// it, which no others are than those without a name.
+    /// With the reason: the file is shorter, or could become so. To touch missing memory would end
+    /// this process. So only files that are sealed against shrinking are accepted, which only
+    /// anonymous ones can be.
     pub fn open(file: OwnedFd, len: u64, len_max: u64) -> Result<Region> {
         let refused = |why| Error::new(ErrorKind::InvalidData, why);
         let seals = fcntl_get_seals(file.as_fd()).unwrap_or(SealFlags::empty());
@@ -52,31 +52,31 @@ impl Region {
         Ok(Region { map })
     }
 
-    /// Bytes of it.
+    /// Returns its length in bytes.
     pub fn len(&self) -> usize {
         self.map.len()
     }
 
-    /// A number in it, if there is one there, aligned.
+    /// Returns the atomic number at an offset, if it is within the memory, and aligned.
     #[inline]
     pub fn number(&self, at: usize) -> Option<&AtomicU16> {
         let place = self.place::<AtomicU16>(at)?;
-        // SAFETY: the place is in the mapping, which lives as long as `self`, and aligned; every
-        // value is one, and whoever else has the memory changes it as an atomic number, or has
-        // itself to blame: here it is never read otherwise.
+        // SAFETY: the place is in the mapping, which lives as long as `self`, and aligned. Every
+        // value is valid. The other process must change it as an atomic number, or harms itself:
+        // here it is never read otherwise.
         Some(unsafe { &*place })
     }
 
-    /// Sixteen bytes of it, if they are there, aligned: read once.
+    /// Reads sixteen bytes once, if they are within the memory, and aligned.
     #[inline]
     pub fn words(&self, at: usize) -> Option<[u64; 2]> {
         let place = self.place::<[u64; 2]>(at)?;
-        // SAFETY: the place is in the mapping and aligned; a volatile read takes what is there at
-        // this moment, and every value is one.
+        // SAFETY: the place is in the mapping and aligned; a volatile read takes the current value,
+        // and every value is valid.
         Some(unsafe { place.read_volatile() })
     }
 
-    /// Writes sixteen bytes, if there are so many, aligned.
+    /// Writes sixteen bytes, if they are within the memory, and aligned.
     #[inline]
     pub fn set_words(&self, at: usize, words: [u64; 2]) {
         if let Some(place) = self.place::<[u64; 2]>(at) {
@@ -85,25 +85,25 @@ impl Region {
         }
     }
 
-    /// Copies what is there at this moment; whether there are so many bytes.
+    /// Copies the current bytes out; returns false if they are not within the memory.
     #[inline]
     #[must_use]
     pub fn copy_out(&self, at: usize, to: &mut [u8]) -> bool {
         let Some(place) = self.bytes(at, to.len()) else { return false };
-        // SAFETY: the bytes are in the mapping, and `to` is this process's own, so that they do not
-        // overlap. If somebody writes there meanwhile, what comes out is a mixture, which is
-        // checked as everything that comes from outside.
+        // SAFETY: the bytes are in the mapping, and `to` is this process's own, so they do not
+        // overlap. If the other process writes at the same time, the result is a mixture, which is
+        // checked like all input.
         unsafe { std::ptr::copy_nonoverlapping(place.cast_const(), to.as_mut_ptr(), to.len()) };
         true
     }
 
-    /// Copies these bytes there; whether there are so many.
+    /// Copies bytes in; returns false if they do not fit into the memory.
     #[inline]
     #[must_use]
     pub fn copy_in(&self, at: usize, from: &[u8]) -> bool {
         let Some(place) = self.bytes(at, from.len()) else { return false };
-        // SAFETY: the bytes are in the mapping, which may be written, and `from` is this process's
-        // own, so that they do not overlap.
+        // SAFETY: the bytes are in the mapping, which is writable, and `from` is this process's
+        // own, so they do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), place, from.len()) };
         true
     }
@@ -162,7 +162,7 @@ mod tests {
         assert!(why(make(SealFlags::SHRINK), 0).contains("no or too many"));
         assert!(why(make(SealFlags::SHRINK), (1 << 20) + 1).contains("too many"));
         assert!(Region::open(make(SealFlags::SHRINK), 4096, 1 << 20).is_ok());
-        // What is made here cannot be changed in length by who gets it.
+        // A receiver of this memory cannot change its length.
         let (_region, file) = Region::make(4096).unwrap();
         assert!(ftruncate(&file, 0).is_err() && ftruncate(&file, 8192).is_err());
     }

@@ -1,18 +1,17 @@
-//! A ring of descriptors in memory that two processes have: one side puts frames in buffers, the
-//! other takes them out.
+//! A ring of descriptors in memory of two processes: one side fills buffers, the other takes them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering, fence};
 
 use super::region::Region;
 
-/// What a ring begins with.
+/// The first word of a ring.
 pub const COOKIE: u32 = 0x03e3_1f20;
 
-/// The logarithm of a ring's length, at most.
+/// Logarithm of the longest ring.
 pub const LOG2_MAX: u8 = 14;
 
-/// Where its numbers and descriptors are, in bytes: on cache lines of their own.
+/// Offsets of flags, indexes and descriptors: on cache lines of their own.
 const FLAGS: usize = 4;
 const HEAD: usize = 6;
 const TAIL: usize = 64;
@@ -21,25 +20,24 @@ const DESCRIPTORS: usize = 128;
 /// Bytes of a descriptor.
 const DESCRIPTOR_LEN: usize = 16;
 
-/// Of a ring's flags: who takes frames out is awake, and needs no interrupt.
+/// Flag of a ring: the receiver is awake, and needs no interrupt.
 const NO_INTERRUPT: u16 = 1;
 
-/// Of a descriptor's flags: the next one has more of the same frame.
+/// Flag of a descriptor: the frame continues in the next one.
 const CONTINUED: u16 = 1;
 
-/// A buffer, or what is in it.
+/// A buffer: empty, or with a piece of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptor {
     pub is_continued: bool,
     pub region: u16,
-    /// Bytes that are there, or that there is room for.
+    /// Bytes of the piece, or of the empty buffer.
     pub len: u32,
     pub offset: u32,
 }
 
 impl Descriptor {
-    /// Flags, region and length; then the offset, and what is said of the frame beside it, which is
-    /// nothing.
+    /// Decodes flags, region and length, then the offset; metadata follow, which are unused.
     fn of([first, second]: [u64; 2]) -> Descriptor {
         let ([f0, f1, r0, r1, l0, l1, l2, l3], [o0, o1, o2, o3, ..]) =
             (first.to_ne_bytes(), second.to_ne_bytes());
@@ -67,22 +65,22 @@ pub struct Ring {
     log2: u8,
 }
 
-/// Which of a ring's two numbers it is that a side counts in, modulo 2^16.
+/// One of a ring's two indexes, modulo 2^16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// The client's: of frames that it has put in, or of buffers that it has given.
+    /// The client's: frames that it has sent, or buffers that it has given.
     Head,
-    /// The server's: of frames that it has taken out, or that it has put in.
+    /// The server's: frames that it has taken, or that it has sent.
     Tail,
 }
 
 impl Ring {
-    /// Bytes of a ring with as many descriptors.
+    /// Returns the bytes of a ring with this number of descriptors.
     pub const fn size(log2: u8) -> usize {
         DESCRIPTORS + (DESCRIPTOR_LEN << log2)
     }
 
-    /// The ring at this place of a region; none if it is not wholly there, or not aligned.
+    /// Returns the ring at this offset of a region; none if it is not within it, or not aligned.
     pub fn new(region: Arc<Region>, at: usize, log2: u8) -> Option<Ring> {
         let is_there = log2 <= LOG2_MAX
             && at.is_multiple_of(DESCRIPTOR_LEN)
@@ -90,39 +88,39 @@ impl Ring {
         is_there.then_some(Ring { region, at, log2 })
     }
 
-    /// How many descriptors there are.
+    /// Returns the number of descriptors.
     pub fn len(&self) -> u16 {
         1 << self.log2
     }
 
-    /// Makes it an empty one.
+    /// Initialises an empty ring.
     pub fn begin(&self) {
         let mut first = [0; 8];
         first[..4].copy_from_slice(&COOKIE.to_ne_bytes());
-        // `new` has found that it is there.
+        // `new` has checked that it is within the region.
         let _ = self.region.copy_in(self.at, &first);
         self.set(Count::Tail, 0);
     }
 
-    /// Whether somebody has made it one.
+    /// Returns whether the ring is initialised.
     pub fn has_cookie(&self) -> bool {
         let mut cookie = [0; 4];
         self.region.copy_out(self.at, &mut cookie) && u32::from_ne_bytes(cookie) == COOKIE
     }
 
-    /// What this number is now; what the other side did before it set it so is there.
+    /// Returns an index. Everything that the other side did before it set the index is visible.
     pub fn get(&self, count: Count) -> u16 {
         self.number(self.place(count)).map_or(0, |number| number.load(Ordering::Acquire))
     }
 
-    /// Sets this number: the other side may have what was done before.
+    /// Sets an index, and publishes everything that was done before.
     pub fn set(&self, count: Count, value: u16) {
         if let Some(number) = self.number(self.place(count)) {
             number.store(value, Ordering::Release);
         }
     }
 
-    /// The descriptor with this number, modulo the length, as it is at this moment.
+    /// Reads the descriptor with this number, modulo the length.
     #[inline]
     pub fn descriptor(&self, number: u16) -> Descriptor {
         Descriptor::of(self.region.words(self.descriptor_at(number)).unwrap_or_default())
@@ -134,16 +132,15 @@ impl Ring {
         self.region.set_words(self.descriptor_at(number), descriptor.words());
     }
 
-    /// Whether who takes frames out wants an interrupt, now that it may have those that were put in
-    /// before.
+    /// Returns whether the receiver wants an interrupt for the frames published before.
     pub fn wants_interrupt(&self) -> bool {
-        // It asks for one, and then looks whether something is there: one of both sees what the
-        // other did.
+        // The receiver asks for interrupts, and then looks for frames: one of both sides sees what
+        // the other did.
         fence(Ordering::SeqCst);
         self.number(FLAGS).is_none_or(|flags| flags.load(Ordering::Relaxed) & NO_INTERRUPT == 0)
     }
 
-    /// Asks for interrupts, or for none. What was put in before that, no interrupt tells of.
+    /// Turns interrupts on or off. There is none for frames that were published before.
     pub fn set_interrupts(&self, wants: bool) {
         if let Some(flags) = self.number(FLAGS) {
             flags.store(if wants { 0 } else { NO_INTERRUPT }, Ordering::Relaxed);

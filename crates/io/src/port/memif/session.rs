@@ -1,75 +1,75 @@
-//! What the ends say to each other until frames may go: the client calls, tells of memory and
-//! rings, one message after the other, and the server takes each.
+//! The handshake: the client calls, and announces regions and rings, one message after the other;
+//! the server accepts each.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::bell;
-use super::config::Config;
+use super::config::MemifConfig;
+use super::doorbell;
 use super::message::{AddRing, Hello, Init, LEN, MODE_ETHERNET, Message, VERSION};
 use super::queue::{Buffers, Receiver, Sender};
 use super::region::Region;
 use super::ring::{LOG2_MAX, Ring};
 
-/// Regions that a client may have.
+/// Regions of a client.
 pub const REGIONS_MAX: u16 = 16;
 
-/// Bytes of a region, at most: what an offset can tell.
+/// Bytes of a region: the range of an offset.
 pub const REGION_BYTES_MAX: u64 = 1 << 32;
 
-/// What each end calls itself.
+/// This end's name.
 const NAME: &str = concat!("Rivulet ", env!("CARGO_PKG_VERSION"));
 
-/// What follows from a message.
-pub enum Heard {
-    /// This is to be said, with a file beside it.
+/// Result of a message.
+pub enum Progress {
+    /// Send this message, with a file.
     Say(Message, Option<OwnedFd>),
-    /// This is to be said, if anything, and then frames may go.
+    /// Send this message, if any; the connection is up.
     Connected(Option<Message>, Box<Queues>),
 }
 
-/// Frames' ways in and out.
+/// Both directions of a connection.
 pub struct Queues {
     pub receiver: Receiver,
     pub sender: Sender,
-    /// What the other end calls itself.
+    /// The peer's name.
     pub peer: String,
 }
 
-/// Why it is over.
+/// Reason of the end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The other end has said so, for this reason.
+pub enum SessionEnd {
+    /// The peer ended it, for this reason.
     ByPeer(String),
-    /// The other end is told so, for this reason.
+    /// This end ends it, for this reason, which is sent to the peer.
     Here(String),
 }
 
-fn refused<T>(why: impl ToString) -> Result<T, Ended> {
-    Err(Ended::Here(why.to_string()))
+fn refused<T>(why: impl ToString) -> Result<T, SessionEnd> {
+    Err(SessionEnd::Here(why.to_string()))
 }
 
-/// What the other end wants to be understood; or that it is over.
-fn read(bytes: &[u8; LEN]) -> Result<Message, Ended> {
+/// Parses a message; a disconnect or an unknown message ends the connection.
+fn read(bytes: &[u8; LEN]) -> Result<Message, SessionEnd> {
     match Message::read(bytes) {
-        Some(Message::Disconnect { reason, .. }) => Err(Ended::ByPeer(reason)),
+        Some(Message::Disconnect { reason, .. }) => Err(SessionEnd::ByPeer(reason)),
         Some(message) => Ok(message),
         None => refused("unknown message"),
     }
 }
 
-/// One end, before frames may go.
+/// One end of the handshake.
 pub enum Session {
     Server(Box<Server>),
     Client(Box<Client>),
 }
 
 impl Session {
-    /// What follows from these bytes, and the file beside them.
+    /// Handles a message and its file.
     ///
     /// # Errors
-    /// When it is over.
-    pub fn hear(&mut self, bytes: &[u8; LEN], file: Option<OwnedFd>) -> Result<Heard, Ended> {
+    /// The reason of the end of the connection.
+    pub fn hear(&mut self, bytes: &[u8; LEN], file: Option<OwnedFd>) -> Result<Progress, SessionEnd> {
         let message = read(bytes)?;
         match self {
             Session::Server(server) => server.hear(message, file),
@@ -78,17 +78,17 @@ impl Session {
     }
 }
 
-/// What is said once frames may go: that it is over, or nothing.
-pub fn hear_later(bytes: &[u8; LEN]) -> Ended {
+/// Handles a message after the handshake: each one ends the connection.
+pub fn hear_later(bytes: &[u8; LEN]) -> SessionEnd {
     match read(bytes) {
-        Ok(_) => Ended::Here("unexpected message".to_owned()),
+        Ok(_) => SessionEnd::Here("unexpected message".to_owned()),
         Err(ended) => ended,
     }
 }
 
-/// A server, and what it has been told.
+/// A server, and what it has received.
 pub struct Server {
-    config: Arc<Config>,
+    config: Arc<MemifConfig>,
     peer: Option<String>,
     regions: Vec<Arc<Region>>,
     /// From the client, and to the client.
@@ -96,8 +96,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// With what it says first.
-    pub fn new(config: Arc<Config>) -> (Server, Message) {
+    /// Makes a server, with its first message.
+    pub fn new(config: Arc<MemifConfig>) -> (Server, Message) {
         let hello = Hello {
             name: NAME.to_owned(),
             min_version: VERSION,
@@ -110,11 +110,11 @@ impl Server {
         (Server { config, peer: None, regions: Vec::new(), rings: [None, None] }, Message::Hello(hello))
     }
 
-    fn hear(&mut self, message: Message, file: Option<OwnedFd>) -> Result<Heard, Ended> {
+    fn hear(&mut self, message: Message, file: Option<OwnedFd>) -> Result<Progress, SessionEnd> {
         let Some(peer) = &self.peer else {
             let Message::Init(init) = message else { return refused("unexpected message") };
             self.peer = Some(self.admit(init)?);
-            return Ok(Heard::Say(Message::Ack, None));
+            return Ok(Progress::Say(Message::Ack, None));
         };
         match message {
             Message::AddRegion { index, size } => {
@@ -134,22 +134,22 @@ impl Server {
                 if ring.private_len != 0 {
                     return refused("private headers are not known");
                 }
-                let file = bell::take_over(file).or_else(refused)?;
+                let file = doorbell::take_over(file).or_else(refused)?;
                 *place = Some((ring, file));
             }
             Message::Connect { .. } => {
                 let peer = peer.clone();
                 let queues = self.queues(peer)?;
                 let connected = Message::Connected { name: self.config.name() };
-                return Ok(Heard::Connected(Some(connected), Box::new(queues)));
+                return Ok(Progress::Connected(Some(connected), Box::new(queues)));
             }
             _ => return refused("unexpected message"),
         }
-        Ok(Heard::Say(Message::Ack, None))
+        Ok(Progress::Say(Message::Ack, None))
     }
 
-    /// Whether the client may go on; what it calls itself.
-    fn admit(&self, init: Init) -> Result<String, Ended> {
+    /// Checks whether the client may continue; returns its name.
+    fn admit(&self, init: Init) -> Result<String, SessionEnd> {
         if init.version != VERSION {
             return refused("unknown version");
         }
@@ -159,7 +159,7 @@ impl Server {
         if init.mode != MODE_ETHERNET {
             return refused("only frames of Ethernet are exchanged here");
         }
-        // How far they agree must not be told by the time that it takes.
+        // Constant time: it must not reveal how far the secrets agree.
         let differ = init.secret.iter().zip(&self.config.secret).fold(0, |differ, (a, b)| differ | (a ^ b));
         if differ != 0 {
             return refused("the secret is not right");
@@ -167,7 +167,7 @@ impl Server {
         Ok(init.name)
     }
 
-    fn queues(&mut self, peer: String) -> Result<Queues, Ended> {
+    fn queues(&mut self, peer: String) -> Result<Queues, SessionEnd> {
         let regions: Arc<[_]> = std::mem::take(&mut self.regions).into();
         let [from_client, to_client] = &mut self.rings;
         let (Some(from_client), Some(to_client)) = (from_client.take(), to_client.take()) else {
@@ -188,18 +188,18 @@ impl Server {
     }
 }
 
-/// A client, and what it is to say yet.
+/// A client, and its state.
 pub struct Client {
-    config: Arc<Config>,
-    /// What it has made, as soon as it knows what the server takes.
+    config: Arc<MemifConfig>,
+    /// Made once the server's limits are known.
     memory: Option<Memory>,
-    said: Said,
+    said: ServerState,
     peer: String,
 }
 
-/// What a client has said last.
+/// Last message of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum ServerState {
     Nothing,
     Init,
     Region,
@@ -208,7 +208,7 @@ enum Said {
     Connect,
 }
 
-/// What a client makes: both rings, and behind them the buffers of each.
+/// A client's memory: both rings, followed by the buffers of each.
 struct Memory {
     region: Arc<Region>,
     file: OwnedFd,
@@ -221,16 +221,21 @@ impl Memory {
     fn make(ring_log2: u8, buffer: u16) -> std::io::Result<Memory> {
         let len = Memory::buffers_at(ring_log2) + ((2 * usize::from(buffer)) << ring_log2);
         let (region, file) = Region::make(len)?;
-        Ok(Memory { region: Arc::new(region), file, ring_log2, bells: [bell::make(0)?, bell::make(0)?] })
+        Ok(Memory {
+            region: Arc::new(region),
+            file,
+            ring_log2,
+            bells: [doorbell::make(0)?, doorbell::make(0)?],
+        })
     }
 
-    /// Where the buffers begin: on a page of their own.
+    /// Returns the offset of the buffers: on a page of their own.
     fn buffers_at(ring_log2: u8) -> usize {
         const PAGE: usize = 4_096;
         (2 * Ring::size(ring_log2)).next_multiple_of(PAGE)
     }
 
-    /// Where the ring of this direction is.
+    /// Returns the offset of the ring of this direction.
     fn ring_at(&self, number: usize) -> usize {
         number * Ring::size(self.ring_log2)
     }
@@ -239,8 +244,8 @@ impl Memory {
         Ring::new(Arc::clone(&self.region), self.ring_at(number), self.ring_log2)
     }
 
-    /// A message about the ring of this direction, and its bell.
-    fn tell(&self, number: usize) -> Result<Heard, Ended> {
+    /// Returns the message about the ring of this direction, with its doorbell.
+    fn tell(&self, number: usize) -> Result<Progress, SessionEnd> {
         let ring = AddRing {
             to_server: number == 0,
             index: 0,
@@ -249,20 +254,20 @@ impl Memory {
             log2: self.ring_log2,
             private_len: 0,
         };
-        let bell = self.bells[number].try_clone().or_else(refused)?;
-        Ok(Heard::Say(Message::AddRing(ring), Some(bell)))
+        let doorbell = self.bells[number].try_clone().or_else(refused)?;
+        Ok(Progress::Say(Message::AddRing(ring), Some(doorbell)))
     }
 }
 
 impl Client {
-    /// It says nothing until the server does.
-    pub fn new(config: Arc<Config>) -> Client {
-        Client { config, memory: None, said: Said::Nothing, peer: String::new() }
+    /// Makes a client, which waits for the server's first message.
+    pub fn new(config: Arc<MemifConfig>) -> Client {
+        Client { config, memory: None, said: ServerState::Nothing, peer: String::new() }
     }
 
-    fn hear(&mut self, message: Message) -> Result<Heard, Ended> {
+    fn hear(&mut self, message: Message) -> Result<Progress, SessionEnd> {
         match (message, self.said, &self.memory) {
-            (Message::Hello(hello), Said::Nothing, _) => {
+            (Message::Hello(hello), ServerState::Nothing, _) => {
                 if !(hello.min_version..=hello.max_version).contains(&VERSION) {
                     return refused("unknown version");
                 }
@@ -271,7 +276,7 @@ impl Client {
                 [0, 1].iter().filter_map(|&number| memory.ring(number)).for_each(|ring| ring.begin());
                 self.memory = Some(memory);
                 self.peer = hello.name;
-                self.said = Said::Init;
+                self.said = ServerState::Init;
                 let init = Init {
                     version: VERSION,
                     id: self.config.id,
@@ -279,33 +284,33 @@ impl Client {
                     secret: self.config.secret,
                     name: NAME.to_owned(),
                 };
-                Ok(Heard::Say(Message::Init(init), None))
+                Ok(Progress::Say(Message::Init(init), None))
             }
-            (Message::Ack, Said::Init, Some(memory)) => {
-                self.said = Said::Region;
+            (Message::Ack, ServerState::Init, Some(memory)) => {
+                self.said = ServerState::Region;
                 let region = Message::AddRegion { index: 0, size: memory.region.len() as u64 };
-                Ok(Heard::Say(region, Some(memory.file.try_clone().or_else(refused)?)))
+                Ok(Progress::Say(region, Some(memory.file.try_clone().or_else(refused)?)))
             }
-            (Message::Ack, Said::Region, Some(memory)) => {
-                self.said = Said::RingToServer;
+            (Message::Ack, ServerState::Region, Some(memory)) => {
+                self.said = ServerState::RingToServer;
                 memory.tell(0)
             }
-            (Message::Ack, Said::RingToServer, Some(memory)) => {
-                self.said = Said::Rings;
+            (Message::Ack, ServerState::RingToServer, Some(memory)) => {
+                self.said = ServerState::Rings;
                 memory.tell(1)
             }
-            (Message::Ack, Said::Rings, _) => {
-                self.said = Said::Connect;
-                Ok(Heard::Say(Message::Connect { name: self.config.name() }, None))
+            (Message::Ack, ServerState::Rings, _) => {
+                self.said = ServerState::Connect;
+                Ok(Progress::Say(Message::Connect { name: self.config.name() }, None))
             }
-            (Message::Connected { .. }, Said::Connect, Some(_)) => {
-                Ok(Heard::Connected(None, Box::new(self.queues()?)))
+            (Message::Connected { .. }, ServerState::Connect, Some(_)) => {
+                Ok(Progress::Connected(None, Box::new(self.queues()?)))
             }
             _ => refused("unexpected message"),
         }
     }
 
-    fn queues(&mut self) -> Result<Queues, Ended> {
+    fn queues(&mut self) -> Result<Queues, SessionEnd> {
         let rings = self.memory.take().and_then(|memory| Some((memory.ring(0)?, memory.ring(1)?, memory)));
         let Some((to_server, from_server, memory)) = rings else { return refused("there is no ring") };
         let first = Memory::buffers_at(memory.ring_log2);
@@ -329,18 +334,21 @@ pub mod tests {
     use super::*;
     use crate::port::memif::config::Role;
 
-    /// Both ends, which have said all to each other that there is to say.
-    pub fn connected(server: &Config, client: &Config) -> Result<(Queues, Queues), Ended> {
+    /// Completes the handshake of both ends.
+    pub fn connected(server: &MemifConfig, client: &MemifConfig) -> Result<(Queues, Queues), SessionEnd> {
         let (server, hello) = Server::new(Arc::new(server.clone()));
         let mut server = Session::Server(Box::new(server));
         let mut client = Session::Client(Box::new(Client::new(Arc::new(client.clone()))));
         let (mut said, mut file) = (hello, None);
         loop {
-            let Heard::Say(answer, beside) = client.hear(&said.bytes(), file)? else { panic!("too early") };
+            let Progress::Say(answer, beside) = client.hear(&said.bytes(), file)? else {
+                panic!("too early")
+            };
             match server.hear(&answer.bytes(), beside)? {
-                Heard::Say(next, beside) => (said, file) = (next, beside),
-                Heard::Connected(last, servers) => {
-                    let Heard::Connected(None, clients) = client.hear(&last.unwrap().bytes(), None)? else {
+                Progress::Say(next, beside) => (said, file) = (next, beside),
+                Progress::Connected(last, servers) => {
+                    let Progress::Connected(None, clients) = client.hear(&last.unwrap().bytes(), None)?
+                    else {
                         panic!("it has said all");
                     };
                     return Ok((*servers, *clients));
@@ -349,12 +357,12 @@ pub mod tests {
         }
     }
 
-    fn server() -> Config {
-        Config::new("a")
+    fn server() -> MemifConfig {
+        MemifConfig::new("a")
     }
 
-    fn client() -> Config {
-        Config { role: Role::Client, ..Config::new("a") }
+    fn client() -> MemifConfig {
+        MemifConfig { role: Role::Client, ..MemifConfig::new("a") }
     }
 
     #[test]
@@ -365,12 +373,12 @@ pub mod tests {
 
     #[test]
     fn numbers_and_secrets_have_to_be_the_same() {
-        let why = |server: &Config, client: &Config| connected(server, client).err().unwrap();
-        let here = |why: &str| Ended::Here(why.to_owned());
-        assert_eq!(why(&server(), &Config { id: 3, ..client() }), here("there is no interface 3 here"));
-        let secret = |config: Config, text: &str| {
-            let given: Config = format!("a,secret={text}").parse().unwrap();
-            Config { secret: given.secret, ..config }
+        let why = |server: &MemifConfig, client: &MemifConfig| connected(server, client).err().unwrap();
+        let here = |why: &str| SessionEnd::Here(why.to_owned());
+        assert_eq!(why(&server(), &MemifConfig { id: 3, ..client() }), here("there is no interface 3 here"));
+        let secret = |config: MemifConfig, text: &str| {
+            let given: MemifConfig = format!("a,secret={text}").parse().unwrap();
+            MemifConfig { secret: given.secret, ..config }
         };
         for (a, b) in [("a", "b"), ("a", "aa"), ("aa", "a")] {
             let refused = why(&secret(server(), a), &secret(client(), b));
@@ -381,11 +389,11 @@ pub mod tests {
         assert!(connected(&secret(server(), "a"), &secret(client(), "a")).is_ok());
     }
 
-    /// A server that has been told so far.
-    fn told(messages: &[(Message, Option<OwnedFd>)]) -> (Session, Result<Heard, Ended>) {
+    /// Makes a server that has received these messages.
+    fn told(messages: &[(Message, Option<OwnedFd>)]) -> (Session, Result<Progress, SessionEnd>) {
         let (server, _) = Server::new(Arc::new(server()));
         let mut server = Session::Server(Box::new(server));
-        let mut heard = Ok(Heard::Say(Message::Ack, None));
+        let mut heard = Ok(Progress::Say(Message::Ack, None));
         for (message, file) in messages {
             assert!(heard.is_ok());
             heard = server.hear(&message.bytes(), file.as_ref().map(|file| file.try_clone().unwrap()));
@@ -411,16 +419,16 @@ pub mod tests {
             (0..2).for_each(|number| memory.ring(number).unwrap().begin());
             region(memory.file, memory.region.len() as u64)
         };
-        let rung = |ring| (Message::AddRing(ring), Some(bell::make(0).unwrap()));
+        let rung = |ring| (Message::AddRing(ring), Some(doorbell::make(0).unwrap()));
         let back = AddRing { to_server: false, offset: Ring::size(3) as u32, ..ring };
         let connect = || (Message::Connect { name: "test".to_owned() }, None);
         let refused =
             |messages: &[(Message, Option<OwnedFd>)], why: &str| match told(messages).1.err().unwrap() {
-                Ended::Here(said) => assert!(said.contains(why), "{said}, not {why}"),
-                Ended::ByPeer(said) => panic!("{said}, not {why}"),
+                SessionEnd::Here(said) => assert!(said.contains(why), "{said}, not {why}"),
+                SessionEnd::ByPeer(said) => panic!("{said}, not {why}"),
             };
         let is_good = told(&[hello(), good(), rung(ring), rung(back), connect()]).1;
-        assert!(matches!(is_good, Ok(Heard::Connected(..))));
+        assert!(matches!(is_good, Ok(Progress::Connected(..))));
 
         refused(&[good()], "unexpected message");
         refused(&[(Message::Init(Init { version: 1, ..init.clone() }), None)], "unknown version");
@@ -453,11 +461,11 @@ pub mod tests {
             refused(&[hello(), good(), rung(wrong), rung(back), connect()], "not where it should be");
         }
         let ended = told(&[(Message::Disconnect { code: 0, reason: "no more".to_owned() }, None)]).1;
-        assert_eq!(ended.err(), Some(Ended::ByPeer("no more".to_owned())));
+        assert_eq!(ended.err(), Some(SessionEnd::ByPeer("no more".to_owned())));
     }
 
     proptest! {
-        /// In any order, with any files: it goes on, or ends.
+        /// In any order, with any files: it continues or ends.
         #[test]
         fn whatever_is_said_is_heard(
             is_server: bool,
@@ -472,7 +480,7 @@ pub mod tests {
                 bytes[..2].copy_from_slice(&kind.to_ne_bytes());
                 let file = match file {
                     0 => None,
-                    1 => Some(bell::make(0).unwrap()),
+                    1 => Some(doorbell::make(0).unwrap()),
                     2 => Some(Region::make(65_536).unwrap().1),
                     _ => Some(tempfile::tempfile().unwrap().into()),
                 };

@@ -4,26 +4,26 @@ use std::io::{ErrorKind, Result};
 use std::os::fd::OwnedFd;
 
 use super::sys;
-use crate::port::join::{self, Parcel};
-use crate::port::{Counters, Outbox, of_unsent, offload, wait_for_room};
+use crate::port::join::{self, SendUnit};
+use crate::port::{Counters, TransmitBurst, of_unsent, offload, wait_for_room};
 
-/// An interface's frames by a packet socket.
+/// A packet socket of an interface.
 pub struct PacketSocket {
     socket: OwnedFd,
     inbox: sys::Inbox,
     /// A segment that is cut off a frame.
     segment: Vec<u8>,
-    /// What a call sends.
-    parcels: Vec<Parcel>,
+    /// The units of a call.
+    units: Vec<SendUnit>,
     /// Bytes of the longest packet that the interface takes.
     mtu: usize,
-    /// Whether the kernel takes segments that are joined.
+    /// The kernel takes joined segments.
     joins: bool,
 }
 
 impl PacketSocket {
-    /// Opens the interface with this number and MTU. With a `group`, what comes is shared out among
-    /// its sockets, of which the first one makes it.
+    /// Opens the interface with this number and MTU. With a `group`, the kernel shares out received
+    /// frames among its sockets; the first socket makes it.
     pub fn open(interface: u32, mtu: u32, group: Option<&mut Option<u16>>) -> Result<PacketSocket> {
         let socket = match group {
             None => sys::open(interface)?,
@@ -46,23 +46,23 @@ impl PacketSocket {
             socket,
             inbox: sys::Inbox::new(),
             segment: Vec::new(),
-            parcels: Vec::with_capacity(sys::FRAMES),
+            units: Vec::with_capacity(sys::FRAMES),
             mtu: mtu as usize,
             joins: true,
         }
     }
 
-    /// What the interface's MTU is now.
+    /// Updates the interface's MTU.
     pub fn set_mtu(&mut self, mtu: u32) {
         self.mtu = mtu as usize;
     }
 
-    /// What there is to be waited for, and to be asked.
+    /// Returns the socket, to wait for and to ask about the interface.
     pub fn socket(&self) -> &OwnedFd {
         &self.socket
     }
 
-    /// How many frames the kernel has dropped for want of room since it was last asked.
+    /// Returns the frames that the kernel dropped for want of room since the last call.
     pub fn take_missed(&mut self) -> u64 {
         sys::take_drops(&self.socket).unwrap_or(0)
     }
@@ -75,7 +75,7 @@ impl PacketSocket {
                 return Ok(());
             }
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                // One that is cut in a way which the kernel cannot tell of: it is lost.
+                // The frame is segmented in a way that the kernel cannot describe, and is lost.
                 counters.unreadable += 1;
                 return Ok(());
             }
@@ -88,16 +88,16 @@ impl PacketSocket {
     }
 
     /// See [`crate::port::Interface::send`].
-    pub fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+    pub fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
         let (mut bytes, mut lens) = (&outbox.bytes[..], &outbox.lens[..]);
         let mut has_waited = false;
         while !lens.is_empty() {
             let now = &lens[..lens.len().min(sys::FRAMES)];
-            join::parcels(bytes, now, if self.joins { self.mtu } else { 0 }, &mut self.parcels);
-            let frames_of = |parcels: &[Parcel]| parcels.iter().map(|parcel| parcel.frames).sum::<usize>();
-            let gone = match sys::send(&self.socket, bytes, lens, &self.parcels) {
+            join::units(bytes, now, if self.joins { self.mtu } else { 0 }, &mut self.units);
+            let frames_of = |units: &[SendUnit]| units.iter().map(|unit| unit.frames).sum::<usize>();
+            let gone = match sys::send(&self.socket, bytes, lens, &self.units) {
                 Ok(sent) => {
-                    let sent = frames_of(&self.parcels[..sent]);
+                    let sent = frames_of(&self.units[..sent]);
                     counters.sent += sent as u64;
                     counters.sent_bytes += lens[..sent].iter().sum::<usize>() as u64;
                     sent
@@ -109,13 +109,13 @@ impl PacketSocket {
                         wait_for_room(&self.socket);
                         0
                     }
-                    ErrorKind::InvalidInput if frames_of(&self.parcels[..1]) > 1 => {
-                        // A kernel that does not cut is given segments as they are, from here on.
+                    ErrorKind::InvalidInput if frames_of(&self.units[..1]) > 1 => {
+                        // A kernel that does not cut gets single segments from now on.
                         self.joins = false;
                         0
                     }
                     _ => {
-                        let lost = frames_of(&self.parcels[..1]);
+                        let lost = frames_of(&self.units[..1]);
                         *of_unsent(counters, &error) += lost as u64;
                         lost
                     }

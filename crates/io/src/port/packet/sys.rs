@@ -8,18 +8,18 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use zerocopy::IntoBytes;
 
-use crate::port::join::Parcel;
-use crate::port::offload::{FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, Raw, TakenTag};
+use crate::port::join::SendUnit;
+use crate::port::offload::{FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, RawFrame, TakenTag};
 use crate::port::sys::{done, set, set_buffers};
 
-/// Frames that one call takes or gives.
+/// Frames of one call.
 pub const FRAMES: usize = 64;
 
-/// Bytes that the kernel may keep of what was not yet taken, and of what was not yet sent.
+/// Bytes of frames in the kernel that were not received, or not sent.
 const SOCKET_BUFFER: c_int = 16 * 1024 * 1024;
 
-/// A packet socket that receives nothing, but has the interface in promiscuous mode, which ends
-/// with the socket.
+/// Opens a packet socket that receives nothing, but keeps the interface in promiscuous mode until
+/// it is closed.
 pub fn promiscuous(interface: u32) -> Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let fd = done(unsafe {
@@ -37,31 +37,30 @@ pub fn promiscuous(interface: u32) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A packet socket that takes all that comes in by the interface, in promiscuous mode, and sends
-/// through it.
+/// Opens a packet socket that receives from the interface, in promiscuous mode, and sends through
+/// it.
 pub fn open(interface: u32) -> Result<OwnedFd> {
     let socket = new(interface)?;
     bind(&socket, interface, libc::ETH_P_ALL as u16)?;
     Ok(socket)
 }
 
-/// One that only sends.
+/// Opens one that only sends.
 pub fn open_to_send(interface: u32) -> Result<OwnedFd> {
     let socket = new(interface)?;
     bind(&socket, interface, 0)?;
     Ok(socket)
 }
 
-/// One of a group of sockets, among which the kernel shares out what comes in by the interface; and
-/// the group's number. Without one, it is the first of a new group.
+/// Opens a socket of a group, among which the kernel shares out received frames; returns the
+/// group's number, too. Without a number, it is the first of a new group.
 pub fn open_in_group(interface: u32, group: Option<u16>) -> Result<(OwnedFd, u16)> {
     let socket = new(interface)?;
-    // Until it is in the group, it is given all that others are given already: of that it takes
-    // nothing.
+    // Until it is in the group, it would receive frames that others receive as well: it takes none.
     take_nothing(&socket)?;
     bind(&socket, interface, libc::ETH_P_ALL as u16)?;
-    // What a flow's key is, is the kernel's affair; fragments are not put together, so that they
-    // come as they were.
+    // The kernel chooses the key of a flow. Fragments are not reassembled, so that they arrive
+    // unchanged.
     let unique = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
     let how = (libc::PACKET_FANOUT_HASH | unique) << 16 | u32::from(group.unwrap_or(0));
     set(&socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &how)?;
@@ -83,15 +82,15 @@ pub fn open_in_group(interface: u32, group: Option<u16>) -> Result<(OwnedFd, u16
 
 /// Has the kernel give a socket nothing.
 fn take_nothing(socket: &OwnedFd) -> Result<()> {
-    // Of each frame, no byte is taken.
+    // The filter takes no byte of each frame.
     let mut refuse = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
     let program = libc::sock_fprog { len: 1, filter: &raw mut refuse };
-    // The kernel has its own copy when it is back.
+    // The kernel has copied the filter when the call returns.
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// A packet socket with the interface in promiscuous mode, and with what precedes frames; it is not
-/// bound yet.
+/// Opens a packet socket with the interface in promiscuous mode and an offload header before
+/// frames; it is not bound yet.
 fn new(interface: u32) -> Result<OwnedFd> {
     let socket = promiscuous(interface)?;
     set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
@@ -101,14 +100,14 @@ fn new(interface: u32) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Binds a socket to the interface, to be given what comes of this protocol; of 0, nothing.
+/// Binds a socket to the interface, to receive frames of this protocol; none for 0.
 fn bind(socket: &OwnedFd, interface: u32, protocol: u16) -> Result<()> {
     // SAFETY: all fields are numbers, for which zeros are valid.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol.to_be();
     address.sll_ifindex = interface as c_int;
-    // SAFETY: the address is as long as is said, and the kernel only reads it.
+    // SAFETY: the kernel only reads the address, which has the given length.
     done(unsafe {
         libc::bind(
             socket.as_raw_fd(),
@@ -119,7 +118,7 @@ fn bind(socket: &OwnedFd, interface: u32, protocol: u16) -> Result<()> {
     .map(drop)
 }
 
-/// How many frames the kernel has dropped for want of room since it was last asked.
+/// Returns the frames that the kernel dropped for want of room since the last call.
 pub fn take_drops(socket: &OwnedFd) -> Result<u64> {
     // SAFETY: all fields are numbers, for which zeros are valid.
     let mut statistics: libc::tpacket_stats = unsafe { zeroed() };
@@ -142,11 +141,11 @@ pub fn take_drops(socket: &OwnedFd) -> Result<u64> {
 #[derive(Clone, Copy)]
 struct Control([u8; 64]);
 
-/// Room for a call's frames.
+/// Room for the frames of a call.
 pub struct Inbox {
     offloads: Box<[OffloadHeader; FRAMES]>,
     controls: Box<[Control; FRAMES]>,
-    /// What came of each frame: its length, and whether it was cut off.
+    /// Of each frame, its length, and whether it was cut off.
     came: Vec<(usize, bool)>,
     room: Box<[u8]>,
 }
@@ -163,10 +162,10 @@ impl Inbox {
         }
     }
 
-    /// Takes what has come, up to [`FRAMES`] frames; how many there were. It does not wait.
+    /// Receives up to [`FRAMES`] frames, and returns their number. Does not block.
     ///
     /// # Errors
-    /// Those of `recvmmsg`; [`std::io::ErrorKind::WouldBlock`] if nothing has come.
+    /// Those of `recvmmsg`; [`std::io::ErrorKind::WouldBlock`] if nothing has arrived.
     pub fn receive(&mut self, socket: &OwnedFd) -> Result<usize> {
         self.came.clear();
         let mut pieces: [[libc::iovec; 2]; FRAMES] = std::array::from_fn(|i| {
@@ -189,7 +188,7 @@ impl Inbox {
             message
         });
         // SAFETY: each message points to memory of this inbox, or of this function, that nobody
-        // else uses meanwhile, and says how long it is.
+        // else uses during the call, with its length.
         let count = done(unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -208,10 +207,10 @@ impl Inbox {
         Ok(count)
     }
 
-    /// The frame with this number, of those that the last call took.
-    pub fn frame(&mut self, at: usize) -> Raw<'_> {
+    /// Returns the frame with this number of the last call.
+    pub fn frame(&mut self, at: usize) -> RawFrame<'_> {
         let (len, is_cut_off) = self.came[at];
-        Raw {
+        RawFrame {
             room: &mut self.room[at * ROOM..][..FRONT_ROOM + len.min(FRAME_LEN_MAX)],
             offload: self.offloads[at],
             tag: taken_tag(&self.controls[at]),
@@ -220,7 +219,7 @@ impl Inbox {
     }
 }
 
-/// The tag that the first control message tells of, if it does.
+/// Returns the tag in the first control message, if there is one.
 fn taken_tag(control: &Control) -> Option<TakenTag> {
     // SAFETY: the room is aligned for both structures and long enough for them together, and both
     // are plain numbers; bytes that the kernel did not write are zeros.
@@ -239,35 +238,35 @@ fn taken_tag(control: &Control) -> Option<TakenTag> {
     })
 }
 
-/// Gives parcels of up to [`FRAMES`] frames in all, which lie one behind the other in `bytes`, to
-/// the socket; how many parcels it took. It does not wait.
+/// Sends units of up to [`FRAMES`] frames in all, one after the other in `bytes`; returns the
+/// number of units sent. Does not block.
 ///
 /// # Errors
-/// Those of `sendmmsg`, of the first parcel; [`std::io::ErrorKind::WouldBlock`] if the socket takes
+/// Those of `sendmmsg`, of the first unit; [`std::io::ErrorKind::WouldBlock`] if the socket takes
 /// nothing now.
-pub fn send(socket: &OwnedFd, bytes: &[u8], lens: &[usize], parcels: &[Parcel]) -> Result<usize> {
+pub fn send(socket: &OwnedFd, bytes: &[u8], lens: &[usize], units: &[SendUnit]) -> Result<usize> {
     // SAFETY: all fields are numbers or pointers, for which zeros are valid.
     let mut messages: [libc::mmsghdr; FRAMES] = unsafe { zeroed() };
-    // Of each parcel, what the kernel is told of it, headers, and the rest of each frame.
+    // Of each unit, its description, headers, and the rest of each frame.
     let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 3 * FRAMES];
     let (mut free, mut rest, mut lens) = (&mut pieces[..], bytes, lens.iter());
     let piece =
         |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    for (message, parcel) in messages.iter_mut().zip(parcels) {
+    for (message, unit) in messages.iter_mut().zip(units) {
         let taken;
-        (taken, free) = free.split_at_mut(2 + parcel.frames);
-        (taken[0], taken[1]) = (piece(parcel.offload.as_bytes()), piece(parcel.headers()));
+        (taken, free) = free.split_at_mut(2 + unit.frames);
+        (taken[0], taken[1]) = (piece(unit.offload.as_bytes()), piece(unit.headers()));
         for (taken, &len) in taken[2..].iter_mut().zip(lens.by_ref()) {
             let frame;
             (frame, rest) = rest.split_at(len);
-            *taken = piece(&frame[parcel.skip()..]);
+            *taken = piece(&frame[unit.skip()..]);
         }
         message.msg_hdr.msg_iov = taken.as_mut_ptr();
         message.msg_hdr.msg_iovlen = taken.len() as _;
     }
-    let count = parcels.len().min(FRAMES);
-    // SAFETY: the kernel reads what the messages point to, which lives until it is back, and writes
-    // only to the messages.
+    let count = units.len().min(FRAMES);
+    // SAFETY: the kernel reads the memory of the messages, which outlives the call, and writes only
+    // to the messages.
     let sent = done(unsafe {
         libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT as _)
     })?;

@@ -1,4 +1,4 @@
-//! System calls of TAP devices: what `/dev/net/tun` is asked for (`linux/if_tun.h`).
+//! System calls of TAP devices on `/dev/net/tun` (`linux/if_tun.h`).
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -12,24 +12,24 @@ use crate::port::link::request;
 use crate::port::offload::OffloadHeader;
 use crate::port::sys::done;
 
-/// What is opened to become one end of a device.
+/// The file that becomes one end of a device when it is opened.
 pub const DEVICE: &str = "/dev/net/tun";
 
-/// Frames as they are, with a header before each that says what was left to a card.
+/// Frames with an offload header before each.
 const FLAGS: c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
 
-/// What the other end may leave to this one: checksums, and TCP to be cut.
+/// Offloads that the other end may leave to this one: checksums, and segmentation of TCP.
 const TCP: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
-/// UDP to be cut, since Linux 6.2.
+/// Segmentation of UDP, since Linux 6.2.
 const UDP: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
 
-/// A file descriptor that no device belongs to yet.
+/// Opens a file descriptor without a device.
 pub fn open_device() -> Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)
 }
 
-/// Makes a device with this name, which goes when the file descriptor is closed.
+/// Makes a device with this name, which ends with the file descriptor.
 ///
 /// # Errors
 /// `EBUSY` if there is an interface with this name, `EPERM` without the privilege.
@@ -37,7 +37,7 @@ pub fn make(device: &File, name: &str) -> Result<()> {
     attach(device, name, FLAGS | libc::IFF_TUN_EXCL)
 }
 
-/// Takes over the device with this name; makes one, if there is none.
+/// Takes over the device with this name, or makes one.
 ///
 /// # Errors
 /// `EINVAL` if it is something else, `EBUSY` if another program has it, `EPERM` without the
@@ -54,7 +54,7 @@ fn attach(device: &File, name: &str, flags: c_int) -> Result<()> {
         .map(drop)
 }
 
-/// Has the other end leave open checksums and the cutting of segments to this one.
+/// Has the other end leave open checksums and segmentation to this one.
 pub fn leave_offloads(device: &File) -> Result<()> {
     let header_len = size_of::<OffloadHeader>() as c_int;
     // SAFETY: the kernel reads a number.

@@ -1,10 +1,12 @@
-//! The program that gives an interface's frames to the sockets of its queues, and all else that the
-//! kernel's BPF is asked for.
+//! The XDP program that gives an interface's frames to the sockets of its queues, and all other
+//! calls of the kernel's BPF.
 //!
-//! It is put together here, so that it takes no compiler and no loader. In C it is:
+//! It is assembled here, so that no compiler and no loader are needed. In C it is:
 //!
 //! ```c
-//! int program(struct xdp_md *frame) { return bpf_redirect_map(&sockets, frame->rx_queue_index, XDP_PASS); }
+//! int program(struct xdp_md *frame) {
+//!     return bpf_redirect_map(&sockets, frame->rx_queue_index, XDP_PASS);
+//! }
 //! ```
 #![allow(unsafe_code)]
 
@@ -14,24 +16,23 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use zerocopy::{Immutable, IntoBytes};
 
-/// How an interface runs the program.
+/// Place where an interface runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// In its driver, before the kernel makes anything of a frame.
+    /// In its driver, before the kernel processes a frame.
     Driver,
     /// In the kernel, with any driver.
     Generic,
 }
 
-/// The program and the sockets it gives frames to, by the numbers of their queues.
+/// The program, and the map of sockets by the numbers of their queues.
 pub struct Program {
     sockets: OwnedFd,
     program: OwnedFd,
 }
 
-/// The program at work on an interface. It ends with this value, and so with the process, however
-/// that ends.
-pub struct Attached {
+/// The program attached to an interface. It is detached with this value, however the process ends.
+pub struct ProgramLink {
     _link: OwnedFd,
 }
 
@@ -66,7 +67,7 @@ const MODE_DRIVER: u32 = 1 << 2;
 const QUEUE_INDEX: i16 = 16;
 
 impl Program {
-    /// Loads it, for an interface with so many queues.
+    /// Loads the program, for an interface with up to this number of queues.
     ///
     /// # Errors
     /// [`std::io::ErrorKind::PermissionDenied`] without the capabilities `CAP_BPF` and
@@ -110,7 +111,7 @@ impl Program {
         Ok(Program { sockets, program })
     }
 
-    /// Has the frames of a queue given to this socket.
+    /// Gives the frames of a queue to this socket.
     pub fn give_to(&self, queue: u32, socket: &impl AsFd) -> Result<()> {
         #[derive(IntoBytes, Immutable)]
         #[repr(C)]
@@ -132,11 +133,11 @@ impl Program {
         bpf(MAP_UPDATE, &update).map(drop)
     }
 
-    /// Has an interface run it.
+    /// Attaches the program to an interface.
     ///
     /// # Errors
     /// `EBUSY` if it runs another one; those of the driver if it cannot run one.
-    pub fn attach(&self, interface: u32, mode: Mode) -> Result<Attached> {
+    pub fn attach(&self, interface: u32, mode: Mode) -> Result<ProgramLink> {
         #[derive(IntoBytes, Immutable)]
         #[repr(C)]
         struct Link {
@@ -151,7 +152,7 @@ impl Program {
         };
         let program = self.program.as_raw_fd() as u32;
         let link = Link { program, interface, kind: ATTACH_TO_XDP, flags };
-        bpf(LINK_CREATE, &link).map(|fd| Attached { _link: opened(fd) })
+        bpf(LINK_CREATE, &link).map(|fd| ProgramLink { _link: opened(fd) })
     }
 }
 
@@ -172,10 +173,10 @@ fn instructions(sockets: &OwnedFd) -> [Instruction; 6] {
     ]
 }
 
-/// The system call. What the attributes point to has to be there, and as the command wants it.
+/// Makes the system call. All pointers of the attributes must be valid as the command requires.
 fn bpf<A: IntoBytes + Immutable>(command: i32, attributes: &A) -> Result<i32> {
-    // SAFETY: the kernel reads as many bytes as the attributes have; those of the commands above
-    // point to values of the functions above, which live until it is back, and which it only reads.
+    // SAFETY: the kernel reads the bytes of the attributes. Those of the commands above point to
+    // values of the functions above, which outlive the call, and which it only reads.
     let returned = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of_val(attributes))
     };
@@ -183,6 +184,6 @@ fn bpf<A: IntoBytes + Immutable>(command: i32, attributes: &A) -> Result<i32> {
 }
 
 fn opened(fd: i32) -> OwnedFd {
-    // SAFETY: the kernel has just given it to nobody else, as commands that make something do.
+    // SAFETY: the kernel has just given it to nobody else, as commands that create something do.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }

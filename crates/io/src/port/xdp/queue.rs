@@ -1,4 +1,4 @@
-//! One receive queue of an interface: frames in, and frames out by the queue of the same number.
+//! One receive queue of an interface, and the send queue of the same number.
 #![allow(unsafe_code)]
 
 use std::io::Result;
@@ -11,28 +11,28 @@ use super::ring::Descriptor;
 use super::socket::{Sizes, Socket};
 use crate::port::{Counters, wait_for_room};
 
-/// Frames that are taken at once.
+/// Frames received at once.
 const TAKEN_AT_ONCE: u32 = 64;
 
-/// Frames ahead of the one that is handed over whose first bytes are asked for.
+/// Distance of the frame whose first bytes are prefetched.
 const AHEAD: u32 = 4;
 
-/// A queue's socket, and the memory that its frames are in.
+/// A queue's socket, and the memory of its frames.
 pub struct Queue {
     // Before the memory, so that it is closed first.
     socket: Socket,
     memory: Memory,
-    /// Where there is room for frames that are to be sent.
+    /// Free rooms for frames to send.
     free: Vec<u64>,
-    /// The driver takes frames out of the memory itself.
+    /// The driver transfers frames without copying.
     is_shared: bool,
-    /// Of frames that were missed, those that have been told of.
+    /// Missed frames that were reported.
     missed_told: u64,
 }
 
 impl Queue {
-    /// The queue with this number, of frames with so much room; without copying, if the interface
-    /// can and `may_share`.
+    /// Opens the queue with this number, with this room for each frame; without copying, if the
+    /// interface can and `may_share`.
     pub fn open(interface: u32, number: u32, sizes: Sizes, room: usize, may_share: bool) -> Result<Queue> {
         let frames = sizes.receive + sizes.send;
         let memory = Memory::new(frames as usize, room)?;
@@ -50,18 +50,18 @@ impl Queue {
         Ok(Queue { socket, memory, free, is_shared, missed_told: 0 })
     }
 
-    /// Whether frames are in the card's and this side's hands without being copied.
+    /// Returns whether the card and this side share frames without copying.
     pub fn is_shared(&self) -> bool {
         self.is_shared
     }
 
-    /// How many frames were missed since it was last asked.
+    /// Returns the frames missed since the last call.
     pub fn take_missed(&mut self) -> u64 {
         let missed = self.socket.missed();
         missed.saturating_sub(std::mem::replace(&mut self.missed_told, missed))
     }
 
-    /// Hands over frames that have come, up to 64.
+    /// Hands over up to 64 received frames.
     pub fn receive(&mut self, mut each: impl FnMut(&mut [u8])) {
         let Socket { received, fill, .. } = &mut self.socket;
         let count = received.look().min(TAKEN_AT_ONCE);
@@ -77,7 +77,7 @@ impl Queue {
             if let Some(frame) = unsafe { self.memory.frame(at, len as usize) } {
                 each(frame);
             }
-            // As many rooms as the ring has entries are on their way: there is always one free.
+            // As many rooms are in use as the ring has entries, so there is always one free.
             fill.put(self.memory.room_at(at));
         }
         received.give_back();
@@ -87,21 +87,21 @@ impl Queue {
         }
     }
 
-    /// Puts a frame where the kernel takes it to be sent; whether there was room.
+    /// Puts a frame into the send ring; returns whether there was room.
     pub fn put(&mut self, frame: &[u8]) -> bool {
         if frame.len() > self.memory.room() {
             return false;
         }
         let Some(at) = self.free.pop() else { return false };
-        // SAFETY: the room is free: the kernel was not given it, or has given it back.
+        // SAFETY: the room is free: the kernel was not given it, or has returned it.
         let Some(room) = (unsafe { self.memory.frame(at, frame.len()) }) else { return false };
         room.copy_from_slice(frame);
-        // There are no more rooms than the ring has entries.
+        // There are no more rooms than entries of the ring.
         self.socket.send.put(Descriptor { at, len: frame.len() as u32, options: 0 })
     }
 
-    /// Has the kernel send what was put; what it took and did not send is no more counted as sent.
-    /// What it does not take stays.
+    /// Has the kernel send the frames. A frame that it took and did not send is no longer counted
+    /// as sent; frames that it did not take stay.
     pub fn send(&mut self, counters: &mut Counters) -> Sent {
         self.socket.send.publish();
         let mut has_waited = false;
@@ -116,7 +116,7 @@ impl Queue {
             match woken.map_err(|error| error.raw_os_error()) {
                 Ok(()) if self.is_shared => break,
                 Ok(()) | Err(Some(libc::EINTR)) => {}
-                // The interface did not take a frame, and it is gone.
+                // The interface did not take a frame, which is lost.
                 Err(Some(libc::EBUSY)) if !self.is_shared => {
                     counters.sent = counters.sent.saturating_sub(1);
                     counters.no_room += 1;
@@ -136,12 +136,12 @@ impl Queue {
         Sent::All
     }
 
-    /// Frames that the kernel was given and did not take.
+    /// Returns the frames that the kernel did not take.
     pub fn left(&mut self) -> u32 {
         if self.is_shared { 0 } else { self.socket.send.waiting() }
     }
 
-    /// Takes the room back of frames that were sent.
+    /// Takes back the rooms of sent frames.
     fn reclaim(&mut self) {
         let sent = &mut self.socket.sent;
         sent.look();
@@ -152,10 +152,10 @@ impl Queue {
     }
 }
 
-/// How far frames have come that were to be sent.
+/// Progress of the frames to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The kernel has them, or is about to take them.
+    /// The kernel has them, or will take them.
     All,
     /// It takes no more of them now.
     NoRoom,

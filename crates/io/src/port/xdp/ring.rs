@@ -1,7 +1,6 @@
-//! Rings that a socket shares with the kernel: one side puts entries in, the other takes them out.
+//! Rings that a socket shares with the kernel: one side puts entries in, the other takes them.
 //!
-//! Each side has a number that counts its entries, modulo 2^32, and publishes it when it has done
-//! some.
+//! Each side has an index of its entries, modulo 2^32, and publishes it after each batch.
 #![allow(unsafe_code)]
 
 use std::io::{Error, ErrorKind, Result};
@@ -12,17 +11,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use memmap2::MmapMut;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A frame that has come, or that is to be sent: `struct xdp_desc`.
+/// A received frame, or one to send: `struct xdp_desc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Descriptor {
-    /// Where it begins in the memory of frames.
+    /// Offset in the memory of frames.
     pub at: u64,
     pub len: u32,
     pub options: u32,
 }
 
-/// Where the parts of a ring are in what is mapped, in bytes.
+/// Offsets of the parts of a ring in its mapping, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     pub producer: u64,
@@ -42,7 +41,7 @@ struct Shared<T> {
 }
 
 impl<T: FromBytes + IntoBytes + Copy> Shared<T> {
-    /// A ring of `len` entries, a power of two.
+    /// Makes a ring of `len` entries, a power of two.
     fn new(map: MmapMut, layout: Layout, len: u32) -> Result<Shared<T>> {
         let fits = |at: u64, bytes: usize, align: usize| {
             let at = usize::try_from(at).ok()?;
@@ -62,34 +61,34 @@ impl<T: FromBytes + IntoBytes + Copy> Shared<T> {
     }
 
     fn number(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: `new` has checked that all places lie in the mapping, aligned; both sides use it
-        // by atomic operations.
+        // SAFETY: `new` has checked that all places lie in the mapping, aligned; both sides use
+        // them by atomic operations.
         unsafe { &*self.map.as_ptr().add(at).cast::<AtomicU32>() }
     }
 
     fn entry(&self, number: u32) -> *mut T {
         let at = self.entries + (number & (self.len - 1)) as usize * size_of::<T>();
-        // SAFETY: the number is less than `len`, and `new` has checked that as many entries lie in
-        // the mapping, aligned.
+        // SAFETY: the number is less than `len`, and `new` has checked that all entries lie in the
+        // mapping, aligned.
         unsafe { self.map.as_ptr().add(at).cast::<T>().cast_mut() }
     }
 
-    /// Whether the kernel wants a system call to go on.
+    /// Returns whether the kernel needs a system call to continue.
     fn needs_wakeup(&self) -> bool {
         self.number(self.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 }
 
-/// A ring that entries are put in.
+/// The side of a ring that puts entries in.
 pub struct Producer<T> {
     shared: Shared<T>,
     next: u32,
-    /// How many the other side has taken, as far as is known.
+    /// Entries that the other side has taken, as far as is known.
     taken: u32,
 }
 
 impl<T: FromBytes + IntoBytes + Copy> Producer<T> {
-    /// The ring that is in this mapping, with `len` entries, a power of two.
+    /// Takes the ring of `len` entries, a power of two, in this mapping.
     pub fn new(map: MmapMut, layout: Layout, len: u32) -> Result<Producer<T>> {
         let shared = Shared::new(map, layout, len)?;
         let next = shared.number(shared.producer).load(Ordering::Relaxed);
@@ -97,7 +96,7 @@ impl<T: FromBytes + IntoBytes + Copy> Producer<T> {
         Ok(Producer { shared, next, taken })
     }
 
-    /// Puts an entry in, to be published; whether there was room.
+    /// Puts an entry in, to be published; returns whether there was room.
     pub fn put(&mut self, entry: T) -> bool {
         if self.next.wrapping_sub(self.taken) == self.shared.len {
             self.taken = self.shared.number(self.shared.consumer).load(Ordering::Acquire);
@@ -105,40 +104,40 @@ impl<T: FromBytes + IntoBytes + Copy> Producer<T> {
                 return false;
             }
         }
-        // SAFETY: the entry is in the mapping, and the other side reads it only once it is
+        // SAFETY: the entry is in the mapping, and the other side reads it only after it is
         // published.
         unsafe { self.shared.entry(self.next).write(entry) };
         self.next = self.next.wrapping_add(1);
         true
     }
 
-    /// Lets the other side have what was put in.
+    /// Publishes the entries.
     pub fn publish(&self) {
         self.shared.number(self.shared.producer).store(self.next, Ordering::Release);
     }
 
-    /// How many the other side has not yet taken.
+    /// Returns the entries that the other side has not taken yet.
     pub fn waiting(&mut self) -> u32 {
         self.taken = self.shared.number(self.shared.consumer).load(Ordering::Acquire);
         self.next.wrapping_sub(self.taken)
     }
 
-    /// Whether the kernel wants a system call to go on taking.
+    /// Returns whether the kernel needs a system call to continue.
     pub fn needs_wakeup(&self) -> bool {
         self.shared.needs_wakeup()
     }
 }
 
-/// A ring that entries are taken out of.
+/// The side of a ring that takes entries.
 pub struct Consumer<T> {
     shared: Shared<T>,
     next: u32,
-    /// How many the other side has put in, as far as is known.
+    /// Entries that the other side has put in, as far as is known.
     there: u32,
 }
 
 impl<T: FromBytes + IntoBytes + Copy> Consumer<T> {
-    /// The ring that is in this mapping, with `len` entries, a power of two.
+    /// Takes the ring of `len` entries, a power of two, in this mapping.
     pub fn new(map: MmapMut, layout: Layout, len: u32) -> Result<Consumer<T>> {
         let shared = Shared::new(map, layout, len)?;
         let next = shared.number(shared.consumer).load(Ordering::Relaxed);
@@ -146,28 +145,28 @@ impl<T: FromBytes + IntoBytes + Copy> Consumer<T> {
         Ok(Consumer { shared, next, there })
     }
 
-    /// How many there are to be taken.
+    /// Returns the number of entries to take.
     pub fn look(&mut self) -> u32 {
         self.there = self.shared.number(self.shared.producer).load(Ordering::Acquire);
         self.there.wrapping_sub(self.next)
     }
 
-    /// The entry so many behind the next one, if it has been seen by [`Consumer::look`].
+    /// Returns the entry at this distance after the next one, if [`Consumer::look`] has seen it.
     pub fn peek(&self, ahead: u32) -> Option<T> {
         let is_there = ahead < self.there.wrapping_sub(self.next);
-        // SAFETY: the entry is in the mapping, and the other side has put it in and leaves it until
-        // it is given back.
+        // SAFETY: the entry is in the mapping; the other side has put it in, and leaves it until it
+        // is returned.
         is_there.then(|| unsafe { self.shared.entry(self.next.wrapping_add(ahead)).read() })
     }
 
-    /// Takes an entry that has been seen by [`Consumer::look`].
+    /// Takes an entry that [`Consumer::look`] has seen.
     pub fn take(&mut self) -> Option<T> {
         let entry = self.peek(0)?;
         self.next = self.next.wrapping_add(1);
         Some(entry)
     }
 
-    /// Lets the other side have the room of what was taken.
+    /// Returns the taken entries' room to the other side.
     pub fn give_back(&self) {
         self.shared.number(self.shared.consumer).store(self.next, Ordering::Release);
     }
@@ -184,7 +183,7 @@ mod tests {
 
     const LAYOUT: Layout = Layout { producer: 0, consumer: 64, flags: 128, entries: 192 };
 
-    /// Both sides of a ring of 8 entries, whose numbers begin here.
+    /// Makes both sides of a ring of 8 entries, with this initial index.
     fn ring(begin: u32) -> (Producer<u64>, Consumer<u64>) {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();
@@ -204,8 +203,8 @@ mod tests {
             steps in prop::collection::vec((0u8..4, 0u32..12), 0..200),
         ) {
             let (mut producer, mut consumer) = ring(begin);
-            // What is put in and not yet published, published and not yet taken, taken and not yet
-            // given back.
+            // Entries that are put in and not published, published and not taken, taken and not
+            // returned.
             let (mut put, mut queue, mut taken) = (VecDeque::new(), VecDeque::new(), 0);
             let mut number = 0;
             for (step, count) in steps {

@@ -14,39 +14,39 @@ use super::memory::Memory;
 use super::ring::{Consumer, Descriptor, Layout, Producer};
 use crate::port::sys::{done, set, set_buffers};
 
-/// Bytes that the kernel may hold of what was not yet sent.
+/// Bytes of unsent frames in the kernel.
 const SOCKET_BUFFER: c_int = 16 * 1024 * 1024;
 
 /// Frames that one call sends: `XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17; before, it is 32.
 const SENT_AT_ONCE: u32 = 256;
 const MAX_TX_SKB_BUDGET: c_int = 9;
 
-/// How often, and how long apart, a queue is asked for that somebody else had until just now.
+/// Number and interval of attempts to get a queue that another socket has just left.
 const TRIES: u32 = 50;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
-/// How many frames a socket's rings have room for, powers of two.
+/// Lengths of a socket's rings, powers of two.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     pub receive: u32,
     pub send: u32,
 }
 
-/// A socket for one receive queue of an interface, and its rings.
+/// A socket of one receive queue of an interface, and its rings.
 pub struct Socket {
     fd: OwnedFd,
-    /// Frames that have come.
+    /// Received frames.
     pub received: Consumer<Descriptor>,
-    /// Room for frames that are to come.
+    /// Rooms for frames to receive.
     pub fill: Producer<u64>,
-    /// Frames that are to be sent.
+    /// Frames to send.
     pub send: Producer<Descriptor>,
-    /// Room of frames that were sent.
+    /// Rooms of sent frames.
     pub sent: Consumer<u64>,
 }
 
 impl Socket {
-    /// A socket with this memory, which has to live as long; not yet anybody's queue.
+    /// Opens a socket with this memory, which must live as long, without a queue.
     pub fn new(memory: &Memory, sizes: Sizes) -> Result<Socket> {
         let fd = probe()?;
         register(&fd, memory)?;
@@ -58,7 +58,7 @@ impl Socket {
         ] {
             set(&fd, libc::SOL_XDP, ring, &len)?;
         }
-        // What an older kernel does not know, it does without.
+        // An older kernel ignores options that it does not know.
         let _ = set(&fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &SENT_AT_ONCE.min(sizes.send));
         set_buffers(&fd, SOCKET_BUFFER)?;
         // SAFETY: all fields are numbers, for which zeros are valid.
@@ -79,8 +79,8 @@ impl Socket {
         })
     }
 
-    /// Makes it the socket of a queue: without copying, if the interface can and `may_share`.
-    /// Whether it does so.
+    /// Binds it to a queue, without copying if the interface can and `may_share`. Returns whether
+    /// frames are shared.
     pub fn bind(&self, interface: u32, queue: u32, may_share: bool) -> Result<bool> {
         let copy = if may_share { 0 } else { libc::XDP_COPY };
         let address = libc::sockaddr_xdp {
@@ -91,7 +91,7 @@ impl Socket {
             sxdp_shared_umem_fd: 0,
         };
         let bind = || {
-            // SAFETY: the address is as long as is said, and the kernel only reads it.
+            // SAFETY: the kernel only reads the address, which has the given length.
             done(unsafe {
                 libc::bind(
                     self.fd.as_raw_fd(),
@@ -104,7 +104,7 @@ impl Socket {
         loop {
             match bind() {
                 Ok(_) => break,
-                // A socket that has just been closed has its queue for a moment yet.
+                // A socket that was just closed keeps its queue for a moment.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < TRIES => {
                     tries += 1;
                     std::thread::sleep(BETWEEN_TRIES);
@@ -117,18 +117,18 @@ impl Socket {
         Ok(options & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// Frames that the kernel has dropped since the socket is there: no room for them was free, or
-    /// they were not taken.
+    /// Returns the frames that the kernel has dropped since the socket was opened, because there
+    /// was no room or nobody took them.
     pub fn missed(&self) -> u64 {
         // SAFETY: all fields are numbers, for which zeros are valid.
         let mut statistics: libc::xdp_statistics = unsafe { zeroed() };
-        // That the fill ring was empty counts among what was dropped where frames are copied, and
-        // is no loss where not.
+        // An empty fill ring counts as dropped frames where frames are copied, and loses none where
+        // they are shared.
         get(&self.fd, libc::XDP_STATISTICS, &mut statistics)
             .map_or(0, |()| statistics.rx_dropped + statistics.rx_ring_full)
     }
 
-    /// Has the kernel send what is in the ring.
+    /// Has the kernel send the frames of the ring.
     pub fn wake_sender(&self) -> Result<()> {
         // SAFETY: no memory is passed.
         let sent = unsafe {
@@ -137,10 +137,10 @@ impl Socket {
         done(sent as c_int).map(drop)
     }
 
-    /// Has the kernel use the room for frames that are to come.
+    /// Has the kernel use the rooms for frames to receive.
     pub fn wake_receiver(&self) {
         let (null, nobody) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: no memory is passed. It hands nothing over, so what it returns tells nothing.
+        // SAFETY: no memory is passed. It receives nothing, so the returned value is unused.
         unsafe {
             libc::recvfrom(self.fd.as_raw_fd(), null, 0, libc::MSG_DONTWAIT, nobody, std::ptr::null_mut())
         };
@@ -153,7 +153,7 @@ impl AsFd for Socket {
     }
 }
 
-/// A socket of this kind, if the kernel has such and grants it.
+/// Opens such a socket, if the kernel has them and permits it.
 pub fn probe() -> Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let fd = done(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
@@ -161,7 +161,7 @@ pub fn probe() -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Gives the kernel the memory that the socket's frames are in.
+/// Gives the kernel the memory of the socket's frames.
 fn register(fd: &OwnedFd, memory: &Memory) -> Result<()> {
     // SAFETY: all fields are numbers, for which zeros are valid.
     let mut region: libc::xdp_umem_reg = unsafe { zeroed() };
@@ -180,11 +180,11 @@ fn register(fd: &OwnedFd, memory: &Memory) -> Result<()> {
     })
 }
 
-/// Maps a ring of which the entries begin at this byte.
+/// Maps a ring whose entries begin at this offset.
 fn map<T: FromBytes + IntoBytes>(fd: &OwnedFd, offset: u64, entries: u64, len: u32) -> Result<MmapMut> {
     let bytes = entries as usize + len as usize * size_of::<T>();
-    // SAFETY: the mapping is of the socket's own rings, which are used as the kernel does: by
-    // atomic operations on the numbers, and entries by that side alone whose they are.
+    // SAFETY: the mapping is of the socket's own rings, which are used as the kernel does: indexes
+    // by atomic operations, and each entry by the side that owns it.
     unsafe { MmapOptions::new().offset(offset).len(bytes).populate().map_mut(fd) }
 }
 
@@ -196,6 +196,6 @@ fn layout(ring: libc::xdp_ring_offset) -> Layout {
 fn get<T>(fd: &OwnedFd, option: c_int, value: &mut T) -> Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
     let into = std::ptr::from_mut(value).cast();
-    // SAFETY: the kernel writes at most `len` bytes to what is as long, a structure of numbers.
+    // SAFETY: the kernel writes at most `len` bytes to a structure of numbers of that length.
     done(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, into, &raw mut len) }).map(drop)
 }

@@ -1,4 +1,4 @@
-//! What the kernel tells of interfaces without being asked.
+//! Notifications of the kernel about interfaces.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -8,23 +8,21 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::sys::done;
 
-/// Bytes of a message that are looked at: none matters, as whoever hears of something looks for
-/// himself.
+/// Bytes of a notification that are read. Their contents are ignored: the state is read afterwards.
 const MESSAGE: usize = 64;
 
-/// A netlink socket that is told whenever an interface of this network namespace is made, goes, or
-/// changes: goes down or comes up, loses its carrier, gets another MTU or address (rtnetlink(7)).
-/// It takes no capability.
-pub struct LinkNews {
+/// A netlink socket that is notified when an interface of this network namespace is made, removed,
+/// or changed: up or down, carrier, MTU or address (rtnetlink(7)). It needs no capability.
+pub struct LinkMonitor {
     socket: OwnedFd,
 }
 
-impl LinkNews {
-    /// Of what changes from now on.
+impl LinkMonitor {
+    /// Subscribes to changes from now on.
     ///
     /// # Errors
     /// Those of the system.
-    pub fn subscribe() -> Result<LinkNews> {
+    pub fn subscribe() -> Result<LinkMonitor> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is passed.
         let fd = done(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
@@ -35,20 +33,20 @@ impl LinkNews {
         address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
         address.nl_groups = libc::RTMGRP_LINK as u32;
         let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-        // SAFETY: the kernel only reads the address, which is as long as is said.
+        // SAFETY: the kernel only reads the address, which has the given length.
         done(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
-        Ok(LinkNews { socket })
+        Ok(LinkMonitor { socket })
     }
 
-    /// Whether there is something new since the last time that this was asked.
+    /// Returns whether something changed since the last call.
     pub fn has_come(&mut self) -> bool {
         let mut has_come = false;
         loop {
             let mut message = [0u8; MESSAGE];
             let (to, flags) = (message.as_mut_ptr().cast(), libc::MSG_DONTWAIT);
-            // SAFETY: the kernel writes at most as many bytes as there are.
+            // SAFETY: the kernel writes at most the given number of bytes.
             let received = unsafe { libc::recv(self.socket.as_raw_fd(), to, MESSAGE, flags) };
-            // What was too much for the socket's memory is an error, and news all the same.
+            // An overflow of the socket's memory is an error, and a change, too.
             match done(received as c_int) {
                 Ok(_) => has_come = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -59,8 +57,8 @@ impl LinkNews {
     }
 }
 
-impl AsFd for LinkNews {
-    /// Readable while there is something new.
+impl AsFd for LinkMonitor {
+    /// Readable while there is a change.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

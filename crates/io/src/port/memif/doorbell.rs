@@ -1,4 +1,4 @@
-//! Interrupts: numbers in the kernel (`eventfd(2)`) that both ends have, one rings and the other
+//! Interrupts between the ends: counters in the kernel (`eventfd(2)`). One end rings, the other
 //! clears.
 
 use std::io::{Error, ErrorKind, IoSliceMut, Result};
@@ -9,16 +9,16 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2, read, write};
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// One that says so many times that something is there.
+/// Makes a doorbell with this initial count.
 pub fn make(rung: u32) -> Result<OwnedFd> {
     Ok(eventfd(rung, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// The file that a peer has given, if it is one: to write to any other could take as long as it
-/// likes.
+/// Takes over the file that a peer has sent, if it is an eventfd: a write to another file could
+/// block for any time.
 ///
 /// # Errors
-/// With a word why.
+/// With the reason.
 pub fn take_over(file: OwnedFd) -> Result<OwnedFd> {
     let kind = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
     if !kind.contains("eventfd-count:") {
@@ -28,24 +28,24 @@ pub fn take_over(file: OwnedFd) -> Result<OwnedFd> {
     Ok(file)
 }
 
-/// Wakes whoever waits for it. It is not done where it would wait: then the other end is awake, or
-/// does not want to be.
-pub fn ring(bell: &OwnedFd) {
-    // The peer may have changed how the file is written to, and how much is in it.
-    let mut waits = [PollFd::new(bell, PollFlags::OUT)];
+/// Wakes the thread that waits for it. Does not block: if it would, the peer is awake, or does not
+/// want to be.
+pub fn ring(doorbell: &OwnedFd) {
+    // The peer may have changed the file's flags and its count.
+    let mut waits = [PollFd::new(doorbell, PollFlags::OUT)];
     if poll(&mut waits, Some(&AT_ONCE)).is_ok_and(|ready| ready == 1) {
-        let _ = write(bell, &1u64.to_ne_bytes());
+        let _ = write(doorbell, &1u64.to_ne_bytes());
     }
 }
 
-/// Forgets that it was rung, and does not wait if it was not.
-pub fn clear(bell: &OwnedFd) {
+/// Clears it; does not block if it was not rung.
+pub fn clear(doorbell: &OwnedFd) {
     let mut number = [0; 8];
-    // "At the current position", as for files that have none.
-    let cleared = preadv2(bell, &mut [IoSliceMut::new(&mut number)], u64::MAX, ReadWriteFlags::NOWAIT);
+    // -1 means the current position, for files that have none.
+    let cleared = preadv2(doorbell, &mut [IoSliceMut::new(&mut number)], u64::MAX, ReadWriteFlags::NOWAIT);
     if cleared == Err(Errno::OPNOTSUPP) {
         // Linux before 5.8.
-        let _ = read(bell, &mut number);
+        let _ = read(doorbell, &mut number);
     }
 }
 
@@ -53,27 +53,27 @@ pub fn clear(bell: &OwnedFd) {
 mod tests {
     use super::*;
 
-    fn is_rung(bell: &OwnedFd) -> bool {
-        let mut waits = [PollFd::new(bell, PollFlags::IN)];
+    fn is_rung(doorbell: &OwnedFd) -> bool {
+        let mut waits = [PollFd::new(doorbell, PollFlags::IN)];
         poll(&mut waits, Some(&AT_ONCE)) == Ok(1)
     }
 
     #[test]
     fn a_bell_rings_until_it_is_cleared_and_never_waits() {
-        let bell = make(0).unwrap();
-        let other = take_over(bell.try_clone().unwrap()).unwrap();
-        // As a peer could have it.
+        let doorbell = make(0).unwrap();
+        let other = take_over(doorbell.try_clone().unwrap()).unwrap();
+        // As a peer could leave it.
         rustix::io::ioctl_fionbio(&other, false).unwrap();
-        clear(&bell);
+        clear(&doorbell);
         ring(&other);
         ring(&other);
-        assert!(is_rung(&bell));
-        clear(&bell);
-        assert!(!is_rung(&bell));
+        assert!(is_rung(&doorbell));
+        clear(&doorbell);
+        assert!(!is_rung(&doorbell));
         write(&other, &(u64::MAX - 1).to_ne_bytes()).unwrap();
-        ring(&bell);
-        clear(&bell);
-        assert!(!is_rung(&bell));
+        ring(&doorbell);
+        clear(&doorbell);
+        assert!(!is_rung(&doorbell));
     }
 
     #[test]
