@@ -267,11 +267,6 @@ impl Classifier {
         &self.counters
     }
 
-    /// Datagrams that gave way to others.
-    pub(crate) fn displaced(&self) -> Displaced {
-        self.fragments.displaced()
-    }
-
     pub(crate) fn parser(&self) -> &Parser {
         &self.parser
     }

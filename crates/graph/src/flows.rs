@@ -1,373 +1,511 @@
-//! The flow table: which record a packet belongs to, and when a flow is forgotten.
+//! The flows, each with all that belongs to it: its record, its cached rules, its TCP streams.
+//!
+//! A flow begins with a packet, ends when its time is over or another one needs its place, and moves
+//! between tables as one run of bytes (`saving`). The functions are told of each.
 
-use std::sync::Arc;
+mod saving;
 
-use nf::UpgradeError;
-use nf::index::HashIndex;
-use nf::record::{FlowRecords, RecordHeader, RecordLayout};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use nf::record::{RecordHeader, RecordLayout};
+use nf::stage::StageEnv;
+use nf::{Connection, EndReason};
 use packet::memory::OutOfMemory;
-use packet::{Direction, FlowHasher, FlowKey, Meta, Packet, Side};
-use zerocopy::FromBytes;
+use packet::{
+    Direction, DropReason, FlowHasher, FlowKey, Packet, PacketClass, PacketPool, Parser, Side, TunnelKind,
+    parse,
+};
 
 use crate::cache::FlowCache;
-use crate::classes::{Classes, Shares, Victim};
-use crate::homes::Homes;
-use crate::joining::{AS_LONG_AS_BEFORE, Joining};
-use crate::passes::Passes;
-use crate::streams;
-use crate::wheel::Wheel;
+use crate::flow_table::{FlowTable, Joining, Pass, Taken, Victim};
+use crate::fragments::Datagram;
+use crate::reassembly::Reassembly;
+use crate::stages::Stages;
+use crate::{Counters, FlowClass, Options, WhenFull};
+pub use saving::SavedLayout;
+use saving::SavedLayouts;
 
-/// The flows of a chain: records, the index over their keys and aliases, and their timers.
-pub(crate) struct Flows {
-    pub records: FlowRecords,
-    index: HashIndex,
-    wheel: Wheel,
-    hasher: FlowHasher,
-    /// The flows by class: which of them gives way.
-    pub classes: Classes,
-    pub homes: Homes,
-    /// Those that turn back.
-    pub passes: Passes,
-    /// Where chains that have other parts of the flows see which aliases are this one's; none if
-    /// there are no such.
-    pub ledger: Option<Arc<dyn Ledger>>,
-}
-
-/// Where chains that have parts of the flows each tell which aliases are theirs: packets with them
-/// are to come to them. The chains have one seed, so that a key has one hash.
-pub trait Ledger: Send + Sync {
-    /// Packets with a key of this hash are this chain's from now on; false if they are another
-    /// one's, or there is no room.
-    fn claim(&self, hash: u64) -> bool;
-
-    /// They are no longer.
-    fn release(&self, hash: u64);
-}
-
-/// A flow could not be taken over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RestoreError {
-    /// The bytes are not what [`crate::Chain::save_flow`] wrote.
-    #[error("the saved flow is damaged")]
-    Damaged,
-    /// They were written by a chain of other functions, or of other versions of them.
-    #[error("the saved flow is that of another chain")]
-    OtherChain,
-    /// A flow with its key or its alias is here already.
-    #[error("a flow with the key or the alias of the saved one is here already")]
-    Known,
-    /// The flow table is full.
-    #[error("the flow table is full")]
-    TableFull,
-    /// A function cannot read its state, which is of another version.
-    #[error(transparent)]
-    Upgrade(#[from] UpgradeError),
-    /// Its TCP streams could not be taken over.
-    #[error(transparent)]
-    Streams(#[from] streams::RestoreError),
-}
-
-/// Who has the key that a flow was to have as its alias.
+/// Something that whoever numbers flows must know of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// The flow with this record.
-    ByFlow(u32),
-    /// A flow of another chain.
-    Elsewhere,
+pub enum Change {
+    /// Packets with this key, too, are the flow's, and no other's, in place of the alias that it
+    /// had before.
+    Alias {
+        /// The flow's home.
+        home: u32,
+        /// The key; if it is the flow's own, it has no alias any more.
+        key: FlowKey,
+        /// The key's hash.
+        hash: u64,
+    },
+    /// What became of the first fragment of a datagram is known now, and so is whom the later ones
+    /// follow.
+    FirstFragment {
+        /// The datagram.
+        datagram: Datagram,
+        /// The flow's key, and whether it is reversed; none: it was dropped.
+        passed: Option<(FlowKey, bool)>,
+        /// When that was.
+        at_ns: u64,
+    },
+    /// A flow of this home ended.
+    Ended {
+        /// The flow's home.
+        home: u32,
+    },
 }
 
-/// What the index has of a flow: the number of its record, whether it is found there by its alias
-/// (no entry stands in the index twice), and which direction packets have whose key is not
-/// reversed.
-#[derive(Clone, Copy)]
-struct Entry(u32);
+/// All flows, and what they own.
+pub(crate) struct Flows {
+    pub table: FlowTable,
+    /// What stands for walks through the functions, if that is worth it.
+    pub cache: Option<FlowCache>,
+    /// The flows' TCP streams, if a function wants them.
+    pub reassembly: Option<Reassembly>,
+    pub changes: Vec<Change>,
+    /// The latest time that any packet had.
+    pub now_ns: u64,
+    /// The same as of the last packet that is settled.
+    pub settled_ns: u64,
+    /// Flows that end once their group is through: a function panicked at a packet of theirs.
+    pub failed: Vec<u32>,
+    counters: FlowCounters,
+    layouts: SavedLayouts,
+    /// Whether a function may end flows for new ones.
+    makes_room: bool,
+    when_full: WhenFull,
+    /// Memory that is reused.
+    due: Vec<u32>,
+}
 
-impl Entry {
-    /// That by the key that the flow began with.
-    fn by_key(record: u32, header: &RecordHeader) -> Entry {
-        Entry(record << 2 | u32::from(header.has(RecordHeader::FLAG_REVERSED)))
-    }
-
-    /// That by the key that its packets have once functions rewrote them.
-    fn by_alias(record: u32, header: &RecordHeader) -> Entry {
-        Entry(record << 2 | 2 | u32::from(header.has(RecordHeader::FLAG_ALIAS_REVERSED)))
-    }
-
-    #[inline(always)]
-    fn record(self) -> u32 {
-        self.0 >> 2
-    }
-
-    /// The direction of a packet that was found by it.
-    #[inline(always)]
-    fn direction(self, reversed: bool) -> Direction {
-        if reversed == (self.0 & 1 != 0) { Direction::Original } else { Direction::Reply }
-    }
+/// Flows that began, ended and moved; see [`Counters`].
+#[derive(Clone, Copy, Default)]
+struct FlowCounters {
+    started: u64,
+    peak: u64,
+    ended: [u64; 5],
+    evicted_by_class: [u64; FlowClass::COUNT],
+    evicted_over_source: u64,
+    moved_in: u64,
+    moved_out: u64,
+    tunnels: [u64; TunnelKind::COUNT],
 }
 
 impl Flows {
+    /// Creates tables for the flows of these functions, whose records have this layout, the parts
+    /// of the functions from `lead_len` on.
     pub fn new(
-        flows_max: u32,
-        layout: RecordLayout,
-        hasher: FlowHasher,
-        (shares, seed): (&Shares, u64),
+        stages: &Stages,
+        (layout, lead_len): (RecordLayout, usize),
+        reassembly: Option<Reassembly>,
+        joining: Joining,
+        (options, hasher): (&Options, FlowHasher),
     ) -> Result<Flows, OutOfMemory> {
-        let flows_max = flows_max.clamp(1, u32::MAX / 4);
-        Ok(Flows {
-            records: FlowRecords::new(flows_max, layout)?,
-            index: HashIndex::new(2 * flows_max as usize)?,
-            wheel: Wheel::new(flows_max),
+        let flows_max = if stages.all.is_empty() { 1 } else { options.flows_max };
+        let table = FlowTable::new(
+            flows_max,
+            layout,
             hasher,
-            classes: Classes::new(flows_max, shares, seed)?,
-            homes: Homes::new(flows_max),
-            passes: Passes::default(),
-            ledger: None,
+            (options.shares, options.seed),
+            (joining, options.remembers_ports),
+        )?;
+        let layouts = SavedLayouts::new(stages, &table, lead_len);
+        let capacity = table.records.capacity();
+        let cache = match options.consolidate {
+            true => FlowCache::new(&stages.all, &table.layout, capacity)?,
+            false => None,
+        };
+        Ok(Flows {
+            table,
+            cache,
+            reassembly,
+            changes: Vec::new(),
+            now_ns: 0,
+            settled_ns: 0,
+            failed: Vec::new(),
+            counters: FlowCounters::default(),
+            layouts,
+            makes_room: stages.all.iter().any(|stage| stage.makes_room()),
+            when_full: options.when_full,
+            due: Vec::new(),
         })
     }
 
-    /// First step of a look-up: the index's line is on its way.
+    /// Adds what was counted of flows.
+    pub fn count(&self, counters: &mut Counters) {
+        counters.flows_live = self.live();
+        counters.flows_by_class = self.table.classes.live().map(u64::from);
+        counters.flows_started = self.counters.started;
+        counters.flows_peak = self.counters.peak;
+        counters.flows_ended = self.counters.ended;
+        counters.evicted_by_class = self.counters.evicted_by_class;
+        counters.evicted_over_source = self.counters.evicted_over_source;
+        counters.flows_moved_in = self.counters.moved_in;
+        counters.flows_moved_out = self.counters.moved_out;
+        counters.tunnels = self.counters.tunnels;
+        counters.streams = self.reassembly.as_ref().map(Reassembly::counters).unwrap_or_default();
+    }
+
+    /// Flows that there are.
+    pub fn live(&self) -> u64 {
+        u64::from(self.table.records.live() - self.table.passes.count())
+    }
+
+    /// Whether all records are in use.
+    fn is_full(&self) -> bool {
+        self.table.records.live() >= self.table.records.capacity()
+    }
+
+    /// What was known of the flow's packets holds no more.
     #[inline]
-    pub fn prefetch_index(&self, hash: u64) {
-        self.index.prefetch(hash);
-    }
-
-    /// Second step: the record that it probably is, its header on its way, and the rule that there
-    /// may be for such packets.
-    #[inline(always)]
-    pub fn prefetch_record(&self, hash: u64, reversed: bool, cache: Option<&FlowCache>) -> Option<u32> {
-        let entry = Entry(self.index.guess(hash)?);
-        self.records.prefetch_header(entry.record());
-        if let Some(cache) = cache {
-            cache.prefetch(entry.record(), entry.direction(reversed));
+    pub fn forget_rules(&mut self, record: u32) {
+        if let Some(cache) = &mut self.cache {
+            cache.forget(record);
         }
-        Some(entry.record())
     }
 
-    /// The same for a flow with this home.
-    #[inline]
-    pub fn prefetch_home(&self, home: u32, cache: Option<&FlowCache>) -> Option<u32> {
-        let record = self.homes.newest(home)?;
-        self.records.prefetch_header(record);
-        if let Some(cache) = cache {
-            cache.prefetch(record, Direction::Original);
-            cache.prefetch(record, Direction::Reply);
-        }
-        Some(record)
-    }
-
-    /// The flow with this key or alias.
-    pub fn find(&self, hash: u64, key: &FlowKey, reversed: bool) -> Option<(u32, Direction)> {
-        let mut direction = None;
-        let entry = self.index.find(hash, |entry| {
-            direction = self.records.header(Entry(entry).record()).direction_of(key, reversed);
-            direction.is_some()
-        })?;
-        Some((Entry(entry).record(), direction?))
-    }
-
-    /// Makes a record for the flow that this packet begins at `now_ns`, or none if the table is
-    /// full.
-    pub fn create(&mut self, packet: &Packet, now_ns: u64) -> Option<u32> {
-        let record = self.records.allocate()?;
+    /// The flow that the packet belongs to. One whose time is over is not found, and ends.
+    pub fn find(
+        &mut self,
+        packet: &Packet,
+        stages: &mut Stages,
+        pool: &mut PacketPool,
+    ) -> Option<(u32, Direction)> {
         let meta = packet.meta();
-        let header = self.records.header_mut(record);
-        header.flags = RecordHeader::FLAG_LIVE;
-        header.set_key(meta.key, meta.reversed);
-        if meta.transit.side == Side::Outside {
-            header.flags |= RecordHeader::FLAG_FROM_OUTSIDE;
-        }
-        header.last_seen_ns = now_ns;
-        if self.index.insert(meta.hash, Entry::by_key(record, header).0).is_err() {
-            self.records.release(record); // As if the table were full: too many keys have hashes like this one's.
+        let (record, direction) = self.table.find(meta.hash, &meta.key, meta.reversed)?;
+        if self.table.records.header(record).has_expired(self.now_ns) {
+            self.end_in_time(record, stages, pool);
             return None;
         }
-        self.classes.enter(record, header);
+        Some((record, direction))
+    }
+
+    /// A record for the flow that this packet begins; another flow may have to go for it.
+    pub fn begin(
+        &mut self,
+        packet: &Packet,
+        home: Option<u32>,
+        stages: &mut Stages,
+        pool: &mut PacketPool,
+    ) -> Option<u32> {
+        if self.is_full() && !self.make_room(stages, pool) {
+            return None;
+        }
+        let record = self.table.create(packet, self.now_ns)?;
+        self.forget_rules(record);
+        if let Some(home) = home {
+            self.table.homes.add(home, record);
+        }
         Some(record)
     }
 
-    /// Whether the record is that of a flow.
-    pub fn is_live(&self, record: u32) -> bool {
-        self.records.used().contains(&record) && self.records.header(record).has(RecordHeader::FLAG_LIVE)
+    /// Tells functions that the flow of this packet begins; false if one of them panicked.
+    pub fn start(
+        &mut self,
+        packet: &Packet,
+        parser: &Parser,
+        stages: &mut Stages,
+        pool: &mut PacketPool,
+    ) -> bool {
+        self.counters.started += 1;
+        if let Some(kind) = parser.tunnel_kind(packet) {
+            self.counters.tunnels[kind as usize] += 1;
+        }
+        self.counters.peak = self.counters.peak.max(self.live());
+        let Stages { all, effects, .. } = stages;
+        let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
+        // All of them, as each will be told of its end.
+        let started = all.iter_mut().map(|stage| stage.flow_start(packet.meta().transit, &mut env));
+        let all = started.fold(true, |all, started| all & started);
+        if all && self.makes_room {
+            self.let_give_way(packet, stages, pool);
+        }
+        all
     }
 
-    /// Whether a record can be made of these bytes of one that was elsewhere: the keys that it is
-    /// found by, its own and, if it has one, its alias.
-    pub fn check(&self, bytes: &[u8]) -> Result<[Option<FlowKey>; 2], RestoreError> {
-        let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
-            return Err(RestoreError::Damaged);
-        };
-        if bytes.len() != self.records.record_len() || !header.has(RecordHeader::FLAG_LIVE) {
-            return Err(RestoreError::Damaged);
-        }
-        let keys = [Some(header.key), header.has(RecordHeader::FLAG_ALIAS).then_some(header.alias)];
-        let is_known = |key: &FlowKey| self.find(self.hasher.hash(key), key, false).is_some();
-        if keys.iter().flatten().any(is_known) { Err(RestoreError::Known) } else { Ok(keys) }
-    }
-
-    /// Makes a record of the bytes of one that was elsewhere.
-    pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, RestoreError> {
-        let keys = self.check(bytes)?;
-        debug_assert!(self.ledger.is_none(), "flows do not move between chains that have parts of them each");
-        let record = self.records.allocate().ok_or(RestoreError::TableFull)?;
-        self.records.load(record, bytes);
-        let header = self.records.header(record);
-        let entries = [Entry::by_key(record, header), Entry::by_alias(record, header)];
-        let entries =
-            keys.into_iter().zip(entries).filter_map(|(key, entry)| Some((self.hasher.hash(&key?), entry)));
-        let mut entered = Ok(());
-        for (hash, entry) in entries.clone() {
-            entered = entered.and_then(|()| self.index.insert(hash, entry.0));
-        }
-        if entered.is_err() {
-            for (hash, entry) in entries {
-                self.index.remove(hash, entry.0);
-            }
-            self.records.release(record);
-            return Err(RestoreError::TableFull);
-        }
-        self.classes.enter(record, self.records.header(record));
-        self.watch(record);
-        Ok(record)
-    }
-
-    /// Notes the key that the flow's packets have after the chain, or says who has it.
-    pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), Taken> {
-        self.drop_alias(record);
-        let header = self.records.header(record);
-        if header.key == alias {
-            return Ok(());
-        }
-        let hash = self.hasher.hash(&alias);
-        if let Some((other, _)) = self.find(hash, &alias, reversed) {
-            return Err(Taken::ByFlow(other));
-        }
-        if self.ledger.as_ref().is_some_and(|ledger| !ledger.claim(hash)) {
-            return Err(Taken::Elsewhere);
-        }
-        let header = self.records.header_mut(record);
-        header.alias = alias;
-        header.flags |= RecordHeader::FLAG_ALIAS;
-        if reversed {
-            header.flags |= RecordHeader::FLAG_ALIAS_REVERSED;
-        }
-        if self.index.insert(hash, Entry::by_alias(record, header).0).is_err() {
-            // Too many keys have hashes like this one's.
-            self.drop_alias(record);
-            return Err(Taken::Elsewhere);
-        }
-        Ok(())
-    }
-
-    /// The flow has no alias any more.
-    pub fn drop_alias(&mut self, record: u32) {
-        let header = self.records.header_mut(record);
-        if header.has(RecordHeader::FLAG_ALIAS) {
-            let (entry, hash) = (Entry::by_alias(record, header), self.hasher.hash(&header.alias));
-            header.flags &= !(RecordHeader::FLAG_ALIAS | RecordHeader::FLAG_ALIAS_REVERSED);
-            self.index.remove(hash, entry.0);
-            if let Some(ledger) = &self.ledger {
-                ledger.release(hash);
-            }
-        }
-    }
-
-    /// Forgets the flow; says which home it had.
-    pub fn remove(&mut self, record: u32) -> Option<u32> {
-        self.drop_alias(record);
-        let header = self.records.header(record);
-        self.index.remove(self.hasher.hash(&header.key), Entry::by_key(record, header).0);
-        self.classes.leave(record, header);
-        self.wheel.cancel(record);
-        self.records.release(record);
-        self.homes.remove(record)
-    }
-
-    /// A packet joins its flow, whose class then is that of its connection.
-    #[inline]
-    pub fn join(&mut self, joining: &Joining, meta: &mut Meta) {
-        let record = meta.transit.flow;
-        let header = self.records.header_mut(record);
-        if joining.join(meta, header) {
-            self.classes.follow(record, header);
-        }
-    }
-
-    /// A packet refreshed the flow: it is kept for `keep_ms` from then on, or for
-    /// [`AS_LONG_AS_BEFORE`]. 0 leaves it as it was.
-    pub fn refresh(&mut self, record: u32, now_ns: u64, keep_ms: u32) {
-        if refresh(self.records.header_mut(record), now_ns, keep_ms) {
-            self.bring_forward(record);
-        }
-    }
-
-    /// A packet passed that changes nothing about its flow but refreshes it; false if the flow was
-    /// not accepted before, and nothing is done.
-    #[inline]
-    pub fn go_on(&mut self, record: u32, now_ns: u64, keep_ms: u32) -> bool {
-        let header = self.records.header_mut(record);
-        if !header.has(RecordHeader::FLAG_ACCEPTED) {
+    /// Ends a flow for another one, if the options say so; whether there is room now.
+    fn make_room(&mut self, stages: &mut Stages, pool: &mut PacketPool) -> bool {
+        if self.when_full == WhenFull::RefuseNew {
             return false;
         }
-        if refresh(header, now_ns, keep_ms) {
-            self.bring_forward(record);
+        match self.table.victim() {
+            Some(victim) => self.evict(victim, stages, pool),
+            None => return false,
         }
         true
     }
 
+    /// Ends flows that functions give up for the one that begins with this packet.
     #[cold]
-    fn bring_forward(&mut self, record: u32) {
-        self.wheel.bring_forward(record, self.records.header(record).deadline_ns());
-    }
-
-    /// Starts the flow's timer.
-    pub fn watch(&mut self, record: u32) {
-        self.wheel.set(record, self.records.header(record).deadline_ns());
-    }
-
-    /// When the next flow may have to be cleared away.
-    #[inline]
-    pub fn due_ns(&self) -> u64 {
-        self.wheel.due_ns()
-    }
-
-    /// The flows to be cleared away at `now_ns`, in the order in which their time ended, into
-    /// `due`: exactly those whose last tick is over, whenever this is called. They are still there.
-    pub fn expired(&mut self, now_ns: u64, due: &mut Vec<u32>) {
-        due.clear();
-        self.wheel.advance(now_ns, due);
-        due.retain(|&record| {
-            let header = self.records.header(record);
-            let over = Wheel::tick(header.deadline_ns()) < Wheel::tick(now_ns);
-            if !over {
-                self.wheel.set(record, header.deadline_ns());
+    fn let_give_way(&mut self, packet: &Packet, stages: &mut Stages, pool: &mut PacketPool) {
+        let mut victims = Vec::new();
+        for stage in 0..stages.all.len() {
+            let Stages { all, effects, .. } = &mut *stages;
+            let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
+            all[stage].make_room(packet, &mut env, &mut victims);
+            for victim in victims.drain(..) {
+                if self.table.is_live(victim) {
+                    self.end(victim, EndReason::Evicted, stages, pool);
+                }
             }
-            over
-        });
-        due.sort_unstable_by_key(|&record| (self.records.header(record).deadline_ns(), record));
+        }
     }
 
-    /// A flow to give up for a new one, if there is any.
-    pub fn victim(&mut self) -> Option<Victim> {
-        self.classes.victim(&self.records)
+    /// A packet of the flow passed: the flow lives on, and its alias is learned when it is new.
+    pub fn accept(
+        &mut self,
+        record: u32,
+        packet: &Packet,
+        parser: &Parser,
+        stages: &mut Stages,
+        pool: &mut PacketPool,
+    ) -> Result<(), DropReason> {
+        let meta = packet.meta();
+        let known = self.table.records.header(record).has(RecordHeader::FLAG_ACCEPTED);
+        if known && !meta.transit.relearn_alias {
+            self.table.refresh(record, self.settled_ns, meta.transit.keep_ms);
+            return Ok(());
+        }
+        if !self.learn_alias(packet, !known, parser, stages, pool) {
+            return Err(DropReason::AliasConflict);
+        }
+        self.table.refresh(record, self.settled_ns, meta.transit.keep_ms);
+        if !known {
+            self.table.records.header_mut(record).flags |= RecordHeader::FLAG_ACCEPTED;
+            self.table.watch(record);
+        }
+        Ok(())
     }
 
-    /// All flows, by number.
-    pub fn live(&self) -> impl Iterator<Item = u32> + '_ {
-        self.records.used().filter(|&record| self.records.header(record).has(RecordHeader::FLAG_LIVE))
+    /// Learns the key that the flow's packets have behind the functions, from one of them; false if
+    /// another flow has it.
+    fn learn_alias(
+        &mut self,
+        packet: &Packet,
+        begins: bool,
+        parser: &Parser,
+        stages: &mut Stages,
+        pool: &mut PacketPool,
+    ) -> bool {
+        let meta = packet.meta();
+        if !self.table.joining.has_aliases
+            || meta.transit.direction != Direction::Original
+            || !matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment)
+        {
+            return true;
+        }
+        let (key, reversed) = parser.current_key(packet);
+        let record = meta.transit.flow;
+        let other = match self.set_alias(record, key, reversed) {
+            Ok(()) => return true,
+            Err(Taken::Elsewhere) => return false,
+            Err(Taken::ByFlow(other)) => other,
+        };
+        let at_ns = self.settled_ns;
+        let may_evict = begins && meta.transit.side == Side::Inside;
+        if self.table.records.header(other).has_expired(at_ns) {
+            self.end_in_time(other, stages, pool);
+        } else if may_evict && self.gives_way(other) {
+            self.end(other, EndReason::Evicted, stages, pool);
+        } else {
+            return false;
+        }
+        self.set_alias(record, key, reversed).is_ok()
     }
-}
 
-/// Refreshes a flow; whether its time is now shorter, so that its timer must be brought forward.
-#[inline(always)]
-fn refresh(header: &mut RecordHeader, now_ns: u64, keep_ms: u32) -> bool {
-    if keep_ms == 0 {
-        return false;
+    /// Gives a flow an alias, or says who has it.
+    fn set_alias(&mut self, record: u32, key: FlowKey, reversed: bool) -> Result<(), Taken> {
+        // A flow of which nothing has passed has no rules.
+        if self.table.records.header(record).has(RecordHeader::FLAG_ACCEPTED) {
+            self.forget_rules(record);
+        }
+        self.table.set_alias(record, key, reversed)?;
+        if let Some(home) = self.table.homes.of(record) {
+            let hash = self.table.hash(&key);
+            self.changes.push(Change::Alias { home, key, hash });
+        }
+        Ok(())
     }
-    header.last_seen_ns = header.last_seen_ns.max(now_ns);
-    if keep_ms == AS_LONG_AS_BEFORE {
-        return false;
+
+    /// Whether an outside host opened the flow and nobody answered: then it does not keep its key
+    /// from a flow that an inside host begins. Else whoever sends to a NAT's ports first could keep
+    /// inside hosts from using them.
+    fn gives_way(&self, record: u32) -> bool {
+        let header = self.table.records.header(record);
+        let unanswered =
+            matches!(header.connection, Connection::NEW | Connection::UNREPLIED | Connection::SYN_SENT);
+        unanswered && header.origin() == Side::Outside
     }
-    let shorter = keep_ms < header.timeout_ms;
-    header.timeout_ms = keep_ms;
-    shorter
+
+    /// A flow's time is over.
+    pub fn end_in_time(&mut self, record: u32, stages: &mut Stages, pool: &mut PacketPool) {
+        let over = self.table.records.header(record).connection.is_over();
+        self.end(record, if over { EndReason::Closed } else { EndReason::Idle }, stages, pool);
+    }
+
+    /// Ends the flows whose time is over.
+    pub fn expire(&mut self, stages: &mut Stages, pool: &mut PacketPool) {
+        let mut due = std::mem::take(&mut self.due);
+        self.table.expired(self.now_ns, &mut due);
+        for &record in &due {
+            self.end_in_time(record, stages, pool);
+        }
+        self.due = due;
+    }
+
+    /// Ends all flows, as far as there is room for what their ends bring about; false if some are
+    /// left.
+    pub fn finish(&mut self, stages: &mut Stages, pool: &mut PacketPool) -> bool {
+        let mut live = std::mem::take(&mut self.due);
+        live.clear();
+        live.extend(self.table.live());
+        let mut ended = 0;
+        for &record in &live {
+            if stages.effects.is_half_full() {
+                break;
+            }
+            self.end(record, EndReason::Shutdown, stages, pool);
+            ended += 1;
+        }
+        let all = ended == live.len();
+        self.due = live;
+        all
+    }
+
+    /// Ends a flow for another one, and counts what it was.
+    #[cold]
+    fn evict(&mut self, victim: Victim, stages: &mut Stages, pool: &mut PacketPool) {
+        self.counters.evicted_by_class[victim.class as usize] += 1;
+        self.counters.evicted_over_source += u64::from(victim.over_source);
+        self.end(victim.record, EndReason::Evicted, stages, pool);
+    }
+
+    /// Ends a flow.
+    pub fn end(&mut self, record: u32, reason: EndReason, stages: &mut Stages, pool: &mut PacketPool) {
+        self.counters.ended[reason as usize] += 1;
+        let Stages { all, effects, .. } = &mut *stages;
+        let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
+        for stage in all {
+            stage.flow_end(record, reason, self.now_ns, &mut env);
+        }
+        if let Some(reassembly) = &mut self.reassembly {
+            reassembly.forget(record, &mut self.table.records);
+        }
+        self.end_second_pass(record, reason, stages, pool);
+        if let Some(home) = self.table.remove(record) {
+            self.changes.push(Change::Ended { home });
+        }
+    }
+
+    /// A function panicked at a packet of this flow: it ends, once the packets of its group are
+    /// through.
+    #[cold]
+    pub fn note_failed(&mut self, record: u32) {
+        let main = self.table.passes.get(record).map_or(record, |pass| pass.main);
+        if !self.failed.contains(&main) {
+            self.failed.push(main);
+        }
+    }
+
+    /// Ends the flows at whose packets functions panicked.
+    #[cold]
+    pub fn end_failed(&mut self, stages: &mut Stages, pool: &mut PacketPool) {
+        let mut failed = std::mem::take(&mut self.failed);
+        for record in failed.drain(..) {
+            if self.table.is_live(record) {
+                self.end(record, EndReason::Rejected, stages, pool);
+            }
+        }
+        self.failed = failed;
+    }
+
+    /// Makes a record for the second pass of the flow that this packet is of, which the function at
+    /// `stage` turns back for the first time. Another flow may go for it if `may_evict`.
+    ///
+    /// # Errors
+    /// If there is no room, or a function panics.
+    pub fn begin_second_pass(
+        &mut self,
+        packet: &Packet,
+        (stage, may_evict): (usize, bool),
+        parser: &Parser,
+        stages: &mut Stages,
+        pool: &mut PacketPool,
+    ) -> Result<Pass, DropReason> {
+        let meta = packet.meta();
+        let (main, near, direction) = (meta.transit.flow, meta.transit.side, meta.transit.direction);
+        if self.is_full() {
+            let may_evict = may_evict && self.when_full != WhenFull::RefuseNew;
+            let victim = if may_evict { self.table.victim() } else { None };
+            let victim = victim.filter(|victim| victim.record != main).ok_or(DropReason::FlowTableFull)?;
+            self.evict(victim, stages, pool);
+        }
+        let key = match meta.class {
+            PacketClass::IcmpError => parse::portless_key(packet),
+            _ => parser.current_key(packet),
+        };
+        let second = self.table.begin_second(packet, key, self.now_ns).ok_or(DropReason::FlowTableFull)?;
+        self.forget_rules(second);
+        let pass = Pass { main, second, stage: stage as u16, near, direction };
+        self.table.passes.add(pass, self.table.records.capacity());
+        let mut transit = meta.transit;
+        (transit.flow, transit.side) = (second, near.other());
+        let Stages { all, effects, .. } = stages;
+        let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
+        let mut has_failed = false;
+        for (number, stage) in all.iter_mut().enumerate() {
+            if number != usize::from(pass.stage) {
+                has_failed |= !stage.flow_start(transit, &mut env);
+            }
+        }
+        if has_failed { Err(DropReason::FunctionPanic) } else { Ok(pass) }
+    }
+
+    /// The flow with this record ends, and with it its second pass, if it has one.
+    fn end_second_pass(&mut self, main: u32, reason: EndReason, stages: &mut Stages, pool: &mut PacketPool) {
+        let Some(pass) = self.table.passes.get(main) else { return };
+        let Stages { all, effects, .. } = stages;
+        let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
+        for (number, stage) in all.iter_mut().enumerate() {
+            if number != usize::from(pass.stage) {
+                stage.flow_end(pass.second, reason, self.now_ns, &mut env);
+            }
+        }
+        if let Some(reassembly) = &mut self.reassembly {
+            reassembly.forget(pass.second, &mut self.table.records);
+        }
+        self.table.forget_second(main);
+    }
+
+    /// Ends all flows, as far as that can be done, and makes the tables anew; whether the streams'
+    /// memory, too.
+    pub fn clear(&mut self, stages: &mut Stages, options: &Options, pool: &mut PacketPool) -> bool {
+        let live: Vec<u32> = self.table.live().collect();
+        for &record in &live {
+            if let Some(home) = self.table.homes.of(record) {
+                self.changes.push(Change::Ended { home });
+            }
+            let second = self.table.passes.get(record).map(|pass| pass.second);
+            for record in [Some(record), second].into_iter().flatten() {
+                let Stages { all, effects, .. } = &mut *stages;
+                let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
+                for stage in all {
+                    stage.flow_end(record, EndReason::Evicted, self.now_ns, &mut env);
+                }
+            }
+            // The index may be what failed: then others keep what they have heard of its aliases
+            // until those are claimed anew.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.table.drop_alias(record)));
+        }
+        self.counters.ended[EndReason::Evicted as usize] += live.len() as u64;
+        let (capacity, cache) = (self.table.records.capacity(), self.cache.as_ref());
+        self.cache = cache.and_then(|cache| cache.renewed(&stages.all, &self.table.layout, capacity));
+        let new = Reassembly::new(&stages.all, &mut RecordLayout::default(), options.streams, options.seed);
+        let is_replaced = new.is_ok();
+        if let Ok(new) = new {
+            self.reassembly = new;
+        }
+        self.table.renew(&live, (options.shares, options.seed));
+        is_replaced
+    }
 }

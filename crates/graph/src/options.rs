@@ -5,8 +5,8 @@ use nf::{Connection, EndReason, KEEP_MS_MAX};
 use packet::parse::protocol;
 use packet::{DropReason, Sanity, TunnelKind, TunnelPorts};
 
-use crate::classes::{FlowClass, Shares};
 use crate::streams::{StreamCounters, StreamOptions};
+use crate::{FlowClass, Shares};
 
 /// How a chain is to behave. The default is what a small site would want.
 #[derive(Clone, Copy, Debug)]
@@ -184,15 +184,6 @@ impl Timeouts {
         };
         ms.min(KEEP_MS_MAX)
     }
-}
-
-/// Packets that went through a function itself while cycles were counted, and what they took there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Walked {
-    /// Packets.
-    pub packets: u64,
-    /// Processor cycles.
-    pub cycles: u64,
 }
 
 /// What a chain has counted. At all times

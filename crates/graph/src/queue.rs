@@ -4,6 +4,10 @@ use std::collections::VecDeque;
 
 use packet::Packet;
 
+/// Packets of known flows that are processed together at most: what fits the first-level cache with
+/// its records.
+pub const GROUP_MAX: usize = 32;
+
 /// The packets of a batch that are not through yet, and before them those that passed and wait to
 /// leave.
 ///

@@ -4,14 +4,12 @@
 //! So several units can have a flow's packets in turn, each with the state that a single unit would
 //! have had, if what the functions keep of a flow follows from headers ([`Chain::recomputes`]).
 
-use std::mem::swap;
-
 use nf::Verdict;
-use nf::stage::PacketTotals;
 use packet::{DropReason, Packet, PacketClass, PacketPool};
 
-use super::{Chain, Run};
+use super::Chain;
 use crate::cache::likeness;
+use crate::pipeline::Pipeline;
 
 /// A packet is no history of a flow that is here, or cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +33,7 @@ impl Chain {
     /// chain: then units that have them in common may [replay](Chain::replay) what others process.
     /// A flow's first packet is always processed where the flow begins.
     pub fn recomputes(&self) -> bool {
-        self.stages.iter().all(|stage| stage.recomputes())
+        self.pipeline.stages.all.iter().all(|stage| stage.recomputes())
     }
 
     /// Changes a flow's state as this packet does, or its first [`history_len`] bytes, and nothing
@@ -46,50 +44,28 @@ impl Chain {
     /// # Errors
     /// If its flow is not here.
     pub fn replay(&mut self, packet: &mut Packet, pool: &mut PacketPool) -> Result<(), NoHistory> {
-        self.classifier.parser().parse(packet).map_err(|_| NoHistory)?;
-        self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
-        self.settled_ns = self.settled_ns.max(packet.meta().transit.timestamp_ns);
+        let parser = self.classifier.parser();
+        parser.parse(packet).map_err(|_| NoHistory)?;
+        let flows = &mut self.pipeline.flows;
+        flows.now_ns = flows.now_ns.max(packet.meta().transit.timestamp_ns);
+        flows.settled_ns = flows.settled_ns.max(packet.meta().transit.timestamp_ns);
         let meta = packet.meta_mut();
-        let (record, direction) = self.flows.find(meta.hash, &meta.key, meta.reversed).ok_or(NoHistory)?;
+        let (record, direction) = flows.table.find(meta.hash, &meta.key, meta.reversed).ok_or(NoHistory)?;
         (meta.transit.flow, meta.transit.direction) = (record, direction);
-        self.flows.join(&self.joining, meta);
-        if likeness(self.flows.records.header(record), packet).is_none() {
-            self.forget_rules(record);
+        flows.table.join(meta);
+        if likeness(flows.table.records.header(record), packet).is_none() {
+            flows.forget_rules(record);
         }
-        let verdict = self.cross_aside(packet, pool);
+        let verdict = self.pipeline.replay(packet, parser, pool);
+        let Pipeline { flows, stages, .. } = &mut self.pipeline;
         if verdict == Verdict::Drop(DropReason::FunctionPanic) {
-            self.note_failed(record);
+            flows.note_failed(record);
         }
-        self.end_failed(pool);
+        flows.end_failed(stages, pool);
         if !matches!(verdict, Verdict::Drop(_)) {
             // That it may not have its alias was said where the packet is.
-            let _ = self.accept(record, packet, pool);
+            let _ = flows.accept(record, packet, parser, stages, pool);
         }
         Ok(())
-    }
-
-    /// Takes a packet through the functions, and throws away what comes of it but the verdict.
-    fn cross_aside(&mut self, packet: &mut Packet, pool: &mut PacketPool) -> Verdict {
-        let mut aside = self.aside.take().unwrap_or_default();
-        swap(&mut self.effects, &mut aside);
-        self.is_replaying = true;
-        let mut verdict = Verdict::Forward;
-        let (packets, verdicts) = (std::slice::from_mut(packet), std::slice::from_mut(&mut verdict));
-        let loads = PacketTotals::by_side(packets, verdicts);
-        self.cross(
-            packets,
-            verdicts,
-            loads,
-            None,
-            &mut Run { out: &mut Vec::new(), pool, observer: None, is_alone: false },
-        );
-        self.answers.drain(..).for_each(|answer| pool.give(answer));
-        self.is_replaying = false;
-        swap(&mut self.effects, &mut aside);
-        aside.alerts.clear();
-        aside.events.clear();
-        aside.reports.clear();
-        self.aside = Some(aside);
-        verdict
     }
 }

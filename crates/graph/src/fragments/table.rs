@@ -24,13 +24,6 @@ pub(crate) struct Displaced {
     pub source: u64,
 }
 
-impl Displaced {
-    /// Both together.
-    pub fn and(self, other: Displaced) -> Displaced {
-        Displaced { table: self.table + other.table, source: self.source + other.source }
-    }
-}
-
 /// Datagrams, and what is known of each.
 pub(crate) struct Table<T> {
     places: HashMap<Datagram, u32>,

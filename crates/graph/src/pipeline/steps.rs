@@ -4,11 +4,11 @@ use nf::Verdict;
 use nf::stage::{PacketTotals, ReadGroup, Stage};
 use packet::{DropReason, Packet};
 
-use super::cross::Crossing;
-use super::{Chain, Run};
+use super::crossing::Crossing;
+use super::{Pipeline, Run};
 use crate::cache::{Layer, ProgramId, Step};
 
-impl Chain {
+impl Pipeline {
     /// Takes the packets of a crossing through the steps of the program that the rules of all their
     /// flows name.
     #[inline(never)]
@@ -20,7 +20,7 @@ impl Chain {
         verdicts: &mut [Verdict],
         run: &mut Run<'_, '_>,
     ) {
-        let Some(cache) = &mut self.cache else { return };
+        let Some(cache) = &mut self.flows.cache else { return };
         // They are back in their place before anything could ask for them: programs are made for
         // packets that walk.
         let programs = cache.lend_programs(crossing.load.packets);
@@ -34,7 +34,7 @@ impl Chain {
             }
             self.take_step(step, crossing, packets, verdicts, run);
         }
-        if let Some(cache) = &mut self.cache {
+        if let Some(cache) = &mut self.flows.cache {
             cache.take_back(programs);
         }
     }
@@ -50,22 +50,22 @@ impl Chain {
     ) {
         let &mut Crossing { side, load, .. } = crossing;
         match *step {
-            Step::Pass(stage) => self.stages[stage].pass(load, 0),
+            Step::Pass(stage) => self.stages.all[stage].pass(load, 0),
             Step::Functions(stage, ref functions) => {
-                let started = self.options.cycles.map(|cycles| cycles());
-                let (records, effects) = (&mut self.flows.records, &mut self.effects);
+                let started = self.stages.clock.map(|cycles| cycles());
+                let (records, effects) = (&mut self.flows.table.records, &mut self.stages.effects);
                 let mut group =
                     ReadGroup { packets, verdicts, side, load, records, places: None, effects, panicked: 0 };
-                self.stages[stage].run_functions(&mut group, functions.as_slice());
+                self.stages.all[stage].run_functions(&mut group, functions.as_slice());
                 let panicked = group.panicked;
-                self.count_cycles(stage, started);
+                self.stages.count_cycles(stage, started);
                 if panicked != 0 {
                     drop_panicked(panicked, crossing, packets, verdicts);
                 }
             }
             Step::Process(stage) => self.take_through(stage, crossing, packets, verdicts, run),
             Step::Rewrite { known } => {
-                let Some(cache) = &self.cache else { return };
+                let Some(cache) = &self.flows.cache else { return };
                 for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {
                     let transit = &packet.meta().transit;
                     let rule = cache.rule(transit.flow, transit.direction);
@@ -98,25 +98,25 @@ impl Chain {
                 forwarded.for_each(|(packet, _)| packet.set_dscp(dscp));
             }
             Step::Wrap(stage) => {
-                let Some(cache) = &self.cache else { return };
+                let Some(cache) = &self.flows.cache else { return };
                 let room = |packet: &mut Packet| {
                     let transit = &packet.meta().transit;
                     let outer = cache.outer(transit.flow, transit.direction);
                     outer.and_then(|&outer| packet.encap(&outer).ok()).ok_or(DropReason::NoHeadroom)
                 };
-                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
+                drop_unless(room, &mut *self.stages.all[stage], crossing, packets, verdicts);
             }
             Step::Tag(stage, tag) => {
                 let room = |packet: &mut Packet| packet.push_tag(tag).map_err(|_| DropReason::NoHeadroom);
-                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
+                drop_unless(room, &mut *self.stages.all[stage], crossing, packets, verdicts);
             }
             Step::TakeOut(stage, len) => {
                 let out = |packet: &mut Packet| packet.decap(len).map_err(|_| DropReason::Internal);
-                drop_unless(out, &mut *self.stages[stage], crossing, packets, verdicts);
+                drop_unless(out, &mut *self.stages.all[stage], crossing, packets, verdicts);
             }
             Step::Untag(stage, kind) => {
                 let off = |packet: &mut Packet| packet.pop_tag(kind).map_err(|_| DropReason::Internal);
-                drop_unless(off, &mut *self.stages[stage], crossing, packets, verdicts);
+                drop_unless(off, &mut *self.stages.all[stage], crossing, packets, verdicts);
             }
             Step::Cancelled(stage, layer) => {
                 let room = |packet: &mut Packet| {
@@ -126,7 +126,7 @@ impl Chain {
                     (packet.headroom() >= layer.len()).then_some(()).ok_or(DropReason::NoHeadroom)
                 };
                 crossing.cancelled_len += layer.len() as u64;
-                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
+                drop_unless(room, &mut *self.stages.all[stage], crossing, packets, verdicts);
             }
             Step::Restored(layer) => {
                 crossing.cancelled_len -= layer.len() as u64;
@@ -135,7 +135,7 @@ impl Chain {
             Step::Drop(stage, reason) => {
                 let forwarded = verdicts.iter_mut().filter(|verdict| **verdict == Verdict::Forward);
                 forwarded.for_each(|verdict| *verdict = Verdict::Drop(reason));
-                self.stages[stage].pass(PacketTotals::default(), load.packets);
+                self.stages.all[stage].pass(PacketTotals::default(), load.packets);
             }
             // They have been seen to.
             Step::Together(_)

@@ -6,16 +6,16 @@
 
 use packet::{DropReason, Packet, PacketPool};
 
-use super::{Chain, Run};
+use super::{Pipeline, Run};
 use crate::fragments::Displaced;
 use crate::streams::{Passing, Unheld};
 
-impl Chain {
+impl Pipeline {
     /// A fragment passed all functions: it leaves, or waits for the rest of its datagram.
     #[cold]
     pub(super) fn send_fragment(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
-        let Some(subscribed) = &mut self.subscribed else { return self.send(packet, run) };
-        let (datagrams, lost) = subscribed.datagrams_mut();
+        let Some(reassembly) = &mut self.flows.reassembly else { return self.send(packet, run) };
+        let (datagrams, lost) = reassembly.datagrams_mut();
         match datagrams.pass(packet, lost) {
             Passing::Alone(packet) => self.send(packet, run),
             Passing::Held => {}
@@ -29,8 +29,8 @@ impl Chain {
     /// that are held back go with it.
     #[cold]
     pub(super) fn drop_rest_of_datagram(&mut self, packet: &Packet, run: &mut Run<'_, '_>) {
-        let Some(subscribed) = &mut self.subscribed else { return };
-        for held in subscribed.datagrams_mut().0.drop_noted(packet) {
+        let Some(reassembly) = &mut self.flows.reassembly else { return };
+        for held in reassembly.datagrams_mut().0.drop_noted(packet) {
             self.drop_packet(held, DropReason::FragmentOfDropped, run);
         }
         self.drop_unheld(run.pool);
@@ -38,20 +38,20 @@ impl Chain {
 
     /// Gives up datagrams whose time is over.
     #[inline]
-    pub(super) fn expire_datagrams(&mut self, pool: &mut PacketPool) {
-        if let Some(subscribed) = &mut self.subscribed
-            && subscribed.datagrams().due_ns() <= self.now_ns
+    pub fn expire_datagrams(&mut self, pool: &mut PacketPool) {
+        if let Some(reassembly) = &mut self.flows.reassembly
+            && reassembly.datagrams().due_ns() <= self.flows.now_ns
         {
-            let (datagrams, lost) = subscribed.datagrams_mut();
-            datagrams.expire(self.now_ns, lost);
+            let (datagrams, lost) = reassembly.datagrams_mut();
+            datagrams.expire(self.flows.now_ns, lost);
             self.drop_unheld(pool);
         }
     }
 
     /// Drops fragments that are not held back any more.
     pub(super) fn drop_unheld(&mut self, pool: &mut PacketPool) {
-        let Some(subscribed) = &mut self.subscribed else { return };
-        while let Some((packet, why)) = subscribed.datagrams_mut().0.take_unheld() {
+        let Some(reassembly) = &mut self.flows.reassembly else { return };
+        while let Some((packet, why)) = reassembly.datagrams_mut().0.take_unheld() {
             let reason = match why {
                 Unheld::Late => Some(DropReason::FragmentTimeout),
                 Unheld::Displaced => Some(DropReason::FragmentTableFull),
@@ -68,29 +68,27 @@ impl Chain {
     /// Drops all fragments that are held back.
     pub(super) fn drop_held(&mut self, pool: &mut PacketPool) {
         self.drop_unheld(pool);
-        let Some(subscribed) = &mut self.subscribed else { return };
-        for packet in subscribed.datagrams_mut().0.take_all() {
+        let Some(reassembly) = &mut self.flows.reassembly else { return };
+        for packet in reassembly.datagrams_mut().0.take_all() {
             self.counters.drops[DropReason::Internal.index()] += 1;
             pool.give(packet);
         }
     }
 
-    /// Fragments that wait: for their first one, or for the rest of their datagram.
-    pub(super) fn packets_held(&self) -> u64 {
-        let held_back = self.subscribed.as_ref().map_or(0, |subscribed| subscribed.datagrams().held());
-        self.classifier.counted().packets_held + held_back
+    /// Fragments that wait for the rest of their datagram.
+    pub fn packets_held(&self) -> u64 {
+        self.flows.reassembly.as_ref().map_or(0, |reassembly| reassembly.datagrams().held())
     }
 
     /// Fragments that were held back elsewhere and came here with their flows, less those that went
     /// elsewhere.
-    pub(super) fn fragments_moved(&self) -> i64 {
-        let now = self.subscribed.as_ref().map_or(0, |subscribed| subscribed.datagrams().moved());
+    pub fn fragments_moved(&self) -> i64 {
+        let now = self.flows.reassembly.as_ref().map_or(0, |reassembly| reassembly.datagrams().moved());
         self.counters.fragments_moved + now
     }
 
     /// Datagrams that gave way to others.
-    pub(super) fn displaced(&self) -> Displaced {
-        let datagrams = self.subscribed.as_ref().map(|it| it.datagrams().displaced()).unwrap_or_default();
-        self.classifier.displaced().and(datagrams)
+    pub fn displaced(&self) -> Displaced {
+        self.flows.reassembly.as_ref().map(|it| it.datagrams().displaced()).unwrap_or_default()
     }
 }

@@ -15,12 +15,12 @@ use nf::{Effects, Verdict};
 use packet::memory::OutOfMemory;
 use packet::{Packet, Side};
 
-use super::Chain;
-use super::cross::Crossing;
+use super::Pipeline;
+use super::crossing::Crossing;
 use super::steps::drop_panicked;
 use crate::SideBySide;
 use crate::cache::Step;
-use crate::gathering::GROUP_MAX;
+use crate::queue::GROUP_MAX;
 
 /// Of the groups that go in order, one of so many is measured: a prime, so that programs which take
 /// turns all have theirs.
@@ -35,7 +35,7 @@ const OUTLIER: u64 = 4;
 const OUTLIER_NS: u64 = 256;
 
 /// What a chain needs that runs state functions side by side.
-pub(super) struct Sides {
+pub(crate) struct Sides {
     how: SideBySide,
     /// How long the state functions of each function take for a packet.
     paces: Vec<Pace>,
@@ -231,17 +231,13 @@ impl<'a> Team<'a> {
     }
 }
 
-impl Chain {
-    /// State functions that commute run side by side from now on where that is worth it: what comes
-    /// out is the same. Programs of the fast path that were written before stay as they are.
-    ///
-    /// # Errors
-    /// If there is no memory for the copies of records: one for each packet of a group.
+impl Pipeline {
+    /// See [`crate::Chain::run_side_by_side`].
     pub fn run_side_by_side(&mut self, how: SideBySide) -> Result<(), OutOfMemory> {
-        if let Some(cache) = &mut self.cache {
+        if let Some(cache) = &mut self.flows.cache {
             cache.put_together();
         }
-        self.sides = Some(Box::new(Sides::new(how, &self.stages, &self.layout)?));
+        self.sides = Some(Box::new(Sides::new(how, &self.stages.all, &self.flows.table.layout)?));
         Ok(())
     }
 
@@ -261,19 +257,19 @@ impl Chain {
         let (here, there) = functions.split_at(cut.unwrap_or(functions.len()));
         let of_first = |functions: &[Step]| functions.first().and_then(stage_of);
         let lent = match of_first(there) {
-            Some(_) => sides.lend((packets, &*verdicts, side), &self.flows.records, there),
+            Some(_) => sides.lend((packets, &*verdicts, side), &self.flows.table.records, there),
             None => 0,
         };
         let Sides { how, paces, copies, places, effects, .. } = sides;
         let team = Team {
-            stages: &mut self.stages,
+            stages: &mut self.stages.all,
             paces,
-            cycles: &mut self.cycles,
+            cycles: &mut self.stages.cycles,
             first: 0,
             clock_ns: is_measured.then_some(how.clock_ns),
-            counter: self.options.cycles,
+            counter: self.stages.clock,
         };
-        let records = &mut self.flows.records;
+        let records = &mut self.flows.table.records;
         let group = ReadGroup {
             packets,
             verdicts: &*verdicts,
@@ -281,7 +277,7 @@ impl Chain {
             load,
             records,
             places: None,
-            effects: &mut self.effects,
+            effects: &mut self.stages.effects,
             panicked: 0,
         };
         let (Some(last), Some(first)) = (here.last().and_then(stage_of), of_first(there)) else {
@@ -319,11 +315,11 @@ impl Chain {
                 }
             },
         );
-        if let Some(cache) = &mut self.cache {
+        if let Some(cache) = &mut self.flows.cache {
             cache.count_beside(load.packets);
         }
-        self.effects.append(&mut sides.effects);
-        sides.give_back(lent, &mut self.flows.records, there);
+        self.stages.effects.append(&mut sides.effects);
+        sides.give_back(lent, &mut self.flows.table.records, there);
         if panicked_here | panicked_there != 0 {
             drop_panicked(panicked_here | panicked_there, crossing, packets, verdicts);
         }

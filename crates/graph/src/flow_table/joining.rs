@@ -11,6 +11,7 @@ use crate::Timeouts;
 pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 
 /// How packets join their flows in a chain.
+#[derive(Clone, Copy)]
 pub(crate) struct Joining {
     /// How long flows are kept.
     pub timeouts: Timeouts,

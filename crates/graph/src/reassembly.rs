@@ -13,7 +13,7 @@ use crate::streams::{
 };
 
 /// The streams of a chain in which a function wants them.
-pub(super) struct Subscribed {
+pub(crate) struct Reassembly {
     reassembler: Reassembler,
     /// Where the streams stand in flows' records.
     part: SlotField<Streams>,
@@ -70,7 +70,7 @@ fn message(short: ShortOf, is_dropped: bool) -> &'static str {
     }
 }
 
-impl Subscribed {
+impl Reassembly {
     /// The streams for these functions, if one wants them; the flows' records then have a part for
     /// them.
     pub fn new(
@@ -78,7 +78,7 @@ impl Subscribed {
         layout: &mut RecordLayout,
         options: StreamOptions,
         seed: u64,
-    ) -> Result<Option<Subscribed>, OutOfMemory> {
+    ) -> Result<Option<Reassembly>, OutOfMemory> {
         let wants = || stages.iter().map(|stage| stage.descriptor().stream);
         let first = [wants().position(|wants| wants), wants().rposition(|wants| wants)];
         let [Some(inside), Some(outside)] = first else { return Ok(None) };
@@ -89,7 +89,7 @@ impl Subscribed {
         let inline = options.normalize && stages.iter().any(|stage| stage.shared().prevents);
         let reassembler = Reassembler::new(StreamOptions { inline, seed, ..options })?;
         let reports = ReportLimit::new(reassembler.accounts())?;
-        Ok(Some(Subscribed { reassembler, part, first: [inside, outside], reports }))
+        Ok(Some(Reassembly { reassembler, part, first: [inside, outside], reports }))
     }
 
     /// The first function that wants streams of packets from this side.
@@ -185,7 +185,7 @@ impl Subscribed {
         }
     }
 
-    /// Takes over what [`Subscribed::save`] wrote elsewhere; on an error, the flow has no streams.
+    /// Takes over what [`Reassembly::save`] wrote elsewhere; on an error, the flow has no streams.
     pub fn restore(
         &mut self,
         record: u32,

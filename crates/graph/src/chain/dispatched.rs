@@ -5,43 +5,14 @@
 use std::sync::Arc;
 
 use nf::EndReason;
-use nf::record::RecordHeader;
 use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 
-use super::{Chain, Run};
+use super::Chain;
 use crate::classifier::{Classifier, FlowLookup};
-use crate::flows::{Ledger, Taken};
+use crate::flow_table::Ledger;
+use crate::flows::Change;
 use crate::fragments::Datagram;
-
-/// Something that whoever numbers flows must know of one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Packets with this key, too, are the flow's, and no other's, in place of the alias that it
-    /// had before.
-    Alias {
-        /// The flow's home.
-        home: u32,
-        /// The key; if it is the flow's own, it has no alias any more.
-        key: FlowKey,
-        /// The key's hash.
-        hash: u64,
-    },
-    /// What became of the first fragment of a datagram is known now, and so is whom the later ones
-    /// follow.
-    FirstFragment {
-        /// The datagram.
-        datagram: Datagram,
-        /// The flow's key, and whether it is reversed; none: it was dropped.
-        passed: Option<(FlowKey, bool)>,
-        /// When that was.
-        at_ns: u64,
-    },
-    /// A flow of this home ended.
-    Ended {
-        /// The flow's home.
-        home: u32,
-    },
-}
+use crate::pipeline::{Pipeline, Run};
 
 impl Chain {
     /// Which flow each packet belongs to.
@@ -72,9 +43,9 @@ impl Chain {
     pub fn way(&mut self, packet: &mut Packet, pool: &mut PacketPool) -> FlowLookup {
         let meta = packet.meta();
         if meta.class == PacketClass::LaterFragment {
-            self.now_ns = self.now_ns.max(meta.transit.timestamp_ns);
-            self.classifier.handle_timeout(self.now_ns, pool);
-            self.expire_datagrams(pool);
+            self.pipeline.flows.now_ns = self.pipeline.flows.now_ns.max(meta.transit.timestamp_ns);
+            self.classifier.handle_timeout(self.pipeline.flows.now_ns, pool);
+            self.pipeline.expire_datagrams(pool);
         }
         self.classifier.flow_of(packet, pool)
     }
@@ -88,30 +59,32 @@ impl Chain {
         out: &mut Vec<Packet>,
         pool: &mut PacketPool,
     ) {
-        if self.stages.is_empty() {
-            let mut run = Run { out, pool, observer: None, is_alone: false };
+        if self.pipeline.stages.all.is_empty() {
+            let mut run = Run::new(out, pool, self.classifier.parser());
             return batch.drain(..).for_each(|packet| self.pass(packet, &mut run));
         }
         self.look_up_homes(batch, homes);
-        self.run(batch, &mut Run { out, pool, observer: None, is_alone: false });
+        let mut run = Run::new(out, pool, self.classifier.parser());
+        self.run(batch, &mut run);
     }
 
     /// Processes packets that this chain admitted, or another one with the same seed, in the order
     /// in which they come. Whose they are, their keys say; none could not be parsed.
     pub fn process_parsed(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
-        if self.stages.is_empty() {
-            let mut run = Run { out, pool, observer: None, is_alone: false };
+        if self.pipeline.stages.all.is_empty() {
+            let mut run = Run::new(out, pool, self.classifier.parser());
             return batch.drain(..).for_each(|packet| self.pass(packet, &mut run));
         }
         self.homes.clear();
         self.look_up_parsed(batch);
-        self.run(batch, &mut Run { out, pool, observer: None, is_alone: false });
+        let mut run = Run::new(out, pool, self.classifier.parser());
+        self.run(batch, &mut run);
     }
 
     /// This chain has a part of the flows: which aliases are its, it tells here, where it also
     /// hears which are others'. It has no flows yet.
     pub fn tell_aliases(&mut self, ledger: Arc<dyn Ledger>) {
-        self.flows.ledger = Some(ledger);
+        self.pipeline.flows.table.ledger = Some(ledger);
     }
 
     /// The hash of what all fragments of this one's datagram have in common.
@@ -140,8 +113,8 @@ impl Chain {
     /// order, and behind all packets that came before.
     pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         let parsed = self.classifier.take_refusal(&packet);
-        let mut run = Run { out, pool, observer: None, is_alone: false };
-        if self.stages.is_empty() && parsed.is_ok() {
+        let mut run = Run::new(out, pool, self.classifier.parser());
+        if self.pipeline.stages.all.is_empty() && parsed.is_ok() {
             return self.pass(packet, &mut run);
         }
         self.alone(packet, parsed, &mut run);
@@ -154,35 +127,35 @@ impl Chain {
 
     /// When flows are to end, or datagrams in fragments to be given up.
     pub fn due_ns(&self) -> u64 {
-        self.flows.due_ns().min(self.subscribed.as_ref().map_or(u64::MAX, |it| it.datagrams().due_ns()))
+        self.pipeline.next_timeout_ns()
     }
 
     /// What has become of flows that have homes, in order, since this was emptied last.
     pub fn changes(&self) -> &[Change] {
-        &self.changes
+        &self.pipeline.flows.changes
     }
 
     /// The same, to be emptied.
     pub fn changes_mut(&mut self) -> &mut Vec<Change> {
-        &mut self.changes
+        &mut self.pipeline.flows.changes
     }
 
     /// The flows that have this home.
     pub fn flows_of(&self, home: u32) -> impl Iterator<Item = u32> + '_ {
-        self.flows.homes.records(home)
+        self.pipeline.flows.table.homes.records(home)
     }
 
     /// A flow has this home; it has none yet.
     pub fn set_home(&mut self, record: u32, home: u32) {
-        self.flows.homes.add(home, record);
+        self.pipeline.flows.table.homes.add(home, record);
     }
 
     /// The flows that had one home have another one, which no flow has.
     pub fn rehome(&mut self, home: u32, new: u32) {
         let records: Vec<u32> = self.flows_of(home).collect();
         for record in records {
-            self.flows.homes.remove(record);
-            self.flows.homes.add(new, record);
+            self.pipeline.flows.table.homes.remove(record);
+            self.pipeline.flows.table.homes.add(new, record);
         }
     }
 
@@ -190,36 +163,24 @@ impl Chain {
     pub fn end_flows_of(&mut self, home: u32, pool: &mut PacketPool) {
         let newest = |chain: &Chain| chain.flows_of(home).next();
         while let Some(record) = newest(self) {
-            self.end_flow(record, EndReason::Evicted, pool);
+            let Pipeline { flows, stages, .. } = &mut self.pipeline;
+            flows.end(record, EndReason::Evicted, stages, pool);
         }
     }
 
     /// Ends the flows of this home whose time is over. Time alone clears them away a little later,
     /// and until then nobody finds them.
     pub fn end_expired_of(&mut self, home: u32, now_ns: u64, pool: &mut PacketPool) {
-        self.now_ns = self.now_ns.max(now_ns);
-        let is_over = |&record: &u32| self.flows.records.header(record).has_expired(self.now_ns);
-        let over: Vec<u32> = self.flows_of(home).filter(is_over).collect();
-        over.into_iter().for_each(|record| self.end_in_time(record, pool));
+        let Pipeline { flows, stages, .. } = &mut self.pipeline;
+        flows.now_ns = flows.now_ns.max(now_ns);
+        let is_over = |&record: &u32| flows.table.records.header(record).has_expired(flows.now_ns);
+        let over: Vec<u32> = flows.table.homes.records(home).filter(is_over).collect();
+        over.into_iter().for_each(|record| flows.end_in_time(record, stages, pool));
     }
 
     /// The home of the flow that this packet begins, if the chain was told.
     pub(super) fn home_of(&self, packet: &Packet) -> Option<u32> {
         let sequence = packet.meta().transit.sequence;
         self.homes.iter().find(|&&(of, _)| of == sequence).map(|&(_, home)| home)
-    }
-
-    /// Gives a flow an alias, or says who has it.
-    pub(super) fn set_alias(&mut self, record: u32, key: FlowKey, reversed: bool) -> Result<(), Taken> {
-        // A flow of which nothing has passed has no rules.
-        if self.flows.records.header(record).has(RecordHeader::FLAG_ACCEPTED) {
-            self.forget_rules(record);
-        }
-        self.flows.set_alias(record, key, reversed)?;
-        if let Some(home) = self.flows.homes.of(record) {
-            let hash = self.classifier.parser().hasher.hash(&key);
-            self.changes.push(Change::Alias { home, key, hash });
-        }
-        Ok(())
     }
 }

@@ -4,11 +4,11 @@ use nf::stage::{PacketGroup, PacketTotals, StageEnv};
 use nf::{GeneratedPacket, Recording, Verdict};
 use packet::{DropReason, Packet, Side};
 
-use super::subscribed::Subscribed;
 use super::turning::Traveller;
-use super::{Chain, Run};
+use super::{Pipeline, Run};
 use crate::cache::{Course, FlowCache, ProgramId};
-use crate::gathering::GROUP_MAX;
+use crate::queue::GROUP_MAX;
+use crate::reassembly::Reassembly;
 
 /// How far packets that entered by one side have come.
 pub(super) struct Crossing {
@@ -77,12 +77,12 @@ impl Order {
     }
 }
 
-impl Chain {
+impl Pipeline {
     /// Takes packets, of each side so many, through the functions, those from inside before those
     /// from outside, or through the steps of a program, and leaves what was decided about each in
     /// `verdicts`.
     #[inline(never)]
-    pub(super) fn cross(
+    pub fn cross(
         &mut self,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
@@ -100,15 +100,15 @@ impl Chain {
     /// then those that walk. So a flow's packets keep their order: none follows a rule behind one
     /// that walked.
     #[inline(never)]
-    pub(super) fn cross_mixed(
+    pub fn cross_mixed(
         &mut self,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
+        courses: &[Course],
         run: &mut Run<'_, '_>,
     ) {
         let (before, reports) = (self.told(), self.begin_reports());
-        let courses = self.courses;
-        let order = Order::by_course(&courses[..packets.len()]);
+        let order = Order::by_course(courses);
         order.arrange(packets);
         let mut begin = 0;
         while let Some(&first) = order.places.get(begin..packets.len()).and_then(<[u8]>::first) {
@@ -171,10 +171,10 @@ impl Chain {
         verdicts: &mut [Verdict],
         run: &mut Run<'_, '_>,
     ) {
-        let count = self.stages.len();
+        let count = self.stages.all.len();
         // A packet of a flow that turns back is alone.
         let pass = match packets {
-            [packet] => self.flows.passes.get(packet.meta().transit.flow),
+            [packet] => self.flows.table.passes.get(packet.meta().transit.flow),
             _ => None,
         };
         for step in 0..count {
@@ -200,11 +200,11 @@ impl Chain {
         run: &mut Run<'_, '_>,
     ) {
         let side = crossing.side;
-        if let Some(subscribed) = &mut self.subscribed
-            && subscribed.first(side) == stage
+        if let Some(reassembly) = &mut self.flows.reassembly
+            && reassembly.first(side) == stage
         {
-            let records = &mut self.flows.records;
-            if subscribed.assemble(side, packets, verdicts, records, &mut self.effects) {
+            let records = &mut self.flows.table.records;
+            if reassembly.assemble(side, packets, verdicts, records, &mut self.stages.effects) {
                 crossing.load = PacketTotals::by_side(packets, verdicts)[side as usize];
             }
             crossing.assembled = true;
@@ -224,22 +224,22 @@ impl Chain {
     /// How many alerts and events there are.
     #[inline(always)]
     fn told(&self) -> (usize, usize) {
-        (self.effects.alerts.len(), self.effects.events.len())
+        (self.stages.effects.alerts.len(), self.stages.effects.events.len())
     }
 
     /// Flow reports that come from now on are this group's.
     #[inline(always)]
     fn begin_reports(&mut self) -> usize {
-        self.effects.order_reports(true);
-        self.effects.reports.len()
+        self.stages.effects.order_reports(true);
+        self.stages.effects.reports.len()
     }
 
     /// Puts them in the order of packets.
     #[inline(always)]
     fn end_reports(&mut self, before: usize) {
-        self.effects.order_reports(false);
-        if self.effects.reports.len() != before {
-            self.effects.put_reports_in_order();
+        self.stages.effects.order_reports(false);
+        if self.stages.effects.reports.len() != before {
+            self.stages.effects.put_reports_in_order();
         }
     }
 
@@ -261,8 +261,8 @@ impl Chain {
         packets: &[Packet],
         verdicts: &[Verdict],
     ) {
-        self.effects.put_in_order(first_alert, first_event);
-        for alert in &mut self.effects.alerts[first_alert..] {
+        self.stages.effects.put_in_order(first_alert, first_event);
+        for alert in &mut self.stages.effects.alerts[first_alert..] {
             let packet = packets.iter().position(|packet| packet.meta().transit.sequence == alert.sequence);
             alert.has_packet = true;
             alert.blocked = packet.is_some_and(|i| matches!(verdicts[i], Verdict::Drop(_)));
@@ -283,7 +283,7 @@ impl Chain {
         assembled: bool,
         run: &mut Run<'_, '_>,
     ) -> bool {
-        let made = self.effects.generated.len();
+        let made = self.stages.effects.generated.len();
         let mut observed = None;
         if let (Some(observer), [packet, ..], [Verdict::Forward, ..]) =
             (&mut run.observer, &*packets, &*verdicts)
@@ -292,35 +292,40 @@ impl Chain {
             observer.before(stage, packet);
             observed = Some(Recording::default());
         }
-        let wishes_ms = self.cache.as_ref().and_then(|cache| cache.begin_wishes(packets));
-        let recorded = self.cache.as_mut().and_then(|cache| cache.recording_of(stage));
-        let started = self.options.cycles.map(|cycles| cycles());
+        let wishes_ms = self.flows.cache.as_ref().and_then(|cache| cache.begin_wishes(packets));
+        let recorded = self.flows.cache.as_mut().and_then(|cache| cache.recording_of(stage));
+        let started = self.stages.clock.map(|cycles| cycles());
         let mut group = PacketGroup {
             packets,
             verdicts,
             side,
             load,
             changed: false,
-            env: StageEnv { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool },
+            env: StageEnv {
+                records: &mut self.flows.table.records,
+                effects: &mut self.stages.effects,
+                buffers: run.pool,
+            },
             deliveries: self
-                .subscribed
+                .flows
+                .reassembly
                 .as_ref()
                 .filter(|_| assembled)
-                .map(Subscribed::deliveries)
+                .map(Reassembly::deliveries)
                 .unwrap_or_default(),
             recording: recorded.or(observed.as_mut()),
         };
         match self.is_replaying {
-            false => self.stages[stage].process(&mut group),
-            true => self.stages[stage].replay(&mut group),
+            false => self.stages.all[stage].process(&mut group),
+            true => self.stages.all[stage].replay(&mut group),
         }
         let changed = group.changed;
-        self.count_walk(stage, load.packets, started);
-        if let (Some(before_ms), Some(cache)) = (wishes_ms, &mut self.cache) {
+        self.stages.count_walk(stage, load.packets, started);
+        if let (Some(before_ms), Some(cache)) = (wishes_ms, &mut self.flows.cache) {
             cache.end_wishes(stage, packets, before_ms);
         }
         if let (Some(observer), Some(observed)) = (&mut run.observer, &observed) {
-            let recorded = self.cache.as_mut().and_then(|cache| cache.recording_of(stage));
+            let recorded = self.flows.cache.as_mut().and_then(|cache| cache.recording_of(stage));
             observer.after(stage, &packets[0], verdicts[0], recorded.map_or(observed, |recorded| recorded));
         }
         self.answer_all(made, packets, run);
@@ -330,29 +335,9 @@ impl Chain {
     /// Sends the packets that a function made, from this number on, in answer to some of `packets`.
     #[inline(always)]
     pub(super) fn answer_all(&mut self, made: usize, packets: &[Packet], run: &mut Run<'_, '_>) {
-        while self.effects.generated.len() > made {
-            let answer = self.effects.generated.remove(made);
+        while self.stages.effects.generated.len() > made {
+            let answer = self.stages.effects.generated.remove(made);
             self.answer(answer, packets, run);
-        }
-    }
-
-    /// Adds the cycles since `started` to a function's, which processed so many packets itself.
-    #[inline(always)]
-    fn count_walk(&mut self, stage: usize, packets: u64, started: Option<u64>) {
-        if let (Some(cycles), Some(started)) = (self.options.cycles, started) {
-            let spent = cycles().wrapping_sub(started);
-            self.cycles[stage] += spent;
-            let walked = &mut self.walked[stage];
-            walked.packets += packets;
-            walked.cycles += spent;
-        }
-    }
-
-    /// Adds the cycles since `started` to a function's.
-    #[inline(always)]
-    pub(super) fn count_cycles(&mut self, stage: usize, started: Option<u64>) {
-        if let (Some(cycles), Some(started)) = (self.options.cycles, started) {
-            self.cycles[stage] += cycles().wrapping_sub(started);
         }
     }
 
@@ -361,10 +346,10 @@ impl Chain {
     /// it answers, in the other direction; it does not count in the flow's clock. What answers a
     /// packet that turned back may be turned back where that was.
     fn answer(&mut self, made: GeneratedPacket, packets: &[Packet], run: &mut Run<'_, '_>) {
-        self.cache.iter_mut().for_each(FlowCache::stop_recording);
+        self.flows.cache.iter_mut().for_each(FlowCache::stop_recording);
         self.counters.packets_made += u64::from(!self.is_replaying);
         let mut packet = made.packet;
-        if let Err(reason) = self.classifier.parser().parse(&mut packet) {
+        if let Err(reason) = run.parser.parse(&mut packet) {
             return self.drop_packet(packet, reason, run);
         }
         let sequence = packet.meta().transit.sequence;
@@ -378,7 +363,7 @@ impl Chain {
         meta.transit.seq = to.transit.seq;
         meta.transit.phase = to.transit.phase;
         meta.transit.tags = to.transit.tags;
-        if let Some(ingresses) = &self.ingresses {
+        if let Some(ingresses) = &self.flows.table.ingresses {
             ingresses.place_made(meta);
         }
         let mut verdict = Verdict::Forward;
@@ -391,7 +376,7 @@ impl Chain {
         match verdict {
             Verdict::Drop(reason) => {
                 if reason == DropReason::FunctionPanic {
-                    self.note_failed(packet.meta().transit.flow);
+                    self.flows.note_failed(packet.meta().transit.flow);
                 }
                 self.drop_packet(packet, reason, run);
             }

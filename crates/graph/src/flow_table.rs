@@ -1,0 +1,462 @@
+//! The flow table: which record a packet belongs to, and when a flow is forgotten.
+
+mod classes;
+mod homes;
+mod ingresses;
+mod joining;
+mod passes;
+mod wheel;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use nf::UpgradeError;
+use nf::index::HashIndex;
+use nf::record::{FlowRecords, RecordHeader, RecordLayout};
+use packet::memory::OutOfMemory;
+use packet::{Direction, FlowHasher, FlowKey, Meta, Packet, Side};
+use zerocopy::FromBytes;
+
+use crate::cache::FlowCache;
+use crate::streams;
+use classes::Classes;
+pub(crate) use classes::Victim;
+pub use classes::{FlowClass, Shares};
+use homes::Homes;
+use ingresses::Ingresses;
+use joining::AS_LONG_AS_BEFORE;
+pub(crate) use joining::Joining;
+pub(crate) use passes::Pass;
+use passes::Passes;
+use wheel::Wheel;
+
+/// The flows of a chain: records, the index over their keys and aliases, and their timers.
+pub(crate) struct FlowTable {
+    pub records: FlowRecords,
+    index: HashIndex,
+    wheel: Wheel,
+    hasher: FlowHasher,
+    /// The flows by class: which of them gives way.
+    pub classes: Classes,
+    pub homes: Homes,
+    /// Those that turn back.
+    pub passes: Passes,
+    /// How packets join their flows.
+    pub joining: Joining,
+    /// By which ports flows came in, if that matters.
+    pub ingresses: Option<Ingresses>,
+    pub layout: RecordLayout,
+    /// Where chains that have other parts of the flows see which aliases are this one's; none if
+    /// there are no such.
+    pub ledger: Option<Arc<dyn Ledger>>,
+}
+
+/// Where chains that have parts of the flows each tell which aliases are theirs: packets with them
+/// are to come to them. The chains have one seed, so that a key has one hash.
+pub trait Ledger: Send + Sync {
+    /// Packets with a key of this hash are this chain's from now on; false if they are another
+    /// one's, or there is no room.
+    fn claim(&self, hash: u64) -> bool;
+
+    /// They are no longer.
+    fn release(&self, hash: u64);
+}
+
+/// A flow could not be taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// The bytes are not what [`crate::Chain::save_flow`] wrote.
+    #[error("the saved flow is damaged")]
+    Damaged,
+    /// They were written by a chain of other functions, or of other versions of them.
+    #[error("the saved flow is that of another chain")]
+    OtherChain,
+    /// A flow with its key or its alias is here already.
+    #[error("a flow with the key or the alias of the saved one is here already")]
+    Known,
+    /// The flow table is full.
+    #[error("the flow table is full")]
+    TableFull,
+    /// A function cannot read its state, which is of another version.
+    #[error(transparent)]
+    Upgrade(#[from] UpgradeError),
+    /// Its TCP streams could not be taken over.
+    #[error(transparent)]
+    Streams(#[from] streams::RestoreError),
+}
+
+/// Who has the key that a flow was to have as its alias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// The flow with this record.
+    ByFlow(u32),
+    /// A flow of another chain.
+    Elsewhere,
+}
+
+/// What the index has of a flow: the number of its record, whether it is found there by its alias
+/// (no entry stands in the index twice), and which direction packets have whose key is not
+/// reversed.
+#[derive(Clone, Copy)]
+struct Entry(u32);
+
+impl Entry {
+    /// That by the key that the flow began with.
+    fn by_key(record: u32, header: &RecordHeader) -> Entry {
+        Entry(record << 2 | u32::from(header.has(RecordHeader::FLAG_REVERSED)))
+    }
+
+    /// That by the key that its packets have once functions rewrote them.
+    fn by_alias(record: u32, header: &RecordHeader) -> Entry {
+        Entry(record << 2 | 2 | u32::from(header.has(RecordHeader::FLAG_ALIAS_REVERSED)))
+    }
+
+    #[inline(always)]
+    fn record(self) -> u32 {
+        self.0 >> 2
+    }
+
+    /// The direction of a packet that was found by it.
+    #[inline(always)]
+    fn direction(self, reversed: bool) -> Direction {
+        if reversed == (self.0 & 1 != 0) { Direction::Original } else { Direction::Reply }
+    }
+}
+
+impl FlowTable {
+    pub fn new(
+        flows_max: u32,
+        layout: RecordLayout,
+        hasher: FlowHasher,
+        (shares, seed): (Shares, u64),
+        (joining, remembers_ports): (Joining, bool),
+    ) -> Result<FlowTable, OutOfMemory> {
+        let flows_max = flows_max.clamp(1, u32::MAX / 4);
+        Ok(FlowTable {
+            records: FlowRecords::new(flows_max, layout.clone())?,
+            index: HashIndex::new(2 * flows_max as usize)?,
+            wheel: Wheel::new(flows_max),
+            hasher,
+            classes: Classes::new(flows_max, &shares, seed)?,
+            homes: Homes::new(flows_max),
+            passes: Passes::default(),
+            joining,
+            ingresses: remembers_ports.then(|| Ingresses::new(flows_max)),
+            layout,
+            ledger: None,
+        })
+    }
+
+    /// Makes the table anew, without any flow. Without memory for another one the records stay, and
+    /// those of `live` flows are none of any flow.
+    pub fn renew(&mut self, live: &[u32], shares: (Shares, u64)) {
+        let capacity = self.records.capacity();
+        match FlowTable::new(capacity, self.layout.clone(), self.hasher, shares, (self.joining, false)) {
+            Ok(new) => {
+                let (ledger, ingresses) = (self.ledger.take(), self.ingresses.take());
+                *self = FlowTable { ledger, ingresses, ..new };
+            }
+            Err(_) => live.iter().for_each(|&record| {
+                if self.records.header(record).has(RecordHeader::FLAG_LIVE) {
+                    let removed = catch_unwind(AssertUnwindSafe(|| self.remove(record)));
+                    drop(removed);
+                }
+            }),
+        }
+    }
+
+    /// Returns the hash of a key.
+    pub fn hash(&self, key: &FlowKey) -> u64 {
+        self.hasher.hash(key)
+    }
+
+    /// First step of a look-up: the index's line is on its way.
+    #[inline]
+    pub fn prefetch_index(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Second step: the record that it probably is, its header on its way, and the rule that there
+    /// may be for such packets.
+    #[inline(always)]
+    pub fn prefetch_record(&self, hash: u64, reversed: bool, cache: Option<&FlowCache>) -> Option<u32> {
+        let entry = Entry(self.index.guess(hash)?);
+        self.records.prefetch_header(entry.record());
+        if let Some(cache) = cache {
+            cache.prefetch(entry.record(), entry.direction(reversed));
+        }
+        Some(entry.record())
+    }
+
+    /// The same for a flow with this home.
+    #[inline]
+    pub fn prefetch_home(&self, home: u32, cache: Option<&FlowCache>) -> Option<u32> {
+        let record = self.homes.newest(home)?;
+        self.records.prefetch_header(record);
+        if let Some(cache) = cache {
+            cache.prefetch(record, Direction::Original);
+            cache.prefetch(record, Direction::Reply);
+        }
+        Some(record)
+    }
+
+    /// The flow with this key or alias.
+    pub fn find(&self, hash: u64, key: &FlowKey, reversed: bool) -> Option<(u32, Direction)> {
+        let mut direction = None;
+        let entry = self.index.find(hash, |entry| {
+            direction = self.records.header(Entry(entry).record()).direction_of(key, reversed);
+            direction.is_some()
+        })?;
+        Some((Entry(entry).record(), direction?))
+    }
+
+    /// Makes a record for the flow that this packet begins at `now_ns`, or none if the table is
+    /// full.
+    pub fn create(&mut self, packet: &Packet, now_ns: u64) -> Option<u32> {
+        let record = self.records.allocate()?;
+        let meta = packet.meta();
+        let header = self.records.header_mut(record);
+        header.flags = RecordHeader::FLAG_LIVE;
+        header.set_key(meta.key, meta.reversed);
+        if meta.transit.side == Side::Outside {
+            header.flags |= RecordHeader::FLAG_FROM_OUTSIDE;
+        }
+        header.last_seen_ns = now_ns;
+        if self.index.insert(meta.hash, Entry::by_key(record, header).0).is_err() {
+            self.records.release(record); // As if the table were full: too many keys have hashes like this one's.
+            return None;
+        }
+        self.classes.enter(record, header);
+        Some(record)
+    }
+
+    /// Whether the record is that of a flow.
+    pub fn is_live(&self, record: u32) -> bool {
+        self.records.used().contains(&record) && self.records.header(record).has(RecordHeader::FLAG_LIVE)
+    }
+
+    /// Whether a record can be made of these bytes of one that was elsewhere: the keys that it is
+    /// found by, its own and, if it has one, its alias.
+    pub fn check(&self, bytes: &[u8]) -> Result<[Option<FlowKey>; 2], RestoreError> {
+        let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
+            return Err(RestoreError::Damaged);
+        };
+        if bytes.len() != self.records.record_len() || !header.has(RecordHeader::FLAG_LIVE) {
+            return Err(RestoreError::Damaged);
+        }
+        let keys = [Some(header.key), header.has(RecordHeader::FLAG_ALIAS).then_some(header.alias)];
+        let is_known = |key: &FlowKey| self.find(self.hasher.hash(key), key, false).is_some();
+        if keys.iter().flatten().any(is_known) { Err(RestoreError::Known) } else { Ok(keys) }
+    }
+
+    /// Makes a record of the bytes of one that was elsewhere.
+    pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, RestoreError> {
+        let keys = self.check(bytes)?;
+        debug_assert!(self.ledger.is_none(), "flows do not move between chains that have parts of them each");
+        let record = self.records.allocate().ok_or(RestoreError::TableFull)?;
+        self.records.load(record, bytes);
+        let header = self.records.header(record);
+        let entries = [Entry::by_key(record, header), Entry::by_alias(record, header)];
+        let entries =
+            keys.into_iter().zip(entries).filter_map(|(key, entry)| Some((self.hasher.hash(&key?), entry)));
+        let mut entered = Ok(());
+        for (hash, entry) in entries.clone() {
+            entered = entered.and_then(|()| self.index.insert(hash, entry.0));
+        }
+        if entered.is_err() {
+            for (hash, entry) in entries {
+                self.index.remove(hash, entry.0);
+            }
+            self.records.release(record);
+            return Err(RestoreError::TableFull);
+        }
+        self.classes.enter(record, self.records.header(record));
+        self.watch(record);
+        Ok(record)
+    }
+
+    /// Notes the key that the flow's packets have after the chain, or says who has it.
+    pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), Taken> {
+        self.drop_alias(record);
+        let header = self.records.header(record);
+        if header.key == alias {
+            return Ok(());
+        }
+        let hash = self.hasher.hash(&alias);
+        if let Some((other, _)) = self.find(hash, &alias, reversed) {
+            return Err(Taken::ByFlow(other));
+        }
+        if self.ledger.as_ref().is_some_and(|ledger| !ledger.claim(hash)) {
+            return Err(Taken::Elsewhere);
+        }
+        let header = self.records.header_mut(record);
+        header.alias = alias;
+        header.flags |= RecordHeader::FLAG_ALIAS;
+        if reversed {
+            header.flags |= RecordHeader::FLAG_ALIAS_REVERSED;
+        }
+        if self.index.insert(hash, Entry::by_alias(record, header).0).is_err() {
+            // Too many keys have hashes like this one's.
+            self.drop_alias(record);
+            return Err(Taken::Elsewhere);
+        }
+        Ok(())
+    }
+
+    /// The flow has no alias any more.
+    pub fn drop_alias(&mut self, record: u32) {
+        let header = self.records.header_mut(record);
+        if header.has(RecordHeader::FLAG_ALIAS) {
+            let (entry, hash) = (Entry::by_alias(record, header), self.hasher.hash(&header.alias));
+            header.flags &= !(RecordHeader::FLAG_ALIAS | RecordHeader::FLAG_ALIAS_REVERSED);
+            self.index.remove(hash, entry.0);
+            if let Some(ledger) = &self.ledger {
+                ledger.release(hash);
+            }
+        }
+    }
+
+    /// Forgets the flow; says which home it had.
+    pub fn remove(&mut self, record: u32) -> Option<u32> {
+        self.drop_alias(record);
+        let header = self.records.header(record);
+        self.index.remove(self.hasher.hash(&header.key), Entry::by_key(record, header).0);
+        self.classes.leave(record, header);
+        self.wheel.cancel(record);
+        self.records.release(record);
+        self.homes.remove(record)
+    }
+
+    /// A packet joins its flow, whose class then is that of its connection.
+    #[inline]
+    pub fn join(&mut self, meta: &mut Meta) {
+        let record = meta.transit.flow;
+        let header = self.records.header_mut(record);
+        if self.joining.join(meta, header) {
+            self.classes.follow(record, header);
+        }
+    }
+
+    /// A packet refreshed the flow: it is kept for `keep_ms` from then on, or for
+    /// [`AS_LONG_AS_BEFORE`]. 0 leaves it as it was.
+    pub fn refresh(&mut self, record: u32, now_ns: u64, keep_ms: u32) {
+        if refresh(self.records.header_mut(record), now_ns, keep_ms) {
+            self.bring_forward(record);
+        }
+    }
+
+    /// A packet passed that changes nothing about its flow but refreshes it; false if the flow was
+    /// not accepted before, and nothing is done.
+    #[inline]
+    pub fn go_on(&mut self, record: u32, now_ns: u64, keep_ms: u32) -> bool {
+        let header = self.records.header_mut(record);
+        if !header.has(RecordHeader::FLAG_ACCEPTED) {
+            return false;
+        }
+        if refresh(header, now_ns, keep_ms) {
+            self.bring_forward(record);
+        }
+        true
+    }
+
+    #[cold]
+    fn bring_forward(&mut self, record: u32) {
+        self.wheel.bring_forward(record, self.records.header(record).deadline_ns());
+    }
+
+    /// Starts the flow's timer.
+    pub fn watch(&mut self, record: u32) {
+        self.wheel.set(record, self.records.header(record).deadline_ns());
+    }
+
+    /// When the next flow may have to be cleared away.
+    #[inline]
+    pub fn due_ns(&self) -> u64 {
+        self.wheel.due_ns()
+    }
+
+    /// The flows to be cleared away at `now_ns`, in the order in which their time ended, into
+    /// `due`: exactly those whose last tick is over, whenever this is called. They are still there.
+    pub fn expired(&mut self, now_ns: u64, due: &mut Vec<u32>) {
+        due.clear();
+        self.wheel.advance(now_ns, due);
+        due.retain(|&record| {
+            let header = self.records.header(record);
+            let over = Wheel::tick(header.deadline_ns()) < Wheel::tick(now_ns);
+            if !over {
+                self.wheel.set(record, header.deadline_ns());
+            }
+            over
+        });
+        due.sort_unstable_by_key(|&record| (self.records.header(record).deadline_ns(), record));
+    }
+
+    /// A flow to give up for a new one, if there is any.
+    pub fn victim(&mut self) -> Option<Victim> {
+        self.classes.victim(&self.records)
+    }
+
+    /// Makes a record for the second pass of the flow of this packet, which a function has just
+    /// turned back; `key` is the one that it has now.
+    pub fn begin_second(
+        &mut self,
+        packet: &Packet,
+        (key, reversed): (FlowKey, bool),
+        now_ns: u64,
+    ) -> Option<u32> {
+        let record = self.records.allocate()?;
+        let meta = packet.meta();
+        let is_original = meta.transit.direction == Direction::Original;
+        let header = self.records.header_mut(record);
+        header.flags = RecordHeader::FLAG_TURNS;
+        header.set_key(key, reversed == is_original);
+        // The first packet of a second pass comes from the other side.
+        if (meta.transit.side == Side::Inside) == is_original {
+            header.flags |= RecordHeader::FLAG_FROM_OUTSIDE;
+        }
+        header.last_seen_ns = now_ns;
+        Some(record)
+    }
+
+    /// Makes a record of the bytes of a second pass's record that was elsewhere.
+    pub fn take_second_over(&mut self, bytes: &[u8], pass: Pass) -> Result<u32, RestoreError> {
+        let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
+            return Err(RestoreError::Damaged);
+        };
+        let is_second = header.has(RecordHeader::FLAG_TURNS) && !header.has(RecordHeader::FLAG_LIVE);
+        if bytes.len() != self.records.record_len() || !is_second {
+            return Err(RestoreError::Damaged);
+        }
+        let second = self.records.allocate().ok_or(RestoreError::TableFull)?;
+        self.records.load(second, bytes);
+        self.passes.add(Pass { second, ..pass }, self.records.capacity());
+        Ok(second)
+    }
+
+    /// The flow has no second pass any more.
+    pub fn forget_second(&mut self, main: u32) {
+        if let Some(second) = self.passes.remove(main) {
+            self.records.release(second);
+        }
+    }
+
+    /// All flows, by number.
+    pub fn live(&self) -> impl Iterator<Item = u32> + '_ {
+        self.records.used().filter(|&record| self.records.header(record).has(RecordHeader::FLAG_LIVE))
+    }
+}
+
+/// Refreshes a flow; whether its time is now shorter, so that its timer must be brought forward.
+#[inline(always)]
+fn refresh(header: &mut RecordHeader, now_ns: u64, keep_ms: u32) -> bool {
+    if keep_ms == 0 {
+        return false;
+    }
+    header.last_seen_ns = header.last_seen_ns.max(now_ns);
+    if keep_ms == AS_LONG_AS_BEFORE {
+        return false;
+    }
+    let shorter = keep_ms < header.timeout_ms;
+    header.timeout_ms = keep_ms;
+    shorter
+}

@@ -1,0 +1,353 @@
+//! Flows on their way between units: everything that a flow owns, as one run of bytes (A11, DESIGN
+//! 3), also from functions in other versions, which an update replaces.
+//!
+//! What flows share does not move with one of them: items of pools that it holds stay taken where
+//! they were taken, and the members of sets, meters and counters stay where they were noted.
+
+use nf::UpgradeError;
+use nf::record::RecordLayout;
+use nf::stage::{SavedPart, Stage, StageEnv};
+use packet::{Direction, PacketPool, Side, split_mix};
+
+use super::Flows;
+use crate::flow_table::{FlowTable, Pass, RestoreError};
+use crate::stages::Stages;
+
+/// What a saved flow begins with: which chain it is of, and how long what follows is that the
+/// functions keep beside the record.
+const PREFIX_LEN: usize = 8 + 4;
+
+/// In the number of bytes beside the record: the flow turns back, and what its second pass owns
+/// follows, after its length.
+const HAS_SECOND: u32 = 1 << 31;
+
+/// What a saved second pass begins with: the function that turns the flow back, the side, the
+/// direction, and how long what follows is that the functions keep beside its record.
+const SECOND_PREFIX_LEN: usize = 2 + 1 + 1 + 4;
+
+/// How a chain's flows are saved ([`crate::Chain::save_flow`]): what a chain with other versions of its
+/// functions has to know to take them over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedLayout {
+    fingerprint: u64,
+    record_len: usize,
+    /// What stands before the functions' parts: the header, and what TCP streams need.
+    lead_len: usize,
+    parts: Vec<SavedPart>,
+}
+
+impl SavedLayout {
+    /// Bytes of a record.
+    fn record_len(&self) -> usize {
+        self.record_len
+    }
+
+    /// Whether it is that of the same functions in the same order, whatever their versions.
+    fn is_of_same(&self, other: &SavedLayout) -> bool {
+        let functions = |layout: &SavedLayout| -> Vec<_> {
+            layout.parts.iter().map(|part| (part.name, part.tag_bits)).collect()
+        };
+        self.lead_len == other.lead_len && functions(self) == functions(other)
+    }
+}
+
+/// How flows are saved here, and how they were by other versions of the functions.
+pub(super) struct SavedLayouts {
+    own: SavedLayout,
+    /// Those whose flows are taken over.
+    others: Vec<SavedLayout>,
+}
+
+impl SavedLayouts {
+    /// For records of this table, with the parts of the functions from `lead_len` on.
+    pub fn new(stages: &Stages, table: &FlowTable, lead_len: usize) -> SavedLayouts {
+        let own = SavedLayout {
+            fingerprint: fingerprint(&stages.all, &table.layout),
+            record_len: table.records.record_len(),
+            lead_len,
+            parts: stages.all.iter().filter_map(|stage| stage.saved_part()).collect(),
+        };
+        SavedLayouts { own, others: Vec::new() }
+    }
+
+    /// The layout with this fingerprint, if such flows are taken over.
+    fn other(&self, fingerprint: &[u8]) -> Option<&SavedLayout> {
+        self.others.iter().find(|other| other.fingerprint.to_le_bytes() == fingerprint)
+    }
+
+    /// A record of one that was saved otherwise: each function brings its state over.
+    fn upgrade(&self, other: &SavedLayout, stages: &Stages, saved: &[u8]) -> Result<Vec<u8>, UpgradeError> {
+        let (mut record, lead_len) = (vec![0; self.own.record_len], self.own.lead_len);
+        record[..lead_len].copy_from_slice(&saved[..lead_len]);
+        for (stage, from) in stages.all.iter().zip(&other.parts) {
+            if let Some(to) = stage.saved_part() {
+                stage.upgrade(from, &saved[from.bytes.clone()], &mut record[to.bytes])?;
+            }
+        }
+        Ok(record)
+    }
+}
+
+impl Flows {
+    /// Adds everything that a flow owns to `out`: the record, what its functions keep beside it,
+    /// its TCP streams and datagrams in fragments with all that waits in them. It stays as it is.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn save(&mut self, record: u32, stages: &mut Stages, out: &mut Vec<u8>) {
+        assert!(self.table.is_live(record), "a record without a flow is saved");
+        let begin = out.len();
+        let pass = self.table.passes.get(record);
+        out.extend_from_slice(&self.layouts.own.fingerprint.to_le_bytes());
+        out.extend_from_slice(&[0; PREFIX_LEN - 8]);
+        let mut beside_len = self.save_record(record, stages, out);
+        if let Some(pass) = pass {
+            beside_len |= HAS_SECOND;
+            self.save_second(pass, stages, out);
+        }
+        out[begin + 8..begin + PREFIX_LEN].copy_from_slice(&beside_len.to_le_bytes());
+        self.save_streams(record, out);
+    }
+
+    /// Adds what a flow's TCP streams have come to, with all bytes that wait, to `out`.
+    pub fn save_streams(&self, record: u32, out: &mut Vec<u8>) {
+        if let Some(reassembly) = &self.reassembly {
+            reassembly.save(record, &self.table.records, out);
+        }
+    }
+
+    /// How flows are saved here.
+    pub fn saved_layout(&self) -> &SavedLayout {
+        &self.layouts.own
+    }
+
+    /// Flows that were saved so are taken over, too, from now on.
+    ///
+    /// # Errors
+    /// If they are those of other functions, or in another order.
+    pub fn accept_states_of(&mut self, other: SavedLayout) -> Result<(), RestoreError> {
+        if !other.is_of_same(&self.layouts.own) {
+            return Err(RestoreError::OtherChain);
+        }
+        self.layouts.others.push(other);
+        Ok(())
+    }
+
+    /// Adds a record and what functions keep beside it; says how long the latter is.
+    fn save_record(&mut self, record: u32, stages: &mut Stages, out: &mut Vec<u8>) -> u32 {
+        out.extend_from_slice(self.table.records.bytes(record).unwrap_or_default());
+        let beside = out.len();
+        for stage in &mut stages.all {
+            stage.save_buffers(record, &mut self.table.records, out);
+        }
+        (out.len() - beside) as u32
+    }
+
+    /// Adds everything that the second pass of a flow owns, after its length.
+    fn save_second(&mut self, pass: Pass, stages: &mut Stages, out: &mut Vec<u8>) {
+        let begin = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&pass.stage.to_le_bytes());
+        out.extend_from_slice(&[pass.near as u8, pass.direction as u8, 0, 0, 0, 0]);
+        let beside_len = self.save_record(pass.second, stages, out);
+        out[begin + 8..begin + 12].copy_from_slice(&beside_len.to_le_bytes());
+        self.save_streams(pass.second, out);
+        let len = (out.len() - begin - 4) as u32;
+        out[begin..begin + 4].copy_from_slice(&len.to_le_bytes());
+    }
+
+    /// Takes a saved flow over, and says which record it has here. If that fails, nothing of it is
+    /// kept.
+    ///
+    /// A flow of the same key or alias that is here already is not touched. If the table is full,
+    /// another flow goes only where the chain's options say so.
+    pub fn restore(
+        &mut self,
+        saved: &[u8],
+        stages: &mut Stages,
+        pool: &mut PacketPool,
+    ) -> Result<u32, RestoreError> {
+        let (prefix, rest) = saved.split_at_checked(PREFIX_LEN).ok_or(RestoreError::Damaged)?;
+        let (fingerprint, beside_len) = prefix.split_at(8);
+        let beside_len = number(beside_len);
+        let has_second = beside_len & HAS_SECOND != 0;
+        let beside_len = (beside_len & !HAS_SECOND) as usize;
+        let other = match fingerprint == self.layouts.own.fingerprint.to_le_bytes() {
+            true => None,
+            false => Some(self.layouts.other(fingerprint).ok_or(RestoreError::OtherChain)?),
+        };
+        let record_len = other.map_or(self.table.records.record_len(), SavedLayout::record_len);
+        let (bytes, rest) = rest.split_at_checked(record_len).ok_or(RestoreError::Damaged)?;
+        let (beside, rest) = rest.split_at_checked(beside_len).ok_or(RestoreError::Damaged)?;
+        let (second, saved_streams) = match has_second {
+            true => {
+                let (len, rest) = rest.split_at_checked(4).ok_or(RestoreError::Damaged)?;
+                rest.split_at_checked(number(len) as usize).ok_or(RestoreError::Damaged)?
+            }
+            false => (&[][..], rest),
+        };
+        let second = has_second.then(|| read_second(second, record_len, stages)).transpose()?;
+        let upgraded = other.map(|other| self.layouts.upgrade(other, stages, bytes)).transpose()?;
+        let upgraded_second = match (other, &second) {
+            (Some(other), Some(second)) => Some(self.layouts.upgrade(other, stages, second.bytes)?),
+            _ => None,
+        };
+        let bytes = upgraded.as_deref().unwrap_or(bytes);
+        self.table.check(bytes)?;
+        let records = 1 + u32::from(has_second);
+        while self.table.records.live() + records > self.table.records.capacity() {
+            if !self.make_room(stages, pool) {
+                return Err(RestoreError::TableFull);
+            }
+        }
+        let record = self.table.take_over(bytes)?;
+        self.forget_rules(record);
+        if let Some(ingresses) = &mut self.table.ingresses {
+            ingresses.forget(record);
+        }
+        let mut restored = self.restore_beside(record, stages, beside, saved_streams);
+        let mut second_record = None;
+        if let (Ok(()), Some(second)) = (&restored, &second) {
+            let bytes = upgraded_second.as_deref().unwrap_or(second.bytes);
+            let number = self.table.take_second_over(bytes, Pass { main: record, ..second.pass });
+            second_record = number.as_ref().ok().copied();
+            second_record.into_iter().for_each(|second| self.forget_rules(second));
+            restored =
+                number.and_then(|number| self.restore_beside(number, stages, second.beside, second.streams));
+        }
+        if restored.is_err() {
+            self.forget_flow(record, stages);
+        }
+        restored?;
+        self.counters.moved_in += 1;
+        self.counters.peak = self.counters.peak.max(self.live());
+        let Stages { all, effects, .. } = stages;
+        let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
+        for record in [Some(record), second_record].into_iter().flatten() {
+            for stage in &mut *all {
+                stage.flow_moved(record, self.now_ns, &mut env);
+            }
+        }
+        Ok(record)
+    }
+
+    /// The same for a flow that somebody else had since it was saved, who has seen as much time
+    /// pass as this chain: fragments that were held back then, and whose time is over, were dropped
+    /// there.
+    pub fn restore_copy(
+        &mut self,
+        saved: &[u8],
+        stages: &mut Stages,
+        pool: &mut PacketPool,
+    ) -> Result<u32, RestoreError> {
+        if let Some(reassembly) = &mut self.reassembly {
+            reassembly.datagrams_mut().0.set_gone_until(self.now_ns);
+        }
+        let restored = self.restore(saved, stages, pool);
+        if let Some(reassembly) = &mut self.reassembly {
+            reassembly.datagrams_mut().0.set_gone_until(0);
+        }
+        restored
+    }
+
+    /// A flow has gone elsewhere: it is forgotten here, which is not its end. What it holds of
+    /// pools stays held.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn release(&mut self, record: u32, stages: &mut Stages) {
+        assert!(self.table.is_live(record), "a record without a flow is released");
+        self.counters.moved_out += 1;
+        self.forget_flow(record, stages);
+    }
+
+    fn forget_flow(&mut self, record: u32, stages: &mut Stages) {
+        let second = self.table.passes.get(record).map(|pass| pass.second);
+        for record in [Some(record), second].into_iter().flatten() {
+            for stage in &mut stages.all {
+                stage.release_buffers(record, &mut self.table.records);
+            }
+            if let Some(reassembly) = &mut self.reassembly {
+                reassembly.release(record, &mut self.table.records);
+            }
+        }
+        self.table.forget_second(record);
+        self.table.remove(record);
+    }
+
+    fn restore_beside(
+        &mut self,
+        record: u32,
+        stages: &mut Stages,
+        beside: &[u8],
+        streams: &[u8],
+    ) -> Result<(), RestoreError> {
+        // The record still names what held its bytes where it comes from. So each part is gone
+        // through, whatever became of the one before it: then it names what is here, or nothing.
+        let records = &mut self.table.records;
+        let mut rest = Some(beside);
+        for stage in &mut stages.all {
+            let left = stage.restore_buffers(record, records, rest.unwrap_or_default());
+            rest = rest.and(left);
+        }
+        let restored = match &mut self.reassembly {
+            Some(reassembly) => reassembly.restore(record, records, streams).map_err(RestoreError::from),
+            None if streams.is_empty() => Ok(()),
+            None => Err(RestoreError::Damaged),
+        };
+        if rest == Some(&[][..]) { restored } else { Err(RestoreError::Damaged) }
+    }
+}
+
+/// What a flow that turns back owns for its second pass, as it was saved.
+struct SavedSecond<'s> {
+    /// Its records have other numbers here.
+    pass: Pass,
+    bytes: &'s [u8],
+    beside: &'s [u8],
+    streams: &'s [u8],
+}
+
+/// Takes the bytes of a saved second pass apart.
+fn read_second<'s>(
+    saved: &'s [u8],
+    record_len: usize,
+    stages: &Stages,
+) -> Result<SavedSecond<'s>, RestoreError> {
+    let (prefix, rest) = saved.split_at_checked(SECOND_PREFIX_LEN).ok_or(RestoreError::Damaged)?;
+    let (bytes, rest) = rest.split_at_checked(record_len).ok_or(RestoreError::Damaged)?;
+    let (beside, streams) =
+        rest.split_at_checked(number(&prefix[4..]) as usize).ok_or(RestoreError::Damaged)?;
+    let pass = Pass {
+        main: 0,
+        second: 0,
+        stage: number(&prefix[..2]) as u16,
+        near: if prefix[2] == Side::Inside as u8 { Side::Inside } else { Side::Outside },
+        direction: if prefix[3] == Direction::Original as u8 {
+            Direction::Original
+        } else {
+            Direction::Reply
+        },
+    };
+    if usize::from(pass.stage) >= stages.all.len() {
+        return Err(RestoreError::Damaged);
+    }
+    Ok(SavedSecond { pass, bytes, beside, streams })
+}
+
+/// A number of up to four bytes, the lowest first.
+fn number(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
+}
+
+/// Which chain this is, by its functions, their versions, and its records' size.
+fn fingerprint(stages: &[Box<dyn Stage>], layout: &RecordLayout) -> u64 {
+    let mut state = layout.len() as u64;
+    for stage in stages {
+        let descriptor = stage.descriptor();
+        for byte in descriptor.name.bytes().chain(descriptor.state_version.to_le_bytes()) {
+            state = split_mix(&mut (state ^ u64::from(byte)));
+        }
+    }
+    state
+}

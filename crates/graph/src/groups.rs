@@ -1,0 +1,346 @@
+//! When a group of packets must end, so that processing it function by function is processing it
+//! packet by packet.
+
+use nf::AnswerScope;
+use nf::record::RecordHeader;
+use nf::stage::{PacketTotals, Stage};
+use packet::parse::protocol;
+use packet::{Meta, Packet, PacketClass, Side};
+
+use crate::cache::{CHANGING, Course, Likeness};
+use crate::flows::Flows;
+use crate::queue::GROUP_MAX;
+
+/// Packets from the front of what is left of a batch.
+pub(crate) struct Gathered {
+    /// How much they are.
+    pub load: PacketTotals,
+    /// What is to be done with them, or with the first one.
+    pub course: Course,
+    /// Whether it is the same for all.
+    pub uniform: bool,
+}
+
+/// Forms groups of packets of known flows.
+pub(crate) struct Groups {
+    /// What is to be done with the packets of a group.
+    pub courses: [Course; GROUP_MAX],
+    other_courses: OtherCourses,
+    /// How long a group may take.
+    span_ns: u64,
+    /// Whether the batch has packets from both sides; if so, `sides` says which may be in one
+    /// group.
+    pub mixed: bool,
+    sides: Gathering,
+    /// Which packets of known flows functions may answer: they go alone; none until it is looked up
+    /// again.
+    pub apart: Option<Apart>,
+}
+
+impl Groups {
+    /// Groups that take no longer than `span_ns`. `order_felt`: whether what a packet from one side
+    /// does may matter to another flow's packet from the other.
+    pub fn new(span_ns: u64, order_felt: bool) -> Groups {
+        Groups {
+            courses: [Course::WALK; _],
+            other_courses: [Course::WALK; _],
+            span_ns,
+            mixed: false,
+            sides: Gathering::new(order_felt),
+            apart: None,
+        }
+    }
+
+    /// Looks up which packets functions may answer, if it is not known.
+    #[inline]
+    pub fn set_apart(&mut self, stages: &[Box<dyn Stage>]) {
+        if self.apart.is_none() {
+            self.apart = Some(Apart::of(stages));
+        }
+    }
+
+    /// Joins packets from the front of `packets` to their flows, as many as form a group. The next
+    /// one begins another group. If it would be the first, the course says whether it goes alone,
+    /// or is to be reviewed and gathered again.
+    #[inline(always)]
+    pub fn gather(
+        &mut self,
+        packets: &mut [Packet],
+        flows: &mut Flows,
+        stages: &[Box<dyn Stage>],
+    ) -> Gathered {
+        let may_be_apart = self.apart.is_some_and(|apart| apart.is_any);
+        match (&flows.cache, may_be_apart) {
+            (None, false) => self.gather_as::<false, false>(packets, flows, stages),
+            (None, true) => self.gather_as::<false, true>(packets, flows, stages),
+            (Some(_), false) => self.gather_as::<true, false>(packets, flows, stages),
+            (Some(_), true) => self.gather_as::<true, true>(packets, flows, stages),
+        }
+    }
+
+    /// `RULES`: whether there are any. `APART`: whether functions may answer packets of known
+    /// flows.
+    #[inline(never)]
+    fn gather_as<const RULES: bool, const APART: bool>(
+        &mut self,
+        packets: &mut [Packet],
+        flows: &mut Flows,
+        stages: &[Box<dyn Stage>],
+    ) -> Gathered {
+        if self.mixed {
+            self.sides.clear();
+        }
+        let mut now_ns = flows.now_ns;
+        let begin_ns =
+            packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().transit.timestamp_ns));
+        let until_ns = flows.table.due_ns().min(begin_ns.saturating_add(self.span_ns));
+        let (mut load, mut course, mut uniform) = (PacketTotals::default(), Course::WALK, true);
+        let (all, mut flow_courses) = (flows.table.layout.lines(), FlowCourses::default());
+        // The course of the last packet, if others may follow it, and what they touch.
+        let (mut followed, mut lines) = (Course::RECORD, all);
+        let most = packets.len().min(GROUP_MAX);
+        for packet in &mut packets[..most] {
+            let is_apart = APART && self.apart.is_some_and(|apart| apart.has(packet.meta(), packet.len()));
+            if is_apart && load.packets > 0 {
+                break;
+            }
+            let mut meta = packet.meta_mut();
+            if meta.class != PacketClass::Whole {
+                break;
+            }
+            now_ns = now_ns.max(meta.transit.timestamp_ns);
+            if now_ns >= until_ns {
+                break;
+            }
+            if !RULES {
+                flows.table.records.prefetch_states(meta.transit.flow, lines);
+            }
+            let Some(mut header) = flows.table.records.find_header_mut(meta.transit.flow) else { break };
+            let (key, reversed) = (&meta.key, meta.reversed);
+            let mut by_alias = false;
+            let direction = header.direction_if_common(key, reversed).or_else(|| {
+                by_alias = RULES && header.key != *key;
+                // If both directions come from one side, one packet may end what the next one is
+                // found by.
+                let in_order = |direction: &_| header.comes_from(meta.transit.side, *direction);
+                header
+                    .direction_if_any(key, reversed)
+                    .filter(|direction| !header.has(RecordHeader::FLAG_TURNS) && in_order(direction))
+            });
+            let Some(direction) = direction else { break };
+            if header.has_expired(now_ns) {
+                break;
+            }
+            meta.transit.direction = direction;
+            let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, direction);
+            let (mut next, mut wish_ms) = (Course::WALK, 0);
+            if RULES && let Some(cache) = &mut flows.cache {
+                let (flow, like) = (meta.transit.flow, Likeness::new(meta, by_alias, connection));
+                if let Some((its, keep_ms)) = cache.plain_course((flow, direction), like) {
+                    (next, wish_ms) = (its, keep_ms);
+                    if next != followed {
+                        (followed, lines) = (next, cache.lines(next, all));
+                        if load.packets == 0 {
+                            course = next;
+                        }
+                    }
+                } else if let Some(keep_ms) = cache.follow_limited(followed, (flow, direction), like, packet)
+                {
+                    (next, wish_ms) = (followed, keep_ms);
+                    meta = packet.meta_mut();
+                } else {
+                    let is_seen = !flow_courses.walks(flow, course, &self.other_courses);
+                    let seen = (&stages[..], &flows.table.records);
+                    (next, wish_ms) = cache.choose(seen, packet, (like, connection), is_seen);
+                    let Some(again) = flows.table.records.find_header_mut(flow) else { break };
+                    header = again;
+                    meta = packet.meta_mut();
+                    lines = cache.lines(next, all);
+                    followed = if next.is_follow() { next } else { Course::RECORD };
+                    if load.packets == 0 {
+                        course = next;
+                    }
+                    if matches!(next, Course::RECORD | Course::REVIEW) {
+                        break;
+                    }
+                }
+                if next != course {
+                    if !next.mixes() || !course.mixes() {
+                        break;
+                    }
+                    uniform = false;
+                }
+                if !flow_courses.add(flow, next, course, &mut self.other_courses) {
+                    break;
+                }
+                self.courses[load.packets as usize % GROUP_MAX] = next;
+            }
+            let to_all = !next.is_alone_to_itself();
+            if self.mixed && !self.sides.add(meta.transit.flow, meta.transit.side, to_all) {
+                break;
+            }
+            if RULES
+                && next == Course::WALK
+                && meta.tcp_flags & CHANGING != 0
+                && let Some(cache) = &mut flows.cache
+            {
+                cache.forget(meta.transit.flow);
+            }
+            if flows.table.joining.join_whole(meta, header, connection, wish_ms) {
+                flows.table.classes.follow(meta.transit.flow, header);
+            }
+            if RULES {
+                flows.table.records.prefetch_states(meta.transit.flow, lines);
+            }
+            load.add(packet.len());
+            if is_apart {
+                break;
+            }
+        }
+        flows.now_ns = now_ns;
+        if let Some(ingresses) = &mut flows.table.ingresses {
+            let joined = packets.iter_mut().take(load.packets as usize);
+            joined.for_each(|packet| ingresses.join(packet.meta_mut()));
+        }
+        Gathered { load, course, uniform }
+    }
+}
+
+/// Which packets of known flows are groups of their own, as a function may answer them: what it
+/// makes has to go through the functions before the next packet does.
+#[derive(Clone, Copy)]
+pub(crate) struct Apart {
+    answers: AnswerScope,
+    /// Whether there may be any such packet.
+    pub is_any: bool,
+}
+
+impl Apart {
+    /// Of these functions. Of one alone, answers come to no other.
+    pub fn of(stages: &[Box<dyn Stage>]) -> Apart {
+        let answers = stages.iter().map(|stage| stage.answers()).fold(AnswerScope::NONE, AnswerScope::or);
+        let answers = if stages.len() > 1 { answers } else { AnswerScope::NONE };
+        Apart { answers, is_any: answers != AnswerScope::NONE }
+    }
+
+    /// Whether a whole packet is one.
+    #[inline(always)]
+    pub fn has(&self, meta: &Meta, len: usize) -> bool {
+        const SYN: u8 = 2;
+        let AnswerScope { all, openings, longer_than } = self.answers;
+        let opens = match meta.protocol {
+            protocol::TCP => meta.tcp_flags & SYN != 0,
+            protocol => protocol != protocol::UDP,
+        };
+        all || openings && opens || len.saturating_sub(usize::from(meta.outer_l3)) > longer_than as usize
+    }
+}
+
+/// Which flows have packets in the group, by the side that these entered by.
+///
+/// Functions see a group's packets from inside before those from outside. So a flow's packets of
+/// both sides do not meet in a group, nor do any from both sides that come to functions that share
+/// sets or meters.
+pub(crate) struct Gathering {
+    /// For each side, one bit for each of the flows that have a packet in the group, by the low
+    /// bits of their number.
+    flows: [[u64; WORDS]; 2],
+    /// Whether there is a packet of this side that comes to all functions.
+    sides: [bool; 2],
+    /// Whether what a packet from one side does may matter to another flow's packet from the other.
+    sides_apart: bool,
+}
+
+/// Bits for flows, in words: enough for few to share one among [`GROUP_MAX`].
+const WORDS: usize = 16;
+
+impl Gathering {
+    pub fn new(sides_apart: bool) -> Gathering {
+        Gathering { flows: [[0; WORDS]; 2], sides: [false; 2], sides_apart }
+    }
+
+    /// A packet of this flow joins the group; false if the group must be processed before.
+    /// `to_all`: whether it comes to all functions.
+    #[inline(always)]
+    pub fn add(&mut self, record: u32, side: Side, to_all: bool) -> bool {
+        let (side, other) = (side as usize, side.other() as usize);
+        let (word, bit) = (record as usize / 64 % WORDS, 1 << (record % 64));
+        if self.flows[other][word] & bit != 0 || self.sides[other] && self.sides_apart && to_all {
+            return false;
+        }
+        self.flows[side][word] |= bit;
+        self.sides[side] |= to_all;
+        true
+    }
+
+    /// The next group begins.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.flows = [[0; WORDS]; 2];
+        self.sides = [false; 2];
+    }
+}
+
+/// Which course the packets of each flow take that are in the group, flows by the low bits of their
+/// number.
+///
+/// Of a group with several courses, the packets of each go through together, and those that walk
+/// last. So a flow's packets take one course, and then may walk, but not the other way round.
+#[derive(Default)]
+pub(crate) struct FlowCourses {
+    /// Flows with a packet of the first packet's course, and with one of another.
+    first: u64,
+    others: u64,
+}
+
+/// The last course of each flow that has a packet of another course than the first one; memory that
+/// is used again.
+pub(crate) type OtherCourses = [Course; 64];
+
+impl FlowCourses {
+    /// Whether a packet of the flow is to walk. The group's first packet takes the course `first`.
+    #[inline]
+    pub fn walks(&self, record: u32, first: Course, of_others: &OtherCourses) -> bool {
+        let (bit, place) = (1 << (record % 64), record as usize % 64);
+        first == Course::WALK && self.first & bit != 0
+            || self.others & bit != 0 && of_others[place] == Course::WALK
+    }
+
+    /// A packet of this flow joins the group; false if the group must be processed before.
+    #[inline(always)]
+    pub fn add(&mut self, record: u32, course: Course, first: Course, of_others: &mut OtherCourses) -> bool {
+        let bit = 1 << (record % 64);
+        if course == first {
+            self.first |= bit;
+            return self.others & bit == 0;
+        }
+        let of_flow = &mut of_others[record as usize % 64];
+        let is_known = self.first & bit != 0 || self.others & bit != 0 && *of_flow != course;
+        self.others |= bit;
+        *of_flow = course;
+        !is_known || course == Course::WALK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_takes_one_course_and_may_walk_then() {
+        let [a, b, walk] = [Course::RECORD, Course::REVIEW, Course::WALK]; // Any three.
+        for (first, courses) in [(a, [b, a]), (a, [a, b]), (a, [walk, a]), (walk, [walk, a]), (a, [walk, b])]
+        {
+            let (mut group, others) = (FlowCourses::default(), &mut [walk; 64]);
+            assert!(group.add(1, first, first, others));
+            assert!(group.add(2, courses[0], first, others));
+            assert!(!group.add(2, courses[1], first, others), "{first:?} {courses:?}");
+            assert!(FlowCourses::default().add(2, courses[1], courses[1], others));
+        }
+        let (mut group, others) = (FlowCourses::default(), &mut [walk; 64]);
+        for (flow, course) in [(1, a), (2, b), (2, b), (1, a), (1, walk), (2, walk), (66, walk)] {
+            assert!(group.add(flow, course, a, others), "{flow}");
+        }
+        assert!(group.walks(1, a, others) && group.walks(2, a, others) && !group.walks(3, a, others));
+    }
+}

@@ -1,0 +1,161 @@
+//! The pipeline: groups of packets on their way through the functions.
+//!
+//! A group crosses the functions one by one (`crossing`), or follows the steps of its flows' rule
+//! (`steps`), or is a single packet that walks (`walking`). Then what was decided is carried out
+//! (`settling`). The pipeline has the functions and the flows; it neither parses packets nor forms
+//! groups.
+
+mod crossing;
+mod holding;
+mod settling;
+mod side_by_side;
+mod steps;
+mod turning;
+mod walking;
+
+use std::mem::swap;
+
+use nf::stage::PacketTotals;
+use nf::{Effects, Verdict};
+use packet::{DropReason, Packet, PacketPool, Parser};
+
+use crate::flows::Flows;
+use crate::observer::Observer;
+use crate::stages::Stages;
+use crate::{Counters, Options, RestoreError};
+use side_by_side::Sides;
+
+/// Takes groups of packets through the functions.
+pub(crate) struct Pipeline {
+    pub stages: Stages,
+    pub flows: Flows,
+    /// What it needs to run state functions side by side, if it does.
+    sides: Option<Box<Sides>>,
+    /// Packets that left, that functions made, and that were dropped.
+    pub counters: Counters,
+    /// Packets that functions made, on their way out.
+    answers: Vec<Packet>,
+    /// Packets of the group that were turned back, by number and by function, until the others are
+    /// through.
+    turned: Vec<(usize, usize)>,
+    /// Where goes what comes of packets that others have; none if there were none so far.
+    aside: Option<Box<Effects>>,
+    /// Whether the packets under way are such.
+    is_replaying: bool,
+}
+
+/// What goes along with packets on their way through.
+pub(crate) struct Run<'a, 'o> {
+    pub out: &'a mut Vec<Packet>,
+    pub pool: &'a mut PacketPool,
+    pub observer: Option<&'a mut (dyn Observer + 'o)>,
+    /// How packets that functions made are parsed.
+    pub parser: Parser,
+    /// Whether the packet that is under way is the only one.
+    is_alone: bool,
+}
+
+impl<'a, 'o> Run<'a, 'o> {
+    /// A run whose packets leave to `out`, and whose buffers are from `pool`.
+    #[inline]
+    pub fn new(out: &'a mut Vec<Packet>, pool: &'a mut PacketPool, parser: &Parser) -> Run<'a, 'o> {
+        Run { out, pool, observer: None, parser: *parser, is_alone: false }
+    }
+}
+
+impl Pipeline {
+    /// A pipeline of these functions, for these flows.
+    pub fn new(stages: Stages, flows: Flows) -> Pipeline {
+        Pipeline {
+            stages,
+            flows,
+            sides: None,
+            counters: Counters::default(),
+            answers: Vec::new(),
+            turned: Vec::new(),
+            aside: None,
+            is_replaying: false,
+        }
+    }
+
+    /// Lets time pass to `now_ns`: flows whose time is over end, and datagrams in fragments are
+    /// given up.
+    pub fn handle_timeout(&mut self, now_ns: u64, pool: &mut PacketPool) {
+        self.flows.now_ns = self.flows.now_ns.max(now_ns);
+        self.flows.settled_ns = self.flows.now_ns;
+        self.flows.expire(&mut self.stages, pool);
+        self.expire_datagrams(pool);
+    }
+
+    /// Returns when flows are to end, or datagrams in fragments to be given up.
+    pub fn next_timeout_ns(&self) -> u64 {
+        let datagrams = self.flows.reassembly.as_ref().map(|it| it.datagrams().due_ns());
+        self.flows.table.due_ns().min(datagrams.unwrap_or(u64::MAX))
+    }
+
+    /// Takes a saved flow over; see [`crate::Chain::restore_flow`]. `is_copy`: see
+    /// [`crate::Chain::restore_copy`].
+    pub fn restore_flow(
+        &mut self,
+        saved: &[u8],
+        is_copy: bool,
+        pool: &mut PacketPool,
+    ) -> Result<u32, RestoreError> {
+        let restored = match is_copy {
+            true => self.flows.restore_copy(saved, &mut self.stages, pool),
+            false => self.flows.restore(saved, &mut self.stages, pool),
+        };
+        self.drop_unheld(pool);
+        restored
+    }
+
+    /// Takes a packet that another unit has through the functions, and throws away what comes of it
+    /// but the verdict.
+    pub fn replay(&mut self, packet: &mut Packet, parser: &Parser, pool: &mut PacketPool) -> Verdict {
+        let mut aside = self.aside.take().unwrap_or_default();
+        swap(&mut self.stages.effects, &mut aside);
+        self.is_replaying = true;
+        let mut verdict = Verdict::Forward;
+        let (packets, verdicts) = (std::slice::from_mut(packet), std::slice::from_mut(&mut verdict));
+        let loads = PacketTotals::by_side(packets, verdicts);
+        let (out, run_pool) = (&mut Vec::new(), &mut *pool);
+        self.cross(packets, verdicts, loads, None, &mut Run::new(out, run_pool, parser));
+        self.answers.drain(..).for_each(|answer| pool.give(answer));
+        self.is_replaying = false;
+        swap(&mut self.stages.effects, &mut aside);
+        aside.alerts.clear();
+        aside.events.clear();
+        aside.reports.clear();
+        self.aside = Some(aside);
+        verdict
+    }
+
+    /// The pipeline's own code panicked: drops what was under way, and comes to rest.
+    #[cold]
+    pub fn abort(&mut self, run: &mut Run<'_, '_>) {
+        self.counters.restarts += 1;
+        run.is_alone = false;
+        run.observer = None;
+        self.is_replaying = false;
+        self.stages.effects.order_reports(false);
+        self.stages.effects.put_reports_in_order();
+        for stage in &mut self.stages.all {
+            stage.close();
+        }
+        self.stages.effects.generated.drain(..).for_each(|made| run.pool.give(made.packet));
+        for packet in std::mem::take(&mut self.answers) {
+            self.drop_packet(packet, DropReason::Internal, run);
+        }
+        self.turned.clear();
+        self.flows.failed.clear();
+    }
+
+    /// Ends all flows, as far as that can be done, and makes the tables anew.
+    pub fn clear_tables(&mut self, options: &Options, pool: &mut PacketPool) {
+        self.drop_held(pool);
+        let moved = self.fragments_moved();
+        if self.flows.clear(&mut self.stages, options, pool) {
+            self.counters.fragments_moved = moved;
+        }
+    }
+}
