@@ -1,5 +1,5 @@
 //! Packets of known flows pass every function, and all of them in a chain, without a single
-//! allocation (DESIGN 5.5): IPv4 and IPv6, and what belongs to known flows, too.
+//! allocation (design.md 5.5): IPv4 and IPv6, and what belongs to known flows, too.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
 
 #[path = "../../graph/tests/support/allocations.rs"]

@@ -1,4 +1,4 @@
-//! Fragments: later ones follow the flow of their first one, whichever comes first (DESIGN 3.8).
+//! Fragments: later ones follow the flow of their first one, whichever comes first (design.md 3.8).
 //!
 //! A later fragment has no ports, so its flow is known only from the first fragment of its
 //! datagram. Until that comes, later ones wait here; the number of datagrams, the fragments waiting

@@ -1,4 +1,4 @@
-//! Packets of known flows pass a chain without a single allocation (DESIGN 5.5).
+//! Packets of known flows pass a chain without a single allocation (design.md 5.5).
 
 #[path = "support/allocations.rs"]
 mod allocations;

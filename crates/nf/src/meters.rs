@@ -2,7 +2,7 @@
 //!
 //! Meters belong to an instance, or are shared by instances on several threads (see
 //! [`crate::SharedHandle`]), as a pool's items are. Across machines, each instance must hold a
-//! share of the allowance (DESIGN 3).
+//! share of the allowance (design.md 3.7).
 //!
 //! A meter starts zeroed when its key is first used. The NF gives the idle time after which a meter
 //! is as good as new. Only such meters are evicted, so evictions change nothing.

@@ -31,7 +31,7 @@ pub struct RecordHeader {
     /// The key that the flow began with.
     pub key: FlowKey,
     /// The key that packets of the flow have once the functions rewrote them, if they do: the alias
-    /// (DESIGN 3.8).
+    /// (design.md 3.8).
     pub alias: FlowKey,
     /// Tags of the flow, which its packets inherit (E4, A29).
     pub tags: u64,

@@ -1,7 +1,7 @@
 //! Chores of the workspace.
 //!
 //! `cargo run -p xtask -- requirements [--json] [--missing] [--check]` says where the requirements
-//! of `docs/requirements.tsv` are cited, in code and in tests (DESIGN 5.7).
+//! of `docs/requirements.tsv` are cited, in code and in tests (design.md 5.7).
 
 mod citations;
 mod requirements;
