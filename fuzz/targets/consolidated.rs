@@ -39,7 +39,7 @@ const FUNCTIONS: [(&str, &str, &[&str]); 11] = [
     ),
     (
         "nat",
-        r#"{"external": ["198.51.100.1-198.51.100.2"], "ports": "40-60", "filtering": "address-and-port-dependent"}"#,
+        r#"{"external": ["198.51.100.1-198.51.100.2"], "ports": "40-60", "filtering": "address_and_port_dependent"}"#,
         &[],
     ),
     (

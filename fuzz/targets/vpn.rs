@@ -40,12 +40,12 @@ fuzz_target!(|data: &[u8]| {
     let configs = [
         config("ah", ends4, json!({})),
         config("ah", ends6, json!({ "mtu": 1400 })),
-        config("esp-null", ends6, json!({ "anti_replay": false })),
+        config("esp_null", ends6, json!({ "anti_replay": false })),
         config("esp", ends4, json!({ "df": "clear" })),
     ];
     traffic::through("vpn", &configs, data);
     if let [choice, rest @ ..] = data {
-        crossed(["ah", "esp-null", "esp"][usize::from(*choice) % 3], rest);
+        crossed(["ah", "esp_null", "esp"][usize::from(*choice) % 3], rest);
     }
 });
 

@@ -46,7 +46,7 @@ const BUILT_IN: &[Row] = &[
     ("nat", r#"{"external": ["198.51.100.7"]}"#, &["drain 198.51.100.7", "resume 198.51.100.7"]),
     (
         "nat",
-        r#"{"external": ["198.51.100.1-198.51.100.2"], "filtering": "address-and-port-dependent",
+        r#"{"external": ["198.51.100.1-198.51.100.2"], "filtering": "address_and_port_dependent",
             "forwards": [{"protocol": "both", "external": "198.51.100.1:53", "internal": "10.0.0.3:53"}]}"#,
         &[],
     ),

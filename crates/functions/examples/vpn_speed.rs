@@ -25,7 +25,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let only = arguments.next();
     let packets: usize = arguments.next().map_or(64_000, |text| text.parse().unwrap());
-    for protocol in ["ah", "esp-null", "esp", "esp256"] {
+    for protocol in ["ah", "esp_null", "esp", "esp256"] {
         for direction in ["out", "in"] {
             for len in [64, 1400] {
                 let name = format!("{protocol}-{direction}-{len}");

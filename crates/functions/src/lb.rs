@@ -58,7 +58,7 @@ mod counter {
 }
 
 /// What is counted of each server, in this order.
-const OF_SERVER: [&str; 6] = ["connections", "ended", "packets", "bytes", "reply-packets", "reply-bytes"];
+const OF_SERVER: [&str; 6] = ["connections", "ended", "packets", "bytes", "reply_packets", "reply_bytes"];
 
 /// Numbers into [`OF_SERVER`].
 mod of_server {
@@ -100,14 +100,14 @@ static DESCRIPTOR: Descriptor = Descriptor {
     affinity: nf::Affinity::Flow,
     scaling: Scaling::Servers,
     shared: &[
-        Shared::Counter("flows-moved"),
-        Shared::Counter("pings-answered"),
-        Shared::Counter("errors-sent"),
-        Shared::Counter("packets-oversize"),
-        Shared::Counter("quic-followed"),
-        Shared::Counter("quic-unknown"),
+        Shared::Counter("flows_moved"),
+        Shared::Counter("pings_answered"),
+        Shared::Counter("errors_sent"),
+        Shared::Counter("packets_oversize"),
+        Shared::Counter("quic_followed"),
+        Shared::Counter("quic_unknown"),
         Shared::Counters("servers"),
-        Shared::Meters("quic-connections"),
+        Shared::Meters("quic_connections"),
     ],
     map: None,
     buffers: None,

@@ -118,24 +118,24 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
     affinity: Affinity::Source,
     scaling: Scaling::Servers,
     shared: &[
-        Shared::Counter("mappings-made"),
-        Shared::Counter("mappings-freed"),
-        Shared::Counter("flows-out"),
-        Shared::Counter("flows-in"),
-        Shared::Counter("flows-hairpin"),
-        Shared::Counter("flows-passed"),
-        Shared::Counter("flows-nptv6"),
-        Shared::Counter("icmp-errors"),
-        Shared::Counter("blocks-taken"),
-        Shared::Counter("blocks-freed"),
+        Shared::Counter("mappings_made"),
+        Shared::Counter("mappings_freed"),
+        Shared::Counter("flows_out"),
+        Shared::Counter("flows_in"),
+        Shared::Counter("flows_hairpin"),
+        Shared::Counter("flows_passed"),
+        Shared::Counter("flows_nptv6"),
+        Shared::Counter("icmp_errors"),
+        Shared::Counter("blocks_taken"),
+        Shared::Counter("blocks_freed"),
         Shared::Counter("stale"),
         Shared::Counter("spoofed"),
-        Shared::Counter("mappings-gave-way"),
+        Shared::Counter("mappings_gave_way"),
         Shared::Pool("ports"),
         Shared::Pool("blocks"),
         Shared::Pool("subscribers"),
         Shared::Pool("permissions"),
-        Shared::Set { name: "limit-events", capacity: 1 },
+        Shared::Set { name: "limit_events", capacity: 1 },
     ],
     map: None,
     buffers: None,
@@ -369,7 +369,7 @@ fn external_addresses(config: &Config, forwards: &Forwards) -> Result<Vec<u32>, 
 /// What the configuration's form does not rule out.
 fn check(config: &Config) -> Result<(), ConfigError> {
     if !config.translates_v4() && config.nptv6.is_empty() {
-        return Err(ConfigError::new("nothing to translate: one of external, forwards, one-to-one, nptv6"));
+        return Err(ConfigError::new("nothing to translate: one of external, forwards, one_to_one, nptv6"));
     }
     if config.nptv6.len() > nptv6::RULES_MAX {
         return Err(ConfigError::new(format!("nptv6: more than {} rules", nptv6::RULES_MAX)));

@@ -110,7 +110,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("reports-heard"),
         Shared::Counter("payloads-forgotten"),
         Shared::Counter("reports-strange"),
-        Shared::Counter("packets-others"),
+        Shared::Counter("packets_others"),
         Shared::Meters("acquaintance"),
         Shared::PayloadCache("sent"),
         Shared::PayloadCache("received"),

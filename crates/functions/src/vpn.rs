@@ -63,7 +63,7 @@ mod of_tunnel {
 }
 
 const OF_TUNNEL: [&str; 7] =
-    ["packets-out", "bytes-out", "packets-in", "bytes-in", "forged", "replayed", "dummies"];
+    ["packets_out", "bytes_out", "packets_in", "bytes_in", "forged", "replayed", "dummies"];
 
 /// The group of counters.
 const TUNNELS: usize = 0;
@@ -92,8 +92,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     // A security association has one sender: see decision 21.
     scaling: Scaling::Cores,
     shared: &[
-        Shared::Counter("packets-others"),
-        Shared::Counter("errors-sent"),
+        Shared::Counter("packets_others"),
+        Shared::Counter("errors_sent"),
         Shared::Counters("tunnels"),
         Shared::Meters("associations"),
     ],

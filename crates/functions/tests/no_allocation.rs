@@ -52,7 +52,7 @@ const TUNNEL6: (&str, &str) = (
 );
 const FIREWALL: (&str, &str) =
     ("firewall", r#"{"rules": "allow out log\nallow in udp to any port 5000-6000", "tcp": "strict"}"#);
-const STATELESS: (&str, &str) = ("firewall", r#"{"rules": "allow any-direction any", "stateful": false}"#);
+const STATELESS: (&str, &str) = ("firewall", r#"{"rules": "allow any_direction any", "stateful": false}"#);
 const MONITOR: (&str, &str) = ("monitor", r#"{"active_timeout": "1ms"}"#);
 
 const POLICER: (&str, &str) =
@@ -409,9 +409,9 @@ fn hairpins_errors_and_fragments_allocate_nothing() {
         _ => None,
     });
     let count = |name| names.clone().zip(&nat.shared().counters).find(|(n, _)| *n == name).map(|(_, &c)| c);
-    assert_eq!(count("flows-hairpin"), Some(20));
-    assert_eq!(count("icmp-errors"), Some(20 * 6));
-    assert_eq!(count("flows-nptv6"), Some(20 * 2));
+    assert_eq!(count("flows_hairpin"), Some(20));
+    assert_eq!(count("icmp_errors"), Some(20 * 6));
+    assert_eq!(count("flows_nptv6"), Some(20 * 2));
     // All but the errors that are for inside addresses, as they come where there is no NAT.
     assert_eq!(chain.counters().packets_out, frames.len() as u64 - 20 * 2);
 }
@@ -466,7 +466,7 @@ fn redundancy_is_eliminated_without_allocations() {
 /// Packets into a tunnel, and out of it.
 #[test]
 fn tunnels_allocate_nothing() {
-    for (protocol, version) in ["ah", "esp-null", "esp"].into_iter().flat_map(|p| [(p, 4), (p, 6)]) {
+    for (protocol, version) in ["ah", "esp_null", "esp"].into_iter().flat_map(|p| [(p, 4), (p, 6)]) {
         let site = |site| {
             let (name, config) = gateway(protocol, site);
             stages(&[(name, &config)])

@@ -188,7 +188,7 @@ fn a_vpn() {
                 let counters = &report.functions[0].counters;
                 counters.iter().find(|(known, _)| known.ends_with(name)).map_or(0, |(_, count)| *count)
             };
-            let [out, back, again] = ["packets-out", "packets-in", "replayed"].map(counted);
+            let [out, back, again] = ["packets_out", "packets_in", "replayed"].map(counted);
             println!("{mode:?}: {out} out, {back} in, {again} again, {:?}", report.drops);
             assert!(out > packets / 2 && back > packets / 2 && again > packets / 20);
         }

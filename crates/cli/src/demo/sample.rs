@@ -271,7 +271,7 @@ fn units(world: &World) -> Vec<(u16, f64, u32)> {
 }
 
 fn moved(report: &Report) -> u64 {
-    report.functions.iter().filter_map(|function| function.counters.get("flows-moved")).sum()
+    report.functions.iter().filter_map(|function| function.counters.get("flows_moved")).sum()
 }
 
 fn nat_ports(report: &Report) -> u64 {

@@ -411,7 +411,7 @@ fn commands_are_carried_out_at_their_times() {
         let functions = report["functions"].as_array().unwrap().clone();
         functions.iter().find(|f| f["name"] == "balancer").unwrap()["counters"][name].as_u64().unwrap()
     };
-    let moved = |report| counter(report, "flows-moved");
+    let moved = |report| counter(report, "flows_moved");
     for (server, name) in (1..=4).map(|i| (i, format!("web/web{i}.connections"))) {
         assert!(counter(&alone, &name) > 0, "server {server} had no connection");
     }

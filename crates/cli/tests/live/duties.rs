@@ -56,7 +56,7 @@ fn the_first_example_of_the_readme_works(io: Io) {
     assert!(host["announced"].as_u64().unwrap() >= 4 && host["kept"].as_u64().unwrap() > 0, "{host}");
     let firewall =
         report["functions"].as_array().unwrap().iter().find(|of| of["type"] == "firewall").unwrap();
-    assert!(firewall["counters"]["link-control"].as_u64().unwrap() > 0, "{firewall}");
+    assert!(firewall["counters"]["link_control"].as_u64().unwrap() > 0, "{firewall}");
 }
 
 fn whoever_has_not_spoken_is_found_behind_a_wire(io: Io) {

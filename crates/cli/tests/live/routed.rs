@@ -195,9 +195,9 @@ fn a_stun_client_finds_the_behaviour_that_was_configured(io: Io) {
     let _server = Server::of(command.spawn().unwrap());
     wait_until("the server listens", || network.outside.run("ss -Hlun").contains("203.0.113.3:3479 "));
     for (mapping, filtering, told) in [
-        ("endpoint-independent", "endpoint-independent", ["Independent Mapping", "Independent Filtering"]),
-        ("endpoint-independent", "address-dependent", ["Independent Mapping", "Address Dependent Filtering"]),
-        ("address-dependent", "endpoint-independent", ["Address Dependent Mapping", "Independent Filtering"]),
+        ("endpoint_independent", "endpoint_independent", ["Independent Mapping", "Independent Filtering"]),
+        ("endpoint_independent", "address_dependent", ["Independent Mapping", "Address Dependent Filtering"]),
+        ("address_dependent", "endpoint_independent", ["Address Dependent Mapping", "Independent Filtering"]),
     ] {
         let policy = GATEWAY.replace(
             "NAT translate { external: [203.0.113.1, 203.0.113.7] };",

@@ -41,7 +41,7 @@ fn assert_connected(network: &Network) {
 
 #[test]
 fn a_tunnel_hides_what_two_sites_say_and_each_of_its_protocols_carries_it() {
-    for protocol in ["esp", "esp-null", "ah"] {
+    for protocol in ["esp", "esp_null", "ah"] {
         let Some(network) = Network::new(Io::Auto) else { return };
         let key = |digit: &str| digit.repeat(if protocol == "esp" { 72 } else { 64 });
         let end = |n: usize| {
@@ -68,7 +68,7 @@ fn a_tunnel_hides_what_two_sites_say_and_each_of_its_protocols_carries_it() {
         assert_connected(&network);
         let [here, there] = gateways.map(Rivulet::end);
         for report in [&here, &there] {
-            let counts = ["packets-out", "packets-in"].map(|name| counted(report, &format!("other.{name}")));
+            let counts = ["packets_out", "packets_in"].map(|name| counted(report, &format!("other.{name}")));
             assert!(counts.into_iter().all(|count| count > 1_000), "{protocol}: {counts:?}");
             assert_eq!(counted(report, "other.forged"), 0);
         }
@@ -78,7 +78,7 @@ fn a_tunnel_hides_what_two_sites_say_and_each_of_its_protocols_carries_it() {
         let outer = if protocol == "ah" { "AH(spi=" } else { "ESP(spi=" };
         let bare: Vec<_> = read.lines().filter(|line| !line.contains(outer)).collect();
         assert!(bare.is_empty(), "{protocol}: {bare:?}");
-        assert_eq!(read.lines().count() as u64, counted(&here, "other.packets-out"), "{protocol}");
+        assert_eq!(read.lines().count() as u64, counted(&here, "other.packets_out"), "{protocol}");
     }
 }
 
@@ -164,7 +164,7 @@ fn datagrams_that_nobody_asked_for_stay_out() {
     let policy = "
         Port<0> site { prefixes: [10.7.0.1/32, \"fd07::1/128\"] };
         Port<1> world;
-        Whitelist asked { strict: address-port, services: [5300] };
+        Whitelist asked { strict: address_port, services: [5300] };
         pipelet edge { site <-> asked <-> world; }";
     let rivulet = network.up_on(["site=inside", "world=outside"], policy, "");
     let echo = "import socket,sys

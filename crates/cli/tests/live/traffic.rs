@@ -18,7 +18,7 @@ const WATCHED: &str = "
 Port<0> inside;
 Port<1> outside;
 Monitor watch;
-Firewall gate { rules: \"allow any-direction any\" };
+Firewall gate { rules: \"allow any_direction any\" };
 pipelet { inside <-> watch <-> gate <-> outside; }
 ";
 

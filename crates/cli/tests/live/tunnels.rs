@@ -136,7 +136,7 @@ fn the_kernel_is_the_other_end(io: Io, version: u8) {
         let report = rivulet.end();
         let tunnel = &report["functions"][1]["counters"];
         let count = |name: &str| tunnel[name].as_u64().unwrap();
-        assert!(count("packets-out") > 5_000 && count("packets-in") > 5_000, "{tunnel}");
+        assert!(count("packets_out") > 5_000 && count("packets_in") > 5_000, "{tunnel}");
         let followed = report["timing"]["fast_path"]["packets"].as_u64().unwrap();
         assert!(followed > 3_000, "{}: {followed} took the fast path", kind.protocol);
         assert_eq!(unsound(&network, "out.pcapng"), "", "{}", kind.protocol);
@@ -174,7 +174,7 @@ fn senders_learn_what_gets_through_the_tunnel(io: Io) {
         network.inside.run(&format!("ping -c 2 -i 0.2 -W 1 -M do -s {} {fits}", 1450 - headers));
     }
     let report = rivulet.end();
-    let sent: &Value = &report["functions"][1]["counters"]["errors-sent"];
+    let sent: &Value = &report["functions"][1]["counters"]["errors_sent"];
     assert!(sent.as_u64().unwrap() >= 2, "{report}");
 }
 

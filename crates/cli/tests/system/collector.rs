@@ -127,7 +127,7 @@ fn nfdump_has_every_session_of_a_nat() {
     nfcapd.stop();
     let counters = &report["functions"][1]["counters"];
     let translated: u64 =
-        ["flows-out", "flows-in", "flows-hairpin"].iter().map(|name| counters[*name].as_u64().unwrap()).sum();
+        ["flows_out", "flows_in", "flows_hairpin"].iter().map(|name| counters[*name].as_u64().unwrap()).sum();
     assert!(translated > 10, "{report}");
     let output = Command::new("nfdump").args(["-N", "-q", "-o", "json", "-R"]).arg(&flows).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();

@@ -69,7 +69,7 @@ fn a_full_flow_table_lets_the_oldest_go() {
 #[test]
 fn a_nat_without_ports_drops_new_flows_and_serves_the_others() {
     let records = spaced((0..20).chain(0..20).map(of_flow));
-    let nat = r#"NAT x { external: [203.0.113.1], ports: "1024-1033", when-full: refuse-new }"#;
+    let nat = r#"NAT x { external: [203.0.113.1], ports: "1024-1033", when_full: refuse_new }"#;
     let outcome = outcome(&policy(nat, ""), &records);
     assert_eq!((outcome.dropped("nat-ports-exhausted"), outcome.report.packets_out), (20, 20));
     let ports = &outcome.report.functions[0].pools["ports"];

@@ -112,7 +112,7 @@ const RULES: &str = r#"
 deny state invalid log as "invalid"
 allow out tcp flags SYN,!ACK log as "opened"
 allow out udp to any port 1-32767
-allow any-direction {icmp, icmp6}
+allow any_direction {icmp, icmp6}
 deny in udp to any port 0-1023
 "#;
 
@@ -167,7 +167,7 @@ fn nat(ends: &Ends) -> String {
         format!("nptv6: [{{ inside: {inside}/64, outside: 2001:2:0:1::/64 }}],")
     });
     format!(
-        "NAT n {{ external: [198.18.0.1-198.18.0.4], untranslated: pass, tcp-opens-with: any, log: mappings, {nptv6} }};\n"
+        "NAT n {{ external: [198.18.0.1-198.18.0.4], untranslated: pass, tcp_opens_with: any, log: mappings, {nptv6} }};\n"
     )
 }
 

@@ -11,7 +11,7 @@ use crate::sums::{self, Sum};
 use crate::traces::{self, Capture, Recorded};
 use packet::{LinkType, Side};
 
-const NAT: &str = r#"{"external": ["198.18.0.1-198.18.0.4"], "tcp-opens-with": "any"}"#;
+const NAT: &str = r#"{"external": ["198.18.0.1-198.18.0.4"], "tcp_opens_with": "any"}"#;
 
 #[test]
 fn what_a_nat_sends_out_is_answered_as_in_the_capture() {

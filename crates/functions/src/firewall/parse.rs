@@ -1,13 +1,13 @@
 //! The rule language: one rule per line, comments from `#` or `//` to the line's end.
 //!
 //! ```text
-//! rule     = action [ "in" / "out" / "any-direction" ] [ protocol ] [ "from" place ] [ "to" place ] *option
+//! rule     = action [ "in" / "out" / "any_direction" ] [ protocol ] [ "from" place ] [ "to" place ] *option
 //! action   = "allow" / "deny" / "reject"
 //! protocol = item "tcp" / "udp" / "icmp" / "icmp6" / "sctp" / "gre" / "esp" / NUMBER, or "any"
 //! place    = item ADDRESS / PREFIX / ADDRESS "-" ADDRESS, or "any"; then [ "port" item NUMBER / NUMBER "-" NUMBER ]
 //! option   = "state" item "new" / "established" / "related" / "invalid"
 //!          / "flags" flag *( "," flag )          ; flag = [ "!" ] "FIN" / "SYN" / "RST" / "PSH" / "ACK" / "URG" / "ECE" / "CWR"
-//!          / "icmp-type" item NUMBER / NUMBER "-" NUMBER
+//!          / "icmp_type" item NUMBER / NUMBER "-" NUMBER
 //!          / "tag" NUMBER / NAME
 //!          / "log"
 //!          / "as" STRING
@@ -216,7 +216,7 @@ impl<'t> RuleParser<'t> {
         if self.tokens.take("out").is_some() {
             return Ways::only(Way::Out);
         }
-        let _ = self.tokens.take("any-direction");
+        let _ = self.tokens.take("any_direction");
         Ways::BOTH
     }
 
@@ -284,7 +284,7 @@ impl<'t> RuleParser<'t> {
             match option {
                 "state" => rule.states = self.states()?,
                 "flags" => rule.flags = self.flags(rule, &token)?,
-                "icmp-type" => rule.destination_ports = self.icmp_types(rule, &token)?,
+                "icmp_type" => rule.destination_ports = self.icmp_types(rule, &token)?,
                 "tag" => rule.tag = Some(self.tag()?),
                 "log" => rule.log = true,
                 _ => rule.name = self.name()?.into(),
@@ -327,7 +327,7 @@ impl<'t> RuleParser<'t> {
 
     fn icmp_types(&mut self, rule: &Rule, option: &Token<'t>) -> Result<Ranges<u16>, ConfigError> {
         if !all(&rule.protocols, is_icmp) {
-            return Err(self.tokens.error(option, "`icmp-type` needs the protocol `icmp` or `icmp6`"));
+            return Err(self.tokens.error(option, "`icmp_type` needs the protocol `icmp` or `icmp6`"));
         }
         let types = self.items("an ICMP type or a range of them", value::numbers::<u8>)?;
         let types = types.into_iter().map(|range| u16::from(*range.start())..=u16::from(*range.end()));
@@ -388,7 +388,7 @@ impl<'t> RuleParser<'t> {
     }
 }
 
-const OPTIONS: [&str; 6] = ["state", "flags", "icmp-type", "tag", "log", "as"];
+const OPTIONS: [&str; 6] = ["state", "flags", "icmp_type", "tag", "log", "as"];
 
 /// TCP flags in the order of their bits (RFC 9293 3.1).
 const FLAGS: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];

@@ -148,7 +148,7 @@ macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident,)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-        #[serde(rename_all = "kebab-case")]
+        #[serde(rename_all = "snake_case")]
         pub enum $name { $($(#[$variant_doc])* $variant,)+ }
     };
 }

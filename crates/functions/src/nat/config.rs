@@ -7,7 +7,7 @@ use super::net::{AddressRange, PortRange, Prefix4, Prefix6, Service};
 
 /// Configuration of a NAT. Everything has a default; what is left out is not done.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", default)]
 pub struct Config {
     /// External IPv4 addresses, at most [`super::EXTERNAL_MAX`] together.
     pub external: Vec<AddressRange>,
@@ -94,7 +94,7 @@ impl Default for Config {
 
 /// What becomes of packets that no rule covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Otherwise {
     /// They pass as they are.
     Pass,
@@ -104,7 +104,7 @@ pub enum Otherwise {
 
 /// RFC 4787 4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Mapping {
     /// One external endpoint per inside endpoint (REQ-1).
     EndpointIndependent,
@@ -116,7 +116,7 @@ pub enum Mapping {
 
 /// RFC 4787 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Filtering {
     /// Everybody.
     EndpointIndependent,
@@ -128,7 +128,7 @@ pub enum Filtering {
 
 /// RFC 4787 4.1, "IP address pooling".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Pooling {
     /// All mappings of a subscriber have one external address (REQ-2).
     Paired,
@@ -138,7 +138,7 @@ pub enum Pooling {
 
 /// Which free port is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Selection {
     /// The inside port if it is free, else a random one.
     Preserve,
@@ -150,7 +150,7 @@ pub enum Selection {
 
 /// RFC 4787 4.3, "mapping refresh".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Refresh {
     /// Packets from inside; of TCP, both directions.
     Outbound,
@@ -160,7 +160,7 @@ pub enum Refresh {
 
 /// What happens when all ports that a new flow could have are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum WhenFull {
     /// A flow that was never answered, or is over, ends for it.
     EvictHalfOpen,
@@ -170,7 +170,7 @@ pub enum WhenFull {
 
 /// Which TCP packets may open a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Opening {
     /// A SYN without ACK.
     Syn,
@@ -180,7 +180,7 @@ pub enum Opening {
 
 /// How long flows are kept without a packet that refreshes them, in nanoseconds.
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", default)]
 pub struct Timeouts {
     /// UDP (RFC 4787 REQ-5: at least 2 minutes, 5 recommended).
     pub udp: Nanos,
@@ -219,8 +219,8 @@ impl Timeouts {
     pub fn named(&self) -> [(&'static str, u64); 5] {
         [
             ("udp", self.udp.0),
-            ("tcp-established", self.tcp_established.0),
-            ("tcp-transitory", self.tcp_transitory.0),
+            ("tcp_established", self.tcp_established.0),
+            ("tcp_transitory", self.tcp_transitory.0),
             ("icmp", self.icmp.0),
             ("other", self.other.0),
         ]
@@ -229,7 +229,7 @@ impl Timeouts {
 
 /// Ports in blocks: one log entry covers many mappings (RFC 6888 REQ-14, RFC 7422).
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Blocks {
     /// Ports of a block, for each of TCP, UDP and ICMP.
     pub size: u16,
@@ -244,7 +244,7 @@ fn one() -> u16 {
 
 /// What one subscriber, an inside address, may hold at once.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", default)]
 pub struct Limits {
     /// Flows that it opened.
     pub sessions: Option<u32>,
@@ -254,7 +254,7 @@ pub struct Limits {
 
 /// A static forward.
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Forward {
     /// Which protocols.
     #[serde(default)]
@@ -267,7 +267,7 @@ pub struct Forward {
 
 /// Protocols of a static forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum ForwardProtocol {
     /// TCP.
     Tcp,
@@ -280,7 +280,7 @@ pub enum ForwardProtocol {
 
 /// An external address that stands for an inside address.
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct OneToOne {
     /// The external addresses.
     pub external: AddressRange,
@@ -290,7 +290,7 @@ pub struct OneToOne {
 
 /// A pair of IPv6 prefixes (RFC 6296).
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Nptv6 {
     /// The prefix of the inside.
     pub inside: Prefix6,
@@ -300,7 +300,7 @@ pub struct Nptv6 {
 
 /// Kinds of NAT events (RFC 8158).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum EventKind {
     /// A flow's translation begins and ends.
     Sessions,
@@ -314,7 +314,7 @@ pub enum EventKind {
 
 /// What is logged as alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Log {
     /// Nothing.
     Nothing,

@@ -75,16 +75,16 @@ impl Forwards {
 
     fn add_addresses(&mut self, rule: &OneToOne) -> Result<(), ConfigError> {
         if rule.external.last - rule.external.first != rule.internal.last - rule.internal.first {
-            return Err(ConfigError::new("one-to-one: as many internal as external addresses are needed"));
+            return Err(ConfigError::new("one_to_one: as many internal as external addresses are needed"));
         }
         for (external, internal) in rule.external.addresses().zip(rule.internal.addresses()) {
             if self.addresses_inwards.len() >= ONE_TO_ONE_MAX {
-                let message = format!("one-to-one: more than {ONE_TO_ONE_MAX} addresses");
+                let message = format!("one_to_one: more than {ONE_TO_ONE_MAX} addresses");
                 return Err(ConfigError::new(message));
             }
             let taken = self.addresses_inwards.insert(external, internal).is_some();
             if taken || self.addresses_outwards.insert(internal, external).is_some() {
-                let message = format!("one-to-one: {} or {} twice", from_v4(external), from_v4(internal));
+                let message = format!("one_to_one: {} or {} twice", from_v4(external), from_v4(internal));
                 return Err(ConfigError::new(message));
             }
         }

@@ -27,7 +27,7 @@ fn configurations_are_read_or_refused() {
             r#"{"external": ["203.0.113.1"], "ports": "2000-2010", "blocks": {"size": 64}}"#,
             "a block is larger",
         ),
-        (r#"{"one-to-one": [{"external": "203.0.113.0/30", "internal": "10.0.0.1"}]}"#, "as many internal"),
+        (r#"{"one_to_one": [{"external": "203.0.113.0/30", "internal": "10.0.0.1"}]}"#, "as many internal"),
         (
             r#"{"forwards": [{"external": "203.0.113.1:80", "internal": "10.0.0.1:80"},
                              {"external": "203.0.113.1:80", "internal": "10.0.0.2:80", "protocol": "tcp"}]}"#,

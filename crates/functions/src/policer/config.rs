@@ -99,7 +99,7 @@ pub enum Per {
 
 /// Which packets are policed, by the side that they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// All; each direction has buckets of its own.
     #[default]

@@ -83,7 +83,7 @@ pub struct InboundConfig {
 
 /// How packets are protected, always in tunnel mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// ESP with AES-GCM: secret and genuine (RFC 4303, RFC 4106).
     #[default]
@@ -97,7 +97,7 @@ pub enum Protocol {
 
 /// What becomes of packets that go through no tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Others {
     /// They pass untouched.
     #[default]
@@ -108,7 +108,7 @@ pub enum Others {
 
 /// The DF bit of outer IPv4 headers (RFC 4301 8.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum DontFragment {
     /// That of the inner header; over IPv6 packets it is set.
     #[default]

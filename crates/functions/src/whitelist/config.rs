@@ -58,7 +58,7 @@ pub enum Record {
 
 /// What of the other end has to be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Strict {
     /// Its address.
     Address,

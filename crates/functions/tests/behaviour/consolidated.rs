@@ -29,7 +29,7 @@ const FUNCTIONS: &[Function] = &[
     ("nat", r#"{"external": ["198.51.100.7"]}"#, &["drain 198.51.100.7", "resume 198.51.100.7"]),
     (
         "nat",
-        r#"{"external": ["198.51.100.1-198.51.100.2"], "filtering": "address-and-port-dependent",
+        r#"{"external": ["198.51.100.1-198.51.100.2"], "filtering": "address_and_port_dependent",
             "forwards": [{"protocol": "both", "external": "198.51.100.1:53", "internal": "10.0.0.3:53"}]}"#,
         &[],
     ),

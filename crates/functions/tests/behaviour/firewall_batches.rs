@@ -79,7 +79,7 @@ const RULES: &str = "deny state invalid log
 allow out to any port 80-81 tag 1
 reject out log
 allow in tcp to 10.0.0.1 flags SYN,!ACK log
-allow icmp icmp-type 8
+allow icmp icmp_type 8
 reject in from 192.0.2.1
 deny";
 

@@ -131,8 +131,8 @@ fn errors_about_known_flows_pass() {
 #[test]
 fn pings_are_answered_by_pings_only() {
     for (here, there, ask, answer, rule) in [
-        (IN, OUT, 8, 0, "allow out icmp icmp-type 8"),
-        (IN6, OUT6, 128, 129, "allow out icmp6 icmp-type 128"),
+        (IN, OUT, 8, 0, "allow out icmp icmp_type 8"),
+        (IN6, OUT6, 128, 129, "allow out icmp6 icmp_type 128"),
     ] {
         let mut bench = Bench::rules(rule);
         assert_eq!(bench.send(Outside, &icmp(there, here, answer, 7)), Dropped(FirewallInvalid), "not asked");
@@ -151,7 +151,7 @@ fn pings_are_answered_by_pings_only() {
         );
         assert_eq!(bench.send(Inside, &icmp(here, there, ask, 7)), Passed);
     }
-    let mut bench = Bench::rules("allow out icmp icmp-type 8");
+    let mut bench = Bench::rules("allow out icmp icmp_type 8");
     assert_eq!(bench.send(Inside, &icmp(IN, OUT, 8, 7)), Passed);
     assert_eq!(bench.send(Inside, &icmp(IN, OUT, 13, 7)), Dropped(FirewallDefault), "another question");
 }

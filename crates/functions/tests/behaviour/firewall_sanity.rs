@@ -146,7 +146,7 @@ fn what_a_wire_needs_passes_whatever_rules_say_and_is_counted() {
                 count += 1;
             }
         }
-        assert_eq!((bench.counter("link-control"), bench.counter("denied")), (count, 0));
+        assert_eq!((bench.counter("link_control"), bench.counter("denied")), (count, 0));
         let stp =
             [&[0x01, 0x80, 0xc2, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 38, 0x42, 0x42, 3][..], &[0; 35]].concat();
         for frame in [frame(0x0806, &[1; 28]), frame(0x88cc, &[2; 30]), stp] {

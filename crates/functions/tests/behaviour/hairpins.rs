@@ -161,7 +161,7 @@ fn a_load_balancer_serves_what_comes_back() {
 #[test]
 fn a_policer_has_buckets_for_each_pass() {
     let syn = tcp(client(), external(), SYN, b"");
-    let directions = ["each", "both", "from-inside", "from-outside"];
+    let directions = ["each", "both", "from_inside", "from_outside"];
     for (options, direction) in ways().into_iter().flat_map(|way| directions.map(|of| (way, of))) {
         let config = json!({"rate": "1pps", "burst": 2, "direction": direction});
         let mut bench = inside("policer", &config, options);

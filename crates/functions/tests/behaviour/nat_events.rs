@@ -119,7 +119,7 @@ fn mappings_and_blocks_are_told_when_they_come_and_go() {
 #[test]
 fn limits_are_told_once_in_a_while() {
     let mut bench = bench(
-        r#""events": ["limits"], "ports": "2000-2003", "when-full": "refuse-new",
+        r#""events": ["limits"], "ports": "2000-2003", "when_full": "refuse_new",
            "subscriber": {"sessions": 2}"#,
     );
     let opens = |bench: &mut Bench, host: u8, port: u16| {
@@ -151,7 +151,7 @@ fn limits_are_told_once_in_a_while() {
 
 #[test]
 fn nothing_is_told_unless_it_is_asked_for() {
-    let mut bench = bench(r#""ports": "2000-2000", "when-full": "refuse-new""#);
+    let mut bench = bench(r#""ports": "2000-2000", "when_full": "refuse_new""#);
     bench.udp_out(HOST, SERVER);
     assert_eq!(bench.inside(&udp(end("10.0.0.6:1"), end(SERVER), b"")).dropped(), NatPortsExhausted);
     bench.wait(1000);

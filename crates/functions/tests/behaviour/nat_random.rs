@@ -89,9 +89,9 @@ fn setting() -> impl Strategy<Value = Setting> {
 
 fn behaviour(dependence: Dependence) -> &'static str {
     match dependence {
-        Dependence::Nothing => "endpoint-independent",
-        Dependence::Address => "address-dependent",
-        Dependence::Endpoint => "address-and-port-dependent",
+        Dependence::Nothing => "endpoint_independent",
+        Dependence::Address => "address_dependent",
+        Dependence::Endpoint => "address_and_port_dependent",
     }
 }
 
@@ -103,8 +103,8 @@ impl Setting {
         let blocks = if self.blocks && !self.scarce { r#", "blocks": {"size": 64, "max": 4}"# } else { "" };
         let selection = self.selection;
         format!(
-            r#"{{"external": ["203.0.113.1-203.0.113.2"], "when-full": "refuse-new", "mapping": "{mapping}", "filtering": "{filtering}",
-                "pooling": "{pooling}", "ports": "{ports}", "port-selection": "{selection}"{blocks}}}"#
+            r#"{{"external": ["203.0.113.1-203.0.113.2"], "when_full": "refuse_new", "mapping": "{mapping}", "filtering": "{filtering}",
+                "pooling": "{pooling}", "ports": "{ports}", "port_selection": "{selection}"{blocks}}}"#
         )
     }
 

@@ -34,7 +34,7 @@ fn mapping_is_endpoint_independent() {
 
 #[test]
 fn other_mapping_behaviours_are_as_configured() {
-    let cases = [("address-dependent", true), ("address-and-port-dependent", false)];
+    let cases = [("address_dependent", true), ("address_and_port_dependent", false)];
     for (mapping, same_address_same_mapping) in cases {
         let mut bench = Bench::new(&with(&format!(r#""mapping": "{mapping}""#)));
         let first = bench.udp_out(HOST, SERVER);
@@ -77,7 +77,7 @@ fn ports_are_preserved_or_unique_and_keep_their_range() {
 #[test]
 fn parity_gives_way_only_when_none_is_left() {
     let mut bench =
-        Bench::new(r#"{"external": ["203.0.113.1"], "ports": "2000-2005", "when-full": "refuse-new"}"#);
+        Bench::new(r#"{"external": ["203.0.113.1"], "ports": "2000-2005", "when_full": "refuse_new"}"#);
     let ports: Vec<u16> =
         (1..7).map(|host| bench.udp_out(&format!("10.0.0.{host}:4000"), SERVER).1).collect();
     assert!(ports[..3].iter().all(|port| port % 2 == 0) && ports[3..].iter().all(|port| port % 2 == 1));
@@ -156,9 +156,9 @@ fn an_unanswered_stranger_keeps_no_port_from_inside_hosts() {
 fn filtering_is_as_configured() {
     let stranger = end("198.51.100.7:9");
     for (filtering, same_address, anybody) in [
-        ("endpoint-independent", true, true),
-        ("address-dependent", true, false),
-        ("address-and-port-dependent", false, false),
+        ("endpoint_independent", true, true),
+        ("address_dependent", true, false),
+        ("address_and_port_dependent", false, false),
     ] {
         let mut bench = Bench::new(&with(&format!(r#""filtering": "{filtering}""#)));
         let external = bench.udp_out(HOST, SERVER);
@@ -180,7 +180,7 @@ fn filtering_is_as_configured() {
 
 #[test]
 fn a_permission_ends_with_its_flow() {
-    let mut bench = Bench::new(&with(r#""filtering": "address-dependent""#));
+    let mut bench = Bench::new(&with(r#""filtering": "address_dependent""#));
     let external = bench.udp_out(HOST, SERVER);
     bench.wait(200);
     bench.udp_out(HOST, "198.51.100.7:1");
@@ -218,7 +218,7 @@ fn hairpins_can_be_off_and_obey_filters() {
     let mut bench = Bench::new(&with(r#""hairpin": false"#));
     let external = bench.udp_out(HOST, SERVER);
     assert_eq!(bench.inside(&udp(end("10.0.0.1:1000"), external, b"")).dropped(), NatHairpin);
-    let mut bench = Bench::new(&with(r#""filtering": "address-and-port-dependent""#));
+    let mut bench = Bench::new(&with(r#""filtering": "address_and_port_dependent""#));
     let external = bench.udp_out(HOST, SERVER);
     assert_eq!(bench.inside(&udp(end("10.0.0.1:1000"), external, b"")).dropped(), NatFiltered);
     assert_eq!(bench.ports_in_use(), 1);
@@ -278,7 +278,7 @@ fn tcp_opens_as_it_may() {
 // RFC 5382 REQ-4
 #[test]
 fn an_unsolicited_syn_is_dropped_without_a_word_and_spoils_nothing() {
-    let mut bench = Bench::new(&with(r#""filtering": "address-dependent""#));
+    let mut bench = Bench::new(&with(r#""filtering": "address_dependent""#));
     let (host, server) = (end(HOST), end(SERVER));
     let external = bench.inside(&tcp(host, end("198.51.100.7:9"), SYN, b"")).seen().source;
     assert_eq!(bench.outside(&tcp(server, external, SYN, b"")).dropped(), NatFiltered);
@@ -327,7 +327,7 @@ fn a_segment_that_opens_nothing_is_dropped() {
     for flags in [ACK, SYN | ACK, RST, FIN | ACK] {
         assert_eq!(bench.inside(&tcp(end(HOST), end(SERVER), flags, b"")).dropped(), NatNotOpening);
     }
-    let mut bench = Bench::new(&with(r#""tcp-opens-with": "any""#));
+    let mut bench = Bench::new(&with(r#""tcp_opens_with": "any""#));
     bench.inside(&tcp(end(HOST), end(SERVER), ACK, b"")).seen();
     assert_eq!(bench.inside(&tcp(end("10.0.0.6:1"), end(SERVER), RST, b"")).dropped(), NatNotOpening);
 }
@@ -443,7 +443,7 @@ fn errors_about_unknown_packets_are_dropped() {
     let unknown = error(3, 3, server(), external.0, &quoted, 28);
     assert_eq!(bench.outside(&unknown).dropped(), IcmpErrorUnrelated);
     // Even where the error's own addresses are those of a flow: an echo with identifier 0.
-    let mut bench = Bench::new(r#"{"one-to-one": [{"external": "203.0.113.1", "internal": "10.0.0.5"}]}"#);
+    let mut bench = Bench::new(r#"{"one_to_one": [{"external": "203.0.113.1", "internal": "10.0.0.5"}]}"#);
     bench.inside(&query(8, 0, end(HOST).0, server())).seen();
     let quoted = udp((end("203.0.113.1").0, 9), end(SERVER), b"never sent");
     let unknown = error(3, 3, server(), end("203.0.113.1").0, &quoted, 28);
@@ -520,7 +520,7 @@ fn blocks_are_taken_logged_and_given_back() {
     let translation =
         |alert: &nf::Alert| alert.detail.as_ref().and_then(|detail| detail.translation).unwrap();
     let config = r#"{"external": ["203.0.113.1"], "ports": "10000-10063", "blocks": {"size": 16, "max": 2},
-        "when-full": "refuse-new"}"#;
+        "when_full": "refuse_new"}"#;
     let mut bench = Bench::new(config);
     let mut ports: Vec<u16> =
         (0..16).map(|i| bench.udp_out(&format!("10.0.0.1:{}", 4000 + i), SERVER).1).collect();
@@ -614,7 +614,7 @@ fn half_open_mappings_give_way() {
     let another = tcp(end("10.2.0.1:4000"), end(SERVER), SYN, b"");
     assert_eq!(bench.inside(&another).dropped(), NatPortsExhausted);
     let mut bench =
-        Bench::new(r#"{"external": ["203.0.113.1"], "ports": "2000-2000", "when-full": "refuse-new"}"#);
+        Bench::new(r#"{"external": ["203.0.113.1"], "ports": "2000-2000", "when_full": "refuse_new"}"#);
     bench.inside(&tcp(end("10.0.0.1:1"), end(SERVER), SYN, b"")).seen();
     assert_eq!(bench.inside(&another).dropped(), NatPortsExhausted);
 }
@@ -674,7 +674,7 @@ fn blocks_of_half_open_mappings_give_way() {
 fn mappings_give_way_only_for_flows_that_take_one() {
     let mut bench = Bench::new(
         r#"{"external": ["203.0.113.1"], "ports": "2000-2000", "inside": ["10.0.0.0/8"],
-            "subscriber": {"ports": 1}, "filtering": "address-dependent"}"#,
+            "subscriber": {"ports": 1}, "filtering": "address_dependent"}"#,
     );
     let first = bench.udp_out("10.0.0.1:4000", SERVER);
     for refused in [
@@ -695,7 +695,7 @@ fn mappings_give_way_only_for_flows_that_take_one() {
 fn static_rules_alone_leave_others_alone() {
     for rule in [
         r#""forwards": [{"protocol": "tcp", "external": "203.0.113.1:80", "internal": "10.0.0.20:80"}]"#,
-        r#""one-to-one": [{"external": "203.0.113.1", "internal": "10.0.0.20"}]"#,
+        r#""one_to_one": [{"external": "203.0.113.1", "internal": "10.0.0.20"}]"#,
     ] {
         for (untranslated, passes) in [("pass", true), ("drop", false)] {
             let config = format!(r#"{{{rule}, "untranslated": "{untranslated}"}}"#);
@@ -726,7 +726,7 @@ fn static_rules_alone_leave_others_alone() {
 fn static_rules_hold_both_ways() {
     let mut bench = Bench::new(&with(
         r#""forwards": [{"protocol": "tcp", "external": "203.0.113.1:8000-8009", "internal": "10.0.0.7:80-89"}],
-           "one-to-one": [{"external": "203.0.113.9", "internal": "10.0.0.9"}]"#,
+           "one_to_one": [{"external": "203.0.113.9", "internal": "10.0.0.9"}]"#,
     ));
     let stranger = end("198.51.100.7:9");
     let seen = bench.outside(&tcp(stranger, end("203.0.113.1:8003"), SYN, b"")).seen();

@@ -55,7 +55,7 @@ fn each_connection_has_its_rate_in_each_direction() {
 #[test]
 fn a_direction_can_go_free_and_both_can_share() {
     for (direction, there, back) in
-        [("each", 2, 2), ("both", 2, 0), ("from-inside", 2, 5), ("from-outside", 5, 2)]
+        [("each", 2, 2), ("both", 2, 0), ("from_inside", 2, 5), ("from_outside", 5, 2)]
     {
         let mut bench = bench("policer", &two_at_once(json!({ "direction": direction })));
         let (out, reply) = (datagram(host(1), server(1)), datagram(server(1), host(1)));
@@ -271,7 +271,7 @@ struct Tokens {
 
 fn configs() -> impl Strategy<Value = Value> {
     let per = prop_oneof![Just("connection"), Just("source"), Just("inside"), Just("all")];
-    let direction = prop_oneof![Just("each"), Just("both"), Just("from-inside"), Just("from-outside")];
+    let direction = prop_oneof![Just("each"), Just("both"), Just("from_inside"), Just("from_outside")];
     let rate = prop_oneof![Just("rate2697"), Just("rate2698")];
     (per, direction, rate, any::<bool>()).prop_map(|(per, direction, rate, aware)| {
         let mut config = json!({ "rate": "2kbps", "burst": "100B", "per": per, "direction": direction,

@@ -285,7 +285,7 @@ impl Slow {
 fn configs() -> impl Strategy<Value = Value> {
     (any::<bool>(), any::<bool>(), prop_oneof![Just(2u32), Just(3), Just(1_000)]).prop_map(
         |(strict, clients, capacity)| {
-            let strict = if strict { "address-port" } else { "address" };
+            let strict = if strict { "address_port" } else { "address" };
             let (record, services) = if clients {
                 (json!(["hosts", "clients"]), json!([53]))
             } else {
@@ -306,7 +306,7 @@ proptest! {
         let mut bench = bench("whitelist", &config);
         let services: Vec<u16> = serde_json::from_value(config["services"].clone()).unwrap();
         let mut slow = Slow {
-            strict: config["strict"] == "address-port",
+            strict: config["strict"] == "address_port",
             expiry_ns: 100 * MS_NS,
             capacity: config["capacity"].as_u64().unwrap() as usize,
             clients: !services.is_empty(),

@@ -69,7 +69,7 @@ fn what_does_not_get_shorter_goes_as_it_is() {
     }
     let destination_options = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &data(1, &bytes)[20..]].concat();
     assert!(!pair.pass(&ip(host(6, 1, 0).addr, host(6, 2, 0).addr, 60, &destination_options)));
-    assert_eq!((pair.count(1, "packets-encoded"), pair.count(1, "packets-others")), (0, 1));
+    assert_eq!((pair.count(1, "packets-encoded"), pair.count(1, "packets_others")), (0, 1));
 }
 
 #[test]

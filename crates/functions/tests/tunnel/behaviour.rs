@@ -47,10 +47,10 @@ fn packets_cross_in_all_versions_by_all_protocols() {
                 let sent = other.through(NOW_NS + round, Inside, &back);
                 assert_eq!(one.through(NOW_NS + round, Outside, &sent), back);
             }
-            for (bench, name) in [(&one, "packets-out"), (&one, "packets-in"), (&other, "packets-in")] {
+            for (bench, name) in [(&one, "packets_out"), (&one, "packets_in"), (&other, "packets_in")] {
                 assert_eq!(counter(bench, name), 4, "{name}");
             }
-            assert_eq!(counter(&one, "bytes-out"), 4 * small(inner).len() as u64);
+            assert_eq!(counter(&one, "bytes_out"), 4 * small(inner).len() as u64);
             // Both directions are one flow.
             assert_eq!(one.chain.counters().flows_started, 1);
         }
@@ -77,8 +77,8 @@ fn packets_both_ways_follow_predicted_rules() {
             let steps = one.chain.rule_of(0, Direction::Reply).unwrap().steps;
             let off = RuleStep::TakeOut(1, headers(protocol, outer));
             assert!(matches!(&steps[..], [RuleStep::Functions(1, _), then, ..] if *then == off), "{steps:?}");
-            assert_eq!(counter_of(&one, 1, "packets-in"), 100);
-            assert_eq!(counter_of(&one, 1, "bytes-in"), counter(&other, "bytes-out"));
+            assert_eq!(counter_of(&one, 1, "packets_in"), 100);
+            assert_eq!(counter_of(&one, 1, "bytes_in"), counter(&other, "bytes_out"));
         }
     }
 }
@@ -90,7 +90,7 @@ fn most_packets_that_leave_follow_a_rule() {
         let arrivals: Vec<_> =
             (0..200).map(|i| Arrival { at_ns: NOW_NS + i, side: Inside, network: small(4) }).collect();
         arrivals.chunks(20).for_each(|batch| one.batch(batch));
-        assert_eq!(counter(&one, "packets-out"), 200);
+        assert_eq!(counter(&one, "packets_out"), 200);
         // A chain of one function has no rules; with another one, it has.
         let stages = vec![stage("monitor", &json!({})), stage("tunnel", &config(protocol, 4, 1))];
         let mut chain = Bench::new(stages, graph::Options { inner: true, ..options() });
@@ -236,7 +236,7 @@ fn what_is_not_of_the_other_end_does_not_come_out() {
             assert_eq!(other.through(NOW_NS + round, Outside, &sent), small(4));
             assert_eq!(dropped(&mut other, Outside, &small(4)), "tunnel-other");
         }
-        assert_eq!(counter(&other, "packets-others"), 31);
+        assert_eq!(counter(&other, "packets_others"), 31);
         let mut pass = end(protocol, 4, 2, json!({ "others": "pass" }));
         assert_eq!(pass.through(NOW_NS, Outside, &small(4)), small(4));
     }
@@ -331,7 +331,7 @@ fn senders_learn_what_gets_through() {
             // Not with each packet.
             assert!(one.one(NOW_NS + 1, Inside, &whole(mtu + 1)).is_empty());
             assert_eq!(one.one(NOW_NS + 200 * MS_NS, Inside, &whole(mtu + 1)).len(), 1);
-            assert_eq!(counter(&one, "errors-sent"), 2);
+            assert_eq!(counter(&one, "errors_sent"), 2);
         }
     }
 }
@@ -353,7 +353,7 @@ fn what_may_be_fragmented_goes_on_its_way_as_it_is() {
     let mut other = end("gre", 4, 2, json!({}));
     let sent = one.through(NOW_NS, Inside, &may_fragment(1500));
     assert_eq!((sent.len(), sent[6] & 0x40), (1528, 0));
-    assert_eq!(counter(&one, "packets-oversize"), 1);
+    assert_eq!(counter(&one, "packets_oversize"), 1);
     // The other end has it only if somebody puts it together before.
     for (number, part) in fragments(&sent, 77, 800).iter().enumerate() {
         let why = if number == 0 { "tunnel-fragment" } else { "fragment-of-dropped" };

@@ -29,7 +29,7 @@ fn packets_cross_in_all_versions_by_all_protocols() {
             let number = if outer == 4 { sent[9] } else { sent[6] };
             assert_eq!(number, if protocol == "ah" { 51 } else { 50 });
             let readable = sent.windows(8).any(|window| window == b"question");
-            assert_eq!(readable, matches!(protocol, "ah" | "esp-null"), "{protocol}");
+            assert_eq!(readable, matches!(protocol, "ah" | "esp_null"), "{protocol}");
             assert_eq!(
                 other.through(NOW_NS, Outside, &sent),
                 routed(&packet, 2),
@@ -38,11 +38,11 @@ fn packets_cross_in_all_versions_by_all_protocols() {
             let back = udp(host(inner, 2, 53), host(inner, 1, 5_000), b"answer");
             let sent = other.through(NOW_NS, Inside, &back);
             assert_eq!(one.through(NOW_NS, Outside, &sent), routed(&back, 2));
-            for (bench, name) in [(&one, "packets-out"), (&one, "packets-in"), (&other, "packets-in")] {
+            for (bench, name) in [(&one, "packets_out"), (&one, "packets_in"), (&other, "packets_in")] {
                 assert_eq!(counted(bench, name), 1);
             }
-            assert_eq!(counted(&one, "bytes-out"), packet.len() as u64);
-            assert_eq!(counted(&other, "bytes-out"), back.len() as u64);
+            assert_eq!(counted(&one, "bytes_out"), packet.len() as u64);
+            assert_eq!(counted(&other, "bytes_out"), back.len() as u64);
         }
     }
 }
@@ -87,7 +87,7 @@ fn what_comes_again_is_refused() {
 
 #[test]
 fn packets_may_overtake_each_other_within_the_window() {
-    let [mut one, mut other] = pair("esp-null", 4);
+    let [mut one, mut other] = pair("esp_null", 4);
     let mut sent: Vec<_> = (0..1_200).map(|i| one.through(NOW_NS + i, Inside, &small(4))).collect();
     let last = sent.pop().unwrap();
     other.through(NOW_NS, Outside, &last);
@@ -175,7 +175,7 @@ fn others_pass_or_are_dropped() {
         assert_eq!(pass.through(NOW_NS, *side, packet), *packet);
         assert_eq!(dropped(&mut drop, *side, packet), "vpn-other");
     }
-    assert_eq!(counter(&pass, "packets-others"), 5);
+    assert_eq!(counter(&pass, "packets_others"), 5);
 }
 
 // RFC 4301 8.2.1, RFC 1191, RFC 8201
@@ -204,7 +204,7 @@ fn what_is_too_long_is_refused_and_its_sender_told() {
             );
             assert_eq!(dropped(&mut one, Inside, &sized(inner, mtu + 1)), "too-big", "said once for a while");
             assert_eq!(one.one(NOW_NS + 100_000_000, Inside, &sized(inner, mtu + 1)).len(), 1, "and again");
-            assert_eq!(counter(&one, "errors-sent"), 2);
+            assert_eq!(counter(&one, "errors_sent"), 2);
         }
     }
     // A packet that may be fragmented is dropped without a word (RFC 1191 asks DF for one).
@@ -296,7 +296,7 @@ fn several_associations_are_received_by_while_keys_change() {
             4,
             1,
             &json!({ "outbound":
-            { "spi": spi, "key": key, "first_sequence": counted(&other, "packets-in") + 1 } }),
+            { "spi": spi, "key": key, "first_sequence": counted(&other, "packets_in") + 1 } }),
         );
         let sent = one.through(NOW_NS, Inside, &small(4));
         assert_eq!(other.through(NOW_NS, Outside, &sent), routed(&small(4), 2));

@@ -68,7 +68,7 @@ fn errors_of_routers_on_the_way_go_through_the_tunnel_both_ways() {
         let sent = one.through(NOW_NS, Inside, &message);
         assert_eq!(sent[9], 50, "in the tunnel");
         assert_eq!(other.through(NOW_NS, Outside, &sent), routed(&message, 2), "and out of it");
-        assert_eq!((counted(&one, "packets-out"), counted(&other, "packets-in")), (1, 1));
+        assert_eq!((counted(&one, "packets_out"), counted(&other, "packets_in")), (1, 1));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::meter_support::{options, v4};
 
 pub const NOW_NS: u64 = 1_700_000_000_000_000_000;
 
-pub const PROTOCOLS: [&str; 4] = ["ah", "esp-null", "esp", "esp256"];
+pub const PROTOCOLS: [&str; 4] = ["ah", "esp_null", "esp", "esp256"];
 
 /// The outer addresses of this end and of the other one, by IP version.
 pub fn outer(version: u8) -> [&'static str; 2] {

@@ -95,7 +95,7 @@ fn every_changed_bit_is_refused() {
                 assert!(out.is_empty() || is_others && is_header, "{protocol} over {outer}, bit {bit}");
             }
             // None of them has moved the window, and the right one still comes in.
-            assert_eq!(counted(&other, "packets-in"), 0);
+            assert_eq!(counted(&other, "packets_in"), 0);
             other.through(NOW_NS, Outside, &sent);
         }
     }

@@ -22,7 +22,7 @@ fn reads(protocol: &str, outer_version: u8, inner: u8) {
     let frames: Vec<Vec<u8>> = frames.collect();
     let [source, destination] = outer(outer_version);
     let (cipher, cipher_key, mac, mac_key) = match protocol {
-        "esp-null" => {
+        "esp_null" => {
             ("NULL", String::new(), "HMAC-SHA-256-128 [RFC4868]", format!("0x{}", key(protocol, 0)))
         }
         _ => {

@@ -52,7 +52,7 @@ fn what_is_left_out_is_open() {
     assert_eq!((rule.sources, rule.destinations), (Addresses::any(), Addresses::any()));
     assert_eq!(rule.protocols, [0..=255]);
     assert_eq!(&*rule.name, "rule 1");
-    assert_eq!(one("allow any-direction any from any to any"), one("allow"));
+    assert_eq!(one("allow any_direction any from any to any"), one("allow"));
     assert_eq!(one("deny out 47").protocols, [47..=47]);
     assert_eq!(one("deny {tcp, udp, 7, 8}").protocols, [6..=8, 17..=17]);
 }
@@ -60,7 +60,7 @@ fn what_is_left_out_is_open() {
 #[test]
 fn ports_without_a_protocol_mean_all_that_have_some() {
     assert_eq!(one("allow to any port 53").protocols, [6..=6, 17..=17, 33..=33, 132..=132, 136..=136]);
-    assert_eq!(one("allow icmp icmp-type {8, 13-18}").destination_ports, [8..=8, 13..=18]);
+    assert_eq!(one("allow icmp icmp_type {8, 13-18}").destination_ports, [8..=8, 13..=18]);
     assert_eq!(one("allow to ::/0").destinations, Addresses { v4: vec![], v6: vec![0..=u128::MAX] });
     assert_eq!(one("allow to 0.0.0.0/0").destinations, Addresses { v4: vec![0..=u32::MAX], v6: vec![] });
     assert_eq!(one("allow to 2001:db8::1").destinations.v6.len(), 1);
@@ -75,7 +75,7 @@ fn comments_blank_lines_and_windows_ends_are_no_rules() {
 
 #[test]
 fn errors_say_where_and_what_was_expected() {
-    let options = "one of `state`, `flags`, `icmp-type`, `tag`, `log`, `as`";
+    let options = "one of `state`, `flags`, `icmp_type`, `tag`, `log`, `as`";
     let rows = [
         ("permit tcp", "1:1: expected `allow`, `deny` or `reject`, found `permit`"),
         ("\n\nallow tpc from any", "3:7: expected a protocol, `from`, `to` or an option, found `tpc`"),
@@ -108,8 +108,8 @@ fn errors_say_where_and_what_was_expected() {
         ("allow udp flags SYN", "1:11: `flags` needs the protocol `tcp`"),
         ("allow flags SYN", "1:7: `flags` needs the protocol `tcp`"),
         ("allow tcp flags SYN,!SYN", "1:21: `SYN` for the second time"),
-        ("allow tcp icmp-type 8", "1:11: `icmp-type` needs the protocol `icmp` or `icmp6`"),
-        ("allow icmp icmp-type 300", "1:22: a number above 255"),
+        ("allow tcp icmp_type 8", "1:11: `icmp_type` needs the protocol `icmp` or `icmp6`"),
+        ("allow icmp icmp_type 300", "1:22: a number above 255"),
         ("allow tcp state open", "1:17: expected `new`, `established`, `related` or `invalid`, found `open`"),
         ("allow tag mail", "1:11: expected a tag from 1 to 255 or one of `dns`, `web`, found `mail`"),
         ("allow tag 0", "1:11: expected a tag from 1 to 255 or one of `dns`, `web`, found `0`"),
