@@ -26,8 +26,8 @@ pub use config::{BURST_MAX, Config, SOURCES_MAX};
 use alerts::{Alerts, Limit};
 use sources::Sources;
 
-use crate::masks::Masks;
-use crate::policer::marker::{Colour, Levels, Marker, PACKET};
+use crate::masks::AddressMasks;
+use crate::policer::marker::{BucketLevels, Colour, Marker, PACKET};
 
 /// The preventer of denial of service.
 pub struct Dos {
@@ -46,7 +46,7 @@ pub struct Dos {
 #[repr(C)]
 pub struct State {
     /// The bucket of the flow's rate, if there is one.
-    levels: Levels,
+    levels: BucketLevels,
     /// Packets that passed, if they are limited.
     packets: u64,
     /// SYNs that passed since the connection was last established.
@@ -124,7 +124,7 @@ impl NetworkFunction for Dos {
         config.check()?;
         let flow_rate = config.checked_flow_rate()?;
         let room = config.checked_sources()?;
-        let masks = Masks::new(config.prefix4, config.prefix6)?;
+        let masks = AddressMasks::new(config.prefix4, config.prefix6)?;
         let rate = config.checked_connections()?;
         let sources = rate.map(|rate| Sources::new(rate, masks, config.when_full));
         let alerts = Alerts::new(&config);

@@ -28,18 +28,18 @@ use values::ConfigError;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use classify::Classifier;
-pub use config::{Config, Count, Pickup, Tcp};
+pub use config::{Config, Pickup, RuleCounting, TcpTracking};
 use facts::{Opening, answer_type, detail, flags_fit, is_answer, is_related, is_syn, way};
 pub use reject::{ANSWERS_BURST, ANSWERS_PER_S, SOURCE_ANSWERS_BURST, SOURCE_ANSWERS_PER_S, SOURCES_MAX};
-use rule::{Action, FlowState, Headers, Rule, Way, has_ports, is_icmp};
+use rule::{FilterAction, FilterHeaders, FilterRule, FlowState, RuleDirection, has_ports, is_icmp};
 
-use crate::quoted::Quoted;
+use crate::quoted::QuotedPacket;
 
 /// The firewall.
 pub struct Firewall {
-    rules: Vec<Rule>,
+    rules: Vec<FilterRule>,
     classifier: Classifier,
-    default: Action,
+    default: FilterAction,
     stateful: bool,
     strict: bool,
     picks_up: bool,
@@ -68,7 +68,7 @@ pub struct State {
     opening: u8,
     /// TCP flags or ICMP type of the packet that the flow was judged by.
     opening_detail: u8,
-    /// What is done with its packets: 1 and the [`Action`]'s number.
+    /// What is done with its packets: 1 and the [`FilterAction`]'s number.
     action: u8,
     /// Whether its TCP connection is over: a SYN begins another one.
     over: u8,
@@ -76,7 +76,7 @@ pub struct State {
     /// Packets of the flow that are counted already, or were judged for themselves.
     counted: u64,
     /// With `tcp: strict`: how far the connection has come.
-    ends: track::Ends,
+    ends: track::TcpTracker,
     padding: [u8; 4],
 }
 
@@ -164,7 +164,7 @@ impl NetworkFunction for Firewall {
     const HOT_BYTES: usize = offset_of!(State, counted);
 
     fn new(config: Config, setup: &mut Setup) -> Result<Firewall, ConfigError> {
-        if config.tcp == Tcp::Strict && !config.stateful {
+        if config.tcp == TcpTracking::Strict && !config.stateful {
             return Err(ConfigError::new("`tcp: strict` needs `stateful: true`"));
         }
         if let Some((name, _)) = config.tags.iter().find(|&(_, &tag)| tag == 0) {
@@ -177,10 +177,10 @@ impl NetworkFunction for Firewall {
             classifier,
             default: config.default,
             stateful: config.stateful,
-            strict: config.tcp == Tcp::Strict,
+            strict: config.tcp == TcpTracking::Strict,
             picks_up: config.pickup == Pickup::Allow,
             link_control: setup.link_control,
-            counts: config.count == Count::Packets || !config.stateful,
+            counts: config.count == RuleCounting::Packets || !config.stateful,
             version: 0,
             quick: NO_QUICK_WAY,
         };
@@ -230,20 +230,21 @@ impl NetworkFunction for Firewall {
 
     /// Whom rejects tell, and how often, flows share.
     fn recomputes(&self) -> bool {
-        self.default != Action::Reject && self.rules.iter().all(|rule| rule.action != Action::Reject)
+        self.default != FilterAction::Reject
+            && self.rules.iter().all(|rule| rule.action != FilterAction::Reject)
     }
 
     /// Without state every packet may be rejected; with it, once the rules have changed, and what
     /// may open a connection.
     fn answers(&self) -> AnswerScope {
-        let rejects =
-            self.default == Action::Reject || self.rules.iter().any(|rule| rule.action == Action::Reject);
+        let rejects = self.default == FilterAction::Reject
+            || self.rules.iter().any(|rule| rule.action == FilterAction::Reject);
         let all = rejects && (!self.stateful || self.version > FIRST_VERSION);
         AnswerScope { all, openings: rejects, ..AnswerScope::NONE }
     }
 
     fn forwards_unclassified(&self) -> bool {
-        self.default == Action::Allow
+        self.default == FilterAction::Allow
     }
 
     /// `default allow|deny|reject`, `rule N|NAME enable|disable`.
@@ -268,7 +269,7 @@ impl NetworkFunction for Firewall {
         let mut state = State::new_zeroed();
         state.as_mut_bytes()[..head.len()].copy_from_slice(head);
         state.over = 0;
-        state.ends = track::Ends::of_version_1(ends);
+        state.ends = track::TcpTracker::of_version_1(ends);
         Ok(state)
     }
 }
@@ -276,7 +277,7 @@ impl NetworkFunction for Firewall {
 /// An operator's command.
 enum Command {
     /// What becomes of packets that no rule matches.
-    Default(Action),
+    Default(FilterAction),
     /// The rule with this index counts, or not.
     Enable { rule: usize, is_enabled: bool },
 }
@@ -367,7 +368,7 @@ impl Firewall {
         context: &mut Context<'_>,
     ) -> Verdict {
         if state.judged != self.version
-            && let Some(quoted) = Quoted::of(packet)
+            && let Some(quoted) = QuotedPacket::of(packet)
         {
             // The error goes the other way than what it quotes.
             let opening = Opening(state.opening);
@@ -393,7 +394,7 @@ impl Firewall {
         let headers =
             headers(meta.version, meta.protocol, ends, detail(packet), opening.way(), opening.state());
         let decided = self.decide(&headers);
-        if decided.0 != Action::Allow {
+        if decided.0 != FilterAction::Allow {
             return self.carry_out(decided, FlowState::New, packet, state, context);
         }
         (state.opening, state.opening_detail, state.over) = (opening.0, detail(packet), 0);
@@ -402,14 +403,14 @@ impl Firewall {
     }
 
     /// This was decided about the flow.
-    fn adopt(&self, (action, rule): Decided, protocol: u8, state: &mut State, context: &mut Context<'_>) {
+    fn adopt(&self, (action, rule): Decision, protocol: u8, state: &mut State, context: &mut Context<'_>) {
         self.count_flow(state, 1, context);
         state.judged = self.version;
-        state.quick = if action == Action::Allow && !is_icmp(protocol) { self.version } else { 0 };
+        state.quick = if action == FilterAction::Allow && !is_icmp(protocol) { self.version } else { 0 };
         state.action = 1 + action as u8;
         state.rule = rule.map_or(0, |rule| rule as u16 + 1);
         let rule = rule.map(|rule| &self.rules[rule]);
-        context.tag_flow(SAFE, u16::from(action == Action::Allow && rule.is_some()));
+        context.tag_flow(SAFE, u16::from(action == FilterAction::Allow && rule.is_some()));
         context.tag_flow(TAG, rule.and_then(|rule| rule.tag).map_or(0, u16::from));
         let now_ns = context.now_ns();
         if let Some(counters) = context.rule(self.counted_as(state)) {
@@ -422,13 +423,13 @@ impl Firewall {
     /// Does what was decided about the packet's flow.
     fn enforce(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         self.count(packet, state, context);
-        if state.action == 1 + Action::Allow as u8 {
+        if state.action == 1 + FilterAction::Allow as u8 {
             return self.follow(packet, state, context);
         }
         if state.rule == 0 && Opening(state.opening).state() == FlowState::Invalid {
             return invalid(context);
         }
-        refuse(packet, context, state.action == 1 + Action::Reject as u8, state.rule == 0)
+        refuse(packet, context, state.action == 1 + FilterAction::Reject as u8, state.rule == 0)
     }
 
     /// A packet of a flow that passes.
@@ -493,7 +494,7 @@ impl Firewall {
     /// Does what was decided about this packet alone.
     fn carry_out(
         &self,
-        (action, rule): Decided,
+        (action, rule): Decision,
         flow_state: FlowState,
         packet: &mut PacketView<'_>,
         state: &mut State,
@@ -502,37 +503,37 @@ impl Firewall {
         let number = rule.map_or(0, |rule| rule as u16 + 1);
         self.count_alone(number, flow_state, packet, state, context);
         let rule = rule.map(|rule| &self.rules[rule]);
-        context.tag_packet(SAFE, u16::from(action == Action::Allow && rule.is_some()));
+        context.tag_packet(SAFE, u16::from(action == FilterAction::Allow && rule.is_some()));
         if let Some(tag) = rule.and_then(|rule| rule.tag) {
             context.tag_flow(TAG, u16::from(tag));
         }
         self.report(action, number, context);
         match action {
-            Action::Allow => Verdict::Forward,
+            FilterAction::Allow => Verdict::Forward,
             _ if rule.is_none() && flow_state == FlowState::Invalid => invalid(context),
-            _ => refuse(packet, context, action == Action::Reject, rule.is_none()),
+            _ => refuse(packet, context, action == FilterAction::Reject, rule.is_none()),
         }
     }
 
     /// What is done with such a packet, and the rule that says so; none: the default. Invalid
     /// packets pass by rule only.
-    fn decide(&self, headers: &Headers) -> Decided {
+    fn decide(&self, headers: &FilterHeaders) -> Decision {
         match self.classifier.first_match(headers) {
             Some(rule) => (self.rules[rule].action, Some(rule)),
-            None if headers.state == FlowState::Invalid => (Action::Deny, None),
+            None if headers.state == FlowState::Invalid => (FilterAction::Deny, None),
             None => (self.default, None),
         }
     }
 
     /// Counts a judgement, and raises an alert if its rule wants that.
-    fn report(&self, action: Action, number: u16, context: &mut Context<'_>) {
+    fn report(&self, action: FilterAction, number: u16, context: &mut Context<'_>) {
         context.count(COUNT_JUDGED, 1);
         let rule = number.checked_sub(1).and_then(|index| self.rules.get(usize::from(index)));
         if rule.is_some_and(|rule| rule.log) {
             let (category, severity) = match action {
-                Action::Allow => ("firewall-allow", 3),
-                Action::Deny => ("firewall-deny", 2),
-                Action::Reject => ("firewall-reject", 2),
+                FilterAction::Allow => ("firewall-allow", 3),
+                FilterAction::Deny => ("firewall-deny", 2),
+                FilterAction::Reject => ("firewall-reject", 2),
             };
             if let Some(label) = context.rule(usize::from(number)).map(|rule| rule.label.clone()) {
                 context.alert_by_rule(&label, category, severity);
@@ -573,7 +574,7 @@ impl Firewall {
         if packet.recorded_rule().is_none() && state.action != 0 {
             packet.record_rule(self.counted_as(state) as u32);
         }
-        let denied = state.action == 1 + Action::Deny as u8;
+        let denied = state.action == 1 + FilterAction::Deny as u8;
         match verdict {
             Verdict::Forward if state.quick == self.quick => {
                 if self.counts {
@@ -604,9 +605,9 @@ impl Firewall {
     fn parse_command(&self, command: &str) -> Result<Command, ControlError> {
         let words: Vec<&str> = command.split_whitespace().collect();
         Ok(match words.as_slice() {
-            ["default", "allow"] => Command::Default(Action::Allow),
-            ["default", "deny"] => Command::Default(Action::Deny),
-            ["default", "reject"] => Command::Default(Action::Reject),
+            ["default", "allow"] => Command::Default(FilterAction::Allow),
+            ["default", "deny"] => Command::Default(FilterAction::Deny),
+            ["default", "reject"] => Command::Default(FilterAction::Reject),
             ["rule", name @ .., action @ ("enable" | "disable")] => {
                 let rule = self.find_rule(&name.join(" "))?;
                 Command::Enable { rule, is_enabled: *action == "enable" }
@@ -627,7 +628,7 @@ impl Firewall {
 }
 
 /// What rules say, and the one that says so; none: the default.
-type Decided = (Action, Option<usize>);
+type Decision = (FilterAction, Option<usize>);
 
 /// What a rule looks at, of a packet from the first of these ends to the second.
 fn headers(
@@ -635,11 +636,11 @@ fn headers(
     number: u8,
     (source, destination): (Endpoint, Endpoint),
     detail: u8,
-    way: Way,
+    way: RuleDirection,
     state: FlowState,
-) -> Headers {
+) -> FilterHeaders {
     let ports = has_ports(number);
-    Headers {
+    FilterHeaders {
         version,
         protocol: number,
         source: source.addr,

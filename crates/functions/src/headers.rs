@@ -7,7 +7,7 @@ use packet::{Addr, parse};
 
 /// What a tunnel's end reads of an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inner {
+pub struct InnerHeader {
     /// 4 or 6.
     pub version: u8,
     /// Length of the packet in bytes, as the header says it. Where it does not (a jumbogram, RFC
@@ -25,13 +25,13 @@ pub struct Inner {
     pub destination: Addr,
 }
 
-impl Inner {
+impl InnerHeader {
     /// Reads the header at the beginning of `packet`; none if there is none.
     #[inline]
-    pub fn of(packet: &[u8]) -> Option<Inner> {
+    pub fn of(packet: &[u8]) -> Option<InnerHeader> {
         let mut found = match *packet.first()? >> 4 {
-            4 => Inner::of_v4(packet.first_chunk()?),
-            6 => Inner::of_v6(packet.first_chunk()?),
+            4 => InnerHeader::of_v4(packet.first_chunk()?),
+            6 => InnerHeader::of_v6(packet.first_chunk()?),
             _ => return None,
         };
         // A local stack's segment that is not cut yet has no length; nor has a jumbogram, of which
@@ -49,8 +49,8 @@ impl Inner {
         Some(found)
     }
 
-    fn of_v4(h: &[u8; V4_LEN]) -> Inner {
-        Inner {
+    fn of_v4(h: &[u8; V4_LEN]) -> InnerHeader {
+        InnerHeader {
             version: 4,
             len: usize::from(u16::from_be_bytes([h[2], h[3]])),
             traffic_class: h[1],
@@ -61,9 +61,9 @@ impl Inner {
         }
     }
 
-    fn of_v6(h: &[u8; V6_LEN]) -> Inner {
+    fn of_v6(h: &[u8; V6_LEN]) -> InnerHeader {
         let addr = |at: usize| Addr::from_bytes(std::array::from_fn(|i| h[at + i]));
-        Inner {
+        InnerHeader {
             version: 6,
             len: V6_LEN + usize::from(u16::from_be_bytes([h[4], h[5]])),
             traffic_class: h[0] << 4 | h[1] >> 4,
@@ -98,7 +98,7 @@ pub fn pass_on(packet: &mut [u8], traffic_class: u8) {
 
 /// What an outer IP packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Carried {
+pub struct OuterPayload {
     /// Its protocol's number.
     pub protocol: u8,
     /// Where it begins, from the outer header on.
@@ -107,21 +107,21 @@ pub struct Carried {
     pub is_fragment: bool,
 }
 
-impl Carried {
+impl OuterPayload {
     /// What stands behind the IP header at the beginning of `packet`, and behind its extensions but
     /// for AH; none if that is not here.
-    pub fn of(packet: &[u8]) -> Option<Carried> {
+    pub fn of(packet: &[u8]) -> Option<OuterPayload> {
         match packet {
             &[first, _, _, _, _, _, high, low, _, protocol, ..] if first >> 4 == 4 => {
                 let is_fragment = u16::from_be_bytes([high, low]) & 0x3fff != 0;
-                Some(Carried { protocol, at: usize::from(first & 0xf) * 4, is_fragment })
+                Some(OuterPayload { protocol, at: usize::from(first & 0xf) * 4, is_fragment })
             }
-            _ => Carried::behind_extensions(packet),
+            _ => OuterPayload::behind_extensions(packet),
         }
     }
 
-    fn behind_extensions(packet: &[u8]) -> Option<Carried> {
-        let mut found = Carried { protocol: *packet.get(6)?, at: V6_LEN, is_fragment: false };
+    fn behind_extensions(packet: &[u8]) -> Option<OuterPayload> {
+        let mut found = OuterPayload { protocol: *packet.get(6)?, at: V6_LEN, is_fragment: false };
         // A packet with more of them was refused when it came.
         for _ in 0..parse::EXTENSION_MAX {
             let kind = IpProtocol(found.protocol);

@@ -31,7 +31,7 @@ pub use recognise::PROBE_MAX;
 pub use state::State;
 pub use watch::LINE_MAX;
 
-use crate::ports::Ports;
+use crate::ports::PortFilter;
 use state::{Blocked, Phase, Start};
 use watch::{Kept, Watch};
 
@@ -46,7 +46,7 @@ pub const BUFFER_MEMORY: usize = 64 << 20;
 /// The function `http`.
 pub struct Http {
     /// Ports of servers.
-    ports: Ports,
+    ports: PortFilter,
     smuggling: Smuggling,
     anomalies: Anomalies,
     events: bool,
@@ -200,7 +200,7 @@ impl NetworkFunction for Http {
         }
         Ok(Http {
             methods: config.checked_methods()?,
-            ports: Ports::new(config.ports)?,
+            ports: PortFilter::new(config.ports)?,
             smuggling: config.smuggling,
             anomalies: config.anomalies,
             events: config.events,

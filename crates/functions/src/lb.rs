@@ -28,16 +28,16 @@ use values::ConfigError;
 use carry::route;
 pub use config::Config;
 use config::{Affinity, ServiceConfig, Strays};
-use directory::Protocol;
+use directory::ServiceProtocol;
 use service::Services;
 use state::Role;
 pub use state::State;
-use tunnel::Tunnel;
+use tunnel::Encapsulator;
 
 /// The load balancer.
 pub struct LoadBalancer {
     services: Services,
-    tunnel: Tunnel,
+    tunnel: Encapsulator,
     strays: Strays,
     answer_ping: bool,
     /// Counts the changes of servers, from 1: a flow's server is looked at again once after each.
@@ -125,7 +125,7 @@ impl NetworkFunction for LoadBalancer {
     type State = State;
 
     fn new(config: Config, setup: &mut Setup) -> Result<LoadBalancer, ConfigError> {
-        let tunnel = Tunnel::new(&config.tunnel)?;
+        let tunnel = Encapsulator::new(&config.tunnel)?;
         let services = Services::new(&config, &tunnel, config.hash_seed.unwrap_or(setup.seed))?;
         for vip in config.services.iter().map(|service| Addr::from(service.vip)) {
             setup.owns(None, vip, vip);
@@ -261,7 +261,7 @@ impl LoadBalancer {
 
 /// A service that takes QUIC, and does not follow its connections.
 fn warning(service: &ServiceConfig) -> Option<String> {
-    let takes_quic = service.protocol == Protocol::Udp && service.port.single() == Some(443);
+    let takes_quic = service.protocol == ServiceProtocol::Udp && service.port.single() == Some(443);
     (takes_quic && service.affinity == Affinity::Connection).then(|| {
         format!(
             "service `{}`: a QUIC client whose port changes goes to another server; `affinity: quic` follows the connection",
@@ -303,4 +303,4 @@ fn count_packet(context: &mut Context<'_>, server: u16, what: usize, bytes: usiz
 }
 
 /// What comes of a packet: on it goes, or not.
-type Done = Result<(), DropReason>;
+type Decision = Result<(), DropReason>;

@@ -5,16 +5,16 @@ use nf::FlowBuffer;
 
 /// A growing buffer as the readers of protocols want it: for a line or message of at most `MAX`
 /// bytes.
-pub struct KeptLine<const MAX: usize>(pub FlowBuffer);
+pub struct FlowLine<const MAX: usize>(pub FlowBuffer);
 
-impl<const MAX: usize> KeptLine<MAX> {
+impl<const MAX: usize> FlowLine<MAX> {
     /// What a flow keeps of it.
     pub fn new(kept: FlowBuffer) -> Self {
-        KeptLine(kept)
+        FlowLine(kept)
     }
 }
 
-impl<const MAX: usize> Line for KeptLine<MAX> {
+impl<const MAX: usize> Line for FlowLine<MAX> {
     fn as_slice(&self) -> &[u8] {
         self.0.as_slice()
     }

@@ -5,21 +5,21 @@ use packet::Addr;
 use values::ConfigError;
 
 /// Which bits of addresses count.
-pub(crate) struct Masks {
+pub(crate) struct AddressMasks {
     v4: u128,
     v6: u128,
 }
 
-impl Masks {
+impl AddressMasks {
     /// So many first bits of an IPv4 and of an IPv6 address, configured as `prefix4` and `prefix6`.
-    pub fn new(prefix4: u8, prefix6: u8) -> Result<Masks, ConfigError> {
+    pub fn new(prefix4: u8, prefix6: u8) -> Result<AddressMasks, ConfigError> {
         for (key, bits, most) in [("prefix4", prefix4, 32), ("prefix6", prefix6, 128)] {
             if bits > most {
                 return Err(ConfigError::new(format!("`{key}` is too large: the most is {most}")));
             }
         }
         let mask = |bits: u32| u128::MAX.checked_shl(128 - bits).unwrap_or(0);
-        Ok(Masks { v4: mask(96 + u32::from(prefix4)), v6: mask(prefix6.into()) })
+        Ok(AddressMasks { v4: mask(96 + u32::from(prefix4)), v6: mask(prefix6.into()) })
     }
 
     /// What counts of this address.
@@ -36,7 +36,7 @@ mod tests {
     fn prefixes_say_which_bits_count() {
         let addr = |text: &str| Addr::from(text.parse::<std::net::IpAddr>().unwrap());
         let same = |bits: (u8, u8), a: &str, b: &str| {
-            let masks = Masks::new(bits.0, bits.1).unwrap();
+            let masks = AddressMasks::new(bits.0, bits.1).unwrap();
             masks.apply(addr(a)) == masks.apply(addr(b))
         };
         assert!(!same((32, 64), "10.0.0.1", "10.0.0.0") && same((31, 64), "10.0.0.1", "10.0.0.0"));

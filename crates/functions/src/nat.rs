@@ -38,12 +38,12 @@ use values::ConfigError;
 pub use config::Config;
 pub use state::State;
 
-use config::Timeouts;
+use config::NatTimeouts;
 use events::NatEvent;
 use forwards::Forwards;
 use net::{PortRange, from_v4, v4};
-use space::{Class, Space};
-use timeouts::Keep;
+use space::{PortClass, PortSpace};
+use timeouts::FlowTimeouts;
 
 /// External IPv4 addresses that ports are handed out of, at most: with all their ports they take 7
 /// MB, and further memory follows the flows.
@@ -55,15 +55,15 @@ const PRIVILEGED: u16 = 1024;
 /// A NAT with its configuration.
 pub struct Nat {
     config: Config,
-    keep: Keep,
+    keep: FlowTimeouts,
     forwards: Forwards,
-    space: Space,
+    space: PortSpace,
     /// External addresses that get no new mappings, by their numbers: an operator takes them out of
     /// use.
     drained: Vec<bool>,
     /// Which events are reported.
-    wanted: events::Wanted,
-    prefixes: Vec<nptv6::Rule>,
+    wanted: events::EventFilter,
+    prefixes: Vec<nptv6::Nptv6Rule>,
     /// Where ports of the privileged range are taken, and where the others.
     low_ports: Option<PortRange>,
     high_ports: PortRange,
@@ -157,9 +157,10 @@ impl NetworkFunction for Nat {
         check(&config)?;
         let forwards = Forwards::new(&config.forwards, &config.one_to_one)?;
         let external = external_addresses(&config, &forwards)?;
-        let prefixes = config.nptv6.iter().map(nptv6::Rule::new).collect::<Result<Vec<_>, _>>()?;
-        let space =
-            Space::new(external, config.ports, |class, address| forwards.ports_of(class, address).collect());
+        let prefixes = config.nptv6.iter().map(nptv6::Nptv6Rule::new).collect::<Result<Vec<_>, _>>()?;
+        let space = PortSpace::new(external, config.ports, |class, address| {
+            forwards.ports_of(class, address).collect()
+        });
         let low = PortRange { first: 1, last: PRIVILEGED - 1 };
         let high = PortRange { first: PRIVILEGED, last: u16::MAX };
         let low_ports = config.ports.overlap(low);
@@ -177,14 +178,14 @@ impl NetworkFunction for Nat {
         for (first, last) in forwards.external_addresses() {
             setup.owns(Some(Side::Outside), from_v4(first), from_v4(last));
         }
-        for (first, last) in prefixes.iter().map(nptv6::Rule::outside) {
+        for (first, last) in prefixes.iter().map(nptv6::Nptv6Rule::outside) {
             setup.owns(Some(Side::Outside), first, last);
         }
         let flows_if = |wanted: bool| if wanted { setup.flows_max } else { 1 };
         let limited = config.subscriber.sessions.is_some() || config.subscriber.ports.is_some();
-        let filtered = config.filtering == config::Filtering::AddressDependent;
+        let filtered = config.filtering == config::FilteringBehaviour::AddressDependent;
         let (subscribers, permissions) = (flows_if(limited), flows_if(filtered));
-        let wanted = events::Wanted::new(&config.events);
+        let wanted = events::EventFilter::new(&config.events);
         if wanted.limits {
             setup.set_capacity(0, events::LIMITS_REMEMBERED_MAX);
         }
@@ -194,7 +195,7 @@ impl NetworkFunction for Nat {
         setup.pool_size(permissions.max(1));
         Ok(Nat {
             wanted,
-            keep: Keep::new(&config.timeouts, config.refresh),
+            keep: FlowTimeouts::new(&config.timeouts, config.refresh),
             forwards,
             drained: vec![false; addresses as usize],
             space,
@@ -259,7 +260,7 @@ impl NetworkFunction for Nat {
 
     fn flow_moved(&self, state: &mut State, context: &mut Context<'_>) {
         if let Some(item) =
-            state.item.item().filter(|_| state.has(State::HELD) && state.class < Class::Other as u8)
+            state.item.item().filter(|_| state.has(State::HELD) && state.class < PortClass::Other as u8)
         {
             room::note_holder(item, context);
         }
@@ -375,7 +376,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(ConfigError::new(format!("nptv6: more than {} rules", nptv6::RULES_MAX)));
     }
     for (name, ns) in config.timeouts.named() {
-        if !(Timeouts::NS_MIN..=Timeouts::NS_MAX).contains(&ns) {
+        if !(NatTimeouts::NS_MIN..=NatTimeouts::NS_MAX).contains(&ns) {
             return Err(ConfigError::new(format!("timeouts: {name} is not between 1s and 7d")));
         }
     }

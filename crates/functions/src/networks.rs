@@ -47,22 +47,22 @@ impl Network {
 /// Which tunnel's other end an address is at. No two tunnels have one address, so the order in
 /// which they are written makes no difference.
 #[derive(Debug, Default)]
-pub struct Routes {
+pub struct TunnelRoutes {
     /// By the networks' versions and first addresses.
     routes: Vec<(Network, u16)>,
 }
 
-impl Routes {
+impl TunnelRoutes {
     /// Routes to the networks of tunnels of these numbers.
     ///
     /// # Errors
     /// The two tunnels that an address is at the end of both.
-    pub fn new(mut routes: Vec<(Network, u16)>) -> Result<Routes, (u16, u16)> {
+    pub fn new(mut routes: Vec<(Network, u16)>) -> Result<TunnelRoutes, (u16, u16)> {
         routes.sort_unstable();
         let overlap = |a: &Network, b: &Network| a.version == b.version && a.last >= b.first;
         match routes.windows(2).find(|pair| overlap(&pair[0].0, &pair[1].0)) {
             Some(pair) => Err((pair[0].1, pair[1].1)),
-            None => Ok(Routes { routes }),
+            None => Ok(TunnelRoutes { routes }),
         }
     }
 

@@ -20,13 +20,14 @@ use packet::{DropReason, Side};
 use values::{ConfigError, Quantity};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::masks::Masks;
+use crate::masks::AddressMasks;
 
 pub use config::{
-    Action, Aware, Config, Direction, Length, METERS_MAX, OVERHEAD_MAX, Per, Rates, Remark, WhenFull,
+    ColourAction, ColourMode, Config, LengthBase, METERS_MAX, MeterExhaustion, MeterScope, OVERHEAD_MAX,
+    PolicedDirection, Rates, Remark,
 };
 use dscp::Dscp;
-use marker::{Colour, Levels};
+use marker::{BucketLevels, Colour};
 
 /// The policer.
 pub struct Policer {
@@ -35,31 +36,31 @@ pub struct Policer {
     /// and fast.
     plain: bool,
     /// Which of its pairs of buckets packets from each side take from; none: they are not policed.
-    lanes: [Option<Lane>; 2],
+    lanes: [Option<BucketPair>; 2],
     aware: bool,
     /// What is done with packets of each colour.
-    actions: [Action; 3],
+    actions: [ColourAction; 3],
     /// Whether that is to let them pass.
     passes: [bool; 3],
-    length: Length,
+    length: LengthBase,
     /// Bits of addresses that count.
-    masks: Masks,
-    per: Per,
-    when_full: WhenFull,
+    masks: AddressMasks,
+    per: MeterScope,
+    when_full: MeterExhaustion,
     /// After this time without use a meter is as good as new.
     as_new_ns: u64,
     config: Config,
 }
 
 /// A pair of buckets: number 1 or 2.
-type Lane = NonZeroU8;
+type BucketPair = NonZeroU8;
 
 /// What the policer keeps of each flow: its buckets, where they are those of connections. One pair,
 /// or one for each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    levels: [Levels; 2],
+    levels: [BucketLevels; 2],
 }
 
 /// Attribute: 1 green, 2 yellow, 3 red.
@@ -127,22 +128,22 @@ impl NetworkFunction for Policer {
     fn new(config: Config, setup: &mut Setup) -> Result<Policer, ConfigError> {
         check(&config)?;
         let rates = config.rates()?;
-        setup.meters(if config.per == Per::Connection { 0 } else { config.meters });
-        let lane = |number: Option<u8>| number.and_then(Lane::new);
+        setup.meters(if config.per == MeterScope::Connection { 0 } else { config.meters });
+        let lane = |number: Option<u8>| number.and_then(BucketPair::new);
         Ok(Policer {
             rates,
             plain: is_plain(&config),
             lanes: match config.direction {
-                Direction::Each => [lane(Some(1)), lane(Some(2))],
-                Direction::Both => [lane(Some(1)), lane(Some(1))],
-                Direction::FromInside => [lane(Some(1)), None],
-                Direction::FromOutside => [None, lane(Some(1))],
+                PolicedDirection::Each => [lane(Some(1)), lane(Some(2))],
+                PolicedDirection::Both => [lane(Some(1)), lane(Some(1))],
+                PolicedDirection::FromInside => [lane(Some(1)), None],
+                PolicedDirection::FromOutside => [None, lane(Some(1))],
             },
-            aware: config.aware == Aware::Dscp,
+            aware: config.aware == ColourMode::Dscp,
             actions: [config.green, config.yellow, config.red],
-            passes: [config.green, config.yellow, config.red].map(|action| action == Action::Pass),
+            passes: [config.green, config.yellow, config.red].map(|action| action == ColourAction::Pass),
             length: config.length,
-            masks: Masks::new(config.prefix4, config.prefix6)?,
+            masks: AddressMasks::new(config.prefix4, config.prefix6)?,
             per: config.per,
             when_full: config.when_full,
             as_new_ns: rates.marker.full_after_ns(),
@@ -170,7 +171,7 @@ impl NetworkFunction for Policer {
 
     /// Buckets of connections are in their flows' states; others are shared.
     fn recomputes(&self) -> bool {
-        self.per == Per::Connection
+        self.per == MeterScope::Connection
     }
 
     /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`: what was
@@ -237,12 +238,12 @@ impl Policer {
             return Err(Verdict::Forward);
         };
         let bytes = match self.length {
-            Length::Ip => packet.ip_len() as u64,
-            Length::Link => u64::from(packet.meta().wire_len).min(BYTES_MAX),
+            LengthBase::Ip => packet.ip_len() as u64,
+            LengthBase::Link => u64::from(packet.meta().wire_len).min(BYTES_MAX),
         };
         let before = if self.aware { Dscp::of(packet).colour() } else { Colour::Green };
         let colour = match self.per {
-            Per::Connection => {
+            MeterScope::Connection => {
                 let levels = &mut state.levels[usize::from(lane.get() == 2)];
                 self.colour(levels, bytes, context.now_ns(), before)
             }
@@ -255,7 +256,7 @@ impl Policer {
     }
 
     #[inline(always)]
-    fn colour(&self, levels: &mut Levels, bytes: u64, now_ns: u64, before: Colour) -> Colour {
+    fn colour(&self, levels: &mut BucketLevels, bytes: u64, now_ns: u64, before: Colour) -> Colour {
         let Rates { marker, per_byte, per_packet } = &self.rates;
         marker.colour(levels, bytes * per_byte + per_packet, now_ns, before)
     }
@@ -266,7 +267,7 @@ impl Policer {
     fn colour_of_key(
         &self,
         packet: &PacketView<'_>,
-        lane: Lane,
+        lane: BucketPair,
         bytes: u64,
         before: Colour,
         context: &mut Context<'_>,
@@ -274,22 +275,22 @@ impl Policer {
         let key = self.key(packet, lane, context);
         let now_ns = context.now_ns();
         let value = context.meters(METERS).of(&key, now_ns, self.as_new_ns)?;
-        let levels: &mut Levels = zerocopy::transmute_mut!(value);
+        let levels: &mut BucketLevels = zerocopy::transmute_mut!(value);
         Some(self.colour(levels, bytes, now_ns, before))
     }
 
     /// In whose name the packet is metered. Equal addresses of tenants, VLANs or virtual networks
     /// are different ones.
-    fn key(&self, packet: &PacketView<'_>, lane: Lane, context: &Context<'_>) -> MeterKey {
+    fn key(&self, packet: &PacketView<'_>, lane: BucketPair, context: &Context<'_>) -> MeterKey {
         let key = context.flow().key;
         let last = u64::from(lane.get()) << 16;
         let addr = match (self.per, context.side()) {
-            (Per::Connection | Per::All, _) => return [0, 0, 0, last],
-            (Per::Tenant, _) => return [0, 0, 0, last | u64::from(key.tenant)],
-            (Per::Source, _) | (Per::Inside, Side::Inside) | (Per::Outside, Side::Outside) => {
-                packet.ends().0.addr
-            }
-            (Per::Destination | Per::Inside | Per::Outside, _) => packet.ends().1.addr,
+            (MeterScope::Connection | MeterScope::All, _) => return [0, 0, 0, last],
+            (MeterScope::Tenant, _) => return [0, 0, 0, last | u64::from(key.tenant)],
+            (MeterScope::Source, _)
+            | (MeterScope::Inside, Side::Inside)
+            | (MeterScope::Outside, Side::Outside) => packet.ends().0.addr,
+            (MeterScope::Destination | MeterScope::Inside | MeterScope::Outside, _) => packet.ends().1.addr,
         };
         let addr = self.masks.apply(addr);
         let scope: u64 = zerocopy::transmute!(key.scope);
@@ -300,10 +301,10 @@ impl Policer {
     #[inline(never)]
     fn act(&self, colour: Colour, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
         match self.actions[colour as usize] {
-            Action::Pass => Verdict::Forward,
-            Action::Drop => Verdict::Drop(DropReason::PolicerRate),
-            Action::Mark => mark(colour, context),
-            Action::Remark(to) => remark(to, colour, packet, context),
+            ColourAction::Pass => Verdict::Forward,
+            ColourAction::Drop => Verdict::Drop(DropReason::PolicerRate),
+            ColourAction::Mark => mark(colour, context),
+            ColourAction::Remark(to) => remark(to, colour, packet, context),
         }
     }
 
@@ -311,8 +312,8 @@ impl Policer {
     fn unmetered(&self, context: &mut Context<'_>) -> Verdict {
         context.count(counter::UNMETERED, 1);
         match self.when_full {
-            WhenFull::Pass => Verdict::Forward,
-            WhenFull::Drop => Verdict::Drop(DropReason::PolicerNoMeter),
+            MeterExhaustion::Pass => Verdict::Forward,
+            MeterExhaustion::Drop => Verdict::Drop(DropReason::PolicerNoMeter),
         }
     }
 }
@@ -339,10 +340,10 @@ fn remark(to: Remark, colour: Colour, packet: &mut PacketView<'_>, context: &mut
 
 /// Whether packets are measured by [`Policer::plain`].
 fn is_plain(config: &Config) -> bool {
-    config.per == Per::Connection
-        && config.direction == Direction::Each
-        && config.aware == Aware::Blind
-        && config.length == Length::Ip
+    config.per == MeterScope::Connection
+        && config.direction == PolicedDirection::Each
+        && config.aware == ColourMode::Blind
+        && config.length == LengthBase::Ip
 }
 
 /// Limits that the amounts have nothing to do with.

@@ -7,20 +7,20 @@ use values::ConfigError;
 pub const PORTS_MAX: usize = 1_024;
 
 /// The ports, ascending; none: all.
-pub struct Ports(Vec<u16>);
+pub struct PortFilter(Vec<u16>);
 
-impl Ports {
+impl PortFilter {
     /// Those that `ports` of a configuration names.
     ///
     /// # Errors
     /// There are more than [`PORTS_MAX`].
-    pub fn new(mut ports: Vec<u16>) -> Result<Ports, ConfigError> {
+    pub fn new(mut ports: Vec<u16>) -> Result<PortFilter, ConfigError> {
         if ports.len() > PORTS_MAX {
             return Err(ConfigError::new(format!("too many `ports`: the most is {PORTS_MAX}")));
         }
         ports.sort_unstable();
         ports.dedup();
-        Ok(Ports(ports))
+        Ok(PortFilter(ports))
     }
 
     /// Whether one of them is an end's of the flow.

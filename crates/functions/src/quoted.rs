@@ -5,7 +5,7 @@ use packet::parse::{is_query, protocol};
 use packet::{Addr, Endpoint};
 
 /// The ends of the packet that an ICMP error quotes.
-pub struct Quoted {
+pub struct QuotedPacket {
     /// Where it came from.
     pub source: Endpoint,
     /// Where it went to.
@@ -14,9 +14,9 @@ pub struct Quoted {
     pub protocol: u8,
 }
 
-impl Quoted {
+impl QuotedPacket {
     /// None if the packet quotes none, or not as far as its ports.
-    pub fn of(packet: &PacketView<'_>) -> Option<Quoted> {
+    pub fn of(packet: &PacketView<'_>) -> Option<QuotedPacket> {
         let quoted = packet.embedded().filter(|quoted| quoted.has_transport)?;
         let data = packet.data();
         let header = data.get(quoted.l3..)?;
@@ -35,7 +35,7 @@ impl Quoted {
             protocol::ICMP | protocol::ICMPV6 => (0, 0),
             _ => (word(0)?, word(2)?),
         };
-        Some(Quoted {
+        Some(QuotedPacket {
             source: Endpoint::new(source, source_port),
             destination: Endpoint::new(destination, destination_port),
             protocol: quoted.protocol,

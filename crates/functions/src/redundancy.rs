@@ -22,14 +22,14 @@ pub use chunk::CHUNK_SAMPLES_MAX;
 pub use config::{CACHE_MAX, CACHE_MIN, CHUNKS_MAX, Config, SAMPLE_MAX, SAMPLE_MIN};
 pub use state::State;
 
-use crate::ports::Ports;
+use crate::ports::PortFilter;
 use chunk::{Begun, Chunk, Cutter};
 use state::Half;
 
 /// The function `redundancy`.
 pub struct Redundancy {
     cutter: Cutter,
-    ports: Ports,
+    ports: PortFilter,
     /// Redundant bytes from which on a flow is told of; 0: it is not.
     events_from: u64,
 }
@@ -95,7 +95,7 @@ impl NetworkFunction for Redundancy {
         for way in [OUTWARDS, INWARDS] {
             setup.set_capacity(way, chunks);
         }
-        Ok(Redundancy { cutter, ports: Ports::new(config.ports)?, events_from: config.events_from.0 })
+        Ok(Redundancy { cutter, ports: PortFilter::new(config.ports)?, events_from: config.events_from.0 })
     }
 
     // E23

@@ -8,10 +8,10 @@ use values::Located;
 
 /// One text, or several: `"..."`, `file("x.rules")`, `["...", "..."]`.
 #[derive(Clone, Debug, Default)]
-pub struct Texts(pub Vec<Located>);
+pub struct TextList(pub Vec<Located>);
 
-impl<'de> Deserialize<'de> for Texts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
+impl<'de> Deserialize<'de> for TextList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TextList, D::Error> {
         // Asks for a text that knows its place; a deserializer that has a list hands out the list.
         deserializer.deserialize_newtype_struct(Located::TOKEN, TextsVisitor)
     }
@@ -20,29 +20,29 @@ impl<'de> Deserialize<'de> for Texts {
 struct TextsVisitor;
 
 impl<'de> Visitor<'de> for TextsVisitor {
-    type Value = Texts;
+    type Value = TextList;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a string, `file(\"...\")`, or a list of them")
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Texts, E> {
-        Ok(Texts(vec![text.into()]))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<TextList, E> {
+        Ok(TextList(vec![text.into()]))
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Texts, D::Error> {
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<TextList, D::Error> {
         deserializer.deserialize_any(self)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Texts, A::Error> {
-        Ok(Texts(vec![Located::deserialize(MapAccessDeserializer::new(map))?]))
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TextList, A::Error> {
+        Ok(TextList(vec![Located::deserialize(MapAccessDeserializer::new(map))?]))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Texts, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<TextList, A::Error> {
         let mut texts = Vec::new();
         while let Some(text) = list.next_element()? {
             texts.push(text);
         }
-        Ok(Texts(texts))
+        Ok(TextList(texts))
     }
 }

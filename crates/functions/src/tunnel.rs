@@ -17,11 +17,11 @@ use packet::{Addr, DropReason, OUTER_MATCH_LEN_MAX, OuterMatch, Packet, Side, sp
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-pub use config::{Config, Dscp, Mac, Others, Protocol, UdpChecksum};
+pub use config::{Config, EncapProtocol, OuterDscp, StationMac, UdpChecksum, UntunneledAction};
 pub use ends::{GENEVE_PORT, MTU_MIN, VXLAN_PORT};
 
-use crate::headers::Inner;
-use ends::{Arrived, Ends};
+use crate::headers::InnerHeader;
+use ends::{TunnelEnds, TunnelMatch};
 
 /// The sender of a flow's packets is told at most once in so many nanoseconds that they are too
 /// long.
@@ -29,8 +29,8 @@ pub const TELL_INTERVAL_NS: u64 = 100_000_000;
 
 /// The tunnel.
 pub struct Tunnel {
-    ends: Ends,
-    others: Others,
+    ends: TunnelEnds,
+    others: UntunneledAction,
     /// Its own addresses inside.
     gateway4: Option<Addr>,
     gateway6: Option<Addr>,
@@ -105,7 +105,7 @@ impl NetworkFunction for Tunnel {
                 "a tunnel's packets belong to the flows within: that takes `settings { key: inner }`",
             ));
         }
-        let ends = Ends::new(&config)?;
+        let ends = TunnelEnds::new(&config)?;
         setup.owns(Some(Side::Outside), ends.local(), ends.local());
         Ok(Tunnel {
             ends,
@@ -208,7 +208,7 @@ impl Tunnel {
         state: &mut State,
         context: &mut Context<'_>,
     ) -> Result<(), DropReason> {
-        let inner = Inner::of(packet.outermost()).ok_or(DropReason::TunnelMalformed)?;
+        let inner = InnerHeader::of(packet.outermost()).ok_or(DropReason::TunnelMalformed)?;
         let is_sendable = len + self.ends.header_len() <= usize::from(u16::MAX);
         if !inner.dont_fragment && self.ends.version() == 4 && is_sendable {
             return Ok(());
@@ -232,7 +232,7 @@ impl Tunnel {
     /// Takes the packet out of the tunnel, if it came through it.
     fn receive(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Result<(), DropReason> {
         match self.within(packet.outermost()) {
-            Ok(Some(Within { header_len, len })) => {
+            Ok(Some(InnerPacket { header_len, len })) => {
                 packet.decap(header_len).map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
                 packet.record_state_function(COUNT_IN);
                 count_in(context, len);
@@ -243,8 +243,8 @@ impl Tunnel {
                 other?;
                 context.count(counter::OTHERS, 1);
                 match self.others {
-                    Others::Pass => Ok(()),
-                    Others::Drop => Err(DropReason::TunnelOther),
+                    UntunneledAction::Pass => Ok(()),
+                    UntunneledAction::Drop => Err(DropReason::TunnelOther),
                 }
             }
         }
@@ -252,16 +252,17 @@ impl Tunnel {
 
     /// What came through the tunnel, of a packet, the outermost IP header first; none if nothing
     /// did.
-    fn within(&self, packet: &[u8]) -> Result<Option<Within>, DropReason> {
-        let outer = Inner::of(packet).ok_or(DropReason::TunnelMalformed)?;
-        let Arrived::Within(header_len) = self.ends.arrived(packet, outer.source, outer.destination)? else {
+    fn within(&self, packet: &[u8]) -> Result<Option<InnerPacket>, DropReason> {
+        let outer = InnerHeader::of(packet).ok_or(DropReason::TunnelMalformed)?;
+        let TunnelMatch::Within(header_len) = self.ends.arrived(packet, outer.source, outer.destination)?
+        else {
             return Ok(None);
         };
-        let found = packet.get(header_len..).and_then(Inner::of).ok_or(DropReason::TunnelMalformed)?;
+        let found = packet.get(header_len..).and_then(InnerHeader::of).ok_or(DropReason::TunnelMalformed)?;
         if header_len + found.len > outer.len {
             return Err(DropReason::TunnelMalformed);
         }
-        Ok(Some(Within { header_len, len: found.len }))
+        Ok(Some(InnerPacket { header_len, len: found.len }))
     }
 
     /// Whether such outer headers are this tunnel's, all of them.
@@ -270,13 +271,13 @@ impl Tunnel {
         let mut bytes = [0; OUTER_MATCH_LEN_MAX];
         let Some(headers) = bytes.get_mut(..cover.len()) else { return false };
         headers.iter_mut().zip(cover.bytes()).for_each(|(byte, of_cover)| *byte = of_cover);
-        let Some(outer) = Inner::of(headers) else { return false };
-        self.ends.arrived(headers, outer.source, outer.destination) == Ok(Arrived::Within(cover.len()))
+        let Some(outer) = InnerHeader::of(headers) else { return false };
+        self.ends.arrived(headers, outer.source, outer.destination) == Ok(TunnelMatch::Within(cover.len()))
     }
 }
 
 /// A packet in this tunnel.
-struct Within {
+struct InnerPacket {
     /// Bytes of the tunnel's headers.
     header_len: usize,
     /// Bytes of the IP packet behind them.

@@ -21,18 +21,21 @@ use packet::{Addr, Side};
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-pub use config::{Config, DontFragment, InboundConfig, Others, OutboundConfig, Protocol, Spi, TunnelConfig};
+pub use config::{
+    Config, DontFragment, InboundConfig, IpsecProtocol, OutboundConfig, Spi, UnprotectedAction,
+    VpnTunnelConfig,
+};
 pub use numbers::REPLAY_WINDOW;
 pub use outwards::TELL_INTERVAL_NS;
 pub use tunnels::{INBOUND_MAX, MTU_MIN, NETWORKS_MAX, TUNNELS_MAX};
 
 use numbers::{INBOUND_METERS, OUTBOUND_METERS};
-use tunnels::Tunnels;
+use tunnels::TunnelTable;
 
 /// The gateway.
 pub struct Vpn {
-    tunnels: Tunnels,
-    others: Others,
+    tunnels: TunnelTable,
+    others: UnprotectedAction,
     /// Its own addresses inside.
     gateway4: Option<Addr>,
     gateway6: Option<Addr>,
@@ -115,7 +118,7 @@ impl NetworkFunction for Vpn {
     const HOT_BYTES: usize = 0;
 
     fn new(config: Config, setup: &mut Setup) -> Result<Vpn, ConfigError> {
-        let tunnels = Tunnels::new(&config)?;
+        let tunnels = TunnelTable::new(&config)?;
         let (outbound, inbound) = tunnels.associations();
         // At most 1,024 and 4,096: no overflow.
         setup.meters(outbound as u32 * OUTBOUND_METERS + inbound as u32 * INBOUND_METERS);
@@ -132,7 +135,7 @@ impl NetworkFunction for Vpn {
 
     /// Where only tunnels are to pass, so are frames of which it cannot see that they are not IP.
     fn forwards_unclassified(&self) -> bool {
-        self.others == Others::Pass
+        self.others == UnprotectedAction::Pass
     }
 
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {

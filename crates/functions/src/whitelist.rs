@@ -18,7 +18,9 @@ use packet::{DropReason, Endpoint, FlowHasher, PacketClass, Side};
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-pub use config::{Config, MEMBERS_MAX, Others, Protect, Record, SERVICES_MAX, Strict};
+pub use config::{
+    Config, MEMBERS_MAX, NonUdpAction, PeerMatch, ProtectedSide, RecordedRequests, SERVICES_MAX,
+};
 
 /// The UDP whitelister.
 pub struct Whitelist {
@@ -31,11 +33,11 @@ pub struct Whitelist {
     services: Vec<u16>,
     drops_others: bool,
     hasher: FlowHasher,
-    flood: Option<Flood>,
+    flood: Option<FloodAlert>,
 }
 
 /// When and how a flood is told of.
-struct Flood {
+struct FloodAlert {
     /// Between unsolicited datagrams at the threshold.
     interval_ns: u64,
     /// Between two alerts, at least.
@@ -131,8 +133,8 @@ impl NetworkFunction for Whitelist {
 
     fn new(config: Config, setup: &mut Setup) -> Result<Whitelist, ConfigError> {
         let record = config.checked_record()?;
-        let records_hosts = record.contains(&Record::Hosts);
-        let records_clients = record.contains(&Record::Clients);
+        let records_hosts = record.contains(&RecordedRequests::Hosts);
+        let records_clients = record.contains(&RecordedRequests::Clients);
         let capacity = config.checked_capacity()?;
         setup.set_capacity(ASKED, if records_hosts { capacity } else { 1 });
         setup.set_capacity(CLIENTS, if records_clients { capacity } else { 1 });
@@ -141,10 +143,10 @@ impl NetworkFunction for Whitelist {
             protected: config.protect.side(),
             records_hosts,
             records_clients,
-            by_port: config.strict == Strict::AddressPort,
+            by_port: config.strict == PeerMatch::AddressPort,
             expiry_ns: config.checked_expiry_ns()?,
             services: config.checked_services()?,
-            drops_others: config.others == Others::Drop,
+            drops_others: config.others == NonUdpAction::Drop,
             hasher: FlowHasher::new(setup.seed ^ MEMBER_SALT),
             flood: config.flood(),
         })
@@ -273,7 +275,7 @@ impl Whitelist {
     }
 }
 
-impl Flood {
+impl FloodAlert {
     /// Counts a datagram that nobody asked for. Virtual scheduling (GCRA, ITU-T I.371): with each,
     /// a theoretical time of arrival moves on by the interval; when it would be a second ahead of
     /// the clock, a second's worth too many have come.

@@ -2,16 +2,16 @@
 
 use values::{ConfigError, Nanos, PacketRate};
 
-use crate::policer::WhenFull;
-use crate::policer::marker::{Bucket, Marker, PACKET, SIZE_MAX};
-use crate::whitelist::Protect;
+use crate::policer::MeterExhaustion;
+use crate::policer::marker::{Marker, PACKET, SIZE_MAX, TokenBucket};
+use crate::whitelist::ProtectedSide;
 
 /// The preventer's configuration; see its README for what the keys do. A limit of 0 is none.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// The side that is protected.
-    pub protect: Protect,
+    pub protect: ProtectedSide,
     /// SYNs that a flow may send before its connection is established.
     pub syns: u32,
     /// Packets that a flow may send.
@@ -31,7 +31,7 @@ pub struct Config {
     /// Sources that are metered at once: 1 to [`SOURCES_MAX`].
     pub sources: u32,
     /// What happens to a packet that begins a flow and whose source finds no meter.
-    pub when_full: WhenFull,
+    pub when_full: MeterExhaustion,
     /// The time between two alerts of a kind, at least; 0: each flow that is blocked, and each that
     /// is refused, is told of.
     pub alert_every: Nanos,
@@ -45,7 +45,7 @@ pub const SOURCES_MAX: u32 = 16_777_216;
 impl Default for Config {
     fn default() -> Config {
         Config {
-            protect: Protect::Inside,
+            protect: ProtectedSide::Inside,
             syns: 8,
             packets: 0,
             flow_rate: PacketRate(0),
@@ -55,7 +55,7 @@ impl Default for Config {
             prefix4: 32,
             prefix6: 64,
             sources: 65_536,
-            when_full: WhenFull::Pass,
+            when_full: MeterExhaustion::Pass,
             alert_every: Nanos(10_000_000_000),
         }
     }
@@ -106,6 +106,6 @@ fn bucket(
         Some(burst) => burst,
         None => rate.min(BURST_MAX),
     };
-    let committed = Bucket { rate, size: burst * PACKET };
+    let committed = TokenBucket { rate, size: burst * PACKET };
     Ok((rate > 0).then_some(Marker::SingleRate { committed, excess: 0 }))
 }

@@ -4,21 +4,21 @@ use nf::{Context, MeterKey, PacketView};
 use packet::DropReason;
 
 use super::{SOURCES, counter};
-use crate::masks::Masks;
-use crate::policer::WhenFull;
-use crate::policer::marker::{Colour, Levels, Marker, PACKET};
+use crate::masks::AddressMasks;
+use crate::policer::MeterExhaustion;
+use crate::policer::marker::{BucketLevels, Colour, Marker, PACKET};
 
 /// How fast sources may begin flows.
 pub struct Sources {
     pub rate: Marker,
-    masks: Masks,
-    when_full: WhenFull,
+    masks: AddressMasks,
+    when_full: MeterExhaustion,
     /// After this time without use a meter is as good as new.
     as_new_ns: u64,
 }
 
 impl Sources {
-    pub fn new(rate: Marker, masks: Masks, when_full: WhenFull) -> Sources {
+    pub fn new(rate: Marker, masks: AddressMasks, when_full: MeterExhaustion) -> Sources {
         Sources { rate, masks, when_full, as_new_ns: rate.full_after_ns() }
     }
 
@@ -30,11 +30,11 @@ impl Sources {
         let Some(value) = context.meters(SOURCES).of(&key, now_ns, self.as_new_ns) else {
             context.count(counter::UNMETERED, 1);
             return match self.when_full {
-                WhenFull::Pass => Ok(()),
-                WhenFull::Drop => Err(DropReason::DosNoMeter),
+                MeterExhaustion::Pass => Ok(()),
+                MeterExhaustion::Drop => Err(DropReason::DosNoMeter),
             };
         };
-        let levels: &mut Levels = zerocopy::transmute_mut!(value);
+        let levels: &mut BucketLevels = zerocopy::transmute_mut!(value);
         if self.rate.colour(levels, PACKET, now_ns, Colour::Green) == Colour::Green {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use nf::NetworkFunction;
 use values::{Nanos, PacketRate};
 
 use super::*;
-use crate::policer::marker::Bucket;
+use crate::policer::marker::TokenBucket;
 
 fn make(config: &str) -> Result<Dos, String> {
     let config: Config = serde_json::from_str(config).map_err(|error| error.to_string())?;
@@ -12,7 +12,7 @@ fn make(config: &str) -> Result<Dos, String> {
 }
 
 fn bucket(rate: u64, size: u64) -> Option<Marker> {
-    Some(Marker::SingleRate { committed: Bucket { rate, size: size * PACKET }, excess: 0 })
+    Some(Marker::SingleRate { committed: TokenBucket { rate, size: size * PACKET }, excess: 0 })
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //! together) N / 64 blocks. Memory is at worst proportional to the intervals times N / 8 bytes and
 //! bounded by [`TABLES_BYTES_MAX`].
 
-use super::rule::{FlowState, Headers, Ranges, Rule, Way};
+use super::rule::{FilterHeaders, FilterRule, FlowState, Ranges, RuleDirection};
 
 mod sets;
 
@@ -28,7 +28,7 @@ pub const TABLES_BYTES_MAX: usize = 256 << 20;
 /// The rules' tables would take more than [`TABLES_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the rules overlap so much that their tables would take more than {} MiB", TABLES_BYTES_MAX >> 20)]
-pub struct TooLarge;
+pub struct ClassifierTooLarge;
 
 /// Rules, ready to be searched.
 #[derive(Debug)]
@@ -57,8 +57,8 @@ impl Classifier {
     /// Tables for these rules, of which there may be [`RULES_MAX`].
     ///
     /// # Errors
-    /// [`TooLarge`]: the tables are too large.
-    pub fn new(rules: &[Rule]) -> Result<Classifier, TooLarge> {
+    /// [`ClassifierTooLarge`]: the tables are too large.
+    pub fn new(rules: &[FilterRule]) -> Result<Classifier, ClassifierTooLarge> {
         let mut builder = SetsBuilder::new(rules.len());
         let sets = &mut builder;
         let v4 = Pair {
@@ -87,13 +87,13 @@ impl Classifier {
     }
 
     /// The number, from 0, of the first enabled rule that matches.
-    pub fn first_match(&self, headers: &Headers) -> Option<usize> {
+    pub fn first_match(&self, headers: &FilterHeaders) -> Option<usize> {
         self.search(headers, &mut || ())
     }
 
     /// [`Classifier::first_match`], which calls `read` for each number that it reads of the tables.
     #[inline]
-    fn search(&self, headers: &Headers, read: &mut impl FnMut()) -> Option<usize> {
+    fn search(&self, headers: &FilterHeaders, read: &mut impl FnMut()) -> Option<usize> {
         let (source, destination) = if headers.version == 4 {
             let [source, destination] =
                 [headers.source, headers.destination].map(|addr| u32::from_be_bytes(addr.v4_bytes()));
@@ -143,11 +143,11 @@ struct Axis<T> {
 
 impl<T: Copy + Ord + Default + From<u8>> Axis<T> {
     fn new<'r>(
-        rules: &'r [Rule],
+        rules: &'r [FilterRule],
         sets: &mut SetsBuilder,
-        ranges: impl Fn(&'r Rule) -> &'r Ranges<T>,
+        ranges: impl Fn(&'r FilterRule) -> &'r Ranges<T>,
         add: impl Fn(T, T) -> Option<T>,
-    ) -> Result<Axis<T>, TooLarge>
+    ) -> Result<Axis<T>, ClassifierTooLarge>
     where
         T: 'r,
     {
@@ -193,16 +193,16 @@ impl<T: Copy + Ord + Default + From<u8>> Axis<T> {
     }
 }
 
-const WAYS: [Way; 2] = [Way::In, Way::Out];
+const WAYS: [RuleDirection; 2] = [RuleDirection::In, RuleDirection::Out];
 
 /// Protocol, way and state as one number.
 #[inline]
-fn class_of(protocol: u8, way: Way, state: FlowState) -> usize {
+fn class_of(protocol: u8, way: RuleDirection, state: FlowState) -> usize {
     usize::from(protocol) | (way as usize) << 8 | (state as usize) << 9
 }
 
 /// For each class the set of rules that match it.
-fn classes(rules: &[Rule], sets: &mut SetsBuilder) -> Result<Vec<u32>, TooLarge> {
+fn classes(rules: &[FilterRule], sets: &mut SetsBuilder) -> Result<Vec<u32>, ClassifierTooLarge> {
     let protocols = Axis::new(rules, sets, |rule| &rule.protocols, u8::checked_add)?;
     let mut classes = vec![0; 256 * WAYS.len() * FlowState::ALL.len()];
     // Protocols that no rule tells apart have the same set: one computation for each interval.
@@ -210,7 +210,7 @@ fn classes(rules: &[Rule], sets: &mut SetsBuilder) -> Result<Vec<u32>, TooLarge>
         for way in WAYS {
             let mut first = 0u8;
             for next in protocols.starts.iter().map(|&start| Some(start)).chain([None]) {
-                let matches = |rule: &Rule| {
+                let matches = |rule: &FilterRule| {
                     rule.states.has(state)
                         && rule.ways.has(way)
                         && rule.protocols.iter().any(|range| range.contains(&first))
@@ -226,7 +226,7 @@ fn classes(rules: &[Rule], sets: &mut SetsBuilder) -> Result<Vec<u32>, TooLarge>
 }
 
 /// For each value of the TCP flags the set of rules that match it.
-fn flags(rules: &[Rule], sets: &mut SetsBuilder) -> Result<Vec<u32>, TooLarge> {
+fn flags(rules: &[FilterRule], sets: &mut SetsBuilder) -> Result<Vec<u32>, ClassifierTooLarge> {
     if rules.iter().all(|rule| rule.flags.mask == 0) {
         return Ok(vec![sets.of(rules.iter().map(|_| true))?; 256]);
     }

@@ -2,25 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use super::rule::Action;
-use crate::texts::Texts;
+use super::rule::FilterAction;
+use crate::texts::TextList;
 
 /// The firewall's configuration; see its README for what the keys do.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// The rules, in order.
-    pub rules: Texts,
+    pub rules: TextList,
     /// What is done with valid packets that no rule matches.
-    pub default: Action,
+    pub default: FilterAction,
     /// Whether only the first packets of flows are judged, and the others follow them.
     pub stateful: bool,
     /// How closely TCP connections are followed.
-    pub tcp: Tcp,
+    pub tcp: TcpTracking,
     /// Whether a TCP connection may begin in the middle.
     pub pickup: Pickup,
     /// What is counted of each rule.
-    pub count: Count,
+    pub count: RuleCounting,
     /// Names for tags, 1 to 255, that rules may use.
     pub tags: BTreeMap<String, u8>,
 }
@@ -28,12 +28,12 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            rules: Texts::default(),
-            default: Action::Deny,
+            rules: TextList::default(),
+            default: FilterAction::Deny,
             stateful: true,
-            tcp: Tcp::Loose,
+            tcp: TcpTracking::Loose,
             pickup: Pickup::Allow,
-            count: Count::Flows,
+            count: RuleCounting::Flows,
             tags: BTreeMap::new(),
         }
     }
@@ -42,7 +42,7 @@ impl Default for Config {
 /// How closely TCP connections are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Tcp {
+pub enum TcpTracking {
     /// By their flow alone.
     Loose,
     /// By their sequence numbers: a segment outside its window is dropped.
@@ -52,7 +52,7 @@ pub enum Tcp {
 /// What is counted of each rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Count {
+pub enum RuleCounting {
     /// Flows and, when a flow is over, its packets: known flows cost nothing more.
     Flows,
     /// Every packet and its bytes, as it passes.

@@ -10,12 +10,12 @@ use nf::{Context, PacketView, RuleLabel};
 use packet::Packet;
 
 use super::facts::Opening;
-use super::rule::{FlowState, Rule};
+use super::rule::{FilterRule, FlowState};
 use super::{Firewall, State};
 
 /// The rules as operators know them: the default, all in order, and what no rule names of invalid
 /// packets.
-pub(super) fn labels(rules: &[Rule]) -> Vec<RuleLabel> {
+pub(super) fn labels(rules: &[FilterRule]) -> Vec<RuleLabel> {
     let unwritten = |name: &str| RuleLabel { number: 0, name: name.into(), place: Arc::default() };
     let written = rules.iter().zip(1..).map(|(rule, number)| RuleLabel {
         number,

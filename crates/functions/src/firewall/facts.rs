@@ -4,7 +4,7 @@ use nf::{Context, PacketView};
 use packet::parse::protocol;
 use packet::{Direction, Side};
 
-use super::rule::{FlowState, Way, is_icmp};
+use super::rule::{FlowState, RuleDirection, is_icmp};
 
 /// The packet that a flow was first judged by, in a byte: that there was one, which way it went,
 /// its state.
@@ -22,7 +22,7 @@ impl Opening {
         self.0 != 0
     }
 
-    pub(super) fn way(self) -> Way {
+    pub(super) fn way(self) -> RuleDirection {
         way(if self.0 & 2 == 0 { Side::Inside } else { Side::Outside })
     }
 
@@ -35,10 +35,10 @@ impl Opening {
     }
 }
 
-pub(super) fn way(side: Side) -> Way {
+pub(super) fn way(side: Side) -> RuleDirection {
     match side {
-        Side::Inside => Way::Out,
-        Side::Outside => Way::In,
+        Side::Inside => RuleDirection::Out,
+        Side::Outside => RuleDirection::In,
     }
 }
 

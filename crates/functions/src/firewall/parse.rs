@@ -24,8 +24,8 @@ use values::{ConfigError, Located};
 
 use super::classify::RULES_MAX;
 use super::rule::{
-    Action, Addresses, Flags, FlowState, PORT_PROTOCOLS, Ranges, Rule, States, Way, Ways, has_ports, is_icmp,
-    join,
+    AddressSet, FilterAction, FilterRule, FlagMatch, FlowState, FlowStates, PORT_PROTOCOLS, Ranges,
+    RuleDirection, RuleDirections, has_ports, is_icmp, join,
 };
 
 mod token;
@@ -45,18 +45,18 @@ pub const ERRORS_MAX: usize = 100;
 /// # Errors
 /// What is wrong, and where: the first error with its position, the next ones, up to
 /// [`ERRORS_SHOWN`], behind it.
-pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<Rule>, ConfigError> {
+pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<FilterRule>, ConfigError> {
     let mut rules = Vec::new();
     let mut names = BTreeSet::new();
     let mut errors = Vec::new();
     for text in texts {
-        let (mut start, mut places) = (0, Places::of(text));
+        let (mut start, mut places) = (0, LineNumbers::of(text));
         for line in text.split_inclusive('\n') {
             if errors.len() == ERRORS_MAX {
                 return Err(together(errors));
             }
             let parsed = rule(text, start..start + line.len(), tags, rules.len() + 1);
-            match parsed.map(|rule| rule.map(|rule| Rule { place: places.here(), ..rule })) {
+            match parsed.map(|rule| rule.map(|rule| FilterRule { place: places.here(), ..rule })) {
                 Ok(Some(rule)) if !names.insert(rule.name.clone()) => {
                     errors.push(text.error(
                         start..start + line.trim_end().len(),
@@ -79,14 +79,14 @@ pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<Rule>
 }
 
 /// Where the lines of a text stand in its source.
-struct Places<'t> {
+struct LineNumbers<'t> {
     text: &'t Located,
     line: u32,
 }
 
-impl Places<'_> {
-    fn of(text: &Located) -> Places<'_> {
-        Places { text, line: text.origin().map_or(1, |origin| origin.line) }
+impl LineNumbers<'_> {
+    fn of(text: &Located) -> LineNumbers<'_> {
+        LineNumbers { text, line: text.origin().map_or(1, |origin| origin.line) }
     }
 
     /// A line of the text ends at this offset.
@@ -129,7 +129,7 @@ fn rule(
     line: std::ops::Range<usize>,
     tags: &BTreeMap<String, u8>,
     number: usize,
-) -> Result<Option<Rule>, ConfigError> {
+) -> Result<Option<FilterRule>, ConfigError> {
     let tokens = Tokens::read(text, line)?;
     if tokens.is_at_end() {
         return Ok(None);
@@ -145,17 +145,17 @@ struct RuleParser<'t> {
 
 /// An end of the packets that a rule matches.
 #[derive(Default)]
-struct Place<'t> {
-    addresses: Option<Addresses>,
+struct EndpointPattern<'t> {
+    addresses: Option<AddressSet>,
     ports: Option<(Token<'t>, Ranges<u16>)>,
 }
 
 impl<'t> RuleParser<'t> {
-    fn rule(&mut self, number: usize) -> Result<Rule, ConfigError> {
+    fn rule(&mut self, number: usize) -> Result<FilterRule, ConfigError> {
         let action = self.action()?;
         let ways = self.ways();
         let protocols = self.protocols()?;
-        let (mut from, mut to) = (Place::default(), Place::default());
+        let (mut from, mut to) = (EndpointPattern::default(), EndpointPattern::default());
         if self.tokens.take("from").is_some() {
             from = self.place()?;
         }
@@ -163,16 +163,16 @@ impl<'t> RuleParser<'t> {
         if to_word.is_some() {
             to = self.place()?;
         }
-        let mut rule = Rule {
+        let mut rule = FilterRule {
             action,
             ways,
             protocols: Vec::new(),
-            sources: from.addresses.unwrap_or_else(Addresses::any),
+            sources: from.addresses.unwrap_or_else(AddressSet::any),
             source_ports: vec![0..=u16::MAX],
-            destinations: to.addresses.unwrap_or_else(Addresses::any),
+            destinations: to.addresses.unwrap_or_else(AddressSet::any),
             destination_ports: vec![0..=u16::MAX],
-            states: States::VALID,
-            flags: Flags::default(),
+            states: FlowStates::VALID,
+            flags: FlagMatch::default(),
             tag: None,
             log: false,
             name: format!("rule {number}").into(),
@@ -199,25 +199,25 @@ impl<'t> RuleParser<'t> {
         Ok(rule)
     }
 
-    fn action(&mut self) -> Result<Action, ConfigError> {
+    fn action(&mut self) -> Result<FilterAction, ConfigError> {
         let token = self.tokens.next();
         match token.word() {
-            Some("allow") => Ok(Action::Allow),
-            Some("deny") => Ok(Action::Deny),
-            Some("reject") => Ok(Action::Reject),
+            Some("allow") => Ok(FilterAction::Allow),
+            Some("deny") => Ok(FilterAction::Deny),
+            Some("reject") => Ok(FilterAction::Reject),
             _ => Err(self.tokens.expected("`allow`, `deny` or `reject`", &token)),
         }
     }
 
-    fn ways(&mut self) -> Ways {
+    fn ways(&mut self) -> RuleDirections {
         if self.tokens.take("in").is_some() {
-            return Ways::only(Way::In);
+            return RuleDirections::only(RuleDirection::In);
         }
         if self.tokens.take("out").is_some() {
-            return Ways::only(Way::Out);
+            return RuleDirections::only(RuleDirection::Out);
         }
         let _ = self.tokens.take("any_direction");
-        Ways::BOTH
+        RuleDirections::BOTH
     }
 
     /// None for any protocol.
@@ -246,11 +246,11 @@ impl<'t> RuleParser<'t> {
         Ok(Some(join(numbers, |number| number - 1)))
     }
 
-    fn place(&mut self) -> Result<Place<'t>, ConfigError> {
-        let mut place = Place::default();
+    fn place(&mut self) -> Result<EndpointPattern<'t>, ConfigError> {
+        let mut place = EndpointPattern::default();
         if self.tokens.take("any").is_none() {
             let ranges = self.items("an address, a prefix, a range or `any`", value::addresses)?;
-            let mut addresses = Addresses { v4: Vec::new(), v6: Vec::new() };
+            let mut addresses = AddressSet { v4: Vec::new(), v6: Vec::new() };
             for range in ranges {
                 match range {
                     value::AddressRange::V4(range) => addresses.v4.push(range),
@@ -268,7 +268,7 @@ impl<'t> RuleParser<'t> {
         Ok(place)
     }
 
-    fn options(&mut self, rule: &mut Rule) -> Result<(), ConfigError> {
+    fn options(&mut self, rule: &mut FilterRule) -> Result<(), ConfigError> {
         let mut seen = BTreeSet::new();
         loop {
             let token = self.tokens.next();
@@ -292,19 +292,19 @@ impl<'t> RuleParser<'t> {
         }
     }
 
-    fn states(&mut self) -> Result<States, ConfigError> {
+    fn states(&mut self) -> Result<FlowStates, ConfigError> {
         let states = self.items("`new`, `established`, `related` or `invalid`", |word| {
             let state = FlowState::ALL.into_iter().find(|state| state.name() == word)?;
             Some(Ok(1 << state as u8))
         })?;
-        Ok(States(states.into_iter().fold(0, |all, state| all | state)))
+        Ok(FlowStates(states.into_iter().fold(0, |all, state| all | state)))
     }
 
-    fn flags(&mut self, rule: &Rule, option: &Token<'t>) -> Result<Flags, ConfigError> {
+    fn flags(&mut self, rule: &FilterRule, option: &Token<'t>) -> Result<FlagMatch, ConfigError> {
         if !all(&rule.protocols, |number| number == protocol::TCP) {
             return Err(self.tokens.error(option, "`flags` needs the protocol `tcp`"));
         }
-        let mut flags = Flags::default();
+        let mut flags = FlagMatch::default();
         loop {
             let token = self.tokens.next();
             let word = token.word().unwrap_or("");
@@ -325,7 +325,7 @@ impl<'t> RuleParser<'t> {
         }
     }
 
-    fn icmp_types(&mut self, rule: &Rule, option: &Token<'t>) -> Result<Ranges<u16>, ConfigError> {
+    fn icmp_types(&mut self, rule: &FilterRule, option: &Token<'t>) -> Result<Ranges<u16>, ConfigError> {
         if !all(&rule.protocols, is_icmp) {
             return Err(self.tokens.error(option, "`icmp_type` needs the protocol `icmp` or `icmp6`"));
         }

@@ -9,25 +9,25 @@ use packet::parse::protocol;
 
 /// One rule: it matches headers that are in all of its sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct FilterRule {
     /// What is done with packets that it matches.
-    pub action: Action,
+    pub action: FilterAction,
     /// Which ways it looks.
-    pub ways: Ways,
+    pub ways: RuleDirections,
     /// Protocols, as ranges of their numbers.
     pub protocols: Ranges<u8>,
     /// Where packets come from.
-    pub sources: Addresses,
+    pub sources: AddressSet,
     /// Source ports; all of them if the rule names none.
     pub source_ports: Ranges<u16>,
     /// Where packets go to.
-    pub destinations: Addresses,
+    pub destinations: AddressSet,
     /// Destination ports, or types of ICMP messages; all of them if the rule names none.
     pub destination_ports: Ranges<u16>,
     /// States that a packet may have.
-    pub states: States,
+    pub states: FlowStates,
     /// TCP flags.
-    pub flags: Flags,
+    pub flags: FlagMatch,
     /// Value that the flow's `tag` gets.
     pub tag: Option<u8>,
     /// Whether matches are alerts.
@@ -41,7 +41,7 @@ pub struct Rule {
 /// What is done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Action {
+pub enum FilterAction {
     /// It passes.
     Allow,
     /// It is dropped.
@@ -52,28 +52,28 @@ pub enum Action {
 
 /// Which way a packet goes through the firewall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RuleDirection {
     /// From Outside to Inside.
     In,
     /// From Inside to Outside.
     Out,
 }
 
-/// A set of [`Way`]s.
+/// A set of [`RuleDirection`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ways(pub u8);
+pub struct RuleDirections(pub u8);
 
-impl Ways {
+impl RuleDirections {
     /// Either way.
-    pub const BOTH: Ways = Ways(3);
+    pub const BOTH: RuleDirections = RuleDirections(3);
 
     /// That way only.
-    pub const fn only(way: Way) -> Ways {
-        Ways(1 << way as u8)
+    pub const fn only(way: RuleDirection) -> RuleDirections {
+        RuleDirections(1 << way as u8)
     }
 
     /// Whether the way is in the set.
-    pub const fn has(self, way: Way) -> bool {
+    pub const fn has(self, way: RuleDirection) -> bool {
         self.0 >> way as u8 & 1 == 1
     }
 }
@@ -105,11 +105,11 @@ impl FlowState {
 
 /// A set of [`FlowState`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct States(pub u8);
+pub struct FlowStates(pub u8);
 
-impl States {
+impl FlowStates {
     /// What a rule without `state` is about: everything but invalid packets.
-    pub const VALID: States = States(0b0111);
+    pub const VALID: FlowStates = FlowStates(0b0111);
 
     /// Whether the state is in the set.
     pub const fn has(self, state: FlowState) -> bool {
@@ -120,14 +120,14 @@ impl States {
 /// Which TCP flags must be set (`value`) among those that matter (`mask`), as in the header's 14th
 /// byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Flags {
+pub struct FlagMatch {
     /// Flags that matter.
     pub mask: u8,
     /// Those of them that must be set.
     pub value: u8,
 }
 
-impl Flags {
+impl FlagMatch {
     /// Whether these flags match.
     pub const fn matches(self, flags: u8) -> bool {
         flags & self.mask == self.value
@@ -139,17 +139,17 @@ pub type Ranges<T> = Vec<RangeInclusive<T>>;
 
 /// Addresses of both IP versions; those of IPv4 as numbers of 32 bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Addresses {
+pub struct AddressSet {
     /// IPv4.
     pub v4: Ranges<u32>,
     /// IPv6.
     pub v6: Ranges<u128>,
 }
 
-impl Addresses {
+impl AddressSet {
     /// Every address.
-    pub fn any() -> Addresses {
-        Addresses { v4: vec![0..=u32::MAX], v6: vec![0..=u128::MAX] }
+    pub fn any() -> AddressSet {
+        AddressSet { v4: vec![0..=u32::MAX], v6: vec![0..=u128::MAX] }
     }
 }
 
@@ -171,7 +171,7 @@ pub fn join<T: Copy + Ord>(mut ranges: Ranges<T>, before: impl Fn(T) -> T) -> Ra
 
 /// What a rule looks at in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Headers {
+pub struct FilterHeaders {
     /// IP version, 4 or 6.
     pub version: u8,
     /// Protocol number.
@@ -187,7 +187,7 @@ pub struct Headers {
     /// TCP flags; 0 for other protocols.
     pub tcp_flags: u8,
     /// Which way the packet goes.
-    pub way: Way,
+    pub way: RuleDirection,
     /// How it stands to known connections.
     pub state: FlowState,
 }

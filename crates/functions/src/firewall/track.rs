@@ -11,7 +11,7 @@
 //! 9293 3.5.1 and 3.10.7.4, RFC 5961 4, RFC 6191). Only the answer says which: until a SYN-ACK
 //! acknowledges the attempt, the old connection's numbers hold.
 //!
-//! [`Ends::follow`] checks the segments of an open connection; [`opening`] has all others.
+//! [`TcpTracker::follow`] checks the segments of an open connection; [`opening`] has all others.
 
 use packet::Direction;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -25,15 +25,15 @@ use segment::{FIN, RST, SYN};
 /// Both ends of a connection, by direction, and an attempt at another one. All zeros: nothing seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Ends {
-    ends: [Sender; 2],
-    attempt: Attempt,
+pub struct TcpTracker {
+    ends: [SenderState; 2],
+    attempt: ConnectionAttempt,
 }
 
 /// What is known of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Sender {
+pub struct SenderState {
     /// After the last sequence number that it sent.
     end: u32,
     /// After the last one that its peer lets it send.
@@ -54,7 +54,7 @@ pub struct Sender {
 /// A SYN of an end that did not open the connection that is followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Attempt {
+pub struct ConnectionAttempt {
     iss: u32,
     /// After its SYN and the data in it.
     end: u32,
@@ -96,7 +96,7 @@ const SCALE_MAX: u8 = 14;
 /// The window taken for granted in a connection whose beginning was not seen: the largest there is.
 const WINDOW_MAX: u32 = 0xffff << SCALE_MAX;
 
-impl Ends {
+impl TcpTracker {
     /// Takes a segment into account if it fits the connection; whether it does.
     pub fn follow(&mut self, segment: &Segment, direction: Direction) -> bool {
         let [mut sender, mut receiver] = self.seen_from(direction);
@@ -110,7 +110,7 @@ impl Ends {
         self.set(direction, sender, receiver);
         // An end that goes on with the connection makes no attempt at another one.
         if self.attempt.is_by(direction) {
-            self.attempt = Attempt::default();
+            self.attempt = ConnectionAttempt::default();
         }
         true
     }
@@ -124,17 +124,17 @@ impl Ends {
         }
     }
 
-    fn seen_from(&self, direction: Direction) -> [Sender; 2] {
+    fn seen_from(&self, direction: Direction) -> [SenderState; 2] {
         [self.ends[direction.index()], self.ends[direction.other().index()]]
     }
 
-    fn set(&mut self, direction: Direction, sender: Sender, receiver: Sender) {
+    fn set(&mut self, direction: Direction, sender: SenderState, receiver: SenderState) {
         self.ends[direction.index()] = sender;
         self.ends[direction.other().index()] = receiver;
     }
 }
 
-impl Attempt {
+impl ConnectionAttempt {
     fn is_by(&self, direction: Direction) -> bool {
         self.flags & SEEN != 0 && (self.flags & BY_REPLY != 0) == (direction == Direction::Reply)
     }
@@ -145,7 +145,7 @@ impl Attempt {
     }
 }
 
-impl Sender {
+impl SenderState {
     /// Whether this acknowledges its SYN, and perhaps data in it.
     fn is_answered_by(&self, ack: u32) -> bool {
         self.flags & OPENED != 0 && acknowledges_opening(ack, self.iss, self.end)
@@ -158,7 +158,7 @@ fn acknowledges_opening(ack: u32, iss: u32, end: u32) -> bool {
     is_after(ack, iss) && !is_after(ack, end)
 }
 
-fn is_in_window(sender: &Sender, receiver: &Sender, segment: &Segment) -> bool {
+fn is_in_window(sender: &SenderState, receiver: &SenderState, segment: &Segment) -> bool {
     // A closed window is probed from one number further back (RFC 9293 3.8.4, 3.8.6.1).
     let begins = !is_after(segment.seq, sender.limit);
     let is_recent = !is_after(sender.end.wrapping_sub(receiver.window.max(1)), segment.end());
@@ -166,7 +166,7 @@ fn is_in_window(sender: &Sender, receiver: &Sender, segment: &Segment) -> bool {
 }
 
 /// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
-fn ack_fits(sender: &Sender, receiver: &Sender, ack: u32) -> bool {
+fn ack_fits(sender: &SenderState, receiver: &SenderState, ack: u32) -> bool {
     let back = ACK_BACK.max(sender.window);
     let unacknowledged = if sender.flags & ACKED != 0 { sender.acked } else { receiver.end };
     let more = if receiver.flags & CUT != 0 { CUT_MAX } else { 0 };
@@ -174,7 +174,7 @@ fn ack_fits(sender: &Sender, receiver: &Sender, ack: u32) -> bool {
 }
 
 /// Notes what a valid segment says.
-fn note(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
+fn note(sender: &mut SenderState, receiver: &mut SenderState, segment: &Segment) {
     let scale = if segment.has(SYN) { 0 } else { sender.scale };
     let window = u32::from(segment.window) << scale;
     sender.window = sender.window.max(window);

@@ -8,13 +8,13 @@ use super::state::{Blocked, Notes, Phase};
 use super::transactions::{self, Answer, Fields, Item};
 use super::{Anomalies, MethodPolicy, Smuggling};
 use super::{Http, attribute, buffer, counter, group, smuggling};
-use crate::lines::KeptLine;
+use crate::lines::FlowLine;
 
 /// Bytes of a line (a header with its folds) that are read.
 pub const LINE_MAX: usize = 16 << 10;
 
 /// A direction's incomplete line.
-pub type Kept = KeptLine<LINE_MAX>;
+pub type Kept = FlowLine<LINE_MAX>;
 
 /// Takes what the parser tells of one direction.
 pub struct Watch<'a, 'c> {

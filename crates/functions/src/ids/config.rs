@@ -3,14 +3,14 @@
 use nf::BUFFER_SHARE_PERCENT;
 use values::{ByteCount, Located};
 
-use crate::texts::Texts;
+use crate::texts::TextList;
 
 /// The configuration; see the README for what the keys do.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Rules, as text.
-    pub rules: Texts,
+    pub rules: TextList,
     /// Definitions of variables.
     pub variables: Located,
     /// `HOME_NET`.
@@ -46,7 +46,7 @@ pub const BODY_MAX: u64 = 1 << 20;
 impl Default for Config {
     fn default() -> Config {
         Config {
-            rules: Texts::default(),
+            rules: TextList::default(),
             variables: Located::default(),
             home: Vec::new(),
             classification: Located::default(),

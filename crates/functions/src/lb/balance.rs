@@ -7,17 +7,17 @@ use packet::{Direction, DropReason, Endpoint, PacketClass};
 
 use super::config::{Affinity, Mode, OnDown, Strays};
 use super::quic;
-use super::service::{Service, Status};
+use super::service::{ServerStatus, Service};
 use super::state::{ANNOUNCE, LEARN, Role, State};
-use super::{Done, LoadBalancer, count_server, counter, echo, of_server};
-use crate::quoted::Quoted;
+use super::{Decision, LoadBalancer, count_server, counter, echo, of_server};
+use crate::quoted::QuotedPacket;
 
 /// A flow's sender is told of a lost server, or a packet too big, once in this time at most, in
 /// milliseconds.
-pub const TELL_INTERVAL_MS: u32 = 100;
+pub const NOTIFY_INTERVAL_MS: u32 = 100;
 
 /// What a flow can expect of its server.
-enum Standing {
+enum Availability {
     /// It is up.
     Usable,
     /// It is there for flows that it has: it drains, or has no weight.
@@ -37,7 +37,7 @@ impl LoadBalancer {
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
-    ) -> Done {
+    ) -> Decision {
         match state.role(context.direction()) {
             Role::OPEN if packet.meta().class == PacketClass::IcmpError => self.unrelated_error(packet),
             Role::OPEN => self.open(packet, state, context),
@@ -53,19 +53,20 @@ impl LoadBalancer {
 
     /// Whether the flow cannot stay with its server (B25).
     pub(super) fn is_lost(&self, state: &State) -> bool {
-        state.is_balanced() && matches!(self.standing(state), Standing::Lost(OnDown::Move | OnDown::Reset))
+        state.is_balanced()
+            && matches!(self.standing(state), Availability::Lost(OnDown::Move | OnDown::Reset))
     }
 
     /// Servers have changed since the flow's last packet, but its own is not lost.
     #[cold]
     pub(super) fn look_again(&self, state: &mut State) {
-        if state.is_balanced() && matches!(self.standing(state), Standing::Usable) {
+        if state.is_balanced() && matches!(self.standing(state), Availability::Usable) {
             state.generation = self.generation;
         }
     }
 
     /// The first packet of a direction: to a service, or not.
-    fn open(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Done {
+    fn open(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Decision {
         let (source, destination) = ends(packet, context);
         let protocol = packet.meta().protocol;
         if let Some(service) =
@@ -87,7 +88,7 @@ impl LoadBalancer {
     }
 
     /// A packet in the name of a service or server that belongs to no flow.
-    pub(super) fn stray(&self) -> Done {
+    pub(super) fn stray(&self) -> Decision {
         match self.strays {
             Strays::Forward => Ok(()),
             Strays::Drop => Err(DropReason::LbNoFlow),
@@ -103,7 +104,7 @@ impl LoadBalancer {
         packet: &PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
-    ) -> Done {
+    ) -> Decision {
         let towards = context.direction();
         let (role, back) = match service.mode {
             Mode::Nat => (Role::REWRITE, Role::RESTORE),
@@ -118,8 +119,8 @@ impl LoadBalancer {
         let hash = self.services.hash(service, client, vip, packet.meta().protocol);
         let number = match self.quic_server(service, packet, context) {
             None => service.pick(hash),
-            Some(quic::Route::Key { words, .. }) => service.pick(self.services.hash_words(&words)),
-            Some(quic::Route::Server(number)) => Some(number),
+            Some(quic::QuicRoute::Key { words, .. }) => service.pick(self.services.hash_words(&words)),
+            Some(quic::QuicRoute::Server(number)) => Some(number),
         };
         let number = number.ok_or(DropReason::LbNoServer)?;
         let server = self.services.server(number).ok_or(DropReason::Internal)?;
@@ -141,22 +142,22 @@ impl LoadBalancer {
         service: &Service,
         packet: &PacketView<'_>,
         context: &mut Context<'_>,
-    ) -> Option<quic::Route> {
+    ) -> Option<quic::QuicRoute> {
         let is_quic = service.affinity == Affinity::Quic && packet.meta().protocol == protocol::UDP;
         if !is_quic || !packet.meta().has_transport() {
             return None;
         }
         let route = quic::route(packet.payload(), service.number, &service.quic_ids, context)?;
         match route {
-            quic::Route::Server(number) => {
+            quic::QuicRoute::Server(number) => {
                 let server = self.services.server(number)?;
-                if server.status == Status::Down && service.on_down != OnDown::Finish {
+                if server.status == ServerStatus::Down && service.on_down != OnDown::Finish {
                     return None;
                 }
                 context.count(counter::QUIC_FOLLOWED, 1);
             }
-            quic::Route::Key { goes_on: true, .. } => context.count(counter::QUIC_UNKNOWN, 1),
-            quic::Route::Key { .. } => {}
+            quic::QuicRoute::Key { goes_on: true, .. } => context.count(counter::QUIC_UNKNOWN, 1),
+            quic::QuicRoute::Key { .. } => {}
         }
         Some(route)
     }
@@ -168,10 +169,10 @@ impl LoadBalancer {
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
-    ) -> Done {
+    ) -> Decision {
         self.renumber(state, context);
         let standing = self.standing(state);
-        if matches!(standing, Standing::Usable) {
+        if matches!(standing, Availability::Usable) {
             state.generation = self.generation;
             return self.carry(role, packet, state, context);
         }
@@ -179,20 +180,20 @@ impl LoadBalancer {
         // ones follows them.
         let may_move = role.is_to_server()
             && matches!(packet.meta().class, PacketClass::Whole | PacketClass::FirstFragment);
-        let is_down = matches!(standing, Standing::Finishing | Standing::Lost(OnDown::Reset));
+        let is_down = matches!(standing, Availability::Finishing | Availability::Lost(OnDown::Reset));
         let is_new = opens_anew(state, context) || is_down && is_unanswered(packet, context);
         if may_move && is_new {
             self.repick(packet, state, context)?;
             return self.carry(state.role(context.direction()), packet, state, context);
         }
         match standing {
-            Standing::Lost(OnDown::Move) if may_move => {
+            Availability::Lost(OnDown::Move) if may_move => {
                 self.repick(packet, state, context)?;
                 context.count(counter::MOVED, 1);
                 context.alert(1, "flow moved: its server is down", "load-balancer", 3);
                 self.carry(state.role(context.direction()), packet, state, context)
             }
-            Standing::Lost(OnDown::Reset) => {
+            Availability::Lost(OnDown::Reset) => {
                 if role.is_to_server() {
                     tell_reset(packet, state, context);
                 }
@@ -203,7 +204,7 @@ impl LoadBalancer {
     }
 
     /// Another server for the flow, whose packets are from now on rewritten otherwise (B25).
-    fn repick(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Done {
+    fn repick(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Decision {
         let (client, vip) = ends(packet, context);
         let service = self.services.find(vip, packet.meta().protocol).and_then(|s| self.services.service(s));
         let before = state.number;
@@ -215,15 +216,15 @@ impl LoadBalancer {
         Ok(())
     }
 
-    fn standing(&self, state: &State) -> Standing {
+    fn standing(&self, state: &State) -> Availability {
         let server = self.services.server(state.number).filter(|server| server.addr == state.server().addr);
-        let Some(server) = server else { return Standing::Lost(OnDown::Move) };
+        let Some(server) = server else { return Availability::Lost(OnDown::Move) };
         let on_down = self.services.service(server.service).map_or(OnDown::Move, |service| service.on_down);
         match (server.status, on_down) {
-            (Status::Up, _) if server.weight > 0 => Standing::Usable,
-            (Status::Up | Status::Draining, _) => Standing::Kept,
-            (Status::Down, OnDown::Finish) => Standing::Finishing,
-            (Status::Down, on_down) => Standing::Lost(on_down),
+            (ServerStatus::Up, _) if server.weight > 0 => Availability::Usable,
+            (ServerStatus::Up | ServerStatus::Draining, _) => Availability::Kept,
+            (ServerStatus::Down, OnDown::Finish) => Availability::Finishing,
+            (ServerStatus::Down, on_down) => Availability::Lost(on_down),
         }
     }
 
@@ -269,7 +270,7 @@ fn tell_reset(packet: &PacketView<'_>, state: &mut State, context: &mut Context<
     let mut buffer = answer::buffer();
     if packet.meta().protocol == protocol::TCP
         && let Ok(reset) = answer::tcp_reset(packet, &mut buffer)
-        && state.may_tell(context.now_ns(), TELL_INTERVAL_MS)
+        && state.may_tell(context.now_ns(), NOTIFY_INTERVAL_MS)
         && context.answer(packet, reset).is_ok()
     {
         context.count(counter::TOLD, 1);
@@ -280,8 +281,8 @@ impl LoadBalancer {
     /// An ICMP error to a service about a connection that is not known here, such as one of another
     /// instance: its hash names the server all the same, unless servers changed since. Nothing of
     /// it is kept.
-    fn unrelated_error(&self, packet: &mut PacketView<'_>) -> Done {
-        let Some(quoted) = Quoted::of(packet) else { return Ok(()) };
+    fn unrelated_error(&self, packet: &mut PacketView<'_>) -> Decision {
+        let Some(quoted) = QuotedPacket::of(packet) else { return Ok(()) };
         let (vip, client) = (quoted.source, quoted.destination);
         if packet.ends().1.addr != vip.addr {
             return Ok(());

@@ -4,12 +4,12 @@ use nf::answer::{self, IcmpError};
 use nf::{Context, PacketView};
 use packet::{DropReason, End, Endpoint, PacketClass};
 
-use super::balance::TELL_INTERVAL_MS;
+use super::balance::NOTIFY_INTERVAL_MS;
 use super::config::Mode;
 use super::quic;
 use super::state::{ANNOUNCE, LEARN, Role, State};
-use super::tunnel::{Route, WrapError, reason};
-use super::{Done, LoadBalancer, count_packet, counter, of_server};
+use super::tunnel::{EncapError, EncapTarget, reason};
+use super::{Decision, LoadBalancer, count_packet, counter, of_server};
 
 impl LoadBalancer {
     /// Does to a packet what was decided for its direction.
@@ -20,7 +20,7 @@ impl LoadBalancer {
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
-    ) -> Done {
+    ) -> Decision {
         let bytes = packet.ip_len();
         match role {
             Role::REWRITE => {
@@ -67,15 +67,15 @@ impl LoadBalancer {
         server: Endpoint,
         entropy: u32,
         packet: &mut PacketView<'_>,
-    ) -> Done {
+    ) -> Decision {
         if mode == Mode::Nat {
             return rewrite(packet, End::Destination, server);
         }
-        let route = Route { server: server.addr, gue: mode == Mode::Gue, entropy };
+        let route = EncapTarget { server: server.addr, gue: mode == Mode::Gue, entropy };
         match self.tunnel.wrap(packet, route) {
             Ok(_) => Ok(()),
-            Err(WrapError::TooBig { .. }) => Err(DropReason::TooBig),
-            Err(WrapError::Refused(reason)) => Err(reason),
+            Err(EncapError::TooBig { .. }) => Err(DropReason::TooBig),
+            Err(EncapError::Refused(reason)) => Err(reason),
         }
     }
 
@@ -85,26 +85,26 @@ impl LoadBalancer {
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
-    ) -> Done {
+    ) -> Decision {
         match self.tunnel.wrap(packet, route(role, state)) {
             Ok(oversize) => {
                 context.count(counter::OVERSIZE, u64::from(oversize));
                 Ok(())
             }
-            Err(WrapError::TooBig { mtu, tell }) => {
+            Err(EncapError::TooBig { mtu, tell }) => {
                 if tell {
                     tell_too_big(packet, mtu, state, context);
                 }
                 Err(DropReason::TooBig)
             }
-            Err(WrapError::Refused(reason)) => Err(reason),
+            Err(EncapError::Refused(reason)) => Err(reason),
         }
     }
 }
 
 /// Where a flow's packets go by a tunnel.
-pub(super) fn route(role: Role, state: &State) -> Route {
-    Route { server: state.server().addr, gue: role == Role::GUE, entropy: state.entropy }
+pub(super) fn route(role: Role, state: &State) -> EncapTarget {
+    EncapTarget { server: state.server().addr, gue: role == Role::GUE, entropy: state.entropy }
 }
 
 /// Whether a packet of a flow that was just moved comes from its new server, which the chain thus
@@ -126,7 +126,7 @@ fn is_answer(packet: &PacketView<'_>, state: &mut State) -> bool {
 /// Sets one end of the packet; of an ICMP error also the other end of the packet that it quotes,
 /// which went the other way (RFC 5508 REQ-4, REQ-5).
 #[inline(always)]
-fn rewrite(packet: &mut PacketView<'_>, end: End, to: Endpoint) -> Done {
+fn rewrite(packet: &mut PacketView<'_>, end: End, to: Endpoint) -> Decision {
     if packet.meta().class == PacketClass::IcmpError {
         rewrite_quoted(packet, end.other(), to)?;
     }
@@ -134,7 +134,7 @@ fn rewrite(packet: &mut PacketView<'_>, end: End, to: Endpoint) -> Done {
 }
 
 #[cold]
-fn rewrite_quoted(packet: &mut PacketView<'_>, end: End, to: Endpoint) -> Done {
+fn rewrite_quoted(packet: &mut PacketView<'_>, end: End, to: Endpoint) -> Decision {
     packet.set_embedded_end(end, to).map_err(reason)
 }
 
@@ -144,7 +144,7 @@ fn tell_too_big(packet: &PacketView<'_>, mtu: u16, state: &mut State, context: &
     let mut buffer = answer::buffer();
     let error = IcmpError::TooBig { mtu: mtu.into() };
     if let Ok(message) = answer::icmp_error(packet, error, state.vip().addr, &mut buffer)
-        && state.may_tell(context.now_ns(), TELL_INTERVAL_MS)
+        && state.may_tell(context.now_ns(), NOTIFY_INTERVAL_MS)
         && context.answer(packet, message).is_ok()
     {
         context.count(counter::TOLD, 1);

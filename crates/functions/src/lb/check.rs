@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use packet::Addr;
 use values::{ConfigError, Located};
 
-use super::config::{Affinity, Config, Mode, Ports, Scheduler, ServerConfig, ServiceConfig};
-use super::directory::Protocol;
+use super::config::{Affinity, Config, Mode, Scheduler, ServerConfig, ServiceConfig, ServicePorts};
+use super::directory::ServiceProtocol;
 use super::maglev::{SLOTS_MAX, WEIGHT_MAX};
-use super::tunnel::Tunnel;
+use super::tunnel::Encapsulator;
 
 /// Services at most.
 pub const SERVICES_MAX: usize = 1024;
@@ -23,7 +23,7 @@ pub const SERVERS_TOTAL_MAX: usize = 32_768;
 pub const SLOTS_TOTAL_MAX: u64 = 1 << 26;
 
 /// Says what is wrong with a configuration first, if anything is.
-pub fn config(config: &Config, tunnel: &Tunnel) -> Result<(), ConfigError> {
+pub fn config(config: &Config, tunnel: &Encapsulator) -> Result<(), ConfigError> {
     check_all(config)?;
     config.services.iter().try_for_each(|service| check_service(service, tunnel))
 }
@@ -55,12 +55,12 @@ fn check_all(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn check_service(service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigError> {
+fn check_service(service: &ServiceConfig, tunnel: &Encapsulator) -> Result<(), ConfigError> {
     let wrong = |message: String| Err(at(&service.title(), &message));
     if is_no_host(service.vip.into()) {
         return wrong(format!("{} is not the address of a host", service.vip));
     }
-    if !service.protocol.has_ports() && service.port != Ports::default() {
+    if !service.protocol.has_ports() && service.port != ServicePorts::default() {
         return wrong("only `tcp` and `udp` services have a `port`".into());
     }
     if service.servers.is_empty() || service.servers.len() > SERVERS_MAX {
@@ -84,7 +84,7 @@ fn check_service(service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigE
 
 fn check_quic(service: &ServiceConfig) -> Result<(), String> {
     let quic = service.affinity == Affinity::Quic;
-    if quic && service.protocol != Protocol::Udp {
+    if quic && service.protocol != ServiceProtocol::Udp {
         return Err("`affinity: quic` is for `udp` services".into());
     }
     let ids: Vec<_> = service.servers.iter().filter_map(|server| server.quic_id.as_ref()).collect();
@@ -104,7 +104,11 @@ fn check_quic(service: &ServiceConfig) -> Result<(), String> {
     Ok(())
 }
 
-fn check_server(server: &ServerConfig, service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigError> {
+fn check_server(
+    server: &ServerConfig,
+    service: &ServiceConfig,
+    tunnel: &Encapsulator,
+) -> Result<(), ConfigError> {
     let wrong = |message: String| Err(at(&server.name, &message));
     let (addr, vip) = (Addr::from(server.address), Addr::from(service.vip));
     if is_no_host(addr) {

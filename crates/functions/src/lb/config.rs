@@ -7,7 +7,7 @@ use packet::Addr;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use values::{ConfigError, Located};
 
-use super::directory::Protocol;
+use super::directory::ServiceProtocol;
 use super::quic::SERVER_ID_MAX;
 
 /// What a policy says of a load balancer.
@@ -18,7 +18,7 @@ pub struct Config {
     pub services: Vec<ServiceConfig>,
     /// How packets are wrapped, for services that tunnel.
     #[serde(default)]
-    pub tunnel: TunnelConfig,
+    pub tunnel: EncapConfig,
     /// What happens to packets that begin a flow from the port of a `nat` service, or of a server
     /// of it.
     #[serde(default)]
@@ -43,10 +43,10 @@ pub struct ServiceConfig {
     pub vip: IpAddr,
     /// The ports that they send to; all, if it is left out.
     #[serde(default)]
-    pub port: Ports,
+    pub port: ServicePorts,
     /// The protocol.
     #[serde(default)]
-    pub protocol: Protocol,
+    pub protocol: ServiceProtocol,
     /// How packets get to a server.
     #[serde(default)]
     pub mode: Mode,
@@ -119,7 +119,7 @@ impl<'de> Deserialize<'de> for ServerId {
 /// How packets are wrapped.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct TunnelConfig {
+pub struct EncapConfig {
     /// Source of outer IPv4 headers: an address, or a prefix out of which each flow has its own.
     pub source4: Option<Located>,
     /// Source of outer IPv6 headers.
@@ -132,15 +132,9 @@ pub struct TunnelConfig {
     pub udp_checksum: UdpChecksum,
 }
 
-impl Default for TunnelConfig {
-    fn default() -> TunnelConfig {
-        TunnelConfig {
-            source4: None,
-            source6: None,
-            ttl: 64,
-            mtu: 1500,
-            udp_checksum: UdpChecksum::default(),
-        }
+impl Default for EncapConfig {
+    fn default() -> EncapConfig {
+        EncapConfig { source4: None, source6: None, ttl: 64, mtu: 1500, udp_checksum: UdpChecksum::default() }
     }
 }
 
@@ -234,20 +228,20 @@ choice!(
 
 /// The ports of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ports {
+pub struct ServicePorts {
     /// The first.
     pub first: u16,
     /// The last.
     pub last: u16,
 }
 
-impl Default for Ports {
-    fn default() -> Ports {
-        Ports { first: 0, last: u16::MAX }
+impl Default for ServicePorts {
+    fn default() -> ServicePorts {
+        ServicePorts { first: 0, last: u16::MAX }
     }
 }
 
-impl Ports {
+impl ServicePorts {
     /// The only port, if it is one.
     pub fn single(self) -> Option<u16> {
         (self.first == self.last).then_some(self.first)
@@ -255,18 +249,18 @@ impl Ports {
 }
 
 /// As a part of an endpoint: `:80`, `:8000-8999`, or nothing for all.
-impl fmt::Display for Ports {
+impl fmt::Display for ServicePorts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.single() {
             Some(port) => write!(f, ":{port}"),
-            None if *self == Ports::default() => Ok(()),
+            None if *self == ServicePorts::default() => Ok(()),
             None => write!(f, ":{}-{}", self.first, self.last),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Ports {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Ports, D::Error> {
+impl<'de> Deserialize<'de> for ServicePorts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ServicePorts, D::Error> {
         deserializer.deserialize_any(PortsVisitor)
     }
 }
@@ -274,28 +268,28 @@ impl<'de> Deserialize<'de> for Ports {
 struct PortsVisitor;
 
 impl Visitor<'_> for PortsVisitor {
-    type Value = Ports;
+    type Value = ServicePorts;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a port such as 80, a range such as \"8000-8999\", or all")
     }
 
-    fn visit_u64<E: de::Error>(self, port: u64) -> Result<Ports, E> {
+    fn visit_u64<E: de::Error>(self, port: u64) -> Result<ServicePorts, E> {
         let port = u16::try_from(port).map_err(|_| E::custom(format!("{port} is no port: at most 65535")))?;
-        Ok(Ports { first: port, last: port })
+        Ok(ServicePorts { first: port, last: port })
     }
 
-    fn visit_i64<E: de::Error>(self, port: i64) -> Result<Ports, E> {
+    fn visit_i64<E: de::Error>(self, port: i64) -> Result<ServicePorts, E> {
         self.visit_u64(u64::try_from(port).map_err(|_| E::custom(format!("{port} is no port")))?)
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Ports, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<ServicePorts, E> {
         if text == "all" {
-            return Ok(Ports::default());
+            return Ok(ServicePorts::default());
         }
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         match (first.trim().parse(), last.trim().parse()) {
-            (Ok(first), Ok(last)) if first <= last => Ok(Ports { first, last }),
+            (Ok(first), Ok(last)) if first <= last => Ok(ServicePorts { first, last }),
             _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
         }
     }
@@ -303,15 +297,15 @@ impl Visitor<'_> for PortsVisitor {
 
 /// Addresses that share their first bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
+pub struct SourcePrefix {
     bits: u128,
     /// The bits that differ from address to address.
     host: u128,
 }
 
-impl Prefix {
+impl SourcePrefix {
     /// Reads `192.0.2.1` or `198.18.0.0/16` of the IP version that is wanted.
-    pub fn parse(text: &Located, version: u8) -> Result<Prefix, ConfigError> {
+    pub fn parse(text: &Located, version: u8) -> Result<SourcePrefix, ConfigError> {
         let wrong = || text.error(0..text.len(), format!("`{text}` is no IPv{version} address or prefix"));
         let (address, len) = text.split_once('/').map_or((&**text, None), |(a, len)| (a, Some(len)));
         let address = Addr::from(address.parse::<IpAddr>().map_err(|_| wrong())?);
@@ -321,7 +315,7 @@ impl Prefix {
             return Err(wrong());
         }
         let host = 1u128.checked_shl(width - len).map_or(u128::MAX, |bit| bit - 1);
-        Ok(Prefix { bits: address.to_u128() & !host, host })
+        Ok(SourcePrefix { bits: address.to_u128() & !host, host })
     }
 
     /// The address of a flow with this entropy; the same flow, the same address.
@@ -345,7 +339,7 @@ mod tests {
 
     #[test]
     fn ports_are_numbers_ranges_or_all() {
-        let ports = |json: &str| serde_json::from_str::<Ports>(json).map(|p| (p.first, p.last)).ok();
+        let ports = |json: &str| serde_json::from_str::<ServicePorts>(json).map(|p| (p.first, p.last)).ok();
         assert_eq!(ports("80"), Some((80, 80)));
         assert_eq!(ports("\"8000-8999\""), Some((8000, 8999)));
         assert_eq!(ports("\"all\""), Some((0, 65535)));
@@ -356,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_prefix_gives_each_flow_an_address() {
-        let prefix = |text: &str, version| Prefix::parse(&Located::from(text), version);
+        let prefix = |text: &str, version| SourcePrefix::parse(&Located::from(text), version);
         let address =
             |text: &str, version, entropy| prefix(text, version).unwrap().address(entropy).to_string();
         assert_eq!(address("198.18.0.0/16", 4, 0xabcd_0102), "198.18.1.2");

@@ -9,7 +9,7 @@ use serde::Deserialize;
 /// The protocols of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub enum ServiceProtocol {
     /// TCP.
     #[default]
     Tcp,
@@ -21,47 +21,47 @@ pub enum Protocol {
     Any,
 }
 
-impl fmt::Display for Protocol {
+impl fmt::Display for ServiceProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
-            Protocol::Icmp => "icmp",
-            Protocol::Any => "any",
+            ServiceProtocol::Tcp => "tcp",
+            ServiceProtocol::Udp => "udp",
+            ServiceProtocol::Icmp => "icmp",
+            ServiceProtocol::Any => "any",
         })
     }
 }
 
-impl Protocol {
+impl ServiceProtocol {
     /// Whether packets have ports that a service can be told by.
     pub fn has_ports(self) -> bool {
-        matches!(self, Protocol::Tcp | Protocol::Udp)
+        matches!(self, ServiceProtocol::Tcp | ServiceProtocol::Udp)
     }
 
     fn covers(self, number: u8) -> bool {
         match self {
-            Protocol::Tcp => number == protocol::TCP,
-            Protocol::Udp => number == protocol::UDP,
-            Protocol::Icmp => matches!(number, protocol::ICMP | protocol::ICMPV6),
-            Protocol::Any => true,
+            ServiceProtocol::Tcp => number == protocol::TCP,
+            ServiceProtocol::Udp => number == protocol::UDP,
+            ServiceProtocol::Icmp => matches!(number, protocol::ICMP | protocol::ICMPV6),
+            ServiceProtocol::Any => true,
         }
     }
 }
 
 /// What stands where: an address, the protocols and ports there, and the number of what is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// The address.
     pub addr: Addr,
     /// The protocols.
-    pub protocol: Protocol,
+    pub protocol: ServiceProtocol,
     /// The first and the last port.
     pub ports: (u16, u16),
     /// What is found there.
     pub target: u16,
 }
 
-impl Entry {
+impl DirectoryEntry {
     fn covers(&self, number: u8, port: u16) -> bool {
         let any_port = !self.protocol.has_ports();
         self.protocol.covers(number) && (any_port || (self.ports.0..=self.ports.1).contains(&port))
@@ -70,20 +70,20 @@ impl Entry {
     /// By address, then the most specific first: a certain protocol before all, few ports before
     /// many.
     fn order(&self) -> (Addr, bool, u16, u16) {
-        (self.addr, self.protocol == Protocol::Any, self.ports.1 - self.ports.0, self.target)
+        (self.addr, self.protocol == ServiceProtocol::Any, self.ports.1 - self.ports.0, self.target)
     }
 }
 
 /// Entries by address; the most specific one that covers a packet is found.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    entries: Box<[Entry]>,
+    entries: Box<[DirectoryEntry]>,
 }
 
 impl Directory {
     /// A directory of these entries.
-    pub fn new(mut entries: Vec<Entry>) -> Directory {
-        entries.sort_unstable_by_key(Entry::order);
+    pub fn new(mut entries: Vec<DirectoryEntry>) -> Directory {
+        entries.sort_unstable_by_key(DirectoryEntry::order);
         Directory { entries: entries.into() }
     }
 
@@ -97,7 +97,7 @@ impl Directory {
         self.at(addr).next().is_some()
     }
 
-    fn at(&self, addr: Addr) -> impl Iterator<Item = &Entry> {
+    fn at(&self, addr: Addr) -> impl Iterator<Item = &DirectoryEntry> {
         let first = self.entries.partition_point(|entry| entry.addr < addr);
         self.entries[first..].iter().take_while(move |entry| entry.addr == addr)
     }
@@ -110,13 +110,13 @@ mod tests {
     #[test]
     fn the_most_specific_entry_is_found() {
         let a = Addr::from_v4_bytes([192, 0, 2, 1]);
-        let entry = |protocol, ports, target| Entry { addr: a, protocol, ports, target };
+        let entry = |protocol, ports, target| DirectoryEntry { addr: a, protocol, ports, target };
         let directory = Directory::new(vec![
-            entry(Protocol::Any, (0, 0xffff), 0),
-            entry(Protocol::Tcp, (0, 0xffff), 1),
-            entry(Protocol::Tcp, (80, 90), 2),
-            entry(Protocol::Tcp, (80, 80), 3),
-            entry(Protocol::Icmp, (0, 0xffff), 4),
+            entry(ServiceProtocol::Any, (0, 0xffff), 0),
+            entry(ServiceProtocol::Tcp, (0, 0xffff), 1),
+            entry(ServiceProtocol::Tcp, (80, 90), 2),
+            entry(ServiceProtocol::Tcp, (80, 80), 3),
+            entry(ServiceProtocol::Icmp, (0, 0xffff), 4),
         ]);
         let find = |port, number| directory.find(Endpoint::new(a, port), number);
         assert_eq!(find(80, protocol::TCP), Some(3));

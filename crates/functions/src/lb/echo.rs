@@ -5,7 +5,7 @@ use packet::checksum::Delta;
 use packet::parse::protocol;
 use packet::{DropReason, PacketClass};
 
-use super::{Done, counter};
+use super::{Decision, counter};
 
 /// Bytes of the longest echo request that is answered: what an Ethernet frame carries.
 pub const ECHO_MAX: usize = 1500;
@@ -25,7 +25,7 @@ pub fn is_request(packet: &PacketView<'_>) -> bool {
 }
 
 /// Sends the answer; the request itself is used up (RFC 792, RFC 4443 4.2).
-pub fn answer(packet: &PacketView<'_>, context: &mut Context<'_>) -> Done {
+pub fn answer(packet: &PacketView<'_>, context: &mut Context<'_>) -> Decision {
     let request = packet.network().get(..packet.ip_len()).ok_or(DropReason::IcmpTruncated)?;
     let mut buffer = [0; ECHO_MAX];
     let reply = buffer.get_mut(..request.len()).ok_or(DropReason::TooBig)?;
@@ -39,7 +39,7 @@ pub fn answer(packet: &PacketView<'_>, context: &mut Context<'_>) -> Done {
 const TTL: u8 = 64;
 
 /// Makes the request an answer, with the ICMP header at `l4`.
-fn turn(packet: &mut [u8], version: u8, l4: usize) -> Done {
+fn turn(packet: &mut [u8], version: u8, l4: usize) -> Decision {
     let (ends, ttl, kind) = if version == 4 { (12..20, 8, 0) } else { (8..40, 7, 129) };
     let (header, message) = packet.split_at_mut_checked(l4).ok_or(DropReason::IcmpTruncated)?;
     let ends = header.get_mut(ends).ok_or(DropReason::IcmpTruncated)?;

@@ -8,7 +8,7 @@ use packet::split_mix;
 /// Slots of a table at most.
 pub const SLOTS_MAX: u32 = 1 << 23;
 
-/// The weight of a server at most: with the most servers, [`Table::modulo`] stays within
+/// The weight of a server at most: with the most servers, [`MaglevTable::modulo`] stays within
 /// [`SLOTS_MAX`].
 pub const WEIGHT_MAX: u16 = 1000;
 
@@ -25,11 +25,11 @@ pub struct Candidate<'a> {
 
 /// Which server each slot belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table {
+pub struct MaglevTable {
     slots: Box<[u16]>,
 }
 
-impl Table {
+impl MaglevTable {
     /// Maglev's table (Eisenbud et al., NSDI 2016, 3.4): servers take turns in claiming the next
     /// free slot of their own permutation of all slots. When a server goes, few slots of the others
     /// change. // S24, B24
@@ -37,7 +37,7 @@ impl Table {
     /// Servers take turns as often as their weight says: in each round a server gains its weight,
     /// and has a turn when it has gained the largest weight of all. `size` is prime, so that every
     /// permutation reaches every slot.
-    pub fn maglev(candidates: &[Candidate<'_>], size: u32, seed: u64) -> Table {
+    pub fn maglev(candidates: &[Candidate<'_>], size: u32, seed: u64) -> MaglevTable {
         let candidates = in_order(candidates);
         let heaviest = candidates.iter().map(|c| u32::from(c.weight)).max().unwrap_or(0);
         let mut claimants: Vec<_> = candidates.iter().map(|c| Claimant::new(c, size, seed)).collect();
@@ -55,16 +55,16 @@ impl Table {
                 free -= 1;
             }
         }
-        Table { slots: slots.into() }
+        MaglevTable { slots: slots.into() }
     }
 
     /// As many slots for each server as its weight says, so that a hash modulo the table's length
     /// names the server. When a server goes, nearly all flows change theirs.
-    pub fn modulo(candidates: &[Candidate<'_>]) -> Table {
+    pub fn modulo(candidates: &[Candidate<'_>]) -> MaglevTable {
         let candidates = in_order(candidates);
         let unit = candidates.iter().fold(0, |unit, c| gcd(unit, c.weight)).max(1);
         let slots = candidates.iter().flat_map(|c| (0..c.weight / unit).map(|_| c.number)).collect();
-        Table { slots }
+        MaglevTable { slots }
     }
 
     /// The server of a flow with this hash; none if there is no server.

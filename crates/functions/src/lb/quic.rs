@@ -33,7 +33,7 @@ const CONNECTIONS: usize = 0;
 
 /// What is in the clear of a QUIC packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packet<'p> {
+pub enum QuicPacket<'p> {
     /// With a long header: while the connection is set up.
     Long {
         /// Where it goes to.
@@ -46,17 +46,17 @@ pub enum Packet<'p> {
     Short(&'p [u8]),
 }
 
-impl<'p> Packet<'p> {
+impl<'p> QuicPacket<'p> {
     /// Reads a UDP payload; none if it cannot be QUIC.
-    pub fn read(payload: &'p [u8]) -> Option<Packet<'p>> {
+    pub fn read(payload: &'p [u8]) -> Option<QuicPacket<'p>> {
         let (&first, rest) = payload.split_first()?;
         if first & 0x80 == 0 {
-            return (!rest.is_empty()).then_some(Packet::Short(rest));
+            return (!rest.is_empty()).then_some(QuicPacket::Short(rest));
         }
         let (_version, rest) = rest.split_at_checked(4)?;
         let (destination, rest) = connection_id(rest)?;
         let (source, _) = connection_id(rest)?;
-        Some(Packet::Long { destination, source })
+        Some(QuicPacket::Long { destination, source })
     }
 }
 
@@ -98,7 +98,7 @@ impl ServerIds {
 
 /// What a flow's first packet says of its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
+pub enum QuicRoute {
     /// It goes on with a connection of this server.
     Server(u16),
     /// It begins a connection, or goes on with one that is not known: by this instead of its ports.
@@ -111,13 +111,13 @@ pub enum Route {
 }
 
 /// Where a client's packet belongs to, to a service with this number; none if it is not QUIC.
-pub fn route(payload: &[u8], service: u16, ids: &ServerIds, context: &mut Context<'_>) -> Option<Route> {
-    let (cid, goes_on) = match Packet::read(payload)? {
-        Packet::Long { destination, .. } => (destination, false),
-        Packet::Short(rest) => (rest, true),
+pub fn route(payload: &[u8], service: u16, ids: &ServerIds, context: &mut Context<'_>) -> Option<QuicRoute> {
+    let (cid, goes_on) = match QuicPacket::read(payload)? {
+        QuicPacket::Long { destination, .. } => (destination, false),
+        QuicPacket::Short(rest) => (rest, true),
     };
     if let Some(server) = ids.find(cid) {
-        return Some(Route::Server(server));
+        return Some(QuicRoute::Server(server));
     }
     let now_ns = context.now_ns();
     let known = context.meters(CONNECTIONS);
@@ -126,16 +126,16 @@ pub fn route(payload: &[u8], service: u16, ids: &ServerIds, context: &mut Contex
     let found =
         lens.clone().filter_map(|len| cid.get(..len)).find_map(|cid| find(known, service, cid, now_ns));
     if let Some(server) = found {
-        return Some(Route::Server(server));
+        return Some(QuicRoute::Server(server));
     }
     let len = if goes_on { lens.min().unwrap_or(CID_LEN).min(cid.len()) } else { cid.len() };
-    Some(Route::Key { words: words(&cid[..len]), goes_on })
+    Some(QuicRoute::Key { words: words(&cid[..len]), goes_on })
 }
 
 /// Learns the connection ID that a server gives in this packet of its own. False once there is
 /// nothing more to be learned.
 pub fn learn(payload: &[u8], service: u16, server: u16, context: &mut Context<'_>) -> bool {
-    let Some(Packet::Long { source, .. }) = Packet::read(payload) else { return false };
+    let Some(QuicPacket::Long { source, .. }) = QuicPacket::read(payload) else { return false };
     if source.is_empty() {
         return true;
     }
@@ -191,16 +191,16 @@ mod tests {
     #[test]
     fn headers_are_read_as_far_as_they_are_in_the_clear() {
         let initial = [&[0xc3, 0, 0, 0, 1, 4, 1, 2, 3, 4, 2, 8, 9][..], &[0; 40]].concat();
-        let want = Packet::Long { destination: &[1, 2, 3, 4], source: &[8, 9] };
-        assert_eq!(Packet::read(&initial), Some(want));
-        assert_eq!(Packet::read(&[0x40, 7, 7]), Some(Packet::Short(&[7, 7])));
+        let want = QuicPacket::Long { destination: &[1, 2, 3, 4], source: &[8, 9] };
+        assert_eq!(QuicPacket::read(&initial), Some(want));
+        assert_eq!(QuicPacket::read(&[0x40, 7, 7]), Some(QuicPacket::Short(&[7, 7])));
         for short in 0..13 {
-            let cut = Packet::read(&initial[..short]);
+            let cut = QuicPacket::read(&initial[..short]);
             assert!(cut.is_none(), "{short}: {cut:?}");
         }
         let long_id = [&[0xc3, 0, 0, 0, 1, 21][..], &[0; 60]].concat();
-        assert_eq!(Packet::read(&long_id), None);
-        assert_eq!((Packet::read(&[]), Packet::read(&[0x40])), (None, None));
+        assert_eq!(QuicPacket::read(&long_id), None);
+        assert_eq!((QuicPacket::read(&[]), QuicPacket::read(&[0x40])), (None, None));
     }
 
     #[test]

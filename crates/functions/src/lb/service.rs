@@ -9,11 +9,11 @@ use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
 use values::ConfigError;
 
 use super::check;
-use super::config::{Affinity, Config, Mode, OnDown, Ports, Scheduler};
-use super::directory::{Directory, Entry};
-use super::maglev::{Candidate, Table, WEIGHT_MAX};
+use super::config::{Affinity, Config, Mode, OnDown, Scheduler, ServicePorts};
+use super::directory::{Directory, DirectoryEntry};
+use super::maglev::{Candidate, MaglevTable, WEIGHT_MAX};
 use super::quic::{self, ServerIds};
-use super::tunnel::Tunnel;
+use super::tunnel::Encapsulator;
 
 /// Servers that an error names, so that it stays readable.
 const SERVERS_NAMED_MAX: usize = 10;
@@ -34,7 +34,7 @@ pub struct Service {
     pub quic_ids: ServerIds,
     scheduler: Scheduler,
     table_size: u32,
-    table: Table,
+    table: MaglevTable,
     /// The numbers of its servers.
     members: Range<usize>,
 }
@@ -50,14 +50,14 @@ pub struct Server {
     /// Its port, if not the one that the client sent to.
     pub port: Option<u16>,
     /// Whether it is there.
-    pub status: Status,
+    pub status: ServerStatus,
     /// Its share of new flows; 0: none.
     pub weight: u16,
 }
 
 /// Whether a server is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum ServerStatus {
     /// It takes new flows.
     Up,
     /// It keeps its flows and takes no new ones.
@@ -101,13 +101,13 @@ impl Services {
     }
 
     /// Checks a configuration and makes the tables.
-    pub fn new(config: &Config, tunnel: &Tunnel, seed: u64) -> Result<Services, ConfigError> {
+    pub fn new(config: &Config, tunnel: &Encapsulator, seed: u64) -> Result<Services, ConfigError> {
         check::config(config, tunnel)?;
         let (mut services, mut servers) = (Vec::new(), Vec::new());
         let (mut vips, mut origins) = (Vec::new(), Vec::new());
         for (number, service) in config.services.iter().enumerate() {
             let target = number as u16; // Below SERVICES_MAX.
-            let entry = |addr, ports: Ports| Entry {
+            let entry = |addr, ports: ServicePorts| DirectoryEntry {
                 addr,
                 protocol: service.protocol,
                 ports: (ports.first, ports.last),
@@ -118,7 +118,8 @@ impl Services {
             for server in &service.servers {
                 let addr = Addr::from(server.address);
                 if service.mode == Mode::Nat {
-                    let ports = server.port.map_or(service.port, |port| Ports { first: port, last: port });
+                    let ports =
+                        server.port.map_or(service.port, |port| ServicePorts { first: port, last: port });
                     origins.push(entry(addr, ports));
                     origins.push(entry(service.vip.into(), service.port));
                 }
@@ -127,7 +128,7 @@ impl Services {
                     service: target,
                     addr,
                     port: server.port,
-                    status: if server.down { Status::Down } else { Status::Up },
+                    status: if server.down { ServerStatus::Down } else { ServerStatus::Up },
                     weight: server.weight,
                 });
             }
@@ -140,7 +141,7 @@ impl Services {
                 quic_ids: ServerIds::of(&service.servers, first),
                 scheduler: service.scheduler,
                 table_size: service.table_size,
-                table: Table::default(),
+                table: MaglevTable::default(),
                 members: first..servers.len(),
             });
         }
@@ -229,14 +230,14 @@ impl Services {
     }
 
     /// What a command changes, and the numbers of the servers that it is about: at least one.
-    fn parse_command(&self, command: &str) -> Result<(Change, Vec<usize>), ControlError> {
+    fn parse_command(&self, command: &str) -> Result<(ServerUpdate, Vec<usize>), ControlError> {
         let words: Vec<_> = command.split_whitespace().collect();
         let change = match words[..] {
-            ["server", _, "up"] => Change::Status(Status::Up),
-            ["server", _, "down"] => Change::Status(Status::Down),
-            ["server", _, "drain"] => Change::Status(Status::Draining),
+            ["server", _, "up"] => ServerUpdate::Status(ServerStatus::Up),
+            ["server", _, "down"] => ServerUpdate::Status(ServerStatus::Down),
+            ["server", _, "drain"] => ServerUpdate::Status(ServerStatus::Draining),
             ["weight", _, weight] => match weight.parse() {
-                Ok(weight) if weight <= WEIGHT_MAX => Change::Weight(weight),
+                Ok(weight) if weight <= WEIGHT_MAX => ServerUpdate::Weight(weight),
                 _ => {
                     return Err(ControlError(format!(
                         "a weight is a number up to {WEIGHT_MAX}, not `{weight}`"
@@ -270,7 +271,7 @@ impl Services {
             .members
             .clone()
             .map(|number| (number, &self.servers[number]))
-            .filter(|(_, server)| server.status == Status::Up)
+            .filter(|(_, server)| server.status == ServerStatus::Up)
             .map(|(number, server)| Candidate {
                 number: number as u16,
                 name: &server.name,
@@ -278,8 +279,8 @@ impl Services {
             })
             .collect();
         service.table = match service.scheduler {
-            Scheduler::Maglev => Table::maglev(&candidates, service.table_size, self.seed),
-            Scheduler::Hash => Table::modulo(&candidates),
+            Scheduler::Maglev => MaglevTable::maglev(&candidates, service.table_size, self.seed),
+            Scheduler::Hash => MaglevTable::modulo(&candidates),
         };
     }
 }
@@ -293,16 +294,16 @@ impl Service {
 }
 
 #[derive(Clone, Copy)]
-enum Change {
-    Status(Status),
+enum ServerUpdate {
+    Status(ServerStatus),
     Weight(u16),
 }
 
-impl Change {
+impl ServerUpdate {
     fn apply(self, server: &mut Server) {
         match self {
-            Change::Status(status) => server.status = status,
-            Change::Weight(weight) => server.weight = weight,
+            ServerUpdate::Status(status) => server.status = status,
+            ServerUpdate::Weight(weight) => server.weight = weight,
         }
     }
 }

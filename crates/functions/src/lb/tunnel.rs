@@ -5,7 +5,7 @@ use packet::parse::protocol;
 use packet::{Addr, DropReason, OuterHeaders, RewriteError};
 use values::ConfigError;
 
-use super::config::{Prefix, TunnelConfig, UdpChecksum};
+use super::config::{EncapConfig, SourcePrefix, UdpChecksum};
 
 /// The port of Generic UDP Encapsulation (IANA; draft-ietf-intarea-gue 3.1).
 pub const GUE_PORT: u16 = 6080;
@@ -13,15 +13,15 @@ pub const GUE_PORT: u16 = 6080;
 /// Bytes of the longest headers that are put before a packet: IPv6, UDP, GUE.
 pub const HEADERS_MAX: usize = 40 + 8 + 4;
 
-/// The least [`TunnelConfig::mtu`]: within the longest headers, a packet of IPv6's least MTU (RFC
+/// The least [`EncapConfig::mtu`]: within the longest headers, a packet of IPv6's least MTU (RFC
 /// 8200 5).
 pub const MTU_MIN: u16 = 1280 + HEADERS_MAX as u16;
 
 /// How packets are wrapped.
 #[derive(Clone, Debug)]
-pub struct Tunnel {
-    source4: Option<Prefix>,
-    source6: Option<Prefix>,
+pub struct Encapsulator {
+    source4: Option<SourcePrefix>,
+    source6: Option<SourcePrefix>,
     ttl: u8,
     mtu: u16,
     udp_checksum: UdpChecksum,
@@ -29,7 +29,7 @@ pub struct Tunnel {
 
 /// Where a packet is to go, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Route {
+pub struct EncapTarget {
     /// The server.
     pub server: Addr,
     /// Whether UDP and GUE stand between the IP headers.
@@ -40,7 +40,7 @@ pub struct Route {
 
 /// A packet was not wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WrapError {
+pub enum EncapError {
     /// It is longer than gets through, and must not be fragmented.
     TooBig {
         /// The longest packet that gets through.
@@ -52,17 +52,18 @@ pub enum WrapError {
     Refused(DropReason),
 }
 
-impl Tunnel {
+impl Encapsulator {
     /// Reads the configuration.
-    pub fn new(config: &TunnelConfig) -> Result<Tunnel, ConfigError> {
+    pub fn new(config: &EncapConfig) -> Result<Encapsulator, ConfigError> {
         if config.mtu < MTU_MIN {
             return Err(ConfigError::new(format!("`tunnel.mtu` is at least {MTU_MIN}, not {}", config.mtu)));
         }
         if config.ttl == 0 {
             return Err(ConfigError::new("`tunnel.ttl` is at least 1"));
         }
-        let source = |text: &Option<_>, version| text.as_ref().map(|t| Prefix::parse(t, version)).transpose();
-        Ok(Tunnel {
+        let source =
+            |text: &Option<_>, version| text.as_ref().map(|t| SourcePrefix::parse(t, version)).transpose();
+        Ok(Encapsulator {
             source4: source(&config.source4, 4)?,
             source6: source(&config.source6, 6)?,
             ttl: config.ttl,
@@ -84,7 +85,7 @@ impl Tunnel {
 
     /// The outer headers to a server for packets of an IP version, and the length of the longest IP
     /// packet that gets through in them; none if there is no source for them.
-    pub fn outer(&self, route: Route, version: u8) -> Option<(OuterHeaders, u16)> {
+    pub fn outer(&self, route: EncapTarget, version: u8) -> Option<(OuterHeaders, u16)> {
         let source = self.source(route.server)?.address(route.entropy);
         let outer = OuterHeaders::new(source, route.server, self.ttl, route.entropy);
         let outer = if route.gue {
@@ -100,8 +101,8 @@ impl Tunnel {
 
     /// Puts the outer headers before the packet. Says whether it is now longer than the MTU, to be
     /// fragmented on its way.
-    pub fn wrap(&self, packet: &mut PacketView<'_>, route: Route) -> Result<bool, WrapError> {
-        let refused = WrapError::Refused(DropReason::LbProtocol);
+    pub fn wrap(&self, packet: &mut PacketView<'_>, route: EncapTarget) -> Result<bool, EncapError> {
+        let refused = EncapError::Refused(DropReason::LbProtocol);
         let (meta, len) = (packet.meta(), packet.ip_len());
         if meta.l3 != meta.outer_l3 {
             return Err(refused); // Its outer addresses are not the service's.
@@ -112,14 +113,14 @@ impl Tunnel {
             let dont_fragment = must_stay_whole(packet);
             let too_long = len + outer.header_len() > usize::from(u16::MAX);
             if dont_fragment || outer.version() == 6 || too_long {
-                return Err(WrapError::TooBig { mtu: len_max, tell: dont_fragment });
+                return Err(EncapError::TooBig { mtu: len_max, tell: dont_fragment });
             }
         }
-        packet.encap(&outer, len_max).map_err(|error| WrapError::Refused(reason(error)))?;
+        packet.encap(&outer, len_max).map_err(|error| EncapError::Refused(reason(error)))?;
         Ok(oversize)
     }
 
-    fn source(&self, server: Addr) -> Option<Prefix> {
+    fn source(&self, server: Addr) -> Option<SourcePrefix> {
         if server.is_v4() { self.source4 } else { self.source6 }
     }
 

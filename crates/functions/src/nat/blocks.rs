@@ -5,12 +5,12 @@ use nf::Context;
 use nf::pool::{PoolKey, PoolRange};
 use packet::{Addr, DropReason, Endpoint};
 
-use super::config::{Blocks, Log};
+use super::config::{BlockConfig, LogScope};
 use super::events::NatEvent;
-use super::log::What;
+use super::log::LogEvent;
 use super::mapping::block_name;
 use super::net::PortRange;
-use super::space::{Class, Place};
+use super::space::{ExternalPort, PortClass};
 use super::{Nat, counter, pool};
 
 impl Nat {
@@ -18,7 +18,7 @@ impl Nat {
     pub(super) fn take_in_blocks(
         &self,
         name: &PoolKey,
-        class: Class,
+        class: PortClass,
         internal: Endpoint,
         context: &mut Context<'_>,
     ) -> Result<u32, DropReason> {
@@ -53,7 +53,7 @@ impl Nat {
     }
 
     /// One user fewer of the block that the port is in.
-    pub(super) fn leave_block(&self, internal: Addr, place: Place, context: &mut Context<'_>) {
+    pub(super) fn leave_block(&self, internal: Addr, place: ExternalPort, context: &mut Context<'_>) {
         let Some(blocks) = self.config.blocks else { return };
         let within = u32::from(place.port.saturating_sub(self.high_ports.first)) / u32::from(blocks.size);
         self.free_block(internal, place.address as u32 * self.blocks_per_address + within, context);
@@ -69,32 +69,32 @@ impl Nat {
             context.pool(pool::BLOCKS).take(&whose, choice)
         })?;
         context.count(counter::BLOCKS_TAKEN, 1);
-        self.log_block(What::BlockTaken, internal, block, context);
+        self.log_block(LogEvent::BlockTaken, internal, block, context);
         Some(block)
     }
 
     fn free_block(&self, internal: Addr, block: u32, context: &mut Context<'_>) {
         if context.pool(pool::BLOCKS).leave(block) {
             context.count(counter::BLOCKS_FREED, 1);
-            self.log_block(What::BlockFreed, internal, block, context);
+            self.log_block(LogEvent::BlockFreed, internal, block, context);
         }
     }
 
-    fn log_block(&self, what: What, internal: Addr, block: u32, context: &mut Context<'_>) {
+    fn log_block(&self, what: LogEvent, internal: Addr, block: u32, context: &mut Context<'_>) {
         if let (Some(blocks), true) = (self.config.blocks, self.wanted.blocks) {
             let event = match what {
-                What::BlockFreed => NatEvent::BlockRelease,
+                LogEvent::BlockFreed => NatEvent::BlockRelease,
                 _ => NatEvent::BlockAllocate,
             };
             self.block_event(event, internal, self.block(block, blocks), context);
         }
-        if let (Some(blocks), true) = (self.config.blocks, self.config.log != Log::Nothing) {
+        if let (Some(blocks), true) = (self.config.blocks, self.config.log != LogScope::Nothing) {
             self.log_ports(what, internal, self.block(block, blocks), context);
         }
     }
 
     /// The number of the block's address, and its ports.
-    pub(super) fn block(&self, block: u32, blocks: Blocks) -> (usize, PortRange) {
+    pub(super) fn block(&self, block: u32, blocks: BlockConfig) -> (usize, PortRange) {
         let per_address = self.blocks_per_address.max(1);
         let (address, within) = (block / per_address, block % per_address);
         // A block lies within the high ports (`new`), so that neither end is above 65535.

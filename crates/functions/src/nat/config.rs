@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use values::Nanos;
 
-use super::net::{AddressRange, PortRange, Prefix4, Prefix6, Service};
+use super::net::{AddressRange, EndpointRange, PortRange, Prefix4, Prefix6};
 
 /// Configuration of a NAT. Everything has a default; what is left out is not done.
 #[derive(Clone, Debug, Deserialize)]
@@ -14,46 +14,46 @@ pub struct Config {
     /// Inside sources that are translated; none: all.
     pub inside: Vec<Prefix4>,
     /// What becomes of IPv4 packets that are not for us to translate.
-    pub untranslated: Otherwise,
+    pub untranslated: UnmatchedAction,
     /// What becomes of IPv6 packets that no rule of `nptv6` covers.
-    pub ipv6: Otherwise,
+    pub ipv6: UnmatchedAction,
     /// Which flows of an inside endpoint share an external one.
-    pub mapping: Mapping,
+    pub mapping: MappingBehaviour,
     /// Who may send to a mapped endpoint.
-    pub filtering: Filtering,
+    pub filtering: FilteringBehaviour,
     /// Whether a subscriber keeps to one external address.
-    pub pooling: Pooling,
+    pub pooling: PoolingBehaviour,
     /// External ports that are handed out.
     pub ports: PortRange,
     /// Which free port is taken.
-    pub port_selection: Selection,
+    pub port_selection: PortSelection,
     /// Whether even ports become even ones, odd ones odd, as long as there are any (RFC 4787 REQ-4,
     /// RFC 7857 8).
     pub port_parity: bool,
     /// Whether inside hosts reach one another by their external addresses (RFC 4787 REQ-9).
     pub hairpin: bool,
     /// Which packets keep a mapping alive (RFC 4787 REQ-6).
-    pub refresh: Refresh,
+    pub refresh: RefreshBehaviour,
     /// What happens when all ports that a new flow could have are taken.
-    pub when_full: WhenFull,
+    pub when_full: ExhaustionPolicy,
     /// Which TCP packets may open a flow (RFC 7857 2).
-    pub tcp_opens_with: Opening,
+    pub tcp_opens_with: TcpOpening,
     /// How long flows are kept without a packet.
-    pub timeouts: Timeouts,
+    pub timeouts: NatTimeouts,
     /// Port blocks per subscriber; none: ports are taken one by one.
-    pub blocks: Option<Blocks>,
+    pub blocks: Option<BlockConfig>,
     /// Limits per subscriber (RFC 6888 REQ-4).
-    pub subscriber: Limits,
+    pub subscriber: SubscriberLimits,
     /// External ports that always lead to an inside endpoint.
-    pub forwards: Vec<Forward>,
+    pub forwards: Vec<PortForward>,
     /// External addresses that stand for one inside address, all protocols.
     pub one_to_one: Vec<OneToOne>,
     /// Prefix pairs for IPv6 (RFC 6296).
-    pub nptv6: Vec<Nptv6>,
+    pub nptv6: Vec<Nptv6Config>,
     /// What is logged as alerts.
-    pub log: Log,
+    pub log: LogScope,
     /// What is reported as events, for EVE and for IPFIX.
-    pub events: Vec<EventKind>,
+    pub events: Vec<NatEventKind>,
 }
 
 impl Config {
@@ -68,25 +68,25 @@ impl Default for Config {
         Config {
             external: Vec::new(),
             inside: Vec::new(),
-            untranslated: Otherwise::Drop,
-            ipv6: Otherwise::Pass,
-            mapping: Mapping::EndpointIndependent,
-            filtering: Filtering::EndpointIndependent,
-            pooling: Pooling::Paired,
+            untranslated: UnmatchedAction::Drop,
+            ipv6: UnmatchedAction::Pass,
+            mapping: MappingBehaviour::EndpointIndependent,
+            filtering: FilteringBehaviour::EndpointIndependent,
+            pooling: PoolingBehaviour::Paired,
             ports: PortRange { first: 1, last: u16::MAX },
-            port_selection: Selection::Preserve,
+            port_selection: PortSelection::Preserve,
             port_parity: true,
             hairpin: true,
-            refresh: Refresh::Outbound,
-            when_full: WhenFull::EvictHalfOpen,
-            tcp_opens_with: Opening::Syn,
-            timeouts: Timeouts::default(),
+            refresh: RefreshBehaviour::Outbound,
+            when_full: ExhaustionPolicy::EvictHalfOpen,
+            tcp_opens_with: TcpOpening::Syn,
+            timeouts: NatTimeouts::default(),
             blocks: None,
-            subscriber: Limits::default(),
+            subscriber: SubscriberLimits::default(),
             forwards: Vec::new(),
             one_to_one: Vec::new(),
             nptv6: Vec::new(),
-            log: Log::Blocks,
+            log: LogScope::Blocks,
             events: Vec::new(),
         }
     }
@@ -95,7 +95,7 @@ impl Default for Config {
 /// What becomes of packets that no rule covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Otherwise {
+pub enum UnmatchedAction {
     /// They pass as they are.
     Pass,
     /// They are dropped.
@@ -105,7 +105,7 @@ pub enum Otherwise {
 /// RFC 4787 4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mapping {
+pub enum MappingBehaviour {
     /// One external endpoint per inside endpoint (REQ-1).
     EndpointIndependent,
     /// One per inside endpoint and remote address.
@@ -117,7 +117,7 @@ pub enum Mapping {
 /// RFC 4787 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Filtering {
+pub enum FilteringBehaviour {
     /// Everybody.
     EndpointIndependent,
     /// Addresses that the inside endpoint sends to.
@@ -129,7 +129,7 @@ pub enum Filtering {
 /// RFC 4787 4.1, "IP address pooling".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Pooling {
+pub enum PoolingBehaviour {
     /// All mappings of a subscriber have one external address (REQ-2).
     Paired,
     /// Any address that has a free port.
@@ -139,7 +139,7 @@ pub enum Pooling {
 /// Which free port is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Selection {
+pub enum PortSelection {
     /// The inside port if it is free, else a random one.
     Preserve,
     /// A random one (RFC 6056, RFC 7857 9).
@@ -151,7 +151,7 @@ pub enum Selection {
 /// RFC 4787 4.3, "mapping refresh".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Refresh {
+pub enum RefreshBehaviour {
     /// Packets from inside; of TCP, both directions.
     Outbound,
     /// Packets of both directions.
@@ -161,7 +161,7 @@ pub enum Refresh {
 /// What happens when all ports that a new flow could have are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WhenFull {
+pub enum ExhaustionPolicy {
     /// A flow that was never answered, or is over, ends for it.
     EvictHalfOpen,
     /// It is refused, and mappings keep their time (RFC 4787 REQ-5, REQ-11).
@@ -171,7 +171,7 @@ pub enum WhenFull {
 /// Which TCP packets may open a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Opening {
+pub enum TcpOpening {
     /// A SYN without ACK.
     Syn,
     /// All but a RST: connections survive a restart of the NAT.
@@ -181,7 +181,7 @@ pub enum Opening {
 /// How long flows are kept without a packet that refreshes them, in nanoseconds.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", default)]
-pub struct Timeouts {
+pub struct NatTimeouts {
     /// UDP (RFC 4787 REQ-5: at least 2 minutes, 5 recommended).
     pub udp: Nanos,
     /// TCP with data flowing (RFC 5382 REQ-5: at least 2 hours and 4 minutes).
@@ -197,9 +197,9 @@ pub struct Timeouts {
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;
 
-impl Default for Timeouts {
-    fn default() -> Timeouts {
-        Timeouts {
+impl Default for NatTimeouts {
+    fn default() -> NatTimeouts {
+        NatTimeouts {
             udp: Nanos(5 * MINUTE_NS),
             tcp_established: Nanos(124 * MINUTE_NS),
             tcp_transitory: Nanos(4 * MINUTE_NS),
@@ -209,7 +209,7 @@ impl Default for Timeouts {
     }
 }
 
-impl Timeouts {
+impl NatTimeouts {
     /// Shorter ones are refused: a flow that is forgotten between two packets was never one.
     pub const NS_MIN: u64 = SECOND_NS;
     /// Longer ones are refused.
@@ -230,7 +230,7 @@ impl Timeouts {
 /// Ports in blocks: one log entry covers many mappings (RFC 6888 REQ-14, RFC 7422).
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
-pub struct Blocks {
+pub struct BlockConfig {
     /// Ports of a block, for each of TCP, UDP and ICMP.
     pub size: u16,
     /// Blocks that a subscriber may hold at once.
@@ -245,7 +245,7 @@ fn one() -> u16 {
 /// What one subscriber, an inside address, may hold at once.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", default)]
-pub struct Limits {
+pub struct SubscriberLimits {
     /// Flows that it opened.
     pub sessions: Option<u32>,
     /// External ports.
@@ -255,14 +255,14 @@ pub struct Limits {
 /// A static forward.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
-pub struct Forward {
+pub struct PortForward {
     /// Which protocols.
     #[serde(default)]
     pub protocol: ForwardProtocol,
     /// External address and ports.
-    pub external: Service,
+    pub external: EndpointRange,
     /// Inside address and as many ports.
-    pub internal: Service,
+    pub internal: EndpointRange,
 }
 
 /// Protocols of a static forward.
@@ -291,7 +291,7 @@ pub struct OneToOne {
 /// A pair of IPv6 prefixes (RFC 6296).
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
-pub struct Nptv6 {
+pub struct Nptv6Config {
     /// The prefix of the inside.
     pub inside: Prefix6,
     /// What the outside sees of it.
@@ -301,7 +301,7 @@ pub struct Nptv6 {
 /// Kinds of NAT events (RFC 8158).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum EventKind {
+pub enum NatEventKind {
     /// A flow's translation begins and ends.
     Sessions,
     /// An inside endpoint gets an external one, and gives it back.
@@ -315,7 +315,7 @@ pub enum EventKind {
 /// What is logged as alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Log {
+pub enum LogScope {
     /// Nothing.
     Nothing,
     /// Blocks taken and given back.

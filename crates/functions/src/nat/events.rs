@@ -10,9 +10,9 @@ use nf::{Context, EventField, EventValue};
 use packet::{Addr, Direction, Endpoint, Side};
 
 use super::Nat;
-use super::config::EventKind;
+use super::config::NatEventKind;
 use super::net::{PortRange, from_v4};
-use super::space::Place;
+use super::space::ExternalPort;
 use super::state::State;
 
 /// The kind of these events.
@@ -103,21 +103,21 @@ const LIMITS: usize = 0;
 
 /// Which events are wanted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct EventFilter {
     pub sessions: bool,
     pub mappings: bool,
     pub blocks: bool,
     pub limits: bool,
 }
 
-impl Wanted {
-    pub fn new(kinds: &[EventKind]) -> Wanted {
+impl EventFilter {
+    pub fn new(kinds: &[NatEventKind]) -> EventFilter {
         let has = |kind| kinds.contains(&kind);
-        Wanted {
-            sessions: has(EventKind::Sessions),
-            mappings: has(EventKind::Mappings),
-            blocks: has(EventKind::Blocks),
-            limits: has(EventKind::Limits),
+        EventFilter {
+            sessions: has(NatEventKind::Sessions),
+            mappings: has(NatEventKind::Mappings),
+            blocks: has(NatEventKind::Blocks),
+            limits: has(NatEventKind::Limits),
         }
     }
 }
@@ -193,7 +193,7 @@ impl Nat {
         &self,
         event: NatEvent,
         internal: Endpoint,
-        place: Place,
+        place: ExternalPort,
         context: &mut Context<'_>,
     ) {
         let external = AddressText::new(self.external_address(place.address));

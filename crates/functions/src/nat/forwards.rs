@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use packet::Endpoint;
 use values::ConfigError;
 
-use super::config::{Forward, ForwardProtocol, OneToOne};
+use super::config::{ForwardProtocol, OneToOne, PortForward};
 use super::net::{from_v4, v4};
-use super::space::Class;
+use super::space::PortClass;
 
 /// Ports that all forwards together may name, a port that is forwarded for TCP and UDP counting
 /// twice.
@@ -21,16 +21,16 @@ pub const ONE_TO_ONE_MAX: usize = 65_536;
 #[derive(Debug, Default)]
 pub struct Forwards {
     /// From external to inside endpoints.
-    inwards: BTreeMap<(Class, u32, u16), (u32, u16)>,
+    inwards: BTreeMap<(PortClass, u32, u16), (u32, u16)>,
     /// From inside to external endpoints.
-    outwards: BTreeMap<(Class, u32, u16), (u32, u16)>,
+    outwards: BTreeMap<(PortClass, u32, u16), (u32, u16)>,
     addresses_inwards: BTreeMap<u32, u32>,
     addresses_outwards: BTreeMap<u32, u32>,
 }
 
 impl Forwards {
     /// The rules of a configuration, or which of them contradict each other.
-    pub fn new(forwards: &[Forward], one_to_one: &[OneToOne]) -> Result<Forwards, ConfigError> {
+    pub fn new(forwards: &[PortForward], one_to_one: &[OneToOne]) -> Result<Forwards, ConfigError> {
         let mut rules = Forwards::default();
         for rule in one_to_one {
             rules.add_addresses(rule)?;
@@ -42,7 +42,7 @@ impl Forwards {
     }
 
     /// The ports of an external address that are given away, in rising order.
-    pub fn ports_of(&self, class: Class, address: u32) -> impl Iterator<Item = u16> {
+    pub fn ports_of(&self, class: PortClass, address: u32) -> impl Iterator<Item = u16> {
         self.inwards.range((class, address, 0)..=(class, address, u16::MAX)).map(|(&(_, _, port), _)| port)
     }
 
@@ -60,16 +60,18 @@ impl Forwards {
 
     /// Whether a port of this external address is given away.
     pub fn has_port_of(&self, address: u32) -> bool {
-        [Class::Tcp, Class::Udp].into_iter().any(|class| self.ports_of(class, address).next().is_some())
+        [PortClass::Tcp, PortClass::Udp]
+            .into_iter()
+            .any(|class| self.ports_of(class, address).next().is_some())
     }
 
     /// The inside endpoint behind an external one.
-    pub fn inwards(&self, class: Class, external: Endpoint) -> Option<Endpoint> {
+    pub fn inwards(&self, class: PortClass, external: Endpoint) -> Option<Endpoint> {
         translate(&self.inwards, &self.addresses_inwards, class, external)
     }
 
     /// The external endpoint of an inside one.
-    pub fn outwards(&self, class: Class, internal: Endpoint) -> Option<Endpoint> {
+    pub fn outwards(&self, class: PortClass, internal: Endpoint) -> Option<Endpoint> {
         translate(&self.outwards, &self.addresses_outwards, class, internal)
     }
 
@@ -91,7 +93,7 @@ impl Forwards {
         Ok(())
     }
 
-    fn add_forward(&mut self, rule: &Forward) -> Result<(), ConfigError> {
+    fn add_forward(&mut self, rule: &PortForward) -> Result<(), ConfigError> {
         let (external, internal) = (rule.external, rule.internal);
         if external.ports.count() != internal.ports.count() {
             return Err(ConfigError::new("forwards: as many internal as external ports are needed"));
@@ -101,10 +103,10 @@ impl Forwards {
                 format!("forwards: {} already stands for one inside address", from_v4(external.address));
             return Err(ConfigError::new(message));
         }
-        let classes: &[Class] = match rule.protocol {
-            ForwardProtocol::Tcp => &[Class::Tcp],
-            ForwardProtocol::Udp => &[Class::Udp],
-            ForwardProtocol::Both => &[Class::Tcp, Class::Udp],
+        let classes: &[PortClass] = match rule.protocol {
+            ForwardProtocol::Tcp => &[PortClass::Tcp],
+            ForwardProtocol::Udp => &[PortClass::Udp],
+            ForwardProtocol::Both => &[PortClass::Tcp, PortClass::Udp],
         };
         for &class in classes {
             let ports = external.ports.first..=external.ports.last;
@@ -128,9 +130,9 @@ impl Forwards {
 }
 
 fn translate(
-    ports: &BTreeMap<(Class, u32, u16), (u32, u16)>,
+    ports: &BTreeMap<(PortClass, u32, u16), (u32, u16)>,
     addresses: &BTreeMap<u32, u32>,
-    class: Class,
+    class: PortClass,
     endpoint: Endpoint,
 ) -> Option<Endpoint> {
     if ports.is_empty() && addresses.is_empty() {

@@ -5,7 +5,7 @@ use nf::{Context, PacketView, Verdict};
 use packet::parse::{self, EmbeddedPacket, protocol};
 use packet::{Addr, Direction, DropReason, End, Endpoint, RewriteError, Side, checksum};
 
-use super::nptv6::Rule;
+use super::nptv6::Nptv6Rule;
 use super::open::turn_back;
 use super::seldom::may_be_of;
 use super::state::State;
@@ -108,11 +108,12 @@ impl Nat {
         let (source, destination) = packet.ends();
         let from_inside = context.side() == Side::Inside;
         let outer_destination = self.inwards(destination, context)?;
-        let outer_source = if from_inside { self.prefixed(source, Rule::outwards)? } else { None };
+        let outer_source = if from_inside { self.prefixed(source, Nptv6Rule::outwards)? } else { None };
         let turns = from_inside && outer_destination.is_some();
         // The quoted packet went the other way: what was done to it is undone.
-        let quoted_source = if !from_inside || turns { self.prefixed(from, Rule::inwards)? } else { None };
-        let quoted_destination = if from_inside { self.prefixed(to, Rule::outwards)? } else { None };
+        let quoted_source =
+            if !from_inside || turns { self.prefixed(from, Nptv6Rule::inwards)? } else { None };
+        let quoted_destination = if from_inside { self.prefixed(to, Nptv6Rule::outwards)? } else { None };
         let mut written = Ok(());
         for (end, to) in [(End::Source, quoted_source), (End::Destination, quoted_destination)] {
             if let Some(to) = to {
@@ -127,7 +128,7 @@ impl Nat {
         let touched = [quoted_source, quoted_destination, outer_source, outer_destination];
         if touched.iter().any(Option::is_some) {
             context.count(counter::ICMP_ERRORS, 1);
-        } else if self.config.ipv6 == super::config::Otherwise::Drop {
+        } else if self.config.ipv6 == super::config::UnmatchedAction::Drop {
             return Err(DropReason::NatUntranslated);
         }
         Ok(if turns { turn_back(written) } else { forward(written) })

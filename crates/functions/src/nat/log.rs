@@ -9,12 +9,12 @@ use packet::{Addr, Endpoint};
 
 use super::Nat;
 use super::net::{PortRange, from_v4};
-use super::space::{Class, Place};
+use super::space::{ExternalPort, PortClass};
 
 /// What happened; as a number, the alert's signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum What {
+pub enum LogEvent {
     /// A subscriber got a block of ports.
     BlockTaken = 1,
     /// It gave it back.
@@ -29,13 +29,13 @@ pub enum What {
 pub const CATEGORY: &str = "address translation";
 const NOTICE: AlertSeverity = 3;
 
-impl What {
+impl LogEvent {
     const fn text(self) -> &'static str {
         match self {
-            What::BlockTaken => "NAT port block taken",
-            What::BlockFreed => "NAT port block given back",
-            What::MappingMade => "NAT mapping made",
-            What::MappingFreed => "NAT mapping given back",
+            LogEvent::BlockTaken => "NAT port block taken",
+            LogEvent::BlockFreed => "NAT port block given back",
+            LogEvent::MappingMade => "NAT mapping made",
+            LogEvent::MappingFreed => "NAT mapping given back",
         }
     }
 }
@@ -44,9 +44,9 @@ impl Nat {
     /// Logs what happened to an inside endpoint's mapping.
     pub(super) fn log_mapping(
         &self,
-        what: What,
+        what: LogEvent,
         internal: Endpoint,
-        place: Place,
+        place: ExternalPort,
         context: &mut Context<'_>,
     ) {
         let ports = PortRange { first: place.port, last: place.port };
@@ -57,7 +57,7 @@ impl Nat {
     /// Logs what happened to a subscriber's block, whose ports are those of TCP, UDP and ICMP.
     pub(super) fn log_ports(
         &self,
-        what: What,
+        what: LogEvent,
         internal: Addr,
         block: (usize, PortRange),
         context: &mut Context<'_>,
@@ -68,8 +68,8 @@ impl Nat {
     #[cold]
     fn log(
         &self,
-        what: What,
-        class: Option<Class>,
+        what: LogEvent,
+        class: Option<PortClass>,
         internal: Endpoint,
         (address, ports): (usize, PortRange),
         context: &mut Context<'_>,
@@ -77,10 +77,10 @@ impl Nat {
         let external = self.space.addresses().get(address).copied().unwrap_or(0);
         let translation = Translation {
             protocol: class.map(|class| match class {
-                Class::Tcp => "tcp",
-                Class::Udp => "udp",
-                Class::Icmp => "icmp",
-                Class::Other => "other",
+                PortClass::Tcp => "tcp",
+                PortClass::Udp => "udp",
+                PortClass::Icmp => "icmp",
+                PortClass::Other => "other",
             }),
             internal,
             external: from_v4(external),

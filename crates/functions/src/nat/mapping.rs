@@ -6,25 +6,25 @@ use nf::{Context, FlowInfo};
 use packet::{Addr, DropReason, Endpoint, split_mix};
 use zerocopy::IntoBytes;
 
-use super::config::{Filtering, Log, Mapping, Pooling, Selection};
+use super::config::{FilteringBehaviour, LogScope, MappingBehaviour, PoolingBehaviour, PortSelection};
 use super::events::NatEvent;
-use super::log::What;
+use super::log::LogEvent;
 use super::net::{PortRange, from_v4, v4};
 use super::room::note_holder;
-use super::space::{Class, Place};
-use super::state::{Slot, State};
+use super::space::{ExternalPort, PortClass};
+use super::state::{PoolItem, State};
 use super::{Nat, PRIVILEGED, counter, pool};
 
 /// An inside endpoint's external one, and the item that it is held by; none if the rule is static.
 pub(super) struct Mapped {
     pub external: Endpoint,
-    pub item: Slot,
+    pub item: PoolItem,
 }
 
 /// What keys of the pools begin with, so that none is all zeros and none is another's.
 #[derive(Clone, Copy)]
 #[repr(u8)]
-enum Kind {
+enum PoolKeyKind {
     Mapping = 1,
     Other = 2,
     Subscriber = 3,
@@ -34,7 +34,7 @@ enum Kind {
 
 /// A key: an inside endpoint with protocol, the same with what else tells mappings apart, tenant,
 /// scope.
-fn key(kind: Kind, protocol: u8, near: Endpoint, far: Endpoint, flow: &FlowInfo) -> PoolKey {
+fn key(kind: PoolKeyKind, protocol: u8, near: Endpoint, far: Endpoint, flow: &FlowInfo) -> PoolKey {
     let word = |top: u8, next: u8, end: Endpoint| {
         let [a, b, c, d] = end.addr.v4_bytes();
         let [high, low] = end.port.to_be_bytes();
@@ -51,8 +51,8 @@ fn key(kind: Kind, protocol: u8, near: Endpoint, far: Endpoint, flow: &FlowInfo)
 fn owner(found: &PoolKey, protocol: u8, flow: &FlowInfo) -> Option<Endpoint> {
     let [kind, of, a, b, c, d, high, low] = found[0].to_be_bytes();
     let end = Endpoint::new(Addr::from_v4_bytes([a, b, c, d]), u16::from_be_bytes([high, low]));
-    let same = key(Kind::Mapping, protocol, end, NOBODY, flow);
-    (kind == Kind::Mapping as u8 && of == protocol && found[2..] == same[2..]).then_some(end)
+    let same = key(PoolKeyKind::Mapping, protocol, end, NOBODY, flow);
+    (kind == PoolKeyKind::Mapping as u8 && of == protocol && found[2..] == same[2..]).then_some(end)
 }
 
 const NOBODY: Endpoint = Endpoint::new(Addr::NONE, 0);
@@ -62,15 +62,15 @@ impl Nat {
     /// has, or a new one.
     pub(super) fn map(
         &self,
-        class: Class,
+        class: PortClass,
         internal: Endpoint,
         remote: Endpoint,
         context: &mut Context<'_>,
     ) -> Result<Mapped, DropReason> {
         if let Some(external) = self.forwards.outwards(class, internal) {
-            return Ok(Mapped { external, item: Slot::NONE });
+            return Ok(Mapped { external, item: PoolItem::NONE });
         }
-        if class == Class::Other {
+        if class == PortClass::Other {
             return self.map_other(internal, remote, context);
         }
         let name = self.mapping_name(internal, remote, &context.flow());
@@ -80,37 +80,37 @@ impl Nat {
         };
         note_holder(item, context);
         let place = self.space.place_of(item).ok_or(DropReason::Internal)?;
-        Ok(Mapped { external: self.endpoint(place), item: Slot::of(item) })
+        Ok(Mapped { external: self.endpoint(place), item: PoolItem::of(item) })
     }
 
     /// The name of an inside endpoint's mapping towards `remote`.
     pub(super) fn mapping_name(&self, internal: Endpoint, remote: Endpoint, flow: &FlowInfo) -> PoolKey {
         // RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1a
         let towards = match self.config.mapping {
-            Mapping::EndpointIndependent => NOBODY,
-            Mapping::AddressDependent => Endpoint::new(remote.addr, 0),
-            Mapping::AddressAndPortDependent => remote,
+            MappingBehaviour::EndpointIndependent => NOBODY,
+            MappingBehaviour::AddressDependent => Endpoint::new(remote.addr, 0),
+            MappingBehaviour::AddressAndPortDependent => remote,
         };
-        key(Kind::Mapping, flow.key.protocol, internal, towards, flow)
+        key(PoolKeyKind::Mapping, flow.key.protocol, internal, towards, flow)
     }
 
     /// The inside endpoint that a port stands for, with the port's item.
     pub(super) fn owner_of(
         &self,
-        class: Class,
+        class: PortClass,
         external: Endpoint,
         context: &mut Context<'_>,
-    ) -> Option<(Endpoint, Slot)> {
+    ) -> Option<(Endpoint, PoolItem)> {
         let address = self.space.number_of(v4(external.addr)?)?;
-        let item = self.space.item_at(Place { class, address, port: external.port })?;
+        let item = self.space.item_at(ExternalPort { class, address, port: external.port })?;
         let flow = context.flow();
         let found = context.pool(pool::PORTS).key_of(item)?;
-        Some((owner(found, flow.key.protocol, &flow)?, Slot::of(item)))
+        Some((owner(found, flow.key.protocol, &flow)?, PoolItem::of(item)))
     }
 
     /// Whether the item still stands for this inside endpoint. Static rules, which have no item,
     /// always do.
-    pub(super) fn still_owns(&self, internal: Endpoint, item: Slot, context: &mut Context<'_>) -> bool {
+    pub(super) fn still_owns(&self, internal: Endpoint, item: PoolItem, context: &mut Context<'_>) -> bool {
         let Some(item) = item.item() else { return true };
         let flow = context.flow();
         let found = context.pool(pool::PORTS).key_of(item);
@@ -118,7 +118,7 @@ impl Nat {
     }
 
     /// One more user of a mapping that is there.
-    pub(super) fn join(&self, item: Slot, context: &mut Context<'_>) {
+    pub(super) fn join(&self, item: PoolItem, context: &mut Context<'_>) {
         let Some(item) = item.item() else { return };
         if let Some(name) = context.pool(pool::PORTS).key_of(item).copied() {
             context.pool(pool::PORTS).join(&name);
@@ -127,30 +127,30 @@ impl Nat {
     }
 
     /// Lets `remote` send to the mapping for as long as the flow lasts (RFC 4787 REQ-8).
-    pub(super) fn permit(&self, external: Endpoint, remote: Addr, context: &mut Context<'_>) -> Slot {
-        if self.config.filtering != Filtering::AddressDependent {
-            return Slot::NONE;
+    pub(super) fn permit(&self, external: Endpoint, remote: Addr, context: &mut Context<'_>) -> PoolItem {
+        if self.config.filtering != FilteringBehaviour::AddressDependent {
+            return PoolItem::NONE;
         }
         let flow = context.flow();
-        let name = key(Kind::Permission, flow.key.protocol, external, Endpoint::new(remote, 0), &flow);
+        let name = key(PoolKeyKind::Permission, flow.key.protocol, external, Endpoint::new(remote, 0), &flow);
         let random = context.random();
         let permissions = context.pool(pool::PERMISSIONS);
         let joined = permissions.join(&name);
         joined
             .or_else(|| permissions.take(&name, anywhere(permissions.size(), random)))
-            .map_or(Slot::NONE, Slot::of)
+            .map_or(PoolItem::NONE, PoolItem::of)
     }
 
     /// Whether `remote` may open a flow to the mapping (RFC 4787 REQ-8).
     pub(super) fn admits(&self, external: Endpoint, remote: Endpoint, context: &mut Context<'_>) -> bool {
         match self.config.filtering {
-            Filtering::EndpointIndependent => true,
+            FilteringBehaviour::EndpointIndependent => true,
             // Whom the inside endpoint sends to has a flow already, and opens none.
-            Filtering::AddressAndPortDependent => false,
-            Filtering::AddressDependent => {
+            FilteringBehaviour::AddressAndPortDependent => false,
+            FilteringBehaviour::AddressDependent => {
                 let flow = context.flow();
                 let remote = Endpoint::new(remote.addr, 0);
-                let name = key(Kind::Permission, flow.key.protocol, external, remote, &flow);
+                let name = key(PoolKeyKind::Permission, flow.key.protocol, external, remote, &flow);
                 context.pool(pool::PERMISSIONS).item_of(&name).is_some()
             }
         }
@@ -163,10 +163,10 @@ impl Nat {
         internal: Addr,
         opens: bool,
         context: &mut Context<'_>,
-    ) -> Result<Slot, DropReason> {
+    ) -> Result<PoolItem, DropReason> {
         let limits = self.config.subscriber;
         if limits.sessions.is_none() && limits.ports.is_none() {
-            return Ok(Slot::NONE);
+            return Ok(PoolItem::NONE);
         }
         let name = subscriber(internal, &context.flow());
         let random = context.random();
@@ -178,14 +178,14 @@ impl Nat {
                 return Err(DropReason::NatSubscriberLimit);
             }
             subscribers.join(&name);
-            return Ok(Slot::of(item));
+            return Ok(PoolItem::of(item));
         }
         if opens && limits.sessions == Some(0) {
             self.quota_event(internal, 0, context);
             return Err(DropReason::NatSubscriberLimit);
         }
         let choice = anywhere(subscribers.size(), random);
-        subscribers.take(&name, choice).map(Slot::of).ok_or(DropReason::NatSubscriberLimit)
+        subscribers.take(&name, choice).map(PoolItem::of).ok_or(DropReason::NatSubscriberLimit)
     }
 
     /// Gives back all that the flow holds.
@@ -222,8 +222,8 @@ impl Nat {
         if self.wanted.mappings {
             self.binding_event(NatEvent::BindingDelete, internal, place, context);
         }
-        if self.config.log == Log::Mappings {
-            self.log_mapping(What::MappingFreed, internal, place, context);
+        if self.config.log == LogScope::Mappings {
+            self.log_mapping(LogEvent::MappingFreed, internal, place, context);
         }
         self.leave_block(internal.addr, place, context);
     }
@@ -232,7 +232,7 @@ impl Nat {
     fn take_port(
         &self,
         name: &PoolKey,
-        class: Class,
+        class: PortClass,
         internal: Endpoint,
         context: &mut Context<'_>,
     ) -> Result<u32, DropReason> {
@@ -261,8 +261,8 @@ impl Nat {
             if self.wanted.mappings {
                 self.binding_event(NatEvent::BindingCreate, internal, place, context);
             }
-            if self.config.log == Log::Mappings {
-                self.log_mapping(What::MappingMade, internal, place, context);
+            if self.config.log == LogScope::Mappings {
+                self.log_mapping(LogEvent::MappingMade, internal, place, context);
             }
         }
         Ok(item)
@@ -272,26 +272,26 @@ impl Nat {
     pub(super) fn take_in(
         &self,
         name: &PoolKey,
-        class: Class,
+        class: PortClass,
         address: usize,
         range: PortRange,
         inside: u16,
         context: &mut Context<'_>,
     ) -> Option<u32> {
-        if self.config.port_selection == Selection::Preserve && range.contains(inside) {
-            let same = self.space.item_at(Place { class, address, port: inside });
+        if self.config.port_selection == PortSelection::Preserve && range.contains(inside) {
+            let same = self.space.item_at(ExternalPort { class, address, port: inside });
             let ports = context.pool(pool::PORTS);
             if let Some(item) = same.filter(|&item| !ports.is_taken(item)) {
                 return ports.take(name, PoolRange { first: item, count: 1, from: item, step: 1 });
             }
         }
         let start = match self.config.port_selection {
-            Selection::Sequential => 0,
-            Selection::Preserve | Selection::Random => context.random() % u64::from(range.count()),
+            PortSelection::Sequential => 0,
+            PortSelection::Preserve | PortSelection::Random => context.random() % u64::from(range.count()),
         };
         let start = range.first + start as u16;
         // RFC 4787 REQ-4
-        let keeps_parity = self.config.port_parity && class != Class::Icmp;
+        let keeps_parity = self.config.port_parity && class != PortClass::Icmp;
         let parity = keeps_parity.then(|| (with_parity(start, inside, range), 2));
         let ports = context.pool(pool::PORTS);
         parity.into_iter().chain([(start, 1)]).find_map(|(wanted, step)| {
@@ -312,13 +312,13 @@ impl Nat {
         let count = self.space.addresses().len();
         let start = (split_mix(&mut state) % count.max(1) as u64) as usize;
         let in_use = (0..count).map(move |step| (start + step) % count).filter(|&at| !self.drained[at]);
-        in_use.take(if self.config.pooling == Pooling::Paired { 1 } else { count })
+        in_use.take(if self.config.pooling == PoolingBehaviour::Paired { 1 } else { count })
     }
 
     /// Where ports for an inside port are taken (RFC 4787 REQ-3).
-    pub(super) fn range_for(&self, class: Class, inside: u16) -> PortRange {
+    pub(super) fn range_for(&self, class: PortClass, inside: u16) -> PortRange {
         match self.low_ports {
-            _ if class == Class::Icmp => self.config.ports,
+            _ if class == PortClass::Icmp => self.config.ports,
             Some(low) if inside < PRIVILEGED => low,
             _ => self.high_ports,
         }
@@ -337,7 +337,7 @@ impl Nat {
         let random = context.random();
         for address in self.addresses_for(internal.addr, context) {
             let external = Endpoint::new(from_v4(self.space.addresses()[address]), internal.port);
-            let name = key(Kind::Other, flow.key.protocol, external, remote, &flow);
+            let name = key(PoolKeyKind::Other, flow.key.protocol, external, remote, &flow);
             let ports = context.pool(pool::PORTS);
             let item = match ports.item_of(&name) {
                 Some(item) if ports.note(item) == whose => ports.join(&name),
@@ -346,7 +346,7 @@ impl Nat {
             };
             if let Some(item) = item {
                 ports.set_note(item, whose);
-                return Ok(Mapped { external, item: Slot::of(item) });
+                return Ok(Mapped { external, item: PoolItem::of(item) });
             }
         }
         Err(DropReason::NatPortsExhausted)
@@ -365,19 +365,19 @@ impl Nat {
         }
     }
 
-    pub(super) fn endpoint(&self, place: Place) -> Endpoint {
+    pub(super) fn endpoint(&self, place: ExternalPort) -> Endpoint {
         Endpoint::new(from_v4(self.space.addresses()[place.address]), place.port)
     }
 }
 
 /// The name of a subscriber: an inside address.
 pub(super) fn subscriber(internal: Addr, flow: &FlowInfo) -> PoolKey {
-    key(Kind::Subscriber, 0, Endpoint::new(internal, 0), NOBODY, flow)
+    key(PoolKeyKind::Subscriber, 0, Endpoint::new(internal, 0), NOBODY, flow)
 }
 
 /// The name of a subscriber's `number`th block.
 pub(super) fn block_name(internal: Addr, number: u16, flow: &FlowInfo) -> PoolKey {
-    key(Kind::Block, 0, Endpoint::new(internal, number), NOBODY, flow)
+    key(PoolKeyKind::Block, 0, Endpoint::new(internal, number), NOBODY, flow)
 }
 
 /// Any item of a pool that has `size` of them.

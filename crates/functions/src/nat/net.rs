@@ -55,7 +55,7 @@ pub struct PortRange {
 /// An IPv4 address with a port or a range of ports: `"203.0.113.1:80"`, `"203.0.113.1:5000-5009"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Service {
+pub struct EndpointRange {
     /// The address, as a number.
     pub address: u32,
     /// The ports.
@@ -188,12 +188,15 @@ impl TryFrom<String> for PortRange {
     }
 }
 
-impl TryFrom<String> for Service {
+impl TryFrom<String> for EndpointRange {
     type Error = TextError;
 
-    fn try_from(text: String) -> Result<Service, TextError> {
+    fn try_from(text: String) -> Result<EndpointRange, TextError> {
         let parsed = text.split_once(':').and_then(|(host, ports)| {
-            Some(Service { address: address(host)?, ports: PortRange::try_from(ports.to_owned()).ok()? })
+            Some(EndpointRange {
+                address: address(host)?,
+                ports: PortRange::try_from(ports.to_owned()).ok()?,
+            })
         });
         parsed.ok_or(TextError { wanted: "an IPv4 address with a port or a range of ports", text })
     }
@@ -227,8 +230,8 @@ mod tests {
         assert!(Prefix6::try_from("fd01:203:405:1::/48".to_owned()).is_err());
         assert!(PortRange::try_from("0-5".to_owned()).is_err());
         assert_eq!(PortRange::try_from("7-7".to_owned()).unwrap().count(), 1);
-        let service = Service::try_from("203.0.113.1:5000-5009".to_owned()).unwrap();
+        let service = EndpointRange::try_from("203.0.113.1:5000-5009".to_owned()).unwrap();
         assert_eq!((service.address, service.ports.count()), (0xcb00_7101, 10));
-        assert!(Service::try_from("203.0.113.1".to_owned()).is_err());
+        assert!(EndpointRange::try_from("203.0.113.1".to_owned()).is_err());
     }
 }

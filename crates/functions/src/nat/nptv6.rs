@@ -4,14 +4,14 @@
 use packet::Addr;
 use values::ConfigError;
 
-use super::config::Nptv6;
+use super::config::Nptv6Config;
 
 /// Prefix pairs that a configuration may have.
 pub const RULES_MAX: usize = 64;
 
 /// A pair of prefixes with what their difference does to checksums.
 #[derive(Clone, Copy, Debug)]
-pub struct Rule {
+pub struct Nptv6Rule {
     inside: u128,
     outside: u128,
     mask: u128,
@@ -32,14 +32,14 @@ pub enum Translated {
     Unmappable,
 }
 
-impl Rule {
+impl Nptv6Rule {
     /// The rule of a configured pair. The shorter prefix is padded with zeros (RFC 6296 3.1).
-    pub fn new(pair: &Nptv6) -> Result<Rule, ConfigError> {
+    pub fn new(pair: &Nptv6Config) -> Result<Nptv6Rule, ConfigError> {
         let len = pair.inside.len.max(pair.outside.len);
         if len > 64 || len == 0 {
             return Err(ConfigError::new("nptv6: prefixes have 1 to 64 bits (RFC 6296 3.5)"));
         }
-        Ok(Rule {
+        Ok(Nptv6Rule {
             inside: pair.inside.network,
             outside: pair.outside.network,
             mask: u128::MAX << (128 - u32::from(len)),
@@ -120,9 +120,9 @@ mod tests {
     use proptest::prelude::*;
     use std::net::Ipv6Addr;
 
-    fn rule(inside: &str, outside: &str) -> Rule {
+    fn rule(inside: &str, outside: &str) -> Nptv6Rule {
         let prefix = |text: &str| Prefix6::try_from(text.to_owned()).unwrap();
-        Rule::new(&Nptv6 { inside: prefix(inside), outside: prefix(outside) }).unwrap()
+        Nptv6Rule::new(&Nptv6Config { inside: prefix(inside), outside: prefix(outside) }).unwrap()
     }
 
     fn addr(text: &str) -> Addr {
@@ -164,7 +164,7 @@ mod tests {
             };
             let (inside, outside) = (cut(inside, len), cut(outside, other));
             prop_assume!(!Addr::from_u128(inside.network).is_v4());
-            let rule = Rule::new(&Nptv6 { inside, outside }).unwrap();
+            let rule = Nptv6Rule::new(&Nptv6Config { inside, outside }).unwrap();
             let longest = Prefix6 { network: 0, len: len.max(other) };
             let inner = Addr::from_u128(inside.network | host & !longest.mask());
             match rule.outwards(inner) {

@@ -4,12 +4,12 @@ use nf::{Context, PacketView, Verdict};
 use packet::parse::{self, protocol};
 use packet::{DropReason, Endpoint, Meta, PacketClass, Side};
 
-use super::config::{Opening, Otherwise};
+use super::config::{TcpOpening, UnmatchedAction};
 use super::events::NatEvent;
 use super::net::v4;
-use super::nptv6::{Rule, Translated};
-use super::space::Class;
-use super::state::{Slot, State};
+use super::nptv6::{Nptv6Rule, Translated};
+use super::space::PortClass;
+use super::state::{PoolItem, State};
 use super::timeouts::UNANSWERED_MS;
 use super::{Nat, counter, forward};
 
@@ -17,7 +17,7 @@ use super::{Nat, counter, forward};
 /// is not a static rule.
 struct Target {
     internal: Endpoint,
-    item: Slot,
+    item: PoolItem,
 }
 
 impl Nat {
@@ -57,7 +57,7 @@ impl Nat {
         if meta.class == PacketClass::LaterFragment {
             return Err(DropReason::FragmentOfDropped);
         }
-        state.class = Class::of(number) as u8;
+        state.class = PortClass::of(number) as u8;
         if version == 6 {
             return self.open_v6(packet, state, context);
         }
@@ -88,7 +88,7 @@ impl Nat {
         if self.space.addresses().is_empty() && self.forwards.outwards(class, source).is_none() {
             // Static rules alone, and none for this host. One that turns back would reach its peer
             // untranslated.
-            let otherwise = if target.is_some() { Otherwise::Drop } else { self.config.untranslated };
+            let otherwise = if target.is_some() { UnmatchedAction::Drop } else { self.config.untranslated };
             return self.leave_alone(otherwise, state, context);
         }
         state.session = self.enter_session(source.addr, true, context)?;
@@ -106,7 +106,7 @@ impl Nat {
         };
         // RFC 4787 REQ-9a, RFC 5382 REQ-8: the peer sees the first host's external endpoint, and
         // its own filter applies.
-        if target.item != Slot::NONE && !self.admits(destination, mapped.external, context) {
+        if target.item != PoolItem::NONE && !self.admits(destination, mapped.external, context) {
             return Err(DropReason::NatFiltered);
         }
         state.peer_internal = target.internal;
@@ -127,8 +127,11 @@ impl Nat {
         let (remote, destination) = packet.ends();
         if !self.is_external(destination.addr) {
             // Inside addresses are not to be reached untranslated.
-            let otherwise =
-                if self.is_inside(destination.addr) { Otherwise::Drop } else { self.config.untranslated };
+            let otherwise = if self.is_inside(destination.addr) {
+                UnmatchedAction::Drop
+            } else {
+                self.config.untranslated
+            };
             return self.leave_alone(otherwise, state, context);
         }
         let class = self.opens(packet)?;
@@ -138,7 +141,7 @@ impl Nat {
         state.internal = target.internal;
         state.external = destination;
         let mut keep_ms = self.keep.ms(Side::Inside, state.class, context.connection());
-        if target.item == Slot::NONE {
+        if target.item == PoolItem::NONE {
             state.flags = State::PLAIN;
         } else {
             if !self.admits(destination, remote, context) {
@@ -166,7 +169,7 @@ impl Nat {
         let (source, destination) = packet.ends();
         let inwards = self.inwards(destination, context)?;
         let outwards = match context.side() {
-            Side::Inside => self.prefixed(source, Rule::outwards)?,
+            Side::Inside => self.prefixed(source, Nptv6Rule::outwards)?,
             Side::Outside => None,
         };
         let keep_ms = self.keep.ms(Side::Inside, state.class, context.connection());
@@ -200,7 +203,7 @@ impl Nat {
     pub(super) fn prefixed(
         &self,
         end: Endpoint,
-        translate: impl Fn(&Rule, packet::Addr) -> Option<Translated>,
+        translate: impl Fn(&Nptv6Rule, packet::Addr) -> Option<Translated>,
     ) -> Result<Option<Endpoint>, DropReason> {
         match self.prefixes.iter().find_map(|rule| translate(rule, end.addr)) {
             None => Ok(None),
@@ -216,7 +219,7 @@ impl Nat {
         destination: Endpoint,
         context: &Context<'_>,
     ) -> Result<Option<Endpoint>, DropReason> {
-        let internal = self.prefixed(destination, Rule::inwards)?;
+        let internal = self.prefixed(destination, Nptv6Rule::inwards)?;
         let is_inside = || self.prefixes.iter().any(|rule| rule.outwards(destination.addr).is_some());
         if internal.is_none() && context.side() == Side::Outside && is_inside() {
             return Err(DropReason::NatUntranslated);
@@ -227,11 +230,11 @@ impl Nat {
     /// A flow that is not ours to translate.
     fn leave_alone(
         &self,
-        otherwise: Otherwise,
+        otherwise: UnmatchedAction,
         state: &mut State,
         context: &mut Context<'_>,
     ) -> Result<Verdict, DropReason> {
-        if otherwise == Otherwise::Drop {
+        if otherwise == UnmatchedAction::Drop {
             return Err(DropReason::NatUntranslated);
         }
         state.flags = State::PASS;
@@ -241,14 +244,14 @@ impl Nat {
     }
 
     /// The class of a packet that may open a flow.
-    fn opens(&self, packet: &PacketView<'_>) -> Result<Class, DropReason> {
+    fn opens(&self, packet: &PacketView<'_>) -> Result<PortClass, DropReason> {
         opens_by(packet.meta(), packet.transport().first().copied(), self.config.tcp_opens_with)
     }
 
     /// Whom a packet from inside to an external endpoint is for.
     fn hairpin_target(
         &self,
-        class: Class,
+        class: PortClass,
         destination: Endpoint,
         context: &mut Context<'_>,
     ) -> Result<Target, DropReason> {
@@ -258,9 +261,9 @@ impl Nat {
         self.target(class, destination, context).ok_or(DropReason::NatNoMapping)
     }
 
-    fn target(&self, class: Class, external: Endpoint, context: &mut Context<'_>) -> Option<Target> {
+    fn target(&self, class: PortClass, external: Endpoint, context: &mut Context<'_>) -> Option<Target> {
         if let Some(internal) = self.forwards.inwards(class, external) {
-            return Some(Target { internal, item: Slot::NONE });
+            return Some(Target { internal, item: PoolItem::NONE });
         }
         let (internal, item) = self.owner_of(class, external, context)?;
         Some(Target { internal, item })
@@ -268,20 +271,20 @@ impl Nat {
 }
 
 /// The class of a packet that may open a flow; `first` is the first byte of its transport header.
-pub(super) fn opens_by(meta: &Meta, first: Option<u8>, tcp: Opening) -> Result<Class, DropReason> {
+pub(super) fn opens_by(meta: &Meta, first: Option<u8>, tcp: TcpOpening) -> Result<PortClass, DropReason> {
     const SYN: u8 = 2;
     const RST: u8 = 4;
     const ACK: u8 = 16;
     let opening = match (meta.protocol, first) {
         (protocol::TCP, _) => match tcp {
-            Opening::Syn => meta.tcp_flags & (SYN | RST | ACK) == SYN,
-            Opening::Any => meta.tcp_flags & RST == 0,
+            TcpOpening::Syn => meta.tcp_flags & (SYN | RST | ACK) == SYN,
+            TcpOpening::Any => meta.tcp_flags & RST == 0,
         },
         (protocol::ICMP, Some(kind)) if parse::is_query(protocol::ICMP, kind) => is_request(first),
         (protocol::ICMP, _) => return Err(DropReason::NatProtocol), // RFC 5508 REQ-11
         _ => true,
     };
-    if opening { Ok(Class::of(meta.protocol)) } else { Err(DropReason::NatNotOpening) }
+    if opening { Ok(PortClass::of(meta.protocol)) } else { Err(DropReason::NatNotOpening) }
 }
 
 /// Whether an ICMP query asks: echo, timestamp, information, address mask; not their answers (RFC

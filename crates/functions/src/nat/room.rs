@@ -5,11 +5,11 @@ use nf::pool::{PoolRange, SharedPool};
 use nf::{Context, LiveFlows, VICTIMS_MAX};
 use packet::{Addr, Endpoint, Packet, PacketClass, Side};
 
-use super::config::{Blocks, WhenFull};
+use super::config::{BlockConfig, ExhaustionPolicy};
 use super::mapping::{block_name, subscriber};
 use super::open::{is_local, opens_by};
-use super::space::Class;
-use super::state::{Slot, State};
+use super::space::PortClass;
+use super::state::{PoolItem, State};
 use super::{Nat, counter, pool};
 
 /// Mappings that are compared when one is to give way.
@@ -36,11 +36,11 @@ impl Nat {
     ) {
         let meta = packet.meta();
         let begins = matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment);
-        let may_give_way = self.config.when_full == WhenFull::EvictHalfOpen;
+        let may_give_way = self.config.when_full == ExhaustionPolicy::EvictHalfOpen;
         if !begins || meta.version != 4 || context.side() != Side::Inside || !may_give_way {
             return;
         }
-        let class = Class::of(meta.protocol);
+        let class = PortClass::of(meta.protocol);
         let (internal, remote) = meta.key.ends(meta.reversed);
         let full = match self.config.blocks {
             Some(blocks) => self.full_blocks(class, internal, blocks, context),
@@ -75,7 +75,7 @@ impl Nat {
     fn half_open_block(
         &self,
         sample: impl Iterator<Item = u32>,
-        blocks: Blocks,
+        blocks: BlockConfig,
         flows: &LiveFlows<'_, State>,
         context: &mut Context<'_>,
         victims: &mut Vec<u32>,
@@ -89,7 +89,7 @@ impl Nat {
             let (address, range) = self.block(block, blocks);
             candidate.clear();
             let ports = context.pool(pool::PORTS);
-            let choices = Class::WITH_PORTS
+            let choices = PortClass::WITH_PORTS
                 .into_iter()
                 .flat_map(|class| self.space.choices(class, address, range, range.first, 1));
             let items = choices.flat_map(|choice| ports.taken_in(choice.first, choice.count));
@@ -108,12 +108,12 @@ impl Nat {
     /// them are taken.
     fn full_blocks(
         &self,
-        class: Class,
+        class: PortClass,
         internal: Endpoint,
-        blocks: Blocks,
+        blocks: BlockConfig,
         context: &mut Context<'_>,
     ) -> Option<PoolRange> {
-        if class == Class::Other || context.pool(pool::BLOCKS).in_use() < self.blocks_per_address {
+        if class == PortClass::Other || context.pool(pool::BLOCKS).in_use() < self.blocks_per_address {
             return None;
         }
         let mut may_have_more = false;
@@ -145,8 +145,13 @@ impl Nat {
 
     /// A range that the flow's port could come from, if there are any and all their ports are
     /// taken.
-    fn full_range(&self, class: Class, internal: Endpoint, context: &mut Context<'_>) -> Option<PoolRange> {
-        if class == Class::Other || context.pool(pool::PORTS).in_use() < self.full_from {
+    fn full_range(
+        &self,
+        class: PortClass,
+        internal: Endpoint,
+        context: &mut Context<'_>,
+    ) -> Option<PoolRange> {
+        if class == PortClass::Other || context.pool(pool::PORTS).in_use() < self.full_from {
             return None;
         }
         let within = self.range_for(class, internal.port);
@@ -180,13 +185,13 @@ impl Nat {
     /// Whether the inside endpoint has a mapping already.
     fn is_mapped(
         &self,
-        class: Class,
+        class: PortClass,
         internal: Endpoint,
         remote: Endpoint,
         context: &mut Context<'_>,
     ) -> bool {
         let name = self.mapping_name(internal, remote, &context.flow());
-        class != Class::Other && context.pool(pool::PORTS).item_of(&name).is_some()
+        class != PortClass::Other && context.pool(pool::PORTS).item_of(&name).is_some()
     }
 }
 
@@ -202,7 +207,7 @@ struct HalfOpen {
 fn half_open(item: u32, ports: &SharedPool, flows: &LiveFlows<'_, State>) -> Option<HalfOpen> {
     let record = u32::try_from(ports.note(item)).ok()?;
     let flow = flows.get(record)?;
-    let holds = flow.state.has(State::HELD) && flow.state.item == Slot::of(item);
+    let holds = flow.state.has(State::HELD) && flow.state.item == PoolItem::of(item);
     let gives_way = holds && flow.connection.gives_way() && ports.users(item) == 1;
     let has_many_packets = flow.packets > FEW_PACKETS;
     gives_way.then_some(HalfOpen { has_many_packets, last_seen_ns: flow.last_seen_ns, record })

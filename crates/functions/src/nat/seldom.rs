@@ -7,8 +7,8 @@ use packet::{Direction, DropReason, PacketClass, Side};
 
 use super::events::NatEvent;
 use super::open::{asks, turn_back};
-use super::space::Class;
-use super::state::{Slot, State};
+use super::space::PortClass;
+use super::state::{PoolItem, State};
 use super::{Nat, counter, forward, goes_its_way, is_for};
 
 impl Nat {
@@ -112,7 +112,7 @@ impl Nat {
         state: &mut State,
         context: &mut Context<'_>,
     ) -> Verdict {
-        let unanswered = state.peer_item != Slot::NONE && !state.has(State::PEER_HELD);
+        let unanswered = state.peer_item != PoolItem::NONE && !state.has(State::PEER_HELD);
         let stale = unanswered && !self.still_owns(state.peer_internal, state.peer_item, context);
         match context.direction() {
             Direction::Original => {
@@ -150,7 +150,7 @@ impl Nat {
     /// another host, which admits the first one. The first host's own mapping stays what it was.
     fn find_peer(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
         context.count(counter::STALE, 1);
-        let class = Class::of(packet.meta().protocol);
+        let class = PortClass::of(packet.meta().protocol);
         match self.owner_of(class, state.peer_external, context) {
             Some((internal, item)) if self.admits(state.peer_external, state.external, context) => {
                 (state.peer_internal, state.peer_item) = (internal, item);

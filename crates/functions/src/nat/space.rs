@@ -12,7 +12,7 @@ use super::net::PortRange;
 /// Protocols with a port space of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Class {
+pub enum PortClass {
     /// TCP; DCCP shares its ports.
     Tcp = 0,
     /// UDP; UDP-Lite shares its ports.
@@ -26,29 +26,29 @@ pub enum Class {
 /// How many classes have ports to hand out.
 pub const PORT_CLASSES: usize = 3;
 
-/// Flows of [`Class::Other`] at once, at most.
+/// Flows of [`PortClass::Other`] at once, at most.
 pub const OTHER_MAX: u32 = 65_536;
 
-impl Class {
+impl PortClass {
     /// The class of an IP protocol.
-    pub fn of(number: u8) -> Class {
+    pub fn of(number: u8) -> PortClass {
         match number {
-            protocol::TCP | protocol::DCCP => Class::Tcp,
-            protocol::UDP | protocol::UDP_LITE => Class::Udp,
-            protocol::ICMP | protocol::ICMPV6 => Class::Icmp,
-            _ => Class::Other,
+            protocol::TCP | protocol::DCCP => PortClass::Tcp,
+            protocol::UDP | protocol::UDP_LITE => PortClass::Udp,
+            protocol::ICMP | protocol::ICMPV6 => PortClass::Icmp,
+            _ => PortClass::Other,
         }
     }
 
     /// Those that do.
-    pub const WITH_PORTS: [Class; PORT_CLASSES] = [Class::Tcp, Class::Udp, Class::Icmp];
+    pub const WITH_PORTS: [PortClass; PORT_CLASSES] = [PortClass::Tcp, PortClass::Udp, PortClass::Icmp];
 }
 
 /// What an item stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ExternalPort {
     /// The protocol class.
-    pub class: Class,
+    pub class: PortClass,
     /// Which external address, by number.
     pub address: usize,
     /// The port.
@@ -56,10 +56,10 @@ pub struct Place {
 }
 
 /// All external endpoints.
-pub struct Space {
+pub struct PortSpace {
     addresses: Vec<u32>,
     /// Sorted by class, address and port, and so by item.
-    segments: Vec<Segment>,
+    segments: Vec<PortSegment>,
     /// For each class and address: where its segments begin; one more at the end.
     starts: Vec<usize>,
     ports: u32,
@@ -67,19 +67,23 @@ pub struct Space {
 
 /// Consecutive ports with consecutive items.
 #[derive(Clone, Copy, Debug)]
-struct Segment {
-    class: Class,
+struct PortSegment {
+    class: PortClass,
     address: usize,
     ports: PortRange,
     first_item: u32,
 }
 
-impl Space {
+impl PortSpace {
     /// The space of these addresses (sorted, each once) and ports, but for those that `statics`
     /// lists by class and address, in rising order.
-    pub fn new(addresses: Vec<u32>, ports: PortRange, statics: impl Fn(Class, u32) -> Vec<u16>) -> Space {
-        let mut space = Space { addresses, segments: Vec::new(), starts: vec![0], ports: 0 };
-        for class in Class::WITH_PORTS {
+    pub fn new(
+        addresses: Vec<u32>,
+        ports: PortRange,
+        statics: impl Fn(PortClass, u32) -> Vec<u16>,
+    ) -> PortSpace {
+        let mut space = PortSpace { addresses, segments: Vec::new(), starts: vec![0], ports: 0 };
+        for class in PortClass::WITH_PORTS {
             for number in 0..space.addresses.len() {
                 let mut first = u32::from(ports.first);
                 for gap in statics(class, space.addresses[number]) {
@@ -111,27 +115,27 @@ impl Space {
     }
 
     /// The item that stands for this port, if it is one to be handed out.
-    pub fn item_at(&self, place: Place) -> Option<u32> {
+    pub fn item_at(&self, place: ExternalPort) -> Option<u32> {
         let segments = self.segments_of(place.class, place.address);
         let segment = &segments[segments.partition_point(|s| s.ports.last < place.port)..].first()?;
         segment.ports.contains(place.port).then(|| segment.item(place.port))
     }
 
     /// What the item stands for; none for those without a port.
-    pub fn place_of(&self, item: u32) -> Option<Place> {
+    pub fn place_of(&self, item: u32) -> Option<ExternalPort> {
         if item >= self.ports {
             return None;
         }
         let segment = &self.segments[self.segments.partition_point(|s| s.first_item <= item) - 1];
         let port = segment.ports.first + (item - segment.first_item) as u16;
-        Some(Place { class: segment.class, address: segment.address, port })
+        Some(ExternalPort { class: segment.class, address: segment.address, port })
     }
 
     /// Where to look for a free port of `class` and `address` within `within`: from `wanted` on and
     /// round, in steps of `step` (2 keeps the parity of `wanted`).
     pub fn choices(
         &self,
-        class: Class,
+        class: PortClass,
         address: usize,
         within: PortRange,
         wanted: u16,
@@ -158,15 +162,15 @@ impl Space {
     }
 
     /// Adds a segment of the ports from `first` up to before `end`, if that is any.
-    fn add(&mut self, class: Class, address: usize, first: u32, end: u32) {
+    fn add(&mut self, class: PortClass, address: usize, first: u32, end: u32) {
         if first < end {
             let ports = PortRange { first: first as u16, last: (end - 1) as u16 };
-            self.segments.push(Segment { class, address, ports, first_item: self.ports });
+            self.segments.push(PortSegment { class, address, ports, first_item: self.ports });
             self.ports += ports.count();
         }
     }
 
-    fn segments_of(&self, class: Class, address: usize) -> &[Segment] {
+    fn segments_of(&self, class: PortClass, address: usize) -> &[PortSegment] {
         let at = class as usize * self.addresses.len() + address;
         match (self.starts.get(at), self.starts.get(at + 1)) {
             (Some(&start), Some(&end)) if address < self.addresses.len() => &self.segments[start..end],
@@ -175,7 +179,7 @@ impl Space {
     }
 }
 
-impl Segment {
+impl PortSegment {
     fn item(&self, port: u16) -> u32 {
         self.first_item + u32::from(port - self.ports.first)
     }
@@ -186,10 +190,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn space() -> Space {
+    fn space() -> PortSpace {
         let ports = PortRange { first: 1000, last: 1099 };
-        Space::new(vec![10, 20], ports, |class, address| match (class, address) {
-            (Class::Tcp, 20) => [5, 1000].into_iter().chain(1050..1060).collect(),
+        PortSpace::new(vec![10, 20], ports, |class, address| match (class, address) {
+            (PortClass::Tcp, 20) => [5, 1000].into_iter().chain(1050..1060).collect(),
             _ => Vec::new(),
         })
     }
@@ -203,10 +207,10 @@ mod tests {
             assert_eq!(space.item_at(place), Some(item));
         }
         assert_eq!(space.place_of(space.size() - OTHER_MAX), None);
-        assert_eq!(space.item_at(Place { class: Class::Tcp, address: 1, port: 1055 }), None);
-        assert_eq!(space.item_at(Place { class: Class::Tcp, address: 1, port: 1100 }), None);
-        assert_eq!(space.item_at(Place { class: Class::Other, address: 1, port: 1001 }), None);
-        assert_eq!(space.item_at(Place { class: Class::Icmp, address: 2, port: 1001 }), None);
+        assert_eq!(space.item_at(ExternalPort { class: PortClass::Tcp, address: 1, port: 1055 }), None);
+        assert_eq!(space.item_at(ExternalPort { class: PortClass::Tcp, address: 1, port: 1100 }), None);
+        assert_eq!(space.item_at(ExternalPort { class: PortClass::Other, address: 1, port: 1001 }), None);
+        assert_eq!(space.item_at(ExternalPort { class: PortClass::Icmp, address: 2, port: 1001 }), None);
     }
 
     proptest! {
@@ -217,12 +221,12 @@ mod tests {
             let within = PortRange { first, last: first + len };
             let wanted = first + at.min(len);
             let mut seen = std::collections::BTreeSet::new();
-            for choice in space.choices(Class::Tcp, 1, within, wanted, step) {
+            for choice in space.choices(PortClass::Tcp, 1, within, wanted, step) {
                 prop_assert!(choice.from >= choice.first && choice.from < choice.first + choice.count);
                 let residue = (choice.from - choice.first) % choice.step;
                 for item in (choice.first + residue..choice.first + choice.count).step_by(step as usize) {
                     let place = space.place_of(item).unwrap();
-                    prop_assert_eq!((place.class, place.address), (Class::Tcp, 1));
+                    prop_assert_eq!((place.class, place.address), (PortClass::Tcp, 1));
                     prop_assert!(seen.insert(place.port));
                 }
             }

@@ -17,16 +17,16 @@ pub struct State {
     /// What the outside, or the peer of a hairpin, sees of it.
     pub(super) external: Endpoint,
     /// What the flow holds, or uses, of the pools.
-    pub(super) item: Slot,
-    pub(super) permission: Slot,
-    pub(super) session: Slot,
+    pub(super) item: PoolItem,
+    pub(super) permission: PoolItem,
+    pub(super) session: PoolItem,
     /// Hairpin: the other inside host's own endpoint.
     pub(super) peer_internal: Endpoint,
     /// Hairpin: what the first host sees of it.
     pub(super) peer_external: Endpoint,
     /// Hairpin: the other host's mapping.
-    pub(super) peer_item: Slot,
-    pub(super) peer_permission: Slot,
+    pub(super) peer_item: PoolItem,
+    pub(super) peer_permission: PoolItem,
 }
 
 impl State {
@@ -53,14 +53,14 @@ impl State {
 /// An item of a pool, or none (zero).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
-pub struct Slot(u32);
+pub struct PoolItem(u32);
 
-impl Slot {
-    pub(super) const NONE: Slot = Slot(0);
+impl PoolItem {
+    pub(super) const NONE: PoolItem = PoolItem(0);
 
     /// This item. Pools have fewer items than 32 bits can count.
-    pub(super) fn of(item: u32) -> Slot {
-        Slot(item + 1)
+    pub(super) fn of(item: u32) -> PoolItem {
+        PoolItem(item + 1)
     }
 
     pub(super) fn item(self) -> Option<u32> {
@@ -81,7 +81,7 @@ mod tests {
     fn fits_and_starts_empty() {
         assert_eq!(size_of::<State>(), 96);
         assert_eq!(std::mem::offset_of!(State, item), 40);
-        assert_eq!(State::default().item, Slot::NONE);
-        assert_eq!(Slot::of(0).item(), Some(0));
+        assert_eq!(State::default().item, PoolItem::NONE);
+        assert_eq!(PoolItem::of(0).item(), Some(0));
     }
 }

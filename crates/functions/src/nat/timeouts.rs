@@ -3,8 +3,8 @@
 use nf::{Connection, KEEP_MS_MAX};
 use packet::Side;
 
-use super::config::{Refresh, Timeouts};
-use super::space::Class;
+use super::config::{NatTimeouts, RefreshBehaviour};
+use super::space::PortClass;
 
 /// How long a flow that an outside host opened is kept while the inside host has not answered, at
 /// most. Its packets do not prolong it, so that nobody outside keeps a mapping alive (RFC 4787
@@ -15,12 +15,12 @@ const CLASSES: usize = 4;
 const PHASES: usize = 16;
 
 /// Milliseconds, rounded up; 0 where the packet does not keep its flow.
-pub struct Keep([[[u32; PHASES]; CLASSES]; 2]);
+pub struct FlowTimeouts([[[u32; PHASES]; CLASSES]; 2]);
 
-impl Keep {
+impl FlowTimeouts {
     /// The table of a configuration.
-    pub fn new(timeouts: &Timeouts, refresh: Refresh) -> Keep {
-        let mut keep = Keep([[[0; PHASES]; CLASSES]; 2]);
+    pub fn new(timeouts: &NatTimeouts, refresh: RefreshBehaviour) -> FlowTimeouts {
+        let mut keep = FlowTimeouts([[[0; PHASES]; CLASSES]; 2]);
         for phase in 0..PHASES {
             let tcp = tcp(timeouts, Connection::from_phase(phase as u8));
             let row = [tcp, timeouts.udp.0, timeouts.icmp.0, timeouts.other.0];
@@ -28,7 +28,7 @@ impl Keep {
                 let ms = ns.div_ceil(1_000_000).min(u64::from(KEEP_MS_MAX)) as u32;
                 keep.0[Side::Inside as usize][class][phase] = ms;
                 // RFC 4787 REQ-6 speaks of UDP. A TCP connection is alive whoever sends.
-                let inbound = refresh == Refresh::Both || class == Class::Tcp as usize;
+                let inbound = refresh == RefreshBehaviour::Both || class == PortClass::Tcp as usize;
                 keep.0[Side::Outside as usize][class][phase] = if inbound { ms } else { 0 };
             }
         }
@@ -43,7 +43,7 @@ impl Keep {
 }
 
 /// RFC 5382 REQ-5, RFC 7857 2: a connection that is half closed may still carry data for long.
-fn tcp(timeouts: &Timeouts, phase: Connection) -> u64 {
+fn tcp(timeouts: &NatTimeouts, phase: Connection) -> u64 {
     match phase {
         Connection::ESTABLISHED | Connection::FIN_ORIGINAL | Connection::FIN_REPLY | Connection::REPLIED => {
             timeouts.tcp_established.0
@@ -58,17 +58,17 @@ mod tests {
 
     #[test]
     fn phases_have_the_timeouts_of_the_rfcs() {
-        let keep = Keep::new(&Timeouts::default(), Refresh::Outbound);
-        let minutes = |side, class: Class, phase| keep.ms(side, class as u8, phase) / 60_000;
+        let keep = FlowTimeouts::new(&NatTimeouts::default(), RefreshBehaviour::Outbound);
+        let minutes = |side, class: PortClass, phase| keep.ms(side, class as u8, phase) / 60_000;
         let inside = |class, phase| minutes(Side::Inside, class, phase);
-        assert_eq!(inside(Class::Udp, Connection::UNREPLIED), 5); // RFC 4787 REQ-5
-        assert_eq!(inside(Class::Tcp, Connection::SYN_SENT), 4); // RFC 5382 REQ-5
-        assert_eq!(inside(Class::Tcp, Connection::ESTABLISHED), 124);
-        assert_eq!(inside(Class::Tcp, Connection::RESET), 4); // RFC 7857 2.2
-        assert_eq!(inside(Class::Icmp, Connection::REPLIED), 1); // RFC 5508 REQ-2
-        assert_eq!(minutes(Side::Outside, Class::Udp, Connection::REPLIED), 0); // RFC 4787 REQ-6
-        assert_eq!(minutes(Side::Outside, Class::Tcp, Connection::ESTABLISHED), 124);
-        let both = Keep::new(&Timeouts::default(), Refresh::Both);
-        assert!(both.ms(Side::Outside, Class::Udp as u8, Connection::REPLIED) > 0);
+        assert_eq!(inside(PortClass::Udp, Connection::UNREPLIED), 5); // RFC 4787 REQ-5
+        assert_eq!(inside(PortClass::Tcp, Connection::SYN_SENT), 4); // RFC 5382 REQ-5
+        assert_eq!(inside(PortClass::Tcp, Connection::ESTABLISHED), 124);
+        assert_eq!(inside(PortClass::Tcp, Connection::RESET), 4); // RFC 7857 2.2
+        assert_eq!(inside(PortClass::Icmp, Connection::REPLIED), 1); // RFC 5508 REQ-2
+        assert_eq!(minutes(Side::Outside, PortClass::Udp, Connection::REPLIED), 0); // RFC 4787 REQ-6
+        assert_eq!(minutes(Side::Outside, PortClass::Tcp, Connection::ESTABLISHED), 124);
+        let both = FlowTimeouts::new(&NatTimeouts::default(), RefreshBehaviour::Both);
+        assert!(both.ms(Side::Outside, PortClass::Udp as u8, Connection::REPLIED) > 0);
     }
 }

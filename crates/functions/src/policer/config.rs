@@ -6,7 +6,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use values::{ConfigError, Quantity, QuantityKind};
 
 use super::dscp::{self, Dscp};
-use super::marker::{BYTE, Bucket, Marker, PACKET, SIZE_MAX};
+use super::marker::{BYTE, Marker, PACKET, SIZE_MAX, TokenBucket};
 
 /// The policer's configuration; see its README for what the keys do.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -28,7 +28,7 @@ pub struct Config {
     pub peak_burst: Option<Quantity>,
     /// What has buckets of its own.
     #[serde(default)]
-    pub per: Per,
+    pub per: MeterScope,
     /// Bits of an IPv4 address that count, where there are buckets by address.
     #[serde(default = "all_bits4")]
     pub prefix4: u8,
@@ -37,31 +37,31 @@ pub struct Config {
     pub prefix6: u8,
     /// Which packets are policed.
     #[serde(default)]
-    pub direction: Direction,
+    pub direction: PolicedDirection,
     /// What is counted of a packet.
     #[serde(default)]
-    pub length: Length,
+    pub length: LengthBase,
     /// Bytes that each packet counts beside its length, up to [`OVERHEAD_MAX`].
     #[serde(default)]
     pub overhead: u64,
     /// Whether packets come with a colour.
     #[serde(default)]
-    pub aware: Aware,
+    pub aware: ColourMode,
     /// What is done with green packets.
     #[serde(default)]
-    pub green: Action,
+    pub green: ColourAction,
     /// What is done with yellow packets.
     #[serde(default)]
-    pub yellow: Action,
+    pub yellow: ColourAction,
     /// What is done with red packets.
     #[serde(default = "drop_action")]
-    pub red: Action,
+    pub red: ColourAction,
     /// Buckets at most, where they are not those of connections; up to [`METERS_MAX`].
     #[serde(default = "default_meters")]
     pub meters: u32,
     /// What happens to a packet whose buckets find no room.
     #[serde(default)]
-    pub when_full: WhenFull,
+    pub when_full: MeterExhaustion,
 }
 
 /// Bytes of overhead at most.
@@ -78,7 +78,7 @@ const BURST_MIN_PACKETS: u64 = 10;
 /// What has buckets of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Per {
+pub enum MeterScope {
     /// A connection.
     #[default]
     Connection,
@@ -100,7 +100,7 @@ pub enum Per {
 /// Which packets are policed, by the side that they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub enum PolicedDirection {
     /// All; each direction has buckets of its own.
     #[default]
     Each,
@@ -115,7 +115,7 @@ pub enum Direction {
 /// What is counted of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Length {
+pub enum LengthBase {
     /// The IP packet, from its outermost IP header on.
     #[default]
     Ip,
@@ -126,7 +126,7 @@ pub enum Length {
 /// Whether packets come with a colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Aware {
+pub enum ColourMode {
     /// They do not: all are green at first.
     #[default]
     Blind,
@@ -137,7 +137,7 @@ pub enum Aware {
 /// What is done with packets of a colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Action {
+pub enum ColourAction {
     /// They pass.
     #[default]
     Pass,
@@ -161,7 +161,7 @@ pub enum Remark {
 /// What happens to a packet whose buckets find no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum WhenFull {
+pub enum MeterExhaustion {
     /// It passes, unmetered.
     #[default]
     Pass,
@@ -226,7 +226,7 @@ impl Config {
         self.excess_burst.map_or(Ok(0), |burst| self.size("excess_burst", rate, burst))
     }
 
-    fn bucket(&self, key: &str, rate: u64, burst: Option<Quantity>) -> Result<Bucket, ConfigError> {
+    fn bucket(&self, key: &str, rate: u64, burst: Option<Quantity>) -> Result<TokenBucket, ConfigError> {
         let size = match burst {
             Some(burst) => self.size(key, rate, burst)?,
             None => {
@@ -237,7 +237,7 @@ impl Config {
                 rate.saturating_mul(BURST_NS).clamp(least, SIZE_MAX)
             }
         };
-        Ok(Bucket { rate, size })
+        Ok(TokenBucket { rate, size })
     }
 
     /// The units of a bucket that is said as a size, or as a time at the rate.
@@ -294,8 +294,8 @@ fn default_meters() -> u32 {
     65_536
 }
 
-fn drop_action() -> Action {
-    Action::Drop
+fn drop_action() -> ColourAction {
+    ColourAction::Drop
 }
 
 impl<'de> Deserialize<'de> for Remark {

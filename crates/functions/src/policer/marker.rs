@@ -17,7 +17,7 @@ pub const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// A bucket of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bucket {
+pub struct TokenBucket {
     /// Units that come in per nanosecond: bits or packets per second.
     pub rate: u64,
     /// Units that it holds, at most [`SIZE_MAX`].
@@ -31,7 +31,7 @@ pub enum Marker {
     /// hold nothing: then no packet is yellow, and it is the plain policer (S27).
     SingleRate {
         /// What a green packet takes from.
-        committed: Bucket,
+        committed: TokenBucket,
         /// Units that the other bucket, from which yellow packets take, holds, at most
         /// [`SIZE_MAX`].
         excess: u64,
@@ -39,9 +39,9 @@ pub enum Marker {
     /// Two rates (RFC 2698).
     TwoRate {
         /// What a green packet takes from, beside `peak`.
-        committed: Bucket,
+        committed: TokenBucket,
         /// What green and yellow packets take from.
-        peak: Bucket,
+        peak: TokenBucket,
     },
 }
 
@@ -60,7 +60,7 @@ pub enum Colour {
 /// What is left in two buckets: all zeros are full ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Levels {
+pub struct BucketLevels {
     /// The latest time of a packet.
     last_ns: u64,
     /// Units spent of the committed bucket.
@@ -74,7 +74,7 @@ impl Marker {
     /// `before`. A packet that came late fills nothing, and one that costs more than a bucket holds
     /// never gets its colour. Of a bucket that held more before, no more than all is spent.
     #[inline(always)]
-    pub fn colour(&self, levels: &mut Levels, cost: u64, now_ns: u64, before: Colour) -> Colour {
+    pub fn colour(&self, levels: &mut BucketLevels, cost: u64, now_ns: u64, before: Colour) -> Colour {
         let elapsed_ns = now_ns.saturating_sub(levels.last_ns);
         levels.last_ns = levels.last_ns.max(now_ns);
         match *self {
@@ -98,7 +98,7 @@ impl Marker {
             }
             // RFC 2698 3
             Marker::TwoRate { committed, peak } => {
-                let fill = |spent: u64, bucket: Bucket| {
+                let fill = |spent: u64, bucket: TokenBucket| {
                     spent.min(bucket.size).saturating_sub(bucket.rate.saturating_mul(elapsed_ns))
                 };
                 levels.committed = fill(levels.committed, committed);

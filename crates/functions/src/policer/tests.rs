@@ -2,7 +2,7 @@
 
 use nf::NetworkFunction;
 
-use super::marker::{BYTE, Bucket, Marker, PACKET, SIZE_MAX};
+use super::marker::{BYTE, Marker, PACKET, SIZE_MAX, TokenBucket};
 use super::*;
 
 fn make(config: &str) -> Result<Policer, String> {
@@ -16,7 +16,7 @@ fn marker(config: &str) -> Marker {
 
 #[test]
 fn amounts_become_buckets() {
-    let single = |rate, size, excess| Marker::SingleRate { committed: Bucket { rate, size }, excess };
+    let single = |rate, size, excess| Marker::SingleRate { committed: TokenBucket { rate, size }, excess };
     for (config, wanted) in [
         (r#"{"rate": "8Mbps", "burst": "64KiB"}"#, single(8_000_000, 65_536 * BYTE, 0)),
         // A tenth of a second, but at least ten packets.
@@ -35,8 +35,8 @@ fn amounts_become_buckets() {
         (
             r#"{"rate": "8Mbps", "burst": "2KB", "peak_rate": "80Mbps", "peak_burst": "3KB"}"#,
             Marker::TwoRate {
-                committed: Bucket { rate: 8_000_000, size: 2_000 * BYTE },
-                peak: Bucket { rate: 80_000_000, size: 3_000 * BYTE },
+                committed: TokenBucket { rate: 8_000_000, size: 2_000 * BYTE },
+                peak: TokenBucket { rate: 80_000_000, size: 3_000 * BYTE },
             },
         ),
     ] {
@@ -79,7 +79,7 @@ fn commands_change_amounts_and_nothing_else() {
     let mut policer = make(r#"{"rate": "8Mbps", "burst": "2KB", "overhead": 24}"#).unwrap();
     policer.control("rate 16Mbps").unwrap();
     policer.control("excess_burst 1ms").unwrap();
-    let committed = Bucket { rate: 16_000_000, size: 2_000 * BYTE };
+    let committed = TokenBucket { rate: 16_000_000, size: 2_000 * BYTE };
     assert_eq!(policer.rates.marker, Marker::SingleRate { committed, excess: 2_000 * BYTE });
     assert_eq!((policer.rates.per_byte, policer.rates.per_packet), (BYTE, 24 * BYTE));
     let before = policer.rates;

@@ -12,7 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 pub struct Config {
     /// What stands between the outer IP header and the packet.
     #[serde(default)]
-    pub protocol: Protocol,
+    pub protocol: EncapProtocol,
     /// The outer address at this end.
     pub local: IpAddr,
     /// The outer address at the other end.
@@ -26,10 +26,10 @@ pub struct Config {
     pub vni: Option<u32>,
     /// The Ethernet address of this end within VXLAN and Geneve.
     #[serde(default)]
-    pub local_mac: Option<Mac>,
+    pub local_mac: Option<StationMac>,
     /// That of the other end.
     #[serde(default)]
-    pub remote_mac: Option<Mac>,
+    pub remote_mac: Option<StationMac>,
     /// The longest IP packet that gets to the other end, in bytes, outer headers included.
     #[serde(default = "default_mtu")]
     pub mtu: u16,
@@ -38,13 +38,13 @@ pub struct Config {
     pub ttl: u8,
     /// The DSCP of outer headers.
     #[serde(default)]
-    pub dscp: Dscp,
+    pub dscp: OuterDscp,
     /// Whether the UDP headers of VXLAN and Geneve have a checksum.
     #[serde(default)]
     pub udp_checksum: UdpChecksum,
     /// What becomes of packets from outside that come through no tunnel.
     #[serde(default)]
-    pub others: Others,
+    pub others: UntunneledAction,
     /// The tunnel's own IPv4 address inside, which answers come from.
     #[serde(default)]
     pub gateway4: Option<Ipv4Addr>,
@@ -56,7 +56,7 @@ pub struct Config {
 /// What stands between the outer IP header and the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub enum EncapProtocol {
     /// GRE (RFC 2784, RFC 2890).
     #[default]
     Gre,
@@ -84,7 +84,7 @@ pub enum UdpChecksum {
 /// What becomes of packets from outside that come through no tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Others {
+pub enum UntunneledAction {
     /// They are dropped.
     #[default]
     Drop,
@@ -94,7 +94,7 @@ pub enum Others {
 
 /// The DSCP of outer headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dscp {
+pub enum OuterDscp {
     /// The inner header's (RFC 2983 3.1: the uniform model).
     #[default]
     Copy,
@@ -102,8 +102,8 @@ pub enum Dscp {
     Of(u8),
 }
 
-impl<'de> Deserialize<'de> for Dscp {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Dscp, D::Error> {
+impl<'de> Deserialize<'de> for OuterDscp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OuterDscp, D::Error> {
         deserializer.deserialize_any(DscpVisitor)
     }
 }
@@ -111,29 +111,29 @@ impl<'de> Deserialize<'de> for Dscp {
 struct DscpVisitor;
 
 impl Visitor<'_> for DscpVisitor {
-    type Value = Dscp;
+    type Value = OuterDscp;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("`copy`, or a DSCP from 0 to 63")
     }
 
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Dscp, E> {
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<OuterDscp, E> {
         match u8::try_from(number) {
-            Ok(dscp @ ..64) => Ok(Dscp::Of(dscp)),
+            Ok(dscp @ ..64) => Ok(OuterDscp::Of(dscp)),
             _ => Err(E::invalid_value(de::Unexpected::Unsigned(number), &self)),
         }
     }
 
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Dscp, E> {
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<OuterDscp, E> {
         match u64::try_from(number) {
             Ok(number) => self.visit_u64(number),
             Err(_) => Err(E::invalid_value(de::Unexpected::Signed(number), &self)),
         }
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Dscp, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<OuterDscp, E> {
         match text {
-            "copy" => Ok(Dscp::Copy),
+            "copy" => Ok(OuterDscp::Copy),
             _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
         }
     }
@@ -141,10 +141,10 @@ impl Visitor<'_> for DscpVisitor {
 
 /// An Ethernet address of one station, written as `02:00:5e:10:00:01`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mac(pub MacAddress);
+pub struct StationMac(pub MacAddress);
 
-impl<'de> Deserialize<'de> for Mac {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Mac, D::Error> {
+impl<'de> Deserialize<'de> for StationMac {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<StationMac, D::Error> {
         deserializer.deserialize_str(MacVisitor)
     }
 }
@@ -152,13 +152,13 @@ impl<'de> Deserialize<'de> for Mac {
 struct MacVisitor;
 
 impl Visitor<'_> for MacVisitor {
-    type Value = Mac;
+    type Value = StationMac;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the Ethernet address of one station, such as \"02:00:5e:10:00:01\"")
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Mac, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<StationMac, E> {
         let wrong = || E::invalid_value(de::Unexpected::Str(text), &self);
         let (mut bytes, mut parts) = ([0; 6], text.split(':'));
         for byte in &mut bytes {
@@ -169,7 +169,7 @@ impl Visitor<'_> for MacVisitor {
         if parts.next().is_some() || mac.is_multicast() || bytes == [0; 6] {
             return Err(wrong());
         }
-        Ok(Mac(mac))
+        Ok(StationMac(mac))
     }
 }
 

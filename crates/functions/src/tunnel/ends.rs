@@ -7,8 +7,8 @@ use packet::parse::protocol;
 use packet::{Addr, DropReason, OuterHeaders};
 use values::ConfigError;
 
-use super::config::{Config, Dscp, Mac, Protocol, UdpChecksum};
-use crate::headers::Carried;
+use super::config::{Config, EncapProtocol, OuterDscp, StationMac, UdpChecksum};
+use crate::headers::OuterPayload;
 
 /// The UDP port of VXLAN (RFC 7348 5).
 pub const VXLAN_PORT: u16 = 4789;
@@ -39,8 +39,8 @@ const GRE_KEY: u16 = 0x2000;
 const GRE_SEQUENCE: u16 = 0x1000;
 
 /// What the policy says of a tunnel.
-pub struct Ends {
-    protocol: Protocol,
+pub struct TunnelEnds {
+    protocol: EncapProtocol,
     local: Addr,
     remote: Addr,
     /// What tells tunnels between the same ends apart.
@@ -53,24 +53,24 @@ pub struct Ends {
 
 /// What stands before a packet that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrived {
+pub enum TunnelMatch {
     /// Nothing of this tunnel.
     Other,
     /// This tunnel's headers, of so many bytes. Behind them there should be an IP packet.
     Within(usize),
 }
 
-impl Ends {
+impl TunnelEnds {
     /// Reads the configuration.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn new(config: &Config) -> Result<Ends, ConfigError> {
+    pub fn new(config: &Config) -> Result<TunnelEnds, ConfigError> {
         check(config)?;
         let (local, remote) = (Addr::from(config.local), Addr::from(config.remote));
         let outer = |ether_type| outer(config, local, remote, ether_type);
         let outers = [outer(IPV4)?, outer(IPV6)?];
-        Ok(Ends {
+        Ok(TunnelEnds {
             protocol: config.protocol,
             local,
             remote,
@@ -112,10 +112,10 @@ impl Ends {
     /// # Errors
     /// [`DropReason`]: it is for this tunnel's end, but not of the other one's making, or cannot be
     /// taken out.
-    pub fn arrived(&self, packet: &[u8], source: Addr, destination: Addr) -> Result<Arrived, DropReason> {
-        let Some(carried) = Carried::of(packet) else { return Ok(Arrived::Other) };
+    pub fn arrived(&self, packet: &[u8], source: Addr, destination: Addr) -> Result<TunnelMatch, DropReason> {
+        let Some(carried) = OuterPayload::of(packet) else { return Ok(TunnelMatch::Other) };
         if destination != self.local || !self.is_ours(packet, &carried) {
-            return Ok(Arrived::Other);
+            return Ok(TunnelMatch::Other);
         }
         if source != self.remote {
             return Err(DropReason::TunnelPeer);
@@ -124,15 +124,15 @@ impl Ends {
             return Err(DropReason::TunnelFragment);
         }
         let behind = packet.get(carried.at..).ok_or(DropReason::TunnelMalformed)?;
-        let Behind { key, len, ether_type } = self.behind(carried.protocol, behind)?;
+        let EncapHeader { key, len, ether_type } = self.behind(carried.protocol, behind)?;
         if key != self.key {
             return Err(DropReason::TunnelKey);
         }
-        Ok(Arrived::Within(carried.at + len + self.frame_len(ether_type, behind.get(len..))?))
+        Ok(TunnelMatch::Within(carried.at + len + self.frame_len(ether_type, behind.get(len..))?))
     }
 
     /// Whether what a packet carries is of this tunnel's kind, as far as can be told.
-    fn is_ours(&self, packet: &[u8], carried: &Carried) -> bool {
+    fn is_ours(&self, packet: &[u8], carried: &OuterPayload) -> bool {
         let to_port = |port: u16| {
             // Of a later fragment the port is not here, and who else would send such to a tunnel's
             // end.
@@ -141,24 +141,24 @@ impl Ends {
                     || packet.get(carried.at + 2..carried.at + 4) == Some(&port.to_be_bytes()[..]))
         };
         match self.protocol {
-            Protocol::Gre => carried.protocol == protocol::GRE,
-            Protocol::Ipip => matches!(carried.protocol, protocol::IPV4 | protocol::IPV6),
-            Protocol::Vxlan => to_port(VXLAN_PORT),
-            Protocol::Geneve => to_port(GENEVE_PORT),
+            EncapProtocol::Gre => carried.protocol == protocol::GRE,
+            EncapProtocol::Ipip => matches!(carried.protocol, protocol::IPV4 | protocol::IPV6),
+            EncapProtocol::Vxlan => to_port(VXLAN_PORT),
+            EncapProtocol::Geneve => to_port(GENEVE_PORT),
         }
     }
 
     /// Reads what stands between the outer IP header and the frame or packet.
-    fn behind(&self, carried: u8, bytes: &[u8]) -> Result<Behind, DropReason> {
+    fn behind(&self, carried: u8, bytes: &[u8]) -> Result<EncapHeader, DropReason> {
         let found = match self.protocol {
-            Protocol::Ipip => Some(Behind {
+            EncapProtocol::Ipip => Some(EncapHeader {
                 key: None,
                 len: 0,
                 ether_type: if carried == protocol::IPV4 { IPV4 } else { IPV6 },
             }),
-            Protocol::Gre => Behind::of_gre(bytes),
-            Protocol::Vxlan => bytes.get(UDP_LEN..).and_then(Behind::of_vxlan),
-            Protocol::Geneve => bytes.get(UDP_LEN..).and_then(Behind::of_geneve),
+            EncapProtocol::Gre => EncapHeader::of_gre(bytes),
+            EncapProtocol::Vxlan => bytes.get(UDP_LEN..).and_then(EncapHeader::of_vxlan),
+            EncapProtocol::Geneve => bytes.get(UDP_LEN..).and_then(EncapHeader::of_geneve),
         };
         found.ok_or(DropReason::TunnelMalformed)
     }
@@ -166,7 +166,7 @@ impl Ends {
     /// The length of the Ethernet header, if there is to be one.
     fn frame_len(&self, ether_type: [u8; 2], frame: Option<&[u8]>) -> Result<usize, DropReason> {
         let is_ip = |ether_type: [u8; 2]| matches!(ether_type, IPV4 | IPV6);
-        if is_ip(ether_type) && self.protocol != Protocol::Vxlan {
+        if is_ip(ether_type) && self.protocol != EncapProtocol::Vxlan {
             return Ok(0);
         }
         let within = frame.and_then(|frame| frame.get(12..ETHERNET_LEN)).unwrap_or_default();
@@ -176,15 +176,15 @@ impl Ends {
 }
 
 /// What stands before a frame or packet.
-struct Behind {
+struct EncapHeader {
     key: Option<u32>,
     len: usize,
     ether_type: [u8; 2],
 }
 
-impl Behind {
+impl EncapHeader {
     /// RFC 2784 2, RFC 2890 2. Checksums are not taken: they cover what functions change within.
-    fn of_gre(bytes: &[u8]) -> Option<Behind> {
+    fn of_gre(bytes: &[u8]) -> Option<EncapHeader> {
         let &[high, low, a, b] = bytes.first_chunk()?;
         let flags = u16::from_be_bytes([high, low]);
         if flags & !(GRE_KEY | GRE_SEQUENCE) != 0 {
@@ -198,23 +198,23 @@ impl Behind {
         if flags & GRE_SEQUENCE != 0 {
             len += 4;
         }
-        Some(Behind { key, len, ether_type: [a, b] })
+        Some(EncapHeader { key, len, ether_type: [a, b] })
     }
 
     /// RFC 7348 5: reserved bits are not looked at.
-    fn of_vxlan(bytes: &[u8]) -> Option<Behind> {
+    fn of_vxlan(bytes: &[u8]) -> Option<EncapHeader> {
         let &[flags, _, _, _, a, b, c, _] = bytes.first_chunk()?;
         let key = Some(u32::from_be_bytes([0, a, b, c]));
-        (flags & 0x08 != 0).then_some(Behind { key, len: UDP_LEN + VIRTUAL_LEN, ether_type: ETHERNET })
+        (flags & 0x08 != 0).then_some(EncapHeader { key, len: UDP_LEN + VIRTUAL_LEN, ether_type: ETHERNET })
     }
 
     /// RFC 8926 3.4: options are passed over, but for those that must be understood; control
     /// packets are not taken.
-    fn of_geneve(bytes: &[u8]) -> Option<Behind> {
+    fn of_geneve(bytes: &[u8]) -> Option<EncapHeader> {
         let &[first, flags, a, b, x, y, z, _] = bytes.first_chunk()?;
         let options = usize::from(first & 0x3f) * 4;
         let key = Some(u32::from_be_bytes([0, x, y, z]));
-        (first >> 6 == 0 && flags & 0xc0 == 0).then_some(Behind {
+        (first >> 6 == 0 && flags & 0xc0 == 0).then_some(EncapHeader {
             key,
             len: UDP_LEN + VIRTUAL_LEN + options,
             ether_type: [a, b],
@@ -222,8 +222,8 @@ impl Behind {
     }
 }
 
-fn is_virtual(protocol: Protocol) -> bool {
-    matches!(protocol, Protocol::Vxlan | Protocol::Geneve)
+fn is_virtual(protocol: EncapProtocol) -> bool {
+    matches!(protocol, EncapProtocol::Vxlan | EncapProtocol::Geneve)
 }
 
 /// What is put before packets whose EtherType is this one.
@@ -234,7 +234,7 @@ fn outer(
     ether_type: [u8; 2],
 ) -> Result<OuterHeaders, ConfigError> {
     let mut outer = OuterHeaders::new(local, remote, config.ttl, 0);
-    if let Dscp::Of(dscp) = config.dscp {
+    if let OuterDscp::Of(dscp) = config.dscp {
         outer = outer.with_dscp(dscp);
     }
     let has_checksum = match config.udp_checksum {
@@ -243,24 +243,24 @@ fn outer(
         UdpChecksum::Never => false,
     };
     let frame = || -> Vec<u8> {
-        let mac = |mac: Option<Mac>| mac.map(|mac| mac.0.0).unwrap_or_default();
+        let mac = |mac: Option<StationMac>| mac.map(|mac| mac.0.0).unwrap_or_default();
         [&mac(config.remote_mac)[..], &mac(config.local_mac), &ether_type].concat()
     };
     let vni = (config.vni.unwrap_or(0) << 8).to_be_bytes();
     let made = match config.protocol {
-        Protocol::Ipip => Ok(outer),
-        Protocol::Gre => {
+        EncapProtocol::Ipip => Ok(outer),
+        EncapProtocol::Gre => {
             let flags = if config.key.is_some() { GRE_KEY } else { 0 };
             let key = config.key.map(u32::to_be_bytes);
             let key = key.as_ref().map_or(&[][..], |key| &key[..]);
             let shim = [&flags.to_be_bytes()[..], &ether_type, key].concat();
             outer.with_shim(protocol::GRE, &shim)
         }
-        Protocol::Vxlan => {
+        EncapProtocol::Vxlan => {
             let shim = [&[0x08, 0, 0, 0][..], &vni, &frame()].concat();
             outer.over_udp(VXLAN_PORT, has_checksum).with_shim(0, &shim)
         }
-        Protocol::Geneve => {
+        EncapProtocol::Geneve => {
             let shim = [&[0, 0][..], &ETHERNET, &vni, &frame()].concat();
             outer.over_udp(GENEVE_PORT, has_checksum).with_shim(0, &shim)
         }
@@ -283,7 +283,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if config.ttl == 0 {
         return error("`ttl` is at least 1".to_owned());
     }
-    if config.key.is_some() && config.protocol != Protocol::Gre {
+    if config.key.is_some() && config.protocol != EncapProtocol::Gre {
         return error("`key` is for `gre`; the number of a virtual network is `vni`".to_owned());
     }
     let macs = [config.local_mac, config.remote_mac];

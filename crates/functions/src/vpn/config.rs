@@ -11,10 +11,10 @@ use values::{Located, Secret};
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// The tunnels, 1 to [`super::TUNNELS_MAX`].
-    pub tunnels: Vec<TunnelConfig>,
+    pub tunnels: Vec<VpnTunnelConfig>,
     /// What becomes of packets that go through none.
     #[serde(default)]
-    pub others: Others,
+    pub others: UnprotectedAction,
     /// The gateway's own IPv4 address inside, which answers come from.
     #[serde(default)]
     pub gateway4: Option<std::net::Ipv4Addr>,
@@ -26,12 +26,12 @@ pub struct Config {
 /// A tunnel between two sites, with a security association for each direction.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TunnelConfig {
+pub struct VpnTunnelConfig {
     /// Its name, in counters.
     pub name: Located,
     /// How packets are protected.
     #[serde(default)]
-    pub protocol: Protocol,
+    pub protocol: IpsecProtocol,
     /// The outer address at this end.
     pub local: IpAddr,
     /// The outer address at the other end.
@@ -84,7 +84,7 @@ pub struct InboundConfig {
 /// How packets are protected, always in tunnel mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Protocol {
+pub enum IpsecProtocol {
     /// ESP with AES-GCM: secret and genuine (RFC 4303, RFC 4106).
     #[default]
     Esp,
@@ -98,7 +98,7 @@ pub enum Protocol {
 /// What becomes of packets that go through no tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Others {
+pub enum UnprotectedAction {
     /// They pass untouched.
     #[default]
     Pass,

@@ -6,9 +6,9 @@ use packet::parse::protocol;
 use packet::{Addr, DropReason, TRAILER_MAX, checksum};
 
 use super::config::DontFragment;
-use super::numbers::Stamp;
-use super::suite::{Forged, Gcm, Hmac128, ICV_LEN, IV_LEN};
-use crate::headers::Inner;
+use super::numbers::PacketNonce;
+use super::suite::{Gcm, Hmac128, ICV_LEN, IV_LEN, IntegrityFailure};
+use crate::headers::InnerHeader;
 
 /// Protocol number of ESP (IANA).
 pub const ESP: u8 = 50;
@@ -37,7 +37,7 @@ pub enum Transform {
 
 /// The outer IP headers of a tunnel.
 #[derive(Clone, Copy, Debug)]
-pub struct Outer {
+pub struct TunnelOuter {
     /// This end.
     pub source: Addr,
     /// The other end.
@@ -49,7 +49,7 @@ pub struct Outer {
 }
 
 /// Headers to be put before a packet.
-pub struct Headers {
+pub struct EncapHeaders {
     bytes: [u8; HEADERS_MAX],
     len: usize,
     /// How many bytes are to be put behind the packet.
@@ -58,7 +58,7 @@ pub struct Headers {
     pub version: u8,
 }
 
-impl Headers {
+impl EncapHeaders {
     /// The headers.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -89,7 +89,13 @@ impl Transform {
 
     /// The headers for a packet, without the check value and what else comes only with
     /// [`Transform::protect`].
-    pub fn headers(&self, outer: &Outer, spi: u32, stamp: Stamp, inner: &Inner) -> Headers {
+    pub fn headers(
+        &self,
+        outer: &TunnelOuter,
+        spi: u32,
+        stamp: PacketNonce,
+        inner: &InnerHeader,
+    ) -> EncapHeaders {
         let version = outer.source.version();
         let at = ip_len(version);
         let (len, trailer_len) = (at + self.header_len(version), self.trailer_len(inner.len));
@@ -110,13 +116,13 @@ impl Transform {
         };
         fixed[..4].copy_from_slice(&spi.to_be_bytes());
         fixed[4..8].copy_from_slice(&stamp.number.to_be_bytes());
-        Headers { bytes, len, trailer_len, version }
+        EncapHeaders { bytes, len, trailer_len, version }
     }
 
     /// Completes a packet, from the outer IP header on, that has its headers before it and room
     /// behind: pads, encrypts, signs it. `inner`: the packet within, whose bytes stand there as
     /// they are to be sent.
-    pub fn protect(&self, packet: &mut [u8], inner: &Inner) {
+    pub fn protect(&self, packet: &mut [u8], inner: &InnerHeader) {
         let at = ip_len(packet.first().map_or(0, |first| first >> 4));
         let (outer, own) = packet.split_at_mut(at.min(packet.len()));
         match self {
@@ -200,10 +206,10 @@ impl Transform {
     }
 }
 
-impl Outer {
+impl TunnelOuter {
     /// RFC 4301 5.1.2. DSCP and ECN are those of the inner header (RFC 6040 4.1, normal mode). A
     /// packet that may be fragmented has an identification (RFC 6864 4).
-    fn put(&self, header: &mut [u8], protocol: u8, len: usize, stamp: Stamp, inner: &Inner) {
+    fn put(&self, header: &mut [u8], protocol: u8, len: usize, stamp: PacketNonce, inner: &InnerHeader) {
         let class = inner.traffic_class;
         if self.source.is_v4() {
             let fixed = match self.dont_fragment {
@@ -265,7 +271,7 @@ fn next_header(version: u8) -> u8 {
 }
 
 #[cold]
-fn forged(_: Forged) -> DropReason {
+fn forged(_: IntegrityFailure) -> DropReason {
     DropReason::VpnIntegrity
 }
 
@@ -310,7 +316,7 @@ fn ah_parts(header: &[u8]) -> (&[u8], &[u8]) {
 
 /// An IP header without options or extensions, with zeros in place of what routers change (RFC 4302
 /// 3.3.3.1).
-fn immutable(header: &[u8]) -> Immutable {
+fn immutable(header: &[u8]) -> ImmutableHeader {
     let mut bytes = [0; V6_LEN];
     let len = header.len().min(V6_LEN);
     bytes[..len].copy_from_slice(&header[..len]);
@@ -323,15 +329,15 @@ fn immutable(header: &[u8]) -> Immutable {
         bytes[1..4].fill(0);
         bytes[7] = 0; // hop limit
     }
-    Immutable { bytes, len }
+    ImmutableHeader { bytes, len }
 }
 
-struct Immutable {
+struct ImmutableHeader {
     bytes: [u8; V6_LEN],
     len: usize,
 }
 
-impl Immutable {
+impl ImmutableHeader {
     fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

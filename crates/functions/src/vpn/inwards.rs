@@ -5,19 +5,19 @@ use packet::sanity::is_routed_elsewhere;
 use packet::wire::IpProtocol;
 use packet::{Addr, DropReason};
 
-use super::config::Others;
+use super::config::UnprotectedAction;
 use super::frame::{AH, ESP};
-use super::numbers::Seen;
-use super::quoted::Quoted;
-use super::tunnels::Inbound;
+use super::numbers::ReplayWindow;
+use super::quoted::QuotedEnds;
+use super::tunnels::InboundSa;
 use super::{METERS, Vpn, of_tunnel};
-use crate::headers::{self, Carried, Inner};
+use crate::headers::{self, InnerHeader, OuterPayload};
 
 /// The next header of dummy packets (RFC 4303 2.6).
 const NO_NEXT_HEADER: u8 = 59;
 
 /// An outer header, with AH or ESP behind it.
-struct Arrived {
+struct OuterHeader {
     source: Addr,
     destination: Addr,
     traffic_class: u8,
@@ -34,10 +34,10 @@ struct Arrived {
 impl Vpn {
     /// Takes the packet out of its tunnel, if it came in one that ends here.
     pub(super) fn receive(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
-        let Some(header) = Inner::of(packet.outermost()) else {
+        let Some(header) = InnerHeader::of(packet.outermost()) else {
             return Verdict::Drop(DropReason::VpnMalformed);
         };
-        match Arrived::of(&header, packet.outermost()) {
+        match OuterHeader::of(&header, packet.outermost()) {
             Some(arrived) if self.tunnels.end_at(arrived.destination) => {
                 match self.take_out(&arrived, packet, context) {
                     Ok(()) => Verdict::Forward,
@@ -50,7 +50,7 @@ impl Vpn {
             }
             // No router on the way has seen such a packet, and what it quotes is nobody's to tell
             // in the clear.
-            _ if Quoted::of(packet.outermost())
+            _ if QuotedEnds::of(packet.outermost())
                 .is_some_and(|quoted| quoted.protected_by(&self.tunnels).is_some()) =>
             {
                 Verdict::Drop(DropReason::VpnError)
@@ -61,7 +61,7 @@ impl Vpn {
 
     fn take_out(
         &self,
-        arrived: &Arrived,
+        arrived: &OuterHeader,
         packet: &mut PacketView<'_>,
         context: &mut Context<'_>,
     ) -> Result<(), DropReason> {
@@ -95,13 +95,14 @@ impl Vpn {
         }
         let within = network.get_mut(payload.clone()).ok_or(DropReason::VpnMalformed)?;
         // What stands behind it is there to hide its length (RFC 4303 2.7).
-        let found =
-            Inner::of(within).filter(|found| found.len <= within.len()).ok_or(DropReason::VpnMalformed)?;
+        let found = InnerHeader::of(within)
+            .filter(|found| found.len <= within.len())
+            .ok_or(DropReason::VpnMalformed)?;
         if next_header != if found.version == 4 { IpProtocol::IPV4.0 } else { IpProtocol::IPV6.0 } {
             return Err(DropReason::VpnMalformed);
         }
         let tunnel = self.tunnels.get(association.tunnel).ok_or(DropReason::VpnNoSa)?;
-        let comes_out = match Quoted::of(within) {
+        let comes_out = match QuotedEnds::of(within) {
             Some(quoted) => quoted.comes_out(tunnel, found.destination),
             None => tunnel.lets_out(found.source, found.destination),
         };
@@ -127,33 +128,33 @@ impl Vpn {
         }
         context.count(super::counter::OTHERS, 1);
         match self.others {
-            Others::Pass => Verdict::Forward,
-            Others::Drop => Verdict::Drop(DropReason::VpnOther),
+            UnprotectedAction::Pass => Verdict::Forward,
+            UnprotectedAction::Drop => Verdict::Drop(DropReason::VpnOther),
         }
     }
 }
 
-fn is_new(association: &Inbound, number: u32, context: &mut Context<'_>) -> bool {
+fn is_new(association: &InboundSa, number: u32, context: &mut Context<'_>) -> bool {
     let Some(name) = &association.name else { return true };
     let now_ns = context.now_ns();
-    let is_new = Seen::new(context.meters(METERS), name, now_ns).is_new(number);
+    let is_new = ReplayWindow::new(context.meters(METERS), name, now_ns).is_new(number);
     context.release_shared(); // Before what takes long.
     is_new
 }
 
-fn note(association: &Inbound, number: u32, context: &mut Context<'_>) -> bool {
+fn note(association: &InboundSa, number: u32, context: &mut Context<'_>) -> bool {
     let Some(name) = &association.name else { return true };
     let now_ns = context.now_ns();
-    let is_new = Seen::new(context.meters(METERS), name, now_ns).note(number);
+    let is_new = ReplayWindow::new(context.meters(METERS), name, now_ns).note(number);
     context.release_shared();
     is_new
 }
 
-impl Arrived {
+impl OuterHeader {
     /// None if the packet has neither AH nor ESP, as far as its headers are here.
-    fn of(header: &Inner, packet: &[u8]) -> Option<Arrived> {
-        let Carried { protocol, at, is_fragment } = Carried::of(packet)?;
-        matches!(protocol, AH | ESP).then_some(Arrived {
+    fn of(header: &InnerHeader, packet: &[u8]) -> Option<OuterHeader> {
+        let OuterPayload { protocol, at, is_fragment } = OuterPayload::of(packet)?;
+        matches!(protocol, AH | ESP).then_some(OuterHeader {
             source: header.source,
             destination: header.destination,
             traffic_class: header.traffic_class,

@@ -20,16 +20,16 @@ pub const OUTBOUND_METERS: u32 = 1;
 
 /// Which security association's: the receiver's address, AH or ESP, and the index (RFC 4301 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct SaId {
     words: [u64; 3],
 }
 
-impl Name {
+impl SaId {
     /// Of the association to this receiver. `sends`: this is its sender.
-    pub fn new(receiver: Addr, is_ah: bool, spi: u32, sends: bool) -> Name {
+    pub fn new(receiver: Addr, is_ah: bool, spi: u32, sends: bool) -> SaId {
         let addr = receiver.to_u128();
         let last = u64::from(spi) | u64::from(is_ah) << 32 | u64::from(sends) << 33;
-        Name { words: [(addr >> 64) as u64, addr as u64, last] }
+        SaId { words: [(addr >> 64) as u64, addr as u64, last] }
     }
 
     fn meter(&self, number: u32) -> MeterKey {
@@ -40,14 +40,14 @@ impl Name {
 
 /// What a packet that leaves has to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct PacketNonce {
     /// The sequence number.
     pub number: u32,
     /// The initialization vector.
     pub iv: [u8; IV_LEN],
 }
 
-impl Stamp {
+impl PacketNonce {
     /// The next one of an association whose numbers begin with `first`; none if they are used up:
     /// they do not begin again (RFC 4303 3.3.3).
     ///
@@ -56,12 +56,12 @@ impl Stamp {
     /// clock was not put back and there are fewer packets than nanoseconds (RFC 4106 3.1 wants
     /// nothing else of it).
     #[inline]
-    pub fn next(meters: &mut Meters, of: &Name, first: u32, now_ns: u64) -> Option<Stamp> {
+    pub fn next(meters: &mut Meters, of: &SaId, first: u32, now_ns: u64) -> Option<PacketNonce> {
         let [given, last_iv, _] = meters.of(&of.meter(0), now_ns, NEVER_NS)?;
         let number = u32::try_from(u64::from(first) + *given).ok()?;
         let iv = now_ns.max(last_iv.checked_add(1)?);
         (*given, *last_iv) = (*given + 1, iv);
-        Some(Stamp { number, iv: iv.to_be_bytes() })
+        Some(PacketNonce { number, iv: iv.to_be_bytes() })
     }
 }
 
@@ -69,16 +69,16 @@ impl Stamp {
 ///
 /// Bits stand in a ring of words by the numbers themselves, so that the window moves without being
 /// shifted (RFC 6479). One word more than the window has is being filled.
-pub struct Seen<'m> {
+pub struct ReplayWindow<'m> {
     meters: &'m mut Meters,
-    of: &'m Name,
+    of: &'m SaId,
     now_ns: u64,
 }
 
-impl<'m> Seen<'m> {
+impl<'m> ReplayWindow<'m> {
     /// Those of this association.
-    pub fn new(meters: &'m mut Meters, of: &'m Name, now_ns: u64) -> Seen<'m> {
-        Seen { meters, of, now_ns }
+    pub fn new(meters: &'m mut Meters, of: &'m SaId, now_ns: u64) -> ReplayWindow<'m> {
+        ReplayWindow { meters, of, now_ns }
     }
 
     /// Whether a packet with this number may be new, and is worth being verified.
@@ -154,8 +154,8 @@ mod tests {
 
     use super::*;
 
-    fn name() -> Name {
-        Name::new(Addr::from_v4_bytes([192, 0, 2, 1]), false, 256, false)
+    fn name() -> SaId {
+        SaId::new(Addr::from_v4_bytes([192, 0, 2, 1]), false, 256, false)
     }
 
     fn meters() -> Meters {
@@ -165,8 +165,8 @@ mod tests {
     #[test]
     fn numbers_end_and_vectors_only_rise() {
         let (mut meters, of) = (meters(), name());
-        let mut next = |now_ns| Stamp::next(&mut meters, &of, u32::MAX - 2, now_ns);
-        let stamp = |number, iv: u64| Some(Stamp { number, iv: iv.to_be_bytes() });
+        let mut next = |now_ns| PacketNonce::next(&mut meters, &of, u32::MAX - 2, now_ns);
+        let stamp = |number, iv: u64| Some(PacketNonce { number, iv: iv.to_be_bytes() });
         assert_eq!(next(500), stamp(u32::MAX - 2, 500));
         assert_eq!(next(400), stamp(u32::MAX - 1, 501));
         assert_eq!(next(502), stamp(u32::MAX, 502));
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn no_vector_is_behind_the_end_of_time() {
         let (mut meters, of) = (meters(), name());
-        let mut next = |now_ns| Stamp::next(&mut meters, &of, 1, now_ns).map(|stamp| stamp.iv);
+        let mut next = |now_ns| PacketNonce::next(&mut meters, &of, 1, now_ns).map(|stamp| stamp.iv);
         assert_eq!(next(u64::MAX), Some(u64::MAX.to_be_bytes()));
         assert_eq!(next(u64::MAX), None);
     }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn the_window_has_its_edges_where_it_says() {
         let (mut meters, of) = (meters(), name());
-        let mut seen = Seen::new(&mut meters, &of, 0);
+        let mut seen = ReplayWindow::new(&mut meters, &of, 0);
         assert!(!seen.note(0), "no packet has it");
         assert!(seen.note(5_000));
         let lowest = 5_000 - REPLAY_WINDOW + 1;
@@ -198,7 +198,7 @@ mod tests {
         #[test]
         fn is_like_a_set(steps in prop::collection::vec((0u32..5, -1_200i64..1_200), 1..400), start in 1u32..5_000) {
             let (mut meters, of) = (meters(), name());
-            let mut seen = Seen::new(&mut meters, &of, 0);
+            let mut seen = ReplayWindow::new(&mut meters, &of, 0);
             let (mut all, mut top) = (BTreeSet::new(), 0u32);
             for (kind, step) in steps {
                 let near = i64::from(top.max(start)) + if kind == 0 { step } else { step / 40 };

@@ -4,11 +4,11 @@ use nf::answer::{self, IcmpError};
 use nf::{Context, PacketView, Verdict};
 use packet::{Addr, DropReason};
 
-use super::numbers::Stamp;
-use super::quoted::Quoted;
-use super::tunnels::Tunnel;
+use super::numbers::PacketNonce;
+use super::quoted::QuotedEnds;
+use super::tunnels::OutboundTunnel;
 use super::{METERS, State, Vpn, counter, of_tunnel};
-use crate::headers::{self, Inner};
+use crate::headers::{self, InnerHeader};
 
 /// The sender of a flow's packets is told at most once in so many nanoseconds what is wrong with
 /// them.
@@ -22,10 +22,10 @@ impl Vpn {
         state: &mut State,
         context: &mut Context<'_>,
     ) -> Verdict {
-        let Some(inner) = Inner::of(packet.outermost()) else {
+        let Some(inner) = InnerHeader::of(packet.outermost()) else {
             return Verdict::Drop(DropReason::VpnMalformed);
         };
-        let chosen = match Quoted::of(packet.outermost()) {
+        let chosen = match QuotedEnds::of(packet.outermost()) {
             Some(quoted) => quoted.tunnel_for(&inner, &self.tunnels),
             None => Ok(self.tunnels.between(inner.source, inner.destination)),
         };
@@ -65,7 +65,7 @@ impl Vpn {
     }
 
     /// The gateway's address of the packet's version.
-    fn answers_from(&self, inner: &Inner) -> Option<Addr> {
+    fn answers_from(&self, inner: &InnerHeader) -> Option<Addr> {
         if inner.version == 4 { self.gateway4 } else { self.gateway6 }
     }
 
@@ -94,13 +94,13 @@ impl Vpn {
 }
 
 fn enclose(
-    tunnel: &Tunnel,
-    inner: &Inner,
+    tunnel: &OutboundTunnel,
+    inner: &InnerHeader,
     packet: &mut PacketView<'_>,
     context: &mut Context<'_>,
 ) -> Result<(), DropReason> {
     let now_ns = context.now_ns();
-    let stamp = Stamp::next(context.meters(METERS), &tunnel.name, tunnel.first_sequence, now_ns);
+    let stamp = PacketNonce::next(context.meters(METERS), &tunnel.name, tunnel.first_sequence, now_ns);
     context.release_shared(); // Before what takes long.
     let stamp = stamp.ok_or(DropReason::VpnExhausted)?;
     let headers = tunnel.transform.headers(&tunnel.outer, tunnel.spi, stamp, inner);

@@ -7,33 +7,33 @@
 use packet::parse::{is_error, protocol};
 use packet::{Addr, DropReason};
 
-use super::tunnels::{Tunnel, Tunnels};
-use crate::headers::{Carried, Inner};
+use super::tunnels::{OutboundTunnel, TunnelTable};
+use crate::headers::{InnerHeader, OuterPayload};
 
 /// Bytes of an ICMP header, before what an error quotes.
 const ICMP_LEN: usize = 8;
 
 /// The ends of a packet that an ICMP error quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quoted {
+pub struct QuotedEnds {
     source: Addr,
     destination: Addr,
 }
 
-impl Quoted {
+impl QuotedEnds {
     /// The packet that the IP packet at the beginning of `network` quotes; none if it is no ICMP
     /// error, or its quotation is too short.
-    pub fn of(network: &[u8]) -> Option<Quoted> {
-        let Carried { protocol, at, .. } = Carried::of(network)?;
+    pub fn of(network: &[u8]) -> Option<QuotedEnds> {
+        let OuterPayload { protocol, at, .. } = OuterPayload::of(network)?;
         if !matches!(protocol, protocol::ICMP | protocol::ICMPV6) || !is_error(protocol, *network.get(at)?) {
             return None;
         }
-        let Inner { source, destination, .. } = Inner::of(network.get(at + ICMP_LEN..)?)?;
-        Some(Quoted { source, destination })
+        let InnerHeader { source, destination, .. } = InnerHeader::of(network.get(at + ICMP_LEN..)?)?;
+        Some(QuotedEnds { source, destination })
     }
 
     /// The number of the tunnel that protects the packet, whichever way it goes.
-    pub fn protected_by(&self, tunnels: &Tunnels) -> Option<u16> {
+    pub fn protected_by(&self, tunnels: &TunnelTable) -> Option<u16> {
         let forth = tunnels.between(self.source, self.destination);
         forth.or_else(|| tunnels.between(self.destination, self.source)).map(|(number, _)| number)
     }
@@ -47,9 +47,9 @@ impl Quoted {
     /// through it.
     pub fn tunnel_for<'t>(
         &self,
-        error: &Inner,
-        tunnels: &'t Tunnels,
-    ) -> Result<Option<(u16, &'t Tunnel)>, DropReason> {
+        error: &InnerHeader,
+        tunnels: &'t TunnelTable,
+    ) -> Result<Option<(u16, &'t OutboundTunnel)>, DropReason> {
         let protected = self.protected_by(tunnels);
         match tunnels.between(error.source, error.destination) {
             Some((number, tunnel)) if protected.is_none_or(|other| other == number) => {
@@ -66,7 +66,7 @@ impl Quoted {
 
     /// Whether an error to this address, which came through this tunnel, may come out of it: it
     /// speaks of a packet that its receiver sent into the tunnel.
-    pub fn comes_out(&self, tunnel: &Tunnel, receiver: Addr) -> bool {
+    pub fn comes_out(&self, tunnel: &OutboundTunnel, receiver: Addr) -> bool {
         self.source == receiver && tunnel.lets_out(self.destination, self.source)
     }
 }

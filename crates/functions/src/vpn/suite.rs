@@ -20,7 +20,7 @@ pub const SALT_LEN: usize = 4;
 
 /// An integrity check value was not what it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forged;
+pub struct IntegrityFailure;
 
 /// AES in Galois/Counter Mode with a check value of 16 bytes (RFC 4106).
 pub struct Gcm {
@@ -66,14 +66,14 @@ impl Gcm {
         header: &[u8],
         text: &mut [u8],
         icv: &[u8; ICV_LEN],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), IntegrityFailure> {
         let (nonce, icv) = (Array(self.nonce(iv)), Array(*icv));
         let text = InOutBuf::from(text);
         let opened = match &self.cipher {
             Aes::Key128(cipher) => cipher.decrypt_inout_detached(&nonce, header, text, &icv),
             Aes::Key256(cipher) => cipher.decrypt_inout_detached(&nonce, header, text, &icv),
         };
-        opened.map_err(|_| Forged)
+        opened.map_err(|_| IntegrityFailure)
     }
 
     /// RFC 4106 4.
@@ -104,8 +104,8 @@ impl Hmac128 {
     }
 
     /// Whether that is their check value, in a time that does not depend on where it differs.
-    pub fn verify(&self, pieces: &[&[u8]], icv: &[u8; ICV_LEN]) -> Result<(), Forged> {
-        self.over(pieces).verify_truncated_left(icv).map_err(|_| Forged)
+    pub fn verify(&self, pieces: &[&[u8]], icv: &[u8; ICV_LEN]) -> Result<(), IntegrityFailure> {
+        self.over(pieces).verify_truncated_left(icv).map_err(|_| IntegrityFailure)
     }
 
     fn over(&self, pieces: &[&[u8]]) -> Hmac<Sha256> {
@@ -136,7 +136,7 @@ mod tests {
         let icv = mac.icv(&[&[0xdd; 50]]);
         assert_eq!(icv.to_vec(), hex("cdcb1220d1ecccea91e53aba3092f962"));
         assert_eq!(mac.verify(&[&[0xdd; 49], &[0xdd]], &icv), Ok(()));
-        assert_eq!(mac.verify(&[&[0xdd; 49]], &icv), Err(Forged));
+        assert_eq!(mac.verify(&[&[0xdd; 49]], &icv), Err(IntegrityFailure));
         assert!(Hmac128::new(&[0; 31]).is_none());
     }
 
@@ -184,7 +184,7 @@ mod tests {
             let mut text = plain.clone();
             let icv = gcm.seal(iv, &header, &mut text);
             assert_eq!([&text[..], &icv].concat(), sealed);
-            assert_eq!(gcm.open(iv, &header[..7], &mut text.clone(), &icv), Err(Forged));
+            assert_eq!(gcm.open(iv, &header[..7], &mut text.clone(), &icv), Err(IntegrityFailure));
             assert_eq!(gcm.open(iv, &header, &mut text, &icv), Ok(()));
             assert_eq!(text, plain);
         }

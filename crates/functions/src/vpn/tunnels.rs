@@ -6,11 +6,11 @@ use std::collections::HashSet;
 use packet::Addr;
 use values::{ConfigError, Located, Secret};
 
-use super::config::{Config, Protocol, TunnelConfig};
-use super::frame::{AH, ESP, OVERHEAD_MAX, Outer, Transform};
-use super::numbers::Name;
+use super::config::{Config, IpsecProtocol, VpnTunnelConfig};
+use super::frame::{AH, ESP, OVERHEAD_MAX, Transform, TunnelOuter};
+use super::numbers::SaId;
 use super::suite::{Gcm, HMAC_KEY_LEN, Hmac128};
-use crate::networks::{Network, Routes};
+use crate::networks::{Network, TunnelRoutes};
 
 /// Tunnels of a gateway at most.
 pub const TUNNELS_MAX: usize = 1_024;
@@ -26,25 +26,25 @@ pub const NETWORKS_MAX: usize = 256;
 pub const MTU_MIN: u16 = 1280 + OVERHEAD_MAX as u16;
 
 /// All tunnels.
-pub struct Tunnels {
-    tunnels: Vec<Tunnel>,
-    routes: Routes,
-    /// By [`Inbound::order`].
-    inbound: Vec<Inbound>,
+pub struct TunnelTable {
+    tunnels: Vec<OutboundTunnel>,
+    routes: TunnelRoutes,
+    /// By [`InboundSa::order`].
+    inbound: Vec<InboundSa>,
     /// The addresses at this end, in order.
     locals: Vec<Addr>,
 }
 
 /// A tunnel, as seen by packets that leave.
-pub struct Tunnel {
+pub struct OutboundTunnel {
     /// Its outer headers.
-    pub outer: Outer,
+    pub outer: TunnelOuter,
     /// How packets are protected that leave.
     pub transform: Transform,
     /// Their index.
     pub spi: u32,
     /// Where their numbers are.
-    pub name: Name,
+    pub name: SaId,
     /// The first of these.
     pub first_sequence: u32,
     /// The longest IP packet that gets to the other end.
@@ -56,24 +56,24 @@ pub struct Tunnel {
 }
 
 /// A security association that packets come by.
-pub struct Inbound {
+pub struct InboundSa {
     /// The number of its tunnel.
     pub tunnel: u16,
     /// How they are protected.
     pub transform: Transform,
     /// Where the numbers are that were there; none: they may come again.
-    pub name: Option<Name>,
+    pub name: Option<SaId>,
     spi: u32,
     local: Addr,
     remote: Addr,
 }
 
-impl Tunnels {
+impl TunnelTable {
     /// Those of a configuration.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn new(config: &Config) -> Result<Tunnels, ConfigError> {
+    pub fn new(config: &Config) -> Result<TunnelTable, ConfigError> {
         if !(1..=TUNNELS_MAX).contains(&config.tunnels.len()) {
             let message = format!("a gateway has 1 to {TUNNELS_MAX} tunnels, not {}", config.tunnels.len());
             return Err(ConfigError::new(message));
@@ -87,13 +87,13 @@ impl Tunnels {
             }
             check(config)?;
             let keys = config.inbound.iter().map(|sa| &sa.key).chain([&config.outbound.key]);
-            for key in keys.filter(|_| config.protocol == Protocol::Esp) {
+            for key in keys.filter(|_| config.protocol == IpsecProtocol::Esp) {
                 if !ciphers.insert(key.bytes().map_err(error)?) {
                     return Err(error(SAME_KEY.to_owned()));
                 }
             }
-            let tunnel = Tunnel::new(config)?;
-            if !outbound.insert((config.remote, config.protocol == Protocol::Ah, tunnel.spi)) {
+            let tunnel = OutboundTunnel::new(config)?;
+            if !outbound.insert((config.remote, config.protocol == IpsecProtocol::Ah, tunnel.spi)) {
                 let message = format!("two tunnels send to {} by one index", config.remote);
                 return Err(error(message));
             }
@@ -101,13 +101,13 @@ impl Tunnels {
             inbound.extend(inbound_of(config, number)?);
             tunnels.push(tunnel);
         }
-        inbound.sort_unstable_by_key(Inbound::order);
+        inbound.sort_unstable_by_key(InboundSa::order);
         if let Some([one, other]) = inbound.array_windows().find(|[a, b]| a.order() == b.order()) {
             let [a, b] = [one, other].map(|sa| &config.tunnels[usize::from(sa.tunnel)].name);
             let message = format!("`{}` and `{}` receive by one index at one address", &**a, &**b);
             return Err(b.error(0..b.len(), message));
         }
-        let routes = Routes::new(routes).map_err(|(a, b)| {
+        let routes = TunnelRoutes::new(routes).map_err(|(a, b)| {
             let [a, b] = [a, b].map(|tunnel| &config.tunnels[usize::from(tunnel)].name);
             let message = format!("remote networks of `{}` and `{}` overlap", &**a, &**b);
             b.error(0..b.len(), message)
@@ -115,18 +115,18 @@ impl Tunnels {
         let mut locals: Vec<Addr> = inbound.iter().map(|sa| sa.local).collect();
         locals.sort_unstable();
         locals.dedup();
-        Ok(Tunnels { tunnels, routes, inbound, locals })
+        Ok(TunnelTable { tunnels, routes, inbound, locals })
     }
 
     /// The tunnel of this number.
     #[inline]
-    pub fn get(&self, number: u16) -> Option<&Tunnel> {
+    pub fn get(&self, number: u16) -> Option<&OutboundTunnel> {
         self.tunnels.get(usize::from(number))
     }
 
     /// The tunnel between the networks of these addresses here and there, with its number.
     #[inline]
-    pub fn between(&self, here: Addr, there: Addr) -> Option<(u16, &Tunnel)> {
+    pub fn between(&self, here: Addr, there: Addr) -> Option<(u16, &OutboundTunnel)> {
         let number = self.routes.find(there)?;
         let tunnel = self.get(number)?;
         tunnel.local_networks.iter().any(|network| network.contains(here)).then_some((number, tunnel))
@@ -134,8 +134,8 @@ impl Tunnels {
 
     /// The association that a packet from `remote` to `local` names; `protocol` is AH or ESP.
     #[inline]
-    pub fn inbound(&self, local: Addr, remote: Addr, protocol: u8, spi: u32) -> Option<&Inbound> {
-        let at = self.inbound.binary_search_by_key(&(spi, protocol, local), Inbound::order).ok()?;
+    pub fn inbound(&self, local: Addr, remote: Addr, protocol: u8, spi: u32) -> Option<&InboundSa> {
+        let at = self.inbound.binary_search_by_key(&(spi, protocol, local), InboundSa::order).ok()?;
         self.inbound.get(at).filter(|sa| sa.remote == remote)
     }
 
@@ -151,16 +151,16 @@ impl Tunnels {
     }
 }
 
-impl Tunnel {
-    fn new(config: &TunnelConfig) -> Result<Tunnel, ConfigError> {
+impl OutboundTunnel {
+    fn new(config: &VpnTunnelConfig) -> Result<OutboundTunnel, ConfigError> {
         let transform = transform(config, &config.outbound.key)?;
         let (source, destination) = (Addr::from(config.local), Addr::from(config.remote));
-        let outer = Outer { source, destination, ttl: config.ttl, dont_fragment: config.df };
+        let outer = TunnelOuter { source, destination, ttl: config.ttl, dont_fragment: config.df };
         let mtu = usize::from(config.mtu);
         let spi = config.outbound.spi.0;
-        Ok(Tunnel {
+        Ok(OutboundTunnel {
             inner_mtu: transform.inner_mtu(mtu, source.version()),
-            name: Name::new(destination, config.protocol == Protocol::Ah, spi, true),
+            name: SaId::new(destination, config.protocol == IpsecProtocol::Ah, spi, true),
             first_sequence: config.outbound.first_sequence,
             local_networks: networks("local_networks", &config.name, &config.local_networks)?,
             remote_networks: networks("remote_networks", &config.name, &config.remote_networks)?,
@@ -179,7 +179,7 @@ impl Tunnel {
     }
 }
 
-impl Inbound {
+impl InboundSa {
     fn order(&self) -> (u32, u8, Addr) {
         (self.spi, self.transform.protocol(), self.local)
     }
@@ -189,7 +189,7 @@ impl Inbound {
 const SAME_KEY: &str =
     "another security association has a key and salt of this one: AES-GCM keeps no secrets then";
 
-fn check(config: &TunnelConfig) -> Result<(), ConfigError> {
+fn check(config: &VpnTunnelConfig) -> Result<(), ConfigError> {
     let error = |message: String| Err(config.name.error(0..config.name.len(), message));
     if config.local.is_ipv4() != config.remote.is_ipv4() {
         return error("`local` and `remote` are addresses of one IP version".to_owned());
@@ -213,21 +213,21 @@ fn check(config: &TunnelConfig) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn inbound_of(config: &TunnelConfig, tunnel: u16) -> Result<Vec<Inbound>, ConfigError> {
+fn inbound_of(config: &VpnTunnelConfig, tunnel: u16) -> Result<Vec<InboundSa>, ConfigError> {
     let (local, remote) = (Addr::from(config.local), Addr::from(config.remote));
-    let is_ah = config.protocol == Protocol::Ah;
+    let is_ah = config.protocol == IpsecProtocol::Ah;
     let inbound = config.inbound.iter().map(|sa| {
         let transform = transform(config, &sa.key)?;
         debug_assert_eq!(transform.protocol(), if is_ah { AH } else { ESP });
-        let name = config.anti_replay.then(|| Name::new(local, is_ah, sa.spi.0, false));
-        Ok(Inbound { tunnel, transform, name, spi: sa.spi.0, local, remote })
+        let name = config.anti_replay.then(|| SaId::new(local, is_ah, sa.spi.0, false));
+        Ok(InboundSa { tunnel, transform, name, spi: sa.spi.0, local, remote })
     });
     inbound.collect()
 }
 
 /// How packets are protected by a key of this tunnel. What is wrong with a key is said of the
 /// tunnel's name: what stands around a place in the policy is shown with it.
-fn transform(config: &TunnelConfig, key: &Secret) -> Result<Transform, ConfigError> {
+fn transform(config: &VpnTunnelConfig, key: &Secret) -> Result<Transform, ConfigError> {
     let error = |message: String| config.name.error(0..config.name.len(), message);
     let bytes = key.bytes().map_err(error)?;
     let hmac = || {
@@ -236,9 +236,9 @@ fn transform(config: &TunnelConfig, key: &Secret) -> Result<Transform, ConfigErr
         })
     };
     match config.protocol {
-        Protocol::Ah => hmac().map(Transform::Ah),
-        Protocol::EspNull => hmac().map(Transform::Null),
-        Protocol::Esp => Gcm::new(&bytes).map(Transform::Gcm).ok_or_else(|| {
+        IpsecProtocol::Ah => hmac().map(Transform::Ah),
+        IpsecProtocol::EspNull => hmac().map(Transform::Null),
+        IpsecProtocol::Esp => Gcm::new(&bytes).map(Transform::Gcm).ok_or_else(|| {
             let len = bytes.len();
             error(format!(
                 "the key of AES-GCM has 16 or 32 bytes and 4 of salt behind them, not {len} in all"

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use packet::Side;
 use values::{ConfigError, Nanos, PacketRate};
 
-use super::Flood;
+use super::FloodAlert;
 
 /// The whitelist's configuration; see its README for what the keys do.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// The side that is protected.
-    pub protect: Protect,
+    pub protect: ProtectedSide,
     /// Whose requests are recorded; at least one of them.
-    pub record: Vec<Record>,
+    pub record: Vec<RecordedRequests>,
     /// What of the other end has to be the same.
-    pub strict: Strict,
+    pub strict: PeerMatch,
     /// How long after a request answers may come. Above zero.
     pub expiry: Nanos,
     /// Ends that each set remembers at most: 1 to [`MEMBERS_MAX`].
@@ -24,7 +24,7 @@ pub struct Config {
     /// Ports of the protected side to which anybody may send, up to [`SERVICES_MAX`] of them.
     pub services: Vec<u16>,
     /// What happens to packets of other protocols that come from the other side.
-    pub others: Others,
+    pub others: NonUdpAction,
     /// The rate of unsolicited datagrams above which there is an alert; 0: there are none.
     pub alert_above: PacketRate,
     /// The time between two alerts, at least.
@@ -39,7 +39,7 @@ pub const SERVICES_MAX: usize = 1_024;
 /// The side that is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protect {
+pub enum ProtectedSide {
     /// The left end of the chain.
     Inside,
     /// The right end.
@@ -49,7 +49,7 @@ pub enum Protect {
 /// Whose requests are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Record {
+pub enum RecordedRequests {
     /// Those of hosts of the protected side: whom they ask may answer.
     Hosts,
     /// Those of the other side's clients to a service: they may then send to any port.
@@ -59,7 +59,7 @@ pub enum Record {
 /// What of the other end has to be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Strict {
+pub enum PeerMatch {
     /// Its address.
     Address,
     /// Its address and port.
@@ -69,19 +69,19 @@ pub enum Strict {
 /// What happens to packets of other protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Others {
+pub enum NonUdpAction {
     /// They pass.
     Pass,
     /// They are dropped, but for ICMP errors about what was asked.
     Drop,
 }
 
-impl Protect {
+impl ProtectedSide {
     /// It as a side of the chain.
     pub fn side(self) -> Side {
         match self {
-            Protect::Inside => Side::Inside,
-            Protect::Outside => Side::Outside,
+            ProtectedSide::Inside => Side::Inside,
+            ProtectedSide::Outside => Side::Outside,
         }
     }
 }
@@ -89,13 +89,13 @@ impl Protect {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            protect: Protect::Inside,
-            record: vec![Record::Hosts],
-            strict: Strict::AddressPort,
+            protect: ProtectedSide::Inside,
+            record: vec![RecordedRequests::Hosts],
+            strict: PeerMatch::AddressPort,
             expiry: Nanos(30_000_000_000),
             capacity: super::MEMBERS as u32,
             services: Vec::new(),
-            others: Others::Pass,
+            others: NonUdpAction::Pass,
             alert_above: PacketRate(1_000),
             alert_every: Nanos(10_000_000_000),
         }
@@ -103,11 +103,11 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(super) fn checked_record(&self) -> Result<&[Record], ConfigError> {
+    pub(super) fn checked_record(&self) -> Result<&[RecordedRequests], ConfigError> {
         if self.record.is_empty() {
             return Err(ConfigError::new("`record` has to name `hosts`, `clients` or both"));
         }
-        if self.record.contains(&Record::Clients) && self.services.is_empty() {
+        if self.record.contains(&RecordedRequests::Clients) && self.services.is_empty() {
             return Err(ConfigError::new("`record: [clients]` needs `services` that they may ask"));
         }
         Ok(&self.record)
@@ -138,9 +138,9 @@ impl Config {
         Ok(self.expiry.0)
     }
 
-    pub(super) fn flood(&self) -> Option<Flood> {
+    pub(super) fn flood(&self) -> Option<FloodAlert> {
         let rate_pps = self.alert_above.0;
-        (rate_pps > 0).then(|| Flood {
+        (rate_pps > 0).then(|| FloodAlert {
             interval_ns: (1_000_000_000 / rate_pps).max(1),
             silence_ns: self.alert_every.0,
             signature: Arc::from(format!("UDP flood: unsolicited packets above {}", self.alert_above)),

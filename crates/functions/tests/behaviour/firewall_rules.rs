@@ -177,7 +177,7 @@ fn rules_in_a_policy_know_their_place() {
         values::Origin { source: "allow.rules".into(), line: 1, column: 1, escapes: vec![] },
     );
     let config = functions::firewall::Config {
-        rules: functions::texts::Texts(vec!["allow udp".into(), located]),
+        rules: functions::texts::TextList(vec!["allow udp".into(), located]),
         ..Default::default()
     };
     let error =

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::{TABLES_BYTES_MAX, TooLarge};
+use super::{ClassifierTooLarge, TABLES_BYTES_MAX};
 
 /// Sets of rules: per set a summary with a bit for each block of 64 rules, and the blocks that are
 /// not empty.
@@ -108,7 +108,7 @@ impl SetsBuilder {
     }
 
     /// The number of the set of those rules for which there is a `true`.
-    pub(super) fn of(&mut self, members: impl Iterator<Item = bool>) -> Result<u32, TooLarge> {
+    pub(super) fn of(&mut self, members: impl Iterator<Item = bool>) -> Result<u32, ClassifierTooLarge> {
         self.clear();
         for (rule, _) in members.enumerate().filter(|&(_, member)| member) {
             self.turn(rule);
@@ -119,7 +119,7 @@ impl SetsBuilder {
     }
 
     /// The number of the current set.
-    pub(super) fn intern(&mut self) -> Result<u32, TooLarge> {
+    pub(super) fn intern(&mut self) -> Result<u32, ClassifierTooLarge> {
         let mut hasher = DefaultHasher::new();
         self.current.hash(&mut hasher);
         let hash = hasher.finish();
@@ -138,7 +138,7 @@ impl SetsBuilder {
         let set = (sets.heads.len() / head.len()) as u32;
         sets.heads.extend(head);
         if sets.len_bytes() > TABLES_BYTES_MAX {
-            return Err(TooLarge);
+            return Err(ClassifierTooLarge);
         }
         self.known.insert(hash, set);
         Ok(set)

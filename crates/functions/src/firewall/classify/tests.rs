@@ -5,14 +5,16 @@ use packet::{Addr, split_mix};
 use proptest::prelude::*;
 
 use super::*;
-use crate::firewall::rule::{Action, Addresses, Flags, States, Ways, has_ports, join};
+use crate::firewall::rule::{
+    AddressSet, FilterAction, FlagMatch, FlowStates, RuleDirections, has_ports, join,
+};
 
 /// What the classifier must equal: one rule after another, field by field.
-fn linear(rules: &[Rule], headers: &Headers) -> Option<usize> {
+fn linear(rules: &[FilterRule], headers: &FilterHeaders) -> Option<usize> {
     fn within<T: PartialOrd>(ranges: &[RangeInclusive<T>], value: T) -> bool {
         ranges.iter().any(|range| range.contains(&value))
     }
-    let address = |set: &Addresses, addr: Addr| {
+    let address = |set: &AddressSet, addr: Addr| {
         if headers.version == 4 {
             within(&set.v4, u32::from_be_bytes(addr.v4_bytes()))
         } else {
@@ -31,17 +33,17 @@ fn linear(rules: &[Rule], headers: &Headers) -> Option<usize> {
     })
 }
 
-fn any_rule() -> Rule {
-    Rule {
-        action: Action::Allow,
-        ways: Ways::BOTH,
+fn any_rule() -> FilterRule {
+    FilterRule {
+        action: FilterAction::Allow,
+        ways: RuleDirections::BOTH,
         protocols: vec![0..=255],
-        sources: Addresses::any(),
+        sources: AddressSet::any(),
         source_ports: vec![0..=u16::MAX],
-        destinations: Addresses::any(),
+        destinations: AddressSet::any(),
         destination_ports: vec![0..=u16::MAX],
-        states: States::VALID,
-        flags: Flags::default(),
+        states: FlowStates::VALID,
+        flags: FlagMatch::default(),
         tag: None,
         log: false,
         name: "rule".into(),
@@ -65,13 +67,13 @@ fn ranges<T: Copy + Ord + std::fmt::Debug + From<u8>>(
     ]
 }
 
-fn addresses() -> impl Strategy<Value = Addresses> {
+fn addresses() -> impl Strategy<Value = AddressSet> {
     let v4 = prop_oneof![4 => ranges(u32::MAX, |a, b| a - b), 1 => Just(vec![])];
     let v6 = prop_oneof![4 => ranges(u128::MAX, |a, b| a - b), 1 => Just(vec![])];
-    (v4, v6).prop_map(|(v4, v6)| Addresses { v4, v6 })
+    (v4, v6).prop_map(|(v4, v6)| AddressSet { v4, v6 })
 }
 
-fn rules() -> impl Strategy<Value = Vec<Rule>> {
+fn rules() -> impl Strategy<Value = Vec<FilterRule>> {
     let rule = (
         (addresses(), addresses(), ranges(u16::MAX, |a, b| a - b), ranges(u16::MAX, |a, b| a - b)),
         (ranges(255u8, |a, b| a - b), 1u8..4, 1u8..16, any::<(u8, u8)>()),
@@ -79,10 +81,10 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let rule = rule.prop_map(|((sources, destinations, source_ports, destination_ports), rest)| {
         let (protocols, ways, states, (mask, value)) = rest;
         let mask = if mask % 3 == 0 { mask & 0x3f } else { 0 };
-        let flags = Flags { mask, value: value & mask };
-        let (ways, states) = (Ways(ways), States(states));
+        let flags = FlagMatch { mask, value: value & mask };
+        let (ways, states) = (RuleDirections(ways), FlowStates(states));
         let ports = (source_ports, destination_ports);
-        Rule {
+        FilterRule {
             sources,
             destinations,
             source_ports: ports.0,
@@ -97,7 +99,7 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(rule, 0..150)
 }
 
-fn headers() -> impl Strategy<Value = Headers> {
+fn headers() -> impl Strategy<Value = FilterHeaders> {
     fn near<T: Copy + std::fmt::Debug>(numbers: fn(u8, bool) -> T) -> impl Strategy<Value = T> {
         (0u8..14, any::<bool>()).prop_map(move |(n, high)| numbers(n, high))
     }
@@ -114,7 +116,7 @@ fn headers() -> impl Strategy<Value = Headers> {
                         Addr::from_u128(number)
                     }
                 };
-                Headers {
+                FilterHeaders {
                     version: if v4 { 4 } else { 6 },
                     protocol,
                     source: addr(source),
@@ -122,7 +124,7 @@ fn headers() -> impl Strategy<Value = Headers> {
                     source_port,
                     destination_port,
                     tcp_flags,
-                    way: if way { Way::In } else { Way::Out },
+                    way: if way { RuleDirection::In } else { RuleDirection::Out },
                     state: FlowState::ALL[state],
                 }
             },
@@ -144,7 +146,7 @@ proptest! {
         let mut fewer = rules.clone();
         for &rule in disabled.iter().filter(|&&rule| rule < rules.len()) {
             classifier.enable(rule, false);
-            fewer[rule].ways = Ways(0);
+            fewer[rule].ways = RuleDirections(0);
         }
         for headers in &headers {
             prop_assert_eq!(classifier.first_match(headers), linear(&fewer, headers), "{:?}", headers);
@@ -186,23 +188,23 @@ enum Shape {
     Ipc,
 }
 
-fn generate(shape: Shape, count: usize, seed: u64) -> Vec<Rule> {
+fn generate(shape: Shape, count: usize, seed: u64) -> Vec<FilterRule> {
     let mut random = Random(seed);
     // Prefixes share their beginnings, as those of sites do.
     let sites: Vec<u128> = (0..64).map(|_| u128::from(split_mix(&mut random.0)) << 64).collect();
     let prefix = |random: &mut Random, open_in_ten: u64, lens: &[u32]| {
         if random.below(10) < open_in_ten {
-            return Addresses::any();
+            return AddressSet::any();
         }
         let low = u128::from(random.below(1 << 20)) << random.below(100);
         let base = random.of(&sites) ^ low ^ u128::from(random.below(1 << 16)) << 96;
         let len = random.of(lens);
         if random.one_in(4) {
             let hosts = u128::MAX.checked_shr(len * 4).unwrap_or(0);
-            Addresses { v4: vec![], v6: vec![base & !hosts..=base | hosts] }
+            AddressSet { v4: vec![], v6: vec![base & !hosts..=base | hosts] }
         } else {
             let (base, hosts) = ((base >> 96) as u32, u32::MAX.checked_shr(len).unwrap_or(0));
-            Addresses { v4: vec![base & !hosts..=base | hosts], v6: vec![] }
+            AddressSet { v4: vec![base & !hosts..=base | hosts], v6: vec![] }
         }
     };
     let ports = |random: &mut Random, open_in_ten: u64| -> Ranges<u16> {
@@ -228,7 +230,7 @@ fn generate(shape: Shape, count: usize, seed: u64) -> Vec<Rule> {
                 Shape::Fw => ((5, [8, 16, 24, 32]), (5, [16, 24, 32, 32]), 5, 3),
                 Shape::Ipc => ((3, [8, 20, 24, 32]), (2, [16, 24, 30, 32]), 7, 5),
             };
-            let mut rule = Rule {
+            let mut rule = FilterRule {
                 sources: prefix(&mut random, source.0, &source.1),
                 destinations: prefix(&mut random, destination.0, &destination.1),
                 source_ports: ports(&mut random, from_port),
@@ -236,11 +238,11 @@ fn generate(shape: Shape, count: usize, seed: u64) -> Vec<Rule> {
                 protocols: random
                     .of(&[vec![6..=6], vec![6..=6], vec![17..=17], vec![0..=255]].each_ref())
                     .clone(),
-                ways: random.of(&[Ways::BOTH, Ways(1), Ways(2)]),
+                ways: random.of(&[RuleDirections::BOTH, RuleDirections(1), RuleDirections(2)]),
                 ..any_rule()
             };
             if rule.protocols == [6..=6] && random.one_in(8) {
-                rule.flags = Flags { mask: 0x12, value: 2 };
+                rule.flags = FlagMatch { mask: 0x12, value: 2 };
             }
             rule
         })
@@ -248,7 +250,7 @@ fn generate(shape: Shape, count: usize, seed: u64) -> Vec<Rule> {
 }
 
 /// Headers at the corners of a rule, one field of which may be anywhere.
-fn near(random: &mut Random, rules: &[Rule]) -> Headers {
+fn near(random: &mut Random, rules: &[FilterRule]) -> FilterHeaders {
     fn corner<T: Copy>(random: &mut Random, ranges: &[RangeInclusive<T>], other: T) -> T {
         match (random.below(10), ranges.first()) {
             (0, _) | (_, None) => other,
@@ -258,7 +260,7 @@ fn near(random: &mut Random, rules: &[Rule]) -> Headers {
     }
     let rule = &rules[random.below(rules.len() as u64) as usize];
     let v4 = !rule.sources.v4.is_empty() && !rule.destinations.v4.is_empty();
-    let mut addr = |set: &Addresses| {
+    let mut addr = |set: &AddressSet| {
         let other = u128::from(split_mix(&mut random.0)) << 64;
         if v4 {
             Addr::from_v4_bytes(corner(random, &set.v4, (other >> 96) as u32).to_be_bytes())
@@ -269,7 +271,7 @@ fn near(random: &mut Random, rules: &[Rule]) -> Headers {
     let (source, destination) = (addr(&rule.sources), addr(&rule.destinations));
     let (a, b) = (random.below(1 << 16) as u16, random.below(1 << 16) as u16);
     let protocol = random.of(&[6, 6, 17, *rule.protocols[0].start()]);
-    Headers {
+    FilterHeaders {
         version: if v4 { 4 } else { 6 },
         protocol,
         source,
@@ -324,7 +326,7 @@ fn lookup_cost() {
             let classifier = Classifier::new(&rules).unwrap();
             let built = started.elapsed();
             let mut random = Random(5);
-            let headers: Vec<Headers> = (0..20_000).map(|_| near(&mut random, &rules)).collect();
+            let headers: Vec<FilterHeaders> = (0..20_000).map(|_| near(&mut random, &rules)).collect();
             let started = Instant::now();
             let matched = headers.iter().filter(|headers| classifier.first_match(headers).is_some()).count();
             let ns = started.elapsed().as_nanos() / headers.len() as u128;
@@ -364,10 +366,10 @@ fn lookups_do_not_read_more_in_proportion_to_the_rules() {
 #[test]
 fn the_worst_rules_stay_within_bounds() {
     // Nested ranges on every axis: all intervals differ, and half of all blocks are in each.
-    let rules: Vec<Rule> = (0..10_000u32)
-        .map(|n| Rule {
-            sources: Addresses { v4: vec![n * 1000..=u32::MAX - n * 1000], v6: vec![] },
-            destinations: Addresses { v4: vec![n * 1000..=u32::MAX - n * 1000], v6: vec![] },
+    let rules: Vec<FilterRule> = (0..10_000u32)
+        .map(|n| FilterRule {
+            sources: AddressSet { v4: vec![n * 1000..=u32::MAX - n * 1000], v6: vec![] },
+            destinations: AddressSet { v4: vec![n * 1000..=u32::MAX - n * 1000], v6: vec![] },
             ..any_rule()
         })
         .collect();
@@ -377,14 +379,17 @@ fn the_worst_rules_stay_within_bounds() {
     assert!(classifier.len_bytes() <= TABLES_BYTES_MAX);
     // Lists of ranges of all lengths: tables beyond the limit are refused, not built.
     let mut random = Random(1);
-    let rules: Vec<Rule> = (0..RULES_MAX as u32)
+    let rules: Vec<FilterRule> = (0..RULES_MAX as u32)
         .map(|n| {
             let mut range = |i: u32| i << 20 | n..=(i << 20 | n) + (1 << 16) + random.below(1 << 19) as u32;
-            Rule { sources: Addresses { v4: (0..20).map(&mut range).collect(), v6: vec![] }, ..any_rule() }
+            FilterRule {
+                sources: AddressSet { v4: (0..20).map(&mut range).collect(), v6: vec![] },
+                ..any_rule()
+            }
         })
         .collect();
     let started = Instant::now();
-    assert_eq!(Classifier::new(&rules).err(), Some(TooLarge));
+    assert_eq!(Classifier::new(&rules).err(), Some(ClassifierTooLarge));
     println!("refused after {:?}", started.elapsed());
 }
 

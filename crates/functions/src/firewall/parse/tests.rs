@@ -3,13 +3,13 @@ use values::Origin;
 
 use super::*;
 
-fn read(text: &str) -> Result<Vec<Rule>, String> {
+fn read(text: &str) -> Result<Vec<FilterRule>, String> {
     let origin = Origin { source: "x.rules".to_owned(), line: 1, column: 1, escapes: Vec::new() };
     let tags = BTreeMap::from([("web".to_owned(), 1), ("dns".to_owned(), 7)]);
     rules(&[Located::with_origin(text, origin)], &tags).map_err(|error| error.to_string())
 }
 
-fn one(text: &str) -> Rule {
+fn one(text: &str) -> FilterRule {
     let rules = read(text).unwrap();
     assert_eq!(rules.len(), 1, "{text}");
     rules[0].clone()
@@ -21,22 +21,22 @@ fn every_part_of_a_rule_is_read() {
         "reject in tcp from {10.0.0.0/8, 192.0.2.1-192.0.2.9} port 1024-65535 to 10.1.0.0/16 port {443,80,81} \
          state {new, invalid} flags SYN,!ack tag web log as \"no web\" # why",
     );
-    let v4 = |ranges: &[(u32, u32)]| Addresses {
+    let v4 = |ranges: &[(u32, u32)]| AddressSet {
         v4: ranges.iter().map(|&(a, b)| a..=b).collect(),
         v6: Vec::new(),
     };
     assert_eq!(
         rule,
-        Rule {
-            action: Action::Reject,
-            ways: Ways::only(Way::In),
+        FilterRule {
+            action: FilterAction::Reject,
+            ways: RuleDirections::only(RuleDirection::In),
             protocols: vec![6..=6],
             sources: v4(&[(0x0a00_0000, 0x0aff_ffff), (0xc000_0201, 0xc000_0209)]),
             source_ports: vec![1024..=65535],
             destinations: v4(&[(0x0a01_0000, 0x0a01_ffff)]),
             destination_ports: vec![80..=81, 443..=443],
-            states: States(0b1001),
-            flags: Flags { mask: 0x12, value: 0x02 },
+            states: FlowStates(0b1001),
+            flags: FlagMatch { mask: 0x12, value: 0x02 },
             tag: Some(1),
             log: true,
             name: "no web".into(),
@@ -48,8 +48,8 @@ fn every_part_of_a_rule_is_read() {
 #[test]
 fn what_is_left_out_is_open() {
     let rule = one("allow");
-    assert_eq!((rule.ways, rule.states, rule.flags.mask), (Ways::BOTH, States::VALID, 0));
-    assert_eq!((rule.sources, rule.destinations), (Addresses::any(), Addresses::any()));
+    assert_eq!((rule.ways, rule.states, rule.flags.mask), (RuleDirections::BOTH, FlowStates::VALID, 0));
+    assert_eq!((rule.sources, rule.destinations), (AddressSet::any(), AddressSet::any()));
     assert_eq!(rule.protocols, [0..=255]);
     assert_eq!(&*rule.name, "rule 1");
     assert_eq!(one("allow any_direction any from any to any"), one("allow"));
@@ -61,8 +61,8 @@ fn what_is_left_out_is_open() {
 fn ports_without_a_protocol_mean_all_that_have_some() {
     assert_eq!(one("allow to any port 53").protocols, [6..=6, 17..=17, 33..=33, 132..=132, 136..=136]);
     assert_eq!(one("allow icmp icmp_type {8, 13-18}").destination_ports, [8..=8, 13..=18]);
-    assert_eq!(one("allow to ::/0").destinations, Addresses { v4: vec![], v6: vec![0..=u128::MAX] });
-    assert_eq!(one("allow to 0.0.0.0/0").destinations, Addresses { v4: vec![0..=u32::MAX], v6: vec![] });
+    assert_eq!(one("allow to ::/0").destinations, AddressSet { v4: vec![], v6: vec![0..=u128::MAX] });
+    assert_eq!(one("allow to 0.0.0.0/0").destinations, AddressSet { v4: vec![0..=u32::MAX], v6: vec![] });
     assert_eq!(one("allow to 2001:db8::1").destinations.v6.len(), 1);
 }
 

@@ -15,13 +15,13 @@ pub(super) struct Tokens<'t> {
 /// A token with its place in the text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'t> {
-    kind: Kind<'t>,
+    kind: TokenKind<'t>,
     start: usize,
     end: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind<'t> {
+enum TokenKind<'t> {
     /// A word, or one of `{`, `}`, `,`.
     Word(&'t str),
     /// What stands between quotes.
@@ -32,15 +32,15 @@ enum Kind<'t> {
 
 impl<'t> Token<'t> {
     pub(super) fn word(&self) -> Option<&'t str> {
-        if let Kind::Word(word) = self.kind { Some(word) } else { None }
+        if let TokenKind::Word(word) = self.kind { Some(word) } else { None }
     }
 
     pub(super) fn string(&self) -> Option<&'t str> {
-        if let Kind::String(string) = self.kind { Some(string) } else { None }
+        if let TokenKind::String(string) = self.kind { Some(string) } else { None }
     }
 
     pub(super) fn is_end(&self) -> bool {
-        self.kind == Kind::End
+        self.kind == TokenKind::End
     }
 }
 
@@ -62,19 +62,19 @@ impl<'t> Tokens<'t> {
                 let len = string.find('"').ok_or_else(|| {
                     text.error(at..at + rest.trim_end().len(), "the string has no closing quote")
                 })?;
-                (Kind::String(&string[..len]), len + 2)
+                (TokenKind::String(&string[..len]), len + 2)
             } else if rest.starts_with(['{', '}', ',']) {
-                (Kind::Word(&rest[..1]), 1)
+                (TokenKind::Word(&rest[..1]), 1)
             } else {
                 let ends = |c: char| c.is_whitespace() || matches!(c, '{' | '}' | ',' | '"' | '#');
                 let len = rest.find(ends).unwrap_or(rest.len());
-                (Kind::Word(&rest[..len]), len)
+                (TokenKind::Word(&rest[..len]), len)
             };
             tokens.push(Token { kind, start: at, end: at + len });
             at += len;
         }
         let end = tokens.last().map_or(line.start, |token| token.end);
-        tokens.push(Token { kind: Kind::End, start: end, end });
+        tokens.push(Token { kind: TokenKind::End, start: end, end });
         Ok(Tokens { text, tokens, next: 0 })
     }
 
@@ -107,9 +107,9 @@ impl<'t> Tokens<'t> {
     /// The error that something else should stand where the token is.
     pub(super) fn expected(&self, what: &str, token: &Token<'_>) -> ConfigError {
         match token.kind {
-            Kind::End => self.error(token, format!("expected {what}, found the end of the line")),
-            Kind::Word(word) => self.error(token, format!("expected {what}, found `{word}`")),
-            Kind::String(string) => self.error(token, format!("expected {what}, found \"{string}\"")),
+            TokenKind::End => self.error(token, format!("expected {what}, found the end of the line")),
+            TokenKind::Word(word) => self.error(token, format!("expected {what}, found `{word}`")),
+            TokenKind::String(string) => self.error(token, format!("expected {what}, found \"{string}\"")),
         }
     }
 }

@@ -6,11 +6,11 @@ use zerocopy::IntoBytes;
 
 use super::segment::{RST, SYN, Segment};
 use super::{
-    ACKED, Attempt, BY_REPLY, CUT, ELSEWHERE, Ends, FINISHED, OPENED, RESET, SCALE_MAX, SCALES, SEEN, Sender,
-    WINDOW_MAX, ack_fits, is_after, is_in_window, note,
+    ACKED, BY_REPLY, CUT, ConnectionAttempt, ELSEWHERE, FINISHED, OPENED, RESET, SCALE_MAX, SCALES, SEEN,
+    SenderState, TcpTracker, WINDOW_MAX, ack_fits, is_after, is_in_window, note,
 };
 
-impl Ends {
+impl TcpTracker {
     /// Whether the connection was reset, or closed by both ends.
     pub fn is_over(&self) -> bool {
         let [a, b] = self.ends;
@@ -19,8 +19,8 @@ impl Ends {
 
     /// What was kept of a connection by version 1 of the firewall's state: of each end five words,
     /// without what its SYN said.
-    pub fn of_version_1(bytes: &[u8]) -> Ends {
-        let mut ends = Ends::default();
+    pub fn of_version_1(bytes: &[u8]) -> TcpTracker {
+        let mut ends = TcpTracker::default();
         for (end, words) in ends.ends.iter_mut().zip(bytes.chunks_exact(20)) {
             *end.as_mut_bytes().first_chunk_mut::<20>().unwrap_or(&mut [0; 20]) =
                 words.try_into().unwrap_or([0; 20]);
@@ -59,12 +59,12 @@ impl Ends {
             return true;
         }
         match (sender.flags & SEEN != 0, peer_seen) {
-            (true, true) => self.attempt = Attempt::new(segment, direction),
+            (true, true) => self.attempt = ConnectionAttempt::new(segment, direction),
             (sent, _) => {
                 if sent {
                     // Another try. The first one may still be answered (RFC 9293, figure 9).
-                    self.attempt = Attempt::of(&sender, direction);
-                    receiver = Sender::default();
+                    self.attempt = ConnectionAttempt::of(&sender, direction);
+                    receiver = SenderState::default();
                 }
                 open(&mut sender, &mut receiver, segment);
                 self.set(direction, sender, receiver);
@@ -117,10 +117,10 @@ impl Ends {
             return false;
         }
         let before = self.ends[direction.other().index()];
-        let (mut sender, mut receiver) = (Sender::default(), Sender::of(&self.attempt));
+        let (mut sender, mut receiver) = (SenderState::default(), SenderState::of(&self.attempt));
         open(&mut sender, &mut receiver, segment);
         self.set(direction, sender, receiver);
-        self.attempt = Attempt::of(&before, direction.other());
+        self.attempt = ConnectionAttempt::of(&before, direction.other());
         true
     }
 
@@ -170,7 +170,7 @@ impl Ends {
     }
 }
 
-impl Sender {
+impl SenderState {
     /// Takes a repeated SYN into account: with or without the data, the options and the window of
     /// the first.
     fn repeat(&mut self, segment: &Segment) {
@@ -185,23 +185,23 @@ impl Sender {
     }
 
     /// An end whose attempt was answered.
-    fn of(attempt: &Attempt) -> Sender {
-        Sender {
+    fn of(attempt: &ConnectionAttempt) -> SenderState {
+        SenderState {
             end: attempt.end,
             limit: attempt.end,
             window: attempt.window.into(),
             scale: attempt.scale,
             flags: SEEN | OPENED | attempt.flags & SCALES,
             iss: attempt.iss,
-            ..Sender::default()
+            ..SenderState::default()
         }
     }
 }
 
-impl Attempt {
-    fn new(segment: &Segment, direction: Direction) -> Attempt {
+impl ConnectionAttempt {
+    fn new(segment: &Segment, direction: Direction) -> ConnectionAttempt {
         let scales = if segment.scale.is_some() { SCALES } else { 0 };
-        Attempt {
+        ConnectionAttempt {
             iss: segment.seq,
             end: segment.end(),
             window: segment.window,
@@ -211,13 +211,13 @@ impl Attempt {
     }
 
     /// The attempt by which this end opened its connection; none if that was not seen.
-    fn of(end: &Sender, direction: Direction) -> Attempt {
+    fn of(end: &SenderState, direction: Direction) -> ConnectionAttempt {
         if end.flags & OPENED == 0 {
-            return Attempt::default();
+            return ConnectionAttempt::default();
         }
         // Up to 64 KiB of data are in a SYN; what was sent since does not count.
         let len = end.end.wrapping_sub(end.iss);
-        Attempt {
+        ConnectionAttempt {
             iss: end.iss,
             end: if len <= super::CUT_MAX { end.end } else { end.iss.wrapping_add(1) },
             window: end.window.min(u16::MAX.into()) as u16,
@@ -232,20 +232,20 @@ fn by(direction: Direction) -> u8 {
 }
 
 /// An end sends its SYN: the first one, or the answer to the peer's.
-fn open(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
+fn open(sender: &mut SenderState, receiver: &mut SenderState, segment: &Segment) {
     let answers = receiver.flags & SEEN != 0;
     let offers = if segment.scale.is_some() { SCALES } else { 0 };
     // Data that overtook the answer.
     let ahead = sender.end.wrapping_sub(segment.end());
     let overtaken =
         sender.flags & ELSEWHERE != 0 && receiver.is_answered_by(sender.acked) && ahead <= receiver.window;
-    *sender = Sender {
+    *sender = SenderState {
         end: if overtaken { sender.end } else { segment.end() },
         limit: segment.end().wrapping_add(receiver.window),
         scale: segment.scale.unwrap_or(0).min(SCALE_MAX),
         flags: SEEN | OPENED | offers | sender.flags & CUT,
         iss: segment.seq,
-        ..Sender::default()
+        ..SenderState::default()
     };
     if answers && sender.flags & receiver.flags & SCALES == 0 {
         // Only if both offer it (RFC 7323 2.2).
@@ -256,14 +256,14 @@ fn open(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
 
 /// The first segment seen is in the middle of the connection: its numbers are believed, windows
 /// taken for the largest.
-fn pick_up(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
-    let known = |end: u32| Sender {
+fn pick_up(sender: &mut SenderState, receiver: &mut SenderState, segment: &Segment) {
+    let known = |end: u32| SenderState {
         end,
         limit: end.wrapping_add(WINDOW_MAX),
         window: WINDOW_MAX,
         scale: SCALE_MAX,
         flags: SEEN,
-        ..Sender::default()
+        ..SenderState::default()
     };
     *sender = known(segment.end());
     *receiver = known(segment.ack.unwrap_or(0));

@@ -11,8 +11,8 @@ fn segment(seq: u32, len: u32, ack: Option<u32>, window: u16, flags: u8) -> Segm
 }
 
 /// A connection that both ends opened: 1,001 and 5,001 are next.
-fn opened() -> Ends {
-    let mut ends = Ends::default();
+fn opened() -> TcpTracker {
+    let mut ends = TcpTracker::default();
     assert!(ends.follow(&segment(1000, 0, None, 8000, SYN), O));
     assert!(ends.follow(&segment(5000, 0, Some(1001), 4000, SYN), R));
     assert!(ends.follow(&segment(1001, 0, Some(5001), 8000, 0), O));
@@ -64,7 +64,7 @@ fn a_reset_must_hit_the_window() {
     }
     let syn = segment(1000, 0, None, 8000, SYN);
     for (ack, want) in [(1001, true), (1000, false), (77, false)] {
-        let mut ends = Ends::default();
+        let mut ends = TcpTracker::default();
         assert!(ends.follow(&syn, O));
         assert_eq!(ends.follow(&segment(0, 0, Some(ack), 0, RST), R), want, "refusal with {ack}");
     }
@@ -73,7 +73,7 @@ fn a_reset_must_hit_the_window() {
 #[test]
 fn windows_scale_only_if_both_ends_want_it() {
     for (scale, far) in [(Some(4), true), (None, false)] {
-        let mut ends = Ends::default();
+        let mut ends = TcpTracker::default();
         assert!(ends.follow(&Segment { scale: Some(7), ..segment(0, 0, None, 1000, SYN) }, O));
         assert!(ends.follow(&Segment { scale, ..segment(0, 0, Some(1), 1000, SYN) }, R));
         assert!(ends.follow(&segment(1, 0, Some(1), 1000, 0), O));
@@ -84,7 +84,7 @@ fn windows_scale_only_if_both_ends_want_it() {
 #[test]
 fn answers_and_data_need_an_opening() {
     let syn = segment(1000, 0, None, 8000, SYN);
-    let mut ends = Ends::default();
+    let mut ends = TcpTracker::default();
     assert!(ends.follow(&syn, O));
     assert!(!ends.follow(&segment(5000, 0, Some(9999), 4000, SYN), R), "a SYN that answers something else");
     assert!(!ends.follow(&segment(1001, 10, Some(5001), 8000, 0), O), "data before the answer");
@@ -95,7 +95,7 @@ fn answers_and_data_need_an_opening() {
 // RFC 9293 3.5, figure 7; RFC 5382 REQ-2.
 #[test]
 fn both_ends_may_open_at_once() {
-    let mut ends = Ends::default();
+    let mut ends = TcpTracker::default();
     assert!(ends.follow(&segment(100, 0, None, 8000, SYN), O));
     assert!(ends.follow(&segment(300, 0, None, 8000, SYN), R));
     assert!(ends.follow(&segment(100, 0, Some(301), 8000, SYN), O));
@@ -104,13 +104,13 @@ fn both_ends_may_open_at_once() {
 }
 
 /// Segments in order, and whether each passes.
-fn follow_all(ends: &mut Ends, what: &str, rows: &[(Segment, packet::Direction, bool)]) {
+fn follow_all(ends: &mut TcpTracker, what: &str, rows: &[(Segment, packet::Direction, bool)]) {
     for (number, (segment, direction, want)) in rows.iter().enumerate() {
         assert_eq!(ends.follow(segment, *direction), *want, "{what}: segment {number}: {segment:?} {ends:?}");
     }
 }
 
-fn finish(ends: &mut Ends) {
+fn finish(ends: &mut TcpTracker) {
     let rows = [
         (segment(1001, 0, Some(5001), 8000, FIN), O, true),
         (segment(5001, 0, Some(1002), 8000, FIN), R, true),
@@ -124,10 +124,10 @@ fn finish(ends: &mut Ends) {
 fn a_syn_with_data_is_acknowledged_in_part_or_as_a_whole() {
     let syn = segment(1000, 100, None, 8000, SYN);
     for (ack, want) in [(1000, false), (1001, true), (1050, true), (1101, true), (1102, false), (77, false)] {
-        let mut ends = Ends::default();
+        let mut ends = TcpTracker::default();
         assert!(ends.follow(&syn, O));
         assert_eq!(ends.follow(&segment(5000, 0, Some(ack), 4000, SYN), R), want, "{ack}");
-        let mut ends = Ends::default();
+        let mut ends = TcpTracker::default();
         assert!(ends.follow(&syn, O));
         assert_eq!(ends.follow(&segment(0, 0, Some(ack), 0, RST), R), want, "refused with {ack}");
     }
@@ -140,14 +140,14 @@ fn a_syn_with_data_is_acknowledged_in_part_or_as_a_whole() {
         (segment(1000, 0, None, 8000, SYN), O, true),
         (segment(1101, 10, Some(5521), 8000, 0), O, true),
     ];
-    follow_all(&mut Ends::default(), "the cookie is taken", &rows);
+    follow_all(&mut TcpTracker::default(), "the cookie is taken", &rows);
     let rows = [
         (syn, O, true),
         (segment(5000, 0, Some(1001), 40, SYN), R, true),
         (segment(1001, 100, Some(5001), 8000, 0), O, true),
         (segment(5001, 0, Some(1101), 4000, 0), R, true),
     ];
-    follow_all(&mut Ends::default(), "the cookie is not taken", &rows);
+    follow_all(&mut TcpTracker::default(), "the cookie is not taken", &rows);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn the_server_may_forget_its_first_answer() {
         (segment(7000, 0, Some(1001), 4000, SYN), R, true),
         (segment(9000, 0, Some(1001), 4000, SYN), R, false),
     ];
-    follow_all(&mut Ends::default(), "SYN cookies", &rows);
+    follow_all(&mut TcpTracker::default(), "SYN cookies", &rows);
 }
 
 // RFC 9293 figures 9 to 12.
@@ -175,7 +175,7 @@ fn hosts_that_disagree_recover() {
         (segment(400, 0, Some(101), 4000, SYN), R, true),
         (segment(101, 10, Some(401), 8000, 0), O, true),
     ];
-    follow_all(&mut Ends::default(), "an old SYN again", &rows);
+    follow_all(&mut TcpTracker::default(), "an old SYN again", &rows);
     let rows = [
         (segment(400, 0, None, 8000, SYN), O, true),
         (segment(300, 0, Some(100), 4000, 0), R, true),
@@ -185,7 +185,7 @@ fn hosts_that_disagree_recover() {
         (segment(7000, 0, Some(401), 4000, SYN), R, true),
         (segment(401, 10, Some(7001), 8000, 0), O, true),
     ];
-    follow_all(&mut Ends::default(), "the server has an old connection", &rows);
+    follow_all(&mut TcpTracker::default(), "the server has an old connection", &rows);
     let rows = [
         (segment(70_000_000, 0, None, 8000, SYN), O, true),
         (segment(5001, 0, Some(1001), 4000, 0), R, true),
@@ -269,7 +269,7 @@ fn a_closed_window_is_probed() {
         (segment(1001, 1, Some(5001), 8000, 0), O, true),
         (segment(1003, 1, Some(5001), 8000, 0), O, false),
     ];
-    follow_all(&mut Ends::default(), "a window of nothing", &rows);
+    follow_all(&mut TcpTracker::default(), "a window of nothing", &rows);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn data_may_overtake_the_answer() {
         (segment(5000, 0, Some(1051), 4000, SYN), R, true),
         (segment(1051, 0, Some(5301), 8000, 0), O, true),
     ];
-    follow_all(&mut Ends::default(), "overtaken", &rows);
+    follow_all(&mut TcpTracker::default(), "overtaken", &rows);
 }
 
 #[test]
@@ -302,11 +302,11 @@ fn connections_of_an_older_version_go_on() {
         let words = [end, limit, acked, 8000].into_iter().flat_map(u32::to_ne_bytes);
         words.chain([0, flags, 0, 0]).collect::<Vec<u8>>()
     };
-    let mut half = Ends::of_version_1(&[end(1001, 1001, 0, SEEN), vec![0; 20]].concat());
+    let mut half = TcpTracker::of_version_1(&[end(1001, 1001, 0, SEEN), vec![0; 20]].concat());
     assert!(!half.follow(&segment(5000, 0, Some(1000), 4000, SYN), R));
     assert!(half.follow(&segment(5000, 0, Some(1001), 4000, SYN), R));
     let both = [end(1001, 5001, 5001, SEEN | ACKED), end(5001, 9001, 1001, SEEN | ACKED)].concat();
-    let mut open = Ends::of_version_1(&both);
+    let mut open = TcpTracker::of_version_1(&both);
     assert!(!open.follow(&segment(900_000, 1, Some(5001), 8000, 0), O));
     assert!(open.follow(&segment(1001, 100, Some(5001), 8000, 0), O));
     assert!(open.follow(&segment(5001, 0, Some(1101), 4000, 0), R));
@@ -314,7 +314,7 @@ fn connections_of_an_older_version_go_on() {
 
 #[test]
 fn the_middle_of_a_connection_is_believed() {
-    let mut ends = Ends::default();
+    let mut ends = TcpTracker::default();
     assert!(ends.follow(&segment(4_000_000_000, 1000, Some(7), 100, 0), O));
     assert!(ends.follow(&segment(4_000_001_000, 1000, Some(7), 100, 0), O));
     assert!(ends.follow(&segment(7, 1000, Some(4_000_002_000), 100, 0), R));
@@ -355,7 +355,7 @@ proptest! {
         scales in prop::option::of((0u8..=14, 0u8..=14)),
         steps in prop::collection::vec((any::<bool>(), 0u32..100_000, any::<bool>()), 1..80),
     ) {
-        let mut ends = Ends::default();
+        let mut ends = TcpTracker::default();
         let (a, b) = (scales.map(|s| s.0), scales.map(|s| s.1));
         let shifts = [a.unwrap_or(0), b.unwrap_or(0)];
         let syn = Segment { scale: a, ..segment(starts.0, 0, None, windows.0, SYN) };

@@ -19,13 +19,13 @@ use crate::ids::occasion::Family;
 use crate::ids::scene::{Scene, View};
 use crate::ids::searches::MessageSearch;
 use crate::ids::state::{Kept, State, TLS_AGREED, TLS_ASKED};
-use crate::lines::KeptLine;
+use crate::lines::FlowLine;
 
 /// The longest line or message of an application protocol that is put together, in bytes.
 pub(super) const LINE_BYTES: usize = tls::MESSAGE_BYTES_MAX;
 
 /// Such a line, as far as it has come.
-pub(super) type Gathered = KeptLine<LINE_BYTES>;
+pub(super) type Gathered = FlowLine<LINE_BYTES>;
 
 /// Where a message's body is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -46,7 +46,7 @@ fn candidates<'a>(names: &'a [String], weight: impl Fn(usize) -> u16) -> Vec<Can
         .collect()
 }
 
-fn shares(table: &Table, count: usize) -> Vec<usize> {
+fn shares(table: &MaglevTable, count: usize) -> Vec<usize> {
     let mut shares = vec![0; count];
     table.slots().iter().for_each(|&number| shares[number as usize] += 1);
     shares
@@ -57,7 +57,7 @@ proptest! {
     #[test]
     fn the_table_is_the_papers(count in 1usize..20, size in prop::sample::select(vec![23u32, 251, 1009]), seed: u64) {
         let names = names(count);
-        let table = Table::maglev(&candidates(&names, |_| 1), size, seed);
+        let table = MaglevTable::maglev(&candidates(&names, |_| 1), size, seed);
         let backends: Vec<_> = names.iter().enumerate().map(|(i, name)| (i as u16, name.as_str())).collect();
         prop_assert_eq!(table.slots(), &as_in_the_paper(&backends, size as usize, seed)[..]);
     }
@@ -72,8 +72,8 @@ proptest! {
         let plain = candidates(&names, |i| weights[i]);
         let mut other = candidates(&names, |i| weights[i] * 7);
         other.rotate_left(turn % weights.len());
-        prop_assert_eq!(Table::maglev(&plain, 1009, seed), Table::maglev(&other, 1009, seed));
-        prop_assert_eq!(Table::modulo(&plain), Table::modulo(&other));
+        prop_assert_eq!(MaglevTable::maglev(&plain, 1009, seed), MaglevTable::maglev(&other, 1009, seed));
+        prop_assert_eq!(MaglevTable::modulo(&plain), MaglevTable::modulo(&other));
     }
 }
 
@@ -82,11 +82,11 @@ fn servers_have_nearly_equal_shares() {
     // The paper's figure 12: with 65537 slots the fullest server stays within a few percent of the
     // mean.
     let names = names(40);
-    let shares = shares(&Table::maglev(&candidates(&names, |_| 1), 65_537, 1), 40);
+    let shares = shares(&MaglevTable::maglev(&candidates(&names, |_| 1), 65_537, 1), 40);
     let (most, least) = (shares.iter().max().unwrap(), shares.iter().min().unwrap());
     assert!(most - least <= 1, "turns are taken in rounds: {shares:?}");
     let flows = 200_000u64;
-    let table = Table::maglev(&candidates(&names, |_| 1), 65_537, 1);
+    let table = MaglevTable::maglev(&candidates(&names, |_| 1), 65_537, 1);
     let mut loads = vec![0u64; 40];
     let mut state = 9;
     for _ in 0..flows {
@@ -99,9 +99,9 @@ fn servers_have_nearly_equal_shares() {
 #[test]
 fn when_a_server_goes_few_slots_of_the_others_change() {
     let names = names(30);
-    let before = Table::maglev(&candidates(&names, |_| 1), 65_537, 5);
+    let before = MaglevTable::maglev(&candidates(&names, |_| 1), 65_537, 5);
     for gone in [0, 7, 29] {
-        let after = Table::maglev(&candidates(&names, |i| u16::from(i != gone)), 65_537, 5);
+        let after = MaglevTable::maglev(&candidates(&names, |i| u16::from(i != gone)), 65_537, 5);
         let kept = before.slots().iter().zip(after.slots()).filter(|&(&b, _)| b as usize != gone);
         let changed = kept.clone().filter(|(b, a)| b != a).count();
         let fraction = changed as f64 / kept.count() as f64;
@@ -116,8 +116,8 @@ fn shares_follow_weights() {
     let weights = [1u16, 2, 3, 10, 0, 100];
     let total: u16 = weights.iter().sum();
     for table in [
-        Table::maglev(&candidates(&names, |i| weights[i]), 65_537, 3),
-        Table::modulo(&candidates(&names, |i| weights[i])),
+        MaglevTable::maglev(&candidates(&names, |i| weights[i]), 65_537, 3),
+        MaglevTable::modulo(&candidates(&names, |i| weights[i])),
     ] {
         let shares = shares(&table, 6);
         let slots = table.slots().len() as f64;
@@ -130,10 +130,10 @@ fn shares_follow_weights() {
 
 #[test]
 fn a_table_without_servers_names_none() {
-    assert_eq!(Table::maglev(&[], 251, 0).pick(7), None);
-    assert_eq!(Table::modulo(&[]).pick(7), None);
+    assert_eq!(MaglevTable::maglev(&[], 251, 0).pick(7), None);
+    assert_eq!(MaglevTable::modulo(&[]).pick(7), None);
     let names = names(2);
-    assert_eq!(Table::maglev(&candidates(&names, |_| 0), 251, 0).pick(7), None);
+    assert_eq!(MaglevTable::maglev(&candidates(&names, |_| 0), 251, 0).pick(7), None);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn single(rate: u64, size: u64, excess: u64) -> Marker {
-    Marker::SingleRate { committed: Bucket { rate, size }, excess }
+    Marker::SingleRate { committed: TokenBucket { rate, size }, excess }
 }
 
 /// Tokens as RFC 2697 and RFC 2698 count them: upwards, one by one.
@@ -90,7 +90,7 @@ fn packets() -> impl Strategy<Value = Vec<(u64, u64, Colour)>> {
 }
 
 fn follows_the_text(marker: Marker, packets: &[(u64, u64, Colour)]) -> Result<(), TestCaseError> {
-    let (mut literal, mut levels, mut now_ns) = (Literal::new(marker), Levels::default(), 1_000);
+    let (mut literal, mut levels, mut now_ns) = (Literal::new(marker), BucketLevels::default(), 1_000);
     for &(gap_ns, cost, before) in packets {
         now_ns += gap_ns;
         (0..gap_ns).for_each(|_| literal.nanosecond());
@@ -112,8 +112,8 @@ proptest! {
         (rate, more) in (1u64..15, 0u64..15), size in 1u64..600, peak_size in 1u64..600, packets in packets(),
     ) {
         let marker = Marker::TwoRate {
-            committed: Bucket { rate, size },
-            peak: Bucket { rate: rate + more, size: peak_size },
+            committed: TokenBucket { rate, size },
+            peak: TokenBucket { rate: rate + more, size: peak_size },
         };
         follows_the_text(marker, &packets)?;
     }
@@ -127,7 +127,7 @@ proptest! {
         packets in prop::collection::vec((prop_oneof![0u64..2_000, 0u64..10_000_000_000], 20u64..9_000), 1..80),
     ) {
         let marker = single(rate_bps, burst_bytes * BYTE, 0);
-        let (mut levels, mut now_ns) = (Levels::default(), 0);
+        let (mut levels, mut now_ns) = (BucketLevels::default(), 0);
         let mut green: Vec<(u64, u128)> = Vec::new();
         for (gap_ns, bytes) in packets {
             now_ns += gap_ns;
@@ -155,7 +155,7 @@ proptest! {
         let gap_ns = (bytes * BYTE * step / rate_bps / 500).max(1);
         let burst = 10 * bytes * BYTE;
         let marker = single(rate_bps, burst, 0);
-        let mut levels = Levels::default();
+        let mut levels = BucketLevels::default();
         let offered = u128::from(bytes * BYTE) * u128::from(PACKETS);
         let passed = (0..PACKETS)
             .filter(|i| marker.colour(&mut levels, bytes * BYTE, 5 + i * gap_ns, Colour::Green) == Colour::Green)
@@ -173,12 +173,12 @@ proptest! {
     ) {
         let [size, other] = sizes.map(|size| size >> 1);
         let marker = if two {
-            Marker::TwoRate { committed: Bucket { rate: rates[0], size }, peak: Bucket { rate: rates[1], size: other } }
+            Marker::TwoRate { committed: TokenBucket { rate: rates[0], size }, peak: TokenBucket { rate: rates[1], size: other } }
         } else {
             single(rates[0], size, other)
         };
         prop_assert!(marker.full_after_ns() > 0 || (size == 0 && other == 0));
-        let mut levels = Levels::default();
+        let mut levels = BucketLevels::default();
         for (now_ns, cost, before) in steps {
             prop_assert!(marker.colour(&mut levels, cost, now_ns, before) >= before);
             prop_assert!(levels.committed <= size && levels.other <= other);
@@ -189,7 +189,7 @@ proptest! {
 #[test]
 fn the_burst_is_exact() {
     let marker = single(8_000, 3_000 * BYTE, 0);
-    let mut levels = Levels::default();
+    let mut levels = BucketLevels::default();
     let mut colour =
         |bytes: u64, now_ns: u64| marker.colour(&mut levels, bytes * BYTE, now_ns, Colour::Green);
     assert_eq!(colour(3_001, 0), Colour::Red, "never: the bucket holds less");
@@ -210,7 +210,7 @@ fn the_burst_is_exact() {
 fn the_slowest_rate_loses_nothing() {
     // One bit per second, asked every nanosecond around the moment at which a byte has come.
     let marker = single(1, 100 * BYTE, 0);
-    let mut levels = Levels::default();
+    let mut levels = BucketLevels::default();
     assert_eq!(marker.colour(&mut levels, 100 * BYTE, 7, Colour::Green), Colour::Green);
     for late_ns in (1..8_000_000_000).step_by(7_777_777) {
         assert_eq!(marker.colour(&mut levels, BYTE, 7 + late_ns, Colour::Green), Colour::Red);
@@ -223,9 +223,12 @@ fn the_slowest_rate_loses_nothing() {
 fn buckets_are_full_after_the_stated_time() {
     for marker in [
         single(7, 1_000, 333),
-        Marker::TwoRate { committed: Bucket { rate: 3, size: 1_000 }, peak: Bucket { rate: 9, size: 5_000 } },
+        Marker::TwoRate {
+            committed: TokenBucket { rate: 3, size: 1_000 },
+            peak: TokenBucket { rate: 9, size: 5_000 },
+        },
     ] {
-        let (mut levels, full_ns) = (Levels::default(), marker.full_after_ns());
+        let (mut levels, full_ns) = (BucketLevels::default(), marker.full_after_ns());
         while marker.colour(&mut levels, 1, 0, Colour::Green) != Colour::Red {}
         let mut almost = levels;
         marker.colour(&mut levels, u64::MAX, full_ns, Colour::Green);
@@ -237,7 +240,7 @@ fn buckets_are_full_after_the_stated_time() {
 
 #[test]
 fn a_smaller_burst_forgives_what_it_cannot_hold() {
-    let mut levels = Levels::default();
+    let mut levels = BucketLevels::default();
     assert_eq!(single(1, 1_000, 0).colour(&mut levels, 1_000, 0, Colour::Green), Colour::Green);
     assert_eq!(single(1, 10, 0).colour(&mut levels, 10, 9, Colour::Green), Colour::Red);
     assert_eq!(single(1, 10, 0).colour(&mut levels, 10, 10, Colour::Green), Colour::Green);
