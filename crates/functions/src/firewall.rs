@@ -1,9 +1,9 @@
 //! The firewall (B24's IPFilter, A29's firewall): an ordered list of rules decides which flows
 //! pass.
 //!
-//! [`parse`] reads rules, [`classify`] finds the first of thousands that matches, and this module
-//! applies it: to the first packet of a flow, whose later packets follow without another look until
-//! the rules change. See the README.
+//! [`parse`] reads rules, [`classify`] finds the first matching rule among thousands, and this
+//! module applies it to the first packet of a flow. The flow's later packets get the same verdict
+//! without a lookup until the rules change. See the README.
 
 pub mod classify;
 mod config;
@@ -35,7 +35,7 @@ use rule::{FilterAction, FilterHeaders, FilterRule, FlowState, RuleDirection, ha
 
 use crate::quoted::QuotedPacket;
 
-/// The firewall.
+/// A stateful packet filter.
 pub struct Firewall {
     rules: Vec<FilterRule>,
     classifier: Classifier,
@@ -43,51 +43,51 @@ pub struct Firewall {
     stateful: bool,
     strict: bool,
     picks_up: bool,
-    /// Whether what the link needs passes whatever the rules say.
+    /// Passes link control traffic regardless of the rules.
     link_control: bool,
-    /// Whether every packet is counted for its rule.
+    /// Counts every packet for its rule.
     counts: bool,
-    /// Counts changes of the rules, from 1: what was judged under another version is judged again.
+    /// Version of the rules, from 1. Flows judged under another version are judged again.
     version: u32,
-    /// Flows whose [`State::quick`] is this need no further look; [`NO_QUICK_WAY`] if all do.
+    /// Value of [`State::quick`] of flows that pass without a lookup; [`NO_QUICK_WAY`] if every
+    /// flow needs one.
     quick: u32,
 }
 
-/// What the firewall keeps of a flow. The first 16 bytes are all that `tcp: loose` reads or writes.
+/// Per-flow state of the firewall. With `tcp: loose`, only the first 16 bytes are read or written.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    /// The version of the rules under which the flow's packets pass without another look; 0: under
-    /// none.
+    /// Version of the rules under which the flow's packets pass without a lookup; 0: none.
     quick: u32,
-    /// The version under which it was judged; 0: not yet.
+    /// Version of the rules under which the flow was judged; 0: not yet.
     judged: u32,
-    /// What decided: a rule's number from 1, or 0 for the default.
+    /// The deciding rule, by number from 1; 0: the default.
     rule: u16,
-    /// See [`Opening`].
+    /// An [`Opening`].
     opening: u8,
-    /// TCP flags or ICMP type of the packet that the flow was judged by.
+    /// TCP flags or ICMP type of the packet by which the flow was judged.
     opening_detail: u8,
-    /// What is done with its packets: 1 and the [`FilterAction`]'s number.
+    /// Action for the flow's packets: the [`FilterAction`]'s number plus 1.
     action: u8,
-    /// Whether its TCP connection is over: a SYN begins another one.
+    /// Nonzero if the TCP connection is closed: a SYN opens another one.
     over: u8,
     spare: [u8; 2],
-    /// Packets of the flow that are counted already, or were judged for themselves.
+    /// Packets of the flow that are already counted, or were judged on their own.
     counted: u64,
-    /// With `tcp: strict`: how far the connection has come.
+    /// State of the TCP connection, with `tcp: strict`.
     ends: track::TcpTracker,
     padding: [u8; 4],
 }
 
 const NO_QUICK_WAY: u32 = u32::MAX;
 
-/// The version of the rules as they were configured.
+/// Version of the rules as configured.
 const FIRST_VERSION: u32 = 1;
 
-/// Attribute: a rule allows the flow.
+/// Attribute: an `allow` rule matched the flow.
 const SAFE: usize = 0;
-/// Attribute: what the rule's `tag` says.
+/// Attribute: the `tag` of the matching rule.
 const TAG: usize = 1;
 
 const COUNT_JUDGED: usize = 0;
@@ -100,19 +100,19 @@ const COUNT_LINK_CONTROL: usize = 6;
 
 /// Set: sources that got answers.
 const ANSWERED_SOURCES: usize = 0;
-/// Set with one member: all answers.
+/// Set with one member, for all answers.
 const ANSWERED_ALL: usize = 1;
 
-/// Event: the rules are not those of the version that is its argument.
+/// Event: the version of the rules differs from the argument.
 const RULES_CHANGED: u16 = 1;
 
-/// The state function that counts a packet of a flow that is denied.
+/// State function that counts a packet of a denied flow.
 const REFUSED: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
 
-/// The state function that counts a packet of a flow that passes, where every packet is counted.
+/// State function that counts a packet of a passing flow, where every packet is counted.
 const PASSED: StateFunction = StateFunction { id: 2, access: Access::Ignore, reads: &[] };
 
-/// TCP flags of packets that begin or end a connection: FIN, SYN, RST.
+/// TCP flags that open or close a connection: FIN, SYN, RST.
 const CHANGING: u8 = 7;
 
 impl NetworkFunction for Firewall {
@@ -222,20 +222,20 @@ impl NetworkFunction for Firewall {
         state.quick == self.quick
     }
 
-    /// SpeedyBox's event of an access control list: what was recorded under other rules is stale
-    /// (B7, B23).
+    /// Checks SpeedyBox's event for an access control list: rules recorded under another version
+    /// are stale (B7, B23).
     fn event_holds(&self, event: EventCondition, _state: &State) -> bool {
         event != self.validity()
     }
 
-    /// Whom rejects tell, and how often, flows share.
+    /// Returns false if rules may reject: flows share the limits on answers.
     fn recomputes(&self) -> bool {
         self.default != FilterAction::Reject
             && self.rules.iter().all(|rule| rule.action != FilterAction::Reject)
     }
 
-    /// Without state every packet may be rejected; with it, once the rules have changed, and what
-    /// may open a connection.
+    /// With `reject` rules: stateless, every packet may get an answer; stateful, every opening
+    /// packet, and after a change of the rules every packet.
     fn answers(&self) -> AnswerScope {
         let rejects = self.default == FilterAction::Reject
             || self.rules.iter().any(|rule| rule.action == FilterAction::Reject);
@@ -274,17 +274,16 @@ impl NetworkFunction for Firewall {
     }
 }
 
-/// An operator's command.
 enum Command {
-    /// What becomes of packets that no rule matches.
+    /// Sets the action for packets that no rule matches.
     Default(FilterAction),
-    /// The rule with this index counts, or not.
+    /// Enables or disables the rule with this index.
     Enable { rule: usize, is_enabled: bool },
 }
 
 impl Firewall {
-    /// A packet that does not pass at once. With state the first of a flow is judged, and the
-    /// others follow it.
+    /// Handles a packet that needs a lookup. If stateful, judges the first packet of a flow, and
+    /// applies the verdict to later ones.
     #[inline(never)]
     fn look(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         if self.link_control && is_link_control_packet(packet) {
@@ -297,12 +296,12 @@ impl Firewall {
         let known = Opening(state.opening).is_set();
         let flags = packet.meta().tcp_flags;
         match packet.meta().class {
-            // It speaks of a flow that never came by here.
+            // The quoted flow never passed here.
             PacketClass::IcmpError if is_related(context) && !known => {
                 self.process_alone(packet, state, context)
             }
             PacketClass::LaterFragment if !known => invalid(context),
-            // These have no ports to be judged by: they follow what is known of their flow.
+            // These packets have no ports to match: apply the verdict of their flow.
             PacketClass::IcmpError if is_related(context) => self.follow_quoted(packet, state, context),
             PacketClass::LaterFragment => self.enforce(packet, state, context),
             _ if known && state.over != 0 && is_syn(flags) => self.reopen(packet, state, context),
@@ -317,16 +316,16 @@ impl Firewall {
         }
     }
 
-    /// Whether the packet is covered by what was decided about its flow.
+    /// Returns whether the flow's verdict covers the packet.
     fn is_of_kind(&self, packet: &PacketView<'_>, state: &State, context: &Context<'_>) -> bool {
         let turned = Opening(state.opening).direction() != context.direction();
         match packet.meta().protocol {
-            // The other end's SYN does not go on with the connection, unless both open it (RFC 9293
-            // 3.5).
+            // A SYN of the other end does not continue the connection, except in a simultaneous
+            // open (RFC 9293 3.5).
             protocol::TCP if turned && is_syn(packet.meta().tcp_flags) => {
                 matches!(context.connection(), Connection::SYN_SENT | Connection::SYN_RECEIVED)
             }
-            // Messages of any type are of one flow as long as addresses and identifier agree.
+            // A flow contains messages of any type with its addresses and identifier.
             number if is_icmp(number) => {
                 let opened_by = state.opening_detail;
                 detail(packet) == if turned { answer_type(number, opened_by) } else { opened_by }
@@ -335,8 +334,8 @@ impl Firewall {
         }
     }
 
-    /// Judges a flow by this packet: as its first packet was, so that new rules do to it what they
-    /// would have done then.
+    /// Judges the flow by this packet, as if it were the first: new rules apply to a known flow as
+    /// they would to a new one.
     #[inline(never)]
     fn judge(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         if !Opening(state.opening).is_set() {
@@ -359,8 +358,8 @@ impl Firewall {
         self.enforce(packet, state, context)
     }
 
-    /// An ICMP error about a known flow shares its fate. If the rules have changed since, the flow
-    /// is judged by the packet that is quoted.
+    /// Applies the verdict of the flow to an ICMP error about it. If the rules have changed, judges
+    /// the flow by the quoted packet.
     fn follow_quoted(
         &self,
         packet: &PacketView<'_>,
@@ -370,7 +369,7 @@ impl Firewall {
         if state.judged != self.version
             && let Some(quoted) = QuotedPacket::of(packet)
         {
-            // The error goes the other way than what it quotes.
+            // The error travels in the opposite direction of the quoted packet.
             let opening = Opening(state.opening);
             let ends = if opening.direction() == context.direction() {
                 (quoted.destination, quoted.source)
@@ -386,8 +385,8 @@ impl Firewall {
         self.enforce(packet, state, context)
     }
 
-    /// A SYN on the ports of a connection that is over: what the rules say of a new one. Unless
-    /// they let it in, nothing changes for what is still on its way of the old one.
+    /// Judges a SYN on the ports of a closed connection as the first packet of a new one. If it is
+    /// refused, late packets of the old connection keep their verdict.
     fn reopen(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let opening = Opening::new(context, FlowState::New);
         let (meta, ends) = (packet.meta(), packet.ends());
@@ -402,7 +401,7 @@ impl Firewall {
         self.enforce(packet, state, context)
     }
 
-    /// This was decided about the flow.
+    /// Stores a decision about the flow.
     fn adopt(&self, (action, rule): Decision, protocol: u8, state: &mut State, context: &mut Context<'_>) {
         self.count_flow(state, 1, context);
         state.judged = self.version;
@@ -420,7 +419,7 @@ impl Firewall {
         self.report(action, state.rule, context);
     }
 
-    /// Does what was decided about the packet's flow.
+    /// Applies the flow's verdict.
     fn enforce(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         self.count(packet, state, context);
         if state.action == 1 + FilterAction::Allow as u8 {
@@ -432,7 +431,7 @@ impl Firewall {
         refuse(packet, context, state.action == 1 + FilterAction::Reject as u8, state.rule == 0)
     }
 
-    /// A packet of a flow that passes.
+    /// Handles a packet of a passing flow.
     fn follow(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let meta = packet.meta();
         if meta.protocol != protocol::TCP {
@@ -449,8 +448,8 @@ impl Firewall {
         Verdict::Forward
     }
 
-    /// Whether the segment fits its connection. A fragment's length is not that of its segment, so
-    /// that it cannot be checked.
+    /// Returns whether the segment fits its connection. A fragment does not reveal its segment's
+    /// length, so it is not checked.
     fn fits(&self, packet: &PacketView<'_>, state: &mut State, context: &Context<'_>) -> bool {
         let Some(segment) = track::Segment::read(packet) else { return true };
         match packet.meta().class {
@@ -465,7 +464,7 @@ impl Firewall {
         }
     }
 
-    /// Judges this packet for itself.
+    /// Judges this packet on its own.
     fn process_alone(
         &self,
         packet: &mut PacketView<'_>,
@@ -491,7 +490,7 @@ impl Firewall {
         self.carry_out(self.decide(&headers), flow_state, packet, state, context)
     }
 
-    /// Does what was decided about this packet alone.
+    /// Applies a decision about this packet alone.
     fn carry_out(
         &self,
         (action, rule): Decision,
@@ -515,8 +514,8 @@ impl Firewall {
         }
     }
 
-    /// What is done with such a packet, and the rule that says so; none: the default. Invalid
-    /// packets pass by rule only.
+    /// Returns the action for these headers and the deciding rule; none: the default. Invalid
+    /// packets pass only if a rule allows them.
     fn decide(&self, headers: &FilterHeaders) -> Decision {
         match self.classifier.first_match(headers) {
             Some(rule) => (self.rules[rule].action, Some(rule)),
@@ -525,7 +524,7 @@ impl Firewall {
         }
     }
 
-    /// Counts a judgement, and raises an alert if its rule wants that.
+    /// Counts a decision, and raises an alert if its rule has `log`.
     fn report(&self, action: FilterAction, number: u16, context: &mut Context<'_>) {
         context.count(COUNT_JUDGED, 1);
         let rule = number.checked_sub(1).and_then(|index| self.rules.get(usize::from(index)));
@@ -541,7 +540,7 @@ impl Firewall {
         }
     }
 
-    /// How the packet stands to what is known of its flow.
+    /// Returns the packet's state with respect to its flow.
     fn state_of(&self, packet: &PacketView<'_>, context: &Context<'_>) -> FlowState {
         let meta = packet.meta();
         if meta.class == PacketClass::IcmpError {
@@ -565,9 +564,9 @@ impl Firewall {
         }
     }
 
-    /// Records what the flow's packets have in common, if they have. ICMP messages are of several
-    /// kinds in one flow; without state, or with a strict look at TCP, each packet counts for
-    /// itself.
+    /// Records the actions that the flow's packets have in common. None are recorded for ICMP,
+    /// which mixes types in one flow, or where each packet is judged on its own: stateless, or with
+    /// strict TCP tracking.
     #[cold]
     fn note(&self, packet: &mut PacketView<'_>, state: &State, verdict: Verdict) {
         packet.record_event(self.validity());
@@ -590,14 +589,14 @@ impl Firewall {
         }
     }
 
-    /// The event that makes what is recorded now stale.
+    /// Returns the event that invalidates rules recorded now.
     fn validity(&self) -> EventCondition {
         let argument = u64::from(self.version);
         EventCondition { id: RULES_CHANGED, argument, cause: Cause::Command }
     }
 
     fn raise_version(&mut self) {
-        // 0 is "not judged", and the largest number "no quick way".
+        // 0 means "not judged", and the maximum means "no quick way".
         self.version = if self.version >= NO_QUICK_WAY - 1 { 1 } else { self.version + 1 };
         self.quick = if self.stateful && !self.strict { self.version } else { NO_QUICK_WAY };
     }
@@ -616,21 +615,26 @@ impl Firewall {
         })
     }
 
-    /// A rule by number, from 1, or by name.
+    /// Returns the index of a rule, given its number from 1 or its name.
     fn find_rule(&self, name: &str) -> Result<usize, ControlError> {
         let name = name.trim_matches('"');
         match name.parse::<usize>() {
             Ok(number) => number.checked_sub(1).filter(|&index| index < self.rules.len()),
             Err(_) => self.rules.iter().position(|rule| *rule.name == *name),
         }
-        .ok_or_else(|| ControlError(format!("there is no rule `{name}`, of {}", self.rules.len())))
+        .ok_or_else(|| {
+            ControlError(format!(
+                "unknown rule `{name}`: expected a name or a number from 1 to {}",
+                self.rules.len()
+            ))
+        })
     }
 }
 
-/// What rules say, and the one that says so; none: the default.
+/// An action with the index of its rule; none: the default.
 type Decision = (FilterAction, Option<usize>);
 
-/// What a rule looks at, of a packet from the first of these ends to the second.
+/// Builds the headers to match, for a packet from the first endpoint to the second.
 fn headers(
     version: u8,
     number: u8,

@@ -1,32 +1,30 @@
-//! IP headers as the ends of tunnels have them: what is read of the packet within, and what they
-//! change in it (RFC 4301 5.1.2); what stands behind an outer one.
+//! IP headers at tunnel endpoints: fields of the inner header and their changes (RFC 4301 5.1.2),
+//! and the payload of the outer header.
 
 use packet::checksum::Delta;
 use packet::wire::IpProtocol;
 use packet::{Addr, parse};
 
-/// What a tunnel's end reads of an IP header.
+/// Fields of an inner IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InnerHeader {
     /// 4 or 6.
     pub version: u8,
-    /// Length of the packet in bytes, as the header says it. Where it does not (a jumbogram, RFC
-    /// 2675, or an aggregate of several packets), more than any tunnel carries.
+    /// Length of the packet in bytes, from the header. If the header does not have it (a jumbogram,
+    /// RFC 2675, or an aggregate of packets), more than any tunnel carries.
     pub len: usize,
     /// Type of service or traffic class: DSCP and ECN.
     pub traffic_class: u8,
     /// Time to live or hop limit.
     pub ttl: u8,
-    /// It must not be fragmented on its way.
+    /// If set, the packet must not be fragmented.
     pub dont_fragment: bool,
-    /// Where it comes from.
     pub source: Addr,
-    /// Where it goes to.
     pub destination: Addr,
 }
 
 impl InnerHeader {
-    /// Reads the header at the beginning of `packet`; none if there is none.
+    /// Reads the header at the beginning of `packet`, if there is one.
     #[inline]
     pub fn of(packet: &[u8]) -> Option<InnerHeader> {
         let mut found = match *packet.first()? >> 4 {
@@ -34,8 +32,8 @@ impl InnerHeader {
             6 => InnerHeader::of_v6(packet.first_chunk()?),
             _ => return None,
         };
-        // A local stack's segment that is not cut yet has no length; nor has a jumbogram, of which
-        // a hop-by-hop option tells it (RFC 2675).
+        // An aggregate of a local stack's segments has no length; nor does a jumbogram, whose
+        // length is in a hop-by-hop option (RFC 2675).
         let is_unsaid = match found.version {
             4 => found.len == 0,
             _ => {
@@ -75,10 +73,10 @@ impl InnerHeader {
     }
 }
 
-/// Takes one from the time to live of the header at the beginning of `packet`, and sets its traffic
-/// class; the checksum changes with them.
+/// Decrements the TTL of the header at the beginning of `packet`, sets its traffic class, and
+/// updates the checksum.
 #[inline]
-pub fn pass_on(packet: &mut [u8], traffic_class: u8) {
+pub fn decrement_ttl(packet: &mut [u8], traffic_class: u8) {
     match packet {
         [first, class, _, _, _, _, _, _, ttl, next, high, low, ..] if *first >> 4 == 4 => {
             let before = [u16::from_be_bytes([*first, *class]), u16::from_be_bytes([*ttl, *next])];
@@ -96,33 +94,33 @@ pub fn pass_on(packet: &mut [u8], traffic_class: u8) {
     }
 }
 
-/// What an outer IP packet carries.
+/// Payload of an outer IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OuterPayload {
-    /// Its protocol's number.
+    /// Protocol number.
     pub protocol: u8,
-    /// Where it begins, from the outer header on.
+    /// Offset from the outer header.
     pub at: usize,
-    /// The outer packet is only part of one that was fragmented.
+    /// True if the outer packet is a fragment.
     pub is_fragment: bool,
 }
 
 impl OuterPayload {
-    /// What stands behind the IP header at the beginning of `packet`, and behind its extensions but
-    /// for AH; none if that is not here.
+    /// Finds the payload after the IP header at the beginning of `packet` and after its extension
+    /// headers, except AH. Returns none if the headers are truncated.
     pub fn of(packet: &[u8]) -> Option<OuterPayload> {
         match packet {
             &[first, _, _, _, _, _, high, low, _, protocol, ..] if first >> 4 == 4 => {
                 let is_fragment = u16::from_be_bytes([high, low]) & 0x3fff != 0;
                 Some(OuterPayload { protocol, at: usize::from(first & 0xf) * 4, is_fragment })
             }
-            _ => OuterPayload::behind_extensions(packet),
+            _ => OuterPayload::after_extensions(packet),
         }
     }
 
-    fn behind_extensions(packet: &[u8]) -> Option<OuterPayload> {
+    fn after_extensions(packet: &[u8]) -> Option<OuterPayload> {
         let mut found = OuterPayload { protocol: *packet.get(6)?, at: V6_LEN, is_fragment: false };
-        // A packet with more of them was refused when it came.
+        // The parser refuses packets with more extension headers.
         for _ in 0..parse::EXTENSION_MAX {
             let kind = IpProtocol(found.protocol);
             if !kind.is_ipv6_extension() || found.protocol == AH {
@@ -144,7 +142,7 @@ const AH: u8 = 51;
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 
-/// More than a length field can say.
+/// Above the maximum of a length field.
 const LEN_UNSAID: usize = 1 << 17;
 
 #[cfg(test)]
@@ -152,16 +150,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_passed_on_keeps_its_checksum_right() {
+    fn a_forwarded_header_has_a_valid_checksum() {
         let mut header = [0x45, 0xb8, 0, 20, 1, 2, 0x40, 0, 64, 6, 0, 0, 10, 1, 0, 1, 10, 2, 0, 1];
         let sum = packet::checksum::checksum(&header);
         header[10..12].copy_from_slice(&sum.to_be_bytes());
-        pass_on(&mut header, 0x03);
+        decrement_ttl(&mut header, 0x03);
         assert_eq!((header[1], header[8]), (3, 63));
         assert!(packet::checksum::verify(packet::checksum::sum(&header)));
         let mut header = [0; 40];
         header[..8].copy_from_slice(&[0x60, 0x0a, 0xbc, 0xde, 0, 0, 17, 2]);
-        pass_on(&mut header, 0xb9);
+        decrement_ttl(&mut header, 0xb9);
         assert_eq!(header[..8], [0x6b, 0x9a, 0xbc, 0xde, 0, 0, 17, 1]);
     }
 }

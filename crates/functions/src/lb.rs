@@ -1,10 +1,10 @@
-//! The load balancer: virtual services, each with servers among which it spreads connections (S24,
-//! B24, B25).
+//! The load balancer: virtual services, each spreading connections over its servers (S24, B24,
+//! B25).
 //!
-//! What it is to an operator says its `README.md`. Here: [`config`] is what a policy writes,
-//! `service` what that comes to, [`maglev`] the tables, `state` what is kept of a flow. `balance`
-//! decides about a flow's first packet in either direction, and again when servers have changed;
-//! `carry` does what was decided to all others, which is the fast path.
+//! `README.md` is the operator's manual. [`config`] is the configuration as written in a policy,
+//! `service` its checked form, [`maglev`] the lookup tables, `state` the per-flow state. `balance`
+//! decides a flow's first packet in either direction, and again when servers have changed; `carry`
+//! is the fast path for all other packets.
 
 mod balance;
 mod carry;
@@ -34,33 +34,33 @@ use state::Role;
 pub use state::State;
 use tunnel::Encapsulator;
 
-/// The load balancer.
+/// A load balancer.
 pub struct LoadBalancer {
     services: Services,
     tunnel: Encapsulator,
     strays: Strays,
     answer_ping: bool,
-    /// Counts the changes of servers, from 1: a flow's server is looked at again once after each.
+    /// Counts changes of the servers, from 1: after a change, each flow's server is checked once.
     generation: u32,
 }
 
-/// The generation of servers as they were configured.
+/// The generation of the servers as configured.
 const FIRST_GENERATION: u32 = 1;
 
-/// Single counters, in the order of the descriptor.
+/// Indices of the counters in the descriptor.
 mod counter {
     pub const MOVED: usize = 0;
     pub const PINGS: usize = 1;
-    pub const TOLD: usize = 2;
+    pub const ERRORS_SENT: usize = 2;
     pub const OVERSIZE: usize = 3;
     pub const QUIC_FOLLOWED: usize = 4;
     pub const QUIC_UNKNOWN: usize = 5;
 }
 
-/// What is counted of each server, in this order.
+/// Counters of each server, in this order.
 const OF_SERVER: [&str; 6] = ["connections", "ended", "packets", "bytes", "reply_packets", "reply_bytes"];
 
-/// Numbers into [`OF_SERVER`].
+/// Indices into [`OF_SERVER`].
 mod of_server {
     pub const CONNECTIONS: usize = 0;
     pub const ENDED: usize = 1;
@@ -68,16 +68,16 @@ mod of_server {
     pub const REPLY_PACKETS: usize = 4;
 }
 
-/// The event that a flow's server is lost (B25).
+/// Event: a flow's server is lost (B25).
 const SERVER_LOST: u16 = 1;
 
-/// The state function that counts a packet (S24).
+/// State function that counts a packet (S24).
 const COUNT: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "lb",
     aliases: &["loadbalancer", "load-balancer", "maglev"],
-    summary: "Spreads the connections to virtual services over servers, by Maglev's consistent hashing",
+    summary: "Spreads connections to virtual services over servers by Maglev hashing",
     maturity: Maturity::Production,
     state_version: 1,
     attributes: &[],
@@ -185,7 +185,7 @@ impl NetworkFunction for LoadBalancer {
         state.over = u8::from(context.connection().is_over());
         let role = state.role(context.direction());
         if role != Role::PASS && state.generation != self.generation {
-            self.look_again(state);
+            self.recheck(state);
         }
         match role {
             role if role.is_to_server() => {
@@ -199,7 +199,7 @@ impl NetworkFunction for LoadBalancer {
     #[inline]
     fn predict(&self, state: &State, plan: &mut Plan<'_>) -> bool {
         let role = state.role(plan.direction);
-        if state.awaiting != 0 || (role != Role::PASS && !self.stays(state)) {
+        if state.awaiting != 0 || (role != Role::PASS && !self.keeps_server(state)) {
             return false;
         }
         if role == Role::REWRITE {
@@ -213,8 +213,8 @@ impl NetworkFunction for LoadBalancer {
         true
     }
 
-    /// A flow whose service rewrites addresses keeps its server. What is wrapped, answers to pings,
-    /// and QUIC depend on payloads.
+    /// Flows that are rewritten keep their server. Encapsulation, echo replies and QUIC depend on
+    /// payloads.
     fn recomputes(&self) -> bool {
         !self.answer_ping && self.services.all_rewrite() && !self.services.any_quic()
     }
@@ -223,15 +223,16 @@ impl NetworkFunction for LoadBalancer {
         event.id == SERVER_LOST && state.generation != self.generation && self.is_lost(state)
     }
 
-    /// `server [SERVICE/]NAME up|down|drain`, `weight [SERVICE/]NAME N`; without a service, all
-    /// servers of the name. Echo requests, packets that are too long for a tunnel, and, once
-    /// servers may have been lost, all.
+    /// Answered packets: echo requests, packets too long for a tunnel, and, after servers may have
+    /// been lost, all.
     fn answers(&self) -> nf::AnswerScope {
         let longer_than = if self.services.all_rewrite() { u32::MAX } else { self.tunnel.inner_mtu().into() };
         let all = self.generation > FIRST_GENERATION && self.services.may_reset();
         nf::AnswerScope { all, openings: self.answer_ping, longer_than }
     }
 
+    /// `server [SERVICE/]NAME up|down|drain`, `weight [SERVICE/]NAME N`; without a service, all
+    /// servers of the name.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         self.services.control(command)?;
         self.generation = self.generation.wrapping_add(1).max(1);
@@ -244,8 +245,8 @@ impl NetworkFunction for LoadBalancer {
 }
 
 impl LoadBalancer {
-    /// Says what packets get that go through a tunnel; false if they go through none, or none is
-    /// known for them. Apart, so that what it takes costs others nothing.
+    /// Plans the encapsulation of a tunnelled flow; false if the flow is not tunnelled or its
+    /// headers are unknown. A separate function, so that other flows do not pay for it.
     #[cold]
     #[inline(never)]
     fn predict_tunnel(&self, role: Role, state: &State, plan: &mut Plan<'_>) -> bool {
@@ -259,19 +260,19 @@ impl LoadBalancer {
     }
 }
 
-/// A service that takes QUIC, and does not follow its connections.
+/// Returns a warning about a service that probably carries QUIC but does not follow connection IDs.
 fn warning(service: &ServiceConfig) -> Option<String> {
     let takes_quic = service.protocol == ServiceProtocol::Udp && service.port.single() == Some(443);
     (takes_quic && service.affinity == Affinity::Connection).then(|| {
         format!(
-            "service `{}`: a QUIC client whose port changes goes to another server; `affinity: quic` follows the connection",
+            "service `{}`: a QUIC client whose port changes is sent to another server; use `affinity: quic` to follow the connection",
             &*service.title()
         )
     })
 }
 
-/// Records what the flow's packets have in common beside their header actions, if this one is
-/// `like_others`.
+/// Records the actions, besides header actions, that the flow's packets have in common;
+/// `like_others` is false for a packet with other actions.
 #[cold]
 fn note(packet: &mut PacketView<'_>, state: &State, like_others: bool) {
     packet.record_state_function(COUNT);
@@ -284,7 +285,7 @@ fn note(packet: &mut PacketView<'_>, state: &State, like_others: bool) {
     }
 }
 
-/// The function's group of counters.
+/// Index of the group of server counters.
 const SERVERS: usize = 0;
 
 #[inline]
@@ -292,7 +293,7 @@ fn count_server(context: &mut Context<'_>, server: u16, what: usize, by: u64) {
     context.count_in(SERVERS, usize::from(server) * OF_SERVER.len() + what, by);
 }
 
-/// Counts a packet at `what` and its bytes behind.
+/// Counts a packet at `what` and its bytes after it.
 #[inline]
 fn count_packet(context: &mut Context<'_>, server: u16, what: usize, bytes: usize) {
     let first = usize::from(server) * OF_SERVER.len() + what;
@@ -302,5 +303,5 @@ fn count_packet(context: &mut Context<'_>, server: u16, what: usize, bytes: usiz
     }
 }
 
-/// What comes of a packet: on it goes, or not.
+/// Success, or the reason to drop the packet.
 type Decision = Result<(), DropReason>;

@@ -1,14 +1,14 @@
-//! Lines and messages that are not complete yet, in growing buffers of flows.
+//! Incomplete lines and messages in the growing buffers of flows.
 
 use applayer::http::Line;
 use nf::FlowBuffer;
 
-/// A growing buffer as the readers of protocols want it: for a line or message of at most `MAX`
-/// bytes.
+/// Adapter from a flow's buffer to the line reader of a protocol, for a line or message of at most
+/// `MAX` bytes.
 pub struct FlowLine<const MAX: usize>(pub FlowBuffer);
 
 impl<const MAX: usize> FlowLine<MAX> {
-    /// What a flow keeps of it.
+    /// Wraps a flow's buffer.
     pub fn new(kept: FlowBuffer) -> Self {
         FlowLine(kept)
     }

@@ -1,9 +1,9 @@
-//! Network address translation: NAPT for IPv4 with the behaviour that RFC 4787, 5382, 5508 and 7857
-//! ask for, static forwards, port blocks per subscriber, and prefix translation for IPv6 (RFC
-//! 6296). See the README. // S23, B24
+//! Network address translation (S23, B24): NAPT for IPv4 (RFC 4787, 5382, 5508, 7857), static
+//! forwards, port blocks per subscriber, and prefix translation for IPv6 (RFC 6296). See the
+//! README.
 //!
-//! A flow's first packets are decided by `open`; what was decided stands in the flow's [`State`],
-//! and each further packet is one comparison and one header write ([`Nat::process`]).
+//! `open` handles a flow's first packets and stores the translation in the flow's [`State`]. Each
+//! later packet costs one comparison and one header write ([`Nat::process`]).
 
 mod blocks;
 pub mod config;
@@ -45,35 +45,32 @@ use net::{PortRange, from_v4, v4};
 use space::{PortClass, PortSpace};
 use timeouts::FlowTimeouts;
 
-/// External IPv4 addresses that ports are handed out of, at most: with all their ports they take 7
-/// MB, and further memory follows the flows.
+/// Maximum number of external IPv4 addresses. With all ports in use they take 7 MB; the other
+/// tables grow with the number of flows.
 pub const EXTERNAL_MAX: usize = 256;
 
-/// Ports below this are the privileged ones, and stay among themselves (RFC 4787 REQ-3).
+/// Ports below this are privileged. A privileged port maps to a privileged port (RFC 4787 REQ-3).
 const PRIVILEGED: u16 = 1024;
 
-/// A NAT with its configuration.
+/// A NAT.
 pub struct Nat {
     config: Config,
     keep: FlowTimeouts,
     forwards: Forwards,
     space: PortSpace,
-    /// External addresses that get no new mappings, by their numbers: an operator takes them out of
-    /// use.
+    /// External addresses, by number, that an operator has drained: they get no new mappings.
     drained: Vec<bool>,
-    /// Which events are reported.
     wanted: events::EventFilter,
     prefixes: Vec<nptv6::Nptv6Rule>,
-    /// Where ports of the privileged range are taken, and where the others.
+    /// Ranges from which privileged and all other ports are allocated.
     low_ports: Option<PortRange>,
     high_ports: PortRange,
-    /// With fewer ports in use than this, no range of them can be full.
+    /// Below this number of ports in use, no port range can be full.
     full_from: u32,
-    /// Blocks of each external address.
     blocks_per_address: u32,
 }
 
-/// Numbers of the counters in the descriptor.
+/// Indices of the counters in the descriptor.
 mod counter {
     pub const MAPPINGS_MADE: usize = 0;
     pub const MAPPINGS_FREED: usize = 1;
@@ -90,7 +87,7 @@ mod counter {
     pub const MAPPINGS_GAVE_WAY: usize = 12;
 }
 
-/// Numbers of the pools in the descriptor.
+/// Indices of the pools in the descriptor.
 mod pool {
     pub const PORTS: usize = 0;
     pub const BLOCKS: usize = 1;
@@ -164,7 +161,7 @@ impl NetworkFunction for Nat {
         let low = PortRange { first: 1, last: PRIVILEGED - 1 };
         let high = PortRange { first: PRIVILEGED, last: u16::MAX };
         let low_ports = config.ports.overlap(low);
-        // Without ports of one range, the other serves both.
+        // If the configuration excludes one range, the other range serves both.
         let high_ports = config.ports.overlap(high).unwrap_or(config.ports);
         let smallest = low_ports.map_or(u32::MAX, |low| low.count()).min(high_ports.count());
         let is_whole = config.forwards.is_empty() && config.one_to_one.is_empty();
@@ -273,8 +270,8 @@ impl NetworkFunction for Nat {
         self.release(state, context);
     }
 
-    /// `drain ADDRESS` hands out no more ports of an external address, `resume ADDRESS` does again.
-    /// Flows stay.
+    /// `drain ADDRESS` stops allocation from an external address; `resume ADDRESS` restarts it.
+    /// Existing flows stay.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         let (number, drain) = self.parse_command(command)?;
         self.drained[number] = drain;
@@ -287,7 +284,7 @@ impl NetworkFunction for Nat {
 }
 
 impl Nat {
-    /// The number of the external address that a command is about, and whether it is drained.
+    /// Returns the number of the command's external address, and true for `drain`.
     fn parse_command(&self, command: &str) -> Result<(usize, bool), ControlError> {
         let refused = |why: &str| ControlError(format!("`{command}`: {why}"));
         let words: Vec<&str> = command.split_whitespace().collect();
@@ -301,13 +298,13 @@ impl Nat {
         Ok((number.ok_or_else(|| refused("not one of the external addresses"))?, drain))
     }
 
-    /// Whether the inside address is one that we translate: none is by a NAT for IPv6 only.
+    /// Returns whether the inside address is translated; false in an IPv6-only NAT.
     fn is_inside(&self, addr: Addr) -> bool {
         let Some(address) = v4(addr).filter(|_| self.config.translates_v4()) else { return false };
         self.config.inside.is_empty() || self.config.inside.iter().any(|prefix| prefix.contains(address))
     }
 
-    /// Whether the address is one of those that stand for inside hosts.
+    /// Returns whether the address is external: from the port pool or from a static rule.
     fn is_external(&self, addr: Addr) -> bool {
         v4(addr).is_some_and(|address| {
             self.space.number_of(address).is_some()
@@ -316,7 +313,7 @@ impl Nat {
         })
     }
 
-    /// A packet of a known flow came from where its flow never goes.
+    /// Drops a packet of a known flow that entered by the wrong side.
     #[cold]
     fn spoofed(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
         packet.mark_one_off();
@@ -325,15 +322,15 @@ impl Nat {
     }
 }
 
-/// Whether the packet entered by the side that packets of its direction enter by, in a flow from
-/// side to side.
+/// Returns whether the packet entered by the side of its direction, in a flow between inside and
+/// outside.
 #[inline]
 fn goes_its_way(context: &Context<'_>) -> bool {
     let flow = context.flow();
     (flow.side == flow.origin) == (flow.direction == Direction::Original)
 }
 
-/// Whether the packet's destination is this address.
+/// Returns whether the packet is addressed to `addr`.
 #[inline]
 fn is_for(packet: &PacketView<'_>, addr: Addr) -> bool {
     let network = packet.network();
@@ -344,7 +341,7 @@ fn is_for(packet: &PacketView<'_>, addr: Addr) -> bool {
     }
 }
 
-/// Forwards what was rewritten. A packet that was parsed can be; the rest is a mistake of ours.
+/// Forwards a rewritten packet. Rewriting cannot fail for a parsed packet; an error is a bug.
 #[inline]
 fn forward(written: Result<(), RewriteError>) -> Verdict {
     match written {
@@ -353,7 +350,7 @@ fn forward(written: Result<(), RewriteError>) -> Verdict {
     }
 }
 
-/// Addresses that ports are handed out of, sorted, each once.
+/// Returns the addresses of the port pool, sorted and without duplicates.
 fn external_addresses(config: &Config, forwards: &Forwards) -> Result<Vec<u32>, ConfigError> {
     let mut addresses = BTreeSet::new();
     for address in config.external.iter().flat_map(|range| range.addresses()) {
@@ -367,7 +364,7 @@ fn external_addresses(config: &Config, forwards: &Forwards) -> Result<Vec<u32>, 
     Ok(addresses.into_iter().collect())
 }
 
-/// What the configuration's form does not rule out.
+/// Checks the constraints that the types cannot express.
 fn check(config: &Config) -> Result<(), ConfigError> {
     if !config.translates_v4() && config.nptv6.is_empty() {
         return Err(ConfigError::new("nothing to translate: one of external, forwards, one_to_one, nptv6"));

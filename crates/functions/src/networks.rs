@@ -1,12 +1,11 @@
-//! Networks: which addresses are at which end of a tunnel (RFC 4301 4.4.1), or of a link between
-//! two sites.
+//! Networks at the ends of a tunnel (RFC 4301 4.4.1) or of a link between two sites.
 
 use std::net::IpAddr;
 
 use packet::Addr;
 use values::{ConfigError, Located};
 
-/// Addresses from the first to the last one of a prefix, of one IP version.
+/// A prefix, as a range of addresses of one IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Network {
     version: u8,
@@ -15,13 +14,14 @@ pub struct Network {
 }
 
 impl Network {
-    /// Reads `10.0.0.0/8`, `2001:db8::/32`, or an address alone.
+    /// Parses `10.0.0.0/8`, `2001:db8::/32`, or a single address.
     ///
     /// # Errors
-    /// It is no prefix, or has bits behind its length.
+    /// The text is not a prefix, or has bits set after its length.
     pub fn parse(text: &Located) -> Result<Network, ConfigError> {
         let error = |message: String| text.error(0..text.len(), message);
-        let wrong = || error(format!("`{}` is no prefix such as `10.0.0.0/8` or `2001:db8::/32`", &**text));
+        let wrong =
+            || error(format!("`{}` is not a prefix such as `10.0.0.0/8` or `2001:db8::/32`", &**text));
         let (address, len) = text.split_once('/').map_or((&**text, None), |(a, len)| (a, Some(len)));
         let address = Addr::from(address.parse::<IpAddr>().map_err(|_| wrong())?);
         let width: u32 = if address.is_v4() { 32 } else { 128 };
@@ -32,31 +32,31 @@ impl Network {
         let host = 1u128.checked_shl(width - len).map_or(u128::MAX, |bit| bit - 1);
         let first = address.to_u128();
         if first & host != 0 {
-            return Err(error(format!("`{}` has bits set behind its length", &**text)));
+            return Err(error(format!("`{}` has bits set after its length", &**text)));
         }
         Ok(Network { version: address.version(), first, last: first | host })
     }
 
-    /// Whether the address is in it.
+    /// Returns whether the address is in the network.
     #[inline]
     pub fn contains(&self, addr: Addr) -> bool {
         self.version == addr.version() && (self.first..=self.last).contains(&addr.to_u128())
     }
 }
 
-/// Which tunnel's other end an address is at. No two tunnels have one address, so the order in
-/// which they are written makes no difference.
+/// Routes from remote addresses to tunnels. Networks of different tunnels do not overlap, so their
+/// order does not matter.
 #[derive(Debug, Default)]
 pub struct TunnelRoutes {
-    /// By the networks' versions and first addresses.
+    /// Sorted by version and first address.
     routes: Vec<(Network, u16)>,
 }
 
 impl TunnelRoutes {
-    /// Routes to the networks of tunnels of these numbers.
+    /// Builds routes from networks to tunnel numbers.
     ///
     /// # Errors
-    /// The two tunnels that an address is at the end of both.
+    /// Two tunnels whose networks overlap.
     pub fn new(mut routes: Vec<(Network, u16)>) -> Result<TunnelRoutes, (u16, u16)> {
         routes.sort_unstable();
         let overlap = |a: &Network, b: &Network| a.version == b.version && a.last >= b.first;
@@ -66,7 +66,7 @@ impl TunnelRoutes {
         }
     }
 
-    /// The number of the tunnel at whose other end the address is.
+    /// Returns the number of the tunnel to this address.
     #[inline]
     pub fn find(&self, addr: Addr) -> Option<u16> {
         let place = (addr.version(), addr.to_u128());

@@ -1,7 +1,7 @@
-//! The policer (S27): token buckets say of each packet whether it is within its rate, and it is
-//! passed, marked, remarked or dropped accordingly.
+//! The policer (S27): token buckets measure each packet against its rate, and the packet is passed,
+//! marked, remarked or dropped accordingly.
 //!
-//! [`marker`] has the buckets, and this module finds those of a packet: in its flow's state, or
+//! [`marker`] contains the buckets. This module finds those of a packet: in its flow's state, or
 //! among the meters that flows share. See the README.
 
 mod config;
@@ -29,34 +29,32 @@ pub use config::{
 use dscp::Dscp;
 use marker::{BucketLevels, Colour};
 
-/// The policer.
+/// A policer.
 pub struct Policer {
     rates: Rates,
-    /// By connection and direction, all of them, colour-blind, by IP length: what most policers do,
-    /// and fast.
+    /// Fast path for the usual policer: per connection and direction, colour-blind, by IP length.
     plain: bool,
-    /// Which of its pairs of buckets packets from each side take from; none: they are not policed.
+    /// Bucket pair of packets from each side; none: not policed.
     lanes: [Option<BucketPair>; 2],
     aware: bool,
-    /// What is done with packets of each colour.
+    /// Action for each colour.
     actions: [ColourAction; 3],
-    /// Whether that is to let them pass.
+    /// True for each colour whose action is `pass`.
     passes: [bool; 3],
     length: LengthBase,
-    /// Bits of addresses that count.
+    /// Address bits that distinguish meters.
     masks: AddressMasks,
     per: MeterScope,
     when_full: MeterExhaustion,
-    /// After this time without use a meter is as good as new.
+    /// Idle time after which a meter is full again.
     as_new_ns: u64,
     config: Config,
 }
 
-/// A pair of buckets: number 1 or 2.
+/// Number of a pair of buckets, 1 or 2.
 type BucketPair = NonZeroU8;
 
-/// What the policer keeps of each flow: its buckets, where they are those of connections. One pair,
-/// or one for each side.
+/// Per-flow state: the buckets of a connection, as one pair or one per side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
@@ -68,8 +66,7 @@ const COLOUR: usize = 0;
 /// Attribute: a packet of the flow was not green.
 const EXCEEDED: usize = 1;
 
-/// Numbers of the counters in the descriptor. Packets and bytes have one for each colour from here
-/// on.
+/// Indices of the counters in the descriptor. Packets and bytes have one counter per colour.
 mod counter {
     pub const PACKETS: usize = 0;
     pub const BYTES: usize = 3;
@@ -77,17 +74,16 @@ mod counter {
     pub const UNMETERED: usize = 7;
 }
 
-/// Bytes that a frame counts at most, so that what it costs fits a number: captures may claim any
-/// length.
+/// Maximum length of a frame, so that its cost does not overflow: captures may claim any length.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// The table of meters.
+/// Index of the meter table in the descriptor.
 const METERS: usize = 0;
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "policer",
     aliases: &["police", "rate-limit", "RateLimit"],
-    summary: "Holds connections, subscribers or tenants to a rate: token buckets, one or two rates, three colours",
+    summary: "Limits the rate of connections, subscribers or tenants: token buckets, one or two rates, three colours",
     maturity: Maturity::Preview,
     state_version: 1,
     attributes: &[
@@ -169,13 +165,13 @@ impl NetworkFunction for Policer {
         if self.passes[colour as usize] { Verdict::Forward } else { self.act(colour, packet, context) }
     }
 
-    /// Buckets of connections are in their flows' states; others are shared.
+    /// Returns whether all buckets are in flow states; other meters are shared.
     fn recomputes(&self) -> bool {
         self.per == MeterScope::Connection
     }
 
-    /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`: what was
-    /// spent stays spent, up to the new burst.
+    /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`. Spent tokens
+    /// stay spent, up to the new burst.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         let config = self.changed_config(command)?;
         self.rates = config.rates().map_err(|error| ControlError(error.to_string()))?;
@@ -184,8 +180,8 @@ impl NetworkFunction for Policer {
         Ok(())
     }
 
-    /// Earlier commands decide whether the rate and the peak rate go together: that is checked when
-    /// the command is carried out.
+    /// Checks a command on its own. Earlier commands determine whether rate and peak rate are
+    /// compatible, so that is checked on execution.
     fn check_command(&self, command: &str) -> Result<(), ControlError> {
         let mut alone = self.changed_config(command)?;
         if command.trim_start().starts_with("peak_") {
@@ -199,10 +195,13 @@ impl NetworkFunction for Policer {
 }
 
 impl Policer {
-    /// The configuration that a command asks for; whether its amounts go together is not checked.
+    /// Returns the configuration after a command, without checking that its amounts are compatible.
     fn changed_config(&self, command: &str) -> Result<Config, ControlError> {
-        let misunderstood =
-            || ControlError(format!("`rate 20Mbps` or `burst 64KiB` is understood, not `{command}`"));
+        let misunderstood = || {
+            ControlError(format!(
+                "expected a command such as `rate 20Mbps` or `burst 64KiB`, got `{command}`"
+            ))
+        };
         let [key, amount] = *command.split_whitespace().collect::<Vec<_>>() else {
             return Err(misunderstood());
         };
@@ -212,7 +211,7 @@ impl Policer {
         match key {
             "rate" if amount.kind != config.rate.kind => {
                 let message =
-                    format!("the rate cannot become {}: what was spent is of another kind", amount.kind);
+                    format!("the rate cannot become {}: the unit of spent tokens differs", amount.kind);
                 return Err(ControlError(message));
             }
             "rate" => config.rate = amount,
@@ -225,7 +224,7 @@ impl Policer {
         Ok(config)
     }
 
-    /// The packet's colour, and the bytes that it counts; or what becomes of it without.
+    /// Returns the packet's colour and counted bytes, or the verdict on an unmetered packet.
     #[inline(never)]
     fn measure(
         &self,
@@ -261,8 +260,7 @@ impl Policer {
         marker.colour(levels, bytes * per_byte + per_packet, now_ns, before)
     }
 
-    /// The colour by the buckets that the packet's flow shares with others; none if they find no
-    /// room.
+    /// Returns the colour by shared buckets; none if there is no room for them.
     #[inline(never)]
     fn colour_of_key(
         &self,
@@ -279,8 +277,8 @@ impl Policer {
         Some(self.colour(levels, bytes, now_ns, before))
     }
 
-    /// In whose name the packet is metered. Equal addresses of tenants, VLANs or virtual networks
-    /// are different ones.
+    /// Returns the meter's key. Equal addresses in different tenants, VLANs or virtual networks are
+    /// different.
     fn key(&self, packet: &PacketView<'_>, lane: BucketPair, context: &Context<'_>) -> MeterKey {
         let key = context.flow().key;
         let last = u64::from(lane.get()) << 16;
@@ -297,7 +295,7 @@ impl Policer {
         [(addr >> 64) as u64, addr as u64, scope, last | u64::from(key.tenant)]
     }
 
-    /// Does with the packet what is to be done with those of its colour.
+    /// Applies the action of the packet's colour.
     #[inline(never)]
     fn act(&self, colour: Colour, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
         match self.actions[colour as usize] {
@@ -338,7 +336,7 @@ fn remark(to: Remark, colour: Colour, packet: &mut PacketView<'_>, context: &mut
     mark(colour, context)
 }
 
-/// Whether packets are measured by [`Policer::plain`].
+/// Returns whether [`Policer::plain`] applies.
 fn is_plain(config: &Config) -> bool {
     config.per == MeterScope::Connection
         && config.direction == PolicedDirection::Each
@@ -346,10 +344,10 @@ fn is_plain(config: &Config) -> bool {
         && config.length == LengthBase::Ip
 }
 
-/// Limits that the amounts have nothing to do with.
+/// Checks limits that do not depend on the amounts.
 fn check(config: &Config) -> Result<(), ConfigError> {
     let too_large =
-        |key: &str, most: u64| ConfigError::new(format!("`{key}` is too large: the most is {most}"));
+        |key: &str, most: u64| ConfigError::new(format!("`{key}` is too large: the maximum is {most}"));
     if config.overhead > OVERHEAD_MAX {
         return Err(too_large("overhead", OVERHEAD_MAX));
     }
@@ -357,7 +355,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(too_large("meters", METERS_MAX.into()));
     }
     if config.meters == 0 {
-        return Err(ConfigError::new("`meters` has to be above zero"));
+        return Err(ConfigError::new("`meters` must be above zero"));
     }
     Ok(())
 }

@@ -1,29 +1,29 @@
-//! Ports that a function is confined to.
+//! Restriction of a function to ports.
 
 use nf::Context;
 use values::ConfigError;
 
-/// Ports at most.
+/// Maximum number of ports.
 pub const PORTS_MAX: usize = 1_024;
 
-/// The ports, ascending; none: all.
+/// Ports to process, sorted; empty: all.
 pub struct PortFilter(Vec<u16>);
 
 impl PortFilter {
-    /// Those that `ports` of a configuration names.
+    /// Builds the filter from the `ports` key.
     ///
     /// # Errors
-    /// There are more than [`PORTS_MAX`].
+    /// There are more than [`PORTS_MAX`] ports.
     pub fn new(mut ports: Vec<u16>) -> Result<PortFilter, ConfigError> {
         if ports.len() > PORTS_MAX {
-            return Err(ConfigError::new(format!("too many `ports`: the most is {PORTS_MAX}")));
+            return Err(ConfigError::new(format!("too many `ports`: the maximum is {PORTS_MAX}")));
         }
         ports.sort_unstable();
         ports.dedup();
         Ok(PortFilter(ports))
     }
 
-    /// Whether one of them is an end's of the flow.
+    /// Returns whether either end of the flow has one of the ports.
     #[inline]
     pub fn has_flow(&self, context: &Context<'_>) -> bool {
         let has = |port: u16| self.0.binary_search(&port).is_ok();
@@ -34,7 +34,7 @@ impl PortFilter {
     }
 }
 
-/// Source and destination port of the flow's first packet.
+/// Returns source and destination port of the flow's first packet.
 pub fn of_flow(context: &Context<'_>) -> (u16, u16) {
     let flow = context.flow();
     let (source, destination) = flow.key.ends(flow.reversed);

@@ -1,21 +1,19 @@
-//! The packet that an ICMP error quotes.
+//! The packet quoted by an ICMP error.
 
 use nf::PacketView;
 use packet::parse::{is_query, protocol};
 use packet::{Addr, Endpoint};
 
-/// The ends of the packet that an ICMP error quotes.
+/// Endpoints of the packet quoted by an ICMP error.
 pub struct QuotedPacket {
-    /// Where it came from.
     pub source: Endpoint,
-    /// Where it went to.
     pub destination: Endpoint,
-    /// Its protocol's number.
+    /// Protocol number.
     pub protocol: u8,
 }
 
 impl QuotedPacket {
-    /// None if the packet quotes none, or not as far as its ports.
+    /// Reads the quotation; none if there is none, or if it ends before the ports.
     pub fn of(packet: &PacketView<'_>) -> Option<QuotedPacket> {
         let quoted = packet.embedded().filter(|quoted| quoted.has_transport)?;
         let data = packet.data();

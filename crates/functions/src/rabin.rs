@@ -1,64 +1,62 @@
-//! Rabin fingerprints (1981) of all windows of a payload, or of a stream: the remainders that their
-//! bits, taken for polynomials over GF(2), leave when they are divided by an irreducible one. That
-//! of the next window follows from the last one's with two look-ups.
+//! Rabin fingerprints (1981) of all windows of a payload or stream. A fingerprint is the window's
+//! bits, as a polynomial over GF(2), modulo an irreducible polynomial. Two lookups advance it by
+//! one byte.
 
-/// The polynomial, of degree 63: that of the file system LBFS (Muthitacharoen et al., SOSP 2001).
-/// Bit n is the coefficient of x^n.
+/// The polynomial of degree 63 from the file system LBFS (Muthitacharoen et al., SOSP 2001). Bit n
+/// is the coefficient of x^n.
 pub const POLYNOMIAL: u64 = 0xbfe6_b8a5_bf37_8d83;
 
-/// Fingerprints noted of one payload at most: those that come first.
+/// Maximum number of samples per payload; the first ones are kept.
 pub const SAMPLES_MAX: usize = 256;
 
-/// Bytes of the shortest window. What stands for a shorter one would be no shorter.
+/// Minimum window in bytes. A reference to a shorter window would not be shorter than the window.
 pub const WINDOW_MIN: u8 = 16;
 
-/// Bytes of the longest window.
+/// Maximum window in bytes.
 pub const WINDOW_MAX: u8 = 64;
 
 const DEGREE: u32 = 63;
 
-/// A fingerprint that was chosen, and which byte its window begins with.
+/// A sampled fingerprint and the position of its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The fingerprint.
     pub fingerprint: u64,
-    /// Where its window begins.
+    /// Offset of the window.
     pub at: u16,
 }
 
-/// Fingerprints of windows of one length.
+/// Fingerprinter for windows of one length.
 pub struct Rabin {
-    /// By a fingerprint's upper nine bits, what those become when eight more follow. The ninth, of
-    /// no fingerprint, saves a mask.
+    /// By the upper nine bits of a fingerprint: their contribution after a shift by eight bits. The
+    /// ninth bit is never set; indexing with it saves a mask.
     push: [u64; 512],
-    /// By the byte that leaves a window, what it has contributed.
+    /// By the byte that leaves the window: its contribution.
     pop: [u64; 256],
     window: usize,
-    /// The bits of which none is set in fingerprints that are chosen.
+    /// Bits that are zero in sampled fingerprints.
     mask: u64,
 }
 
 impl Rabin {
-    /// For windows of so many bytes, of whose fingerprints one of `sample`, a power of two, is
-    /// chosen: those whose lowest bits are 0.
+    /// Creates a fingerprinter for windows of `window` bytes. It samples one fingerprint in
+    /// `sample`, a power of two: those whose lowest bits are 0.
     pub fn new(window: usize, sample: u64) -> Rabin {
         let shifted = |byte: usize, bits: usize| (0..bits).fold(byte as u64, |value, _| times_x(value));
-        // What is shifted out above is dropped by the processor, all but the lowest bit of it.
+        // The shift drops the upper bits, except the lowest of them.
         let push =
             std::array::from_fn(|bits| shifted(bits & 0xff, DEGREE as usize) ^ (bits as u64) << DEGREE);
         let pop = std::array::from_fn(|byte| shifted(byte, 8 * window));
         Rabin { push, pop, window, mask: sample - 1 }
     }
 
-    /// The length of windows.
+    /// Returns the length of a window.
     #[inline]
     pub fn window(&self) -> usize {
         self.window
     }
 
-    /// Puts what is chosen of a payload into `samples`, in order, and nothing else. Of windows with
-    /// the same fingerprint that follow on each other, as those within a run of zeros, the first
-    /// one.
+    /// Replaces `samples` by the samples of a payload, in order. Of consecutive windows with the
+    /// same fingerprint, as within a run of zeros, only the first is sampled.
     pub fn sample(&self, payload: &[u8], samples: &mut Vec<Sample>) {
         samples.clear();
         let Some((first, rest)) = payload.split_at_checked(self.window) else { return };
@@ -79,8 +77,8 @@ impl Rabin {
                 choose(fingerprint, at);
             }
         };
-        // What leaves a window is as many bytes before what enters it, for all of them: eight at a
-        // time, of which each is one step.
+        // The leaving byte is always `window` bytes before the entering byte. The loop processes
+        // eight steps per iteration.
         let ((entering, last), (leaving, _)) = (rest.as_chunks::<8>(), payload.as_chunks::<8>());
         for (chunk, (new, old)) in entering.iter().zip(leaving).enumerate() {
             for i in 0..8 {
@@ -93,27 +91,27 @@ impl Rabin {
         }
     }
 
-    /// The fingerprint of what has this one, and of a byte behind it; 0 is that of nothing.
+    /// Returns the fingerprint after appending a byte; the empty fingerprint is 0.
     #[inline(always)]
     pub fn push(&self, fingerprint: u64, byte: u8) -> u64 {
         let above = fingerprint >> (DEGREE - 8);
         (fingerprint << 8 | u64::from(byte)) ^ self.push[above as usize]
     }
 
-    /// The fingerprint of the window that a byte enters, `new`, while another leaves it, `old`.
+    /// Returns the fingerprint after `new` has entered the window and `old` has left it.
     #[inline(always)]
     pub fn roll(&self, fingerprint: u64, new: u8, old: u8) -> u64 {
         self.push(fingerprint, new) ^ self.pop[usize::from(old)]
     }
 
-    /// Whether the fingerprint is one of those that are chosen.
+    /// Returns whether the fingerprint is sampled.
     #[inline(always)]
     pub fn is_chosen(&self, fingerprint: u64) -> bool {
         fingerprint & self.mask == 0
     }
 }
 
-/// The remainder of `value`, which is one, times x.
+/// Returns the remainder of x times `value`, which is a remainder itself.
 fn times_x(value: u64) -> u64 {
     let shifted = value << 1;
     if shifted >> DEGREE & 1 == 1 { shifted ^ POLYNOMIAL } else { shifted }
@@ -127,7 +125,7 @@ mod tests {
         (0..DEGREE).rev().fold(0, |sum, bit| times_x(sum) ^ if b >> bit & 1 == 1 { a } else { 0 })
     }
 
-    /// x to the power of 2^n.
+    /// Returns x to the power of 2^n.
     fn power(n: u32) -> u64 {
         (0..n).fold(2, |value, _| product(value, value))
     }
@@ -142,22 +140,22 @@ mod tests {
         a
     }
 
-    // Rabin's own test (1980): x^(2^63) = x, and x^(2^(63/p)) - x has no divisor in common with it,
-    // for 63's prime divisors p.
+    // Rabin's test (1980): x^(2^63) = x, and x^(2^(63/p)) - x is coprime to the polynomial for the
+    // prime divisors p of 63.
     #[test]
     fn the_polynomial_is_irreducible() {
         assert_eq!(power(63), 2);
         assert_eq!([power(21), power(9)].map(|value| divisor(POLYNOMIAL, value ^ 2)), [1, 1]);
     }
 
-    /// Bit by bit.
+    /// Computes the remainder bit by bit.
     fn remainder(window: &[u8]) -> u64 {
         let bits = window.iter().flat_map(|byte| (0..8).rev().map(move |bit| u64::from(byte >> bit & 1)));
         bits.fold(0, |value, bit| times_x(value) ^ bit)
     }
 
     #[test]
-    fn windows_are_divided_as_by_hand() {
+    fn fingerprints_equal_bitwise_remainders() {
         let mut random = 7;
         let payload: Vec<u8> = (0..200).map(|_| packet::split_mix(&mut random) as u8).collect();
         for window in [16, 32, 64] {
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_so_many_is_chosen_and_of_a_run_one() {
+    fn one_in_32_windows_is_sampled_and_one_of_a_run() {
         let (mut random, mut samples, mut chosen) = (7, Vec::new(), 0);
         let rabin = Rabin::new(32, 32);
         for _ in 0..1_000 {

@@ -1,4 +1,4 @@
-//! Texts of a configuration that may be files, and several.
+//! Configuration values that are one or more texts, possibly from files.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use values::Located;
 
-/// One text, or several: `"..."`, `file("x.rules")`, `["...", "..."]`.
+/// One or more texts: `"..."`, `file("x.rules")`, `["...", "..."]`.
 #[derive(Clone, Debug, Default)]
 pub struct TextList(pub Vec<Located>);
 
 impl<'de> Deserialize<'de> for TextList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TextList, D::Error> {
-        // Asks for a text that knows its place; a deserializer that has a list hands out the list.
+        // Requests a text with its position; a deserializer of a list returns the list.
         deserializer.deserialize_newtype_struct(Located::TOKEN, TextsVisitor)
     }
 }

@@ -1,9 +1,9 @@
-//! The tunnel: IP packets between two sites go through GRE, IP in IP, VXLAN or Geneve to one other
-//! end. See the README.
+//! A tunnel to another site: encapsulates IP packets in GRE, IP in IP, VXLAN or Geneve. See the
+//! README.
 //!
-//! `ends` has what stands before packets in the tunnel, of which a flow's [`packet::OuterHeaders`] is
-//! made, and of which is told what came through it; so packets both ways follow rules (B14). What
-//! comes otherwise than through the tunnel is looked at one by one.
+//! `ends` builds a flow's outer headers as a [`packet::OuterHeaders`] and recognises those of received
+//! packets, so packets in both directions can follow cached rules (B14). Packets that arrive
+//! outside the tunnel are examined one by one.
 
 mod config;
 mod ends;
@@ -23,32 +23,32 @@ pub use ends::{GENEVE_PORT, MTU_MIN, VXLAN_PORT};
 use crate::headers::InnerHeader;
 use ends::{TunnelEnds, TunnelMatch};
 
-/// The sender of a flow's packets is told at most once in so many nanoseconds that they are too
-/// long.
-pub const TELL_INTERVAL_NS: u64 = 100_000_000;
+/// Minimum interval, in nanoseconds, between two notifications of a flow's sender that its packets
+/// are too big.
+pub const NOTIFY_INTERVAL_NS: u64 = 100_000_000;
 
-/// The tunnel.
+/// A tunnel.
 pub struct Tunnel {
     ends: TunnelEnds,
     others: UntunneledAction,
-    /// Its own addresses inside.
+    /// The tunnel's own addresses inside.
     gateway4: Option<Addr>,
     gateway6: Option<Addr>,
     seed: u64,
 }
 
-/// What the tunnel keeps of each flow.
+/// Per-flow state of the tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    /// When the sender was last told that its packets are too long, in nanoseconds; 0: never.
-    told_ns: u64,
-    /// What outer headers vary by from flow to flow; 0: not known yet.
+    /// Time of the last notification that a packet is too big, in nanoseconds; 0: never.
+    notified_ns: u64,
+    /// Varies outer headers among flows; 0: not computed yet.
     entropy: u32,
     reserved: u32,
 }
 
-/// Numbers of the counters in the descriptor.
+/// Indices of the counters in the descriptor.
 mod counter {
     pub const PACKETS_OUT: usize = 0;
     pub const BYTES_OUT: usize = 1;
@@ -59,7 +59,7 @@ mod counter {
     pub const ERRORS_SENT: usize = 6;
 }
 
-/// The state functions that count a packet that leaves, and one that comes through the tunnel.
+/// State functions that count an outgoing packet and a packet received through the tunnel.
 const COUNT_OUT: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
 const COUNT_IN: StateFunction = StateFunction { id: 2, access: Access::Ignore, reads: &[] };
 
@@ -102,7 +102,7 @@ impl NetworkFunction for Tunnel {
     fn new(config: Config, setup: &mut Setup) -> Result<Tunnel, ConfigError> {
         if !setup.inner {
             return Err(ConfigError::new(
-                "a tunnel's packets belong to the flows within: that takes `settings { key: inner }`",
+                "a tunnel needs flows of the inner packets; set `settings { key: inner }`",
             ));
         }
         let ends = TunnelEnds::new(&config)?;
@@ -143,7 +143,7 @@ impl NetworkFunction for Tunnel {
     fn predict(&self, state: &State, plan: &mut Plan<'_>) -> bool {
         if plan.side == Side::Outside {
             plan.record_state_function(COUNT_IN);
-            return plan.outer.is_some_and(|cover| self.takes_off(cover)) && plan.decap();
+            return plan.outer.is_some_and(|cover| self.matches(cover)) && plan.decap();
         }
         if state.entropy == 0 {
             return false;
@@ -156,7 +156,7 @@ impl NetworkFunction for Tunnel {
 }
 
 impl Tunnel {
-    /// Puts the packet into the tunnel.
+    /// Encapsulates the packet.
     fn send(
         &self,
         packet: &mut PacketView<'_>,
@@ -164,7 +164,7 @@ impl Tunnel {
         context: &mut Context<'_>,
     ) -> Result<(), DropReason> {
         if state.entropy == 0 {
-            packet.mark_one_off(); // The flow's first one.
+            packet.mark_one_off(); // This is the flow's first packet.
             state.entropy = self.entropy(context);
         }
         let (meta, len) = (packet.meta(), packet.ip_len());
@@ -188,7 +188,7 @@ impl Tunnel {
         Ok(())
     }
 
-    /// What the flow's outer headers vary by; not 0.
+    /// Returns the flow's entropy for outer headers, not 0.
     fn entropy(&self, context: &Context<'_>) -> u32 {
         let key = context.flow().key;
         let mut mixed = key.words().iter().fold(self.seed, |mut mixed, word| {
@@ -198,8 +198,8 @@ impl Tunnel {
         (split_mix(&mut mixed) >> 32) as u32 | 1
     }
 
-    /// Lets a packet pass that is longer than the other end gets whole if it may be fragmented on
-    /// its way; its sender is told if not, and must know (RFC 1191, RFC 8201).
+    /// Passes a packet that exceeds the inner MTU, if it may be fragmented. Otherwise refuses it,
+    /// and notifies its sender if necessary (RFC 1191, RFC 8201).
     #[cold]
     fn check_oversize(
         &self,
@@ -213,8 +213,9 @@ impl Tunnel {
         if !inner.dont_fragment && self.ends.version() == 4 && is_sendable {
             return Ok(());
         }
-        let is_due = state.told_ns == 0 || context.now_ns().saturating_sub(state.told_ns) >= TELL_INTERVAL_NS;
-        if inner.dont_fragment && is_due {
+        let may_notify = state.notified_ns == 0
+            || context.now_ns().saturating_sub(state.notified_ns) >= NOTIFY_INTERVAL_NS;
+        if inner.dont_fragment && may_notify {
             let own = if inner.version == 4 { self.gateway4 } else { self.gateway6 };
             let error = IcmpError::TooBig { mtu: self.ends.inner_mtu().into() };
             let mut buffer = answer::buffer();
@@ -222,16 +223,16 @@ impl Tunnel {
                 answer::icmp_error(packet, error, own.unwrap_or(inner.destination), &mut buffer)
                 && context.answer(packet, message).is_ok()
             {
-                state.told_ns = context.now_ns().max(1);
+                state.notified_ns = context.now_ns().max(1);
                 context.count(counter::ERRORS_SENT, 1);
             }
         }
         Err(DropReason::TooBig)
     }
 
-    /// Takes the packet out of the tunnel, if it came through it.
+    /// Decapsulates the packet, if it came through the tunnel.
     fn receive(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Result<(), DropReason> {
-        match self.within(packet.outermost()) {
+        match self.inner_packet(packet.outermost()) {
             Ok(Some(InnerPacket { header_len, len })) => {
                 packet.decap(header_len).map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
                 packet.record_state_function(COUNT_IN);
@@ -239,7 +240,7 @@ impl Tunnel {
                 Ok(())
             }
             other => {
-                packet.mark_per_packet(); // What it is rests on more than its headers' shape.
+                packet.mark_per_packet(); // The decision depends on more than the headers' layout.
                 other?;
                 context.count(counter::OTHERS, 1);
                 match self.others {
@@ -250,11 +251,12 @@ impl Tunnel {
         }
     }
 
-    /// What came through the tunnel, of a packet, the outermost IP header first; none if nothing
-    /// did.
-    fn within(&self, packet: &[u8]) -> Result<Option<InnerPacket>, DropReason> {
+    /// Finds the inner packet of a packet that begins with its outermost IP header; none if the
+    /// packet did not come through the tunnel.
+    fn inner_packet(&self, packet: &[u8]) -> Result<Option<InnerPacket>, DropReason> {
         let outer = InnerHeader::of(packet).ok_or(DropReason::TunnelMalformed)?;
-        let TunnelMatch::Within(header_len) = self.ends.arrived(packet, outer.source, outer.destination)?
+        let TunnelMatch::Headers(header_len) =
+            self.ends.match_headers(packet, outer.source, outer.destination)?
         else {
             return Ok(None);
         };
@@ -265,22 +267,23 @@ impl Tunnel {
         Ok(Some(InnerPacket { header_len, len: found.len }))
     }
 
-    /// Whether such outer headers are this tunnel's, all of them.
+    /// Returns whether all of these outer headers belong to this tunnel.
     #[cold]
-    fn takes_off(&self, cover: &OuterMatch) -> bool {
+    fn matches(&self, cover: &OuterMatch) -> bool {
         let mut bytes = [0; OUTER_MATCH_LEN_MAX];
         let Some(headers) = bytes.get_mut(..cover.len()) else { return false };
         headers.iter_mut().zip(cover.bytes()).for_each(|(byte, of_cover)| *byte = of_cover);
         let Some(outer) = InnerHeader::of(headers) else { return false };
-        self.ends.arrived(headers, outer.source, outer.destination) == Ok(TunnelMatch::Within(cover.len()))
+        self.ends.match_headers(headers, outer.source, outer.destination)
+            == Ok(TunnelMatch::Headers(cover.len()))
     }
 }
 
-/// A packet in this tunnel.
+/// A packet in the tunnel.
 struct InnerPacket {
-    /// Bytes of the tunnel's headers.
+    /// Length of the outer headers.
     header_len: usize,
-    /// Bytes of the IP packet behind them.
+    /// Length of the inner IP packet.
     len: usize,
 }
 

@@ -1,8 +1,8 @@
-//! The VPN gateway: IP packets between two sites go through a tunnel of AH (RFC 4302) or ESP (RFC
-//! 4303), with keys that the policy has. See the README.
+//! A site-to-site VPN gateway: tunnels of AH (RFC 4302) or ESP (RFC 4303), with keys from the
+//! policy. See the README.
 //!
-//! `tunnels` has what the configuration comes to, `frame` what stands around a packet in a tunnel,
-//! `suite` the algorithms, and `numbers` what an association's packets share.
+//! `tunnels` has the tables built from the configuration, `frame` the packet formats, `suite` the
+//! algorithms, and `numbers` the state shared by an association's packets.
 
 mod config;
 mod frame;
@@ -26,37 +26,37 @@ pub use config::{
     VpnTunnelConfig,
 };
 pub use numbers::REPLAY_WINDOW;
-pub use outwards::TELL_INTERVAL_NS;
+pub use outwards::NOTIFY_INTERVAL_NS;
 pub use tunnels::{INBOUND_MAX, MTU_MIN, NETWORKS_MAX, TUNNELS_MAX};
 
 use numbers::{INBOUND_METERS, OUTBOUND_METERS};
 use tunnels::TunnelTable;
 
-/// The gateway.
+/// A VPN gateway.
 pub struct Vpn {
     tunnels: TunnelTable,
     others: UnprotectedAction,
-    /// Its own addresses inside.
+    /// The gateway's own addresses inside.
     gateway4: Option<Addr>,
     gateway6: Option<Addr>,
 }
 
-/// What the gateway keeps of each flow. What matters of a tunnel is not here: it belongs to
-/// security associations, and must not go when a flow does (decision 21).
+/// Per-flow state of the gateway. State of a tunnel belongs to its security associations, and must
+/// survive flows (decision 21).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    /// When the sender was last told what is wrong with its packets, in nanoseconds; 0: never.
-    told_ns: u64,
+    /// Time of the last notification of the sender, in nanoseconds; 0: never.
+    notified_ns: u64,
 }
 
-/// Numbers of the counters in the descriptor.
+/// Indices of the counters in the descriptor.
 mod counter {
     pub const OTHERS: usize = 0;
     pub const ERRORS_SENT: usize = 1;
 }
 
-/// A tunnel's counters. Bytes stand behind packets.
+/// Indices into [`OF_TUNNEL`]. Bytes follow packets.
 mod of_tunnel {
     pub const PACKETS_OUT: usize = 0;
     pub const PACKETS_IN: usize = 2;
@@ -68,16 +68,16 @@ mod of_tunnel {
 const OF_TUNNEL: [&str; 7] =
     ["packets_out", "bytes_out", "packets_in", "bytes_in", "forged", "replayed", "dummies"];
 
-/// The group of counters.
+/// Index of the group of tunnel counters.
 const TUNNELS: usize = 0;
 
-/// The table of meters.
+/// Index of the meter table in the descriptor.
 const METERS: usize = 0;
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "vpn",
     aliases: &["ipsec", "IPsec"],
-    summary: "A site-to-site gateway: tunnels of AH, ESP without encryption or ESP with AES-GCM, keys by the policy",
+    summary: "A site-to-site gateway: tunnels of AH, ESP without encryption or ESP with AES-GCM, with keys from the policy",
     maturity: Maturity::Preview,
     state_version: 1,
     attributes: &[],
@@ -114,7 +114,7 @@ impl NetworkFunction for Vpn {
     type Config = Config;
     type State = State;
 
-    /// Few packets need it.
+    /// Only few packets read it.
     const HOT_BYTES: usize = 0;
 
     fn new(config: Config, setup: &mut Setup) -> Result<Vpn, ConfigError> {
@@ -133,7 +133,8 @@ impl NetworkFunction for Vpn {
         })
     }
 
-    /// Where only tunnels are to pass, so are frames of which it cannot see that they are not IP.
+    /// Returns whether packets outside tunnels pass. If not, frames that cannot be recognised as IP
+    /// are dropped too.
     fn forwards_unclassified(&self) -> bool {
         self.others == UnprotectedAction::Pass
     }
@@ -151,7 +152,7 @@ fn count(context: &mut Context<'_>, tunnel: u16, what: usize, by: u64) {
     context.count_in(TUNNELS, usize::from(tunnel) * OF_TUNNEL.len() + what, by);
 }
 
-/// Counts a packet at `what` and its bytes behind.
+/// Counts a packet at `what` and its bytes after it.
 #[inline]
 fn count_packet(context: &mut Context<'_>, tunnel: u16, what: usize, bytes: usize) {
     count(context, tunnel, what, 1);

@@ -1,7 +1,7 @@
-//! The UDP whitelister (S26): UDP reaches the protected side only if somebody there asked for it.
+//! The UDP whitelister (S26): UDP enters the protected side only in answer to a request.
 //!
-//! Who was asked is a member of a set that flows share; a datagram that nobody asked for leaves
-//! nothing behind. See the README.
+//! Peers that were asked are members of a set that flows share. An unsolicited datagram leaves no
+//! state. See the README.
 
 mod config;
 #[cfg(test)]
@@ -22,47 +22,47 @@ pub use config::{
     Config, MEMBERS_MAX, NonUdpAction, PeerMatch, ProtectedSide, RecordedRequests, SERVICES_MAX,
 };
 
-/// The UDP whitelister.
+/// A UDP whitelister.
 pub struct Whitelist {
     protected: Side,
     records_hosts: bool,
     records_clients: bool,
     by_port: bool,
     expiry_ns: u64,
-    /// Ports, ascending, of the protected side to which anybody may send.
+    /// Ports of the protected side that are open to all, sorted.
     services: Vec<u16>,
     drops_others: bool,
     hasher: FlowHasher,
     flood: Option<FloodAlert>,
 }
 
-/// When and how a flood is told of.
+/// Detection of floods, and the alert.
 struct FloodAlert {
-    /// Between unsolicited datagrams at the threshold.
+    /// Interval between unsolicited datagrams at the threshold.
     interval_ns: u64,
-    /// Between two alerts, at least.
+    /// Minimum interval between two alerts.
     silence_ns: u64,
     signature: Arc<str>,
 }
 
-/// What the whitelist keeps of each flow.
+/// Per-flow state of the whitelist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    /// The last moment at which an answer to the flow's own requests may come; 0: there was none.
+    /// Last time at which answers to the flow's requests may arrive; 0: no request.
     until_ns: u64,
-    /// Where the flow's other end stands in the two sets, if it does.
+    /// Slots of the flow's peer in the two sets.
     places: [u32; 2],
 }
 
-/// Set: those that were asked by the protected side.
+/// Set: peers that the protected side has asked.
 const ASKED: usize = 0;
-/// Set: those that asked a service.
+/// Set: clients that have asked a service.
 const CLIENTS: usize = 1;
-/// Meters with one member: all that is unsolicited.
+/// Meter with one member: all unsolicited datagrams.
 const UNSOLICITED: usize = 0;
 
-/// Numbers of the counters in the descriptor.
+/// Indices of the counters in the descriptor.
 mod counter {
     pub const REQUESTS: usize = 0;
     pub const ANSWERS: usize = 1;
@@ -74,11 +74,10 @@ mod counter {
     pub const FLOODS: usize = 7;
 }
 
-/// So long a rate above the threshold is borne with before it is a flood: a second's worth of
-/// datagrams.
+/// Tolerance of the flood detector: one second's worth of datagrams above the threshold.
 const FLOOD_NS: u64 = 1_000_000_000;
 
-/// Keeps the members' hash apart from other uses of the run's seed.
+/// Separates the hash of members from other uses of the run's seed.
 const MEMBER_SALT: u64 = 0x7768_6974_656c_6973;
 
 static DESCRIPTOR: Descriptor = Descriptor {
@@ -123,7 +122,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     cycles_per_packet: 60,
 };
 
-/// Members of each set, unless said.
+/// Default capacity of each set.
 const MEMBERS: usize = 65_536;
 
 impl NetworkFunction for Whitelist {
@@ -159,7 +158,7 @@ impl NetworkFunction for Whitelist {
         if meta.protocol != protocol::UDP {
             return if self.drops_others { self.other(packet, state, context) } else { Verdict::Forward };
         }
-        // It has no ports, and comes only behind its first fragment, which passed.
+        // A later fragment has no ports. It arrives only after its first fragment, which passed.
         if meta.class == PacketClass::LaterFragment {
             return Verdict::Forward;
         }
@@ -176,11 +175,11 @@ impl NetworkFunction for Whitelist {
 }
 
 impl Whitelist {
-    /// UDP from the protected side: whom it goes to may answer.
+    /// Handles UDP from the protected side, and permits answers from its destination.
     #[inline(always)]
     fn request(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let (source, destination) = packet.ends();
-        // What a service sends is an answer, and what is sent to it passes anyway.
+        // A service's packets are answers, and packets to it pass anyway.
         if self.records_hosts && !self.is_service(source.port) {
             context.count(counter::REQUESTS, 1);
             let now_ns = context.now_ns();
@@ -190,7 +189,7 @@ impl Whitelist {
         Verdict::Forward
     }
 
-    /// UDP from the other side, in a flow in which nobody asked.
+    /// Handles UDP from the other side, in a flow without a current request.
     #[inline(never)]
     fn arrival(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let (source, destination) = packet.ends();
@@ -221,7 +220,7 @@ impl Whitelist {
         Verdict::Drop(DropReason::WhitelistUnsolicited)
     }
 
-    /// Another protocol than UDP, where only ICMP errors about permitted flows may come in.
+    /// Handles other protocols, where only ICMP errors about permitted flows may enter.
     #[cold]
     fn other(&self, packet: &PacketView<'_>, state: &State, context: &mut Context<'_>) -> Verdict {
         let flow = context.flow();
@@ -263,8 +262,8 @@ impl Whitelist {
         added_ns.is_some_and(|added_ns| now_ns.saturating_sub(added_ns) <= self.expiry_ns)
     }
 
-    /// The end as a member of a set. Equal addresses of tenants, VLANs or virtual networks are
-    /// different ones.
+    /// Returns the set member for an endpoint. Equal addresses in different tenants, VLANs or
+    /// virtual networks are different.
     #[inline(always)]
     fn member(&self, end: Endpoint, context: &Context<'_>) -> u64 {
         let key = context.flow().key;
@@ -276,12 +275,12 @@ impl Whitelist {
 }
 
 impl FloodAlert {
-    /// Counts a datagram that nobody asked for. Virtual scheduling (GCRA, ITU-T I.371): with each,
-    /// a theoretical time of arrival moves on by the interval; when it would be a second ahead of
-    /// the clock, a second's worth too many have come.
+    /// Counts an unsolicited datagram by virtual scheduling (GCRA, ITU-T I.371). Each datagram
+    /// advances the theoretical arrival time by the interval. There is a flood when that time would
+    /// be more than a second ahead of the clock.
     fn count(&self, context: &mut Context<'_>) {
         let now_ns = context.now_ns();
-        // Room for one was asked for, and this is the only key.
+        // The table was sized for one meter, and this is the only key.
         let Some(value) = context.meters(UNSOLICITED).of(&[0; 4], now_ns, u64::MAX) else { return };
         let [expected_ns, quiet_until_ns, _] = value;
         let next_ns = now_ns.max(*expected_ns).saturating_add(self.interval_ns);

@@ -437,9 +437,9 @@ fn wrong_commands_are_refused_before_the_first_packet() {
     for (command, why) in [
         ("n drian 203.0.113.1", "expected `drain ADDRESS` or `resume ADDRESS`"),
         ("n drain 203.0.113.9", "not one of the external addresses"),
-        ("b server web9 down", "there is no server `web9`; there are: "),
+        ("b server web9 down", "there is no server `web9`; known servers: "),
         ("b weight web1 5000", "a weight is a number up to 1000"),
-        ("f rule dns disable", "there is no rule `dns`, of 1"),
+        ("f rule dns disable", "unknown rule `dns`: expected a name or a number from 1 to 1"),
         ("f default drop", "expected `default allow|deny|reject`"),
         ("p rate 10kpps", "the rate cannot become"),
         ("p speed 10Mbps", "`rate 20Mbps` or `burst 64KiB` is understood"),
@@ -473,7 +473,7 @@ fn a_command_that_is_refused_when_it_is_due_is_counted_and_packets_go_on() {
     assert_adds_up(&report);
     assert_eq!(report["commands"], serde_json::json!({"carried_out": 2, "refused": 1}));
     let said = stderr(&output);
-    assert!(said.contains("script:2: refused: 0s p rate 960Mbps: `peak_rate` has to be"), "{said}");
+    assert!(said.contains("script:2: refused: 0s p rate 960Mbps: `peak_rate` must be"), "{said}");
 }
 
 /// A disk that is full costs the file that is on it, and no other.

@@ -1,17 +1,17 @@
-//! Finding the first of thousands of rules that matches: aggregated bit vectors (Lakshman and
+//! Search for the first matching rule among thousands: aggregated bit vectors (Lakshman and
 //! Stiliadis, SIGCOMM 1998; Baboescu and Varghese, SIGCOMM 2001).
 //!
-//! Each header field is an axis, cut where any rule's range begins or ends. For each interval there
-//! is the set of rules that cover it, as one bit per rule in order. A packet picks one set per
-//! axis; the first bit that is in all of them is the first rule that matches. Sets are stored as
-//! blocks: a summary says which blocks of 64 rules are not empty, so that only blocks that all
-//! summaries name are read.
+//! Each header field is an axis, cut wherever a rule's range begins or ends. Each interval has the
+//! set of rules that cover it, with one bit per rule in order. A packet selects one set per axis;
+//! the first bit common to all of them is the first matching rule. Sets are stored as blocks of 64
+//! rules with a summary of the non-empty blocks, so a search reads only blocks that all summaries
+//! have in common.
 //!
-//! The answer is exact whatever the rules are: ranges, prefixes and lists need no expansion, and
-//! one rule is one bit. Cost with N rules: a binary search per address and port, then N / 4096
-//! words of summary and, mostly, a block or two. At worst (rules whose fields each match, but never
-//! together) N / 64 blocks. Memory is at worst proportional to the intervals times N / 8 bytes and
-//! bounded by [`TABLES_BYTES_MAX`].
+//! The result is exact for all rules: ranges, prefixes and lists need no expansion, and one rule is
+//! one bit. Cost with N rules: a binary search per address and port, then N / 4096 words of summary
+//! and usually one or two blocks. Worst case (rules whose fields each match, but never together): N
+//! / 64 blocks. Memory is at worst the number of intervals times N / 8 bytes, bounded by
+//! [`TABLES_BYTES_MAX`].
 
 use super::rule::{FilterHeaders, FilterRule, FlowState, Ranges, RuleDirection};
 
@@ -19,30 +19,30 @@ mod sets;
 
 use sets::{RuleSets, SetsBuilder};
 
-/// Rules at most.
+/// Maximum number of rules.
 pub const RULES_MAX: usize = 16_384;
 
-/// Bytes of a classifier's tables at most.
+/// Maximum size of a classifier's tables in bytes.
 pub const TABLES_BYTES_MAX: usize = 256 << 20;
 
-/// The rules' tables would take more than [`TABLES_BYTES_MAX`].
+/// The tables would exceed [`TABLES_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the rules overlap so much that their tables would take more than {} MiB", TABLES_BYTES_MAX >> 20)]
 pub struct ClassifierTooLarge;
 
-/// Rules, ready to be searched.
+/// Rules compiled for search.
 #[derive(Debug)]
 pub struct Classifier {
     sets: RuleSets,
-    /// Bit by bit, rules that are not disabled.
+    /// Bitmap of the enabled rules.
     enabled: Vec<u64>,
     v4: Pair<u32>,
     v6: Pair<u128>,
     source_ports: Axis<u16>,
     destination_ports: Axis<u16>,
-    /// By protocol, way and state: see [`class_of`].
+    /// Indexed by protocol, direction and state: see [`class_of`].
     classes: Vec<u32>,
-    /// By TCP flags.
+    /// Indexed by TCP flags.
     flags: Vec<u32>,
 }
 
@@ -54,10 +54,10 @@ struct Pair<T> {
 }
 
 impl Classifier {
-    /// Tables for these rules, of which there may be [`RULES_MAX`].
+    /// Builds the tables for at most [`RULES_MAX`] rules.
     ///
     /// # Errors
-    /// [`ClassifierTooLarge`]: the tables are too large.
+    /// [`ClassifierTooLarge`] if the tables would be too large.
     pub fn new(rules: &[FilterRule]) -> Result<Classifier, ClassifierTooLarge> {
         let mut builder = SetsBuilder::new(rules.len());
         let sets = &mut builder;
@@ -86,12 +86,12 @@ impl Classifier {
         })
     }
 
-    /// The number, from 0, of the first enabled rule that matches.
+    /// Returns the index of the first enabled rule that matches.
     pub fn first_match(&self, headers: &FilterHeaders) -> Option<usize> {
         self.search(headers, &mut || ())
     }
 
-    /// [`Classifier::first_match`], which calls `read` for each number that it reads of the tables.
+    /// Does the work of [`Classifier::first_match`], calling `read` for each table word read.
     #[inline]
     fn search(&self, headers: &FilterHeaders, read: &mut impl FnMut()) -> Option<usize> {
         let (source, destination) = if headers.version == 4 {
@@ -113,14 +113,14 @@ impl Classifier {
         self.sets.first_common(chosen, &self.enabled, read)
     }
 
-    /// Makes a rule match, or not.
+    /// Enables or disables a rule.
     pub fn enable(&mut self, rule: usize, enabled: bool) {
         if let Some(word) = self.enabled.get_mut(rule / 64) {
             *word = *word & !(1 << (rule % 64)) | u64::from(enabled) << (rule % 64);
         }
     }
 
-    /// Bytes of the tables.
+    /// Returns the size of the tables in bytes.
     pub fn len_bytes(&self) -> usize {
         self.sets.len_bytes()
             + self.v4.sources.len_bytes()
@@ -133,10 +133,10 @@ impl Classifier {
     }
 }
 
-/// A header field, cut into intervals, each with the set of rules that cover it.
+/// A header field cut into intervals, each with the set of rules that cover it.
 #[derive(Debug)]
 struct Axis<T> {
-    /// Where each interval but the first begins; the first begins at 0.
+    /// Start of each interval except the first, which starts at 0.
     starts: Vec<T>,
     sets: Vec<u32>,
 }
@@ -151,7 +151,7 @@ impl<T: Copy + Ord + Default + From<u8>> Axis<T> {
     where
         T: 'r,
     {
-        // A rule's ranges are disjoint, so that each of these turns its bit over.
+        // A rule's ranges are disjoint, so each bound toggles its bit.
         let mut turns: Vec<(T, u32)> = Vec::new();
         for (number, rule) in (0..).zip(rules) {
             for range in ranges(rule) {
@@ -178,7 +178,7 @@ impl<T: Copy + Ord + Default + From<u8>> Axis<T> {
         Ok(axis)
     }
 
-    /// The set of rules that cover `value`.
+    /// Returns the set of rules that cover `value`.
     #[inline]
     fn at(&self, value: T, read: &mut impl FnMut()) -> u32 {
         let behind = |&start: &T| {
@@ -195,17 +195,17 @@ impl<T: Copy + Ord + Default + From<u8>> Axis<T> {
 
 const WAYS: [RuleDirection; 2] = [RuleDirection::In, RuleDirection::Out];
 
-/// Protocol, way and state as one number.
+/// Combines protocol, direction and state into one number.
 #[inline]
 fn class_of(protocol: u8, way: RuleDirection, state: FlowState) -> usize {
     usize::from(protocol) | (way as usize) << 8 | (state as usize) << 9
 }
 
-/// For each class the set of rules that match it.
+/// Returns the set of matching rules for each class.
 fn classes(rules: &[FilterRule], sets: &mut SetsBuilder) -> Result<Vec<u32>, ClassifierTooLarge> {
     let protocols = Axis::new(rules, sets, |rule| &rule.protocols, u8::checked_add)?;
     let mut classes = vec![0; 256 * WAYS.len() * FlowState::ALL.len()];
-    // Protocols that no rule tells apart have the same set: one computation for each interval.
+    // Protocols that no rule distinguishes share a set: compute one per interval.
     for state in FlowState::ALL {
         for way in WAYS {
             let mut first = 0u8;
@@ -225,7 +225,7 @@ fn classes(rules: &[FilterRule], sets: &mut SetsBuilder) -> Result<Vec<u32>, Cla
     Ok(classes)
 }
 
-/// For each value of the TCP flags the set of rules that match it.
+/// Returns the set of matching rules for each value of the TCP flags.
 fn flags(rules: &[FilterRule], sets: &mut SetsBuilder) -> Result<Vec<u32>, ClassifierTooLarge> {
     if rules.iter().all(|rule| rule.flags.mask == 0) {
         return Ok(vec![sets.of(rules.iter().map(|_| true))?; 256]);

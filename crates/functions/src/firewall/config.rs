@@ -1,27 +1,27 @@
-//! The firewall's configuration.
+//! Configuration as written in a policy.
 
 use std::collections::BTreeMap;
 
 use super::rule::FilterAction;
 use crate::texts::TextList;
 
-/// The firewall's configuration; see its README for what the keys do.
+/// Configuration of the firewall; the README documents each key.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// The rules, in order.
     pub rules: TextList,
-    /// What is done with valid packets that no rule matches.
+    /// Action for valid packets that no rule matches.
     pub default: FilterAction,
-    /// Whether only the first packets of flows are judged, and the others follow them.
+    /// Judges only the first packet of a flow, and applies the verdict to later ones.
     pub stateful: bool,
-    /// How closely TCP connections are followed.
+    /// Strictness of TCP connection tracking.
     pub tcp: TcpTracking,
-    /// Whether a TCP connection may begin in the middle.
+    /// Treatment of TCP connections whose beginning was not seen.
     pub pickup: Pickup,
-    /// What is counted of each rule.
+    /// Unit of the rule counters.
     pub count: RuleCounting,
-    /// Names for tags, 1 to 255, that rules may use.
+    /// Names for tags, which are numbers from 1 to 255.
     pub tags: BTreeMap<String, u8>,
 }
 
@@ -39,32 +39,32 @@ impl Default for Config {
     }
 }
 
-/// How closely TCP connections are followed.
+/// Strictness of TCP connection tracking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TcpTracking {
-    /// By their flow alone.
+    /// Tracks the flow only.
     Loose,
-    /// By their sequence numbers: a segment outside its window is dropped.
+    /// Tracks sequence numbers, and drops segments outside the window.
     Strict,
 }
 
-/// What is counted of each rule.
+/// Unit of the rule counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleCounting {
-    /// Flows and, when a flow is over, its packets: known flows cost nothing more.
+    /// Flows, and their packets when a flow ends: no cost per packet.
     Flows,
     /// Every packet and its bytes, as it passes.
     Packets,
 }
 
-/// What a TCP flow is that does not open with a SYN.
+/// Treatment of a TCP flow that does not begin with a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pickup {
-    /// A new one, like any other.
+    /// As a new flow.
     Allow,
-    /// Invalid.
+    /// As invalid.
     Drop,
 }

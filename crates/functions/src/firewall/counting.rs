@@ -1,8 +1,8 @@
-//! What is counted of each rule.
+//! Rule counters.
 //!
-//! A packet of a known flow costs nothing here: the chain numbers the packets of a flow, and what
-//! came since the flow was judged is added to its rule when it is judged again, or over. With
-//! `count: packets` each packet is counted as it passes, and its bytes.
+//! A packet of a known flow costs nothing here: the chain numbers the packets of a flow. Those seen
+//! since the last decision are added to its rule at the next decision, or when the flow ends. With
+//! `count: packets`, each packet and its bytes are counted as it passes.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::facts::Opening;
 use super::rule::{FilterRule, FlowState};
 use super::{Firewall, State};
 
-/// The rules as operators know them: the default, all in order, and what no rule names of invalid
-/// packets.
+/// Returns the labels of all counters: the default, every rule in order, and invalid packets that
+/// no rule matches.
 pub(super) fn labels(rules: &[FilterRule]) -> Vec<RuleLabel> {
     let unwritten = |name: &str| RuleLabel { number: 0, name: name.into(), place: Arc::default() };
     let written = rules.iter().zip(1..).map(|(rule, number)| RuleLabel {
@@ -26,7 +26,7 @@ pub(super) fn labels(rules: &[FilterRule]) -> Vec<RuleLabel> {
 }
 
 impl Firewall {
-    /// The place in [`labels`] of what decided about the flow.
+    /// Returns the index in [`labels`] of the flow's deciding rule.
     pub(super) fn counted_as(&self, state: &State) -> usize {
         self.place_of(state.rule, Opening(state.opening).state())
     }
@@ -38,7 +38,7 @@ impl Firewall {
         }
     }
 
-    /// Counts a packet of a flow that was judged, if every packet is counted.
+    /// Counts a packet of a judged flow, if every packet is counted.
     #[inline]
     pub(super) fn count(&self, packet: &Packet, state: &State, context: &mut Context<'_>) {
         if self.counts {
@@ -54,7 +54,7 @@ impl Firewall {
         }
     }
 
-    /// Counts a packet that was judged for itself, by this rule.
+    /// Counts a packet that this rule judged on its own.
     pub(super) fn count_alone(
         &self,
         rule: u16,
@@ -72,7 +72,7 @@ impl Firewall {
         }
     }
 
-    /// Counts the flow's packets for the rule that decided about them: all but the last `but`.
+    /// Counts the flow's packets, except for the last `but`, for their deciding rule.
     pub(super) fn count_flow(&self, state: &mut State, but: u64, context: &mut Context<'_>) {
         let clock = context.flow().seq.wrapping_sub(but);
         let packets = clock.wrapping_sub(state.counted);

@@ -1,4 +1,4 @@
-//! What a packet says of itself, and what is kept of the one that opened a flow.
+//! Properties of a packet, and of the packet that opened a flow.
 
 use nf::{Context, PacketView};
 use packet::parse::protocol;
@@ -6,8 +6,7 @@ use packet::{Direction, Side};
 
 use super::rule::{FlowState, RuleDirection, is_icmp};
 
-/// The packet that a flow was first judged by, in a byte: that there was one, which way it went,
-/// its state.
+/// The packet by which a flow was first judged, in one byte: its presence, direction and state.
 #[derive(Clone, Copy)]
 pub(super) struct Opening(pub(super) u8);
 
@@ -42,13 +41,13 @@ pub(super) fn way(side: Side) -> RuleDirection {
     }
 }
 
-/// Whether an ICMP error belongs to the flow of the packet that it quotes; otherwise its flow is
-/// its own.
+/// Returns whether an ICMP error belongs to the flow of its quoted packet; otherwise it is a flow
+/// of its own.
 pub(super) fn is_related(context: &Context<'_>) -> bool {
     !is_icmp(context.flow().key.protocol) || context.flow().key.ends(false).0.port != 0
 }
 
-/// TCP flags or ICMP type.
+/// Returns the TCP flags or the ICMP type.
 pub(super) fn detail(packet: &PacketView<'_>) -> u8 {
     match packet.meta().protocol {
         protocol::TCP => packet.meta().tcp_flags,
@@ -59,8 +58,8 @@ pub(super) fn detail(packet: &PacketView<'_>) -> u8 {
     }
 }
 
-/// The type of the message that answers one of this type; the type itself if none does (RFC 792,
-/// RFC 950, RFC 4443 4).
+/// Returns the type of the reply to a message of this type; the type itself if it has no reply (RFC
+/// 792, RFC 950, RFC 4443 4).
 pub(super) fn answer_type(number: u8, kind: u8) -> u8 {
     match (number, kind) {
         (protocol::ICMP, 8) => 0,
@@ -69,18 +68,18 @@ pub(super) fn answer_type(number: u8, kind: u8) -> u8 {
     }
 }
 
-/// Whether messages of this type answer others.
+/// Returns whether messages of this type are replies.
 pub(super) fn is_answer(number: u8, kind: u8) -> bool {
     matches!((number, kind), (protocol::ICMP, 0 | 14 | 16 | 18) | (protocol::ICMPV6, 129))
 }
 
-/// Whether the flags open a connection: SYN without ACK.
+/// Returns whether the flags open a connection: SYN without ACK.
 #[inline]
 pub(super) fn is_syn(tcp_flags: u8) -> bool {
     tcp_flags & 0x12 == 2
 }
 
-/// Whether FIN, SYN, RST and ACK stand in a combination that a host sends (RFC 9293 3.10.7).
+/// Returns whether a host would send this combination of FIN, SYN, RST and ACK (RFC 9293 3.10.7).
 pub(super) fn flags_fit(flags: u8) -> bool {
     const FIN: u8 = 1;
     const SYN: u8 = 2;

@@ -33,18 +33,17 @@ mod value;
 
 use token::{Token, Tokens};
 
-/// Errors that are shown of a set of rules; further ones are counted.
+/// Maximum number of errors shown for a set of rules; the others are counted.
 pub const ERRORS_SHOWN: usize = 10;
 
-/// Errors after which the rest of the rules is not read: to say where each of them is takes as long
-/// as the text is.
+/// Number of errors after which parsing stops: locating each error takes time proportional to the
+/// text.
 pub const ERRORS_MAX: usize = 100;
 
-/// The rules of all texts, in order.
+/// Parses the rules of all texts, in order.
 ///
 /// # Errors
-/// What is wrong, and where: the first error with its position, the next ones, up to
-/// [`ERRORS_SHOWN`], behind it.
+/// The first error with its position, followed by up to [`ERRORS_SHOWN`] - 1 others.
 pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<FilterRule>, ConfigError> {
     let mut rules = Vec::new();
     let mut names = BTreeSet::new();
@@ -60,11 +59,13 @@ pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<Filte
                 Ok(Some(rule)) if !names.insert(rule.name.clone()) => {
                     errors.push(text.error(
                         start..start + line.trim_end().len(),
-                        format!("there is a rule `{}` already", rule.name),
+                        format!("duplicate rule name `{}`", rule.name),
                     ));
                 }
                 Ok(Some(_)) if rules.len() == RULES_MAX => {
-                    errors.push(text.error(start..start + 1, format!("more than {RULES_MAX} rules")));
+                    errors.push(
+                        text.error(start..start + 1, format!("too many rules: the maximum is {RULES_MAX}")),
+                    );
                     return Err(together(errors));
                 }
                 Ok(Some(rule)) => rules.push(rule),
@@ -78,7 +79,7 @@ pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<Filte
     if errors.is_empty() { Ok(rules) } else { Err(together(errors)) }
 }
 
-/// Where the lines of a text stand in its source.
+/// Line numbers in the source of a text.
 struct LineNumbers<'t> {
     text: &'t Located,
     line: u32,
@@ -89,10 +90,9 @@ impl LineNumbers<'_> {
         LineNumbers { text, line: text.origin().map_or(1, |origin| origin.line) }
     }
 
-    /// A line of the text ends at this offset.
+    /// Advances past a line that ends at this offset.
     fn pass(&mut self, line: &str, end: usize) {
-        // A line break that is written as an escape sequence does not begin another line of the
-        // source.
+        // A line break written as an escape sequence does not begin a new source line.
         let is_escaped = self.text.origin().is_some_and(|origin| {
             origin.escapes.binary_search_by_key(&(end - 1), |&(at, _)| at as usize).is_ok()
         });
@@ -107,7 +107,7 @@ impl LineNumbers<'_> {
     }
 }
 
-/// Several errors as one: a configuration error has one position.
+/// Merges errors into one: a configuration error has one position.
 fn together(errors: Vec<ConfigError>) -> ConfigError {
     let count = errors.len();
     let mut errors = errors.into_iter();
@@ -123,7 +123,7 @@ fn together(errors: Vec<ConfigError>) -> ConfigError {
     first
 }
 
-/// The rule in this line, if there is one. `number` is the one that it will have.
+/// Parses the rule in this line, if any, as rule `number`.
 fn rule(
     text: &Located,
     line: std::ops::Range<usize>,
@@ -143,7 +143,7 @@ struct RuleParser<'t> {
     tags: &'t BTreeMap<String, u8>,
 }
 
-/// An end of the packets that a rule matches.
+/// Addresses and ports of one end of a packet.
 #[derive(Default)]
 struct EndpointPattern<'t> {
     addresses: Option<AddressSet>,
@@ -220,7 +220,7 @@ impl<'t> RuleParser<'t> {
         RuleDirections::BOTH
     }
 
-    /// None for any protocol.
+    /// Parses protocols; none if the rule matches any protocol.
     fn protocols(&mut self) -> Result<Option<Ranges<u8>>, ConfigError> {
         if self.tokens.take("any").is_some() {
             return Ok(None);
@@ -279,7 +279,7 @@ impl<'t> RuleParser<'t> {
                 return Err(self.tokens.expected(&format!("one of {}", quoted(&OPTIONS)), &token));
             };
             if !seen.insert(option) {
-                return Err(self.tokens.error(&token, format!("a second `{option}`")));
+                return Err(self.tokens.error(&token, format!("duplicate option `{option}`")));
             }
             match option {
                 "state" => rule.states = self.states()?,
@@ -312,10 +312,10 @@ impl<'t> RuleParser<'t> {
             let Some(bit) = FLAGS.iter().position(|flag| flag.eq_ignore_ascii_case(name)) else {
                 return Err(self
                     .tokens
-                    .expected(&format!("a flag ({}), perhaps with `!`", FLAGS.join(", ")), &token));
+                    .expected(&format!("a flag ({}), optionally with `!`", FLAGS.join(", ")), &token));
             };
             if flags.mask >> bit & 1 == 1 {
-                return Err(self.tokens.error(&token, format!("`{name}` for the second time")));
+                return Err(self.tokens.error(&token, format!("duplicate flag `{name}`")));
             }
             flags.mask |= 1 << bit;
             flags.value |= u8::from(set) << bit;
@@ -356,8 +356,8 @@ impl<'t> RuleParser<'t> {
         }
     }
 
-    /// One item, or several in braces. `read` says none to a word that is no item, or what is wrong
-    /// with one that is.
+    /// Parses one item, or several in braces. `read` returns none for a word of another kind, and
+    /// an error for an invalid item.
     fn items<T>(
         &mut self,
         what: &str,
@@ -390,10 +390,10 @@ impl<'t> RuleParser<'t> {
 
 const OPTIONS: [&str; 6] = ["state", "flags", "icmp_type", "tag", "log", "as"];
 
-/// TCP flags in the order of their bits (RFC 9293 3.1).
+/// TCP flags by bit (RFC 9293 3.1).
 const FLAGS: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
 
-/// Whether all protocols of these ranges, which come from single numbers, are so.
+/// Returns whether all protocols of these ranges satisfy `so`. The ranges come from single numbers.
 fn all(protocols: &[RangeInclusive<u8>], so: impl Fn(u8) -> bool) -> bool {
     protocols.iter().cloned().flatten().all(so)
 }

@@ -1,4 +1,4 @@
-//! Telling senders that their packets were rejected, and not too often.
+//! Rate-limited answers to the senders of rejected packets.
 
 use nf::answer::{self, IcmpError};
 use nf::{Context, PacketView, SharedSet};
@@ -7,19 +7,19 @@ use packet::{Addr, DropReason, split_mix};
 
 use super::{ANSWERED_ALL, ANSWERED_SOURCES, COUNT_ANSWERED, COUNT_UNANSWERED};
 
-/// Answers per second at most, to all sources together (RFC 1812 4.3.2.8, RFC 4443 2.4 (f)).
+/// Maximum number of answers per second, to all sources together (RFC 1812 4.3.2.8, RFC 4443 2.4
+/// (f)).
 pub const ANSWERS_PER_S: u64 = 1_000;
-/// Answers at once.
+/// Burst of answers to all sources together.
 pub const ANSWERS_BURST: u64 = 100;
-/// Answers per second at most to one source: an IPv4 address or an IPv6 /64.
+/// Maximum number of answers per second to one source: an IPv4 address or an IPv6 /64.
 pub const SOURCE_ANSWERS_PER_S: u64 = 10;
-/// Answers at once to one source.
+/// Burst of answers to one source.
 pub const SOURCE_ANSWERS_BURST: u64 = 10;
-/// Sources whose answers are counted; the one that came first is forgotten for the next.
+/// Maximum number of sources with a limit of their own; the oldest is forgotten.
 pub const SOURCES_MAX: usize = 4_096;
 
-/// Answers the packet with a TCP reset or an ICMP error, if it may be answered; the reason to drop
-/// it.
+/// AnswerScope the packet with a TCP reset or an ICMP error, if permitted. Returns the drop reason.
 #[cold]
 pub(super) fn reject(packet: &PacketView<'_>, context: &mut Context<'_>) -> DropReason {
     if try_answer(packet, context) {
@@ -45,8 +45,8 @@ fn try_answer(packet: &PacketView<'_>, context: &mut Context<'_>) -> bool {
     }
 }
 
-/// Two token buckets, as virtual scheduling (GCRA, ITU-T I.371): noted is the time at which a
-/// bucket is full again.
+/// Takes a token from both buckets, which are kept by virtual scheduling (GCRA, ITU-T I.371): a
+/// member's time is when its bucket will be full again.
 fn is_permitted(source: Addr, context: &mut Context<'_>) -> bool {
     let now_ns = context.now_ns();
     let (member, all) = (bucket_of(source), 0);
@@ -59,7 +59,7 @@ fn is_permitted(source: Addr, context: &mut Context<'_>) -> bool {
     true
 }
 
-/// When the bucket will be full again if one more token is taken now; none if it is empty.
+/// Returns when the bucket will be full again after taking a token now; none if it is empty.
 fn after_one(buckets: &SharedSet, member: u64, now_ns: u64, per_s: u64, burst: u64) -> Option<u64> {
     let interval_ns = 1_000_000_000 / per_s;
     let full_ns = buckets.added_ns(member).unwrap_or(0).max(now_ns);

@@ -1,5 +1,5 @@
-//! What a rule is, and what it is compared with. How rules are written is in [`super::parse`], how
-//! one of thousands is found in [`super::classify`].
+//! Rules and the headers that they match. [`super::parse`] reads rules from text;
+//! [`super::classify`] finds one among thousands.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,50 +7,50 @@ use std::sync::Arc;
 use packet::Addr;
 use packet::parse::protocol;
 
-/// One rule: it matches headers that are in all of its sets.
+/// A rule. It matches headers that are in all of its sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterRule {
-    /// What is done with packets that it matches.
+    /// Action on matching packets.
     pub action: FilterAction,
-    /// Which ways it looks.
+    /// Directions.
     pub ways: RuleDirections,
-    /// Protocols, as ranges of their numbers.
+    /// Protocols, as ranges of numbers.
     pub protocols: Ranges<u8>,
-    /// Where packets come from.
+    /// Source addresses.
     pub sources: AddressSet,
-    /// Source ports; all of them if the rule names none.
+    /// Source ports; all if the rule names none.
     pub source_ports: Ranges<u16>,
-    /// Where packets go to.
+    /// Destination addresses.
     pub destinations: AddressSet,
-    /// Destination ports, or types of ICMP messages; all of them if the rule names none.
+    /// Destination ports, or ICMP types; all if the rule names none.
     pub destination_ports: Ranges<u16>,
-    /// States that a packet may have.
+    /// States of packets.
     pub states: FlowStates,
     /// TCP flags.
     pub flags: FlagMatch,
-    /// Value that the flow's `tag` gets.
+    /// Value for the flow's `tag` attribute.
     pub tag: Option<u8>,
-    /// Whether matches are alerts.
+    /// Raises an alert for each match.
     pub log: bool,
-    /// Its name in alerts and for `control`: what `as` says, or `rule N`.
+    /// Name in alerts and commands: the `as` option, or `rule N`.
     pub name: Arc<str>,
-    /// Where it is written, such as `x.rules:12`, or `line 12`.
+    /// Location of the rule's text, such as `x.rules:12` or `line 12`.
     pub place: Arc<str>,
 }
 
-/// What is done with a packet.
+/// Action on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FilterAction {
-    /// It passes.
+    /// Pass.
     Allow,
-    /// It is dropped.
+    /// Drop.
     Deny,
-    /// It is dropped, and its sender is told.
+    /// Drop, and notify the sender.
     Reject,
 }
 
-/// Which way a packet goes through the firewall.
+/// Direction of a packet through the firewall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleDirection {
     /// From Outside to Inside.
@@ -64,40 +64,40 @@ pub enum RuleDirection {
 pub struct RuleDirections(pub u8);
 
 impl RuleDirections {
-    /// Either way.
+    /// Both directions.
     pub const BOTH: RuleDirections = RuleDirections(3);
 
-    /// That way only.
+    /// Returns the set of this direction.
     pub const fn only(way: RuleDirection) -> RuleDirections {
         RuleDirections(1 << way as u8)
     }
 
-    /// Whether the way is in the set.
+    /// Returns whether the set contains the direction.
     pub const fn has(self, way: RuleDirection) -> bool {
         self.0 >> way as u8 & 1 == 1
     }
 }
 
-/// How a packet stands to the connections that are known.
+/// State of a packet with respect to known connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlowState {
-    /// It opens a connection, or goes on with one that nobody has answered yet.
+    /// Opens a connection, or continues one that is unanswered.
     New,
-    /// It belongs to a connection that both ends take part in.
+    /// Belongs to a connection with packets of both ends.
     Established,
-    /// It is an ICMP error about a packet of a known connection.
+    /// An ICMP error about a packet of a known connection.
     Related,
-    /// It fits no connection and cannot open one.
+    /// Belongs to no connection and cannot open one.
     Invalid,
 }
 
 impl FlowState {
-    /// All states, in order of their numbers.
+    /// All states, in numerical order.
     pub const ALL: [FlowState; 4] =
         [FlowState::New, FlowState::Established, FlowState::Related, FlowState::Invalid];
 
-    /// The word for it in rules.
+    /// Returns the state's keyword in rules.
     pub const fn name(self) -> &'static str {
         ["new", "established", "related", "invalid"][self as usize]
     }
@@ -108,27 +108,26 @@ impl FlowState {
 pub struct FlowStates(pub u8);
 
 impl FlowStates {
-    /// What a rule without `state` is about: everything but invalid packets.
+    /// States that a rule without `state` matches: all except invalid.
     pub const VALID: FlowStates = FlowStates(0b0111);
 
-    /// Whether the state is in the set.
+    /// Returns whether the set contains the state.
     pub const fn has(self, state: FlowState) -> bool {
         self.0 >> state as u8 & 1 == 1
     }
 }
 
-/// Which TCP flags must be set (`value`) among those that matter (`mask`), as in the header's 14th
-/// byte.
+/// TCP flags to match, as in the header's 14th byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlagMatch {
-    /// Flags that matter.
+    /// Flags to compare.
     pub mask: u8,
-    /// Those of them that must be set.
+    /// Required values of those flags.
     pub value: u8,
 }
 
 impl FlagMatch {
-    /// Whether these flags match.
+    /// Returns whether these flags match.
     pub const fn matches(self, flags: u8) -> bool {
         flags & self.mask == self.value
     }
@@ -137,24 +136,24 @@ impl FlagMatch {
 /// Sorted ranges that neither overlap nor touch.
 pub type Ranges<T> = Vec<RangeInclusive<T>>;
 
-/// Addresses of both IP versions; those of IPv4 as numbers of 32 bits.
+/// Addresses of both IP versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressSet {
-    /// IPv4.
+    /// IPv4 addresses, as numbers.
     pub v4: Ranges<u32>,
-    /// IPv6.
+    /// IPv6 addresses, as numbers.
     pub v6: Ranges<u128>,
 }
 
 impl AddressSet {
-    /// Every address.
+    /// Returns the set of all addresses.
     pub fn any() -> AddressSet {
         AddressSet { v4: vec![0..=u32::MAX], v6: vec![0..=u128::MAX] }
     }
 }
 
-/// Sorts ranges and joins those that overlap or touch. `before` gives the predecessor of a number
-/// that has one.
+/// Sorts ranges, and joins those that overlap or touch. `before` returns the predecessor of a
+/// nonzero number.
 pub fn join<T: Copy + Ord>(mut ranges: Ranges<T>, before: impl Fn(T) -> T) -> Ranges<T> {
     ranges.sort_unstable_by_key(|range| (*range.start(), *range.end()));
     let mut joined: Ranges<T> = Vec::with_capacity(ranges.len());
@@ -169,7 +168,7 @@ pub fn join<T: Copy + Ord>(mut ranges: Ranges<T>, before: impl Fn(T) -> T) -> Ra
     joined
 }
 
-/// What a rule looks at in a packet.
+/// Header fields that rules match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterHeaders {
     /// IP version, 4 or 6.
@@ -182,26 +181,26 @@ pub struct FilterHeaders {
     pub destination: Addr,
     /// Source port; 0 where there is none.
     pub source_port: u16,
-    /// Destination port, or the type of an ICMP message; 0 where there is neither.
+    /// Destination port or ICMP type; 0 where there is neither.
     pub destination_port: u16,
     /// TCP flags; 0 for other protocols.
     pub tcp_flags: u8,
-    /// Which way the packet goes.
+    /// Direction.
     pub way: RuleDirection,
-    /// How it stands to known connections.
+    /// State with respect to known connections.
     pub state: FlowState,
 }
 
-/// Whether the protocol has ports that rules can name.
+/// Returns whether rules can name ports of the protocol.
 pub fn has_ports(number: u8) -> bool {
     PORT_PROTOCOLS.contains(&number)
 }
 
-/// Protocols with ports, in order.
+/// Protocols with ports, in ascending order.
 pub const PORT_PROTOCOLS: [u8; 5] =
     [protocol::TCP, protocol::UDP, protocol::DCCP, protocol::SCTP, protocol::UDP_LITE];
 
-/// Whether the protocol is ICMP of either IP version.
+/// Returns whether the protocol is ICMP of either IP version.
 pub fn is_icmp(number: u8) -> bool {
     matches!(number, protocol::ICMP | protocol::ICMPV6)
 }

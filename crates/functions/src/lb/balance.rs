@@ -1,5 +1,4 @@
-//! Which server a flow goes to: decided at its first packet, and again when its server is no longer
-//! there.
+//! Choice of a flow's server: at the flow's first packet, and again when its server is lost.
 
 use nf::{Context, PacketView, answer};
 use packet::parse::protocol;
@@ -12,25 +11,24 @@ use super::state::{ANNOUNCE, LEARN, Role, State};
 use super::{Decision, LoadBalancer, count_server, counter, echo, of_server};
 use crate::quoted::QuotedPacket;
 
-/// A flow's sender is told of a lost server, or a packet too big, once in this time at most, in
-/// milliseconds.
+/// Minimum interval, in milliseconds, between two notifications of a flow's sender about a lost
+/// server or a packet too big.
 pub const NOTIFY_INTERVAL_MS: u32 = 100;
 
-/// What a flow can expect of its server.
+/// Availability of a flow's server to the flow.
 enum Availability {
-    /// It is up.
+    /// Up, with a nonzero weight.
     Usable,
-    /// It is there for flows that it has: it drains, or has no weight.
+    /// Available to existing flows only: draining, or without weight.
     Kept,
-    /// It is down, and flows that it has may end there.
+    /// Down, but existing flows may finish.
     Finishing,
-    /// It is down, or no longer a server of the service.
+    /// Down, or no longer a server of the service.
     Lost(OnDown),
 }
 
 impl LoadBalancer {
-    /// A packet of a direction about which nothing is decided, or of a flow whose server may have
-    /// changed.
+    /// Handles a packet of an undecided direction, or of a flow whose server may have changed.
     #[inline(never)]
     pub(super) fn decide(
         &self,
@@ -45,27 +43,27 @@ impl LoadBalancer {
         }
     }
 
-    /// Whether it is known that the flow goes on with its server, by this instance's number of it.
+    /// Returns whether the flow is known to keep its server, by this instance's number.
     #[inline]
-    pub(super) fn stays(&self, state: &State) -> bool {
+    pub(super) fn keeps_server(&self, state: &State) -> bool {
         state.generation == self.generation || (state.generation != 0 && !self.is_lost(state))
     }
 
-    /// Whether the flow cannot stay with its server (B25).
+    /// Returns whether the flow must leave its server (B25).
     pub(super) fn is_lost(&self, state: &State) -> bool {
         state.is_balanced()
-            && matches!(self.standing(state), Availability::Lost(OnDown::Move | OnDown::Reset))
+            && matches!(self.availability(state), Availability::Lost(OnDown::Move | OnDown::Reset))
     }
 
-    /// Servers have changed since the flow's last packet, but its own is not lost.
+    /// Rechecks a flow whose server is not lost, after servers have changed.
     #[cold]
-    pub(super) fn look_again(&self, state: &mut State) {
-        if state.is_balanced() && matches!(self.standing(state), Availability::Usable) {
+    pub(super) fn recheck(&self, state: &mut State) {
+        if state.is_balanced() && matches!(self.availability(state), Availability::Usable) {
             state.generation = self.generation;
         }
     }
 
-    /// The first packet of a direction: to a service, or not.
+    /// Handles the first packet of a direction, to a service or not.
     fn open(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Decision {
         let (source, destination) = ends(packet, context);
         let protocol = packet.meta().protocol;
@@ -78,7 +76,7 @@ impl LoadBalancer {
         if self.answer_ping && self.services.is_vip(destination.addr) && echo::is_request(packet) {
             return echo::answer(packet, context);
         }
-        // The way back of a flow that passed is no stray.
+        // The return direction of a flow that passed is not a stray.
         let begins = context.direction() == Direction::Original;
         if begins && self.services.is_origin(source, protocol) {
             self.stray()?;
@@ -87,7 +85,7 @@ impl LoadBalancer {
         Ok(())
     }
 
-    /// A packet in the name of a service or server that belongs to no flow.
+    /// Handles a packet from a service or server that belongs to no flow.
     pub(super) fn stray(&self) -> Decision {
         match self.strays {
             Strays::Forward => Ok(()),
@@ -95,7 +93,7 @@ impl LoadBalancer {
         }
     }
 
-    /// A flow to a service gets its server. // S24
+    /// Assigns a server to a flow of a service. // S24
     fn begin(
         &self,
         service: &Service,
@@ -111,8 +109,8 @@ impl LoadBalancer {
             Mode::Ipip => (Role::IPIP, Role::PASS),
             Mode::Gue => (Role::GUE, Role::PASS),
         };
-        // The service itself seemed to open this flow, which in this mode it cannot: its servers'
-        // answers come this way.
+        // The flow seems to be opened by the service itself, which is impossible in this mode: its
+        // servers' answers pass here.
         if role == Role::REWRITE && towards == Direction::Reply {
             return Err(DropReason::LbNoFlow);
         }
@@ -135,8 +133,8 @@ impl LoadBalancer {
         Ok(())
     }
 
-    /// Where a QUIC packet goes that begins a flow: to the server that gave its connection ID,
-    /// unless that is gone.
+    /// Returns the route of the first packet of a QUIC flow: to the server that issued its
+    /// connection ID, unless that server is down.
     fn quic_server(
         &self,
         service: &Service,
@@ -162,7 +160,7 @@ impl LoadBalancer {
         Some(route)
     }
 
-    /// Servers have changed since the flow's last packet: is its own still there?
+    /// Checks the flow's server after servers have changed.
     fn review(
         &self,
         role: Role,
@@ -171,22 +169,21 @@ impl LoadBalancer {
         context: &mut Context<'_>,
     ) -> Decision {
         self.renumber(state, context);
-        let standing = self.standing(state);
-        if matches!(standing, Availability::Usable) {
+        let availability = self.availability(state);
+        if matches!(availability, Availability::Usable) {
             state.generation = self.generation;
             return self.carry(role, packet, state, context);
         }
-        // Only a packet with ports can take the flow to another server; what belongs to earlier
-        // ones follows them.
+        // Only a packet with ports can move the flow. Fragments and errors follow earlier packets.
         let may_move = role.is_to_server()
             && matches!(packet.meta().class, PacketClass::Whole | PacketClass::FirstFragment);
-        let is_down = matches!(standing, Availability::Finishing | Availability::Lost(OnDown::Reset));
+        let is_down = matches!(availability, Availability::Finishing | Availability::Lost(OnDown::Reset));
         let is_new = opens_anew(state, context) || is_down && is_unanswered(packet, context);
         if may_move && is_new {
             self.repick(packet, state, context)?;
             return self.carry(state.role(context.direction()), packet, state, context);
         }
-        match standing {
+        match availability {
             Availability::Lost(OnDown::Move) if may_move => {
                 self.repick(packet, state, context)?;
                 context.count(counter::MOVED, 1);
@@ -195,7 +192,7 @@ impl LoadBalancer {
             }
             Availability::Lost(OnDown::Reset) => {
                 if role.is_to_server() {
-                    tell_reset(packet, state, context);
+                    send_reset(packet, state, context);
                 }
                 Err(DropReason::LbServerDown)
             }
@@ -203,7 +200,7 @@ impl LoadBalancer {
         }
     }
 
-    /// Another server for the flow, whose packets are from now on rewritten otherwise (B25).
+    /// Moves the flow to another server; from now on its packets are rewritten differently (B25).
     fn repick(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Decision {
         let (client, vip) = ends(packet, context);
         let service = self.services.find(vip, packet.meta().protocol).and_then(|s| self.services.service(s));
@@ -216,7 +213,7 @@ impl LoadBalancer {
         Ok(())
     }
 
-    fn standing(&self, state: &State) -> Availability {
+    fn availability(&self, state: &State) -> Availability {
         let server = self.services.server(state.number).filter(|server| server.addr == state.server().addr);
         let Some(server) = server else { return Availability::Lost(OnDown::Move) };
         let on_down = self.services.service(server.service).map_or(OnDown::Move, |service| service.on_down);
@@ -228,7 +225,7 @@ impl LoadBalancer {
         }
     }
 
-    /// The flow may have come from an instance that numbers its servers otherwise.
+    /// Renumbers the server of a flow from an instance with other numbers.
     fn renumber(&self, state: &mut State, context: &Context<'_>) {
         let server = state.server();
         if state.generation != 0 || self.services.server(state.number).is_some_and(|s| s.addr == server.addr)
@@ -242,7 +239,7 @@ impl LoadBalancer {
     }
 }
 
-/// Source and destination, with the ports that a later fragment does not have.
+/// Returns source and destination, taking the ports of a later fragment from its flow.
 fn ends(packet: &PacketView<'_>, context: &Context<'_>) -> (Endpoint, Endpoint) {
     let (source, destination) = packet.ends();
     if packet.meta().has_transport() {
@@ -253,34 +250,33 @@ fn ends(packet: &PacketView<'_>, context: &Context<'_>) -> (Endpoint, Endpoint) 
     (Endpoint::new(source.addr, a.port), Endpoint::new(destination.addr, b.port))
 }
 
-/// Whether a client opens a new TCP connection with the ports of one that is over, which any server
-/// can take.
+/// Returns whether a client opens a new TCP connection on the ports of a closed one; any server can
+/// take it.
 fn opens_anew(state: &State, context: &Context<'_>) -> bool {
     state.over != 0 && context.connection() == nf::Connection::SYN_SENT
 }
 
-/// Whether a client sends the SYN again of a connection that no server has answered.
+/// Returns whether a client retransmits a SYN that no server has answered.
 fn is_unanswered(packet: &PacketView<'_>, context: &Context<'_>) -> bool {
     packet.meta().tcp_flags & 0x12 == 2 && context.connection() == nf::Connection::SYN_SENT
 }
 
-/// Tells a TCP client that its connection is over.
+/// Sends a TCP reset to the client.
 #[cold]
-fn tell_reset(packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
+fn send_reset(packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
     let mut buffer = answer::buffer();
     if packet.meta().protocol == protocol::TCP
         && let Ok(reset) = answer::tcp_reset(packet, &mut buffer)
-        && state.may_tell(context.now_ns(), NOTIFY_INTERVAL_MS)
+        && state.may_notify(context.now_ns(), NOTIFY_INTERVAL_MS)
         && context.answer(packet, reset).is_ok()
     {
-        context.count(counter::TOLD, 1);
+        context.count(counter::ERRORS_SENT, 1);
     }
 }
 
 impl LoadBalancer {
-    /// An ICMP error to a service about a connection that is not known here, such as one of another
-    /// instance: its hash names the server all the same, unless servers changed since. Nothing of
-    /// it is kept.
+    /// Forwards an ICMP error about a connection that is unknown here, such as another instance's.
+    /// The hash selects the same server unless servers have changed. No state is kept.
     fn unrelated_error(&self, packet: &mut PacketView<'_>) -> Decision {
         let Some(quoted) = QuotedPacket::of(packet) else { return Ok(()) };
         let (vip, client) = (quoted.source, quoted.destination);

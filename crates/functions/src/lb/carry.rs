@@ -1,4 +1,4 @@
-//! Bringing packets to a server and back: the fast path.
+//! The fast path: forwards packets to a server and back.
 
 use nf::answer::{self, IcmpError};
 use nf::{Context, PacketView};
@@ -12,7 +12,7 @@ use super::tunnel::{EncapError, EncapTarget, reason};
 use super::{Decision, LoadBalancer, count_packet, counter, of_server};
 
 impl LoadBalancer {
-    /// Does to a packet what was decided for its direction.
+    /// Applies the decision of a packet's direction.
     #[inline(always)]
     pub(super) fn carry(
         &self,
@@ -39,13 +39,13 @@ impl LoadBalancer {
             }
             Role::IPIP | Role::GUE => {
                 count_packet(context, state.number, of_server::PACKETS, bytes);
-                self.wrap(role, packet, state, context)
+                self.encapsulate(role, packet, state, context)
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether a packet from a server belongs to a flow that waits for one.
+    /// Returns whether a packet from a server belongs to a flow that awaits one.
     #[cold]
     fn is_awaited(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
         if state.awaiting & ANNOUNCE != 0 && !is_answer(packet, state) {
@@ -60,7 +60,7 @@ impl LoadBalancer {
         true
     }
 
-    /// An ICMP error on its way to a server, of a connection without state.
+    /// Forwards an ICMP error about a connection without state to a server.
     pub(super) fn carry_error(
         &self,
         mode: Mode,
@@ -72,28 +72,28 @@ impl LoadBalancer {
             return rewrite(packet, End::Destination, server);
         }
         let route = EncapTarget { server: server.addr, gue: mode == Mode::Gue, entropy };
-        match self.tunnel.wrap(packet, route) {
+        match self.tunnel.encapsulate(packet, route) {
             Ok(_) => Ok(()),
             Err(EncapError::TooBig { .. }) => Err(DropReason::TooBig),
             Err(EncapError::Refused(reason)) => Err(reason),
         }
     }
 
-    fn wrap(
+    fn encapsulate(
         &self,
         role: Role,
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
     ) -> Decision {
-        match self.tunnel.wrap(packet, route(role, state)) {
+        match self.tunnel.encapsulate(packet, route(role, state)) {
             Ok(oversize) => {
                 context.count(counter::OVERSIZE, u64::from(oversize));
                 Ok(())
             }
-            Err(EncapError::TooBig { mtu, tell }) => {
-                if tell {
-                    tell_too_big(packet, mtu, state, context);
+            Err(EncapError::TooBig { mtu, notify }) => {
+                if notify {
+                    send_too_big(packet, mtu, state, context);
                 }
                 Err(DropReason::TooBig)
             }
@@ -102,13 +102,14 @@ impl LoadBalancer {
     }
 }
 
-/// Where a flow's packets go by a tunnel.
+/// Returns the encapsulation target of a flow.
 pub(super) fn route(role: Role, state: &State) -> EncapTarget {
     EncapTarget { server: state.server().addr, gue: role == Role::GUE, entropy: state.entropy }
 }
 
-/// Whether a packet of a flow that was just moved comes from its new server, which the chain thus
-/// knows; what the old one still sends belongs to the flow no longer, however the chain found it.
+/// Returns whether a packet comes from the flow's new server, so that the chain knows the new
+/// server. Packets from the old server no longer belong to the flow, even if the chain associates
+/// them with it.
 #[cold]
 fn is_answer(packet: &PacketView<'_>, state: &mut State) -> bool {
     if packet.meta().class == PacketClass::IcmpError {
@@ -123,8 +124,8 @@ fn is_answer(packet: &PacketView<'_>, state: &mut State) -> bool {
     true
 }
 
-/// Sets one end of the packet; of an ICMP error also the other end of the packet that it quotes,
-/// which went the other way (RFC 5508 REQ-4, REQ-5).
+/// Rewrites one end of the packet. In an ICMP error, also rewrites the other end of the quoted
+/// packet, which went the other way (RFC 5508 REQ-4, REQ-5).
 #[inline(always)]
 fn rewrite(packet: &mut PacketView<'_>, end: End, to: Endpoint) -> Decision {
     if packet.meta().class == PacketClass::IcmpError {
@@ -138,15 +139,15 @@ fn rewrite_quoted(packet: &mut PacketView<'_>, end: End, to: Endpoint) -> Decisi
     packet.set_embedded_end(end, to).map_err(reason)
 }
 
-/// Tells a sender which packets get through (RFC 1191, RFC 8201).
+/// Notifies a sender of the path MTU (RFC 1191, RFC 8201).
 #[cold]
-fn tell_too_big(packet: &PacketView<'_>, mtu: u16, state: &mut State, context: &mut Context<'_>) {
+fn send_too_big(packet: &PacketView<'_>, mtu: u16, state: &mut State, context: &mut Context<'_>) {
     let mut buffer = answer::buffer();
     let error = IcmpError::TooBig { mtu: mtu.into() };
     if let Ok(message) = answer::icmp_error(packet, error, state.vip().addr, &mut buffer)
-        && state.may_tell(context.now_ns(), NOTIFY_INTERVAL_MS)
+        && state.may_notify(context.now_ns(), NOTIFY_INTERVAL_MS)
         && context.answer(packet, message).is_ok()
     {
-        context.count(counter::TOLD, 1);
+        context.count(counter::ERRORS_SENT, 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What a configuration has to keep to beyond its form.
+//! Constraints on a configuration that its types cannot express.
 
 use std::collections::BTreeSet;
 
@@ -10,40 +10,44 @@ use super::directory::ServiceProtocol;
 use super::maglev::{SLOTS_MAX, WEIGHT_MAX};
 use super::tunnel::Encapsulator;
 
-/// Services at most.
+/// Maximum number of services.
 pub const SERVICES_MAX: usize = 1024;
 
-/// Servers of a service at most.
+/// Maximum number of servers per service.
 pub const SERVERS_MAX: usize = 4096;
 
-/// Servers of all services at most.
+/// Maximum number of servers in total.
 pub const SERVERS_TOTAL_MAX: usize = 32_768;
 
-/// Slots of all Maglev tables together at most: 128 MiB.
+/// Maximum number of slots of all Maglev tables: 128 MiB.
 pub const SLOTS_TOTAL_MAX: u64 = 1 << 26;
 
-/// Says what is wrong with a configuration first, if anything is.
+/// Checks a configuration and returns its first error.
 pub fn config(config: &Config, tunnel: &Encapsulator) -> Result<(), ConfigError> {
     check_all(config)?;
     config.services.iter().try_for_each(|service| check_service(service, tunnel))
 }
 
-/// What concerns several services.
+/// Checks constraints across services.
 fn check_all(config: &Config) -> Result<(), ConfigError> {
     let services = &config.services;
     if services.is_empty() || services.len() > SERVICES_MAX {
         return Err(ConfigError::new(format!(
-            "there are 1 to {SERVICES_MAX} services, not {}",
+            "expected 1 to {SERVICES_MAX} services, got {}",
             services.len()
         )));
     }
     let servers: usize = services.iter().map(|service| service.servers.len()).sum();
     if servers > SERVERS_TOTAL_MAX {
-        return Err(ConfigError::new(format!("there are up to {SERVERS_TOTAL_MAX} servers, not {servers}")));
+        return Err(ConfigError::new(format!(
+            "too many servers: the maximum is {SERVERS_TOTAL_MAX}, got {servers}"
+        )));
     }
     let maglev = services.iter().filter(|service| service.scheduler == Scheduler::Maglev);
     if maglev.map(|service| u64::from(service.table_size)).sum::<u64>() > SLOTS_TOTAL_MAX {
-        return Err(ConfigError::new(format!("all tables together have up to {SLOTS_TOTAL_MAX} slots")));
+        return Err(ConfigError::new(format!(
+            "the tables are too large: the maximum is {SLOTS_TOTAL_MAX} slots in total"
+        )));
     }
     check_names("service", services.iter().map(ServiceConfig::title))?;
     let mut places = BTreeSet::new();
@@ -58,18 +62,20 @@ fn check_all(config: &Config) -> Result<(), ConfigError> {
 fn check_service(service: &ServiceConfig, tunnel: &Encapsulator) -> Result<(), ConfigError> {
     let wrong = |message: String| Err(at(&service.title(), &message));
     if is_no_host(service.vip.into()) {
-        return wrong(format!("{} is not the address of a host", service.vip));
+        return wrong(format!("{} is not a host address", service.vip));
     }
     if !service.protocol.has_ports() && service.port != ServicePorts::default() {
-        return wrong("only `tcp` and `udp` services have a `port`".into());
+        return wrong("only `tcp` and `udp` services can have a `port`".into());
     }
     if service.servers.is_empty() || service.servers.len() > SERVERS_MAX {
-        return wrong(format!("a service has 1 to {SERVERS_MAX} servers, not {}", service.servers.len()));
+        return wrong(format!("expected 1 to {SERVERS_MAX} servers, got {}", service.servers.len()));
     }
     let size = service.table_size;
     if service.scheduler == Scheduler::Maglev {
         if size > SLOTS_MAX || !is_prime(size) {
-            return wrong(format!("`table_size` is a prime up to {SLOTS_MAX}, such as 65537, not {size}"));
+            return wrong(format!(
+                "`table_size` must be a prime up to {SLOTS_MAX}, such as 65537, not {size}"
+            ));
         }
         if (size as usize) < service.servers.len() {
             return wrong(format!("{size} slots are too few for {} servers", service.servers.len()));
@@ -85,21 +91,21 @@ fn check_service(service: &ServiceConfig, tunnel: &Encapsulator) -> Result<(), C
 fn check_quic(service: &ServiceConfig) -> Result<(), String> {
     let quic = service.affinity == Affinity::Quic;
     if quic && service.protocol != ServiceProtocol::Udp {
-        return Err("`affinity: quic` is for `udp` services".into());
+        return Err("`affinity: quic` needs `protocol: udp`".into());
     }
     let ids: Vec<_> = service.servers.iter().filter_map(|server| server.quic_id.as_ref()).collect();
     if !quic && !ids.is_empty() {
-        return Err("a server has a `quic_id` only where the service has `affinity: quic`".into());
+        return Err("`quic_id` needs `affinity: quic`".into());
     }
     if ids.iter().any(|id| id.0.len() != ids[0].0.len()) {
-        return Err("all `quic_id` of a service have one length".into());
+        return Err("all `quic_id`s of a service must have the same length".into());
     }
     let distinct: BTreeSet<_> = ids.iter().map(|id| &id.0).collect();
     if distinct.len() != ids.len() {
         return Err("two servers have the same `quic_id`".into());
     }
     if !ids.is_empty() && ids.len() != service.servers.len() {
-        return Err("all servers of a service have a `quic_id`, or none has".into());
+        return Err("either all servers of a service have a `quic_id`, or none".into());
     }
     Ok(())
 }
@@ -112,21 +118,23 @@ fn check_server(
     let wrong = |message: String| Err(at(&server.name, &message));
     let (addr, vip) = (Addr::from(server.address), Addr::from(service.vip));
     if is_no_host(addr) {
-        return wrong(format!("{addr} is not the address of a host"));
+        return wrong(format!("{addr} is not a host address"));
     }
     if server.weight > WEIGHT_MAX {
-        return wrong(format!("a weight is at most {WEIGHT_MAX}, not {}", server.weight));
+        return wrong(format!("`weight` must be at most {WEIGHT_MAX}, not {}", server.weight));
     }
     if server.port.is_some() && (service.mode != Mode::Nat || service.port.single().is_none()) {
         return wrong(
-            "a server has a `port` of its own only in `nat` mode, of a service with one port".into(),
+            "a server can have its own `port` only in `nat` mode, and if the service has one port".into(),
         );
     }
     match service.mode {
         Mode::Nat if addr.version() != vip.version() => {
-            wrong(format!("in `nat` mode {addr} and {vip} have to be of one IP version"))
+            wrong(format!("`nat` mode needs one IP version, got {addr} and {vip}"))
         }
-        Mode::Ipip | Mode::Gue if addr == vip => wrong("tunnelled to the service's own address".into()),
+        Mode::Ipip | Mode::Gue if addr == vip => {
+            wrong("the server's address must differ from the service's".into())
+        }
         Mode::Ipip | Mode::Gue if !tunnel.reaches(addr) => {
             wrong(format!("`tunnel.source{}` is needed to reach {addr}", addr.version()))
         }
@@ -138,16 +146,19 @@ fn check_names(what: &str, names: impl Iterator<Item = Located>) -> Result<(), C
     let mut seen = BTreeSet::new();
     for name in names {
         if name.is_empty() || name.contains(|c: char| c == '/' || c.is_whitespace()) {
-            return Err(at(&name, &format!("a {what}'s name has no blanks or slashes, and is not empty")));
+            return Err(at(
+                &name,
+                &format!("the name of a {what} must be nonempty, without whitespace or slashes"),
+            ));
         }
         if !seen.insert(name.to_string()) {
-            return Err(at(&name, &format!("there are two {what}s of this name")));
+            return Err(at(&name, &format!("duplicate {what} name")));
         }
     }
     Ok(())
 }
 
-/// An error about what has this name.
+/// Builds an error about a service or server.
 fn at(name: &Located, message: &str) -> ConfigError {
     let message = format!("`{name}`: {message}");
     if name.origin().is_some() { name.error(0..name.len(), message) } else { ConfigError::new(message) }

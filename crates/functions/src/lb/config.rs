@@ -1,4 +1,4 @@
-//! The load balancer's configuration, as written in a policy.
+//! Configuration as written in a policy.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,24 +10,24 @@ use values::{ConfigError, Located};
 use super::directory::ServiceProtocol;
 use super::quic::SERVER_ID_MAX;
 
-/// What a policy says of a load balancer.
+/// Configuration of a load balancer.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The services, each at an address of its own or at other ports of it.
+    /// The services, which differ in address, protocol or ports.
     pub services: Vec<ServiceConfig>,
-    /// How packets are wrapped, for services that tunnel.
+    /// Encapsulation, for services in tunnel mode.
     #[serde(default)]
     pub tunnel: EncapConfig,
-    /// What happens to packets that begin a flow from the port of a `nat` service, or of a server
-    /// of it.
+    /// Action for packets that begin a flow from the port of a `nat` service, or of one of its
+    /// servers.
     #[serde(default)]
     pub strays: Strays,
-    /// Whether echo requests to a service's address are answered here, where no service takes them.
+    /// Answers echo requests to a service's address, if no service takes them.
     #[serde(default)]
     pub answer_ping: bool,
-    /// Key of all hashes. Machines that share a service must have the same; without it the run's
-    /// seed counts.
+    /// Key of all hashes. Machines that share a service need the same key; the default is the run's
+    /// seed.
     #[serde(default)]
     pub hash_seed: Option<u64>,
 }
@@ -36,30 +36,30 @@ pub struct Config {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceConfig {
-    /// Its name, in commands and counters; see [`ServiceConfig::title`].
+    /// Name, in commands and counters; see [`ServiceConfig::title`].
     #[serde(default)]
     pub name: Option<Located>,
-    /// The address that clients send to.
+    /// Virtual address, to which clients send.
     pub vip: IpAddr,
-    /// The ports that they send to; all, if it is left out.
+    /// Ports to which clients send; default: all.
     #[serde(default)]
     pub port: ServicePorts,
-    /// The protocol.
+    /// Protocol.
     #[serde(default)]
     pub protocol: ServiceProtocol,
-    /// How packets get to a server.
+    /// Forwarding mode.
     #[serde(default)]
     pub mode: Mode,
-    /// How a server is picked.
+    /// Algorithm for choosing a server.
     #[serde(default)]
     pub scheduler: Scheduler,
-    /// Slots of Maglev's table: a prime, best above a hundred times the number of servers.
+    /// Size of Maglev's table: a prime, preferably above a hundred times the number of servers.
     #[serde(default = "default_table_size")]
     pub table_size: u32,
-    /// What a server is picked by.
+    /// Fields that determine the server.
     #[serde(default)]
     pub affinity: Affinity,
-    /// What becomes of a server's flows when it goes down.
+    /// Treatment of a server's flows when it goes down.
     #[serde(default)]
     pub on_down: OnDown,
     /// The servers.
@@ -67,7 +67,7 @@ pub struct ServiceConfig {
 }
 
 impl ServiceConfig {
-    /// Its name, or, without one, what tells it from others: `tcp:203.0.113.80:443`.
+    /// Returns the name or, without one, a unique description: `tcp:203.0.113.80:443`.
     pub fn title(&self) -> Located {
         self.name.clone().unwrap_or_else(|| format!("{}:{}{}", self.protocol, self.vip, self.port).into())
     }
@@ -77,25 +77,25 @@ impl ServiceConfig {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
-    /// Its name, in commands, counters and the hash: it keeps its share when its address changes.
+    /// Name, in commands, counters and the hash: a server keeps its share when its address changes.
     pub name: Located,
-    /// Its address.
+    /// Address.
     pub address: IpAddr,
-    /// Its port, if not the service's.
+    /// Port, if different from the service's.
     #[serde(default)]
     pub port: Option<u16>,
-    /// Its share of new flows, in proportion to the others'; 0: none.
+    /// Share of new flows, relative to the other servers; 0: none.
     #[serde(default = "default_weight")]
     pub weight: u16,
-    /// Whether it is down from the start.
+    /// Starts the server as down.
     #[serde(default)]
     pub down: bool,
-    /// Its number in the QUIC connection IDs that it gives, for `affinity: quic`.
+    /// Server ID in the QUIC connection IDs that the server issues, for `affinity: quic`.
     #[serde(default)]
     pub quic_id: Option<ServerId>,
 }
 
-/// A server's number in connection IDs, written as hexadecimal digits, two for a byte.
+/// A server ID in connection IDs, written as hexadecimal digits, two per byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerId(pub Box<[u8]>);
 
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for ServerId {
         bytes.filter(|bytes| is_hex && (1..=SERVER_ID_MAX).contains(&bytes.len())).map(ServerId).ok_or_else(
             || {
                 de::Error::custom(format!(
-                    "`quic_id` is 2 to {} hexadecimal digits, two for a byte, not `{text}`",
+                    "`quic_id` must be 2 to {} hexadecimal digits, two per byte, not `{text}`",
                     2 * SERVER_ID_MAX
                 ))
             },
@@ -116,19 +116,19 @@ impl<'de> Deserialize<'de> for ServerId {
     }
 }
 
-/// How packets are wrapped.
+/// Encapsulation of packets to servers.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EncapConfig {
-    /// Source of outer IPv4 headers: an address, or a prefix out of which each flow has its own.
+    /// Source of outer IPv4 headers: an address, or a prefix from which each flow gets an address.
     pub source4: Option<Located>,
     /// Source of outer IPv6 headers.
     pub source6: Option<Located>,
-    /// Time to live of outer headers.
+    /// TTL of outer headers.
     pub ttl: u8,
-    /// The longest IP packet that gets to the servers, in bytes.
+    /// Path MTU to the servers, in bytes.
     pub mtu: u16,
-    /// Whether GUE's UDP header has a checksum.
+    /// Use of the checksum in GUE's UDP header.
     pub udp_checksum: UdpChecksum,
 }
 
@@ -148,90 +148,89 @@ macro_rules! choice {
 }
 
 choice!(
-    /// How packets get to a server.
+    /// Forwarding mode.
     Mode {
-        /// By a new destination address and port; the server's answers come back this way and are
-        /// turned into the service's.
+        /// Rewrite destination address and port. The server's answers return this way and are
+        /// rewritten back.
         #[default]
         Nat,
-        /// In an IP header of their own (RFC 2003, RFC 2473, RFC 4213); the server answers the
-        /// client itself.
+        /// Encapsulate in IP (RFC 2003, RFC 2473, RFC 4213); the server answers the client
+        /// directly.
         Ipip,
-        /// In Generic UDP Encapsulation (draft-ietf-intarea-gue), so that links in between spread
-        /// the flows.
+        /// Encapsulate in Generic UDP Encapsulation (draft-ietf-intarea-gue), so that links between
+        /// can spread the flows.
         Gue,
     }
 );
 
 choice!(
-    /// How a server is picked.
+    /// Algorithm for choosing a server.
     Scheduler {
-        /// By Maglev's table: few flows change their server when one goes.
+        /// Maglev's table: few flows change their server when one goes down.
         #[default]
         Maglev,
-        /// By the hash modulo the servers' weights.
+        /// Hash modulo the sum of the servers' weights.
         Hash,
     }
 );
 
 choice!(
-    /// What a server is picked by.
+    /// Fields that determine the server.
     Affinity {
         /// Addresses, ports and protocol.
         #[default]
         Connection,
-        /// The client's address alone: all its connections have one server.
+        /// The client's address only: all its connections go to one server.
         Source,
-        /// The QUIC connection ID, also when the client's address or port changes; for `udp`
+        /// The QUIC connection ID, even if the client's address or port changes; for `udp`
         /// services.
         Quic,
     }
 );
 
 choice!(
-    /// What becomes of a server's flows when it goes down.
+    /// Treatment of a server's flows when it goes down.
     OnDown {
-        /// The next packet of each picks another server (B25).
+        /// The next packet of each flow picks another server (B25).
         #[default]
         Move,
-        /// They keep it until they end.
+        /// Flows stay with the server until they end.
         Finish,
-        /// They are dropped; TCP clients are told by a reset.
+        /// Flows are dropped; TCP clients get a reset.
         Reset,
     }
 );
 
 choice!(
-    /// What happens to packets of a service's servers that belong to no known flow.
+    /// Action for packets of a service's servers that belong to no known flow.
     Strays {
-        /// They pass untouched.
+        /// Pass unchanged.
         #[default]
         Forward,
-        /// They are dropped.
+        /// Drop.
         Drop,
     }
 );
 
 choice!(
-    /// Whether GUE's UDP header has a checksum.
+    /// Use of the checksum in GUE's UDP header.
     UdpChecksum {
-        /// None over IPv4; over IPv6 it is computed, as RFC 8200 8.1 wants of whoever was not told
-        /// otherwise.
+        /// None over IPv4; computed over IPv6, as RFC 8200 8.1 requires by default.
         #[default]
         Auto,
         /// Always computed.
         Always,
-        /// Never, over IPv6 by RFC 6935 too.
+        /// Never, not even over IPv6 (RFC 6935).
         Never,
     }
 );
 
-/// The ports of a service.
+/// A range of service ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServicePorts {
-    /// The first.
+    /// First port.
     pub first: u16,
-    /// The last.
+    /// Last port.
     pub last: u16,
 }
 
@@ -242,13 +241,13 @@ impl Default for ServicePorts {
 }
 
 impl ServicePorts {
-    /// The only port, if it is one.
+    /// Returns the port, if there is exactly one.
     pub fn single(self) -> Option<u16> {
         (self.first == self.last).then_some(self.first)
     }
 }
 
-/// As a part of an endpoint: `:80`, `:8000-8999`, or nothing for all.
+/// Formats the ports as part of an endpoint: `:80`, `:8000-8999`, or nothing for all.
 impl fmt::Display for ServicePorts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.single() {
@@ -275,12 +274,13 @@ impl Visitor<'_> for PortsVisitor {
     }
 
     fn visit_u64<E: de::Error>(self, port: u64) -> Result<ServicePorts, E> {
-        let port = u16::try_from(port).map_err(|_| E::custom(format!("{port} is no port: at most 65535")))?;
+        let port = u16::try_from(port)
+            .map_err(|_| E::custom(format!("{port} is not a port; expected at most 65535")))?;
         Ok(ServicePorts { first: port, last: port })
     }
 
     fn visit_i64<E: de::Error>(self, port: i64) -> Result<ServicePorts, E> {
-        self.visit_u64(u64::try_from(port).map_err(|_| E::custom(format!("{port} is no port")))?)
+        self.visit_u64(u64::try_from(port).map_err(|_| E::custom(format!("{port} is not a port")))?)
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<ServicePorts, E> {
@@ -295,18 +295,19 @@ impl Visitor<'_> for PortsVisitor {
     }
 }
 
-/// Addresses that share their first bits.
+/// An address prefix from which each flow gets a source address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourcePrefix {
     bits: u128,
-    /// The bits that differ from address to address.
+    /// Mask of the host bits.
     host: u128,
 }
 
 impl SourcePrefix {
-    /// Reads `192.0.2.1` or `198.18.0.0/16` of the IP version that is wanted.
+    /// Parses `192.0.2.1` or `198.18.0.0/16` of the given IP version.
     pub fn parse(text: &Located, version: u8) -> Result<SourcePrefix, ConfigError> {
-        let wrong = || text.error(0..text.len(), format!("`{text}` is no IPv{version} address or prefix"));
+        let wrong =
+            || text.error(0..text.len(), format!("`{text}` is not an IPv{version} address or prefix"));
         let (address, len) = text.split_once('/').map_or((&**text, None), |(a, len)| (a, Some(len)));
         let address = Addr::from(address.parse::<IpAddr>().map_err(|_| wrong())?);
         let width: u32 = if version == 4 { 32 } else { 128 };
@@ -318,7 +319,7 @@ impl SourcePrefix {
         Ok(SourcePrefix { bits: address.to_u128() & !host, host })
     }
 
-    /// The address of a flow with this entropy; the same flow, the same address.
+    /// Returns the address for this entropy. A flow always gets the same address.
     #[inline]
     pub fn address(&self, entropy: u32) -> Addr {
         Addr::from_u128(self.bits | u128::from(entropy) & self.host)

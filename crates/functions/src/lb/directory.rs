@@ -1,4 +1,4 @@
-//! Finding what stands at an address, protocol and port.
+//! Lookup by address, protocol and port.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use packet::parse::protocol;
 use packet::{Addr, Endpoint};
 use serde::Deserialize;
 
-/// The protocols of a service.
+/// Protocol of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServiceProtocol {
@@ -15,9 +15,9 @@ pub enum ServiceProtocol {
     Tcp,
     /// UDP.
     Udp,
-    /// ICMP for an IPv4 address, ICMPv6 for an IPv6 one.
+    /// ICMP for an IPv4 address, ICMPv6 for an IPv6 address.
     Icmp,
-    /// All of them, and all others.
+    /// Every protocol.
     Any,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for ServiceProtocol {
 }
 
 impl ServiceProtocol {
-    /// Whether packets have ports that a service can be told by.
+    /// Returns whether services of this protocol can be distinguished by port.
     pub fn has_ports(self) -> bool {
         matches!(self, ServiceProtocol::Tcp | ServiceProtocol::Udp)
     }
@@ -48,16 +48,16 @@ impl ServiceProtocol {
     }
 }
 
-/// What stands where: an address, the protocols and ports there, and the number of what is found.
+/// An entry: an address, its protocol and ports, and the number of their target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// The address.
+    /// Address.
     pub addr: Addr,
-    /// The protocols.
+    /// Protocol.
     pub protocol: ServiceProtocol,
-    /// The first and the last port.
+    /// First and last port.
     pub ports: (u16, u16),
-    /// What is found there.
+    /// Number of the target.
     pub target: u16,
 }
 
@@ -67,32 +67,32 @@ impl DirectoryEntry {
         self.protocol.covers(number) && (any_port || (self.ports.0..=self.ports.1).contains(&port))
     }
 
-    /// By address, then the most specific first: a certain protocol before all, few ports before
-    /// many.
+    /// Sort key: by address, most specific first. A specific protocol precedes `any`, and few ports
+    /// precede many.
     fn order(&self) -> (Addr, bool, u16, u16) {
         (self.addr, self.protocol == ServiceProtocol::Any, self.ports.1 - self.ports.0, self.target)
     }
 }
 
-/// Entries by address; the most specific one that covers a packet is found.
+/// Entries by address. A lookup returns the most specific one that covers the packet.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     entries: Box<[DirectoryEntry]>,
 }
 
 impl Directory {
-    /// A directory of these entries.
+    /// Builds a directory of these entries.
     pub fn new(mut entries: Vec<DirectoryEntry>) -> Directory {
         entries.sort_unstable_by_key(DirectoryEntry::order);
         Directory { entries: entries.into() }
     }
 
-    /// What stands at this end of a packet with this protocol number.
+    /// Returns the target of this endpoint of a packet with protocol `number`.
     pub fn find(&self, at: Endpoint, number: u8) -> Option<u16> {
         self.at(at.addr).find(|entry| entry.covers(number, at.port)).map(|entry| entry.target)
     }
 
-    /// Whether anything stands at this address.
+    /// Returns whether there is an entry at this address.
     pub fn has(&self, addr: Addr) -> bool {
         self.at(addr).next().is_some()
     }

@@ -1,4 +1,4 @@
-//! Answering echo requests to a service's address.
+//! Replies to echo requests to a service's address.
 
 use nf::{Context, PacketView};
 use packet::checksum::Delta;
@@ -7,11 +7,11 @@ use packet::{DropReason, PacketClass};
 
 use super::{Decision, counter};
 
-/// Bytes of the longest echo request that is answered: what an Ethernet frame carries.
+/// Maximum length of an echo request to answer: the payload of an Ethernet frame.
 pub const ECHO_MAX: usize = 1500;
 
-/// Whether the packet asks for an echo, whole and without IP options, which would have to be
-/// answered in kind.
+/// Returns whether the packet is a whole echo request without IP options, which a reply would have
+/// to reverse.
 pub fn is_request(packet: &PacketView<'_>) -> bool {
     let meta = packet.meta();
     let header_len = if meta.version == 4 { 20 } else { 40 };
@@ -24,7 +24,7 @@ pub fn is_request(packet: &PacketView<'_>) -> bool {
         )
 }
 
-/// Sends the answer; the request itself is used up (RFC 792, RFC 4443 4.2).
+/// Sends the reply; consumes the request (RFC 792, RFC 4443 4.2).
 pub fn answer(packet: &PacketView<'_>, context: &mut Context<'_>) -> Decision {
     let request = packet.network().get(..packet.ip_len()).ok_or(DropReason::IcmpTruncated)?;
     let mut buffer = [0; ECHO_MAX];
@@ -38,13 +38,13 @@ pub fn answer(packet: &PacketView<'_>, context: &mut Context<'_>) -> Decision {
 
 const TTL: u8 = 64;
 
-/// Makes the request an answer, with the ICMP header at `l4`.
+/// Turns the request into a reply; the ICMP header is at `l4`.
 fn turn(packet: &mut [u8], version: u8, l4: usize) -> Decision {
     let (ends, ttl, kind) = if version == 4 { (12..20, 8, 0) } else { (8..40, 7, 129) };
     let (header, message) = packet.split_at_mut_checked(l4).ok_or(DropReason::IcmpTruncated)?;
     let ends = header.get_mut(ends).ok_or(DropReason::IcmpTruncated)?;
     let (source, destination) = ends.split_at_mut(ends.len() / 2);
-    source.swap_with_slice(destination); // Sums do not see it.
+    source.swap_with_slice(destination); // The checksum does not change.
     let old_ttl = std::mem::replace(&mut header[ttl], TTL);
     if version == 4 {
         let next = header[ttl + 1];

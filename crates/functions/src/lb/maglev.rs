@@ -1,42 +1,42 @@
-//! Tables of servers: a flow's hash names a slot, the slot a server.
+//! Lookup tables: a flow's hash selects a slot, and the slot a server.
 //!
-//! Both kinds are made anew when a server comes, goes or changes weight, never while packets flow;
-//! a look-up costs one division and one load, whatever the number of servers.
+//! Both kinds are rebuilt when a server comes, goes or changes its weight, never while packets are
+//! processed. A lookup costs one division and one load, regardless of the number of servers.
 
 use packet::split_mix;
 
-/// Slots of a table at most.
+/// Maximum number of slots of a table.
 pub const SLOTS_MAX: u32 = 1 << 23;
 
-/// The weight of a server at most: with the most servers, [`MaglevTable::modulo`] stays within
-/// [`SLOTS_MAX`].
+/// Maximum weight of a server: with the maximum number of servers, [`MaglevTable::modulo`] stays
+/// within [`SLOTS_MAX`].
 pub const WEIGHT_MAX: u16 = 1000;
 
-/// A server that may stand in a table.
+/// A server to put into a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// What the table's slots hold.
+    /// Number to store in the table's slots.
     pub number: u16,
-    /// What its places depend on: the same name, the same places, on whatever machine.
+    /// Name, which determines the server's slots: the same on every machine.
     pub name: &'a str,
-    /// Its share is in proportion; 0: none.
+    /// Relative share; 0: none.
     pub weight: u16,
 }
 
-/// Which server each slot belongs to.
+/// A table of the server of each slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MaglevTable {
     slots: Box<[u16]>,
 }
 
 impl MaglevTable {
-    /// Maglev's table (Eisenbud et al., NSDI 2016, 3.4): servers take turns in claiming the next
-    /// free slot of their own permutation of all slots. When a server goes, few slots of the others
-    /// change. // S24, B24
+    /// Builds Maglev's table (Eisenbud et al., NSDI 2016, 3.4): servers take turns claiming the
+    /// next free slot of their own permutation of all slots. When a server goes, few slots of the
+    /// others change. // S24, B24
     ///
-    /// Servers take turns as often as their weight says: in each round a server gains its weight,
-    /// and has a turn when it has gained the largest weight of all. `size` is prime, so that every
-    /// permutation reaches every slot.
+    /// Weights determine how often a server takes a turn: in each round it gains its weight, and
+    /// takes a turn once it has gained the largest weight. `size` is prime, so every permutation
+    /// reaches every slot.
     pub fn maglev(candidates: &[Candidate<'_>], size: u32, seed: u64) -> MaglevTable {
         let candidates = in_order(candidates);
         let heaviest = candidates.iter().map(|c| u32::from(c.weight)).max().unwrap_or(0);
@@ -58,8 +58,8 @@ impl MaglevTable {
         MaglevTable { slots: slots.into() }
     }
 
-    /// As many slots for each server as its weight says, so that a hash modulo the table's length
-    /// names the server. When a server goes, nearly all flows change theirs.
+    /// Builds a table with as many slots per server as its weight, so that the hash modulo the
+    /// table's length selects the server. When a server goes, nearly all flows change servers.
     pub fn modulo(candidates: &[Candidate<'_>]) -> MaglevTable {
         let candidates = in_order(candidates);
         let unit = candidates.iter().fold(0, |unit, c| gcd(unit, c.weight)).max(1);
@@ -67,30 +67,30 @@ impl MaglevTable {
         MaglevTable { slots }
     }
 
-    /// The server of a flow with this hash; none if there is no server.
+    /// Returns the server of a flow with this hash; none without servers.
     #[inline]
     pub fn pick(&self, hash: u64) -> Option<u16> {
         let slot = (hash as u32).checked_rem(self.slots.len() as u32)?;
         self.slots.get(slot as usize).copied()
     }
 
-    /// The server of each slot.
+    /// Returns the server of each slot.
     pub fn slots(&self) -> &[u16] {
         &self.slots
     }
 }
 
-/// Where a server's permutation begins and how far it steps, for a table of this size.
+/// Returns the offset and the step of a server's permutation, for a table of this size.
 pub fn permutation(name: &str, size: u32, seed: u64) -> (u32, u32) {
     let offset = keyed_hash(name, seed ^ 0x6f66_6673_6574) % u64::from(size);
     let skip = keyed_hash(name, seed ^ 0x736b_6970) % u64::from(size - 1) + 1;
     (offset as u32, skip as u32)
 }
 
-/// No server's number.
+/// Marks a free slot: no server has this number.
 const FREE: u16 = u16::MAX;
 
-/// A server while the table is filled.
+/// A server during construction of the table.
 struct Claimant {
     number: u16,
     weight: u32,
@@ -122,7 +122,8 @@ impl Claimant {
     }
 }
 
-/// Those with a share, by name: the order in which an operator lists them makes no difference.
+/// Sorts candidates with a weight by name, so that their order in the configuration does not
+/// matter.
 fn in_order<'a>(candidates: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
     let mut candidates: Vec<_> = candidates.iter().filter(|c| c.weight > 0).copied().collect();
     candidates.sort_unstable_by_key(|c| c.name);

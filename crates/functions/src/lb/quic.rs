@@ -1,48 +1,48 @@
-//! QUIC: following a connection ID to the server that gave it (RFC 8999, RFC 9000 5.1 and 17,
+//! QUIC: routing by connection ID to the server that issued it (RFC 8999, RFC 9000 5.1 and 17,
 //! draft-ietf-quic-load-balancers).
 //!
-//! A client's address and port may change in the middle of a connection; its packets then seem to
-//! begin another flow. Its server is found by the connection ID that they go to: by the server's
-//! own number in it, where servers write one, or because the server's first answers, which said it
-//! in the clear, came by here. A client that moves on purpose takes a connection ID that was agreed
-//! on under encryption: only numbers help there.
+//! A client's address and port may change within a connection; its packets then seem to begin
+//! another flow. The destination connection ID identifies the server in one of two ways: it
+//! contains the server's ID, or it was seen in the clear in the server's first packets. A client
+//! that migrates on purpose uses a connection ID that was exchanged under encryption; then only
+//! server IDs help.
 
 use nf::{Context, Meters};
 
 use super::config::{Affinity, ServerConfig};
 
-/// The longest connection ID of versions 1 and 2 (RFC 9000 17.2).
+/// Maximum length of a connection ID of versions 1 and 2 (RFC 9000 17.2).
 pub const CID_MAX: usize = 20;
 
-/// The longest server number in a connection ID, in bytes (draft-ietf-quic-load-balancers 5.2).
+/// Maximum length of a server ID in a connection ID, in bytes (draft-ietf-quic-load-balancers 5.2).
 pub const SERVER_ID_MAX: usize = 15;
 
-/// Connections whose ID is remembered; the one that came first of those unused for [`FORGET_NS`]
-/// gives way to the next.
+/// Maximum number of remembered connection IDs. A new one replaces the oldest that was unused for
+/// [`FORGET_NS`].
 pub const CONNECTIONS_MAX: u32 = 65_536;
 
-/// A connection ID may be forgotten once it was not asked for so long, in nanoseconds.
+/// Minimum time without lookups, in nanoseconds, before a connection ID may be forgotten.
 pub const FORGET_NS: u64 = 600_000_000_000;
 
-/// How much of a short header's connection ID is hashed, where no server has said how long its own
-/// are.
+/// Bytes of a short header's connection ID to hash, if no server has revealed the length of its
+/// IDs.
 const CID_LEN: usize = 8;
 
-/// The number of the table of meters in the descriptor.
+/// Index of the meter table in the descriptor.
 const CONNECTIONS: usize = 0;
 
-/// What is in the clear of a QUIC packet.
+/// The unencrypted part of a QUIC packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuicPacket<'p> {
-    /// With a long header: while the connection is set up.
+    /// Long header, during connection setup.
     Long {
-        /// Where it goes to.
+        /// Destination connection ID.
         destination: &'p [u8],
-        /// Where it comes from.
+        /// Source connection ID.
         source: &'p [u8],
     },
-    /// With a short header: where it goes to, whose length only the server knows, and what is after
-    /// it.
+    /// Short header: the destination connection ID, whose length only the server knows, and the
+    /// bytes after it.
     Short(&'p [u8]),
 }
 
@@ -65,16 +65,16 @@ fn connection_id(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     (usize::from(len) <= CID_MAX).then(|| rest.split_at_checked(len.into())).flatten()
 }
 
-/// The servers of a service by their numbers in connection IDs.
+/// The servers of a service by server ID.
 #[derive(Clone, Debug, Default)]
 pub struct ServerIds {
     len: usize,
-    /// In order of the numbers.
+    /// Sorted by ID.
     servers: Vec<(Box<[u8]>, u16)>,
 }
 
 impl ServerIds {
-    /// Those of the servers of a service, which count from `first`.
+    /// Collects the IDs of a service's servers, which are numbered from `first`.
     pub fn of(servers: &[ServerConfig], first: usize) -> ServerIds {
         let mut servers: Vec<(Box<[u8]>, u16)> = (first..)
             .zip(servers)
@@ -84,9 +84,9 @@ impl ServerIds {
         ServerIds { len: servers.first().map_or(0, |(id, _)| id.len()), servers }
     }
 
-    /// The server that gave this connection ID, written in the clear after the first byte.
+    /// Returns the server whose ID is in this connection ID, in the clear after the first byte.
     fn find(&self, cid: &[u8]) -> Option<u16> {
-        // 0b111: the server could not write its number (draft 3.2).
+        // 0b111: the server could not encode its ID (draft 3.2).
         if self.len == 0 || cid.first()? >> 5 == 0b111 {
             return None;
         }
@@ -96,21 +96,21 @@ impl ServerIds {
     }
 }
 
-/// What a flow's first packet says of its server.
+/// Route of a flow's first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuicRoute {
-    /// It goes on with a connection of this server.
+    /// Continues a connection of this server.
     Server(u16),
-    /// It begins a connection, or goes on with one that is not known: by this instead of its ports.
+    /// Begins a connection, or continues an unknown one: hash this instead of the ports.
     Key {
-        /// Of the connection ID.
+        /// Words of the connection ID.
         words: [u64; 3],
-        /// Whether it goes on with a connection.
+        /// True if the packet continues a connection.
         goes_on: bool,
     },
 }
 
-/// Where a client's packet belongs to, to a service with this number; none if it is not QUIC.
+/// Returns the route of a client's packet to service `service`; none if it is not QUIC.
 pub fn route(payload: &[u8], service: u16, ids: &ServerIds, context: &mut Context<'_>) -> Option<QuicRoute> {
     let (cid, goes_on) = match QuicPacket::read(payload)? {
         QuicPacket::Long { destination, .. } => (destination, false),
@@ -132,8 +132,8 @@ pub fn route(payload: &[u8], service: u16, ids: &ServerIds, context: &mut Contex
     Some(QuicRoute::Key { words: words(&cid[..len]), goes_on })
 }
 
-/// Learns the connection ID that a server gives in this packet of its own. False once there is
-/// nothing more to be learned.
+/// Learns the connection ID that a server issues in this packet. Returns false once there is
+/// nothing more to learn.
 pub fn learn(payload: &[u8], service: u16, server: u16, context: &mut Context<'_>) -> bool {
     let Some(QuicPacket::Long { source, .. }) = QuicPacket::read(payload) else { return false };
     if source.is_empty() {
@@ -153,12 +153,12 @@ pub fn learn(payload: &[u8], service: u16, server: u16, context: &mut Context<'_
 fn find(known: &mut Meters, service: u16, cid: &[u8], now_ns: u64) -> Option<u16> {
     let key = key(service, cid);
     known.get(&key)?;
-    // It is used: others are forgotten first.
+    // It is in use, so others are forgotten first.
     let &mut [server, ..] = known.of(&key, now_ns, FORGET_NS)?;
     server.checked_sub(1).map(|server| server as u16)
 }
 
-/// The lengths of the connection IDs that the service's servers gave, a bit each.
+/// Returns the lengths of the connection IDs that the service's servers issued, as a bitmap.
 fn lens(known: &Meters, service: u16) -> u64 {
     known.get(&lens_key(service)).map_or(0, |&[lens, ..]| lens)
 }
@@ -174,12 +174,12 @@ fn key(service: u16, cid: &[u8]) -> [u64; 4] {
 
 fn words(cid: &[u8]) -> [u64; 3] {
     let mut bytes = [0; 24];
-    bytes[..cid.len()].copy_from_slice(cid); // Up to 20: callers have cut it.
+    bytes[..cid.len()].copy_from_slice(cid); // At most 20 bytes: callers truncate it.
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
     [word(0), word(8), word(16)]
 }
 
-/// Whether any service follows connection IDs.
+/// Returns whether any service follows connection IDs.
 pub fn is_wanted(affinities: impl IntoIterator<Item = Affinity>) -> bool {
     affinities.into_iter().any(|affinity| affinity == Affinity::Quic)
 }

@@ -1,5 +1,4 @@
-//! Services and their servers: what a configuration comes to, and what an operator's commands make
-//! of it.
+//! Services and their servers, built from a configuration and changed by an operator's commands.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,54 +14,54 @@ use super::maglev::{Candidate, MaglevTable, WEIGHT_MAX};
 use super::quic::{self, ServerIds};
 use super::tunnel::Encapsulator;
 
-/// Servers that an error names, so that it stays readable.
+/// Maximum number of servers named in an error.
 const SERVERS_NAMED_MAX: usize = 10;
 
-/// A service.
+/// A virtual service.
 #[derive(Clone, Debug)]
 pub struct Service {
     name: String,
-    /// How packets get to its servers.
+    /// Forwarding mode.
     pub mode: Mode,
-    /// What becomes of a server's flows when it goes down.
+    /// Treatment of a server's flows when it goes down.
     pub on_down: OnDown,
-    /// What a server is picked by.
+    /// Fields that determine the server.
     pub affinity: Affinity,
-    /// Its number.
+    /// Number of the service.
     pub number: u16,
-    /// Its servers' numbers in QUIC connection IDs.
+    /// Servers by server ID in QUIC connection IDs.
     pub quic_ids: ServerIds,
     scheduler: Scheduler,
     table_size: u32,
     table: MaglevTable,
-    /// The numbers of its servers.
+    /// Numbers of its servers.
     members: Range<usize>,
 }
 
-/// A server.
+/// A server of a service.
 #[derive(Clone, Debug)]
 pub struct Server {
     name: String,
-    /// The number of its service.
+    /// Number of its service.
     pub service: u16,
-    /// Its address.
+    /// Address.
     pub addr: Addr,
-    /// Its port, if not the one that the client sent to.
+    /// Port, if different from the one that the client sent to.
     pub port: Option<u16>,
-    /// Whether it is there.
+    /// Status.
     pub status: ServerStatus,
-    /// Its share of new flows; 0: none.
+    /// Relative share of new flows; 0: none.
     pub weight: u16,
 }
 
-/// Whether a server is there.
+/// Status of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerStatus {
-    /// It takes new flows.
+    /// Takes new flows.
     Up,
-    /// It keeps its flows and takes no new ones.
+    /// Keeps its flows and takes no new ones.
     Draining,
-    /// It is gone.
+    /// Takes no packets.
     Down,
 }
 
@@ -71,36 +70,36 @@ pub enum ServerStatus {
 pub struct Services {
     services: Vec<Service>,
     servers: Vec<Server>,
-    /// Which service stands at an address.
+    /// Services by virtual address.
     vips: Directory,
-    /// The ends of `nat` services and of their servers.
+    /// Endpoints of `nat` services and of their servers.
     origins: Directory,
     hasher: FlowHasher,
     seed: u64,
 }
 
 impl Services {
-    /// Whether all packets to servers are rewritten, none wrapped.
+    /// Returns whether all services rewrite, and none encapsulates.
     pub fn all_rewrite(&self) -> bool {
         self.services.iter().all(|service| service.mode == Mode::Nat)
     }
 
-    /// Whether clients of a server that is down are sent resets.
+    /// Returns whether clients of a server that is down may get resets.
     pub fn may_reset(&self) -> bool {
         self.services.iter().any(|service| service.on_down == OnDown::Reset)
     }
 
-    /// Whether any service follows QUIC connection IDs.
+    /// Returns whether any service follows QUIC connection IDs.
     pub fn any_quic(&self) -> bool {
         quic::is_wanted(self.services.iter().map(|service| service.affinity))
     }
 
-    /// The hash of a QUIC connection that is to go by these words.
+    /// Returns the hash of a QUIC connection by these words.
     pub fn hash_words(&self, &[a, b, c]: &[u64; 3]) -> u64 {
         self.hasher.hash_words(&[a, b, c, 0, 0, 0])
     }
 
-    /// Checks a configuration and makes the tables.
+    /// Checks a configuration and builds the tables.
     pub fn new(config: &Config, tunnel: &Encapsulator, seed: u64) -> Result<Services, ConfigError> {
         check::config(config, tunnel)?;
         let (mut services, mut servers) = (Vec::new(), Vec::new());
@@ -153,49 +152,49 @@ impl Services {
         Ok(all)
     }
 
-    /// The number of the service at this end of a packet with this protocol number.
+    /// Returns the number of the service at this endpoint of a packet with protocol `number`.
     pub fn find(&self, at: Endpoint, protocol: u8) -> Option<u16> {
         self.vips.find(at, protocol)
     }
 
-    /// Whether any service is at this address.
+    /// Returns whether any service has this address.
     pub fn is_vip(&self, addr: Addr) -> bool {
         self.vips.has(addr)
     }
 
-    /// Whether this end is a `nat` service's server, or the service itself, which speaks only
-    /// through the load balancer.
+    /// Returns whether this endpoint is a server of a `nat` service or the service itself. Both
+    /// speak only through the load balancer.
     pub fn is_origin(&self, at: Endpoint, protocol: u8) -> bool {
         self.origins.find(at, protocol).is_some()
     }
 
-    /// The service with this number.
+    /// Returns the service with this number.
     #[inline]
     pub fn service(&self, number: u16) -> Option<&Service> {
         self.services.get(number as usize)
     }
 
-    /// The server with this number.
+    /// Returns the server with this number.
     #[inline]
     pub fn server(&self, number: u16) -> Option<&Server> {
         self.servers.get(number as usize)
     }
 
-    /// The number of a server at this address, of the service with this number.
+    /// Returns the number of the server at this address, in the service with this number.
     pub fn server_at(&self, addr: Addr, service: u16) -> Option<u16> {
         let members = self.service(service)?.members.clone();
         self.servers[members.clone()].iter().position(|s| s.addr == addr).map(|i| (members.start + i) as u16)
     }
 
-    /// `SERVICE/SERVER` for each server, in order of their numbers.
+    /// Returns `SERVICE/SERVER` for each server, in numerical order.
     pub fn server_names(&self) -> impl Iterator<Item = String> {
         self.servers
             .iter()
             .map(|server| format!("{}/{}", self.services[server.service as usize].name, server.name))
     }
 
-    /// The hash of a connection of this service: the same for both directions, and for quotations
-    /// in ICMP errors.
+    /// Returns the hash of a connection of this service, which is the same for both directions and
+    /// for quoted packets in ICMP errors.
     pub fn hash(&self, service: &Service, client: Endpoint, vip: Endpoint, protocol: u8) -> u64 {
         let version = client.addr.version();
         let (key, _) = match service.affinity {
@@ -210,7 +209,7 @@ impl Services {
         self.hasher.hash(&key)
     }
 
-    /// Carries out `server [SERVICE/]NAME up|down|drain` or `weight [SERVICE/]NAME N`.
+    /// Executes `server [SERVICE/]NAME up|down|drain` or `weight [SERVICE/]NAME N`.
     pub fn control(&mut self, command: &str) -> Result<(), ControlError> {
         let (change, servers) = self.parse_command(command)?;
         let mut changed = BTreeSet::new();
@@ -224,12 +223,12 @@ impl Services {
         Ok(())
     }
 
-    /// Checks a command without carrying it out.
+    /// Checks a command without executing it.
     pub fn check_command(&self, command: &str) -> Result<(), ControlError> {
         self.parse_command(command).map(drop)
     }
 
-    /// What a command changes, and the numbers of the servers that it is about: at least one.
+    /// Parses a command into a change and the numbers of the servers concerned, at least one.
     fn parse_command(&self, command: &str) -> Result<(ServerUpdate, Vec<usize>), ControlError> {
         let words: Vec<_> = command.split_whitespace().collect();
         let change = match words[..] {
@@ -240,7 +239,7 @@ impl Services {
                 Ok(weight) if weight <= WEIGHT_MAX => ServerUpdate::Weight(weight),
                 _ => {
                     return Err(ControlError(format!(
-                        "a weight is a number up to {WEIGHT_MAX}, not `{weight}`"
+                        "expected a weight from 0 to {WEIGHT_MAX}, got `{weight}`"
                     )));
                 }
             },
@@ -260,7 +259,10 @@ impl Services {
             let known: Vec<_> = self.server_names().take(SERVERS_NAMED_MAX).collect();
             let more = if self.servers.len() > known.len() { ", ..." } else { "" };
             let known = known.join(", ");
-            return Err(ControlError(format!("there is no server `{}`; there are: {known}{more}", words[1])));
+            return Err(ControlError(format!(
+                "there is no server `{}`; known servers: {known}{more}",
+                words[1]
+            )));
         }
         Ok((change, servers))
     }
@@ -286,7 +288,7 @@ impl Services {
 }
 
 impl Service {
-    /// The server for a connection with this hash; none if no server is up.
+    /// Returns the server for a connection with this hash; none if no server is up.
     #[inline]
     pub fn pick(&self, hash: u64) -> Option<u16> {
         self.table.pick(hash)

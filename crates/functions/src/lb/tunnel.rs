@@ -1,4 +1,4 @@
-//! The headers that carry a packet to its server: IP in IP, or Generic UDP Encapsulation.
+//! Encapsulation to a server: IP in IP, or Generic UDP Encapsulation.
 
 use nf::PacketView;
 use packet::parse::protocol;
@@ -7,17 +7,16 @@ use values::ConfigError;
 
 use super::config::{EncapConfig, SourcePrefix, UdpChecksum};
 
-/// The port of Generic UDP Encapsulation (IANA; draft-ietf-intarea-gue 3.1).
+/// Port of Generic UDP Encapsulation (IANA; draft-ietf-intarea-gue 3.1).
 pub const GUE_PORT: u16 = 6080;
 
-/// Bytes of the longest headers that are put before a packet: IPv6, UDP, GUE.
+/// Length of the longest outer headers: IPv6, UDP, GUE.
 pub const HEADERS_MAX: usize = 40 + 8 + 4;
 
-/// The least [`EncapConfig::mtu`]: within the longest headers, a packet of IPv6's least MTU (RFC
-/// 8200 5).
+/// Minimum of [`EncapConfig::mtu`]: the longest headers plus IPv6's minimum MTU (RFC 8200 5).
 pub const MTU_MIN: u16 = 1280 + HEADERS_MAX as u16;
 
-/// How packets are wrapped.
+/// Builds outer headers for packets to servers.
 #[derive(Clone, Debug)]
 pub struct Encapsulator {
     source4: Option<SourcePrefix>,
@@ -27,39 +26,41 @@ pub struct Encapsulator {
     udp_checksum: UdpChecksum,
 }
 
-/// Where a packet is to go, and how.
+/// Destination and form of an encapsulation.
 #[derive(Clone, Copy, Debug)]
 pub struct EncapTarget {
-    /// The server.
     pub server: Addr,
-    /// Whether UDP and GUE stand between the IP headers.
+    /// Inserts UDP and GUE headers.
     pub gue: bool,
-    /// What varies source, port and flow label from flow to flow.
+    /// Varies source, port and flow label among flows.
     pub entropy: u32,
 }
 
-/// A packet was not wrapped.
+/// Error of an encapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncapError {
-    /// It is longer than gets through, and must not be fragmented.
+    /// The packet exceeds the path MTU and must not be fragmented.
     TooBig {
-        /// The longest packet that gets through.
+        /// Length of the longest packet that fits.
         mtu: u16,
-        /// Whether its sender wants to know.
-        tell: bool,
+        /// True if the sender must be notified.
+        notify: bool,
     },
-    /// It cannot be wrapped.
+    /// The packet cannot be encapsulated.
     Refused(DropReason),
 }
 
 impl Encapsulator {
-    /// Reads the configuration.
+    /// Builds an encapsulator from its configuration.
     pub fn new(config: &EncapConfig) -> Result<Encapsulator, ConfigError> {
         if config.mtu < MTU_MIN {
-            return Err(ConfigError::new(format!("`tunnel.mtu` is at least {MTU_MIN}, not {}", config.mtu)));
+            return Err(ConfigError::new(format!(
+                "`tunnel.mtu` must be at least {MTU_MIN}, not {}",
+                config.mtu
+            )));
         }
         if config.ttl == 0 {
-            return Err(ConfigError::new("`tunnel.ttl` is at least 1"));
+            return Err(ConfigError::new("`tunnel.ttl` must be at least 1"));
         }
         let source =
             |text: &Option<_>, version| text.as_ref().map(|t| SourcePrefix::parse(t, version)).transpose();
@@ -72,24 +73,24 @@ impl Encapsulator {
         })
     }
 
-    /// The longest IP packet that gets through in any headers: in the longest ones, of IPv6 with
-    /// UDP and GUE.
+    /// Returns the length of the longest packet that fits into every kind of headers: IPv6 with UDP
+    /// and GUE are the longest.
     pub fn inner_mtu(&self) -> u16 {
         self.mtu.saturating_sub(40 + 8 + 4)
     }
 
-    /// Whether there is a source for outer headers to this server.
+    /// Returns whether there is a source address for this server.
     pub fn reaches(&self, server: Addr) -> bool {
         self.source(server).is_some()
     }
 
-    /// The outer headers to a server for packets of an IP version, and the length of the longest IP
-    /// packet that gets through in them; none if there is no source for them.
+    /// Returns the outer headers to a server for packets of an IP version, and the length of the
+    /// longest packet that fits; none without a source address.
     pub fn outer(&self, route: EncapTarget, version: u8) -> Option<(OuterHeaders, u16)> {
         let source = self.source(route.server)?.address(route.entropy);
         let outer = OuterHeaders::new(source, route.server, self.ttl, route.entropy);
         let outer = if route.gue {
-            // Variant 0, without fields (draft-ietf-intarea-gue 3.2).
+            // Variant 0, without extension fields (draft-ietf-intarea-gue 3.2).
             let shim = [0, if version == 4 { protocol::IPV4 } else { protocol::IPV6 }, 0, 0];
             let has_checksum = self.wants_checksum(route.server.is_v4());
             outer.over_udp(GUE_PORT, has_checksum).with_shim(protocol::UDP, &shim).ok()?
@@ -99,13 +100,12 @@ impl Encapsulator {
         Some((outer, self.mtu - outer.header_len() as u16))
     }
 
-    /// Puts the outer headers before the packet. Says whether it is now longer than the MTU, to be
-    /// fragmented on its way.
-    pub fn wrap(&self, packet: &mut PacketView<'_>, route: EncapTarget) -> Result<bool, EncapError> {
+    /// Encapsulates the packet. Returns whether it now exceeds the MTU and will be fragmented.
+    pub fn encapsulate(&self, packet: &mut PacketView<'_>, route: EncapTarget) -> Result<bool, EncapError> {
         let refused = EncapError::Refused(DropReason::LbProtocol);
         let (meta, len) = (packet.meta(), packet.ip_len());
         if meta.l3 != meta.outer_l3 {
-            return Err(refused); // Its outer addresses are not the service's.
+            return Err(refused); // Its outer destination is not the service.
         }
         let (outer, len_max) = self.outer(route, meta.version).ok_or(refused)?;
         let oversize = len > usize::from(len_max);
@@ -113,7 +113,7 @@ impl Encapsulator {
             let dont_fragment = must_stay_whole(packet);
             let too_long = len + outer.header_len() > usize::from(u16::MAX);
             if dont_fragment || outer.version() == 6 || too_long {
-                return Err(EncapError::TooBig { mtu: len_max, tell: dont_fragment });
+                return Err(EncapError::TooBig { mtu: len_max, notify: dont_fragment });
             }
         }
         packet.encap(&outer, len_max).map_err(|error| EncapError::Refused(reason(error)))?;
@@ -133,13 +133,13 @@ impl Encapsulator {
     }
 }
 
-/// The drop reason for a packet whose headers could not be changed.
+/// Returns the drop reason for a packet whose headers could not be changed.
 #[cold]
 pub fn reason(error: RewriteError) -> DropReason {
     error.reason_or(DropReason::LbProtocol)
 }
 
-/// Whether the packet must not be fragmented on its way.
+/// Returns whether the packet must not be fragmented.
 fn must_stay_whole(packet: &PacketView<'_>) -> bool {
     packet.meta().version != 4 || packet.network().get(6).is_some_and(|flags| flags & DONT_FRAGMENT != 0)
 }

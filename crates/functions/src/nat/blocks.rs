@@ -1,5 +1,5 @@
-//! Port blocks: a subscriber's ports come from a few ranges that it alone has, so that one log
-//! entry covers many mappings (RFC 6888 REQ-14).
+//! Port blocks: a subscriber's ports come from a few ranges of its own, so one log entry covers
+//! many mappings (RFC 6888 REQ-14).
 
 use nf::Context;
 use nf::pool::{PoolKey, PoolRange};
@@ -14,7 +14,7 @@ use super::space::{ExternalPort, PortClass};
 use super::{Nat, counter, pool};
 
 impl Nat {
-    /// A port in one of the subscriber's blocks, or in a new one.
+    /// Allocates a port in one of the subscriber's blocks, or in a new block.
     pub(super) fn take_in_blocks(
         &self,
         name: &PoolKey,
@@ -45,14 +45,14 @@ impl Nat {
         match self.take_in(name, class, address, range, internal.port, context) {
             Some(item) => Ok(item),
             None => {
-                // Static forwards have all of its ports, or the index of ports is full.
+                // Static forwards use all of its ports, or the port index is full.
                 self.free_block(internal.addr, block, context);
                 Err(DropReason::NatPortsExhausted)
             }
         }
     }
 
-    /// One user fewer of the block that the port is in.
+    /// Releases one reference to the block of `place`.
     pub(super) fn leave_block(&self, internal: Addr, place: ExternalPort, context: &mut Context<'_>) {
         let Some(blocks) = self.config.blocks else { return };
         let within = u32::from(place.port.saturating_sub(self.high_ports.first)) / u32::from(blocks.size);
@@ -93,11 +93,11 @@ impl Nat {
         }
     }
 
-    /// The number of the block's address, and its ports.
+    /// Returns the number of the block's address, and the block's ports.
     pub(super) fn block(&self, block: u32, blocks: BlockConfig) -> (usize, PortRange) {
         let per_address = self.blocks_per_address.max(1);
         let (address, within) = (block / per_address, block % per_address);
-        // A block lies within the high ports (`new`), so that neither end is above 65535.
+        // A block lies within the high ports (`new`), so neither end exceeds 65535.
         let first = self.high_ports.first + (within * u32::from(blocks.size)) as u16;
         (address as usize, PortRange { first, last: first + (blocks.size - 1) })
     }

@@ -1,63 +1,63 @@
-//! The configuration, as policies write it; the README explains each key.
+//! Configuration as written in a policy; the README documents each key.
 
 use serde::Deserialize;
 use values::Nanos;
 
 use super::net::{AddressRange, EndpointRange, PortRange, Prefix4, Prefix6};
 
-/// Configuration of a NAT. Everything has a default; what is left out is not done.
+/// Configuration of a NAT. Every key has a default; features without a key are off.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", default)]
 pub struct Config {
-    /// External IPv4 addresses, at most [`super::EXTERNAL_MAX`] together.
+    /// External IPv4 addresses, at most [`super::EXTERNAL_MAX`] in total.
     pub external: Vec<AddressRange>,
-    /// Inside sources that are translated; none: all.
+    /// Inside sources to translate; empty: all.
     pub inside: Vec<Prefix4>,
-    /// What becomes of IPv4 packets that are not for us to translate.
+    /// Action for IPv4 packets that are not translated.
     pub untranslated: UnmatchedAction,
-    /// What becomes of IPv6 packets that no rule of `nptv6` covers.
+    /// Action for IPv6 packets that no `nptv6` rule covers.
     pub ipv6: UnmatchedAction,
-    /// Which flows of an inside endpoint share an external one.
+    /// Mapping behaviour: the flows of an inside endpoint that share an external endpoint.
     pub mapping: MappingBehaviour,
-    /// Who may send to a mapped endpoint.
+    /// Filtering behaviour: the remote hosts that may send to a mapped endpoint.
     pub filtering: FilteringBehaviour,
-    /// Whether a subscriber keeps to one external address.
+    /// Pooling behaviour: one external address per subscriber, or any.
     pub pooling: PoolingBehaviour,
-    /// External ports that are handed out.
+    /// External ports to allocate.
     pub ports: PortRange,
-    /// Which free port is taken.
+    /// Strategy for choosing a free port.
     pub port_selection: PortSelection,
-    /// Whether even ports become even ones, odd ones odd, as long as there are any (RFC 4787 REQ-4,
+    /// Preserves the parity of the inside port while a port of that parity is free (RFC 4787 REQ-4,
     /// RFC 7857 8).
     pub port_parity: bool,
-    /// Whether inside hosts reach one another by their external addresses (RFC 4787 REQ-9).
+    /// Lets inside hosts reach one another by their external addresses (RFC 4787 REQ-9).
     pub hairpin: bool,
-    /// Which packets keep a mapping alive (RFC 4787 REQ-6).
+    /// Packets that refresh a mapping (RFC 4787 REQ-6).
     pub refresh: RefreshBehaviour,
-    /// What happens when all ports that a new flow could have are taken.
+    /// Action when every port available to a new flow is taken.
     pub when_full: ExhaustionPolicy,
-    /// Which TCP packets may open a flow (RFC 7857 2).
+    /// TCP packets that may open a flow (RFC 7857 2).
     pub tcp_opens_with: TcpOpening,
-    /// How long flows are kept without a packet.
+    /// Idle timeouts of flows.
     pub timeouts: NatTimeouts,
-    /// Port blocks per subscriber; none: ports are taken one by one.
+    /// Port blocks per subscriber; none: ports are allocated one by one.
     pub blocks: Option<BlockConfig>,
     /// Limits per subscriber (RFC 6888 REQ-4).
     pub subscriber: SubscriberLimits,
-    /// External ports that always lead to an inside endpoint.
+    /// Static port forwards.
     pub forwards: Vec<PortForward>,
-    /// External addresses that stand for one inside address, all protocols.
+    /// External addresses that each stand for one inside address, for all protocols.
     pub one_to_one: Vec<OneToOne>,
-    /// Prefix pairs for IPv6 (RFC 6296).
+    /// IPv6 prefix pairs (RFC 6296).
     pub nptv6: Vec<Nptv6Config>,
-    /// What is logged as alerts.
+    /// Allocations that raise an alert.
     pub log: LogScope,
-    /// What is reported as events, for EVE and for IPFIX.
+    /// Events to report to EVE and IPFIX.
     pub events: Vec<NatEventKind>,
 }
 
 impl Config {
-    /// Whether there is anything that IPv4 addresses are translated to.
+    /// Returns whether IPv4 addresses have anything to be translated to.
     pub fn translates_v4(&self) -> bool {
         !(self.external.is_empty() && self.forwards.is_empty() && self.one_to_one.is_empty())
     }
@@ -92,101 +92,101 @@ impl Default for Config {
     }
 }
 
-/// What becomes of packets that no rule covers.
+/// Action for packets that no rule covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnmatchedAction {
-    /// They pass as they are.
+    /// Pass unchanged.
     Pass,
-    /// They are dropped.
+    /// Drop.
     Drop,
 }
 
-/// RFC 4787 4.1.
+/// Mapping behaviour (RFC 4787 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MappingBehaviour {
     /// One external endpoint per inside endpoint (REQ-1).
     EndpointIndependent,
-    /// One per inside endpoint and remote address.
+    /// One external endpoint per inside endpoint and remote address.
     AddressDependent,
-    /// One per inside endpoint and remote endpoint.
+    /// One external endpoint per inside endpoint and remote endpoint.
     AddressAndPortDependent,
 }
 
-/// RFC 4787 5.
+/// Filtering behaviour (RFC 4787 5): remote hosts that may send to a mapped endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FilteringBehaviour {
-    /// Everybody.
+    /// Every host.
     EndpointIndependent,
-    /// Addresses that the inside endpoint sends to.
+    /// Addresses to which the inside endpoint sends.
     AddressDependent,
-    /// Endpoints that the inside endpoint sends to.
+    /// Endpoints to which the inside endpoint sends.
     AddressAndPortDependent,
 }
 
-/// RFC 4787 4.1, "IP address pooling".
+/// IP address pooling behaviour (RFC 4787 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolingBehaviour {
-    /// All mappings of a subscriber have one external address (REQ-2).
+    /// All mappings of a subscriber share one external address (REQ-2).
     Paired,
-    /// Any address that has a free port.
+    /// Any address with a free port.
     Arbitrary,
 }
 
-/// Which free port is taken.
+/// Strategy for choosing a free port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortSelection {
-    /// The inside port if it is free, else a random one.
+    /// The inside port if free, otherwise a random port.
     Preserve,
-    /// A random one (RFC 6056, RFC 7857 9).
+    /// A random port (RFC 6056, RFC 7857 9).
     Random,
-    /// The lowest one.
+    /// The lowest free port.
     Sequential,
 }
 
-/// RFC 4787 4.3, "mapping refresh".
+/// Mapping refresh (RFC 4787 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefreshBehaviour {
-    /// Packets from inside; of TCP, both directions.
+    /// Packets from inside; for TCP, packets of both directions.
     Outbound,
     /// Packets of both directions.
     Both,
 }
 
-/// What happens when all ports that a new flow could have are taken.
+/// Action when every port available to a new flow is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExhaustionPolicy {
-    /// A flow that was never answered, or is over, ends for it.
+    /// Evict a flow that is unanswered or closed.
     EvictHalfOpen,
-    /// It is refused, and mappings keep their time (RFC 4787 REQ-5, REQ-11).
+    /// Refuse the new flow; existing mappings keep their timeouts (RFC 4787 REQ-5, REQ-11).
     RefuseNew,
 }
 
-/// Which TCP packets may open a flow.
+/// TCP packets that may open a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TcpOpening {
     /// A SYN without ACK.
     Syn,
-    /// All but a RST: connections survive a restart of the NAT.
+    /// Any segment except RST: connections survive a restart of the NAT.
     Any,
 }
 
-/// How long flows are kept without a packet that refreshes them, in nanoseconds.
+/// Idle timeouts of flows.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", default)]
 pub struct NatTimeouts {
     /// UDP (RFC 4787 REQ-5: at least 2 minutes, 5 recommended).
     pub udp: Nanos,
-    /// TCP with data flowing (RFC 5382 REQ-5: at least 2 hours and 4 minutes).
+    /// Established TCP (RFC 5382 REQ-5: at least 2 hours and 4 minutes).
     pub tcp_established: Nanos,
-    /// TCP opening, closing or reset (RFC 5382 REQ-5, RFC 7857 2: at least 4 minutes).
+    /// TCP that is opening, closing or reset (RFC 5382 REQ-5, RFC 7857 2: at least 4 minutes).
     pub tcp_transitory: Nanos,
     /// ICMP queries (RFC 5508 REQ-2: at least 60 seconds).
     pub icmp: Nanos,
@@ -210,12 +210,12 @@ impl Default for NatTimeouts {
 }
 
 impl NatTimeouts {
-    /// Shorter ones are refused: a flow that is forgotten between two packets was never one.
+    /// Lower bound: a shorter timeout could expire a flow between two of its packets.
     pub const NS_MIN: u64 = SECOND_NS;
-    /// Longer ones are refused.
+    /// Upper bound.
     pub const NS_MAX: u64 = 7 * 24 * 60 * MINUTE_NS;
 
-    /// All of them with their names.
+    /// Returns every timeout with its key.
     pub fn named(&self) -> [(&'static str, u64); 5] {
         [
             ("udp", self.udp.0),
@@ -227,13 +227,13 @@ impl NatTimeouts {
     }
 }
 
-/// Ports in blocks: one log entry covers many mappings (RFC 6888 REQ-14, RFC 7422).
+/// Allocation of ports in blocks: one log entry covers many mappings (RFC 6888 REQ-14, RFC 7422).
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct BlockConfig {
-    /// Ports of a block, for each of TCP, UDP and ICMP.
+    /// Ports per block, for each of TCP, UDP and ICMP.
     pub size: u16,
-    /// Blocks that a subscriber may hold at once.
+    /// Maximum number of blocks per subscriber.
     #[serde(default = "one")]
     pub max: u16,
 }
@@ -242,26 +242,26 @@ fn one() -> u16 {
     1
 }
 
-/// What one subscriber, an inside address, may hold at once.
+/// Limits of one subscriber, which is an inside address.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", default)]
 pub struct SubscriberLimits {
-    /// Flows that it opened.
+    /// Flows opened by the subscriber.
     pub sessions: Option<u32>,
     /// External ports.
     pub ports: Option<u32>,
 }
 
-/// A static forward.
+/// A static port forward.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct PortForward {
-    /// Which protocols.
+    /// Protocols.
     #[serde(default)]
     pub protocol: ForwardProtocol,
     /// External address and ports.
     pub external: EndpointRange,
-    /// Inside address and as many ports.
+    /// Inside address and the same number of ports.
     pub internal: EndpointRange,
 }
 
@@ -278,23 +278,23 @@ pub enum ForwardProtocol {
     Both,
 }
 
-/// An external address that stands for an inside address.
+/// External addresses, each standing for one inside address.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct OneToOne {
     /// The external addresses.
     pub external: AddressRange,
-    /// As many inside ones.
+    /// The same number of inside addresses.
     pub internal: AddressRange,
 }
 
-/// A pair of IPv6 prefixes (RFC 6296).
+/// An IPv6 prefix pair (RFC 6296).
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Nptv6Config {
-    /// The prefix of the inside.
+    /// Inside prefix.
     pub inside: Prefix6,
-    /// What the outside sees of it.
+    /// Outside prefix.
     pub outside: Prefix6,
 }
 
@@ -302,24 +302,24 @@ pub struct Nptv6Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NatEventKind {
-    /// A flow's translation begins and ends.
+    /// Start and end of a flow's translation.
     Sessions,
-    /// An inside endpoint gets an external one, and gives it back.
+    /// Creation and release of a mapping.
     Mappings,
-    /// A subscriber gets a block of ports, and gives it back.
+    /// Allocation and release of a port block.
     Blocks,
-    /// No port is free; a subscriber has reached a limit.
+    /// Exhausted ports, and subscribers at a limit.
     Limits,
 }
 
-/// What is logged as alerts.
+/// Allocations that raise an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogScope {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// Blocks taken and given back.
+    /// Port blocks.
     Blocks,
-    /// Blocks and single mappings.
+    /// Port blocks and single mappings.
     Mappings,
 }

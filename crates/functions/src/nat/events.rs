@@ -1,8 +1,7 @@
-//! NAT events (RFC 8158): sessions, bindings, port blocks, and what was refused for want of ports
-//! or by a subscriber's limit.
+//! NAT events (RFC 8158): sessions, bindings, port blocks, exhausted ports and subscriber limits.
 //!
-//! Each is an event of kind [`KIND`], with [`field::EVENT`] as RFC 8158 numbers it. Exporters make
-//! IPFIX records of them. The packets of known flows cause none.
+//! Each is an event of kind [`KIND`]; its [`field::EVENT`] is the number of RFC 8158. Exporters
+//! turn them into IPFIX records. Packets of known flows cause none.
 
 use std::fmt::{self, Write};
 
@@ -15,28 +14,28 @@ use super::net::{PortRange, from_v4};
 use super::space::ExternalPort;
 use super::state::State;
 
-/// The kind of these events.
+/// Kind of these events.
 pub const KIND: &str = "nat";
 
-/// natEvent (IANA's number 230), for NAT44.
+/// natEvent (IANA number 230), for NAT44.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NatEvent {
-    /// A flow is translated.
+    /// The translation of a flow begins.
     SessionCreate = 4,
-    /// It has ended.
+    /// The translation of a flow ends.
     SessionDelete = 5,
     /// An inside endpoint got an external one: an entry of the binding information base.
     BindingCreate = 8,
-    /// It gave it back.
+    /// A binding was released.
     BindingDelete = 9,
     /// No port was free.
     PortsExhausted = 12,
     /// A subscriber's limit was reached.
     QuotaExceeded = 13,
-    /// A subscriber got a block of ports.
+    /// A subscriber got a port block.
     BlockAllocate = 16,
-    /// It gave it back.
+    /// A port block was released.
     BlockRelease = 17,
 }
 
@@ -59,31 +58,31 @@ impl NatEvent {
 pub mod field {
     /// natEvent.
     pub const EVENT: &str = "event";
-    /// Its name.
+    /// Name of the event.
     pub const NAME: &str = "name";
     /// natOriginatingAddressRealm: 1 inside, 2 outside.
     pub const REALM: &str = "realm";
     /// Source of the flow's first packet; the inside host.
     pub const SOURCE: &str = "src_ip";
-    /// Its port, or ICMP identifier.
+    /// Source port, or ICMP identifier.
     pub const SOURCE_PORT: &str = "src_port";
-    /// Destination of the flow's first packet.
+    /// Destination address of the flow's first packet.
     pub const DESTINATION: &str = "dest_ip";
-    /// Its port.
+    /// Destination port.
     pub const DESTINATION_PORT: &str = "dest_port";
-    /// The source after translation.
+    /// Source address after translation.
     pub const POST_SOURCE: &str = "post_src_ip";
-    /// Its port.
+    /// Source port after translation.
     pub const POST_SOURCE_PORT: &str = "post_src_port";
-    /// The destination after translation.
+    /// Destination address after translation.
     pub const POST_DESTINATION: &str = "post_dest_ip";
-    /// Its port.
+    /// Destination port after translation.
     pub const POST_DESTINATION_PORT: &str = "post_dest_port";
     /// First port of a block.
     pub const FIRST_PORT: &str = "port_first";
     /// Last port of a block.
     pub const LAST_PORT: &str = "port_last";
-    /// natQuotaExceededEvent: 3, entries of a user.
+    /// natQuotaExceededEvent: 3, maximum entries per user.
     pub const QUOTA: &str = "quota";
     /// maxEntriesPerUser.
     pub const LIMIT: &str = "limit";
@@ -91,17 +90,17 @@ pub mod field {
 
 const ENTRIES_PER_USER_MAX: u64 = 3;
 
-/// An event about a limit comes once in this time for each external address or subscriber.
+/// Minimum interval between two limit events of one external address or subscriber.
 pub const LIMIT_INTERVAL_NS: u64 = 10_000_000_000;
 
-/// External addresses and subscribers whose last event about a limit is remembered; beyond that the
+/// Maximum number of external addresses and subscribers whose last limit event is remembered; the
 /// oldest is forgotten.
 pub const LIMITS_REMEMBERED_MAX: u32 = 1024;
 
-/// The number of the set of [`LIMITS_REMEMBERED_MAX`] in the descriptor.
+/// Index of the set of [`LIMITS_REMEMBERED_MAX`] entries in the descriptor.
 const LIMITS: usize = 0;
 
-/// Which events are wanted.
+/// Events to report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EventFilter {
     pub sessions: bool,
@@ -122,7 +121,7 @@ impl EventFilter {
     }
 }
 
-/// An address as a text, of at most as many bytes as an IPv6 address takes.
+/// Text of an IPv4 or IPv6 address.
 struct AddressText {
     bytes: [u8; 40],
     len: usize,
@@ -155,7 +154,7 @@ fn number(value: impl Into<u64>) -> EventValue<'static> {
 }
 
 impl Nat {
-    /// Reports that a flow's translation begins or ends. Prefixes are translated without sessions.
+    /// Reports the start or end of a flow's translation. Prefix translation has no sessions.
     #[cold]
     pub(super) fn session_event(&self, event: NatEvent, state: &State, context: &mut Context<'_>) {
         let flow = context.flow();
@@ -187,7 +186,7 @@ impl Nat {
         report(event, &fields, context);
     }
 
-    /// Reports that an inside endpoint got or gave back an external one.
+    /// Reports the creation or release of a binding.
     #[cold]
     pub(super) fn binding_event(
         &self,
@@ -208,7 +207,7 @@ impl Nat {
         report(event, &fields, context);
     }
 
-    /// Reports that a subscriber got or gave back a block of an external address's ports.
+    /// Reports the allocation or release of a port block.
     #[cold]
     pub(super) fn block_event(
         &self,
@@ -228,7 +227,7 @@ impl Nat {
         report(event, &fields, context);
     }
 
-    /// Reports that no port of an external address was free.
+    /// Reports that no port of an external address is free.
     #[cold]
     pub(super) fn exhausted_event(&self, internal: Addr, context: &mut Context<'_>) {
         if !self.wanted.limits {
@@ -242,7 +241,7 @@ impl Nat {
         }
     }
 
-    /// Reports that a subscriber has reached one of its limits.
+    /// Reports that a subscriber has reached a limit.
     #[cold]
     pub(super) fn quota_event(&self, internal: Addr, limit: u32, context: &mut Context<'_>) {
         if self.wanted.limits && is_time(NatEvent::QuotaExceeded, internal, context) {
@@ -268,12 +267,12 @@ fn realm(origin: Side) -> EventValue<'static> {
     })
 }
 
-/// Returns whether no event about this limit of this address came for [`LIMIT_INTERVAL_NS`], and
-/// notes that one comes now.
+/// Returns whether [`LIMIT_INTERVAL_NS`] has passed since the last event about this limit of this
+/// address, and restarts the interval.
 fn is_time(event: NatEvent, address: Addr, context: &mut Context<'_>) -> bool {
     let flow = context.flow();
     let limit = u64::from(event as u8) << 40 | u64::from(flow.key.protocol) << 32;
-    // The event of a port is one of its protocol; a subscriber's limit holds for all.
+    // A port event is about one protocol; a subscriber's limit covers all protocols.
     let limit = if event == NatEvent::QuotaExceeded { u64::from(event as u8) << 40 } else { limit };
     let member = limit | u64::from(u32::from_be_bytes(address.v4_bytes()));
     let remembered = context.set(LIMITS);

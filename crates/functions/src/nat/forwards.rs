@@ -1,5 +1,4 @@
-//! Static rules: external ports and addresses that always lead to the same inside endpoint, and
-//! back.
+//! Static rules: external ports and addresses bound to inside endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,26 +9,25 @@ use super::config::{ForwardProtocol, OneToOne, PortForward};
 use super::net::{from_v4, v4};
 use super::space::PortClass;
 
-/// Ports that all forwards together may name, a port that is forwarded for TCP and UDP counting
-/// twice.
+/// Maximum number of forwarded ports in total; a port forwarded for TCP and UDP counts twice.
 pub const FORWARDED_PORTS_MAX: usize = 65_536;
 
-/// Addresses that all one-to-one rules together may name.
+/// Maximum number of one-to-one addresses in total.
 pub const ONE_TO_ONE_MAX: usize = 65_536;
 
-/// Static rules, looked up when a flow begins.
+/// Static rules, looked up when a flow opens.
 #[derive(Debug, Default)]
 pub struct Forwards {
-    /// From external to inside endpoints.
+    /// External to inside endpoints.
     inwards: BTreeMap<(PortClass, u32, u16), (u32, u16)>,
-    /// From inside to external endpoints.
+    /// Inside to external endpoints.
     outwards: BTreeMap<(PortClass, u32, u16), (u32, u16)>,
     addresses_inwards: BTreeMap<u32, u32>,
     addresses_outwards: BTreeMap<u32, u32>,
 }
 
 impl Forwards {
-    /// The rules of a configuration, or which of them contradict each other.
+    /// Builds the rules of a configuration; refuses rules that contradict each other.
     pub fn new(forwards: &[PortForward], one_to_one: &[OneToOne]) -> Result<Forwards, ConfigError> {
         let mut rules = Forwards::default();
         for rule in one_to_one {
@@ -41,43 +39,45 @@ impl Forwards {
         Ok(rules)
     }
 
-    /// The ports of an external address that are given away, in rising order.
+    /// Returns the forwarded ports of an external address, in ascending order.
     pub fn ports_of(&self, class: PortClass, address: u32) -> impl Iterator<Item = u16> {
         self.inwards.range((class, address, 0)..=(class, address, u16::MAX)).map(|(&(_, _, port), _)| port)
     }
 
-    /// The external addresses that rules are about, each as first and last.
+    /// Returns the external addresses of all rules, as ranges of first and last.
     pub fn external_addresses(&self) -> impl Iterator<Item = (u32, u32)> {
         let of_ports = self.inwards.keys().map(|&(_, address, _)| address);
         let addresses: BTreeSet<_> = of_ports.chain(self.addresses_inwards.keys().copied()).collect();
         addresses.into_iter().map(|address| (address, address))
     }
 
-    /// Whether this external address stands for one inside address.
+    /// Returns whether a one-to-one rule covers this external address.
     pub fn has_address(&self, address: u32) -> bool {
         self.addresses_inwards.contains_key(&address)
     }
 
-    /// Whether a port of this external address is given away.
+    /// Returns whether any port of this external address is forwarded.
     pub fn has_port_of(&self, address: u32) -> bool {
         [PortClass::Tcp, PortClass::Udp]
             .into_iter()
             .any(|class| self.ports_of(class, address).next().is_some())
     }
 
-    /// The inside endpoint behind an external one.
+    /// Returns the inside endpoint behind an external one.
     pub fn inwards(&self, class: PortClass, external: Endpoint) -> Option<Endpoint> {
         translate(&self.inwards, &self.addresses_inwards, class, external)
     }
 
-    /// The external endpoint of an inside one.
+    /// Returns the external endpoint of an inside one.
     pub fn outwards(&self, class: PortClass, internal: Endpoint) -> Option<Endpoint> {
         translate(&self.outwards, &self.addresses_outwards, class, internal)
     }
 
     fn add_addresses(&mut self, rule: &OneToOne) -> Result<(), ConfigError> {
         if rule.external.last - rule.external.first != rule.internal.last - rule.internal.first {
-            return Err(ConfigError::new("one_to_one: as many internal as external addresses are needed"));
+            return Err(ConfigError::new(
+                "one_to_one: `external` and `internal` must have the same number of addresses",
+            ));
         }
         for (external, internal) in rule.external.addresses().zip(rule.internal.addresses()) {
             if self.addresses_inwards.len() >= ONE_TO_ONE_MAX {
@@ -86,7 +86,8 @@ impl Forwards {
             }
             let taken = self.addresses_inwards.insert(external, internal).is_some();
             if taken || self.addresses_outwards.insert(internal, external).is_some() {
-                let message = format!("one_to_one: {} or {} twice", from_v4(external), from_v4(internal));
+                let message =
+                    format!("one_to_one: {} or {} is used twice", from_v4(external), from_v4(internal));
                 return Err(ConfigError::new(message));
             }
         }
@@ -96,11 +97,12 @@ impl Forwards {
     fn add_forward(&mut self, rule: &PortForward) -> Result<(), ConfigError> {
         let (external, internal) = (rule.external, rule.internal);
         if external.ports.count() != internal.ports.count() {
-            return Err(ConfigError::new("forwards: as many internal as external ports are needed"));
+            return Err(ConfigError::new(
+                "forwards: `external` and `internal` must have the same number of ports",
+            ));
         }
         if self.has_address(external.address) {
-            let message =
-                format!("forwards: {} already stands for one inside address", from_v4(external.address));
+            let message = format!("forwards: {} is already a one-to-one address", from_v4(external.address));
             return Err(ConfigError::new(message));
         }
         let classes: &[PortClass] = match rule.protocol {
@@ -117,11 +119,10 @@ impl Forwards {
                 }
                 let from = (class, external.address, outer);
                 if self.inwards.insert(from, (internal.address, inner)).is_some() {
-                    let message = format!("forwards: {}:{outer} twice", from_v4(external.address));
+                    let message = format!("forwards: {}:{outer} is used twice", from_v4(external.address));
                     return Err(ConfigError::new(message));
                 }
-                // Two external ports may lead to one inside port; what it sends of its own leaves
-                // by the first.
+                // Two external ports may lead to one inside port; flows from inside use the first.
                 self.outwards.entry((class, internal.address, inner)).or_insert((external.address, outer));
             }
         }

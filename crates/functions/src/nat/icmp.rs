@@ -1,5 +1,5 @@
-//! ICMP errors: the packet that they quote is translated back, so that its sender knows it (RFC
-//! 5508 4).
+//! ICMP errors. The quoted packet is translated back, so that its sender recognises it (RFC 5508
+//! 4).
 
 use nf::{Context, PacketView, Verdict};
 use packet::parse::{self, EmbeddedPacket, protocol};
@@ -12,8 +12,8 @@ use super::state::State;
 use super::{Nat, counter, forward};
 
 impl Nat {
-    /// An error about a packet of a known flow. Its type and code stay as they are (RFC 5508
-    /// REQ-4b, REQ-5b).
+    /// Translates an error about a packet of a known flow. Type and code stay (RFC 5508 REQ-4b,
+    /// REQ-5b).
     pub(super) fn icmp_error(
         &self,
         packet: &mut PacketView<'_>,
@@ -50,8 +50,8 @@ impl Nat {
         }
         let (from, to) = quoted_ends(packet, quoted);
         if state.has(State::HAIRPIN) {
-            // What either host saw of the other, and what it was itself: RFC 5508 REQ-7, RFC 7857
-            // 12.
+            // The external endpoint that each host saw, and the host's own: RFC 5508 REQ-7, RFC
+            // 7857 12.
             let (source, destination, outer_source, outer_destination) = match context.direction() {
                 Direction::Reply => (
                     (state.external, state.internal),
@@ -84,7 +84,7 @@ impl Nat {
                     state.internal.addr,
                 ))
             }
-            // RFC 5508 REQ-5: whichever inside router sends it, it comes from the NAT's address.
+            // RFC 5508 REQ-5: errors from any inside router come from the NAT's address.
             Side::Inside => {
                 belongs(to == state.internal)?;
                 packet.set_embedded_end(End::Destination, state.external).and(set_outer(
@@ -96,7 +96,7 @@ impl Nat {
         }))
     }
 
-    /// An ICMPv6 error, by the prefixes alone: whether its flow is known does not matter (RFC 6296
+    /// Translates an ICMPv6 error by its prefixes alone, for known and unknown flows (RFC 6296
     /// 2.5).
     pub(super) fn icmpv6_error(
         &self,
@@ -110,7 +110,7 @@ impl Nat {
         let outer_destination = self.inwards(destination, context)?;
         let outer_source = if from_inside { self.prefixed(source, Nptv6Rule::outwards)? } else { None };
         let turns = from_inside && outer_destination.is_some();
-        // The quoted packet went the other way: what was done to it is undone.
+        // The quoted packet went the other way: undo its translation.
         let quoted_source =
             if !from_inside || turns { self.prefixed(from, Nptv6Rule::inwards)? } else { None };
         let quoted_destination = if from_inside { self.prefixed(to, Nptv6Rule::outwards)? } else { None };
@@ -135,18 +135,17 @@ impl Nat {
     }
 }
 
-/// An error that quotes no packet of this flow, whatever addresses it has itself.
+/// Refuses an error that quotes no packet of this flow, whatever its own addresses.
 fn belongs(does: bool) -> Result<(), DropReason> {
     if does { Ok(()) } else { Err(DropReason::IcmpErrorUnrelated) }
 }
 
-/// The error's own address; errors have no ports.
+/// Sets the error's own address; errors have no ports.
 fn set_outer(packet: &mut PacketView<'_>, end: End, addr: Addr) -> Result<(), RewriteError> {
     packet.set_end(end, Endpoint::new(addr, 0))
 }
 
-/// Whether the error's checksum and that of the quoted IPv4 header are right; what a capture cut is
-/// not checked.
+/// Verifies the checksums of the error and of the quoted IPv4 header; skips data cut by a capture.
 fn is_intact(packet: &PacketView<'_>, quoted: EmbeddedPacket) -> bool {
     let (data, meta) = (packet.data(), packet.meta());
     let header = data.get(quoted.l3..quoted.l4).unwrap_or_default();
@@ -161,7 +160,7 @@ fn is_intact(packet: &PacketView<'_>, quoted: EmbeddedPacket) -> bool {
     message.is_none_or(|message| checksum::verify(checksum::sum(message)))
 }
 
-/// Source and destination of the quoted packet.
+/// Returns source and destination of the quoted packet.
 fn quoted_ends(packet: &PacketView<'_>, quoted: EmbeddedPacket) -> (Endpoint, Endpoint) {
     let data = packet.data();
     let (header, body) =

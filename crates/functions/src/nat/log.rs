@@ -1,8 +1,8 @@
-//! What the NAT logs, as alerts: who had which external endpoint or block when (RFC 6888 REQ-12).
+//! Alerts about allocations: the subscriber, the external endpoint or block, and the time (RFC 6888
+//! REQ-12).
 //!
-//! One signature per kind of event. An alert carries the flow that caused it and, as
-//! [`Translation`], the inside host with its port and the external address with its port, or those
-//! of the block.
+//! Each kind of event has a signature. An alert carries the flow that caused it and a
+//! [`Translation`]: the inside endpoint with its external endpoint or block.
 
 use nf::{AlertDetail, AlertSeverity, Context, Translation};
 use packet::{Addr, Endpoint};
@@ -11,37 +11,37 @@ use super::Nat;
 use super::net::{PortRange, from_v4};
 use super::space::{ExternalPort, PortClass};
 
-/// What happened; as a number, the alert's signature.
+/// An allocation event; its number is the alert's signature id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LogEvent {
-    /// A subscriber got a block of ports.
+    /// A subscriber got a port block.
     BlockTaken = 1,
-    /// It gave it back.
+    /// A port block was released.
     BlockFreed = 2,
-    /// An inside endpoint got an external one.
+    /// An inside endpoint got an external endpoint.
     MappingMade = 3,
-    /// It gave it back.
+    /// A mapping was released.
     MappingFreed = 4,
 }
 
-/// The category of these alerts.
+/// Category of these alerts.
 pub const CATEGORY: &str = "address translation";
 const NOTICE: AlertSeverity = 3;
 
 impl LogEvent {
     const fn text(self) -> &'static str {
         match self {
-            LogEvent::BlockTaken => "NAT port block taken",
-            LogEvent::BlockFreed => "NAT port block given back",
-            LogEvent::MappingMade => "NAT mapping made",
-            LogEvent::MappingFreed => "NAT mapping given back",
+            LogEvent::BlockTaken => "NAT port block allocated",
+            LogEvent::BlockFreed => "NAT port block released",
+            LogEvent::MappingMade => "NAT mapping created",
+            LogEvent::MappingFreed => "NAT mapping released",
         }
     }
 }
 
 impl Nat {
-    /// Logs what happened to an inside endpoint's mapping.
+    /// Logs the creation or release of a mapping.
     pub(super) fn log_mapping(
         &self,
         what: LogEvent,
@@ -54,7 +54,7 @@ impl Nat {
         self.log(what, class, internal, (place.address, ports), context);
     }
 
-    /// Logs what happened to a subscriber's block, whose ports are those of TCP, UDP and ICMP.
+    /// Logs the allocation or release of a block, whose ports are those of TCP, UDP and ICMP.
     pub(super) fn log_ports(
         &self,
         what: LogEvent,

@@ -1,5 +1,4 @@
-//! Mappings: which external endpoint stands for an inside one, taken from the pools and given back
-//! to them.
+//! Mappings: allocation of external endpoints from the pools, and their release.
 
 use nf::pool::{PoolKey, PoolRange};
 use nf::{Context, FlowInfo};
@@ -15,13 +14,13 @@ use super::space::{ExternalPort, PortClass};
 use super::state::{PoolItem, State};
 use super::{Nat, PRIVILEGED, counter, pool};
 
-/// An inside endpoint's external one, and the item that it is held by; none if the rule is static.
+/// The external endpoint of an inside one, and its pool item; none for a static rule.
 pub(super) struct Mapped {
     pub external: Endpoint,
     pub item: PoolItem,
 }
 
-/// What keys of the pools begin with, so that none is all zeros and none is another's.
+/// First byte of a pool key. It keeps keys of different kinds apart, and none is all zeros.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum PoolKeyKind {
@@ -32,8 +31,8 @@ enum PoolKeyKind {
     Permission = 5,
 }
 
-/// A key: an inside endpoint with protocol, the same with what else tells mappings apart, tenant,
-/// scope.
+/// Builds a key from an inside endpoint and protocol, the remote endpoint where it matters, tenant
+/// and scope.
 fn key(kind: PoolKeyKind, protocol: u8, near: Endpoint, far: Endpoint, flow: &FlowInfo) -> PoolKey {
     let word = |top: u8, next: u8, end: Endpoint| {
         let [a, b, c, d] = end.addr.v4_bytes();
@@ -46,7 +45,7 @@ fn key(kind: PoolKeyKind, protocol: u8, near: Endpoint, far: Endpoint, flow: &Fl
     [word(kind as u8, protocol, near), word(0, 0, far), tenant, u64::from_ne_bytes(scope), 0, 0]
 }
 
-/// The inside endpoint that a mapping's key names, if it is of this protocol and the flow's tenant
+/// Returns the inside endpoint of a mapping's key, if it has this protocol and the flow's tenant
 /// and scope.
 fn owner(found: &PoolKey, protocol: u8, flow: &FlowInfo) -> Option<Endpoint> {
     let [kind, of, a, b, c, d, high, low] = found[0].to_be_bytes();
@@ -58,8 +57,8 @@ fn owner(found: &PoolKey, protocol: u8, flow: &FlowInfo) -> Option<Endpoint> {
 const NOBODY: Endpoint = Endpoint::new(Addr::NONE, 0);
 
 impl Nat {
-    /// The external endpoint of an inside one towards `remote`: the static one, the one that it
-    /// has, or a new one.
+    /// Returns the external endpoint of `internal` towards `remote`: from a static rule, from an
+    /// existing mapping, or newly allocated.
     pub(super) fn map(
         &self,
         class: PortClass,
@@ -83,7 +82,7 @@ impl Nat {
         Ok(Mapped { external: self.endpoint(place), item: PoolItem::of(item) })
     }
 
-    /// The name of an inside endpoint's mapping towards `remote`.
+    /// Returns the pool key of an inside endpoint's mapping towards `remote`.
     pub(super) fn mapping_name(&self, internal: Endpoint, remote: Endpoint, flow: &FlowInfo) -> PoolKey {
         // RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1a
         let towards = match self.config.mapping {
@@ -94,7 +93,7 @@ impl Nat {
         key(PoolKeyKind::Mapping, flow.key.protocol, internal, towards, flow)
     }
 
-    /// The inside endpoint that a port stands for, with the port's item.
+    /// Returns the inside endpoint that a port is mapped to, and the port's item.
     pub(super) fn owner_of(
         &self,
         class: PortClass,
@@ -108,8 +107,8 @@ impl Nat {
         Some((owner(found, flow.key.protocol, &flow)?, PoolItem::of(item)))
     }
 
-    /// Whether the item still stands for this inside endpoint. Static rules, which have no item,
-    /// always do.
+    /// Returns whether the item still belongs to this inside endpoint; true for static rules, which
+    /// have no item.
     pub(super) fn still_owns(&self, internal: Endpoint, item: PoolItem, context: &mut Context<'_>) -> bool {
         let Some(item) = item.item() else { return true };
         let flow = context.flow();
@@ -117,7 +116,7 @@ impl Nat {
         found.and_then(|found| owner(found, flow.key.protocol, &flow)) == Some(internal)
     }
 
-    /// One more user of a mapping that is there.
+    /// Adds a reference to an existing mapping.
     pub(super) fn join(&self, item: PoolItem, context: &mut Context<'_>) {
         let Some(item) = item.item() else { return };
         if let Some(name) = context.pool(pool::PORTS).key_of(item).copied() {
@@ -126,7 +125,7 @@ impl Nat {
         }
     }
 
-    /// Lets `remote` send to the mapping for as long as the flow lasts (RFC 4787 REQ-8).
+    /// Lets `remote` send to the mapping while the flow lasts (RFC 4787 REQ-8).
     pub(super) fn permit(&self, external: Endpoint, remote: Addr, context: &mut Context<'_>) -> PoolItem {
         if self.config.filtering != FilteringBehaviour::AddressDependent {
             return PoolItem::NONE;
@@ -141,11 +140,12 @@ impl Nat {
             .map_or(PoolItem::NONE, PoolItem::of)
     }
 
-    /// Whether `remote` may open a flow to the mapping (RFC 4787 REQ-8).
+    /// Returns whether `remote` may open a flow to the mapping (RFC 4787 REQ-8).
     pub(super) fn admits(&self, external: Endpoint, remote: Endpoint, context: &mut Context<'_>) -> bool {
         match self.config.filtering {
             FilteringBehaviour::EndpointIndependent => true,
-            // Whom the inside endpoint sends to has a flow already, and opens none.
+            // A remote endpoint that the inside endpoint sends to already has a flow, and opens
+            // none.
             FilteringBehaviour::AddressAndPortDependent => false,
             FilteringBehaviour::AddressDependent => {
                 let flow = context.flow();
@@ -156,8 +156,8 @@ impl Nat {
         }
     }
 
-    /// Counts a flow of a subscriber; refused beyond its limit if it `opens` the flow (RFC 6888
-    /// REQ-4).
+    /// Counts a session of the subscriber. Refuses a flow that the subscriber `opens` beyond its
+    /// limit (RFC 6888 REQ-4).
     pub(super) fn enter_session(
         &self,
         internal: Addr,
@@ -188,7 +188,7 @@ impl Nat {
         subscribers.take(&name, choice).map(PoolItem::of).ok_or(DropReason::NatSubscriberLimit)
     }
 
-    /// Gives back all that the flow holds.
+    /// Releases everything that the flow holds.
     pub(super) fn release(&self, state: &mut State, context: &mut Context<'_>) {
         let held = [
             (&mut state.item, State::HELD, state.internal),
@@ -211,7 +211,7 @@ impl Nat {
         state.flags = 0;
     }
 
-    /// One user fewer of a mapping.
+    /// Releases one reference to a mapping.
     fn leave(&self, item: u32, internal: Endpoint, context: &mut Context<'_>) {
         if !context.pool(pool::PORTS).leave(item) {
             return;
@@ -228,7 +228,7 @@ impl Nat {
         self.leave_block(internal.addr, place, context);
     }
 
-    /// A new mapping under `name`, with one user.
+    /// Allocates a mapping under `name`, with one reference.
     fn take_port(
         &self,
         name: &PoolKey,
@@ -268,7 +268,8 @@ impl Nat {
         Ok(item)
     }
 
-    /// A free port of the address in the range: the same as inside, or of the same parity, or any.
+    /// Allocates a free port of the address within the range: the inside port, or one of its
+    /// parity, or any.
     pub(super) fn take_in(
         &self,
         name: &PoolKey,
@@ -300,7 +301,8 @@ impl Nat {
         })
     }
 
-    /// The external address of a subscriber (RFC 4787 REQ-2), or all addresses from there on.
+    /// Returns the external address of a subscriber (RFC 4787 REQ-2), or all addresses beginning
+    /// there.
     pub(super) fn addresses_for(
         &self,
         internal: Addr,
@@ -315,7 +317,7 @@ impl Nat {
         in_use.take(if self.config.pooling == PoolingBehaviour::Paired { 1 } else { count })
     }
 
-    /// Where ports for an inside port are taken (RFC 4787 REQ-3).
+    /// Returns the range for an inside port (RFC 4787 REQ-3).
     pub(super) fn range_for(&self, class: PortClass, inside: u16) -> PortRange {
         match self.low_ports {
             _ if class == PortClass::Icmp => self.config.ports,
@@ -324,8 +326,8 @@ impl Nat {
         }
     }
 
-    /// A protocol whose ports stay: one inside host for each external address, remote endpoint and
-    /// inside port.
+    /// Maps a protocol without rewritable ports: one inside host per external address, remote
+    /// endpoint and inside port.
     fn map_other(
         &self,
         internal: Endpoint,
@@ -341,7 +343,7 @@ impl Nat {
             let ports = context.pool(pool::PORTS);
             let item = match ports.item_of(&name) {
                 Some(item) if ports.note(item) == whose => ports.join(&name),
-                Some(_) => continue, // Another host has it.
+                Some(_) => continue, // Held by another host.
                 None => ports.take(&name, self.space.other_choice(random)),
             };
             if let Some(item) = item {
@@ -352,7 +354,7 @@ impl Nat {
         Err(DropReason::NatPortsExhausted)
     }
 
-    /// Notes how many ports a subscriber has.
+    /// Updates the number of ports of a subscriber.
     fn count_port(&self, internal: Addr, more: bool, context: &mut Context<'_>) {
         if self.config.subscriber.ports.is_none() {
             return;
@@ -370,22 +372,22 @@ impl Nat {
     }
 }
 
-/// The name of a subscriber: an inside address.
+/// Returns the pool key of a subscriber, which is an inside address.
 pub(super) fn subscriber(internal: Addr, flow: &FlowInfo) -> PoolKey {
     key(PoolKeyKind::Subscriber, 0, Endpoint::new(internal, 0), NOBODY, flow)
 }
 
-/// The name of a subscriber's `number`th block.
+/// Returns the pool key of a subscriber's `number`th block.
 pub(super) fn block_name(internal: Addr, number: u16, flow: &FlowInfo) -> PoolKey {
     key(PoolKeyKind::Block, 0, Endpoint::new(internal, number), NOBODY, flow)
 }
 
-/// Any item of a pool that has `size` of them.
+/// Returns the choice of any item in a pool of `size` items.
 fn anywhere(size: u32, random: u64) -> PoolRange {
     PoolRange { first: 0, count: size, from: (random % u64::from(size.max(1))) as u32, step: 1 }
 }
 
-/// `port`, or one beside it within the range, whose parity is that of `inside`.
+/// Returns `port`, or its neighbour in the range with the parity of `inside`.
 fn with_parity(port: u16, inside: u16, range: PortRange) -> u16 {
     match (port ^ inside) & 1 {
         0 => port,

@@ -1,4 +1,4 @@
-//! Addresses, prefixes and ranges as configurations write them.
+//! Addresses, prefixes and ranges as written in configurations.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use packet::Addr;
 use serde::Deserialize;
 
-/// What was written is not what is wanted.
+/// A text that is not of the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {wanted}, got `{text}`")]
 pub struct TextError {
@@ -21,34 +21,34 @@ pub struct TextError {
 pub struct AddressRange {
     /// The first address, as a number.
     pub first: u32,
-    /// The last one.
+    /// The last address, as a number.
     pub last: u32,
 }
 
-/// An IPv4 prefix; a lone address is one of 32 bits.
+/// An IPv4 prefix; a single address is a prefix of 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Prefix4 {
     range: AddressRange,
 }
 
-/// An IPv6 prefix without bits behind its length.
+/// An IPv6 prefix without bits set after its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Prefix6 {
-    /// The address with all bits behind the prefix zero.
+    /// The address with zeros after the prefix.
     pub network: u128,
-    /// Bits of the prefix, 0 to 128.
+    /// Prefix length, 0 to 128.
     pub len: u8,
 }
 
-/// Ports from one to another, both included and neither 0: `"1024-65535"`, `"80"`.
+/// An inclusive range of nonzero ports: `"1024-65535"`, `"80"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct PortRange {
     /// The first port.
     pub first: u16,
-    /// The last one.
+    /// The last port.
     pub last: u16,
 }
 
@@ -63,61 +63,61 @@ pub struct EndpointRange {
 }
 
 impl AddressRange {
-    /// Whether the address is one of them.
+    /// Returns whether the address is in the range.
     pub fn contains(&self, address: u32) -> bool {
         (self.first..=self.last).contains(&address)
     }
 
-    /// The addresses, as numbers.
+    /// Returns the addresses, as numbers.
     pub fn addresses(&self) -> RangeInclusive<u32> {
         self.first..=self.last
     }
 }
 
 impl Prefix4 {
-    /// Whether the address begins with the prefix.
+    /// Returns whether the address begins with the prefix.
     pub fn contains(&self, address: u32) -> bool {
         self.range.contains(address)
     }
 }
 
 impl Prefix6 {
-    /// The bits that addresses with this prefix share.
+    /// Returns the mask of the prefix.
     pub fn mask(&self) -> u128 {
         u128::MAX.checked_shl(128 - u32::from(self.len)).unwrap_or(0)
     }
 
-    /// Whether the address begins with the prefix.
+    /// Returns whether the address begins with the prefix.
     pub fn contains(&self, address: u128) -> bool {
         address & self.mask() == self.network
     }
 }
 
 impl PortRange {
-    /// How many ports there are.
+    /// Returns the number of ports.
     pub fn count(&self) -> u32 {
         u32::from(self.last) - u32::from(self.first) + 1
     }
 
-    /// Whether the port is one of them.
+    /// Returns whether the port is in the range.
     pub fn contains(&self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
     }
 
-    /// The ports that are in both, if any are.
+    /// Returns the intersection of two ranges.
     pub fn overlap(&self, other: PortRange) -> Option<PortRange> {
         let (first, last) = (self.first.max(other.first), self.last.min(other.last));
         (first <= last).then_some(PortRange { first, last })
     }
 }
 
-/// An IPv4 address as a number; none for an IPv6 address.
+/// Returns an IPv4 address as a number; none for IPv6.
 #[inline]
 pub fn v4(addr: Addr) -> Option<u32> {
     addr.is_v4().then(|| u32::from_be_bytes(addr.v4_bytes()))
 }
 
-/// The address with this number.
+/// Returns the address with this number.
 #[inline]
 pub fn from_v4(number: u32) -> Addr {
     Addr::from_v4_bytes(number.to_be_bytes())
@@ -148,7 +148,7 @@ impl TryFrom<String> for Prefix4 {
     type Error = TextError;
 
     fn try_from(text: String) -> Result<Prefix4, TextError> {
-        let wanted = "an IPv4 prefix without bits behind its length";
+        let wanted = "an IPv4 prefix without bits set after its length";
         if text.contains('-') {
             return Err(TextError { wanted, text });
         }
@@ -169,7 +169,7 @@ impl TryFrom<String> for Prefix6 {
             let prefix = Prefix6 { network, len };
             prefix.contains(network).then_some(prefix)
         });
-        parsed.ok_or(TextError { wanted: "an IPv6 prefix without bits behind its length", text })
+        parsed.ok_or(TextError { wanted: "an IPv6 prefix without bits set after its length", text })
     }
 }
 
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_or_refused() {
+    fn valid_texts_parse_and_others_are_refused() {
         let range = |text: &str| AddressRange::try_from(text.to_owned()).ok().map(|r| (r.first, r.last));
         assert_eq!(range("203.0.113.1"), Some((0xcb00_7101, 0xcb00_7101)));
         assert_eq!(range("203.0.113.1-203.0.113.4"), Some((0xcb00_7101, 0xcb00_7104)));

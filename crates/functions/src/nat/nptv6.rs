@@ -1,39 +1,37 @@
-//! IPv6-to-IPv6 network prefix translation (RFC 6296): stateless, and neutral to transport
-//! checksums.
+//! IPv6-to-IPv6 network prefix translation (RFC 6296): stateless and checksum-neutral.
 
 use packet::Addr;
 use values::ConfigError;
 
 use super::config::Nptv6Config;
 
-/// Prefix pairs that a configuration may have.
+/// Maximum number of prefix pairs.
 pub const RULES_MAX: usize = 64;
 
-/// A pair of prefixes with what their difference does to checksums.
+/// A prefix pair with its checksum adjustment.
 #[derive(Clone, Copy, Debug)]
 pub struct Nptv6Rule {
     inside: u128,
     outside: u128,
     mask: u128,
-    /// What is added, in one's complement, to a word of each address on the way out (RFC 6296 3.1).
+    /// One's complement addend to one word of each outgoing address (RFC 6296 3.1).
     adjustment: u16,
-    /// Whether the adjusted word is the subnet's, bits 48 to 63 (prefixes up to /48), or one of the
-    /// interface identifier.
+    /// If set, the adjusted word is the subnet, bits 48 to 63 (prefixes up to /48); otherwise it is
+    /// a word of the interface identifier.
     in_subnet: bool,
 }
 
-/// What a rule makes of an address.
+/// Result of translating an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Translated {
-    /// The address on the other side.
+    /// Address on the other side.
     To(Addr),
-    /// The address has the prefix, but there is no such address on the other side (RFC 6296 3.3,
-    /// 3.5).
+    /// The prefix matches, but the other side has no such address (RFC 6296 3.3, 3.5).
     Unmappable,
 }
 
 impl Nptv6Rule {
-    /// The rule of a configured pair. The shorter prefix is padded with zeros (RFC 6296 3.1).
+    /// Builds the rule of a configured pair. Pads the shorter prefix with zeros (RFC 6296 3.1).
     pub fn new(pair: &Nptv6Config) -> Result<Nptv6Rule, ConfigError> {
         let len = pair.inside.len.max(pair.outside.len);
         if len > 64 || len == 0 {
@@ -48,18 +46,18 @@ impl Nptv6Rule {
         })
     }
 
-    /// The first and the last address of the outside prefix.
+    /// Returns the first and the last address of the outside prefix.
     pub fn outside(&self) -> (Addr, Addr) {
         (Addr::from_u128(self.outside), Addr::from_u128(self.outside | !self.mask))
     }
 
-    /// What an inside address is called outside; none if it has not the inside prefix.
+    /// Translates an inside address; none without the inside prefix.
     pub fn outwards(&self, address: Addr) -> Option<Translated> {
         let outer = self.translate(address, self.inside, self.outside, self.adjustment)?;
         Some(if self.is_for_routers(address) { Translated::Unmappable } else { outer })
     }
 
-    /// Which inside address is meant by an outside one; none if it has not the outside prefix.
+    /// Translates an outside address; none without the outside prefix.
     pub fn inwards(&self, address: Addr) -> Option<Translated> {
         match self.translate(address, self.outside, self.inside, subtract(0, self.adjustment))? {
             Translated::To(inner) if self.is_for_routers(inner) => Some(Translated::Unmappable),
@@ -67,8 +65,8 @@ impl Nptv6Rule {
         }
     }
 
-    /// Whether the interface identifier of an inside address is all zeros, the anycast address of
-    /// the subnet's routers, where it would have to be changed (RFC 6296 3.5).
+    /// Returns whether the translation would change an all-zero interface identifier: the
+    /// subnet-router anycast address (RFC 6296 3.5).
     fn is_for_routers(&self, inner: Addr) -> bool {
         !self.in_subnet && inner.to_u128() << 64 == 0
     }
@@ -79,7 +77,7 @@ impl Nptv6Rule {
             return None;
         }
         let swapped = number & !self.mask | to;
-        // The first word that is not all ones: one that is would come back as all zeros.
+        // Uses the first word that is not all ones: such a word would come back as all zeros.
         let mut words = if self.in_subnet { 3..4 } else { 4..8 };
         let Some(word) = words.find(|&word| word_of(swapped, word) != 0xffff) else {
             return Some(Translated::Unmappable);
@@ -94,12 +92,12 @@ impl Nptv6Rule {
     }
 }
 
-/// Number `word` (0 to 7) of an address's words.
+/// Returns word `word` (0 to 7) of an address.
 fn word_of(address: u128, word: u32) -> u16 {
     (address >> (112 - 16 * word)) as u16
 }
 
-/// One's complement sum of an address's words.
+/// Returns the one's complement sum of an address's words.
 fn sum(address: u128) -> u16 {
     (0..8).fold(0, |total, word| add(total, word_of(address, word)))
 }
@@ -154,7 +152,7 @@ mod tests {
     }
 
     proptest! {
-        /// There and back again, with the checksum untouched.
+        /// Translation there and back yields the same address and leaves the checksum unchanged.
         #[test]
         fn is_neutral_and_reversible(
             len in 1u8..=64, other in 1u8..=64, inside: u128, outside: u128, host: u128,

@@ -1,4 +1,4 @@
-//! How flows begin: from inside, from outside, from inside to inside.
+//! Opening of flows: from inside, from outside, and from inside to inside (hairpins).
 
 use nf::{Context, PacketView, Verdict};
 use packet::parse::{self, protocol};
@@ -13,15 +13,15 @@ use super::state::{PoolItem, State};
 use super::timeouts::UNANSWERED_MS;
 use super::{Nat, counter, forward};
 
-/// An inside endpoint that a packet to an external one is for, and the mapping that says so, if it
-/// is not a static rule.
+/// The inside endpoint behind an external one, and its mapping; none for a static rule.
 struct Target {
     internal: Endpoint,
     item: PoolItem,
 }
 
 impl Nat {
-    /// Decides about a flow by its first packet. A flow that is refused holds nothing afterwards.
+    /// Decides how to translate a flow by its first packet. A refused flow holds nothing
+    /// afterwards.
     #[inline(never)]
     pub(super) fn open(
         &self,
@@ -86,7 +86,7 @@ impl Nat {
             false => None,
         };
         if self.space.addresses().is_empty() && self.forwards.outwards(class, source).is_none() {
-            // Static rules alone, and none for this host. One that turns back would reach its peer
+            // There are only static rules, and none for this host. A hairpin would reach its peer
             // untranslated.
             let otherwise = if target.is_some() { UnmatchedAction::Drop } else { self.config.untranslated };
             return self.leave_alone(otherwise, state, context);
@@ -105,7 +105,7 @@ impl Nat {
             return Ok(forward(packet.set_source(state.external)));
         };
         // RFC 4787 REQ-9a, RFC 5382 REQ-8: the peer sees the first host's external endpoint, and
-        // its own filter applies.
+        // the peer's own filter applies.
         if target.item != PoolItem::NONE && !self.admits(destination, mapped.external, context) {
             return Err(DropReason::NatFiltered);
         }
@@ -126,7 +126,7 @@ impl Nat {
     ) -> Result<Verdict, DropReason> {
         let (remote, destination) = packet.ends();
         if !self.is_external(destination.addr) {
-            // Inside addresses are not to be reached untranslated.
+            // Inside addresses must not be reachable untranslated.
             let otherwise = if self.is_inside(destination.addr) {
                 UnmatchedAction::Drop
             } else {
@@ -135,8 +135,8 @@ impl Nat {
             return self.leave_alone(otherwise, state, context);
         }
         let class = self.opens(packet)?;
-        // RFC 5382 REQ-4: nothing is answered to a SYN that nobody waits for; a later SYN from
-        // inside finds all as it was.
+        // RFC 5382 REQ-4: an unexpected SYN gets no answer; a later SYN from inside is not
+        // affected.
         let target = self.target(class, destination, context).ok_or(DropReason::NatNoMapping)?;
         state.internal = target.internal;
         state.external = destination;
@@ -156,7 +156,7 @@ impl Nat {
         Ok(forward(packet.set_destination(target.internal)))
     }
 
-    /// Prefixes are translated without regard to flows; the flow only remembers the result.
+    /// Translates by prefix. The translation is stateless; the flow only caches the result.
     fn open_v6(
         &self,
         packet: &mut PacketView<'_>,
@@ -199,7 +199,7 @@ impl Nat {
         Ok(verdict)
     }
 
-    /// What the first rule for it makes of an IPv6 endpoint; the port stays.
+    /// Translates an IPv6 endpoint by the first rule that covers it; the port stays.
     pub(super) fn prefixed(
         &self,
         end: Endpoint,
@@ -212,8 +212,8 @@ impl Nat {
         }
     }
 
-    /// What an IPv6 destination is called inside; none if no rule covers it. Inside addresses are
-    /// not to be reached untranslated: the answers would leave so too.
+    /// Returns the inside address of an IPv6 destination; none if no rule covers it. Refuses inside
+    /// addresses, which must not be reachable untranslated: answers would leave untranslated too.
     pub(super) fn inwards(
         &self,
         destination: Endpoint,
@@ -227,7 +227,7 @@ impl Nat {
         Ok(internal)
     }
 
-    /// A flow that is not ours to translate.
+    /// Passes or drops a flow that is not translated.
     fn leave_alone(
         &self,
         otherwise: UnmatchedAction,
@@ -243,12 +243,12 @@ impl Nat {
         Ok(Verdict::Forward)
     }
 
-    /// The class of a packet that may open a flow.
+    /// Returns the class of a packet that may open a flow.
     fn opens(&self, packet: &PacketView<'_>) -> Result<PortClass, DropReason> {
         opens_by(packet.meta(), packet.transport().first().copied(), self.config.tcp_opens_with)
     }
 
-    /// Whom a packet from inside to an external endpoint is for.
+    /// Returns the inside endpoint behind an external destination of a packet from inside.
     fn hairpin_target(
         &self,
         class: PortClass,
@@ -270,7 +270,8 @@ impl Nat {
     }
 }
 
-/// The class of a packet that may open a flow; `first` is the first byte of its transport header.
+/// Returns the class of a packet that may open a flow; `first` is the first byte of its transport
+/// header.
 pub(super) fn opens_by(meta: &Meta, first: Option<u8>, tcp: TcpOpening) -> Result<PortClass, DropReason> {
     const SYN: u8 = 2;
     const RST: u8 = 4;
@@ -287,8 +288,8 @@ pub(super) fn opens_by(meta: &Meta, first: Option<u8>, tcp: TcpOpening) -> Resul
     if opening { Ok(PortClass::of(meta.protocol)) } else { Err(DropReason::NatNotOpening) }
 }
 
-/// Whether an ICMP query asks: echo, timestamp, information, address mask; not their answers (RFC
-/// 5508 REQ-1).
+/// Returns whether an ICMP query is a request, not an answer: echo, timestamp, information, address
+/// mask (RFC 5508 REQ-1).
 pub(super) fn asks(packet: &PacketView<'_>) -> bool {
     is_request(packet.transport().first().copied())
 }
@@ -297,7 +298,7 @@ fn is_request(kind: Option<u8>) -> bool {
     matches!(kind, Some(8 | 13 | 15 | 17))
 }
 
-/// Turns back what was rewritten.
+/// Sends a rewritten packet back to the side that it came from.
 pub(super) fn turn_back(written: Result<(), packet::RewriteError>) -> Verdict {
     match forward(written) {
         Verdict::Forward => Verdict::TurnBack,
@@ -305,7 +306,7 @@ pub(super) fn turn_back(written: Result<(), packet::RewriteError>) -> Verdict {
     }
 }
 
-/// Whether the packet is meant for its own network only: no source yet, multicast, broadcast (RFC
+/// Returns whether the packet stays in its network: unspecified source, multicast, broadcast (RFC
 /// 1122 3.2.1.3).
 pub(super) fn is_local(source: Endpoint, destination: Endpoint) -> bool {
     let (source, destination) = (v4(source.addr).unwrap_or(0), v4(destination.addr).unwrap_or(0));

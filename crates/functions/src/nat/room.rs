@@ -1,5 +1,5 @@
-//! Half-open mappings give way: who sends many opening packets, or spoofs them, keeps no port from
-//! others.
+//! Eviction of half-open mappings. A host that sends many opening packets, spoofed or not, cannot
+//! keep ports from others.
 
 use nf::pool::{PoolRange, SharedPool};
 use nf::{Context, LiveFlows, VICTIMS_MAX};
@@ -12,21 +12,20 @@ use super::space::PortClass;
 use super::state::{PoolItem, State};
 use super::{Nat, counter, pool};
 
-/// Mappings that are compared when one is to give way.
+/// Number of mappings to compare per eviction.
 const SAMPLE: u32 = 8;
 
-/// Ports between two that are compared: those of clients whose ports are kept, and stand side by
-/// side, are not all of them.
+/// Distance between two ports to compare. It is large because clients with preserved ports are
+/// often adjacent.
 const STRIDE: u32 = 8191;
 
-/// A flow with more packets is taken for one of which the answers are not seen, and gives way after
-/// others.
+/// Flows with more packets probably have answers that take another path; they are evicted last.
 const FEW_PACKETS: u64 = 4;
 
 impl Nat {
-    /// Flows whose mappings give way to the one that this packet begins, if all ports that it could
-    /// have are taken: the one silent longest of a few whose connections are not open; of ports in
-    /// blocks, those of a block none of whose connections is open.
+    /// Selects the flows to evict for the flow that this packet opens, if every port available to
+    /// it is taken. Without blocks, selects the longest-idle of a few flows whose connections are
+    /// not open. With blocks, selects the flows of a block without any open connection.
     pub(super) fn let_half_open_give_way(
         &self,
         packet: &Packet,
@@ -70,8 +69,8 @@ impl Nat {
         context.count(counter::MAPPINGS_GAVE_WAY, victims.len() as u64);
     }
 
-    /// The flows of a block of these none of whose connections is open: of several such blocks,
-    /// that silent longest.
+    /// Selects the flows of a sampled block without any open connection; of several such blocks,
+    /// the longest-idle.
     fn half_open_block(
         &self,
         sample: impl Iterator<Item = u32>,
@@ -93,7 +92,7 @@ impl Nat {
                 .into_iter()
                 .flat_map(|class| self.space.choices(class, address, range, range.first, 1));
             let items = choices.flat_map(|choice| ports.taken_in(choice.first, choice.count));
-            // One more than there can be: then one of them is none of the block's.
+            // One more than a block can have: then not all of them belong to the block.
             candidate.extend(items.map_while(|item| half_open(item, ports, flows)).take(users + 1));
             let latest = candidate.iter().max().map(|latest| (latest.has_many_packets, latest.last_seen_ns));
             if candidate.len() == users && best.is_none_or(|best| latest < best) {
@@ -104,8 +103,7 @@ impl Nat {
         }
     }
 
-    /// The blocks that the flow's port would have to come from, if it needs a new one and all of
-    /// them are taken.
+    /// Returns the blocks available to the flow, if it needs a new block and all of them are taken.
     fn full_blocks(
         &self,
         class: PortClass,
@@ -143,8 +141,7 @@ impl Nat {
         addresses.get(chosen).map(|&address| of(address))
     }
 
-    /// A range that the flow's port could come from, if there are any and all their ports are
-    /// taken.
+    /// Returns a port range available to the flow, if there is one and every range is full.
     fn full_range(
         &self,
         class: PortClass,
@@ -169,7 +166,7 @@ impl Nat {
         full
     }
 
-    /// Whether the subscriber has all that it may have.
+    /// Returns whether the subscriber has reached a limit.
     fn is_limited(&self, internal: Addr, context: &mut Context<'_>) -> bool {
         let limits = self.config.subscriber;
         if limits.sessions.is_none() && limits.ports.is_none() {
@@ -182,7 +179,7 @@ impl Nat {
             || limits.ports.is_some_and(|max| subscribers.note(item) >= u64::from(max))
     }
 
-    /// Whether the inside endpoint has a mapping already.
+    /// Returns whether the inside endpoint has a mapping.
     fn is_mapped(
         &self,
         class: PortClass,
@@ -195,7 +192,7 @@ impl Nat {
     }
 }
 
-/// A flow whose mapping may give way. The first in order gives way first.
+/// A flow to evict. The smallest in order is evicted first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct HalfOpen {
     has_many_packets: bool,
@@ -203,7 +200,7 @@ struct HalfOpen {
     record: u32,
 }
 
-/// The flow that alone has this port, if its connection is not open.
+/// Returns the flow that holds this port, if it is the only one and its connection is not open.
 fn half_open(item: u32, ports: &SharedPool, flows: &LiveFlows<'_, State>) -> Option<HalfOpen> {
     let record = u32::try_from(ports.note(item)).ok()?;
     let flow = flows.get(record)?;
@@ -213,7 +210,7 @@ fn half_open(item: u32, ports: &SharedPool, flows: &LiveFlows<'_, State>) -> Opt
     gives_way.then_some(HalfOpen { has_many_packets, last_seen_ns: flow.last_seen_ns, record })
 }
 
-/// Notes whose record a port's flow is, for [`half_open`] to find it.
+/// Stores the record of a port's flow in the pool, for [`half_open`].
 pub(super) fn note_holder(item: u32, context: &mut Context<'_>) {
     let record = context.record();
     context.pool(pool::PORTS).set_note(item, u64::from(record));

@@ -1,5 +1,5 @@
-//! Packets of known flows that need more than one header write: hairpins, flows that an outside
-//! host opened and the inside host has not answered, errors.
+//! Packets of known flows that need more than one header write: hairpins, ICMP errors, and flows
+//! from outside that the inside host has not answered.
 
 use nf::{Context, PacketView, Verdict};
 use packet::parse::protocol;
@@ -21,7 +21,7 @@ impl Nat {
     ) -> Verdict {
         let opens = state.flags == 0;
         let verdict = self.process_any(packet, state, context);
-        // What comes from outside keeps the flow that it opens, and no other (RFC 4787 REQ-6).
+        // A packet from outside refreshes only a flow that it opens (RFC 4787 REQ-6).
         let settled = state.has(State::PLAIN | State::PASS) && !(opens && context.side() == Side::Outside);
         if !settled {
             packet.mark_one_off();
@@ -39,8 +39,8 @@ impl Nat {
             return self.open(packet, state, context);
         }
         if packet.meta().class == PacketClass::IcmpError {
-            // RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6, RFC 7857 7.1: an error neither ends
-            // nor keeps a flow.
+            // An error neither ends nor refreshes a flow (RFC 4787 REQ-12, RFC 5382 REQ-10, RFC
+            // 5508 REQ-6, RFC 7857 7.1).
             return self.icmp_error(packet, state, context);
         }
         let keep_ms = self.keep.ms(context.side(), state.class, context.connection());
@@ -60,7 +60,7 @@ impl Nat {
         }
     }
 
-    /// Another packet of a flow that an outside host opened. It does not prolong anything.
+    /// Handles a later packet of a flow that an outside host opened, without refreshing anything.
     fn process_unanswered(
         &self,
         packet: &mut PacketView<'_>,
@@ -76,8 +76,8 @@ impl Nat {
         forward(packet.set_destination(state.internal))
     }
 
-    /// The inside host answers a flow that an outside host opened: from now on the flow keeps its
-    /// mapping.
+    /// Handles the inside host's first answer to a flow that an outside host opened. From now on
+    /// the flow keeps its mapping alive.
     fn process_answer(
         &self,
         keep_ms: u32,
@@ -86,8 +86,8 @@ impl Nat {
         context: &mut Context<'_>,
     ) -> Verdict {
         if !self.still_owns(state.internal, state.item, context) {
-            // The remote host would not know it by another endpoint. The flow ends soon, and the
-            // next one is mapped anew.
+            // The remote host does not know it by any other endpoint. The flow expires soon, and
+            // the next one gets a new mapping.
             context.count(counter::STALE, 1);
             return Verdict::Drop(DropReason::NatNoMapping);
         }
@@ -104,7 +104,8 @@ impl Nat {
         forward(packet.set_source(state.external))
     }
 
-    /// Both hosts are inside, and each knows the other by its external endpoint (RFC 4787 REQ-9).
+    /// Handles a hairpin: both hosts are inside, and each knows the other's external endpoint (RFC
+    /// 4787 REQ-9).
     fn process_hairpin(
         &self,
         keep_ms: u32,
@@ -127,9 +128,9 @@ impl Nat {
                 context.count(counter::STALE, 1);
                 Verdict::Drop(DropReason::NatNoMapping)
             }
-            // A question, not an answer. The key is this flow's, for both have the one identifier;
-            // but whom the question is for says the mapping of that identifier, which need not be
-            // the first host's.
+            // A request, not an answer. Both hosts use one identifier, so the flow key is this
+            // flow's. The destination is the mapping of that identifier, which need not belong to
+            // the first host.
             Direction::Reply if packet.meta().protocol == protocol::ICMP && asks(packet) => {
                 Verdict::Drop(DropReason::NatNotOpening)
             }
@@ -146,8 +147,8 @@ impl Nat {
         }
     }
 
-    /// The mapping of a hairpin's peer has gone: whether the external endpoint now stands for
-    /// another host, which admits the first one. The first host's own mapping stays what it was.
+    /// Finds the new owner of the peer's external endpoint, after the peer's mapping was released.
+    /// Returns whether there is one that admits the first host. The first host's own mapping stays.
     fn find_peer(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
         context.count(counter::STALE, 1);
         let class = PortClass::of(packet.meta().protocol);
@@ -161,8 +162,8 @@ impl Nat {
         }
     }
 
-    /// The mapping that the flow used has gone, perhaps to another host: the packet is as a flow's
-    /// first.
+    /// Treats the packet as the first of its flow, because the mapping was released and may belong
+    /// to another host.
     fn reopen(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         context.count(counter::STALE, 1);
         if self.wanted.sessions {
@@ -175,13 +176,14 @@ impl Nat {
     }
 }
 
-/// Whether the packet entered by a side that packets of its direction enter by; both hosts of a
-/// hairpin are inside.
+/// Returns whether the packet entered by a side that its direction allows; both hosts of a hairpin
+/// are inside.
 pub(super) fn may_be_of(state: &State, context: &Context<'_>) -> bool {
     if state.has(State::HAIRPIN) { context.side() == Side::Inside } else { goes_its_way(context) }
 }
 
-/// A reset answers what nobody wanted, and keeps nothing alive (RFC 7857 7.1).
+/// Returns whether the packet is a reset: it answers unwanted packets and refreshes nothing (RFC
+/// 7857 7.1).
 fn is_reset(packet: &PacketView<'_>) -> bool {
     const RST: u8 = 4;
     packet.meta().protocol == packet::parse::protocol::TCP && packet.meta().tcp_flags & RST != 0

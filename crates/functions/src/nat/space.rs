@@ -1,8 +1,7 @@
-//! External endpoints as numbers: what the pool of ports hands out.
+//! External endpoints as numbered items of the port pool.
 //!
-//! Items are numbered densely by protocol class, address and port, without the ports that static
-//! rules took. Behind them come items that stand for no port: names under which protocols without
-//! ports hold their place.
+//! Items are numbered densely by protocol class, address and port, except for ports that static
+//! rules use. After them come items without a port; protocols without ports use those as names.
 
 use nf::pool::PoolRange;
 use packet::parse::protocol;
@@ -19,18 +18,18 @@ pub enum PortClass {
     Udp = 1,
     /// ICMP queries: identifiers.
     Icmp = 2,
-    /// Protocols whose ports, if they have any, cannot be changed: SCTP, GRE, ESP and so on.
+    /// Protocols without rewritable ports: SCTP, GRE, ESP and so on.
     Other = 3,
 }
 
-/// How many classes have ports to hand out.
+/// Number of classes with ports.
 pub const PORT_CLASSES: usize = 3;
 
-/// Flows of [`PortClass::Other`] at once, at most.
+/// Maximum number of concurrent flows of [`PortClass::Other`].
 pub const OTHER_MAX: u32 = 65_536;
 
 impl PortClass {
-    /// The class of an IP protocol.
+    /// Returns the class of an IP protocol.
     pub fn of(number: u8) -> PortClass {
         match number {
             protocol::TCP | protocol::DCCP => PortClass::Tcp,
@@ -40,27 +39,25 @@ impl PortClass {
         }
     }
 
-    /// Those that do.
+    /// Classes with ports.
     pub const WITH_PORTS: [PortClass; PORT_CLASSES] = [PortClass::Tcp, PortClass::Udp, PortClass::Icmp];
 }
 
-/// What an item stands for.
+/// The external port of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalPort {
-    /// The protocol class.
     pub class: PortClass,
-    /// Which external address, by number.
+    /// Number of the external address.
     pub address: usize,
-    /// The port.
     pub port: u16,
 }
 
 /// All external endpoints.
 pub struct PortSpace {
     addresses: Vec<u32>,
-    /// Sorted by class, address and port, and so by item.
+    /// Sorted by class, address and port, and therefore by item.
     segments: Vec<PortSegment>,
-    /// For each class and address: where its segments begin; one more at the end.
+    /// Index of the first segment of each class and address, followed by the number of segments.
     starts: Vec<usize>,
     ports: u32,
 }
@@ -75,8 +72,8 @@ struct PortSegment {
 }
 
 impl PortSpace {
-    /// The space of these addresses (sorted, each once) and ports, but for those that `statics`
-    /// lists by class and address, in rising order.
+    /// Builds the space of these addresses (sorted, without duplicates) and ports. `statics` lists,
+    /// in ascending order, the ports of a class and address to leave out.
     pub fn new(
         addresses: Vec<u32>,
         ports: PortRange,
@@ -99,29 +96,29 @@ impl PortSpace {
         space
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn size(&self) -> u32 {
         self.ports + if self.addresses.is_empty() { 0 } else { OTHER_MAX }
     }
 
-    /// The external addresses, sorted.
+    /// Returns the external addresses, sorted.
     pub fn addresses(&self) -> &[u32] {
         &self.addresses
     }
 
-    /// The number of an external address.
+    /// Returns the number of an external address.
     pub fn number_of(&self, address: u32) -> Option<usize> {
         self.addresses.binary_search(&address).ok()
     }
 
-    /// The item that stands for this port, if it is one to be handed out.
+    /// Returns the item of this port, if the pool has it.
     pub fn item_at(&self, place: ExternalPort) -> Option<u32> {
         let segments = self.segments_of(place.class, place.address);
         let segment = &segments[segments.partition_point(|s| s.ports.last < place.port)..].first()?;
         segment.ports.contains(place.port).then(|| segment.item(place.port))
     }
 
-    /// What the item stands for; none for those without a port.
+    /// Returns the port of an item; none for an item without a port.
     pub fn place_of(&self, item: u32) -> Option<ExternalPort> {
         if item >= self.ports {
             return None;
@@ -131,8 +128,9 @@ impl PortSpace {
         Some(ExternalPort { class: segment.class, address: segment.address, port })
     }
 
-    /// Where to look for a free port of `class` and `address` within `within`: from `wanted` on and
-    /// round, in steps of `step` (2 keeps the parity of `wanted`).
+    /// Returns the items to search for a free port of `class` and `address` within `within`. The
+    /// search begins at `wanted`, wraps around, and advances by `step` (2 keeps the parity of
+    /// `wanted`).
     pub fn choices(
         &self,
         class: PortClass,
@@ -155,13 +153,13 @@ impl PortSpace {
         })
     }
 
-    /// Where to look for an item without a port.
+    /// Returns the items to search for one without a port.
     pub fn other_choice(&self, random: u64) -> PoolRange {
         let from = self.ports + (random % u64::from(OTHER_MAX)) as u32;
         PoolRange { first: self.ports, count: OTHER_MAX, from, step: 1 }
     }
 
-    /// Adds a segment of the ports from `first` up to before `end`, if that is any.
+    /// Adds a segment of the ports from `first` up to, but excluding, `end`; does nothing if empty.
     fn add(&mut self, class: PortClass, address: usize, first: u32, end: u32) {
         if first < end {
             let ports = PortRange { first: first as u16, last: (end - 1) as u16 };
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_places_correspond() {
+    fn items_and_external_ports_correspond() {
         let space = space();
         assert_eq!(space.size(), 6 * 100 - 11 + OTHER_MAX);
         for item in 0..space.size() - OTHER_MAX {
@@ -214,7 +212,7 @@ mod tests {
     }
 
     proptest! {
-        /// Choices name only ports that are wanted, of the parity that is wanted, and all of them.
+        /// Choices contain all wanted ports of the wanted parity, and no others.
         #[test]
         fn choices_cover_the_range(first in 990u16..1100, len in 0u16..60, at in 0u16..60, step in 1u32..3) {
             let space = space();

@@ -1,45 +1,45 @@
-//! What the NAT keeps of each flow: what to write into its packets, and what it holds of the pools.
+//! Per-flow state of the NAT: the endpoints to write, and the pool items that the flow holds.
 
 use packet::Endpoint;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A flow's state, 96 bytes; what each packet needs comes first. All zeros: nothing decided yet.
+/// A flow's state, 96 bytes; fields that every packet needs come first. All zeros: undecided.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    /// See the constants.
+    /// Bits: [`State::PLAIN`] and following.
     pub(super) flags: u8,
-    /// Row of the table of timeouts: the protocol class.
+    /// Row of the timeout table: the [`PortClass`](super::space::PortClass).
     pub(super) class: u8,
     pub(super) spare: u16,
-    /// The inside host's own endpoint.
+    /// Endpoint of the inside host.
     pub(super) internal: Endpoint,
-    /// What the outside, or the peer of a hairpin, sees of it.
+    /// Its external endpoint, as seen by the outside host or by the peer of a hairpin.
     pub(super) external: Endpoint,
-    /// What the flow holds, or uses, of the pools.
+    /// Port of the mapping, held or only used.
     pub(super) item: PoolItem,
     pub(super) permission: PoolItem,
     pub(super) session: PoolItem,
-    /// Hairpin: the other inside host's own endpoint.
+    /// Hairpin: inside endpoint of the peer.
     pub(super) peer_internal: Endpoint,
-    /// Hairpin: what the first host sees of it.
+    /// Hairpin: external endpoint of the peer, as seen by the first host.
     pub(super) peer_external: Endpoint,
-    /// Hairpin: the other host's mapping.
+    /// Hairpin: port of the peer's mapping.
     pub(super) peer_item: PoolItem,
     pub(super) peer_permission: PoolItem,
 }
 
 impl State {
-    /// One end is rewritten, by the side that a packet enters by; nothing else is to be done.
+    /// One end is rewritten, depending on the side of entry; there is nothing else to do.
     pub(super) const PLAIN: u8 = 1;
-    /// The flow is a user of `item`.
+    /// The flow holds a reference to `item`.
     pub(super) const HELD: u8 = 2;
-    /// An outside host opened the flow by a mapping that the flow does not keep alive, until the
-    /// inside host answers.
+    /// An outside host opened the flow by a mapping. The flow does not keep that mapping alive
+    /// until the inside host answers.
     pub(super) const BORROWED: u8 = 4;
     /// Both hosts are inside; both ends are rewritten.
     pub(super) const HAIRPIN: u8 = 8;
-    /// The flow is a user of `peer_item`.
+    /// The flow holds a reference to `peer_item`.
     pub(super) const PEER_HELD: u8 = 16;
     /// Nothing is rewritten.
     pub(super) const PASS: u8 = 32;
@@ -50,7 +50,7 @@ impl State {
     }
 }
 
-/// An item of a pool, or none (zero).
+/// A pool item, or none (zero).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 pub struct PoolItem(u32);
@@ -58,7 +58,7 @@ pub struct PoolItem(u32);
 impl PoolItem {
     pub(super) const NONE: PoolItem = PoolItem(0);
 
-    /// This item. Pools have fewer items than 32 bits can count.
+    /// Wraps an item. Pools have fewer items than 32 bits can count.
     pub(super) fn of(item: u32) -> PoolItem {
         PoolItem(item + 1)
     }
@@ -67,7 +67,7 @@ impl PoolItem {
         self.0.checked_sub(1)
     }
 
-    /// Leaves the slot empty.
+    /// Takes the item and leaves none.
     pub(super) fn take(&mut self) -> Option<u32> {
         std::mem::take(self).item()
     }

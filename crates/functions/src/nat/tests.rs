@@ -1,5 +1,4 @@
-//! Tests of the configuration; what the NAT does to packets is tested through a chain, in
-//! `tests/nat_*.rs`.
+//! Tests of the configuration. `tests/behaviour/nat_*.rs` tests the handling of packets.
 
 use nf::{NetworkFunction, Setup};
 
@@ -11,7 +10,7 @@ fn make(json: &str) -> Result<Nat, String> {
 }
 
 #[test]
-fn configurations_are_read_or_refused() {
+fn valid_configurations_load_and_others_are_refused() {
     assert!(
         make(r#"{"external": ["203.0.113.1-203.0.113.4", "203.0.113.16/28"], "inside": ["10.0.0.0/8"]}"#)
             .is_ok()
@@ -27,11 +26,14 @@ fn configurations_are_read_or_refused() {
             r#"{"external": ["203.0.113.1"], "ports": "2000-2010", "blocks": {"size": 64}}"#,
             "a block is larger",
         ),
-        (r#"{"one_to_one": [{"external": "203.0.113.0/30", "internal": "10.0.0.1"}]}"#, "as many internal"),
+        (
+            r#"{"one_to_one": [{"external": "203.0.113.0/30", "internal": "10.0.0.1"}]}"#,
+            "same number of addresses",
+        ),
         (
             r#"{"forwards": [{"external": "203.0.113.1:80", "internal": "10.0.0.1:80"},
                              {"external": "203.0.113.1:80", "internal": "10.0.0.2:80", "protocol": "tcp"}]}"#,
-            "203.0.113.1:80 twice",
+            "203.0.113.1:80 is used twice",
         ),
         (r#"{"nptv6": [{"inside": "fd00::/65", "outside": "2001:db8:1::/48"}]}"#, "1 to 64 bits"),
     ] {
@@ -41,7 +43,7 @@ fn configurations_are_read_or_refused() {
 }
 
 #[test]
-fn an_operator_takes_addresses_out_of_use() {
+fn drain_and_resume_control_allocation_from_an_address() {
     let mut nat = make(r#"{"external": ["203.0.113.1-203.0.113.2"]}"#).unwrap();
     assert_eq!(nat.check_command("drain 203.0.113.2"), Ok(()));
     assert_eq!(nat.drained, [false, false], "a check changes nothing");

@@ -1,4 +1,4 @@
-//! How long a flow is kept after a packet: one look-up by side, protocol class and phase.
+//! Idle timeouts of flows: one lookup by side, protocol class and phase.
 
 use nf::{Connection, KEEP_MS_MAX};
 use packet::Side;
@@ -6,19 +6,19 @@ use packet::Side;
 use super::config::{NatTimeouts, RefreshBehaviour};
 use super::space::PortClass;
 
-/// How long a flow that an outside host opened is kept while the inside host has not answered, at
-/// most. Its packets do not prolong it, so that nobody outside keeps a mapping alive (RFC 4787
-/// REQ-6) or its port from others.
+/// Timeout, in milliseconds, of a flow that an outside host opened and the inside host has not
+/// answered. Its packets do not extend it, so no outside host can keep a mapping alive (RFC 4787
+/// REQ-6) or keep its port from others.
 pub const UNANSWERED_MS: u32 = 30_000;
 
 const CLASSES: usize = 4;
 const PHASES: usize = 16;
 
-/// Milliseconds, rounded up; 0 where the packet does not keep its flow.
+/// Timeouts in milliseconds, rounded up; 0 where the packet does not refresh its flow.
 pub struct FlowTimeouts([[[u32; PHASES]; CLASSES]; 2]);
 
 impl FlowTimeouts {
-    /// The table of a configuration.
+    /// Builds the table from the configuration.
     pub fn new(timeouts: &NatTimeouts, refresh: RefreshBehaviour) -> FlowTimeouts {
         let mut keep = FlowTimeouts([[[0; PHASES]; CLASSES]; 2]);
         for phase in 0..PHASES {
@@ -27,7 +27,7 @@ impl FlowTimeouts {
             for (class, ns) in row.into_iter().enumerate() {
                 let ms = ns.div_ceil(1_000_000).min(u64::from(KEEP_MS_MAX)) as u32;
                 keep.0[Side::Inside as usize][class][phase] = ms;
-                // RFC 4787 REQ-6 speaks of UDP. A TCP connection is alive whoever sends.
+                // RFC 4787 REQ-6 is about UDP. Packets of either end keep a TCP connection alive.
                 let inbound = refresh == RefreshBehaviour::Both || class == PortClass::Tcp as usize;
                 keep.0[Side::Outside as usize][class][phase] = if inbound { ms } else { 0 };
             }
@@ -35,14 +35,14 @@ impl FlowTimeouts {
         keep
     }
 
-    /// For how long a packet that enters by `side` keeps its flow, in milliseconds.
+    /// Returns the timeout, in milliseconds, after a packet that entered by `side`.
     #[inline]
     pub fn ms(&self, side: Side, class: u8, connection: Connection) -> u32 {
         self.0[side as usize][class as usize % CLASSES][connection.phase() as usize % PHASES]
     }
 }
 
-/// RFC 5382 REQ-5, RFC 7857 2: a connection that is half closed may still carry data for long.
+/// A half-closed connection may still carry data for a long time (RFC 5382 REQ-5, RFC 7857 2).
 fn tcp(timeouts: &NatTimeouts, phase: Connection) -> u64 {
     match phase {
         Connection::ESTABLISHED | Connection::FIN_ORIGINAL | Connection::FIN_REPLY | Connection::REPLIED => {

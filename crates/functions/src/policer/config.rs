@@ -1,4 +1,4 @@
-//! The policer's configuration, as a policy writes it, and what becomes of it.
+//! Configuration as written in a policy, and the rates derived from it.
 
 use std::fmt;
 
@@ -8,180 +8,180 @@ use values::{ConfigError, Quantity, QuantityKind};
 use super::dscp::{self, Dscp};
 use super::marker::{BYTE, Marker, PACKET, SIZE_MAX, TokenBucket};
 
-/// The policer's configuration; see its README for what the keys do.
+/// Configuration of the policer; the README documents each key.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The committed rate, in bits/s or packets/s.
+    /// Committed rate, in bits/s or packets/s.
     pub rate: Quantity,
-    /// The committed burst: bytes (or packets), or a time at the rate.
+    /// Committed burst: a size, or a time at the rate.
     #[serde(default)]
     pub burst: Option<Quantity>,
-    /// The excess burst of one rate (RFC 2697), likewise.
+    /// Excess burst of a single rate (RFC 2697): a size, or a time at the rate.
     #[serde(default)]
     pub excess_burst: Option<Quantity>,
-    /// The peak rate (RFC 2698), of the committed rate's kind.
+    /// Peak rate (RFC 2698), in the unit of the committed rate.
     #[serde(default)]
     pub peak_rate: Option<Quantity>,
-    /// The burst at the peak rate: likewise a size or a time.
+    /// Burst at the peak rate: a size, or a time at the rate.
     #[serde(default)]
     pub peak_burst: Option<Quantity>,
-    /// What has buckets of its own.
+    /// Scope of a meter.
     #[serde(default)]
     pub per: MeterScope,
-    /// Bits of an IPv4 address that count, where there are buckets by address.
+    /// Significant bits of an IPv4 address, for meters by address.
     #[serde(default = "all_bits4")]
     pub prefix4: u8,
-    /// Bits of an IPv6 address that count.
+    /// Significant bits of an IPv6 address.
     #[serde(default = "subscriber_bits6")]
     pub prefix6: u8,
-    /// Which packets are policed.
+    /// Packets to police.
     #[serde(default)]
     pub direction: PolicedDirection,
-    /// What is counted of a packet.
+    /// Counted length of a packet.
     #[serde(default)]
     pub length: LengthBase,
-    /// Bytes that each packet counts beside its length, up to [`OVERHEAD_MAX`].
+    /// Bytes to add to the length of each packet, up to [`OVERHEAD_MAX`].
     #[serde(default)]
     pub overhead: u64,
-    /// Whether packets come with a colour.
+    /// Use of a colour that packets arrive with.
     #[serde(default)]
     pub aware: ColourMode,
-    /// What is done with green packets.
+    /// Action for green packets.
     #[serde(default)]
     pub green: ColourAction,
-    /// What is done with yellow packets.
+    /// Action for yellow packets.
     #[serde(default)]
     pub yellow: ColourAction,
-    /// What is done with red packets.
+    /// Action for red packets.
     #[serde(default = "drop_action")]
     pub red: ColourAction,
-    /// Buckets at most, where they are not those of connections; up to [`METERS_MAX`].
+    /// Maximum number of shared meters, up to [`METERS_MAX`].
     #[serde(default = "default_meters")]
     pub meters: u32,
-    /// What happens to a packet whose buckets find no room.
+    /// Action for packets without a meter, when the table is full.
     #[serde(default)]
     pub when_full: MeterExhaustion,
 }
 
-/// Bytes of overhead at most.
+/// Maximum overhead in bytes.
 pub const OVERHEAD_MAX: u64 = 1_024;
-/// Meters at most.
+/// Maximum number of meters.
 pub const METERS_MAX: u32 = 16_777_216;
 
-/// The burst unless said: so long at the rate ...
+/// Default burst: this time at the rate ...
 const BURST_NS: u64 = 100_000_000;
-/// ... but at least ten packets of this many bytes.
+/// ... but at least ten packets of 1,500 bytes.
 const BURST_MIN_BYTES: u64 = 15_000;
 const BURST_MIN_PACKETS: u64 = 10;
 
-/// What has buckets of its own.
+/// Scope of a meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MeterScope {
-    /// A connection.
+    /// Connection.
     #[default]
     Connection,
-    /// A packet's source address.
+    /// Source address.
     Source,
-    /// A packet's destination address.
+    /// Destination address.
     Destination,
-    /// The address of the host inside: the source of packets from inside, the destination of those
+    /// Address of the inside host: the source of packets from inside, the destination of packets
     /// from outside.
     Inside,
-    /// The address of the host outside.
+    /// Address of the outside host.
     Outside,
-    /// A tenant.
+    /// Tenant.
     Tenant,
-    /// Nothing: there is one meter for all.
+    /// One meter for all packets.
     All,
 }
 
-/// Which packets are policed, by the side that they come from.
+/// Packets to police, by the side that they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicedDirection {
-    /// All; each direction has buckets of its own.
+    /// All, with a meter per direction.
     #[default]
     Each,
-    /// All; both directions take from the same buckets.
+    /// All, with one meter for both directions.
     Both,
-    /// Those from inside.
+    /// Packets from inside.
     FromInside,
-    /// Those from outside.
+    /// Packets from outside.
     FromOutside,
 }
 
-/// What is counted of a packet.
+/// Counted length of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LengthBase {
-    /// The IP packet, from its outermost IP header on.
+    /// The IP packet, from its outermost IP header.
     #[default]
     Ip,
-    /// The frame as it was received, without its check sequence.
+    /// The frame as received, without its check sequence.
     Link,
 }
 
-/// Whether packets come with a colour.
+/// Use of a colour that packets arrive with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColourMode {
-    /// They do not: all are green at first.
+    /// None: all packets start as green.
     #[default]
     Blind,
-    /// The drop precedence of an assured forwarding class says it (RFC 2597); others are green.
+    /// Drop precedence of an assured forwarding class (RFC 2597); other packets start as green.
     Dscp,
 }
 
-/// What is done with packets of a colour.
+/// Action for packets of a colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColourAction {
-    /// They pass.
+    /// Pass.
     #[default]
     Pass,
-    /// They are dropped.
+    /// Drop.
     Drop,
-    /// They pass with the attribute `colour`.
+    /// Pass with the attribute `colour`.
     Mark,
-    /// They pass with that and another DSCP.
+    /// Pass with the attribute `colour` and another DSCP.
     Remark(Remark),
 }
 
-/// What DSCP packets get.
+/// DSCP to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// This one.
+    /// This DSCP.
     To(Dscp),
-    /// In an assured forwarding class, that of their colour's drop precedence; others keep theirs.
+    /// In an assured forwarding class, the drop precedence of the colour; other classes stay.
     Precedence,
 }
 
-/// What happens to a packet whose buckets find no room.
+/// Action for packets without a meter, when the table is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MeterExhaustion {
-    /// It passes, unmetered.
+    /// Pass unmetered.
     #[default]
     Pass,
-    /// It is dropped.
+    /// Drop.
     Drop,
 }
 
-/// What the amounts of a configuration come to.
+/// The rates of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// How packets are coloured.
+    /// Token buckets.
     pub marker: Marker,
     /// Units that a byte costs; 0 if packets are counted.
     pub per_byte: u64,
-    /// Units that a packet costs beside.
+    /// Additional units that a packet costs.
     pub per_packet: u64,
 }
 
 impl Config {
-    /// The buckets, or what is wrong with the amounts.
+    /// Converts the amounts to buckets; refuses incompatible amounts.
     pub fn rates(&self) -> Result<Rates, ConfigError> {
         let kind = self.rate.kind;
         let (per_byte, per_packet) = match kind {
@@ -202,10 +202,10 @@ impl Config {
                 ));
             }
             Some(peak) if peak.kind != kind => {
-                return Err(ConfigError::new("`peak_rate` and `rate` have to be of one kind"));
+                return Err(ConfigError::new("`peak_rate` and `rate` must have the same unit"));
             }
             Some(peak) if peak.value < rate => {
-                return Err(ConfigError::new("`peak_rate` has to be at least `rate` (RFC 2698 2)"));
+                return Err(ConfigError::new("`peak_rate` must be at least `rate` (RFC 2698 2)"));
             }
             Some(peak) => {
                 let peak = self.bucket("peak_burst", peak.value, self.peak_burst)?;
@@ -240,7 +240,7 @@ impl Config {
         Ok(TokenBucket { rate, size })
     }
 
-    /// The units of a bucket that is said as a size, or as a time at the rate.
+    /// Converts a burst, given as a size or as a time at the rate, to units.
     fn size(&self, key: &str, rate: u64, burst: Quantity) -> Result<u64, ConfigError> {
         let units = match (burst.kind, self.rate.kind) {
             (QuantityKind::Duration, _) => burst.value.checked_mul(rate),
@@ -266,20 +266,20 @@ impl Config {
                 QuantityKind::PacketRate => format!("{} packets", SIZE_MAX / PACKET),
                 _ => format!("{} bytes", SIZE_MAX / BYTE),
             };
-            ConfigError::new(format!("`{key}` is too large: the most is {most}"))
+            ConfigError::new(format!("`{key}` is too large: the maximum is {most}"))
         })
     }
 }
 
 fn above_zero(key: &str, value: u64) -> Result<u64, ConfigError> {
     if value == 0 {
-        return Err(ConfigError::new(format!("`{key}` has to be above zero")));
+        return Err(ConfigError::new(format!("`{key}` must be above zero")));
     }
     Ok(value)
 }
 
 fn refused(key: &str, wanted: &str, found: QuantityKind) -> ConfigError {
-    ConfigError::new(format!("`{key}` takes {wanted}, not {found}"))
+    ConfigError::new(format!("`{key}` must be {wanted}, not {found}"))
 }
 
 fn all_bits4() -> u8 {

@@ -1,5 +1,4 @@
-//! Differentiated services code points: their names, and the colours that assured forwarding gives
-//! packets.
+//! Differentiated services code points: names, and the colours of assured forwarding.
 
 use nf::PacketView;
 
@@ -10,12 +9,12 @@ use super::marker::Colour;
 pub struct Dscp(u8);
 
 impl Dscp {
-    /// The code point with this number, if there is one.
+    /// Returns the code point with this number, if there is one.
     pub fn new(number: u8) -> Option<Dscp> {
         (number < 64).then_some(Dscp(number))
     }
 
-    /// That of the flow's IP header; 0 if there is none.
+    /// Returns the code point of the flow's IP header; 0 without one.
     #[inline]
     pub fn of(packet: &PacketView<'_>) -> Dscp {
         match *packet.network() {
@@ -25,20 +24,20 @@ impl Dscp {
         }
     }
 
-    /// Its number.
+    /// Returns the number.
     #[inline]
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// The class of assured forwarding, 1 to 4, and the drop precedence, 1 to 3 (RFC 2597 6).
+    /// Returns the assured forwarding class, 1 to 4, and the drop precedence, 1 to 3 (RFC 2597 6).
     fn assured(self) -> Option<(u8, u8)> {
         let (class, precedence) = (self.0 >> 3, self.0 >> 1 & 3);
         (self.0 & 1 == 0 && (1..=4).contains(&class) && precedence > 0).then_some((class, precedence))
     }
 
-    /// The colour that a packet with this code point comes with: the drop precedence of assured
-    /// forwarding; else green.
+    /// Returns the colour of a packet with this code point: the drop precedence of assured
+    /// forwarding, otherwise green.
     #[inline]
     pub fn colour(self) -> Colour {
         match self.assured() {
@@ -48,15 +47,16 @@ impl Dscp {
         }
     }
 
-    /// That of the same class of assured forwarding with the drop precedence of this colour; others
-    /// stay as they are.
+    /// Returns the code point of the same assured forwarding class with the colour's drop
+    /// precedence; other code points stay.
     #[inline]
     pub fn with_precedence_of(self, colour: Colour) -> Dscp {
         self.assured().map_or(self, |(class, _)| assured(class, colour as u8 + 1))
     }
 }
 
-/// The code point with this name: `af11` to `af43`, `cs0` to `cs7`, `ef`, `va`, `le`, `df` or `be`.
+/// Returns the code point with this name: `af11` to `af43`, `cs0` to `cs7`, `ef`, `va`, `le`, `df`
+/// or `be`.
 pub fn named(name: &str) -> Option<Dscp> {
     let digit = |byte: u8, digits: std::ops::RangeInclusive<u8>| {
         let value = byte.wrapping_sub(b'0');

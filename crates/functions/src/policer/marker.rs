@@ -1,78 +1,76 @@
-//! Token buckets that colour packets: exact, in whole numbers, without a division.
+//! Token buckets that colour packets: exact integer arithmetic, without division.
 //!
-//! A bucket is counted in *units* of a billionth of a bit, or of a packet: so a rate of R per
-//! second fills R units per nanosecond, whatever R is, and nothing is ever rounded. What is kept is
-//! how much of a bucket is *spent*: a bucket that was never used is full, and zeroed state is that
-//! of a flow that has not begun.
+//! Tokens are counted in *units* of a billionth of a bit or of a packet. A rate of R per second
+//! then adds R units per nanosecond, and nothing is rounded. The state is the number of *spent*
+//! units: an unused bucket is full, so the zeroed state is that of a new flow.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Units of a byte.
+/// Units per byte.
 pub const BYTE: u64 = 8_000_000_000;
-/// Units of a packet.
+/// Units per packet.
 pub const PACKET: u64 = 1_000_000_000;
-/// Units in a bucket at most: 1.15 GB, or 9.2 billion packets. Two such buckets fit a number, so
-/// that what overflows one is known even where it fills the other.
+/// Maximum size of a bucket in units: 1.15 GB, or 9.2 billion packets. The sum of two such buckets
+/// fits a `u64`, so overflow from one into the other is exact.
 pub const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// A bucket of tokens.
+/// A token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// Units that come in per nanosecond: bits or packets per second.
+    /// Units added per nanosecond: bits or packets per second.
     pub rate: u64,
-    /// Units that it holds, at most [`SIZE_MAX`].
+    /// Size in units, at most [`SIZE_MAX`].
     pub size: u64,
 }
 
-/// How packets are coloured.
+/// Algorithm that colours packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// One rate (RFC 2697): what overflows the committed bucket fills another one. That one may
-    /// hold nothing: then no packet is yellow, and it is the plain policer (S27).
+    /// Single rate (RFC 2697): overflow of the committed bucket fills the excess bucket. With an
+    /// excess bucket of size 0, no packet is yellow: the plain policer (S27).
     SingleRate {
-        /// What a green packet takes from.
+        /// Bucket of green packets.
         committed: TokenBucket,
-        /// Units that the other bucket, from which yellow packets take, holds, at most
-        /// [`SIZE_MAX`].
+        /// Size in units of the excess bucket, for yellow packets; at most [`SIZE_MAX`].
         excess: u64,
     },
     /// Two rates (RFC 2698).
     TwoRate {
-        /// What a green packet takes from, beside `peak`.
+        /// Bucket of green packets, in addition to `peak`.
         committed: TokenBucket,
-        /// What green and yellow packets take from.
+        /// Bucket of green and yellow packets.
         peak: TokenBucket,
     },
 }
 
-/// How a packet stands to the rates.
+/// Conformance of a packet to the rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Colour {
-    /// Within what is committed.
+    /// Within the committed rate and burst.
     Green,
-    /// Beyond that, and within the excess burst or the peak rate.
+    /// Beyond that, within the excess burst or the peak rate.
     Yellow,
-    /// Beyond that.
+    /// Beyond all rates and bursts.
     Red,
 }
 
-/// What is left in two buckets: all zeros are full ones.
+/// Levels of two buckets; all zeros: full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct BucketLevels {
-    /// The latest time of a packet.
+    /// Time of the latest packet.
     last_ns: u64,
-    /// Units spent of the committed bucket.
+    /// Units spent from the committed bucket.
     committed: u64,
-    /// Units spent of the other one: the excess burst, or the peak rate's.
+    /// Units spent from the other bucket, for the excess burst or the peak rate.
     other: u64,
 }
 
 impl Marker {
-    /// The colour of a packet that costs so many units and comes now, and that was given the colour
-    /// `before`. A packet that came late fills nothing, and one that costs more than a bucket holds
-    /// never gets its colour. Of a bucket that held more before, no more than all is spent.
+    /// Returns the colour of a packet that costs `cost` units and arrived with the colour `before`.
+    /// A late packet adds no tokens. A packet that costs more than a bucket holds never gets its
+    /// colour. If a bucket has shrunk, spent units are limited to its size.
     #[inline(always)]
     pub fn colour(&self, levels: &mut BucketLevels, cost: u64, now_ns: u64, before: Colour) -> Colour {
         let elapsed_ns = now_ns.saturating_sub(levels.last_ns);
@@ -84,7 +82,7 @@ impl Marker {
                 let spent = levels.committed.min(committed.size);
                 levels.committed = spent.saturating_sub(filled);
                 levels.other = if excess == 0 {
-                    0 // Most have no other bucket: then it need not be filled.
+                    0 // The common case: there is no excess bucket to fill.
                 } else {
                     levels.other.min(excess).saturating_sub(filled.saturating_sub(spent))
                 };
@@ -114,8 +112,8 @@ impl Marker {
         }
     }
 
-    /// The time, in nanoseconds, in which empty buckets fill: after that it makes no difference
-    /// whether they were used.
+    /// Returns the time, in nanoseconds, in which empty buckets fill up. After that, their past
+    /// makes no difference.
     pub fn full_after_ns(&self) -> u64 {
         let time = |units: u64, rate: u64| units.div_ceil(rate.max(1));
         match *self {
@@ -127,7 +125,7 @@ impl Marker {
     }
 }
 
-/// Takes `cost` units if that much is left of `size`, of which no more is spent.
+/// Takes `cost` units, if `size` minus `spent` has them. `spent` must be at most `size`.
 #[inline(always)]
 fn take(spent: &mut u64, size: u64, cost: u64) -> bool {
     let fits = cost <= size - *spent;

@@ -45,26 +45,26 @@ fn amounts_become_buckets() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_configurations_are_refused_with_the_reason() {
     for (wrong, why) in [
         ("{}", "missing field `rate`"),
         (r#"{"rate": "0bps"}"#, "above zero"),
         (r#"{"rate": 10}"#, "`10Mbps` or `10kpps`, not a number"),
         (r#"{"rate": "10s"}"#, "not a duration"),
-        (r#"{"rate": "1Mbps", "burst": 100}"#, "`burst` takes a size"),
+        (r#"{"rate": "1Mbps", "burst": 100}"#, "`burst` must be a size"),
         (r#"{"rate": "1Mbps", "burst": "0B"}"#, "lets no packet pass"),
         (r#"{"rate": "1kpps", "burst": "1KB"}"#, "a number of packets"),
-        (r#"{"rate": "1Mbps", "burst": "2GB"}"#, "the most is 1152921504 bytes"),
+        (r#"{"rate": "1Mbps", "burst": "2GB"}"#, "the maximum is 1152921504 bytes"),
         (r#"{"rate": "1Gbps", "excess_burst": "1d"}"#, "`excess_burst` is too large"),
         (r#"{"rate": "1Mbps", "peak_burst": "1KB"}"#, "needs a `peak_rate`"),
-        (r#"{"rate": "1Mbps", "peak_rate": "1kpps"}"#, "of one kind"),
+        (r#"{"rate": "1Mbps", "peak_rate": "1kpps"}"#, "the same unit"),
         (r#"{"rate": "1Mbps", "peak_rate": "1kbps"}"#, "at least `rate`"),
         (r#"{"rate": "1Mbps", "peak_rate": "2Mbps", "excess_burst": "1KB"}"#, "RFC 2697"),
-        (r#"{"rate": "1Mbps", "overhead": 1025}"#, "the most is 1024"),
-        (r#"{"rate": "1Mbps", "prefix4": 33}"#, "the most is 32"),
-        (r#"{"rate": "1Mbps", "prefix6": 129}"#, "the most is 128"),
+        (r#"{"rate": "1Mbps", "overhead": 1025}"#, "the maximum is 1024"),
+        (r#"{"rate": "1Mbps", "prefix4": 33}"#, "the maximum is 32"),
+        (r#"{"rate": "1Mbps", "prefix6": 129}"#, "the maximum is 128"),
         (r#"{"rate": "1Mbps", "meters": 0}"#, "above zero"),
-        (r#"{"rate": "1Mbps", "meters": 16777217}"#, "the most is"),
+        (r#"{"rate": "1Mbps", "meters": 16777217}"#, "the maximum is"),
         (r#"{"rate": "1Mbps", "red": {"remark": 64}}"#, "af12"),
         (r#"{"rate": "1Mbps", "red": {"remark": "af14"}}"#, "af12"),
         (r#"{"rate": "1Mbps", "colour": "red"}"#, "unknown field `colour`"),
@@ -100,7 +100,7 @@ fn commands_change_amounts_and_nothing_else() {
     }
     policer.check_command("rate 1Mbps").unwrap();
     assert_eq!(policer.rates, before, "a check changes nothing");
-    // What earlier commands make right is not refused before them.
+    // A command is not refused if an earlier command may make it valid.
     let two_rates = make(r#"{"rate": "8Mbps", "peak_rate": "9Mbps"}"#).unwrap();
     for (command, is_right) in [
         ("peak_rate 1Mbps", true),
@@ -113,7 +113,7 @@ fn commands_change_amounts_and_nothing_else() {
 }
 
 #[test]
-fn counters_stand_where_their_numbers_say() {
+fn counters_match_their_indices() {
     let name = |number: usize| match DESCRIPTOR.shared[number] {
         Shared::Counter(name) => name,
         other => panic!("{other:?}"),

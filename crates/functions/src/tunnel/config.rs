@@ -1,4 +1,4 @@
-//! The configuration as a policy writes it; see the README for what the keys do.
+//! Configuration as written in a policy; the README documents each key.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,99 +6,98 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use packet::wire::MacAddress;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// The tunnel's configuration.
+/// Configuration of a tunnel.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// What stands between the outer IP header and the packet.
+    /// Encapsulation protocol.
     #[serde(default)]
     pub protocol: EncapProtocol,
-    /// The outer address at this end.
+    /// Outer address of this end.
     pub local: IpAddr,
-    /// The outer address at the other end.
+    /// Outer address of the other end.
     pub remote: IpAddr,
-    /// GRE's key (RFC 2890), the same in both directions; none: packets have no key.
+    /// GRE key (RFC 2890), the same in both directions; none: packets have no key.
     #[serde(default)]
     pub key: Option<u32>,
-    /// The virtual network's identifier of VXLAN and Geneve, 0 to 2^24 - 1, the same in both
-    /// directions.
+    /// Virtual network identifier of VXLAN and Geneve, 0 to 2^24 - 1, the same in both directions.
     #[serde(default)]
     pub vni: Option<u32>,
-    /// The Ethernet address of this end within VXLAN and Geneve.
+    /// Ethernet address of this end, for VXLAN and Geneve.
     #[serde(default)]
     pub local_mac: Option<StationMac>,
-    /// That of the other end.
+    /// Ethernet address of the other end.
     #[serde(default)]
     pub remote_mac: Option<StationMac>,
-    /// The longest IP packet that gets to the other end, in bytes, outer headers included.
+    /// Path MTU to the other end in bytes, including outer headers.
     #[serde(default = "default_mtu")]
     pub mtu: u16,
-    /// Time to live of outer headers.
+    /// TTL of outer headers.
     #[serde(default = "default_ttl")]
     pub ttl: u8,
-    /// The DSCP of outer headers.
+    /// DSCP of outer headers.
     #[serde(default)]
     pub dscp: OuterDscp,
-    /// Whether the UDP headers of VXLAN and Geneve have a checksum.
+    /// Use of the UDP checksum in VXLAN and Geneve.
     #[serde(default)]
     pub udp_checksum: UdpChecksum,
-    /// What becomes of packets from outside that come through no tunnel.
+    /// Action for packets from outside that did not come through the tunnel.
     #[serde(default)]
     pub others: UntunneledAction,
-    /// The tunnel's own IPv4 address inside, which answers come from.
+    /// The tunnel's own IPv4 address inside, the source of ICMP errors.
     #[serde(default)]
     pub gateway4: Option<Ipv4Addr>,
-    /// Its IPv6 address.
+    /// The tunnel's own IPv6 address inside.
     #[serde(default)]
     pub gateway6: Option<Ipv6Addr>,
 }
 
-/// What stands between the outer IP header and the packet.
+/// Encapsulation protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EncapProtocol {
     /// GRE (RFC 2784, RFC 2890).
     #[default]
     Gre,
-    /// Nothing: IP in IP (RFC 2003, RFC 2473, RFC 4213).
+    /// IP in IP (RFC 2003, RFC 2473, RFC 4213).
     Ipip,
-    /// UDP, VXLAN, and an Ethernet header (RFC 7348).
+    /// VXLAN over UDP, with an Ethernet header (RFC 7348).
     Vxlan,
-    /// UDP, Geneve without options, and an Ethernet header (RFC 8926).
+    /// Geneve without options over UDP, with an Ethernet header (RFC 8926).
     Geneve,
 }
 
-/// Whether UDP headers have a checksum.
+/// Use of the UDP checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UdpChecksum {
-    /// None over IPv4, which is what RFC 7348 5 wants; one over IPv6 (RFC 8200 8.1).
+    /// None over IPv4, as RFC 7348 5 recommends; computed over IPv6 (RFC 8200 8.1).
     #[default]
     Auto,
     /// Always.
     Always,
-    /// Never; over IPv6 that is what RFC 6935 allows.
+    /// Never, as RFC 6935 allows over IPv6.
     Never,
 }
 
-/// What becomes of packets from outside that come through no tunnel.
+/// Action for packets from outside that did not come through the tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UntunneledAction {
-    /// They are dropped.
+    /// Drop.
     #[default]
     Drop,
-    /// They pass untouched.
+    /// Pass unchanged.
     Pass,
 }
 
-/// The DSCP of outer headers.
+/// DSCP of outer headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OuterDscp {
-    /// The inner header's (RFC 2983 3.1: the uniform model).
+    /// Copy of the inner DSCP (RFC 2983 3.1: the uniform model).
     #[default]
     Copy,
-    /// This one, 0 to 63 (the pipe model).
+    /// This DSCP, 0 to 63 (the pipe model).
     Of(u8),
 }
 
@@ -114,7 +113,7 @@ impl Visitor<'_> for DscpVisitor {
     type Value = OuterDscp;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("`copy`, or a DSCP from 0 to 63")
+        f.write_str("`copy` or a DSCP from 0 to 63")
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<OuterDscp, E> {
@@ -139,7 +138,7 @@ impl Visitor<'_> for DscpVisitor {
     }
 }
 
-/// An Ethernet address of one station, written as `02:00:5e:10:00:01`.
+/// A unicast Ethernet address, such as `02:00:5e:10:00:01`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StationMac(pub MacAddress);
 
@@ -155,7 +154,7 @@ impl Visitor<'_> for MacVisitor {
     type Value = StationMac;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the Ethernet address of one station, such as \"02:00:5e:10:00:01\"")
+        f.write_str("a unicast Ethernet address, such as \"02:00:5e:10:00:01\"")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<StationMac, E> {

@@ -1,5 +1,4 @@
-//! The ends of a tunnel: what is put before a packet that leaves, and what must stand before one
-//! that comes.
+//! OuterHeaders headers of a tunnel: written before outgoing packets, and recognised on received ones.
 
 use std::net::IpAddr;
 
@@ -10,61 +9,59 @@ use values::ConfigError;
 use super::config::{Config, EncapProtocol, OuterDscp, StationMac, UdpChecksum};
 use crate::headers::OuterPayload;
 
-/// The UDP port of VXLAN (RFC 7348 5).
+/// UDP port of VXLAN (RFC 7348 5).
 pub const VXLAN_PORT: u16 = 4789;
 
-/// The UDP port of Geneve (RFC 8926 3.3).
+/// UDP port of Geneve (RFC 8926 3.3).
 pub const GENEVE_PORT: u16 = 6081;
 
-/// Bytes of the longest outer headers: IPv6, UDP, VXLAN or Geneve, and Ethernet.
+/// Length of the longest outer headers: IPv6, UDP, VXLAN or Geneve, and Ethernet.
 pub const HEADERS_MAX: usize = 40 + UDP_LEN + VIRTUAL_LEN + ETHERNET_LEN;
 
-/// The least [`Config::mtu`]: within the longest headers, a packet of IPv6's least MTU (RFC 8200
-/// 5).
+/// Minimum of [`Config::mtu`]: the longest headers plus IPv6's minimum MTU (RFC 8200 5).
 pub const MTU_MIN: u16 = 1280 + HEADERS_MAX as u16;
 
 const UDP_LEN: usize = 8;
-/// Bytes of a VXLAN header, and of a Geneve header without options.
+/// Length of a VXLAN header, and of a Geneve header without options.
 const VIRTUAL_LEN: usize = 8;
 const ETHERNET_LEN: usize = 14;
 
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
-/// Transparent Ethernet bridging: an Ethernet frame.
+/// Transparent Ethernet bridging: the payload is an Ethernet frame.
 const ETHERNET: [u8; 2] = [0x65, 0x58];
 
-/// Bits of GRE's first two bytes: what stands behind (RFC 2784 2.1, RFC 2890 2). All others must be
-/// 0.
+/// GRE flags of optional fields (RFC 2784 2.1, RFC 2890 2). All other flags must be 0.
 const GRE_KEY: u16 = 0x2000;
 const GRE_SEQUENCE: u16 = 0x1000;
 
-/// What the policy says of a tunnel.
+/// Both ends of a tunnel, with its outer headers.
 pub struct TunnelEnds {
     protocol: EncapProtocol,
     local: Addr,
     remote: Addr,
-    /// What tells tunnels between the same ends apart.
+    /// Key or VNI, which separates tunnels between the same ends.
     key: Option<u32>,
-    /// What is put before packets of IPv4, and of IPv6, of whichever flow.
+    /// OuterHeaders headers of IPv4 and of IPv6 packets, without the flow's entropy.
     outers: [OuterHeaders; 2],
-    /// The longest of them that get to the other end, in bytes.
+    /// Length of the longest inner packet that fits the path MTU.
     inner_mtu: u16,
 }
 
-/// What stands before a packet that came.
+/// Result of matching a received packet with a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunnelMatch {
-    /// Nothing of this tunnel.
+    /// The packet has no headers of this tunnel.
     Other,
-    /// This tunnel's headers, of so many bytes. Behind them there should be an IP packet.
-    Within(usize),
+    /// The packet has this tunnel's headers, of this length. An IP packet should follow.
+    Headers(usize),
 }
 
 impl TunnelEnds {
-    /// Reads the configuration.
+    /// Builds the headers from the configuration.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A value is invalid, or incompatible with others.
     pub fn new(config: &Config) -> Result<TunnelEnds, ConfigError> {
         check(config)?;
         let (local, remote) = (Addr::from(config.local), Addr::from(config.remote));
@@ -75,44 +72,49 @@ impl TunnelEnds {
             local,
             remote,
             key: if is_virtual(config.protocol) { config.vni } else { config.key },
-            // At most 70, and no more than the MTU has.
+            // At most 70, which is below the minimum MTU.
             inner_mtu: config.mtu - outers[0].header_len() as u16,
             outers,
         })
     }
 
-    /// The outer address at this end.
+    /// Returns the outer address of this end.
     pub fn local(&self) -> Addr {
         self.local
     }
 
-    /// The longest IP packet that gets to the other end, in bytes.
+    /// Returns the length of the longest inner packet that fits the path MTU.
     pub fn inner_mtu(&self) -> u16 {
         self.inner_mtu
     }
 
-    /// The version of outer headers.
+    /// Returns the IP version of outer headers.
     pub fn version(&self) -> u8 {
         self.local.version()
     }
 
-    /// Bytes of outer headers.
+    /// Returns the length of outer headers.
     pub fn header_len(&self) -> usize {
         self.outers[0].header_len()
     }
 
-    /// What is put before packets of an IP version, of the flow with this entropy.
+    /// Returns the outer headers of a packet of IP version `version`, in a flow with this entropy.
     pub fn outer(&self, version: u8, entropy: u32) -> OuterHeaders {
         self.outers[usize::from(version != 4)].with_entropy(entropy)
     }
 
-    /// What stands before a packet that came, the outermost IP header first, from and to these
-    /// addresses.
+    /// Matches the headers of a received packet, which begins with its outermost IP header and has
+    /// these addresses.
     ///
     /// # Errors
-    /// [`DropReason`]: it is for this tunnel's end, but not of the other one's making, or cannot be
-    /// taken out.
-    pub fn arrived(&self, packet: &[u8], source: Addr, destination: Addr) -> Result<TunnelMatch, DropReason> {
+    /// The drop reason of a packet that is for this end of the tunnel, but did not come from the
+    /// other end or cannot be decapsulated.
+    pub fn match_headers(
+        &self,
+        packet: &[u8],
+        source: Addr,
+        destination: Addr,
+    ) -> Result<TunnelMatch, DropReason> {
         let Some(carried) = OuterPayload::of(packet) else { return Ok(TunnelMatch::Other) };
         if destination != self.local || !self.is_ours(packet, &carried) {
             return Ok(TunnelMatch::Other);
@@ -123,18 +125,18 @@ impl TunnelEnds {
         if carried.is_fragment {
             return Err(DropReason::TunnelFragment);
         }
-        let behind = packet.get(carried.at..).ok_or(DropReason::TunnelMalformed)?;
-        let EncapHeader { key, len, ether_type } = self.behind(carried.protocol, behind)?;
+        let payload = packet.get(carried.at..).ok_or(DropReason::TunnelMalformed)?;
+        let EncapHeader { key, len, ether_type } = self.encap_header(carried.protocol, payload)?;
         if key != self.key {
             return Err(DropReason::TunnelKey);
         }
-        Ok(TunnelMatch::Within(carried.at + len + self.frame_len(ether_type, behind.get(len..))?))
+        Ok(TunnelMatch::Headers(carried.at + len + self.frame_len(ether_type, payload.get(len..))?))
     }
 
-    /// Whether what a packet carries is of this tunnel's kind, as far as can be told.
+    /// Returns whether the payload is of this tunnel's protocol, as far as is visible.
     fn is_ours(&self, packet: &[u8], carried: &OuterPayload) -> bool {
         let to_port = |port: u16| {
-            // Of a later fragment the port is not here, and who else would send such to a tunnel's
+            // A later fragment has no port. Only the tunnel's peer is likely to send one to this
             // end.
             carried.protocol == protocol::UDP
                 && (carried.is_fragment
@@ -148,8 +150,8 @@ impl TunnelEnds {
         }
     }
 
-    /// Reads what stands between the outer IP header and the frame or packet.
-    fn behind(&self, carried: u8, bytes: &[u8]) -> Result<EncapHeader, DropReason> {
+    /// Reads the headers between the outer IP header and the inner frame or packet.
+    fn encap_header(&self, carried: u8, bytes: &[u8]) -> Result<EncapHeader, DropReason> {
         let found = match self.protocol {
             EncapProtocol::Ipip => Some(EncapHeader {
                 key: None,
@@ -163,7 +165,7 @@ impl TunnelEnds {
         found.ok_or(DropReason::TunnelMalformed)
     }
 
-    /// The length of the Ethernet header, if there is to be one.
+    /// Returns the length of the Ethernet header; 0 if the protocol has none.
     fn frame_len(&self, ether_type: [u8; 2], frame: Option<&[u8]>) -> Result<usize, DropReason> {
         let is_ip = |ether_type: [u8; 2]| matches!(ether_type, IPV4 | IPV6);
         if is_ip(ether_type) && self.protocol != EncapProtocol::Vxlan {
@@ -175,7 +177,7 @@ impl TunnelEnds {
     }
 }
 
-/// What stands before a frame or packet.
+/// The headers before the inner frame or packet.
 struct EncapHeader {
     key: Option<u32>,
     len: usize,
@@ -183,7 +185,8 @@ struct EncapHeader {
 }
 
 impl EncapHeader {
-    /// RFC 2784 2, RFC 2890 2. Checksums are not taken: they cover what functions change within.
+    /// Reads GRE (RFC 2784 2, RFC 2890 2). Refuses checksums: functions change the data that they
+    /// cover.
     fn of_gre(bytes: &[u8]) -> Option<EncapHeader> {
         let &[high, low, a, b] = bytes.first_chunk()?;
         let flags = u16::from_be_bytes([high, low]);
@@ -201,15 +204,14 @@ impl EncapHeader {
         Some(EncapHeader { key, len, ether_type: [a, b] })
     }
 
-    /// RFC 7348 5: reserved bits are not looked at.
+    /// Reads VXLAN and ignores reserved bits (RFC 7348 5).
     fn of_vxlan(bytes: &[u8]) -> Option<EncapHeader> {
         let &[flags, _, _, _, a, b, c, _] = bytes.first_chunk()?;
         let key = Some(u32::from_be_bytes([0, a, b, c]));
         (flags & 0x08 != 0).then_some(EncapHeader { key, len: UDP_LEN + VIRTUAL_LEN, ether_type: ETHERNET })
     }
 
-    /// RFC 8926 3.4: options are passed over, but for those that must be understood; control
-    /// packets are not taken.
+    /// Reads Geneve (RFC 8926 3.4). Skips options, but refuses critical ones and control packets.
     fn of_geneve(bytes: &[u8]) -> Option<EncapHeader> {
         let &[first, flags, a, b, x, y, z, _] = bytes.first_chunk()?;
         let options = usize::from(first & 0x3f) * 4;
@@ -226,7 +228,7 @@ fn is_virtual(protocol: EncapProtocol) -> bool {
     matches!(protocol, EncapProtocol::Vxlan | EncapProtocol::Geneve)
 }
 
-/// What is put before packets whose EtherType is this one.
+/// Builds the outer headers of packets with this EtherType.
 fn outer(
     config: &Config,
     local: Addr,
@@ -272,33 +274,33 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     let error = |message: String| Err(ConfigError::new(message));
     let is_host = |addr: IpAddr| !addr.is_unspecified() && !addr.is_multicast();
     if config.local.is_ipv4() != config.remote.is_ipv4() {
-        return error("`local` and `remote` are addresses of one IP version".to_owned());
+        return error("`local` and `remote` must have one IP version".to_owned());
     }
     if config.local == config.remote || !is_host(config.local) || !is_host(config.remote) {
-        return error("`local` and `remote` are the addresses of two hosts".to_owned());
+        return error("`local` and `remote` must be different host addresses".to_owned());
     }
     if config.mtu < MTU_MIN {
-        return error(format!("`mtu` is at least {MTU_MIN}, not {}", config.mtu));
+        return error(format!("`mtu` must be at least {MTU_MIN}, not {}", config.mtu));
     }
     if config.ttl == 0 {
-        return error("`ttl` is at least 1".to_owned());
+        return error("`ttl` must be at least 1".to_owned());
     }
     if config.key.is_some() && config.protocol != EncapProtocol::Gre {
-        return error("`key` is for `gre`; the number of a virtual network is `vni`".to_owned());
+        return error("`key` needs `protocol: gre`; use `vni` for `vxlan` and `geneve`".to_owned());
     }
     let macs = [config.local_mac, config.remote_mac];
     if !is_virtual(config.protocol) {
         if config.vni.is_some() || macs != [None, None] || config.udp_checksum != UdpChecksum::Auto {
             let keys = "`vni`, `local_mac`, `remote_mac` and `udp_checksum`";
-            return error(format!("{keys} are for `vxlan` and `geneve`"));
+            return error(format!("{keys} need `protocol: vxlan` or `geneve`"));
         }
         return Ok(());
     }
     if config.vni.is_none_or(|vni| vni >= 1 << 24) {
-        return error("`vni` is the number of a virtual network, 0 to 16777215".to_owned());
+        return error("`vni` must be from 0 to 16777215".to_owned());
     }
     if macs.contains(&None) {
-        return error("`local_mac` and `remote_mac` are the Ethernet addresses of both ends".to_owned());
+        return error("`local_mac` and `remote_mac` are required".to_owned());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The configuration as a policy writes it; see the README for what the keys do.
+//! Configuration as written in a policy; the README documents each key.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,19 +6,19 @@ use std::net::IpAddr;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use values::{Located, Secret};
 
-/// The gateway's configuration.
+/// Configuration of the gateway.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The tunnels, 1 to [`super::TUNNELS_MAX`].
+    /// Tunnels, 1 to [`super::TUNNELS_MAX`].
     pub tunnels: Vec<VpnTunnelConfig>,
-    /// What becomes of packets that go through none.
+    /// Action for packets outside of all tunnels.
     #[serde(default)]
     pub others: UnprotectedAction,
-    /// The gateway's own IPv4 address inside, which answers come from.
+    /// The gateway's own IPv4 address inside, the source of ICMP errors.
     #[serde(default)]
     pub gateway4: Option<std::net::Ipv4Addr>,
-    /// Its IPv6 address.
+    /// The gateway's own IPv6 address inside.
     #[serde(default)]
     pub gateway6: Option<std::net::Ipv6Addr>,
 }
@@ -27,99 +27,99 @@ pub struct Config {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VpnTunnelConfig {
-    /// Its name, in counters.
+    /// Name, in counters.
     pub name: Located,
-    /// How packets are protected.
+    /// Protocol and algorithms.
     #[serde(default)]
     pub protocol: IpsecProtocol,
-    /// The outer address at this end.
+    /// Outer address of this end.
     pub local: IpAddr,
-    /// The outer address at the other end.
+    /// Outer address of the other end.
     pub remote: IpAddr,
-    /// Where packets that go through it may come from here.
+    /// Networks at this end whose packets use the tunnel.
     pub local_networks: Vec<Located>,
-    /// Where they go to.
+    /// Networks at the other end.
     pub remote_networks: Vec<Located>,
-    /// What is sent with.
+    /// Outbound security association.
     pub outbound: OutboundConfig,
-    /// What is received with, 1 to [`super::INBOUND_MAX`]: several while keys are changed.
+    /// Inbound security associations, 1 to [`super::INBOUND_MAX`]: several during a key change.
     pub inbound: Vec<InboundConfig>,
-    /// The longest IP packet that gets to the other end, in bytes.
+    /// Path MTU to the other end, in bytes.
     #[serde(default = "default_mtu")]
     pub mtu: u16,
-    /// Time to live of outer headers.
+    /// TTL of outer headers.
     #[serde(default = "default_ttl")]
     pub ttl: u8,
-    /// The DF bit of outer IPv4 headers.
+    /// DF bit of outer IPv4 headers.
     #[serde(default)]
     pub df: DontFragment,
-    /// Whether packets that come again are refused.
+    /// Refuses replayed packets.
     #[serde(default = "yes")]
     pub anti_replay: bool,
 }
 
-/// The security association that packets leave by.
+/// An outbound security association.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutboundConfig {
-    /// Its index, which the receiver chose.
+    /// Security parameters index, chosen by the receiver.
     pub spi: Spi,
-    /// Its key.
+    /// Key.
     pub key: Secret,
-    /// The sequence number that it begins with.
+    /// First sequence number.
     #[serde(default = "one")]
     pub first_sequence: u32,
 }
 
-/// A security association that packets come by.
+/// An inbound security association.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InboundConfig {
-    /// Its index.
+    /// Security parameters index.
     pub spi: Spi,
-    /// Its key.
+    /// Key.
     pub key: Secret,
 }
 
-/// How packets are protected, always in tunnel mode.
+/// Protocol and algorithms, always in tunnel mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IpsecProtocol {
-    /// ESP with AES-GCM: secret and genuine (RFC 4303, RFC 4106).
+    /// ESP with AES-GCM: confidentiality and integrity (RFC 4303, RFC 4106).
     #[default]
     Esp,
-    /// ESP that hides nothing, with HMAC-SHA-256-128: genuine (RFC 4303, RFC 2410, RFC 4868).
+    /// ESP without encryption, with HMAC-SHA-256-128: integrity (RFC 4303, RFC 2410, RFC 4868).
     EspNull,
-    /// AH with HMAC-SHA-256-128: genuine, as far as may be with the outer header (RFC 4302, RFC
+    /// AH with HMAC-SHA-256-128: integrity, including the immutable outer fields (RFC 4302, RFC
     /// 4868).
     Ah,
 }
 
-/// What becomes of packets that go through no tunnel.
+/// Action for packets outside of all tunnels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnprotectedAction {
-    /// They pass untouched.
+    /// Pass unchanged.
     #[default]
     Pass,
-    /// They are dropped.
+    /// Drop.
     Drop,
 }
 
-/// The DF bit of outer IPv4 headers (RFC 4301 8.1).
+/// DF bit of outer IPv4 headers (RFC 4301 8.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DontFragment {
-    /// That of the inner header; over IPv6 packets it is set.
+    /// Copy of the inner header's; set for IPv6 packets.
     #[default]
     Copy,
     /// Set.
     Set,
-    /// Not set.
+    /// Clear.
     Clear,
 }
 
-/// A security parameters index: a number, or a text such as `0x1001`. Those below 256 are reserved
+/// A security parameters index: a number, or a text such as `0x1001`. Values below 256 are reserved
 /// (RFC 4303 2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spi(pub u32);

@@ -1,4 +1,5 @@
-//! What stands around a packet in a tunnel: the outer IP header, and AH (RFC 4302) or ESP (RFC 4303) in tunnel mode.
+//! Packet formats of tunnels: the outer IP header, and AH (RFC 4302) or ESP (RFC 4303) in tunnel
+//! mode.
 
 use std::ops::Range;
 
@@ -10,22 +11,23 @@ use super::numbers::PacketNonce;
 use super::suite::{Gcm, Hmac128, ICV_LEN, IV_LEN, IntegrityFailure};
 use crate::headers::InnerHeader;
 
-/// Protocol number of ESP (IANA).
+/// IP protocol number of ESP (IANA).
 pub const ESP: u8 = 50;
 
-/// Protocol number of AH (IANA).
+/// IP protocol number of AH (IANA).
 pub const AH: u8 = 51;
 
-/// Bytes of the longest headers before a packet: IPv6 with AH, or with ESP and its vector.
+/// Length of the longest headers before a packet: IPv6 with AH, or with ESP and its initialization
+/// vector.
 pub const HEADERS_MAX: usize = V6_LEN + AH_LEN_V6;
 
-/// Bytes that a tunnel adds at most: IPv6, ESP with AES-GCM, its padding, and the check value.
+/// Maximum overhead of a tunnel: IPv6, ESP with AES-GCM, its padding and the check value.
 pub const OVERHEAD_MAX: usize = V6_LEN + ESP_LEN + IV_LEN + ALIGNMENT - 1 + ESP_END + ICV_LEN;
 
 const _: () =
     assert!(ALIGNMENT - 1 + ESP_END + ICV_LEN <= TRAILER_MAX && HEADERS_MAX <= OVERHEAD_MAX + ALIGNMENT);
 
-/// How the packets of a security association are protected, with its key.
+/// The algorithm of a security association, with its key.
 pub enum Transform {
     /// ESP with AES-GCM (RFC 4106).
     Gcm(Gcm),
@@ -35,50 +37,46 @@ pub enum Transform {
     Ah(Hmac128),
 }
 
-/// The outer IP headers of a tunnel.
+/// Outer IP headers of a tunnel.
 #[derive(Clone, Copy, Debug)]
 pub struct TunnelOuter {
-    /// This end.
     pub source: Addr,
-    /// The other end.
     pub destination: Addr,
-    /// Time to live.
     pub ttl: u8,
-    /// What the DF bit is.
+    /// Source of the DF bit.
     pub dont_fragment: DontFragment,
 }
 
-/// Headers to be put before a packet.
+/// Headers to put before a packet.
 pub struct EncapHeaders {
     bytes: [u8; HEADERS_MAX],
     len: usize,
-    /// How many bytes are to be put behind the packet.
+    /// Length of the trailer to put after the packet.
     pub trailer_len: usize,
-    /// The outer IP version.
     pub version: u8,
 }
 
 impl EncapHeaders {
-    /// The headers.
+    /// Returns the headers' bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
 impl Transform {
-    /// AH or ESP.
+    /// Returns the protocol number: AH or ESP.
     pub fn protocol(&self) -> u8 {
         if let Transform::Ah(_) = self { AH } else { ESP }
     }
 
-    /// The length of an IP packet of this one's length in a tunnel with outer addresses of the
+    /// Returns the length of a packet of `len` bytes after encapsulation with this outer IP
     /// version.
     pub fn enclosed_len(&self, len: usize, version: u8) -> usize {
         ip_len(version) + self.header_len(version) + len + self.trailer_len(len)
     }
 
-    /// The longest IP packet whose length in the tunnel is not over `mtu`: of this one, and any
-    /// that is shorter.
+    /// Returns the length of the longest packet such that it, and every shorter one, fits `mtu`
+    /// after encapsulation.
     pub fn inner_mtu(&self, mtu: usize, version: u8) -> usize {
         let room = mtu.saturating_sub(ip_len(version) + self.header_len(version));
         match self {
@@ -87,8 +85,7 @@ impl Transform {
         }
     }
 
-    /// The headers for a packet, without the check value and what else comes only with
-    /// [`Transform::protect`].
+    /// Builds the headers of a packet, except the fields that [`Transform::protect`] computes.
     pub fn headers(
         &self,
         outer: &TunnelOuter,
@@ -104,7 +101,7 @@ impl Transform {
         let own = &mut bytes[at..len];
         let fixed = match self {
             Transform::Ah(_) => {
-                // In words of four bytes, less two (RFC 4302 2.2).
+                // In 32-bit words, minus two (RFC 4302 2.2).
                 own[..2].copy_from_slice(&[next_header(inner.version), ((len - at) / 4 - 2) as u8]);
                 &mut own[4..]
             }
@@ -119,9 +116,8 @@ impl Transform {
         EncapHeaders { bytes, len, trailer_len, version }
     }
 
-    /// Completes a packet, from the outer IP header on, that has its headers before it and room
-    /// behind: pads, encrypts, signs it. `inner`: the packet within, whose bytes stand there as
-    /// they are to be sent.
+    /// Pads, encrypts and authenticates a packet, which begins with the outer IP header and has
+    /// room for headers and trailer. `inner` describes the inner packet, which is in place.
     pub fn protect(&self, packet: &mut [u8], inner: &InnerHeader) {
         let at = ip_len(packet.first().map_or(0, |first| first >> 4));
         let (outer, own) = packet.split_at_mut(at.min(packet.len()));
@@ -147,8 +143,8 @@ impl Transform {
         }
     }
 
-    /// Verifies a packet, from the outer IP header on, whose AH or ESP header begins at `at`, and
-    /// decrypts it. Where in it the payload is, and what that is.
+    /// Verifies and decrypts a packet, which begins with the outer IP header and has its AH or ESP
+    /// header at `at`. Returns the range of the payload and its protocol.
     ///
     /// # Errors
     /// [`DropReason::VpnIntegrity`] or [`DropReason::VpnMalformed`].
@@ -161,7 +157,7 @@ impl Transform {
             Transform::Ah(mac) => {
                 let &[next, words, ..] = &*own else { return Err(DropReason::VpnMalformed) };
                 let len = (usize::from(words) + 2) * 4;
-                // Senders may pad to eight bytes over IPv4, too.
+                // Senders may pad to eight bytes over IPv4 too.
                 if ![AH_LEN, AH_LEN_V6].contains(&len) || len > own_len || outer.len() != ip_len_of(outer) {
                     return Err(DropReason::VpnMalformed);
                 }
@@ -187,7 +183,7 @@ impl Transform {
         }
     }
 
-    /// Bytes of its own before a packet.
+    /// Returns the length of the protocol's headers before a packet.
     fn header_len(&self, version: u8) -> usize {
         match self {
             Transform::Ah(_) if version == 4 => AH_LEN,
@@ -197,7 +193,7 @@ impl Transform {
         }
     }
 
-    /// Bytes of its own behind a packet of this length.
+    /// Returns the length of the trailer after a packet of `len` bytes.
     fn trailer_len(&self, len: usize) -> usize {
         match self {
             Transform::Ah(_) => 0,
@@ -207,8 +203,8 @@ impl Transform {
 }
 
 impl TunnelOuter {
-    /// RFC 4301 5.1.2. DSCP and ECN are those of the inner header (RFC 6040 4.1, normal mode). A
-    /// packet that may be fragmented has an identification (RFC 6864 4).
+    /// Writes the outer header (RFC 4301 5.1.2). Copies DSCP and ECN from the inner header (RFC
+    /// 6040 4.1, normal mode). A packet that may be fragmented gets an identification (RFC 6864 4).
     fn put(&self, header: &mut [u8], protocol: u8, len: usize, stamp: PacketNonce, inner: &InnerHeader) {
         let class = inner.traffic_class;
         if self.source.is_v4() {
@@ -243,18 +239,18 @@ const V6_LEN: usize = 40;
 /// SPI and sequence number (RFC 4303 2).
 const ESP_LEN: usize = 8;
 
-/// Pad length and next header, behind the padding.
+/// Pad length and next header, after the padding.
 const ESP_END: usize = 2;
 
-/// What pad length and next header end at a multiple of (RFC 4303 2.4).
+/// Alignment of the end of pad length and next header (RFC 4303 2.4).
 const ALIGNMENT: usize = 4;
 
-/// AH's fields before the check value (RFC 4302 2).
+/// Length of AH's fields before the check value (RFC 4302 2).
 const AH_FIXED: usize = 12;
 
 const AH_LEN: usize = AH_FIXED + ICV_LEN;
 
-/// Over IPv6 it is a multiple of eight (RFC 4302 3.3.3.2.1).
+/// A multiple of eight over IPv6 (RFC 4302 3.3.3.2.1).
 const AH_LEN_V6: usize = AH_LEN + 4;
 
 fn ip_len(version: u8) -> usize {
@@ -265,7 +261,7 @@ fn ip_len_of(header: &[u8]) -> usize {
     ip_len(header.first().map_or(0, |first| first >> 4))
 }
 
-/// The next header of IPv4 and IPv6 in a tunnel.
+/// Returns the next header value for IPv4 or IPv6.
 fn next_header(version: u8) -> u8 {
     if version == 4 { protocol::IPV4 } else { protocol::IPV6 }
 }
@@ -275,7 +271,7 @@ fn forged(_: IntegrityFailure) -> DropReason {
     DropReason::VpnIntegrity
 }
 
-/// Writes padding, pad length and next header behind `at` up to the end: 1, 2, 3 (RFC 4303 2.4).
+/// Writes padding (1, 2, 3 ...), pad length and next header from `at` to the end (RFC 4303 2.4).
 fn put_padding(text: &mut [u8], at: usize, version: u8) {
     let Some([padding @ .., len, next]) = text.get_mut(at..) else { return };
     *len = padding.len() as u8;
@@ -283,16 +279,16 @@ fn put_padding(text: &mut [u8], at: usize, version: u8) {
     padding.iter_mut().zip(1..).for_each(|(byte, number)| *byte = number);
 }
 
-/// The length of a payload without its padding, which must be as RFC 4303 2.4 says, and its
+/// Returns the length of a payload without its padding, which must conform to RFC 4303 2.4, and its
 /// protocol.
 fn without_padding(text: &[u8]) -> Result<(usize, u8), DropReason> {
     let &[ref rest @ .., pad_len, next] = text else { return Err(DropReason::VpnMalformed) };
     let len = rest.len().checked_sub(pad_len.into()).ok_or(DropReason::VpnMalformed)?;
-    let is_as_told = rest[len..].iter().zip(1u8..=u8::MAX).all(|(&byte, number)| byte == number);
-    if is_as_told { Ok((len, next)) } else { Err(DropReason::VpnMalformed) }
+    let is_valid = rest[len..].iter().zip(1u8..=u8::MAX).all(|(&byte, number)| byte == number);
+    if is_valid { Ok((len, next)) } else { Err(DropReason::VpnMalformed) }
 }
 
-/// The check value of a packet with AH, whose own place in it counts as zeros.
+/// Computes the check value of a packet with AH, with zeros in place of the value itself.
 fn ah_icv(mac: &Hmac128, outer: &[u8], own: &[u8]) -> [u8; ICV_LEN] {
     let (header, payload) = own.split_at((ah_len(outer)).min(own.len()));
     let (fixed, padding) = ah_parts(header);
@@ -309,13 +305,13 @@ fn ah_len(outer: &[u8]) -> usize {
     if ip_len_of(outer) == V4_LEN { AH_LEN } else { AH_LEN_V6 }
 }
 
-/// What stands before the check value, and behind it.
+/// Returns the header before and after the check value.
 fn ah_parts(header: &[u8]) -> (&[u8], &[u8]) {
     (header.get(..AH_FIXED).unwrap_or_default(), header.get(AH_LEN..).unwrap_or_default())
 }
 
-/// An IP header without options or extensions, with zeros in place of what routers change (RFC 4302
-/// 3.3.3.1).
+/// Returns an IP header without options or extension headers, with zeros in its mutable fields (RFC
+/// 4302 3.3.3.1).
 fn immutable(header: &[u8]) -> ImmutableHeader {
     let mut bytes = [0; V6_LEN];
     let len = header.len().min(V6_LEN);

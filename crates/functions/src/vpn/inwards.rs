@@ -1,4 +1,4 @@
-//! Packets from outside: out of their tunnel, or on (RFC 4301 5.2).
+//! Packets from outside: decapsulated, passed or dropped (RFC 4301 5.2).
 
 use nf::{Context, PacketView, Verdict};
 use packet::sanity::is_routed_elsewhere;
@@ -13,42 +13,41 @@ use super::tunnels::InboundSa;
 use super::{METERS, Vpn, of_tunnel};
 use crate::headers::{self, InnerHeader, OuterPayload};
 
-/// The next header of dummy packets (RFC 4303 2.6).
+/// Next header of dummy packets (RFC 4303 2.6).
 const NO_NEXT_HEADER: u8 = 59;
 
-/// An outer header, with AH or ESP behind it.
+/// An outer header followed by AH or ESP.
 struct OuterHeader {
     source: Addr,
     destination: Addr,
     traffic_class: u8,
-    /// The length of the packet, as its header says it.
+    /// Length of the packet, from its header.
     len: usize,
-    /// AH or ESP.
     protocol: u8,
-    /// Where AH or ESP begins, from the outer header on.
+    /// Offset of AH or ESP from the outer header.
     at: usize,
-    /// Only part of a packet that was fragmented.
+    /// True if the packet is a fragment.
     is_fragment: bool,
 }
 
 impl Vpn {
-    /// Takes the packet out of its tunnel, if it came in one that ends here.
+    /// Decapsulates the packet, if its tunnel ends here.
     pub(super) fn receive(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
         let Some(header) = InnerHeader::of(packet.outermost()) else {
             return Verdict::Drop(DropReason::VpnMalformed);
         };
         match OuterHeader::of(&header, packet.outermost()) {
             Some(arrived) if self.tunnels.end_at(arrived.destination) => {
-                match self.take_out(&arrived, packet, context) {
+                match self.decapsulate(&arrived, packet, context) {
                     Ok(()) => Verdict::Forward,
                     Err(reason) => Verdict::Drop(reason),
                 }
             }
-            // What should have come through a tunnel.
+            // The packet should have come through a tunnel.
             _ if self.tunnels.between(header.destination, header.source).is_some() => {
                 Verdict::Drop(DropReason::VpnClear)
             }
-            // No router on the way has seen such a packet, and what it quotes is nobody's to tell
+            // No router outside could have seen the quoted packet, whose contents must not travel
             // in the clear.
             _ if QuotedEnds::of(packet.outermost())
                 .is_some_and(|quoted| quoted.protected_by(&self.tunnels).is_some()) =>
@@ -59,7 +58,7 @@ impl Vpn {
         }
     }
 
-    fn take_out(
+    fn decapsulate(
         &self,
         arrived: &OuterHeader,
         packet: &mut PacketView<'_>,
@@ -74,7 +73,8 @@ impl Vpn {
             .inbound(arrived.destination, arrived.source, arrived.protocol, spi)
             .ok_or(DropReason::VpnNoSa)?;
         let count = |context: &mut Context<'_>, what| super::count(context, association.tunnel, what, 1);
-        // Before the packet is verified: what is old costs no more than that (RFC 4303 3.4.3).
+        // Checked before verification, so that a replayed packet costs no more than this (RFC 4303
+        // 3.4.3).
         if !is_new(association, number, context) {
             count(context, of_tunnel::REPLAYED);
             return Err(DropReason::VpnReplayed);
@@ -93,16 +93,16 @@ impl Vpn {
             count(context, of_tunnel::DUMMIES);
             return Err(DropReason::VpnDummy);
         }
-        let within = network.get_mut(payload.clone()).ok_or(DropReason::VpnMalformed)?;
-        // What stands behind it is there to hide its length (RFC 4303 2.7).
-        let found = InnerHeader::of(within)
-            .filter(|found| found.len <= within.len())
+        let inner = network.get_mut(payload.clone()).ok_or(DropReason::VpnMalformed)?;
+        // Data after the inner packet is traffic flow confidentiality padding (RFC 4303 2.7).
+        let found = InnerHeader::of(inner)
+            .filter(|found| found.len <= inner.len())
             .ok_or(DropReason::VpnMalformed)?;
         if next_header != if found.version == 4 { IpProtocol::IPV4.0 } else { IpProtocol::IPV6.0 } {
             return Err(DropReason::VpnMalformed);
         }
         let tunnel = self.tunnels.get(association.tunnel).ok_or(DropReason::VpnNoSa)?;
-        let comes_out = match QuotedEnds::of(within) {
+        let comes_out = match QuotedEnds::of(inner) {
             Some(quoted) => quoted.comes_out(tunnel, found.destination),
             None => tunnel.lets_out(found.source, found.destination),
         };
@@ -114,15 +114,15 @@ impl Vpn {
         }
         let class = packet::class_after_decap(found.traffic_class, arrived.traffic_class)
             .ok_or(DropReason::VpnCongestion)?;
-        headers::pass_on(within, class);
+        headers::decrement_ttl(inner, class);
         packet.decap_opaque(payload.start, found.len, found.version)?;
         super::count_packet(context, association.tunnel, of_tunnel::PACKETS_IN, found.len);
         Ok(())
     }
 
-    /// What becomes of a packet that goes through no tunnel.
+    /// Handles a packet outside of all tunnels.
     pub(super) fn other(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Verdict {
-        // Where it goes in the end is in its route: perhaps where a tunnel leads.
+        // A source route may lead to a network behind a tunnel.
         if is_routed_elsewhere(packet.outermost()) {
             return Verdict::Drop(DropReason::SourceRoute);
         }
@@ -138,7 +138,7 @@ fn is_new(association: &InboundSa, number: u32, context: &mut Context<'_>) -> bo
     let Some(name) = &association.name else { return true };
     let now_ns = context.now_ns();
     let is_new = ReplayWindow::new(context.meters(METERS), name, now_ns).is_new(number);
-    context.release_shared(); // Before what takes long.
+    context.release_shared(); // Before the slow part.
     is_new
 }
 
@@ -151,7 +151,7 @@ fn note(association: &InboundSa, number: u32, context: &mut Context<'_>) -> bool
 }
 
 impl OuterHeader {
-    /// None if the packet has neither AH nor ESP, as far as its headers are here.
+    /// Reads the headers; none if the packet has neither AH nor ESP, or is truncated.
     fn of(header: &InnerHeader, packet: &[u8]) -> Option<OuterHeader> {
         let OuterPayload { protocol, at, is_fragment } = OuterPayload::of(packet)?;
         matches!(protocol, AH | ESP).then_some(OuterHeader {
@@ -165,7 +165,7 @@ impl OuterHeader {
         })
     }
 
-    /// What AH or ESP says of itself.
+    /// Returns SPI and sequence number.
     fn index_and_number(&self, packet: &[u8]) -> Option<(u32, u32)> {
         let at = if self.protocol == AH { self.at + 4 } else { self.at };
         let &[a, b, c, d, e, f, g, h] = packet.get(at..self.len)?.first_chunk()?;

@@ -1,31 +1,29 @@
-//! Numbers that the packets of a security association share, whatever their flows: those that are
-//! given to packets that leave, and which were seen of those that come. They stand among the
-//! meters; see decision 21.
+//! State that the packets of a security association share across flows: the sequence numbers sent,
+//! and those received. It is stored in meters; see decision 21.
 
 use nf::{MeterKey, Meters};
 use packet::Addr;
 
 use super::suite::IV_LEN;
 
-/// How far behind the greatest sequence number seen another may be, to be told from one that comes
-/// again (RFC 4303 3.4.3, which asks for 64 at least).
+/// Size of the replay window (RFC 4303 3.4.3, which requires at least 64).
 pub const REPLAY_WINDOW: u32 = 1_024;
 
-/// Meters of a security association that packets come by: one for the greatest number, the others
-/// for the window.
+/// Meters per inbound security association: one for the greatest number, the others for the window.
 pub const INBOUND_METERS: u32 = 1 + RING / METER_WORDS;
 
-/// Meters of one that packets leave by.
+/// Meters per outbound security association.
 pub const OUTBOUND_METERS: u32 = 1;
 
-/// Which security association's: the receiver's address, AH or ESP, and the index (RFC 4301 4.1).
+/// Identity of a security association: the receiver's address, AH or ESP, and the SPI (RFC 4301
+/// 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaId {
     words: [u64; 3],
 }
 
 impl SaId {
-    /// Of the association to this receiver. `sends`: this is its sender.
+    /// Creates the identity of the association to this receiver; `sends` is true at its sender.
     pub fn new(receiver: Addr, is_ah: bool, spi: u32, sends: bool) -> SaId {
         let addr = receiver.to_u128();
         let last = u64::from(spi) | u64::from(is_ah) << 32 | u64::from(sends) << 33;
@@ -38,23 +36,23 @@ impl SaId {
     }
 }
 
-/// What a packet that leaves has to itself.
+/// Values that are unique to an outgoing packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketNonce {
-    /// The sequence number.
+    /// Sequence number.
     pub number: u32,
-    /// The initialization vector.
+    /// Initialization vector.
     pub iv: [u8; IV_LEN],
 }
 
 impl PacketNonce {
-    /// The next one of an association whose numbers begin with `first`; none if they are used up:
-    /// they do not begin again (RFC 4303 3.3.3).
+    /// Returns the next values of an association whose sequence numbers begin with `first`; none if
+    /// the numbers are exhausted, because they must not wrap (RFC 4303 3.3.3).
     ///
-    /// The vector is the time in nanoseconds, or one more than the one before where that is not
-    /// less. So it does not come again when numbers begin anew with the same key, as long as the
-    /// clock was not put back and there are fewer packets than nanoseconds (RFC 4106 3.1 wants
-    /// nothing else of it).
+    /// The initialization vector is the time in nanoseconds, or the previous vector plus one if
+    /// that is greater. So no vector repeats, even if sequence numbers restart with the same key,
+    /// provided that the clock is not set back and packets are fewer than nanoseconds. RFC 4106 3.1
+    /// requires only uniqueness.
     #[inline]
     pub fn next(meters: &mut Meters, of: &SaId, first: u32, now_ns: u64) -> Option<PacketNonce> {
         let [given, last_iv, _] = meters.of(&of.meter(0), now_ns, NEVER_NS)?;
@@ -65,10 +63,10 @@ impl PacketNonce {
     }
 }
 
-/// Which sequence numbers of an association were there.
+/// The window of received sequence numbers.
 ///
-/// Bits stand in a ring of words by the numbers themselves, so that the window moves without being
-/// shifted (RFC 6479). One word more than the window has is being filled.
+/// Its bits are in a ring of words indexed by the numbers themselves, so the window advances
+/// without shifting (RFC 6479). The ring has one word more than the window, which is being filled.
 pub struct ReplayWindow<'m> {
     meters: &'m mut Meters,
     of: &'m SaId,
@@ -76,30 +74,30 @@ pub struct ReplayWindow<'m> {
 }
 
 impl<'m> ReplayWindow<'m> {
-    /// Those of this association.
+    /// Opens the window of this association.
     pub fn new(meters: &'m mut Meters, of: &'m SaId, now_ns: u64) -> ReplayWindow<'m> {
         ReplayWindow { meters, of, now_ns }
     }
 
-    /// Whether a packet with this number may be new, and is worth being verified.
+    /// Returns whether a packet with this number may be new, and is worth verifying.
     #[inline]
     pub fn is_new(&mut self, number: u32) -> bool {
         self.top_if_new(number).is_some()
     }
 
-    /// Notes the number of a packet that was verified; false if it was noted since it was asked
-    /// for.
+    /// Records the number of a verified packet; false if it was recorded since
+    /// [`ReplayWindow::is_new`].
     #[inline]
     pub fn note(&mut self, number: u32) -> bool {
         self.try_note(number).is_some()
     }
 
-    /// The greatest number seen, if this one may be new. (Every association has its meters: none is
-    /// ever missing.)
+    /// Returns the greatest number received, if this one may be new. (Every association has its
+    /// meters, so none is missing.)
     fn top_if_new(&mut self, number: u32) -> Option<u32> {
         let top = *self.top()? as u32;
         let is_new = match top.checked_sub(number) {
-            _ if number == 0 => false, // The first one is 1 (RFC 4303 2.2).
+            _ if number == 0 => false, // Numbers begin with 1 (RFC 4303 2.2).
             None => true,
             Some(behind) => behind < REPLAY_WINDOW && *self.word(number / 64)? & bit(number) == 0,
         };
@@ -133,13 +131,13 @@ impl<'m> ReplayWindow<'m> {
     }
 }
 
-/// Words of a meter.
+/// Words per meter.
 const METER_WORDS: u32 = 3;
 
-/// Words of the ring: those of the window, and what is begun of the next one, in whole meters.
+/// Words of the ring, in whole meters: the window, and the word being filled.
 const RING: u32 = (REPLAY_WINDOW / 64 + 1).next_multiple_of(METER_WORDS);
 
-/// No meter is ever as good as new: a number that was forgotten could come again.
+/// Meters never expire: a forgotten number could be replayed.
 const NEVER_NS: u64 = u64::MAX;
 
 fn bit(number: u32) -> u64 {
@@ -163,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_end_and_vectors_only_rise() {
+    fn numbers_are_exhausted_and_vectors_increase() {
         let (mut meters, of) = (meters(), name());
         let mut next = |now_ns| PacketNonce::next(&mut meters, &of, u32::MAX - 2, now_ns);
         let stamp = |number, iv: u64| Some(PacketNonce { number, iv: iv.to_be_bytes() });
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn no_vector_is_behind_the_end_of_time() {
+    fn vectors_do_not_overflow() {
         let (mut meters, of) = (meters(), name());
         let mut next = |now_ns| PacketNonce::next(&mut meters, &of, 1, now_ns).map(|stamp| stamp.iv);
         assert_eq!(next(u64::MAX), Some(u64::MAX.to_be_bytes()));
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_has_its_edges_where_it_says() {
+    fn the_window_has_exact_edges() {
         let (mut meters, of) = (meters(), name());
         let mut seen = ReplayWindow::new(&mut meters, &of, 0);
         assert!(!seen.note(0), "no packet has it");
@@ -194,9 +192,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a set of all numbers that there were.
+        /// Compares the window with a set of all received numbers.
         #[test]
-        fn is_like_a_set(steps in prop::collection::vec((0u32..5, -1_200i64..1_200), 1..400), start in 1u32..5_000) {
+        fn window_agrees_with_a_set(steps in prop::collection::vec((0u32..5, -1_200i64..1_200), 1..400), start in 1u32..5_000) {
             let (mut meters, of) = (meters(), name());
             let mut seen = ReplayWindow::new(&mut meters, &of, 0);
             let (mut all, mut top) = (BTreeSet::new(), 0u32);

@@ -1,4 +1,4 @@
-//! Packets from inside: into their tunnel, or on, or back with an error (RFC 4301 5.1).
+//! Packets from inside: encapsulated, passed, or answered with an error (RFC 4301 5.1).
 
 use nf::answer::{self, IcmpError};
 use nf::{Context, PacketView, Verdict};
@@ -10,12 +10,11 @@ use super::tunnels::OutboundTunnel;
 use super::{METERS, State, Vpn, counter, of_tunnel};
 use crate::headers::{self, InnerHeader};
 
-/// The sender of a flow's packets is told at most once in so many nanoseconds what is wrong with
-/// them.
-pub const TELL_INTERVAL_NS: u64 = 100_000_000;
+/// Minimum interval, in nanoseconds, between two notifications of a flow's sender.
+pub const NOTIFY_INTERVAL_NS: u64 = 100_000_000;
 
 impl Vpn {
-    /// Puts the packet into the tunnel to where it goes, if there is one.
+    /// Encapsulates the packet, if a tunnel leads to its destination.
     pub(super) fn send(
         &self,
         packet: &mut PacketView<'_>,
@@ -38,9 +37,9 @@ impl Vpn {
         if tunnel.transform.enclosed_len(inner.len, version) > tunnel.mtu {
             if inner.dont_fragment {
                 let error = IcmpError::TooBig { mtu: tunnel.inner_mtu as u32 };
-                self.tell(
+                self.notify(
                     error,
-                    self.answers_from(&inner).unwrap_or(inner.destination),
+                    self.own_address(&inner).unwrap_or(inner.destination),
                     packet,
                     state,
                     context,
@@ -50,12 +49,12 @@ impl Vpn {
         }
         // RFC 4301 5.1.2.1, note 3.
         if inner.ttl <= 1 {
-            if let Some(from) = self.answers_from(&inner) {
-                self.tell(IcmpError::TimeExceeded, from, packet, state, context);
+            if let Some(from) = self.own_address(&inner) {
+                self.notify(IcmpError::TimeExceeded, from, packet, state, context);
             }
             return Verdict::Drop(DropReason::TtlExpired);
         }
-        match enclose(tunnel, &inner, packet, context) {
+        match encapsulate(tunnel, &inner, packet, context) {
             Ok(()) => {
                 super::count_packet(context, number, of_tunnel::PACKETS_OUT, inner.len);
                 Verdict::Forward
@@ -64,14 +63,14 @@ impl Vpn {
         }
     }
 
-    /// The gateway's address of the packet's version.
-    fn answers_from(&self, inner: &InnerHeader) -> Option<Addr> {
+    /// Returns the gateway's own address of the packet's IP version.
+    fn own_address(&self, inner: &InnerHeader) -> Option<Addr> {
         if inner.version == 4 { self.gateway4 } else { self.gateway6 }
     }
 
-    /// Tells the packet's sender what is wrong with it (RFC 1191, RFC 8201; RFC 4301 8.2).
+    /// Notifies the packet's sender of an error (RFC 1191, RFC 8201; RFC 4301 8.2).
     #[cold]
-    fn tell(
+    fn notify(
         &self,
         error: IcmpError,
         from: Addr,
@@ -80,20 +79,20 @@ impl Vpn {
         context: &mut Context<'_>,
     ) {
         let now_ns = context.now_ns();
-        if state.told_ns != 0 && now_ns.saturating_sub(state.told_ns) < TELL_INTERVAL_NS {
+        if state.notified_ns != 0 && now_ns.saturating_sub(state.notified_ns) < NOTIFY_INTERVAL_NS {
             return;
         }
         let mut buffer = answer::buffer();
         if let Ok(message) = answer::icmp_error(packet, error, from, &mut buffer)
             && context.answer(packet, message).is_ok()
         {
-            state.told_ns = now_ns.max(1);
+            state.notified_ns = now_ns.max(1);
             context.count(counter::ERRORS_SENT, 1);
         }
     }
 }
 
-fn enclose(
+fn encapsulate(
     tunnel: &OutboundTunnel,
     inner: &InnerHeader,
     packet: &mut PacketView<'_>,
@@ -101,7 +100,7 @@ fn enclose(
 ) -> Result<(), DropReason> {
     let now_ns = context.now_ns();
     let stamp = PacketNonce::next(context.meters(METERS), &tunnel.name, tunnel.first_sequence, now_ns);
-    context.release_shared(); // Before what takes long.
+    context.release_shared(); // Before the slow part.
     let stamp = stamp.ok_or(DropReason::VpnExhausted)?;
     let headers = tunnel.transform.headers(&tunnel.outer, tunnel.spi, stamp, inner);
     packet
@@ -109,7 +108,7 @@ fn enclose(
         .map_err(|error| error.reason_or(DropReason::VpnMalformed))?;
     let network = packet.outermost_mut();
     if let Some(within) = network.get_mut(headers.as_slice().len()..) {
-        headers::pass_on(within, inner.traffic_class);
+        headers::decrement_ttl(within, inner.traffic_class);
     }
     tunnel.transform.protect(network, inner);
     Ok(())

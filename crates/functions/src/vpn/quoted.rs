@@ -1,8 +1,8 @@
-//! ICMP errors, by the packet that they quote (RFC 4301 6.2).
+//! ICMP errors, matched by the packet that they quote (RFC 4301 6.2).
 //!
-//! An error tells of addresses, ports and first bytes of that packet: where a tunnel protects the
-//! packet, it protects the error too. Its own source is that of any router on the way, so that its
-//! addresses alone do not say which tunnel that is.
+//! An error reveals addresses, ports and first bytes of the quoted packet, so a tunnel that
+//! protects the packet protects the error too. The error's source is any router on the path, so its
+//! own addresses do not determine the tunnel.
 
 use packet::parse::{is_error, protocol};
 use packet::{Addr, DropReason};
@@ -10,10 +10,10 @@ use packet::{Addr, DropReason};
 use super::tunnels::{OutboundTunnel, TunnelTable};
 use crate::headers::{InnerHeader, OuterPayload};
 
-/// Bytes of an ICMP header, before what an error quotes.
+/// Length of an ICMP header, before the quotation.
 const ICMP_LEN: usize = 8;
 
-/// The ends of a packet that an ICMP error quotes.
+/// Addresses of the packet quoted by an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotedEnds {
     source: Addr,
@@ -21,8 +21,8 @@ pub struct QuotedEnds {
 }
 
 impl QuotedEnds {
-    /// The packet that the IP packet at the beginning of `network` quotes; none if it is no ICMP
-    /// error, or its quotation is too short.
+    /// Reads the packet quoted by the IP packet at the beginning of `network`; none if it is no
+    /// ICMP error, or its quotation is too short.
     pub fn of(network: &[u8]) -> Option<QuotedEnds> {
         let OuterPayload { protocol, at, .. } = OuterPayload::of(network)?;
         if !matches!(protocol, protocol::ICMP | protocol::ICMPV6) || !is_error(protocol, *network.get(at)?) {
@@ -32,15 +32,16 @@ impl QuotedEnds {
         Some(QuotedEnds { source, destination })
     }
 
-    /// The number of the tunnel that protects the packet, whichever way it goes.
+    /// Returns the number of the tunnel that protects the packet, in either direction.
     pub fn protected_by(&self, tunnels: &TunnelTable) -> Option<u16> {
         let forth = tunnels.between(self.source, self.destination);
         forth.or_else(|| tunnels.between(self.destination, self.source)).map(|(number, _)| number)
     }
 
-    /// The tunnel for an error of these addresses that leaves this end: that of the error's own
-    /// addresses, if it protects the quoted packet, too; else the one by which answers to the
-    /// quoted packet would go, to whose sender the error goes. None: no tunnel protects either.
+    /// Returns the tunnel for an outgoing error with the addresses of `inner`. It is the tunnel of
+    /// the error's own addresses, if that protects the quoted packet too; otherwise the tunnel for
+    /// answers to the quoted packet, to whose sender the error goes. None: no tunnel protects
+    /// either.
     ///
     /// # Errors
     /// [`DropReason::VpnError`]: a tunnel protects the quoted packet, but the error would not go
@@ -64,8 +65,8 @@ impl QuotedEnds {
         }
     }
 
-    /// Whether an error to this address, which came through this tunnel, may come out of it: it
-    /// speaks of a packet that its receiver sent into the tunnel.
+    /// Returns whether an error to this address may leave the tunnel that it came through: its
+    /// receiver must have sent the quoted packet into the tunnel.
     pub fn comes_out(&self, tunnel: &OutboundTunnel, receiver: Addr) -> bool {
         self.source == receiver && tunnel.lets_out(self.destination, self.source)
     }

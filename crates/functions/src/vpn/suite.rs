@@ -1,24 +1,23 @@
-//! What makes packets secret and genuine: the algorithms, by libraries. Nothing here knows where
-//! headers stand.
+//! Cryptographic algorithms, from libraries. This module does not know packet formats.
 
 use aes_gcm::aead::{AeadInOut, KeyInit, array::Array, inout::InOutBuf};
 use aes_gcm::{Aes128Gcm, Aes256Gcm};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// Bytes of an integrity check value, with either algorithm.
+/// Length of an integrity check value, for all algorithms.
 pub const ICV_LEN: usize = 16;
 
-/// Bytes of the initialization vector that AES-GCM's packets carry (RFC 4106 3.1).
+/// Length of the initialization vector in AES-GCM packets (RFC 4106 3.1).
 pub const IV_LEN: usize = 8;
 
-/// Bytes of an HMAC-SHA-256 key (RFC 4868 2.1.1).
+/// Length of an HMAC-SHA-256 key (RFC 4868 2.1.1).
 pub const HMAC_KEY_LEN: usize = 32;
 
-/// Bytes of the salt that stands behind an AES key (RFC 4106 4, 8.1).
+/// Length of the salt after an AES key (RFC 4106 4, 8.1).
 pub const SALT_LEN: usize = 4;
 
-/// An integrity check value was not what it must be.
+/// An integrity check value is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntegrityFailure;
 
@@ -34,8 +33,8 @@ enum Aes {
 }
 
 impl Gcm {
-    /// With a key of 16 or 32 bytes and the salt behind it (RFC 4106 8.1); none if it has another
-    /// length.
+    /// Creates a cipher from a key of 16 or 32 bytes followed by the salt (RFC 4106 8.1); none for
+    /// another length.
     pub fn new(key: &[u8]) -> Option<Gcm> {
         let (key, salt) = key.split_last_chunk::<SALT_LEN>()?;
         let cipher = match key.len() {
@@ -46,8 +45,8 @@ impl Gcm {
         Some(Gcm { cipher, salt: *salt })
     }
 
-    /// Encrypts `text` in place, and gives the check value of it and of `header`. An `iv` must
-    /// never come twice with one key.
+    /// Encrypts `text` in place, and returns the check value of `header` and `text`. An `iv` must
+    /// never repeat under one key.
     pub fn seal(&self, iv: [u8; IV_LEN], header: &[u8], text: &mut [u8]) -> [u8; ICV_LEN] {
         let nonce = Array(self.nonce(iv));
         let text = InOutBuf::from(text);
@@ -55,11 +54,11 @@ impl Gcm {
             Aes::Key128(cipher) => cipher.encrypt_inout_detached(&nonce, header, text),
             Aes::Key256(cipher) => cipher.encrypt_inout_detached(&nonce, header, text),
         };
-        // It fails above 64 GiB only. Should it, nobody takes the packet for genuine.
+        // Fails only above 64 GiB. In that case no receiver would accept the packet.
         tag.map_or([0; ICV_LEN], Into::into)
     }
 
-    /// Decrypts `text` in place if the check value is that of it and of `header`.
+    /// Decrypts `text` in place, if the check value matches `header` and `text`.
     pub fn open(
         &self,
         iv: [u8; IV_LEN],
@@ -76,7 +75,7 @@ impl Gcm {
         opened.map_err(|_| IntegrityFailure)
     }
 
-    /// RFC 4106 4.
+    /// Builds the nonce (RFC 4106 4).
     fn nonce(&self, iv: [u8; IV_LEN]) -> [u8; SALT_LEN + IV_LEN] {
         let mut nonce = [0; SALT_LEN + IV_LEN];
         nonce[..SALT_LEN].copy_from_slice(&self.salt);
@@ -85,17 +84,17 @@ impl Gcm {
     }
 }
 
-/// HMAC-SHA-256 cut to 128 bits (RFC 4868).
+/// HMAC-SHA-256 truncated to 128 bits (RFC 4868).
 pub struct Hmac128(Box<Hmac<Sha256>>);
 
 impl Hmac128 {
-    /// With a key of [`HMAC_KEY_LEN`] bytes; none if it has another length.
+    /// Creates a MAC from a key of [`HMAC_KEY_LEN`] bytes; none for another length.
     pub fn new(key: &[u8]) -> Option<Hmac128> {
         let key: &[u8; HMAC_KEY_LEN] = key.try_into().ok()?;
         Some(Hmac128(Box::new(<Hmac<Sha256> as KeyInit>::new_from_slice(key).ok()?)))
     }
 
-    /// The check value of these pieces, one behind the other.
+    /// Returns the check value of the concatenated pieces.
     pub fn icv(&self, pieces: &[&[u8]]) -> [u8; ICV_LEN] {
         let full: [u8; 32] = self.over(pieces).finalize().into_bytes().into();
         let mut icv = [0; ICV_LEN];
@@ -103,7 +102,7 @@ impl Hmac128 {
         icv
     }
 
-    /// Whether that is their check value, in a time that does not depend on where it differs.
+    /// Verifies the check value of the pieces in constant time.
     pub fn verify(&self, pieces: &[&[u8]], icv: &[u8; ICV_LEN]) -> Result<(), IntegrityFailure> {
         self.over(pieces).verify_truncated_left(icv).map_err(|_| IntegrityFailure)
     }
@@ -124,9 +123,9 @@ mod tests {
         digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
     }
 
-    // RFC 4868 2.7.2.1 (the HMAC-SHA-256-128 column), of 256-bit keys.
+    // RFC 4868 2.7.2.1 (the HMAC-SHA-256-128 column), with 256-bit keys.
     #[test]
-    fn hmac_gives_what_rfc_4868_says() {
+    fn hmac_matches_the_test_vectors_of_rfc_4868() {
         let mac = Hmac128::new(&[0x0b; 32]).unwrap();
         assert_eq!(mac.icv(&[b"Hi", b" There"]).to_vec(), hex("198a607eb44bfbc69903a0f1cf2bbdc5"));
         let mac = Hmac128::new(b"JefeJefeJefeJefeJefeJefeJefeJefe").unwrap();
@@ -140,10 +139,10 @@ mod tests {
         assert!(Hmac128::new(&[0; 31]).is_none());
     }
 
-    // draft-mcgrew-gcm-test-01, cases of ESP: key, salt, header, IV, plain text, cipher text and
-    // check value.
+    // draft-mcgrew-gcm-test-01, ESP cases: key, salt, header, IV, plaintext, ciphertext and check
+    // value.
     #[test]
-    fn gcm_gives_what_the_draft_says() {
+    fn gcm_matches_the_test_vectors_of_the_draft() {
         let cases = [
             (
                 "4c80cdefbb5d10da906ac73c3613a634 2e443b68",

@@ -1,5 +1,5 @@
-//! The tunnels of a gateway and their security associations, as they come of the configuration: by
-//! where a packet goes, and by which association it comes (RFC 4301 4.4).
+//! The tunnels of a gateway, found by a packet's addresses, and their security associations (RFC
+//! 4301 4.4).
 
 use std::collections::HashSet;
 
@@ -12,56 +12,54 @@ use super::numbers::SaId;
 use super::suite::{Gcm, HMAC_KEY_LEN, Hmac128};
 use crate::networks::{Network, TunnelRoutes};
 
-/// Tunnels of a gateway at most.
+/// Maximum number of tunnels.
 pub const TUNNELS_MAX: usize = 1_024;
 
-/// Security associations that a tunnel's packets may come by, at most.
+/// Maximum number of inbound security associations per tunnel.
 pub const INBOUND_MAX: usize = 4;
 
-/// Networks at one end of a tunnel at most.
+/// Maximum number of networks at one end of a tunnel.
 pub const NETWORKS_MAX: usize = 256;
 
-/// The least path MTU of a tunnel: within the longest headers, a packet of IPv6's least MTU (RFC
-/// 8200 5).
+/// Minimum path MTU of a tunnel: the longest headers plus IPv6's minimum MTU (RFC 8200 5).
 pub const MTU_MIN: u16 = 1280 + OVERHEAD_MAX as u16;
 
 /// All tunnels.
 pub struct TunnelTable {
     tunnels: Vec<OutboundTunnel>,
     routes: TunnelRoutes,
-    /// By [`InboundSa::order`].
+    /// Sorted by [`InboundSa::order`].
     inbound: Vec<InboundSa>,
-    /// The addresses at this end, in order.
+    /// Addresses of this end, sorted.
     locals: Vec<Addr>,
 }
 
-/// A tunnel, as seen by packets that leave.
+/// A tunnel with its outbound security association.
 pub struct OutboundTunnel {
-    /// Its outer headers.
     pub outer: TunnelOuter,
-    /// How packets are protected that leave.
+    /// Algorithm and key.
     pub transform: Transform,
-    /// Their index.
+    /// Security parameters index.
     pub spi: u32,
-    /// Where their numbers are.
+    /// Identity of the association, for its sequence numbers.
     pub name: SaId,
-    /// The first of these.
+    /// First sequence number.
     pub first_sequence: u32,
-    /// The longest IP packet that gets to the other end.
+    /// Path MTU.
     pub mtu: usize,
-    /// The longest one that does from within.
+    /// Length of the longest inner packet.
     pub inner_mtu: usize,
     local_networks: Vec<Network>,
     remote_networks: Vec<Network>,
 }
 
-/// A security association that packets come by.
+/// An inbound security association.
 pub struct InboundSa {
-    /// The number of its tunnel.
+    /// Number of its tunnel.
     pub tunnel: u16,
-    /// How they are protected.
+    /// Algorithm and key.
     pub transform: Transform,
-    /// Where the numbers are that were there; none: they may come again.
+    /// Identity for the replay window; none: replayed packets are accepted.
     pub name: Option<SaId>,
     spi: u32,
     local: Addr,
@@ -69,13 +67,13 @@ pub struct InboundSa {
 }
 
 impl TunnelTable {
-    /// Those of a configuration.
+    /// Builds the tables of a configuration.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A value is invalid, or contradicts others.
     pub fn new(config: &Config) -> Result<TunnelTable, ConfigError> {
         if !(1..=TUNNELS_MAX).contains(&config.tunnels.len()) {
-            let message = format!("a gateway has 1 to {TUNNELS_MAX} tunnels, not {}", config.tunnels.len());
+            let message = format!("expected 1 to {TUNNELS_MAX} tunnels, got {}", config.tunnels.len());
             return Err(ConfigError::new(message));
         }
         let (mut tunnels, mut inbound, mut routes) = (Vec::new(), Vec::new(), Vec::new());
@@ -83,7 +81,7 @@ impl TunnelTable {
         for (number, config) in (0u16..).zip(&config.tunnels) {
             let error = |message: String| config.name.error(0..config.name.len(), message);
             if !names.insert(config.name.as_str()) {
-                return Err(error(format!("two tunnels are called `{}`", &*config.name)));
+                return Err(error(format!("duplicate tunnel name `{}`", &*config.name)));
             }
             check(config)?;
             let keys = config.inbound.iter().map(|sa| &sa.key).chain([&config.outbound.key]);
@@ -94,7 +92,7 @@ impl TunnelTable {
             }
             let tunnel = OutboundTunnel::new(config)?;
             if !outbound.insert((config.remote, config.protocol == IpsecProtocol::Ah, tunnel.spi)) {
-                let message = format!("two tunnels send to {} by one index", config.remote);
+                let message = format!("two tunnels to {} have the same outbound `spi`", config.remote);
                 return Err(error(message));
             }
             routes.extend(tunnel.remote_networks.iter().map(|&network| (network, number)));
@@ -104,7 +102,7 @@ impl TunnelTable {
         inbound.sort_unstable_by_key(InboundSa::order);
         if let Some([one, other]) = inbound.array_windows().find(|[a, b]| a.order() == b.order()) {
             let [a, b] = [one, other].map(|sa| &config.tunnels[usize::from(sa.tunnel)].name);
-            let message = format!("`{}` and `{}` receive by one index at one address", &**a, &**b);
+            let message = format!("`{}` and `{}` have the same inbound `spi` at one address", &**a, &**b);
             return Err(b.error(0..b.len(), message));
         }
         let routes = TunnelRoutes::new(routes).map_err(|(a, b)| {
@@ -118,13 +116,14 @@ impl TunnelTable {
         Ok(TunnelTable { tunnels, routes, inbound, locals })
     }
 
-    /// The tunnel of this number.
+    /// Returns the tunnel with this number.
     #[inline]
     pub fn get(&self, number: u16) -> Option<&OutboundTunnel> {
         self.tunnels.get(usize::from(number))
     }
 
-    /// The tunnel between the networks of these addresses here and there, with its number.
+    /// Returns the tunnel between the networks of these addresses at this and the other end, with
+    /// its number.
     #[inline]
     pub fn between(&self, here: Addr, there: Addr) -> Option<(u16, &OutboundTunnel)> {
         let number = self.routes.find(there)?;
@@ -132,20 +131,20 @@ impl TunnelTable {
         tunnel.local_networks.iter().any(|network| network.contains(here)).then_some((number, tunnel))
     }
 
-    /// The association that a packet from `remote` to `local` names; `protocol` is AH or ESP.
+    /// Returns the association of a packet from `remote` to `local`; `protocol` is AH or ESP.
     #[inline]
     pub fn inbound(&self, local: Addr, remote: Addr, protocol: u8, spi: u32) -> Option<&InboundSa> {
         let at = self.inbound.binary_search_by_key(&(spi, protocol, local), InboundSa::order).ok()?;
         self.inbound.get(at).filter(|sa| sa.remote == remote)
     }
 
-    /// Whether tunnels end here at this address.
+    /// Returns whether tunnels end at this address.
     #[inline]
     pub fn end_at(&self, addr: Addr) -> bool {
         self.locals.binary_search(&addr).is_ok()
     }
 
-    /// How many associations packets leave by, and come by.
+    /// Returns the number of outbound and of inbound associations.
     pub fn associations(&self) -> (usize, usize) {
         (self.tunnels.len(), self.inbound.len())
     }
@@ -171,7 +170,7 @@ impl OutboundTunnel {
         })
     }
 
-    /// Whether a packet between these addresses may come out of it.
+    /// Returns whether the tunnel accepts a received packet between these addresses.
     #[inline]
     pub fn lets_out(&self, there: Addr, here: Addr) -> bool {
         let has = |networks: &[Network], addr| networks.iter().any(|network| network.contains(addr));
@@ -185,29 +184,29 @@ impl InboundSa {
     }
 }
 
-/// RFC 4106 2, 10: a key that has encrypted with a vector never does so again with the same one.
+/// RFC 4106 2, 10: an initialization vector must never repeat under one key.
 const SAME_KEY: &str =
-    "another security association has a key and salt of this one: AES-GCM keeps no secrets then";
+    "another security association has the same key and salt, which breaks AES-GCM; use a key only once";
 
 fn check(config: &VpnTunnelConfig) -> Result<(), ConfigError> {
     let error = |message: String| Err(config.name.error(0..config.name.len(), message));
     if config.local.is_ipv4() != config.remote.is_ipv4() {
-        return error("`local` and `remote` are addresses of one IP version".to_owned());
+        return error("`local` and `remote` must have one IP version".to_owned());
     }
     if config.local == config.remote {
-        return error("`local` and `remote` are the same address".to_owned());
+        return error("`local` and `remote` must be different addresses".to_owned());
     }
     if config.mtu < MTU_MIN {
-        return error(format!("`mtu` is at least {MTU_MIN}, not {}", config.mtu));
+        return error(format!("`mtu` must be at least {MTU_MIN}, not {}", config.mtu));
     }
     if config.ttl == 0 {
-        return error("`ttl` is at least 1".to_owned());
+        return error("`ttl` must be at least 1".to_owned());
     }
     if config.outbound.first_sequence == 0 {
-        return error("`first_sequence` is at least 1".to_owned());
+        return error("`first_sequence` must be at least 1".to_owned());
     }
     if !(1..=INBOUND_MAX).contains(&config.inbound.len()) {
-        let message = format!("a tunnel has 1 to {INBOUND_MAX} `inbound`, not {}", config.inbound.len());
+        let message = format!("expected 1 to {INBOUND_MAX} `inbound`, got {}", config.inbound.len());
         return error(message);
     }
     Ok(())
@@ -225,14 +224,14 @@ fn inbound_of(config: &VpnTunnelConfig, tunnel: u16) -> Result<Vec<InboundSa>, C
     inbound.collect()
 }
 
-/// How packets are protected by a key of this tunnel. What is wrong with a key is said of the
-/// tunnel's name: what stands around a place in the policy is shown with it.
+/// Builds the algorithm with a key of this tunnel. Errors point to the tunnel's name, because an
+/// error shows the text around its position, which must not be the key.
 fn transform(config: &VpnTunnelConfig, key: &Secret) -> Result<Transform, ConfigError> {
     let error = |message: String| config.name.error(0..config.name.len(), message);
     let bytes = key.bytes().map_err(error)?;
     let hmac = || {
         Hmac128::new(&bytes).ok_or_else(|| {
-            error(format!("the key of HMAC-SHA-256 has {HMAC_KEY_LEN} bytes, not {}", bytes.len()))
+            error(format!("an HMAC-SHA-256 key must have {HMAC_KEY_LEN} bytes, not {}", bytes.len()))
         })
     };
     match config.protocol {
@@ -241,7 +240,7 @@ fn transform(config: &VpnTunnelConfig, key: &Secret) -> Result<Transform, Config
         IpsecProtocol::Esp => Gcm::new(&bytes).map(Transform::Gcm).ok_or_else(|| {
             let len = bytes.len();
             error(format!(
-                "the key of AES-GCM has 16 or 32 bytes and 4 of salt behind them, not {len} in all"
+                "an AES-GCM key must have 16 or 32 bytes followed by 4 bytes of salt, not {len} in total"
             ))
         }),
     }
@@ -249,7 +248,7 @@ fn transform(config: &VpnTunnelConfig, key: &Secret) -> Result<Transform, Config
 
 fn networks(key: &str, tunnel: &Located, texts: &[Located]) -> Result<Vec<Network>, ConfigError> {
     if !(1..=NETWORKS_MAX).contains(&texts.len()) {
-        let message = format!("`{key}` has 1 to {NETWORKS_MAX} networks, not {}", texts.len());
+        let message = format!("`{key}` must have 1 to {NETWORKS_MAX} networks, not {}", texts.len());
         return Err(tunnel.error(0..tunnel.len(), message));
     }
     texts.iter().map(Network::parse).collect()

@@ -1,4 +1,4 @@
-//! The whitelist's configuration, as a policy writes it.
+//! Configuration as written in a policy.
 
 use std::sync::Arc;
 
@@ -7,77 +7,77 @@ use values::{ConfigError, Nanos, PacketRate};
 
 use super::FloodAlert;
 
-/// The whitelist's configuration; see its README for what the keys do.
+/// Configuration of the whitelist; the README documents each key.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The side that is protected.
+    /// Protected side.
     pub protect: ProtectedSide,
-    /// Whose requests are recorded; at least one of them.
+    /// Kinds of requests to record, at least one.
     pub record: Vec<RecordedRequests>,
-    /// What of the other end has to be the same.
+    /// Properties of the peer that an answer must match.
     pub strict: PeerMatch,
-    /// How long after a request answers may come. Above zero.
+    /// Time after a request during which answers may arrive. Above zero.
     pub expiry: Nanos,
-    /// Ends that each set remembers at most: 1 to [`MEMBERS_MAX`].
+    /// Capacity of each set of peers: 1 to [`MEMBERS_MAX`].
     pub capacity: u32,
-    /// Ports of the protected side to which anybody may send, up to [`SERVICES_MAX`] of them.
+    /// Ports of the protected side that are open to all, up to [`SERVICES_MAX`] of them.
     pub services: Vec<u16>,
-    /// What happens to packets of other protocols that come from the other side.
+    /// Action for packets of other protocols from the other side.
     pub others: NonUdpAction,
-    /// The rate of unsolicited datagrams above which there is an alert; 0: there are none.
+    /// Rate of unsolicited datagrams above which an alert is raised; 0: never.
     pub alert_above: PacketRate,
-    /// The time between two alerts, at least.
+    /// Minimum interval between two alerts.
     pub alert_every: Nanos,
 }
 
-/// Ends that a set remembers at most, whatever the configuration says.
+/// Maximum capacity of a set.
 pub const MEMBERS_MAX: u32 = 16_777_216;
-/// Ports of services at most.
+/// Maximum number of service ports.
 pub const SERVICES_MAX: usize = 1_024;
 
-/// The side that is protected.
+/// Protected side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProtectedSide {
-    /// The left end of the chain.
+    /// Left end of the chain.
     Inside,
-    /// The right end.
+    /// Right end of the chain.
     Outside,
 }
 
-/// Whose requests are recorded.
+/// Kind of requests to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordedRequests {
-    /// Those of hosts of the protected side: whom they ask may answer.
+    /// Requests of hosts on the protected side: the peers may answer.
     Hosts,
-    /// Those of the other side's clients to a service: they may then send to any port.
+    /// Requests of outside clients to a service: the clients may then send to any port.
     Clients,
 }
 
-/// What of the other end has to be the same.
+/// Properties of the peer that an answer must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerMatch {
-    /// Its address.
+    /// Address.
     Address,
-    /// Its address and port.
+    /// Address and port.
     AddressPort,
 }
 
-/// What happens to packets of other protocols.
+/// Action for packets of other protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NonUdpAction {
-    /// They pass.
+    /// Pass.
     Pass,
-    /// They are dropped, but for ICMP errors about what was asked.
+    /// Drop, except for ICMP errors about requests.
     Drop,
 }
 
 impl ProtectedSide {
-    /// It as a side of the chain.
+    /// Returns the side of the chain.
     pub fn side(self) -> Side {
         match self {
             ProtectedSide::Inside => Side::Inside,
@@ -105,18 +105,18 @@ impl Default for Config {
 impl Config {
     pub(super) fn checked_record(&self) -> Result<&[RecordedRequests], ConfigError> {
         if self.record.is_empty() {
-            return Err(ConfigError::new("`record` has to name `hosts`, `clients` or both"));
+            return Err(ConfigError::new("`record` must contain `hosts`, `clients` or both"));
         }
         if self.record.contains(&RecordedRequests::Clients) && self.services.is_empty() {
-            return Err(ConfigError::new("`record: [clients]` needs `services` that they may ask"));
+            return Err(ConfigError::new("`record: [clients]` needs `services`"));
         }
         Ok(&self.record)
     }
 
-    /// The ports, ascending.
+    /// Returns the ports, sorted and without duplicates.
     pub(super) fn checked_services(&self) -> Result<Vec<u16>, ConfigError> {
         if self.services.len() > SERVICES_MAX {
-            return Err(ConfigError::new(format!("too many `services`: the most is {SERVICES_MAX}")));
+            return Err(ConfigError::new(format!("too many `services`: the maximum is {SERVICES_MAX}")));
         }
         let mut services = self.services.clone();
         services.sort_unstable();
@@ -126,14 +126,14 @@ impl Config {
 
     pub(super) fn checked_capacity(&self) -> Result<u32, ConfigError> {
         if !(1..=MEMBERS_MAX).contains(&self.capacity) {
-            return Err(ConfigError::new(format!("`capacity` has to be from 1 to {MEMBERS_MAX}")));
+            return Err(ConfigError::new(format!("`capacity` must be from 1 to {MEMBERS_MAX}")));
         }
         Ok(self.capacity)
     }
 
     pub(super) fn checked_expiry_ns(&self) -> Result<u64, ConfigError> {
         if self.expiry.0 == 0 {
-            return Err(ConfigError::new("`expiry` has to be above zero"));
+            return Err(ConfigError::new("`expiry` must be above zero"));
         }
         Ok(self.expiry.0)
     }

@@ -1,4 +1,4 @@
-//! Configurations, and the names of counters.
+//! Tests of configurations and counter names.
 
 use nf::NetworkFunction;
 
@@ -30,17 +30,17 @@ fn services_are_sorted_and_alerts_can_be_off() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_configurations_are_refused_with_the_reason() {
     let ports: Vec<usize> = (0..=SERVICES_MAX).collect();
     for (wrong, why) in [
         (r#"{"record": []}"#, "`hosts`, `clients` or both"),
         (r#"{"record": ["clients"]}"#, "needs `services`"),
         (r#"{"record": ["servers"]}"#, "unknown variant `servers`"),
-        (r#"{"expiry": 0}"#, "`expiry` has to be above zero"),
+        (r#"{"expiry": 0}"#, "`expiry` must be above zero"),
         (r#"{"capacity": 0}"#, "from 1 to 16777216"),
         (r#"{"capacity": 16777217}"#, "from 1 to 16777216"),
         (r#"{"services": [65536]}"#, "65536"),
-        (&format!(r#"{{"services": {ports:?}}}"#), "the most is 1024"),
+        (&format!(r#"{{"services": {ports:?}}}"#), "the maximum is 1024"),
         (r#"{"alert_above": "1Mbps"}"#, "a packet rate"),
         (r#"{"colour": 1}"#, "unknown field `colour`"),
     ] {
@@ -50,7 +50,7 @@ fn what_cannot_be_meant_is_refused() {
 }
 
 #[test]
-fn counters_stand_where_their_numbers_say() {
+fn counters_match_their_indices() {
     for (number, name) in [
         (counter::REQUESTS, "requests"),
         (counter::ANSWERS, "answers"),

@@ -218,9 +218,9 @@ fn commands_that_make_no_sense_change_nothing() {
         ("reload", usage),
         ("default drop", usage),
         ("rule 1", usage),
-        ("rule 0 disable", "there is no rule `0`, of 1"),
-        ("rule 2 disable", "there is no rule `2`, of 1"),
-        ("rule web disable", "there is no rule `web`, of 1"),
+        ("rule 0 disable", "unknown rule `0`: expected a name or a number from 1 to 1"),
+        ("rule 2 disable", "unknown rule `2`: expected a name or a number from 1 to 1"),
+        ("rule web disable", "unknown rule `web`: expected a name or a number from 1 to 1"),
     ];
     for (command, want) in rows {
         let stage = bench.chain.stage_mut(0).unwrap();

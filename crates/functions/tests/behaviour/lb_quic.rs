@@ -141,12 +141,12 @@ fn wrong_configurations_are_refused() {
     };
     type Row<'a> = (&'a dyn Fn(&mut Value), &'static str);
     let rows: [Row<'_>; 6] = [
-        (&|s| s["protocol"] = json!("tcp"), "`affinity: quic` is for `udp` services"),
-        (&|s| s["affinity"] = json!("source"), "only where the service has `affinity: quic`"),
-        (&|s| s["servers"][0]["quic_id"] = json!("a1"), "have one length"),
+        (&|s| s["protocol"] = json!("tcp"), "`affinity: quic` needs `protocol: udp`"),
+        (&|s| s["affinity"] = json!("source"), "`quic_id` needs `affinity: quic`"),
+        (&|s| s["servers"][0]["quic_id"] = json!("a1"), "must have the same length"),
         (&|s| s["servers"][0]["quic_id"] = json!("a202"), "the same `quic_id`"),
         (&|s| s["servers"][0]["quic_id"] = json!("a2x"), "hexadecimal digits"),
-        (&|s| drop(s["servers"][0].as_object_mut().unwrap().remove("quic_id")), "or none has"),
+        (&|s| drop(s["servers"][0].as_object_mut().unwrap().remove("quic_id")), "or none"),
     ];
     for (change, want) in rows {
         let error = refused(change);

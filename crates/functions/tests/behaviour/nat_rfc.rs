@@ -526,7 +526,7 @@ fn blocks_are_taken_logged_and_given_back() {
         (0..16).map(|i| bench.udp_out(&format!("10.0.0.1:{}", 4000 + i), SERVER).1).collect();
     let alerts = bench.alerts();
     assert_eq!(alerts.len(), 1);
-    assert_eq!((alerts[0].signature_id, &*alerts[0].signature), (1, "NAT port block taken"));
+    assert_eq!((alerts[0].signature_id, &*alerts[0].signature), (1, "NAT port block allocated"));
     let Translation { protocol, internal, external, ports: (first, last) } = translation(&alerts[0]);
     assert_eq!((protocol, internal.port), (None, 0));
     assert_eq!((internal.addr.to_string(), external.to_string()), ("10.0.0.1".into(), "203.0.113.1".into()));
@@ -562,7 +562,7 @@ fn mappings_are_logged_with_their_external_end() {
     let alerts = bench.alerts();
     for (number, (alert, external)) in alerts.iter().zip(&made).enumerate() {
         let logged = alert.detail.as_ref().and_then(|detail| detail.translation).unwrap();
-        assert_eq!((alert.signature_id, &*alert.signature), (3, "NAT mapping made"));
+        assert_eq!((alert.signature_id, &*alert.signature), (3, "NAT mapping created"));
         assert_eq!(logged.internal.addr.to_string(), format!("10.0.0.{}", number + 1));
         assert_eq!((logged.protocol, logged.internal.port), (Some("udp"), 4000));
         assert_eq!(

@@ -433,17 +433,17 @@ fn other_ports_than_those_that_are_named_are_not_looked_at() {
 fn what_makes_no_sense_is_refused() {
     let registry: nf::Registry<Value> = functions::registry();
     for (config, message) in [
-        (json!({ "cache": "1KB" }), "`cache` is from 65536 to 68719476736, not 1000"),
-        (json!({ "cache": "65GiB" }), "`cache` is from 65536 to 68719476736, not 69793218560"),
+        (json!({ "cache": "1KB" }), "`cache` must be from 65536 to 68719476736, not 1000"),
+        (json!({ "cache": "65GiB" }), "`cache` must be from 65536 to 68719476736, not 69793218560"),
         (
             json!({ "cache": "4GiB" }),
             "`cache` has 44739242 chunks of `window` and `sample` bytes, and 16777216 are the most: take a larger `sample`",
         ),
-        (json!({ "window": 15 }), "`window` is from 16 to 64, not 15"),
-        (json!({ "window": 65 }), "`window` is from 16 to 64, not 65"),
-        (json!({ "sample": 8 }), "`sample` is from 16 to 4096, not 8"),
-        (json!({ "sample": 100 }), "`sample` is a power of two, not 100"),
-        (json!({ "ports": vec![1; 1_025] }), "too many `ports`: the most is 1024"),
+        (json!({ "window": 15 }), "`window` must be from 16 to 64, not 15"),
+        (json!({ "window": 65 }), "`window` must be from 16 to 64, not 65"),
+        (json!({ "sample": 8 }), "`sample` must be from 16 to 4096, not 8"),
+        (json!({ "sample": 100 }), "`sample` must be a power of two, not 100"),
+        (json!({ "ports": vec![1; 1_025] }), "too many `ports`: the maximum is 1024"),
         (json!({ "protocol": 6 }), "unknown field `protocol`"),
     ] {
         let made = registry.find("RedundancyMeter").unwrap().make(&config, nf::Setup::new(1, 16));

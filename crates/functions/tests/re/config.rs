@@ -18,15 +18,15 @@ fn refused(settings: Value) -> String {
 #[test]
 fn what_makes_no_sense_is_refused() {
     for (settings, message) in [
-        (json!({ "cache": "1KB" }), "`cache` is from 65536 to 4294967296, not 1000"),
-        (json!({ "window": 15 }), "`window` is from 16 to 64, not 15"),
-        (json!({ "window": 65 }), "`window` is from 16 to 64, not 65"),
-        (json!({ "sample": 2 }), "`sample` is from 4 to 1024, not 2"),
-        (json!({ "sample": 33 }), "`sample` is a power of two, not 33"),
-        (json!({ "protocol": 6 }), "`protocol` is from 148 to 254, not 6"),
-        (json!({ "protocol": 255 }), "`protocol` is from 148 to 254, not 255"),
+        (json!({ "cache": "1KB" }), "`cache` must be from 65536 to 4294967296, not 1000"),
+        (json!({ "window": 15 }), "`window` must be from 16 to 64, not 15"),
+        (json!({ "window": 65 }), "`window` must be from 16 to 64, not 65"),
+        (json!({ "sample": 2 }), "`sample` must be from 4 to 1024, not 2"),
+        (json!({ "sample": 33 }), "`sample` must be a power of two, not 33"),
+        (json!({ "protocol": 6 }), "`protocol` must be from 148 to 254, not 6"),
+        (json!({ "protocol": 255 }), "`protocol` must be from 148 to 254, not 255"),
         (json!({ "local_networks": [] }), "`local_networks` has 1 to 256 networks, not 0"),
-        (json!({ "remote_networks": ["10.0.0.1/8"] }), "`10.0.0.1/8` has bits set behind its length"),
+        (json!({ "remote_networks": ["10.0.0.1/8"] }), "`10.0.0.1/8` has bits set after its length"),
         (json!({ "cachet": 1 }), "unknown field `cachet`"),
     ] {
         let said = refused(settings);

@@ -28,19 +28,19 @@ fn what_is_wrong_is_said() {
     let sa = |spi: Value, key: &str| json!({ "spi": spi, "key": key });
     for (settings, part) in [
         (json!({ "remote": "2001:db8::1" }), "one IP version"),
-        (json!({ "remote": "192.0.2.1" }), "the same address"),
-        (json!({ "mtu": MTU_MIN - 1 }), "`mtu` is at least 1357"),
-        (json!({ "ttl": 0 }), "`ttl` is at least 1"),
-        (json!({ "inbound": [] }), "1 to 4 `inbound`, not 0"),
-        (json!({ "local_networks": [] }), "`local_networks` has 1 to 256"),
-        (json!({ "local_networks": ["10.0.0.1/8"] }), "bits set behind its length"),
-        (json!({ "local_networks": ["10.0.0.0/33"] }), "no prefix"),
+        (json!({ "remote": "192.0.2.1" }), "different addresses"),
+        (json!({ "mtu": MTU_MIN - 1 }), "`mtu` must be at least 1357"),
+        (json!({ "ttl": 0 }), "`ttl` must be at least 1"),
+        (json!({ "inbound": [] }), "1 to 4 `inbound`, got 0"),
+        (json!({ "local_networks": [] }), "`local_networks` must have 1 to 256"),
+        (json!({ "local_networks": ["10.0.0.1/8"] }), "bits set after its length"),
+        (json!({ "local_networks": ["10.0.0.0/33"] }), "not a prefix"),
         (json!({ "remote_networks": ["10.0.0.0/8", "10.2.0.0/16"] }), "overlap"),
         (json!({ "outbound": sa(json!(255), &key("esp", 0)) }), "from 256"),
         (json!({ "outbound": sa(json!("0x1zz"), &key("esp", 0)) }), "from 256"),
         (json!({ "outbound": sa(json!(256), "0x00112") }), "pairs of hexadecimal digits"),
-        (json!({ "outbound": sa(json!(256), "00") }), "16 or 32 bytes and 4 of salt behind them, not 1"),
-        (json!({ "outbound": sa(json!(256), &key("esp", 1)) }), "keeps no secrets"),
+        (json!({ "outbound": sa(json!(256), "00") }), "16 or 32 bytes followed by 4 bytes of salt, not 1"),
+        (json!({ "outbound": sa(json!(256), &key("esp", 1)) }), "breaks AES-GCM"),
         (json!({ "outbound": { "spi": 256, "key": key("esp", 0), "first_sequence": 0 } }), "at least 1"),
         (json!({ "protocol": "ah" }), "32 bytes, not 20"),
         (json!({ "protocol": "esp-des" }), "unknown variant"),
@@ -48,16 +48,16 @@ fn what_is_wrong_is_said() {
     ] {
         let message = about(settings.clone());
         assert!(message.contains(part), "{settings}: {message}");
-        assert!(!message.contains("0102"), "no key is told: {message}");
+        assert!(!message.contains("0102"), "a key is in the message: {message}");
     }
     assert!(refused(json!({ "tunnels": [] })).contains("1 to 1024 tunnels"));
     let (one, mut two) = (tunnel("ah", 4, 1), tunnel("ah", 4, 1));
     let both = |two: &Value| refused(json!({ "tunnels": [one, two] }));
-    assert!(both(&two).contains("two tunnels are called `t`"));
+    assert!(both(&two).contains("duplicate tunnel name `t`"));
     two["name"] = json!("u");
-    assert!(both(&two).contains("by one index"));
+    assert!(both(&two).contains("the same outbound `spi`"));
     two["outbound"]["spi"] = json!(999);
-    assert!(both(&two).contains("receive by one index"));
+    assert!(both(&two).contains("the same inbound `spi`"));
     two["inbound"][0]["spi"] = json!(999);
     assert!(both(&two).contains("remote networks of `t` and `u` overlap"));
 }

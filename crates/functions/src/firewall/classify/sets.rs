@@ -1,24 +1,23 @@
-//! Sets of rules, thousands of them, most of them small or alike.
+//! Storage for thousands of rule sets, most of which are small or equal.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{ClassifierTooLarge, TABLES_BYTES_MAX};
 
-/// Sets of rules: per set a summary with a bit for each block of 64 rules, and the blocks that are
-/// not empty.
+/// Rule sets. Each has a summary with one bit per block of 64 rules, and its non-empty blocks.
 #[derive(Debug)]
 pub(super) struct RuleSets {
-    /// Words of a summary.
+    /// Length of a summary in words.
     summary_len: usize,
-    /// Per set: its summary, then the place of its first block.
+    /// Per set: its summary, then the index of its first block.
     heads: Vec<u64>,
     blocks: Vec<u64>,
 }
 
 impl RuleSets {
-    /// The first rule that is in all of these sets and in `also`. Calls `read` for each word that
-    /// it reads of the sets.
+    /// Returns the first rule that is in all of these sets and in `also`. Calls `read` for each
+    /// word of the sets read.
     #[inline]
     pub(super) fn first_common<const N: usize>(
         &self,
@@ -39,7 +38,7 @@ impl RuleSets {
                 let number = word * 64 + bit as usize;
                 let mut block = also[number];
                 for (head, first) in heads.iter().zip(&blocks) {
-                    // The block's place among those that are not empty.
+                    // Index of the block among the non-empty ones.
                     let rank = (head[word] & ((1 << bit) - 1)).count_ones();
                     read();
                     block &= self.blocks[first + rank as usize];
@@ -59,7 +58,7 @@ impl RuleSets {
         None
     }
 
-    /// Whether the set is this one, given as a bit per rule.
+    /// Returns whether the set equals `other`, which has one bit per rule.
     fn is(&self, set: u32, other: &[u64]) -> bool {
         let head = &self.heads[set as usize * (self.summary_len + 1)..][..=self.summary_len];
         let mut next = head[self.summary_len] as usize;
@@ -76,18 +75,18 @@ impl RuleSets {
     }
 }
 
-/// Collects sets; equal ones are kept once.
+/// Collects sets and stores equal ones once.
 pub(super) struct SetsBuilder {
     sets: RuleSets,
-    /// By hash; of two different sets with one hash, the later one is not found again, only stored
-    /// twice.
+    /// By hash. Of two different sets with the same hash, the later one is not found again, only
+    /// stored twice.
     known: HashMap<u64, u32>,
-    /// The set under construction, a bit per rule.
+    /// The set under construction, one bit per rule.
     current: Vec<u64>,
 }
 
 impl SetsBuilder {
-    /// For sets of this many rules.
+    /// Creates a builder for sets of `rules` rules.
     pub(super) fn new(rules: usize) -> SetsBuilder {
         let blocks = rules.div_ceil(64);
         SetsBuilder {
@@ -97,7 +96,7 @@ impl SetsBuilder {
         }
     }
 
-    /// Puts a rule into the current set, or takes it out.
+    /// Toggles a rule in the current set.
     pub(super) fn turn(&mut self, rule: usize) {
         self.current[rule / 64] ^= 1 << (rule % 64);
     }
@@ -107,7 +106,7 @@ impl SetsBuilder {
         self.current.fill(0);
     }
 
-    /// The number of the set of those rules for which there is a `true`.
+    /// Returns the number of the set of the rules whose item is true.
     pub(super) fn of(&mut self, members: impl Iterator<Item = bool>) -> Result<u32, ClassifierTooLarge> {
         self.clear();
         for (rule, _) in members.enumerate().filter(|&(_, member)| member) {
@@ -118,7 +117,7 @@ impl SetsBuilder {
         set
     }
 
-    /// The number of the current set.
+    /// Returns the number of the current set.
     pub(super) fn intern(&mut self) -> Result<u32, ClassifierTooLarge> {
         let mut hasher = DefaultHasher::new();
         self.current.hash(&mut hasher);

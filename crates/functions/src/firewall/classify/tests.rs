@@ -9,7 +9,7 @@ use crate::firewall::rule::{
     AddressSet, FilterAction, FlagMatch, FlowStates, RuleDirections, has_ports, join,
 };
 
-/// What the classifier must equal: one rule after another, field by field.
+/// Reference for the classifier: compares one rule after another, field by field.
 fn linear(rules: &[FilterRule], headers: &FilterHeaders) -> Option<usize> {
     fn within<T: PartialOrd>(ranges: &[RangeInclusive<T>], value: T) -> bool {
         ranges.iter().any(|range| range.contains(&value))
@@ -51,8 +51,8 @@ fn any_rule() -> FilterRule {
     }
 }
 
-/// Ranges in a tiny universe at both ends of the number space, so that rules overlap, nest and
-/// touch all the time.
+/// Ranges in a tiny universe at both ends of the number space, so that rules often overlap, nest
+/// and touch.
 fn ranges<T: Copy + Ord + std::fmt::Debug + From<u8>>(
     most: T,
     minus: fn(T, T) -> T,
@@ -134,7 +134,7 @@ fn headers() -> impl Strategy<Value = FilterHeaders> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
-    fn finds_what_a_linear_scan_finds(
+    fn classifier_matches_the_linear_scan(
         rules in rules(),
         headers in prop::collection::vec(headers(), 200),
         disabled in prop::collection::vec(0usize..150, 0..20),
@@ -160,7 +160,7 @@ proptest! {
     }
 }
 
-/// A source of numbers that repeat with the seed.
+/// A seeded random number generator.
 struct Random(u64);
 
 impl Random {
@@ -177,20 +177,20 @@ impl Random {
     }
 }
 
-/// The kinds of rule sets that ClassBench (Taylor and Turner, 2005) found in use.
+/// Kinds of rule sets that ClassBench (Taylor and Turner, 2005) found in use.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    /// Routers: specific destinations, sources in prefixes, services by exact port.
+    /// Routers: specific destinations, source prefixes, services by exact port.
     Acl,
-    /// Firewalls: one end open to all, ranges of ports on both ends.
+    /// Firewalls: one end unrestricted, port ranges on both ends.
     Fw,
-    /// Chains of IP tables: in between.
+    /// Chains of IP tables: a mixture of both.
     Ipc,
 }
 
 fn generate(shape: Shape, count: usize, seed: u64) -> Vec<FilterRule> {
     let mut random = Random(seed);
-    // Prefixes share their beginnings, as those of sites do.
+    // Prefixes share their first bits, as prefixes of a site do.
     let sites: Vec<u128> = (0..64).map(|_| u128::from(split_mix(&mut random.0)) << 64).collect();
     let prefix = |random: &mut Random, open_in_ten: u64, lens: &[u32]| {
         if random.below(10) < open_in_ten {
@@ -249,7 +249,7 @@ fn generate(shape: Shape, count: usize, seed: u64) -> Vec<FilterRule> {
         .collect()
 }
 
-/// Headers at the corners of a rule, one field of which may be anywhere.
+/// Headers at the corners of a rule, with one field possibly elsewhere.
 fn near(random: &mut Random, rules: &[FilterRule]) -> FilterHeaders {
     fn corner<T: Copy>(random: &mut Random, ranges: &[RangeInclusive<T>], other: T) -> T {
         match (random.below(10), ranges.first()) {
@@ -284,7 +284,7 @@ fn near(random: &mut Random, rules: &[FilterRule]) -> FilterHeaders {
     }
 }
 
-/// 10,000 rules of the shape against the linear scan.
+/// Compares 10,000 rules of the shape with the linear scan.
 fn compare(shape: Shape) {
     let rules = generate(shape, 10_000, 7);
     let started = Instant::now();
@@ -302,21 +302,21 @@ fn compare(shape: Shape) {
 }
 
 #[test]
-fn router_lists_are_searched_rightly() {
+fn router_lists_match_the_linear_scan() {
     compare(Shape::Acl);
 }
 
 #[test]
-fn firewall_lists_are_searched_rightly() {
+fn firewall_lists_match_the_linear_scan() {
     compare(Shape::Fw);
 }
 
 #[test]
-fn ip_chains_are_searched_rightly() {
+fn ip_chains_match_the_linear_scan() {
     compare(Shape::Ipc);
 }
 
-/// Figures, not a test: `cargo test --release -p functions lookup_cost -- --nocapture`.
+/// Measurement, not a test: `cargo test --release -p functions lookup_cost -- --nocapture`.
 #[test]
 fn lookup_cost() {
     for shape in [Shape::Acl, Shape::Fw, Shape::Ipc] {
@@ -336,7 +336,7 @@ fn lookup_cost() {
     }
 }
 
-/// How many numbers of the tables lookups read, on average and at most.
+/// Number of table words that lookups read, on average and at most.
 fn reads(shape: Shape, count: usize) -> (usize, usize) {
     let rules = generate(shape, count, 3);
     let classifier = Classifier::new(&rules).unwrap();
@@ -352,20 +352,19 @@ fn reads(shape: Shape, count: usize) -> (usize, usize) {
 }
 
 #[test]
-fn lookups_do_not_read_more_in_proportion_to_the_rules() {
+fn lookup_reads_grow_slower_than_the_rules() {
     for shape in [Shape::Acl, Shape::Fw, Shape::Ipc] {
         let [few, many] = [100, 10_000].map(|count| reads(shape, count));
         println!("{shape:?}: {few:?} at 100 rules, {many:?} at 10,000");
-        // Where a linear scan reads a hundred times as much, and bit vectors without summaries ten
-        // times.
+        // A linear scan reads a hundred times as much, and bit vectors without summaries ten times.
         assert!(many.0 <= 3 * few.0, "{shape:?}: {} and {} on average", few.0, many.0);
         assert!(many.1 <= 250, "{shape:?}: {} at most", many.1);
     }
 }
 
 #[test]
-fn the_worst_rules_stay_within_bounds() {
-    // Nested ranges on every axis: all intervals differ, and half of all blocks are in each.
+fn worst_case_rules_stay_within_the_memory_limit() {
+    // Nested ranges on every axis: all intervals differ, and each has half of all blocks.
     let rules: Vec<FilterRule> = (0..10_000u32)
         .map(|n| FilterRule {
             sources: AddressSet { v4: vec![n * 1000..=u32::MAX - n * 1000], v6: vec![] },
@@ -377,7 +376,7 @@ fn the_worst_rules_stay_within_bounds() {
     let classifier = Classifier::new(&rules).unwrap();
     println!("nested: {} MiB in {:?}", classifier.len_bytes() >> 20, started.elapsed());
     assert!(classifier.len_bytes() <= TABLES_BYTES_MAX);
-    // Lists of ranges of all lengths: tables beyond the limit are refused, not built.
+    // Lists of ranges of all lengths: tables beyond the limit are refused before they are built.
     let mut random = Random(1);
     let rules: Vec<FilterRule> = (0..RULES_MAX as u32)
         .map(|n| {

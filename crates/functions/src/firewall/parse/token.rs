@@ -1,18 +1,18 @@
-//! A line of rules, cut into words, strings and `{`, `}`, `,`.
+//! Tokens of a rule line: words, strings and `{`, `}`, `,`.
 
 use std::fmt::Display;
 use std::ops::Range;
 
 use values::{ConfigError, Located};
 
-/// The tokens of a line, and a place among them.
+/// The tokens of a line, with a cursor.
 pub(super) struct Tokens<'t> {
     text: &'t Located,
     tokens: Vec<Token<'t>>,
     next: usize,
 }
 
-/// A token with its place in the text.
+/// A token with its position in the text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'t> {
     kind: TokenKind<'t>,
@@ -24,9 +24,9 @@ pub(super) struct Token<'t> {
 enum TokenKind<'t> {
     /// A word, or one of `{`, `}`, `,`.
     Word(&'t str),
-    /// What stands between quotes.
+    /// Text between quotes.
     String(&'t str),
-    /// The line's end.
+    /// End of the line.
     End,
 }
 
@@ -45,7 +45,7 @@ impl<'t> Token<'t> {
 }
 
 impl<'t> Tokens<'t> {
-    /// The tokens of the line that stands at these bytes.
+    /// Splits the line at these bytes into tokens.
     pub(super) fn read(text: &'t Located, line: Range<usize>) -> Result<Tokens<'t>, ConfigError> {
         let all = text.as_str();
         let mut tokens: Vec<Token<'t>> = Vec::new();
@@ -78,7 +78,7 @@ impl<'t> Tokens<'t> {
         Ok(Tokens { text, tokens, next: 0 })
     }
 
-    /// The next token; the end again and again once it is reached.
+    /// Returns the next token; at the end, `End` every time.
     pub(super) fn next(&mut self) -> Token<'t> {
         let token = self.peek();
         self.next += 1;
@@ -86,7 +86,7 @@ impl<'t> Tokens<'t> {
     }
 
     pub(super) fn peek(&self) -> Token<'t> {
-        // There is at least the end.
+        // The list contains at least `End`.
         self.tokens[self.next.min(self.tokens.len() - 1)]
     }
 
@@ -94,17 +94,17 @@ impl<'t> Tokens<'t> {
         self.peek().is_end()
     }
 
-    /// Takes the next token if it is this word.
+    /// Takes the next token if it is `word`.
     pub(super) fn take(&mut self, word: &str) -> Option<Token<'t>> {
         (self.peek().word() == Some(word)).then(|| self.next())
     }
 
-    /// An error about a token.
+    /// Builds an error about a token.
     pub(super) fn error(&self, token: &Token<'_>, message: impl Display) -> ConfigError {
         self.text.error(token.start..token.end, message)
     }
 
-    /// The error that something else should stand where the token is.
+    /// Builds the error that `what` was expected instead of the token.
     pub(super) fn expected(&self, what: &str, token: &Token<'_>) -> ConfigError {
         match token.kind {
             TokenKind::End => self.error(token, format!("expected {what}, found the end of the line")),

@@ -1,18 +1,18 @@
-//! Addresses and numbers in rules. None stands for a word that is nothing of the kind, an error for
-//! one that is, but wrong.
+//! Addresses and numbers in rules. Parsers return none for a word of another kind, and an error for
+//! an invalid value.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Addresses from one to another.
+/// A range of addresses of one IP version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AddressRange {
     V4(RangeInclusive<u32>),
     V6(RangeInclusive<u128>),
 }
 
-/// An address, a prefix, or two addresses with `-` between them.
+/// Parses an address, a prefix, or two addresses separated by `-`.
 pub(super) fn addresses(word: &str) -> Option<Result<AddressRange, String>> {
     if let Some((address, len)) = word.split_once('/') {
         return Some(prefix(address.parse().ok()?, len));
@@ -28,7 +28,7 @@ pub(super) fn addresses(word: &str) -> Option<Result<AddressRange, String>> {
             (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => {
                 Err(format!("the range `{word}` ends before it begins"))
             }
-            _ => Err(format!("the range `{word}` goes from one IP version to another")),
+            _ => Err(format!("the range `{word}` mixes IPv4 and IPv6")),
         });
     }
     Some(Ok(match word.parse().ok()? {
@@ -39,10 +39,9 @@ pub(super) fn addresses(word: &str) -> Option<Result<AddressRange, String>> {
 
 fn prefix(address: IpAddr, len: &str) -> Result<AddressRange, String> {
     let bits = if address.is_ipv4() { 32 } else { 128 };
-    let len =
-        len.parse::<u32>().ok().filter(|&len| len <= bits).ok_or_else(|| {
-            format!("a prefix length of IPv{} is 0 to {bits}", if bits == 32 { 4 } else { 6 })
-        })?;
+    let len = len.parse::<u32>().ok().filter(|&len| len <= bits).ok_or_else(|| {
+        format!("an IPv{} prefix length must be 0 to {bits}", if bits == 32 { 4 } else { 6 })
+    })?;
     let (first, range) = match address {
         IpAddr::V4(address) => {
             let (address, hosts) = (u32::from(address), u32::MAX.checked_shr(len).unwrap_or(0));
@@ -56,12 +55,14 @@ fn prefix(address: IpAddr, len: &str) -> Result<AddressRange, String> {
         }
     };
     if first != address {
-        return Err(format!("`{address}/{len}` has bits set behind its prefix; is it `{first}/{len}`?"));
+        return Err(format!(
+            "`{address}/{len}` has bits set after its prefix length; did you mean `{first}/{len}`?"
+        ));
     }
     Ok(range)
 }
 
-/// A number, or two with `-` between them.
+/// Parses a number, or two numbers separated by `-`.
 pub(super) fn numbers<T: FromStr + Copy + Ord>(word: &str) -> Option<Result<RangeInclusive<T>, String>> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (first, last) = word.split_once('-').unwrap_or((word, word));
@@ -72,6 +73,6 @@ pub(super) fn numbers<T: FromStr + Copy + Ord>(word: &str) -> Option<Result<Rang
     Some(match (first.parse::<T>(), last.parse::<T>()) {
         (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
         (Ok(_), Ok(_)) => Err(format!("the range `{word}` ends before it begins")),
-        _ => Err(format!("a number above {most}")),
+        _ => Err(format!("number too large: the maximum is {most}")),
     })
 }

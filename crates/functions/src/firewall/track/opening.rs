@@ -1,5 +1,5 @@
-//! Segments that open, refuse or abort a connection, and those of hosts that do not agree whether
-//! there is one.
+//! Segments that open, refuse or abort a connection, and segments of hosts that disagree about the
+//! connection's existence.
 
 use packet::Direction;
 use zerocopy::IntoBytes;
@@ -11,21 +11,20 @@ use super::{
 };
 
 impl TcpTracker {
-    /// Whether the connection was reset, or closed by both ends.
+    /// Returns whether the connection was reset, or closed by both ends.
     pub fn is_over(&self) -> bool {
         let [a, b] = self.ends;
         (a.flags | b.flags) & RESET != 0 || a.flags & b.flags & FINISHED != 0
     }
 
-    /// What was kept of a connection by version 1 of the firewall's state: of each end five words,
-    /// without what its SYN said.
+    /// Converts version 1 of the state: five words per end, without the SYN's contents.
     pub fn of_version_1(bytes: &[u8]) -> TcpTracker {
         let mut ends = TcpTracker::default();
         for (end, words) in ends.ends.iter_mut().zip(bytes.chunks_exact(20)) {
             *end.as_mut_bytes().first_chunk_mut::<20>().unwrap_or(&mut [0; 20]) =
                 words.try_into().unwrap_or([0; 20]);
         }
-        // Of one that nobody answered yet, it follows from how far it has sent.
+        // For an unanswered end, derive it from the end of its data.
         let answered = ends.ends.iter().all(|end| end.flags & SEEN != 0);
         for end in ends.ends.iter_mut().filter(|end| !answered && end.flags & SEEN != 0) {
             (end.iss, end.flags) = (end.end.wrapping_sub(1), end.flags | OPENED);
@@ -33,7 +32,7 @@ impl TcpTracker {
         ends
     }
 
-    /// A segment with SYN or RST, or of a connection of which not both ends were seen.
+    /// Handles a segment with SYN or RST, or a segment before both ends were seen.
     #[cold]
     pub(super) fn follow_opening(&mut self, segment: &Segment, direction: Direction) -> bool {
         if segment.has(RST) {
@@ -46,8 +45,8 @@ impl TcpTracker {
         }
     }
 
-    /// A SYN: the first one, its repetition, a simultaneous one (RFC 9293 3.5), or an attempt at
-    /// another connection.
+    /// Handles a SYN: the first one, its retransmission, a simultaneous one (RFC 9293 3.5), or an
+    /// attempt at another connection.
     fn syn(&mut self, segment: &Segment, direction: Direction) -> bool {
         let [mut sender, mut receiver] = self.seen_from(direction);
         let peer_seen = receiver.flags & SEEN != 0;
@@ -62,7 +61,7 @@ impl TcpTracker {
             (true, true) => self.attempt = ConnectionAttempt::new(segment, direction),
             (sent, _) => {
                 if sent {
-                    // Another try. The first one may still be answered (RFC 9293, figure 9).
+                    // Another attempt. The previous one may still be answered (RFC 9293, figure 9).
                     self.attempt = ConnectionAttempt::of(&sender, direction);
                     receiver = SenderState::default();
                 }
@@ -82,7 +81,7 @@ impl TcpTracker {
                 pick_up(&mut sender, &mut receiver, segment);
                 true
             }
-            (true, false) => false, // The peer did not ask.
+            (true, false) => false, // The peer sent no SYN.
             (false, true) if answers => {
                 open(&mut sender, &mut receiver, segment);
                 true
@@ -92,12 +91,13 @@ impl TcpTracker {
                 note(&mut sender, &mut receiver, segment);
                 true
             }
-            // The peer has not seen the first one, whose sender forgot it, as with SYN cookies.
+            // The peer has not seen the first SYN-ACK, and its sender forgot it, as with SYN
+            // cookies.
             (true, true) if answers && receiver.flags & ACKED == 0 => {
                 open(&mut sender, &mut receiver, segment);
                 true
             }
-            // Began in the middle: whether it is repeated is not known.
+            // The beginning was not seen, so a retransmission cannot be recognised.
             (true, true) if sender.flags & OPENED == 0 && is_in_window(&sender, &receiver, segment) => {
                 note(&mut sender, &mut receiver, segment);
                 true
@@ -110,8 +110,8 @@ impl TcpTracker {
         fits || self.answer_attempt(segment, ack, direction)
     }
 
-    /// Begins the connection that was attempted, if this SYN-ACK answers it. The one before stays
-    /// as an attempt.
+    /// Switches to the attempted connection, if this SYN-ACK answers it. The previous connection
+    /// stays as an attempt.
     fn answer_attempt(&mut self, segment: &Segment, ack: u32, direction: Direction) -> bool {
         if !self.attempt.is_by(direction.other()) || !self.attempt.is_answered_by(ack) {
             return false;
@@ -124,15 +124,15 @@ impl TcpTracker {
         true
     }
 
-    /// A segment without SYN before both ends were seen.
+    /// Handles a segment without SYN before both ends were seen.
     fn early(&mut self, segment: &Segment, direction: Direction) -> bool {
         let [mut sender, mut receiver] = self.seen_from(direction);
         match (sender.flags & SEEN != 0, receiver.flags & SEEN != 0) {
             (false, false) => pick_up(&mut sender, &mut receiver, segment),
             // Data before the peer's SYN.
             (true, _) => return false,
-            // The peer opens a connection, and this end has an old one: the peer resets it (RFC
-            // 9293 3.5.1, figures 10 and 11).
+            // The peer opens a connection while this end has an old one: the peer will reset it
+            // (RFC 9293 3.5.1, figures 10 and 11).
             (false, true) => {
                 (sender.acked, sender.end) = (segment.ack.unwrap_or(0), segment.end());
                 sender.flags |= ELSEWHERE;
@@ -142,16 +142,16 @@ impl TcpTracker {
         true
     }
 
-    /// RFC 9293 3.10.7.3: a reset that refuses a connection acknowledges its SYN. RFC 5961 3.2: any
-    /// other one lies in the receiver's window, as far as that is known. One in answer to a segment
-    /// has the number that the segment acknowledged.
+    /// Handles a reset. If it refuses a connection, it acknowledges the SYN (RFC 9293 3.10.7.3).
+    /// Any other reset lies in the receiver's window, if known (RFC 5961 3.2), and a reset in
+    /// answer to a segment has that segment's acknowledgement number.
     fn reset(&mut self, segment: &Segment, direction: Direction) -> bool {
         let [sender, receiver] = self.seen_from(direction);
         let refuses_attempt = self.attempt.is_by(direction.other())
             && segment.ack.is_some_and(|ack| self.attempt.is_answered_by(ack));
         let aborts_attempt = self.attempt.is_by(direction) && self.attempt.is_answered_by(segment.seq);
         let fits = match (sender.flags & SEEN != 0, receiver.flags & SEEN != 0) {
-            (false, false) => true, // Judged as the first packet of a flow.
+            (false, false) => true, // It was judged as the first packet of a flow.
             (false, true) => segment.ack.is_some_and(|ack| receiver.is_answered_by(ack)),
             (true, false) => {
                 let answers = receiver.flags & ELSEWHERE != 0 && segment.seq == receiver.acked;
@@ -171,8 +171,8 @@ impl TcpTracker {
 }
 
 impl SenderState {
-    /// Takes a repeated SYN into account: with or without the data, the options and the window of
-    /// the first.
+    /// Updates the end with a retransmitted SYN, whose data, options and window may differ from the
+    /// first.
     fn repeat(&mut self, segment: &Segment) {
         if is_after(segment.end(), self.end) {
             (self.end, self.limit) = (segment.end(), segment.end());
@@ -184,7 +184,7 @@ impl SenderState {
         self.window = self.window.max(segment.window.into());
     }
 
-    /// An end whose attempt was answered.
+    /// Returns the state of an end whose attempt was answered.
     fn of(attempt: &ConnectionAttempt) -> SenderState {
         SenderState {
             end: attempt.end,
@@ -210,12 +210,12 @@ impl ConnectionAttempt {
         }
     }
 
-    /// The attempt by which this end opened its connection; none if that was not seen.
+    /// Returns the attempt by which this end opened its connection; none if it was not seen.
     fn of(end: &SenderState, direction: Direction) -> ConnectionAttempt {
         if end.flags & OPENED == 0 {
             return ConnectionAttempt::default();
         }
-        // Up to 64 KiB of data are in a SYN; what was sent since does not count.
+        // A SYN carries up to 64 KiB of data; data sent later does not count.
         let len = end.end.wrapping_sub(end.iss);
         ConnectionAttempt {
             iss: end.iss,
@@ -231,11 +231,11 @@ fn by(direction: Direction) -> u8 {
     if direction == Direction::Reply { BY_REPLY } else { 0 }
 }
 
-/// An end sends its SYN: the first one, or the answer to the peer's.
+/// Records an end's SYN: the first one, or the answer to the peer's.
 fn open(sender: &mut SenderState, receiver: &mut SenderState, segment: &Segment) {
     let answers = receiver.flags & SEEN != 0;
     let offers = if segment.scale.is_some() { SCALES } else { 0 };
-    // Data that overtook the answer.
+    // Data that overtook the SYN-ACK.
     let ahead = sender.end.wrapping_sub(segment.end());
     let overtaken =
         sender.flags & ELSEWHERE != 0 && receiver.is_answered_by(sender.acked) && ahead <= receiver.window;
@@ -248,14 +248,14 @@ fn open(sender: &mut SenderState, receiver: &mut SenderState, segment: &Segment)
         ..SenderState::default()
     };
     if answers && sender.flags & receiver.flags & SCALES == 0 {
-        // Only if both offer it (RFC 7323 2.2).
+        // Scaling needs an offer of both ends (RFC 7323 2.2).
         (sender.scale, receiver.scale) = (0, 0);
     }
     note(sender, receiver, segment);
 }
 
-/// The first segment seen is in the middle of the connection: its numbers are believed, windows
-/// taken for the largest.
+/// Starts in the middle of a connection: accepts the sequence numbers and assumes the largest
+/// window.
 fn pick_up(sender: &mut SenderState, receiver: &mut SenderState, segment: &Segment) {
     let known = |end: u32| SenderState {
         end,

@@ -2,20 +2,17 @@
 
 use nf::PacketView;
 
-/// What matters here of a TCP segment.
+/// The fields of a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its sequence number.
     pub seq: u32,
-    /// How many numbers it takes: bytes, SYN and FIN.
+    /// Sequence numbers occupied: bytes, SYN and FIN.
     pub len: u32,
-    /// What it acknowledges, if it does.
+    /// Acknowledgement number, if present.
     pub ack: Option<u32>,
-    /// Its window field.
     pub window: u16,
-    /// Its flags.
     pub flags: u8,
-    /// The shift that it offers, if it does.
+    /// Window scale shift, if offered.
     pub scale: Option<u8>,
 }
 
@@ -25,7 +22,7 @@ pub(super) const RST: u8 = 4;
 pub(super) const ACK: u8 = 16;
 
 impl Segment {
-    /// Reads a whole TCP packet, or the first fragment of one; none if its header was not captured.
+    /// Reads a TCP packet or its first fragment; none if its header was not captured.
     pub fn read(packet: &PacketView<'_>) -> Option<Segment> {
         let bytes = packet.transport();
         let header = bytes.first_chunk::<20>()?;
@@ -55,11 +52,11 @@ impl Segment {
     }
 }
 
-/// Length of the flow's own IP packet, in a tunnel or not.
+/// Returns the length of the flow's own IP packet, whether tunnelled or not.
 fn network_len(packet: &PacketView<'_>) -> usize {
     let network = packet.network();
     match network {
-        [first, _, 0, 0, ..] if first >> 4 == 4 => network.len(), // Left to the sending interface to fill in.
+        [first, _, 0, 0, ..] if first >> 4 == 4 => network.len(), // Filled in by the sending interface.
         [first, _, high, low, ..] if first >> 4 == 4 => usize::from(u16::from_be_bytes([*high, *low])),
         [_, _, _, _, 0, 0, ..] => network.len(), // A jumbogram (RFC 2675).
         [_, _, _, _, high, low, ..] => 40 + usize::from(u16::from_be_bytes([*high, *low])),
@@ -67,7 +64,7 @@ fn network_len(packet: &PacketView<'_>) -> usize {
     }
 }
 
-/// The window scale option of a SYN (RFC 7323 2.2).
+/// Returns the window scale option of a SYN (RFC 7323 2.2).
 pub(super) fn window_scale(mut options: &[u8]) -> Option<u8> {
     loop {
         match options {

@@ -10,7 +10,7 @@ fn segment(seq: u32, len: u32, ack: Option<u32>, window: u16, flags: u8) -> Segm
     Segment { seq, len: len + counted, ack, window, flags, scale: None }
 }
 
-/// A connection that both ends opened: 1,001 and 5,001 are next.
+/// A connection opened by both ends, with 1,001 and 5,001 next.
 fn opened() -> TcpTracker {
     let mut ends = TcpTracker::default();
     assert!(ends.follow(&segment(1000, 0, None, 8000, SYN), O));
@@ -24,9 +24,9 @@ fn segments_must_lie_in_their_windows() {
     let rows = [
         ("data", segment(1001, 1000, Some(5001), 8000, 0), O, true),
         ("at the window's end", segment(5001, 0, Some(5001), 8000, 0), O, true),
-        ("behind the window", segment(5002, 1, Some(5001), 8000, 0), O, false),
-        ("far behind it", segment(900_000, 1, Some(5001), 8000, 0), O, false),
-        ("an old one again", segment(1000, 1, Some(5001), 8000, 0), O, true),
+        ("after the window", segment(5002, 1, Some(5001), 8000, 0), O, false),
+        ("far after it", segment(900_000, 1, Some(5001), 8000, 0), O, false),
+        ("a retransmission", segment(1000, 1, Some(5001), 8000, 0), O, true),
         ("a keep-alive", segment(1000, 0, Some(5001), 8000, 0), O, true),
         ("far too old", segment(4_294_900_000, 10, Some(5001), 8000, 0), O, false),
         ("acknowledges what was not sent", segment(1001, 0, Some(5002), 8000, 0), O, false),
@@ -55,7 +55,7 @@ fn a_reset_must_hit_the_window() {
         ("the next number", segment(1001, 0, None, 0, RST), O, true),
         ("in the window", segment(3000, 0, None, 0, RST), O, true),
         ("before the window", segment(1000, 0, None, 0, RST), O, false),
-        ("behind the window", segment(5002, 0, None, 0, RST), O, false),
+        ("after the window", segment(5002, 0, None, 0, RST), O, false),
         ("blind", segment(0, 0, None, 0, RST), R, false),
         ("from the other end", segment(5001, 0, Some(1001), 0, RST), R, true),
     ];
@@ -71,7 +71,7 @@ fn a_reset_must_hit_the_window() {
 }
 
 #[test]
-fn windows_scale_only_if_both_ends_want_it() {
+fn windows_scale_only_if_both_ends_offer_it() {
     for (scale, far) in [(Some(4), true), (None, false)] {
         let mut ends = TcpTracker::default();
         assert!(ends.follow(&Segment { scale: Some(7), ..segment(0, 0, None, 1000, SYN) }, O));
@@ -103,7 +103,7 @@ fn both_ends_may_open_at_once() {
     assert!(ends.follow(&segment(101, 500, Some(301), 8000, 0), O));
 }
 
-/// Segments in order, and whether each passes.
+/// Follows segments in order, each with the expected result.
 fn follow_all(ends: &mut TcpTracker, what: &str, rows: &[(Segment, packet::Direction, bool)]) {
     for (number, (segment, direction, want)) in rows.iter().enumerate() {
         assert_eq!(ends.follow(segment, *direction), *want, "{what}: segment {number}: {segment:?} {ends:?}");
@@ -133,7 +133,8 @@ fn a_syn_with_data_is_acknowledged_in_part_or_as_a_whole() {
     }
     let rows = [
         (syn, O, true),
-        // Again without data, as after a loss (RFC 7413 4.1.3.1); the answer is to the first.
+        // Retransmitted without data, as after a loss (RFC 7413 4.1.3.1); the answer acknowledges
+        // the first.
         (segment(1000, 0, None, 8000, SYN), O, true),
         (segment(5000, 20, Some(1101), 4000, SYN), R, true),
         (segment(5021, 500, Some(1101), 4000, 0), R, true),
@@ -166,7 +167,7 @@ fn the_server_may_forget_its_first_answer() {
 
 // RFC 9293 figures 9 to 12.
 #[test]
-fn hosts_that_disagree_recover() {
+fn half_open_connections_recover() {
     let rows = [
         (segment(100, 0, None, 8000, SYN), O, true),
         (segment(90, 0, None, 8000, SYN), O, true),
@@ -211,7 +212,7 @@ fn hosts_that_disagree_recover() {
 
 // RFC 9293 3.6.1, RFC 6191.
 #[test]
-fn ports_are_used_again_in_time_wait() {
+fn ports_are_reused_in_time_wait() {
     let again = segment(70_000_000, 0, None, 8000, SYN);
     let rows = [
         (again, O, true),
@@ -273,7 +274,7 @@ fn a_closed_window_is_probed() {
 }
 
 #[test]
-fn what_fragments_carry_may_be_acknowledged() {
+fn data_in_fragments_may_be_acknowledged() {
     let mut ends = opened();
     let acknowledged = segment(5001, 0, Some(3001), 4000, 0);
     assert!(!ends.follow(&acknowledged, R));
@@ -297,7 +298,7 @@ fn data_may_overtake_the_answer() {
 }
 
 #[test]
-fn connections_of_an_older_version_go_on() {
+fn connections_of_an_older_state_version_continue() {
     let end = |end: u32, limit: u32, acked: u32, flags: u8| {
         let words = [end, limit, acked, 8000].into_iter().flat_map(u32::to_ne_bytes);
         words.chain([0, flags, 0, 0]).collect::<Vec<u8>>()
@@ -313,7 +314,7 @@ fn connections_of_an_older_version_go_on() {
 }
 
 #[test]
-fn the_middle_of_a_connection_is_believed() {
+fn a_connection_is_picked_up_in_the_middle() {
     let mut ends = TcpTracker::default();
     assert!(ends.follow(&segment(4_000_000_000, 1000, Some(7), 100, 0), O));
     assert!(ends.follow(&segment(4_000_001_000, 1000, Some(7), 100, 0), O));
@@ -322,7 +323,7 @@ fn the_middle_of_a_connection_is_believed() {
 }
 
 #[test]
-fn options_are_read_as_far_as_they_go() {
+fn truncated_options_are_read_up_to_their_end() {
     let rows: [(&[u8], Option<u8>); 7] = [
         (&[2, 4, 5, 180, 1, 3, 3, 7], Some(7)),
         (&[1, 1, 3, 3, 2, 0], Some(2)),
@@ -337,7 +338,7 @@ fn options_are_read_as_far_as_they_go() {
     }
 }
 
-/// One end of a model of TCP that keeps to the window it was offered.
+/// One end of a model of TCP that respects the offered window.
 #[derive(Clone, Copy)]
 struct Host {
     next: u32,
@@ -346,10 +347,9 @@ struct Host {
 }
 
 proptest! {
-    /// Whatever two hosts send that keep to the rules passes, in any mixture, across the end of the
-    /// number space.
+    /// Every interleaving of two conforming hosts passes, including sequence number wraparound.
     #[test]
-    fn conversations_pass(
+    fn conforming_conversations_pass(
         starts in any::<(u32, u32)>(),
         windows in (1u16..=65535, 1u16..=65535),
         scales in prop::option::of((0u8..=14, 0u8..=14)),
@@ -379,8 +379,7 @@ proptest! {
             let data = segment(seq, len, Some(hosts[peer].next), fields[me], 0);
             prop_assert!(ends.follow(&data, direction), "{:?} {:?}", data, ends);
             hosts[me].next = hosts[me].next.max_seq(seq.wrapping_add(len));
-            // The segment arrives at once: all of the peer's data is acknowledged, and a new window
-            // offered.
+            // The segment arrives at once: the host acknowledges all data and offers a new window.
             hosts[peer].acked = hosts[peer].next;
             hosts[peer].offered = offers[me];
             let far = segment(sender.acked.wrapping_add(sender.offered).wrapping_add(1 << 30), 1, Some(hosts[peer].next), 1, 0);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::lb::LoadBalancer;
 
-/// A configuration that is right, to be spoiled.
+/// A valid configuration, which tests modify.
 fn config() -> Value {
     json!({
         "tunnel": { "source4": "192.0.2.0/24" },
@@ -23,41 +23,41 @@ fn load(config: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn what_is_wrong_with_a_configuration_is_said() {
+fn invalid_configurations_are_refused_with_the_reason() {
     assert_eq!(load(&config()), Ok(()));
     for (path, value, message) in [
-        ("/services", json!([]), "there are 1 to 1024 services, not 0"),
-        ("/services/0/vip", json!("224.0.0.1"), "`web`: 224.0.0.1 is not the address of a host"),
+        ("/services", json!([]), "expected 1 to 1024 services, got 0"),
+        ("/services/0/vip", json!("224.0.0.1"), "`web`: 224.0.0.1 is not a host address"),
         (
             "/services/0/vip",
             json!("2001:db8::1"),
-            "`a`: in `nat` mode 10.0.0.1 and 2001:db8::1 have to be of one IP version",
+            "`a`: `nat` mode needs one IP version, got 10.0.0.1 and 2001:db8::1",
         ),
-        ("/services/0/name", json!("dns"), "`dns`: there are two services of this name"),
+        ("/services/0/name", json!("dns"), "`dns`: duplicate service name"),
         (
             "/services/0/name",
             json!("a/b"),
-            "`a/b`: a service's name has no blanks or slashes, and is not empty",
+            "`a/b`: the name of a service must be nonempty, without whitespace or slashes",
         ),
-        ("/services/0/servers", json!([]), "`web`: a service has 1 to 4096 servers, not 0"),
-        ("/services/0/servers/1/name", json!("a"), "`a`: there are two servers of this name"),
-        ("/services/0/servers/0/address", json!("0.0.0.0"), "`a`: 0.0.0.0 is not the address of a host"),
-        ("/services/0/servers/0/weight", json!(1001), "`a`: a weight is at most 1000, not 1001"),
+        ("/services/0/servers", json!([]), "`web`: expected 1 to 4096 servers, got 0"),
+        ("/services/0/servers/1/name", json!("a"), "`a`: duplicate server name"),
+        ("/services/0/servers/0/address", json!("0.0.0.0"), "`a`: 0.0.0.0 is not a host address"),
+        ("/services/0/servers/0/weight", json!(1001), "`a`: `weight` must be at most 1000, not 1001"),
         (
             "/services/0/port",
             json!("80-90"),
-            "`b`: a server has a `port` of its own only in `nat` mode, of a service with one port",
+            "`b`: a server can have its own `port` only in `nat` mode, and if the service has one port",
         ),
-        ("/services/0/protocol", json!("icmp"), "`web`: only `tcp` and `udp` services have a `port`"),
+        ("/services/0/protocol", json!("icmp"), "`web`: only `tcp` and `udp` services can have a `port`"),
         (
             "/services/0/table_size",
             json!(65536),
-            "`web`: `table_size` is a prime up to 8388608, such as 65537, not 65536",
+            "`web`: `table_size` must be a prime up to 8388608, such as 65537, not 65536",
         ),
         (
             "/services/0/table_size",
             json!(1),
-            "`web`: `table_size` is a prime up to 8388608, such as 65537, not 1",
+            "`web`: `table_size` must be a prime up to 8388608, such as 65537, not 1",
         ),
         ("/services/1/table_size", json!(8388593), ""),
         (
@@ -68,11 +68,11 @@ fn what_is_wrong_with_a_configuration_is_said() {
         (
             "/services/1/servers/0/address",
             json!("203.0.113.80"),
-            "`a`: tunnelled to the service's own address",
+            "`a`: the server's address must differ from the service's",
         ),
-        ("/tunnel/source4", json!("fd00::/64"), "1:1: `fd00::/64` is no IPv4 address or prefix"),
-        ("/tunnel/mtu", json!(1331), "`tunnel.mtu` is at least 1332, not 1331"),
-        ("/tunnel/ttl", json!(0), "`tunnel.ttl` is at least 1"),
+        ("/tunnel/source4", json!("fd00::/64"), "1:1: `fd00::/64` is not an IPv4 address or prefix"),
+        ("/tunnel/mtu", json!(1331), "`tunnel.mtu` must be at least 1332, not 1331"),
+        ("/tunnel/ttl", json!(0), "`tunnel.ttl` must be at least 1"),
         (
             "/services/0/mode",
             json!("bridge"),
@@ -86,13 +86,13 @@ fn what_is_wrong_with_a_configuration_is_said() {
             Value::Array(array) => array[key.parse::<usize>().unwrap()] = value,
             object => object[key] = value,
         }
-        let said = load(&config).err().unwrap_or_default();
-        assert!(said.starts_with(message) && said.is_empty() == message.is_empty(), "{path}: {said}");
+        let error = load(&config).err().unwrap_or_default();
+        assert!(error.starts_with(message) && error.is_empty() == message.is_empty(), "{path}: {error}");
     }
     let mut nameless = config();
     nameless["services"][0].as_object_mut().unwrap().remove("name");
     nameless["services"][0]["vip"] = json!("0.0.0.0");
-    assert_eq!(load(&nameless), Err("`tcp:0.0.0.0:443`: 0.0.0.0 is not the address of a host".into()));
+    assert_eq!(load(&nameless), Err("`tcp:0.0.0.0:443`: 0.0.0.0 is not a host address".into()));
     let mut twice = config();
     twice["services"][1]["port"] = json!(443);
     twice["services"][1]["protocol"] = json!("tcp");

@@ -2,9 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The paper's pseudo-code (Eisenbud et al., section 3.4, figure "Population of Maglev hashing
-/// lookup table"), as its text has it: all permutations written out, `next` counting how far each
-/// backend has come in its own.
+/// The pseudo-code of the paper (Eisenbud et al., section 3.4, figure "Population of Maglev hashing
+/// lookup table"): all permutations written out, with `next` as each backend's position in its own.
 fn as_in_the_paper(backends: &[(u16, &str)], m: usize, seed: u64) -> Vec<u16> {
     let n = backends.len();
     let permutation: Vec<Vec<usize>> = backends
@@ -55,7 +54,7 @@ fn shares(table: &MaglevTable, count: usize) -> Vec<usize> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn the_table_is_the_papers(count in 1usize..20, size in prop::sample::select(vec![23u32, 251, 1009]), seed: u64) {
+    fn the_table_equals_that_of_the_paper(count in 1usize..20, size in prop::sample::select(vec![23u32, 251, 1009]), seed: u64) {
         let names = names(count);
         let table = MaglevTable::maglev(&candidates(&names, |_| 1), size, seed);
         let backends: Vec<_> = names.iter().enumerate().map(|(i, name)| (i as u16, name.as_str())).collect();
@@ -63,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn neither_order_nor_scale_of_weights_matters(
+    fn order_and_scale_of_weights_do_not_matter(
         weights in prop::collection::vec(0u16..20, 1..12),
         turn in 0usize..12,
         seed: u64,
@@ -129,7 +128,7 @@ fn shares_follow_weights() {
 }
 
 #[test]
-fn a_table_without_servers_names_none() {
+fn a_table_without_servers_returns_none() {
     assert_eq!(MaglevTable::maglev(&[], 251, 0).pick(7), None);
     assert_eq!(MaglevTable::modulo(&[]).pick(7), None);
     let names = names(2);
@@ -137,9 +136,9 @@ fn a_table_without_servers_names_none() {
 }
 
 #[test]
-fn the_places_of_a_name_stay_what_they_are() {
-    // Machines of different versions may share a service: a change here is a change of every flow's
-    // server.
+fn the_slots_of_a_name_are_stable_across_versions() {
+    // Machines of different versions may share a service: a change here changes the server of every
+    // flow.
     assert_eq!(permutation("web1", 65_537, 7), permutation("web1", 65_537, 7));
     assert_ne!(permutation("web1", 65_537, 7), permutation("web1", 65_537, 8));
     assert_ne!(permutation("web1", 65_537, 7), permutation("web2", 65_537, 7));

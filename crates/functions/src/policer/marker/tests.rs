@@ -1,5 +1,4 @@
-//! The buckets against the texts of their RFCs, token by token, and against what can be said of
-//! them in closed form.
+//! Tests the buckets against the texts of their RFCs, token by token, and against closed forms.
 
 use proptest::prelude::*;
 
@@ -9,7 +8,7 @@ fn single(rate: u64, size: u64, excess: u64) -> Marker {
     Marker::SingleRate { committed: TokenBucket { rate, size }, excess }
 }
 
-/// Tokens as RFC 2697 and RFC 2698 count them: upwards, one by one.
+/// Tokens as counted by RFC 2697 and RFC 2698: upwards, one by one.
 struct Literal {
     marker: Marker,
     committed: u64,
@@ -84,7 +83,7 @@ fn colours() -> impl Strategy<Value = Colour> {
     prop_oneof![3 => Just(Colour::Green), 1 => Just(Colour::Yellow), 1 => Just(Colour::Red)]
 }
 
-/// Packets: time since the one before, cost, colour.
+/// Packets: time since the previous one, cost, colour.
 fn packets() -> impl Strategy<Value = Vec<(u64, u64, Colour)>> {
     prop::collection::vec((prop_oneof![0u64..4, 0u64..120], 1u64..300, colours()), 1..60)
 }
@@ -118,8 +117,8 @@ proptest! {
         follows_the_text(marker, &packets)?;
     }
 
-    /// In closed form, whatever the sizes: a packet is green if, and only if, over no time up to it
-    /// do green packets come to more than the burst and what the rate fills in that time.
+    /// Closed form for all sizes: a packet is green if and only if, over every interval up to it,
+    /// green packets do not exceed the burst plus the interval's tokens.
     #[test]
     fn green_is_what_fits_every_window(
         rate_bps in prop_oneof![Just(1u64), 1u64..1_000_000, 1u64..=400_000_000_000],
@@ -147,11 +146,11 @@ proptest! {
         }
     }
 
-    /// A source that always has more gets the burst and then its rate, but for less than a packet.
+    /// A greedy source gets the burst and then its rate, to within a packet.
     #[test]
     fn a_greedy_source_gets_its_rate(rate_bps in 1_000u64..=400_000_000_000, bytes in 64u64..1_500, step in 1u64..500) {
         const PACKETS: u64 = 20_000;
-        // Packets come at up to some 100 times the rate, and not at a whole multiple of anything.
+        // Packets arrive at up to about 100 times the rate, and not at multiples of any interval.
         let gap_ns = (bytes * BYTE * step / rate_bps / 500).max(1);
         let burst = 10 * bytes * BYTE;
         let marker = single(rate_bps, burst, 0);
@@ -165,7 +164,7 @@ proptest! {
         prop_assert!(passed + u128::from(bytes * BYTE) > allowed.min(offered));
     }
 
-    /// Any numbers at all: nothing overflows, and no more is spent than there is.
+    /// For all inputs, nothing overflows and the spent units never exceed the size.
     #[test]
     fn no_numbers_are_too_large(
         rates in any::<[u64; 2]>(), sizes in any::<[u64; 2]>(), steps in prop::collection::vec((any::<u64>(), any::<u64>(), colours()), 1..40),
@@ -197,7 +196,7 @@ fn the_burst_is_exact() {
         [colour(1_500, 0), colour(1_500, 0), colour(1, 0)],
         [Colour::Green, Colour::Green, Colour::Red]
     );
-    // 1000 bytes per second: a byte each millisecond, and not a nanosecond before.
+    // 1000 bytes per second: a byte each millisecond, and not a nanosecond earlier.
     assert_eq!([colour(1, 999_999), colour(1, 1_000_000)], [Colour::Red, Colour::Green]);
     assert_eq!(colour(1, 500_000), Colour::Red, "late, and fills nothing");
     assert_eq!([colour(1, 1_999_999), colour(1, 2_000_000)], [Colour::Red, Colour::Green]);
@@ -208,7 +207,7 @@ fn the_burst_is_exact() {
 
 #[test]
 fn the_slowest_rate_loses_nothing() {
-    // One bit per second, asked every nanosecond around the moment at which a byte has come.
+    // One bit per second, checked every nanosecond around the time when a byte is complete.
     let marker = single(1, 100 * BYTE, 0);
     let mut levels = BucketLevels::default();
     assert_eq!(marker.colour(&mut levels, 100 * BYTE, 7, Colour::Green), Colour::Green);
