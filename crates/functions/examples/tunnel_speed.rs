@@ -1,9 +1,9 @@
-//! What packets cost that come through a tunnel, to its end behind a firewall and a monitor:
-//! nanoseconds per packet, walking and by rules, in turn.
-//! `cargo run --profile dist -p functions --example tunnel_speed`
+//! Measures packets received through a tunnel, at its end after a firewall and a monitor:
+//! nanoseconds per packet, on the slow and the fast path in turn. `cargo run --profile dist -p functions
+//! --example tunnel_speed`
 //!
-//! With arguments such as `gre follow 1` only that is measured, for so many rounds of 20,000
-//! packets, for valgrind:
+//! With arguments such as `gre follow 1`, it runs only that case, for the given number of rounds of
+//! 20,000 packets, for valgrind:
 //!
 //! ```text
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*measured*' \
@@ -20,16 +20,16 @@ use serde_json::{Value, json};
 
 const FLOWS: u32 = 1_000;
 const BATCH_LEN: usize = 32;
-/// Packets of each flow in a round.
+/// Packets per flow and round.
 const PACKETS: usize = 20;
 
-/// The protocols, with what their ends need to be told beside addresses.
+/// The protocols, with the configuration of their ends besides addresses.
 fn configs() -> [(&'static str, Value); 4] {
     let network = json!({ "vni": 7, "local_mac": "02:00:00:00:00:01", "remote_mac": "02:00:00:00:00:02" });
     [("gre", json!({ "key": 7 })), ("ipip", json!({})), ("vxlan", network.clone()), ("geneve", network)]
 }
 
-/// The tunnel alone, or behind a firewall and a monitor.
+/// A tunnel alone, or after a firewall and a monitor.
 fn chain(protocol: &str, settings: &Value, mirrored: bool, alone: bool, consolidate: bool) -> Chain {
     let mut config = settings.clone();
     let (mut local, mut remote) = ("192.0.2.1", "198.51.100.1");
@@ -53,7 +53,7 @@ fn chain(protocol: &str, settings: &Value, mirrored: bool, alone: bool, consolid
     Chain::new(stages.collect(), options).expect("there is memory")
 }
 
-/// A UDP packet of a flow, in Ethernet.
+/// Builds a UDP packet of a flow, in Ethernet.
 fn frame(flow: u32) -> Vec<u8> {
     let [_, _, high, low] = flow.to_be_bytes();
     let mut ip = [0x45, 2, 0, 50, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 2, high, low, 10, 1, 0, 1];
@@ -62,7 +62,7 @@ fn frame(flow: u32) -> Vec<u8> {
     [&[2; 12][..], &[8, 0], &ip, &[0x40, high, 0, 53, 0, 30, 0, 0], &[7; 22]].concat()
 }
 
-/// Takes all frames through the chain from a side, and gives what comes out to `each`.
+/// Sends all frames through the chain from a side, and passes the output to `each`.
 fn play(
     chain: &mut Chain,
     frames: &[Vec<u8>],
@@ -85,7 +85,7 @@ fn play(
     }
 }
 
-/// The same, counting what comes out.
+/// Sends all frames through the chain, and counts the output.
 #[inline(never)]
 fn measured(chain: &mut Chain, frames: &[Vec<u8>], pool: &mut PacketPool) -> u32 {
     let mut count = 0;
@@ -106,7 +106,7 @@ fn main() {
         play(&mut other, &bare, Side::Inside, &mut pool, |packet| frames.push(packet.data().to_vec()));
         let mut ways = [("walk", false), ("follow", true)].map(|(name, consolidate)| {
             let mut chain = chain(protocol, &settings, false, false, consolidate);
-            // Flows begin, and rules are made.
+            // Warm-up: flows begin, and rules are built.
             play(&mut chain, &frames, Side::Outside, &mut pool, |_| {});
             (name, chain, Vec::new())
         });

@@ -1,15 +1,14 @@
-//! What a packet costs that goes into a tunnel, or comes out:
-//! `cargo run --profile dist -p functions --example vpn_speed`.
+//! Measures a packet that is encapsulated or decapsulated: `cargo run --profile dist -p functions
+//! --example vpn_speed`.
 //!
-//! With an argument such as `esp-out-1400` only that line is measured, for valgrind:
+//! With an argument such as `esp-out-1400`, it runs only that case, for valgrind:
 //!
 //! ```text
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*measured*' \
 //!     target/dist/examples/vpn_speed esp-out-1400 1000
 //! ```
 //!
-//! counts the instructions of 1,000 packets, from a gateway's chain taking them to its handing them
-//! out.
+//! This counts the instructions of 1,000 packets, from input to output of a gateway's chain.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::time::{Duration, Instant};
@@ -38,7 +37,7 @@ fn main() {
     }
 }
 
-/// Takes so many packets of this length through a gateway, into its tunnel or out of it.
+/// Sends `packets` packets of this length through a gateway, into its tunnel or out of it.
 fn play(protocol: &str, out: bool, len: usize, packets: usize) -> Duration {
     let (mut here, mut there) = (gateway(protocol, 1), gateway(protocol, 2));
     let mut pool = PacketPool::new(2 * BATCH);
@@ -52,7 +51,7 @@ fn play(protocol: &str, out: bool, len: usize, packets: usize) -> Duration {
             sends(&mut here, &mut batch, &mut sent, &mut pool)
         };
         batch.append(&mut sent);
-        // What left by the one's outside comes in by the other's.
+        // Output on one gateway's outside is input on the other's.
         let second =
             if out { Duration::ZERO } else { measured(&mut there, &mut batch, &mut sent, &mut pool) };
         assert_eq!(batch.len() + sent.len(), BATCH, "none is dropped");
@@ -104,7 +103,7 @@ fn gateway(protocol: &str, site: usize) -> Chain {
     Chain::new(vec![stage], Options { flows_max: 1_024, ..Options::default() }).unwrap()
 }
 
-/// An IP packet of so many bytes, one of 64 flows.
+/// Builds an IP packet of this length, in one of 64 flows.
 fn packet(pool: &mut PacketPool, len: usize, number: u64) -> Packet {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
     frame.extend((len as u16).to_be_bytes());

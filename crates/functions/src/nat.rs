@@ -8,6 +8,7 @@
 mod blocks;
 pub mod config;
 pub mod events;
+mod eviction;
 mod forwards;
 mod icmp;
 pub mod log;
@@ -15,9 +16,8 @@ mod mapping;
 pub mod net;
 mod nptv6;
 mod open;
-mod room;
-mod seldom;
 mod space;
+mod special;
 mod state;
 mod timeouts;
 
@@ -84,7 +84,7 @@ mod counter {
     pub const BLOCKS_FREED: usize = 9;
     pub const STALE: usize = 10;
     pub const SPOOFED: usize = 11;
-    pub const MAPPINGS_GAVE_WAY: usize = 12;
+    pub const MAPPINGS_EVICTED: usize = 12;
 }
 
 /// Indices of the pools in the descriptor.
@@ -127,7 +127,7 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
         Shared::Counter("blocks_freed"),
         Shared::Counter("stale"),
         Shared::Counter("spoofed"),
-        Shared::Counter("mappings_gave_way"),
+        Shared::Counter("mappings_evicted"),
         Shared::Pool("ports"),
         Shared::Pool("blocks"),
         Shared::Pool("subscribers"),
@@ -208,10 +208,10 @@ impl NetworkFunction for Nat {
     #[inline(always)]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         if !state.has(State::PLAIN) || packet.meta().class == PacketClass::IcmpError {
-            return self.process_seldom(packet, state, context);
+            return self.process_special(packet, state, context);
         }
         let side = context.side();
-        if !goes_its_way(context) || (side == Side::Outside && !is_for(packet, state.external.addr)) {
+        if !matches_direction(context) || (side == Side::Outside && !is_for(packet, state.external.addr)) {
             return self.spoofed(packet, context);
         }
         context.keep_flow_ms(self.keep.ms(side, state.class, context.connection()));
@@ -229,8 +229,8 @@ impl NetworkFunction for Nat {
         if state.has(State::PASS) {
             return true;
         }
-        let goes_its_way = (side == plan.origin) == (plan.direction == Direction::Original);
-        if !state.has(State::PLAIN) || !goes_its_way {
+        let matches_direction = (side == plan.origin) == (plan.direction == Direction::Original);
+        if !state.has(State::PLAIN) || !matches_direction {
             return false;
         }
         match side {
@@ -252,14 +252,14 @@ impl NetworkFunction for Nat {
         context: &mut Context<'_>,
         victims: &mut Vec<u32>,
     ) {
-        self.let_half_open_give_way(packet, flows, context, victims);
+        self.evict_half_open(packet, flows, context, victims);
     }
 
     fn flow_moved(&self, state: &mut State, context: &mut Context<'_>) {
         if let Some(item) =
             state.item.item().filter(|_| state.has(State::HELD) && state.class < PortClass::Other as u8)
         {
-            room::note_holder(item, context);
+            eviction::note_holder(item, context);
         }
     }
 
@@ -325,7 +325,7 @@ impl Nat {
 /// Returns whether the packet entered by the side of its direction, in a flow between inside and
 /// outside.
 #[inline]
-fn goes_its_way(context: &Context<'_>) -> bool {
+fn matches_direction(context: &Context<'_>) -> bool {
     let flow = context.flow();
     (flow.side == flow.origin) == (flow.direction == Direction::Original)
 }

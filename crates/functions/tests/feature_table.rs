@@ -1,4 +1,4 @@
-//! The README's table of functions is made of their descriptors, all but the experimental ones;
+//! The README's table of functions is generated from their descriptors, except experimental ones;
 //! with `RIVULET_BLESS` set, this test writes it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ const BEGIN: &str = "<!-- functions: written by crates/functions/tests/feature_t
 const END: &str = "<!-- end of functions -->\n";
 
 #[test]
-fn the_readme_says_of_functions_what_they_say_of_themselves() {
+fn the_readmes_table_matches_the_descriptors() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     let readme = fs::read_to_string(&path).unwrap();
     let (before, rest) = readme.split_once(BEGIN).expect("the README has a place for the table");
@@ -23,7 +23,7 @@ fn the_readme_says_of_functions_what_they_say_of_themselves() {
         fs::write(&path, [before, BEGIN, &table, END, after].concat()).unwrap();
         return;
     }
-    assert_eq!(found, table, "RIVULET_BLESS=1 cargo test -p functions --test feature_table writes it anew");
+    assert_eq!(found, table, "RIVULET_BLESS=1 cargo test -p functions --test feature_table rewrites it");
 }
 
 fn table() -> String {

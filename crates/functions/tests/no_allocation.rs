@@ -1,5 +1,5 @@
-//! Packets of known flows pass every function, and all of them in a chain, without a single
-//! allocation (design.md 5.5): IPv4 and IPv6, and what belongs to known flows, too.
+//! Packets of known flows pass every function, and a chain of all functions, without an allocation
+//! (design.md 5.5): IPv4 and IPv6, fragments and ICMP errors included.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
 
 #[path = "../../graph/tests/support/allocations.rs"]
@@ -19,7 +19,7 @@ use packet::{Addr, Endpoint, Side};
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
 
-/// Flows of the chain under test; its option is the same.
+/// Maximum number of flows of the chain under test.
 const FLOWS: u32 = 4096;
 
 const NAT: (&str, &str) = ("nat", r#"{"external": ["203.0.113.1"], "log": "mappings"}"#);
@@ -34,7 +34,7 @@ const TUNNEL: (&str, &str) = (
                       "servers": [{"name": "one", "address": "198.51.100.1"}]}],
         "tunnel": {"source4": "198.18.0.0/16"}}"#,
 );
-/// For both versions.
+/// For both IP versions.
 const NAT6: (&str, &str) = (
     "nat",
     r#"{"external": ["203.0.113.1"], "nptv6": [{"inside": "fd01:203:405::/48", "outside": "2001:db8:1::/48"}]}"#,
@@ -63,11 +63,11 @@ const WHITELIST: (&str, &str) = (
     "whitelist",
     r#"{"record": ["hosts", "clients"], "services": [5000], "capacity": 8, "alert_above": "1pps", "alert_every": "1ms"}"#,
 );
-/// Tight and loud: flows are blocked, and told of.
+/// Tight limits with alerts: flows are blocked and reported.
 const DOS: (&str, &str) =
     ("dos", r#"{"packets": 9, "flow_rate": "1pps", "connections": 1, "alert_every": 0}"#);
 
-/// A gateway, and the one at the other end, whose packets it gets.
+/// A gateway, and its peer, whose packets it receives.
 fn gateway(protocol: &str, here: u8) -> (&'static str, String) {
     let (there, len) = (3 - here, if protocol == "esp" { 20 } else { 32 });
     let sa = |of: u8| format!(r#"{{"spi": 999, "key": "{}"}}"#, format!("{of:02x}").repeat(len));
@@ -82,7 +82,7 @@ fn gateway(protocol: &str, here: u8) -> (&'static str, String) {
     ("vpn", config)
 }
 
-/// What leaves goes into it; nothing comes out of it here.
+/// Receives packets to encapsulate; none are decapsulated here.
 const SITE: (&str, &str) = (
     "tunnel",
     r#"{"protocol": "gre", "key": 7, "local": "192.0.2.1", "remote": "192.0.2.2", "others": "pass"}"#,
@@ -95,7 +95,7 @@ const SITE6: (&str, &str) = (
 
 const HTTP: (&str, &str) = ("http", r#"{"methods": ["POST"], "anomalies": "alert"}"#);
 
-/// Rules that look everywhere, and find nothing in what is benign.
+/// Rules that inspect everything, and match nothing in benign traffic.
 const IDS_RULES: &str = r#"
 alert tcp any any -> any any (msg:"stream"; content:"evil literal"; sid:1;)
 alert tcp any any -> any any (msg:"candidate"; content:"HTTP/1.1"; content:"evil"; distance:0; sid:2;)
@@ -136,7 +136,7 @@ const CHAINS: [&[(&str, &str)]; 16] = [
     &[FIREWALL, NAT, SITE],
 ];
 
-/// What takes IPv6 in a way of its own, and all others.
+/// Functions with special handling of IPv6, and all others.
 const CHAINS6: [&[(&str, &str)]; 15] = [
     &[NAT6],
     &[BALANCER6],
@@ -160,15 +160,15 @@ fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
     let make = |(name, config): &(&str, &str)| {
         let config = serde_json::from_str(config).unwrap();
         let mut setup = Setup::new(7, FLOWS);
-        setup.inner = true; // As tunnels want it; nobody else asks.
+        setup.inner = true; // Only tunnels need it.
         registry.find(name).unwrap().make(&config, setup).unwrap()
     };
     functions.iter().map(make).collect()
 }
 
-/// Both directions of flows between a host and a server, a service behind a load balancer, and a
-/// ping. Hosts' ports are their own, so that a NAT keeps them; answers come to the host itself, to
-/// its external end, and from the balanced server.
+/// Both directions of flows between a host and a server, of a service behind a load balancer, and
+/// of a ping. Hosts' ports are unique, so that a NAT preserves them. Answers go to the host itself,
+/// to its external endpoint, and come from the load balancer's server.
 fn frames() -> Vec<(Side, Vec<u8>)> {
     let mut frames = Vec::new();
     for host in 1..=50u8 {
@@ -195,7 +195,7 @@ fn on_ethernet(packets: Vec<(Side, Vec<u8>)>) -> Vec<(Side, Vec<u8>)> {
     packets.into_iter().map(|(side, packet)| (side, made::frame(&packet))).collect()
 }
 
-/// An inside host of IPv6, and what the NAT calls it outside.
+/// An inside host of IPv6, and its outside address.
 fn host6(host: u16) -> [Endpoint; 2] {
     let at = |prefix: u128| Endpoint::new(Addr::from_u128(prefix << 64 | u128::from(host)), 5_000 + host);
     [at(0xfd01_0203_0405_0001), at(0x2001_0db8_0001_d550)]
@@ -205,7 +205,7 @@ fn far6(subnet: u128, host: u16, port: u16) -> Endpoint {
     Endpoint::new(Addr::from_u128(0x2001_0db8 << 96 | subnet << 80 | u128::from(host)), port)
 }
 
-/// As [`frames`], in IPv6.
+/// The same as [`frames`], in IPv6.
 fn frames6() -> Vec<(Side, Vec<u8>)> {
     let (names, service, server) = (far6(0xffff, 53, 53), far6(0xffff, 0x80, 80), far6(5, 1, 8080));
     let mut frames = Vec::new();
@@ -227,8 +227,8 @@ fn frames6() -> Vec<(Side, Vec<u8>)> {
     on_ethernet(frames)
 }
 
-/// Flows of both versions, and what belongs to them: hairpins, ICMP errors from both sides,
-/// fragments in order and the later one first.
+/// Flows of both versions, with hairpins, ICMP errors from both sides, and fragments in both
+/// orders.
 fn seldom_frames() -> Vec<(Side, Vec<u8>)> {
     let mut frames = Vec::new();
     let (names, external) = (end("192.0.2.53:53"), Ipv4Addr::new(203, 0, 113, 1));
@@ -283,8 +283,8 @@ fn seldom_frames() -> Vec<(Side, Vec<u8>)> {
     on_ethernet(frames)
 }
 
-/// Connections of one client, each behind the reset of the one before, with so many requests and
-/// responses cut in the midst of lines.
+/// Connections of one client, each after the reset of the previous one, with `exchanges` requests
+/// and responses split within lines.
 fn conversations(exchanges: usize) -> Vec<(Side, Vec<u8>)> {
     exchanged(http_support::Talk::midstream(80), exchanges)
 }
@@ -312,7 +312,7 @@ fn exchanged(mut talk: http_support::Talk, exchanges: usize) -> Vec<(Side, Vec<u
     framed(talk)
 }
 
-/// As those, but what is said is random, in segments of all lengths.
+/// The same with random contents, in segments of all lengths.
 fn random_bytes() -> Vec<(Side, Vec<u8>)> {
     use http_support::{Client, Server, Talk};
     let mut talk = Talk::open(80);
@@ -343,7 +343,7 @@ fn transactions_allocate_nothing() {
 }
 
 #[test]
-fn streams_that_are_cut_allocate_nothing() {
+fn split_streams_allocate_nothing() {
     for config in ["{}", r#"{"window": 16, "sample": 16, "cache": "64KiB", "events_from": 1}"#] {
         for frames in [conversations(3), conversations6(3), random_bytes()] {
             assert_eq!(allocations::of_known_flows(stages(&[("redundancy", config)]), &frames, 20), 0);
@@ -354,7 +354,7 @@ fn streams_that_are_cut_allocate_nothing() {
 #[test]
 fn benign_messages_of_established_flows_past_rules_allocate_nothing() {
     let [few, more] = [40, 80].map(|count| allocations::of_known_flows(ids(), &conversations(count), 4));
-    assert_eq!(more, few, "what is more comes in flows that are established");
+    assert_eq!(more, few, "the additional packets belong to established flows");
 }
 
 #[test]
@@ -386,8 +386,8 @@ fn known_flows_of_ipv6_allocate_nothing() {
     }
 }
 
-/// Nor does what belongs to known flows but takes other ways than their packets, where each of it
-/// is what it should be.
+/// Hairpins, ICMP errors and fragments of known flows do not allocate either; each is handled as it
+/// should be.
 #[test]
 fn hairpins_errors_and_fragments_allocate_nothing() {
     let frames = seldom_frames();
@@ -412,11 +412,11 @@ fn hairpins_errors_and_fragments_allocate_nothing() {
     assert_eq!(count("flows_hairpin"), Some(20));
     assert_eq!(count("icmp_errors"), Some(20 * 6));
     assert_eq!(count("flows_nptv6"), Some(20 * 2));
-    // All but the errors that are for inside addresses, as they come where there is no NAT.
+    // Excludes errors to inside addresses, as they occur without a NAT.
     assert_eq!(chain.counters().packets_out, frames.len() as u64 - 20 * 2);
 }
 
-/// A datagram from a host of one site to one of the other, of either version.
+/// Builds a datagram from a host of one site to a host of the other, of either version.
 fn between_sites(version: u8, from: u8, to: u8, port: u16, payload: &[u8]) -> Vec<u8> {
     let [source, destination] = [from, to].map(|site| match version {
         4 => made::v4(10, site, 0, 7, port),
@@ -425,7 +425,7 @@ fn between_sites(version: u8, from: u8, to: u8, port: u16, payload: &[u8]) -> Ve
     made::frame(&made::udp(source, destination, payload))
 }
 
-/// What a site sends of these frames.
+/// Returns a site's output for these frames.
 fn sent_by(site: Vec<Box<dyn Stage>>, frames: &[Vec<u8>]) -> Vec<(Side, Vec<u8>)> {
     let mut chain = graph::Chain::new(site, graph::Options::default()).unwrap();
     let mut pool = packet::PacketPool::new(4);

@@ -27,7 +27,7 @@ pub const TABLES_BYTES_MAX: usize = 256 << 20;
 
 /// The tables would exceed [`TABLES_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the rules overlap so much that their tables would take more than {} MiB", TABLES_BYTES_MAX >> 20)]
+#[error("the tables of the rules would exceed {} MiB; reduce the number of overlapping ranges", TABLES_BYTES_MAX >> 20)]
 pub struct ClassifierTooLarge;
 
 /// Rules compiled for search.

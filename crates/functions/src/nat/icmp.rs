@@ -7,7 +7,7 @@ use packet::{Addr, Direction, DropReason, End, Endpoint, RewriteError, Side, che
 
 use super::nptv6::Nptv6Rule;
 use super::open::turn_back;
-use super::seldom::may_be_of;
+use super::seldom::matches_side;
 use super::state::State;
 use super::{Nat, counter, forward};
 
@@ -26,7 +26,7 @@ impl Nat {
         if state.has(State::PASS) {
             return Verdict::Forward;
         }
-        if !may_be_of(state, context) {
+        if !matches_side(state, context) {
             return self.spoofed(packet, context);
         }
         match self.translate_error(packet, state, context) {

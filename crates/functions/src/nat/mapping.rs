@@ -7,9 +7,9 @@ use zerocopy::IntoBytes;
 
 use super::config::{FilteringBehaviour, LogScope, MappingBehaviour, PoolingBehaviour, PortSelection};
 use super::events::NatEvent;
+use super::eviction::note_holder;
 use super::log::LogEvent;
 use super::net::{PortRange, from_v4, v4};
-use super::room::note_holder;
 use super::space::{ExternalPort, PortClass};
 use super::state::{PoolItem, State};
 use super::{Nat, PRIVILEGED, counter, pool};

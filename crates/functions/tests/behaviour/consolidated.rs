@@ -1,9 +1,9 @@
-//! Consolidated is the chain: packets that follow rules come out, and leave everything behind, as
-//! if they had walked (B4).
+//! The fast path equals the slow path: packets that follow rules yield the same output and effects
+//! as if every function had run (B4).
 //!
-//! Random chains of all functions on random traffic and on conversations, in batches of any size,
-//! with commands in between: bytes, verdicts, alerts, reports, counters and every flow's state are
-//! those of the plain chain.
+//! Random chains of all functions process random traffic and conversations, in batches of any size,
+//! with commands in between. Bytes, verdicts, alerts, reports, counters and every flow's state must
+//! equal those of the slow path.
 
 use crate::consolidated_support::tunnels::in_tunnel;
 use crate::meter_support::support::bench::{Arrival, Bench, Outcome};
@@ -96,10 +96,10 @@ const FUNCTIONS: &[Function] = &[
     ("unmark", r#"{"labels": true}"#, &[]),
     ("unmark", r#"{"even": true}"#, &[]),
     ("unmark", r#"{"labels": true, "even": true}"#, &[]),
-    ("probe", r#"{"tells": true}"#, &[]),
+    ("probe", r#"{"alerts": true}"#, &[]),
     ("probe", r#"{"reads_payload": true, "reads_dscp": true, "predicts": true}"#, &[]),
-    ("probe", r#"{"writes_payload": true, "tells": true, "predicts": true}"#, &[]),
-    ("sharing-probe", r#"{"reads_payload": true, "tells": true}"#, &[]),
+    ("probe", r#"{"writes_payload": true, "alerts": true, "predicts": true}"#, &[]),
+    ("sharing-probe", r#"{"reads_payload": true, "alerts": true}"#, &[]),
     (
         "firewall",
         r#"{"rules": "allow out\nreject out udp to any port 1-30000\nallow in udp", "default": "reject"}"#,
@@ -112,13 +112,13 @@ const FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// How packets go through a chain.
+/// Path of packets through a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum How {
     Walking,
-    /// Consolidated.
+    /// On the fast path.
     InOrder,
-    /// The same, and state functions that commute run side by side.
+    /// On the fast path, with commuting state functions in parallel.
     SideBySide(Order),
 }
 
@@ -128,13 +128,13 @@ fn stages(functions: &[Function]) -> Vec<Box<dyn Stage>> {
         let config = serde_json::from_str(config).unwrap();
         let entry = registry.find(name).unwrap();
         let mut setup = Setup::new(7, FLOWS);
-        setup.inner = true; // As tunnels want it, also where they do not get it.
+        setup.inner = true; // Tunnels need it, even where they are never reached.
         entry.make(&config, setup).unwrap_or_else(|e| panic!("{name}: {e}"))
     };
     functions.iter().map(make).collect()
 }
 
-/// A chain of these functions, whose packets go through it so.
+/// Creates a chain of these functions.
 fn bench(functions: &[Function], options: Options, how: How) -> Bench {
     let mut bench = Bench::new(stages(functions), Options { consolidate: how != How::Walking, ..options });
     if let How::SideBySide(order) = how {
@@ -143,24 +143,24 @@ fn bench(functions: &[Function], options: Options, how: How) -> Bench {
     bench
 }
 
-/// What came of traffic.
+/// Outcome of traffic.
 struct Played {
     outcome: Outcome,
-    /// Flow reports, in their order.
+    /// Flow reports, in order.
     reports: Vec<FlowReport>,
     followed: Followed,
 }
 
-/// How much of traffic the fast path had.
+/// Use of the fast path.
 #[derive(Clone, Copy, Debug)]
 pub struct Followed {
-    /// Which ways packets took.
+    /// Counters of paths.
     pub path: FastPath,
-    /// Rules, by the end, that take off what packets come in.
+    /// Rules that decapsulate at the end of the traffic.
     pub taking_off: usize,
 }
 
-/// Plays traffic in batches, and a command now and then; the same for the same seed.
+/// Plays traffic in batches with occasional commands, determined by the seed.
 fn play(
     functions: &[Function],
     options: Options,
@@ -187,7 +187,7 @@ fn play(
     let taking_off = rules.filter(|rule| rule.steps.iter().any(takes_off)).count();
     let followed = Followed { path: bench.chain.fast_path(), taking_off };
     let reports = bench.reports.clone();
-    // A growing buffer stands in a record by a number, and may have another one.
+    // A record refers to a growing buffer by a number, which may differ.
     let buffered = bench.chain.stages().iter().any(|stage| stage.descriptor().buffers.is_some());
     let mut outcome = bench.outcome();
     if buffered {
@@ -196,13 +196,13 @@ fn play(
     Played { outcome, reports, followed }
 }
 
-/// Plays traffic through the plain chain, through the consolidated one, and through one in which
-/// what commutes runs side by side; how many packets took the fast path.
+/// Plays traffic on the slow path, on the fast path, and on the fast path with commuting functions
+/// in parallel. Returns the number of packets on the fast path.
 fn check(functions: &[Function], options: Options, traffic: &[Arrival], seed: u64) -> u64 {
     check_all(functions, options, traffic, seed).path.packets
 }
 
-/// The same; how the last one did.
+/// Does the same, and returns the last outcome.
 pub fn check_all(functions: &[Function], options: Options, traffic: &[Arrival], seed: u64) -> Followed {
     let walking = play(functions, options, (traffic, How::Walking), seed);
     let in_order = play(functions, options, (traffic, How::InOrder), seed);
@@ -231,7 +231,7 @@ fn compare(short: &Outcome, plain: &Outcome, functions: &[Function]) {
     assert!(short == plain, "{:#?}\n{short:#?}\n{plain:#?}", names());
 }
 
-/// Some packets come from far away, with little time left to live.
+/// Lowers the TTL of some packets.
 fn age(traffic: &mut [Arrival], mut seed: u64) {
     for Arrival { network, .. } in traffic {
         let left = 1 + (split_mix(&mut seed) % 3) as u8;
@@ -241,7 +241,7 @@ fn age(traffic: &mut [Arrival], mut seed: u64) {
     }
 }
 
-/// Sets an IP packet's time to live.
+/// Sets an IP packet's TTL.
 fn live(network: &mut [u8], left: u8) {
     if network[0] >> 4 == 6 {
         network[7] = left;
@@ -251,7 +251,7 @@ fn live(network: &mut [u8], left: u8) {
     sum(network);
 }
 
-/// Sets its explicit congestion notification.
+/// Sets an IP packet's ECN field.
 fn notify(network: &mut [u8], ecn: u8) {
     if network[0] >> 4 == 6 {
         network[1] = network[1] & 0xcf | ecn << 4;
@@ -261,28 +261,28 @@ fn notify(network: &mut [u8], ecn: u8) {
     sum(network);
 }
 
-/// Makes the checksum of an IPv4 header anew.
+/// Fixes the checksum of an IPv4 header.
 fn sum(network: &mut [u8]) {
     network[10..12].fill(0);
     let sum = packet::checksum::checksum(&network[..usize::from(network[0] & 0xf) * 4]);
     network[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// What all packets between two hosts have in common, in both directions.
+/// Returns a number common to all packets between two hosts, in both directions.
 fn between(network: &[u8], mut seed: u64) -> u64 {
     let addresses = if network[0] >> 4 == 4 { &network[12..20] } else { &network[8..40] };
     seed ^= addresses.iter().map(|&byte| u64::from(byte)).sum::<u64>();
     split_mix(&mut seed)
 }
 
-/// Many packets come through tunnels: most packets between two hosts through the same, some of them
-/// in outer headers that are not quite those of the others.
+/// Puts many packets into tunnels: most packets between two hosts into the same one, some with
+/// slightly different outer headers.
 fn enclose(traffic: &mut [Arrival], mut seed: u64) {
     let all = seed;
     for Arrival { network, .. } in traffic {
         let own = split_mix(&mut seed);
         let kind = if own.is_multiple_of(16) { own >> 8 } else { between(network, all) };
-        // Of four, one is in no tunnel.
+        // One in four is in no tunnel.
         if !kind.is_multiple_of(4) {
             notify(network, [2, 2, 1, 0][own as usize >> 4 & 3]);
             *network = in_tunnel(kind >> 2, own, network);
@@ -290,15 +290,15 @@ fn enclose(traffic: &mut [Arrival], mut seed: u64) {
     }
 }
 
-/// Many packets come with tags or labels, few or as many as are looked through, and some in PPPoE:
-/// most packets between two hosts with the same.
+/// Adds tags or labels to many packets, few or as many as are parsed, and puts some into PPPoE:
+/// most packets between two hosts get the same.
 fn tag(traffic: &mut [Arrival], mut seed: u64) {
     let all = seed;
     for Arrival { network, .. } in traffic {
         let own = split_mix(&mut seed);
         let kind = if own.is_multiple_of(8) { own >> 8 } else { between(network, all) };
         let count = if kind & 64 == 0 { 1 } else { 7 + kind as usize % 2 };
-        // Of some packets, only the class is another one.
+        // Some packets differ only in their class.
         let class = (if own.is_multiple_of(5) { own } else { kind } >> 8) as u8 & 7;
         *network = match kind % 32 {
             0 | 1 => tagged(&vec![[0x81, 0, class << 5, 1]; count], &[], network),
@@ -346,7 +346,7 @@ proptest! {
     }
 }
 
-/// Conversations with servers that answer what leaves the plain chain.
+/// Conversations with servers that answer the slow path's output.
 pub fn conversations(functions: &[Function], seed: u64, payload: Payload) -> Vec<Arrival> {
     let profile = TrafficProfile {
         seed,
@@ -403,7 +403,7 @@ fn conversations_through_random_chains() {
             tag(&mut traffic, seed);
         }
         if case % 3 == 0 {
-            // As from a port that both ends are behind.
+            // As if both ends were behind one port.
             traffic.iter_mut().for_each(|arrival| arrival.side = Side::Inside);
         }
         followed += check(&functions, options(0), &traffic, seed);
@@ -412,8 +412,9 @@ fn conversations_through_random_chains() {
     assert!(followed * 6 > all, "{followed} of {all} packets took the fast path: too few to show anything");
 }
 
-/// Conversations that come through tunnels, and with tags and labels, which functions take off in
-/// front of others: rules do, off packets that come in the same (B11, B14), and all else walks.
+/// Conversations in tunnels, and with tags and labels, that functions remove in front of others.
+/// Rules remove them from packets with the same headers (B11, B14); other packets take the slow
+/// path.
 #[test]
 fn conversations_that_come_through_tunnels() {
     let in_front: [Function; 7] = [
@@ -440,8 +441,8 @@ fn conversations_that_come_through_tunnels() {
                 "tunnel" if *side == Side::Inside => {}
                 "unmark" => {}
                 _ => {
-                    // What the tunnel with this configuration takes, or what all hosts of a pair
-                    // come in.
+                    // Headers that the configured tunnel decapsulates, or common headers of all
+                    // hosts of a pair.
                     let kind = match taking {
                         _ if taking == FUNCTIONS[16] => 0,
                         _ if taking == FUNCTIONS[17] => 1,
@@ -455,7 +456,7 @@ fn conversations_that_come_through_tunnels() {
         if taking.0 == "unmark" || case % 3 == 0 {
             tag(&mut traffic, seed);
         }
-        // Packets from the tunnel come to the last function first.
+        // Packets from the tunnel reach the last function first.
         match taking.0 {
             "tunnel" => functions.push(taking),
             _ => functions.insert(0, taking),
@@ -471,7 +472,7 @@ fn conversations_that_come_through_tunnels() {
 
 /// SpeedyBox's first real chain (B34), and packets that are dropped on the fast path.
 #[test]
-fn most_packets_of_the_real_chain_take_the_fast_path() {
+fn most_packets_of_speedybox_chain_1_take_the_fast_path() {
     let real = [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], FUNCTIONS[4]]
         .map(|(name, config, _)| (name, config, &[][..]));
     let traffic = conversations(&real, 5, Payload::Random);
@@ -479,8 +480,8 @@ fn most_packets_of_the_real_chain_take_the_fast_path() {
     assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
 }
 
-/// Both ends are behind one port, so that both directions of a flow, each with a rule of its own,
-/// meet in a group: they keep their order.
+/// Both ends are behind one port, so both directions of a flow, each with its own rule, meet in a
+/// group. They keep their order.
 #[test]
 fn directions_with_rules_of_their_own_keep_their_order() {
     let chain = [("remark", "{}", &[][..]), FUNCTIONS[7]];
@@ -490,10 +491,10 @@ fn directions_with_rules_of_their_own_keep_their_order() {
     assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
 }
 
-/// Where all functions predict what they would do, rules are made of that, and hardly a packet is
+/// If all functions plan their actions, rules are built from the plans, and hardly any packet is
 /// recorded.
 #[test]
-fn predicted_packets_are_not_recorded() {
+fn planned_actions_are_not_recorded() {
     let chain =
         [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], ("dos", r#"{"packets": 1000}"#, &[]), FUNCTIONS[4]]
             .map(|(name, config, _)| (name, config, &[][..]));
@@ -505,10 +506,10 @@ fn predicted_packets_are_not_recorded() {
     assert!(path.predicted > 50 && path.recorded * 20 < path.predicted, "{path:?}");
 }
 
-/// After a command, what was predicted is predicted anew (B7): flows that it is not about go on by
-/// rules, of which no events are kept.
+/// After a command, plans are made again (B7). Flows that the command does not concern continue on
+/// rules, which have no events.
 #[test]
-fn flows_are_predicted_again_after_a_command() {
+fn plans_are_made_again_after_a_command() {
     let chain = [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], FUNCTIONS[4]];
     let traffic = conversations(&chain, 5, Payload::Random);
     let run = |command: Option<&str>| {
@@ -529,9 +530,9 @@ fn flows_are_predicted_again_after_a_command() {
     assert!(all_but_few && commanded.recorded <= undisturbed.recorded, "{undisturbed:?}, {commanded:?}");
 }
 
-/// What follows rules blocks flows (B7), and what is dropped then follows rules, too.
+/// State functions on the fast path block flows (B7), and then the drops follow rules too.
 #[test]
-fn flows_that_are_being_blocked_take_the_fast_path() {
+fn blocked_flows_take_the_fast_path() {
     for limit in [r#""packets": 9"#, r#""flow_rate": "5pps", "flow_burst": 5"#] {
         let config = format!(r#"{{"protect": "outside", {limit}}}"#);
         let blocking: &'static str = config.leak();
@@ -542,7 +543,7 @@ fn flows_that_are_being_blocked_take_the_fast_path() {
         let mut bench = Bench::new(stages(&chain), options(0));
         traffic.chunks(32).for_each(|batch| bench.batch(batch));
         assert!(bench.drops().iter().any(|&(reason, count)| reason == "dos-flow" && count > 20));
-        // What is dropped in the end gets no new ends before (B13).
+        // A packet that will be dropped is not rewritten first (B13).
         let rules = (0..FLOWS).filter_map(|record| bench.chain.rule_of(record, Direction::Original));
         let drops = |rule: &RuleView| matches!(rule.steps.last(), Some(RuleStep::Drop(1, _)));
         let (dropping, passing): (Vec<_>, Vec<_>) = rules.partition(drops);
@@ -552,10 +553,10 @@ fn flows_that_are_being_blocked_take_the_fast_path() {
     }
 }
 
-/// Packets that a function marks, or takes out of a tunnel, each in its own way: it sees all of
-/// them, and the others of its chain follow rules.
+/// A function that marks or decapsulates each packet differently sees all of them, and the other
+/// functions of its chain follow rules.
 #[test]
-fn packets_that_a_function_treats_one_by_one_take_the_fast_path() {
+fn packets_that_a_function_handles_one_by_one_take_the_fast_path() {
     for varying in [("stamp", "{}", &[][..]), ("hop", "{}", &[]), ("leave", "{}", &[])] {
         let chain = [("monitor", "{}", &[][..]), ("remark", "{}", &[]), varying, FUNCTIONS[4]];
         let (client, vip) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
@@ -570,17 +571,17 @@ fn packets_that_a_function_treats_one_by_one_take_the_fast_path() {
     }
 }
 
-/// What rules do with packets of one flow through a chain; its packets have from 40 to 376 bytes.
+/// Returns the steps of rules for packets of one flow, which have 40 to 376 bytes.
 fn steps_of(chain: &[Function]) -> Vec<RuleStep> {
     steps(chain, How::InOrder, |network, _| network)
 }
 
-/// The same where what commutes runs side by side.
+/// The same with commuting functions in parallel.
 pub fn steps_side_by_side(chain: &[Function]) -> Vec<RuleStep> {
     steps(chain, How::SideBySide(Order::HereFirst), |network, _| network)
 }
 
-/// The same in order, with packets as they come: from what they would be, and their number.
+/// The same in order, with packets transformed by `as_it_comes`, given the packet and its number.
 fn steps_of_packets(chain: &[Function], as_it_comes: impl Fn(Vec<u8>, u64) -> Vec<u8>) -> Vec<RuleStep> {
     steps(chain, How::InOrder, as_it_comes)
 }
@@ -600,9 +601,10 @@ fn steps(chain: &[Function], how: How, as_it_comes: impl Fn(Vec<u8>, u64) -> Vec
     bench.chain.rule_of(0, Direction::Original).unwrap().steps
 }
 
-/// Outer headers that a function puts on are put on by a rule in its place; longer packets walk.
+/// A rule adds a function's outer headers in its place; packets that are too long take the slow
+/// path.
 #[test]
-fn outer_headers_are_put_on_by_rules() {
+fn rules_encapsulate_packets() {
     for of in [FUNCTIONS[3], ("enter", "{}", &[])] {
         let steps = steps_of(&[("monitor", "{}", &[]), of, FUNCTIONS[7]]);
         assert!(steps.iter().any(|step| matches!(step, RuleStep::Wrap(1, ..))), "{steps:?}");
@@ -610,9 +612,9 @@ fn outer_headers_are_put_on_by_rules() {
     }
 }
 
-/// What packets come in is taken off by a rule: off those that come in the same (B11, B14).
+/// A rule decapsulates packets with the same outer headers (B11, B14).
 #[test]
-fn what_packets_come_in_is_taken_off_by_rules() {
+fn rules_decapsulate_packets() {
     let (leave, remark): (Function, Function) = (("leave", "{}", &[]), ("remark", "{}", &[]));
     for kind in 0..6 {
         let steps = steps_of_packets(&[FUNCTIONS[7], leave, remark], |mut network, number| {
@@ -623,7 +625,7 @@ fn what_packets_come_in_is_taken_off_by_rules() {
         assert!(!steps.iter().any(|step| matches!(step, RuleStep::Process(_))), "{kind}: {steps:?}");
     }
     let twice = steps_of_packets(&[FUNCTIONS[7], leave], |network, number| in_tunnel(7, number, &network));
-    assert!(twice.contains(&RuleStep::Process(1)), "of tunnels in tunnels it sees every packet: {twice:?}");
+    assert!(twice.contains(&RuleStep::Process(1)), "it sees every packet of nested tunnels: {twice:?}");
     let (vlan, label): (Function, Function) = (("unmark", "{}", &[]), ("unmark", r#"{"labels": true}"#, &[]));
     for count in 0..3 {
         let chain = [FUNCTIONS[7], vlan, label, vlan, remark];
@@ -636,9 +638,9 @@ fn what_packets_come_in_is_taken_off_by_rules() {
     }
 }
 
-/// A flow whose packets come in something else from some time on gets another rule.
+/// A flow whose outer headers change gets another rule.
 #[test]
-fn rules_follow_what_packets_come_in() {
+fn rules_follow_changes_of_outer_headers() {
     let leave: Function = ("leave", "{}", &[]);
     for kinds in [[0, 2], [4, 1], [5, 4]] {
         let chain = [FUNCTIONS[7], leave];
@@ -657,7 +659,7 @@ fn rules_follow_what_packets_come_in() {
     }
 }
 
-/// Outer headers that are taken off again are not put on (B14), unless somebody looks at them in
+/// Outer headers that are removed again are not added (B14), unless a function reads them in
 /// between.
 #[test]
 fn outer_headers_cancel() {
@@ -678,10 +680,10 @@ fn outer_headers_cancel() {
     assert!(matches!(steps[..], [_, RuleStep::Wrap(0, ..), _, RuleStep::Process(2)]), "{steps:?}");
 }
 
-/// Tags that functions put on are put on by rules in their place, predicted or not, and not at all
-/// if they are taken off again before anybody looks (B14).
+/// Rules add tags in place of functions, planned or not, and add none that are removed before a
+/// function reads them (B14).
 #[test]
-fn tags_are_put_on_by_rules_and_cancel() {
+fn rules_add_tags_and_cancel_them() {
     let (remark, monitor): (Function, Function) = (("remark", "{}", &[]), ("monitor", "{}", &[]));
     let unmark: Function = ("unmark", r#"{"labels": true}"#, &[]);
     for config in ["{}", r#"{"predicts": true}"#] {
@@ -699,10 +701,10 @@ fn tags_are_put_on_by_rules_and_cancel() {
     }
 }
 
-/// Packets of a flow that leaves with a tag come back with it, and those of one that leaves a
-/// tunnel come back without: they are the flow's, whether rules are followed or not.
+/// Packets of a flow that leaves with a tag return with it, and those of a flow that leaves a
+/// tunnel return without: they belong to the flow, with or without rules.
 #[test]
-fn replies_come_with_the_tags_that_packets_leave_with() {
+fn replies_have_the_tags_of_the_packets_they_answer() {
     let server = v4(192, 0, 2, 1, 53);
     let mut tagged = 0;
     for port in 1000..1020 {
@@ -729,10 +731,10 @@ fn replies_come_with_the_tags_that_packets_leave_with() {
     assert_eq!(bench.chain.counters().flows_started, 1);
 }
 
-/// A function counts the bytes that come to it, however packets are batched and whatever becomes of
-/// others of their batch: behind a tunnel's begin, with the outer header.
+/// A function counts the bytes of packets as it receives them, regardless of batches and of other
+/// packets' fate: after the start of a tunnel, with the outer header.
 #[test]
-fn bytes_are_counted_as_they_come_to_a_function() {
+fn bytes_are_counted_as_a_function_receives_them() {
     let chain =
         [FUNCTIONS[3], ("firewall", r#"{"rules": "deny out tcp to any port 99\nallow"}"#, &[]), FUNCTIONS[7]];
     let at_ns = START_NS;
@@ -751,10 +753,10 @@ fn bytes_are_counted_as_they_come_to_a_function() {
     }
 }
 
-/// A flow is moved by a packet that is dropped behind the load balancer, so that its alias stays:
-/// what the lost server still sends is no answer any more, though the rule for it was made before.
+/// A flow is moved by a packet that is dropped after the load balancer, so that its alias stays.
+/// Packets from the lost server are no longer answers, although their rule was built before.
 #[test]
-fn a_flow_is_moved_by_a_packet_that_is_dropped() {
+fn a_dropped_packet_can_move_its_flow() {
     let policer = r#"{"rate": "8kbps", "burst": "800B"}"#;
     let (vip, one) = (v4(198, 18, 0, 1, 80), v4(198, 51, 100, 11, 80));
     let run = |consolidate| {
@@ -783,9 +785,9 @@ fn a_flow_is_moved_by_a_packet_that_is_dropped() {
     assert!(followed > 0);
 }
 
-/// That no rules could be made of a record's flows before tells nothing about its flow now.
+/// Failure to build rules for a record's previous flows says nothing about its current flow.
 #[test]
-fn a_record_begins_anew_with_its_flow() {
+fn a_reused_record_starts_fresh() {
     let options = Options { flows_max: 1, when_full: WhenFull::EvictOldest, ..options(0) };
     let mut bench = Bench::new(stages(&[FUNCTIONS[1], FUNCTIONS[7]]), options);
     let (mapped, at_ns) = (v4(198, 51, 100, 1, 53), START_NS);
@@ -802,8 +804,8 @@ fn a_record_begins_anew_with_its_flow() {
     assert!(bench.chain.fast_path().packets - before > 80);
 }
 
-/// What a lost server still sends is not the flow's any more, once a packet has moved it: not in
-/// the same batch either, and not if client and server are on one side.
+/// Packets from a lost server no longer belong to the flow once a packet has moved it, even in the
+/// same batch, and even if client and server are on one side.
 #[test]
 fn a_flow_is_moved_within_a_batch() {
     let clients: Vec<_> = (1000..1008).map(|port| v4(10, 0, 0, 1, port)).collect();
@@ -828,8 +830,8 @@ fn a_flow_is_moved_within_a_batch() {
     assert_eq!(run(64), run(1));
 }
 
-/// A NAT turns a packet back to a host on its own side; what a router between them says about it is
-/// turned back, too.
+/// A NAT turns a packet back to a host on its own side, and also the ICMP error of a router between
+/// them.
 #[test]
 fn an_error_about_a_packet_that_was_turned_back_comes_to_its_sender() {
     let mut bench = Bench::new(stages(&[("hop", "{}", &[]), FUNCTIONS[1]]), options(0));

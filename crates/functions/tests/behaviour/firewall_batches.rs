@@ -1,11 +1,10 @@
-//! The firewall does the same however packets are batched, and again in every run.
+//! The firewall's output does not depend on batches, and is the same in every run.
 
 use crate::firewall_support::*;
 use packet::{Packet, Side, split_mix};
 use serde_json::json;
 
-/// Traffic of a few hosts with everything in it: connections, strays, pings, errors, from both
-/// sides.
+/// Mixed traffic of a few hosts from both sides: connections, strays, pings, errors.
 fn traffic(count: usize, seed: u64) -> Vec<(Side, Vec<u8>)> {
     let mut state = seed;
     let mut below = |limit: u64| split_mix(&mut state) % limit;
@@ -32,7 +31,7 @@ fn traffic(count: usize, seed: u64) -> Vec<(Side, Vec<u8>)> {
         .collect()
 }
 
-/// What comes out of a firewall: packets with the side they leave by, alerts, counters.
+/// Output of a firewall: packets with the side that they leave by, alerts, counters.
 fn run(config: &serde_json::Value, traffic: &[(Side, Vec<u8>)], batch_len: usize) -> String {
     let mut bench = Bench::json(config.clone());
     let mut sent: Vec<Packet> = Vec::new();
@@ -84,17 +83,17 @@ reject in from 192.0.2.1
 deny";
 
 #[test]
-fn batches_do_not_matter() {
+fn output_does_not_depend_on_batches() {
     compare(json!({ "rules": RULES }));
     compare(json!({ "rules": RULES, "pickup": "drop" }));
 }
 
 #[test]
-fn batches_do_not_matter_without_state() {
+fn stateless_output_does_not_depend_on_batches() {
     compare(json!({ "rules": RULES, "stateful": false }));
 }
 
 #[test]
-fn batches_do_not_matter_to_strict_connections() {
+fn strict_tracking_does_not_depend_on_batches() {
     compare(json!({ "rules": RULES, "tcp": "strict" }));
 }

@@ -1,4 +1,4 @@
-//! What an operator's decision does to connections in each state, and what is counted of each rule.
+//! Effects of an operator's command on connections in each state, and the rule counters.
 
 use crate::firewall_support::*;
 use packet::DropReason::{FirewallDefault, FirewallDenied};
@@ -8,7 +8,7 @@ use serde_json::json;
 const CLIENT: (&str, u16) = (IN, 40_000);
 const SERVER: (&str, u16) = (OUT, 80);
 
-/// Packets so far, and then the next one, which the decision is about.
+/// Packets so far, and the next one, to which the command applies.
 type Flow = (&'static str, Vec<(Side, Vec<u8>)>, (Side, Vec<u8>));
 
 fn flows() -> Vec<Flow> {
@@ -40,7 +40,7 @@ fn flows() -> Vec<Flow> {
 }
 
 #[test]
-fn a_decision_holds_at_the_next_packet_of_every_flow() {
+fn a_command_applies_to_the_next_packet_of_every_flow() {
     let decisions: [(&str, &str, &str, &str, DropReason); 3] = [
         ("allow out as \"web\"", "", "rule web disable", "rule web enable", FirewallDefault),
         (
@@ -73,7 +73,7 @@ fn a_decision_holds_at_the_next_packet_of_every_flow() {
     }
 }
 
-/// Both ends close, and the server opens a connection with the same ports.
+/// Both ends close, and the server opens a connection on the same ports.
 fn opened_by_the_server(tcp_mode: &str) -> Bench {
     let rules = "allow out as \"out\"\nallow in to 10.0.0.5 as \"in\"";
     let mut bench = Bench::json(json!({ "rules": rules, "tcp": tcp_mode }));
@@ -89,7 +89,7 @@ fn opened_by_the_server(tcp_mode: &str) -> Bench {
 }
 
 #[test]
-fn a_connection_that_the_other_end_opens_is_judged_by_its_own_rule() {
+fn a_connection_opened_by_the_other_end_is_judged_by_its_own_rule() {
     for tcp_mode in ["loose", "strict"] {
         let data = tcp(SERVER, CLIENT, ACK, 9_000_001, 8, 10);
         let mut bench = opened_by_the_server(tcp_mode);
@@ -101,7 +101,7 @@ fn a_connection_that_the_other_end_opens_is_judged_by_its_own_rule() {
 }
 
 #[test]
-fn a_refused_attempt_leaves_the_old_connection_alone() {
+fn a_refused_attempt_does_not_affect_the_old_connection() {
     for tcp_mode in ["loose", "strict"] {
         let mut bench = Bench::json(json!({ "rules": "allow out", "tcp": tcp_mode }));
         let (_, before, _) = flows().into_iter().find(|(what, ..)| *what == "closed, a straggler").unwrap();
@@ -112,7 +112,8 @@ fn a_refused_attempt_leaves_the_old_connection_alone() {
     }
 }
 
-/// Flows, packets, bytes of each rule: the default, rule 1, rule 2, ..., invalid packets.
+/// Returns flows, packets and bytes of each rule: the default, rule 1, rule 2, ..., invalid
+/// packets.
 fn counted(bench: &Bench) -> Vec<(u64, u64, Option<u64>)> {
     let rules = &bench.chain.stages()[0].shared().rules;
     rules.iter().map(|rule| (rule.flows, rule.packets, rule.bytes)).collect()
@@ -135,7 +136,7 @@ fn send_queries(bench: &mut Bench) {
 }
 
 #[test]
-fn rules_count_what_they_decide_about() {
+fn rules_count_their_flows_packets_and_bytes() {
     let mut bench = Bench::rules(RULES);
     send_queries(&mut bench);
     let denied = [(3, 3, None), (0, 0, None), (1, 1, None)];
@@ -148,7 +149,7 @@ fn rules_count_what_they_decide_about() {
         bench.chain.stages()[0].shared().rules.iter().map(|rule| rule.label.to_string()).collect();
     let want = ["default", "rule 1 `dns` (line 1)", "rule 2 (line 3)", "rule 3 (line 4)", "invalid"];
     assert_eq!(places, want);
-    // What came before a decision counts for the rule before.
+    // Packets before a command count for the previous rule.
     bench.control("rule dns disable");
     assert_eq!(bench.send(Inside, &udp((IN, 5353), (OUT, 53))), Dropped(FirewallDenied));
     let now_ns = bench.now_ns;
@@ -165,7 +166,7 @@ fn rules_count_what_they_decide_about() {
 }
 
 #[test]
-fn every_packet_is_counted_where_that_is_asked_for() {
+fn count_packets_counts_every_packet() {
     for consolidate in [false, true] {
         let config = json!({ "rules": RULES, "count": "packets" });
         let mut bench = Bench::json(config.clone());
@@ -183,7 +184,7 @@ fn every_packet_is_counted_where_that_is_asked_for() {
         send_queries(&mut bench);
         let want =
             [(1, 1, Some(32)), (1, 10, Some(320)), (3, 3, Some(96)), (0, 0, Some(0)), (1, 1, Some(28))];
-        // Of two, the one inside does not see what the other one drops.
+        // Of two firewalls, the inner one does not see packets dropped by the outer one.
         let seen = if consolidate { 1..4 } else { 0..5 };
         assert_eq!(counted(&bench)[seen.clone()], want[seen.clone()], "{consolidate}");
         if consolidate {
@@ -195,7 +196,7 @@ fn every_packet_is_counted_where_that_is_asked_for() {
 }
 
 #[test]
-fn without_state_every_packet_is_counted() {
+fn a_stateless_firewall_counts_every_packet() {
     let mut bench = Bench::json(json!({ "rules": "allow out\nallow in", "stateful": false }));
     for _ in 0..3 {
         assert_eq!(bench.send(Inside, &udp((IN, 5353), (OUT, 53))), Passed);

@@ -1,5 +1,4 @@
-//! Flows: what follows from the judgement of a first packet, and what becomes of it when rules
-//! change.
+//! Flows: later packets follow the verdict on the first one, until the rules change.
 
 use crate::firewall_support::*;
 use graph::Observer;
@@ -26,7 +25,7 @@ fn close(bench: &mut Bench) {
 }
 
 #[test]
-fn replies_follow_what_was_allowed() {
+fn replies_of_allowed_flows_pass() {
     for tcp_mode in ["loose", "strict"] {
         let mut bench =
             Bench::json(json!({ "rules": "allow out tcp to any port 80 flags SYN,!ACK", "tcp": tcp_mode }));
@@ -34,12 +33,12 @@ fn replies_follow_what_was_allowed() {
         assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, ACK, 501, 101, 1000)), Passed);
         assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 101, 1501, 0)), Passed);
         assert_eq!(bench.send(Outside, &tcp(SERVER, (IN, 40_001), ACK, 1, 1, 9)), Dropped(FirewallDefault));
-        assert_eq!(bench.counter("judged"), 2, "one look per flow");
+        assert_eq!(bench.counter("judged"), 2, "one lookup per flow");
     }
 }
 
 #[test]
-fn replies_without_state_need_rules() {
+fn replies_need_rules_in_a_stateless_firewall() {
     let rules = "allow out tcp flags SYN,!ACK\nallow state established";
     let mut bench = Bench::json(json!({ "rules": rules, "stateful": false }));
     open(&mut bench);
@@ -50,7 +49,7 @@ fn replies_without_state_need_rules() {
 }
 
 #[test]
-fn a_connection_that_is_over_is_not_a_way_in() {
+fn a_closed_connection_admits_no_new_one() {
     for tcp_mode in ["loose", "strict"] {
         let config = |rules: &str| json!({ "rules": rules, "tcp": tcp_mode });
         let syn = tcp(SERVER, CLIENT, SYN, 9_000_000, 0, 0);
@@ -82,7 +81,7 @@ fn both_ends_may_open_at_once() {
 }
 
 #[test]
-fn strict_connections_keep_to_their_windows() {
+fn strict_tracking_drops_segments_outside_the_window() {
     let strict = json!({ "rules": "allow out", "tcp": "strict" });
     let mut bench = Bench::json(strict.clone());
     open(&mut bench);
@@ -95,7 +94,7 @@ fn strict_connections_keep_to_their_windows() {
     assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 101, 1501, 0)), Passed);
     assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, RST, 1501, 0, 0)), Passed);
     assert_eq!(bench.counter("invalid"), 4);
-    // A refusal of the connection must answer its SYN.
+    // A reset that refuses the connection must acknowledge its SYN.
     let mut bench = Bench::json(strict);
     assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, SYN, 100, 0, 0)), Passed);
     assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, RST | ACK, 0, 999, 0)), invalid);
@@ -103,11 +102,11 @@ fn strict_connections_keep_to_their_windows() {
 }
 
 #[test]
-fn errors_about_known_flows_pass() {
+fn icmp_errors_about_known_flows_pass() {
     let mut bench = Bench::rules("allow out");
     let query = udp((IN, 5353), (OUT, 53));
     assert_eq!(bench.send(Inside, &query), Passed);
-    // From the host, and from a router that no rule knows.
+    // From the host, and from a router that no rule covers.
     assert_eq!(bench.send(Outside, &unreachable(OUT, IN, &query)), Passed);
     assert_eq!(bench.send(Outside, &unreachable("203.0.113.1", IN, &query)), Passed);
     let other = udp((IN, 5354), (OUT, 53));
@@ -118,7 +117,7 @@ fn errors_about_known_flows_pass() {
     bench.control("rule 1 disable");
     assert_eq!(bench.send(Inside, &query), Dropped(FirewallDefault));
     assert_eq!(bench.send(Outside, &unreachable(OUT6, IN6, &query)), Dropped(FirewallDefault));
-    // Without state they are judged: as related, by their own addresses.
+    // A stateless firewall judges them as related, by their own addresses.
     let rules = "allow out\nallow in icmp from 192.0.2.9 state related";
     let mut bench = Bench::json(json!({ "rules": rules, "stateful": false }));
     let query = udp((IN, 5353), (OUT, 53));
@@ -129,7 +128,7 @@ fn errors_about_known_flows_pass() {
 }
 
 #[test]
-fn pings_are_answered_by_pings_only() {
+fn only_echo_replies_answer_echo_requests() {
     for (here, there, ask, answer, rule) in [
         (IN, OUT, 8, 0, "allow out icmp icmp_type 8"),
         (IN6, OUT6, 128, 129, "allow out icmp6 icmp_type 128"),
@@ -153,11 +152,11 @@ fn pings_are_answered_by_pings_only() {
     }
     let mut bench = Bench::rules("allow out icmp icmp_type 8");
     assert_eq!(bench.send(Inside, &icmp(IN, OUT, 8, 7)), Passed);
-    assert_eq!(bench.send(Inside, &icmp(IN, OUT, 13, 7)), Dropped(FirewallDefault), "another question");
+    assert_eq!(bench.send(Inside, &icmp(IN, OUT, 13, 7)), Dropped(FirewallDefault), "another request");
 }
 
 #[test]
-fn fragments_follow_their_first() {
+fn later_fragments_follow_the_first() {
     let long = [udp((IN, 5353), (OUT, 53)), vec![0; 36]].concat();
     let mut whole = long.clone();
     whole[16..18].copy_from_slice(&68u16.to_be_bytes());
@@ -171,7 +170,7 @@ fn fragments_follow_their_first() {
         let mut bench = Bench::json(config("allow udp to any port 54"));
         assert_eq!(bench.send(Inside, &first), Dropped(FirewallDefault));
         assert_eq!(bench.send(Inside, &later), Dropped(FragmentOfDropped));
-        // The later one first: it waits.
+        // The later fragment comes first, and is held.
         let mut bench = Bench::json(config("allow udp to any port 53"));
         assert_eq!(bench.send(Inside, &later), Fate::Held);
         assert_eq!(bench.send(Inside, &first), Passed);
@@ -179,8 +178,7 @@ fn fragments_follow_their_first() {
     }
 }
 
-// A29: later packets of a flow that rules deny are dropped; SpeedyBox's event of a changed list
-// (B23).
+// A29: later packets of a denied flow are dropped; SpeedyBox's event of a changed list (B23).
 #[test]
 fn new_rules_apply_to_known_flows() {
     for (tcp_mode, from_inside) in [("loose", true), ("loose", false), ("strict", true), ("strict", false)] {
@@ -202,14 +200,14 @@ fn new_rules_apply_to_known_flows() {
         assert_eq!(next(&mut bench), Passed);
         bench.control("default deny");
         bench.control("rule 1 enable");
-        assert_eq!(next(&mut bench), Passed, "the flow was not forgotten meanwhile");
+        assert_eq!(next(&mut bench), Passed, "the flow was kept in the meantime");
         assert_eq!(bench.chain.counters().flows_started, 1);
         assert!(bench.chain.effects_mut().alerts.is_empty());
     }
 }
 
 #[test]
-fn commands_that_make_no_sense_change_nothing() {
+fn invalid_commands_change_nothing() {
     let mut bench = Bench::rules("allow out");
     open(&mut bench);
     let usage = "expected `default allow|deny|reject` or `rule NUMBER|NAME enable|disable`";
@@ -234,7 +232,7 @@ fn commands_that_make_no_sense_change_nothing() {
     assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 101, 501, 0)), Dropped(FirewallDefault));
 }
 
-/// Keeps what was recorded.
+/// Keeps the recorded actions.
 #[derive(Default)]
 struct Recorder(Vec<Recording>);
 
@@ -249,7 +247,7 @@ impl Observer for Recorder {
 }
 
 #[test]
-fn what_was_recorded_is_stale_once_the_rules_change() {
+fn recorded_actions_are_stale_after_the_rules_change() {
     for (config, repeats) in [
         (json!({ "rules": "allow out" }), true),
         (json!({ "rules": "allow out", "tcp": "strict" }), false),

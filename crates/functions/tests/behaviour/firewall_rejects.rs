@@ -1,4 +1,4 @@
-//! What senders of rejected packets are told, and how often.
+//! Answers to the senders of rejected packets, and their rate.
 
 use crate::firewall_support::*;
 use functions::firewall::{ANSWERS_BURST, ANSWERS_PER_S, SOURCE_ANSWERS_BURST, SOURCE_ANSWERS_PER_S};
@@ -9,12 +9,16 @@ const REJECTED: Fate = Dropped(FirewallRejected);
 const SILENT: Fate = Dropped(FirewallDenied);
 
 #[test]
-fn tcp_gets_a_reset_others_an_error() {
+fn rejected_tcp_gets_a_reset_and_other_packets_an_icmp_error() {
     let mut bench = Bench::rules("reject");
     assert_eq!(bench.send(Outside, &tcp((OUT, 40_000), (IN, 80), SYN, 100, 0, 0)), REJECTED);
     let reset = bench.answers.pop().unwrap();
     let want = tcp((IN, 80), (OUT, 40_000), RST | ACK, 0, 101, 0);
-    assert_eq!(reset.data()[..12], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], "back on the link");
+    assert_eq!(
+        reset.data()[..12],
+        [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1],
+        "addressed to the sender on the link"
+    );
     assert_eq!(reset.data()[26..34], want[26..34], "from the destination to the source");
     assert_eq!(reset.data()[34..48], want[34..48]);
     assert_eq!(reset.len(), 54);
@@ -58,13 +62,13 @@ fn a_connection_under_new_rules_is_reset() {
 }
 
 #[test]
-fn a_source_gets_so_many_answers() {
+fn answers_to_a_source_are_limited() {
     let mut bench = Bench::rules("reject");
     let frame = |bench: &Bench| udp((OUT, (bench.now_ns / 1_000_000) as u16), (IN, 53));
     let fates = |bench: &mut Bench, count: u64| {
         (0..count).filter(|_| bench.send(Outside, &frame(bench)) == REJECTED).count() as u64
     };
-    // A packet per millisecond: within 99 ms there is the burst, then the rate.
+    // One packet per millisecond: the burst within 99 ms, then the rate.
     assert_eq!(fates(&mut bench, 99), SOURCE_ANSWERS_BURST);
     assert_eq!(fates(&mut bench, 1000), SOURCE_ANSWERS_PER_S);
     // Another source has a limit of its own.
@@ -79,12 +83,12 @@ fn a_source_gets_so_many_answers() {
 }
 
 #[test]
-fn all_sources_together_get_so_many_answers() {
+fn answers_to_all_sources_together_are_limited() {
     let mut bench = Bench::rules("reject");
     let mut answered = 0;
     for n in 0..5_000u32 {
         let source = std::net::Ipv4Addr::from(0xcb00_0000 + n).to_string();
-        bench.now_ns -= 900_000; // A packet in 100 us.
+        bench.now_ns -= 900_000; // One packet per 100 us.
         answered += u64::from(bench.send(Outside, &udp((&source, 9), (IN, 53))) == REJECTED);
         bench.answers.drain(..).for_each(|packet| bench.pool.give(packet));
     }

@@ -1,11 +1,11 @@
-//! Every feature of rules, as rows of what, rules, packet and fate.
+//! Every feature of rules, as rows of description, rules, packet and fate.
 
 use crate::firewall_support::*;
 use packet::DropReason::{FirewallDefault, FirewallDenied, FirewallInvalid, FirewallRejected};
 use serde_json::json;
 
 #[test]
-fn rules_decide_about_first_packets() {
+fn rules_decide_first_packets() {
     let web = tcp((IN, 40_000), (OUT, 80), SYN, 100, 0, 0);
     let into = tcp((OUT, 40_000), (IN, 80), SYN, 100, 0, 0);
     let dns = udp((IN, 5353), (OUT, 53));
@@ -55,7 +55,7 @@ fn rules_decide_about_first_packets() {
     ];
     for (what, rules, side, frame, want) in rows {
         assert_eq!(Bench::rules(rules).send(side, frame), want, "{what}");
-        // Without state a first packet is judged the same.
+        // A stateless firewall judges a first packet in the same way.
         let mut alone = Bench::json(json!({ "rules": rules, "stateful": false }));
         assert_eq!(alone.send(side, frame), want, "{what}, without state");
     }
@@ -73,7 +73,7 @@ fn the_default_is_configured() {
 }
 
 #[test]
-fn invalid_packets_pass_by_name_only() {
+fn invalid_packets_pass_only_by_a_rule_that_names_them() {
     let segment = |flags| tcp((IN, 40_000), (OUT, 80), flags, 100, 200, 0);
     let odd = [0, FIN, SYN | FIN, SYN | RST, FIN | RST, FIN | 0x28, SYN | FIN | ACK];
     for flags in odd {
@@ -90,7 +90,7 @@ fn invalid_packets_pass_by_name_only() {
 }
 
 #[test]
-fn connections_are_picked_up_if_the_configuration_says_so() {
+fn connections_are_picked_up_as_configured() {
     for flags in [ACK, ACK | 8, SYN | ACK, RST, RST | ACK, FIN | ACK] {
         let frame = tcp((IN, 40_000), (OUT, 80), flags, 100, 200, 0);
         for (pickup, want) in [("allow", Passed), ("drop", Dropped(FirewallInvalid))] {
@@ -118,7 +118,7 @@ fn rules_set_tags() {
     assert_eq!(bench.send(Inside, &udp((IN, 5353), (OUT, 53))), Passed);
     assert_eq!((bench.tag("safe"), bench.tag("tag")), (1, 9));
     assert_eq!(bench.send(Inside, &icmp(IN, OUT, 8, 1)), Passed);
-    assert_eq!((bench.tag("safe"), bench.tag("tag")), (0, 0), "what passes by default is not called safe");
+    assert_eq!((bench.tag("safe"), bench.tag("tag")), (0, 0), "a packet that passes by default is not safe");
     bench.control("rule 1 disable");
     assert_eq!(bench.send(Inside, &tcp((IN, 40_000), (OUT, 80), ACK, 101, 8, 0)), Passed);
     assert_eq!((bench.tag("safe"), bench.tag("tag")), (0, 0), "tags follow the rules");
@@ -171,7 +171,7 @@ fn configurations_are_checked() {
 }
 
 #[test]
-fn rules_in_a_policy_know_their_place() {
+fn errors_in_a_rule_file_give_its_line() {
     let located = values::Located::with_origin(
         "allow tcp\n\nallow tcp to any prot 80\n",
         values::Origin { source: "allow.rules".into(), line: 1, column: 1, escapes: vec![] },

@@ -1,4 +1,4 @@
-//! What no rule can speak of, and what a wire needs.
+//! Packets that rules cannot match, and link control traffic.
 
 use functions::firewall::Firewall;
 use graph::{Chain, Guards, NotIp, Options};
@@ -28,8 +28,8 @@ fn syn(from: &str, to: &str) -> Vec<u8> {
     tcp((from, 4_000), (to, 80), SYN, 1, 0, 0)
 }
 
-/// What an attacker outside may try against a firewall that allows nothing but TCP to port 80, each
-/// with why it is dropped.
+/// Attacks from outside against a firewall that allows only TCP to port 80, each with its drop
+/// reason.
 fn tricks() -> Vec<(DropReason, Vec<u8>)> {
     let plain = syn(OUT, IN);
     let network = &plain[14..];
@@ -71,7 +71,7 @@ fn tricks() -> Vec<(DropReason, Vec<u8>)> {
 const WEB: &str = "allow in tcp to any port 80";
 
 #[test]
-fn what_no_rule_speaks_of_follows_the_default() {
+fn packets_that_rules_cannot_match_follow_the_default() {
     let mut denies = with_options(json!({ "rules": WEB }), true, small());
     let mut allows = with_options(json!({ "rules": WEB, "default": "allow" }), true, small());
     let mut rejects = with_options(json!({ "rules": WEB, "default": "reject" }), true, small());
@@ -80,13 +80,13 @@ fn what_no_rule_speaks_of_follows_the_default() {
         assert_eq!(rejects.send(Outside, &frame), Dropped(reason), "{frame:02x?}");
         assert_eq!(allows.send(Outside, &frame), Passed, "{reason}: {frame:02x?}");
     }
-    assert_eq!(denies.chain.counters().flows_live, 0, "nothing is kept of them");
+    assert_eq!(denies.chain.counters().flows_live, 0, "they leave no flows");
     assert_eq!(denies.send(Outside, &syn(OUT, IN)), Passed);
-    // The default is a command's, too.
+    // A command changes the default too.
     allows.control("default deny");
     denies.control("default allow");
     for (reason, frame) in tricks() {
-        // Flows that were let in are judged by rules, not begun again.
+        // Rules judge flows that were admitted by default; they do not begin again.
         if !matches!(reason, DropReason::Martian | DropReason::Land) {
             assert_eq!(allows.send(Outside, &frame), Dropped(reason));
         }
@@ -95,7 +95,7 @@ fn what_no_rule_speaks_of_follows_the_default() {
 }
 
 #[test]
-fn the_settings_say_otherwise() {
+fn settings_override_the_default() {
     let guards = Guards { martians: Some(false), encapsulated: Some(false), ..Guards::default() };
     let options = Options { guards, not_ip: NotIp::Pass, ..small() };
     let mut bench = with_options(json!({ "rules": WEB }), true, options);
@@ -107,13 +107,13 @@ fn the_settings_say_otherwise() {
             "{frame:02x?}"
         );
     }
-    // What is looked into, rules judge.
+    // Rules judge the inner packets of tunnels.
     let elsewhere = tcp((OUT, 4_000), (IN, 81), SYN, 1, 0, 0);
     let labelled = frame(0x8847, &[&[0, 1, 1, 64], &elsewhere[14..]].concat());
     assert_eq!(bench.send(Outside, &labelled), Dropped(DropReason::FirewallDefault));
 }
 
-/// Packets of a link that go no further, and frames: all that a wire lives on.
+/// Link control packets and frames.
 fn link_control() -> Vec<Vec<u8>> {
     let icmp6 = |from: &str, to: &str, kind: u8, hop_limit: u8| {
         let mut frame = ip(from, to, 58, &[&[kind, 0, 0, 0, 0, 0, 0, 0][..], &[0; 16]].concat());
@@ -135,7 +135,7 @@ fn link_control() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_a_wire_needs_passes_whatever_rules_say_and_is_counted() {
+fn link_control_passes_regardless_of_rules_and_is_counted() {
     for config in [json!({ "rules": "deny in\ndeny out" }), json!({ "rules": "deny in", "stateful": false })]
     {
         let mut bench = with_options(config, true, small());
@@ -157,7 +157,7 @@ fn what_a_wire_needs_passes_whatever_rules_say_and_is_counted() {
 }
 
 #[test]
-fn what_looks_like_it_is_no_way_in() {
+fn forged_link_control_is_judged_by_rules() {
     let mut bench = with_options(json!({ "rules": "deny in" }), true, small());
     let mut routed = link_control()[1].clone();
     routed[21] = 254;
@@ -171,7 +171,7 @@ fn what_looks_like_it_is_no_way_in() {
     ] {
         assert_eq!(bench.send(Outside, &frame), Dropped(DropReason::FirewallDenied), "{frame:02x?}");
     }
-    // On a router's ports, or if the policy says so, rules decide.
+    // On a router's ports, or with `link_control: rules`, rules decide.
     let mut bench = with_options(json!({ "rules": "deny in" }), false, small());
     for frame in link_control() {
         let martian = frame[26..30] == [0; 4] && frame[12] == 8;
@@ -179,9 +179,9 @@ fn what_looks_like_it_is_no_way_in() {
     }
 }
 
-/// A link type of a capture that is no Ethernet is as good as any.
+/// Captures of link types other than Ethernet are treated equally.
 #[test]
-fn other_links_are_judged_alike() {
+fn other_link_types_are_judged_in_the_same_way() {
     let mut bench = with_options(json!({ "rules": WEB }), true, small());
     let header = [0x18, 0x41, 0x03, 0xcc];
     for (port, fate) in [(80, 1), (81, 0)] {

@@ -1,5 +1,5 @@
-//! Functions on both sides of a NAT that turns packets back: the two passes of a hairpin are two
-//! flows to the functions inside of it, and none to those outside.
+//! Functions on both sides of a NAT with hairpins: the two passes of a hairpin are two flows to
+//! functions inside, and none to functions outside.
 
 use graph::Options;
 use packet::{Endpoint, Side};
@@ -34,8 +34,7 @@ fn server() -> Endpoint {
     v4(10, 0, 0, 20, 8443)
 }
 
-/// Ways through a chain that have to lead to the same: one packet after the other or several, by
-/// the slow path and by the fast one.
+/// Options with the same expected output: batches of one or several, slow path or fast path.
 fn ways() -> [Options; 2] {
     [true, false].map(|consolidate| Options { consolidate, ..options() })
 }
@@ -48,7 +47,7 @@ fn outside(function: &str, config: &Value, options: Options) -> Bench {
     Bench::new(vec![stage("nat", &nat()), stage(function, config)], options)
 }
 
-/// Where the ports of a packet of [`tcp`] or [`udp`] lead.
+/// Returns the endpoints of a packet of [`tcp`] or [`udp`].
 fn ends(network: &[u8]) -> (Endpoint, Endpoint) {
     let end = |addr: usize, port: usize| {
         let [a, b, c, d] = std::array::from_fn(|i| network[addr + i]);
@@ -57,7 +56,7 @@ fn ends(network: &[u8]) -> (Endpoint, Endpoint) {
     (end(12, 20), end(16, 22))
 }
 
-/// What the client sends comes back to the inside, to the server; says from which end.
+/// Sends the client's packet, which must return to the inside, to the server; returns its source.
 fn asks(bench: &mut Bench, at_ns: u64, network: &[u8], to: Endpoint) -> Endpoint {
     let sent = bench.one(at_ns, Side::Inside, network);
     assert_eq!(sent.iter().map(|of| of.0).collect::<Vec<_>>(), [Side::Inside], "{:?}", bench.drops());
@@ -66,14 +65,15 @@ fn asks(bench: &mut Bench, at_ns: u64, network: &[u8], to: Endpoint) -> Endpoint
     mapped
 }
 
-/// What the server sends comes back to the client, from the end that it asked.
+/// Sends the server's packet, which must return to the client, from the endpoint that the client
+/// asked.
 fn answers(bench: &mut Bench, at_ns: u64, network: &[u8], from: Endpoint) {
     let sent = bench.one(at_ns, Side::Inside, network);
     assert_eq!(sent.iter().map(|of| of.0).collect::<Vec<_>>(), [Side::Inside], "{:?}", bench.drops());
     assert_eq!(ends(&sent[0].1), (from, client()));
 }
 
-/// A TCP segment in IPv4 with these numbers.
+/// Sets the sequence and acknowledgement numbers of a TCP segment in IPv4.
 fn numbered(mut segment: Vec<u8>, sequence: u32, acknowledged: u32) -> Vec<u8> {
     segment[24..28].copy_from_slice(&sequence.to_be_bytes());
     segment[28..32].copy_from_slice(&acknowledged.to_be_bytes());
@@ -95,7 +95,7 @@ fn a_firewall_judges_each_pass() {
             assert_eq!(bench.one(T, Side::Inside, &syn), [], "{rules}");
             assert_eq!(bench.drops(), [(reason, 1)], "{rules}");
             assert_eq!(bench.chain.counters().flows_live, 0);
-            assert_eq!(bench.chain.records().live(), 0, "neither pass leaves anything behind");
+            assert_eq!(bench.chain.records().live(), 0, "neither pass leaves a flow");
             assert_eq!(
                 bench.chain.stages()[1].shared().pools.iter().map(|pool| pool.in_use()).sum::<u32>(),
                 0
@@ -120,7 +120,7 @@ fn a_firewall_judges_each_pass() {
         assert_eq!(bench.chain.stages()[0].counters().packets, 20);
         let counters = bench.chain.counters();
         assert_eq!((counters.flows_started, counters.flows_live, bench.chain.records().live()), (1, 1, 2));
-        // A rule that is no longer there ends the second pass, and with it the connection.
+        // A rule that was disabled ends the second pass, and with it the connection.
         bench.chain.stage_mut(0).unwrap().control("rule 2 disable").unwrap();
         assert_eq!(bench.one(T + 9, Side::Inside, &tcp(client(), external(), ACK, b"")), []);
         assert_eq!(bench.one(T + 9, Side::Inside, &tcp(server(), mapped, ACK, b"")), []);
@@ -131,12 +131,12 @@ fn a_firewall_judges_each_pass() {
     for options in ways() {
         let mut bench = outside("firewall", &json!({"rules": "", "default": "deny"}), options);
         asks(&mut bench, T, &syn, server());
-        assert_eq!(bench.chain.stages()[1].counters().packets, 0, "it does not come there");
+        assert_eq!(bench.chain.stages()[1].counters().packets, 0, "it does not reach that function");
     }
 }
 
 #[test]
-fn a_load_balancer_serves_what_comes_back() {
+fn a_load_balancer_serves_the_second_pass() {
     let service = |vip: &str| {
         json!({"services": [{"name": "web", "vip": vip, "protocol": "any",
             "servers": [{"name": "one", "address": "10.0.0.31"}]}]})
@@ -149,7 +149,7 @@ fn a_load_balancer_serves_what_comes_back() {
             answers(&mut bench, T + i, &tcp(one, mapped, SYN | ACK, b""), external());
             asks(&mut bench, T + i, &tcp(client(), external(), ACK, b"x"), one);
         }
-        // A service at the NAT's address inside of it: the packet does not come as far as the NAT.
+        // A service at the NAT's address, inside of the NAT: the packet does not reach the NAT.
         let mut bench = inside("lb", &service("203.0.113.1"), options);
         let sent = bench.one(T, Side::Inside, &tcp(client(), external(), SYN, b""));
         assert_eq!(ends(&sent[0].1).1, v4(10, 0, 0, 31, 443));
@@ -159,7 +159,7 @@ fn a_load_balancer_serves_what_comes_back() {
 }
 
 #[test]
-fn a_policer_has_buckets_for_each_pass() {
+fn a_policer_has_a_bucket_per_pass() {
     let syn = tcp(client(), external(), SYN, b"");
     let directions = ["each", "both", "from_inside", "from_outside"];
     for (options, direction) in ways().into_iter().flat_map(|way| directions.map(|of| (way, of))) {
@@ -168,7 +168,7 @@ fn a_policer_has_buckets_for_each_pass() {
         for _ in 0..5 {
             bench.one(T, Side::Inside, &syn);
         }
-        // Were both passes to take from the same bucket, one packet had passed.
+        // If both passes shared a bucket, only one packet would have passed.
         assert_eq!(bench.drops(), [("policer-rate", 3)], "{direction}");
         let mut bench = outside("policer", &config, options);
         for _ in 0..5 {
@@ -190,7 +190,7 @@ fn an_ids_sees_both_passes() {
         let segments = [
             numbered(tcp(server(), mapped, SYN | ACK, b""), 199, 100),
             numbered(tcp(client(), external(), ACK, b""), 100, 200),
-            // In two segments: only who puts streams together finds it.
+            // In two segments: only stream reassembly finds it.
             numbered(tcp(client(), external(), ACK, b"sec"), 100, 200),
             numbered(tcp(client(), external(), ACK, b"ret"), 103, 200),
             numbered(tcp(server(), mapped, ACK, b"ans"), 200, 106),
@@ -206,7 +206,7 @@ fn an_ids_sees_both_passes() {
         let inner = bench.alerts.iter().find(|alert| alert.signature_id == 1).unwrap();
         assert_eq!(inner.key.ends(inner.reversed), (mapped, server()), "an alert names what it saw");
     }
-    // In its way, it stops what only the second pass shows.
+    // Inline, it stops packets that match only in the second pass.
     for options in ways() {
         let rules = "drop tcp any any -> 10.0.0.20 8443 (msg:\"inner\"; flags:S; sid:1;)";
         let mut bench = inside("ids", &json!({"rules": rules, "mode": "prevent"}), options);
@@ -217,11 +217,11 @@ fn an_ids_sees_both_passes() {
 }
 
 #[test]
-fn a_whitelist_lets_in_what_the_second_pass_may() {
+fn a_whitelist_judges_the_second_pass() {
     let question = udp(client(), v4(203, 0, 113, 1, 53), b"question");
     let inner = v4(10, 0, 0, 20, 53);
     for options in ways() {
-        // From the NAT's own address and another port nobody inside has asked anything.
+        // Nobody inside has asked the NAT's address and another port.
         let mut bench = inside("whitelist", &json!({}), options);
         assert_eq!(bench.one(T, Side::Inside, &question), []);
         assert_eq!(bench.drops(), [("whitelist-unsolicited", 1)]);
@@ -235,7 +235,7 @@ fn a_whitelist_lets_in_what_the_second_pass_may() {
 }
 
 #[test]
-fn a_dos_guard_counts_what_the_second_pass_brings() {
+fn a_dos_guard_counts_the_second_pass() {
     let syn = tcp(client(), external(), SYN, b"");
     for options in ways() {
         let mut bench = inside("dos", &json!({"syns": 2}), options);
@@ -247,7 +247,7 @@ fn a_dos_guard_counts_what_the_second_pass_brings() {
     }
 }
 
-/// Each pass is a flow to a monitor, with the ends that its packets have there.
+/// Each pass is a flow to a monitor, with the endpoints that its packets have there.
 #[test]
 fn a_monitor_reports_each_pass() {
     for options in ways() {

@@ -1,4 +1,4 @@
-//! What an operator's decision about a server does to connections in each state.
+//! Effects of a command about a server on connections in each state.
 
 use crate::lb_support::*;
 use packet::DropReason;
@@ -16,7 +16,7 @@ fn config(on_down: &str) -> Value {
                            "table_size": 1009, "servers": servers }] })
 }
 
-/// Where the next packet goes.
+/// Destination of the next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Same,
@@ -26,7 +26,7 @@ enum Next {
 
 use Next::{Other, Refused, Same};
 
-/// The connection's packets so far: from the client or not, flags; then the client's next one.
+/// Packets of the connection so far (from the client or not, flags), and the client's next one.
 type Connection = (&'static str, &'static [(bool, u8)], u8);
 
 const OPEN: [(bool, u8); 3] = [(true, SYN), (false, SYN_ACK), (true, ACK)];
@@ -43,7 +43,7 @@ const CONNECTIONS: [Connection; 9] = [
     ("reset, the ports again", &[(true, SYN), (false, SYN_ACK), (false, RST)], SYN),
 ];
 
-/// By connection: weight 0, drain, down with `move`, `finish`, `reset`.
+/// Per connection: weight 0, drain, and down with `move`, `finish`, `reset`.
 const TABLE: [[Next; 5]; 9] = [
     [Other, Other, Other, Other, Other],
     [Same, Same, Other, Other, Other],
@@ -65,7 +65,7 @@ const DECISIONS: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn decisions_about_servers_hold_for_connections_in_each_state() {
+fn commands_apply_to_connections_in_each_state() {
     for ((what, before, next), row) in CONNECTIONS.into_iter().zip(TABLE) {
         for ((command, on_down), want) in DECISIONS.into_iter().zip(row) {
             let mut bench = Bench::new(&config(on_down));
@@ -98,7 +98,7 @@ fn decisions_about_servers_hold_for_connections_in_each_state() {
 }
 
 #[test]
-fn without_weight_a_udp_flow_stays_and_new_ones_go_elsewhere() {
+fn weight_zero_keeps_udp_flows_and_sends_new_ones_elsewhere() {
     let mut config = config("move");
     config["services"][0]["protocol"] = json!("udp");
     for command in ["weight s2 0", "server s2 drain"] {

@@ -1,4 +1,4 @@
-//! The load balancer's `nat` mode: what goes in and what comes out, row by row.
+//! The load balancer's `nat` mode: input and output, row by row.
 
 use crate::lb_support::*;
 use packet::DropReason::{LbAnswered, LbNoFlow, LbNoServer};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use Expect::{Answered, Dropped, Sent};
 
-/// One server for each service, so that every row has one outcome.
+/// One server per service, so that every row has one outcome.
 fn config() -> Value {
     json!({
         "answer_ping": true,
@@ -163,7 +163,7 @@ fn other_protocols() {
 }
 
 #[test]
-fn what_is_not_for_a_service_is_left_alone() {
+fn packets_for_no_service_pass_unchanged() {
     let other = |source: &str, destination: &str| tcp(source, destination, SYN, b"").frame();
     let mut rows = vec![
         Row(
@@ -365,7 +365,7 @@ fn icmp_errors_and_fragments_follow_their_flow() {
     );
 }
 
-/// The first fragment as the server gets it: the checksum is that of the whole datagram.
+/// Returns the first fragment as the server gets it, with the checksum of the whole datagram.
 fn first_translated(client: &str) -> Vec<u8> {
     let mut whole = udp(client, "10.0.0.2:53", &[7; 40]).may_fragment();
     whole.body.truncate(24);

@@ -1,5 +1,5 @@
-//! The load balancer under arbitrary traffic and arbitrary changes of its servers, against a model
-//! of a few lines.
+//! The load balancer under arbitrary traffic and arbitrary changes of its servers, compared with a
+//! small model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ const SERVERS: u8 = 5;
 enum Step {
     /// A client sends to the service.
     Ask { client: u16, flags: u8, len: usize },
-    /// The server that the client has, by the model, answers.
+    /// The client's server, according to the model, answers.
     Answer { client: u16, len: usize },
-    /// A packet that is nobody's business here.
+    /// A packet that belongs to no service.
     Other { client: u16 },
     /// An operator's command.
     Command { server: u8, status: &'static str },
@@ -48,13 +48,13 @@ fn client(i: u16) -> String {
     format!("198.51.100.{}:{}", i % 7, 20_000 + i)
 }
 
-/// What is known from outside: who is up, and which server each client was seen to have.
+/// State visible from outside: the status of servers, and the server seen by each client.
 #[derive(Default)]
 struct Model {
     status: BTreeMap<u8, &'static str>,
     server: BTreeMap<u16, u8>,
-    /// Clients whose connection began with a SYN that no server has acknowledged: answers here have
-    /// none.
+    /// Clients whose connection began with a SYN that no server has acknowledged: answers here do
+    /// not acknowledge it.
     unanswered: BTreeSet<u16>,
 }
 
@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn connections_stay_where_they_are_and_all_checksums_hold(
+    fn connections_keep_their_server_and_all_checksums_are_right(
         steps in prop::collection::vec(step(), 1..150),
         on_down in prop::sample::select(vec!["move", "finish", "reset"]),
     ) {
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn batches_make_no_difference(
+    fn output_does_not_depend_on_batches(
         steps in prop::collection::vec(step(), 1..200),
         mode in prop::sample::select(vec!["nat", "ipip", "gue"]),
         on_down in prop::sample::select(vec!["move", "finish", "reset"]),
@@ -148,8 +148,8 @@ proptest! {
                     Step::Ask { client: i, flags, len } => {
                         waiting.push((Inside, tcp(&client(*i), VIP, *flags, &vec![1; *len]).frame()));
                     }
-                    // After a move, which flow an old server's packet belongs to depends on whether
-                    // the move has left the chain.
+                    // After a move, the flow of an old server's packet depends on whether the move
+                    // has left the chain.
                     Step::Answer { .. } if on_down == "move" => {}
                     Step::Answer { client: i, len } => {
                         let server = format!("10.0.0.{}:8443", i % u16::from(SERVERS) + 1);
@@ -172,12 +172,12 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(
+    fn arbitrary_bytes_do_not_panic(
         frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 1..20),
         mode in prop::sample::select(vec!["nat", "ipip", "gue"]),
     ) {
-        // Bytes that begin like packets to the service, of all protocols, get further than random
-        // ones.
+        // Bytes that begin like packets to the service, of all protocols, reach more code than
+        // random bytes.
         let mut bench = Bench::new(&config(mode, "move"));
         for (i, noise) in frames.into_iter().enumerate() {
             let mut packet = tcp(&client(i as u16), VIP, ACK, &noise).may_fragment();

@@ -27,13 +27,13 @@ fn client(i: u16) -> String {
     format!("198.51.100.7:{}", 20_000 + i)
 }
 
-/// A packet with a long header (RFC 8999 5.1), of version 1.
+/// Builds a packet with a long header (RFC 8999 5.1), of version 1.
 fn long(kind: u8, destination: &[u8], source: &[u8]) -> Vec<u8> {
     let ids = [&[destination.len() as u8], destination, &[source.len() as u8], source].concat();
     [&[0xc0 | kind << 4, 0, 0, 0, 1][..], &ids, &[0; 40]].concat()
 }
 
-/// A packet with a short header: what is after the connection ID is as good as random.
+/// Builds a packet with a short header and random bytes after the connection ID.
 fn short(destination: &[u8], salt: u8) -> Vec<u8> {
     [&[0x40 | salt & 0x1f], destination, &[salt; 25]].concat()
 }
@@ -42,7 +42,7 @@ fn to_server(bench: &mut Bench, from: &str, payload: &[u8]) -> u8 {
     bench.pass(&udp(from, VIP, payload))[33]
 }
 
-/// A client opens a connection, and the server gives this connection ID; which server it is.
+/// Opens a connection to whose client the server issues this connection ID; returns the server.
 fn open(bench: &mut Bench, from: &str, cid: &[u8]) -> u8 {
     let server = to_server(bench, from, &long(0, &[from.len() as u8; 8], b"cl"));
     let answer = udp(&format!("10.0.0.{server}:443"), from, &long(2, b"cl", cid));
@@ -51,7 +51,7 @@ fn open(bench: &mut Bench, from: &str, cid: &[u8]) -> u8 {
 }
 
 #[test]
-fn connection_ids_that_servers_gave_lead_to_them() {
+fn connection_ids_lead_to_the_servers_that_issued_them() {
     for len in [4, 8, 20] {
         let mut bench = Bench::new(&config(false));
         let cids: Vec<Vec<u8>> = (0..30u8).map(|i| vec![i.wrapping_mul(37); len]).collect();
@@ -77,7 +77,7 @@ fn connection_ids_that_servers_gave_lead_to_them() {
 }
 
 #[test]
-fn a_server_that_goes_is_followed_as_long_as_it_keeps_its_flows() {
+fn a_server_is_followed_while_it_keeps_its_flows() {
     for (command, stays) in [("server s{} drain", true), ("weight s{} 0", true), ("server s{} down", false)] {
         let mut bench = Bench::new(&config(false));
         let server = open(&mut bench, &client(0), b"serverid");
@@ -87,7 +87,7 @@ fn a_server_that_goes_is_followed_as_long_as_it_keeps_its_flows() {
 }
 
 #[test]
-fn a_connection_that_is_not_known_goes_to_one_server_all_the_same() {
+fn packets_of_an_unknown_connection_go_to_one_server() {
     let mut bench = Bench::new(&config(false));
     let of = |bench: &mut Bench, payload: &dyn Fn(u16) -> Vec<u8>, first: u16| -> BTreeSet<u8> {
         (first..first + 20).map(|i| to_server(bench, &client(i), &payload(i))).collect()
@@ -103,7 +103,7 @@ fn a_connection_that_is_not_known_goes_to_one_server_all_the_same() {
 }
 
 #[test]
-fn server_numbers_in_connection_ids_are_read() {
+fn server_ids_in_connection_ids_are_read() {
     let mut bench = Bench::new(&config(true));
     for i in 1..=4u8 {
         let cid = [0x28, 0xa0 | i, i, 7, 7, 7, 7, 7];
@@ -114,13 +114,13 @@ fn server_numbers_in_connection_ids_are_read() {
         assert_eq!(to_server(&mut bench, &client(500 + u16::from(i)), &long(2, &cid, b"cl")), i);
     }
     assert_eq!(bench.counter(FOLLOWED), 24);
-    // The server says that it could not write its number.
+    // The server indicates that it could not encode its ID.
     to_server(&mut bench, &client(600), &short(&[0xe8, 0xa1, 1, 7, 7, 7, 7, 7], 1));
     assert_eq!((bench.counter(FOLLOWED), bench.counter(UNKNOWN)), (24, 1));
 }
 
 #[test]
-fn a_flow_takes_the_fast_path_once_its_server_has_spoken() {
+fn a_flow_takes_the_fast_path_after_its_servers_first_packet() {
     let behind = load_balancer(&json!({ "services": [{ "vip": "198.18.0.1", "port": 9, "servers": [
         { "name": "x", "address": "198.18.0.2" }] }] }));
     let mut bench = Bench::with(&config(false), vec![behind.unwrap()], false);
@@ -133,7 +133,7 @@ fn a_flow_takes_the_fast_path_once_its_server_has_spoken() {
 }
 
 #[test]
-fn wrong_configurations_are_refused() {
+fn invalid_configurations_are_refused_with_the_reason() {
     let refused = |change: &dyn Fn(&mut Value)| {
         let mut config = config(true);
         change(&mut config["services"][0]);
@@ -155,7 +155,7 @@ fn wrong_configurations_are_refused() {
 }
 
 #[test]
-fn a_service_on_quics_port_that_does_not_follow_connections_is_told_of() {
+fn a_service_on_quics_port_without_quic_affinity_causes_a_warning() {
     for (affinity, warnings) in [("quic", 0), ("source", 0), ("connection", 1)] {
         let mut config = config(false);
         config["services"][0]["affinity"] = json!(affinity);

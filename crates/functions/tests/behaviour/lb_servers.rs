@@ -1,4 +1,4 @@
-//! Servers that come and go: what becomes of connections (S24, B25).
+//! Servers that come and go, and their connections (S24, B25).
 
 use std::collections::BTreeMap;
 
@@ -23,13 +23,13 @@ fn client(i: u16) -> String {
     format!("198.51.100.7:{}", 20_000 + i)
 }
 
-/// The server that a packet out of the chain goes to.
+/// Returns the server to which an output packet goes.
 fn server_of(frame: &[u8]) -> u8 {
     assert_eq!(frame[30..33], [10, 0, 0]);
     frame[33]
 }
 
-/// Opens connections; the server of each.
+/// Opens connections; returns the server of each.
 fn open(bench: &mut Bench, count: u16) -> BTreeMap<u16, u8> {
     (0..count).map(|i| (i, server_of(&bench.pass(&tcp(&client(i), VIP, SYN, b""))))).collect()
 }
@@ -66,7 +66,7 @@ fn connections_keep_their_server_when_the_table_changes() {
 }
 
 #[test]
-fn move_gives_each_flow_of_a_lost_server_another_one() {
+fn move_sends_each_flow_of_a_lost_server_to_another() {
     let mut bench = Bench::new(&config("move", "maglev"));
     let servers = open(&mut bench, 200);
     bench.control("server s2 down");
@@ -82,10 +82,10 @@ fn move_gives_each_flow_of_a_lost_server_another_one() {
     assert_eq!(bench.counter(0), lost.len() as u64);
     let alerts = &bench.chain.effects_mut().alerts;
     assert_eq!(alerts.len(), lost.len());
-    // What the lost server still sends belongs to no flow.
+    // Packets from the lost server belong to no flow.
     let late = reply(2, lost[0]);
     assert_eq!(bench.reply(&late), late.frame());
-    // It comes back: flows stay where they are now.
+    // The server comes back: flows stay where they are.
     bench.control("server s2 up");
     for (&i, &server) in &now {
         assert_eq!(server_of(&bench.pass(&data(i))), server);
@@ -141,7 +141,7 @@ impl NetworkFunction for Lossy {
 }
 
 #[test]
-fn a_move_is_learned_even_if_the_first_packet_after_it_is_lost() {
+fn a_move_takes_effect_even_if_the_first_packet_after_it_is_lost() {
     let lossy = nf::stage::load::<Lossy>((), Setup::new(7, 4096)).unwrap();
     let mut bench = Bench::with(&config("move", "maglev"), vec![lossy], false);
     let servers = open(&mut bench, 50);
@@ -156,7 +156,7 @@ fn a_move_is_learned_even_if_the_first_packet_after_it_is_lost() {
 }
 
 #[test]
-fn what_a_lost_server_still_sends_is_a_stray_even_in_the_batch_of_the_move() {
+fn packets_of_a_lost_server_are_strays_even_in_the_batch_of_the_move() {
     for (strays, passes) in [("forward", true), ("drop", false)] {
         let mut config = config("move", "maglev");
         config["strays"] = json!(strays);
@@ -189,8 +189,8 @@ fn finish_keeps_flows_and_takes_no_new_ones() {
         assert_eq!(bench.reply(&reply(server, i)), from_vip(i));
     }
     assert!((500..600).all(|i| server_of(&bench.pass(&tcp(&client(i), VIP, SYN, b""))) != 2));
-    // A client that opens a new connection with the ports of one that was reset gets a server that
-    // is up.
+    // A client that opens a new connection on the ports of one that was reset gets a server that is
+    // up.
     let (&i, _) = servers.iter().find(|&(_, &s)| s == 2).unwrap();
     bench.pass(&tcp(&client(i), VIP, RST, b""));
     let to = server_of(&bench.pass(&tcp(&client(i), VIP, SYN, b"")));
@@ -210,7 +210,7 @@ fn reset_ends_the_flows_of_a_lost_server() {
             continue;
         }
         let out = bench.batch(&[(Inside, data(i).frame())]);
-        assert_eq!(out.len(), 1, "the client is told");
+        assert_eq!(out.len(), 1, "the client is notified");
         assert_eq!(out[0].0, Inside);
         assert_eq!(out[0].1[47], RST, "by a reset");
         assert_eq!(out[0].1[26..30], [203, 0, 113, 80]);
@@ -224,7 +224,7 @@ fn reset_ends_the_flows_of_a_lost_server() {
 }
 
 #[test]
-fn without_servers_flows_are_refused_until_one_is_back() {
+fn flows_are_refused_while_no_server_is_up() {
     let mut bench = Bench::new(&config("move", "hash"));
     open(&mut bench, 1);
     for i in 1..=4 {
@@ -238,7 +238,7 @@ fn without_servers_flows_are_refused_until_one_is_back() {
 }
 
 #[test]
-fn source_affinity_sends_all_of_a_clients_connections_to_one_server() {
+fn source_affinity_sends_all_connections_of_a_client_to_one_server() {
     let mut config = config("move", "maglev");
     config["services"][0]["affinity"] = json!("source");
     let mut bench = Bench::new(&config);
@@ -250,7 +250,7 @@ fn source_affinity_sends_all_of_a_clients_connections_to_one_server() {
 }
 
 #[test]
-fn commands_that_are_wrong_change_nothing() {
+fn invalid_commands_change_nothing() {
     let mut bench = Bench::new(&config("move", "maglev"));
     let stage = bench.chain.stage_mut(0).unwrap();
     for wrong in [

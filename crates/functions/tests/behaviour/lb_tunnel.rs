@@ -1,4 +1,4 @@
-//! The load balancer's tunnels: what goes in and what comes out, in all four pairs of IP versions.
+//! The load balancer's tunnel modes: input and output, in all four pairs of IP versions.
 
 use crate::lb_support::*;
 use packet::DropReason::{LbProtocol, TooBig};
@@ -30,7 +30,7 @@ fn plain() -> Value {
     json!({ "source4": "192.0.2.1", "source6": "fd00:1::1", "ttl": 32 })
 }
 
-/// The packet in an outer header.
+/// Puts the packet into an outer header.
 fn within(source: &str, destination: &str, inner: &Ip) -> Ip {
     let protocol = if inner.source.is_ipv4() { 4 } else { 41 };
     let mut outer = Ip::new(ip(source), ip(destination), protocol, inner.bytes());
@@ -40,7 +40,7 @@ fn within(source: &str, destination: &str, inner: &Ip) -> Ip {
     outer
 }
 
-/// What varies from flow to flow is taken from what came out, after it was seen to vary.
+/// Copies the fields that vary among flows from the output, after checking that they vary.
 fn like(mut expected: Ip, got: &[u8]) -> Vec<u8> {
     if expected.source.is_ipv6() {
         expected.label = u32::from_be_bytes([0, got[15] & 0xf, got[16], got[17]]);
@@ -68,7 +68,7 @@ fn ip_in_ip_in_all_versions() {
         let got = bench.pass(&inner);
         assert_eq!(got, like(within(source, server, &inner), &got), "{inner:?}");
     }
-    // The server answers the client itself; if that comes by, it passes.
+    // The server answers the client directly; if its answer comes by, it passes.
     let answer = tcp("203.0.113.44:443", CLIENT, SYN | ACK, b"");
     assert_eq!(bench.reply(&answer), answer.frame());
 }
@@ -104,7 +104,7 @@ fn generic_udp_encapsulation_in_all_versions() {
 }
 
 #[test]
-fn outer_headers_vary_with_the_flow_and_only_with_it() {
+fn outer_headers_vary_only_among_flows() {
     let tunnel = json!({ "source4": "172.16.0.0/12", "source6": "fd00:1::/64" });
     let mut bench = Bench::new(&config("gue", tunnel.clone()));
     let (mut sources, mut ports, mut labels) = (
@@ -125,13 +125,13 @@ fn outer_headers_vary_with_the_flow_and_only_with_it() {
         assert_eq!(wrapped[22..30], [0xfd, 0, 0, 1, 0, 0, 0, 0]);
     }
     assert!(sources.len() > 60 && ports.len() > 60 && labels.len() > 60);
-    // Another instance with the same seed does the same.
+    // Another instance with the same seed writes the same headers.
     let packet = tcp("198.51.100.7:1000", "203.0.113.44:443", ACK, b"");
     assert_eq!(bench.pass(&packet)[20..], Bench::new(&config("gue", tunnel)).pass(&packet)[20..]);
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_its_sender_told() {
+fn a_packet_that_is_too_long_is_refused_and_its_sender_notified() {
     let long = |len, destination: &str, client: &str| tcp(client, destination, ACK, &vec![7; len]);
     let fits = long(1500 - 20 - 20 - 20, "203.0.113.44:443", CLIENT);
     let over = long(1500 - 20 - 20 - 20 + 1, "203.0.113.44:443", CLIENT);
@@ -156,18 +156,18 @@ fn what_is_too_long_is_refused_and_its_sender_told() {
             Row("a byte more, IPv6", Inside, over6.frame(), Answered(TooBig, frame_back(&control6.bytes()))),
         ],
     );
-    // What may be fragmented on its way goes on, and is counted.
+    // A packet that may be fragmented passes, and is counted.
     let mut bench = Bench::new(&config("ipip", plain()));
     let may = over.may_fragment();
     let got = bench.pass(&may);
     assert_eq!(got, like(within("192.0.2.1", "10.0.0.4", &may), &got));
     assert_eq!(bench.counter(3), 1, "oversize");
-    // Over IPv6 nobody on the way would fragment it.
+    // Over IPv6 no router would fragment it.
     assert_eq!(bench.drop(Inside, &long(1441, "203.0.113.46:443", "198.51.100.7:2").may_fragment()), TooBig);
 }
 
 #[test]
-fn errors_and_fragments_go_to_the_flows_server() {
+fn icmp_errors_and_fragments_go_to_the_flows_server() {
     let begin = tcp(CLIENT, "203.0.113.44:443", SYN, b"");
     let about = tcp("203.0.113.44:443", CLIENT, ACK, b"data");
     let too_big = error("198.51.100.1", "203.0.113.44", [3, 4], 1400, &about.bytes());
@@ -194,7 +194,7 @@ fn errors_and_fragments_go_to_the_flows_server() {
 }
 
 #[test]
-fn padding_of_the_frame_does_not_get_into_the_tunnel() {
+fn ethernet_padding_does_not_enter_the_tunnel() {
     let mut bench = Bench::new(&config("ipip", plain()));
     let inner = tcp(CLIENT, "203.0.113.44:443", SYN, b"");
     let padded = [inner.frame(), vec![0xee; 6]].concat();
@@ -203,13 +203,13 @@ fn padding_of_the_frame_does_not_get_into_the_tunnel() {
 }
 
 #[test]
-fn a_packet_within_a_tunnel_is_not_wrapped_again() {
-    // Where chains look into tunnels, a service can be met inside one: the new header would go
-    // before the outer one.
+fn a_packet_in_a_tunnel_is_not_encapsulated_again() {
+    // In chains that parse tunnels, a service may be addressed inside one: the new header would
+    // precede the outer one.
     let inner = tcp(CLIENT, "203.0.113.44:443", SYN, b"");
     let outer = within("198.51.100.9", "198.51.100.10", &inner);
     let mut looking = Bench::with(&config("gue", plain()), Vec::new(), true);
     assert_eq!(looking.drop(Inside, &outer), LbProtocol);
-    // Else the tunnel is what it looks like: not for a service.
+    // Otherwise the outer packet counts, which is not for a service.
     assert_eq!(Bench::new(&config("gue", plain())).pass(&outer), outer.frame());
 }

@@ -1,4 +1,4 @@
-//! What each function does, alone and with others, in a chain.
+//! Behaviour of each function, alone and with others, in a chain.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,8 +1,7 @@
-//! Moved anywhere is never moved: flows that go from chain to chain again and again are processed
-//! as if they had stayed.
+//! A flow that moves from chain to chain again and again is processed as if it had stayed.
 //!
-//! What flows share does not move with them. So this is shown of functions, or of settings of them,
-//! whose flows share nothing but counters.
+//! State shared by flows does not move with them. The tests therefore use functions, or
+//! configurations of them, whose flows share nothing but counters.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use graph::{Chain, Options};
@@ -14,8 +13,8 @@ use nf::record::RecordHeader;
 use nf::stage::Stage;
 use packet::{Packet, PacketPool, Side};
 
-/// All flows move after so many packets from inside: less than a flow has, and no divisor of
-/// anything.
+/// Number of packets from inside after which all flows move: fewer than a flow has, and no divisor
+/// of anything.
 const MOVE_EVERY: usize = 37;
 
 /// Nothing is shared but counters.
@@ -37,7 +36,7 @@ alert tcp any any -> any any (msg:"marked"; flowbits:isset,got; dsize:>0; sid:6;
 alert udp any any -> any any (msg:"datagram"; content:"GET"; sid:7;)
 "#;
 
-/// A chain with what it works with.
+/// A chain with its environment.
 struct Unit {
     chain: Chain,
     pool: PacketPool,
@@ -60,7 +59,7 @@ impl Unit {
         packet.meta_mut().transit.side = side;
         self.chain.process(&mut vec![packet], &mut self.out, &mut self.pool);
         let mut outcome = Outcome::take(&mut self.chain, &mut self.out, &mut self.pool);
-        // Flows whose time is over at once end in an order that is each chain's own.
+        // The order in which simultaneous flows expire is each chain's own.
         outcome.told.sort();
         self.chain.effects_mut().events.clear();
         outcome
@@ -83,8 +82,8 @@ impl Unit {
     }
 }
 
-/// A few hundred flows of all kinds; fragments that wait belong to no flow yet, and there are none.
-/// Over half an hour, so that flows idle and end.
+/// A few hundred flows of all kinds within more than half an hour, so that flows idle and end. Held
+/// fragments belong to no flow yet, so there are none.
 fn profile(payload: Payload) -> TrafficProfile {
     TrafficProfile {
         seed: SEED,
@@ -103,7 +102,7 @@ fn profile(payload: Payload) -> TrafficProfile {
     }
 }
 
-/// What functions counted of flows; each unit's searches are its own.
+/// Counters of flows; pattern searches are excluded, because they depend on the unit.
 fn counters(unit: &Unit) -> Vec<u64> {
     let of_flows = |stage: &dyn Stage| {
         let shared = stage.descriptor().shared.iter();
@@ -117,8 +116,8 @@ fn counters(unit: &Unit) -> Vec<u64> {
     unit.chain.stages().iter().flat_map(|stage| of_flows(&**stage)).collect()
 }
 
-/// Plays traffic to servers that answer what they get, through functions whose flows stay and
-/// through such whose flows move; how many packets were dropped.
+/// Plays traffic to responding servers through functions whose flows stay and through functions
+/// whose flows move. Returns the number of dropped packets.
 fn check(functions: &[(&str, &str)], payload: Payload) -> u64 {
     let names: Vec<&str> = functions.iter().map(|(name, _)| *name).collect();
     let mut stays = Unit::new(functions);

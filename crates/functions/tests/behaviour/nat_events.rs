@@ -1,4 +1,4 @@
-//! NAT events (RFC 8158): each once, with the ends that packets had.
+//! NAT events (RFC 8158): each is reported once, with the endpoints of the packets.
 
 use crate::nat_support::*;
 use nf::EventValue;
@@ -7,7 +7,7 @@ use packet::DropReason::*;
 const HOST: &str = "10.0.0.5:5000";
 const SERVER: &str = "192.0.2.80:80";
 
-/// The events so far, as texts: `4 realm=1 src_ip=10.0.0.5 ...` without the name.
+/// Returns the events so far, as texts: `4 realm=1 src_ip=10.0.0.5 ...` without the name.
 fn events(bench: &mut Bench) -> Vec<String> {
     let effects = bench.chain.effects_mut();
     let texts = effects.events.iter().map(|event| {
@@ -54,8 +54,8 @@ fn sessions_begin_and_end_once() {
         bench.udp_out(HOST, SERVER);
         bench.outside(&udp(end(SERVER), external, b"in")).seen();
     }
-    assert!(events(&mut bench).is_empty(), "packets of a known flow are no events");
-    // Another host opens a flow by the mapping: it comes from the public realm.
+    assert!(events(&mut bench).is_empty(), "packets of a known flow cause no events");
+    // Another host opens a flow by the mapping, from the public realm.
     let other = "198.51.100.9:9";
     bench.outside(&udp(end(other), external, b"")).seen();
     let inwards = [other, &post, other, HOST];
@@ -68,7 +68,7 @@ fn sessions_begin_and_end_once() {
 }
 
 #[test]
-fn hairpins_icmp_and_forwards_are_sessions_and_what_passes_is_none() {
+fn hairpins_icmp_and_forwards_are_sessions_but_untranslated_flows_are_not() {
     let mut bench = bench(
         r#""events": ["sessions"], "untranslated": "pass", "inside": ["10.0.0.0/8"],
            "forwards": [{"protocol": "udp", "external": "203.0.113.1:53", "internal": "10.0.0.9:5353"}]"#,
@@ -81,14 +81,17 @@ fn hairpins_icmp_and_forwards_are_sessions_and_what_passes_is_none() {
         [session(4, 1, [HOST, "203.0.113.1:53", "203.0.113.1:5000", "10.0.0.9:5353"])]
     );
     bench.inside(&query(8, 77, end(HOST).0, end(SERVER).0)).seen();
-    let told = events(&mut bench);
-    assert!(told.len() == 1 && told[0].starts_with("4 realm=1 src_ip=10.0.0.5 src_port=77"), "{told:?}");
+    let reported = events(&mut bench);
+    assert!(
+        reported.len() == 1 && reported[0].starts_with("4 realm=1 src_ip=10.0.0.5 src_port=77"),
+        "{reported:?}"
+    );
     bench.inside(&udp(end("172.16.0.1:1"), end(SERVER), b"")).seen();
     assert!(events(&mut bench).is_empty());
 }
 
 #[test]
-fn mappings_and_blocks_are_told_when_they_come_and_go() {
+fn creation_and_release_of_mappings_and_blocks_are_reported() {
     let mut bench = bench(r#""events": ["mappings", "blocks"], "blocks": {"size": 16, "max": 1}"#);
     let external = bench.udp_out(HOST, SERVER);
     let binding = |event: u8| {
@@ -97,27 +100,27 @@ fn mappings_and_blocks_are_told_when_they_come_and_go() {
             external.1
         )
     };
-    let block = |event: u8, told: &str| {
+    let block = |event: u8, reported: &str| {
         let expected = format!("{event} src_ip=10.0.0.5 post_src_ip=203.0.113.1 port_first=");
-        assert!(told.starts_with(&expected), "{told}");
-        let (first, last) = told[expected.len()..].split_once(" port_last=").unwrap();
+        assert!(reported.starts_with(&expected), "{reported}");
+        let (first, last) = reported[expected.len()..].split_once(" port_last=").unwrap();
         let (first, last): (u16, u16) = (first.parse().unwrap(), last.parse().unwrap());
-        assert!((first..=last).contains(&external.1) && last - first == 15, "{told}");
+        assert!((first..=last).contains(&external.1) && last - first == 15, "{reported}");
     };
-    let told = events(&mut bench);
-    assert_eq!((told.len(), &told[1]), (2, &binding(8)));
-    block(16, &told[0]);
+    let reported = events(&mut bench);
+    assert_eq!((reported.len(), &reported[1]), (2, &binding(8)));
+    block(16, &reported[0]);
     bench.udp_out(HOST, "198.51.100.1:1");
-    assert!(events(&mut bench).is_empty(), "the mapping was there");
+    assert!(events(&mut bench).is_empty(), "the mapping existed");
     bench.wait(1000);
     bench.expire();
-    let told = events(&mut bench);
-    assert_eq!((told.len(), &told[0]), (2, &binding(9)));
-    block(17, &told[1]);
+    let reported = events(&mut bench);
+    assert_eq!((reported.len(), &reported[0]), (2, &binding(9)));
+    block(17, &reported[1]);
 }
 
 #[test]
-fn limits_are_told_once_in_a_while() {
+fn limits_are_reported_once_per_interval() {
     let mut bench = bench(
         r#""events": ["limits"], "ports": "2000-2003", "when_full": "refuse_new",
            "subscriber": {"sessions": 2}"#,
@@ -150,7 +153,7 @@ fn limits_are_told_once_in_a_while() {
 }
 
 #[test]
-fn nothing_is_told_unless_it_is_asked_for() {
+fn events_are_off_by_default() {
     let mut bench = bench(r#""ports": "2000-2000", "when_full": "refuse_new""#);
     bench.udp_out(HOST, SERVER);
     assert_eq!(bench.inside(&udp(end("10.0.0.6:1"), end(SERVER), b"")).dropped(), NatPortsExhausted);

@@ -1,6 +1,5 @@
-//! Prefix translation for IPv6 (RFC 6296), packet by packet: what comes out is what a host with the
-//! other address would have sent, checksums computed anew, and nothing behind the addresses has
-//! changed.
+//! Prefix translation for IPv6 (RFC 6296), packet by packet. The output equals the packet of a host
+//! with the other address, with correct checksums and an unchanged payload.
 
 use std::net::Ipv6Addr;
 
@@ -11,11 +10,11 @@ use packet::Side::{Inside, Outside};
 use packet::{Addr, Endpoint};
 use proptest::prelude::*;
 
-/// The prefixes of RFC 6296 3.6.
+/// Prefixes of RFC 6296 3.6.
 const SHORT: &str = r#"{"nptv6": [{"inside": "fd01:203:405::/48", "outside": "2001:db8:1::/48"}]}"#;
 const LONG: &str = r#"{"nptv6": [{"inside": "fd01:203:405:100::/56", "outside": "2001:db8:1:200::/56"}]}"#;
 
-/// A host by its inside and its outside address: that of RFC 6296 3.6, and another one.
+/// Inside and outside addresses of two hosts: the example of RFC 6296 3.6, and another one.
 const HOST: [&str; 2] = ["fd01:203:405:1::1234", "2001:db8:1:d550::1234"];
 const PEER: [&str; 2] = ["fd01:203:405:2::9", "2001:db8:1:d551::9"];
 const REMOTE: &str = "2001:db8:ffff::80";
@@ -35,7 +34,7 @@ fn with(more: &str) -> String {
 /// Packets from one host to another.
 type Make = fn(Addr, Addr) -> Vec<u8>;
 
-/// A packet that opens, and one that answers it.
+/// An opening packet and its answer.
 const TALKS: [(&str, Make, Make); 4] = [
     (
         "tcp",
@@ -48,17 +47,17 @@ const TALKS: [(&str, Make, Make); 4] = [
         |from, to| udp(Endpoint::new(from, 53), Endpoint::new(to, 5_000), b"the answer."),
     ),
     ("echo", |from, to| echo(from, to, 7, false, b"ping!"), |from, to| echo(from, to, 7, true, b"ping!")),
-    // RFC 6296 3.1: a checksum that is neutral needs no knowledge of the transport.
+    // RFC 6296 3.1: a checksum-neutral translation needs no knowledge of the transport.
     ("unknown", |from, to| ip(from, to, 253, b"request"), |from, to| ip(from, to, 253, b"answer")),
 ];
 
-/// The packet went through, to this side, as `made`; of what was `sent` only the addresses have
-/// changed.
+/// Checks that the packet left by this side as `made`, and differs from `sent` only in its
+/// addresses.
 #[track_caller]
 fn came_out(fate: &Fate, side: packet::Side, sent: &[u8], made: &[u8]) {
     assert_eq!(*fate, Fate::Out(side, made.to_vec()));
     assert!(checksums_are_right(made));
-    assert_eq!((&sent[..8], &sent[40..]), (&made[..8], &made[40..]), "checksums stay what they were");
+    assert_eq!((&sent[..8], &sent[40..]), (&made[..8], &made[40..]), "checksums are unchanged");
 }
 
 #[test]
@@ -92,7 +91,7 @@ fn flows_from_outside_reach_the_host_of_the_address() {
 }
 
 #[test]
-fn datagrams_without_a_checksum_have_none_afterwards() {
+fn datagrams_without_a_checksum_stay_without_one() {
     let mut sent = udp(at(HOST[0], 5_000), at(REMOTE, 53), b"tunnelled");
     let mut made = udp(at(HOST[1], 5_000), at(REMOTE, 53), b"tunnelled");
     for packet in [&mut sent, &mut made] {
@@ -101,9 +100,9 @@ fn datagrams_without_a_checksum_have_none_afterwards() {
     came_out(&Bench::new(SHORT).inside(&sent), Outside, &sent, &made);
 }
 
-/// A wrong checksum is not made right, so that the receiver notices.
+/// A wrong checksum stays wrong, so that the receiver detects it.
 #[test]
-fn damage_is_not_hidden() {
+fn a_wrong_checksum_stays_wrong() {
     let mut bench = Bench::new(SHORT);
     let mut sent = tcp(at(HOST[0], 4_000), at(REMOTE, 80), SYN, b"damaged");
     sent[60] ^= 1;
@@ -114,9 +113,9 @@ fn damage_is_not_hidden() {
     }
 }
 
-/// RFC 4443 2.4 (c): an error quotes as much as fits; routers cut it.
+/// RFC 4443 2.4 (c): an error quotes as much as fits, so the quotation may be truncated.
 #[test]
-fn errors_from_outside_tell_the_host_of_its_own_packet() {
+fn icmp_errors_from_outside_quote_the_hosts_own_packet() {
     let [inner, outer, remote] = [HOST[0], HOST[1], REMOTE].map(addr);
     let router = addr("2001:db8:ffff::1");
     for (name, opens, _) in TALKS {
@@ -140,7 +139,7 @@ fn errors_from_outside_tell_the_host_of_its_own_packet() {
 }
 
 #[test]
-fn errors_from_inside_tell_the_remote_host_of_its_own_packet() {
+fn icmp_errors_from_inside_quote_the_remote_hosts_own_packet() {
     let [inner, outer, remote] = [HOST[0], HOST[1], REMOTE].map(addr);
     for (name, opens, _) in TALKS {
         for flow_is_known in [true, false] {
@@ -149,7 +148,8 @@ fn errors_from_inside_tell_the_remote_host_of_its_own_packet() {
             if flow_is_known {
                 bench.outside(&opens(remote, outer));
             }
-            // The host itself, then a router before it: each has its own outside address.
+            // The host itself, then a router in front of it: each has an outside address of its
+            // own.
             for sender in [HOST, PEER] {
                 let [own, known_as] = sender.map(addr);
                 let fate = bench.inside(&unreachable(own, &opens(remote, inner)));
@@ -160,7 +160,7 @@ fn errors_from_inside_tell_the_remote_host_of_its_own_packet() {
 }
 
 #[test]
-fn errors_neither_end_nor_spoil_their_flow() {
+fn icmp_errors_neither_end_nor_change_their_flow() {
     let [inner, outer, remote] = [HOST[0], HOST[1], REMOTE].map(addr);
     for (_, opens, answers) in TALKS {
         let mut bench = Bench::new(SHORT);
@@ -183,12 +183,12 @@ fn fragments_are_translated_in_any_order() {
     let (sent, made) = (fragments(&from(inner), 1, 24), fragments(&from(outer), 1, 24));
     came_out(&bench.inside(&sent[0]), Outside, &sent[0], &made[0]);
     came_out(&bench.inside(&sent[1]), Outside, &sent[1], &made[1]);
-    // The later one first: it waits for the one that says whose it is.
+    // The later fragment comes first, and is held until the first one.
     let (sent, made) = (fragments(&to(outer), 2, 24), fragments(&to(inner), 2, 24));
     assert_eq!(bench.outside(&sent[1]), Fate::Held);
     let out = bench.send_all(Outside, &sent[0]);
     assert_eq!(out, by(Inside, made));
-    // A flow may begin so.
+    // A flow may begin with fragments.
     let (sent, made) = (fragments(&from(addr(PEER[0])), 3, 32), fragments(&from(addr(PEER[1])), 3, 32));
     assert_eq!(bench.inside(&sent[1]), Fate::Held);
     assert_eq!(bench.send_all(Inside, &sent[0]), by(Outside, made));
@@ -206,7 +206,7 @@ fn hairpins_have_outside_addresses_at_both_ends() {
             came_out(&bench.inside(&sent), Inside, &sent, &opens(outer_a, b));
             let sent = answers(b, outer_a);
             came_out(&bench.inside(&sent), Inside, &sent, &answers(outer_b, a));
-            // What the peer could not take.
+            // Packets that the peer could not accept.
             let fate = bench.inside(&unreachable(b, &opens(outer_a, b)));
             assert_eq!(fate, Fate::Out(Inside, unreachable(outer_b, &opens(a, outer_b))));
         }
@@ -235,10 +235,10 @@ fn addresses_without_a_counterpart_are_dropped() {
                 let error = unreachable(remote, &opens(addr(outer), remote));
                 assert_eq!(bench.outside(&error).dropped(), NatUntranslated);
             }
-            assert_eq!(bench.chain.counters().flows_live, 0, "what is refused holds nothing");
+            assert_eq!(bench.chain.counters().flows_live, 0, "a refused packet leaves no flow");
         }
     }
-    // The anycast address of a subnet's routers, where the identifier would have to be changed.
+    // The subnet-router anycast address, whose identifier would have to change.
     let routers = udp(at("fd01:203:405:1ab::", 5_000), at(REMOTE, 53), b"");
     assert_eq!(Bench::new(LONG).inside(&routers).dropped(), NatUntranslated);
 }
@@ -274,7 +274,7 @@ fn packets_of_known_flows_from_the_wrong_side_are_dropped() {
     }
 }
 
-/// Nobody outside can make a flow by which an inside host's packets leave as they are.
+/// Nobody outside can open a flow by which an inside host's packets leave untranslated.
 #[test]
 fn inside_addresses_are_not_reached_from_outside() {
     let [inner, outer, remote] = [HOST[0], HOST[1], REMOTE].map(addr);
@@ -290,7 +290,7 @@ fn inside_addresses_are_not_reached_from_outside() {
 }
 
 #[test]
-fn the_first_pair_of_prefixes_that_covers_an_address_counts() {
+fn the_first_matching_prefix_pair_applies() {
     let mut bench = Bench::new(
         r#"{"nptv6": [{"inside": "fd01:203:405:8000::/52", "outside": "2001:db8:2:8000::/52"},
                       {"inside": "fd01:203:405::/48", "outside": "2001:db8:1::/48"}]}"#,
@@ -310,7 +310,7 @@ fn the_first_pair_of_prefixes_that_covers_an_address_counts() {
 }
 
 #[test]
-fn ipv4_is_not_its_business() {
+fn ipv4_is_not_translated() {
     let [host, remote] = [[10, 0, 0, 1], [192, 0, 2, 1]].map(Addr::from_v4_bytes);
     let packet = udp(Endpoint::new(host, 1), Endpoint::new(remote, 2), b"");
     assert_eq!(Bench::new(SHORT).inside(&packet).dropped(), NatUntranslated);
@@ -318,7 +318,7 @@ fn ipv4_is_not_its_business() {
     assert_eq!(bench.inside(&packet), Fate::Out(Outside, packet));
 }
 
-/// Words of addresses, those often among them at which one's complement arithmetic has its ends.
+/// Words of addresses, with an emphasis on the edge cases of one's complement arithmetic.
 fn word() -> impl Strategy<Value = u16> {
     prop_oneof![Just(0), Just(0xffff), Just(1), Just(0xfffe), any::<u16>()]
 }
@@ -328,28 +328,27 @@ fn words() -> impl Strategy<Value = u128> {
         .prop_map(|words| words.iter().fold(0, |number, &word| number << 16 | u128::from(word)))
 }
 
-/// Half of them with a subnet to adjust.
+/// Prefix lengths; half of them have a subnet to adjust.
 fn prefix_len() -> impl Strategy<Value = u32> {
     prop_oneof![Just(48), 48u32..=64]
 }
 
-/// The bits behind a prefix.
+/// Mask of the bits after a prefix.
 fn hosts(len: u32) -> u128 {
     u128::MAX >> len
 }
 
 proptest! {
-    /// Out, the answer, and back from outside in a flow of its own: what comes out is what would
-    /// have been sent with the other address, byte for byte, and the addresses come back as they
-    /// were.
+    /// Out, the answer, and back from outside in another flow: the output equals a packet sent with
+    /// the other address, byte for byte, and the addresses are restored.
     #[test]
-    fn out_and_back_again_is_the_same(
+    fn translation_is_reversible(
         (len, other_len) in (prefix_len(), prefix_len()),
         (inside, outside, host) in (words(), words(), words()),
         (talk, payload) in (0usize..3, prop::collection::vec(any::<u8>(), 0..20)),
     ) {
         let longest = hosts(len.max(other_len));
-        // Prefixes of the blocks for such use, and different ones.
+        // Prefixes from the blocks for such use, and distinct.
         let inside = (inside >> 8 | 0xfd << 120) & !hosts(len);
         let outside = (outside >> 16 | 0x2001 << 112) & !hosts(other_len);
         let host = host & longest;
@@ -382,7 +381,7 @@ proptest! {
         }
         let Fate::Out(Outside, made) = fate else { panic!("{fate:?}") };
         let outer = Addr::from_bytes(made[8..24].try_into().unwrap());
-        // The prefix, the bits behind it but for one word, and no other.
+        // The prefix and the other bits except one word, which alone may change.
         prop_assert_eq!(outer.to_u128() & !hosts(other_len), outside);
         let changed = (outer.to_u128() & longest) ^ host;
         let words = if in_subnet { 3..4 } else { 4..8 };

@@ -1,4 +1,4 @@
-//! Random traffic through a NAT, judged by an oracle that only sees what goes in and out.
+//! Random traffic through a NAT, checked by an oracle that sees only packets in and out.
 
 use std::net::Ipv4Addr;
 
@@ -11,15 +11,15 @@ use proptest::prelude::*;
 enum Step {
     /// A packet from an inside host to a server.
     Out { protocol: u8, host: u8, port: u8, server: u8, remote_port: u8, flags: u8 },
-    /// A packet from a server to an external endpoint that was seen, or to one that was not.
+    /// A packet from a server to a known or unknown external endpoint.
     In { server: u8, remote_port: u8, known: u8, flags: u8 },
-    /// A packet from an inside host to an external endpoint that was seen.
+    /// A packet from an inside host to a known external endpoint.
     Hairpin { host: u8, port: u8, known: u8, flags: u8 },
-    /// An ICMP error about a packet that came out before.
+    /// An ICMP error about an earlier output packet.
     Error { which: u8, len: u8, by_router: bool },
-    /// An answer to a packet that came out before.
+    /// An answer to an earlier output packet.
     Answer { which: u8, flags: u8 },
-    /// A datagram in two fragments, perhaps the later one first.
+    /// A datagram in two fragments, possibly the later one first.
     Fragments { host: u8, port: u8, server: u8, late_first: bool },
     /// Time passes.
     Wait { seconds: u16 },
@@ -121,7 +121,7 @@ impl Setting {
 }
 
 fn host(number: u8, port: u8, blocks: bool) -> End {
-    // Even and odd, privileged and not; with blocks, which lie above, only those that are not.
+    // Even and odd, privileged and not; with blocks, which lie above, only unprivileged ports.
     let ports =
         if blocks { [1024, 5000, 5001, 5003, 40_000, 40_001] } else { [53, 600, 5000, 5001, 40_000, 40_001] };
     (Ipv4Addr::new(10, 0, 0, number + 1), ports[port as usize])
@@ -131,7 +131,7 @@ fn remote(server: u8, port: u8) -> End {
     (Ipv4Addr::new(192, 0, 2, server + 1), 80 + u16::from(port))
 }
 
-/// Sends steps through a NAT and shows everything to the oracle; keeps what went in.
+/// Sends steps through a NAT, shows all packets to the oracle, and keeps the inputs.
 struct Play {
     bench: Bench,
     oracle: Oracle,
@@ -174,8 +174,7 @@ impl Play {
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Wait { seconds } => {
-                // Some milliseconds more, so that no deadline falls between packets that are sent
-                // together.
+                // A few milliseconds more, so that no deadline falls between packets of one batch.
                 self.bench.wait(u64::from(seconds));
                 self.bench.now_ns += 7_000_000;
             }
@@ -241,7 +240,7 @@ impl Play {
         }
     }
 
-    /// The later fragment waits, and comes out behind the first.
+    /// Sends the later fragment first: it is held, and leaves after the first fragment.
     fn late_fragment_first(&mut self, first: &[u8], later: &[u8]) {
         self.log.push((self.bench.now_ns, Side::Inside, later.to_vec()));
         assert_eq!(self.bench.send(Side::Inside, later), Fate::Held);
@@ -258,7 +257,7 @@ impl Play {
         self.out.extend(out);
     }
 
-    /// A packet that came out, if it is a whole one and no error.
+    /// Returns an output packet that is neither a fragment nor an error.
     fn pick(&self, which: u8) -> Option<(Side, Vec<u8>)> {
         let recent = &self.out[self.out.len().saturating_sub(20)..];
         let (side, bytes) = recent.get(which as usize % recent.len().max(1))?;
@@ -279,14 +278,14 @@ proptest! {
         for step in &steps {
             play.step(step);
         }
-        // Nothing is held once all is over.
+        // After all flows have expired, nothing is held.
         play.bench.wait(8000);
         play.bench.expire();
         prop_assert_eq!(play.bench.ports_in_use(), 0);
         for pool in &play.bench.chain.stages()[0].shared().pools {
             prop_assert_eq!(pool.in_use(), 0, "{}", pool.name());
         }
-        // The same packets in large batches give the same bytes.
+        // The same packets in large batches yield the same bytes.
         let mut batched = Bench::new(&setting.config());
         let mut out = Vec::new();
         for together in play.log.chunk_by(|a, b| b.0 - a.0 < 1_000_000) {

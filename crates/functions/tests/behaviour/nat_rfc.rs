@@ -1,5 +1,5 @@
-//! The requirements on NATs, one by one: RFC 4787 (UDP), 5382 (TCP), 5508 (ICMP), 7857 (updates),
-//! 6888 (carriers).
+//! Requirements on NATs, one by one: RFC 4787 (UDP), 5382 (TCP), 5508 (ICMP), 7857 (updates), 6888
+//! (carriers).
 
 use crate::nat_support::*;
 use nf::Translation;
@@ -33,7 +33,7 @@ fn mapping_is_endpoint_independent() {
 }
 
 #[test]
-fn other_mapping_behaviours_are_as_configured() {
+fn address_dependent_mappings_are_configurable() {
     let cases = [("address_dependent", true), ("address_and_port_dependent", false)];
     for (mapping, same_address_same_mapping) in cases {
         let mut bench = Bench::new(&with(&format!(r#""mapping": "{mapping}""#)));
@@ -47,7 +47,7 @@ fn other_mapping_behaviours_are_as_configured() {
 
 // RFC 4787 REQ-2
 #[test]
-fn a_subscriber_keeps_to_one_address_if_paired() {
+fn a_paired_subscriber_has_one_external_address() {
     let mut bench = Bench::new(PLAIN);
     let addresses: std::collections::BTreeSet<_> =
         (0..50).map(|i| bench.udp_out(&format!("10.0.0.5:{}", 5000 + i), SERVER).0).collect();
@@ -59,7 +59,7 @@ fn a_subscriber_keeps_to_one_address_if_paired() {
 
 // RFC 4787 REQ-3, RFC 5382 REQ-7: no port overloading; ports keep to their range
 #[test]
-fn ports_are_preserved_or_unique_and_keep_their_range() {
+fn ports_are_preserved_if_free_and_stay_in_their_range() {
     let mut bench = Bench::new(r#"{"external": ["203.0.113.1"]}"#);
     let mut seen = std::collections::BTreeSet::new();
     for host in 1..100 {
@@ -75,7 +75,7 @@ fn ports_are_preserved_or_unique_and_keep_their_range() {
 
 // RFC 4787 REQ-4
 #[test]
-fn parity_gives_way_only_when_none_is_left() {
+fn parity_is_kept_while_a_port_of_it_is_free() {
     let mut bench =
         Bench::new(r#"{"external": ["203.0.113.1"], "ports": "2000-2005", "when_full": "refuse_new"}"#);
     let ports: Vec<u16> =
@@ -91,7 +91,7 @@ fn udp_lives_five_minutes_after_the_last_packet_from_inside() {
     let external = bench.udp_out(HOST, SERVER);
     bench.wait(299);
     assert_eq!(bench.outside(&udp(end(SERVER), external, b"")).seen().destination, end(HOST));
-    bench.wait(2); // The packet from outside has not prolonged it.
+    bench.wait(2); // The packet from outside did not refresh it.
     assert_eq!(bench.outside(&udp(end(SERVER), external, b"")).dropped(), NatNoMapping);
     assert_eq!(bench.ports_in_use(), 0);
 
@@ -103,9 +103,9 @@ fn udp_lives_five_minutes_after_the_last_packet_from_inside() {
     }
 }
 
-// RFC 4787 REQ-6, RFC 7857 7: who only sends from outside keeps nothing alive
+// RFC 4787 REQ-6, RFC 7857 7: packets from outside alone keep nothing alive
 #[test]
-fn new_senders_do_not_keep_a_mapping_alive() {
+fn outside_senders_do_not_refresh_a_mapping() {
     let mut bench = Bench::new(PLAIN);
     let external = bench.udp_out(HOST, SERVER);
     for i in 0..29 {
@@ -119,7 +119,7 @@ fn new_senders_do_not_keep_a_mapping_alive() {
 }
 
 #[test]
-fn an_answer_makes_a_flow_from_outside_keep_its_mapping() {
+fn a_flow_from_outside_refreshes_its_mapping_once_answered() {
     let mut bench = Bench::new(PLAIN);
     let external = bench.udp_out(HOST, SERVER);
     bench.wait(290);
@@ -136,15 +136,15 @@ fn an_answer_makes_a_flow_from_outside_keep_its_mapping() {
 }
 
 #[test]
-fn an_unanswered_stranger_keeps_no_port_from_inside_hosts() {
-    // One external address, so that the second host gets the port that the first one had.
+fn an_unanswered_flow_from_outside_holds_no_port() {
+    // One external address, so that the second host gets the port of the first.
     let mut bench = Bench::new(r#"{"external": ["203.0.113.1"]}"#);
     let external = bench.udp_out(HOST, SERVER);
     bench.wait(290);
     let stranger = end("198.51.100.7:9");
     assert_eq!(bench.outside(&udp(stranger, external, b"")).seen().destination, end(HOST));
     bench.wait(12);
-    // The mapping is over; the flow that the stranger opened by it is not yet.
+    // The mapping has expired; the flow that the stranger opened by it has not.
     let other = end("10.0.0.6:5000");
     let seen = bench.inside(&udp(other, stranger, b"")).seen();
     assert_eq!((seen.source, seen.destination), (external, stranger));
@@ -261,14 +261,14 @@ fn fragments_are_translated_in_any_order() {
 
 // RFC 5382 REQ-2
 #[test]
-fn tcp_opens_as_it_may() {
+fn every_valid_tcp_opening_is_handled() {
     let mut bench = Bench::new(PLAIN);
     let (host, server) = (end(HOST), end(SERVER));
     let external = bench.inside(&tcp(host, server, SYN, b"")).seen().source;
     // A simultaneous open: SYN against SYN.
     assert_eq!(bench.outside(&tcp(server, external, SYN, b"")).seen().destination, host);
     assert_eq!(bench.inside(&tcp(host, server, SYN | ACK, b"")).seen().source, external);
-    // From outside, to a mapping that is there.
+    // From outside, to an existing mapping.
     let stranger = end("198.51.100.7:9");
     assert_eq!(bench.outside(&tcp(stranger, external, SYN, b"")).seen().destination, host);
     assert_eq!(bench.inside(&tcp(host, stranger, SYN | ACK, b"")).seen().source, external);
@@ -277,7 +277,7 @@ fn tcp_opens_as_it_may() {
 
 // RFC 5382 REQ-4
 #[test]
-fn an_unsolicited_syn_is_dropped_without_a_word_and_spoils_nothing() {
+fn an_unsolicited_syn_is_dropped_silently_and_has_no_effect() {
     let mut bench = Bench::new(&with(r#""filtering": "address_dependent""#));
     let (host, server) = (end(HOST), end(SERVER));
     let external = bench.inside(&tcp(host, end("198.51.100.7:9"), SYN, b"")).seen().source;
@@ -289,7 +289,7 @@ fn an_unsolicited_syn_is_dropped_without_a_word_and_spoils_nothing() {
 
 // RFC 5382 REQ-5, RFC 7857 2
 #[test]
-fn tcp_lives_as_long_as_its_phase() {
+fn tcp_timeouts_depend_on_the_phase() {
     let mut bench = Bench::new(PLAIN);
     let (host, server) = (end(HOST), end(SERVER));
     let connect = |bench: &mut Bench| {
@@ -311,7 +311,7 @@ fn tcp_lives_as_long_as_its_phase() {
 
     let external = connect(&mut bench);
     bench.inside(&tcp(host, server, FIN | ACK, b"")).seen();
-    bench.wait(1000); // Half closed is not closed.
+    bench.wait(1000); // A half-closed connection is not closed.
     bench.outside(&tcp(server, external, FIN | ACK, b"")).seen();
     bench.wait(239);
     bench.inside(&tcp(host, server, ACK, b"")).seen();
@@ -322,7 +322,7 @@ fn tcp_lives_as_long_as_its_phase() {
 
 // RFC 7857 2
 #[test]
-fn a_segment_that_opens_nothing_is_dropped() {
+fn a_segment_that_cannot_open_a_flow_is_dropped() {
     let mut bench = Bench::new(PLAIN);
     for flags in [ACK, SYN | ACK, RST, FIN | ACK] {
         assert_eq!(bench.inside(&tcp(end(HOST), end(SERVER), flags, b"")).dropped(), NatNotOpening);
@@ -334,7 +334,7 @@ fn a_segment_that_opens_nothing_is_dropped() {
 
 // RFC 7857 7.1
 #[test]
-fn a_reset_does_not_keep_a_mapping_alive() {
+fn a_reset_does_not_refresh_a_mapping() {
     let mut bench = Bench::new(PLAIN);
     let host = end(HOST);
     let external = bench.inside(&tcp(host, end(SERVER), SYN, b"")).seen().source;
@@ -350,14 +350,14 @@ fn a_reset_does_not_keep_a_mapping_alive() {
 
 // RFC 5508 REQ-1, REQ-2
 #[test]
-fn queries_pass_and_live_a_minute() {
+fn icmp_queries_pass_and_expire_after_a_minute() {
     let mut bench = Bench::new(PLAIN);
     let host = end(HOST).0;
     let out = bench.inside(&query(8, 4321, host, server())).seen();
     let external = out.source;
     assert_eq!((external.1, out.destination.0), (4321, server()));
     assert_eq!(bench.inside(&query(8, 4321, host, end("198.51.100.7").0)).seen().source, external); // REQ-1a
-    // Another host with the same identifier gets another one.
+    // Another host with the same identifier gets another external one.
     let rival =
         (1..100).map(|i| end(&format!("10.0.0.{i}")).0).filter(|&rival| rival != host).find_map(|rival| {
             let seen = bench.inside(&query(8, 4321, rival, server())).seen();
@@ -377,7 +377,7 @@ fn queries_pass_and_live_a_minute() {
 
 // RFC 5508 REQ-3, REQ-4, REQ-6; RFC 4787 REQ-12; RFC 5382 REQ-9, REQ-10
 #[test]
-fn errors_from_outside_reach_the_host_and_change_nothing() {
+fn icmp_errors_from_outside_reach_the_host_and_change_no_state() {
     let router = end("198.51.100.254").0;
     for (protocol, quoted_len) in [(UDP, 28), (UDP, 100), (TCP, 28), (TCP, 60), (ICMP, 28)] {
         let mut bench = Bench::new(PLAIN);
@@ -395,7 +395,7 @@ fn errors_from_outside_reach_the_host_and_change_nothing() {
         let quoted = seen.quoted.unwrap();
         let original = see(&sent);
         assert_eq!((quoted.source, quoted.destination), (original.source, original.destination));
-        // A wrong checksum, of the error or in the quoted header.
+        // A wrong checksum, of the error or of the quoted header.
         let mut broken = error(3, 4, router, external.0, &out, quoted_len);
         broken[24] ^= 1;
         assert_eq!(bench.outside(&broken).dropped(), NatIcmpEmbedded);
@@ -403,13 +403,13 @@ fn errors_from_outside_reach_the_host_and_change_nothing() {
         ttl[8] -= 1;
         let quotes_wrongly = error(3, 4, router, external.0, &ttl, quoted_len);
         assert_eq!(bench.outside(&quotes_wrongly).dropped(), NatIcmpEmbedded);
-        // The flow goes on.
+        // The flow continues.
         bench.inside(&sent).seen();
     }
 }
 
 #[test]
-fn errors_do_not_keep_a_flow() {
+fn icmp_errors_do_not_refresh_a_flow() {
     let mut bench = Bench::new(PLAIN);
     let Fate::Out(_, out) = bench.inside(&udp(end(HOST), end(SERVER), b"x")) else { panic!() };
     let external = see(&out).source;
@@ -421,7 +421,7 @@ fn errors_do_not_keep_a_flow() {
 
 // RFC 5508 REQ-5
 #[test]
-fn errors_from_inside_come_from_the_nat() {
+fn icmp_errors_from_inside_have_the_nats_address() {
     let mut bench = Bench::new(PLAIN);
     let external = bench.udp_out(HOST, SERVER);
     let sent = udp(end(SERVER), external, b"for you");
@@ -436,13 +436,13 @@ fn errors_from_inside_come_from_the_nat() {
 
 // RFC 5508 REQ-4, REQ-5: no mapping
 #[test]
-fn errors_about_unknown_packets_are_dropped() {
+fn icmp_errors_about_unknown_packets_are_dropped() {
     let mut bench = Bench::new(PLAIN);
     let external = bench.udp_out(HOST, SERVER);
     let quoted = udp((external.0, 9), end(SERVER), b"never sent");
     let unknown = error(3, 3, server(), external.0, &quoted, 28);
     assert_eq!(bench.outside(&unknown).dropped(), IcmpErrorUnrelated);
-    // Even where the error's own addresses are those of a flow: an echo with identifier 0.
+    // Even if the error's own addresses are those of a flow: an echo with identifier 0.
     let mut bench = Bench::new(r#"{"one_to_one": [{"external": "203.0.113.1", "internal": "10.0.0.5"}]}"#);
     bench.inside(&query(8, 0, end(HOST).0, server())).seen();
     let quoted = udp((end("203.0.113.1").0, 9), end(SERVER), b"never sent");
@@ -475,8 +475,8 @@ fn errors_and_queries_are_hairpinned() {
     let id = bench.inside(&query(8, 7, b.0, server())).seen().source;
     let seen = bench.inside(&query(8, id.1, a.0, id.0)).seen();
     assert_eq!(seen.destination, (b.0, 7));
-    // Its receiver's answer goes back. What it asks under the same identifier is not for the first
-    // one.
+    // The receiver's answer returns. Its requests under the same identifier do not go to the first
+    // host.
     let answer = query(0, 7, b.0, seen.source.0);
     assert_eq!(bench.inside(&answer).seen().destination.0, a.0);
     let question = query(8, 7, b.0, seen.source.0);
@@ -485,7 +485,7 @@ fn errors_and_queries_are_hairpinned() {
 
 // RFC 5508 REQ-11
 #[test]
-fn other_icmp_stays_where_it_is() {
+fn other_icmp_is_dropped() {
     let mut bench = Bench::new(PLAIN);
     assert_eq!(bench.inside(&query(9, 0, end(HOST).0, server())).dropped(), NatProtocol);
     assert_eq!(bench.outside(&query(10, 0, server(), end("203.0.113.1").0)).dropped(), NatProtocol);
@@ -516,7 +516,7 @@ fn subscribers_have_limits() {
 
 // RFC 6888 REQ-14
 #[test]
-fn blocks_are_taken_logged_and_given_back() {
+fn blocks_are_allocated_logged_and_released() {
     let translation =
         |alert: &nf::Alert| alert.detail.as_ref().and_then(|detail| detail.translation).unwrap();
     let config = r#"{"external": ["203.0.113.1"], "ports": "10000-10063", "blocks": {"size": 16, "max": 2},
@@ -554,9 +554,9 @@ fn blocks_are_taken_logged_and_given_back() {
     bench.inside(&more).seen();
 }
 
-/// Each kind of event has one signature; the external end stands in fields.
+/// Each kind of event has one signature; fields contain the external endpoint.
 #[test]
-fn mappings_are_logged_with_their_external_end() {
+fn mappings_are_logged_with_their_external_endpoint() {
     let mut bench = Bench::new(&with(r#""log": "mappings""#));
     let made: Vec<End> = (1..=20).map(|host| bench.udp_out(&format!("10.0.0.{host}:4000"), SERVER)).collect();
     let alerts = bench.alerts();
@@ -577,10 +577,10 @@ fn mappings_are_logged_with_their_external_end() {
     assert!(freed.iter().all(|alert| alert.signature_id == 4 && alert.detail.is_some()));
 }
 
-/// Opening packets of many hosts keep no ports from others: what was never answered gives way, what
-/// is open does not.
+/// Opening packets of many hosts cannot exhaust ports: unanswered flows are evicted, open ones are
+/// not.
 #[test]
-fn half_open_mappings_give_way() {
+fn half_open_mappings_are_evicted() {
     let config = r#"{"external": ["203.0.113.1"], "ports": "2000-2063"}"#;
     let mut bench = Bench::new(config);
     let open = |bench: &mut Bench, host: &str| {
@@ -598,7 +598,7 @@ fn half_open_mappings_give_way() {
         let host = format!("10.1.{}.{}:{}", i / 250 % 250, i % 250, 1024 + i);
         bench.inside(&tcp(end(&host), end(SERVER), SYN, b"")).seen();
     }
-    // A new client is served, and nobody whose connection is open has lost it.
+    // A new client is served, and no open connection is lost.
     open(&mut bench, "10.2.0.1:4000");
     for (host, external) in &idle {
         assert_eq!(bench.inside(&tcp(end(host), end(SERVER), ACK, b"x")).seen().source, *external);
@@ -606,7 +606,7 @@ fn half_open_mappings_give_way() {
     assert_eq!(bench.ports_in_use(), 64);
     let gave_way = bench.chain.stages()[0].shared().counters[12];
     assert_eq!(gave_way, 5000 + 1 - 48);
-    // Without half-open ones, or by configuration, the new one is refused.
+    // Without half-open mappings, or by configuration, the new flow is refused.
     let mut bench = Bench::new(config);
     (0..64).for_each(|i| {
         open(&mut bench, &format!("10.0.0.1:{}", 4000 + i));
@@ -619,11 +619,10 @@ fn half_open_mappings_give_way() {
     assert_eq!(bench.inside(&another).dropped(), NatPortsExhausted);
 }
 
-/// The same with ports in blocks: a block none of whose connections is open gives way, and one with
-/// an open one does not.
+/// The same with port blocks: a block without open connections is evicted, a block with one is not.
 #[test]
-fn blocks_of_half_open_mappings_give_way() {
-    // 16 blocks of 8 ports; few enough that each is looked at in time.
+fn blocks_of_half_open_mappings_are_evicted() {
+    // 16 blocks of 8 ports; few enough that every block is sampled soon.
     let config = r#"{"external": ["203.0.113.1"], "ports": "2000-2127", "blocks": {"size": 8, "max": 1}}"#;
     let mut bench = Bench::new(config);
     let open = |bench: &mut Bench, host: &str| {
@@ -636,7 +635,7 @@ fn blocks_of_half_open_mappings_give_way() {
         .map(|i| format!("10.0.0.{i}:4000"))
         .map(|host| (host.clone(), open(&mut bench, &host)))
         .collect();
-    // An open connection protects what else is in its block.
+    // An open connection protects the other mappings in its block.
     let beside = bench.inside(&tcp(end("10.0.0.1:4001"), end(SERVER), SYN, b"")).seen().source;
     let mut refused = 0;
     for i in 0..1000u32 {
@@ -647,20 +646,20 @@ fn blocks_of_half_open_mappings_give_way() {
             refused += usize::from(matches!(syn, Fate::Dropped(_)));
         }
     }
-    // Of 16 blocks, eight are looked at, of which four at most have an open connection.
+    // Of 16 blocks, eight are sampled, of which at most four have an open connection.
     assert_eq!(refused, 0);
     open(&mut bench, "10.2.0.1:4000");
     for (host, external) in &idle {
         assert_eq!(bench.inside(&tcp(end(host), end(SERVER), ACK, b"x")).seen().source, *external);
     }
     assert_eq!(bench.inside(&tcp(end("10.0.0.1:4001"), end(SERVER), ACK, b"")).seen().source, beside);
-    // A subscriber that has its blocks gets no further one.
+    // A subscriber with all its blocks gets no further one.
     for port in 0..8 {
         bench.inside(&tcp(end(&format!("10.3.0.1:{}", 5000 + port)), end(SERVER), SYN, b"")).seen();
     }
     let another = tcp(end("10.3.0.1:6000"), end(SERVER), SYN, b"");
     assert_eq!(bench.inside(&another).dropped(), NatSubscriberLimit);
-    // Where all blocks have an open connection, the new client is refused.
+    // If every block has an open connection, the new client is refused.
     let mut bench = Bench::new(config);
     (1..=16).for_each(|i| {
         open(&mut bench, &format!("10.0.0.{i}:4000"));
@@ -669,9 +668,9 @@ fn blocks_of_half_open_mappings_give_way() {
     assert_eq!(bench.inside(&another).dropped(), NatPortsExhausted);
 }
 
-/// What would be refused anyway costs nobody a mapping.
+/// A flow that would be refused anyway evicts no mapping.
 #[test]
-fn mappings_give_way_only_for_flows_that_take_one() {
+fn only_flows_that_need_a_mapping_evict_one() {
     let mut bench = Bench::new(
         r#"{"external": ["203.0.113.1"], "ports": "2000-2000", "inside": ["10.0.0.0/8"],
             "subscriber": {"ports": 1}, "filtering": "address_dependent"}"#,
@@ -684,15 +683,15 @@ fn mappings_give_way_only_for_flows_that_take_one() {
     ] {
         bench.inside(&refused).dropped();
     }
-    // A further flow of the endpoint that has the mapping shares it.
+    // Another flow of the endpoint shares its mapping.
     assert_eq!(bench.udp_out("10.0.0.1:4000", "192.0.2.99:9"), first);
-    // A mapping of two flows does not give way.
+    // A mapping with two flows is not evicted.
     assert_eq!(bench.inside(&udp(end("10.0.0.2:4000"), end(SERVER), b"")).dropped(), NatPortsExhausted);
 }
 
-/// Static rules alone translate nobody else: who has none passes, or is dropped as untranslated.
+/// With static rules only, other hosts pass, or are dropped as untranslated.
 #[test]
-fn static_rules_alone_leave_others_alone() {
+fn static_rules_alone_do_not_translate_other_hosts() {
     for rule in [
         r#""forwards": [{"protocol": "tcp", "external": "203.0.113.1:80", "internal": "10.0.0.20:80"}]"#,
         r#""one_to_one": [{"external": "203.0.113.1", "internal": "10.0.0.20"}]"#,
@@ -712,10 +711,10 @@ fn static_rules_alone_leave_others_alone() {
                 let answer = bench.outside(&tcp(outsider, end(other), SYN | ACK, b"")).seen();
                 assert_eq!(answer.destination, end(other));
             }
-            // The server itself is translated both ways.
+            // The server itself is translated in both directions.
             let seen = bench.outside(&tcp(outsider, end("203.0.113.1:80"), SYN, b"")).seen();
             assert_eq!(seen.destination, end("10.0.0.20:80"));
-            // What turns back would reach its peer untranslated.
+            // A hairpin would reach its peer untranslated.
             let inner = tcp(end("10.0.0.21:1"), end("203.0.113.1:80"), SYN, b"");
             assert_eq!(bench.inside(&inner).dropped(), NatUntranslated);
         }
@@ -723,7 +722,7 @@ fn static_rules_alone_leave_others_alone() {
 }
 
 #[test]
-fn static_rules_hold_both_ways() {
+fn static_rules_translate_in_both_directions() {
     let mut bench = Bench::new(&with(
         r#""forwards": [{"protocol": "tcp", "external": "203.0.113.1:8000-8009", "internal": "10.0.0.7:80-89"}],
            "one_to_one": [{"external": "203.0.113.9", "internal": "10.0.0.9"}]"#,
@@ -736,7 +735,7 @@ fn static_rules_hold_both_ways() {
     let seen = bench.inside(&tcp(end("10.0.0.7:84"), stranger, SYN, b"")).seen();
     assert_eq!(seen.source, end("203.0.113.1:8004"));
     assert_eq!(bench.outside(&tcp(stranger, end("203.0.113.1:8010"), SYN, b"")).dropped(), NatNoMapping);
-    // One to one: every protocol, ports and identifiers as they are, and from inside too.
+    // One-to-one: every protocol, with ports and identifiers unchanged, and from inside too.
     assert_eq!(
         bench.outside(&udp(stranger, end("203.0.113.9:53"), b"")).seen().destination,
         end("10.0.0.9:53")
@@ -749,7 +748,7 @@ fn static_rules_hold_both_ways() {
     assert_eq!(bench.inside(&gre).seen().source, end("203.0.113.9"));
     let seen = bench.inside(&udp(end("10.0.0.1:1"), end("203.0.113.9:53"), b"")).seen();
     assert_eq!(seen.destination, end("10.0.0.9:53"));
-    // A dynamic mapping never gets a forwarded port.
+    // A dynamic mapping never uses a forwarded port.
     for host in 1..20 {
         let syn = tcp(end(&format!("10.0.1.{host}:8003")), stranger, SYN, b"");
         assert_ne!(bench.inside(&syn).seen().source, end("203.0.113.1:8003"));
@@ -757,7 +756,7 @@ fn static_rules_hold_both_ways() {
 }
 
 #[test]
-fn protocols_without_ports_have_one_host_for_each_remote() {
+fn protocols_without_ports_have_one_host_per_remote() {
     let mut bench = Bench::new(r#"{"external": ["203.0.113.1"]}"#);
     let esp = |from: &str, to: &str| ipv4(50, end(from).0, end(to).0, 1, 0, &[1; 16]);
     assert_eq!(bench.inside(&esp("10.0.0.1", "192.0.2.1")).seen().source, end("203.0.113.1"));
@@ -771,7 +770,7 @@ fn protocols_without_ports_have_one_host_for_each_remote() {
 }
 
 #[test]
-fn addresses_that_are_not_ours_pass_or_do_not() {
+fn untranslated_packets_pass_or_are_dropped_as_configured() {
     let inside = r#""inside": ["10.0.0.0/8"]"#;
     let mut bench = Bench::new(&with(inside));
     let foreign = udp(end("172.16.0.1:1"), end(SERVER), b"");
@@ -807,18 +806,17 @@ fn a_drained_address_gets_no_new_mappings() {
     assert_ne!(bench.udp_out("10.0.0.5:5001", SERVER).0, external.0);
 }
 
-/// What a drained address means for flows in each state: a mapping lives on as long as a flow holds
-/// it, whatever the flow's connection has come to, and flows that come to it meanwhile get it, too
-/// (RFC 4787 REQ-1).
+/// Draining an address in each state of its flows: a mapping lives as long as a flow holds it,
+/// regardless of the connection's state, and new flows of the endpoint share it (RFC 4787 REQ-1).
 #[test]
-fn a_drained_address_keeps_its_mappings_until_they_are_over() {
+fn a_drained_address_keeps_its_mappings_until_they_expire() {
     let mut bench = Bench::new(PLAIN);
     let external = bench.udp_out(HOST, SERVER);
     let drain = format!("drain {}", external.0);
     bench.chain.stage_mut(0).unwrap().control(&drain).unwrap();
     assert_eq!(bench.udp_out(HOST, SERVER), external, "a known flow");
     assert_eq!(bench.udp_out(HOST, "192.0.2.9:9"), external, "a new flow of the same inside endpoint");
-    bench.now_ns += 301_000_000_000; // Its five minutes are over (RFC 4787 REQ-5).
+    bench.now_ns += 301_000_000_000; // Its five minutes have passed (RFC 4787 REQ-5).
     let next = bench.udp_out(HOST, SERVER);
     assert_ne!(next.0, external.0, "the same ports again");
     bench.chain.stage_mut(0).unwrap().control(&format!("resume {}", external.0)).unwrap();

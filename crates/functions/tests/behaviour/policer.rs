@@ -1,4 +1,4 @@
-//! The policer in a chain: which packets pass, and how they look then.
+//! The policer in a chain: the packets that pass, and their marks.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use packet::{Addr, Endpoint, Side};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Of 128 bytes from the IP header on.
+/// Builds a datagram with 128 bytes of IP packet.
 fn datagram(source: Endpoint, destination: Endpoint) -> Vec<u8> {
     udp(source, destination, &[0; 100])
 }
@@ -20,14 +20,14 @@ fn server(number: u8) -> Endpoint {
     v4(192, 0, 2, number, 53)
 }
 
-/// Two packets at once, and 128 bytes each second.
+/// A configuration that passes two packets at once, and 128 bytes per second.
 fn two_at_once(more: Value) -> Value {
     let mut config = json!({ "rate": "1024bps", "burst": "256B" });
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     config
 }
 
-/// How many of `count` such packets pass now.
+/// Returns how many of `count` equal packets pass now.
 fn passing(bench: &mut Bench, now_ns: u64, side: Side, network: &[u8], count: usize) -> usize {
     (0..count).map(|_| bench.one(now_ns, side, network).len()).sum()
 }
@@ -53,7 +53,7 @@ fn each_connection_has_its_rate_in_each_direction() {
 }
 
 #[test]
-fn a_direction_can_go_free_and_both_can_share() {
+fn a_direction_can_be_unpoliced_or_both_can_share_a_bucket() {
     for (direction, there, back) in
         [("each", 2, 2), ("both", 2, 0), ("from_inside", 2, 5), ("from_outside", 5, 2)]
     {
@@ -67,8 +67,8 @@ fn a_direction_can_go_free_and_both_can_share() {
 }
 
 #[test]
-fn keys_say_who_shares_a_rate() {
-    // Packets by source and destination; which of them take from the bucket of the first.
+fn packets_with_the_same_key_share_a_rate() {
+    // Packets by source and destination, and whether they share the first one's bucket.
     let packets = [
         (host(1), server(1), Side::Inside),
         (host(1), server(2), Side::Inside),
@@ -99,7 +99,7 @@ fn keys_say_who_shares_a_rate() {
 }
 
 #[test]
-fn tenants_and_networks_are_kept_apart() {
+fn tenants_and_networks_have_separate_meters() {
     for (per, vlans_share) in [("source", false), ("tenant", true)] {
         let config = two_at_once(json!({ "per": per }));
         let mut bench = bench("policer", &config);
@@ -130,7 +130,7 @@ fn without_a_free_meter_packets_pass_or_are_dropped() {
         let mut one =
             |number, now_ns| bench.one(now_ns, Side::Inside, &datagram(host(number), server(1))).len();
         assert_eq!([one(1, 0), one(2, 0), one(3, 0)], [1, 1, passes]);
-        // After two seconds the first one's bucket is full again, whatever was in it.
+        // After two seconds the first bucket is full again, regardless of its past.
         assert_eq!(one(3, 2 * SECOND_NS - 1), passes);
         assert_eq!(one(3, 2 * SECOND_NS), 1);
         assert_eq!([one(3, 2 * SECOND_NS), one(3, 2 * SECOND_NS)], [1, 0], "it has a meter");
@@ -143,7 +143,7 @@ fn without_a_free_meter_packets_pass_or_are_dropped() {
 }
 
 #[test]
-fn lengths_are_those_of_ip_packets_unless_said() {
+fn lengths_are_those_of_ip_packets_by_default() {
     let packet = datagram(host(1), server(1)); // 128 bytes, in a frame of 142
     for (config, at_once) in [
         (json!({ "rate": "1kbps", "burst": "1280B" }), 10),
@@ -160,7 +160,7 @@ fn lengths_are_those_of_ip_packets_unless_said() {
 }
 
 #[test]
-fn what_is_larger_than_the_bucket_never_passes() {
+fn a_packet_larger_than_the_bucket_never_passes() {
     let mut bench = bench("policer", &json!({ "rate": "1Mbps", "burst": "127B" }));
     let packet = datagram(host(1), server(1));
     assert_eq!(passing(&mut bench, 0, Side::Inside, &packet, 2), 0);
@@ -168,7 +168,7 @@ fn what_is_larger_than_the_bucket_never_passes() {
     assert_eq!(passing(&mut bench, 1_000_000 * SECOND_NS, Side::Inside, &udp(host(1), server(1), &[]), 2), 2);
 }
 
-/// The same packet with this DSCP, its checksum made anew.
+/// Returns the packet with this DSCP and the right checksum.
 fn with_dscp(mut network: Vec<u8>, dscp: u8) -> Vec<u8> {
     if network[0] >> 4 == 6 {
         network[0] = 0x60 | dscp >> 2;
@@ -219,7 +219,7 @@ fn colours_become_drop_precedences() {
 }
 
 #[test]
-fn coloured_packets_never_get_better() {
+fn a_packet_never_gets_a_better_colour() {
     let mut config = json!({ "rate": "1kbps", "burst": "1KB", "excess_burst": "1KB", "aware": "dscp" });
     config["yellow"] = json!({ "remark": 1 });
     let mut bench = bench("policer", &config);
@@ -228,7 +228,7 @@ fn coloured_packets_never_get_better() {
         left.first().map(|(_, network)| dscp(network))
     };
     assert_eq!([send(AF21), send(AF22), send(AF23)], [Some(AF21), Some(1), None]);
-    assert_eq!([send(46), send(0)], [Some(46), Some(0)], "what has no colour is green");
+    assert_eq!([send(46), send(0)], [Some(46), Some(0)], "a packet without a colour is green");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn marks_are_attributes_of_packets_and_flows() {
 }
 
 #[test]
-fn a_new_rate_counts_at_once() {
+fn a_new_rate_applies_at_once() {
     let mut bench = bench("policer", &two_at_once(json!({})));
     let packet = datagram(host(1), server(1));
     assert_eq!(passing(&mut bench, 0, Side::Inside, &packet, 5), 2);
@@ -262,7 +262,7 @@ fn a_new_rate_counts_at_once() {
     assert_eq!(passing(&mut bench, SECOND_NS / 2, Side::Inside, &packet, 5), 2, "256 bytes more");
 }
 
-/// A bucket as one would write it down: tokens of a billionth of a bit, filled up to the size.
+/// A straightforward bucket: tokens of a billionth of a bit, filled up to the size.
 #[derive(Clone, Copy)]
 struct Tokens {
     left: u128,
@@ -294,16 +294,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn batches_do_not_matter(config in configs(), traffic in traffic(120)) {
+    fn output_does_not_depend_on_batches(config in configs(), traffic in traffic(120)) {
         batches_change_nothing("policer", &config, &traffic);
     }
 }
 
 proptest! {
-    /// Per source address: what passes is what a table of token buckets, one for each source and
-    /// side, lets pass.
+    /// Per source address: the packets that pass equal those of a table of token buckets, one per
+    /// source and side.
     #[test]
-    fn sources_get_what_a_table_of_buckets_says(
+    fn sources_are_policed_like_a_table_of_buckets(
         rate_bps in 100u64..50_000, burst in 60u64..1_000,
         packets in prop::collection::vec((0u64..50 * MS_NS, 0u8..4, 0u8..3, any::<bool>(), 0usize..300), 1..150),
     ) {

@@ -1,5 +1,5 @@
-//! Had in turn is had by one: units that share a flow's packets, each of which replays the headers
-//! of those that it does not get, process them as a single unit would.
+//! Units that share a flow's packets, each replaying the headers of packets that it does not get,
+//! process them as a single unit would.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use graph::{Chain, NoHistory, Options, history_len};
@@ -14,16 +14,16 @@ const UNITS: usize = 4;
 const POLICER: (&str, &str) =
     ("policer", r#"{"rate": "20kbps", "yellow": {"remark": "af12"}, "burst": "2KB", "excess_burst": "2KB"}"#);
 
-/// A chain with what it works with.
+/// A chain with its environment.
 struct Unit {
     chain: Chain,
     pool: PacketPool,
     out: Vec<Packet>,
-    /// What others had since its last packet.
+    /// Packets of other units since its last packet.
     history: Vec<Header>,
 }
 
-/// What is told of a packet that another unit has.
+/// Information about a packet of another unit.
 #[derive(Clone)]
 struct Header {
     at_ns: u64,
@@ -39,7 +39,7 @@ impl Unit {
         Unit { chain, pool: PacketPool::new(64), out: vec![], history: vec![] }
     }
 
-    /// Replays what others had, and processes this one.
+    /// Replays other units' packets, and processes this one.
     fn process(&mut self, at_ns: u64, side: Side, frame: &[u8]) -> Outcome {
         self.catch_up();
         let mut packet = self.pool.take(frame).unwrap();
@@ -60,7 +60,7 @@ impl Unit {
         }
     }
 
-    /// The flow that a packet is of, if it is here; and its header.
+    /// Returns a packet's flow, if it is known here, and its header.
     fn flow_of(&mut self, at_ns: u64, side: Side, frame: &[u8]) -> (Option<u32>, Option<Header>) {
         let mut packet = self.pool.take(frame).unwrap();
         let parsed = Parser::new(packet::FlowHasher::new(SEED)).parse(&mut packet);
@@ -80,7 +80,7 @@ impl Unit {
         saved
     }
 
-    /// What functions counted of flows, and what came through them.
+    /// Returns the counters of flows and of packets.
     fn counters(&self) -> Vec<u64> {
         let of = |stage: &dyn Stage| {
             let shared = stage.shared();
@@ -96,8 +96,8 @@ impl Unit {
     }
 }
 
-/// A few dozen flows of all kinds, within seconds: none is silent for so long that it ends. Later
-/// fragments do not say which flow they are of.
+/// A few dozen flows of all kinds within seconds, so that none expires. Later fragments do not
+/// identify their flow.
 fn profile() -> TrafficProfile {
     TrafficProfile {
         seed: SEED,
@@ -116,8 +116,8 @@ fn profile() -> TrafficProfile {
     }
 }
 
-/// Plays traffic to servers that answer what they get, through one unit and through several that
-/// have the packets of each flow at random; how many packets were replayed.
+/// Plays traffic to responding servers through one unit, and through several that share the packets
+/// of each flow at random. Returns the number of replayed packets.
 fn check(functions: &[(&str, &str)]) -> u64 {
     let names: Vec<&str> = functions.iter().map(|(name, _)| *name).collect();
     let mut single = Unit::new(functions);
@@ -133,7 +133,7 @@ fn check(functions: &[(&str, &str)]) -> u64 {
             let at_ns = frame.timestamp_ns;
             let (known, header) = single.flow_of(at_ns, side, &data);
             let expected = single.process(at_ns, side, &data);
-            // What begins a flow, or may, is the first unit's.
+            // Packets that begin a flow, or may, are the first unit's.
             let turn = known.map_or(0, |_| split_mix(&mut random) as usize % UNITS);
             let outcome = units[turn].process(at_ns, side, &data);
             assert_eq!(outcome, expected, "packet {number} of {names:?}");
@@ -147,7 +147,7 @@ fn check(functions: &[(&str, &str)]) -> u64 {
                     other.history.push(header.clone().unwrap());
                     replayed += 1;
                 } else if let Some(saved) = &begun {
-                    other.catch_up(); // Else its aliases of flows before would be younger.
+                    other.catch_up(); // Otherwise its aliases of earlier flows would be newer.
                     other.chain.restore_flow(saved, &mut other.pool).unwrap();
                 }
             }
@@ -181,7 +181,7 @@ fn packets_of_a_policer() {
 }
 
 #[test]
-fn packets_of_a_preventer_of_denial_of_service() {
+fn packets_of_a_dos_preventer() {
     let config =
         r#"{"protect": "outside", "packets": 50, "flow_rate": "1pps", "flow_burst": 9, "alert_every": 0}"#;
     assert!(check(&[("dos", config)]) > 10_000);
@@ -197,7 +197,7 @@ fn packets_of_a_chain() {
     assert!(check(&[MONITOR, POLICER, FIREWALL, BALANCER]) > 10_000);
 }
 
-/// Functions say so whose flows depend on more, be it by what they are or by how they are set.
+/// Functions declare whether their flows depend on more, by nature or by configuration.
 #[test]
 fn others_cannot_be_replayed() {
     let cases = [
@@ -227,7 +227,7 @@ fn a_packet_of_no_flow_here_is_no_history() {
 }
 
 #[test]
-fn what_is_replayed_ends_no_other_flow() {
+fn a_replayed_packet_ends_no_other_flow() {
     const HOUR_NS: u64 = 3_600_000_000_000;
     let mut unit = Unit::new(&[MONITOR]);
     let mut generator = Generator::new(&profile()).unwrap();
@@ -247,7 +247,7 @@ fn what_is_replayed_ends_no_other_flow() {
     let now_ns = last.as_ref().unwrap().at_ns;
     unit.history.extend(last);
     unit.catch_up();
-    assert_eq!(ended(&unit), 0, "that is for the unit whose packet it is");
+    assert_eq!(ended(&unit), 0, "only the unit that has the packet ends it");
     unit.chain.advance(now_ns, &mut unit.pool);
-    assert_eq!(ended(&unit), 1, "and the flow itself goes on");
+    assert_eq!(ended(&unit), 1, "and the flow itself continues");
 }

@@ -1,6 +1,6 @@
-//! State functions of several functions side by side (B18, B20): what comes out is the plain
-//! chain's, on one core and on two, and in whichever order the two sides run; and what does not
-//! commute stays in order.
+//! State functions of several functions in parallel (B18, B20). The output equals the slow path's,
+//! on one core and on two, for both orders of the two sides; functions that do not commute stay in
+//! order.
 
 use std::cell::Cell;
 
@@ -10,10 +10,10 @@ use packet::split_mix;
 
 use crate::consolidated::{Function, check_all, conversations, options, steps_side_by_side};
 
-/// In which order two sides run.
+/// Order in which two sides run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
-    /// At the same time: the other side on a thread of its own.
+    /// In parallel: the other side on a thread of its own.
     AtOnce,
     /// On one core, this side first.
     HereFirst,
@@ -44,8 +44,8 @@ impl Beside for Order {
     }
 }
 
-/// Side by side whenever that is allowed, in this order, cut here or there: by a clock that goes as
-/// it likes.
+/// Runs in parallel whenever that is permitted, in this order, split at arbitrary points: the clock
+/// is arbitrary.
 pub fn in_order(order: Order) -> SideBySide {
     SideBySide { runner: Box::new(order), clock_ns: wild_ns, group_ns: 0, packet_ns: 0 }
 }
@@ -63,14 +63,14 @@ fn wild_ns() -> u64 {
 }
 
 const READER: Function = ("probe", r#"{"reads_payload": true, "predicts": true}"#, &[]);
-const TELLER: Function = ("probe", r#"{"tells": true, "predicts": true}"#, &[]);
-const SHARER: Function = ("sharing-probe", r#"{"reads_payload": true, "tells": true}"#, &[]);
+const ALERTER: Function = ("probe", r#"{"alerts": true, "predicts": true}"#, &[]);
+const SHARER: Function = ("sharing-probe", r#"{"reads_payload": true, "alerts": true}"#, &[]);
 const OF_DSCP: Function = ("probe", r#"{"reads_dscp": true}"#, &[]);
 const WRITER: Function = ("probe", r#"{"writes_payload": true}"#, &[]);
 const REMARK: Function = ("remark", "{}", &[]);
 const MONITOR: Function = ("monitor", r#"{"active_timeout": "20ms"}"#, &[]);
 
-/// How many of the packets that follow rules have state functions run side by side.
+/// Share of the fast-path packets whose state functions run in parallel.
 fn share(chain: &[Function], payload: Payload) -> f64 {
     let traffic = conversations(chain, 3, payload);
     let paths = (0..6).map(|seed| check_all(chain, options(0), &traffic, seed).path);
@@ -79,24 +79,24 @@ fn share(chain: &[Function], payload: Payload) -> f64 {
 }
 
 #[test]
-fn what_commutes_runs_side_by_side() {
+fn commuting_functions_run_side_by_side() {
     for chain in [
-        &[READER, TELLER][..],
-        &[TELLER, MONITOR, READER],
+        &[READER, ALERTER][..],
+        &[ALERTER, MONITOR, READER],
         &[READER, SHARER, MONITOR, OF_DSCP],
-        &[TELLER, REMARK, READER],
-        &[WRITER, TELLER],
+        &[ALERTER, REMARK, READER],
+        &[WRITER, ALERTER],
     ] {
         let share = share(chain, Payload::Random);
         assert!(share > 0.7, "{share}: {chain:?}");
     }
 }
 
-/// A packet's DSCP is written between them, and the later one reads it; or one writes what the
-/// other reads: neither runs beside the other.
+/// One writes the packet's DSCP and another one reads it, so neither may run in parallel with the
+/// other.
 #[test]
-fn what_does_not_commute_stays_in_order() {
-    let chain = [OF_DSCP, REMARK, OF_DSCP]; // Of packets from either side.
+fn functions_that_do_not_commute_stay_in_order() {
+    let chain = [OF_DSCP, REMARK, OF_DSCP]; // For packets from either side.
     assert_eq!(share(&chain, Payload::Random), 0.0);
     for chain in [[READER, WRITER], [WRITER, READER], [WRITER, WRITER]] {
         assert_eq!(share(&chain, Payload::Random), 0.0, "{chain:?}");
@@ -104,15 +104,15 @@ fn what_does_not_commute_stays_in_order() {
 }
 
 #[test]
-fn rules_say_what_may_run_side_by_side() {
-    let steps = steps_side_by_side(&[TELLER, REMARK, READER, OF_DSCP]);
+fn rules_declare_which_functions_may_run_side_by_side() {
+    let steps = steps_side_by_side(&[ALERTER, REMARK, READER, OF_DSCP]);
     let functions = |stage| RuleStep::Functions(stage, vec![9]);
     assert_eq!(steps[..3], [RuleStep::Together(2), functions(0), functions(2)], "{steps:?}");
     assert!(
         matches!(steps[3..], [RuleStep::Pass(1), RuleStep::SetDscp(_), RuleStep::Functions(3, _)]),
         "{steps:?}"
     );
-    // Whoever sees every packet may drop it: nobody is moved across.
-    let steps = steps_side_by_side(&[TELLER, ("hop", "{}", &[]), READER]);
+    // A function that sees every packet may drop it: no state function moves across it.
+    let steps = steps_side_by_side(&[ALERTER, ("hop", "{}", &[]), READER]);
     assert!(!steps.iter().any(|step| matches!(step, RuleStep::Together(_))), "{steps:?}");
 }

@@ -1,4 +1,4 @@
-//! The whitelist in a chain: which datagrams pass, and when.
+//! The whitelist in a chain: the datagrams that pass, and when.
 
 use std::collections::HashMap;
 
@@ -26,14 +26,14 @@ fn asks(bench: &mut Bench, now_ns: u64, from: Endpoint, to: Endpoint) {
     bench.through(now_ns, Side::Inside, &udp(from, to, b"question"));
 }
 
-/// Whether a datagram comes in.
+/// Returns whether a datagram enters.
 fn comes_in(bench: &mut Bench, now_ns: u64, from: Endpoint, to: Endpoint) -> bool {
     !bench.one(now_ns, Side::Outside, &udp(from, to, b"answer")).is_empty()
 }
 
 // S26
 #[test]
-fn only_who_was_asked_may_send_and_only_for_a_while() {
+fn only_peers_that_were_asked_may_send_until_expiry() {
     let mut bench = bench("whitelist", &json!({}));
     let (dns, other) = (server(1, 53), server(2, 53));
     assert!(!comes_in(&mut bench, 0, dns, host(1)));
@@ -56,7 +56,7 @@ fn only_who_was_asked_may_send_and_only_for_a_while() {
 }
 
 #[test]
-fn by_address_any_port_of_who_was_asked_may_send() {
+fn strict_address_admits_any_port_of_a_peer() {
     let mut bench = bench("whitelist", &json!({ "strict": "address", "expiry": "1s" }));
     asks(&mut bench, 0, host(1), server(1, 53));
     assert!(comes_in(&mut bench, SECOND_NS, server(1, 99), host(2)));
@@ -65,7 +65,7 @@ fn by_address_any_port_of_who_was_asked_may_send() {
 }
 
 #[test]
-fn services_are_open_and_their_answers_are_no_requests() {
+fn services_are_open_and_their_answers_are_not_requests() {
     let mut bench = bench("whitelist", &json!({ "services": [53, 123] }));
     let client = server(7, 4_000);
     assert!(comes_in(&mut bench, 0, client, at(host(1), 53)));
@@ -76,7 +76,7 @@ fn services_are_open_and_their_answers_are_no_requests() {
 }
 
 #[test]
-fn clients_that_asked_a_service_may_go_on_elsewhere() {
+fn clients_of_a_service_may_send_to_other_ports() {
     let config = json!({ "record": ["clients"], "services": [5060], "strict": "address", "expiry": "10s" });
     let mut bench = bench("whitelist", &config);
     let client = server(7, 5_060);
@@ -101,7 +101,7 @@ fn the_other_side_can_be_protected() {
 }
 
 #[test]
-fn other_protocols_pass_unless_said() {
+fn other_protocols_pass_by_default() {
     let syn = tcp(server(1, 80), host(1), 2, b"");
     let ping = echo(server(1, 0).addr, host(1).addr, 7, false, b"");
     let asked = udp(host(1), server(1, 53), b"question");
@@ -113,7 +113,10 @@ fn other_protocols_pass_unless_said() {
         assert_eq!(enters(0, &unreachable(server(2, 0).addr, &stranger)), passes);
         bench.through(1, Side::Inside, &asked);
         let mut enters = |now_ns, network: &[u8]| !bench.one(now_ns, Side::Outside, network).is_empty();
-        assert!(enters(2, &unreachable(server(9, 0).addr, &asked)), "a router speaks of what was asked");
+        assert!(
+            enters(2, &unreachable(server(9, 0).addr, &asked)),
+            "a router reports an error about a request"
+        );
         assert_eq!(enters(2 + EXPIRY_NS, &unreachable(server(9, 0).addr, &asked)), passes);
         assert_eq!(bench.one(3, Side::Inside, &tcp(host(1), server(1, 80), 2, b"")).len(), 1);
         assert_eq!(counter(&bench, "others_dropped"), if passes { 0 } else { 4 });
@@ -121,7 +124,7 @@ fn other_protocols_pass_unless_said() {
 }
 
 #[test]
-fn fragments_go_the_way_of_their_first_one() {
+fn later_fragments_follow_the_first() {
     let mut bench = bench("whitelist", &json!({}));
     let whole = udp(server(1, 53), host(1), &[7; 100]);
     let enter = |bench: &mut Bench, id: u16| -> usize {
@@ -134,7 +137,7 @@ fn fragments_go_the_way_of_their_first_one() {
 }
 
 #[test]
-fn what_nobody_asked_for_leaves_nothing() {
+fn an_unsolicited_datagram_leaves_no_state() {
     let mut bench = bench("whitelist", &json!({ "record": ["hosts", "clients"], "services": [53] }));
     for number in 0..10_000u32 {
         let [_, b, c, d] = number.to_be_bytes();
@@ -145,16 +148,16 @@ fn what_nobody_asked_for_leaves_nothing() {
 }
 
 #[test]
-fn a_full_set_lets_the_oldest_go() {
+fn a_full_set_forgets_the_oldest_member() {
     let mut bench = bench("whitelist", &json!({ "capacity": 2 }));
     for number in [1, 2, 3] {
         asks(&mut bench, u64::from(number), host(1), server(number, 53));
     }
     let answers: Vec<bool> = [1, 2, 3].map(|n| comes_in(&mut bench, 9, server(n, 53), host(2))).to_vec();
     assert_eq!(answers, [false, true, true]);
-    assert!(comes_in(&mut bench, 9, server(1, 53), host(1)), "a flow knows of its own request");
+    assert!(comes_in(&mut bench, 9, server(1, 53), host(1)), "a flow remembers its own request");
     assert_eq!(counter(&bench, "displaced"), 1);
-    // A flood at a service displaces no host's requests: those have a set of their own.
+    // A flood at a service displaces no requests of hosts, which have a set of their own.
     let config = json!({ "capacity": 2, "record": ["hosts", "clients"], "services": [53] });
     let mut bench = crate::meter_support::bench("whitelist", &config);
     asks(&mut bench, 0, host(1), server(1, 99));
@@ -165,7 +168,7 @@ fn a_full_set_lets_the_oldest_go() {
 }
 
 #[test]
-fn a_flood_is_told_of_now_and_then() {
+fn a_flood_raises_alerts_at_intervals() {
     let mut bench = bench("whitelist", &json!({ "alert_above": "100pps", "alert_every": "5s" }));
     let strange = udp(server(1, 53), host(1), b"x");
     let flood = |bench: &mut Bench, from_ns: u64, count: u64, gap_ns: u64| {
@@ -177,7 +180,7 @@ fn a_flood_is_told_of_now_and_then() {
     assert_eq!(flood(&mut bench, 20 * SECOND_NS, 1, 0), 1, "one more");
     assert_eq!(flood(&mut bench, 20 * SECOND_NS, 4_999, MS_NS), 1, "5 s at ten times the threshold");
     assert_eq!(flood(&mut bench, 25 * SECOND_NS, 2_000, MS_NS), 2);
-    assert_eq!(flood(&mut bench, 60 * SECOND_NS, 1_000, 10 * MS_NS), 2, "it is over");
+    assert_eq!(flood(&mut bench, 60 * SECOND_NS, 1_000, 10 * MS_NS), 2, "the flood has ended");
     assert_eq!(counter(&bench, "floods"), 2);
     let alert = &bench.alerts[0];
     assert_eq!(
@@ -187,9 +190,9 @@ fn a_flood_is_told_of_now_and_then() {
     assert!(alert.blocked);
 }
 
-/// Servers with two services under a flood of datagrams from spoofed sources to any of their ports.
+/// Servers with two services under a flood of datagrams from spoofed sources to all of their ports.
 #[test]
-fn under_a_flood_exchanges_go_on() {
+fn exchanges_continue_during_a_flood() {
     let mut profile = TrafficProfile {
         packets: Some(20_000),
         attacks: Attacks { udp_flood: 0.8, ..Attacks::default() },
@@ -227,7 +230,7 @@ fn under_a_flood_exchanges_go_on() {
     assert!(counter(&bench, "floods") > 0);
 }
 
-/// What the whitelist remembers, as lists that are searched from end to end.
+/// A model of the whitelist as lists that are searched linearly.
 struct Slow {
     strict: bool,
     expiry_ns: u64,
@@ -299,7 +302,7 @@ fn configs() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn passes_what_slow_lists_would(
+    fn whitelist_agrees_with_linear_lists(
         config in configs(),
         packets in prop::collection::vec((-30i64..60, any::<bool>(), 0u16..3, 0u16..3, 0u16..2, 0u16..2, any::<bool>()), 1..120),
     ) {
@@ -335,7 +338,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn batches_do_not_matter(config in configs(), drop in any::<bool>(), traffic in traffic(120)) {
+    fn output_does_not_depend_on_batches(config in configs(), drop in any::<bool>(), traffic in traffic(120)) {
         let mut config = config;
         config["others"] = json!(if drop { "drop" } else { "pass" });
         batches_change_nothing("whitelist", &config, &traffic);

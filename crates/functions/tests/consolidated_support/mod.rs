@@ -1,4 +1,4 @@
-//! Functions as users make them, which do what none does that comes with the project.
+//! Functions as users may write them, with behaviour that no built-in function has.
 
 pub mod tunnels;
 
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// All functions there are, and those of this file.
+/// Returns the registry of all built-in functions and those of this file.
 pub fn registry() -> Registry<serde_json::Value> {
     let mut registry = functions::registry();
     registry.add::<Remark>("");
@@ -61,7 +61,7 @@ pub struct Packets(u64);
 #[serde(deny_unknown_fields)]
 pub struct NoConfig {}
 
-/// Gives all packets of a flow one DSCP, another one in each direction.
+/// Sets one DSCP per flow and direction.
 pub struct Remark;
 
 static REMARK: Descriptor = descriptor("remark");
@@ -82,7 +82,7 @@ impl NetworkFunction for Remark {
     }
 }
 
-/// Gives each packet a DSCP by its length and its number in its flow, and drops some.
+/// Sets a DSCP by the packet's length and number in its flow, and drops some packets.
 pub struct Stamp;
 
 static STAMP: Descriptor = Descriptor { keeps_flows: true, ..descriptor("stamp") };
@@ -104,15 +104,15 @@ impl NetworkFunction for Stamp {
     ) -> Verdict {
         packet.mark_per_packet();
         state.0 += 1;
-        // Not how many came before: when an answer comes depends on how packets are batched.
-        let number = packet.meta().transit.seq;
+        // Not the number of earlier packets: when an answer comes depends on batches.
+        let number = packet.meta().transit.clock;
         context.keep_flow_ms(20 + (number % 7) as u32 * 10);
         packet.set_dscp(((packet.ip_len() as u64 + number) % 64) as u8);
         if number.is_multiple_of(19) { Verdict::Drop(packet::DropReason::Function) } else { Verdict::Forward }
     }
 }
 
-/// A router's hop.
+/// A router hop.
 pub struct Hop;
 
 static HOP: Descriptor = Descriptor { writes: &[Field::TimeToLive], ..descriptor("hop") };
@@ -150,10 +150,10 @@ impl NetworkFunction for Hop {
     }
 }
 
-/// The longest IP packets that [`Enter`] lets through, in bytes.
+/// Length of the longest IP packet that [`Enter`] passes, in bytes.
 pub const ENTER_LEN_MAX: u16 = 300;
 
-/// A tunnel's begin: each flow in its own kind of tunnel.
+/// Start of a tunnel: each flow has its own kind of tunnel.
 pub struct Enter;
 
 static ENTER: Descriptor = Descriptor { writes: &[Field::Encapsulation], ..descriptor("enter") };
@@ -180,7 +180,7 @@ impl NetworkFunction for Enter {
     }
 }
 
-/// IP in IP, GRE, GUE, VXLAN or Geneve, over both versions of IP.
+/// Builds headers of IP in IP, GRE, GUE, VXLAN or Geneve, over both versions of IP.
 fn outer(of_flow: u32, inner: u8) -> OuterHeaders {
     let [low, high] = [4, 5].map(|last| match of_flow >> 8 & 1 {
         0 => Addr::from_v4_bytes([192, 0, 2, last]),
@@ -199,7 +199,7 @@ fn outer(of_flow: u32, inner: u8) -> OuterHeaders {
     with.unwrap()
 }
 
-/// A tunnel's end.
+/// End of a tunnel.
 pub struct Leave;
 
 static LEAVE: Descriptor = Descriptor { writes: &[Field::Encapsulation], ..descriptor("leave") };
@@ -216,7 +216,7 @@ impl NetworkFunction for Leave {
     fn process(&self, packet: &mut PacketView<'_>, _: &mut Packets, _: &mut Context<'_>) -> Verdict {
         let len = packet.meta().l3 - packet.meta().outer_l3;
         if len == 0 {
-            packet.mark_per_packet(); // Others of the flow may be in a tunnel.
+            packet.mark_per_packet(); // Other packets of the flow may be in a tunnel.
             return Verdict::Forward;
         }
         match packet.decap(usize::from(len)) {
@@ -226,19 +226,19 @@ impl NetworkFunction for Leave {
     }
 }
 
-/// What a mark is: tags of its own for each flow, which some functions predict.
+/// Kind of a mark: tags of each flow's own, possibly planned.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MarkConfig {
     predicts: bool,
 }
 
-/// Puts a tag, a label, or both before packets: each flow's own, of few.
+/// Puts a tag, a label, or both before packets: each flow's own, of a small set.
 pub struct Mark(MarkConfig);
 
 static MARK: Descriptor = Descriptor { writes: &[Field::Vlan, Field::Encapsulation], ..descriptor("mark") };
 
-/// The tags of a flow, innermost first.
+/// Returns the tags of a flow, innermost first.
 fn tags(of_flow: u32) -> Vec<Tag> {
     let vlan = Tag::vlan(of_flow as u16 % 3, 5, of_flow & 8 != 0);
     let service = Tag::service_vlan(100, of_flow as u8 % 2, false);
@@ -256,7 +256,7 @@ fn tags(of_flow: u32) -> Vec<Tag> {
 impl NetworkFunction for Mark {
     const DESCRIPTOR: &'static Descriptor = &MARK;
     type Config = MarkConfig;
-    /// What varies from flow to flow, once it is known.
+    /// Flow-specific value, once it is known.
     type State = Packets;
 
     fn new(config: MarkConfig, _: &mut Setup) -> Result<Mark, ConfigError> {
@@ -271,7 +271,7 @@ impl NetworkFunction for Mark {
     ) -> Verdict {
         let of_flow = context.flow().key.words().iter().fold(0, |all, word| all ^ (word % 61));
         if state.0 == 0 {
-            packet.mark_one_off(); // The flow's first one.
+            packet.mark_one_off(); // The flow's first packet.
             state.0 = of_flow + 1;
         }
         for tag in tags(of_flow as u32) {
@@ -286,12 +286,12 @@ impl NetworkFunction for Mark {
         if !self.0.predicts || state.0 == 0 {
             return false;
         }
-        tags(state.0 as u32 - 1).into_iter().for_each(|tag| plan.push_tag(tag));
+        tags(state.0 as u32 - 1).into_iter().for_each(|tag| packets.push_tag(tag));
         true
     }
 }
 
-/// Which tags go.
+/// Tags to remove.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UnmarkConfig {
@@ -299,7 +299,7 @@ pub struct UnmarkConfig {
     even: bool,
 }
 
-/// Takes a packet's outermost tag or label away: any, or only those of an even class.
+/// Removes a packet's outermost tag or label: any, or only those of an even class.
 pub struct Unmark(TagKind, bool);
 
 static UNMARK: Descriptor =
@@ -324,23 +324,23 @@ impl NetworkFunction for Unmark {
     }
 }
 
-/// What a probe looks at, and what it does beside that.
+/// Reads and effects of a probe.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProbeConfig {
-    /// Whether it reads payloads, and whether it says that it writes them.
+    /// Reads payloads, and declares that it writes them.
     reads_payload: bool,
     writes_payload: bool,
-    /// Whether it reads DSCPs.
+    /// Reads DSCPs.
     reads_dscp: bool,
-    /// Whether it tells of what it sees now and then.
-    tells: bool,
+    /// Raises alerts now and then.
+    alerts: bool,
     predicts: bool,
 }
 
-/// A state function that keeps a hash of all that it sees, in order, in each place that a function
-/// has: what runs out of order, or on what others have not written yet, or have already, shows.
-/// `SHARES`: in a set that flows share, too.
+/// A state function that hashes everything it sees, in order, in each place of state that a
+/// function has: reordered execution changes the hash, and so do reads of values not written yet or
+/// overwritten. `SHARES`: also in a set that flows share.
 pub struct Probe<const SHARES: bool>(ProbeConfig);
 
 const PROBE: Descriptor = Descriptor {
@@ -382,7 +382,7 @@ impl<const SHARES: bool> Probe<SHARES> {
         state.0 = split_mix(&mut hash);
         let _ = context.put(direction, &state.0.to_le_bytes()); // There is room for both directions.
         context.count(0, state.0);
-        if self.0.tells && state.0.is_multiple_of(5) {
+        if self.0.alerts && state.0.is_multiple_of(5) {
             let mut known = false;
             if SHARES {
                 let now_ns = context.now_ns();

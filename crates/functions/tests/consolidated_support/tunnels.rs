@@ -1,18 +1,17 @@
-//! Packets as they come through tunnels, byte by byte: nothing here knows of the outer headers that
-//! functions make.
+//! Packets in tunnels, built byte by byte, independently of the outer headers that functions write.
 
 use packet::split_mix;
 
 /// Kinds of tunnels.
 const KINDS: u64 = 8;
 
-/// An IP packet in outer headers of a kind, the same for all packets of the kind but for what is
-/// each packet's own, and, seldom, something that should not be.
+/// Puts an IP packet into outer headers of a kind. All packets of a kind have the same headers,
+/// except for per-packet fields and, rarely, an invalid value.
 pub fn in_tunnel(kind: u64, mut own: u64, network: &[u8]) -> Vec<u8> {
     let mut some = || split_mix(&mut own);
     let is_v4 = network[0] >> 4 == 4;
     let ether_type: [u8; 2] = if is_v4 { [8, 0] } else { [0x86, 0xdd] };
-    // Now and then the packet is followed by something that is not it.
+    // Sometimes the packet is followed by trailing bytes.
     let padding = if some().is_multiple_of(32) { vec![0; 5] } else { vec![] };
     let inside = [network, &padding].concat();
     let frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &ether_type[..], &inside].concat();
@@ -63,16 +62,16 @@ pub fn in_tunnel(kind: u64, mut own: u64, network: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Without a checksum, as tunnels may have it.
+/// Builds a datagram without a checksum, which tunnels may have.
 fn udp(source_port: u16, port: u16, payload: &[u8]) -> Vec<u8> {
     let len = 8 + payload.len() as u16;
     [&source_port.to_be_bytes(), &port.to_be_bytes(), &len.to_be_bytes(), &[0, 0][..], payload].concat()
 }
 
-/// An IP header from a host of the tunnels' network to another one, with a payload.
+/// Builds an IP packet from a host of the tunnels' network to another host.
 fn over(version: u8, peer: u8, protocol: u8, payload: &[u8], mut own: u64) -> Vec<u8> {
     let mut some = || split_mix(&mut own) as u8;
-    // Mostly of a transport that can tell of congestion.
+    // Usually with an ECN-capable transport.
     let class = some() & 0xfc | [2, 2, 2, 2, 2, 1, 0, 3][usize::from(some() & 7)];
     let ttl = 1 + some() % 64;
     if version == 6 {

@@ -1,6 +1,5 @@
-//! A firewall on a bench: packets from text-like helpers, a chain of one firewall, what became of
-//! each packet.
-#![allow(dead_code, unused_imports)] // Each test file uses a part.
+//! A bench with one firewall: builders of packets, and the fate of each packet.
+#![allow(dead_code, unused_imports)] // Each test file uses a part of it.
 #![allow(clippy::unwrap_used, clippy::panic)] // All of it is test code.
 
 use functions::firewall::{Config, Firewall};
@@ -21,7 +20,7 @@ pub const OUT: &str = "192.0.2.9";
 pub const IN6: &str = "2001:db8:1::5";
 pub const OUT6: &str = "2001:db8:2::9";
 
-/// An IP packet on Ethernet around a transport header; transport checksums are zero.
+/// Builds an IP packet on Ethernet around a transport header; transport checksums are zero.
 pub fn ip(source: &str, destination: &str, protocol: u8, body: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     match (source.parse().unwrap(), destination.parse().unwrap()) {
@@ -45,7 +44,7 @@ pub fn ip(source: &str, destination: &str, protocol: u8, body: &[u8]) -> Vec<u8>
     frame
 }
 
-/// A TCP segment of a host that has sent `seq` bytes, and got `ack`.
+/// Builds a TCP segment of a host that has sent `seq` bytes and received `ack`.
 pub fn tcp(from: (&str, u16), to: (&str, u16), flags: u8, seq: u32, ack: u32, payload: usize) -> Vec<u8> {
     let mut body = Vec::new();
     body.extend(from.1.to_be_bytes());
@@ -65,20 +64,20 @@ pub fn udp(from: (&str, u16), to: (&str, u16)) -> Vec<u8> {
     ip(from.0, to.0, 17, &body)
 }
 
-/// An ICMP or ICMPv6 message with an identifier.
+/// Builds an ICMP or ICMPv6 message with an identifier.
 pub fn icmp(from: &str, to: &str, kind: u8, id: u16) -> Vec<u8> {
     let id = id.to_be_bytes();
     ip(from, to, if from.contains(':') { 58 } else { 1 }, &[kind, 0, 0, 0, id[0], id[1], 0, 1])
 }
 
-/// A destination unreachable that quotes the IP packet in this frame.
+/// Builds a destination unreachable message that quotes the IP packet in this frame.
 pub fn unreachable(from: &str, to: &str, quoted: &[u8]) -> Vec<u8> {
     let v6 = from.contains(':');
     let head = if v6 { [1, 4, 0, 0, 0, 0, 0, 0] } else { [3, 3, 0, 0, 0, 0, 0, 0] };
     ip(from, to, if v6 { 58 } else { 1 }, &[&head, &quoted[14..]].concat())
 }
 
-/// One of two fragments of an IPv4 frame: the first with `len` bytes behind the IP header, or the
+/// Builds one of two fragments of an IPv4 frame: the first `len` bytes after the IP header, or the
 /// rest.
 pub fn fragment(frame: &[u8], len: usize, first: bool) -> Vec<u8> {
     let (head, body) = frame.split_at(34);
@@ -90,25 +89,25 @@ pub fn fragment(frame: &[u8], len: usize, first: bool) -> Vec<u8> {
     fragment
 }
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Passed,
     Dropped(DropReason),
-    /// Nothing yet: it waits.
+    /// Held: no output yet.
     Held,
 }
 
 pub use Fate::{Dropped, Passed};
 
-/// A chain of one firewall.
+/// A chain with one firewall.
 pub struct Bench {
     pub chain: Chain,
     pub pool: PacketPool,
     pub now_ns: u64,
-    /// What the firewall sent back.
+    /// Answers of the firewall.
     pub answers: Vec<Packet>,
-    /// The last packet that passed.
+    /// Last packet that passed.
     pub last: Option<Packet>,
 }
 
@@ -128,12 +127,12 @@ impl Bench {
         Bench::new(config(text))
     }
 
-    /// A firewall with these rules, and the defaults.
+    /// Creates a firewall with these rules, and defaults otherwise.
     pub fn rules(rules: &str) -> Bench {
         Bench::json(serde_json::json!({ "rules": rules }))
     }
 
-    /// Sends a frame in by this side, a millisecond after the one before.
+    /// Sends a frame in by this side, a millisecond after the previous one.
     pub fn send(&mut self, side: Side, frame: &[u8]) -> Fate {
         self.now_ns += 1_000_000;
         let before = self.chain.counters();
@@ -173,7 +172,7 @@ impl Bench {
         stage.shared().counters[at]
     }
 
-    /// An attribute of the last packet that passed.
+    /// Returns an attribute of the last packet that passed.
     pub fn tag(&self, name: &str) -> u16 {
         let stage = &self.chain.stages()[0];
         let at = stage.descriptor().attributes.iter().position(|attribute| attribute.name == name).unwrap();

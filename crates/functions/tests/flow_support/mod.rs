@@ -1,5 +1,5 @@
-//! What the tests have in common that play one traffic to several chains: functions whose flows
-//! share nothing but counters, and what came of a packet.
+//! Common parts of tests that play one traffic to several chains: functions whose flows share
+//! nothing but counters, and the outcome of a packet.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 use graph::Chain;
@@ -19,7 +19,7 @@ pub const BALANCER: (&str, &str) = (
         {"name": "one", "address": "198.51.100.1"}, {"name": "two", "address": "198.51.100.2", "weight": 2}]}]}"#,
 );
 
-/// What came of a packet: the packets that left, then alerts and flow reports.
+/// Outcome of a packet: the packets that left, then alerts and flow reports.
 #[derive(Debug, Default, PartialEq)]
 pub struct Outcome {
     pub sent: Vec<(Side, Vec<u8>)>,
@@ -27,7 +27,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Takes what left a chain, and what it told.
+    /// Takes a chain's output and reports.
     pub fn take(chain: &mut Chain, out: &mut Vec<Packet>, pool: &mut PacketPool) -> Outcome {
         let mut outcome = Outcome::default();
         for packet in out.drain(..) {

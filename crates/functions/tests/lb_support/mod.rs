@@ -1,6 +1,6 @@
-//! A bench for the load balancer: packets built and checked field by field from the RFCs, with a
-//! checksum of its own.
-#![allow(dead_code)] // Each test file uses a part.
+//! A bench for the load balancer: packets are built and checked field by field from the RFCs, with
+//! an independent checksum.
+#![allow(dead_code)] // Each test file uses a part of it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // It is test code.
 
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ pub const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;
 pub const ACK: u8 = 0x10;
 
-/// An IP packet to be.
+/// An IP packet to build.
 #[derive(Clone, Debug)]
 pub struct Ip {
     pub source: IpAddr,
@@ -87,12 +87,12 @@ impl Ip {
     }
 }
 
-/// The packet in an Ethernet frame.
+/// Puts the packet into an Ethernet frame.
 pub fn frame(packet: &[u8]) -> Vec<u8> {
     framed(packet, [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1])
 }
 
-/// The packet in a frame that goes the other way.
+/// Puts the packet into a frame of the opposite direction.
 pub fn frame_back(packet: &[u8]) -> Vec<u8> {
     framed(packet, [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
 }
@@ -143,7 +143,7 @@ pub fn udp(source: &str, destination: &str, payload: &[u8]) -> Ip {
     packet
 }
 
-/// Without a checksum.
+/// Builds a datagram without a checksum.
 pub fn udp_unchecked(source: &str, destination: &str, payload: &[u8]) -> Ip {
     let (s, d) = (at(source), at(destination));
     let mut body = [s.port().to_be_bytes(), d.port().to_be_bytes()].concat();
@@ -164,7 +164,7 @@ pub fn echo(source: &str, destination: &str, request: bool, id: u16, payload: &[
     icmp(s, d, [kind, 0], [id.to_be_bytes(), [0, 1]].concat(), payload)
 }
 
-/// An ICMP error that quotes `quoted`.
+/// Builds an ICMP error that quotes `quoted`.
 pub fn error(source: &str, destination: &str, kind: [u8; 2], rest: u32, quoted: &[u8]) -> Ip {
     icmp(ip(source), ip(destination), kind, rest.to_be_bytes().to_vec(), quoted)
 }
@@ -180,7 +180,7 @@ fn icmp(source: IpAddr, destination: IpAddr, kind: [u8; 2], rest: Vec<u8>, paylo
     packet
 }
 
-/// Fills the checksum over the pseudo-header and the body in.
+/// Fills in the checksum over pseudo-header and body.
 pub fn with_checksum(mut packet: Ip, field: usize) -> Ip {
     packet.body[field..field + 2].fill(0);
     let mut covered = match (packet.source, packet.destination) {
@@ -196,7 +196,7 @@ pub fn with_checksum(mut packet: Ip, field: usize) -> Ip {
     packet
 }
 
-/// RFC 1071, word by word.
+/// Internet checksum (RFC 1071), word by word.
 pub fn checksum(bytes: &[u8]) -> u16 {
     let mut total = 0u32;
     for pair in bytes.chunks(2) {
@@ -208,14 +208,14 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !(total as u16)
 }
 
-/// The load balancer, or what is wrong with its configuration.
+/// Creates a load balancer, or returns the error in its configuration.
 pub fn load_balancer(config: &Value) -> Result<Box<dyn Stage>, String> {
     let registry: Registry<Value> = functions::registry();
     let entry = registry.find("LB").unwrap();
     entry.make(config, Setup::new(7, 4096)).map_err(|error| error.to_string())
 }
 
-/// A chain of a load balancer.
+/// A chain with a load balancer.
 pub struct Bench {
     pub chain: Chain,
     pool: PacketPool,
@@ -227,7 +227,7 @@ impl Bench {
         Bench::with(config, Vec::new(), false)
     }
 
-    /// With functions behind the load balancer, and packets parsed into tunnels if `inner`.
+    /// Adds functions after the load balancer; parses packets in tunnels if `inner`.
     pub fn with(config: &Value, behind: Vec<Box<dyn Stage>>, inner: bool) -> Bench {
         let mut stages = vec![load_balancer(config).unwrap()];
         stages.extend(behind);
@@ -236,7 +236,7 @@ impl Bench {
         Bench { chain, pool: PacketPool::new(256), now_ns: 1_000_000_000 }
     }
 
-    /// All packets at once; what came out, in order.
+    /// Sends all packets in one batch; returns the output in order.
     pub fn batch(&mut self, packets: &[(Side, Vec<u8>)]) -> Vec<(Side, Vec<u8>)> {
         let mut batch = Vec::new();
         for (side, bytes) in packets {
@@ -258,12 +258,12 @@ impl Bench {
             .collect()
     }
 
-    /// One packet from inside, of which one comes out.
+    /// Sends a packet from inside that yields one output packet.
     pub fn pass(&mut self, packet: &Ip) -> Vec<u8> {
         self.through(Side::Inside, packet)
     }
 
-    /// One packet from outside, of which one comes out.
+    /// Sends a packet from outside that yields one output packet.
     pub fn reply(&mut self, packet: &Ip) -> Vec<u8> {
         self.through(Side::Outside, packet)
     }
@@ -275,7 +275,7 @@ impl Bench {
         out.remove(0).1
     }
 
-    /// The reason for which a packet is dropped.
+    /// Returns the drop reason of a packet.
     pub fn drop(&mut self, side: Side, packet: &Ip) -> DropReason {
         let before = self.chain.counters().drops;
         self.batch(&[(side, packet.frame())]);
@@ -291,27 +291,28 @@ impl Bench {
         self.chain.stages()[0].shared().counters[number]
     }
 
-    /// A server's counter, by its name in reports.
+    /// Returns a server's counter by its name in reports.
     pub fn server_counter(&self, name: &str) -> u64 {
         let group = &self.chain.stages()[0].shared().groups[0];
         group.values[group.names.iter().position(|n| n == name).expect(name)]
     }
 }
 
-/// What is to become of a packet.
+/// Expected fate of a packet.
 pub enum Expect {
-    /// It leaves by the other side as this frame.
+    /// Leaves by the other side as this frame.
     Sent(Vec<u8>),
-    /// It is dropped.
+    /// Dropped.
     Dropped(DropReason),
-    /// It is dropped, and this frame leaves by the side that it came from.
+    /// Dropped, and this frame leaves by the side that it came from.
     Answered(DropReason, Vec<u8>),
 }
 
-/// What it is about, the packet, and what becomes of it.
+/// Description, packet and expected fate.
 pub struct Row(pub &'static str, pub Side, pub Vec<u8>, pub Expect);
 
-/// Runs all rows through one chain, packet by packet, and again in one batch: the same comes out.
+/// Sends all rows through one chain, packet by packet and again in one batch, and compares the
+/// outputs.
 pub fn check(config: &Value, rows: Vec<Row>) {
     let mut bench = Bench::new(config);
     let mut all = Vec::new();

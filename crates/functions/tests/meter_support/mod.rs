@@ -1,6 +1,6 @@
-//! What the tests of `policer`, `whitelist`, `dos` and `vpn` have in common: the chain's bench,
-//! with functions made of JSON.
-#![allow(dead_code, unused_imports)] // Each test file uses a part.
+//! Common parts of the tests of `policer`, `whitelist`, `dos` and `vpn`: a bench with functions
+//! configured in JSON.
+#![allow(dead_code, unused_imports)] // Each test file uses a part of it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../../../graph/tests/support/mod.rs"]
@@ -18,7 +18,7 @@ pub use support::traffic::traffic;
 pub const SECOND_NS: u64 = 1_000_000_000;
 pub const MS_NS: u64 = 1_000_000;
 
-/// Flows that end only with the run, so that nothing but the function under test forgets.
+/// Flow timeouts beyond the run, so that only the function under test forgets.
 pub fn options() -> Options {
     let forever = u32::MAX;
     let timeouts = Timeouts {
@@ -36,21 +36,21 @@ pub fn stage(function: &str, config: &Value) -> Box<dyn Stage> {
     let registry: Registry<Value> = functions::registry();
     let entry = registry.find(function).unwrap();
     let mut setup = Setup::new(7, 4_096);
-    setup.inner = true; // As tunnels want it; nobody else asks.
+    setup.inner = true; // Only tunnels need it.
     entry.make(config, setup).unwrap_or_else(|error| panic!("{config}: {error}"))
 }
 
-/// A chain of one function.
+/// Creates a chain with one function.
 pub fn bench(function: &str, config: &Value) -> Bench {
     Bench::new(vec![stage(function, config)], options())
 }
 
-/// One of the counters of a bench's only function.
+/// Returns a counter of a bench's only function.
 pub fn counter(bench: &Bench, name: &str) -> u64 {
     counter_of(bench, 0, name)
 }
 
-/// One of the counters of the function at a place of a bench's chain.
+/// Returns a counter of the function at this index of a bench's chain.
 pub fn counter_of(bench: &Bench, stage: usize, name: &str) -> u64 {
     let stage = &bench.chain.stages()[stage];
     let counters = stage.descriptor().shared.iter().filter(|shared| matches!(shared, nf::Shared::Counter(_)));
@@ -58,7 +58,7 @@ pub fn counter_of(bench: &Bench, stage: usize, name: &str) -> u64 {
     stage.shared().counters[at.unwrap_or_else(|| panic!("no counter {name}"))]
 }
 
-/// What random traffic comes to is the same however it is batched.
+/// Checks that the output of random traffic does not depend on batches.
 pub fn batches_change_nothing(function: &str, config: &Value, traffic: &[Arrival]) {
     let alone = run(vec![stage(function, config)], Options::default(), traffic, 1);
     for batch in [2, 7, 32, 256] {

@@ -1,22 +1,20 @@
-//! Watches a NAT from both sides and knows what it must and must not do, without knowing how it
-//! does it.
+//! An oracle that watches a NAT from both sides, and checks its behaviour without knowing its code.
 //!
-//! The oracle is told of each IPv4 packet that went in and of what came out for it. It learns
-//! mappings from what it sees and holds the NAT to them:
-//! - an external endpoint stands for one inside endpoint at a time, and is not given to another
-//!   before its time is over;
-//! - one inside endpoint has one external endpoint while that lives (by the mapping behaviour it is
-//!   told);
-//! - ports keep parity and range; external addresses are those configured;
-//! - what comes from outside reaches the host that the mapping stands for, if the filter admits the
-//!   sender, and only then;
-//! - hairpins are translated at both ends; fragments as their datagram; what ICMP errors quote,
-//!   back;
-//! - nothing else in a packet changes, and every checksum is right.
+//! The oracle sees each IPv4 packet sent, and the output for it. It learns mappings from them, and
+//! checks:
+//! - An external endpoint belongs to one inside endpoint at a time, and is not reused before the
+//!   mapping expires.
+//! - An inside endpoint has one external endpoint while that lives, as the configured mapping
+//!   behaviour requires.
+//! - Ports keep parity and range; external addresses are those configured.
+//! - A packet from outside reaches the mapping's host if and only if the filter admits its sender.
+//! - Hairpins are translated at both ends, fragments like their datagram, and quotations in ICMP
+//!   errors back.
+//! - Nothing else in a packet changes, and every checksum is right.
 //!
 //! Lifetimes are known from outside only within bounds: a mapping lives at least as long as its
 //! timeout after a packet from inside, and at most [`Rules::slack_ns`] longer.
-#![allow(dead_code)] // Each test file uses a part.
+#![allow(dead_code)] // Each test file uses a part of it.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,19 +24,19 @@ use packet::Side;
 
 use crate::nat_support::{End, ICMP, RST, SECOND, SYN, Seen, TCP, UDP, see};
 
-/// What the NAT was told to do.
+/// Configuration of the NAT.
 #[derive(Clone, Debug)]
 pub struct Rules {
     pub external: BTreeSet<Ipv4Addr>,
     pub mapping: Dependence,
     pub filtering: Dependence,
     pub parity: bool,
-    /// Whether ports may run out, so that packets from inside may be dropped.
+    /// Ports may run out, so that packets from inside may be dropped.
     pub scarce: bool,
     pub slack_ns: u64,
 }
 
-/// What something depends on beside the inside endpoint.
+/// Dependence of a mapping or filter on the remote endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dependence {
     Nothing,
@@ -47,7 +45,7 @@ pub enum Dependence {
 }
 
 impl Dependence {
-    /// The part of the remote endpoint that counts.
+    /// Returns the significant part of the remote endpoint.
     fn part(self, remote: End) -> Option<End> {
         match self {
             Dependence::Nothing => None,
@@ -57,17 +55,17 @@ impl Dependence {
     }
 }
 
-/// An inside endpoint with what its mapping depends on.
+/// An inside endpoint with the remote endpoint that its mapping depends on.
 type Name = (u8, End, Option<End>);
 
 #[derive(Clone, Debug)]
 struct Mapping {
     internal: End,
-    /// Last packet from inside that it carried and that surely kept it.
+    /// Time of the last packet from inside that certainly refreshed the mapping.
     used_ns: u64,
-    /// When the inside endpoint last sent such a packet to each remote endpoint.
+    /// Time of the last such packet to each remote endpoint.
     remotes: BTreeMap<End, u64>,
-    /// The same for packets that may have kept it.
+    /// The same for packets that may have refreshed it.
     kept_ns: u64,
     kept_remotes: BTreeMap<End, u64>,
 }
@@ -76,12 +74,12 @@ pub struct Oracle {
     rules: Rules,
     by_external: BTreeMap<(u8, End), Mapping>,
     by_name: BTreeMap<Name, End>,
-    /// Who ever had which external endpoint.
+    /// All inside endpoints that have had each external endpoint.
     owners: BTreeSet<(u8, End, End)>,
-    /// What was done to the first fragment of a datagram: the addresses before and after.
+    /// Translation of the first fragment of a datagram: the addresses before and after.
     datagrams: BTreeMap<(Ipv4Addr, Ipv4Addr, u8, u16), (Ipv4Addr, Ipv4Addr)>,
-    /// When an outside host last sent to an inside one: while its mapping dies, the answer may be
-    /// dropped.
+    /// Time of the last packet from an outside host to an inside one: while its mapping expires,
+    /// the answer may be dropped.
     received: BTreeMap<(u8, End, End), u64>,
     pub forwarded: u64,
     pub hairpinned: u64,
@@ -103,12 +101,12 @@ impl Oracle {
         }
     }
 
-    /// External endpoints seen so far, with their protocols: where a tester may send to.
+    /// External endpoints seen so far, with their protocols: targets for the tester.
     pub fn externals(&self) -> Vec<(u8, End)> {
         self.by_external.keys().copied().collect()
     }
 
-    /// One packet went in at `now_ns`, and this came out, or nothing.
+    /// Checks a packet sent at `now_ns` and its output, if any.
     pub fn saw(&mut self, now_ns: u64, side: Side, into: &[u8], out: Option<(Side, &[u8])>) {
         let sent = see(into);
         match out {
@@ -157,8 +155,8 @@ impl Oracle {
     fn hairpinned(&mut self, now_ns: u64, sent: &Seen, got: &Seen) {
         self.hairpinned += 1;
         if sent.protocol == ICMP {
-            // The one identifier is the receiver's; the sender's own external one is not to be
-            // seen.
+            // The identifier is the receiver's; the sender's own external identifier is not
+            // visible.
             assert!(self.is_external(got.source), "the source is an external address");
             let mapping = self.by_external.get(&(ICMP, sent.destination));
             if let Some(mapping) = mapping.filter(|mapping| now_ns <= mapping.used_ns + at_least_ns(ICMP)) {
@@ -168,7 +166,7 @@ impl Oracle {
         }
         self.sends(now_ns, sent, got.source);
         self.receives(now_ns, sent, got.source, got.destination);
-        // A hairpin is one flow: once the peer has answered, each host's packets keep both
+        // A hairpin is one flow: once the peer has answered, each host's packets refresh both
         // mappings.
         if let Some(mapping) = self.by_external.get_mut(&(sent.protocol, sent.destination))
             && mapping.kept_remotes.contains_key(&got.source)
@@ -178,19 +176,19 @@ impl Oracle {
         }
     }
 
-    /// A packet to an external endpoint reaches the host that it stands for.
+    /// Checks that a packet to an external endpoint reaches its owner.
     fn receives(&mut self, now_ns: u64, sent: &Seen, remote: End, reached: End) {
         let mapping = self.by_external.get(&(sent.protocol, sent.destination));
         let lives = mapping.is_some_and(|mapping| now_ns <= mapping.used_ns + at_least_ns(sent.protocol));
         if sent.protocol == ICMP && !lives {
-            // A hairpin may have it now, whose mapping does not show outside but by this.
+            // A hairpin may own it now; its mapping is not visible outside otherwise.
             self.owners.insert((sent.protocol, sent.destination, reached));
             return;
         }
         let mapping = mapping.unwrap_or_else(|| panic!("it never stood for anybody: {sent:?}"));
         assert_eq!(mapping.internal, reached, "it reaches the right host");
         let most_ns = self.at_most_ns(sent.protocol);
-        assert!(now_ns <= mapping.kept_ns + most_ns, "the mapping was over: {sent:?}");
+        assert!(now_ns <= mapping.kept_ns + most_ns, "the mapping had expired: {sent:?}");
         if let Some(part) = self.rules.filtering.part(far(sent.protocol, remote)) {
             let heard = mapping
                 .kept_remotes
@@ -200,10 +198,10 @@ impl Oracle {
         }
     }
 
-    /// A packet from inside makes or uses a mapping.
+    /// Checks a packet from inside, which creates or uses a mapping.
     fn sends(&mut self, now_ns: u64, sent: &Seen, external: End) {
         let (protocol, internal, remote) = (sent.protocol, sent.source, far(sent.protocol, sent.destination));
-        assert!(self.is_external(external), "{external:?} is not one of ours");
+        assert!(self.is_external(external), "{external:?} is not an external address");
         if protocol != ICMP {
             assert!(
                 !self.rules.parity || external.1 % 2 == internal.1 % 2,
@@ -223,8 +221,8 @@ impl Oracle {
                 self.by_external.remove(&(protocol, external));
             }
         }
-        // Where mappings depend on the remote endpoint, answers leave by the one that was spoken
-        // to.
+        // Where mappings depend on the remote endpoint, an answer leaves by the mapping that it
+        // answers.
         if self.rules.mapping == Dependence::Nothing
             && let Some(&old) = self.by_name.get(&name)
             && old != external
@@ -253,7 +251,7 @@ impl Oracle {
         }
     }
 
-    /// What must not be dropped.
+    /// Checks that the packet was dropped for a reason.
     fn did_not(&self, now_ns: u64, side: Side, sent: &Seen) {
         let opens = match sent.protocol {
             TCP => sent.kind & (SYN | RST | 16) == SYN,
@@ -264,7 +262,8 @@ impl Oracle {
             return;
         }
         if side == Side::Inside {
-            // Whether a hairpin's peer admits the sender is not to be seen unless it passes.
+            // It is not visible whether a hairpin's peer admits the sender, unless the packet
+            // passes.
             let heard =
                 self.received.get(&(sent.protocol, sent.source, far(sent.protocol, sent.destination)));
             let answers = heard.is_some_and(|&at| now_ns <= at + UNANSWERED_NS);
@@ -274,8 +273,8 @@ impl Oracle {
         let Some(mapping) = self.by_external.get(&(sent.protocol, sent.destination)) else { return };
         let (least_ns, sender) = (at_least_ns(sent.protocol), far(sent.protocol, sent.source));
         let admitted = match self.rules.filtering {
-            // With several mappings, two of one host may lead the same sender to it: then only one
-            // of them can.
+            // With several mappings, two of one host may lead the same sender to it: only one of
+            // them can work then.
             _ if self.rules.mapping != Dependence::Nothing => {
                 mapping.remotes.get(&sender).is_some_and(|&at| now_ns <= at + least_ns)
             }
@@ -285,22 +284,22 @@ impl Oracle {
                 .iter()
                 .any(|(&to, &at)| part.part(to) == part.part(sender) && now_ns <= at + least_ns),
         };
-        assert!(!admitted, "it was to be let in: {sent:?} {mapping:?}");
+        assert!(!admitted, "it must be admitted: {sent:?} {mapping:?}");
     }
 
     fn later_fragment(&self, sent: &Seen, got: &Seen) {
         let before = (sent.source.0, sent.destination.0, sent.protocol, sent.id);
         let after = self.datagrams.get(&before).expect("its first fragment came out");
-        assert_eq!((got.source.0, got.destination.0), *after, "as its first fragment");
+        assert_eq!((got.source.0, got.destination.0), *after, "the same as its first fragment");
     }
 
-    /// What an error quotes is what its receiver sent; the error comes from, or goes to, where that
-    /// was sent.
+    /// Checks an error: the quoted packet is as its receiver sent it, and the error travels between
+    /// the endpoints of that packet.
     fn error(&self, side: Side, turned: bool, (sent, before): (&Seen, &Seen), (got, after): (&Seen, &Seen)) {
-        // Errors about packets of a mapping that is over still come.
+        // Errors about packets of an expired mapping still arrive.
         let owned_by =
             |external: End, internal: End| self.owners.contains(&(before.protocol, external, internal));
-        // Of a hairpinned query, neither end's identifier is that of the other.
+        // In a hairpinned query, the identifiers of both ends differ.
         let hairpinned_query = turned && before.protocol == ICMP;
         if (side == Side::Outside || turned) && !hairpinned_query {
             assert!(owned_by(before.source, after.source), "the quoted source is the host's own");
@@ -337,10 +336,10 @@ impl Oracle {
     }
 }
 
-/// How long an unanswered flow from outside is kept, and some.
+/// Timeout of an unanswered flow from outside, with a margin.
 const UNANSWERED_NS: u64 = 31 * SECOND;
 
-/// How long a mapping lives at least after a packet from inside.
+/// Minimum lifetime of a mapping after a packet from inside.
 fn at_least_ns(protocol: u8) -> u64 {
     match protocol {
         TCP => 240 * SECOND,
@@ -353,18 +352,18 @@ fn is_reset(seen: &Seen) -> bool {
     seen.protocol == TCP && seen.kind & RST != 0
 }
 
-/// Whether two ends are the same; of queries the address only, as their identifier stands for the
-/// inside host.
+/// Returns whether two ends are equal; for queries only the address, because their identifier is
+/// the inside host's.
 fn same(protocol: u8, a: End, b: End) -> bool {
     if protocol == ICMP { a.0 == b.0 } else { a == b }
 }
 
-/// A remote end; of a query without the identifier, which is the inside host's.
+/// Returns the remote end; for a query without the identifier, which is the inside host's.
 fn far(protocol: u8, end: End) -> End {
     if protocol == ICMP { (end.0, 0) } else { end }
 }
 
-/// All bytes but addresses, ports and checksums are as they were.
+/// Checks that only addresses, ports and checksums differ.
 fn nothing_else_changed(sent: &Seen, into: &[u8], got: &Seen, out: &[u8]) {
     assert_eq!(into.len(), out.len(), "the length stays");
     assert_eq!((sent.protocol, sent.kind, sent.id), (got.protocol, got.kind, got.id));
@@ -377,7 +376,7 @@ fn nothing_else_changed(sent: &Seen, into: &[u8], got: &Seen, out: &[u8]) {
     }
 }
 
-/// The packet with what a NAT may change set to zero: checksums, addresses, ports.
+/// Returns the packet with zeros in the fields that a NAT may change: checksums, addresses, ports.
 fn blank(bytes: &[u8]) -> Vec<u8> {
     let later = u16::from_be_bytes([bytes[6], bytes[7]]) & 0x1fff != 0;
     #[allow(clippy::single_range_in_vec_init, reason = "one range is meant")]

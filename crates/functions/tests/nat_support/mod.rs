@@ -1,6 +1,6 @@
-//! A NAT alone in a chain, packets to send through it, and an own reader of what comes out. Nothing
-//! here uses the parsing, rewriting or checksum code that is under test.
-#![allow(dead_code)] // Each test file uses its own part.
+//! A chain with a NAT, packets to send through it, and a parser of its own for the output. It uses
+//! none of the parsing, rewriting or checksum code under test.
+#![allow(dead_code)] // Each test file uses a part of it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::Ipv4Addr;
@@ -21,13 +21,13 @@ pub const SECOND: u64 = 1_000_000_000;
 
 pub type End = (Ipv4Addr, u16);
 
-/// `10.0.0.1:80` as an endpoint.
+/// Parses an endpoint such as `10.0.0.1:80`.
 pub fn end(text: &str) -> End {
     let (address, port) = text.split_once(':').unwrap_or((text, "0"));
     (address.parse().unwrap(), port.parse().unwrap())
 }
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     Out(Side, Vec<u8>),
@@ -81,7 +81,7 @@ impl Bench {
         packet
     }
 
-    /// Sends packets in one batch; what comes out, in order.
+    /// Sends packets in one batch; returns the output in order.
     pub fn batch(&mut self, packets: &[(u64, Side, Vec<u8>)]) -> Vec<(Side, Vec<u8>)> {
         let mut batch = packets.iter().map(|(at, side, bytes)| self.packet(*side, *at, bytes)).collect();
         let mut out = Vec::new();
@@ -89,12 +89,12 @@ impl Bench {
         out.into_iter().map(|packet| (packet.meta().transit.side, packet.data().to_vec())).collect()
     }
 
-    /// Sends one packet now; all that comes out.
+    /// Sends one packet now; returns all output.
     pub fn send_all(&mut self, side: Side, bytes: &[u8]) -> Vec<(Side, Vec<u8>)> {
         self.batch(&[(self.now_ns, side, bytes.to_vec())])
     }
 
-    /// Sends one packet now, once everything that ends by now has ended.
+    /// Sends one packet now, after expiring all flows whose deadline has passed.
     pub fn send(&mut self, side: Side, bytes: &[u8]) -> Fate {
         self.expire();
         let before = self.chain.counters();
@@ -119,12 +119,12 @@ impl Bench {
         self.send(Side::Outside, bytes)
     }
 
-    /// Opens a UDP flow from inside; the external endpoint.
+    /// Opens a UDP flow from inside; returns the external endpoint.
     pub fn udp_out(&mut self, from: &str, to: &str) -> End {
         self.inside(&udp(end(from), end(to), b"out")).seen().source
     }
 
-    /// Takes time forward without a packet of any flow under test.
+    /// Advances time without a packet of any flow under test.
     pub fn expire(&mut self) {
         let now_ns = self.now_ns;
         self.chain.advance(now_ns, &mut self.pool);
@@ -139,7 +139,7 @@ impl Bench {
     }
 }
 
-/// RFC 1071, word by word.
+/// Internet checksum (RFC 1071), word by word.
 pub fn internet_sum(bytes: &[u8]) -> u16 {
     let mut total = 0u32;
     for pair in bytes.chunks(2) {
@@ -157,8 +157,7 @@ fn pseudo(ip: &[u8], protocol: u8, body: &[u8]) -> u16 {
     internet_sum(&bytes)
 }
 
-/// An IPv4 packet whose transport bytes are given as they are; `fragment` is the flags and offset
-/// field.
+/// Builds an IPv4 packet from transport bytes; `fragment` is the flags and offset field.
 pub fn ipv4(
     protocol: u8,
     source: Ipv4Addr,
@@ -219,7 +218,7 @@ fn icmp(source: Ipv4Addr, destination: Ipv4Addr, mut body: Vec<u8>) -> Vec<u8> {
     ipv4(ICMP, source, destination, 7, 0, &body)
 }
 
-/// An ICMP query or answer of this type.
+/// Builds an ICMP query or answer of this type.
 pub fn query(kind: u8, id: u16, source: Ipv4Addr, destination: Ipv4Addr) -> Vec<u8> {
     let mut body = vec![kind, 0, 0, 0];
     body.extend(id.to_be_bytes());
@@ -227,7 +226,7 @@ pub fn query(kind: u8, id: u16, source: Ipv4Addr, destination: Ipv4Addr) -> Vec<
     icmp(source, destination, body)
 }
 
-/// An ICMP error that quotes this packet up to `len` bytes.
+/// Builds an ICMP error that quotes `len` bytes of this packet.
 pub fn error(
     kind: u8,
     code: u8,
@@ -241,23 +240,23 @@ pub fn error(
     icmp(source, destination, body)
 }
 
-/// A packet as an own reader sees it.
+/// A packet, as parsed by the tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub protocol: u8,
     pub source: End,
     pub destination: End,
-    /// What follows the transport header, or all bytes of a later fragment.
+    /// Bytes after the transport header, or all bytes of a later fragment.
     pub payload: Vec<u8>,
     /// The packet that an ICMP error quotes.
     pub quoted: Option<Box<Seen>>,
-    /// Type of an ICMP message, flags of a TCP segment.
+    /// ICMP type, or TCP flags.
     pub kind: u8,
     pub id: u16,
     pub fragment: u16,
 }
 
-/// Reads a packet; every checksum must be right.
+/// Parses a packet, whose checksums must all be right.
 pub fn see(bytes: &[u8]) -> Seen {
     read(bytes, true)
 }

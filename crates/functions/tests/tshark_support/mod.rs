@@ -1,12 +1,12 @@
-//! What tshark makes of frames.
+//! Decoding of frames by tshark.
 
 use std::process::Command;
 
 use io::capture::{CaptureFormat, CaptureRecord, CaptureWriter, FormatKind};
 use packet::LinkType;
 
-/// Does this for each protocol, with outer and inner IP headers of either version; not at all where
-/// there is no tshark, which is a failure in CI.
+/// Runs a check for each protocol, with outer and inner IP headers of either version. Does nothing
+/// without tshark, which is a failure in CI.
 pub fn for_each(protocols: &[&str], reads: impl Fn(&str, u8, u8)) {
     if Command::new("tshark").arg("--version").output().is_err() {
         assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "tshark is needed");
@@ -22,8 +22,8 @@ pub fn for_each(protocols: &[&str], reads: impl Fn(&str, u8, u8)) {
     }
 }
 
-/// What tshark shows of these fields, a list for each frame; all checksums are looked at, and
-/// tshark is given these preferences, too.
+/// Returns tshark's values of these fields, one list per frame. Verifies all checksums, and sets
+/// these preferences.
 pub fn fields_of(frames: &[Vec<u8>], preferences: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sent.pcapng");
@@ -53,7 +53,7 @@ pub fn fields_of(frames: &[Vec<u8>], preferences: &[&str], fields: &[&str]) -> V
     shown
 }
 
-/// Bytes as tshark shows them.
+/// Formats bytes as tshark does.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

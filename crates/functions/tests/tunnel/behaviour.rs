@@ -1,4 +1,4 @@
-//! What the tunnel does with packets of all kinds.
+//! Handling of all kinds of packets by the tunnel.
 
 use graph::RuleStep;
 use packet::Direction;
@@ -12,13 +12,13 @@ fn small(version: u8) -> Vec<u8> {
     udp(host(version, 1, 5_000), host(version, 2, 53), b"question")
 }
 
-/// A datagram that makes an IP packet of so many bytes.
+/// Builds an IP packet of this length with a datagram.
 fn sized(version: u8, len: usize) -> Vec<u8> {
     let headers = if version == 4 { 28 } else { 48 };
     udp(host(version, 1, 5_000), host(version, 2, 53), &vec![7; len - headers])
 }
 
-/// Why the only packet of a run was dropped.
+/// Returns the drop reason of a run's only packet.
 fn dropped(bench: &mut Bench, side: Side, network: &[u8]) -> &'static str {
     let before = bench.drops();
     assert!(bench.one(NOW_NS, side, network).is_empty(), "it is dropped");
@@ -29,7 +29,7 @@ fn dropped(bench: &mut Bench, side: Side, network: &[u8]) -> &'static str {
 
 // RFC 2003 3.1, RFC 2473 3, RFC 2784 2.4, RFC 2890 2, RFC 7348 5, RFC 8926 3
 #[test]
-fn packets_cross_in_all_versions_by_all_protocols() {
+fn packets_cross_by_all_protocols_and_ip_versions() {
     for protocol in PROTOCOLS {
         for (outer, inner) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
             let [mut one, mut other] = pair(protocol, outer);
@@ -37,7 +37,7 @@ fn packets_cross_in_all_versions_by_all_protocols() {
                 let packet = small(inner);
                 let sent = one.through(NOW_NS + round, Inside, &packet);
                 assert_eq!((sent[0] >> 4, sent.len()), (outer, packet.len() + headers(protocol, outer)));
-                assert_eq!(sent[headers(protocol, outer)..], packet, "as it was");
+                assert_eq!(sent[headers(protocol, outer)..], packet, "unchanged");
                 assert_eq!(
                     other.through(NOW_NS + round, Outside, &sent),
                     packet,
@@ -59,7 +59,7 @@ fn packets_cross_in_all_versions_by_all_protocols() {
 
 // B11, B14
 #[test]
-fn packets_both_ways_follow_predicted_rules() {
+fn packets_in_both_directions_follow_planned_rules() {
     for protocol in PROTOCOLS {
         for (outer, inner) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
             let stages = vec![stage("monitor", &json!({})), stage("tunnel", &config(protocol, outer, 1))];
@@ -91,7 +91,7 @@ fn most_packets_that_leave_follow_a_rule() {
             (0..200).map(|i| Arrival { at_ns: NOW_NS + i, side: Inside, network: small(4) }).collect();
         arrivals.chunks(20).for_each(|batch| one.batch(batch));
         assert_eq!(counter(&one, "packets_out"), 200);
-        // A chain of one function has no rules; with another one, it has.
+        // A chain of one function has no rules; with another function it has.
         let stages = vec![stage("monitor", &json!({})), stage("tunnel", &config(protocol, 4, 1))];
         let mut chain = Bench::new(stages, graph::Options { inner: true, ..options() });
         arrivals.chunks(20).for_each(|batch| chain.batch(batch));
@@ -104,7 +104,7 @@ fn most_packets_that_leave_follow_a_rule() {
 
 // B4
 #[test]
-fn both_ways_through_other_functions_rules_change_nothing() {
+fn rules_of_other_functions_do_not_change_the_output() {
     let rules = json!({ "rules": "allow out\nallow in udp to any port 53" });
     for protocol in PROTOCOLS {
         for (outer, inner) in [(4, 4), (4, 6), (6, 4)] {
@@ -127,8 +127,8 @@ fn both_ways_through_other_functions_rules_change_nothing() {
                     let sent = other.through(NOW_NS + i, Inside, &udp(there, here, b"answer"));
                     let mut sent = with_class(&sent, class);
                     if i % 5 == 2 {
-                        // Not quite what the other end sends: from somebody else, of another
-                        // network, a fragment, or only older.
+                        // Not quite the other end's packets: another source or network, a fragment,
+                        // or an older packet.
                         sent[(i * 7) as usize % headers(protocol, outer)] ^= 1 << (i / 5 % 8);
                         sent = if sent[0] >> 4 == 4 { summed(sent) } else { sent };
                     }
@@ -151,7 +151,7 @@ fn both_ways_through_other_functions_rules_change_nothing() {
 }
 
 #[test]
-fn outer_headers_are_as_the_policy_says() {
+fn outer_headers_are_as_configured() {
     let mut one = end("gre", 4, 1, json!({ "ttl": 9, "dscp": 46, "key": null }));
     let marked = with_class(&small(4), 10 << 2 | 2);
     let sent = one.through(NOW_NS, Inside, &marked);
@@ -168,14 +168,14 @@ fn outer_headers_are_as_the_policy_says() {
         let at = if version == 4 { 26 } else { 46 };
         assert_eq!(sent[at..at + 2] != [0, 0], has_one);
         assert!(checksums_are_right(&sent) || !has_one);
-        // It is right also where the inner packet is changed.
+        // It is right even if the inner packet is changed.
         let mut other = end("geneve", version, 2, json!({}));
         assert_eq!(other.through(NOW_NS, Outside, &sent), marked);
     }
 }
 
 #[test]
-fn source_ports_vary_with_the_flow_and_only_with_it() {
+fn source_ports_vary_only_among_flows() {
     let mut one = end("vxlan", 4, 1, json!({}));
     let mut ports = std::collections::BTreeSet::new();
     for port in 1_000..1_064 {
@@ -190,7 +190,7 @@ fn source_ports_vary_with_the_flow_and_only_with_it() {
 
 // RFC 6040 4.2, figure 4
 #[test]
-fn congestion_on_the_way_comes_out() {
+fn congestion_marks_are_copied_to_the_inner_header() {
     for protocol in PROTOCOLS {
         for (version, inner, outer, out) in [
             (4, 2, 3, Some(3)),
@@ -206,7 +206,7 @@ fn congestion_on_the_way_comes_out() {
             let packet = with_class(&small(version), 46 << 2 | inner);
             let sent = one.through(NOW_NS, Inside, &packet);
             assert_eq!(class(&sent), class(&packet));
-            // A router on the way also changes the DSCP, which stays outside.
+            // A router on the path also changes the outer DSCP, which is discarded.
             let sent = with_class(&sent, 8 << 2 | outer);
             match out {
                 Some(ecn) => {
@@ -221,7 +221,7 @@ fn congestion_on_the_way_comes_out() {
 }
 
 #[test]
-fn what_is_not_of_the_other_end_does_not_come_out() {
+fn packets_from_other_sources_are_not_decapsulated() {
     for protocol in PROTOCOLS {
         let [mut one, mut other] = pair(protocol, 4);
         let sent = one.through(NOW_NS, Inside, &small(4));
@@ -231,7 +231,7 @@ fn what_is_not_of_the_other_end_does_not_come_out() {
         let mut elsewhere = sent.clone();
         elsewhere[19] ^= 8;
         assert_eq!(dropped(&mut other, Outside, &summed(elsewhere)), "tunnel-other", "{protocol}");
-        // Whatever came before: it is not let through by what is known of the flow.
+        // Regardless of earlier packets: the known flow does not admit it.
         for round in 0..30 {
             assert_eq!(other.through(NOW_NS + round, Outside, &sent), small(4));
             assert_eq!(dropped(&mut other, Outside, &small(4)), "tunnel-other");
@@ -248,21 +248,21 @@ fn what_is_not_of_the_other_end_does_not_come_out() {
     }
     let mut bare = end("gre", 4, 2, json!({ "key": null }));
     let sent = end("gre", 4, 1, json!({})).through(NOW_NS, Inside, &small(4));
-    assert_eq!(dropped(&mut bare, Outside, &sent), "tunnel-key", "one that nobody expects");
+    assert_eq!(dropped(&mut bare, Outside, &sent), "tunnel-key", "an unexpected key");
 }
 
 #[test]
-fn what_cannot_be_taken_out_is_dropped() {
+fn malformed_tunnel_packets_are_dropped() {
     let from_one = |protocol: &str| end(protocol, 4, 1, json!({})).through(NOW_NS, Inside, &small(4));
     for (protocol, at, value) in [
         ("gre", 20, 0xa0),    // A checksum (RFC 2784 2.1).
         ("gre", 21, 1),       // PPTP's version.
-        ("gre", 22, 0x88),    // No IP in it.
-        ("gre", 28, 0x55),    // No IP version.
+        ("gre", 22, 0x88),    // Not IP.
+        ("gre", 28, 0x55),    // No valid IP version.
         ("vxlan", 28, 0),     // No network identifier.
-        ("vxlan", 48, 0x81),  // A VLAN tag in it.
+        ("vxlan", 48, 0x81),  // A VLAN tag.
         ("geneve", 28, 0x40), // Another version.
-        ("geneve", 29, 0x40), // Options that must be understood.
+        ("geneve", 29, 0x40), // Critical options.
         ("geneve", 29, 0x80), // A control packet.
     ] {
         let mut sent = from_one(protocol);
@@ -270,7 +270,7 @@ fn what_cannot_be_taken_out_is_dropped() {
         let mut other = end(protocol, 4, 2, json!({}));
         assert_eq!(dropped(&mut other, Outside, &sent), "tunnel-malformed", "{protocol} {at}");
     }
-    // A length that is not there.
+    // A length field beyond the packet.
     let mut sent = from_one("ipip");
     sent[22] = 0x40;
     let other = end("ipip", 4, 2, json!({})).one(NOW_NS, Outside, &sent);
@@ -278,7 +278,7 @@ fn what_cannot_be_taken_out_is_dropped() {
 }
 
 #[test]
-fn sequence_numbers_and_options_of_the_other_end_are_passed_over() {
+fn sequence_numbers_and_options_of_the_other_end_are_ignored() {
     let sent = end("gre", 4, 1, json!({})).through(NOW_NS, Inside, &small(4));
     let numbered = [&sent[..20], &[0x30], &sent[21..28], &[0, 0, 0, 9], &sent[28..]].concat();
     let mut numbered = numbered;
@@ -298,7 +298,7 @@ fn sequence_numbers_and_options_of_the_other_end_are_passed_over() {
 
 // RFC 1191, RFC 8201, RFC 2003 5.1
 #[test]
-fn senders_learn_what_gets_through() {
+fn senders_are_notified_of_the_path_mtu() {
     for protocol in PROTOCOLS {
         for (outer, inner) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
             let mtu = 1400 - headers(protocol, outer);
@@ -323,12 +323,16 @@ fn senders_learn_what_gets_through() {
                 }
                 _ => {
                     assert_eq!((message[6], message[40]), (58, 2));
-                    assert_eq!(message[8..24], *host(6, 2, 0).addr.as_bytes(), "in the destination's name");
+                    assert_eq!(
+                        message[8..24],
+                        *host(6, 2, 0).addr.as_bytes(),
+                        "from the destination's address"
+                    );
                     assert_eq!(message[44..48], (mtu as u32).to_be_bytes());
                 }
             }
             assert!(checksums_are_right(message));
-            // Not with each packet.
+            // Not for every packet.
             assert!(one.one(NOW_NS + 1, Inside, &whole(mtu + 1)).is_empty());
             assert_eq!(one.one(NOW_NS + 200 * MS_NS, Inside, &whole(mtu + 1)).len(), 1);
             assert_eq!(counter(&one, "errors_sent"), 2);
@@ -336,14 +340,14 @@ fn senders_learn_what_gets_through() {
     }
 }
 
-/// The length of the IP packet at the end of a frame, or of the packet.
+/// Returns the length of the IP packet at the end of a frame.
 fn told_len(frame: &[u8]) -> usize {
     let at = if frame[0] >> 4 == 4 || frame[0] >> 4 == 6 { 0 } else { 14 };
     frame.len() - at
 }
 
 #[test]
-fn what_may_be_fragmented_goes_on_its_way_as_it_is() {
+fn oversized_packets_that_may_be_fragmented_pass() {
     let may_fragment = |len| {
         let mut packet = sized(4, len);
         packet[6] = 0;
@@ -354,15 +358,15 @@ fn what_may_be_fragmented_goes_on_its_way_as_it_is() {
     let sent = one.through(NOW_NS, Inside, &may_fragment(1500));
     assert_eq!((sent.len(), sent[6] & 0x40), (1528, 0));
     assert_eq!(counter(&one, "packets_oversize"), 1);
-    // The other end has it only if somebody puts it together before.
+    // The other end needs the packet reassembled.
     for (number, part) in fragments(&sent, 77, 800).iter().enumerate() {
         let why = if number == 0 { "tunnel-fragment" } else { "fragment-of-dropped" };
         assert_eq!(dropped(&mut other, Outside, part), why);
     }
-    // Over IPv6 nobody may.
+    // Over IPv6, routers do not fragment.
     let mut one = end("gre", 6, 1, json!({ "mtu": 1400 }));
     assert_eq!(dropped(&mut one, Inside, &may_fragment(1500)), "too-big");
-    // Fragments from inside go through one by one.
+    // Fragments from inside pass one by one.
     for protocol in PROTOCOLS {
         let [mut one, mut other] = pair(protocol, 4);
         for part in fragments(&sized(4, 3000), 78, 1000) {
@@ -373,11 +377,11 @@ fn what_may_be_fragmented_goes_on_its_way_as_it_is() {
 }
 
 #[test]
-fn a_tunnel_in_the_tunnel_comes_out_but_does_not_go_in() {
+fn nested_tunnels_are_decapsulated_but_not_encapsulated() {
     let outside = end("gre", 4, 1, json!({})).through(NOW_NS, Inside, &small(4));
     let mut one = end("ipip", 6, 1, json!({}));
     assert_eq!(dropped(&mut one, Inside, &outside), "tunnel-nested");
-    // Another implementation's may be.
+    // Another implementation may nest tunnels.
     let mut nested = vec![0x60, 0, 0, 0, 0, outside.len() as u8, 4, 64];
     for end in outer(6) {
         let address: std::net::Ipv6Addr = end.parse().unwrap();
@@ -389,7 +393,7 @@ fn a_tunnel_in_the_tunnel_comes_out_but_does_not_go_in() {
 }
 
 #[test]
-fn errors_and_connections_within_are_of_their_flows() {
+fn inner_icmp_errors_belong_to_their_flows() {
     let [mut one, mut other] = pair("vxlan", 6);
     let mut cross = |from: usize, network: &[u8]| {
         let [sender, receiver] = if from == 1 { [&mut one, &mut other] } else { [&mut other, &mut one] };
@@ -407,7 +411,7 @@ fn errors_and_connections_within_are_of_their_flows() {
 }
 
 #[test]
-fn batches_change_nothing_of_random_traffic() {
+fn output_does_not_depend_on_batches() {
     use proptest::strategy::{Strategy, ValueTree};
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();

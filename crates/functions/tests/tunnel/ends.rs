@@ -1,4 +1,4 @@
-//! Two ends that face each other, with tunnels of all kinds between them.
+//! Two tunnel ends that face each other, with tunnels of all kinds.
 
 use graph::Options;
 use packet::{Addr, Endpoint};
@@ -10,12 +10,12 @@ pub const NOW_NS: u64 = 1_700_000_000_000_000_000;
 
 pub const PROTOCOLS: [&str; 4] = ["gre", "ipip", "vxlan", "geneve"];
 
-/// The outer addresses of both ends, by IP version.
+/// Outer addresses of both ends, by IP version.
 pub fn outer(version: u8) -> [&'static str; 2] {
     if version == 4 { ["192.0.2.1", "198.51.100.1"] } else { ["2001:db8:a::1", "2001:db8:b::1"] }
 }
 
-/// The configuration of one end, 1 or 2.
+/// Returns the configuration of one end, 1 or 2.
 pub fn config(protocol: &str, version: u8, site: usize) -> Value {
     let addresses = outer(version);
     let mut config = json!({
@@ -35,7 +35,7 @@ pub fn config(protocol: &str, version: u8, site: usize) -> Value {
     config
 }
 
-/// One end, of which some settings are others; those that are null are none.
+/// Creates one end with some settings replaced; null removes a setting.
 pub fn end(protocol: &str, version: u8, site: usize, settings: Value) -> Bench {
     let mut config = config(protocol, version, site);
     for (key, value) in settings.as_object().unwrap() {
@@ -45,12 +45,12 @@ pub fn end(protocol: &str, version: u8, site: usize, settings: Value) -> Bench {
     Bench::new(vec![stage("tunnel", &config)], Options { inner: true, ..options() })
 }
 
-/// Both ends.
+/// Creates both ends.
 pub fn pair(protocol: &str, version: u8) -> [Bench; 2] {
     [1, 2].map(|site| end(protocol, version, site, json!({})))
 }
 
-/// A host of a site, of an IP version.
+/// Returns a host of a site, of an IP version.
 pub fn host(version: u8, site: u8, port: u16) -> Endpoint {
     match version {
         4 => v4(10, site, 0, 7, port),
@@ -70,7 +70,7 @@ pub fn with_class(network: &[u8], class: u8) -> Vec<u8> {
     summed(network)
 }
 
-/// With the checksum of an IPv4 header without options made anew.
+/// Returns the packet with the right checksum in its IPv4 header without options.
 pub fn summed(mut network: Vec<u8>) -> Vec<u8> {
     network[10..12].fill(0);
     let sum = packet::checksum::checksum(&network[..20]);
@@ -78,12 +78,12 @@ pub fn summed(mut network: Vec<u8>) -> Vec<u8> {
     network
 }
 
-/// The traffic class of a packet.
+/// Returns the traffic class of a packet.
 pub fn class(network: &[u8]) -> u8 {
     if network[0] >> 4 == 4 { network[1] } else { network[0] << 4 | network[1] >> 4 }
 }
 
-/// Bytes that a tunnel puts before packets.
+/// Returns the length of a tunnel's outer headers.
 pub fn headers(protocol: &str, version: u8) -> usize {
     let ip = if version == 4 { 20 } else { 40 };
     ip + match protocol {

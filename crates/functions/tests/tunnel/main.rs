@@ -1,4 +1,4 @@
-//! The tunnel: what goes in, what comes out at the other end, and what does not.
+//! The tunnel: encapsulation, decapsulation at the other end, and refused packets.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod behaviour;

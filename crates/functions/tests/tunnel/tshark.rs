@@ -1,4 +1,4 @@
-//! What tshark makes of what goes into a tunnel.
+//! Decoding of encapsulated packets by tshark.
 
 use packet::Side::Inside;
 use serde_json::json;

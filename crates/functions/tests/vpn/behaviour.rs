@@ -1,4 +1,4 @@
-//! What the gateway does with packets of all kinds.
+//! Handling of all kinds of packets by the answering.
 
 use graph::{Chain, ChainError, Options};
 use packet::Side::{Inside, Outside};
@@ -11,7 +11,7 @@ fn small(version: u8) -> Vec<u8> {
     udp(host(version, 1, 5_000), host(version, 2, 53), b"question")
 }
 
-/// A datagram that makes an IP packet of so many bytes.
+/// Builds an IP packet of this length with a datagram.
 fn sized(version: u8, len: usize) -> Vec<u8> {
     let headers = if version == 4 { 28 } else { 48 };
     udp(host(version, 1, 5_000), host(version, 2, 53), &vec![7; len - headers])
@@ -19,7 +19,7 @@ fn sized(version: u8, len: usize) -> Vec<u8> {
 
 // RFC 4301 5.1.2.1
 #[test]
-fn packets_cross_in_all_versions_by_all_protocols() {
+fn packets_cross_by_all_protocols_and_ip_versions() {
     for protocol in PROTOCOLS {
         for (outer, inner) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
             let [mut one, mut other] = pair(protocol, outer);
@@ -48,8 +48,8 @@ fn packets_cross_in_all_versions_by_all_protocols() {
 }
 
 #[test]
-fn the_flow_of_a_tunnel_is_no_flow_within() {
-    // Both ways, several flows, and the tunnel's own packets: nothing is taken for anything else.
+fn a_tunnels_flow_is_separate_from_inner_flows() {
+    // Both directions, several flows, and the tunnel's own packets: none is mistaken for another.
     let [mut one, mut other] = pair("esp", 4);
     for round in 0..3 {
         for port in 5_000..5_010 {
@@ -61,13 +61,13 @@ fn the_flow_of_a_tunnel_is_no_flow_within() {
             assert_eq!(one.through(NOW_NS, Outside, &sent), routed(&back, 2));
         }
     }
-    assert_eq!(one.chain.counters().flows_live, 11, "ten within, and the tunnel's");
+    assert_eq!(one.chain.counters().flows_live, 11, "ten inner flows, and the tunnel's");
     assert!(one.drops().is_empty() && other.drops().is_empty());
 }
 
 // RFC 4303 3.4.3
 #[test]
-fn what_comes_again_is_refused() {
+fn replayed_packets_are_refused() {
     for (anti_replay, verdict) in [(true, None), (false, Some(()))] {
         let [mut one, _] = pair("esp", 4);
         let mut other = gateway("esp", 4, 2, &json!({ "anti_replay": anti_replay }));
@@ -77,7 +77,7 @@ fn what_comes_again_is_refused() {
         assert_eq!(again.first().map(|_| ()), verdict);
         assert_eq!(counted(&other, "replayed"), u64::from(anti_replay));
     }
-    // What was seen does not go with the flow that brought it.
+    // The replay window survives the flow that filled it.
     let [mut one, mut other] = pair("esp", 4);
     let sent = one.through(NOW_NS, Inside, &small(4));
     other.through(NOW_NS, Outside, &sent);
@@ -86,7 +86,7 @@ fn what_comes_again_is_refused() {
 }
 
 #[test]
-fn packets_may_overtake_each_other_within_the_window() {
+fn packets_may_be_reordered_within_the_window() {
     let [mut one, mut other] = pair("esp_null", 4);
     let mut sent: Vec<_> = (0..1_200).map(|i| one.through(NOW_NS + i, Inside, &small(4))).collect();
     let last = sent.pop().unwrap();
@@ -103,7 +103,7 @@ fn packets_may_overtake_each_other_within_the_window() {
 
 // RFC 4303 3.3.3
 #[test]
-fn numbers_are_used_up() {
+fn sequence_numbers_are_exhausted() {
     let mut one = gateway(
         "ah",
         4,
@@ -119,18 +119,18 @@ fn numbers_are_used_up() {
 
 // RFC 4106 3.1
 #[test]
-fn vectors_do_not_come_again_when_numbers_do() {
+fn vectors_do_not_repeat_when_numbers_restart() {
     let iv = |now_ns| {
         let mut one = gateway("esp", 4, 1, &json!({}));
         [0, 0, 5].map(|later| one.through(now_ns + later, Inside, &small(4))[28..36].to_vec())
     };
     assert_eq!(iv(NOW_NS), [NOW_NS, NOW_NS + 1, NOW_NS + 5].map(|ns| ns.to_be_bytes().to_vec()));
-    assert!(iv(NOW_NS + 6).iter().all(|vector| !iv(NOW_NS).contains(vector)), "behind a restart");
+    assert!(iv(NOW_NS + 6).iter().all(|vector| !iv(NOW_NS).contains(vector)), "after a restart");
 }
 
 // RFC 4301 5.2
 #[test]
-fn what_does_not_belong_in_a_tunnel_is_refused() {
+fn packets_outside_the_selectors_are_refused() {
     let [mut one, mut other] = pair("esp", 4);
     let sent = one.through(NOW_NS, Inside, &small(4));
     let changed = |at: usize, byte: u8| {
@@ -138,7 +138,7 @@ fn what_does_not_belong_in_a_tunnel_is_refused() {
         packet[at] = byte;
         packet
     };
-    assert_eq!(dropped(&mut other, Outside, &changed(23, 0x99)), "vpn-no-sa", "another index");
+    assert_eq!(dropped(&mut other, Outside, &changed(23, 0x99)), "vpn-no-sa", "another SPI");
     assert_eq!(dropped(&mut other, Outside, &changed(15, 9)), "vpn-no-sa", "another sender");
     assert_eq!(dropped(&mut other, Outside, &changed(6, 0x20)), "vpn-fragment");
     assert_eq!(dropped(&mut other, Outside, &ip(host_of(0), host_of(1), 50, &[0; 7])), "vpn-malformed");
@@ -152,7 +152,7 @@ fn what_does_not_belong_in_a_tunnel_is_refused() {
     let foreign = udp(v4(172, 16, 0, 1, 1), host(4, 2, 53), b"");
     let sent = wide.through(NOW_NS, Inside, &foreign);
     assert_eq!(dropped(&mut other, Outside, &sent), "vpn-selector");
-    // To another address it is somebody else's.
+    // To another address it belongs to another host.
     assert_eq!(other.through(NOW_NS, Outside, &changed(19, 9)), changed(19, 9));
 }
 
@@ -180,11 +180,11 @@ fn others_pass_or_are_dropped() {
 
 // RFC 4301 8.2.1, RFC 1191, RFC 8201
 #[test]
-fn what_is_too_long_is_refused_and_its_sender_told() {
+fn a_packet_that_is_too_long_is_refused_and_its_sender_notified() {
     for protocol in PROTOCOLS {
         for (version, inner) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
             let mut one = gateway(protocol, version, 1, &json!({ "mtu": 1420 }));
-            one.through(NOW_NS, Inside, &small(inner)); // Of a flow of which nothing passed, nothing is kept.
+            one.through(NOW_NS, Inside, &small(inner)); // A flow without a passed packet is not kept.
             let answer = one.one(NOW_NS, Inside, &sized(inner, 1421));
             let [(side, message)] = &answer[..] else { panic!("{answer:?}") };
             assert_eq!((*side, checksums_are_right(message)), (Inside, true));
@@ -194,7 +194,7 @@ fn what_is_too_long_is_refused_and_its_sender_told() {
                 (&message[40..42], u16::from_be_bytes([message[46], message[47]]))
             };
             assert_eq!(kind, if inner == 4 { [3, 4] } else { [2, 0] });
-            // What it says fits, and a byte more does not.
+            // A packet of the reported length fits, and a byte more does not.
             let mtu = usize::from(mtu);
             let longest = one.through(NOW_NS, Inside, &sized(inner, mtu));
             assert!(
@@ -202,12 +202,16 @@ fn what_is_too_long_is_refused_and_its_sender_told() {
                 "{protocol} {inner} in {version}: {}",
                 longest.len()
             );
-            assert_eq!(dropped(&mut one, Inside, &sized(inner, mtu + 1)), "too-big", "said once for a while");
+            assert_eq!(
+                dropped(&mut one, Inside, &sized(inner, mtu + 1)),
+                "too-big",
+                "reported once per interval"
+            );
             assert_eq!(one.one(NOW_NS + 100_000_000, Inside, &sized(inner, mtu + 1)).len(), 1, "and again");
             assert_eq!(counter(&one, "errors_sent"), 2);
         }
     }
-    // A packet that may be fragmented is dropped without a word (RFC 1191 asks DF for one).
+    // A packet that may be fragmented is dropped silently (RFC 1191 requires DF for an error).
     let mut one = gateway("esp", 4, 1, &json!({}));
     let mut may = sized(4, 1500);
     may[6] = 0;
@@ -217,15 +221,15 @@ fn what_is_too_long_is_refused_and_its_sender_told() {
 }
 
 #[test]
-fn time_to_live_runs_out() {
+fn expired_ttl_is_reported() {
     let last = |mut packet: Vec<u8>, ttl: u8| {
         packet[8] = ttl;
         routed(&packet, 0)
     };
     let mut silent = gateway("esp", 4, 1, &json!({}));
     assert_eq!(dropped(&mut silent, Inside, &last(small(4), 1)), "ttl-expired");
-    let mut tells = with(&json!({ "tunnels": [tunnel("esp", 4, 1)], "gateway4": "10.1.0.1" }));
-    let answer = tells.one(NOW_NS, Inside, &last(small(4), 1));
+    let mut answering = with(&json!({ "tunnels": [tunnel("esp", 4, 1)], "gateway4": "10.1.0.1" }));
+    let answer = answering.one(NOW_NS, Inside, &last(small(4), 1));
     assert_eq!(answer[0].1[12..16], [10, 1, 0, 1]);
     assert_eq!(answer[0].1[20..22], [11, 0]);
     let [mut one, mut other] = pair("esp", 4);
@@ -235,7 +239,7 @@ fn time_to_live_runs_out() {
 
 // RFC 6040 4.1, 4.2; RFC 4301 5.1.2.1
 #[test]
-fn marks_and_congestion_cross_the_tunnel() {
+fn dscp_and_congestion_marks_cross_the_tunnel() {
     for (inner, on_the_way, behind) in
         [(0xb8, 0xb8, Some(0xb8)), (0xba, 0xbb, Some(0xbb)), (0xba, 0x03, Some(0xbb)), (0xb8, 0xbb, None)]
     {
@@ -256,7 +260,7 @@ fn marks_and_congestion_cross_the_tunnel() {
 
 // RFC 4301 8.1
 #[test]
-fn the_df_bit_is_as_the_policy_says() {
+fn the_df_bit_is_as_configured() {
     for (df, over4, over6) in [("copy", [0x40, 0], 0x40), ("set", [0x40; 2], 0x40), ("clear", [0; 2], 0)] {
         let mut one = gateway("esp", 4, 1, &json!({ "df": df }));
         let mut may = small(4);
@@ -271,7 +275,7 @@ fn the_df_bit_is_as_the_policy_says() {
 }
 
 #[test]
-fn fragments_go_in_one_by_one() {
+fn fragments_are_encapsulated_one_by_one() {
     let whole = udp(host(4, 1, 5_000), host(4, 2, 53), &[9; 1_000]);
     let [mut one, mut other] = pair("esp", 4);
     for fragment in fragments(&whole, 77, 400) {
@@ -281,7 +285,7 @@ fn fragments_go_in_one_by_one() {
 }
 
 #[test]
-fn several_associations_are_received_by_while_keys_change() {
+fn several_inbound_associations_are_accepted_during_a_key_change() {
     let (old, new) = (key("esp", 0), key("esp", 0).replace("00", "77"));
     let mut other = gateway(
         "esp",
@@ -304,7 +308,7 @@ fn several_associations_are_received_by_while_keys_change() {
 }
 
 #[test]
-fn the_gateway_stands_alone() {
+fn a_gateway_must_be_the_only_function_of_its_chain() {
     let monitor = || stage("monitor", &json!({}));
     let vpn = || stage("vpn", &json!({ "tunnels": [tunnel("esp", 4, 1)] }));
     for stages in [vec![vpn(), monitor()], vec![monitor(), vpn()], vec![vpn(), vpn()]] {
@@ -314,7 +318,7 @@ fn the_gateway_stands_alone() {
 }
 
 #[test]
-fn batches_are_of_no_consequence() {
+fn output_does_not_depend_on_batches() {
     let config = json!({ "tunnels": [tunnel("esp", 4, 1)] });
     let [mut one, _] = pair("esp", 4);
     let mut peer = gateway("esp", 4, 2, &json!({}));

@@ -1,4 +1,4 @@
-//! Configurations that are refused, and what is said then.
+//! Configurations that are refused, and the error messages.
 
 use functions::vpn::{MTU_MIN, Vpn};
 use nf::Setup;
@@ -14,7 +14,7 @@ fn refused(config: Value) -> String {
     }
 }
 
-/// The message about a tunnel that differs in this from one that is right.
+/// Returns the error about a valid tunnel with this change.
 fn about(settings: Value) -> String {
     let mut tunnel = tunnel("esp", 4, 1);
     for (key, value) in settings.as_object().unwrap() {
@@ -24,7 +24,7 @@ fn about(settings: Value) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn invalid_configurations_are_refused_with_the_reason() {
     let sa = |spi: Value, key: &str| json!({ "spi": spi, "key": key });
     for (settings, part) in [
         (json!({ "remote": "2001:db8::1" }), "one IP version"),
@@ -71,7 +71,7 @@ fn keys_are_not_shown() {
 }
 
 #[test]
-fn networks_of_both_versions_are_apart() {
+fn networks_of_both_ip_versions_are_separate() {
     let mut all = tunnel("esp", 4, 1);
     all["remote_networks"] = json!(["0.0.0.0/0", "::/0"]);
     let config = serde_json::from_value(json!({ "tunnels": [all] })).unwrap();

@@ -1,5 +1,5 @@
-//! ICMP errors (RFC 4301 6.2), and other packets that a tunnel's selectors do not name at once:
-//! nothing that a tunnel protects is seen outside.
+//! ICMP errors (RFC 4301 6.2), and other packets that a tunnel's selectors cover indirectly:
+//! protected data never appears outside.
 
 use packet::Side::{Inside, Outside};
 use packet::{Addr, Endpoint};
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::meter_support::*;
 use crate::pair::*;
 
-/// A router of no network at an end of a tunnel.
+/// A router outside of all networks at the ends of a tunnel.
 fn router(version: u8) -> Endpoint {
     match version {
         4 => v4(192, 168, 9, 9, 0),
@@ -16,7 +16,7 @@ fn router(version: u8) -> Endpoint {
     }
 }
 
-/// A stranger beyond both sites.
+/// A host beyond both sites.
 fn stranger(version: u8) -> Endpoint {
     match version {
         4 => v4(203, 0, 113, 80, 53),
@@ -24,12 +24,12 @@ fn stranger(version: u8) -> Endpoint {
     }
 }
 
-/// An ICMP error that quotes a packet, from and to these.
+/// Builds an ICMP error between these endpoints that quotes a packet.
 fn error(from: Endpoint, to: Endpoint, quoted: &[u8]) -> Vec<u8> {
     let is_v4 = from.addr.is_v4();
     let kind = if is_v4 { 3 } else { 1 };
     let quoted = &quoted[..quoted.len().min(64)];
-    // The addresses of a datagram, with ICMP in the place of UDP.
+    // Uses the addresses of a datagram, with ICMP in place of UDP.
     let mut network = udp(from, to, &[&[kind, 3, 0, 0, 0, 0, 0, 0], quoted].concat());
     let at = if is_v4 { 20 } else { 40 };
     network.drain(at..at + 8);
@@ -37,7 +37,7 @@ fn error(from: Endpoint, to: Endpoint, quoted: &[u8]) -> Vec<u8> {
         let len = network.len() as u16;
         network[2..4].copy_from_slice(&len.to_be_bytes());
         network[9] = 1;
-        // The header's checksum is made right.
+        // Fixes the header's checksum.
         network[8] += 1;
         network = routed(&network, 1);
     } else {
@@ -48,7 +48,7 @@ fn error(from: Endpoint, to: Endpoint, quoted: &[u8]) -> Vec<u8> {
     network
 }
 
-/// A datagram between the sites, from the first or the second.
+/// Builds a datagram between the sites, from the first or the second.
 fn between(version: u8, from: u8) -> Vec<u8> {
     let (there, back) = (host(version, from, 5_000), host(version, 3 - from, 53));
     udp(there, back, b"a secret question")
@@ -59,11 +59,11 @@ fn holds(packet: &[u8], secret: &[u8]) -> bool {
 }
 
 #[test]
-fn errors_of_routers_on_the_way_go_through_the_tunnel_both_ways() {
+fn icmp_errors_of_routers_pass_the_tunnel_in_both_directions() {
     for version in [4, 6] {
         let [mut one, mut other] = pair("esp", 4);
-        // A packet came out at the first site; a router there, which is in no network of the
-        // tunnel, tells its sender.
+        // A packet was decapsulated at the first site; a router there, in no network of the tunnel,
+        // notifies its sender.
         let message = error(router(version), host(version, 2, 5_000), &between(version, 2));
         let sent = one.through(NOW_NS, Inside, &message);
         assert_eq!(sent[9], 50, "in the tunnel");
@@ -73,12 +73,12 @@ fn errors_of_routers_on_the_way_go_through_the_tunnel_both_ways() {
 }
 
 #[test]
-fn errors_that_quote_what_is_protected_never_go_in_the_clear() {
+fn icmp_errors_that_quote_protected_packets_never_travel_in_the_clear() {
     for version in [4, 6] {
         let [mut one, _] = pair("esp", 4);
         let there = host(version, 1, 7);
         for quoted in [between(version, 1), between(version, 2)] {
-            // To a stranger, from within and from a router.
+            // To a stranger, from inside and from a router.
             for from in [there, router(version)] {
                 let message = error(from, stranger(version), &quoted);
                 assert_eq!(dropped(&mut one, Inside, &message), "vpn-error");
@@ -87,14 +87,14 @@ fn errors_that_quote_what_is_protected_never_go_in_the_clear() {
             let message = error(router(version), there, &quoted);
             assert_eq!(dropped(&mut one, Outside, &message), "vpn-error");
         }
-        // To the one whose packet it was not.
+        // To a host that did not send the packet.
         let message = error(router(version), host(version, 2, 5_000), &between(version, 1));
         assert_eq!(dropped(&mut one, Inside, &message), "vpn-error");
     }
 }
 
 #[test]
-fn errors_about_other_packets_are_others() {
+fn icmp_errors_about_unprotected_packets_are_unprotected() {
     for version in [4, 6] {
         let [mut one, _] = pair("esp", 4);
         let (there, stranger) = (host(version, 1, 5_000), stranger(version));
@@ -106,9 +106,9 @@ fn errors_about_other_packets_are_others() {
 }
 
 #[test]
-fn what_comes_out_of_a_tunnel_quotes_what_went_in() {
+fn decapsulated_icmp_errors_quote_packets_that_were_encapsulated() {
     for version in [4, 6] {
-        // The other end sends all that it is given: its networks are wider.
+        // The other end's networks are wider, so it sends everything.
         let all =
             json!({ "remote_networks": ["0.0.0.0/0", "::/0"], "local_networks": ["0.0.0.0/0", "::/0"] });
         let (mut wide, mut one) = (gateway("esp", 4, 2, &all), gateway("esp", 4, 1, &json!({})));
@@ -132,7 +132,7 @@ fn what_comes_out_of_a_tunnel_quotes_what_went_in() {
 }
 
 #[test]
-fn an_error_to_one_site_does_not_tell_of_another() {
+fn an_icmp_error_to_one_site_does_not_quote_another_sites_packets() {
     let mut second = tunnel("esp", 4, 1);
     second["name"] = json!("u");
     second["remote"] = json!("198.51.100.2");
@@ -148,7 +148,7 @@ fn an_error_to_one_site_does_not_tell_of_another() {
 }
 
 #[test]
-fn a_source_route_is_no_way_round_a_tunnel() {
+fn a_source_route_does_not_bypass_a_tunnel() {
     let [mut one, _] = pair("esp", 4);
     let plain = udp(host(4, 1, 5_000), stranger(4), b"a secret question");
     let mut network = plain[..20].to_vec();

@@ -1,12 +1,12 @@
-//! Whole packets, as another implementation makes them: Python's `hmac`, `hashlib` and
-//! `cryptography` (OpenSSL), headers by `struct`.
+//! Whole packets from another implementation: Python's `hmac`, `hashlib` and `cryptography`
+//! (OpenSSL), with headers from `struct`.
 
 use packet::Side::Inside;
 
 use crate::meter_support::*;
 use crate::pair::*;
 
-/// Protocol, outer IP version, and what leaves for the first datagram "question" of site 1 to site
+/// Protocol, outer IP version, and the encapsulated first datagram "question" from site 1 to site
 /// 2, in IPv4.
 const KNOWN: [(&str, u8, &str); 8] = [
     (
@@ -65,7 +65,7 @@ const KNOWN: [(&str, u8, &str); 8] = [
 
 // RFC 4302 2, 3.3.3; RFC 4303 2; RFC 4106 3, 4; RFC 4868 2
 #[test]
-fn packets_are_as_another_implementation_makes_them() {
+fn packets_equal_those_of_another_implementation() {
     for (protocol, version, expected) in KNOWN {
         let mut one = gateway(protocol, version, 1, &serde_json::json!({}));
         let sent = one.through(NOW_NS, Inside, &udp(host(4, 1, 5_000), host(4, 2, 53), b"question"));

@@ -1,4 +1,4 @@
-//! The VPN gateway: what goes into a tunnel, what comes out, and what does not.
+//! The VPN gateway: encapsulation, decapsulation and refused packets.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod behaviour;

@@ -1,4 +1,4 @@
-//! Two gateways that face each other, with tunnels of all kinds between them.
+//! Two gateways that face each other, with tunnels of all kinds.
 
 use packet::{Addr, Endpoint, Side};
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ pub const NOW_NS: u64 = 1_700_000_000_000_000_000;
 
 pub const PROTOCOLS: [&str; 4] = ["ah", "esp_null", "esp", "esp256"];
 
-/// The outer addresses of this end and of the other one, by IP version.
+/// Outer addresses of this and the other end, by IP version.
 pub fn outer(version: u8) -> [&'static str; 2] {
     if version == 4 { ["192.0.2.1", "198.51.100.1"] } else { ["2001:db8:a::1", "2001:db8:b::1"] }
 }
 
-/// The key of one direction, in the form that a policy has.
+/// Returns the key of one direction, as written in a policy.
 pub fn key(protocol: &str, direction: u8) -> String {
     let len = match protocol {
         "esp" => 20,
@@ -25,7 +25,7 @@ pub fn key(protocol: &str, direction: u8) -> String {
     (0..len).map(|i: u8| format!("{:02x}", i ^ direction << 7)).collect()
 }
 
-/// One tunnel: the gateway of site 1, or that of site 2.
+/// Returns the configuration of one tunnel, at site 1 or 2.
 pub fn tunnel(protocol: &str, version: u8, site: usize) -> Value {
     let [here, there] = if site == 1 { [0, 1] } else { [1, 0] };
     let addresses = outer(version);
@@ -41,7 +41,7 @@ pub fn tunnel(protocol: &str, version: u8, site: usize) -> Value {
     })
 }
 
-/// A gateway with one tunnel, of which some settings are others.
+/// Creates a gateway with one tunnel and some settings replaced.
 pub fn gateway(protocol: &str, version: u8, site: usize, settings: &Value) -> Bench {
     let mut tunnel = tunnel(protocol, version, site);
     for (key, value) in settings.as_object().unwrap() {
@@ -54,12 +54,12 @@ pub fn with(config: &Value) -> Bench {
     Bench::new(vec![stage("vpn", config)], options())
 }
 
-/// The gateways of both sites.
+/// Creates the gateways of both sites.
 pub fn pair(protocol: &str, version: u8) -> [Bench; 2] {
     [1, 2].map(|site| gateway(protocol, version, site, &json!({})))
 }
 
-/// A host of a site, of an IP version.
+/// Returns a host of a site, of an IP version.
 pub fn host(version: u8, site: u8, port: u16) -> Endpoint {
     match version {
         4 => v4(10, site, 0, 7, port),
@@ -67,8 +67,7 @@ pub fn host(version: u8, site: u8, port: u16) -> Endpoint {
     }
 }
 
-/// What a network that forwards it makes of a packet: as far as gateways count as routers, each
-/// takes one from the time to live.
+/// Returns a packet after forwarding: each gateway counts as a router and decrements the TTL.
 pub fn routed(network: &[u8], hops: u8) -> Vec<u8> {
     let mut network = network.to_vec();
     if network[0] >> 4 == 6 {
@@ -84,7 +83,7 @@ pub fn routed(network: &[u8], hops: u8) -> Vec<u8> {
     network
 }
 
-/// Why the only packet of a run was dropped.
+/// Returns the drop reason of a run's only packet.
 pub fn dropped(bench: &mut Bench, side: Side, network: &[u8]) -> &'static str {
     let before = bench.drops();
     assert!(bench.one(NOW_NS, side, network).is_empty(), "it is dropped");
@@ -93,7 +92,7 @@ pub fn dropped(bench: &mut Bench, side: Side, network: &[u8]) -> &'static str {
     after.iter().find(|&&(name, now)| now > count(name)).unwrap().0
 }
 
-/// One of the tunnel's counters.
+/// Returns one of the tunnel's counters.
 pub fn counted(bench: &Bench, name: &str) -> u64 {
     let group = &bench.chain.stages()[0].shared().groups[0];
     let at = group.names.iter().position(|known| known == &format!("t.{name}")).unwrap();

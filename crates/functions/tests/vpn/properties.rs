@@ -1,4 +1,5 @@
-//! What holds for any packets: what went in comes out, and nothing else does.
+//! Properties of all packets: the decapsulated packet equals the encapsulated one, and nothing else
+//! comes out.
 
 use packet::Side::{Inside, Outside};
 use proptest::prelude::*;
@@ -6,7 +7,7 @@ use proptest::prelude::*;
 use crate::meter_support::*;
 use crate::pair::*;
 
-/// Any packet from site 1 to site 2, with what may stand behind an IP header.
+/// Builds a packet from site 1 to site 2 with an arbitrary payload after its IP header.
 fn packet_of(version: u8, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let (source, destination) = (host(version, 1, 5_000), host(version, 2, 53));
     match protocol {
@@ -21,7 +22,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_goes_in_comes_out(
+    fn encapsulated_packets_are_restored(
         protocol in 0usize..4,
         outer in prop::sample::select(vec![4u8, 6]),
         packets in prop::collection::vec(
@@ -42,9 +43,9 @@ proptest! {
         }
     }
 
-    /// However a packet is cut, changed or made up, nothing of it comes out.
+    /// A packet that is truncated, changed or made up is never decapsulated.
     #[test]
-    fn what_is_made_up_does_not_come_out(
+    fn forged_packets_are_refused(
         protocol in 0usize..4,
         outer_version in prop::sample::select(vec![4u8, 6]),
         keep in 0usize..60,
@@ -63,7 +64,7 @@ proptest! {
     }
 }
 
-/// Bits that routers may change on the way, which AH does not cover and ESP does not look at.
+/// Returns whether routers may change this bit, which AH does not cover and ESP ignores.
 fn is_mutable(protocol: &str, outer: u8, bit: usize) -> bool {
     let byte = bit / 8;
     if protocol == "ah" && outer == 4 {
@@ -89,12 +90,12 @@ fn every_changed_bit_is_refused() {
                 changed[bit / 8] ^= 1 << (bit % 8);
                 let out = other.one(NOW_NS, Outside, &changed);
                 let is_others = out.len() == 1 && out[0].1 == changed;
-                // In the outer header: to another address, or of another protocol, it is none of
-                // the gateway's.
+                // In the outer header: with another address or protocol, the packet is not for the
+                // gateway.
                 let is_header = bit / 8 < if outer == 4 { 20 } else { 40 };
                 assert!(out.is_empty() || is_others && is_header, "{protocol} over {outer}, bit {bit}");
             }
-            // None of them has moved the window, and the right one still comes in.
+            // None of them has moved the window, and the genuine packet still enters.
             assert_eq!(counted(&other, "packets_in"), 0);
             other.through(NOW_NS, Outside, &sent);
         }

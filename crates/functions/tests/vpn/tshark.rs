@@ -1,5 +1,4 @@
-//! What tshark makes of what leaves a gateway: it decrypts, and checks the values that say that a
-//! packet is genuine.
+//! Decoding of encapsulated packets by tshark, which decrypts them and verifies the check values.
 
 use packet::Side::Inside;
 

@@ -9,11 +9,11 @@ use super::events::NatEvent;
 use super::open::{asks, turn_back};
 use super::space::PortClass;
 use super::state::{PoolItem, State};
-use super::{Nat, counter, forward, goes_its_way, is_for};
+use super::{Nat, counter, forward, is_for, matches_direction};
 
 impl Nat {
     #[inline(never)]
-    pub(super) fn process_seldom(
+    pub(super) fn process_special(
         &self,
         packet: &mut PacketView<'_>,
         state: &mut State,
@@ -48,7 +48,7 @@ impl Nat {
             context.keep_flow_ms(keep_ms);
             return Verdict::Forward;
         }
-        if !may_be_of(state, context) {
+        if !matches_side(state, context) {
             return self.spoofed(packet, context);
         }
         if state.has(State::HAIRPIN) {
@@ -178,8 +178,8 @@ impl Nat {
 
 /// Returns whether the packet entered by a side that its direction allows; both hosts of a hairpin
 /// are inside.
-pub(super) fn may_be_of(state: &State, context: &Context<'_>) -> bool {
-    if state.has(State::HAIRPIN) { context.side() == Side::Inside } else { goes_its_way(context) }
+pub(super) fn matches_side(state: &State, context: &Context<'_>) -> bool {
+    if state.has(State::HAIRPIN) { context.side() == Side::Inside } else { matches_direction(context) }
 }
 
 /// Returns whether the packet is a reset: it answers unwanted packets and refreshes nothing (RFC

@@ -26,7 +26,7 @@ impl Nat {
     /// Selects the flows to evict for the flow that this packet opens, if every port available to
     /// it is taken. Without blocks, selects the longest-idle of a few flows whose connections are
     /// not open. With blocks, selects the flows of a block without any open connection.
-    pub(super) fn let_half_open_give_way(
+    pub(super) fn evict_half_open(
         &self,
         packet: &Packet,
         flows: &LiveFlows<'_, State>,
@@ -66,7 +66,7 @@ impl Nat {
                 victims.extend(victim.map(|HalfOpen { record, .. }| record));
             }
         }
-        context.count(counter::MAPPINGS_GAVE_WAY, victims.len() as u64);
+        context.count(counter::MAPPINGS_EVICTED, victims.len() as u64);
     }
 
     /// Selects the flows of a sampled block without any open connection; of several such blocks,
