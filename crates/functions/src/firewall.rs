@@ -6,6 +6,7 @@
 //! without a lookup until the rules change. See the README.
 
 pub mod classify;
+mod command;
 mod config;
 mod counting;
 mod facts;
@@ -23,15 +24,16 @@ use nf::{
 };
 use packet::parse::protocol;
 use packet::sanity::is_link_control_packet;
-use packet::{Direction, DropReason, Endpoint, Packet, PacketClass};
+use packet::{Direction, DropReason, Packet, PacketClass};
 use values::ConfigError;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use classify::Classifier;
+use command::Command;
 pub use config::{Config, Pickup, RuleCounting, TcpTracking};
-use facts::{Opening, answer_type, detail, flags_fit, is_answer, is_related, is_syn, way};
+use facts::{Opening, answer_type, detail, flags_fit, headers, is_answer, is_related, is_syn, way};
 pub use reject::{ANSWERS_BURST, ANSWERS_PER_S, SOURCE_ANSWERS_BURST, SOURCE_ANSWERS_PER_S, SOURCES_MAX};
-use rule::{FilterAction, FilterHeaders, FilterRule, FlowState, RuleDirection, has_ports, is_icmp};
+use rule::{FilterAction, FilterHeaders, FilterRule, FlowState, has_ports, is_icmp};
 
 use crate::quoted::QuotedPacket;
 
@@ -272,13 +274,6 @@ impl NetworkFunction for Firewall {
         state.ends = track::TcpTracker::of_version_1(ends);
         Ok(state)
     }
-}
-
-enum Command {
-    /// Sets the action for packets that no rule matches.
-    Default(FilterAction),
-    /// Enables or disables the rule with this index.
-    Enable { rule: usize, is_enabled: bool },
 }
 
 impl Firewall {
@@ -600,66 +595,10 @@ impl Firewall {
         self.version = if self.version >= NO_QUICK_WAY - 1 { 1 } else { self.version + 1 };
         self.quick = if self.stateful && !self.strict { self.version } else { NO_QUICK_WAY };
     }
-
-    fn parse_command(&self, command: &str) -> Result<Command, ControlError> {
-        let words: Vec<&str> = command.split_whitespace().collect();
-        Ok(match words.as_slice() {
-            ["default", "allow"] => Command::Default(FilterAction::Allow),
-            ["default", "deny"] => Command::Default(FilterAction::Deny),
-            ["default", "reject"] => Command::Default(FilterAction::Reject),
-            ["rule", name @ .., action @ ("enable" | "disable")] => {
-                let rule = self.find_rule(&name.join(" "))?;
-                Command::Enable { rule, is_enabled: *action == "enable" }
-            }
-            _ => return Err(misunderstood(command)),
-        })
-    }
-
-    /// Returns the index of a rule, given its number from 1 or its name.
-    fn find_rule(&self, name: &str) -> Result<usize, ControlError> {
-        let name = name.trim_matches('"');
-        match name.parse::<usize>() {
-            Ok(number) => number.checked_sub(1).filter(|&index| index < self.rules.len()),
-            Err(_) => self.rules.iter().position(|rule| *rule.name == *name),
-        }
-        .ok_or_else(|| {
-            ControlError(format!(
-                "unknown rule `{name}`: expected a name or a number from 1 to {}",
-                self.rules.len()
-            ))
-        })
-    }
 }
 
 /// An action with the index of its rule; none: the default.
 type Decision = (FilterAction, Option<usize>);
-
-/// Builds the headers to match, for a packet from the first endpoint to the second.
-fn headers(
-    version: u8,
-    number: u8,
-    (source, destination): (Endpoint, Endpoint),
-    detail: u8,
-    way: RuleDirection,
-    state: FlowState,
-) -> FilterHeaders {
-    let ports = has_ports(number);
-    FilterHeaders {
-        version,
-        protocol: number,
-        source: source.addr,
-        destination: destination.addr,
-        source_port: if ports { source.port } else { 0 },
-        destination_port: match number {
-            _ if is_icmp(number) => u16::from(detail),
-            _ if ports => destination.port,
-            _ => 0,
-        },
-        tcp_flags: if number == protocol::TCP { detail } else { 0 },
-        way,
-        state,
-    }
-}
 
 fn invalid(context: &mut Context<'_>) -> Verdict {
     context.count(COUNT_INVALID, 1);
@@ -673,10 +612,4 @@ fn refuse(packet: &PacketView<'_>, context: &mut Context<'_>, rejects: bool, by_
         (false, true) => DropReason::FirewallDefault,
         (false, false) => DropReason::FirewallDenied,
     })
-}
-
-fn misunderstood(command: &str) -> ControlError {
-    ControlError(format!(
-        "`{command}`: expected `default allow|deny|reject` or `rule NUMBER|NAME enable|disable`"
-    ))
 }

@@ -1,9 +1,9 @@
 //! A tunnel to another site: encapsulates IP packets in GRE, IP in IP, VXLAN or Geneve. See the
 //! README.
 //!
-//! `ends` builds a flow's outer headers as a [`packet::OuterHeaders`] and recognises those of received
-//! packets, so packets in both directions can follow cached rules (B14). Packets that arrive
-//! outside the tunnel are examined one by one.
+//! `ends` builds a flow's outer headers as a [`packet::OuterHeaders`] and recognises those of
+//! received packets, so packets in both directions can follow cached rules (B14). Packets that
+//! arrive outside the tunnel are examined one by one.
 
 mod config;
 mod ends;

@@ -2,9 +2,9 @@
 
 use nf::{Context, PacketView};
 use packet::parse::protocol;
-use packet::{Direction, Side};
+use packet::{Direction, Endpoint, Side};
 
-use super::rule::{FlowState, RuleDirection, is_icmp};
+use super::rule::{FilterHeaders, FlowState, RuleDirection, has_ports, is_icmp};
 
 /// The packet by which a flow was first judged, in one byte: its presence, direction and state.
 #[derive(Clone, Copy)]
@@ -87,4 +87,31 @@ pub(super) fn flags_fit(flags: u8) -> bool {
     const ACK: u8 = 16;
     const FITTING: [u8; 6] = [SYN, SYN | ACK, ACK, FIN | ACK, RST, RST | ACK];
     FITTING.contains(&(flags & (FIN | SYN | RST | ACK)))
+}
+
+/// Builds the headers to match, for a packet from the first endpoint to the second.
+pub(super) fn headers(
+    version: u8,
+    number: u8,
+    (source, destination): (Endpoint, Endpoint),
+    detail: u8,
+    way: RuleDirection,
+    state: FlowState,
+) -> FilterHeaders {
+    let ports = has_ports(number);
+    FilterHeaders {
+        version,
+        protocol: number,
+        source: source.addr,
+        destination: destination.addr,
+        source_port: if ports { source.port } else { 0 },
+        destination_port: match number {
+            _ if is_icmp(number) => u16::from(detail),
+            _ if ports => destination.port,
+            _ => 0,
+        },
+        tcp_flags: if number == protocol::TCP { detail } else { 0 },
+        way,
+        state,
+    }
 }

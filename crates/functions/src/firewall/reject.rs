@@ -19,7 +19,7 @@ pub const SOURCE_ANSWERS_BURST: u64 = 10;
 /// Maximum number of sources with a limit of their own; the oldest is forgotten.
 pub const SOURCES_MAX: usize = 4_096;
 
-/// AnswerScope the packet with a TCP reset or an ICMP error, if permitted. Returns the drop reason.
+/// Answers the packet with a TCP reset or an ICMP error, if permitted. Returns the drop reason.
 #[cold]
 pub(super) fn reject(packet: &PacketView<'_>, context: &mut Context<'_>) -> DropReason {
     if try_answer(packet, context) {

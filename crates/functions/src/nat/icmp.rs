@@ -7,7 +7,7 @@ use packet::{Addr, Direction, DropReason, End, Endpoint, RewriteError, Side, che
 
 use super::nptv6::Nptv6Rule;
 use super::open::turn_back;
-use super::seldom::matches_side;
+use super::special::matches_side;
 use super::state::State;
 use super::{Nat, counter, forward};
 

@@ -1,4 +1,4 @@
-//! OuterHeaders headers of a tunnel: written before outgoing packets, and recognised on received ones.
+//! Outer headers of a tunnel: written before outgoing packets, and recognised on received ones.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,7 @@ pub struct TunnelEnds {
     remote: Addr,
     /// Key or VNI, which separates tunnels between the same ends.
     key: Option<u32>,
-    /// OuterHeaders headers of IPv4 and of IPv6 packets, without the flow's entropy.
+    /// Outer headers of IPv4 and of IPv6 packets, without the flow's entropy.
     outers: [OuterHeaders; 2],
     /// Length of the longest inner packet that fits the path MTU.
     inner_mtu: u16,

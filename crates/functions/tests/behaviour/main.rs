@@ -28,6 +28,7 @@ mod lb_tunnel;
 mod monitor;
 mod monitor_recount;
 mod moved;
+mod nat_carrier;
 mod nat_events;
 mod nat_nptv6;
 mod nat_random;

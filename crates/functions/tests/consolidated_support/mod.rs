@@ -1,6 +1,7 @@
 //! Functions as users may write them, with behaviour that no built-in function has.
 
 pub mod tunnels;
+pub mod variations;
 
 use nf::answer::{self, IcmpError};
 use nf::{
@@ -105,7 +106,7 @@ impl NetworkFunction for Stamp {
         packet.mark_per_packet();
         state.0 += 1;
         // Not the number of earlier packets: when an answer comes depends on batches.
-        let number = packet.meta().transit.clock;
+        let number = packet.meta().transit.seq;
         context.keep_flow_ms(20 + (number % 7) as u32 * 10);
         packet.set_dscp(((packet.ip_len() as u64 + number) % 64) as u8);
         if number.is_multiple_of(19) { Verdict::Drop(packet::DropReason::Function) } else { Verdict::Forward }
@@ -286,7 +287,7 @@ impl NetworkFunction for Mark {
         if !self.0.predicts || state.0 == 0 {
             return false;
         }
-        tags(state.0 as u32 - 1).into_iter().for_each(|tag| packets.push_tag(tag));
+        tags(state.0 as u32 - 1).into_iter().for_each(|tag| plan.push_tag(tag));
         true
     }
 }
