@@ -5,7 +5,7 @@
 #![no_main]
 
 use io::port::Counters;
-use io::port::offload::{FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, Raw, TakenTag, tell};
+use io::port::offload::{FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, RawFrame, TakenTag, deliver};
 use libfuzzer_sys::fuzz_target;
 
 // Input: ten bytes of instructions and three of a tag, then the frame.
@@ -23,9 +23,9 @@ fuzz_target!(|data: &[u8]| {
     let tag = (header[10] & 1 != 0).then(|| TakenTag { protocol: 0x8100, control: pair(11) });
     let mut room = vec![0; FRONT_ROOM];
     room.extend_from_slice(frame);
-    let raw = Raw { room: &mut room, offload, tag, is_cut_off: header[10] & 2 != 0 };
+    let raw = RawFrame { room: &mut room, offload, tag, is_cut_off: header[10] & 2 != 0 };
     let (mut counters, mut segment, mut frames) = (Counters::default(), Vec::new(), 0);
-    tell(raw, &mut segment, &mut counters, &mut |frame| {
+    deliver(raw, &mut segment, &mut counters, &mut |frame| {
         assert!(frame.len() <= FRAME_LEN_MAX);
         frames += 1;
     });

@@ -1,4 +1,4 @@
-//! How fast traffic is made: nanoseconds a frame, the best of five rounds for each preset.
+//! Speed of the generator: nanoseconds per frame, the best of five rounds for each preset.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,7 +1,7 @@
-//! How many frames a port of shared memory carries from one process to another: the best and the
-//! middle one of many short rounds for each direction and length, as a round in which something
-//! else has one of the cores says nothing. The receiver counts, and what finds no room is lost. And
-//! what both ends take together on one core, in batches of 64, in time that the thread ran.
+//! Rate of a port of shared memory between two processes: the best and the median of many short
+//! rounds for each direction and length, because a round in which another program has a core means
+//! nothing. The receiver counts; frames without room are lost. Then the time of both ends on one
+//! core, in batches of 64, as CPU time of the thread.
 #![allow(clippy::unwrap_used)] // A bench that cannot go on has failed.
 
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ const ROUNDS: usize = 151;
 const ROUND: Duration = Duration::from_millis(20);
 const BATCH: usize = 64;
 
-/// What the other process is told: the socket, its role, and the length of frames.
+/// Environment variable of the other process: the socket, its role, and the length of frames.
 const OTHER: &str = "RIVULET_MEMIF_BENCH";
 
 fn main() {
@@ -55,7 +55,7 @@ fn open(socket: &str, role: &str) -> Interface {
     interface
 }
 
-/// Sends as much as there is room for, until the other end is gone.
+/// Sends without pause, until the other end is gone.
 fn send(interface: &mut Interface, len: usize) {
     let frame = vec![0x55; len];
     let mut outbox = TransmitBurst::default();
@@ -68,7 +68,7 @@ fn send(interface: &mut Interface, len: usize) {
     }
 }
 
-/// Frames that come in a second from another process: in the best round, and in the middle one.
+/// Frames per second from another process: in the best round, and in the median.
 fn rates(role: &str, other: &str, len: usize) -> (f64, f64) {
     let socket = format!("@rivulet-bench-{}-{other}-{len}", std::process::id());
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -97,7 +97,7 @@ fn round(interface: &mut Interface) -> f64 {
     frames as f64 / began.elapsed().as_secs_f64()
 }
 
-/// What both ends take for a frame on one core, without another one's caches in between.
+/// Time per frame of both ends on one core, without cache misses between cores.
 fn both_ns(len: usize) -> f64 {
     const BATCHES: usize = 20_000;
     let socket = format!("@rivulet-bench-{}-both-{len}", std::process::id());
@@ -126,7 +126,7 @@ fn both_ns(len: usize) -> f64 {
     best.fold(f64::INFINITY, f64::min)
 }
 
-/// How long this thread has run.
+/// CPU time of this thread.
 fn ran_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     stat.split(' ').next().unwrap().parse().unwrap()

@@ -14,17 +14,16 @@
 //! # }
 //! ```
 //!
-//! The formats are those of draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. They are read
-//! here, not with a library, for three reasons that the ones tried (`pcap-file`, `pcap-parser`) do
-//! not meet together: an error names the byte at which it was found, memory is bounded by what
-//! really arrives and not by what a length field claims, and files that other tools accept
-//! (sub-second fields out of range, the modified pcap header, the obsolete packet block) are read
-//! rather than refused.
+//! The formats are those of draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. No
+//! library that was tried (`pcap-file`, `pcap-parser`) does all of the following: an error names
+//! its byte offset; memory is bounded by the data that arrive, not by a length field; and files
+//! that other tools accept (sub-second fields out of range, the modified pcap header, the obsolete
+//! packet block) are read.
 //!
 //! # Limits
 //!
 //! [`RECORD_BYTES_MAX`], [`BLOCK_BYTES_MAX`], [`INTERFACES_MAX`], [`NAME_BYTES_MAX`],
-//! [`COMMENT_BYTES_MAX`]. What is over a limit is an error with its offset, never a silent cut;
+//! [`COMMENT_BYTES_MAX`]. A value above a limit is an error with its offset, never a silent cut;
 //! only an interface's name and a comment are shortened.
 
 mod format;

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_of_the_process_and_devices_are_written_to() {
+    fn own_descriptors_and_devices_are_opened() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for folder in OWN_DESCRIPTORS {
             let path = PathBuf::from(format!("{folder}/{}", file.as_file().as_raw_fd()));

@@ -1,5 +1,5 @@
-//! Made-up traffic: a [`TrafficProfile`] says what it is like, a [`Generator`] yields its frames, and a
-//! [`Responder`] answers as the servers in it would.
+//! Generated traffic: a [`TrafficProfile`] describes it, a [`Generator`] yields its frames, and a
+//! [`Responder`] answers as its servers would.
 //!
 //! ```
 //! use io::traffic::{Generator, TrafficProfile};
@@ -16,11 +16,11 @@
 //! # }
 //! ```
 //!
-//! The same profile gives the same frames, byte for byte. (Poisson and log-normal times, heavy
-//! tails and Zipf popularity go through the platform's logarithm and exponential, so across
-//! platforms they may differ in the last digit.) Lengths are those of Ethernet frames without the
-//! frame check sequence: the least is 60 bytes, which makes 64 on the wire. Each flow's packets are
-//! in order and without loss; nothing is retransmitted.
+//! The same profile gives the same frames, byte for byte. (Poisson and log-normal times, heavy tails
+//! and Zipf popularity use the platform's logarithm and exponential, so they may differ in the last
+//! digit between platforms.) Lengths are those of Ethernet frames without the frame check sequence:
+//! the least is 60 bytes, which makes 64 on the wire. Each flow's packets are in order and without
+//! loss; nothing is retransmitted.
 
 mod attack;
 mod check;

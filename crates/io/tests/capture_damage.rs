@@ -1,5 +1,5 @@
-//! Cut, changed and random files: whole records first, then an error, never a panic, a hang or a
-//! large allocation.
+//! Truncated, changed and random files: whole records first, then an error, never a panic, a hang
+//! or a large allocation.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking")]
 
 mod support;
@@ -33,13 +33,13 @@ fn valid_files() -> Vec<Vec<u8>> {
     vec![pcap(false), pcap(true), pcapng(false), pcapng(true)]
 }
 
-/// Whether `part` is the beginning of `whole`.
+/// Returns whether `part` is the beginning of `whole`.
 fn is_prefix(part: &[Owned], whole: &[Owned]) -> bool {
     part.len() <= whole.len() && part == &whole[..part.len()]
 }
 
 #[test]
-fn a_cut_file_yields_its_whole_records_first() {
+fn a_truncated_file_yields_its_whole_records_first() {
     for file in valid_files() {
         let (whole, error) = read_all(&file);
         assert_eq!((whole.len(), error.is_none()), (3, true));
@@ -69,7 +69,7 @@ fn each_record_appears_as_soon_as_its_last_byte_does() {
 }
 
 #[test]
-fn a_cut_gzip_file_yields_its_whole_records_first() {
+fn a_truncated_gzip_file_yields_its_whole_records_first() {
     for file in valid_files() {
         let (whole, _) = read_all(&file);
         let zipped = gzipped(&file);

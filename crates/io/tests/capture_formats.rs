@@ -1,5 +1,4 @@
-//! What the reader makes of each variant of the formats, and that what the writer writes is read
-//! back.
+//! All variants of the formats are read, and written files are read back.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking")]
 
 mod support;
@@ -225,7 +224,7 @@ fn refused_records_leave_the_file_whole() {
 }
 
 #[test]
-fn announced_interfaces_keep_their_order_and_names() {
+fn declared_interfaces_keep_their_order_and_names() {
     let file = write_file(CaptureFormat { kind: FormatKind::Pcapng, gzip: false }, |writer| {
         writer.add_interface(0, "clients", LinkType::Ethernet)?;
         writer.add_interface(1, &"ü".repeat(200), LinkType::RawIp)?;
@@ -265,7 +264,7 @@ fn notes_stand_behind_their_record() {
     assert!(file.windows(options.len()).any(|window| window == options));
     let cut = [&b"ijkl"[..], &[1, 0, 0, 16], &long.as_bytes()[..COMMENT_BYTES_MAX], &[0, 0, 0, 0]].concat();
     assert!(file.windows(cut.len()).any(|window| window == cut));
-    // pcap has no place for them.
+    // pcap drops them.
     let file = write_file(CaptureFormat::default(), write);
     assert_eq!(read_all(&file).0, records);
 }

@@ -1,4 +1,4 @@
-//! The collection of captures from elsewhere: every file is read as other tools read it.
+//! Captures from elsewhere: every file is read as other tools read it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking")]
 
 mod support;
@@ -44,7 +44,7 @@ fn open_all(path: &Path) -> (Vec<Owned>, Option<io::capture::ReadError>) {
 }
 
 #[test]
-fn every_capture_has_the_packets_and_bytes_that_its_manifest_tells() {
+fn every_capture_has_the_packets_and_bytes_of_its_manifest() {
     let Some(traces) = traces() else { return };
     let mut read = 0;
     for row in manifest(&traces) {
@@ -70,8 +70,7 @@ fn every_capture_has_the_packets_and_bytes_that_its_manifest_tells() {
     println!("read {read} captures");
 }
 
-/// All captures but the plainest kind, of which there are a hundred: tshark takes its time to
-/// start.
+/// All captures but the plainest kind, of which there are a hundred: tshark starts slowly.
 #[test]
 fn times_lengths_and_interfaces_are_those_of_tshark() {
     let Some(traces) = traces() else { return };
@@ -121,7 +120,7 @@ fn tshark_rows(path: &Path) -> Vec<TsharkRow> {
         .output()
         .unwrap();
     let rows = String::from_utf8(output.stdout).unwrap().lines().map(tshark_row).collect::<Vec<_>>();
-    // tshark also lists blocks that are no packets: they have neither a time nor an interface.
+    // tshark also lists blocks that are no packets, without time and interface.
     rows.into_iter().filter(|row| row.timestamp_ns.is_some() || row.interface.is_some()).collect()
 }
 
@@ -152,7 +151,7 @@ fn a_fraction_of_many_seconds_is_carried_into_the_seconds() {
 }
 
 #[test]
-fn what_is_written_again_reads_the_same() {
+fn rewritten_captures_read_the_same() {
     let Some(traces) = traces() else { return };
     for row in manifest(&traces) {
         let path = traces.join(&row["file"]);
@@ -181,7 +180,7 @@ fn what_is_written_again_reads_the_same() {
 }
 
 #[test]
-fn a_capture_cut_at_every_byte_of_its_beginning() {
+fn a_capture_truncated_at_any_byte_yields_whole_records() {
     let Some(traces) = traces() else { return };
     for name in ["small/complex.pcapng", "small/sctp.cap", "small/pcapng-multi-interface.pcapng"] {
         let file = std::fs::read(traces.join(name)).unwrap();

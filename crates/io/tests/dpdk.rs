@@ -1,5 +1,5 @@
-//! Ports by DPDK, on virtual devices that need no privilege: frames come and go whole. What takes
-//! network namespaces is in `crates/cli/tests/live/dpdk.rs`.
+//! Ports by DPDK, on virtual devices that need no privilege: frames arrive and leave whole. Tests
+//! in network namespaces are in `crates/cli/tests/live/dpdk.rs`.
 #![cfg(feature = "dpdk")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
@@ -45,15 +45,15 @@ fn dpdk_thread() -> thread::ThreadId {
     receiver.recv().unwrap()
 }
 
-/// A frame of this length that no other one is like.
+/// Returns a unique frame of this length.
 fn frame(len: usize, seed: u8) -> Vec<u8> {
     let mut frame: Vec<u8> = (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect();
-    // Neither IP nor a VLAN's.
+    // Neither IP nor a VLAN tag.
     frame[12..14].copy_from_slice(&[0x88, 0xb5]);
     frame
 }
 
-/// What has come, until there is so much of it.
+/// Receives until there are `count` frames.
 fn received(interface: &mut Interface, count: usize) -> Vec<Vec<u8>> {
     let (mut frames, end) = (Vec::new(), Instant::now() + Duration::from_secs(90));
     while frames.len() < count && Instant::now() < end {
@@ -89,10 +89,10 @@ fn read(path: &Path) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn frames_of_many_lengths_come_and_go_whole() {
+fn frames_of_all_lengths_arrive_and_leave_whole() {
     let dir = tempfile::tempdir().unwrap();
     let (came, left) = (dir.path().join("came.pcap"), dir.path().join("left.pcap"));
-    // Those of more than 2,048 bytes come in several segments, and are too long to leave again.
+    // Frames of more than 2,048 bytes arrive in several segments, and are too long to leave again.
     let lens = [60, 61, 64, 590, 1_513, 1_514, 1_515, 2_048, 2_049, 4_500, 9_014];
     let frames: Vec<_> = (0..200).map(|i| frame(lens[i % lens.len()], i as u8)).collect();
     write(&came, &frames);
@@ -121,7 +121,7 @@ fn frames_of_many_lengths_come_and_go_whole() {
 }
 
 #[test]
-fn what_a_device_has_no_room_for_is_counted() {
+fn frames_without_room_in_a_device_are_counted() {
     let mut interface = Interface::open(&device("net_ring0")).unwrap();
     let room = usize::from(dpdk::RING) - 1;
     let frames: Vec<_> = (0..room + 100).map(|i| frame(60 + i % 1_000, i as u8)).collect();
@@ -135,7 +135,7 @@ fn what_a_device_has_no_room_for_is_counted() {
 }
 
 #[test]
-fn a_checksum_that_was_left_open_is_completed() {
+fn open_checksums_are_completed() {
     // UDP over IPv4 with the pseudo-header's sum in its field.
     let mut frame = vec![0; 12];
     frame.extend([8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0x66, 0xcb, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -154,8 +154,8 @@ fn a_checksum_that_was_left_open_is_completed() {
 }
 
 #[test]
-fn each_part_has_a_queue_as_long_as_there_are_some() {
-    // A device with many queues, by each of which frames of 64 bytes come without end.
+fn each_part_has_a_queue_while_there_are_some() {
+    // A device with many queues, each with an endless supply of frames of 64 bytes.
     let parts = Interface::open_parts(&device("net_null0"), 3).unwrap();
     let work = |mut part: Interface| {
         assert!(part.is_polled());
@@ -167,7 +167,7 @@ fn each_part_has_a_queue_as_long_as_there_are_some() {
     };
     thread::scope(|scope| parts.into_iter().for_each(|part| drop(scope.spawn(move || work(part)))));
 
-    // One with a single queue: the first part receives, all send.
+    // A device with a single queue: the first part receives, all send.
     let dir = tempfile::tempdir().unwrap();
     let frames: Vec<_> = (0..3).map(|i| frame(100, i)).collect();
     let (came, left) = (dir.path().join("came.pcap"), dir.path().join("left.pcap"));
@@ -185,7 +185,7 @@ fn each_part_has_a_queue_as_long_as_there_are_some() {
 }
 
 #[test]
-fn a_device_is_one_ports_and_goes_with_it() {
+fn a_device_belongs_to_one_port_and_ends_with_it() {
     let null = device("net_null1");
     let first = Interface::open(&null).unwrap();
     let error = Interface::open(&null).err().unwrap();
@@ -195,7 +195,7 @@ fn a_device_is_one_ports_and_goes_with_it() {
 }
 
 #[test]
-fn what_there_is_not_is_said() {
+fn missing_devices_are_reported() {
     let error = Interface::open(&device("nothing0")).err().unwrap();
     assert!(error.to_string().contains("no driver"), "{error}");
     let error = Interface::open(&device("net_pcap7,nothing=0")).err().unwrap();
@@ -207,7 +207,7 @@ fn what_there_is_not_is_said() {
 }
 
 #[test]
-fn dpdk_has_a_thread_and_leaves_ours_where_they_may_be() {
+fn dpdk_has_its_own_thread_and_keeps_our_affinity() {
     let before = rustix::thread::sched_getaffinity(None).unwrap();
     device("net_null0");
     let after = rustix::thread::sched_getaffinity(None).unwrap();

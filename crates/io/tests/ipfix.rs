@@ -1,4 +1,4 @@
-//! IPFIX messages decode back to what was reported.
+//! IPFIX messages decode to the reports.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod ipfix_decoder;
@@ -58,7 +58,7 @@ fn report() -> impl Strategy<Value = FlowReport> {
                 packets,
                 bytes,
                 tos,
-                // As a NAT of both ends would have it.
+                // As a NAT of both endpoints.
                 translated: exit.map(|ports| {
                     let end = |addr, port| Endpoint { addr, port };
                     (end(addr(b), ports[0]), end(addr(a), ports[1]))
@@ -70,7 +70,7 @@ fn report() -> impl Strategy<Value = FlowReport> {
     )
 }
 
-/// All messages for these reports.
+/// Encodes all messages of these reports.
 fn encode(exporter: &mut Exporter, mut reports: &[FlowReport], now_s: u32) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     while let Some(message) = exporter.next_message(&mut reports, now_s) {
@@ -84,7 +84,7 @@ fn decode(messages: &[Vec<u8>]) -> Vec<Message> {
     Decoder::default().file(&messages.concat())
 }
 
-/// What a record says of forward direction `d`, apart from the reverse direction.
+/// Checks a record's fields of forward direction `d`, apart from the reverse direction.
 fn check(record: &Record, report: &FlowReport, d: usize) {
     let (source, destination) =
         if d == 0 { (report.source, report.destination) } else { (report.destination, report.source) };
@@ -179,7 +179,7 @@ proptest! {
     }
 }
 
-/// The sampling that holds for each record, by the options record before it.
+/// Returns the sampling of each record, by the options record before it.
 fn samplings(messages: &[Message], observation_domain: u32) -> Vec<u64> {
     let (mut all, mut now) = (Vec::new(), 1);
     for message in messages {
@@ -235,7 +235,7 @@ fn nat_events_have_the_elements_of_their_kind() {
     assert!(decoded[2..].iter().all(|message| message.templates.is_empty()));
     let records = decoded.iter().flat_map(|message| &message.records);
     let records: Vec<_> = records.filter(|record| record.contains_key(&(230, 0))).collect();
-    // What is no event of RFC 8158, or is none of ours, has no record.
+    // Events that RFC 8158 does not have, or that are not exported, have no record.
     let events: Vec<_> = events.iter().filter(|event| ![1, 6].contains(&event.event)).collect();
     assert_eq!(records.len(), events.len());
     for (record, event) in records.into_iter().zip(events) {
@@ -292,16 +292,16 @@ fn templates_are_repeated_by_count_and_by_time() {
 }
 
 #[test]
-fn nothing_to_tell_is_no_message() {
+fn no_reports_make_no_message() {
     let mut exporter = Exporter::new(Options::default()).unwrap();
     assert!(encode(&mut exporter, &[], 0).is_empty());
     assert!(encode(&mut exporter, &[FlowReport { packets: [0, 0], ..some_report() }], 0).is_empty());
-    // The templates that were not sent then come with the first message.
+    // The templates that were not sent then are in the first message.
     assert_eq!(decode(&encode(&mut exporter, &[some_report()], 0))[0].templates, [256, 257, 260, 261]);
 }
 
 #[test]
-fn limits_are_checked() {
+fn limits_of_options_are_checked() {
     for wrong in [0, MESSAGE_MIN - 1, 65_536] {
         let error = Exporter::new(Options { message_max: wrong, ..Options::default() }).unwrap_err();
         assert_eq!(error, MessageLimitError(wrong));
@@ -309,7 +309,7 @@ fn limits_are_checked() {
 }
 
 #[test]
-fn a_file_is_its_messages_one_after_the_other() {
+fn a_file_is_a_sequence_of_messages() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.ipfix");
     let mut file = FileWriter::create(&path, Options::default()).unwrap();
@@ -322,7 +322,7 @@ fn a_file_is_its_messages_one_after_the_other() {
 }
 
 #[test]
-fn a_collector_gets_datagrams_and_may_be_down() {
+fn a_collector_receives_datagrams_and_may_be_down() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut collector = UdpCollector::connect(socket.local_addr().unwrap(), Options::default()).unwrap();
     collector.send(&[some_report(); 30], 7);

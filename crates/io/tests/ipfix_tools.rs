@@ -1,4 +1,4 @@
-//! IPFIX as others read it: nfdump's collector, and tshark.
+//! IPFIX as nfdump's collector and tshark read it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod nfcapd;
@@ -21,7 +21,7 @@ const ICMPV6: u8 = 58;
 /// 2026-01-01 00:00:00 UTC.
 const EPOCH_S: u64 = 1_767_225_600;
 
-/// Whether a tool is there. If not, the test is skipped, which CI does not accept.
+/// Returns whether a tool is installed. If not, the test is skipped, which fails in CI.
 fn installed(tool: &str) -> bool {
     // To tshark `-V` would mean to capture.
     let version = if tool == "tshark" { "-v" } else { "-V" };
@@ -76,7 +76,7 @@ fn reports() -> Vec<FlowReport> {
             packets: [i + 1, if i.is_multiple_of(5) { 0 } else { 2 * i }],
             bytes: [100 * (i + 1), if i.is_multiple_of(5) { 0 } else { 3_000 * i }],
             tos: [(i % 64) as u8 * 4, (i % 32) as u8 * 8],
-            // As a NAT gives them: records of another template.
+            // As a NAT reports them: records of another template.
             translated: i.is_multiple_of(3).then(|| {
                 let end = |addr, port| Endpoint { addr, port };
                 (end(addr(3), 2048 + i as u16), end(addr(2), 80))
@@ -88,7 +88,7 @@ fn reports() -> Vec<FlowReport> {
     (1..=300).map(report).collect()
 }
 
-/// What nfdump prints of each flow, in the order of [`expected_rows`].
+/// Returns nfdump's rows of flows, in the order of [`expected_rows`].
 fn nfdump(folder: &Path) -> Vec<String> {
     let output = Command::new("nfdump")
         .env("TZ", "UTC")
@@ -143,7 +143,7 @@ fn row(report: &FlowReport, d: usize) -> String {
     )
 }
 
-/// As nfdump writes times of the first day of 2026.
+/// Formats a time of the first day of 2026 as nfdump does.
 fn time(ns: u64) -> String {
     let ms = ns / 1_000_000 - EPOCH_S * 1000;
     let (s, ms) = (ms / 1000, ms % 1000);
@@ -168,7 +168,7 @@ fn nfdump_has_every_flow_packet_and_byte() {
     assert_eq!(rows.len(), expected.len());
 }
 
-/// tshark's fields of all messages; every message in a frame of its own.
+/// Returns tshark's fields of all messages, each in a frame of its own.
 fn tshark(messages: &[Vec<u8>], arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ipfix.pcap");
@@ -212,7 +212,7 @@ fn datagram(message: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn tshark_understands_every_message() {
+fn tshark_decodes_every_message() {
     if !installed("tshark") {
         return;
     }
@@ -267,7 +267,7 @@ fn nat_messages() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn tshark_knows_nat_events() {
+fn tshark_decodes_nat_events() {
     if !installed("tshark") {
         return;
     }
@@ -341,7 +341,7 @@ fn nfdump_reads_nat_sessions() {
 }
 
 #[test]
-fn tshark_knows_the_sampling() {
+fn tshark_decodes_the_sampling() {
     if !installed("tshark") {
         return;
     }

@@ -1,5 +1,5 @@
-//! Ports of shared memory against each other, and against peers that mean harm.
-//! `crates/cli/tests/live` has other implementations.
+//! Ports of shared memory against each other, and against malicious peers. `crates/cli/tests/live`
+//! has other implementations.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 use std::io::{ErrorKind, IoSlice};
@@ -27,7 +27,7 @@ fn open(name: &str, keys: &str) -> Interface {
     Interface::open(&spec(name, keys)).unwrap()
 }
 
-/// Takes what has come.
+/// Receives a batch.
 fn receive(interface: &mut Interface) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     interface.receive(|frame| frames.push(frame.to_vec())).unwrap();
@@ -46,7 +46,7 @@ fn is_up(interface: &Interface) -> bool {
     interface.link().unwrap().is_up
 }
 
-/// Lets both go on until it is so; nothing may come meanwhile.
+/// Runs all interfaces until a condition holds; no frame may arrive.
 fn until(interfaces: &mut [&mut Interface], what: &str, is_so: impl Fn(&[&mut Interface]) -> bool) {
     let end = Instant::now() + Duration::from_secs(90);
     while !is_so(interfaces) {
@@ -72,7 +72,7 @@ fn frame(len: usize, seed: usize) -> Vec<u8> {
 }
 
 #[test]
-fn frames_go_both_ways_and_all_are_counted() {
+fn frames_in_both_directions_are_counted() {
     let (mut server, mut client) = connected("both");
     assert_eq!((server.driver().name, client.mode()), ("memif", "memif"));
     assert_ne!(server.link().unwrap().address, client.link().unwrap().address);
@@ -94,7 +94,7 @@ fn frames_go_both_ways_and_all_are_counted() {
 }
 
 #[test]
-fn what_does_not_fit_is_counted_and_lost() {
+fn frames_that_do_not_fit_are_counted_and_lost() {
     let mut server = open("lost", "role=server,mtu=1400");
     send(&mut server, &[frame(60, 0), frame(60, 1)]);
     assert_eq!(server.counters().down, 2);
@@ -114,11 +114,11 @@ fn what_does_not_fit_is_counted_and_lost() {
 }
 
 #[test]
-fn an_end_that_is_gone_is_told_of_and_comes_back() {
+fn a_lost_peer_is_reported_and_may_reconnect() {
     let (mut server, mut client) = connected("gone");
     send(&mut client, &[frame(60, 0)]);
     drop(client);
-    // What it sent before is lost with it, or not; the link goes down.
+    // Its last frame may be lost with it; the link goes down.
     until_down(&mut server);
     let why = server.take_reason().unwrap();
     assert_eq!(why, "the other end: interface closed");
@@ -153,7 +153,7 @@ fn until_down(interface: &mut Interface) {
 }
 
 #[test]
-fn whoever_sleeps_is_woken_by_a_frame_and_by_an_end() {
+fn a_sleeping_end_is_woken_by_a_frame_and_by_the_end_of_the_peer() {
     let (mut server, mut client) = connected("woken");
     let is_woken = |interface: &Interface| {
         let waits: Vec<_> = interface.sockets();
@@ -168,7 +168,7 @@ fn whoever_sleeps_is_woken_by_a_frame_and_by_an_end() {
         assert!(is_woken(&server) && is_woken(&client));
         assert_eq!((receive(&mut server).len(), receive(&mut client).len()), (1, 1));
     }
-    // Frames that came before it slept are enough.
+    // Frames that arrived before it slept wake it, too.
     send(&mut client, &[frame(60, 0)]);
     receive(&mut server);
     send(&mut client, &[frame(60, 0)]);
@@ -181,7 +181,7 @@ fn whoever_sleeps_is_woken_by_a_frame_and_by_an_end() {
 }
 
 #[test]
-fn parts_send_and_the_first_one_receives() {
+fn all_parts_send_and_the_first_one_receives() {
     let mut parts = Interface::open_parts(&spec("parts", SERVER), 3).unwrap();
     let mut client = open("parts", CLIENT);
     let [first, others @ ..] = &mut parts[..] else { panic!("there are three") };
@@ -196,7 +196,7 @@ fn parts_send_and_the_first_one_receives() {
     assert_eq!(receive(first), [frame(60, 2)]);
 }
 
-/// Somebody who has called, and says what he likes.
+/// A peer that sends arbitrary messages.
 struct Stranger(OwnedFd);
 
 impl Stranger {
@@ -221,8 +221,7 @@ impl Stranger {
         sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut beside, SendFlags::NOSIGNAL).unwrap();
     }
 
-    /// Lets the server go on, and hears what it says: what kind, and why it is over, if that is
-    /// said.
+    /// Runs the server, and returns its next message: kind, and reason if it is a disconnect.
     fn hear(&self, server: &mut Interface) -> (u16, String) {
         let end = Instant::now() + Duration::from_secs(90);
         loop {
@@ -242,7 +241,7 @@ impl Stranger {
         }
     }
 
-    /// Says all that a client says, with memory that is `bytes` behind two rings of eight
+    /// Sends a client's whole handshake, with `bytes` of memory after two rings of eight
     /// descriptors.
     fn connect(name: &str, server: &mut Interface, rings: &[u8; 512]) -> (Stranger, OwnedFd) {
         let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
@@ -283,7 +282,7 @@ const CONNECT: u16 = 6;
 const CONNECTED: u16 = 7;
 const DISCONNECT: u16 = 8;
 
-/// Two rings of eight descriptors without anything in them.
+/// Returns two empty rings of eight descriptors.
 fn rings() -> [u8; 512] {
     let mut rings = [0; 512];
     for at in [0, 256] {
@@ -293,7 +292,7 @@ fn rings() -> [u8; 512] {
 }
 
 #[test]
-fn garbage_is_refused_with_a_word_why_and_others_may_come() {
+fn garbage_is_refused_with_a_reason_and_other_peers_may_connect() {
     let mut server = open("garbage", SERVER);
     for (kind, fields, why) in [
         (0, &[][..], "unknown message"),
@@ -309,7 +308,7 @@ fn garbage_is_refused_with_a_word_why_and_others_may_come() {
         assert_eq!(server.take_reason(), Some(format!("refused: {why}")));
         assert!(!is_up(&server));
     }
-    // The same once more is not told again.
+    // The same reason is not reported twice.
     let stranger = Stranger::call("garbage");
     assert_eq!(stranger.hear(&mut server).0, HELLO);
     stranger.say(INIT, &[0, 2, 5], None);
@@ -320,14 +319,14 @@ fn garbage_is_refused_with_a_word_why_and_others_may_come() {
     assert_eq!(stranger.hear(&mut server).0, HELLO);
     rustix::net::send(&stranger.0, &[1], SendFlags::NOSIGNAL).unwrap();
     assert_eq!(stranger.hear(&mut server), (DISCONNECT, "invalid message size".to_owned()));
-    // One that says nothing is not waited for long.
+    // A silent peer is dropped soon.
     let silent = Stranger::call("garbage");
     assert_eq!(silent.hear(&mut server).0, HELLO);
-    assert_eq!(silent.hear(&mut server), (DISCONNECT, "it says nothing".to_owned()));
+    assert_eq!(silent.hear(&mut server), (DISCONNECT, "it sends nothing".to_owned()));
 
     let mut client = open("garbage", CLIENT);
     until(&mut [&mut server, &mut client], "both are up", |all| all.iter().all(|end| is_up(end)));
-    // There is one already.
+    // A peer is connected already.
     let mut other = open("garbage", CLIENT);
     let _ = server.sockets();
     receive(&mut server);
@@ -341,18 +340,18 @@ fn garbage_is_refused_with_a_word_why_and_others_may_come() {
 }
 
 #[test]
-fn memory_that_means_harm_ends_the_connection_and_no_more() {
+fn malicious_memory_only_ends_the_connection() {
     let mut server = open("harm", SERVER);
     let (head, tail_back) = (6, 256 + 6);
     let descriptor = |region: u16, len: u32, offset: u32| {
         [&[0, 0][..], &region.to_ne_bytes(), &len.to_ne_bytes(), &offset.to_ne_bytes(), &[0; 4]].concat()
     };
     let harms: [(usize, u16, Option<Vec<u8>>, &str); 5] = [
-        (head, 9, None, "its ring's numbers are nonsense"),
+        (head, 9, None, "an index of its ring is out of range"),
         (head, 1, Some(descriptor(0, 60, 4_090)), "a buffer is outside of its memory"),
         (head, 1, Some(descriptor(0, u32::MAX, u32::MAX)), ""),
         (head, 1, Some(descriptor(3, 60, 0)), "a buffer is outside of its memory"),
-        (tail_back, 60_000, None, "its ring's numbers are nonsense"),
+        (tail_back, 60_000, None, "an index of its ring is out of range"),
     ];
     for (at, number, first, why) in harms {
         let (stranger, memory) = Stranger::connect("harm", &mut server, &rings());
@@ -366,7 +365,7 @@ fn memory_that_means_harm_ends_the_connection_and_no_more() {
         receive(&mut server);
         send(&mut server, &[frame(60, 0)]);
         if why.is_empty() {
-            // A frame that long is no frame, wherever it is.
+            // A frame that long is unreadable, wherever it is.
             assert_eq!(server.counters().unreadable, before.unreadable + 1);
             drop(stranger);
             until_down(&mut server);
@@ -376,13 +375,13 @@ fn memory_that_means_harm_ends_the_connection_and_no_more() {
         assert_eq!(server.take_reason(), Some(format!("refused: {why}")));
         assert_eq!(server.counters().received, before.received);
     }
-    // It cannot be made shorter while it is in use.
+    // It cannot be truncated while it is in use.
     let (_stranger, memory) = Stranger::connect("harm", &mut server, &rings());
     assert!(ftruncate(&memory, 0).is_err());
 }
 
 #[test]
-fn a_socket_that_is_taken_is_an_error() {
+fn a_socket_in_use_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.sock");
     let open =

@@ -1,4 +1,4 @@
-//! That generated frames are right, by a slow parser and by tshark, and follow their profile.
+//! Generated frames are correct, according to a slow parser and tshark, and follow their profile.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking")]
 
 #[path = "support/slow.rs"]
@@ -61,7 +61,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_does_not() {
 }
 
 #[test]
-fn every_frame_is_whole_and_has_right_checksums() {
+fn every_frame_is_whole_and_has_correct_checksums() {
     let variants = [
         TrafficProfile::default(),
         TrafficProfile {
@@ -104,8 +104,7 @@ fn malformed_frames_are_malformed_and_nothing_else_is() {
         assert!(frame.data.len() >= FRAME_BYTES_MIN);
         match (frame.kind, parse(&frame.data)) {
             (FrameKind::Malformed, Err(what)) => _ = wrong.insert(what),
-            // Flags that cannot be, and offsets within the header, are behind what the slow parser
-            // looks at.
+            // The slow parser does not detect impossible flags and offsets within the header.
             (FrameKind::Malformed, Ok(parsed)) => {
                 let known = [7, 0].contains(&parsed.flags()) || parsed.fragment.is_some();
                 assert!(known, "{parsed:?}");
@@ -117,7 +116,7 @@ fn malformed_frames_are_malformed_and_nothing_else_is() {
     assert_near(share(&frames, |frame| frame.kind == FrameKind::Malformed), 0.5, 0.02);
 }
 
-/// The two directions of a connection under the same key: the client's end first.
+/// Returns a key for both directions of a connection: the client's endpoint first.
 fn connection(frame: &Owned, parsed: &Parsed) -> (Vec<u8>, u16, Vec<u8>, u16) {
     let (source, destination) = parsed.ports();
     match frame.port {
@@ -127,7 +126,7 @@ fn connection(frame: &Owned, parsed: &Parsed) -> (Vec<u8>, u16, Vec<u8>, u16) {
 }
 
 #[test]
-fn tcp_connections_open_count_and_close_rightly() {
+fn tcp_connections_open_count_and_close_correctly() {
     const FIN: u8 = 1;
     const SYN: u8 = 2;
     const RST: u8 = 4;
@@ -143,8 +142,8 @@ fn tcp_connections_open_count_and_close_rightly() {
             ..short(20_000)
         };
         let (frames, counters) = frames_of(&profile);
-        // For each connection the next sequence number of client and server, and how many packets
-        // there were.
+        // For each connection, the next sequence numbers of client and server, and the number of
+        // packets.
         let mut open: BTreeMap<_, ([Option<u32>; 2], u32)> = BTreeMap::new();
         let (mut closed, mut reset) = (0, 0);
         for frame in &frames {
@@ -220,7 +219,7 @@ fn the_mix_is_the_profiles() {
         protocols,
         attacks,
         ipv6_share: 0.3,
-        // One step of each flow: kinds of frames are then shares of flows.
+        // One step of each flow: shares of frames are then shares of flows.
         flow_length: FlowLength::Endless,
         flows: 20_000,
         ..short(100_000)
@@ -376,7 +375,7 @@ fn impossible_profiles_are_refused_by_field() {
 }
 
 #[test]
-fn tshark_finds_nothing_wrong() {
+fn tshark_finds_no_fault() {
     if Command::new("tshark").arg("-v").output().is_err() {
         println!("SKIPPED: tshark is not installed");
         return;
@@ -397,7 +396,7 @@ fn tshark_finds_nothing_wrong() {
         writer.write(&record).unwrap();
     }
     writer.finish().unwrap();
-    // Random payloads look like some protocol, malformed, now and then: that is not to be judged.
+    // Random payloads sometimes look like a malformed protocol, which is ignored.
     let wrong = "(_ws.malformed && !tcp.payload && !udp.payload) || tcp.analysis.flags || icmp.resp_not_found \
                  || ip.checksum.status == 0 || tcp.checksum.status == 0 || udp.checksum.status == 0 \
                  || icmp.checksum.status == 0 || icmpv6.checksum.status == 0";

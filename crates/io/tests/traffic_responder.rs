@@ -1,5 +1,5 @@
-//! The servers' answers: equal to the generator's own, right through an address translator, and
-//! none to damage.
+//! The servers' answers: equal to the generator's own, correct through an address translator, and
+//! none to damaged frames.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking")]
 
 #[path = "support/slow.rs"]
@@ -11,14 +11,14 @@ use io::traffic::{
 use proptest::prelude::*;
 use slow::{Parsed, parse};
 
-/// The frame without what a stateless server cannot know: the identification, and with it the
-/// header's checksum.
+/// Returns the frame without fields that a stateless server cannot know: the identification, and
+/// with it the header's checksum.
 fn comparable(frame: &[u8]) -> Parsed {
     Parsed { ident: 0, ..parse(frame).unwrap() }
 }
 
 #[test]
-fn answers_are_those_of_the_generators_own_servers() {
+fn answers_equal_those_of_the_generators_servers() {
     for (answer, vlan) in [(ServerAnswer::Echo, None), (ServerAnswer::Acknowledge, Some(33))] {
         // With one flow, a server's packet directly follows the one that it answers.
         let profile = TrafficProfile {
@@ -53,8 +53,8 @@ fn answers_are_those_of_the_generators_own_servers() {
     }
 }
 
-/// What a source NAT does to an IPv4 frame without a tag: another source address, checksums patched
-/// by RFC 1624.
+/// Translates as a source NAT an IPv4 frame without a tag: another source address, checksums
+/// updated by RFC 1624.
 fn translate(frame: &mut [u8], at: usize, to: [u8; 4]) {
     let from: [u8; 4] = frame[at..at + 4].try_into().unwrap();
     let transport_checksum = match frame[23] {

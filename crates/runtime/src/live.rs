@@ -285,7 +285,7 @@ impl Live {
             return false;
         }
         self.asked_ns = now_ns;
-        let of_kernel = self.news.as_mut().is_some_and(LinkMonitor::has_come);
+        let of_kernel = self.news.as_mut().is_some_and(LinkMonitor::take_change);
         self.attached.iter_mut().fold(of_kernel, |has_news, attached| {
             let of_interface = attached.interface.take_link_change();
             has_news || of_interface

@@ -19,7 +19,6 @@ const PENDING: &[&str] = &[
     "conformance",
     "functions",
     "graph",
-    "io",
     "lab",
     "nf",
     "packet",

@@ -62,7 +62,6 @@ const PENDING: &[&str] = &[
     "crates/functions/src/",
     "crates/functions/tests/",
     "crates/graph/",
-    "crates/io/",
     "crates/l3/",
     "crates/lab/",
     "crates/mpm/",

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn times_beyond_the_range_stop_at_its_ends() {
+    fn times_beyond_the_range_saturate() {
         assert_eq!(scale(0, 0).nanoseconds(u64::MAX), u64::MAX);
         assert_eq!(scale(0x80, 0).nanoseconds(u64::MAX), u64::MAX);
         assert_eq!(scale(9, i64::MIN).nanoseconds(1), 0);

@@ -324,9 +324,9 @@ pub enum WriteError {
         "the capture has link type {first:?} and this record {second:?}: write pcapng, with an interface for each link type"
     )]
     SecondLinkType {
-        /// That of the file or the interface.
+        /// Link type of the file or the interface.
         first: LinkType,
-        /// That of the record.
+        /// Link type of the record.
         second: LinkType,
     },
     /// An interface is declared twice, or after its first record.
@@ -336,7 +336,7 @@ pub enum WriteError {
         interface: u32,
     },
     /// The interface's number reaches [`INTERFACES_MAX`].
-    #[error("interface {interface} is one too many: a capture has at most {INTERFACES_MAX}")]
+    #[error("interface {interface} exceeds the limit: a capture has at most {INTERFACES_MAX} interfaces")]
     TooManyInterfaces {
         /// Its number.
         interface: u32,
@@ -348,7 +348,7 @@ pub enum WriteError {
         bytes: usize,
     },
     /// A time is after February 2106, which pcap cannot express.
-    #[error("{timestamp_ns} ns after 1970 is beyond what pcap can say: write pcapng")]
+    #[error("{timestamp_ns} ns after 1970 is beyond the range of pcap: write pcapng")]
     TimeOutOfRange {
         /// The time.
         timestamp_ns: u64,

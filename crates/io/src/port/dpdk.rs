@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn other_names_are_refused() {
         let long = "n".repeat(NAME_MAX + 1);
         let nul = "net_null0,a=\0";
         for text in [

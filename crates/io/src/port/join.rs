@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
     use crate::port::Counters;
-    use crate::port::offload::{FRONT_ROOM, RawFrame, tell};
+    use crate::port::offload::{FRONT_ROOM, RawFrame, deliver};
 
     const MTU: usize = 1_500;
 
@@ -224,7 +224,7 @@ mod tests {
         let mut room = [&[0; FRONT_ROOM], frame].concat();
         let raw = RawFrame { room: &mut room, offload, tag: None, is_cut_off: false };
         let (mut counters, mut frames) = (Counters::default(), Vec::new());
-        tell(raw, &mut Vec::new(), &mut counters, &mut |frame: &[u8]| frames.push(frame.to_vec()));
+        deliver(raw, &mut Vec::new(), &mut counters, &mut |frame: &[u8]| frames.push(frame.to_vec()));
         assert_eq!(counters.unreadable, 0);
         frames
     }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_joined_than_a_packet_has_room_for() {
+    fn joined_frames_fit_a_packet() {
         let frames = segments(true, &[], 64_000, 700);
         let (units, came) = sent(&frames);
         assert_eq!((units, came), (vec![64, 28], frames));
@@ -329,13 +329,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_the_link_goes_alone() {
+    fn frames_too_long_for_the_link_are_sent_alone() {
         let frames = segments(true, &[], 6_000, 1_461);
         assert_eq!(sent(&frames).0, [1; 5]);
     }
 
     #[test]
-    fn a_damaged_segment_goes_alone() {
+    fn a_damaged_segment_is_sent_alone() {
         let mut frames = segments(true, &[], 5_000, 1_000);
         frames[2][100] ^= 1;
         assert_eq!(sent(&frames), (vec![2, 1, 2], frames));

@@ -39,7 +39,7 @@ impl LinkMonitor {
     }
 
     /// Returns whether something changed since the last call.
-    pub fn has_come(&mut self) -> bool {
+    pub fn take_change(&mut self) -> bool {
         let mut has_come = false;
         loop {
             let mut message = [0u8; MESSAGE];

@@ -40,7 +40,7 @@ use super::{Counters, TransmitBurst, is_too_long};
 
 /// Calls of `receive` after which the control channel is checked, if nobody waited for the port in
 /// between.
-const ASKED_AFTER: u32 = 1_024;
+const CHECK_AFTER: u32 = 1_024;
 
 /// Milliseconds from the peer's call until the connection must be up.
 pub const CALL_MS_MAX: u64 = 1_000;
@@ -50,8 +50,8 @@ pub const PAUSE_MS: u64 = 250;
 
 /// Attempts to find room in a full ring while awake, with this number of pauses after each: some
 /// tens of microseconds, in which another core takes a batch.
-const LOOKS: u32 = 20;
-const PAUSES: u32 = 64;
+const SPINS: u32 = 20;
+const SPIN_PAUSES: u32 = 64;
 
 /// Further attempts, with a nap after each: a millisecond or two at most, in which the peer may get
 /// a core.
@@ -59,7 +59,7 @@ const NAPS: u32 = 10;
 const NAP: Duration = Duration::from_micros(50);
 
 /// Messages, and calls, that are handled in a row.
-const HEARD_MAX: usize = 16;
+const MESSAGES_MAX: usize = 16;
 
 /// One part of a port of shared memory. The first part connects and receives; all send.
 pub struct MemifPort {
@@ -99,20 +99,20 @@ struct Endpoint {
     state: State,
     batch: Batch,
     /// Calls of `receive` since the control channel was checked.
-    asked: u32,
+    receives: u32,
     /// Somebody may be waiting for the port.
-    is_waited_for: Cell<bool>,
+    may_be_waited_for: Cell<bool>,
     /// A file descriptor that is always readable.
     ready: OwnedFd,
     /// End of the pause without calls.
     pause: Option<Instant>,
     /// Error of the last call that failed.
-    uncalled: Option<ErrorKind>,
+    failed_call: Option<ErrorKind>,
     /// The link changed since the last call of `take_link_change`.
     has_news: bool,
     why: Option<String>,
     /// The last reported reason of a failed call, which is not reported again.
-    said: String,
+    reported: String,
 }
 
 enum State {
@@ -192,16 +192,16 @@ impl Driver for MemifPort {
             listener,
             state: State::Alone,
             batch: Batch::new(),
-            asked: 0,
-            is_waited_for: Cell::new(false),
+            receives: 0,
+            may_be_waited_for: Cell::new(false),
             ready: doorbell::make(1)?,
             pause: None,
-            uncalled: None,
+            failed_call: None,
             has_news: false,
             why: None,
-            said: String::new(),
+            reported: String::new(),
         };
-        match endpoint.call(&shared) {
+        match endpoint.call_server(&shared) {
             // The server may start later.
             Err(error) if !is_not_there(&error) => return Err(error),
             _ => {}
@@ -221,7 +221,7 @@ impl Driver for MemifPort {
     /// Calls the server, if this is a client without a connection.
     fn refresh(&mut self) -> Result<Refreshed> {
         if let Some(endpoint) = &mut self.endpoint {
-            endpoint.call(&self.shared)?;
+            endpoint.call_server(&self.shared)?;
         }
         Ok(Refreshed::Unchanged)
     }
@@ -238,8 +238,8 @@ impl Driver for MemifPort {
     /// there.
     fn sockets(&self) -> Vec<BorrowedFd<'_>> {
         let Some(endpoint) = &self.endpoint else { return Vec::new() };
-        endpoint.is_waited_for.set(true);
-        let listener = endpoint.listener.as_ref().filter(|_| endpoint.hears()).map(AsFd::as_fd);
+        endpoint.may_be_waited_for.set(true);
+        let listener = endpoint.listener.as_ref().filter(|_| endpoint.accepts_calls()).map(AsFd::as_fd);
         let (channel, interrupt, ready) = match &endpoint.state {
             State::Alone => (None, None, None),
             State::Calling { channel, .. } => (Some(channel.as_fd()), None, None),
@@ -253,7 +253,7 @@ impl Driver for MemifPort {
 
     fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) -> Result<()> {
         let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
-        endpoint.attend(&self.shared);
+        endpoint.poll_channel(&self.shared);
         let State::Connected { receiver, .. } = &mut endpoint.state else { return Ok(()) };
         if let Err(fault) = receiver.receive(&mut endpoint.batch) {
             endpoint.end(&self.shared, SessionEnd::Here(fault.to_string()));
@@ -319,29 +319,30 @@ impl MemifShared {
 
 impl Endpoint {
     /// Returns whether calls are accepted: a pending call is completed first.
-    fn hears(&self) -> bool {
+    fn accepts_calls(&self) -> bool {
         self.pause.is_none() && !matches!(self.state, State::Calling { .. })
     }
 
     /// Calls the server, if this is a client without a connection.
-    fn call(&mut self, shared: &MemifShared) -> Result<()> {
+    fn call_server(&mut self, shared: &MemifShared) -> Result<()> {
         let waits = self.pause.is_some_and(|until| Instant::now() < until);
         if self.listener.is_some() || waits || !matches!(self.state, State::Alone) {
             return Ok(());
         }
-        let channel = Channel::open(&shared.config.socket).inspect_err(|error| self.note(error))?;
-        self.uncalled = None;
+        let channel =
+            Channel::open(&shared.config.socket).inspect_err(|error| self.record_failed_call(error))?;
+        self.failed_call = None;
         let session = Session::Client(Box::new(Client::new(Arc::clone(&shared.config))));
         self.begin(channel, session);
-        self.hear(shared);
+        self.handle_messages(shared);
         Ok(())
     }
 
     /// Records a failed call. A missing server is not reported, any other error once.
-    fn note(&mut self, error: &Error) {
-        let before = self.uncalled.replace(error.kind());
-        if before != self.uncalled && !is_not_there(error) {
-            self.why = Some(format!("cannot call the other end: {error}"));
+    fn record_failed_call(&mut self, error: &Error) {
+        let before = self.failed_call.replace(error.kind());
+        if before != self.failed_call && !is_not_there(error) {
+            self.why = Some(format!("cannot connect to the other end: {error}"));
             self.has_news = true;
         }
     }
@@ -354,22 +355,22 @@ impl Endpoint {
     /// Handles the control channel, if it is time: at once if somebody may have waited for it, or a
     /// call is pending.
     #[inline]
-    fn attend(&mut self, shared: &MemifShared) {
-        self.asked += 1;
-        let was_waited_for = self.is_waited_for.take();
-        let is_due = was_waited_for
-            || self.asked >= ASKED_AFTER
+    fn poll_channel(&mut self, shared: &MemifShared) {
+        self.receives += 1;
+        let was_waited = self.may_be_waited_for.take();
+        let is_due = was_waited
+            || self.receives >= CHECK_AFTER
             || matches!(self.state, State::Calling { .. })
             || shared.state.load(Ordering::Relaxed) == FAILED;
         if is_due {
-            self.attend_now(shared, was_waited_for);
+            self.poll_channel_now(shared, was_waited);
         }
     }
 
     #[cold]
-    fn attend_now(&mut self, shared: &MemifShared, was_waited_for: bool) {
-        self.asked = 0;
-        if let (true, State::Connected { receiver, .. }) = (was_waited_for, &self.state) {
+    fn poll_channel_now(&mut self, shared: &MemifShared, was_waited: bool) {
+        self.receives = 0;
+        if let (true, State::Connected { receiver, .. }) = (was_waited, &self.state) {
             receiver.wake();
         }
         let fault = shared.outlet().fault.take();
@@ -379,14 +380,14 @@ impl Endpoint {
         if self.pause.is_some_and(|until| Instant::now() >= until) {
             self.pause = None;
         }
-        self.hear_calls(shared);
-        self.hear(shared);
+        self.accept_calls(shared);
+        self.handle_messages(shared);
     }
 
     /// Accepts the next call; calls during a connection are refused.
-    fn hear_calls(&mut self, shared: &MemifShared) {
-        for _ in 0..HEARD_MAX {
-            if !self.hears() {
+    fn accept_calls(&mut self, shared: &MemifShared) {
+        for _ in 0..MESSAGES_MAX {
+            if !self.accepts_calls() {
                 return;
             }
             let Some(channel) = self.listener.as_ref().and_then(Listener::accept) else { return };
@@ -404,8 +405,8 @@ impl Endpoint {
     }
 
     /// Handles the peer's messages.
-    fn hear(&mut self, shared: &MemifShared) {
-        for _ in 0..HEARD_MAX {
+    fn handle_messages(&mut self, shared: &MemifShared) {
+        for _ in 0..MESSAGES_MAX {
             let channel = match &self.state {
                 State::Alone => return,
                 State::Calling { channel, .. } | State::Connected { channel, .. } => channel,
@@ -413,7 +414,7 @@ impl Endpoint {
             let (bytes, file) = match channel.receive() {
                 Received::Nothing => {
                     if matches!(&self.state, State::Calling { end, .. } if Instant::now() >= *end) {
-                        self.end(shared, SessionEnd::Here("it says nothing".to_owned()));
+                        self.end(shared, SessionEnd::Here("it sends nothing".to_owned()));
                     }
                     return;
                 }
@@ -423,20 +424,20 @@ impl Endpoint {
                 }
                 Received::End => return self.end(shared, SessionEnd::ByPeer("it is gone".to_owned())),
             };
-            let (channel, heard) = match &mut self.state {
+            let (channel, progress) = match &mut self.state {
                 State::Alone => return,
-                State::Calling { channel, session, .. } => (channel, session.hear(&bytes, file)),
-                State::Connected { .. } => return self.end(shared, session::hear_later(&bytes)),
+                State::Calling { channel, session, .. } => (channel, session.handle_message(&bytes, file)),
+                State::Connected { .. } => return self.end(shared, session::handle_later_message(&bytes)),
             };
-            let said = match &heard {
-                Ok(Progress::Say(message, file)) => channel.send(message, file.as_ref().map(AsFd::as_fd)),
+            let reported = match &progress {
+                Ok(Progress::Send(message, file)) => channel.send(message, file.as_ref().map(AsFd::as_fd)),
                 Ok(Progress::Connected(Some(message), _)) => channel.send(message, None),
                 _ => Ok(()),
             };
-            match (heard, said) {
+            match (progress, reported) {
                 (Err(ended), _) => return self.end(shared, ended),
                 (_, Err(_)) => return self.end(shared, SessionEnd::ByPeer("it is gone".to_owned())),
-                (Ok(Progress::Say(..)), _) => {}
+                (Ok(Progress::Send(..)), _) => {}
                 (Ok(Progress::Connected(_, queues)), _) => self.connect(shared, *queues),
             }
         }
@@ -450,7 +451,7 @@ impl Endpoint {
         shared.state.store(UP, Ordering::Release);
         self.has_news = true;
         self.why = Some(format!("connected with {peer}")).filter(|_| !peer.is_empty());
-        self.said.clear();
+        self.reported.clear();
     }
 
     /// Ends the connection for a reason, and sends it to the peer, unless the peer sent it.
@@ -459,7 +460,9 @@ impl Endpoint {
         shared.state.store(DOWN, Ordering::Release);
         let state = std::mem::replace(&mut self.state, State::Alone);
         let why = match ended {
-            SessionEnd::ByPeer(reason) if reason.is_empty() => "the other end has ended it".to_owned(),
+            SessionEnd::ByPeer(reason) if reason.is_empty() => {
+                "the other end closed the connection".to_owned()
+            }
             SessionEnd::ByPeer(reason) => format!("the other end: {reason}"),
             SessionEnd::Here(reason) => {
                 if let State::Calling { channel, .. } | State::Connected { channel, .. } = &state {
@@ -471,8 +474,8 @@ impl Endpoint {
             }
         };
         self.pause = Some(Instant::now() + Duration::from_millis(PAUSE_MS));
-        if matches!(state, State::Connected { .. }) || why != self.said {
-            self.said.clone_from(&why);
+        if matches!(state, State::Connected { .. }) || why != self.reported {
+            self.reported.clone_from(&why);
             self.has_news = true;
             self.why = Some(why);
         }
@@ -498,9 +501,9 @@ fn put(sender: &mut Sender, frame: &[u8], is_stuck: &mut bool) -> std::result::R
     }
     if !*is_stuck {
         sender.publish();
-        for look in 0..LOOKS + NAPS {
+        for look in 0..SPINS + NAPS {
             match look {
-                0..LOOKS => (0..PAUSES).for_each(|_| std::hint::spin_loop()),
+                0..SPINS => (0..SPIN_PAUSES).for_each(|_| std::hint::spin_loop()),
                 _ => std::thread::sleep(NAP),
             }
             if sender.put(frame)? {

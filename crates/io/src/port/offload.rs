@@ -81,18 +81,27 @@ pub enum OffloadError {
     Segmentation,
 }
 
-/// Hands over the frame, or its segments, as [`plain`], and counts them.
-pub fn tell(raw: RawFrame<'_>, segment: &mut Vec<u8>, counters: &mut Counters, each: &mut impl FnMut(&[u8])) {
+/// Hands over the frame, or its segments, as [`restore`], and counts them.
+pub fn deliver(
+    raw: RawFrame<'_>,
+    segment: &mut Vec<u8>,
+    counters: &mut Counters,
+    each: &mut impl FnMut(&[u8]),
+) {
     counters.completed += u64::from(raw.offload.needs_checksum());
-    let told = plain(raw, segment, |frame| {
+    let restored = restore(raw, segment, |frame| {
         counters.received(frame);
         each(frame);
     });
-    counters.unreadable += u64::from(told.is_err());
+    counters.unreadable += u64::from(restored.is_err());
 }
 
 /// Hands over the frame, or its segments in order, as a wire would carry them.
-fn plain(raw: RawFrame<'_>, segment: &mut Vec<u8>, mut each: impl FnMut(&[u8])) -> Result<(), OffloadError> {
+fn restore(
+    raw: RawFrame<'_>,
+    segment: &mut Vec<u8>,
+    mut each: impl FnMut(&[u8]),
+) -> Result<(), OffloadError> {
     if raw.is_cut_off {
         return Err(OffloadError::CutOff);
     }
@@ -100,7 +109,7 @@ fn plain(raw: RawFrame<'_>, segment: &mut Vec<u8>, mut each: impl FnMut(&[u8])) 
     let frame = match raw.tag {
         Some(tag) => {
             offload.checksum_start = offload.checksum_start.saturating_add(vlan::HEADER_LEN as u16);
-            put_back(tag, raw.room).ok_or(OffloadError::Headers)?
+            restore_tag(tag, raw.room).ok_or(OffloadError::Headers)?
         }
         None => &mut raw.room[FRONT_ROOM..],
     };
@@ -116,7 +125,7 @@ fn plain(raw: RawFrame<'_>, segment: &mut Vec<u8>, mut each: impl FnMut(&[u8])) 
 }
 
 /// Puts a tag back between the addresses and the EtherType, in the room before the frame.
-fn put_back(tag: TakenTag, room: &mut [u8]) -> Option<&mut [u8]> {
+fn restore_tag(tag: TakenTag, room: &mut [u8]) -> Option<&mut [u8]> {
     const ADDRESSES: usize = 12;
     if room.len() < FRONT_ROOM + ADDRESSES {
         return None;
@@ -398,7 +407,7 @@ mod tests {
     }
 
     /// Returns all frames that result from one.
-    fn told(
+    fn restored(
         frame: &[u8],
         offload: OffloadHeader,
         tag: Option<TakenTag>,
@@ -407,7 +416,7 @@ mod tests {
         room.extend_from_slice(frame);
         let mut all = Vec::new();
         let raw = RawFrame { room: &mut room, offload, tag, is_cut_off: false };
-        plain(raw, &mut Vec::new(), |frame| all.push(frame.to_vec()))?;
+        restore(raw, &mut Vec::new(), |frame| all.push(frame.to_vec()))?;
         Ok(all)
     }
 
@@ -456,9 +465,9 @@ mod tests {
                 checksum_offset: offset as u16,
                 ..OffloadHeader::default()
             };
-            let told = told(&open, header, None).unwrap();
-            prop_assert_eq!(told.len(), 1);
-            prop_assert!(is_sound(&told[0]));
+            let restored = restored(&open, header, None).unwrap();
+            prop_assert_eq!(restored.len(), 1);
+            prop_assert!(is_sound(&restored[0]));
         }
 
         #[test]
@@ -480,10 +489,10 @@ mod tests {
                 checksum_offset: if is_tcp { 16 } else { 6 },
                 ..OffloadHeader::default()
             };
-            let told = told(&whole, header, None).unwrap();
-            prop_assert_eq!(told.len(), len.div_ceil(step.into()));
+            let restored = restored(&whole, header, None).unwrap();
+            prop_assert_eq!(restored.len(), len.div_ceil(step.into()));
             let mut put_together = Vec::new();
-            for (number, segment) in told.iter().enumerate() {
+            for (number, segment) in restored.iter().enumerate() {
                 prop_assert!(is_sound(segment));
                 let parsed = PacketHeaders::from_ethernet_slice(segment).unwrap();
                 if let Some(etherparse::NetHeaders::Ipv4(ip, _)) = &parsed.net {
@@ -492,7 +501,7 @@ mod tests {
                 if let Some(TransportHeader::Tcp(tcp)) = &parsed.transport {
                     let sequence = 0xffff_ff00u32.wrapping_add(put_together.len() as u32);
                     prop_assert_eq!(tcp.sequence_number, sequence);
-                    let is_last = number + 1 == told.len();
+                    let is_last = number + 1 == restored.len();
                     prop_assert_eq!((tcp.fin, tcp.psh, tcp.cwr), (is_last, is_last, number == 0));
                 }
                 put_together.extend_from_slice(parsed.payload.slice());
@@ -522,10 +531,10 @@ mod tests {
                 checksum_offset: 16,
                 ..OffloadHeader::default()
             };
-            let told = told(&whole, header, None).unwrap();
-            prop_assert_eq!(told.len(), len.div_ceil(step.into()));
+            let restored = restored(&whole, header, None).unwrap();
+            prop_assert_eq!(restored.len(), len.div_ceil(step.into()));
             let mut put_together = Vec::new();
-            for (number, segment) in told.iter().enumerate() {
+            for (number, segment) in restored.iter().enumerate() {
                 let parsed = PacketHeaders::from_ethernet_slice(segment).unwrap();
                 let Some(TransportHeader::Udp(outer)) = &parsed.transport else { panic!("{parsed:?}") };
                 let is_right = if has_sum { is_sound(segment) } else { outer.checksum == 0 };
@@ -556,7 +565,7 @@ mod tests {
                 checksum_start: numbers[2] % 128,
                 checksum_offset: numbers[3] % 32,
             };
-            let _ = told(&frame, header, is_tagged.then_some(TakenTag { protocol: 0x88a8, control: 3 }));
+            let _ = restored(&frame, header, is_tagged.then_some(TakenTag { protocol: 0x88a8, control: 3 }));
         }
     }
 
@@ -566,13 +575,13 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_goes_back_where_it_was() {
+    fn a_vlan_tag_is_put_back() {
         let tagged = frame(true, false, true, b"x");
         let mut taken = tagged.clone();
         taken.drain(12..16);
         let header = OffloadHeader::default();
         let tag = TakenTag { protocol: 0x8100, control: 5 };
-        assert_eq!(told(&taken, header, Some(tag)).unwrap(), [tagged]);
-        assert_eq!(told(&taken, header, None).unwrap(), [taken]);
+        assert_eq!(restored(&taken, header, Some(tag)).unwrap(), [tagged]);
+        assert_eq!(restored(&taken, header, None).unwrap(), [taken]);
     }
 }

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_and_damaged_frames_stay() {
+    fn fragments_and_damaged_frames_stay_unchanged() {
         let (mut damaged, field) = frame(true, false, b"abcd");
         damaged[field] ^= 1;
         let mut frame = damaged.clone();

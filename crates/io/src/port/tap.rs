@@ -195,7 +195,7 @@ impl Driver for TapPort {
             // There is room for the longest frame that the kernel makes for a TAP device.
             let raw =
                 RawFrame { room: &mut self.room[..FRONT_ROOM + len], offload, tag: None, is_cut_off: false };
-            offload::tell(raw, &mut self.segment, counters, &mut each);
+            offload::deliver(raw, &mut self.segment, counters, &mut each);
         }
         Ok(())
     }
@@ -334,7 +334,9 @@ impl Drop for TapPort {
 fn open_device() -> Result<File> {
     sys::open_device().map_err(|error| {
         let why = match error.kind() {
-            ErrorKind::NotFound => "is not there (`modprobe tun`; a container has to be given it)".to_owned(),
+            ErrorKind::NotFound => {
+                "is not there; `modprobe tun` loads it, and a container must be given it".to_owned()
+            }
             ErrorKind::PermissionDenied => "may not be opened".to_owned(),
             _ => format!("cannot be opened: {error}"),
         };
@@ -345,14 +347,14 @@ fn open_device() -> Result<File> {
 fn why_not_taken_over(error: &Error) -> Error {
     let why = match error.raw_os_error() {
         Some(libc::EINVAL) => {
-            "it is there already, and is no TAP device, or one of several queues".to_owned()
+            "the interface exists, and is no TAP device, or one with several queues".to_owned()
         }
-        Some(libc::EBUSY) => "it is there already, and another program has it".to_owned(),
+        Some(libc::EBUSY) => "the device exists, and another program has it".to_owned(),
         Some(libc::EPERM) => {
-            "it is there already, and another user's: that takes root, or the capability CAP_NET_ADMIN"
+            "the device exists, and is another user's: root, or the capability CAP_NET_ADMIN, is needed"
                 .to_owned()
         }
-        _ => format!("it is there already, and cannot be taken over: {error}"),
+        _ => format!("the device exists, and cannot be taken over: {error}"),
     };
     Error::new(error.kind(), why)
 }
@@ -374,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ends_have_different_addresses_that_are_one_hosts() {
+    fn both_ends_have_different_unicast_addresses() {
         for first in [0x00, 0x02, 0x3c, 0x52, 0xfe] {
             let address = [first, 0x54, 0, 1, 2, 3];
             let link = other_end(LinkState { is_up: true, mtu: 1_500, address: Some(address) });

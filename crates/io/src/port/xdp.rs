@@ -121,7 +121,7 @@ impl Driver for XdpPort {
         let missing = match socket::probe() {
             // Missing privileges are not the machine's fault.
             Err(error) if error.kind() != ErrorKind::PermissionDenied => {
-                format!("the kernel has no such sockets: {error}")
+                format!("the kernel has no AF_XDP sockets: {error}")
             }
             _ if !may_load => "the capabilities CAP_BPF and CAP_NET_ADMIN are missing".to_owned(),
             _ => return Readiness::ready("AF_XDP is available"),
@@ -179,7 +179,7 @@ impl Driver for XdpPort {
                 .map_err(|error| explain(&format!("no socket for receive queue {number}"), &error))?;
             attached
                 .program
-                .give_to(number, &queue)
+                .add_socket(number, &queue)
                 .map_err(|error| explain("the program does not take a socket", &error))?;
             Ok(queue)
         };
@@ -273,18 +273,17 @@ impl Driver for XdpPort {
 /// Returns why AF_XDP would lose or cut frames at an interface.
 fn obstacle(socket: &OwnedFd, name: &str) -> Option<String> {
     if link::has_ipv4(socket, name) || link::has_ipv6(name) {
-        return Some("the system has addresses there, and would hear nothing".to_owned());
+        return Some("the system has addresses there, and would receive nothing".to_owned());
     }
     match ethtool::kind(socket, name) {
         InterfaceKind::Card => ethtool::takes_tags(socket, name)
-            .then(|| format!("it takes VLAN tags out of frames (`ethtool -K {name} rxvlan off`)")),
+            .then(|| format!("it strips VLAN tags (`ethtool -K {name} rxvlan off`)")),
         // The other end of a veth leaves tags and segments to a card that does not exist.
         InterfaceKind::Virtual if Path::new("/proc/net/vlan").exists() => {
             Some("VLAN tags of this machine's own interfaces for VLANs would be lost".to_owned())
         }
-        InterfaceKind::Virtual => ethtool::takes_segments(socket, name).then(|| {
-            format!("this machine's own TCP would come cut into segments (`ethtool -K {name} tso off`)")
-        }),
+        InterfaceKind::Virtual => ethtool::takes_segments(socket, name)
+            .then(|| format!("this machine's own TCP would be segmented (`ethtool -K {name} tso off`)")),
     }
 }
 

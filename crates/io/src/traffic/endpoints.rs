@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_visits_every_place_once() {
+    fn a_permutation_visits_every_place_once() {
         for length in [1, 2, 6, 97, 1_000, CLIENT_PORTS] {
             let order = Permutation::new(length, &mut Random::stream(3, length));
             let places: BTreeSet<_> = (0..length).map(|number| order.place(number)).collect();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_and_seeds_differ() {
+    fn streams_of_different_seeds_differ() {
         let first = |seed, number| Random::stream(seed, number).bits();
         assert_eq!(first(1, 2), first(1, 2));
         assert_ne!(first(1, 2), first(2, 1));

@@ -39,10 +39,10 @@ pub enum NoAnswer {
     #[error("the packet is a fragment")]
     Fragment,
     /// It is not TCP, UDP or an ICMP echo request, or has IPv6 extension headers.
-    #[error("the protocol is not one that is answered")]
+    #[error("the protocol is not answered")]
     Protocol,
     /// A server does not answer it: a bare acknowledgement, a reset.
-    #[error("no answer is due")]
+    #[error("no answer is expected")]
     NothingToSay,
 }
 

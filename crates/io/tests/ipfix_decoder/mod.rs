@@ -1,5 +1,5 @@
-//! A decoder of IPFIX messages, strict about everything that RFC 7011 says of those sent here. For
-//! tests only.
+//! A decoder of IPFIX messages for tests, strict about all rules of RFC 7011 for the messages sent
+//! here.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ pub struct Message {
     /// Identifiers of the templates in it.
     pub templates: Vec<u16>,
     pub records: Vec<Record>,
-    /// Records of options templates, each with how many of `records` come before it.
+    /// Records of options templates, each with the number of `records` before it.
     pub options: Vec<(usize, Record)>,
 }
 
@@ -22,7 +22,7 @@ pub struct Message {
 #[derive(Default)]
 pub struct Decoder {
     templates: HashMap<u16, Vec<(u16, u32, usize)>>,
-    /// Those of them that are options templates.
+    /// The options templates among them.
     options: HashSet<u16>,
 }
 

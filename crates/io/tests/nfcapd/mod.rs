@@ -6,21 +6,21 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// nfcapd that writes into a folder.
+/// An nfcapd process that writes into a folder.
 pub struct Collector {
     child: Child,
     address: SocketAddr,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// One at a time: another test's socket could get the port that was free a moment ago.
+/// One at a time: another test's socket could get a port that was free a moment ago.
 static ALONE: Mutex<()> = Mutex::new(());
 
 impl Collector {
     /// Starts it on a free port.
     pub fn start(folder: &Path) -> Collector {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        // Free now; nfcapd cannot be asked to choose one itself.
+        // Free now; nfcapd cannot choose one itself.
         let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Command::new("nfcapd")
             .args([
@@ -46,7 +46,7 @@ impl Collector {
         collector
     }
 
-    /// Bytes that it has not taken from its socket yet; none if it has no socket.
+    /// Returns the bytes that wait in its socket; none if it has no socket.
     fn waiting_bytes(&self) -> Option<u64> {
         let sockets = std::fs::read_to_string("/proc/net/udp").unwrap();
         let port = format!(":{:04X}", self.address.port());
@@ -56,12 +56,12 @@ impl Collector {
         Some(u64::from_str_radix(queues.split_once(':').unwrap().1, 16).unwrap())
     }
 
-    /// Where to send to.
+    /// Returns the address of the collector.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Lets it take all that was sent, write its file and go.
+    /// Waits until it has received everything, has written its file and ended.
     pub fn stop(mut self) {
         wait_until("nfcapd has received", || self.waiting_bytes() == Some(0));
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
@@ -71,7 +71,7 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        // Only if the test failed is it still there.
+        // It still runs only if the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,4 @@
-//! Capture files put together by hand, field by field, so that the reader is not tested with its
-//! own writer.
+//! Capture files built field by field, so that the reader is not tested by its own writer.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::{Cursor, Write};

@@ -1,7 +1,7 @@
-//! Frames taken apart slowly, by the RFCs' words and none of the crate's code.
+//! A slow parser of frames, written from the RFCs, without the crate's code.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-/// A frame's fields, after all its lengths and checksums were found right.
+/// A frame's fields, after all lengths and checksums were checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     pub macs: [u8; 12],
@@ -9,10 +9,10 @@ pub struct Parsed {
     pub source: Vec<u8>,
     pub destination: Vec<u8>,
     pub protocol: u8,
-    /// Offset in bytes and whether there are more; of a fragment only.
+    /// Offset in bytes and the more-fragments flag of a fragment.
     pub fragment: Option<(usize, bool)>,
     pub ident: u32,
-    /// What is behind the IP headers.
+    /// The IP payload.
     pub transport: Vec<u8>,
 }
 
@@ -33,14 +33,14 @@ impl Parsed {
         self.transport[13]
     }
 
-    /// What is behind the transport header.
+    /// Returns the payload of the transport header.
     pub fn payload(&self) -> &[u8] {
         let header = if self.protocol == 6 { usize::from(self.transport[12] >> 4) * 4 } else { 8 };
         &self.transport[header..]
     }
 }
 
-/// Takes a frame apart; says what is wrong if anything is.
+/// Parses a frame; returns the first fault.
 pub fn parse(frame: &[u8]) -> Result<Parsed, String> {
     if frame.len() < 60 {
         return Err(format!("a frame of {} bytes", frame.len()));

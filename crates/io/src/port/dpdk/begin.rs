@@ -114,13 +114,13 @@ pub fn on_thread<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -
     if !matches!(*BEGUN.lock().unwrap_or_else(PoisonError::into_inner), EalState::With(_)) {
         return Err(Error::new(ErrorKind::Unsupported, "DPDK has not begun"));
     }
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, receiver) = mpsc::sync_channel(1);
     sys::call(Box::new(move || {
         // Without a receiver, nobody needs the result.
-        let _ = tell.send(call());
+        let _ = sender.send(call());
     }))?;
     let silent = || Error::new(ErrorKind::TimedOut, "DPDK's thread does not answer");
-    told.recv_timeout(THREAD_WAIT).map_err(|_| silent())
+    receiver.recv_timeout(THREAD_WAIT).map_err(|_| silent())
 }
 
 #[cfg(test)]
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn dpdk_is_told_of_cards_and_of_memory() {
+    fn dpdks_command_line_has_cards_and_memory() {
         let always = "rivulet --no-telemetry --log-level=error --lcores=0@3";
         let virtual_only = told(&["net_null0", "net_ring0,a=b"], 4, false);
         assert_eq!(virtual_only, format!("{always} --no-shconf --no-huge -m 256 --no-pci"));

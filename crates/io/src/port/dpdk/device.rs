@@ -113,7 +113,7 @@ impl Driver for DpdkPort {
                 counters.completed += u64::from(open_checksum::complete(&mut room[FRONT_ROOM..]));
             }
             let raw = RawFrame { room, offload: OffloadHeader::default(), tag, is_cut_off };
-            offload::tell(raw, &mut self.segment, counters, &mut each);
+            offload::deliver(raw, &mut self.segment, counters, &mut each);
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl DpdkPort {
             false => Some(sys::plug(&device.name, &device.arguments).map_err(|error| not_made(&error))?),
         };
         let number = sys::find(&device.name).map_err(|_| {
-            let why = "DPDK has no such device: a card takes a driver that gives it to programs (`dpdk-devbind.py --bind=vfio-pci`)";
+            let why = "DPDK has no such device; bind a card to a user-space driver (`dpdk-devbind.py --bind=vfio-pci`)";
             Error::new(ErrorKind::NotFound, why)
         })?;
         let wanted = u16::try_from(count).unwrap_or(u16::MAX);
@@ -233,9 +233,9 @@ fn fitting(bytes: &[u8], lens: &[usize], mtu: usize) -> usize {
 
 fn not_made(error: &Error) -> Error {
     let why = match error.raw_os_error() {
-        Some(libc::EEXIST) => "DPDK has it already".to_owned(),
+        Some(libc::EEXIST) => "DPDK has such a device already".to_owned(),
         Some(libc::ENODEV | libc::EINVAL | libc::ENOENT | libc::EFAULT) => {
-            format!("DPDK has no driver that takes it so: {error}")
+            format!("DPDK has no driver for it, or not with these arguments: {error}")
         }
         _ => format!("DPDK cannot make it: {error}"),
     };
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_go_up_to_one_that_is_too_long() {
+    fn a_burst_ends_before_a_frame_that_is_too_long() {
         let lens = [60, 114, 115, 60];
         let bytes = vec![0; lens.iter().sum()];
         assert_eq!(fitting(&bytes, &lens, 100), 2);

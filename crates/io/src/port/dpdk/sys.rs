@@ -72,7 +72,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The open ports. Whoever makes, opens or closes a device holds this lock.
+/// The open ports. A thread that makes, opens or closes a device holds this lock.
 static OPEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
 
 fn alone<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -113,7 +113,7 @@ pub fn call(call: Call) -> Result<()> {
     extern "C" fn carry_out(argument: *mut c_void) {
         // SAFETY: it is the box that was given away below, once.
         let call = *unsafe { Box::from_raw(argument.cast::<Call>()) };
-        // DPDK cannot unwind; whoever waits for the result gets none.
+        // DPDK cannot unwind; a thread that waits for the result gets none.
         let _ = catch_unwind(AssertUnwindSafe(call));
     }
     let argument = Box::into_raw(Box::new(call));

@@ -63,7 +63,7 @@ impl Listener {
                 return Err(Error::new(ErrorKind::AddrInUse, "another program, or port, listens there"));
             }
             if !fs::symlink_metadata(path)?.file_type().is_socket() {
-                let why = "there is something else than a socket";
+                let why = "the path is not a socket";
                 return Err(Error::new(ErrorKind::AlreadyExists, why));
             }
             unlinkat(CWD, path, AtFlags::empty())?;
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_left_is_replaced_and_goes_with_the_server() {
+    fn a_stale_socket_file_is_replaced_and_removed_with_the_server() {
         let dir = tempfile::tempdir().unwrap();
         let path = path(&dir);
         let first = Listener::open(&path).unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_with_their_files_and_others_are_told_apart() {
+    fn messages_arrive_with_their_files_and_other_lengths_are_detected() {
         let name = format!("@rivulet-test-{}", std::process::id());
         let listener = Listener::open(&name).unwrap();
         assert_eq!(Listener::open(&name).err().unwrap().kind(), ErrorKind::AddrInUse);

@@ -57,13 +57,13 @@ pub enum MemifConfigError {
     #[error("a socket's path has at most {PATH_MAX} bytes")]
     LongPath,
     /// A word is not of the form `key=value`.
-    #[error("expected key=value, not `{0}`; there are id, role, rsize, bsize, mtu and secret")]
+    #[error("expected key=value, found `{0}`; keys are id, role, rsize, bsize, mtu and secret")]
     NoKey(String),
     /// The key is unknown.
-    #[error("there is no `{0}`; there are id, role, rsize, bsize, mtu and secret")]
+    #[error("there is no key `{0}`; keys are id, role, rsize, bsize, mtu and secret")]
     UnknownKey(String),
     /// A key is given twice.
-    #[error("{0} is there twice")]
+    #[error("{0} is given twice")]
     Twice(&'static str),
     /// A value is invalid.
     #[error("{key}={value}: {expected}")]
@@ -139,7 +139,7 @@ impl FromStr for MemifConfig {
                         // The words before 2020, which VPP accepts, too.
                         "server" | "master" => Role::Server,
                         "client" | "slave" => Role::Client,
-                        _ => return Err(invalid("role", value, "server or client")),
+                        _ => return Err(invalid("role", value, "expected server or client")),
                     };
                     "role"
                 }
@@ -158,7 +158,7 @@ impl FromStr for MemifConfig {
                 "secret" => {
                     let bytes = value.as_bytes();
                     if bytes.is_empty() || bytes.len() > SECRET_LEN {
-                        return Err(invalid("secret", "...", &format!("1 to {SECRET_LEN} bytes")));
+                        return Err(invalid("secret", "...", &format!("expected 1 to {SECRET_LEN} bytes")));
                     }
                     config.secret[..bytes.len()].copy_from_slice(bytes);
                     "secret"
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_alone_is_a_server_and_every_key_is_heard() {
+    fn a_path_alone_is_a_server_and_every_key_is_parsed() {
         assert_eq!("/run/a.sock".parse(), Ok(MemifConfig::new("/run/a.sock")));
         let config: MemifConfig =
             "@a,id=7,role=client,rsize=14,bsize=65535,mtu=9000,secret=abc=1".parse().unwrap();
@@ -217,24 +217,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn errors_name_the_invalid_part() {
         for (text, said) in [
             ("", "expected a socket's path"),
             ("@", "expected a socket's path"),
             (",id=1", "expected a socket's path"),
             (&"a".repeat(108), "at most 107 bytes"),
-            ("a,id", "expected key=value, not `id`"),
-            ("a,", "expected key=value, not ``"),
-            ("a,size=1", "there is no `size`; there are id"),
-            ("a,id=1,id=1", "id is there twice"),
+            ("a,id", "expected key=value, found `id`"),
+            ("a,", "expected key=value, found ``"),
+            ("a,size=1", "there is no key `size`; keys are id"),
+            ("a,id=1,id=1", "id is given twice"),
             ("a,id=-1", "id=-1: expected a number from 0 to 4294967295"),
-            ("a,role=both", "role=both: server or client"),
+            ("a,role=both", "role=both: expected server or client"),
             ("a,rsize=0", "rsize=0: expected a number from 1 to 14"),
             ("a,rsize=15", "rsize=15: expected a number from 1 to 14"),
             ("a,bsize=127", "bsize=127: expected a number from 128 to 65535"),
             ("a,mtu=67", "mtu=67: expected a number from 68 to 65535"),
-            ("a,secret=", "secret=...: 1 to 24 bytes"),
-            ("a,secret=1234567890123456789012345", "secret=...: 1 to 24 bytes"),
+            ("a,secret=", "secret=...: expected 1 to 24 bytes"),
+            ("a,secret=1234567890123456789012345", "secret=...: expected 1 to 24 bytes"),
         ] {
             let error = text.parse::<MemifConfig>().unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_stable_ones_hosts_and_each_ends_own() {
+    fn addresses_are_stable_unicast_and_differ_between_ends() {
         let mut config = MemifConfig::new("/run/a.sock");
         let server = config.address();
         assert_eq!(server[0] & 3, 2);

@@ -22,7 +22,7 @@ pub fn make(rung: u32) -> Result<OwnedFd> {
 pub fn take_over(file: OwnedFd) -> Result<OwnedFd> {
     let kind = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
     if !kind.contains("eventfd-count:") {
-        return Err(Error::new(ErrorKind::InvalidData, "an interrupt that is none"));
+        return Err(Error::new(ErrorKind::InvalidData, "its interrupt is no eventfd"));
     }
     rustix::io::ioctl_fionbio(&file, true)?;
     Ok(file)
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_rings_until_it_is_cleared_and_never_waits() {
+    fn a_doorbell_rings_until_cleared_and_never_blocks() {
         let doorbell = make(0).unwrap();
         let other = take_over(doorbell.try_clone().unwrap()).unwrap();
         // As a peer could leave it.
@@ -77,10 +77,10 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_bells() {
+    fn other_files_are_no_doorbells() {
         let (reader, _writer) = std::io::pipe().unwrap();
         for file in [OwnedFd::from(reader), tempfile::tempfile().unwrap().into()] {
-            assert_eq!(take_over(file).err().unwrap().to_string(), "an interrupt that is none");
+            assert_eq!(take_over(file).err().unwrap().to_string(), "its interrupt is no eventfd");
         }
     }
 }

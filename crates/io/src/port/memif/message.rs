@@ -307,7 +307,7 @@ mod tests {
 
     /// Offsets of the fields in the messages of DPDK 22.11 and VPP, whose structures are packed.
     #[test]
-    fn fields_are_where_others_have_them() {
+    fn fields_have_the_offsets_of_dpdk_and_vpp() {
         let init = Message::Init(Init {
             version: VERSION,
             id: 0x0403_0201,
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_not_told() {
+    fn control_characters_are_replaced() {
         let mut bytes = Message::Disconnect { code: 0, reason: "a c".to_owned() }.bytes();
         bytes[7] = 0x1b;
         assert_eq!(Message::read(&bytes), Some(Message::Disconnect { code: 0, reason: "a.c".to_owned() }));

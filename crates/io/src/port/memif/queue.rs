@@ -19,13 +19,13 @@ const BATCH_BYTES: usize = FRAMES * 2_048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingFault {
     /// An index is beyond the ring.
-    #[error("its ring's numbers are nonsense")]
-    Numbers,
+    #[error("an index of its ring is out of range")]
+    Index,
     /// A buffer is outside of the peer's memory.
     #[error("a buffer is outside of its memory")]
     Buffer,
     /// A frame has more pieces than the ring has descriptors.
-    #[error("a frame without an end")]
+    #[error("an endless frame")]
     Endless,
 }
 
@@ -34,7 +34,7 @@ pub enum Buffers {
     /// The client's: it made one per descriptor, and does not trust the descriptors' offsets.
     Own { region: Arc<Region>, first: usize, len: u32 },
     /// The server's: at the offsets in the descriptors.
-    Told(Arc<[Arc<Region>]>),
+    Peer(Arc<[Arc<Region>]>),
 }
 
 impl Buffers {
@@ -42,7 +42,7 @@ impl Buffers {
     fn count(&self) -> Count {
         match self {
             Buffers::Own { .. } => Count::Head,
-            Buffers::Told(_) => Count::Tail,
+            Buffers::Peer(_) => Count::Tail,
         }
     }
 
@@ -57,21 +57,21 @@ impl Buffers {
     fn region(&self, descriptor: Descriptor) -> Option<&Region> {
         match self {
             Buffers::Own { region, .. } => Some(region),
-            Buffers::Told(regions) => regions.get(usize::from(descriptor.region)).map(|region| &**region),
+            Buffers::Peer(regions) => regions.get(usize::from(descriptor.region)).map(|region| &**region),
         }
     }
 
     /// Copies the bytes of the descriptor with this number, whose value was read before.
     #[inline]
-    fn copy_out(&self, ring: &Ring, number: u16, said: Descriptor, to: &mut [u8]) -> Option<()> {
+    fn copy_out(&self, ring: &Ring, number: u16, descriptor: Descriptor, to: &mut [u8]) -> Option<()> {
         let at = match self {
             Buffers::Own { len, .. } => {
-                if said.len > *len {
+                if descriptor.len > *len {
                     return None;
                 }
                 self.own(ring, number)?
             }
-            Buffers::Told(_) => said,
+            Buffers::Peer(_) => descriptor,
         };
         self.region(at)?.copy_out(at.offset as usize, to).then_some(())
     }
@@ -143,8 +143,8 @@ impl Receiver {
             ring.set(Count::Tail, 0);
         }
         let receiver = Receiver { ring, buffers, next: 0, interrupt };
-        receiver.empty(receiver.ring.len());
-        receiver.give_back();
+        receiver.mark_empty(receiver.ring.len());
+        receiver.return_buffers();
         receiver
     }
 
@@ -166,9 +166,9 @@ impl Receiver {
                 _ => batch.unreadable += 1,
             }
         }
-        self.empty(taken);
+        self.mark_empty(taken);
         self.next = self.next.wrapping_add(taken);
-        self.give_back();
+        self.return_buffers();
         Ok(())
     }
 
@@ -179,16 +179,16 @@ impl Receiver {
         let mut len = Some(0);
         for at in first..waiting {
             let number = self.next.wrapping_add(at);
-            let said = self.ring.descriptor(number);
-            let end = len.map(|len| len + said.len as usize);
+            let descriptor = self.ring.descriptor(number);
+            let end = len.map(|len| len + descriptor.len as usize);
             match end.and_then(|end| room.get_mut(len.unwrap_or(0)..end)) {
                 Some(to) => {
-                    self.buffers.copy_out(&self.ring, number, said, to).ok_or(RingFault::Buffer)?;
+                    self.buffers.copy_out(&self.ring, number, descriptor, to).ok_or(RingFault::Buffer)?;
                     len = end;
                 }
                 None => len = None,
             }
-            if !said.is_continued {
+            if !descriptor.is_continued {
                 return Ok(Some(FrameSpan { count: at - first + 1, len }));
             }
         }
@@ -203,11 +203,11 @@ impl Receiver {
             Count::Tail => Count::Head,
         };
         let waiting = self.ring.get(others).wrapping_sub(self.next);
-        if waiting > self.ring.len() { Err(RingFault::Numbers) } else { Ok(waiting) }
+        if waiting > self.ring.len() { Err(RingFault::Index) } else { Ok(waiting) }
     }
 
     /// Marks this number of buffers, from the next one on, as empty, if this side does so.
-    fn empty(&self, count: u16) {
+    fn mark_empty(&self, count: u16) {
         for at in 0..count {
             let number = self.next.wrapping_add(at);
             let Some(empty) = self.buffers.own(&self.ring, number) else { return };
@@ -216,7 +216,7 @@ impl Receiver {
     }
 
     /// Returns the taken buffers to the other side.
-    fn give_back(&self) {
+    fn return_buffers(&self) {
         match self.buffers.count() {
             Count::Head => self.ring.set(Count::Head, self.next.wrapping_add(self.ring.len())),
             Count::Tail => self.ring.set(Count::Tail, self.next),
@@ -268,7 +268,7 @@ impl Sender {
     pub fn put(&mut self, frame: &[u8]) -> Result<bool, RingFault> {
         let mut count = self.fill(frame)?;
         if count.is_none() {
-            self.look()?;
+            self.update_room()?;
             count = self.fill(frame)?;
         }
         let Some(count) = count else { return Ok(false) };
@@ -290,7 +290,7 @@ impl Sender {
     }
 
     /// Updates the number of descriptors that can be filled.
-    fn look(&mut self) -> Result<(), RingFault> {
+    fn update_room(&mut self) -> Result<(), RingFault> {
         let len = self.ring.len();
         let (room, most) = match self.buffers.count() {
             // Descriptors that the other side has not taken are still in use.
@@ -305,7 +305,7 @@ impl Sender {
             }
         };
         if most > len {
-            return Err(RingFault::Numbers);
+            return Err(RingFault::Index);
         }
         self.room = room;
         Ok(())
@@ -411,7 +411,7 @@ mod tests {
             }
         }
 
-        /// Whatever an end writes into the memory, the other one continues or ends the connection.
+        /// An end may write anything into the memory: the other one continues or ends the connection.
         #[test]
         fn nothing_that_is_in_the_memory_does_harm(
             ring_log2 in 1u8..4,
@@ -451,31 +451,31 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_ends_it() {
+    fn impossible_values_are_faults() {
         let mut batch = Batch::new();
         // Nine frames in a ring of eight.
         let ([mut server, client], _) = ends(3, 128);
         client.sender.ring.set(Count::Head, 9);
-        assert_eq!(server.receiver.receive(&mut batch), Err(RingFault::Numbers));
+        assert_eq!(server.receiver.receive(&mut batch), Err(RingFault::Index));
         let ([server, mut client], _) = ends(3, 128);
         server.sender.ring.set(Count::Tail, 9);
-        assert_eq!(client.receiver.receive(&mut batch), Err(RingFault::Numbers));
+        assert_eq!(client.receiver.receive(&mut batch), Err(RingFault::Index));
         // More buffers than there are, or frames taken that were never sent.
         let ([mut server, client], _) = ends(3, 128);
         client.receiver.ring.set(Count::Head, 9);
-        assert_eq!(server.sender.put(&[1]), Err(RingFault::Numbers));
+        assert_eq!(server.sender.put(&[1]), Err(RingFault::Index));
         let ([server, mut client], _) = ends(3, 128);
         server.receiver.ring.set(Count::Tail, 1);
-        assert_eq!(client.sender.put(&[1]), Err(RingFault::Numbers));
+        assert_eq!(client.sender.put(&[1]), Err(RingFault::Index));
         // Buffers that begin or end outside, have an unknown region, or have no room.
         for (region, len, offset) in [(0, 60, u32::MAX), (0, 65_000, 0), (1, 60, 0), (65_535, 60, 0)] {
-            let said = Descriptor { is_continued: false, region, len, offset };
+            let descriptor = Descriptor { is_continued: false, region, len, offset };
             let ([mut server, client], _) = ends(3, 128);
-            client.sender.ring.set_descriptor(0, said);
+            client.sender.ring.set_descriptor(0, descriptor);
             client.sender.ring.set(Count::Head, 1);
-            assert_eq!(server.receiver.receive(&mut batch), Err(RingFault::Buffer), "{said:?}");
-            client.receiver.ring.set_descriptor(0, said);
-            assert_eq!(server.sender.put(&[0; 65_000]), Err(RingFault::Buffer), "{said:?}");
+            assert_eq!(server.receiver.receive(&mut batch), Err(RingFault::Buffer), "{descriptor:?}");
+            client.receiver.ring.set_descriptor(0, descriptor);
+            assert_eq!(server.sender.put(&[0; 65_000]), Err(RingFault::Buffer), "{descriptor:?}");
         }
         let ([mut server, client], _) = ends(3, 128);
         client.receiver.ring.set_descriptor(0, Descriptor::default());
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_does_not_believe_where_its_buffers_are() {
+    fn a_client_ignores_offsets_of_its_own_buffers() {
         let ([mut server, mut client], _) = ends(2, 128);
         let mut batch = Batch::new();
         for lap in 0..9 {
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_are_too_long_or_empty_are_counted_and_others_follow() {
+    fn long_and_empty_frames_are_counted_and_skipped() {
         let ([mut server, mut client], _) = ends(12, 128);
         let mut batch = Batch::new();
         for len in [FRAME_LEN_MAX + 1, FRAME_LEN_MAX, 60] {
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_sleeps_is_woken_and_one_that_is_awake_is_not() {
+    fn a_sleeping_end_is_interrupted_and_an_awake_one_is_not() {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let is_woken = |receiver: &Receiver| {
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_neither_read_nor_written() {
+    fn bytes_outside_a_region_are_neither_read_nor_written() {
         let (region, file) = Region::make(4096).unwrap();
         let other = Region::open(file, 4096, 4096).unwrap();
         region.number(4094).unwrap().store(7, Ordering::Relaxed);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_could_be_taken_away_is_refused() {
+    fn memory_without_a_seal_is_refused() {
         let why = |file: OwnedFd, len| Region::open(file, len, 1 << 20).err().unwrap().to_string();
         let make = |seals| {
             let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_where_others_have_them() {
+    fn fields_have_the_offsets_of_dpdk_and_vpp() {
         let (region, _file) = Region::make(4096).unwrap();
         let region = Arc::new(region);
         let ring = Ring::new(Arc::clone(&region), 64, 3).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wholly_in_its_region_is_no_ring() {
+    fn a_ring_beyond_its_region_is_refused() {
         let (region, _file) = Region::make(4096).unwrap();
         let region = Arc::new(region);
         let ring = |at, log2| Ring::new(Arc::clone(&region), at, log2);

@@ -23,7 +23,7 @@ const NAME: &str = concat!("Rivulet ", env!("CARGO_PKG_VERSION"));
 /// Result of a message.
 pub enum Progress {
     /// Send this message, with a file.
-    Say(Message, Option<OwnedFd>),
+    Send(Message, Option<OwnedFd>),
     /// Send this message, if any; the connection is up.
     Connected(Option<Message>, Box<Queues>),
 }
@@ -69,17 +69,21 @@ impl Session {
     ///
     /// # Errors
     /// The reason of the end of the connection.
-    pub fn hear(&mut self, bytes: &[u8; LEN], file: Option<OwnedFd>) -> Result<Progress, SessionEnd> {
+    pub fn handle_message(
+        &mut self,
+        bytes: &[u8; LEN],
+        file: Option<OwnedFd>,
+    ) -> Result<Progress, SessionEnd> {
         let message = read(bytes)?;
         match self {
-            Session::Server(server) => server.hear(message, file),
-            Session::Client(client) => client.hear(message),
+            Session::Server(server) => server.handle_message(message, file),
+            Session::Client(client) => client.handle_message(message),
         }
     }
 }
 
 /// Handles a message after the handshake: each one ends the connection.
-pub fn hear_later(bytes: &[u8; LEN]) -> SessionEnd {
+pub fn handle_later_message(bytes: &[u8; LEN]) -> SessionEnd {
     match read(bytes) {
         Ok(_) => SessionEnd::Here("unexpected message".to_owned()),
         Err(ended) => ended,
@@ -110,11 +114,11 @@ impl Server {
         (Server { config, peer: None, regions: Vec::new(), rings: [None, None] }, Message::Hello(hello))
     }
 
-    fn hear(&mut self, message: Message, file: Option<OwnedFd>) -> Result<Progress, SessionEnd> {
+    fn handle_message(&mut self, message: Message, file: Option<OwnedFd>) -> Result<Progress, SessionEnd> {
         let Some(peer) = &self.peer else {
             let Message::Init(init) = message else { return refused("unexpected message") };
             self.peer = Some(self.admit(init)?);
-            return Ok(Progress::Say(Message::Ack, None));
+            return Ok(Progress::Send(Message::Ack, None));
         };
         match message {
             Message::AddRegion { index, size } => {
@@ -145,7 +149,7 @@ impl Server {
             }
             _ => return refused("unexpected message"),
         }
-        Ok(Progress::Say(Message::Ack, None))
+        Ok(Progress::Send(Message::Ack, None))
     }
 
     /// Checks whether the client may continue; returns its name.
@@ -179,7 +183,7 @@ impl Server {
                 region.and_then(|region| Ring::new(Arc::clone(region), said.offset as usize, said.log2));
             ring.filter(Ring::has_cookie).map_or_else(|| refused("a ring is not where it should be"), Ok)
         };
-        let buffers = || Buffers::Told(Arc::clone(&regions));
+        let buffers = || Buffers::Peer(Arc::clone(&regions));
         Ok(Queues {
             receiver: Receiver::new(ring(from_client.0)?, buffers(), from_client.1),
             sender: Sender::new(ring(to_client.0)?, buffers(), to_client.1),
@@ -214,7 +218,7 @@ struct Memory {
     file: OwnedFd,
     ring_log2: u8,
     /// To the server, and from the server.
-    bells: [OwnedFd; 2],
+    doorbells: [OwnedFd; 2],
 }
 
 impl Memory {
@@ -225,7 +229,7 @@ impl Memory {
             region: Arc::new(region),
             file,
             ring_log2,
-            bells: [doorbell::make(0)?, doorbell::make(0)?],
+            doorbells: [doorbell::make(0)?, doorbell::make(0)?],
         })
     }
 
@@ -245,7 +249,7 @@ impl Memory {
     }
 
     /// Returns the message about the ring of this direction, with its doorbell.
-    fn tell(&self, number: usize) -> Result<Progress, SessionEnd> {
+    fn ring_message(&self, number: usize) -> Result<Progress, SessionEnd> {
         let ring = AddRing {
             to_server: number == 0,
             index: 0,
@@ -254,8 +258,8 @@ impl Memory {
             log2: self.ring_log2,
             private_len: 0,
         };
-        let doorbell = self.bells[number].try_clone().or_else(refused)?;
-        Ok(Progress::Say(Message::AddRing(ring), Some(doorbell)))
+        let doorbell = self.doorbells[number].try_clone().or_else(refused)?;
+        Ok(Progress::Send(Message::AddRing(ring), Some(doorbell)))
     }
 }
 
@@ -265,7 +269,7 @@ impl Client {
         Client { config, memory: None, said: ServerState::Nothing, peer: String::new() }
     }
 
-    fn hear(&mut self, message: Message) -> Result<Progress, SessionEnd> {
+    fn handle_message(&mut self, message: Message) -> Result<Progress, SessionEnd> {
         match (message, self.said, &self.memory) {
             (Message::Hello(hello), ServerState::Nothing, _) => {
                 if !(hello.min_version..=hello.max_version).contains(&VERSION) {
@@ -284,24 +288,24 @@ impl Client {
                     secret: self.config.secret,
                     name: NAME.to_owned(),
                 };
-                Ok(Progress::Say(Message::Init(init), None))
+                Ok(Progress::Send(Message::Init(init), None))
             }
             (Message::Ack, ServerState::Init, Some(memory)) => {
                 self.said = ServerState::Region;
                 let region = Message::AddRegion { index: 0, size: memory.region.len() as u64 };
-                Ok(Progress::Say(region, Some(memory.file.try_clone().or_else(refused)?)))
+                Ok(Progress::Send(region, Some(memory.file.try_clone().or_else(refused)?)))
             }
             (Message::Ack, ServerState::Region, Some(memory)) => {
                 self.said = ServerState::RingToServer;
-                memory.tell(0)
+                memory.ring_message(0)
             }
             (Message::Ack, ServerState::RingToServer, Some(memory)) => {
                 self.said = ServerState::Rings;
-                memory.tell(1)
+                memory.ring_message(1)
             }
             (Message::Ack, ServerState::Rings, _) => {
                 self.said = ServerState::Connect;
-                Ok(Progress::Say(Message::Connect { name: self.config.name() }, None))
+                Ok(Progress::Send(Message::Connect { name: self.config.name() }, None))
             }
             (Message::Connected { .. }, ServerState::Connect, Some(_)) => {
                 Ok(Progress::Connected(None, Box::new(self.queues()?)))
@@ -317,7 +321,7 @@ impl Client {
         let len = u32::from(self.config.buffer);
         let buffers = |first| Buffers::Own { region: Arc::clone(&memory.region), first, len };
         let second = first + ((len as usize) << memory.ring_log2);
-        let [to_bell, from_bell] = memory.bells;
+        let [to_bell, from_bell] = memory.doorbells;
         Ok(Queues {
             receiver: Receiver::new(from_server, buffers(second), from_bell),
             sender: Sender::new(to_server, buffers(first), to_bell),
@@ -341,13 +345,14 @@ pub mod tests {
         let mut client = Session::Client(Box::new(Client::new(Arc::new(client.clone()))));
         let (mut said, mut file) = (hello, None);
         loop {
-            let Progress::Say(answer, beside) = client.hear(&said.bytes(), file)? else {
+            let Progress::Send(answer, beside) = client.handle_message(&said.bytes(), file)? else {
                 panic!("too early")
             };
-            match server.hear(&answer.bytes(), beside)? {
-                Progress::Say(next, beside) => (said, file) = (next, beside),
+            match server.handle_message(&answer.bytes(), beside)? {
+                Progress::Send(next, beside) => (said, file) = (next, beside),
                 Progress::Connected(last, servers) => {
-                    let Progress::Connected(None, clients) = client.hear(&last.unwrap().bytes(), None)?
+                    let Progress::Connected(None, clients) =
+                        client.handle_message(&last.unwrap().bytes(), None)?
                     else {
                         panic!("it has said all");
                     };
@@ -366,13 +371,13 @@ pub mod tests {
     }
 
     #[test]
-    fn ends_learn_each_others_names() {
+    fn ends_exchange_their_names() {
         let (server, client) = connected(&server(), &client()).unwrap();
         assert_eq!((server.peer.as_str(), client.peer.as_str()), (NAME, NAME));
     }
 
     #[test]
-    fn numbers_and_secrets_have_to_be_the_same() {
+    fn interface_numbers_and_secrets_must_match() {
         let why = |server: &MemifConfig, client: &MemifConfig| connected(server, client).err().unwrap();
         let here = |why: &str| SessionEnd::Here(why.to_owned());
         assert_eq!(why(&server(), &MemifConfig { id: 3, ..client() }), here("there is no interface 3 here"));
@@ -390,19 +395,20 @@ pub mod tests {
     }
 
     /// Makes a server that has received these messages.
-    fn told(messages: &[(Message, Option<OwnedFd>)]) -> (Session, Result<Progress, SessionEnd>) {
+    fn server_after(messages: &[(Message, Option<OwnedFd>)]) -> (Session, Result<Progress, SessionEnd>) {
         let (server, _) = Server::new(Arc::new(server()));
         let mut server = Session::Server(Box::new(server));
-        let mut heard = Ok(Progress::Say(Message::Ack, None));
+        let mut heard = Ok(Progress::Send(Message::Ack, None));
         for (message, file) in messages {
             assert!(heard.is_ok());
-            heard = server.hear(&message.bytes(), file.as_ref().map(|file| file.try_clone().unwrap()));
+            heard =
+                server.handle_message(&message.bytes(), file.as_ref().map(|file| file.try_clone().unwrap()));
         }
         (server, heard)
     }
 
     #[test]
-    fn a_server_takes_nothing_that_cannot_be() {
+    fn a_server_refuses_impossible_messages() {
         let init = Init {
             version: VERSION,
             id: 0,
@@ -422,12 +428,15 @@ pub mod tests {
         let rung = |ring| (Message::AddRing(ring), Some(doorbell::make(0).unwrap()));
         let back = AddRing { to_server: false, offset: Ring::size(3) as u32, ..ring };
         let connect = || (Message::Connect { name: "test".to_owned() }, None);
-        let refused =
-            |messages: &[(Message, Option<OwnedFd>)], why: &str| match told(messages).1.err().unwrap() {
-                SessionEnd::Here(said) => assert!(said.contains(why), "{said}, not {why}"),
-                SessionEnd::ByPeer(said) => panic!("{said}, not {why}"),
-            };
-        let is_good = told(&[hello(), good(), rung(ring), rung(back), connect()]).1;
+        let refused = |messages: &[(Message, Option<OwnedFd>)], why: &str| match server_after(messages)
+            .1
+            .err()
+            .unwrap()
+        {
+            SessionEnd::Here(said) => assert!(said.contains(why), "{said}, not {why}"),
+            SessionEnd::ByPeer(said) => panic!("{said}, not {why}"),
+        };
+        let is_good = server_after(&[hello(), good(), rung(ring), rung(back), connect()]).1;
         assert!(matches!(is_good, Ok(Progress::Connected(..))));
 
         refused(&[good()], "unexpected message");
@@ -442,7 +451,7 @@ pub mod tests {
         ftruncate(&open, 4096).unwrap();
         refused(&[hello(), region(open, 4096)], "not sealed");
         refused(&[hello(), (Message::AddRing(ring), None)], "without its interrupt");
-        refused(&[hello(), (Message::AddRing(ring), Some(memory().file))], "an interrupt that is none");
+        refused(&[hello(), (Message::AddRing(ring), Some(memory().file))], "its interrupt is no eventfd");
         refused(&[hello(), rung(ring), rung(ring)], "more rings than one");
         refused(&[hello(), rung(AddRing { index: 1, ..ring })], "more rings than one");
         refused(&[hello(), rung(AddRing { private_len: 8, ..ring })], "private headers");
@@ -460,7 +469,7 @@ pub mod tests {
         ] {
             refused(&[hello(), good(), rung(wrong), rung(back), connect()], "not where it should be");
         }
-        let ended = told(&[(Message::Disconnect { code: 0, reason: "no more".to_owned() }, None)]).1;
+        let ended = server_after(&[(Message::Disconnect { code: 0, reason: "no more".to_owned() }, None)]).1;
         assert_eq!(ended.err(), Some(SessionEnd::ByPeer("no more".to_owned())));
     }
 
@@ -484,7 +493,7 @@ pub mod tests {
                     2 => Some(Region::make(65_536).unwrap().1),
                     _ => Some(tempfile::tempfile().unwrap().into()),
                 };
-                if session.hear(&bytes, file).is_err() {
+                if session.handle_message(&bytes, file).is_err() {
                     break;
                 }
             }

@@ -82,7 +82,7 @@ impl PacketSocket {
             Err(error) => return Err(error),
         };
         for at in 0..count {
-            offload::tell(self.inbox.frame(at), &mut self.segment, counters, &mut each);
+            offload::deliver(self.inbox.frame(at), &mut self.segment, counters, &mut each);
         }
         Ok(())
     }

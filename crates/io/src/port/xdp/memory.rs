@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_in_the_memory_or_none() {
+    fn frames_outside_the_memory_are_none() {
         let mut memory = Memory::new(4, 2048).unwrap();
         assert_eq!((memory.len(), memory.room()), (8192, 2048));
         assert_eq!(memory.room_at(2048 + 256), 2048);

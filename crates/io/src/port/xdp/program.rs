@@ -112,7 +112,7 @@ impl Program {
     }
 
     /// Gives the frames of a queue to this socket.
-    pub fn give_to(&self, queue: u32, socket: &impl AsFd) -> Result<()> {
+    pub fn add_socket(&self, queue: u32, socket: &impl AsFd) -> Result<()> {
         #[derive(IntoBytes, Immutable)]
         #[repr(C)]
         struct Update {

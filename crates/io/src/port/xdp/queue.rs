@@ -27,7 +27,7 @@ pub struct Queue {
     /// The driver transfers frames without copying.
     is_shared: bool,
     /// Missed frames that were reported.
-    missed_told: u64,
+    missed_reported: u64,
 }
 
 impl Queue {
@@ -47,7 +47,7 @@ impl Queue {
         if socket.fill.needs_wakeup() {
             socket.wake_receiver();
         }
-        Ok(Queue { socket, memory, free, is_shared, missed_told: 0 })
+        Ok(Queue { socket, memory, free, is_shared, missed_reported: 0 })
     }
 
     /// Returns whether the card and this side share frames without copying.
@@ -58,13 +58,13 @@ impl Queue {
     /// Returns the frames missed since the last call.
     pub fn take_missed(&mut self) -> u64 {
         let missed = self.socket.missed();
-        missed.saturating_sub(std::mem::replace(&mut self.missed_told, missed))
+        missed.saturating_sub(std::mem::replace(&mut self.missed_reported, missed))
     }
 
     /// Hands over up to 64 received frames.
     pub fn receive(&mut self, mut each: impl FnMut(&mut [u8])) {
         let Socket { received, fill, .. } = &mut self.socket;
-        let count = received.look().min(TAKEN_AT_ONCE);
+        let count = received.refresh().min(TAKEN_AT_ONCE);
         if count == 0 {
             return;
         }
@@ -80,7 +80,7 @@ impl Queue {
             // As many rooms are in use as the ring has entries, so there is always one free.
             fill.put(self.memory.room_at(at));
         }
-        received.give_back();
+        received.release();
         fill.publish();
         if fill.needs_wakeup() {
             self.socket.wake_receiver();
@@ -144,11 +144,11 @@ impl Queue {
     /// Takes back the rooms of sent frames.
     fn reclaim(&mut self) {
         let sent = &mut self.socket.sent;
-        sent.look();
+        sent.refresh();
         while let Some(at) = sent.take() {
             self.free.push(self.memory.room_at(at));
         }
-        sent.give_back();
+        sent.release();
     }
 }
 

@@ -146,12 +146,12 @@ impl<T: FromBytes + IntoBytes + Copy> Consumer<T> {
     }
 
     /// Returns the number of entries to take.
-    pub fn look(&mut self) -> u32 {
+    pub fn refresh(&mut self) -> u32 {
         self.there = self.shared.number(self.shared.producer).load(Ordering::Acquire);
         self.there.wrapping_sub(self.next)
     }
 
-    /// Returns the entry at this distance after the next one, if [`Consumer::look`] has seen it.
+    /// Returns the entry at this distance after the next one, if [`Consumer::refresh`] has seen it.
     pub fn peek(&self, ahead: u32) -> Option<T> {
         let is_there = ahead < self.there.wrapping_sub(self.next);
         // SAFETY: the entry is in the mapping; the other side has put it in, and leaves it until it
@@ -159,7 +159,7 @@ impl<T: FromBytes + IntoBytes + Copy> Consumer<T> {
         is_there.then(|| unsafe { self.shared.entry(self.next.wrapping_add(ahead)).read() })
     }
 
-    /// Takes an entry that [`Consumer::look`] has seen.
+    /// Takes an entry that [`Consumer::refresh`] has seen.
     pub fn take(&mut self) -> Option<T> {
         let entry = self.peek(0)?;
         self.next = self.next.wrapping_add(1);
@@ -167,7 +167,7 @@ impl<T: FromBytes + IntoBytes + Copy> Consumer<T> {
     }
 
     /// Returns the taken entries' room to the other side.
-    pub fn give_back(&self) {
+    pub fn release(&self) {
         self.shared.number(self.shared.consumer).store(self.next, Ordering::Release);
     }
 }
@@ -222,7 +222,7 @@ mod tests {
                         queue.append(&mut put);
                     }
                     2 => {
-                        prop_assert_eq!(consumer.look() as usize, queue.len());
+                        prop_assert_eq!(consumer.refresh() as usize, queue.len());
                         for _ in 0..count {
                             let ahead = consumer.peek(1);
                             prop_assert_eq!(ahead, queue.get(1).copied());
@@ -232,7 +232,7 @@ mod tests {
                         }
                     }
                     _ => {
-                        consumer.give_back();
+                        consumer.release();
                         taken = 0;
                         prop_assert_eq!(producer.waiting() as usize, put.len() + queue.len());
                     }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_its_mapping_is_refused() {
+    fn a_ring_beyond_its_mapping_is_refused() {
         let map = || MmapMut::map_anon(4096).unwrap();
         assert!(Producer::<u64>::new(map(), Layout { entries: 4096 - 56, ..LAYOUT }, 8).is_err());
         assert!(Producer::<u64>::new(map(), Layout { producer: 2, ..LAYOUT }, 8).is_err());
