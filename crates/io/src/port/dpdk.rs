@@ -7,11 +7,9 @@
 //!
 //! DPDK starts once in a process, and keeps a thread of its own for interrupts and alarms.
 
-#[cfg(not(feature = "dpdk"))]
-mod absent;
 #[cfg(feature = "dpdk")]
 mod begin;
-#[cfg(feature = "dpdk")]
+#[cfg_attr(not(feature = "dpdk"), path = "dpdk/absent.rs")]
 mod device;
 #[cfg(feature = "dpdk")]
 mod sys;
@@ -20,11 +18,8 @@ use std::fs;
 
 use rustix::thread::CapabilitySet;
 
-#[cfg(not(feature = "dpdk"))]
-pub use absent::DpdkPort;
 #[cfg(feature = "dpdk")]
 pub use begin::{announce, on_thread, version};
-#[cfg(feature = "dpdk")]
 pub use device::DpdkPort;
 
 use super::driver::{DriverInfo, SystemCall, limits};

@@ -5,7 +5,7 @@
 //! direction; the server takes it over. From there on, frames bypass the kernel, except for
 //! interrupts to a sleeping end. Frames are Ethernet frames; a long one may use several buffers.
 //!
-//! The other end is not trusted: see [`queue`] and [`region`]. Impossible values end the
+//! The other end is not trusted: see `queue.rs` and `region.rs`. Impossible values end the
 //! connection, with a reason. Without a peer, the port is down.
 
 mod channel;

@@ -411,7 +411,7 @@ mod tests {
             }
         }
 
-        /// An end may write anything into the memory: the other one continues or ends the connection.
+        /// An end may write anything into the memory: the other one continues or disconnects.
         #[test]
         fn nothing_that_is_in_the_memory_does_harm(
             ring_log2 in 1u8..4,
