@@ -19,8 +19,8 @@
 //! The same profile gives the same frames, byte for byte. (Poisson and log-normal times, heavy
 //! tails and Zipf popularity use the platform's logarithm and exponential, so they may differ in
 //! the last digit between platforms.) Lengths are those of Ethernet frames without the frame check
-//! sequence: the least is 60 bytes, which makes 64 on the wire. Each flow's packets are in order and
-//! without loss; nothing is retransmitted.
+//! sequence: the least is 60 bytes, which makes 64 on the wire. Each flow's packets are in order
+//! and without loss; nothing is retransmitted.
 
 mod attack;
 mod check;
