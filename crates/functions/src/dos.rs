@@ -27,7 +27,7 @@ use alerts::{Alerts, Limit};
 use sources::Sources;
 
 use crate::masks::AddressMasks;
-use crate::policer::marker::{BucketLevels, Colour, Marker, PACKET};
+use crate::policer::marker::{BucketLevels, Marker, PACKET, PacketColour};
 
 /// The preventer of denial of service.
 pub struct Dos {
@@ -239,7 +239,7 @@ impl Dos {
             state.packets += 1;
         }
         if let Some(rate) = &self.flow_rate
-            && rate.colour(&mut state.levels, PACKET, now_ns, Colour::Green) != Colour::Green
+            && rate.colour(&mut state.levels, PACKET, now_ns, PacketColour::Green) != PacketColour::Green
         {
             state.too_fast = 1;
         }

@@ -28,7 +28,7 @@ use packet::{Direction, DropReason, Packet, PacketClass};
 use values::ConfigError;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use classify::Classifier;
+use classify::RuleClassifier;
 use command::Command;
 pub use config::{Config, Pickup, RuleCounting, TcpTracking};
 use facts::{Opening, answer_type, detail, flags_fit, headers, is_answer, is_related, is_syn, way};
@@ -40,7 +40,7 @@ use crate::quoted::QuotedPacket;
 /// A stateful packet filter.
 pub struct Firewall {
     rules: Vec<FilterRule>,
-    classifier: Classifier,
+    classifier: RuleClassifier,
     default: FilterAction,
     stateful: bool,
     strict: bool,
@@ -173,7 +173,7 @@ impl NetworkFunction for Firewall {
             return Err(ConfigError::new(format!("tag `{name}` is 0, which means no tag: use 1 to 255")));
         }
         let rules = parse::rules(&config.rules.0, &config.tags)?;
-        let classifier = Classifier::new(&rules).map_err(ConfigError::new)?;
+        let classifier = RuleClassifier::new(&rules).map_err(ConfigError::new)?;
         let mut firewall = Firewall {
             rules,
             classifier,
@@ -446,7 +446,7 @@ impl Firewall {
     /// Returns whether the segment fits its connection. A fragment does not reveal its segment's
     /// length, so it is not checked.
     fn fits(&self, packet: &PacketView<'_>, state: &mut State, context: &Context<'_>) -> bool {
-        let Some(segment) = track::Segment::read(packet) else { return true };
+        let Some(segment) = track::TcpSegment::read(packet) else { return true };
         match packet.meta().class {
             PacketClass::Whole => {
                 flags_fit(segment.flags) && state.ends.follow(&segment, context.direction())

@@ -27,18 +27,18 @@ use values::ConfigError;
 
 use carry::route;
 pub use config::Config;
-use config::{Affinity, ServiceConfig, Strays};
+use config::{ServerAffinity, ServiceConfig, StrayAction};
 use directory::ServiceProtocol;
-use service::Services;
-use state::Role;
+use service::ServiceTable;
+use state::DirectionRole;
 pub use state::State;
 use tunnel::Encapsulator;
 
 /// A load balancer.
 pub struct LoadBalancer {
-    services: Services,
+    services: ServiceTable,
     tunnel: Encapsulator,
-    strays: Strays,
+    strays: StrayAction,
     answer_ping: bool,
     /// Counts changes of the servers, from 1: after a change, each flow's server is checked once.
     generation: u32,
@@ -126,7 +126,7 @@ impl NetworkFunction for LoadBalancer {
 
     fn new(config: Config, setup: &mut Setup) -> Result<LoadBalancer, ConfigError> {
         let tunnel = Encapsulator::new(&config.tunnel)?;
-        let services = Services::new(&config, &tunnel, config.hash_seed.unwrap_or(setup.seed))?;
+        let services = ServiceTable::new(&config, &tunnel, config.hash_seed.unwrap_or(setup.seed))?;
         for vip in config.services.iter().map(|service| Addr::from(service.vip)) {
             setup.owns(None, vip, vip);
         }
@@ -148,16 +148,16 @@ impl NetworkFunction for LoadBalancer {
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         state.packets += 1;
         let role = state.role(context.direction());
-        let done = if role == Role::PASS {
+        let done = if role == DirectionRole::PASS {
             Ok(())
-        } else if role == Role::OPEN || state.generation != self.generation {
+        } else if role == DirectionRole::OPEN || state.generation != self.generation {
             self.decide(packet, state, context)
         } else {
             self.carry(role, packet, state, context)
         };
         state.over = u8::from(context.connection().is_over());
         if packet.is_recording() {
-            let settled = state.role(context.direction()) != Role::OPEN && state.awaiting == 0;
+            let settled = state.role(context.direction()) != DirectionRole::OPEN && state.awaiting == 0;
             note(packet, state, settled && done.is_ok());
         }
         match done {
@@ -184,14 +184,16 @@ impl NetworkFunction for LoadBalancer {
         state.packets += 1;
         state.over = u8::from(context.connection().is_over());
         let role = state.role(context.direction());
-        if role != Role::PASS && state.generation != self.generation {
+        if role != DirectionRole::PASS && state.generation != self.generation {
             self.recheck(state);
         }
         match role {
             role if role.is_to_server() => {
                 count_packet(context, state.number, of_server::PACKETS, packet.ip_len())
             }
-            Role::RESTORE => count_packet(context, state.number, of_server::REPLY_PACKETS, packet.ip_len()),
+            DirectionRole::RESTORE => {
+                count_packet(context, state.number, of_server::REPLY_PACKETS, packet.ip_len())
+            }
             _ => {}
         }
     }
@@ -199,14 +201,14 @@ impl NetworkFunction for LoadBalancer {
     #[inline]
     fn predict(&self, state: &State, plan: &mut Plan<'_>) -> bool {
         let role = state.role(plan.direction);
-        if state.awaiting != 0 || (role != Role::PASS && !self.keeps_server(state)) {
+        if state.awaiting != 0 || (role != DirectionRole::PASS && !self.keeps_server(state)) {
             return false;
         }
-        if role == Role::REWRITE {
+        if role == DirectionRole::REWRITE {
             plan.set_end(End::Destination, state.server());
-        } else if role == Role::RESTORE {
+        } else if role == DirectionRole::RESTORE {
             plan.set_end(End::Source, state.vip());
-        } else if role != Role::PASS && !self.predict_tunnel(role, state, plan) {
+        } else if role != DirectionRole::PASS && !self.predict_tunnel(role, state, plan) {
             return false;
         }
         plan.record_state_function(COUNT);
@@ -249,8 +251,8 @@ impl LoadBalancer {
     /// headers are unknown. A separate function, so that other flows do not pay for it.
     #[cold]
     #[inline(never)]
-    fn predict_tunnel(&self, role: Role, state: &State, plan: &mut Plan<'_>) -> bool {
-        if !matches!(role, Role::IPIP | Role::GUE) {
+    fn predict_tunnel(&self, role: DirectionRole, state: &State, plan: &mut Plan<'_>) -> bool {
+        if !matches!(role, DirectionRole::IPIP | DirectionRole::GUE) {
             return false;
         }
         let version = plan.destination().addr.version();
@@ -263,7 +265,7 @@ impl LoadBalancer {
 /// Returns a warning about a service that probably carries QUIC but does not follow connection IDs.
 fn warning(service: &ServiceConfig) -> Option<String> {
     let takes_quic = service.protocol == ServiceProtocol::Udp && service.port.single() == Some(443);
-    (takes_quic && service.affinity == Affinity::Connection).then(|| {
+    (takes_quic && service.affinity == ServerAffinity::Connection).then(|| {
         format!(
             "service `{}`: a QUIC client whose port changes is sent to another server; use `affinity: quic` to follow the connection",
             &*service.title()

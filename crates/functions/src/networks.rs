@@ -7,18 +7,18 @@ use values::{ConfigError, Located};
 
 /// A prefix, as a range of addresses of one IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Network {
+pub struct IpNetwork {
     version: u8,
     first: u128,
     last: u128,
 }
 
-impl Network {
+impl IpNetwork {
     /// Parses `10.0.0.0/8`, `2001:db8::/32`, or a single address.
     ///
     /// # Errors
     /// The text is not a prefix, or has bits set after its length.
-    pub fn parse(text: &Located) -> Result<Network, ConfigError> {
+    pub fn parse(text: &Located) -> Result<IpNetwork, ConfigError> {
         let error = |message: String| text.error(0..text.len(), message);
         let wrong =
             || error(format!("`{}` is not a prefix such as `10.0.0.0/8` or `2001:db8::/32`", &**text));
@@ -34,7 +34,7 @@ impl Network {
         if first & host != 0 {
             return Err(error(format!("`{}` has bits set after its length", &**text)));
         }
-        Ok(Network { version: address.version(), first, last: first | host })
+        Ok(IpNetwork { version: address.version(), first, last: first | host })
     }
 
     /// Returns whether the address is in the network.
@@ -49,7 +49,7 @@ impl Network {
 #[derive(Debug, Default)]
 pub struct TunnelRoutes {
     /// Sorted by version and first address.
-    routes: Vec<(Network, u16)>,
+    routes: Vec<(IpNetwork, u16)>,
 }
 
 impl TunnelRoutes {
@@ -57,9 +57,9 @@ impl TunnelRoutes {
     ///
     /// # Errors
     /// Two tunnels whose networks overlap.
-    pub fn new(mut routes: Vec<(Network, u16)>) -> Result<TunnelRoutes, (u16, u16)> {
+    pub fn new(mut routes: Vec<(IpNetwork, u16)>) -> Result<TunnelRoutes, (u16, u16)> {
         routes.sort_unstable();
-        let overlap = |a: &Network, b: &Network| a.version == b.version && a.last >= b.first;
+        let overlap = |a: &IpNetwork, b: &IpNetwork| a.version == b.version && a.last >= b.first;
         match routes.windows(2).find(|pair| overlap(&pair[0].0, &pair[1].0)) {
             Some(pair) => Err((pair[0].1, pair[1].1)),
             None => Ok(TunnelRoutes { routes }),

@@ -24,14 +24,14 @@ use crate::masks::AddressMasks;
 
 pub use config::{
     ColourAction, ColourMode, Config, LengthBase, METERS_MAX, MeterExhaustion, MeterScope, OVERHEAD_MAX,
-    PolicedDirection, Rates, Remark,
+    PolicedDirection, PolicerRates, Remark,
 };
 use dscp::Dscp;
-use marker::{BucketLevels, Colour};
+use marker::{BucketLevels, PacketColour};
 
 /// A policer.
 pub struct Policer {
-    rates: Rates,
+    rates: PolicerRates,
     /// Fast path for the usual policer: per connection and direction, colour-blind, by IP length.
     plain: bool,
     /// Bucket pair of packets from each side; none: not policed.
@@ -152,7 +152,7 @@ impl NetworkFunction for Policer {
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let measured = if self.plain {
             let (levels, bytes) = (&mut state.levels[context.side() as usize], packet.ip_len() as u64);
-            Ok((self.colour(levels, bytes, context.now_ns(), Colour::Green), bytes))
+            Ok((self.colour(levels, bytes, context.now_ns(), PacketColour::Green), bytes))
         } else {
             self.measure(packet, state, context)
         };
@@ -231,7 +231,7 @@ impl Policer {
         packet: &PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
-    ) -> Result<(Colour, u64), Verdict> {
+    ) -> Result<(PacketColour, u64), Verdict> {
         let Some(lane) = self.lanes[context.side() as usize] else {
             context.count(counter::UNPOLICED, 1);
             return Err(Verdict::Forward);
@@ -240,7 +240,7 @@ impl Policer {
             LengthBase::Ip => packet.ip_len() as u64,
             LengthBase::Link => u64::from(packet.meta().wire_len).min(BYTES_MAX),
         };
-        let before = if self.aware { Dscp::of(packet).colour() } else { Colour::Green };
+        let before = if self.aware { Dscp::of(packet).colour() } else { PacketColour::Green };
         let colour = match self.per {
             MeterScope::Connection => {
                 let levels = &mut state.levels[usize::from(lane.get() == 2)];
@@ -255,8 +255,14 @@ impl Policer {
     }
 
     #[inline(always)]
-    fn colour(&self, levels: &mut BucketLevels, bytes: u64, now_ns: u64, before: Colour) -> Colour {
-        let Rates { marker, per_byte, per_packet } = &self.rates;
+    fn colour(
+        &self,
+        levels: &mut BucketLevels,
+        bytes: u64,
+        now_ns: u64,
+        before: PacketColour,
+    ) -> PacketColour {
+        let PolicerRates { marker, per_byte, per_packet } = &self.rates;
         marker.colour(levels, bytes * per_byte + per_packet, now_ns, before)
     }
 
@@ -267,9 +273,9 @@ impl Policer {
         packet: &PacketView<'_>,
         lane: BucketPair,
         bytes: u64,
-        before: Colour,
+        before: PacketColour,
         context: &mut Context<'_>,
-    ) -> Option<Colour> {
+    ) -> Option<PacketColour> {
         let key = self.key(packet, lane, context);
         let now_ns = context.now_ns();
         let value = context.meters(METERS).of(&key, now_ns, self.as_new_ns)?;
@@ -297,7 +303,7 @@ impl Policer {
 
     /// Applies the action of the packet's colour.
     #[inline(never)]
-    fn act(&self, colour: Colour, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
+    fn act(&self, colour: PacketColour, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
         match self.actions[colour as usize] {
             ColourAction::Pass => Verdict::Forward,
             ColourAction::Drop => Verdict::Drop(DropReason::PolicerRate),
@@ -316,15 +322,20 @@ impl Policer {
     }
 }
 
-fn mark(colour: Colour, context: &mut Context<'_>) -> Verdict {
+fn mark(colour: PacketColour, context: &mut Context<'_>) -> Verdict {
     context.tag_packet(COLOUR, colour as u16 + 1);
-    if colour != Colour::Green {
+    if colour != PacketColour::Green {
         context.tag_flow(EXCEEDED, 1);
     }
     Verdict::Forward
 }
 
-fn remark(to: Remark, colour: Colour, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
+fn remark(
+    to: Remark,
+    colour: PacketColour,
+    packet: &mut PacketView<'_>,
+    context: &mut Context<'_>,
+) -> Verdict {
     let is = Dscp::of(packet);
     let becomes = match to {
         Remark::To(dscp) => dscp,

@@ -27,7 +27,7 @@ pub use shim::TOKENS_MAX;
 
 pub use crate::rabin::{SAMPLES_MAX, WINDOW_MAX, WINDOW_MIN};
 
-use crate::networks::Network;
+use crate::networks::IpNetwork;
 use crate::rabin::{Rabin, Sample};
 use outline::Outline;
 use shim::Token;
@@ -38,8 +38,8 @@ pub const PAYLOAD_MIN: usize = 64;
 /// One end of a link.
 pub struct Re {
     rabin: Rabin,
-    local: Vec<Network>,
-    remote: Vec<Network>,
+    local: Vec<IpNetwork>,
+    remote: Vec<IpNetwork>,
     protocol: u8,
     /// What both ends must have in common, as reports tell it.
     parameters: [u8; 2],
@@ -152,7 +152,7 @@ impl NetworkFunction for Re {
         let is_inside = context.side() == Side::Inside;
         let (from, to) = if is_inside { (&self.local, &self.remote) } else { (&self.remote, &self.local) };
         let outline = Outline::of(packet.outermost()).filter(|outline| {
-            let is_in = |networks: &[Network], addr| networks.iter().any(|network| network.contains(addr));
+            let is_in = |networks: &[IpNetwork], addr| networks.iter().any(|network| network.contains(addr));
             packet.meta().class != PacketClass::NotIp
                 && is_in(from, outline.source)
                 && is_in(to, outline.destination)

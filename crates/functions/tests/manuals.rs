@@ -77,7 +77,7 @@ fn prose(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Whether the section `title` has a table.
+/// Returns whether the section `title` has a table.
 fn has_table(lines: &[&str], title: &str) -> bool {
     let section = lines.iter().skip_while(|line| **line != title).skip(1);
     section.take_while(|line| !line.starts_with("## ")).any(|line| line.starts_with("|---|"))

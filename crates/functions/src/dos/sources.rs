@@ -6,7 +6,7 @@ use packet::DropReason;
 use super::{SOURCES, counter};
 use crate::masks::AddressMasks;
 use crate::policer::MeterExhaustion;
-use crate::policer::marker::{BucketLevels, Colour, Marker, PACKET};
+use crate::policer::marker::{BucketLevels, Marker, PACKET, PacketColour};
 
 /// How fast sources may begin flows.
 pub struct Sources {
@@ -35,7 +35,7 @@ impl Sources {
             };
         };
         let levels: &mut BucketLevels = zerocopy::transmute_mut!(value);
-        if self.rate.colour(levels, PACKET, now_ns, Colour::Green) == Colour::Green {
+        if self.rate.colour(levels, PACKET, now_ns, PacketColour::Green) == PacketColour::Green {
             return Ok(());
         }
         context.count(counter::REFUSED, 1);

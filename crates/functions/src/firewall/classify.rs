@@ -32,7 +32,7 @@ pub struct ClassifierTooLarge;
 
 /// Rules compiled for search.
 #[derive(Debug)]
-pub struct Classifier {
+pub struct RuleClassifier {
     sets: RuleSets,
     /// Bitmap of the enabled rules.
     enabled: Vec<u64>,
@@ -53,12 +53,12 @@ struct Pair<T> {
     destinations: Axis<T>,
 }
 
-impl Classifier {
+impl RuleClassifier {
     /// Builds the tables for at most [`RULES_MAX`] rules.
     ///
     /// # Errors
     /// [`ClassifierTooLarge`] if the tables would be too large.
-    pub fn new(rules: &[FilterRule]) -> Result<Classifier, ClassifierTooLarge> {
+    pub fn new(rules: &[FilterRule]) -> Result<RuleClassifier, ClassifierTooLarge> {
         let mut builder = SetsBuilder::new(rules.len());
         let sets = &mut builder;
         let v4 = Pair {
@@ -74,7 +74,7 @@ impl Classifier {
         let classes = classes(rules, sets)?;
         let flags = flags(rules, sets)?;
         let enabled = vec![u64::MAX; rules.len().div_ceil(64)];
-        Ok(Classifier {
+        Ok(RuleClassifier {
             sets: builder.finish(),
             enabled,
             v4,
@@ -91,7 +91,7 @@ impl Classifier {
         self.search(headers, &mut || ())
     }
 
-    /// Does the work of [`Classifier::first_match`], calling `read` for each table word read.
+    /// Does the work of [`RuleClassifier::first_match`], calling `read` for each table word read.
     #[inline]
     fn search(&self, headers: &FilterHeaders, read: &mut impl FnMut()) -> Option<usize> {
         let (source, destination) = if headers.version == 4 {

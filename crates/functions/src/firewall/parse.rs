@@ -24,7 +24,7 @@ use values::{ConfigError, Located};
 
 use super::classify::RULES_MAX;
 use super::rule::{
-    AddressSet, FilterAction, FilterRule, FlagMatch, FlowState, FlowStates, PORT_PROTOCOLS, Ranges,
+    FilterAction, FilterRule, FlagMatch, FlowState, FlowStates, PORT_PROTOCOLS, Ranges, RuleAddresses,
     RuleDirection, RuleDirections, has_ports, is_icmp, join,
 };
 
@@ -146,7 +146,7 @@ struct RuleParser<'t> {
 /// Addresses and ports of one end of a packet.
 #[derive(Default)]
 struct EndpointPattern<'t> {
-    addresses: Option<AddressSet>,
+    addresses: Option<RuleAddresses>,
     ports: Option<(Token<'t>, Ranges<u16>)>,
 }
 
@@ -167,9 +167,9 @@ impl<'t> RuleParser<'t> {
             action,
             ways,
             protocols: Vec::new(),
-            sources: from.addresses.unwrap_or_else(AddressSet::any),
+            sources: from.addresses.unwrap_or_else(RuleAddresses::any),
             source_ports: vec![0..=u16::MAX],
-            destinations: to.addresses.unwrap_or_else(AddressSet::any),
+            destinations: to.addresses.unwrap_or_else(RuleAddresses::any),
             destination_ports: vec![0..=u16::MAX],
             states: FlowStates::VALID,
             flags: FlagMatch::default(),
@@ -250,7 +250,7 @@ impl<'t> RuleParser<'t> {
         let mut place = EndpointPattern::default();
         if self.tokens.take("any").is_none() {
             let ranges = self.items("an address, a prefix, a range or `any`", value::addresses)?;
-            let mut addresses = AddressSet { v4: Vec::new(), v6: Vec::new() };
+            let mut addresses = RuleAddresses { v4: Vec::new(), v6: Vec::new() };
             for range in ranges {
                 match range {
                     value::AddressRange::V4(range) => addresses.v4.push(range),

@@ -17,11 +17,11 @@ pub struct FilterRule {
     /// Protocols, as ranges of numbers.
     pub protocols: Ranges<u8>,
     /// Source addresses.
-    pub sources: AddressSet,
+    pub sources: RuleAddresses,
     /// Source ports; all if the rule names none.
     pub source_ports: Ranges<u16>,
     /// Destination addresses.
-    pub destinations: AddressSet,
+    pub destinations: RuleAddresses,
     /// Destination ports, or ICMP types; all if the rule names none.
     pub destination_ports: Ranges<u16>,
     /// States of packets.
@@ -138,17 +138,17 @@ pub type Ranges<T> = Vec<RangeInclusive<T>>;
 
 /// Addresses of both IP versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AddressSet {
+pub struct RuleAddresses {
     /// IPv4 addresses, as numbers.
     pub v4: Ranges<u32>,
     /// IPv6 addresses, as numbers.
     pub v6: Ranges<u128>,
 }
 
-impl AddressSet {
+impl RuleAddresses {
     /// Returns the set of all addresses.
-    pub fn any() -> AddressSet {
-        AddressSet { v4: vec![0..=u32::MAX], v6: vec![0..=u128::MAX] }
+    pub fn any() -> RuleAddresses {
+        RuleAddresses { v4: vec![0..=u32::MAX], v6: vec![0..=u128::MAX] }
     }
 }
 

@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 mod opening;
 mod segment;
 
-pub use segment::Segment;
+pub use segment::TcpSegment;
 use segment::{FIN, RST, SYN};
 
 /// Both ends of a connection, by direction, and an attempt at another one. All zeros: nothing seen.
@@ -98,7 +98,7 @@ const WINDOW_MAX: u32 = 0xffff << SCALE_MAX;
 
 impl TcpTracker {
     /// Updates the tracker with a segment that fits the connection. Returns whether it fits.
-    pub fn follow(&mut self, segment: &Segment, direction: Direction) -> bool {
+    pub fn follow(&mut self, segment: &TcpSegment, direction: Direction) -> bool {
         let [mut sender, mut receiver] = self.seen_from(direction);
         if sender.flags & receiver.flags & SEEN == 0 || segment.has(SYN | RST) {
             return self.follow_opening(segment, direction);
@@ -117,7 +117,7 @@ impl TcpTracker {
 
     /// Updates the tracker with the first fragment of a segment. It is not checked, because its
     /// length is unknown.
-    pub fn follow_fragment(&mut self, segment: &Segment, direction: Direction) {
+    pub fn follow_fragment(&mut self, segment: &TcpSegment, direction: Direction) {
         let [sender, _] = self.seen_from(direction);
         if sender.flags & SEEN != 0 && !is_after(segment.seq, sender.limit) {
             self.ends[direction.index()].flags |= CUT;
@@ -158,7 +158,7 @@ fn acknowledges_opening(ack: u32, iss: u32, end: u32) -> bool {
     is_after(ack, iss) && !is_after(ack, end)
 }
 
-fn is_in_window(sender: &SenderState, receiver: &SenderState, segment: &Segment) -> bool {
+fn is_in_window(sender: &SenderState, receiver: &SenderState, segment: &TcpSegment) -> bool {
     // A zero window probe starts one number earlier (RFC 9293 3.8.4, 3.8.6.1).
     let begins = !is_after(segment.seq, sender.limit);
     let is_recent = !is_after(sender.end.wrapping_sub(receiver.window.max(1)), segment.end());
@@ -174,7 +174,7 @@ fn ack_fits(sender: &SenderState, receiver: &SenderState, ack: u32) -> bool {
 }
 
 /// Updates both ends with a valid segment.
-fn note(sender: &mut SenderState, receiver: &mut SenderState, segment: &Segment) {
+fn note(sender: &mut SenderState, receiver: &mut SenderState, segment: &TcpSegment) {
     let scale = if segment.has(SYN) { 0 } else { sender.scale };
     let window = u32::from(segment.window) << scale;
     sender.window = sender.window.max(window);

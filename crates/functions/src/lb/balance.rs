@@ -4,10 +4,10 @@ use nf::{Context, PacketView, answer};
 use packet::parse::protocol;
 use packet::{Direction, DropReason, Endpoint, PacketClass};
 
-use super::config::{Affinity, Mode, OnDown, Strays};
+use super::config::{DownAction, ForwardingMode, ServerAffinity, StrayAction};
 use super::quic;
-use super::service::{ServerStatus, Service};
-use super::state::{ANNOUNCE, LEARN, Role, State};
+use super::service::{ServerStatus, VirtualService};
+use super::state::{ANNOUNCE, DirectionRole, LEARN, State};
 use super::{Decision, LoadBalancer, count_server, counter, echo, of_server};
 use crate::quoted::QuotedPacket;
 
@@ -24,7 +24,7 @@ enum Availability {
     /// Down, but existing flows may finish.
     Finishing,
     /// Down, or no longer a server of the service.
-    Lost(OnDown),
+    Lost(DownAction),
 }
 
 impl LoadBalancer {
@@ -37,8 +37,10 @@ impl LoadBalancer {
         context: &mut Context<'_>,
     ) -> Decision {
         match state.role(context.direction()) {
-            Role::OPEN if packet.meta().class == PacketClass::IcmpError => self.unrelated_error(packet),
-            Role::OPEN => self.open(packet, state, context),
+            DirectionRole::OPEN if packet.meta().class == PacketClass::IcmpError => {
+                self.unrelated_error(packet)
+            }
+            DirectionRole::OPEN => self.open(packet, state, context),
             role => self.review(role, packet, state, context),
         }
     }
@@ -52,7 +54,7 @@ impl LoadBalancer {
     /// Returns whether the flow must leave its server (B25).
     pub(super) fn is_lost(&self, state: &State) -> bool {
         state.is_balanced()
-            && matches!(self.availability(state), Availability::Lost(OnDown::Move | OnDown::Reset))
+            && matches!(self.availability(state), Availability::Lost(DownAction::Move | DownAction::Reset))
     }
 
     /// Rechecks a flow whose server is not lost, after servers have changed.
@@ -81,22 +83,22 @@ impl LoadBalancer {
         if begins && self.services.is_origin(source, protocol) {
             self.stray()?;
         }
-        state.set_role(context.direction(), Role::PASS);
+        state.set_role(context.direction(), DirectionRole::PASS);
         Ok(())
     }
 
     /// Handles a packet from a service or server that belongs to no flow.
     pub(super) fn stray(&self) -> Decision {
         match self.strays {
-            Strays::Forward => Ok(()),
-            Strays::Drop => Err(DropReason::LbNoFlow),
+            StrayAction::Forward => Ok(()),
+            StrayAction::Drop => Err(DropReason::LbNoFlow),
         }
     }
 
     /// Assigns a server to a flow of a service. // S24
     fn begin(
         &self,
-        service: &Service,
+        service: &VirtualService,
         client: Endpoint,
         vip: Endpoint,
         packet: &PacketView<'_>,
@@ -105,13 +107,13 @@ impl LoadBalancer {
     ) -> Decision {
         let towards = context.direction();
         let (role, back) = match service.mode {
-            Mode::Nat => (Role::REWRITE, Role::RESTORE),
-            Mode::Ipip => (Role::IPIP, Role::PASS),
-            Mode::Gue => (Role::GUE, Role::PASS),
+            ForwardingMode::Nat => (DirectionRole::REWRITE, DirectionRole::RESTORE),
+            ForwardingMode::Ipip => (DirectionRole::IPIP, DirectionRole::PASS),
+            ForwardingMode::Gue => (DirectionRole::GUE, DirectionRole::PASS),
         };
         // The flow seems to be opened by the service itself, which is impossible in this mode: its
         // servers' answers pass here.
-        if role == Role::REWRITE && towards == Direction::Reply {
+        if role == DirectionRole::REWRITE && towards == Direction::Reply {
             return Err(DropReason::LbNoFlow);
         }
         let hash = self.services.hash(service, client, vip, packet.meta().protocol);
@@ -128,7 +130,11 @@ impl LoadBalancer {
         state.set_role(towards.other(), back);
         state.entropy = (hash >> 32) as u32;
         state.generation = self.generation;
-        state.awaiting = if service.affinity == Affinity::Quic && role == Role::REWRITE { LEARN } else { 0 };
+        state.awaiting = if service.affinity == ServerAffinity::Quic && role == DirectionRole::REWRITE {
+            LEARN
+        } else {
+            0
+        };
         count_server(context, number, of_server::CONNECTIONS, 1);
         Ok(())
     }
@@ -137,11 +143,11 @@ impl LoadBalancer {
     /// connection ID, unless that server is down.
     fn quic_server(
         &self,
-        service: &Service,
+        service: &VirtualService,
         packet: &PacketView<'_>,
         context: &mut Context<'_>,
     ) -> Option<quic::QuicRoute> {
-        let is_quic = service.affinity == Affinity::Quic && packet.meta().protocol == protocol::UDP;
+        let is_quic = service.affinity == ServerAffinity::Quic && packet.meta().protocol == protocol::UDP;
         if !is_quic || !packet.meta().has_transport() {
             return None;
         }
@@ -149,7 +155,7 @@ impl LoadBalancer {
         match route {
             quic::QuicRoute::Server(number) => {
                 let server = self.services.server(number)?;
-                if server.status == ServerStatus::Down && service.on_down != OnDown::Finish {
+                if server.status == ServerStatus::Down && service.on_down != DownAction::Finish {
                     return None;
                 }
                 context.count(counter::QUIC_FOLLOWED, 1);
@@ -163,7 +169,7 @@ impl LoadBalancer {
     /// Checks the flow's server after servers have changed.
     fn review(
         &self,
-        role: Role,
+        role: DirectionRole,
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
@@ -177,20 +183,20 @@ impl LoadBalancer {
         // Only a packet with ports can move the flow. Fragments and errors follow earlier packets.
         let may_move = role.is_to_server()
             && matches!(packet.meta().class, PacketClass::Whole | PacketClass::FirstFragment);
-        let is_down = matches!(availability, Availability::Finishing | Availability::Lost(OnDown::Reset));
+        let is_down = matches!(availability, Availability::Finishing | Availability::Lost(DownAction::Reset));
         let is_new = opens_anew(state, context) || is_down && is_unanswered(packet, context);
         if may_move && is_new {
             self.repick(packet, state, context)?;
             return self.carry(state.role(context.direction()), packet, state, context);
         }
         match availability {
-            Availability::Lost(OnDown::Move) if may_move => {
+            Availability::Lost(DownAction::Move) if may_move => {
                 self.repick(packet, state, context)?;
                 context.count(counter::MOVED, 1);
                 context.alert(1, "flow moved: its server is down", "load-balancer", 3);
                 self.carry(state.role(context.direction()), packet, state, context)
             }
-            Availability::Lost(OnDown::Reset) => {
+            Availability::Lost(DownAction::Reset) => {
                 if role.is_to_server() {
                     send_reset(packet, state, context);
                 }
@@ -207,7 +213,7 @@ impl LoadBalancer {
         let before = state.number;
         self.begin(service.ok_or(DropReason::LbServerDown)?, client, vip, packet, state, context)?;
         count_server(context, before, of_server::ENDED, 1);
-        if state.role(context.direction()) == Role::REWRITE {
+        if state.role(context.direction()) == DirectionRole::REWRITE {
             state.awaiting |= ANNOUNCE;
         }
         Ok(())
@@ -215,12 +221,13 @@ impl LoadBalancer {
 
     fn availability(&self, state: &State) -> Availability {
         let server = self.services.server(state.number).filter(|server| server.addr == state.server().addr);
-        let Some(server) = server else { return Availability::Lost(OnDown::Move) };
-        let on_down = self.services.service(server.service).map_or(OnDown::Move, |service| service.on_down);
+        let Some(server) = server else { return Availability::Lost(DownAction::Move) };
+        let on_down =
+            self.services.service(server.service).map_or(DownAction::Move, |service| service.on_down);
         match (server.status, on_down) {
             (ServerStatus::Up, _) if server.weight > 0 => Availability::Usable,
             (ServerStatus::Up | ServerStatus::Draining, _) => Availability::Kept,
-            (ServerStatus::Down, OnDown::Finish) => Availability::Finishing,
+            (ServerStatus::Down, DownAction::Finish) => Availability::Finishing,
             (ServerStatus::Down, on_down) => Availability::Lost(on_down),
         }
     }

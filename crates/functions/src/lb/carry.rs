@@ -5,9 +5,9 @@ use nf::{Context, PacketView};
 use packet::{DropReason, End, Endpoint, PacketClass};
 
 use super::balance::NOTIFY_INTERVAL_MS;
-use super::config::Mode;
+use super::config::ForwardingMode;
 use super::quic;
-use super::state::{ANNOUNCE, LEARN, Role, State};
+use super::state::{ANNOUNCE, DirectionRole, LEARN, State};
 use super::tunnel::{EncapError, EncapTarget, reason};
 use super::{Decision, LoadBalancer, count_packet, counter, of_server};
 
@@ -16,28 +16,28 @@ impl LoadBalancer {
     #[inline(always)]
     pub(super) fn carry(
         &self,
-        role: Role,
+        role: DirectionRole,
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
     ) -> Decision {
         let bytes = packet.ip_len();
         match role {
-            Role::REWRITE => {
+            DirectionRole::REWRITE => {
                 count_packet(context, state.number, of_server::PACKETS, bytes);
                 if state.awaiting & ANNOUNCE != 0 {
                     context.relearn_alias();
                 }
                 rewrite(packet, End::Destination, state.server())
             }
-            Role::RESTORE => {
+            DirectionRole::RESTORE => {
                 if state.awaiting != 0 && !self.is_awaited(packet, state, context) {
                     return self.stray();
                 }
                 count_packet(context, state.number, of_server::REPLY_PACKETS, bytes);
                 rewrite(packet, End::Source, state.vip())
             }
-            Role::IPIP | Role::GUE => {
+            DirectionRole::IPIP | DirectionRole::GUE => {
                 count_packet(context, state.number, of_server::PACKETS, bytes);
                 self.encapsulate(role, packet, state, context)
             }
@@ -63,15 +63,15 @@ impl LoadBalancer {
     /// Forwards an ICMP error about a connection without state to a server.
     pub(super) fn carry_error(
         &self,
-        mode: Mode,
+        mode: ForwardingMode,
         server: Endpoint,
         entropy: u32,
         packet: &mut PacketView<'_>,
     ) -> Decision {
-        if mode == Mode::Nat {
+        if mode == ForwardingMode::Nat {
             return rewrite(packet, End::Destination, server);
         }
-        let route = EncapTarget { server: server.addr, gue: mode == Mode::Gue, entropy };
+        let route = EncapTarget { server: server.addr, gue: mode == ForwardingMode::Gue, entropy };
         match self.tunnel.encapsulate(packet, route) {
             Ok(_) => Ok(()),
             Err(EncapError::TooBig { .. }) => Err(DropReason::TooBig),
@@ -81,7 +81,7 @@ impl LoadBalancer {
 
     fn encapsulate(
         &self,
-        role: Role,
+        role: DirectionRole,
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
@@ -103,8 +103,8 @@ impl LoadBalancer {
 }
 
 /// Returns the encapsulation target of a flow.
-pub(super) fn route(role: Role, state: &State) -> EncapTarget {
-    EncapTarget { server: state.server().addr, gue: role == Role::GUE, entropy: state.entropy }
+pub(super) fn route(role: DirectionRole, state: &State) -> EncapTarget {
+    EncapTarget { server: state.server().addr, gue: role == DirectionRole::GUE, entropy: state.entropy }
 }
 
 /// Returns whether a packet comes from the flow's new server, so that the chain knows the new

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use packet::Addr;
 use values::{ConfigError, Located};
 
-use super::config::{Affinity, Config, Mode, Scheduler, ServerConfig, ServiceConfig, ServicePorts};
+use super::config::{
+    Config, ForwardingMode, Scheduler, ServerAffinity, ServerConfig, ServiceConfig, ServicePorts,
+};
 use super::directory::ServiceProtocol;
 use super::maglev::{SLOTS_MAX, WEIGHT_MAX};
 use super::tunnel::Encapsulator;
@@ -89,7 +91,7 @@ fn check_service(service: &ServiceConfig, tunnel: &Encapsulator) -> Result<(), C
 }
 
 fn check_quic(service: &ServiceConfig) -> Result<(), String> {
-    let quic = service.affinity == Affinity::Quic;
+    let quic = service.affinity == ServerAffinity::Quic;
     if quic && service.protocol != ServiceProtocol::Udp {
         return Err("`affinity: quic` needs `protocol: udp`".into());
     }
@@ -123,19 +125,19 @@ fn check_server(
     if server.weight > WEIGHT_MAX {
         return wrong(format!("`weight` must be at most {WEIGHT_MAX}, not {}", server.weight));
     }
-    if server.port.is_some() && (service.mode != Mode::Nat || service.port.single().is_none()) {
+    if server.port.is_some() && (service.mode != ForwardingMode::Nat || service.port.single().is_none()) {
         return wrong(
             "a server can have its own `port` only in `nat` mode, and if the service has one port".into(),
         );
     }
     match service.mode {
-        Mode::Nat if addr.version() != vip.version() => {
+        ForwardingMode::Nat if addr.version() != vip.version() => {
             wrong(format!("`nat` mode needs one IP version, got {addr} and {vip}"))
         }
-        Mode::Ipip | Mode::Gue if addr == vip => {
+        ForwardingMode::Ipip | ForwardingMode::Gue if addr == vip => {
             wrong("the server's address must differ from the service's".into())
         }
-        Mode::Ipip | Mode::Gue if !tunnel.reaches(addr) => {
+        ForwardingMode::Ipip | ForwardingMode::Gue if !tunnel.reaches(addr) => {
             wrong(format!("`tunnel.source{}` is needed to reach {addr}", addr.version()))
         }
         _ => Ok(()),

@@ -22,7 +22,7 @@ pub struct Config {
     /// Action for packets that begin a flow from the port of a `nat` service, or of one of its
     /// servers.
     #[serde(default)]
-    pub strays: Strays,
+    pub strays: StrayAction,
     /// Answers echo requests to a service's address, if no service takes them.
     #[serde(default)]
     pub answer_ping: bool,
@@ -49,7 +49,7 @@ pub struct ServiceConfig {
     pub protocol: ServiceProtocol,
     /// Forwarding mode.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: ForwardingMode,
     /// Algorithm for choosing a server.
     #[serde(default)]
     pub scheduler: Scheduler,
@@ -58,10 +58,10 @@ pub struct ServiceConfig {
     pub table_size: u32,
     /// Fields that determine the server.
     #[serde(default)]
-    pub affinity: Affinity,
+    pub affinity: ServerAffinity,
     /// Treatment of a server's flows when it goes down.
     #[serde(default)]
-    pub on_down: OnDown,
+    pub on_down: DownAction,
     /// The servers.
     pub servers: Vec<ServerConfig>,
 }
@@ -129,12 +129,12 @@ pub struct EncapConfig {
     /// Path MTU to the servers, in bytes.
     pub mtu: u16,
     /// Use of the checksum in GUE's UDP header.
-    pub udp_checksum: UdpChecksum,
+    pub udp_checksum: GueChecksum,
 }
 
 impl Default for EncapConfig {
     fn default() -> EncapConfig {
-        EncapConfig { source4: None, source6: None, ttl: 64, mtu: 1500, udp_checksum: UdpChecksum::default() }
+        EncapConfig { source4: None, source6: None, ttl: 64, mtu: 1500, udp_checksum: GueChecksum::default() }
     }
 }
 
@@ -149,7 +149,7 @@ macro_rules! choice {
 
 choice!(
     /// Forwarding mode.
-    Mode {
+    ForwardingMode {
         /// Rewrite destination address and port. The server's answers return this way and are
         /// rewritten back.
         #[default]
@@ -176,7 +176,7 @@ choice!(
 
 choice!(
     /// Fields that determine the server.
-    Affinity {
+    ServerAffinity {
         /// Addresses, ports and protocol.
         #[default]
         Connection,
@@ -190,7 +190,7 @@ choice!(
 
 choice!(
     /// Treatment of a server's flows when it goes down.
-    OnDown {
+    DownAction {
         /// The next packet of each flow picks another server (B25).
         #[default]
         Move,
@@ -203,7 +203,7 @@ choice!(
 
 choice!(
     /// Action for packets of a service's servers that belong to no known flow.
-    Strays {
+    StrayAction {
         /// Pass unchanged.
         #[default]
         Forward,
@@ -214,7 +214,7 @@ choice!(
 
 choice!(
     /// Use of the checksum in GUE's UDP header.
-    UdpChecksum {
+    GueChecksum {
         /// None over IPv4; computed over IPv6, as RFC 8200 8.1 requires by default.
         #[default]
         Auto,

@@ -9,7 +9,7 @@
 
 use nf::{Context, Meters};
 
-use super::config::{Affinity, ServerConfig};
+use super::config::{ServerAffinity, ServerConfig};
 
 /// Maximum length of a connection ID of versions 1 and 2 (RFC 9000 17.2).
 pub const CID_MAX: usize = 20;
@@ -180,8 +180,8 @@ fn words(cid: &[u8]) -> [u64; 3] {
 }
 
 /// Returns whether any service follows connection IDs.
-pub fn is_wanted(affinities: impl IntoIterator<Item = Affinity>) -> bool {
-    affinities.into_iter().any(|affinity| affinity == Affinity::Quic)
+pub fn is_wanted(affinities: impl IntoIterator<Item = ServerAffinity>) -> bool {
+    affinities.into_iter().any(|affinity| affinity == ServerAffinity::Quic)
 }
 
 #[cfg(test)]

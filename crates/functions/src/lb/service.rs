@@ -8,7 +8,7 @@ use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
 use values::ConfigError;
 
 use super::check;
-use super::config::{Affinity, Config, Mode, OnDown, Scheduler, ServicePorts};
+use super::config::{Config, DownAction, ForwardingMode, Scheduler, ServerAffinity, ServicePorts};
 use super::directory::{Directory, DirectoryEntry};
 use super::maglev::{Candidate, MaglevTable, WEIGHT_MAX};
 use super::quic::{self, ServerIds};
@@ -19,14 +19,14 @@ const SERVERS_NAMED_MAX: usize = 10;
 
 /// A virtual service.
 #[derive(Clone, Debug)]
-pub struct Service {
+pub struct VirtualService {
     name: String,
     /// Forwarding mode.
-    pub mode: Mode,
+    pub mode: ForwardingMode,
     /// Treatment of a server's flows when it goes down.
-    pub on_down: OnDown,
+    pub on_down: DownAction,
     /// Fields that determine the server.
-    pub affinity: Affinity,
+    pub affinity: ServerAffinity,
     /// Number of the service.
     pub number: u16,
     /// Servers by server ID in QUIC connection IDs.
@@ -40,7 +40,7 @@ pub struct Service {
 
 /// A server of a service.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct RealServer {
     name: String,
     /// Number of its service.
     pub service: u16,
@@ -67,9 +67,9 @@ pub enum ServerStatus {
 
 /// All services of a load balancer.
 #[derive(Clone, Debug)]
-pub struct Services {
-    services: Vec<Service>,
-    servers: Vec<Server>,
+pub struct ServiceTable {
+    services: Vec<VirtualService>,
+    servers: Vec<RealServer>,
     /// Services by virtual address.
     vips: Directory,
     /// Endpoints of `nat` services and of their servers.
@@ -78,15 +78,15 @@ pub struct Services {
     seed: u64,
 }
 
-impl Services {
+impl ServiceTable {
     /// Returns whether all services rewrite, and none encapsulates.
     pub fn all_rewrite(&self) -> bool {
-        self.services.iter().all(|service| service.mode == Mode::Nat)
+        self.services.iter().all(|service| service.mode == ForwardingMode::Nat)
     }
 
     /// Returns whether clients of a server that is down may get resets.
     pub fn may_reset(&self) -> bool {
-        self.services.iter().any(|service| service.on_down == OnDown::Reset)
+        self.services.iter().any(|service| service.on_down == DownAction::Reset)
     }
 
     /// Returns whether any service follows QUIC connection IDs.
@@ -100,7 +100,7 @@ impl Services {
     }
 
     /// Checks a configuration and builds the tables.
-    pub fn new(config: &Config, tunnel: &Encapsulator, seed: u64) -> Result<Services, ConfigError> {
+    pub fn new(config: &Config, tunnel: &Encapsulator, seed: u64) -> Result<ServiceTable, ConfigError> {
         check::config(config, tunnel)?;
         let (mut services, mut servers) = (Vec::new(), Vec::new());
         let (mut vips, mut origins) = (Vec::new(), Vec::new());
@@ -116,13 +116,13 @@ impl Services {
             let first = servers.len();
             for server in &service.servers {
                 let addr = Addr::from(server.address);
-                if service.mode == Mode::Nat {
+                if service.mode == ForwardingMode::Nat {
                     let ports =
                         server.port.map_or(service.port, |port| ServicePorts { first: port, last: port });
                     origins.push(entry(addr, ports));
                     origins.push(entry(service.vip.into(), service.port));
                 }
-                servers.push(Server {
+                servers.push(RealServer {
                     name: server.name.to_string(),
                     service: target,
                     addr,
@@ -131,7 +131,7 @@ impl Services {
                     weight: server.weight,
                 });
             }
-            services.push(Service {
+            services.push(VirtualService {
                 name: service.title().to_string(),
                 mode: service.mode,
                 on_down: service.on_down,
@@ -145,7 +145,7 @@ impl Services {
             });
         }
         let (vips, origins) = (Directory::new(vips), Directory::new(origins));
-        let mut all = Services { services, servers, vips, origins, hasher: FlowHasher::new(seed), seed };
+        let mut all = ServiceTable { services, servers, vips, origins, hasher: FlowHasher::new(seed), seed };
         for service in 0..all.services.len() {
             all.rebuild(service);
         }
@@ -170,13 +170,13 @@ impl Services {
 
     /// Returns the service with this number.
     #[inline]
-    pub fn service(&self, number: u16) -> Option<&Service> {
+    pub fn service(&self, number: u16) -> Option<&VirtualService> {
         self.services.get(number as usize)
     }
 
     /// Returns the server with this number.
     #[inline]
-    pub fn server(&self, number: u16) -> Option<&Server> {
+    pub fn server(&self, number: u16) -> Option<&RealServer> {
         self.servers.get(number as usize)
     }
 
@@ -195,13 +195,13 @@ impl Services {
 
     /// Returns the hash of a connection of this service, which is the same for both directions and
     /// for quoted packets in ICMP errors.
-    pub fn hash(&self, service: &Service, client: Endpoint, vip: Endpoint, protocol: u8) -> u64 {
+    pub fn hash(&self, service: &VirtualService, client: Endpoint, vip: Endpoint, protocol: u8) -> u64 {
         let version = client.addr.version();
         let (key, _) = match service.affinity {
-            Affinity::Connection | Affinity::Quic => {
+            ServerAffinity::Connection | ServerAffinity::Quic => {
                 FlowKey::new(client, vip, protocol, version, Scope::default(), 0)
             }
-            Affinity::Source => {
+            ServerAffinity::Source => {
                 let client = Endpoint::new(client.addr, 0);
                 FlowKey::new(client, Endpoint::default(), 0, version, Scope::default(), 0)
             }
@@ -249,7 +249,7 @@ impl Services {
             }
         };
         let (service, name) = words[1].split_once('/').map_or((None, words[1]), |(s, name)| (Some(s), name));
-        let is_meant = |server: &Server| {
+        let is_meant = |server: &RealServer| {
             let of = &self.services[usize::from(server.service)].name;
             server.name == name && service.is_none_or(|service| of == service)
         };
@@ -287,7 +287,7 @@ impl Services {
     }
 }
 
-impl Service {
+impl VirtualService {
     /// Returns the server for a connection with this hash; none if no server is up.
     #[inline]
     pub fn pick(&self, hash: u64) -> Option<u16> {
@@ -302,7 +302,7 @@ enum ServerUpdate {
 }
 
 impl ServerUpdate {
-    fn apply(self, server: &mut Server) {
+    fn apply(self, server: &mut RealServer) {
         match self {
             ServerUpdate::Status(status) => server.status = status,
             ServerUpdate::Weight(weight) => server.weight = weight,

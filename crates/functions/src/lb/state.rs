@@ -17,7 +17,7 @@ pub struct State {
     server_port: u16,
     /// Number of the server in the configuration.
     pub number: u16,
-    roles: [Role; 2],
+    roles: [DirectionRole; 2],
     /// Generation in which the server was last found usable; 0: none.
     pub generation: u32,
     /// Varies source, port and flow label of tunnel headers among flows.
@@ -39,39 +39,39 @@ pub const LEARN: u8 = 2;
 /// Handling of the packets of one direction of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
-pub struct Role(u8);
+pub struct DirectionRole(u8);
 
-impl Role {
+impl DirectionRole {
     /// Undecided: this direction had no packet yet.
-    pub const OPEN: Role = Role(0);
+    pub const OPEN: DirectionRole = DirectionRole(0);
     /// Pass unchanged.
-    pub const PASS: Role = Role(1);
+    pub const PASS: DirectionRole = DirectionRole(1);
     /// Send to the server by rewriting the destination.
-    pub const REWRITE: Role = Role(2);
+    pub const REWRITE: DirectionRole = DirectionRole(2);
     /// Send to the server in IP.
-    pub const IPIP: Role = Role(3);
+    pub const IPIP: DirectionRole = DirectionRole(3);
     /// Send to the server in Generic UDP Encapsulation.
-    pub const GUE: Role = Role(4);
+    pub const GUE: DirectionRole = DirectionRole(4);
     /// Comes from the server: restore the service's address.
-    pub const RESTORE: Role = Role(5);
+    pub const RESTORE: DirectionRole = DirectionRole(5);
 
     /// Returns whether packets go to the server.
     #[inline]
     pub fn is_to_server(self) -> bool {
-        matches!(self, Role::REWRITE | Role::IPIP | Role::GUE)
+        matches!(self, DirectionRole::REWRITE | DirectionRole::IPIP | DirectionRole::GUE)
     }
 }
 
 impl State {
     /// Returns the role of this direction.
     #[inline]
-    pub fn role(&self, direction: Direction) -> Role {
+    pub fn role(&self, direction: Direction) -> DirectionRole {
         self.roles[direction.index()]
     }
 
     /// Sets the role of this direction.
     #[inline]
-    pub fn set_role(&mut self, direction: Direction, role: Role) {
+    pub fn set_role(&mut self, direction: Direction, role: DirectionRole) {
         self.roles[direction.index()] = role;
     }
 

@@ -5,7 +5,7 @@ use packet::parse::protocol;
 use packet::{Addr, DropReason, OuterHeaders, RewriteError};
 use values::ConfigError;
 
-use super::config::{EncapConfig, SourcePrefix, UdpChecksum};
+use super::config::{EncapConfig, GueChecksum, SourcePrefix};
 
 /// Port of Generic UDP Encapsulation (IANA; draft-ietf-intarea-gue 3.1).
 pub const GUE_PORT: u16 = 6080;
@@ -23,7 +23,7 @@ pub struct Encapsulator {
     source6: Option<SourcePrefix>,
     ttl: u8,
     mtu: u16,
-    udp_checksum: UdpChecksum,
+    udp_checksum: GueChecksum,
 }
 
 /// Destination and form of an encapsulation.
@@ -126,9 +126,9 @@ impl Encapsulator {
 
     fn wants_checksum(&self, over_v4: bool) -> bool {
         match self.udp_checksum {
-            UdpChecksum::Auto => !over_v4,
-            UdpChecksum::Always => true,
-            UdpChecksum::Never => false,
+            GueChecksum::Auto => !over_v4,
+            GueChecksum::Always => true,
+            GueChecksum::Never => false,
         }
     }
 }

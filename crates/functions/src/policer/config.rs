@@ -171,7 +171,7 @@ pub enum MeterExhaustion {
 
 /// The rates of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rates {
+pub struct PolicerRates {
     /// Token buckets.
     pub marker: Marker,
     /// Units that a byte costs; 0 if packets are counted.
@@ -182,7 +182,7 @@ pub struct Rates {
 
 impl Config {
     /// Converts the amounts to buckets; refuses incompatible amounts.
-    pub fn rates(&self) -> Result<Rates, ConfigError> {
+    pub fn rates(&self) -> Result<PolicerRates, ConfigError> {
         let kind = self.rate.kind;
         let (per_byte, per_packet) = match kind {
             QuantityKind::BitRate => (BYTE, self.overhead * BYTE),
@@ -219,7 +219,7 @@ impl Config {
         if !usable {
             return Err(ConfigError::new("a burst of 0 lets no packet pass"));
         }
-        Ok(Rates { marker, per_byte, per_packet })
+        Ok(PolicerRates { marker, per_byte, per_packet })
     }
 
     fn excess(&self, rate: u64) -> Result<u64, ConfigError> {

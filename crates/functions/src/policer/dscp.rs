@@ -2,7 +2,7 @@
 
 use nf::PacketView;
 
-use super::marker::Colour;
+use super::marker::PacketColour;
 
 /// A differentiated services code point (RFC 2474), 0 to 63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,18 +39,18 @@ impl Dscp {
     /// Returns the colour of a packet with this code point: the drop precedence of assured
     /// forwarding, otherwise green.
     #[inline]
-    pub fn colour(self) -> Colour {
+    pub fn colour(self) -> PacketColour {
         match self.assured() {
-            Some((_, 2)) => Colour::Yellow,
-            Some((_, 3)) => Colour::Red,
-            _ => Colour::Green,
+            Some((_, 2)) => PacketColour::Yellow,
+            Some((_, 3)) => PacketColour::Red,
+            _ => PacketColour::Green,
         }
     }
 
     /// Returns the code point of the same assured forwarding class with the colour's drop
     /// precedence; other code points stay.
     #[inline]
-    pub fn with_precedence_of(self, colour: Colour) -> Dscp {
+    pub fn with_precedence_of(self, colour: PacketColour) -> Dscp {
         self.assured().map_or(self, |(class, _)| assured(class, colour as u8 + 1))
     }
 }
@@ -112,15 +112,15 @@ mod tests {
         for number in 0..64 {
             let dscp = Dscp(number);
             let colour = match number {
-                12 | 20 | 28 | 36 => Colour::Yellow,
-                14 | 22 | 30 | 38 => Colour::Red,
-                _ => Colour::Green,
+                12 | 20 | 28 | 36 => PacketColour::Yellow,
+                14 | 22 | 30 | 38 => PacketColour::Red,
+                _ => PacketColour::Green,
             };
             assert_eq!(dscp.colour(), colour, "{number}");
-            let is_assured = colour != Colour::Green || [10, 18, 26, 34].contains(&number);
-            for colour in [Colour::Green, Colour::Yellow, Colour::Red] {
+            let is_assured = colour != PacketColour::Green || [10, 18, 26, 34].contains(&number);
+            for colour in [PacketColour::Green, PacketColour::Yellow, PacketColour::Red] {
                 let remarked = dscp.with_precedence_of(colour);
-                assert_eq!(remarked.colour(), if is_assured { colour } else { Colour::Green });
+                assert_eq!(remarked.colour(), if is_assured { colour } else { PacketColour::Green });
                 assert_eq!(remarked.number() >> 3, number >> 3);
                 assert!(is_assured || remarked == dscp);
             }

@@ -46,7 +46,7 @@ pub enum Marker {
 /// Conformance of a packet to the rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Colour {
+pub enum PacketColour {
     /// Within the committed rate and burst.
     Green,
     /// Beyond that, within the excess burst or the peak rate.
@@ -72,7 +72,13 @@ impl Marker {
     /// A late packet adds no tokens. A packet that costs more than a bucket holds never gets its
     /// colour. If a bucket has shrunk, spent units are limited to its size.
     #[inline(always)]
-    pub fn colour(&self, levels: &mut BucketLevels, cost: u64, now_ns: u64, before: Colour) -> Colour {
+    pub fn colour(
+        &self,
+        levels: &mut BucketLevels,
+        cost: u64,
+        now_ns: u64,
+        before: PacketColour,
+    ) -> PacketColour {
         let elapsed_ns = now_ns.saturating_sub(levels.last_ns);
         levels.last_ns = levels.last_ns.max(now_ns);
         match *self {
@@ -86,12 +92,12 @@ impl Marker {
                 } else {
                     levels.other.min(excess).saturating_sub(filled.saturating_sub(spent))
                 };
-                if before == Colour::Green && take(&mut levels.committed, committed.size, cost) {
-                    Colour::Green
-                } else if before != Colour::Red && take(&mut levels.other, excess, cost) {
-                    Colour::Yellow
+                if before == PacketColour::Green && take(&mut levels.committed, committed.size, cost) {
+                    PacketColour::Green
+                } else if before != PacketColour::Red && take(&mut levels.other, excess, cost) {
+                    PacketColour::Yellow
                 } else {
-                    Colour::Red
+                    PacketColour::Red
                 }
             }
             // RFC 2698 3
@@ -101,12 +107,12 @@ impl Marker {
                 };
                 levels.committed = fill(levels.committed, committed);
                 levels.other = fill(levels.other, peak);
-                if before == Colour::Red || !take(&mut levels.other, peak.size, cost) {
-                    Colour::Red
-                } else if before == Colour::Green && take(&mut levels.committed, committed.size, cost) {
-                    Colour::Green
+                if before == PacketColour::Red || !take(&mut levels.other, peak.size, cost) {
+                    PacketColour::Red
+                } else if before == PacketColour::Green && take(&mut levels.committed, committed.size, cost) {
+                    PacketColour::Green
                 } else {
-                    Colour::Yellow
+                    PacketColour::Yellow
                 }
             }
         }

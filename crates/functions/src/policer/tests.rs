@@ -118,7 +118,9 @@ fn counters_match_their_indices() {
         Shared::Counter(name) => name,
         other => panic!("{other:?}"),
     };
-    for (colour, text) in [(Colour::Green, "green"), (Colour::Yellow, "yellow"), (Colour::Red, "red")] {
+    for (colour, text) in
+        [(PacketColour::Green, "green"), (PacketColour::Yellow, "yellow"), (PacketColour::Red, "red")]
+    {
         assert_eq!(name(counter::PACKETS + colour as usize), format!("packets_{text}"));
         assert_eq!(name(counter::BYTES + colour as usize), format!("bytes_{text}"));
     }

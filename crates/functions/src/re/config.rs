@@ -2,7 +2,7 @@
 
 use values::{ByteCount, ConfigError, Located, Nanos};
 
-use crate::networks::Network;
+use crate::networks::IpNetwork;
 use crate::numbers::{power_of_two, within};
 use crate::rabin::{WINDOW_MAX, WINDOW_MIN};
 
@@ -57,7 +57,7 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong with the configuration.
-    pub fn check(&self) -> Result<[Vec<Network>; 2], ConfigError> {
+    pub fn check(&self) -> Result<[Vec<IpNetwork>; 2], ConfigError> {
         within("cache", self.cache.0, CACHE_MIN..=CACHE_MAX)?;
         within("window", self.window.into(), WINDOW_MIN.into()..=WINDOW_MAX.into())?;
         within("sample", self.sample.into(), SAMPLE_MIN.into()..=SAMPLE_MAX.into())?;
@@ -70,12 +70,12 @@ impl Config {
     }
 }
 
-fn networks(key: &str, texts: &[Located]) -> Result<Vec<Network>, ConfigError> {
+fn networks(key: &str, texts: &[Located]) -> Result<Vec<IpNetwork>, ConfigError> {
     if !(1..=NETWORKS_MAX).contains(&texts.len()) {
         let message = format!("`{key}` has 1 to {NETWORKS_MAX} networks, not {}", texts.len());
         return Err(ConfigError::new(message));
     }
-    texts.iter().map(Network::parse).collect()
+    texts.iter().map(IpNetwork::parse).collect()
 }
 
 fn default_cache() -> ByteCount {

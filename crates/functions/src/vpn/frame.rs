@@ -28,7 +28,7 @@ const _: () =
     assert!(ALIGNMENT - 1 + ESP_END + ICV_LEN <= TRAILER_MAX && HEADERS_MAX <= OVERHEAD_MAX + ALIGNMENT);
 
 /// The algorithm of a security association, with its key.
-pub enum Transform {
+pub enum SaTransform {
     /// ESP with AES-GCM (RFC 4106).
     Gcm(Gcm),
     /// ESP without encryption (RFC 2410), with HMAC-SHA-256-128.
@@ -63,10 +63,10 @@ impl EncapHeaders {
     }
 }
 
-impl Transform {
+impl SaTransform {
     /// Returns the protocol number: AH or ESP.
     pub fn protocol(&self) -> u8 {
-        if let Transform::Ah(_) = self { AH } else { ESP }
+        if let SaTransform::Ah(_) = self { AH } else { ESP }
     }
 
     /// Returns the length of a packet of `len` bytes after encapsulation with this outer IP
@@ -80,12 +80,12 @@ impl Transform {
     pub fn inner_mtu(&self, mtu: usize, version: u8) -> usize {
         let room = mtu.saturating_sub(ip_len(version) + self.header_len(version));
         match self {
-            Transform::Ah(_) => room,
+            SaTransform::Ah(_) => room,
             _ => (room.saturating_sub(ICV_LEN) / ALIGNMENT * ALIGNMENT).saturating_sub(ESP_END),
         }
     }
 
-    /// Builds the headers of a packet, except the fields that [`Transform::protect`] computes.
+    /// Builds the headers of a packet, except the fields that [`SaTransform::protect`] computes.
     pub fn headers(
         &self,
         outer: &TunnelOuter,
@@ -100,16 +100,16 @@ impl Transform {
         outer.put(&mut bytes[..at], self.protocol(), len + inner.len + trailer_len, stamp, inner);
         let own = &mut bytes[at..len];
         let fixed = match self {
-            Transform::Ah(_) => {
+            SaTransform::Ah(_) => {
                 // In 32-bit words, minus two (RFC 4302 2.2).
                 own[..2].copy_from_slice(&[next_header(inner.version), ((len - at) / 4 - 2) as u8]);
                 &mut own[4..]
             }
-            Transform::Gcm(_) => {
+            SaTransform::Gcm(_) => {
                 own[ESP_LEN..].copy_from_slice(&stamp.iv);
                 own
             }
-            Transform::Null(_) => own,
+            SaTransform::Null(_) => own,
         };
         fixed[..4].copy_from_slice(&spi.to_be_bytes());
         fixed[4..8].copy_from_slice(&stamp.number.to_be_bytes());
@@ -122,20 +122,20 @@ impl Transform {
         let at = ip_len(packet.first().map_or(0, |first| first >> 4));
         let (outer, own) = packet.split_at_mut(at.min(packet.len()));
         match self {
-            Transform::Ah(mac) => {
+            SaTransform::Ah(mac) => {
                 let icv = ah_icv(mac, outer, own);
                 if let Some(place) = own.get_mut(AH_FIXED..AH_FIXED + ICV_LEN) {
                     place.copy_from_slice(&icv);
                 }
             }
-            Transform::Gcm(gcm) => {
+            SaTransform::Gcm(gcm) => {
                 let Some((sealed, icv)) = own.split_last_chunk_mut::<ICV_LEN>() else { return };
                 put_padding(sealed, ESP_LEN + IV_LEN + inner.len, inner.version);
                 let Some((header, rest)) = sealed.split_at_mut_checked(ESP_LEN) else { return };
                 let Some((iv, text)) = rest.split_first_chunk_mut::<IV_LEN>() else { return };
                 *icv = gcm.seal(*iv, header, text);
             }
-            Transform::Null(mac) => {
+            SaTransform::Null(mac) => {
                 let Some((signed, icv)) = own.split_last_chunk_mut::<ICV_LEN>() else { return };
                 put_padding(signed, ESP_LEN + inner.len, inner.version);
                 *icv = mac.icv(&[signed]);
@@ -154,7 +154,7 @@ impl Transform {
         };
         let (start, own_len) = (self.header_len(outer.first().map_or(0, |first| first >> 4)), own.len());
         match self {
-            Transform::Ah(mac) => {
+            SaTransform::Ah(mac) => {
                 let &[next, words, ..] = &*own else { return Err(DropReason::VpnMalformed) };
                 let len = (usize::from(words) + 2) * 4;
                 // Senders may pad to eight bytes over IPv4 too.
@@ -165,7 +165,7 @@ impl Transform {
                 verify_ah(mac, outer, header, payload)?;
                 Ok((at + len..at + own_len, next))
             }
-            Transform::Gcm(gcm) => {
+            SaTransform::Gcm(gcm) => {
                 let (sealed, icv) = own.split_last_chunk_mut::<ICV_LEN>().ok_or(DropReason::VpnMalformed)?;
                 let (header, rest) = sealed.split_at_mut_checked(ESP_LEN).ok_or(DropReason::VpnMalformed)?;
                 let (iv, text) = rest.split_first_chunk_mut::<IV_LEN>().ok_or(DropReason::VpnMalformed)?;
@@ -173,7 +173,7 @@ impl Transform {
                 let (len, next) = without_padding(text)?;
                 Ok((at + start..at + start + len, next))
             }
-            Transform::Null(mac) => {
+            SaTransform::Null(mac) => {
                 let (signed, icv) = own.split_last_chunk::<ICV_LEN>().ok_or(DropReason::VpnMalformed)?;
                 let text = signed.get(ESP_LEN..).ok_or(DropReason::VpnMalformed)?;
                 mac.verify(&[signed], icv).map_err(forged)?;
@@ -186,17 +186,17 @@ impl Transform {
     /// Returns the length of the protocol's headers before a packet.
     fn header_len(&self, version: u8) -> usize {
         match self {
-            Transform::Ah(_) if version == 4 => AH_LEN,
-            Transform::Ah(_) => AH_LEN_V6,
-            Transform::Gcm(_) => ESP_LEN + IV_LEN,
-            Transform::Null(_) => ESP_LEN,
+            SaTransform::Ah(_) if version == 4 => AH_LEN,
+            SaTransform::Ah(_) => AH_LEN_V6,
+            SaTransform::Gcm(_) => ESP_LEN + IV_LEN,
+            SaTransform::Null(_) => ESP_LEN,
         }
     }
 
     /// Returns the length of the trailer after a packet of `len` bytes.
     fn trailer_len(&self, len: usize) -> usize {
         match self {
-            Transform::Ah(_) => 0,
+            SaTransform::Ah(_) => 0,
             _ => (len + ESP_END).next_multiple_of(ALIGNMENT) - len + ICV_LEN,
         }
     }

@@ -7,10 +7,10 @@ use packet::Addr;
 use values::{ConfigError, Located, Secret};
 
 use super::config::{Config, IpsecProtocol, VpnTunnelConfig};
-use super::frame::{AH, ESP, OVERHEAD_MAX, Transform, TunnelOuter};
+use super::frame::{AH, ESP, OVERHEAD_MAX, SaTransform, TunnelOuter};
 use super::numbers::SaId;
 use super::suite::{Gcm, HMAC_KEY_LEN, Hmac128};
-use crate::networks::{Network, TunnelRoutes};
+use crate::networks::{IpNetwork, TunnelRoutes};
 
 /// Maximum number of tunnels.
 pub const TUNNELS_MAX: usize = 1_024;
@@ -38,7 +38,7 @@ pub struct TunnelTable {
 pub struct OutboundTunnel {
     pub outer: TunnelOuter,
     /// Algorithm and key.
-    pub transform: Transform,
+    pub transform: SaTransform,
     /// Security parameters index.
     pub spi: u32,
     /// Identity of the association, for its sequence numbers.
@@ -49,8 +49,8 @@ pub struct OutboundTunnel {
     pub mtu: usize,
     /// Length of the longest inner packet.
     pub inner_mtu: usize,
-    local_networks: Vec<Network>,
-    remote_networks: Vec<Network>,
+    local_networks: Vec<IpNetwork>,
+    remote_networks: Vec<IpNetwork>,
 }
 
 /// An inbound security association.
@@ -58,7 +58,7 @@ pub struct InboundSa {
     /// Number of its tunnel.
     pub tunnel: u16,
     /// Algorithm and key.
-    pub transform: Transform,
+    pub transform: SaTransform,
     /// Identity for the replay window; none: replayed packets are accepted.
     pub name: Option<SaId>,
     spi: u32,
@@ -173,7 +173,7 @@ impl OutboundTunnel {
     /// Returns whether the tunnel accepts a received packet between these addresses.
     #[inline]
     pub fn lets_out(&self, there: Addr, here: Addr) -> bool {
-        let has = |networks: &[Network], addr| networks.iter().any(|network| network.contains(addr));
+        let has = |networks: &[IpNetwork], addr| networks.iter().any(|network| network.contains(addr));
         has(&self.remote_networks, there) && has(&self.local_networks, here)
     }
 }
@@ -226,7 +226,7 @@ fn inbound_of(config: &VpnTunnelConfig, tunnel: u16) -> Result<Vec<InboundSa>, C
 
 /// Builds the algorithm with a key of this tunnel. Errors point to the tunnel's name, because an
 /// error shows the text around its position, which must not be the key.
-fn transform(config: &VpnTunnelConfig, key: &Secret) -> Result<Transform, ConfigError> {
+fn transform(config: &VpnTunnelConfig, key: &Secret) -> Result<SaTransform, ConfigError> {
     let error = |message: String| config.name.error(0..config.name.len(), message);
     let bytes = key.bytes().map_err(error)?;
     let hmac = || {
@@ -235,9 +235,9 @@ fn transform(config: &VpnTunnelConfig, key: &Secret) -> Result<Transform, Config
         })
     };
     match config.protocol {
-        IpsecProtocol::Ah => hmac().map(Transform::Ah),
-        IpsecProtocol::EspNull => hmac().map(Transform::Null),
-        IpsecProtocol::Esp => Gcm::new(&bytes).map(Transform::Gcm).ok_or_else(|| {
+        IpsecProtocol::Ah => hmac().map(SaTransform::Ah),
+        IpsecProtocol::EspNull => hmac().map(SaTransform::Null),
+        IpsecProtocol::Esp => Gcm::new(&bytes).map(SaTransform::Gcm).ok_or_else(|| {
             let len = bytes.len();
             error(format!(
                 "an AES-GCM key must have 16 or 32 bytes followed by 4 bytes of salt, not {len} in total"
@@ -246,10 +246,10 @@ fn transform(config: &VpnTunnelConfig, key: &Secret) -> Result<Transform, Config
     }
 }
 
-fn networks(key: &str, tunnel: &Located, texts: &[Located]) -> Result<Vec<Network>, ConfigError> {
+fn networks(key: &str, tunnel: &Located, texts: &[Located]) -> Result<Vec<IpNetwork>, ConfigError> {
     if !(1..=NETWORKS_MAX).contains(&texts.len()) {
         let message = format!("`{key}` must have 1 to {NETWORKS_MAX} networks, not {}", texts.len());
         return Err(tunnel.error(0..tunnel.len(), message));
     }
-    texts.iter().map(Network::parse).collect()
+    texts.iter().map(IpNetwork::parse).collect()
 }

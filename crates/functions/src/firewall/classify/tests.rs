@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::firewall::rule::{
-    AddressSet, FilterAction, FlagMatch, FlowStates, RuleDirections, has_ports, join,
+    FilterAction, FlagMatch, FlowStates, RuleAddresses, RuleDirections, has_ports, join,
 };
 
 /// Reference for the classifier: compares one rule after another, field by field.
@@ -14,7 +14,7 @@ fn linear(rules: &[FilterRule], headers: &FilterHeaders) -> Option<usize> {
     fn within<T: PartialOrd>(ranges: &[RangeInclusive<T>], value: T) -> bool {
         ranges.iter().any(|range| range.contains(&value))
     }
-    let address = |set: &AddressSet, addr: Addr| {
+    let address = |set: &RuleAddresses, addr: Addr| {
         if headers.version == 4 {
             within(&set.v4, u32::from_be_bytes(addr.v4_bytes()))
         } else {
@@ -38,9 +38,9 @@ fn any_rule() -> FilterRule {
         action: FilterAction::Allow,
         ways: RuleDirections::BOTH,
         protocols: vec![0..=255],
-        sources: AddressSet::any(),
+        sources: RuleAddresses::any(),
         source_ports: vec![0..=u16::MAX],
-        destinations: AddressSet::any(),
+        destinations: RuleAddresses::any(),
         destination_ports: vec![0..=u16::MAX],
         states: FlowStates::VALID,
         flags: FlagMatch::default(),
@@ -67,10 +67,10 @@ fn ranges<T: Copy + Ord + std::fmt::Debug + From<u8>>(
     ]
 }
 
-fn addresses() -> impl Strategy<Value = AddressSet> {
+fn addresses() -> impl Strategy<Value = RuleAddresses> {
     let v4 = prop_oneof![4 => ranges(u32::MAX, |a, b| a - b), 1 => Just(vec![])];
     let v6 = prop_oneof![4 => ranges(u128::MAX, |a, b| a - b), 1 => Just(vec![])];
-    (v4, v6).prop_map(|(v4, v6)| AddressSet { v4, v6 })
+    (v4, v6).prop_map(|(v4, v6)| RuleAddresses { v4, v6 })
 }
 
 fn rules() -> impl Strategy<Value = Vec<FilterRule>> {
@@ -139,7 +139,7 @@ proptest! {
         headers in prop::collection::vec(headers(), 200),
         disabled in prop::collection::vec(0usize..150, 0..20),
     ) {
-        let mut classifier = Classifier::new(&rules).unwrap();
+        let mut classifier = RuleClassifier::new(&rules).unwrap();
         for headers in &headers {
             prop_assert_eq!(classifier.first_match(headers), linear(&rules, headers), "{:?}", headers);
         }
@@ -194,17 +194,17 @@ fn generate(shape: Shape, count: usize, seed: u64) -> Vec<FilterRule> {
     let sites: Vec<u128> = (0..64).map(|_| u128::from(split_mix(&mut random.0)) << 64).collect();
     let prefix = |random: &mut Random, open_in_ten: u64, lens: &[u32]| {
         if random.below(10) < open_in_ten {
-            return AddressSet::any();
+            return RuleAddresses::any();
         }
         let low = u128::from(random.below(1 << 20)) << random.below(100);
         let base = random.of(&sites) ^ low ^ u128::from(random.below(1 << 16)) << 96;
         let len = random.of(lens);
         if random.one_in(4) {
             let hosts = u128::MAX.checked_shr(len * 4).unwrap_or(0);
-            AddressSet { v4: vec![], v6: vec![base & !hosts..=base | hosts] }
+            RuleAddresses { v4: vec![], v6: vec![base & !hosts..=base | hosts] }
         } else {
             let (base, hosts) = ((base >> 96) as u32, u32::MAX.checked_shr(len).unwrap_or(0));
-            AddressSet { v4: vec![base & !hosts..=base | hosts], v6: vec![] }
+            RuleAddresses { v4: vec![base & !hosts..=base | hosts], v6: vec![] }
         }
     };
     let ports = |random: &mut Random, open_in_ten: u64| -> Ranges<u16> {
@@ -260,7 +260,7 @@ fn near(random: &mut Random, rules: &[FilterRule]) -> FilterHeaders {
     }
     let rule = &rules[random.below(rules.len() as u64) as usize];
     let v4 = !rule.sources.v4.is_empty() && !rule.destinations.v4.is_empty();
-    let mut addr = |set: &AddressSet| {
+    let mut addr = |set: &RuleAddresses| {
         let other = u128::from(split_mix(&mut random.0)) << 64;
         if v4 {
             Addr::from_v4_bytes(corner(random, &set.v4, (other >> 96) as u32).to_be_bytes())
@@ -288,7 +288,7 @@ fn near(random: &mut Random, rules: &[FilterRule]) -> FilterHeaders {
 fn compare(shape: Shape) {
     let rules = generate(shape, 10_000, 7);
     let started = Instant::now();
-    let classifier = Classifier::new(&rules).unwrap();
+    let classifier = RuleClassifier::new(&rules).unwrap();
     println!("{shape:?}: built in {:?}, {} KiB", started.elapsed(), classifier.len_bytes() >> 10);
     let mut random = Random(11);
     let mut matched = 0;
@@ -323,7 +323,7 @@ fn lookup_cost() {
         for count in [100, 1_000, 10_000] {
             let rules = generate(shape, count, 3);
             let started = Instant::now();
-            let classifier = Classifier::new(&rules).unwrap();
+            let classifier = RuleClassifier::new(&rules).unwrap();
             let built = started.elapsed();
             let mut random = Random(5);
             let headers: Vec<FilterHeaders> = (0..20_000).map(|_| near(&mut random, &rules)).collect();
@@ -339,7 +339,7 @@ fn lookup_cost() {
 /// Number of table words that lookups read, on average and at most.
 fn reads(shape: Shape, count: usize) -> (usize, usize) {
     let rules = generate(shape, count, 3);
-    let classifier = Classifier::new(&rules).unwrap();
+    let classifier = RuleClassifier::new(&rules).unwrap();
     let mut random = Random(5);
     let (mut total, mut most) = (0, 0);
     for _ in 0..20_000 {
@@ -367,13 +367,13 @@ fn worst_case_rules_stay_within_the_memory_limit() {
     // Nested ranges on every axis: all intervals differ, and each has half of all blocks.
     let rules: Vec<FilterRule> = (0..10_000u32)
         .map(|n| FilterRule {
-            sources: AddressSet { v4: vec![n * 1000..=u32::MAX - n * 1000], v6: vec![] },
-            destinations: AddressSet { v4: vec![n * 1000..=u32::MAX - n * 1000], v6: vec![] },
+            sources: RuleAddresses { v4: vec![n * 1000..=u32::MAX - n * 1000], v6: vec![] },
+            destinations: RuleAddresses { v4: vec![n * 1000..=u32::MAX - n * 1000], v6: vec![] },
             ..any_rule()
         })
         .collect();
     let started = Instant::now();
-    let classifier = Classifier::new(&rules).unwrap();
+    let classifier = RuleClassifier::new(&rules).unwrap();
     println!("nested: {} MiB in {:?}", classifier.len_bytes() >> 20, started.elapsed());
     assert!(classifier.len_bytes() <= TABLES_BYTES_MAX);
     // Lists of ranges of all lengths: tables beyond the limit are refused before they are built.
@@ -382,18 +382,18 @@ fn worst_case_rules_stay_within_the_memory_limit() {
         .map(|n| {
             let mut range = |i: u32| i << 20 | n..=(i << 20 | n) + (1 << 16) + random.below(1 << 19) as u32;
             FilterRule {
-                sources: AddressSet { v4: (0..20).map(&mut range).collect(), v6: vec![] },
+                sources: RuleAddresses { v4: (0..20).map(&mut range).collect(), v6: vec![] },
                 ..any_rule()
             }
         })
         .collect();
     let started = Instant::now();
-    assert_eq!(Classifier::new(&rules).err(), Some(ClassifierTooLarge));
+    assert_eq!(RuleClassifier::new(&rules).err(), Some(ClassifierTooLarge));
     println!("refused after {:?}", started.elapsed());
 }
 
 #[test]
 fn no_rules_match_nothing() {
     let headers = near(&mut Random(1), &[any_rule()]);
-    assert_eq!(Classifier::new(&[]).unwrap().first_match(&headers), None);
+    assert_eq!(RuleClassifier::new(&[]).unwrap().first_match(&headers), None);
 }

@@ -21,7 +21,7 @@ fn every_part_of_a_rule_is_parsed() {
         "reject in tcp from {10.0.0.0/8, 192.0.2.1-192.0.2.9} port 1024-65535 to 10.1.0.0/16 port {443,80,81} \
          state {new, invalid} flags SYN,!ack tag web log as \"no web\" # why",
     );
-    let v4 = |ranges: &[(u32, u32)]| AddressSet {
+    let v4 = |ranges: &[(u32, u32)]| RuleAddresses {
         v4: ranges.iter().map(|&(a, b)| a..=b).collect(),
         v6: Vec::new(),
     };
@@ -49,7 +49,7 @@ fn every_part_of_a_rule_is_parsed() {
 fn omitted_parts_match_anything() {
     let rule = one("allow");
     assert_eq!((rule.ways, rule.states, rule.flags.mask), (RuleDirections::BOTH, FlowStates::VALID, 0));
-    assert_eq!((rule.sources, rule.destinations), (AddressSet::any(), AddressSet::any()));
+    assert_eq!((rule.sources, rule.destinations), (RuleAddresses::any(), RuleAddresses::any()));
     assert_eq!(rule.protocols, [0..=255]);
     assert_eq!(&*rule.name, "rule 1");
     assert_eq!(one("allow any_direction any from any to any"), one("allow"));
@@ -61,8 +61,8 @@ fn omitted_parts_match_anything() {
 fn ports_without_a_protocol_match_every_protocol_with_ports() {
     assert_eq!(one("allow to any port 53").protocols, [6..=6, 17..=17, 33..=33, 132..=132, 136..=136]);
     assert_eq!(one("allow icmp icmp_type {8, 13-18}").destination_ports, [8..=8, 13..=18]);
-    assert_eq!(one("allow to ::/0").destinations, AddressSet { v4: vec![], v6: vec![0..=u128::MAX] });
-    assert_eq!(one("allow to 0.0.0.0/0").destinations, AddressSet { v4: vec![0..=u32::MAX], v6: vec![] });
+    assert_eq!(one("allow to ::/0").destinations, RuleAddresses { v4: vec![], v6: vec![0..=u128::MAX] });
+    assert_eq!(one("allow to 0.0.0.0/0").destinations, RuleAddresses { v4: vec![0..=u32::MAX], v6: vec![] });
     assert_eq!(one("allow to 2001:db8::1").destinations.v6.len(), 1);
 }
 

@@ -4,7 +4,7 @@
 use packet::Direction;
 use zerocopy::IntoBytes;
 
-use super::segment::{RST, SYN, Segment};
+use super::segment::{RST, SYN, TcpSegment};
 use super::{
     ACKED, BY_REPLY, CUT, ConnectionAttempt, ELSEWHERE, FINISHED, OPENED, RESET, SCALE_MAX, SCALES, SEEN,
     SenderState, TcpTracker, WINDOW_MAX, ack_fits, is_after, is_in_window, note,
@@ -34,7 +34,7 @@ impl TcpTracker {
 
     /// Handles a segment with SYN or RST, or a segment before both ends were seen.
     #[cold]
-    pub(super) fn follow_opening(&mut self, segment: &Segment, direction: Direction) -> bool {
+    pub(super) fn follow_opening(&mut self, segment: &TcpSegment, direction: Direction) -> bool {
         if segment.has(RST) {
             return self.reset(segment, direction);
         }
@@ -47,7 +47,7 @@ impl TcpTracker {
 
     /// Handles a SYN: the first one, its retransmission, a simultaneous one (RFC 9293 3.5), or an
     /// attempt at another connection.
-    fn syn(&mut self, segment: &Segment, direction: Direction) -> bool {
+    fn syn(&mut self, segment: &TcpSegment, direction: Direction) -> bool {
         let [mut sender, mut receiver] = self.seen_from(direction);
         let peer_seen = receiver.flags & SEEN != 0;
         if sender.flags & OPENED != 0 && segment.seq == sender.iss {
@@ -72,7 +72,7 @@ impl TcpTracker {
         true
     }
 
-    fn syn_ack(&mut self, segment: &Segment, ack: u32, direction: Direction) -> bool {
+    fn syn_ack(&mut self, segment: &TcpSegment, ack: u32, direction: Direction) -> bool {
         let [mut sender, mut receiver] = self.seen_from(direction);
         let is_repeated = sender.flags & OPENED != 0 && segment.seq == sender.iss;
         let answers = receiver.is_answered_by(ack);
@@ -112,7 +112,7 @@ impl TcpTracker {
 
     /// Switches to the attempted connection, if this SYN-ACK answers it. The previous connection
     /// stays as an attempt.
-    fn answer_attempt(&mut self, segment: &Segment, ack: u32, direction: Direction) -> bool {
+    fn answer_attempt(&mut self, segment: &TcpSegment, ack: u32, direction: Direction) -> bool {
         if !self.attempt.is_by(direction.other()) || !self.attempt.is_answered_by(ack) {
             return false;
         }
@@ -125,7 +125,7 @@ impl TcpTracker {
     }
 
     /// Handles a segment without SYN before both ends were seen.
-    fn early(&mut self, segment: &Segment, direction: Direction) -> bool {
+    fn early(&mut self, segment: &TcpSegment, direction: Direction) -> bool {
         let [mut sender, mut receiver] = self.seen_from(direction);
         match (sender.flags & SEEN != 0, receiver.flags & SEEN != 0) {
             (false, false) => pick_up(&mut sender, &mut receiver, segment),
@@ -145,7 +145,7 @@ impl TcpTracker {
     /// Handles a reset. If it refuses a connection, it acknowledges the SYN (RFC 9293 3.10.7.3).
     /// Any other reset lies in the receiver's window, if known (RFC 5961 3.2), and a reset in
     /// answer to a segment has that segment's acknowledgement number.
-    fn reset(&mut self, segment: &Segment, direction: Direction) -> bool {
+    fn reset(&mut self, segment: &TcpSegment, direction: Direction) -> bool {
         let [sender, receiver] = self.seen_from(direction);
         let refuses_attempt = self.attempt.is_by(direction.other())
             && segment.ack.is_some_and(|ack| self.attempt.is_answered_by(ack));
@@ -173,7 +173,7 @@ impl TcpTracker {
 impl SenderState {
     /// Updates the end with a retransmitted SYN, whose data, options and window may differ from the
     /// first.
-    fn repeat(&mut self, segment: &Segment) {
+    fn repeat(&mut self, segment: &TcpSegment) {
         if is_after(segment.end(), self.end) {
             (self.end, self.limit) = (segment.end(), segment.end());
         }
@@ -199,7 +199,7 @@ impl SenderState {
 }
 
 impl ConnectionAttempt {
-    fn new(segment: &Segment, direction: Direction) -> ConnectionAttempt {
+    fn new(segment: &TcpSegment, direction: Direction) -> ConnectionAttempt {
         let scales = if segment.scale.is_some() { SCALES } else { 0 };
         ConnectionAttempt {
             iss: segment.seq,
@@ -232,7 +232,7 @@ fn by(direction: Direction) -> u8 {
 }
 
 /// Records an end's SYN: the first one, or the answer to the peer's.
-fn open(sender: &mut SenderState, receiver: &mut SenderState, segment: &Segment) {
+fn open(sender: &mut SenderState, receiver: &mut SenderState, segment: &TcpSegment) {
     let answers = receiver.flags & SEEN != 0;
     let offers = if segment.scale.is_some() { SCALES } else { 0 };
     // Data that overtook the SYN-ACK.
@@ -256,7 +256,7 @@ fn open(sender: &mut SenderState, receiver: &mut SenderState, segment: &Segment)
 
 /// Starts in the middle of a connection: accepts the sequence numbers and assumes the largest
 /// window.
-fn pick_up(sender: &mut SenderState, receiver: &mut SenderState, segment: &Segment) {
+fn pick_up(sender: &mut SenderState, receiver: &mut SenderState, segment: &TcpSegment) {
     let known = |end: u32| SenderState {
         end,
         limit: end.wrapping_add(WINDOW_MAX),

@@ -4,7 +4,7 @@ use nf::PacketView;
 
 /// The fields of a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct TcpSegment {
     pub seq: u32,
     /// Sequence numbers occupied: bytes, SYN and FIN.
     pub len: u32,
@@ -21,9 +21,9 @@ pub(super) const SYN: u8 = 2;
 pub(super) const RST: u8 = 4;
 pub(super) const ACK: u8 = 16;
 
-impl Segment {
+impl TcpSegment {
     /// Reads a TCP packet or its first fragment; none if its header was not captured.
-    pub fn read(packet: &PacketView<'_>) -> Option<Segment> {
+    pub fn read(packet: &PacketView<'_>) -> Option<TcpSegment> {
         let bytes = packet.transport();
         let header = bytes.first_chunk::<20>()?;
         let word =
@@ -33,7 +33,7 @@ impl Segment {
         let before = usize::from(packet.meta().l4 - packet.meta().l3) + header_len;
         let payload = network_len(packet).saturating_sub(before) as u32;
         let options = bytes.get(20..header_len).unwrap_or_default();
-        Some(Segment {
+        Some(TcpSegment {
             seq: word(4),
             len: payload + u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0),
             ack: (flags & ACK != 0).then(|| word(8)),

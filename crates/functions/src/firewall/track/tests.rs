@@ -4,10 +4,10 @@ use proptest::prelude::*;
 use super::segment::{ACK, window_scale};
 use super::*;
 
-fn segment(seq: u32, len: u32, ack: Option<u32>, window: u16, flags: u8) -> Segment {
+fn segment(seq: u32, len: u32, ack: Option<u32>, window: u16, flags: u8) -> TcpSegment {
     let counted = u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
     let flags = if ack.is_some() { flags | ACK } else { flags };
-    Segment { seq, len: len + counted, ack, window, flags, scale: None }
+    TcpSegment { seq, len: len + counted, ack, window, flags, scale: None }
 }
 
 /// A connection opened by both ends, with 1,001 and 5,001 next.
@@ -74,8 +74,8 @@ fn a_reset_must_hit_the_window() {
 fn windows_scale_only_if_both_ends_offer_it() {
     for (scale, far) in [(Some(4), true), (None, false)] {
         let mut ends = TcpTracker::default();
-        assert!(ends.follow(&Segment { scale: Some(7), ..segment(0, 0, None, 1000, SYN) }, O));
-        assert!(ends.follow(&Segment { scale, ..segment(0, 0, Some(1), 1000, SYN) }, R));
+        assert!(ends.follow(&TcpSegment { scale: Some(7), ..segment(0, 0, None, 1000, SYN) }, O));
+        assert!(ends.follow(&TcpSegment { scale, ..segment(0, 0, Some(1), 1000, SYN) }, R));
         assert!(ends.follow(&segment(1, 0, Some(1), 1000, 0), O));
         assert_eq!(ends.follow(&segment(100_000, 1, Some(1), 1000, 0), R), far);
     }
@@ -104,7 +104,7 @@ fn both_ends_may_open_at_once() {
 }
 
 /// Follows segments in order, each with the expected result.
-fn follow_all(ends: &mut TcpTracker, what: &str, rows: &[(Segment, packet::Direction, bool)]) {
+fn follow_all(ends: &mut TcpTracker, what: &str, rows: &[(TcpSegment, packet::Direction, bool)]) {
     for (number, (segment, direction, want)) in rows.iter().enumerate() {
         assert_eq!(ends.follow(segment, *direction), *want, "{what}: segment {number}: {segment:?} {ends:?}");
     }
@@ -358,9 +358,9 @@ proptest! {
         let mut ends = TcpTracker::default();
         let (a, b) = (scales.map(|s| s.0), scales.map(|s| s.1));
         let shifts = [a.unwrap_or(0), b.unwrap_or(0)];
-        let syn = Segment { scale: a, ..segment(starts.0, 0, None, windows.0, SYN) };
+        let syn = TcpSegment { scale: a, ..segment(starts.0, 0, None, windows.0, SYN) };
         prop_assert!(ends.follow(&syn, O));
-        let answer = Segment { scale: b, ..segment(starts.1, 0, Some(starts.0.wrapping_add(1)), windows.1, SYN) };
+        let answer = TcpSegment { scale: b, ..segment(starts.1, 0, Some(starts.0.wrapping_add(1)), windows.1, SYN) };
         prop_assert!(ends.follow(&answer, R));
         let (x, y) = (starts.0.wrapping_add(1), starts.1.wrapping_add(1));
         let offers = [u32::from(windows.0) << shifts[0], u32::from(windows.1) << shifts[1]];

@@ -50,45 +50,45 @@ impl Literal {
         }
     }
 
-    fn packet(&mut self, cost: u64, before: Colour) -> Colour {
+    fn packet(&mut self, cost: u64, before: PacketColour) -> PacketColour {
         let (left_committed, left_other) = (self.committed.checked_sub(cost), self.other.checked_sub(cost));
         match self.marker {
             Marker::SingleRate { .. } => match (before, left_committed, left_other) {
-                (Colour::Green, Some(left), _) => {
+                (PacketColour::Green, Some(left), _) => {
                     self.committed = left;
-                    Colour::Green
+                    PacketColour::Green
                 }
-                (Colour::Green | Colour::Yellow, _, Some(left)) => {
+                (PacketColour::Green | PacketColour::Yellow, _, Some(left)) => {
                     self.other = left;
-                    Colour::Yellow
+                    PacketColour::Yellow
                 }
-                _ => Colour::Red,
+                _ => PacketColour::Red,
             },
             Marker::TwoRate { .. } => match (before, left_other, left_committed) {
-                (Colour::Red, ..) | (_, None, _) => Colour::Red,
-                (Colour::Yellow, Some(left), _) | (Colour::Green, Some(left), None) => {
+                (PacketColour::Red, ..) | (_, None, _) => PacketColour::Red,
+                (PacketColour::Yellow, Some(left), _) | (PacketColour::Green, Some(left), None) => {
                     self.other = left;
-                    Colour::Yellow
+                    PacketColour::Yellow
                 }
-                (Colour::Green, Some(left), Some(left_committed)) => {
+                (PacketColour::Green, Some(left), Some(left_committed)) => {
                     (self.other, self.committed) = (left, left_committed);
-                    Colour::Green
+                    PacketColour::Green
                 }
             },
         }
     }
 }
 
-fn colours() -> impl Strategy<Value = Colour> {
-    prop_oneof![3 => Just(Colour::Green), 1 => Just(Colour::Yellow), 1 => Just(Colour::Red)]
+fn colours() -> impl Strategy<Value = PacketColour> {
+    prop_oneof![3 => Just(PacketColour::Green), 1 => Just(PacketColour::Yellow), 1 => Just(PacketColour::Red)]
 }
 
 /// Packets: time since the previous one, cost, colour.
-fn packets() -> impl Strategy<Value = Vec<(u64, u64, Colour)>> {
+fn packets() -> impl Strategy<Value = Vec<(u64, u64, PacketColour)>> {
     prop::collection::vec((prop_oneof![0u64..4, 0u64..120], 1u64..300, colours()), 1..60)
 }
 
-fn follows_the_text(marker: Marker, packets: &[(u64, u64, Colour)]) -> Result<(), TestCaseError> {
+fn follows_the_text(marker: Marker, packets: &[(u64, u64, PacketColour)]) -> Result<(), TestCaseError> {
     let (mut literal, mut levels, mut now_ns) = (Literal::new(marker), BucketLevels::default(), 1_000);
     for &(gap_ns, cost, before) in packets {
         now_ns += gap_ns;
@@ -138,8 +138,8 @@ proptest! {
                 sum + cost <= u128::from(burst_bytes) * u128::from(BYTE) + filled
             };
             let wanted = (0..=green.len()).all(fits);
-            let colour = marker.colour(&mut levels, bytes * BYTE, now_ns, Colour::Green);
-            prop_assert_eq!(colour == Colour::Green, wanted);
+            let colour = marker.colour(&mut levels, bytes * BYTE, now_ns, PacketColour::Green);
+            prop_assert_eq!(colour == PacketColour::Green, wanted);
             if wanted {
                 green.push((now_ns, cost));
             }
@@ -157,7 +157,7 @@ proptest! {
         let mut levels = BucketLevels::default();
         let offered = u128::from(bytes * BYTE) * u128::from(PACKETS);
         let passed = (0..PACKETS)
-            .filter(|i| marker.colour(&mut levels, bytes * BYTE, 5 + i * gap_ns, Colour::Green) == Colour::Green)
+            .filter(|i| marker.colour(&mut levels, bytes * BYTE, 5 + i * gap_ns, PacketColour::Green) == PacketColour::Green)
             .count() as u128 * u128::from(bytes * BYTE);
         let allowed = u128::from(burst) + u128::from(rate_bps) * u128::from((PACKETS - 1) * gap_ns);
         prop_assert!(passed <= allowed);
@@ -190,19 +190,19 @@ fn the_burst_is_exact() {
     let marker = single(8_000, 3_000 * BYTE, 0);
     let mut levels = BucketLevels::default();
     let mut colour =
-        |bytes: u64, now_ns: u64| marker.colour(&mut levels, bytes * BYTE, now_ns, Colour::Green);
-    assert_eq!(colour(3_001, 0), Colour::Red, "never: the bucket holds less");
+        |bytes: u64, now_ns: u64| marker.colour(&mut levels, bytes * BYTE, now_ns, PacketColour::Green);
+    assert_eq!(colour(3_001, 0), PacketColour::Red, "never: the bucket holds less");
     assert_eq!(
         [colour(1_500, 0), colour(1_500, 0), colour(1, 0)],
-        [Colour::Green, Colour::Green, Colour::Red]
+        [PacketColour::Green, PacketColour::Green, PacketColour::Red]
     );
     // 1000 bytes per second: a byte each millisecond, and not a nanosecond earlier.
-    assert_eq!([colour(1, 999_999), colour(1, 1_000_000)], [Colour::Red, Colour::Green]);
-    assert_eq!(colour(1, 500_000), Colour::Red, "late, and fills nothing");
-    assert_eq!([colour(1, 1_999_999), colour(1, 2_000_000)], [Colour::Red, Colour::Green]);
-    assert_eq!(colour(3_001, u64::MAX), Colour::Red);
-    assert_eq!(colour(3_000, u64::MAX), Colour::Green, "full, and not more than full");
-    assert_eq!(colour(1, u64::MAX), Colour::Red);
+    assert_eq!([colour(1, 999_999), colour(1, 1_000_000)], [PacketColour::Red, PacketColour::Green]);
+    assert_eq!(colour(1, 500_000), PacketColour::Red, "late, and fills nothing");
+    assert_eq!([colour(1, 1_999_999), colour(1, 2_000_000)], [PacketColour::Red, PacketColour::Green]);
+    assert_eq!(colour(3_001, u64::MAX), PacketColour::Red);
+    assert_eq!(colour(3_000, u64::MAX), PacketColour::Green, "full, and not more than full");
+    assert_eq!(colour(1, u64::MAX), PacketColour::Red);
 }
 
 #[test]
@@ -210,12 +210,15 @@ fn the_slowest_rate_loses_nothing() {
     // One bit per second, checked every nanosecond around the time when a byte is complete.
     let marker = single(1, 100 * BYTE, 0);
     let mut levels = BucketLevels::default();
-    assert_eq!(marker.colour(&mut levels, 100 * BYTE, 7, Colour::Green), Colour::Green);
+    assert_eq!(marker.colour(&mut levels, 100 * BYTE, 7, PacketColour::Green), PacketColour::Green);
     for late_ns in (1..8_000_000_000).step_by(7_777_777) {
-        assert_eq!(marker.colour(&mut levels, BYTE, 7 + late_ns, Colour::Green), Colour::Red);
+        assert_eq!(marker.colour(&mut levels, BYTE, 7 + late_ns, PacketColour::Green), PacketColour::Red);
     }
-    assert_eq!(marker.colour(&mut levels, BYTE, 7 + 8_000_000_000 - 1, Colour::Green), Colour::Red);
-    assert_eq!(marker.colour(&mut levels, BYTE, 7 + 8_000_000_000, Colour::Green), Colour::Green);
+    assert_eq!(
+        marker.colour(&mut levels, BYTE, 7 + 8_000_000_000 - 1, PacketColour::Green),
+        PacketColour::Red
+    );
+    assert_eq!(marker.colour(&mut levels, BYTE, 7 + 8_000_000_000, PacketColour::Green), PacketColour::Green);
 }
 
 #[test]
@@ -228,11 +231,11 @@ fn buckets_are_full_after_the_stated_time() {
         },
     ] {
         let (mut levels, full_ns) = (BucketLevels::default(), marker.full_after_ns());
-        while marker.colour(&mut levels, 1, 0, Colour::Green) != Colour::Red {}
+        while marker.colour(&mut levels, 1, 0, PacketColour::Green) != PacketColour::Red {}
         let mut almost = levels;
-        marker.colour(&mut levels, u64::MAX, full_ns, Colour::Green);
+        marker.colour(&mut levels, u64::MAX, full_ns, PacketColour::Green);
         assert_eq!((levels.committed, levels.other), (0, 0));
-        marker.colour(&mut almost, u64::MAX, full_ns - 1, Colour::Green);
+        marker.colour(&mut almost, u64::MAX, full_ns - 1, PacketColour::Green);
         assert_ne!((almost.committed, almost.other), (0, 0));
     }
 }
@@ -240,7 +243,7 @@ fn buckets_are_full_after_the_stated_time() {
 #[test]
 fn a_smaller_burst_forgives_what_it_cannot_hold() {
     let mut levels = BucketLevels::default();
-    assert_eq!(single(1, 1_000, 0).colour(&mut levels, 1_000, 0, Colour::Green), Colour::Green);
-    assert_eq!(single(1, 10, 0).colour(&mut levels, 10, 9, Colour::Green), Colour::Red);
-    assert_eq!(single(1, 10, 0).colour(&mut levels, 10, 10, Colour::Green), Colour::Green);
+    assert_eq!(single(1, 1_000, 0).colour(&mut levels, 1_000, 0, PacketColour::Green), PacketColour::Green);
+    assert_eq!(single(1, 10, 0).colour(&mut levels, 10, 9, PacketColour::Green), PacketColour::Red);
+    assert_eq!(single(1, 10, 0).colour(&mut levels, 10, 10, PacketColour::Green), PacketColour::Green);
 }
