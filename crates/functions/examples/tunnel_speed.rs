@@ -1,6 +1,6 @@
 //! Measures packets received through a tunnel, at its end after a firewall and a monitor:
-//! nanoseconds per packet, on the slow and the fast path in turn. `cargo run --profile dist -p functions
-//! --example tunnel_speed`
+//! nanoseconds per packet, on the slow and the fast path in turn. `cargo run --profile dist -p
+//! functions --example tunnel_speed`
 //!
 //! With arguments such as `gre follow 1`, it runs only that case, for the given number of rounds of
 //! 20,000 packets, for valgrind:
