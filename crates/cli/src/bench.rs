@@ -1,11 +1,11 @@
-//! `rivulet bench`: what a packet costs, on one core, from memory to memory.
+//! `rivulet bench`: measures the cost of a packet on one core, from memory to memory.
 //!
-//! A tape of frames is played through a chain, batch by batch: each frame is copied into a buffer,
-//! parsed, looked up, processed and given back. Rounds of the workload and of its *floor* (copy,
-//! parse, hash, one look-up, rewrite: what no stateful function can do without) are interleaved,
-//! and medians are shown, so that the ratio means something on a machine that other work shares. So
-//! are, for the router's workloads, rounds of copying and parsing the same packets: what is left,
-//! round by round, is the router's own.
+//! A tape of frames is played through a graph in batches: each frame is copied into a buffer,
+//! parsed, looked up, processed and freed. Rounds of the workload alternate with rounds of its
+//! *floor*: copy, parse, hash, one lookup, rewrite, the minimum of any stateful function. Medians
+//! are shown, so the ratio is meaningful on a shared machine. Workloads of the dispatcher also
+//! alternate with rounds that only copy and parse the same packets; the difference of neighbouring
+//! rounds is the dispatcher's own cost.
 
 mod conversation;
 mod floor;
@@ -26,59 +26,56 @@ use floor::Floor;
 use tape::{FLOWS_TIMES_LENGTH_MAX, Tape};
 use workload::Workload;
 
-/// Measures what a packet costs
+/// Measures the cost of a packet on one core, in memory
 ///
-/// For the workloads `router` and `router-flowlet`, rounds of nothing but copying and parsing the
-/// same packets are interleaved, and with `--on-units` rounds of the same functions without units:
-/// `without ns` is the median of these, and `own ns` that of the differences of neighbouring
-/// rounds.
+/// The workloads `router` and `router-flowlet` alternate with rounds that only copy and parse the
+/// same packets, and `--on-units` with rounds of the same functions without units. `without ns` is
+/// the median of these rounds, `own ns` that of the differences of neighbouring rounds.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to measure
+    /// Workload to measure
     #[arg(value_enum)]
     pub workload: Workload,
-    /// Flows at once; several may be given: 1k,100k
+    /// Concurrent flows; several values: 1k,100k
     #[arg(long, value_delimiter = ',', default_values = ["1k"], value_parser = count)]
     pub flows: Vec<u32>,
-    /// Bytes of a packet on the wire, with the frame check sequence: 64 to 1518
-    ///
-    /// Unless said, 64, or 1518 where payloads are read
+    /// Packet size on the wire including the frame check sequence [default: 64, or 1518 for
+    /// workloads that inspect payload]
     #[arg(long, value_parser = clap::value_parser!(u16).range(64..=1518))]
     pub packet_size: Option<u16>,
-    /// How often flows are used: all alike, or Zipf's law with this exponent
+    /// Popularity of flows by Zipf's law with this exponent [default: uniform]
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "1.0")]
     pub zipf: Option<f64>,
-    /// Packets of a flow, one way, before another flow takes its place; several may be given:
-    /// 1,2,4. Flows go on unless said
+    /// Packets of a flow, in one direction, before another flow replaces it; several values: 1,2,4
+    /// [default: endless]
     #[arg(long, value_name = "PACKETS", value_delimiter = ',', conflicts_with_all = ["zipf", "on_units"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub flow_length: Vec<u32>,
-    /// Packets handed to the chain at once
+    /// Packets per batch
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub batch: u16,
-    /// Rounds of the workload, and of its floor; the median counts
+    /// Rounds of the workload and of its floor; the median is shown
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: u16,
-    /// Packets in a round
+    /// Packets per round
     #[arg(long, default_value_t = 1 << 20, value_parser = count)]
     pub packets: u32,
-    /// Rule files, for the workloads `ids`, `ids-matching` and `ids-random`; a few of our own if
-    /// none is named
+    /// Rule files for the workloads `ids`, `ids-matching` and `ids-random` [default: a few built-in
+    /// rules]
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub rules: Vec<PathBuf>,
-    /// Units, for the workloads `router` and `router-flowlet`, and the most with `--on-units`
+    /// Units of the workloads `router` and `router-flowlet`, and their maximum with `--on-units`
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub units: u16,
-    /// Measure it on units that come and go, against the same without: router, units and functions
-    /// on one thread
+    /// Compare with elastic units: dispatcher, units and functions on one thread
     #[arg(long)]
     pub on_units: bool,
-    /// JSON instead of a table: an object, or a list of them for several numbers of flows
+    /// Print JSON: an object, or a list for several numbers of flows
     #[arg(long)]
     pub json: bool,
 }
 
-/// What was measured.
+/// Result of a measurement.
 #[derive(Debug, Serialize)]
 struct Measured {
     workload: &'static str,
@@ -86,32 +83,32 @@ struct Measured {
     packet_size: u16,
     /// `uniform`, or `zipf` with the exponent.
     popularity: String,
-    /// Packets of a flow, if flows are over some time.
+    /// Packets of a flow, if flows end.
     #[serde(skip_serializing_if = "Option::is_none")]
     flow_length: Option<u32>,
     batch: u16,
     rounds: u16,
     ns_per_packet: f64,
     mpps: f64,
-    /// Of frames, without their check sequences.
+    /// Rate of frames without their check sequences.
     gigabytes_per_second: f64,
     floor_ns_per_packet: f64,
-    /// Of single rounds.
+    /// Fastest and slowest round.
     ns_per_packet_min: f64,
     ns_per_packet_max: f64,
-    /// The same packets without what is measured, and what is left for that: without the router,
-    /// only copied and parsed; or without units, through the same functions.
+    /// The same packets without the subject, and the difference. Without the dispatcher, packets
+    /// are only copied and parsed; without units, the same functions run inline.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_ns_per_packet: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     own_ns_per_packet: Option<f64>,
-    /// Bytes of a flow's record.
+    /// Length of a flow's record.
     record_bytes: usize,
 }
 
-/// A number with an optional `k` or `M`.
+/// Parses a number with an optional `k` or `M`.
 fn count(text: &str) -> Result<u32, String> {
-    let wrong = || format!("`{text}` is not a number of at least 1, such as 1000, 100k or 1M");
+    let wrong = || format!("`{text}` is not a number; expected at least 1, such as 1000, 100k or 1M");
     let (digits, factor) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1_000),
         Some(b'm' | b'M') => (&text[..text.len() - 1], 1_000_000),
@@ -124,7 +121,7 @@ fn count(text: &str) -> Result<u32, String> {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if cfg!(debug_assertions) {
-        say!("rivulet: this is a debug build; figures of a release build are many times better");
+        say!("rivulet: this is a debug build; a release build is many times faster");
     }
     let mut results = Vec::new();
     let lengths: Vec<_> = match &args.flow_length[..] {
@@ -152,17 +149,17 @@ fn measure(args: &Args, flows: u32, flow_length: Option<u32>) -> anyhow::Result<
     let tape = match flow_length {
         None => Tape::new(flows, packet_size, args.zipf, args.workload.frames()),
         Some(_) if !args.workload.has_flows_that_end() => {
-            bail!("`{}` measures flows that go on: it takes no --flow-length", args.workload.name())
+            bail!("`{}` has endless flows; remove --flow-length", args.workload.name())
         }
         Some(length) if u64::from(flows) * u64::from(length) > FLOWS_TIMES_LENGTH_MAX => bail!(
-            "{} flows of {} packets make too long a tape: flows times packets may be {}",
+            "{} flows of {} packets are too many; their product must be at most {}",
             thousands(flows.into()),
             thousands(length.into()),
             thousands(FLOWS_TIMES_LENGTH_MAX)
         ),
         Some(length) => Tape::of_length(flows, packet_size, length),
     };
-    // Those that are over stay in the table for a while.
+    // Ended flows stay in the table for a while.
     let room = if flow_length.is_some() { flows.saturating_mul(2) } else { flows };
     let new_world = |on_units| {
         let (size, batch_len) = (packet_size, args.batch as usize);
@@ -217,14 +214,14 @@ fn measure(args: &Args, flows: u32, flow_length: Option<u32>) -> anyhow::Result<
     })
 }
 
-/// Nanoseconds per packet of what `play` does.
+/// Returns the nanoseconds per packet of `play`.
 fn per_packet(packets: u32, play: impl FnOnce()) -> f64 {
     let start = Instant::now();
     play();
     start.elapsed().as_nanos() as f64 / f64::from(packets)
 }
 
-/// The median; sorts the values.
+/// Returns the median, and sorts the values.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

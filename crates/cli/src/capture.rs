@@ -1,5 +1,5 @@
-//! `rivulet capture`: each packet as it came and as it left, with a comment that says what each
-//! function decided.
+//! `rivulet capture`: captures each packet on arrival and departure, with a comment about the
+//! decision of each function.
 
 mod comment;
 mod connect;
@@ -24,59 +24,59 @@ use crate::{files, output, policies};
 
 use trace::Trace;
 
-/// Runs a policy over captures or on network interfaces, and writes each packet to a pcapng file:
-/// as it came and, if it left, as it left, each with a comment that says what every function
-/// decided, and why.
+/// Captures packets on arrival and departure, with a comment about the decision of each function
+///
+/// Runs a policy over captures or on network interfaces, and writes pcapng.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, group = ArgGroup::new("source").required(true).args(["read", "port", "connect"]))]
 pub struct Args {
-    /// The policy (- for standard input)
+    /// Policy file (- for standard input)
     #[arg(required_unless_present = "connect", conflicts_with = "connect")]
     pub policy: Option<PathBuf>,
-    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several
-    /// times
+    /// Capture to read: pcap or pcapng, optionally gzipped (- for standard input); repeatable
     #[arg(short, long, value_name = "[PORT=]FILE")]
     pub read: Vec<PortFile>,
     #[arg(short, long, value_name = "PORT=INTERFACE", help = up::port_help())]
     pub port: Vec<PortInterface>,
-    /// Only listen to the `rivulet up` that has this network interface: its packets, as they come
-    /// and as they leave, without comments
+    /// Capture on a running `rivulet up` with this interface, without comments
     #[arg(long, value_name = "INTERFACE")]
     #[arg(conflicts_with_all = ["filter", "dropped", "driver", "seed"])]
     pub connect: Option<String>,
-    /// The file to write: .pcapng, also with .gz (- for standard output)
+    /// File to write: .pcapng, optionally .gz (- for standard output)
     #[arg(short, long, value_name = "FILE")]
     pub write: PathBuf,
-    /// Only packets that pass this filter of the policy language, as they arrive; names of the
-    /// policy may be used
+    /// Only packets that match this filter of the policy language on arrival; names of the policy
+    /// may be used
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
-    /// Only packets that were dropped
+    /// Only dropped packets
     #[arg(long)]
     pub dropped: bool,
-    /// End after so many packets were written
+    /// Stop after this many packets
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// End after so long; of interfaces only
+    /// Stop after this time, on interfaces
     #[arg(long, value_name = "TIME", conflicts_with = "read")]
     pub duration: Option<Time>,
-    /// Driver of ports that are an interface's name alone; `auto` uses AF_XDP where it is
+    /// Driver of ports that are named by an interface alone; `auto` uses AF_XDP where it is
     /// transparent, otherwise packet sockets
     #[arg(long, default_value = "auto", value_parser = up::drivers())]
     pub driver: String,
-    /// Seed of all that is random, if the policy names none
+    /// Seed of everything random, unless the policy sets one [default: random]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Do not say how many packets were written
+    /// Do not print the number of packets
     #[arg(short, long)]
     pub quiet: bool,
 }
 
 const EXAMPLES: &str = "\
-On interfaces the policy runs as with `rivulet up`, until the command ends. But packets are taken one by one and copied at every
-function, which takes several times as long: it is for looking for a fault, not for full load. The file grows with the
-traffic; --count and --duration bound it, --filter and --dropped write less.
+On interfaces the policy runs as with `rivulet up`, until the command ends. Packets are processed one by one and copied at
+every function, which takes several times as long: use it to find a fault, not under full load. The file grows with the
+traffic; limit it with --count, --duration, --filter or --dropped.
 
+--connect captures on a running `rivulet up` of the same user, or as root. Each packet costs it one copy, and it never waits
+for a reader.
 --connect listens to a `rivulet up` that runs, of the same user or by root: one packet more or less costs it a copy, and it waits for no reader.
 
 Examples:
@@ -109,13 +109,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// pcapng, which alone has a place for comments.
+/// Returns the format, which must be pcapng: only that has comments.
 fn format(path: &Path) -> anyhow::Result<CaptureFormat> {
     let format = CaptureFormat::of_path(path);
     match format.kind {
         FormatKind::Pcapng => Ok(format),
         _ if path == Path::new("-") => Ok(CaptureFormat { kind: FormatKind::Pcapng, gzip: false }),
-        _ => bail!("comments take pcapng: give {} a name that ends with .pcapng", path.display()),
+        _ => bail!("{} is not pcapng, which comments require; name a .pcapng file", path.display()),
     }
 }
 
@@ -126,7 +126,7 @@ fn of_captures(
     mut assembly: Assembly,
     name: &str,
 ) -> anyhow::Result<ExitCode> {
-    let signals = Signals::of_batch().context("cannot take signals")?;
+    let signals = Signals::of_batch().context("cannot install signal handlers")?;
     assembly.chain.expect_offloaded();
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let capture = Capture::with_directions(&args.write, format, &assembly.ports, false)?.begin(None)?;
@@ -144,7 +144,7 @@ fn of_captures(
     sources.passed_over().iter().for_each(|message| say!("rivulet: {message}"));
     let broken = sources.broken();
     for message in &broken {
-        say!("rivulet: {message}; what was read before it was processed");
+        say!("rivulet: {message}; packets before it were processed");
     }
     Ok(match signals.stop() {
         Some(signal) => signals::exit_code(signal),
@@ -162,15 +162,15 @@ fn of_interfaces(
 ) -> anyhow::Result<ExitCode> {
     let interfaces = up::open(&args.port, &args.driver, &assembly.ports)?;
     let capture = Capture::with_directions(&args.write, format, &assembly.ports, true)?;
-    let signals = Signals::of_service().context("cannot take signals")?;
+    let signals = Signals::of_service().context("cannot install signal handlers")?;
     let drivers = io::port::drivers_in_use(interfaces.iter().map(|(_, interface)| interface));
-    privileges::give_up(&drivers).context("cannot give up privileges")?;
-    privileges::refuse_other_calls(&drivers, true).context("cannot have the kernel refuse system calls")?;
+    privileges::give_up(&drivers).context("cannot drop capabilities")?;
+    privileges::refuse_other_calls(&drivers, true).context("cannot install the system call filter")?;
     let said = up::said(&args.port, &interfaces);
-    let (console, ending) = Console::begin(false).context("cannot begin a thread for messages")?;
+    let (console, ending) = Console::begin(false).context("cannot start the console thread")?;
     let mut trace = Trace::new(capture.begin(Some(&console))?, selection, args.count);
     let runner = Runner::new(assembly, name);
-    let mut live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
+    let mut live = Live::new(runner, interfaces).context("cannot read the state of the interfaces")?;
     if !args.quiet {
         console.say(said);
     }
@@ -193,12 +193,12 @@ fn of_interfaces(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Completes the file; whether that failed.
+/// Completes the file, and returns whether that failed.
 fn finish(args: &Args, trace: Trace) -> anyhow::Result<bool> {
     let (came, written, outcome) = trace.finish()?;
     if !args.quiet {
         let (came, written) = (output::thousands(came), output::thousands(written));
-        say!("rivulet: {came} packets came, {written} of them are in {}", args.write.display());
+        say!("rivulet: {came} packets received, {written} of them written to {}", args.write.display());
     }
     outcome.complaint.iter().for_each(|complaint| say!("rivulet: {complaint}"));
     Ok(outcome.has_failed)

@@ -1,5 +1,4 @@
-//! `rivulet nf`: which network functions there are, what each says of itself, and whether that
-//! holds.
+//! `rivulet nf`: lists, shows and checks network functions.
 
 mod check;
 
@@ -12,7 +11,7 @@ use serde::Serialize;
 
 use crate::output::{self, Format, Table, thousands};
 
-/// Shows which network functions there are, and holds them to what they say.
+/// Lists network functions, shows their manuals, and checks their fast paths
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Args {
@@ -22,28 +21,27 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Task {
-    /// List the network functions that policies can use
+    /// List the network functions
     List {
-        /// What the list looks like
+        /// Format of the list
         #[arg(short, long, value_enum, default_value = "table")]
         output: Format,
     },
-    /// Show all about one of them: what it reads, writes and keeps, its configuration and its
-    /// behaviour
+    /// Show a function's properties, configuration and behaviour
     Show {
-        /// Its name, or one of its aliases
+        /// Name or alias
         name: String,
-        /// What it looks like
+        /// Output format
         #[arg(short, long, value_enum, default_value = "table")]
         output: Format,
     },
-    /// Play random traffic to random chains of functions, consolidated and plain, and look for any
-    /// difference
+    /// Compare the fast path of functions with their slow path, in random graphs with random
+    /// traffic
     ///
-    /// In every chain is one of the functions that are named, beside others. Commands come in
-    /// between, and flows move to other chains. If anything is not the same (packets, alerts,
-    /// events, reports, counters, shared state, the bytes of flows' states), the smallest chain
-    /// that was found to show it is shown, and the exit code is 1.
+    /// Each graph contains one of the named functions beside others. Commands are sent at random,
+    /// and flows move to other graphs. Packets, alerts, events, reports, counters, shared state and
+    /// the bytes of flow states must be the same. If they differ, the smallest failing graph is
+    /// shown, and the exit code is 1.
     Check(check::Args),
 }
 
@@ -80,7 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Task::Show { name, output } => {
             let Some(entry) = registry.find(name) else {
                 let known: Vec<_> = registry.entries().iter().map(|entry| entry.descriptor.name).collect();
-                bail!("there is no network function `{name}`; there are: {}", known.join(", "));
+                bail!("there is no network function `{name}`; known functions: {}", known.join(", "));
             };
             let shown = Shown::new(entry, Some(entry.readme));
             match output {
@@ -92,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All that is known of a function, in words.
+/// The properties of a function.
 #[derive(Serialize)]
 struct Shown {
     name: &'static str,
@@ -100,7 +98,7 @@ struct Shown {
     summary: &'static str,
     maturity: &'static str,
     state_version: u16,
-    /// Bytes of a flow's state, without the get/put map.
+    /// Bytes of a flow's state, without its map.
     state_bytes: usize,
     attributes: Vec<Attribute>,
     reads: Vec<&'static str>,
@@ -194,22 +192,19 @@ impl Shown {
         line("reads", list(&self.reads));
         line("writes", list(&self.writes));
         line("payload", self.payload.to_owned());
-        line(
-            "packets that must meet",
-            format!("those of one {}", self.affinity).replace("one none", "no kind"),
-        );
-        line("instances on", self.scaling.replace("single", "one core only"));
+        line("affinity", format!("packets of one {}", self.affinity).replace("packets of one none", "none"));
+        line("scaling", self.scaling.replace("single", "one core only"));
         line("state of a flow", format!("{} bytes, version {}", self.state_bytes, self.state_version));
         if let Some(map) = &self.map {
             line("map of a flow", format!("{} entries of {} bytes", map.entries, map.value_bytes));
         }
-        line("keeps flows", if self.keeps_flows { "yes" } else { "as long as the chain does" }.to_owned());
+        line("keeps flows", if self.keeps_flows { "yes" } else { "until their timeout" }.to_owned());
         line("recomputes flows", if self.recomputes { "from headers" } else { "no" }.to_owned());
         line(
             "sees",
-            if self.consolidates { "packets that differ from others" } else { "every packet" }.to_owned(),
+            if self.consolidates { "packets without a cached rule" } else { "every packet" }.to_owned(),
         );
-        line("cost", format!("about {} cycles a packet", thousands(self.cycles_per_packet.into())));
+        line("cost", format!("about {} cycles per packet", thousands(self.cycles_per_packet.into())));
         for attribute in &self.attributes {
             line(
                 "sets attribute",
@@ -218,7 +213,7 @@ impl Shown {
         }
         for shared in &self.shared {
             let capacity =
-                shared.capacity.map_or_else(String::new, |n| format!(" of at most {}", thousands(n as u64)));
+                shared.capacity.map_or_else(String::new, |n| format!(", up to {}", thousands(n as u64)));
             line("flows share", format!("{} {}{capacity}", shared.kind, shared.name));
         }
         let table = table.render();

@@ -1,10 +1,9 @@
-//! Operators' commands to functions at given times: what `--control` of `rivulet run` and
-//! `rivulet up` reads.
+//! Scheduled commands to functions: the file of `--control` of `rivulet run` and `rivulet up`.
 //!
-//! A line is `TIME FUNCTION COMMAND...`: the time since the first packet, or of `up` since the
-//! start (`5s`, `250ms`), the function's name in the policy, and words that the function
-//! understands. `#` begins a comment. The functions check all commands when the file is read, so
-//! that a misspelt line is found before the first packet.
+//! A line is `TIME FUNCTION COMMAND...`: the time since the first packet, or for `up` since the
+//! start (`5s`, `250ms`), the function's name in the policy, and a command that the function
+//! understands. `#` starts a comment. Functions check all commands when the file is read, so a
+//! misspelt line is reported before the first packet.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -15,16 +14,16 @@ use runtime::report::CommandsReport;
 use runtime::{Assembly, Runner};
 use values::Nanos;
 
-/// Wrong lines that are shown; the others are counted.
+/// Wrong lines that are shown; the rest are counted.
 const SHOWN_MAX: usize = 10;
 
-/// Commands, in order of their times.
+/// Commands, ordered by time.
 #[derive(Debug, Default)]
 pub struct Script {
     commands: VecDeque<Command>,
     /// The time of the first packet.
     start_ns: Option<u64>,
-    /// What became of commands; none if there were none.
+    /// Counts of executed and refused commands; `None` without commands.
     counts: Option<CommandsReport>,
 }
 
@@ -33,14 +32,14 @@ struct Command {
     after_ns: u64,
     stage: usize,
     words: String,
-    /// The file and the line.
+    /// File and line.
     place: String,
-    /// The line as it was read.
+    /// The line as read.
     line: String,
 }
 
 impl Script {
-    /// Reads the commands of a file, for the functions of this assembly, which check them.
+    /// Reads a file of commands, which the functions of this assembly check.
     pub fn read(path: &Path, assembly: &Assembly) -> anyhow::Result<Script> {
         let text = crate::texts::read(path)?;
         let (mut commands, mut wrong, mut wrong_count) = (Vec::new(), Vec::new(), 0usize);
@@ -61,7 +60,7 @@ impl Script {
             }
         }
         if let Some(more @ 1..) = wrong_count.checked_sub(wrong.len()) {
-            wrong.push(format!("{more} more lines are wrong"));
+            wrong.push(format!("{more} more wrong lines"));
         }
         if !wrong.is_empty() {
             bail!("{}", wrong.join("\n"));
@@ -71,13 +70,13 @@ impl Script {
         Ok(Script { commands: commands.into(), start_ns: None, counts })
     }
 
-    /// Whether a command is to be carried out before a packet of this time.
+    /// Returns whether a command must be executed before a packet of this time.
     pub fn is_due(&mut self, now_ns: u64) -> bool {
         let start_ns = *self.start_ns.get_or_insert(now_ns);
         self.commands.front().is_some_and(|next| start_ns.saturating_add(next.after_ns) <= now_ns)
     }
 
-    /// Carries out the commands that are due; returns what is to be said of each.
+    /// Executes the commands whose time has come, and returns a line about each.
     pub fn carry_out(&mut self, now_ns: u64, runner: &mut Runner) -> Vec<String> {
         let Ok(said) = self.carry_out_by::<std::convert::Infallible>(now_ns, |stage, words| {
             Ok(runner.control(stage, words))
@@ -85,11 +84,11 @@ impl Script {
         said
     }
 
-    /// The same, by whoever knows the functions by their numbers. One that a function refuses is
-    /// counted, and the others follow.
+    /// The same with a function that executes a command of a stage. A refused command is counted,
+    /// and the next ones follow.
     ///
     /// # Errors
-    /// Those of `control` that are not the function's.
+    /// Errors of `control` other than a refusal.
     pub fn carry_out_by<E>(
         &mut self,
         now_ns: u64,
@@ -102,7 +101,7 @@ impl Script {
             match control(stage, &words)? {
                 Ok(()) => {
                     counts.carried_out += 1;
-                    said.push(format!("rivulet: {place}: carried out: {line}"));
+                    said.push(format!("rivulet: {place}: executed: {line}"));
                 }
                 Err(why) => {
                     counts.refused += 1;
@@ -113,13 +112,13 @@ impl Script {
         Ok(said)
     }
 
-    /// What became of commands so far; none if there were none.
+    /// Counts of executed and refused commands; `None` without commands.
     pub fn counts(&self) -> Option<CommandsReport> {
         self.counts
     }
 }
 
-/// Reads a line; or says what is wrong with it.
+/// Parses a line.
 fn command(line: &str, assembly: &Assembly, place: &str) -> Result<Command, String> {
     let mut words = line.splitn(3, char::is_whitespace);
     let (Some(time), Some(name), Some(words)) = (words.next(), words.next(), words.next()) else {
@@ -127,7 +126,7 @@ fn command(line: &str, assembly: &Assembly, place: &str) -> Result<Command, Stri
     };
     let after: Nanos = time.parse().map_err(|error| format!("`{time}`: {error}"))?;
     let Some(stage) = assembly.names.iter().position(|known| known == name) else {
-        return Err(format!("the chain has no function `{name}`; there are: {}", assembly.names.join(", ")));
+        return Err(format!("the policy has no function `{name}`; it has: {}", assembly.names.join(", ")));
     };
     let words = words.trim();
     if let Some(function) = assembly.chain.stages().get(stage) {

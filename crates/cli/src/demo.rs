@@ -1,4 +1,4 @@
-//! `rivulet demo`: made-up traffic through a chain of all functions, shown live.
+//! `rivulet demo`: synthetic traffic through a graph of several functions, shown live.
 
 mod sample;
 mod view;
@@ -25,78 +25,76 @@ use sample::{History, Outcome};
 use view::Screen;
 use world::{START_NS, Tide, World};
 
-/// The chain of the demonstration.
+/// The policy of the demonstration.
 const POLICY: &str = include_str!("../../../examples/demo.rvl");
 
-/// The function and the server that goes down half way.
+/// The function and the server that goes down halfway.
 const FUNCTION: &str = "balancer";
 const VICTIM: &str = "web2";
 
-/// Units are a tenth of the usual ones, so that a demonstration needs several, and flowlets may be
-/// as much slower.
+/// Units have a tenth of the usual capacity, so that the demonstration needs several. The gap is
+/// longer by the same factor.
 const GAP_NS: u64 = 5_000_000;
 
-/// Time passes in steps of this length: between two of them, there is room to draw.
+/// Step of the time; the view is drawn between steps.
 const STEP_NS: u64 = 10_000_000;
 
-/// The view is drawn anew this often.
+/// Period of drawing.
 const REDRAW: Duration = Duration::from_millis(200);
 
-/// A run that takes this many times as long as it should is ended: the machine is too slow for the
-/// rate.
+/// A run that takes this many times its length is ended: the machine is too slow for the rate.
 const PATIENCE: u32 = 3;
 
-/// Shows a NAT, a firewall, a load balancer and a monitor at work, on made-up traffic with attacks
-/// in it, and on as many units as it takes.
+/// Shows NAT, firewall, load balancer and monitor on elastic units with synthetic traffic
 ///
-/// Clients send through the chain to a virtual service; its servers answer what reaches them. What
-/// they send comes and goes like a tide, and units come and go with it. Half way, one of the four
-/// servers goes down, and its flows move to the others. Needs no privileges, files or network. Time
-/// in the chain follows the clock; the same seed makes the same packets.
+/// Clients send through the functions to a virtual service, and its servers answer. Attacks are
+/// part of the traffic. The load rises and falls, and units follow it. Halfway, one of four servers
+/// goes down, and its flows move to the others. Needs no privileges, files or network. Time follows
+/// the clock; the same seed gives the same packets.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// How long to run
+    /// Duration in seconds
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// What clients send at high tide: packets or bits a second; answers come on top
+    /// Peak rate of the clients, in packets or bits per second; replies are added to it
     #[arg(short, long, default_value = "100kpps")]
     pub rate: Pps,
-    /// Flows of ordinary clients open at a time; those of attacks come on top, and flows that are
-    /// over stay for a while
+    /// Concurrent flows of ordinary clients; those of attacks, and ended flows that have not
+    /// expired, are added to it
     #[arg(short, long, default_value = "2000", value_parser = count)]
     pub flows: u64,
-    /// What a unit is taken to process
+    /// Capacity of a unit
     #[arg(long, value_name = "RATE", default_value = "100Mbps")]
     pub unit_capacity: Rate,
-    /// Units at most
+    /// Maximum number of units
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
     pub units_max: u16,
-    /// Load that there are units for, as a share of theirs; none: as published, one more for
-    /// flowlets without room
+    /// Target load of the units as a share of their capacity; none: as published, start a unit when
+    /// a flowlet finds no room
     #[arg(long, value_name = "SHARE", default_value_t = ShareOrNone(UnitsConfig::default().follow_at))]
     pub follow_at: ShareOrNone,
-    /// Load of a unit, as a share of its capacity, up to which flows stay with it; none: as
-    /// published, flowlets are assigned anew
+    /// Load of a unit, as a share of its capacity, up to which flows stay on it; none: as
+    /// published, assign every flowlet again
     #[arg(long, value_name = "SHARE", default_value_t = ShareOrNone(UnitsConfig::default().stay_below))]
     pub stay_below: ShareOrNone,
-    /// To how many units a flow's state is copied when it falls silent; on one thread, copies only
-    /// take time
+    /// Units that receive a replica of a flow's state when the flow pauses; on one thread, replicas
+    /// only cost time
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=11))]
     pub copies: u8,
-    /// Let copies tell only what has changed since one that the other unit has
+    /// Send only the changes of a replica, where the other unit has the previous one
     #[arg(long, requires = "copies")]
     pub deltas: bool,
-    /// Seed of all that is random
+    /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// A line each second instead of the live view, as without a terminal
+    /// Print a line each second instead of the live view
     #[arg(long, visible_alias = "once")]
     pub no_live: bool,
-    /// Write what leaves the chain, by both ports, to a capture
+    /// Write the packets that leave, by both ports, to a capture
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
-    /// What the result on standard output looks like
+    /// Format of the result on standard output
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
 }
@@ -170,12 +168,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if outcome.report.adds_up() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the clients send: an ordinary mix to one address, and attacks.
+/// Traffic of the clients: an ordinary mix to one address, and attacks.
 fn profile(args: &Args) -> TrafficProfile {
     TrafficProfile {
         seed: args.seed,
         start_ns: START_NS,
-        flows: u32::try_from(args.flows).unwrap_or(u32::MAX), // The profile's check refuses that many.
+        flows: u32::try_from(args.flows).unwrap_or(u32::MAX), // `Profile::check` refuses u32::MAX.
         rate: args.rate.0,
         popularity: Popularity::Zipf(1.0),
         ipv6_share: 0.0,

@@ -1,4 +1,4 @@
-//! `rivulet doctor`: whether this machine is ready for `rivulet up`, and what to do if not.
+//! `rivulet doctor`: checks whether this machine is ready for `rivulet up`.
 
 use std::fs;
 use std::path::Path;
@@ -10,16 +10,15 @@ use serde::Serialize;
 
 use crate::output::{self, Format, Table, thousands};
 
-/// Says whether this machine, and its network interfaces, are ready for `rivulet up`, and what to
-/// do if not.
+/// Checks whether this machine and its network interfaces are ready for `rivulet up`
 ///
-/// Nothing is changed. The exit code is 1 if something stands in the way.
+/// Changes nothing. The exit code is 1 if a check fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Network interfaces to look at; all that carry Ethernet, if none is named
+    /// Network interfaces to check [default: all Ethernet interfaces]
     pub interfaces: Vec<String>,
-    /// What it looks like
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
 }
@@ -30,13 +29,13 @@ Examples:
   rivulet doctor eth0 eth1
   rivulet doctor -o json | jq '.[] | select(.state != \"ok\")'";
 
-/// Bytes that an interface's frames may wait in, as `rivulet up` asks for them.
+/// Receive buffer that `rivulet up` requests for an interface, in bytes.
 const BUFFER: u64 = 16 << 20;
 
-/// What was looked at.
+/// The result of a check.
 #[derive(Debug, Serialize)]
 struct Finding {
-    what: String,
+    check: String,
     state: State,
     found: String,
     /// What to do; empty if nothing.
@@ -47,7 +46,7 @@ struct Finding {
 #[serde(rename_all = "lowercase")]
 enum State {
     Ok,
-    /// It works, but not as well as it could, or as may be expected.
+    /// It works, with a limitation.
     Note,
     /// It does not work.
     Fail,
@@ -62,10 +61,9 @@ impl State {
         }
     }
 }
-
-fn finding(what: &str, state: State, found: impl Into<String>, advice: &str) -> Finding {
+fn finding(check: &str, state: State, found: impl Into<String>, advice: &str) -> Finding {
     let advice = if state == State::Ok { "" } else { advice };
-    Finding { what: what.to_owned(), state, found: found.into(), advice: advice.to_owned() }
+    Finding { check: check.to_owned(), state, found: found.into(), advice: advice.to_owned() }
 }
 
 /// Runs the command.
@@ -73,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut findings = machine();
     let names = if args.interfaces.is_empty() { all_interfaces() } else { args.interfaces.clone() };
     if names.is_empty() {
-        findings.push(finding("interfaces", State::Fail, "none", "add one that carries Ethernet"));
+        findings.push(finding("interfaces", State::Fail, "none", "add an Ethernet interface"));
     }
     findings.extend(names.iter().flat_map(|name| interface(name)));
     match args.output {
@@ -85,23 +83,23 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn render(findings: &[Finding]) -> String {
-    let mut table = Table::new(&["what", "state", "found"]);
+    let mut table = Table::new(&["check", "state", "found"]);
     for finding in findings {
-        table.row(vec![finding.what.clone(), finding.state.name().to_owned(), finding.found.clone()]);
+        table.row(vec![finding.check.clone(), finding.state.name().to_owned(), finding.found.clone()]);
     }
     let mut text = table.render();
     for finding in findings.iter().filter(|finding| !finding.advice.is_empty()) {
-        text += &format!("\n{}: {}", finding.what, finding.advice);
+        text += &format!("\n{}: {}", finding.check, finding.advice);
     }
     if findings.iter().all(|finding| finding.advice.is_empty()) { text } else { text + "\n" }
 }
 
-/// What is the whole machine's.
+/// Checks of the machine.
 fn machine() -> Vec<Finding> {
     let kernel = read("/proc/sys/kernel/osrelease");
     let is_new = version(&kernel).is_some_and(|version| version >= (4, 20));
     let state = if is_new { State::Ok } else { State::Fail };
-    let mut findings = vec![finding("kernel", state, kernel, "Linux 4.20 or later is needed")];
+    let mut findings = vec![finding("kernel", state, kernel, "Linux 4.20 or later is required")];
 
     let had = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
     let fallback =
@@ -110,7 +108,7 @@ fn machine() -> Vec<Finding> {
         let readiness = driver.check(had);
         let state = match readiness.is_ready {
             true => State::Ok,
-            // Existing interfaces have no other one.
+            // Interfaces have no other driver.
             false if fallback == Some(driver.info.name) => State::Fail,
             false => State::Note,
         };
@@ -127,45 +125,45 @@ fn machine() -> Vec<Finding> {
     findings.push(finding(
         "receive buffers",
         if has_room { State::Ok } else { State::Note },
-        format!("{} bytes at most", thousands(if has_room { buffer.max(BUFFER) } else { buffer })),
-        "bursts may be missed: `sysctl -w net.core.rmem_max=16777216`, or start it with CAP_NET_ADMIN, too",
+        format!("up to {} bytes", thousands(if has_room { buffer.max(BUFFER) } else { buffer })),
+        "bursts may be lost: run `sysctl -w net.core.rmem_max=16777216`, or start with CAP_NET_ADMIN",
     ));
 
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    findings.push(finding("processor cores", State::Ok, cores.to_string(), ""));
+    findings.push(finding("CPU cores", State::Ok, cores.to_string(), ""));
     let pages = read("/sys/kernel/mm/transparent_hugepage/enabled");
     let huge = pages.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
     findings.push(finding(
         "huge pages",
         if matches!(huge, Some("always" | "madvise")) { State::Ok } else { State::Note },
-        huge.unwrap_or("not there"),
-        "large tables of flows take longer: `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`",
+        huge.unwrap_or("not available"),
+        "lookups in large flow tables are slower: `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`",
     ));
     let has_cycles = io::cycles::counter().is_some();
     findings.push(finding(
         "cycle counter",
         if has_cycles { State::Ok } else { State::Note },
-        if has_cycles { "there" } else { "none that can be used" },
-        "reports do not say how many cycles a function takes",
+        if has_cycles { "available" } else { "not available" },
+        "reports contain no cycles per packet",
     ));
     let forwards =
         [("ipv4", "/proc/sys/net/ipv4/ip_forward"), ("ipv6", "/proc/sys/net/ipv6/conf/all/forwarding")];
     for (version, path) in forwards {
         let is_on = read(path) == "1";
         findings.push(finding(
-            &format!("{version} forwarding by the kernel"),
+            &format!("{version} forwarding of the kernel"),
             if is_on { State::Note } else { State::Ok },
             if is_on { "on" } else { "off" },
-            "the kernel routes what comes in by an interface with addresses, as well: packets may arrive twice; turn it off, \
-             or take the addresses from the interfaces",
+            "the kernel also forwards packets that arrive on interfaces with addresses, so packets may be duplicated; \
+             turn it off, or remove the addresses",
         ));
     }
     findings
 }
 
-/// What is one interface's.
+/// Checks of one interface.
 fn interface(name: &str) -> Vec<Finding> {
-    let of = |what: &str| format!("{name}: {what}");
+    let of = |check: &str| format!("{name}: {check}");
     let InterfaceStatus { link, has_ipv4, has_ipv6, driver: chosen, fallback } = match interface_status(name)
     {
         Ok(status) => status,
@@ -176,8 +174,8 @@ fn interface(name: &str) -> Vec<Finding> {
     let mut findings = vec![finding(
         &of("kind"),
         if is_ethernet { State::Ok } else { State::Fail },
-        if is_ethernet { driver(&sys) } else { "not an Ethernet".to_owned() },
-        "only interfaces that carry Ethernet can be ports",
+        if is_ethernet { driver(&sys) } else { "not Ethernet".to_owned() },
+        "only Ethernet interfaces can be ports",
     )];
     let is_tun = sys.join("tun_flags").exists();
     findings.push(finding(
@@ -186,9 +184,9 @@ fn interface(name: &str) -> Vec<Finding> {
         if link.is_up { "up" } else { "down" },
         &match is_tun {
             true => format!(
-                "`ip link set {name} up`; and it has a carrier as long as a program has its other end: with the port `tap:{name}`, Rivulet is that one"
+                "`ip link set {name} up`; it has a carrier while a program holds its other end, as Rivulet does with the port `tap:{name}`"
             ),
-            false => format!("`ip link set {name} up`, and see whether it has a carrier"),
+            false => format!("`ip link set {name} up`, and check its carrier"),
         },
     ));
     findings.push(finding(&of("MTU"), State::Ok, link.mtu.to_string(), ""));
@@ -201,14 +199,14 @@ fn interface(name: &str) -> Vec<Finding> {
     let routes = (read("/proc/net/route"), read("/proc/net/ipv6_route"));
     let is_needed = is_default_route(name, &routes.0, &routes.1) || all_interfaces().len() == 1;
     findings.push(finding(
-        &of("addresses of the system's own"),
+        &of("addresses of the system"),
         if has_ipv4 || has_ipv6 { State::Note } else { State::Ok },
         addresses,
         &match is_needed {
-            true => "this machine's own way to the network: as a port of Rivulet, it would still be answered there by the system's own stack, \
-                 and without its addresses the machine is cut off, your session perhaps with it; take another interface"
+            true => "the default route of this machine: as a port, its addresses are still answered by the system, and without \
+                 them the machine, and perhaps your session, is disconnected; use another interface"
                 .to_owned(),
-            false => format!("the system's own stack answers there, beside Rivulet: `ip addr flush dev {name} scope global`, unless that is wanted"),
+            false => format!("the system answers there beside Rivulet; unless you want that, run `ip addr flush dev {name} scope global`"),
         },
     ));
     if is_ethernet {
@@ -217,7 +215,7 @@ fn interface(name: &str) -> Vec<Finding> {
             if fallback.is_some() { State::Note } else { State::Ok },
             match &fallback {
                 Some(_) => chosen.to_owned(),
-                None => format!("{chosen}, if it opens"),
+                None => format!("{chosen}, if it can be opened"),
             },
             &fallback.map_or_else(String::new, |fallback| {
                 format!("slower than {}: {}", fallback.refused, fallback.reason)
@@ -231,13 +229,13 @@ fn interface(name: &str) -> Vec<Finding> {
             &of("bridge or bond"),
             State::Note,
             format!("part of {master}"),
-            &format!("it carries frames of its own accord, as well: `ip link set {name} nomaster`, or use what it is part of"),
+            &format!("the bridge or bond also carries its frames: run `ip link set {name} nomaster`, or use {master}"),
         ));
     }
     findings
 }
 
-/// Whether a default route leads by the interface, as the kernel's tables of IPv4 and IPv6 have it.
+/// Returns whether a default route uses the interface, by the kernel's IPv4 and IPv6 tables.
 fn is_default_route(name: &str, ipv4: &str, ipv6: &str) -> bool {
     let is_zero = |field: Option<&&str>| field.is_some_and(|field| field.bytes().all(|digit| digit == b'0'));
     let fields = |line: &'_ str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
@@ -252,7 +250,7 @@ fn is_default_route(name: &str, ipv4: &str, ipv6: &str) -> bool {
     v4 || v6
 }
 
-/// The driver's name, and how many queues frames come in by.
+/// Returns the driver's name and the number of receive queues.
 fn driver(sys: &Path) -> String {
     let name =
         fs::read_link(sys.join("device/driver")).ok().and_then(|path| Some(path.file_name()?.to_owned()));
@@ -264,7 +262,7 @@ fn driver(sys: &Path) -> String {
     format!("{name}, {queues} receive queues")
 }
 
-/// The interfaces that carry Ethernet, in order of their names.
+/// The Ethernet interfaces, sorted by name.
 fn all_interfaces() -> Vec<String> {
     let all = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let mut names: Vec<_> = all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -277,7 +275,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
-/// Major and minor number of a kernel's release, such as `6.1.0-18-amd64`.
+/// Parses major and minor version of a kernel release, such as `6.1.0-18-amd64`.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -288,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_to_the_network_is_known_by_its_default_route() {
+    fn a_default_route_is_found_in_the_kernels_tables() {
         let v4 = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
                   eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
                   eth1\t0000000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
@@ -302,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_have_versions() {
+    fn kernel_releases_are_parsed() {
         assert_eq!(version("6.1.0-18-amd64"), Some((6, 1)));
         assert_eq!(version("4.19.0"), Some((4, 19)));
         assert_eq!(version("unknown"), None);

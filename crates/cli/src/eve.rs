@@ -1,4 +1,4 @@
-//! EVE: alerts and events as lines of JSON, with the names that Suricata's consumers know.
+//! EVE: alerts and events as JSON lines with Suricata's field names.
 
 mod records;
 
@@ -13,7 +13,7 @@ use serde::ser::SerializeMap;
 
 pub use records::{EveFlow, EveStats, EventKinds};
 
-/// An alert as one line of EVE JSON, with the names that Suricata's consumers know.
+/// An alert as a line of EVE.
 #[derive(Serialize)]
 pub struct EveAlert<'a> {
     timestamp: String,
@@ -43,10 +43,10 @@ pub struct EveAlert<'a> {
     flow: Option<FlowSoFar>,
     #[serde(flatten)]
     excerpt: Option<Excerpt>,
-    /// What a NAT did.
+    /// Translation by a NAT.
     #[serde(skip_serializing_if = "Option::is_none")]
     nat: Option<EveTranslation>,
-    /// The function that raised it, by its name in the policy.
+    /// Name of the function in the policy.
     function: &'a str,
 }
 
@@ -63,14 +63,14 @@ struct EveSignature<'a> {
     metadata: Option<Metadata<'a>>,
 }
 
-/// A rule's metadata, of each key all its values; and where the rule is written, as one more key.
+/// Metadata of a rule, all values of each key, and the rule's place in its file as another key.
 struct Metadata<'a> {
     rule: &'a [(String, String)],
     place: Option<&'a str>,
 }
 
 impl<'a> Metadata<'a> {
-    /// None if nothing is known.
+    /// Returns `None` if there is neither.
     fn of(rule: Option<&'a [(String, String)]>, place: Option<&'a str>) -> Option<Metadata<'a>> {
         let rule = rule.unwrap_or_default();
         (!rule.is_empty() || place.is_some()).then_some(Metadata { rule, place })
@@ -93,7 +93,7 @@ impl Serialize for Metadata<'_> {
     }
 }
 
-/// The message that an alert is about: an object of the protocol's name.
+/// Message of an alert, an object named after its protocol.
 struct Message<'a>(&'a AlertMessage);
 
 impl Serialize for Message<'_> {
@@ -115,7 +115,7 @@ fn borrowed(value: &AlertValue) -> EventValue<'_> {
     }
 }
 
-/// What has come of a flow up to an alert, and its ends: the client's first.
+/// A flow's counters at the time of an alert, and its endpoints, the client first.
 #[derive(Serialize)]
 struct FlowSoFar {
     pkts_toserver: u64,
@@ -145,18 +145,18 @@ impl FlowSoFar {
     }
 }
 
-/// An inside host and what stands for it outside.
+/// An internal host and its external address and ports.
 #[derive(Serialize)]
 struct EveTranslation {
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol: Option<&'static str>,
     internal_ip: Addressed,
-    /// Absent if all of the host's are meant.
+    /// Absent if all ports of the host are translated.
     #[serde(skip_serializing_if = "Option::is_none")]
     internal_port: Option<u16>,
     external_ip: Addressed,
     external_port: u16,
-    /// The last one of a block.
+    /// Last port of a block.
     #[serde(skip_serializing_if = "Option::is_none")]
     external_port_last: Option<u16>,
 }
@@ -175,25 +175,25 @@ impl EveTranslation {
     }
 }
 
-/// What was looked at.
+/// The inspected bytes.
 #[derive(Serialize)]
 struct Excerpt {
-    /// In Base64.
+    /// Base64.
     payload: String,
-    /// With a dot for each byte that is not printable.
+    /// Non-printable bytes are dots.
     payload_printable: String,
-    /// 1 if it is of a TCP stream, 0 if of the packet.
+    /// 1 for bytes of a TCP stream, 0 for those of the packet.
     stream: u8,
 }
 
-/// An event as one line of EVE JSON: its fields stand in an object that has the kind's name.
+/// An event as a line of EVE: its fields are in an object named after its kind.
 pub struct EveEvent<'a> {
     function: &'a str,
     interface: Option<&'a str>,
     event: Event<'a>,
 }
 
-/// The fields of an event, as an object.
+/// Fields of an event, as an object.
 pub struct Fields<'a>(pub &'a [EventField<'a>]);
 
 struct Addressed(Addr);
@@ -205,8 +205,8 @@ impl Serialize for Addressed {
 }
 
 impl<'a> EveAlert<'a> {
-    /// The line about an alert of the function with this name.
-    /// `interface` is the port that its packet came in by.
+    /// Creates the line of an alert of `function`. `interface` is the port that its packet arrived
+    /// on.
     pub fn new(function: &'a str, interface: Option<&'a str>, alert: &'a Alert) -> EveAlert<'a> {
         let detail = alert.detail.as_deref();
         let (source, destination): (Endpoint, Endpoint) = alert.key.ends(alert.reversed);
@@ -251,7 +251,7 @@ impl<'a> EveAlert<'a> {
 }
 
 impl<'a> EveEvent<'a> {
-    /// The line about an event that the function with this name tells.
+    /// Creates the line of an event of `function`.
     pub fn new(function: &'a str, interface: Option<&'a str>, event: Event<'a>) -> EveEvent<'a> {
         EveEvent { function, interface, event }
     }
@@ -304,17 +304,17 @@ impl Serialize for Fields<'_> {
     }
 }
 
-/// A value that is written in JSON already, if it is.
+/// Parses a value that is JSON already.
 fn raw(bytes: &[u8]) -> Option<serde_json::Value> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// The VLAN identifiers of a flow, the outermost first.
+/// VLAN IDs of a flow, the outermost first.
 fn vlans(key: &FlowKey) -> Vec<u16> {
     key.scope.vlan().into_iter().chain(key.scope.inner_vlan()).collect()
 }
 
-/// Bytes as a text: those that are no UTF-8 as `\xff`, as Suricata writes them.
+/// Bytes as text; those that are not UTF-8 become `\xff`, as in Suricata.
 pub fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -324,7 +324,7 @@ pub fn text(bytes: &[u8]) -> String {
     text
 }
 
-/// A number for a flow, the same in every run and for both directions.
+/// The number of a flow: the same in every run and in both directions.
 fn flow_id(key: &FlowKey) -> u64 {
     packet::FlowHasher::new(0).hash(key) >> 11
 }
@@ -343,7 +343,7 @@ impl Excerpt {
     }
 }
 
-/// A protocol as Suricata names it.
+/// The name of a protocol in Suricata's EVE.
 pub fn protocol(number: u8) -> String {
     match number {
         1 => "ICMP".to_owned(),
@@ -355,7 +355,7 @@ pub fn protocol(number: u8) -> String {
     }
 }
 
-/// Nanoseconds since 1970 as RFC 3339 in UTC with microseconds, as Suricata writes it.
+/// Formats nanoseconds since 1970 in UTC with microseconds, as Suricata does.
 pub fn timestamp(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -365,7 +365,7 @@ pub fn timestamp(ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+0000")
 }
 
-/// The Gregorian date of a day since 1970-01-01, counted in 400-year eras that begin in March.
+/// Returns the Gregorian date of a day since 1970-01-01, by 400-year eras that begin in March.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -382,13 +382,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_written_as_text() {
+    fn bytes_that_are_not_utf8_are_escaped() {
         assert_eq!(text("/ä".as_bytes()), "/ä");
         assert_eq!(text(b"/\xff\xc3("), "/\\xff\\xc3(");
     }
 
     #[test]
-    fn times_are_written_as_suricata_does() {
+    fn times_have_suricatas_format() {
         assert_eq!(timestamp(0), "1970-01-01T00:00:00.000000+0000");
         assert_eq!(timestamp(951_782_400_123_456_789), "2000-02-29T00:00:00.123456+0000");
         assert_eq!(timestamp(4_107_542_399_000_000_000), "2100-02-28T23:59:59.000000+0000");

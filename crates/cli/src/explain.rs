@@ -1,4 +1,4 @@
-//! `rivulet explain`: what each function of a policy did to a packet, and why.
+//! `rivulet explain`: shows what each function of a policy did to a packet, and why.
 
 mod headers;
 mod rule;
@@ -24,41 +24,40 @@ pub use select::Selection;
 pub(crate) use story::deciding_rule;
 pub use witness::{Outcome, Passage, Witness};
 
-/// Runs a policy over captures and tells, packet by packet, what each function did.
+/// Explains, packet by packet, what each function of a policy did
 ///
 /// Shows each packet's headers, its flow and connection, and for each function the verdict, the
 /// headers that it changed (before and after), and what it recorded: header actions, state
 /// functions, events, alerts. Packets and flows are numbered from 1 in order of arrival. The whole
-/// capture is run, since flows have a past; only what is asked for is shown.
+/// capture is processed, since packets depend on earlier ones; only selected packets are shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The policy (- for standard input)
+    /// Policy file (- for standard input)
     pub policy: PathBuf,
-    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several
-    /// times
+    /// Capture to read: pcap or pcapng, optionally gzipped (- for standard input); repeatable
     #[arg(short, long, value_name = "[PORT=]FILE", required = true)]
     pub read: Vec<PortFile>,
-    /// Only the packets of this flow; flows are numbered in order of their first packets
+    /// Only packets of this flow; flows are numbered in order of their first packets
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub flow: Option<u64>,
     /// Only this packet
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub packet: Option<u64>,
-    /// Only packets that pass this filter of the policy language, as they arrive; names of the
-    /// policy may be used
+    /// Only packets that match this filter of the policy language on arrival; names of the policy
+    /// may be used
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
-    /// Only packets that were dropped
+    /// Only dropped packets
     #[arg(long)]
     pub dropped: bool,
-    /// Packets shown at most
+    /// Maximum number of packets to show
     #[arg(short, long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: u64,
-    /// Seed of all that is random, if the policy names none
+    /// Seed of everything random, unless the policy sets one [default: random]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// What it looks like: text, or a list in JSON
+    /// Output format: text, or a JSON list
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
 }
@@ -100,20 +99,20 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     printer.finish()?;
     if printer.shown == 0 {
-        say!("rivulet: none of {} packets is one that was asked for", output::thousands(number));
+        say!("rivulet: none of {} packets was selected", output::thousands(number));
     }
     sources.passed_over().iter().for_each(|message| say!("rivulet: {message}"));
     let broken = sources.broken();
     for message in &broken {
-        say!("rivulet: {message}; what was read before it was processed");
+        say!("rivulet: {message}; packets before it were processed");
     }
     if args.packet.is_some_and(|wanted| wanted > number) {
-        bail!("there is no packet {}: the captures have {number}", args.packet.unwrap_or_default());
+        bail!("there is no packet {}; the captures have {number}", args.packet.unwrap_or_default());
     }
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Prints stories one by one, so that a long capture is not kept.
+/// Prints explanations one by one, so that a long capture is not kept in memory.
 struct Printer {
     format: Format,
     shown: u64,

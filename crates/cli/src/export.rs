@@ -12,13 +12,13 @@ use runtime::report::OutputReport;
 use crate::messages::Console;
 use crate::sinks::{Chunk, Outcome, Pen, Spool, Target};
 
-/// How long a message may wait for room in the socket's buffer before it is given up.
+/// Timeout of a message that the socket's buffer cannot take, after which it is given up.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Reports that are gathered before messages are made of them.
+/// Records buffered before messages are encoded.
 const GATHERED: usize = 256;
 
-/// Where flow records go.
+/// Destination of flow records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// A file of IPFIX messages (RFC 5655).
@@ -28,7 +28,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// The file, if it is one.
+    /// Returns the file, unless the destination is a collector.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Destination::File(path) => Some(path),
@@ -48,7 +48,7 @@ impl std::str::FromStr for Destination {
     }
 }
 
-/// Exports flow records.
+/// An exporter of flow records.
 pub struct Export {
     name: String,
     exporter: Exporter,
@@ -59,15 +59,15 @@ pub struct Export {
     now_s: u32,
 }
 
-/// Where messages go.
+/// State of the output.
 enum Place {
-    /// The file or socket, until it is known who writes.
+    /// Opened; writing has not begun.
     Opened(Box<Pen>),
     Begun(Spool),
 }
 
 impl Export {
-    /// Opens the file or socket; nothing is written until it is known who writes.
+    /// Opens the file or socket. Writing begins with [`Export::begin`].
     pub fn new(to: &Destination) -> anyhow::Result<Export> {
         let exporter = Exporter::new(Options::default())?;
         let (name, pen) = match to {
@@ -101,7 +101,7 @@ impl Export {
         })
     }
 
-    /// Begins to write: by a thread that says what it has to say by `console`, or else at once.
+    /// Starts to write: on a thread that reports to `console`, or without it directly.
     pub fn begin(self, console: Option<&Console>) -> anyhow::Result<Export> {
         let place = match (self.place, console) {
             (Place::Opened(pen), Some(console)) => {
@@ -113,15 +113,15 @@ impl Export {
         Ok(Export { place, ..self })
     }
 
-    /// Takes a NAT event.
+    /// Adds a NAT event.
     pub fn add_nat(&mut self, record: NatRecord) -> anyhow::Result<()> {
-        // As for flow records.
+        // RFC 7011 3.1, as for flow records.
         self.now_s = (record.time_ms / 1_000) as u32;
         self.gathered_nat.push(record);
         if self.gathered_nat.len() == GATHERED { self.send() } else { Ok(()) }
     }
 
-    /// Takes a flow's report; `now_ns` is the time of the run.
+    /// Adds a flow record; `now_ns` is the time of the run.
     pub fn add(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {
         // RFC 7011 3.1: seconds since 1970, modulo 2^32.
         self.now_s = (now_ns / 1_000_000_000) as u32;
@@ -129,7 +129,7 @@ impl Export {
         if self.gathered.len() == GATHERED { self.send() } else { Ok(()) }
     }
 
-    /// Sends what is gathered.
+    /// Sends the buffered records.
     pub fn send(&mut self) -> anyhow::Result<()> {
         let mut reports = &self.gathered[..];
         while let Some(message) = self.exporter.next_message(&mut reports, self.now_s) {
@@ -150,8 +150,7 @@ impl Export {
         Ok(())
     }
 
-    /// Opens the file again by its name. A new file is a session of its own: it begins with the
-    /// templates.
+    /// Reopens the file by name. A new file is a session of its own and starts with the templates.
     pub fn reopen(&mut self) {
         let Place::Begun(spool) = &mut self.place else { return };
         spool.reopen();
@@ -160,12 +159,12 @@ impl Export {
         }
     }
 
-    /// Whether nothing more can be written.
+    /// Returns whether nothing more can be written.
     pub fn has_failed(&self) -> bool {
         matches!(&self.place, Place::Begun(spool) if spool.has_failed())
     }
 
-    /// What became of messages so far.
+    /// Counts of the messages so far.
     pub fn counts(&self) -> OutputReport {
         match &self.place {
             Place::Begun(spool) => spool.counts(),
@@ -173,17 +172,17 @@ impl Export {
         }
     }
 
-    /// Sends what is gathered, and completes the file.
+    /// Sends the buffered records, and completes the file.
     pub fn finish(mut self) -> anyhow::Result<Outcome> {
         self.send()?;
         match self.place {
             Place::Begun(spool) => Ok(spool.finish()),
-            Place::Opened(_) => bail!("nothing was begun"),
+            Place::Opened(_) => bail!("the export was never begun"),
         }
     }
 }
 
-/// A socket that sends to this collector, which need not be up.
+/// Creates a socket that sends to this collector, which need not be up.
 fn connect(collector: SocketAddr) -> std::io::Result<UdpSocket> {
     let any: SocketAddr = match collector {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -198,7 +197,7 @@ fn connect(collector: SocketAddr) -> std::io::Result<UdpSocket> {
 fn resolve(collector: &str) -> anyhow::Result<SocketAddr> {
     let mut addresses = collector
         .to_socket_addrs()
-        .with_context(|| format!("`{collector}` is no collector: expected udp:HOST:PORT"))?;
+        .with_context(|| format!("`{collector}` is not a collector; expected udp:HOST:PORT"))?;
     match addresses.next() {
         Some(address) => Ok(address),
         None => bail!("`{collector}` has no address"),
@@ -210,13 +209,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destination_is_a_file_unless_it_says_udp() {
+    fn a_destination_is_a_file_unless_it_starts_with_udp() {
         assert_eq!("flows.ipfix".parse(), Ok(Destination::File("flows.ipfix".into())));
         assert_eq!("udp:[::1]:4739".parse(), Ok(Destination::Udp("[::1]:4739".to_owned())));
     }
 
     #[test]
-    fn files_hold_whole_messages() {
+    fn a_file_holds_whole_messages() {
         let path = std::env::temp_dir().join(format!("rivulet-export-{}.ipfix", std::process::id()));
         let export = Export::new(&Destination::File(path.clone())).unwrap();
         let mut export = export.begin(None).unwrap();

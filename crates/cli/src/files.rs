@@ -1,4 +1,4 @@
-//! Files that a command names: none is both read and written, and none is written twice.
+//! Files named by a command: none is both read and written, or written twice.
 
 use std::fs;
 use std::io::Write;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde::Serialize;
 
-/// A file, whatever path leads to it.
+/// The identity of a file, independent of its path.
 #[derive(PartialEq)]
 enum File {
-    /// One that is there.
+    /// An existing file.
     There { device: u64, inode: u64 },
-    /// One that would be made.
+    /// A file that would be created.
     New(PathBuf),
 }
 
 impl File {
-    /// None for what may be opened several times: the standard streams, pipes, devices; and for
-    /// what cannot be written anyway.
+    /// Returns `None` for files that may be opened several times (standard streams, pipes, devices)
+    /// and for those that cannot be written.
     fn at(path: &Path) -> Option<File> {
         if path == Path::new("-") {
             return None;
@@ -36,7 +36,7 @@ impl File {
     }
 }
 
-/// Refuses to write a file that is read, or is written already: before anything is lost.
+/// Refuses to write a file that is also read, or is written twice, before any is opened.
 pub fn keep_apart<'a>(
     reads: impl IntoIterator<Item = &'a Path>,
     writes: impl IntoIterator<Item = &'a Path>,
@@ -46,24 +46,24 @@ pub fn keep_apart<'a>(
     for path in writes {
         let Some(file) = File::at(path) else { continue };
         if reads.contains(&file) {
-            bail!("{} is to be read and written", path.display());
+            bail!("{} would be both read and written; name another file", path.display());
         }
         if written.contains(&file) {
-            bail!("{} is to be written twice; without a port, `--write` takes all ports", path.display());
+            bail!("{} would be written twice; `--write` without a port writes all ports", path.display());
         }
         written.push(file);
     }
     Ok(())
 }
 
-/// Creates a file, or empties it, as [`io::files::create`] does; with its name.
+/// Creates or truncates a file as [`io::files::create`] does. Returns its name, too.
 pub fn create(path: &Path) -> anyhow::Result<(String, fs::File)> {
     let name = path.display().to_string();
     let file = io::files::create(path).with_context(|| format!("cannot write {name}"))?;
     Ok((name, file))
 }
 
-/// Writes a value as JSON, in one go.
+/// Writes a value as JSON.
 pub fn write_json(mut file: fs::File, value: &impl Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');

@@ -1,4 +1,4 @@
-//! `rivulet lab`: what is published, measured again.
+//! `rivulet lab`: repeats published measurements.
 
 mod markdown;
 mod show;
@@ -13,12 +13,10 @@ use indicatif::ProgressBar;
 use crate::messages::say;
 use crate::output::{self, Format, Table};
 
-/// Runs the experiments that compare Rivulet with what is published about the systems that it is
-/// made of.
+/// Runs the experiments that compare Rivulet with published results
 ///
-/// Each experiment puts our figures beside the published ones and says whether they match, and
-/// whether something of our own is better. The simulated ones give the same figures for the same
-/// seeds, anywhere.
+/// Each experiment shows our figures beside the published ones, whether they match, and whether we
+/// beat them. Simulated experiments give the same figures for the same seeds on any machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -28,32 +26,31 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Task {
-    /// Which experiments there are, and what is asked of each
+    /// List the experiments and their claims
     List {
-        /// What it looks like
+        /// Output format
         #[arg(short, long, value_enum, default_value = "table")]
         output: Format,
-        /// The same as `-o json`
+        /// Same as -o json
         #[arg(long)]
         json: bool,
     },
-    /// Run some of them
+    /// Run some experiments
     Run {
-        /// Which ones, such as X1
+        /// IDs of experiments, such as X1
         #[arg(required = true, value_name = "ID", value_parser = experiment)]
         ids: Vec<Experiment>,
         #[command(flatten)]
         options: Options,
     },
-    /// Run all of them
+    /// Run all experiments
     All {
         #[command(flatten)]
         options: Options,
     },
-    /// Try settings of the baselines, on seeds that experiments do not measure, and say which are
-    /// best
+    /// Tune the baselines on seeds that no experiment measures, and show the best settings
     Tune {
-        /// Of which experiments (all that have baselines with settings)
+        /// IDs of experiments [default: all whose baselines have settings]
         #[arg(value_name = "ID", value_parser = sweep)]
         ids: Vec<Sweep>,
         #[command(flatten)]
@@ -65,24 +62,23 @@ enum Task {
 
 #[derive(Debug, clap::Args)]
 struct LengthOptions {
-    /// Short runs with 3 seeds: less than a minute for an experiment on two cores (so unless said)
+    /// Short runs with 3 seeds: under a minute per experiment on two cores (default)
     #[arg(long, group = "length")]
     quick: bool,
-    /// The whole workload, with 20 seeds: an hour or so for an experiment
+    /// Whole workload with 20 seeds: about an hour per experiment
     #[arg(long, group = "length")]
     full: bool,
-    /// Runs of a moment with one seed, from which nothing can be concluded but that everything
-    /// works
+    /// Minimal runs with one seed that only show that everything works
     #[arg(long, group = "length")]
     smoke: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct OutputOptions {
-    /// JSON instead of tables: an object, or a list of them for several experiments
+    /// Print JSON: an object, or a list for several experiments
     #[arg(long)]
     json: bool,
-    /// Where to write the files of each experiment
+    /// Directory for the files of each experiment
     #[arg(long, value_name = "DIR", default_value = "lab-out")]
     out: PathBuf,
 }
@@ -93,18 +89,18 @@ struct Options {
     length: LengthOptions,
     #[command(flatten)]
     output: OutputOptions,
-    /// Seeds from 1 to so many
+    /// Number of seeds, from 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
-    /// Captures of real traffic, for experiments that play some (XC, Y5)
+    /// Captures of real traffic, for experiments that replay some (XC, Y5)
     #[arg(long, value_name = "FILE", num_args = 1..)]
     captures: Vec<PathBuf>,
-    /// Rule files in Suricata's language, for experiments with intrusion detection (Y4, Y5), in
-    /// place of a few
+    /// Rule files in Suricata's language, for experiments with intrusion detection (Y4, Y5)
+    /// [default: a few built-in rules]
     #[arg(long, value_name = "FILE", num_args = 1..)]
     rules: Vec<PathBuf>,
-    /// Definitions of variables for these rules, a line each; HOME_NET and EXTERNAL_NET are any
-    /// unless said
+    /// Definitions of variables for these rules, one per line [default: HOME_NET and EXTERNAL_NET
+    /// are any]
     #[arg(long, value_name = "FILE", requires = "rules")]
     variables: Option<PathBuf>,
     /// Class types of these rules: a classification.config
@@ -132,7 +128,7 @@ impl Options {
         }
     }
 
-    /// What makes the same figures again.
+    /// The options that reproduce the figures.
     fn again(&self) -> String {
         let length = match self.length.length() {
             Length::Full => " --full",
@@ -156,21 +152,21 @@ Examples:
   rivulet lab all --full --out results
   rivulet lab tune X1 X2 X3";
 
-/// The experiment of this number.
+/// Parses the ID of an experiment.
 fn experiment(id: &str) -> Result<Experiment, String> {
     let found = experiments().iter().find(|experiment| experiment.id.eq_ignore_ascii_case(id)).copied();
     found.ok_or_else(|| {
         let ids: Vec<&str> = experiments().iter().map(|experiment| experiment.id).collect();
-        format!("there are {}", ids.join(", "))
+        format!("expected one of {}", ids.join(", "))
     })
 }
 
-/// What is swept for the experiment of this number.
+/// Parses the ID of a sweep.
 fn sweep(id: &str) -> Result<Sweep, String> {
     let found = sweeps().iter().find(|sweep| sweep.id.eq_ignore_ascii_case(id)).copied();
     found.ok_or_else(|| {
         let ids: Vec<&str> = sweeps().iter().map(|sweep| sweep.id).collect();
-        format!("baselines with settings are in {}", ids.join(", "))
+        format!("expected one of {}, whose baselines have settings", ids.join(", "))
     })
 }
 
@@ -190,7 +186,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
         output::print_json(&experiments())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["id", "what", "published"]);
+    let mut table = Table::new(&["id", "experiment", "published"]);
     for experiment in experiments() {
         table.row(vec![experiment.id.into(), experiment.title.into(), experiment.published.into()]);
     }
@@ -214,7 +210,7 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
             bar.suspend(|| output::print(&show::outcome(&outcome)))?;
         }
         outcomes.push(outcome);
-        // After each experiment, so that a later failure does not lose an hour's work.
+        // After each experiment, so that a later failure does not lose its results.
         write_files(&out.join("README"), &[("md", markdown::index(&outcomes))])?;
     }
     bar.finish_and_clear();
@@ -253,12 +249,12 @@ fn tune(
     Ok(verdict(tunings.iter().map(|tuning| tuning.failures().count()).sum()))
 }
 
-/// Makes the folder for files, and says what a debug build is worth.
+/// Creates the output directory, and warns about a debug build.
 fn make_ready(length: Length, out: &Path) -> anyhow::Result<()> {
     if cfg!(debug_assertions) && length != Length::Smoke {
-        say!("rivulet: this is a debug build; a release build is many times as fast");
+        say!("rivulet: this is a debug build; a release build is many times faster");
     }
-    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))
+    std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))
 }
 
 fn say(bar: &ProgressBar, step: &Step) {
@@ -274,7 +270,7 @@ fn verdict(failures: usize) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Writes the files of an outcome of a run with these options.
+/// Writes the files of an outcome; `options` reproduce it.
 fn write(dir: &Path, outcome: &Outcome, options: &str) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(outcome)? + "\n";
     let page = markdown::page(outcome, options);
@@ -282,13 +278,13 @@ fn write(dir: &Path, outcome: &Outcome, options: &str) -> anyhow::Result<()> {
     write_files(&dir.join(outcome.id), &files)
 }
 
-/// Writes a sweep's files.
+/// Writes the files of a sweep.
 fn write_tuning(dir: &Path, tuning: &Tuning) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(tuning)? + "\n";
     write_files(&dir.join(format!("{}-tuning", tuning.id)), &[("csv", tuning.csv()), ("json", json)])
 }
 
-/// Writes files of one name by their extensions.
+/// Writes files of one name with these extensions.
 fn write_files(name: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
     for (extension, content) in files {
         let path = name.with_extension(extension);

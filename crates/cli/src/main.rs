@@ -38,13 +38,13 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use messages::say;
 
-/// Network functions as a service: NAT, load balancer, firewall, monitor, and your own.
+/// Network functions as a service: NAT, load balancer, firewall, monitor, and your own
 #[derive(Debug, Parser)]
 #[command(name = "rivulet", version, arg_required_else_help = true, max_term_width = 100, after_help = EXAMPLES)]
 struct Command {
     #[command(subcommand)]
     task: Task,
-    /// Let policies name files in this folder, besides their own
+    /// Folder of files that policies may read, besides their own
     #[arg(long, global = true, value_name = "DIR")]
     include: Vec<PathBuf>,
 }
@@ -59,37 +59,37 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// See NAT, firewall, load balancer and monitor at work on made-up traffic
+    /// Show NAT, firewall, load balancer and monitor with synthetic traffic
     Demo(demo::Args),
-    /// Run a policy over captures: packets in, packets out, and a report of what happened
+    /// Run a policy over captures
     Run(run::Args),
-    /// Run a policy on network interfaces, until it is told to end
+    /// Run a policy on network interfaces
     Up(up::Args),
-    /// See what a running `rivulet up` does now
+    /// Show a live view of a running `rivulet up`
     Top(top::Args),
-    /// Say whether this machine is ready for `rivulet up`, and what to do if not
+    /// Check whether this machine is ready for `rivulet up`
     Doctor(doctor::Args),
-    /// Tell, packet by packet, what each function of a policy did, and why
+    /// Explain, packet by packet, what each function of a policy did
     Explain(explain::Args),
-    /// Write each packet to a pcapng file, with a comment that says what each function decided
+    /// Capture each packet with a comment about the decision of each function
     Capture(capture::Args),
-    /// Make up traffic and write it as a capture
+    /// Generate synthetic traffic and write it to a capture
     Traffic(traffic::Args),
-    /// Show which network functions there are, and all about one
+    /// List network functions, show their manuals, and check them
     Nf(catalogue::Args),
-    /// Say which detection rules load, and why others do not
+    /// Check detection rules
     Rules(rules::Args),
-    /// Begin a network function of your own
+    /// Generate a network function of your own
     New(scaffold::Args),
-    /// Simulate how flowlets are given to units that come and go, on virtual time
+    /// Simulate elastic units in virtual time
     Sim(sim::Args),
-    /// Run the experiments that compare Rivulet with what is published
+    /// Run the experiments that compare Rivulet with published results
     Lab(lab::Args),
-    /// Measure what a packet costs, on one core, from memory to memory
+    /// Measure the cost of a packet on one core, in memory
     Bench(bench::Args),
-    /// Write a shell's completion script
+    /// Print a shell's completion script
     Completions(shell::Completions),
-    /// Write the manual pages
+    /// Print or write the manual pages
     Man(shell::Man),
 }
 

@@ -1,5 +1,5 @@
-//! Standard error of a command that carries traffic: a thread of its own writes there, so that a
-//! reader that is slow, stopped or gone never holds packets up.
+//! Messages on standard error. In commands that carry traffic a thread writes them, so a slow,
+//! stopped or closed reader never delays packets.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -9,37 +9,37 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Lines that wait to be written at most.
+/// Maximum number of queued lines.
 const LINES_MAX: usize = 1024;
 
-/// How long what is left may take at the end.
+/// Time for the rest of the queue at the end.
 const FINISHING: Duration = Duration::from_secs(1);
 
-/// Writes a line to standard error. Unlike `eprintln!`, it takes no notice if nobody reads there.
+/// Writes a line to standard error. Unlike `eprintln!`, ignores errors.
 macro_rules! say {
     ($($part:tt)*) => { $crate::messages::write_line(&format!($($part)*)) };
 }
 pub(crate) use say;
 
-/// See [`say`].
+/// Implements [`say`].
 pub fn write_line(line: &str) {
     write_text(&format!("{line}\n"));
 }
 
-/// The same for text with line ends of its own.
+/// Writes text that contains its own newlines.
 pub fn write_text(text: &str) {
-    // There is nowhere else to say that this failed.
+    // An error has nowhere to be reported.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// What lines are handed to.
+/// A queue of lines.
 #[derive(Clone)]
 pub struct Console {
     queue: SyncSender<Line>,
     lost: Arc<AtomicU64>,
 }
 
-/// The other end: ends with the command.
+/// The writing thread's end of the queue.
 pub struct Ending {
     done: Receiver<()>,
     console: Console,
@@ -47,13 +47,13 @@ pub struct Ending {
 
 enum Line {
     Say(String),
-    /// What goes through now, where standard error is a terminal.
+    /// The current rates, for a terminal.
     Rates(String),
     End,
 }
 
 impl Console {
-    /// Begins; with a line about what goes through now, if `shows_rates` and standard error is a
+    /// Starts the thread, with a line of current rates if `shows_rates` and standard error is a
     /// terminal.
     pub fn begin(shows_rates: bool) -> std::io::Result<(Console, Ending)> {
         let (queue, lines) = sync_channel(LINES_MAX);
@@ -70,22 +70,22 @@ impl Console {
         Ok((console.clone(), Ending { done, console }))
     }
 
-    /// Says a line, or counts it if too many wait.
+    /// Queues a line, or counts it if the queue is full.
     pub fn say(&self, line: String) {
         if let Err(TrySendError::Full(_)) = self.queue.try_send(Line::Say(line)) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Shows what goes through now.
+    /// Shows the current rates.
     pub fn show_rates(&self, rates: String) {
-        // The next one comes in a second.
+        // A lost update is replaced by the next one in a second.
         let _ = self.queue.try_send(Line::Rates(rates));
     }
 }
 
 impl Ending {
-    /// Has what is left written, if that takes no longer than [`FINISHING`].
+    /// Writes the rest of the queue, within [`FINISHING`].
     pub fn finish(self) {
         if self.console.queue.try_send(Line::End).is_ok() {
             let _ = self.done.recv_timeout(FINISHING);
@@ -102,7 +102,7 @@ fn write_lines(lines: &Receiver<Line>, lost: &AtomicU64, bar: &ProgressBar) {
         }
         match lost.swap(0, Ordering::Relaxed) {
             0 => {}
-            count => bar.suspend(|| say!("rivulet: {count} lines found no room here")),
+            count => bar.suspend(|| say!("rivulet: {count} messages lost: the queue was full")),
         }
     }
     bar.finish_and_clear();

@@ -1,11 +1,11 @@
-//! NAT events of functions as records of IPFIX.
+//! NAT events as IPFIX records.
 
 use functions::nat::events::{KIND, field};
 use io::ipfix::NatRecord;
 use nf::{Event, EventValue};
 use packet::{Addr, Endpoint};
 
-/// The record of an event, if it is a NAT's.
+/// Returns the record of an event, if it is a NAT's.
 pub fn nat_record(event: &Event<'_>) -> Option<NatRecord> {
     if event.kind != KIND {
         return None;

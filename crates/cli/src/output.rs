@@ -1,4 +1,4 @@
-//! How results are shown: tables for people, JSON for programs, progress on terminals.
+//! Output: tables as text, JSON, and progress bars.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// `-o`: what a result looks like.
+/// `-o`: the format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Tables, for people.
+    /// Tables as text
     Table,
-    /// JSON, for programs.
+    /// JSON
     Json,
 }
 
-/// A table of text: columns as wide as their cells, numbers to the right.
+/// A text table with numbers aligned right.
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -31,7 +31,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as text, each line ended.
+    /// Renders the table; each line ends with a newline.
     pub fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
@@ -66,7 +66,7 @@ impl Table {
     }
 }
 
-/// A rate in bits per second, with a unit that suits it.
+/// Formats a rate in bits per second with a suitable unit.
 pub fn rate(bps: f64) -> String {
     let (factor, unit) = match bps {
         1e9.. => (1e-9, "Gbit/s"),
@@ -76,7 +76,7 @@ pub fn rate(bps: f64) -> String {
     format!("{:.2} {unit}", bps * factor)
 }
 
-/// A number with its thousands apart: `1,234,567`.
+/// Formats a number with thousands separators: `1,234,567`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -89,7 +89,7 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// A time in the unit that suits it: `850 ns`, `1.2 us`, `30 ms`, `2.5 s`.
+/// Formats a time with a suitable unit: `850 ns`, `1.2 us`, `30 ms`, `2.5 s`.
 pub fn duration(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -112,19 +112,19 @@ pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether colours should be used on standard error: it is a terminal, and `NO_COLOR` is not set.
+/// Returns whether to use colours on standard error: a terminal, and `NO_COLOR` is not set.
 pub fn colours() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// Whether the error is that whoever read our output has gone, as `head` does.
+/// Returns whether the error is a closed pipe, as after `| head`.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
     })
 }
 
-/// Progress of long work on standard error; nothing where that is not a terminal.
+/// Creates a progress bar on standard error; hidden unless that is a terminal.
 pub fn progress(total: Option<u64>, unit: &'static str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_line_up() {
+    fn columns_are_aligned() {
         let mut table = Table::new(&["name", "count"]);
         table.row(vec!["nat".into(), thousands(1_234_567)]);
         table.row(vec!["firewall".into(), "9".into()]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_readable() {
+    fn numbers_have_separators_and_units() {
         assert_eq!([thousands(0), thousands(999), thousands(1000)], ["0", "999", "1,000"]);
         assert_eq!(duration(850), "850 ns");
         assert_eq!(duration(1_250), "1.2 us");

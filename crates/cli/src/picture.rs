@@ -1,17 +1,17 @@
-//! Demand, and what was there for it, over time.
+//! Demand and capacity over time as text.
 
 use protocol::metering::Epoch;
 
 use crate::output::rate;
 
-/// Lines of a picture; several epochs are one line if there are more.
+/// Lines of a picture; more intervals share lines.
 const LINES: usize = 40;
 
-/// Characters of the longest bar.
+/// Length of the longest bar in characters.
 const WIDTH: f64 = 50.0;
 
-/// Demand and capacity over time: full blocks are what was wanted, light ones what was there on
-/// top; where less was there than wanted, the rest is crosses.
+/// Draws demand and capacity over time: full blocks are the demand met, light ones spare capacity,
+/// crosses unmet demand.
 pub fn draw(epochs: &[Epoch]) -> String {
     let together = epochs.len().div_ceil(LINES).max(1);
     let rows: Vec<Row> = epochs.chunks(together).map(Row::of).collect();
@@ -33,7 +33,7 @@ impl Row {
             epochs.iter().map(|epoch| of(epoch) * epoch.length_ns as f64).sum::<f64>() / length_ns as f64
         };
         Row {
-            start_ns: epochs[0].start_ns, // Chunks are not empty.
+            start_ns: epochs[0].start_ns, // Chunks are never empty.
             demand: mean(|epoch| epoch.demand_bps),
             provisioned: mean(|epoch| epoch.provisioned_bps),
             units: mean(|epoch| epoch.units),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_show_what_was_wanted_and_what_was_there() {
+    fn bars_show_demand_and_capacity() {
         let picture = draw(&[epoch(0, 1e9, 2.0), epoch(1_000, 5e9, 4.0)]);
         let bars: Vec<usize> = "█░x".chars().map(|c| picture.chars().filter(|&p| p == c).count()).collect();
         assert_eq!(bars, [10 + 40, 10, 10]);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn many_epochs_share_lines() {
+    fn many_intervals_share_lines() {
         let epochs: Vec<_> = (0..100).map(|i| epoch(i * 1_000, i as f64 * 1e7, 1.0)).collect();
         assert_eq!(draw(&epochs).lines().count(), 34);
         assert_eq!(draw(&[]), "");

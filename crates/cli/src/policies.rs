@@ -1,4 +1,4 @@
-//! Reading policies, and saying what is wrong with them.
+//! Reads and assembles policies, and reports their errors.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -11,51 +11,51 @@ use runtime::transport::Maker;
 use crate::messages::{self, say};
 use crate::{output, texts};
 
-/// The command could not go on, and the operator was told why already.
+/// The command cannot continue, and the reason was already printed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Refused(pub String);
 
-/// Reads a policy from a file (`-` is standard input) and makes what it describes. `seed` counts if
-/// it names none; without either, one is drawn.
+/// Reads a policy from a file (`-` is standard input) and assembles it. `seed` applies unless the
+/// policy sets one; without either, a random seed is used.
 pub fn load(path: &Path, seed: Option<u64>) -> anyhow::Result<Assembly> {
     assemble(path, &text(path)?, seed)
 }
 
-/// The text of a policy's file (`-` is standard input).
+/// Reads the text of a policy (`-` is standard input).
 pub fn text(path: &Path) -> anyhow::Result<String> {
     texts::read(path)
 }
 
-/// Makes what the text of this file describes; see [`load`].
+/// Assembles the policy in this text; see [`load`].
 pub fn assemble(path: &Path, text: &str, seed: Option<u64>) -> anyhow::Result<Assembly> {
     parse(&path.display().to_string(), text, folder(path), seed)
 }
 
-/// Where the files are that a policy names.
+/// The folder of the files that a policy names.
 fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Reads a filter in which the names of the policy in this text may be used; with it, the policy's
-/// functions by number.
+/// Parses a filter that may use the names of this policy. Also returns the names of the policy's
+/// functions, by number.
 pub fn filter(path: &Path, text: &str, filter: &str) -> anyhow::Result<(Filter, Vec<String>)> {
     let name = path.display().to_string();
     let mut files = |file: &str| read_file(folder(path), file);
     let read = Policy::read_with_filter((&name, text), ("--filter", filter), &mut files);
     let (policy, filter) = read.map_err(|report| {
         messages::write_text(&report.render(colour()));
-        Refused(format!("`{filter}` is not a filter"))
+        Refused(format!("`{filter}` is not a valid filter"))
     })?;
     Ok((filter, policy.nfs.into_iter().map(|nf| nf.name).collect()))
 }
 
-/// Makes what a policy's text describes; files that it names are in `folder`.
+/// Parses and assembles a policy; files that it names are in `folder`.
 pub fn parse(name: &str, text: &str, folder: &Path, seed: Option<u64>) -> anyhow::Result<Assembly> {
     made(name, &read(name, text, folder)?, seed)
 }
 
-/// As [`load`], and what makes more chains of the same policy.
+/// Does the same as [`load`], and returns what assembles more copies of the graph.
 pub fn load_for_threads(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, Maker)> {
     let name = path.display().to_string();
     let policy = read(&name, &text(path)?, folder(path))?;
@@ -63,12 +63,12 @@ pub fn load_for_threads(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assem
     let seed = assembly.seed;
     let make = move || {
         let made = runtime::assemble(&policy, &functions::registry(), seed, io::cycles::counter());
-        made.map(|assembly| assembly.chain).map_err(|_| "there is not enough memory".to_owned())
+        made.map(|assembly| assembly.chain).map_err(|_| "out of memory".to_owned())
     };
     Ok((assembly, Arc::new(make)))
 }
 
-/// As [`load`], in so many parts, which divide the flows among them.
+/// Does the same as [`load`] in `parts` parts, which share the flows.
 pub fn load_parts(path: &Path, seed: Option<u64>, parts: u32) -> anyhow::Result<Vec<Assembly>> {
     let name = path.display().to_string();
     let policy = read(&name, &text(path)?, folder(path))?;
@@ -76,7 +76,7 @@ pub fn load_parts(path: &Path, seed: Option<u64>, parts: u32) -> anyhow::Result<
     let seed = first.seed;
     let others = (1..parts).map(|_| {
         runtime::assemble_part(&policy, &functions::registry(), seed, io::cycles::counter(), parts)
-            .map_err(|_| anyhow::anyhow!("there is not enough memory for {parts} workers"))
+            .map_err(|_| anyhow::anyhow!("out of memory for {parts} workers"))
     });
     std::iter::once(Ok(first)).chain(others).collect()
 }
@@ -86,7 +86,7 @@ fn read(name: &str, text: &str, folder: &Path) -> anyhow::Result<Policy> {
     let mut files = |file: &str| read_file(folder, file);
     let policy = Policy::read(name, text, &mut files).map_err(|report| {
         messages::write_text(&report.render(colour));
-        Refused(format!("{name} is not a policy that can run"))
+        Refused(format!("{name} is not a valid policy"))
     })?;
     if !policy.report.diagnostics.is_empty() {
         messages::write_text(&policy.report.render(colour));
@@ -105,13 +105,13 @@ fn made_part(name: &str, policy: &Policy, seed: Option<u64>, parts: u32) -> anyh
         for diagnostic in &wrong {
             messages::write_text(&diagnostic.render(&policy.report.sources, colour()));
         }
-        Refused(format!("{name} is not a policy that can run"))
+        Refused(format!("{name} is not a valid policy"))
     })?;
     warn(&assembly.warnings);
     Ok(assembly)
 }
 
-/// Warnings that are shown of a policy's functions; the others are counted.
+/// Warnings of functions that are shown; the rest are counted.
 const WARNINGS_SHOWN: usize = 10;
 
 fn warn(warnings: &[(String, String)]) {
@@ -119,7 +119,7 @@ fn warn(warnings: &[(String, String)]) {
         say!("rivulet: {function}: {warning}");
     }
     if let Some(more @ 1..) = warnings.len().checked_sub(WARNINGS_SHOWN) {
-        say!("rivulet: {more} more such warnings");
+        say!("rivulet: {more} more warnings");
     }
 }
 

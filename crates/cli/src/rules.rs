@@ -1,4 +1,4 @@
-//! `rivulet rules`: which detection rules load, and why others do not.
+//! `rivulet rules`: checks detection rules.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,23 +9,23 @@ use values::{Located, Origin};
 
 use crate::output::{self, Format};
 
-/// Says of detection rules which load, and why others do not.
+/// Checks detection rules: which load, and why others do not
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Rule files, in Suricata's language
+    /// Rule files in Suricata's language
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Definitions of variables, a line each: HOME_NET = [192.0.2.0/24]
+    /// Definitions of variables, one per line: HOME_NET = [192.0.2.0/24]
     #[arg(long, value_name = "FILE")]
     pub variables: Option<PathBuf>,
-    /// Class types, their descriptions and priorities: a classification.config
+    /// Class types with descriptions and priorities: a classification.config
     #[arg(long, value_name = "FILE")]
     pub classification: Option<PathBuf>,
-    /// What operators say of rules: a threshold.config
+    /// Thresholds and suppressions of rules: a threshold.config
     #[arg(long, value_name = "FILE")]
     pub thresholds: Option<PathBuf>,
-    /// What the answer looks like
+    /// Format of the result
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
 }
@@ -36,9 +36,9 @@ Examples:
   rivulet rules *.rules --classification classification.config
   rivulet rules *.rules -o json | jq '.problems[].what'
 
-Exits with 1 if a rule does not load.";
+Exit code 1: a rule does not load.";
 
-/// The answer for programs.
+/// The result as JSON.
 #[derive(Serialize)]
 struct Answer<'a> {
     loaded: usize,
@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Format::Table => {
             let problems: String = rules.problems.iter().map(|problem| format!("{problem}\n")).collect();
             let sum = format!(
-                "{loaded} rules load, {unsupported} ask for what is not supported, {refused} lines are wrong\n"
+                "{loaded} rules loaded, {unsupported} with unsupported features, {refused} wrong lines\n"
             );
             output::print(&(problems + &sum))?;
         }

@@ -1,4 +1,4 @@
-//! `rivulet run`: a policy over captures.
+//! `rivulet run`: runs a policy over captures.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,54 +16,52 @@ use crate::sinks::{Outputs, Sinks};
 use crate::sources::{self, PortFile, Sources};
 use crate::{files, summary, units};
 
-/// Runs a policy over captures. Packets of several captures are taken in order of time.
+/// Runs a policy over captures, merged by time
 ///
-/// A packet comes in by PORT if one is given; else by the port whose `prefixes` hold its source
-/// address; else by the port with the number of its interface in the capture.
+/// A packet arrives on PORT if one is given. Otherwise it arrives on the port whose `prefixes`
+/// contain its source address, or else on the port with the number of its interface in the capture.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The policy (- for standard input)
+    /// Policy file (- for standard input)
     pub policy: PathBuf,
-    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several
-    /// times
+    /// Capture to read: pcap or pcapng, optionally gzipped (- for standard input); repeatable
     #[arg(short, long, value_name = "[PORT=]FILE", required = true)]
     pub read: Vec<PortFile>,
-    /// A capture to write what leaves by PORT to, or what leaves by all ports: .pcap, .pcapng, also
-    /// with .gz
+    /// Write the packets that leave by PORT, or by any port, to a capture: .pcap or .pcapng,
+    /// optionally .gz
     #[arg(short, long, value_name = "[PORT=]FILE")]
     pub write: Vec<PortFile>,
-    /// Write the report to a file, as JSON
+    /// Write the report to a file as JSON
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Write alerts and events to a file, as EVE JSON lines
+    /// Write alerts and events to a file as EVE JSON lines
     #[arg(long, value_name = "FILE")]
     pub alerts: Option<PathBuf>,
-    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy, nat), of
-    /// flows that a Monitor reports (flow), and the counters of the whole run (stats)
+    /// Events to write to the alert file: of functions (http, dns, tls, redundancy, nat), flow
+    /// records of a Monitor (flow), counters of the whole run (stats)
     #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
     pub events: EventKinds,
-    /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the
-    /// policy makes them
+    /// Send flow records as IPFIX to a file or a collector, `udp:HOST:PORT`; requires a Monitor in
+    /// the policy, or a NAT with `events`
     #[arg(long, value_name = "DEST")]
     pub ipfix: Option<Destination>,
-    /// Commands to functions at given times: lines of `TIME FUNCTION COMMAND`, TIME since the first
-    /// packet
+    /// Send commands to functions: lines of `TIME FUNCTION COMMAND`, TIME since the first packet
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
-    /// Seed of all that is random, if the policy names none; with it, the same input gives the same
-    /// output
+    /// Seed of everything random, unless the policy sets one; the same input and seed give the same
+    /// output [default: random]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// What the summary on standard output looks like
+    /// Format of the summary on standard output
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
     #[command(flatten)]
     pub units: units::Options,
-    /// Let the captures' time go by so many times as fast
+    /// Speed up the captures' time by this factor
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = speedup)]
     pub speedup: f64,
-    /// No summary and no progress
+    /// Print no summary and no progress
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -93,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(path) => crate::control::Script::read(path, &assembly)?,
         None => crate::control::Script::default(),
     };
-    let signals = Signals::of_batch().context("cannot take signals")?;
+    let signals = Signals::of_batch().context("cannot install signal handlers")?;
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let outputs = Outputs {
         writes: &args.write,
@@ -123,7 +121,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if packets.is_multiple_of(1024) {
             bar.set_position(sources.position());
             if report_file.is_none() && sinks.have_all_failed() {
-                // Nobody takes what comes out.
+                // Nobody reads the output.
                 break;
             }
         }
@@ -158,7 +156,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     sources.passed_over().iter().for_each(|message| say!("rivulet: {message}"));
     for message in sources.broken() {
         has_failed = true;
-        say!("rivulet: {message}; what was read before it was processed");
+        say!("rivulet: {message}; packets before it were processed");
     }
     Ok(match signals.stop() {
         Some(signal) => signals::exit_code(signal),
@@ -167,7 +165,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Lets time go by faster, or slower, from the first packet on.
+/// Scales the time since the first packet.
 struct Pace {
     speedup: f64,
     first_ns: Option<u64>,
@@ -183,8 +181,7 @@ impl Pace {
             return at_ns;
         }
         let first_ns = *self.first_ns.get_or_insert(at_ns);
-        // One that is earlier than the first, as captures of several interfaces have them, stays
-        // so.
+        // A packet may be earlier than the first, as in captures of several interfaces.
         let since_ns = at_ns.abs_diff(first_ns) as f64 / self.speedup;
         match at_ns >= first_ns {
             true => first_ns.saturating_add(since_ns as u64),
@@ -194,11 +191,11 @@ impl Pace {
 }
 
 fn speedup(text: &str) -> Result<f64, String> {
-    let wrong = || format!("`{text}` is not a number above 0, such as 100 or 0.5");
+    let wrong = || format!("`{text}` is not a factor; expected a number above 0, such as 100 or 0.5");
     text.parse().ok().filter(|&speedup: &f64| speedup.is_finite() && speedup > 0.0).ok_or_else(wrong)
 }
 
-/// Bytes of the captures together, if all of them are plain files, uncompressed.
+/// Total size of the captures, if all are regular files and uncompressed.
 fn size(files: &[PortFile]) -> Option<u64> {
     let sizes = files.iter().map(|file| {
         let compressed = file.path.extension().is_some_and(|extension| extension == "gz");

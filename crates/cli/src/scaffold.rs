@@ -1,4 +1,4 @@
-//! `rivulet new`: the files of a new network function, in a checkout of the workspace.
+//! `rivulet new`: generates a network function in a checkout of the workspace.
 
 mod edit;
 mod name;
@@ -13,7 +13,7 @@ use policy::Value;
 use crate::output;
 use name::Name;
 
-/// Begins something new in a checkout of Rivulet's workspace.
+/// Generates source code in a checkout of Rivulet's workspace
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Args {
@@ -23,14 +23,14 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Task {
-    /// Write a network function that works, to be changed into yours
+    /// Generate a working network function to start from
     ///
     /// Writes the module with configuration, state and `process`, its manual, tests, a fuzz target,
     /// a benchmark and an example policy, and registers it. See docs/write-your-first-nf.md.
     Nf {
-        /// Its name in policies: lower-case letters, digits and `_`
+        /// Name in policies: lower-case letters, digits and `_`
         name: Name,
-        /// Where the checkout is: its top directory, or any below
+        /// The checkout, or any directory within
         #[arg(long, value_name = "DIR", default_value = ".")]
         path: PathBuf,
     },
@@ -41,7 +41,7 @@ Examples:
   rivulet new nf flow_limit
   rivulet new nf flow_limit --path ~/src/rivulet";
 
-/// An input of the fuzz target to begin with: one UDP packet.
+/// A first input of the fuzz target: one UDP packet.
 const FUZZ_SEED: &str =
     "\0\x01\x1c\x45\0\0\x1c\0\x01\0\0\x40\x11\0\0\x0a\0\0\x01\x0a\0\0\x02\x30\x39\0\x35\0\x08\0\0";
 
@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = plan(name, &root)?;
     for (path, text) in &plan {
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -65,13 +65,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
          cargo run -- traffic --write in.pcapng --packets 1000\n  \
          cargo run -- explain examples/{name}.rvl --read in.pcapng --flow 1\n  \
          cargo bench -p functions --bench {name}\n  cargo +nightly fuzz run {name} -- -max_total_time=30\n\
-         and change `process` in crates/functions/src/{name}.rs.\n",
+         Then change `process` in crates/functions/src/{name}.rs.\n",
         root.display()
     ))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The top of the checkout that this directory is in.
+/// Finds the root of the checkout that contains this directory.
 fn workspace(from: &Path) -> anyhow::Result<PathBuf> {
     let from = from.canonicalize().with_context(|| format!("cannot open {}", from.display()))?;
     let is_root = |folder: &&Path| {
@@ -80,18 +80,15 @@ fn workspace(from: &Path) -> anyhow::Result<PathBuf> {
     };
     match from.ancestors().find(is_root) {
         Some(root) => Ok(root.to_owned()),
-        None => bail!("{} is not in a checkout of Rivulet; --path says where there is one", from.display()),
+        None => bail!("{} is not in a checkout of Rivulet; use --path DIR", from.display()),
     }
 }
 
-/// All files to be written, with their content; nothing is overwritten but what lists the
-/// functions.
+/// Returns all files to write with their content. Only the files that list functions are
+/// overwritten.
 fn plan(name: &Name, root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
     if let Some(entry) = functions::registry::<Value>().find(name.as_str()) {
-        bail!(
-            "there is a network function `{}` already, and policies know it as `{name}`",
-            entry.descriptor.name
-        );
+        bail!("the name `{name}` is taken by the network function `{}`", entry.descriptor.name);
     }
     let functions = root.join("crates/functions");
     let mut plan = Vec::new();
@@ -105,7 +102,7 @@ fn plan(name: &Name, root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
         (root.join(format!("fuzz/corpus/{name}/one")), FUZZ_SEED),
     ] {
         if path.exists() {
-            bail!("{} is there already", path.display());
+            bail!("{} already exists", path.display());
         }
         plan.push((path, name.fill_in(template)));
     }

@@ -1,5 +1,4 @@
-//! `rivulet completions` and `rivulet man`: what shells and manual readers want, made from the
-//! command line's own description.
+//! `rivulet completions` and `rivulet man`: generated from the command line's definition.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,11 +8,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap_complete::Shell;
 
-/// Writes a script that makes a shell complete this command's options to standard output.
+/// Prints a shell's completion script
 #[derive(Debug, clap::Args)]
 #[command(after_help = COMPLETIONS)]
 pub struct Completions {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -24,11 +23,11 @@ Examples:
   rivulet completions zsh > ~/.zfunc/_rivulet
   rivulet completions fish > ~/.config/fish/completions/rivulet.fish";
 
-/// Writes the manual page of `rivulet` to standard output, or all pages to a directory.
+/// Prints the manual page of `rivulet`, or writes all pages to a directory
 #[derive(Debug, clap::Args)]
 #[command(after_help = MAN)]
 pub struct Man {
-    /// Write one page for each command into this directory, which is made if need be
+    /// Write one page for each command into this directory, which is created if missing
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -40,7 +39,7 @@ Examples:
 
 /// Runs `rivulet completions`.
 pub fn completions(args: &Completions, mut command: clap::Command) -> anyhow::Result<ExitCode> {
-    // In memory first: the generator panics when it cannot write.
+    // Buffered: the generator panics when it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "rivulet", &mut script);
     io::stdout().lock().write_all(&script)?;
@@ -51,7 +50,7 @@ pub fn completions(args: &Completions, mut command: clap::Command) -> anyhow::Re
 pub fn man(args: &Man, command: clap::Command) -> anyhow::Result<ExitCode> {
     match &args.dir {
         Some(dir) => {
-            fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
             clap_mangen::generate_to(command, dir)
                 .with_context(|| format!("cannot write to {}", dir.display()))?;
         }

@@ -1,5 +1,4 @@
-//! Signals: what ends a command with its report, and what opens its files again. None ends it
-//! without.
+//! Signals that stop a command after its report, or reopen its files.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,22 +8,22 @@ use signal_hook::consts::{
     SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
 };
 
-/// Those that end a command; a second one ends the process at once.
+/// Signals that stop a command. A second one ends the process at once.
 const STOP: [i32; 3] = [SIGINT, SIGTERM, SIGQUIT];
 
-/// Those that nobody means, and that would kill the process, end a command as well. So do real-time
-/// signals.
+/// Signals that would kill the process, although nobody means them to, also stop a command. So do
+/// real-time signals.
 const STRAY: [i32; 7] = [SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO, libc::SIGPWR, libc::SIGSTKFLT];
 
-/// The signal that asked for the end, of the whole process.
+/// The signal that asked the process to stop.
 static STOPPED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Whether a signal has asked for the end.
+/// Returns whether a signal has asked the process to stop.
 pub fn is_stopped() -> bool {
     STOPPED.get().is_some_and(|stop| stop.load(Ordering::Relaxed) != 0)
 }
 
-/// What signals have asked for.
+/// Requests by signals.
 pub struct Signals {
     stop: Arc<AtomicUsize>,
     reopen: Arc<AtomicBool>,
@@ -32,13 +31,12 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes those that end a command. The others stay as they are: of a command that ends by
-    /// itself, nobody asks more.
+    /// Installs handlers for the signals that stop a command. The others keep their meaning.
     pub fn of_batch() -> std::io::Result<Signals> {
         Signals::take(&[SIGHUP])
     }
 
-    /// Takes all: SIGUSR1 and SIGHUP open files again, SIGUSR2 asks what goes through now.
+    /// Installs all handlers: SIGUSR1 and SIGHUP reopen files, SIGUSR2 requests current rates.
     pub fn of_service() -> std::io::Result<Signals> {
         let signals = Signals::take(&[])?;
         for signal in [SIGUSR1, SIGHUP] {
@@ -59,12 +57,12 @@ impl Signals {
             signal_hook::flag::register(signal, Arc::clone(&is_second))?;
             signal_hook::flag::register_usize(signal, Arc::clone(&stop), signal as usize)?;
         }
-        // A file that may grow no more is then one that cannot be written, as on a full disk.
+        // A write beyond the file size limit then fails like one to a full disk.
         signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         Ok(Signals { stop, reopen: Arc::default(), report: Arc::default() })
     }
 
-    /// The signal that asked for the end, if one has.
+    /// The signal that asked to stop, if any.
     pub fn stop(&self) -> Option<i32> {
         match self.stop.load(Ordering::Relaxed) {
             0 => None,
@@ -72,18 +70,18 @@ impl Signals {
         }
     }
 
-    /// Whether files are to be opened again; asked once.
+    /// Returns whether files must be reopened, once for each request.
     pub fn take_reopen(&self) -> bool {
         self.reopen.load(Ordering::Relaxed) && self.reopen.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether somebody asks what goes through now; asked once.
+    /// Returns whether rates were requested, once for each request.
     pub fn take_report(&self) -> bool {
         self.report.load(Ordering::Relaxed) && self.report.swap(false, Ordering::Relaxed)
     }
 }
 
-/// The exit code of a command that a signal ended, as shells have it.
+/// The exit code of a command that a signal stopped, by the convention of shells.
 pub fn exit_code(signal: i32) -> ExitCode {
     ExitCode::from(128u8.saturating_add(signal.clamp(0, 127) as u8))
 }

@@ -1,4 +1,4 @@
-//! `rivulet sim`: routers and units on virtual time.
+//! `rivulet sim`: simulates dispatcher and units in virtual time.
 
 mod compare;
 mod summary;
@@ -16,37 +16,35 @@ use indicatif::ProgressBar;
 use crate::messages::say;
 use crate::output;
 
-/// What is simulated if nothing is named.
+/// The default scenario.
 const SCENARIO: &str = include_str!("../../../examples/sim/up-and-down.toml");
 
-/// Simulates how flowlets are given to units that come and go, on virtual time.
+/// Simulates in virtual time how flowlets are assigned to elastic units
 ///
-/// Traffic that is made up after published traces, or at a steady rate, or that of a capture, goes
-/// through a router to units. Router and units are the real ones; links, queues and time are
-/// simulated. Each run is checked packet by packet: every one is accounted for, in order, and each
-/// flow's state is what a single unit would have made of it. The same scenario and seed give the
-/// same report.
+/// Traffic is modelled after published traces, has a steady rate, or comes from a capture. It goes
+/// through a dispatcher to units. Dispatcher and units are the real ones; links, queues and time
+/// are simulated. Each run is checked packet by packet: all are accounted for, in order, and each
+/// flow's state equals that of a single unit. The same scenario and seed give the same report.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What to simulate, as TOML (- for standard input); unless said, a demand that goes up and
-    /// down
+    /// Scenario in TOML (- for standard input) [default: a load that rises and falls]
     pub scenario: Option<PathBuf>,
-    /// Seed of all that is random
+    /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Seeds A to B, B included: medians of all runs, with the 95% intervals of a bootstrap
+    /// Range of seeds, both ends included; shows medians with 95% bootstrap intervals
     #[arg(long, value_name = "A..B", conflicts_with = "seed")]
     pub seeds: Option<Seeds>,
-    /// What is assigned to units, in place of what the scenario says; several are compared
+    /// What to assign to units, instead of the scenario's mode; several modes are compared
     ///
     /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME
     #[arg(long, value_delimiter = ',')]
     pub mode: Vec<Mode>,
-    /// A line for each epoch, with what each unit had to do
+    /// Print a line for each interval, with the load of each unit
     #[arg(long)]
     pub epochs: bool,
-    /// JSON instead of a summary: an object, or a list of them for several modes or seeds
+    /// Print JSON: an object, or a list for several modes or seeds
     #[arg(long)]
     pub json: bool,
 }
@@ -59,14 +57,14 @@ Examples:
   rivulet sim examples/sim/lossy.toml --epochs
   rivulet sim --json | jq .latency_at_unit";
 
-/// Seeds from one to another.
+/// A range of seeds.
 #[derive(Clone, Copy, Debug)]
 pub struct Seeds {
     first: u64,
     last: u64,
 }
 
-/// The most runs of a mode.
+/// Maximum number of runs of a mode.
 const SEEDS_MAX: u64 = 10_000;
 
 impl FromStr for Seeds {
@@ -77,9 +75,9 @@ impl FromStr for Seeds {
             .split_once("..")
             .and_then(|(first, last)| Some(Seeds { first: first.parse().ok()?, last: last.parse().ok()? }));
         let fits = |seeds: &Seeds| seeds.first <= seeds.last && seeds.last - seeds.first < SEEDS_MAX;
-        seeds
-            .filter(fits)
-            .ok_or_else(|| format!("`{text}` is no range of at most {SEEDS_MAX} seeds, such as 1..20"))
+        seeds.filter(fits).ok_or_else(|| {
+            format!("`{text}` is not a range of up to {SEEDS_MAX} seeds; expected 1..20, for example")
+        })
     }
 }
 
@@ -123,7 +121,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The scenario in this file.
+/// Reads the scenario in this file.
 fn read(path: Option<&Path>) -> anyhow::Result<Scenario> {
     let (name, text) = match path {
         None => ("the scenario".to_owned(), SCENARIO.to_owned()),
@@ -132,7 +130,7 @@ fn read(path: Option<&Path>) -> anyhow::Result<Scenario> {
     };
     let mut scenario = Scenario::parse(&text)
         .map_err(|error| anyhow::anyhow!("{name}: {}", error.to_string().trim_end()))?;
-    // Captures are where the scenario is, unless their path says otherwise.
+    // Relative paths of captures start at the scenario's folder.
     let folder = path.and_then(Path::parent).unwrap_or(Path::new(""));
     let read = |file: &Path| lab::read_recording(&folder.join(file)).map_err(anyhow::Error::msg);
     scenario.workload.supply(read).with_context(|| format!("{name}: [workload.capture]"))?;

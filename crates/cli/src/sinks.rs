@@ -1,4 +1,4 @@
-//! Where the output of a run goes: captures, alerts, flow records.
+//! Outputs of a run: captures, alerts, flow records.
 
 mod capture;
 mod limit;
@@ -28,52 +28,52 @@ use limit::{EveSuppressed, Limiter};
 pub use pen::{Chunk, Pen, Target};
 pub use spool::{Outcome, Spool};
 
-/// Outputs by their names in reports. Captures are counted together: their files' names are no part
-/// of what a run does.
+/// Names of outputs in reports. Captures are counted together: a report does not depend on the
+/// names of their files.
 const CAPTURES: &str = "captures";
 const ALERTS: &str = "alerts";
 const IPFIX: &str = "ipfix";
 
-/// The files that a run writes.
+/// The outputs of a run.
 #[derive(Default)]
 pub struct Sinks {
     captures: Vec<Capture>,
-    /// The file of alerts, until it is known who writes.
+    /// The alert file before [`Sinks::begin`].
     opened: Option<(String, Pen)>,
     alerts: Option<Spool>,
     limiter: Option<Limiter>,
     flows: Option<Export>,
     events: EventKinds,
-    /// The ports' names, by number.
+    /// Names of the ports, by number.
     names: BTreeMap<u16, String>,
-    /// When the run began, for statistics.
+    /// Start of the run, for `stats`.
     began_ns: Option<u64>,
 }
 
-/// What outputs a run has.
+/// The outputs that a run is asked for.
 pub struct Outputs<'a> {
-    /// Captures of what leaves.
+    /// Captures of departing packets.
     pub writes: &'a [PortFile],
     /// The file of alerts and events.
     pub alerts: Option<&'a Path>,
-    /// Kinds of events that are written to it.
+    /// Kinds of events to write to it.
     pub events: &'a EventKinds,
-    /// Where flow records go.
+    /// Destination of flow records.
     pub flows: Option<&'a Destination>,
-    /// The run is one of live traffic: nothing may hold it up, and alerts of one kind from one
-    /// source are limited to so many.
+    /// For a live run, the limit of alerts per signature and source. Writing a live run's outputs
+    /// never blocks it.
     pub live: Option<u32>,
 }
 
 impl Outputs<'_> {
-    /// Whether files are written, which may have to be opened again.
+    /// Returns whether there are files, which may be reopened.
     pub fn have_files(&self) -> bool {
         !self.writes.is_empty() || self.alerts.is_some() || self.flows.is_some_and(|to| to.file().is_some())
     }
 }
 
 impl Sinks {
-    /// Creates the files. [`Sinks::begin`] begins to write them.
+    /// Creates the files.
     pub fn create(outputs: &Outputs<'_>, ports: &Ports) -> anyhow::Result<Sinks> {
         let is_live = outputs.live.is_some();
         let mut captures: Vec<Capture> = Vec::new();
@@ -87,8 +87,8 @@ impl Sinks {
         let opened = match outputs.alerts {
             Some(path) => {
                 let name = path.display().to_string();
-                // Of a restart, the file keeps what happened before; a run over captures says what
-                // is in those.
+                // After a restart, a live run keeps earlier alerts; a run over captures has only
+                // their own.
                 let target = Target {
                     path: path.to_owned(),
                     keeps: is_live,
@@ -107,8 +107,7 @@ impl Sinks {
         Ok(Sinks { captures, opened, alerts: None, limiter, flows, events, names, began_ns: None })
     }
 
-    /// Begins to write: each file by a thread that says what it has to say by `console`; without
-    /// one, at once.
+    /// Starts to write: on threads that report to `console`, or without it directly.
     pub fn begin(mut self, console: Option<&Console>) -> anyhow::Result<Sinks> {
         let captures = std::mem::take(&mut self.captures).into_iter();
         self.captures = captures.map(|capture| capture.begin(console)).collect::<Result<_, _>>()?;
@@ -122,12 +121,12 @@ impl Sinks {
         Ok(self)
     }
 
-    /// Whether packets are written somewhere.
+    /// Returns whether packets are written.
     pub fn take_packets(&self) -> bool {
         !self.captures.is_empty()
     }
 
-    /// Writes a line of the EVE file, if there is to be one.
+    /// Writes a line to the EVE file, if there is one.
     fn eve_line(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
         if let Some(alerts) = &mut self.alerts {
             let mut result = Ok(());
@@ -144,7 +143,7 @@ impl Sinks {
         Ok(())
     }
 
-    /// Writes the counters of the whole run, if they are wanted.
+    /// Writes the counters of the whole run, if `stats` is among the events.
     pub fn stats(&mut self, report: &Report, now_ns: u64) -> anyhow::Result<()> {
         if !self.events.has("stats") {
             return Ok(());
@@ -153,7 +152,7 @@ impl Sinks {
         self.eve_line(&EveStats::new(report, began_ns, now_ns))
     }
 
-    /// Lets readers of the files see what was written so far.
+    /// Makes the records written so far visible to readers of the files.
     pub fn flush(&mut self, now_ns: u64) -> anyhow::Result<()> {
         let told = self.limiter.as_mut().map(|limiter| limiter.roll(now_ns)).unwrap_or_default();
         told.iter().try_for_each(|told| self.eve_line(&EveSuppressed::new(told)))?;
@@ -161,20 +160,20 @@ impl Sinks {
         self.flows.as_mut().map_or(Ok(()), Export::send)
     }
 
-    /// Opens the files again by their names, as they may have been renamed.
+    /// Reopens the files by name, after they were renamed.
     pub fn reopen(&mut self) {
         self.spools().for_each(Spool::reopen);
         self.flows.iter_mut().for_each(Export::reopen);
     }
 
-    /// Whether all outputs have failed, so that there is nothing left to write.
+    /// Returns whether all outputs have failed.
     pub fn have_all_failed(&mut self) -> bool {
         let flows = self.flows.as_ref().is_some_and(|flows| !flows.has_failed());
         let mut others = self.spools().peekable();
         !flows && others.peek().is_some() && others.all(|spool| spool.has_failed())
     }
 
-    /// What became of the records of each output so far.
+    /// Counts the records of each output.
     pub fn counts(&mut self) -> BTreeMap<String, OutputReport> {
         let mut counts = BTreeMap::new();
         for spool in self.captures.iter_mut().filter_map(Capture::spool) {
@@ -187,7 +186,7 @@ impl Sinks {
         counts
     }
 
-    /// Completes the files, each as far as it can be; how they ended.
+    /// Completes the files as far as possible.
     pub fn finish(mut self, now_ns: u64) -> anyhow::Result<Ended> {
         let told = self.limiter.as_mut().map(|limiter| limiter.end_window(now_ns)).unwrap_or_default();
         told.iter().try_for_each(|told| self.eve_line(&EveSuppressed::new(told)))?;
@@ -210,14 +209,14 @@ impl Sinks {
     }
 }
 
-/// How outputs ended.
+/// Results of the outputs.
 #[derive(Default)]
 pub struct Ended {
-    /// What became of the records of each.
+    /// Counts of each output's records.
     pub counts: BTreeMap<String, OutputReport>,
-    /// What is to be said of records that were not written.
+    /// Messages about records that were not written.
     pub complaints: Vec<String>,
-    /// A file is not what was asked for.
+    /// A file is incomplete.
     pub has_failed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Captures as a source of frames: one or several, in order of time.
+//! Captures as a source of frames, merged by time.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -13,17 +13,17 @@ use rustix::io::Errno;
 
 use crate::signals;
 
-/// How often it is looked whether a signal asks for the end while standard input is waited for.
+/// Period of the checks for a stop signal while reading standard input.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 use timeline::Timeline;
 
 mod timeline;
 
-/// `--read [PORT=]FILE`: a capture, and the port that all its packets come in by.
+/// `--read [PORT=]FILE`: a capture, and optionally the port of its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortFile {
-    /// The port's name or number, if one is given.
+    /// The port's name or number.
     pub port: Option<String>,
     /// The file; `-` is standard input or output.
     pub path: PathBuf,
@@ -32,7 +32,7 @@ pub struct PortFile {
 impl std::str::FromStr for PortFile {
     type Err = std::convert::Infallible;
 
-    /// What comes before the first `=` is a port, unless a file with the whole name is there.
+    /// Text before the first `=` is a port, unless a file of the whole name exists.
     fn from_str(text: &str) -> Result<PortFile, Self::Err> {
         Ok(match text.split_once('=') {
             Some((port, path)) if !port.contains('/') && !Path::new(text).exists() => {
@@ -43,10 +43,10 @@ impl std::str::FromStr for PortFile {
     }
 }
 
-/// The captures of a run, read side by side.
+/// The captures of a run.
 pub struct Sources {
     sources: Vec<Source>,
-    /// The source whose frame was handed out last, and that is to read on.
+    /// Source of the latest frame, to be advanced before the next.
     taken: Option<usize>,
 }
 
@@ -54,20 +54,20 @@ struct Source {
     path: PathBuf,
     from: Option<u16>,
     reader: CaptureReader,
-    /// Frames read ahead, to know which source is to be next, and what time the next ones have.
+    /// Frames read ahead to learn their times.
     ahead: VecDeque<Ahead>,
-    /// When the first of them came.
+    /// Time of the first of them.
     next_ns: Option<u64>,
-    /// Room for frames that is reused.
+    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
     timeline: Timeline,
-    /// What ended the source early.
+    /// The error that ended the source early.
     broken: Option<ReadError>,
-    /// Packets that had left already, see [`Sources::passed_over`].
+    /// Departing packets, see [`Sources::passed_over`].
     passed_over: u64,
 }
 
-/// A frame that was read ahead.
+/// A frame read ahead.
 struct Ahead {
     stamp_ns: Option<u64>,
     interface: u32,
@@ -76,10 +76,10 @@ struct Ahead {
     data: Vec<u8>,
 }
 
-/// Stamps behind the next frame's that are looked at.
+/// Timestamps after the next frame's that are considered.
 const STAMPS_AHEAD: usize = 2;
 
-/// Frames that are read ahead at most, to find one with a time.
+/// Maximum number of frames read ahead to find one with a timestamp.
 const AHEAD_MAX: usize = 1_024;
 
 impl Sources {
@@ -113,7 +113,7 @@ impl Sources {
         Ok(Sources { sources, taken: None })
     }
 
-    /// The next frame in order of time; of frames at the same time, that of the source named first.
+    /// Returns the next frame by time; of simultaneous ones, that of the source named first.
     pub fn next(&mut self) -> Option<(Frame<'_>, Ingress)> {
         if let Some(taken) = self.taken.take() {
             self.sources[taken].advance();
@@ -127,37 +127,34 @@ impl Sources {
         Some((Frame { timestamp_ns, link, wire_len, data }, from))
     }
 
-    /// What was found of missing, broken and jumping stamps.
+    /// Returns the counts of missing, broken and jumping timestamps.
     pub fn time_jumps(&self) -> TimeJumps {
         self.sources.iter().fold(TimeJumps::default(), |sum, source| sum + source.timeline.jumps)
     }
 
-    /// Bytes read of all captures so far, as stored in them.
+    /// Bytes read so far from all captures, as stored.
     pub fn position(&self) -> u64 {
         self.sources.iter().map(|source| source.reader.position()).sum()
     }
 
-    /// What is to be said of packets that were not taken: in a file of `rivulet capture` each
-    /// packet stands as it came and as it left, and what left did not come.
+    /// Returns a message for each capture with skipped packets: a file of `rivulet capture` has
+    /// each packet on arrival and on departure, and only arriving ones are read.
     pub fn passed_over(&self) -> Vec<String> {
         let sources = self.sources.iter().filter(|source| source.passed_over > 0);
         let said = sources.map(|Source { path, passed_over, .. }| {
-            format!(
-                "{}: {passed_over} packets are passed over, as they had left already: `rivulet capture` wrote it",
-                path.display()
-            )
+            format!("{}: skipped {passed_over} departing packets of a `rivulet capture` file", path.display())
         });
         said.collect()
     }
 
-    /// What ended captures early, said for an operator: file, place, and what was expected.
+    /// Returns a message for each capture that ended early: file, position and error.
     pub fn broken(&self) -> Vec<String> {
         let broken = self.sources.iter().filter_map(|s| Some((s, s.broken.as_ref()?)));
         broken.map(|(source, error)| format!("{}: {error}", source.path.display())).collect()
     }
 }
 
-/// Standard input, which ends when a signal asks for the end: a read of a pipe would wait on.
+/// Standard input that ends on a stop signal, where a plain read of a pipe would block.
 struct WatchedStdin;
 
 impl Read for WatchedStdin {
@@ -167,10 +164,10 @@ impl Read for WatchedStdin {
             if signals::is_stopped() {
                 return Ok(0);
             }
-            // A signal ends it early, and one that came just before is seen when the time is over.
+            // A signal interrupts the poll; one just before it is noticed after the timeout.
             match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK)) {
                 Ok(0) | Err(Errno::INTR) => {}
-                // Past the buffer of the standard library, which `poll` does not know of.
+                // Bypasses the standard library's buffer, which `poll` does not know.
                 Ok(_) => match rustix::io::read(&stdin, &mut *bytes) {
                     Err(Errno::INTR) => {}
                     read => return Ok(read?),
@@ -182,14 +179,13 @@ impl Read for WatchedStdin {
 }
 
 impl Source {
-    /// The next frame is done with.
+    /// Discards the current frame and moves on to the next.
     fn advance(&mut self) {
         self.spare.extend(self.ahead.pop_front().map(|ahead| ahead.data));
         self.place_next();
     }
 
-    /// Reads ahead, and finds the next frame's time. That of the packets behind it is known by
-    /// then, as far as it matters.
+    /// Reads ahead, and determines the next frame's time from the timestamps that follow it.
     fn place_next(&mut self) {
         let is_enough = |ahead: &VecDeque<Ahead>| {
             ahead.iter().skip(1).filter(|ahead| ahead.stamp_ns.is_some()).count() >= STAMPS_AHEAD
@@ -202,8 +198,8 @@ impl Source {
         self.next_ns = self.ahead.front().map(|next| timeline.at(next.stamp_ns, &following[..count]));
     }
 
-    /// Reads a frame ahead, if there is one; an error ends the source, and what was read before it
-    /// counts.
+    /// Reads one frame ahead. Returns false at the end or on an error; frames before an error
+    /// count.
     fn read_ahead(&mut self) -> bool {
         match self.reader.next() {
             Ok(Some(record)) => {
@@ -230,18 +226,18 @@ impl Source {
     }
 }
 
-/// Whether one of these files is standard input or output, so that nothing else goes there.
+/// Returns whether one of these files is standard input or output.
 pub fn name_standard_stream(files: &[PortFile]) -> bool {
     files.iter().any(|file| file.path == Path::new("-"))
 }
 
-/// The number of the port with this name.
+/// Returns the number of the port with this name.
 pub fn port_named(ports: &Ports, name: &str) -> anyhow::Result<u16> {
     match ports.named(name) {
         Some(port) => Ok(port.number),
         None => {
             let known: Vec<_> = ports.all().iter().map(|port| port.name.as_str()).collect();
-            bail!("the policy's chain has no port `{name}`; there are: {}", known.join(", "))
+            bail!("the policy has no port `{name}`; it has: {}", known.join(", "))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a run has done, for people.
+//! Summary of a run as text.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use runtime::report::{RuleReport, WorkerReport};
 
 use crate::output::{Table, duration, thousands};
 
-/// Rules of a function that are shown: those that decided about most packets.
+/// Rules of a function that are shown, those with the most packets.
 const RULES_SHOWN: usize = 10;
 
 fn most_hit(rules: &[RuleReport]) -> Vec<&RuleReport> {
@@ -17,7 +17,7 @@ fn most_hit(rules: &[RuleReport]) -> Vec<&RuleReport> {
     hit
 }
 
-/// The report, for people.
+/// Renders the report as text.
 pub fn of(report: &Report) -> String {
     let mut text = String::new();
     let mut totals = Table::new(&["", "packets", "bytes"]);
@@ -25,10 +25,10 @@ pub fn of(report: &Report) -> String {
         totals.row(vec![name.to_owned(), thousands(packets), bytes.map_or_else(String::new, thousands)]);
     };
     total("in", report.packets_in, Some(report.bytes_in));
-    total("made", report.packets_made, None);
+    total("generated", report.packets_made, None);
     total("out", report.packets_out, Some(report.bytes_out));
     total("dropped", report.dropped(), None);
-    total("held", report.packets_held, None);
+    total("pending", report.packets_held, None);
     text += &totals.render();
     if !report.drops.is_empty() {
         let mut drops = Table::new(&["drops", "packets", "meaning"]);
@@ -76,7 +76,7 @@ pub fn of(report: &Report) -> String {
             let (in_use, peak, size) =
                 (thousands(pool.in_use.into()), thousands(pool.peak.into()), pool.size);
             text += &format!(
-                "\n{}: {name} {in_use} in use, {peak} at most, of {}",
+                "\n{}: {name} {in_use} in use, peak {peak}, of {}",
                 function.name,
                 thousands(size.into())
             );
@@ -84,13 +84,13 @@ pub fn of(report: &Report) -> String {
     }
     let flows = &report.flows;
     text += &format!(
-        "\nflows: {} began, {} at once at most, {} live at the end",
+        "\nflows: {} started, peak {}, {} live at the end",
         thousands(flows.started),
         thousands(flows.peak),
         thousands(flows.live)
     );
     if let evicted @ 1.. = report.flows_evicted() {
-        text += &format!(", {} evicted for new ones", thousands(evicted));
+        text += &format!(", {} evicted", thousands(evicted));
     }
     text += "\n";
     let named = |counts: &BTreeMap<&str, u64>| {
@@ -109,8 +109,7 @@ pub fn of(report: &Report) -> String {
         );
     }
     if !report.fragments_displaced.is_empty() {
-        text +=
-            &format!("fragmented datagrams displaced, by limit: {}\n", named(&report.fragments_displaced));
+        text += &format!("fragmented datagrams evicted, by limit: {}\n", named(&report.fragments_displaced));
     }
     if report.alerts > 0 {
         text += &format!("alerts: {}\n", thousands(report.alerts));
@@ -122,14 +121,14 @@ pub fn of(report: &Report) -> String {
         ("alerts lost", report.alerts_lost),
         ("events lost", report.events_lost),
         ("flow reports lost", report.flow_reports_lost),
-        ("packets not made for want of a buffer", report.packets_unmade),
+        ("packets not generated, no buffer", report.packets_unmade),
     ] {
         if count > 0 {
             text += &format!("{what}: {}\n", thousands(count));
         }
     }
     for (name, output) in &report.outputs {
-        let counts = [(output.not_written, "not written"), (output.suppressed, "suppressed as repetitions")];
+        let counts = [(output.not_written, "not written"), (output.suppressed, "suppressed")];
         let others: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).collect();
         if !others.is_empty() {
             let others = others.iter().map(|(count, what)| format!(", {} {what}", thousands(*count)));
@@ -138,7 +137,7 @@ pub fn of(report: &Report) -> String {
     }
     if let Some(commands) = &report.commands {
         let (done, refused) = (thousands(commands.carried_out), thousands(commands.refused));
-        text += &format!("commands: {done} carried out, {refused} refused\n");
+        text += &format!("commands: {done} executed, {refused} refused\n");
     }
     if !report.tunnels_not_looked_into.is_empty() {
         let kinds = report.tunnels_not_looked_into.iter();
@@ -146,10 +145,10 @@ pub fn of(report: &Report) -> String {
         text.push('\n');
     }
     for (what, count) in [
-        ("time jumped ahead, and went on from there", report.time_jumps.ahead),
-        ("time jumped back, and went on from before", report.time_jumps.back),
-        ("packets with a broken stamp, which came with the one before", report.time_jumps.broken),
-        ("packets without a time, which came with their neighbours", report.time_jumps.without_time),
+        ("timestamps: jumps forward", report.time_jumps.ahead),
+        ("timestamps: jumps back, time continued", report.time_jumps.back),
+        ("timestamps: broken, replaced by the previous packet's", report.time_jumps.broken),
+        ("timestamps: missing, replaced by a neighbour's", report.time_jumps.without_time),
     ] {
         if count > 0 {
             text += &format!("{what}: {}\n", thousands(count));
@@ -159,9 +158,9 @@ pub fn of(report: &Report) -> String {
         let share = 100.0 * path.packets as f64 / report.packets_in.max(1) as f64;
         let cycles = path
             .cycles_per_packet
-            .map_or_else(String::new, |cycles| format!(" with {cycles:.0} cycles of state functions each"));
+            .map_or_else(String::new, |cycles| format!(", {cycles:.0} cycles of state functions each"));
         text += &format!(
-            "fast path: {} packets ({share:.1} %) by rules{cycles}, {} rules predicted, {} packets recorded, of which {} gave none\n",
+            "fast path: {} packets ({share:.1} %){cycles}; {} rules predicted, {} packets recorded, {} of them without a rule\n",
             thousands(path.packets),
             thousands(path.predicted),
             thousands(path.recorded),
@@ -170,7 +169,7 @@ pub fn of(report: &Report) -> String {
     }
     for (number, WorkerReport { counters, asleep }) in report.workers.iter().enumerate() {
         text += &format!(
-            "worker {number}: {} packets received, {} handed over, {} processed; {:.1} % asleep\n",
+            "worker {number}: {} packets received, {} handed over, {} processed; asleep {:.1} %\n",
             thousands(counters.received),
             thousands(counters.handed_over),
             thousands(counters.processed),
@@ -183,7 +182,7 @@ pub fn of(report: &Report) -> String {
     let latency = &report.timing.latency_ns;
     if let (Some(&p50), Some(&p99)) = (latency.get("p50"), latency.get("p99")) {
         text += &format!(
-            "processing: {} packets/s, latency {} median, {} at the 99th percentile\n",
+            "processing: {} packets/s, latency {} (median), {} (99th percentile)\n",
             thousands(report.timing.packets_per_second as u64),
             duration(p50),
             duration(p99)
@@ -192,16 +191,16 @@ pub fn of(report: &Report) -> String {
     text
 }
 
-/// What is said of tunnels that pass, of which functions see the outer packets alone.
+/// The line about tunnels of which functions see only the outer packets.
 pub fn tunnels(kinds: impl Iterator<Item = (&'static str, u64)>) -> String {
     let kinds: Vec<_> = kinds.map(|(kind, flows)| format!("{kind} {}", thousands(flows))).collect();
     format!(
-        "tunnels not looked into: {} flows; `settings {{ key: inner }}` looks into those that are known",
+        "tunnels not inspected: {} flows; `settings {{ key: inner }}` inspects known kinds",
         kinds.join(", ")
     )
 }
 
-/// What interfaces did not take or send, if there was something.
+/// The table of frames that interfaces did not receive or send; empty if there are none.
 fn losses(report: &Report) -> String {
     if report.frames_lost() == 0 {
         return String::new();
@@ -224,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_at_interfaces_and_evictions_are_shown() {
+    fn lost_frames_and_evictions_are_shown() {
         let mut report = Report::default();
         assert!(!of(&report).contains("lost") && !of(&report).contains("evicted"));
         let interface = InterfaceReport {
@@ -242,7 +241,7 @@ mod tests {
             line.split_whitespace().collect::<Vec<_>>(),
             ["outside", "eth1", "16,780", "0", "0", "0", "3"]
         );
-        assert!(text.contains("2,948 evicted for new ones"), "{text}");
+        assert!(text.contains("2,948 evicted"), "{text}");
         assert!(!text.lines().any(|line| line.starts_with("inside")), "{text}");
     }
 }

@@ -1,5 +1,4 @@
-//! Text files that a command or a policy names: bounded, of whatever encoding, and from where they
-//! may be.
+//! Text files named by a command or a policy: bounded, in any encoding, and from permitted folders.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -10,16 +9,16 @@ use std::sync::OnceLock;
 use anyhow::{Context, bail};
 use policy::{FileAccess, FileText, SOURCE_BYTES_MAX, decode_text};
 
-/// Folders, besides the policy's own, that `file("...")` of a policy may read from.
+/// Folders, besides the policy's own, that `file("...")` in a policy may read from.
 static INCLUDED: OnceLock<Vec<PathBuf>> = OnceLock::new();
 
-/// Allows policies to read from these folders, too. Only the first call counts.
+/// Permits policies to read from these folders, too. Only the first call has an effect.
 pub fn include(folders: Vec<PathBuf>) {
     let _ = INCLUDED.set(folders);
 }
 
-/// Reads a text file that the operator named, as UTF-8; `-` is standard input. A pipe will do, a
-/// device will not.
+/// Reads a text file named by the operator, as UTF-8; `-` is standard input. Pipes are permitted,
+/// devices are not.
 pub fn read(path: &Path) -> anyhow::Result<String> {
     if path == Path::new("-") {
         return bounded(std::io::stdin().lock()).context("cannot read standard input");
@@ -27,29 +26,28 @@ pub fn read(path: &Path) -> anyhow::Result<String> {
     let read = || {
         let kind = fs::metadata(path)?.file_type();
         if !kind.is_file() && !kind.is_fifo() {
-            bail!("it is neither a file nor a pipe");
+            bail!("neither a file nor a pipe");
         }
         bounded(File::open(path)?)
     };
     read().with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Reads a file that a policy in `folder` names: a regular file in that folder, or in one that was
-/// included.
+/// Reads a file named by a policy in `folder`: a regular file there, or in an included folder.
 pub fn read_named(folder: &Path, name: &str) -> anyhow::Result<FileText> {
-    // Nothing blocks, as a pipe without a writer would, until it is known what it is.
+    // Opening a pipe without a writer must not block before its kind is known.
     const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let path = folder.join(name).canonicalize()?;
     let own = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let included = INCLUDED.get().map_or(&[][..], Vec::as_slice);
     let folders = std::iter::once(own).chain(included.iter().map(PathBuf::as_path));
     if !folders.filter_map(|folder| folder.canonicalize().ok()).any(|folder| path.starts_with(folder)) {
-        bail!("it is outside of the policy's folder; `--include DIR` allows another one");
+        bail!("outside of the policy's folder; permit another one with `--include DIR`");
     }
     let file = fs::OpenOptions::new().read(true).custom_flags(NONBLOCK).open(&path)?;
     let found = file.metadata()?;
     if !found.is_file() {
-        bail!("it is not a regular file");
+        bail!("not a regular file");
     }
     let access = FileAccess { path: path.display().to_string(), mode: found.permissions().mode() & 0o7777 };
     Ok(FileText { text: bounded(file)?, access: Some(access) })
@@ -59,7 +57,7 @@ fn bounded(source: impl Read) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     source.take(SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > SOURCE_BYTES_MAX {
-        bail!("it has more than {SOURCE_BYTES_MAX} bytes");
+        bail!("longer than {SOURCE_BYTES_MAX} bytes");
     }
     Ok(decode_text(&bytes))
 }

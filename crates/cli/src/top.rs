@@ -1,4 +1,4 @@
-//! `rivulet top`: what a running `rivulet up` does now, on a terminal.
+//! `rivulet top`: a live view of a running `rivulet up`.
 
 mod client;
 mod rates;
@@ -18,24 +18,22 @@ use crate::output::{self, Format};
 use rates::Rates;
 use view::View;
 
-/// Shows what a running `rivulet up --metrics` does: traffic, drops, flows, functions, interfaces.
+/// Shows traffic, drops, flows, functions and interfaces of a running `rivulet up --metrics`
 ///
-/// Keys: q quits, p or space pauses, s sorts the functions by another column, r turns the order
-/// round, ? shows the keys.
+/// Keys: q quit, p or space pause, s sort by the next column, r reverse the order, ? help.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where it answers: an address or a name, and a port
+    /// Address of the metrics: an address or name, optionally with a port
     #[arg(default_value = crate::up::DEFAULT_ADDRESS)]
     pub address: String,
-    /// Ask so often
+    /// Refresh interval
     #[arg(short, long, value_name = "TIME", default_value = "1s")]
     pub interval: Time,
-    /// Ask twice, print what was seen in between, and end
+    /// Print a single snapshot, with rates over one interval, and exit
     #[arg(long)]
     pub once: bool,
-    /// What `--once` prints: tables; or the second report with `rates` beside it, in JSON, which
-    /// implies --once
+    /// Format of the snapshot: tables, or the report with `rates` in JSON, which implies --once
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
 }
@@ -48,7 +46,7 @@ Examples:
   rivulet top --once
   rivulet top -o json | jq .rates";
 
-/// Columns and lines of what `--once` prints.
+/// Columns and lines of a snapshot.
 const PRINTED: (u16, u16) = (110, 40);
 
 /// Runs the command.
@@ -56,9 +54,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let interval = Duration::from_nanos(args.interval.0).max(Duration::from_millis(50));
     let addresses = resolve(&args.address)?;
     let ask = || {
-        client::report(&addresses, &args.address).with_context(|| {
-            format!("nobody answers at {}: is there a `rivulet up --metrics`?", args.address)
-        })
+        client::report(&addresses, &args.address)
+            .with_context(|| format!("no answer from {}; start `rivulet up` with --metrics", args.address))
     };
     let mut rates = Rates::new(ask()?);
     let mut view = View::new(&args.address);
@@ -72,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !std::io::stdout().is_terminal() {
-        bail!("standard output is no terminal; `--once` prints what there is");
+        bail!("stdout is not a terminal; use --once for a single snapshot");
     }
     let mut terminal = ratatui::init();
     let ended = watch(&mut terminal, interval, &ask, &mut rates, &mut view);
@@ -81,7 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The addresses that a name and a port stand for; without a port, that of `rivulet up --metrics`.
+/// Resolves a name with an optional port; the default is the port of `rivulet up --metrics`.
 fn resolve(text: &str) -> anyhow::Result<Vec<SocketAddr>> {
     let (_, port) = crate::up::DEFAULT_ADDRESS.rsplit_once(':').unwrap_or_default();
     let bare = text.trim_start_matches('[').trim_end_matches(']');
@@ -90,7 +87,7 @@ fn resolve(text: &str) -> anyhow::Result<Vec<SocketAddr>> {
     }
     let named = if text.contains(':') { text.to_owned() } else { format!("{text}:{port}") };
     let resolved = named.to_socket_addrs();
-    let addresses = resolved.with_context(|| format!("`{text}` is no address: expected HOST:PORT"))?;
+    let addresses = resolved.with_context(|| format!("`{text}` is not an address; expected HOST:PORT"))?;
     let addresses: Vec<_> = addresses.collect();
     if addresses.is_empty() { bail!("`{text}` has no address") } else { Ok(addresses) }
 }
@@ -136,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_names_are_taken_with_and_without_a_port() {
+    fn an_address_or_name_may_lack_the_port() {
         for (text, expected) in [
             ("127.0.0.1:9601", "127.0.0.1:9601"),
             ("127.0.0.1", "127.0.0.1:9600"),

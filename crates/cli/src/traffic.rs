@@ -1,4 +1,4 @@
-//! `rivulet traffic`: captures of made-up traffic, the same for the same options.
+//! `rivulet traffic`: generates captures of synthetic traffic, reproducibly.
 
 pub mod arguments;
 
@@ -16,98 +16,98 @@ use crate::output::{self, Format, Table, duration, thousands};
 use arguments::{Attack, Length, Mix, Pace, PacketBytes};
 pub use arguments::{Pps, count};
 
-/// Packets written if neither `--packets` nor `--duration` says how many.
+/// Packets to write without `--packets` and `--duration`.
 const PACKETS: u64 = 100_000;
 
-/// Makes up traffic and writes it as a capture.
+/// Generates synthetic traffic and writes it to a capture
 ///
-/// A preset is a starting point; every other option changes one thing about it. Clients are on the
-/// interface `inside`, the servers' packets come in by the interface `outside`, as if nothing
-/// between them had rewritten anything. The same options and seed give the same file.
+/// A preset is a starting point; each further option changes one property. Clients are on the
+/// interface `inside`, servers on `outside`, and nothing between them rewrites packets. The same
+/// options and seed give the same file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The capture to write: .pcapng (one interface for each side) or .pcap, also with .gz (- for
+    /// Capture to write: .pcapng (one interface for each side) or .pcap, optionally .gz (- for
     /// standard output)
     #[arg(short, long, value_name = "FILE", required_unless_present = "list_presets")]
     pub write: Option<PathBuf>,
-    /// The kind of traffic to begin with; see --list-presets
+    /// Preset to start from; see --list-presets
     #[arg(long, value_name = "NAME", default_value = "mix", value_parser = clap::builder::PossibleValuesParser::new(TrafficProfile::PRESETS))]
     pub preset: String,
-    /// Show what the presets are like
+    /// List the presets
     #[arg(long)]
     pub list_presets: bool,
-    /// Packets to write: 5000, 100k, 1M [default: 100k, unless --duration is given]
+    /// Number of packets: 5000, 100k, 1M [default: 100k, unless --duration is given]
     #[arg(short = 'n', long, value_parser = arguments::count)]
     pub packets: Option<u64>,
-    /// The time that the packets take: 500ms, 10s
+    /// Time span of the packets: 500ms, 10s
     #[arg(short, long, value_name = "TIME")]
     pub duration: Option<values::Nanos>,
-    /// Flows open at a time: 1000, 100k
+    /// Concurrent flows: 1000, 100k
     #[arg(short, long, value_parser = arguments::count)]
     pub flows: Option<u64>,
-    /// Packets or bits a second, both directions together: 200k, 1Mpps, 2.5Gbps
+    /// Packets or bits per second, both directions together: 200k, 1Mpps, 2.5Gbps
     #[arg(short, long)]
     pub rate: Option<Pps>,
-    /// Bytes of packets with data, with the frame check sequence as on the wire: 64, 64-1518, or
-    /// imix
+    /// Size of packets with data, in bytes on the wire including the frame check sequence: 64,
+    /// 64-1518, or imix
     #[arg(short, long)]
     pub size: Option<PacketBytes>,
-    /// Weights of the kinds of flows: tcp=70,udp=30,icmp=1,fragments=1; a kind that is left out has
-    /// none
+    /// Weights of the kinds of flows: tcp=70,udp=30,icmp=1,fragments=1; an omitted kind has weight
+    /// 0
     #[arg(long, value_name = "KIND=WEIGHT,...")]
     pub protocols: Option<Mix>,
-    /// The share of flows that are IPv6, 0 to 1
+    /// Share of IPv6 flows, 0 to 1
     #[arg(long, value_name = "SHARE")]
     pub ipv6: Option<f64>,
-    /// An attack and its share of all packets, 0 to 1: scan, syn-flood, udp-flood, land or
-    /// malformed; repeatable
+    /// Attack and its share of all packets, 0 to 1: scan, syn-flood, udp-flood, land or malformed;
+    /// repeatable
     #[arg(long, value_name = "KIND=SHARE")]
     pub attack: Vec<Attack>,
-    /// How often flows send: by Zipf's law with this exponent
+    /// Popularity of flows by Zipf's law with this exponent
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "1.0")]
     pub zipf: Option<f64>,
-    /// New flows a second; else each flow that ends is replaced at once
+    /// New flows per second; without it, each flow that ends is replaced at once
     #[arg(long, value_name = "RATE")]
     pub arrivals: Option<f64>,
-    /// Packets with data in a flow: endless, 10, mean:10 (geometric), tail:4:1.3 (Pareto: least,
+    /// Packets with data in a flow: endless, 10, mean:10 (geometric), tail:4:1.3 (Pareto: minimum,
     /// exponent)
     #[arg(long, value_name = "LENGTH")]
     pub flow_length: Option<Length>,
-    /// How packets are spread in time: constant, poisson, or bursts
+    /// Arrival process: constant, poisson, or bursts
     #[arg(long)]
     pub pacing: Option<Pace>,
-    /// Put all packets into this VLAN
+    /// VLAN of all packets
     #[arg(long, value_name = "ID")]
     pub vlan: Option<u16>,
-    /// What packets carry
+    /// Payload of packets
     #[arg(long, value_enum)]
     pub payload: Option<arguments::Contents>,
-    /// The clients' IPv4 addresses
+    /// IPv4 addresses of clients
     #[arg(long, value_name = "PREFIX")]
     pub clients: Option<AddressPrefix<std::net::Ipv4Addr>>,
-    /// The servers' IPv4 addresses
+    /// IPv4 addresses of servers
     #[arg(long, value_name = "PREFIX")]
     pub servers: Option<AddressPrefix<std::net::Ipv4Addr>>,
-    /// The ports that servers listen on: 80,443
+    /// Ports of servers: 80,443
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     pub ports: Vec<u16>,
     /// Write the servers' packets too, as most presets do
     #[arg(long, overrides_with = "no_replies")]
     pub replies: bool,
-    /// Write the clients' packets only
+    /// Write only the clients' packets
     #[arg(long)]
     pub no_replies: bool,
-    /// The first packet's time, in seconds since 1970
+    /// Time of the first packet, in seconds since 1970
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=u64::from(u32::MAX)))]
     pub start: u64,
-    /// Seed of all that is random
+    /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// What the summary on standard output looks like
+    /// Format of the summary on standard output
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
-    /// No summary and no progress
+    /// Print no summary and no progress
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&presets(args.output)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Some(path) = &args.write else { bail!("--write says where the capture goes") };
+    let Some(path) = &args.write else { bail!("there is no capture to write; add --write FILE") };
     let profile = profile(args)?;
     let mut generator = Generator::new(&profile)?;
     let name = path.display().to_string();
@@ -145,7 +145,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             timestamp_ns: frame.timestamp_ns,
             interface: if format.kind == io::capture::FormatKind::Pcapng { frame.port.into() } else { 0 },
             link_type: LinkType::Ethernet,
-            // The longest frame is below 10,000 bytes.
+            // The longest frame is shorter than 10,000 bytes.
             wire_len: frame.data.len() as u32,
             data: frame.data,
         };
@@ -171,17 +171,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the options ask for.
+/// Builds the profile of the options.
 fn profile(args: &Args) -> anyhow::Result<TrafficProfile> {
     let Some(mut profile) = TrafficProfile::preset(&args.preset) else {
-        bail!("there is no preset `{}`", args.preset);
+        bail!("there is no preset `{}`; see --list-presets", args.preset);
     };
     profile.seed = args.seed;
     profile.start_ns = args.start * 1_000_000_000;
     profile.duration_ns = args.duration.map(|duration| duration.0);
     profile.packets = args.packets.or(args.duration.is_none().then_some(PACKETS));
     if let Some(flows) = args.flows {
-        profile.flows = u32::try_from(flows).unwrap_or(u32::MAX); // The profile's check refuses that many.
+        profile.flows = u32::try_from(flows).unwrap_or(u32::MAX); // `Profile::check` refuses u32::MAX.
     }
     if let Some(Pps(rate)) = args.rate {
         profile.rate = rate;
@@ -223,22 +223,22 @@ fn profile(args: &Args) -> anyhow::Result<TrafficProfile> {
 struct Written {
     file: String,
     packets: u64,
-    /// Of the packets, those that servers sent.
+    /// Packets of servers.
     from_servers: u64,
     /// Bytes of the frames, without frame check sequences.
     bytes: u64,
-    /// From the first packet to the last.
+    /// Time from the first packet to the last.
     span_ns: u64,
-    /// Flows that began.
+    /// Flows started.
     flows: u64,
-    /// Arrivals that found as many flows open as there may be.
+    /// Flows not started because `--flows` were open.
     flows_left_out: u64,
 }
 
 impl Written {
     fn summary(&self) -> String {
         let mut text = format!(
-            "{}: {} packets ({} of servers), {} bytes, {} flows in {}\n",
+            "{}: {} packets ({} from servers), {} bytes, {} flows in {}\n",
             self.file,
             thousands(self.packets),
             thousands(self.from_servers),
@@ -248,7 +248,7 @@ impl Written {
         );
         if self.flows_left_out > 0 {
             text += &format!(
-                "{} more flows would have begun, but --flows were open already\n",
+                "{} flows were not started because --flows were open\n",
                 thousands(self.flows_left_out)
             );
         }
@@ -256,7 +256,7 @@ impl Written {
     }
 }
 
-/// What the presets are like.
+/// Renders the list of presets.
 fn presets(format: Format) -> anyhow::Result<String> {
     if format == Format::Json {
         let list: Vec<_> = TrafficProfile::PRESETS
@@ -265,7 +265,7 @@ fn presets(format: Format) -> anyhow::Result<String> {
             .collect();
         return Ok(serde_json::to_string_pretty(&list)? + "\n");
     }
-    let mut table = Table::new(&["preset", "what it is"]);
+    let mut table = Table::new(&["preset", "traffic"]);
     for name in TrafficProfile::PRESETS {
         table.row(vec![name.to_owned(), arguments::preset_summary(name).to_owned()]);
     }

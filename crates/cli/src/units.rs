@@ -1,62 +1,54 @@
-//! Units that come and go with the traffic: what is asked of them, and what they did, for people.
+//! Options of elastic units, and their summary.
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use anyhow::Context;
 use runtime::elastic::{UNITS_MAX, UnitsConfig, UnitsReport};
 use runtime::transport::Maker;
 use runtime::{Assembly, Runner};
 use sim::scenario::{Mode, Rate, Time};
+use values::BitRate;
 
 use crate::output::{duration, rate, thousands};
 use crate::{picture, policies};
 
-/// Options of the commands that run a policy.
+/// Options of the commands that run a policy on units.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Units")]
 pub struct Options {
-    /// Run on units that come and go with the traffic; this is what is given to one at a time
+    /// Run on units that come and go with the traffic, and assign this to one at a time
     ///
-    /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME; flowlet, if only
-    /// another option of units is given
-    #[arg(long)]
+    /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME
+    #[arg(long, help = with_default("Run on units that come and go with the traffic, and assign this to one at a time", DEFAULTS.mode))]
     pub mode: Option<Mode>,
-    /// Units at most: 10
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
+    #[arg(long, value_name = "N", help = with_default("Maximum number of units", DEFAULTS.units_max))]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
     pub units_max: Option<u16>,
-    /// What a unit is taken to process: 1Gbps
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help = with_default("Capacity of a unit", BitRate(DEFAULTS.capacity_bps)))]
     pub unit_capacity: Option<Rate>,
-    /// Silence of a flow behind which a flowlet begins: 500us; slower units want a longer one
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help = with_default("Gap between two packets of a flow that starts a new flowlet; slower units need a longer one", Time(DEFAULTS.gap_ns)))]
     pub gap: Option<Time>,
-    /// Load that there are units for, as a share of theirs; none: as published, one more for
-    /// flowlets without room: 0.9
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", help = with_default("Target load of the units as a share of their capacity; none: as published, start a unit when a flowlet finds no room", ShareOrNone(DEFAULTS.follow_at)))]
     pub follow_at: Option<ShareOrNone>,
-    /// Load of a unit, as a share of its capacity, up to which flows stay with it; none: as
-    /// published, flowlets are assigned anew: 0.95
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", help = with_default("Load of a unit, as a share of its capacity, up to which flows stay on it; none: as published, assign every flowlet again", ShareOrNone(DEFAULTS.stay_below)))]
     pub stay_below: Option<ShareOrNone>,
-    /// To how many units a flow's state is copied when it falls silent: none; on one thread, copies
-    /// only take time
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(0..=11))]
+    #[arg(long, value_name = "K", help = with_default("Units that receive a replica of a flow's state when the flow pauses; on one thread, replicas only cost time", DEFAULTS.copies))]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=11))]
     pub copies: Option<u8>,
-    /// Let copies tell only what has changed since one that the other unit has
+    /// Send only the changes of a replica, where the other unit has the previous one
     #[arg(long, requires = "copies")]
     pub deltas: bool,
-    /// Run each unit on a thread of its own
-    ///
-    /// Packets of different flows may come out in another order than without.
+    /// Run each unit on its own thread; packets of different flows may be reordered
     #[arg(long)]
     pub threads: bool,
 }
 
 impl Options {
-    /// Reads the policy, and makes its chain; and what makes more of them, if units are to have
-    /// threads.
+    /// Reads and assembles the policy. With `--threads`, also returns what assembles more copies of
+    /// the graph.
     pub fn load(&self, policy: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, Option<Maker>)> {
         if self.threads {
             return policies::load_for_threads(policy, seed).map(|(assembly, maker)| (assembly, Some(maker)));
@@ -64,8 +56,8 @@ impl Options {
         Ok((policies::load(policy, seed)?, None))
     }
 
-    /// What takes frames through the policy, on units if an option asks for them; on threads, if
-    /// there is what makes chains for them.
+    /// Returns the runner of the policy: on units if any of their options is given, on threads if
+    /// there is a `maker`.
     pub fn runner(&self, policy: &Path, assembly: Assembly, maker: Option<Maker>) -> anyhow::Result<Runner> {
         let name = policy.display().to_string();
         let is_one = maker.is_none()
@@ -98,6 +90,14 @@ impl Options {
     }
 }
 
+/// The defaults of the options.
+static DEFAULTS: LazyLock<UnitsConfig> = LazyLock::new(UnitsConfig::default);
+
+/// Help text with a default that an option's absence stands for: any option turns units on.
+fn with_default(text: &str, default: impl fmt::Display) -> String {
+    format!("{text} [default: {default}]")
+}
+
 /// A share above 0 and up to 1, or `none`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShareOrNone(pub Option<f32>);
@@ -125,13 +125,13 @@ impl FromStr for ShareOrNone {
     }
 }
 
-/// Demand and capacity over time, and what became of flowlets and states.
+/// Renders demand and capacity over time, flowlets, states and the bill.
 pub fn summary(report: &UnitsReport) -> String {
     let mut text = format!("\nunits of {}, {}:\n", rate(report.capacity_bps as f64), report.mode);
     text += &picture::draw(&report.epochs);
     let UnitsReport { tracking, bill, .. } = report;
     text += &format!(
-        "units: {:.1} to {:.1}, {:.2} in the mean; {} started, {} stopped; {} off the demand in the mean\n",
+        "units: {:.1} to {:.1}, mean {:.2}; {} started, {} stopped; mean deviation from the demand {}\n",
         tracking.units_min,
         tracking.units_max,
         tracking.units_mean,
@@ -140,7 +140,7 @@ pub fn summary(report: &UnitsReport) -> String {
         rate(tracking.error_mean_bps)
     );
     text += &format!(
-        "flowlets: {} ({} behind a gap, {} by size) of {} flows; {} went to another unit than before\n",
+        "flowlets: {} ({} after a gap, {} by size) of {} flows; {} assigned to another unit than before\n",
         thousands(report.flowlets),
         thousands(report.flowlets_by_gap),
         thousands(report.flowlets_by_size),
@@ -148,7 +148,7 @@ pub fn summary(report: &UnitsReport) -> String {
         thousands(report.moved)
     );
     text += &format!(
-        "states: {} moved, {} bytes; {} copies ahead, {} bytes; {} were there in time, {} were fetched\n",
+        "states: {} moved, {} bytes; {} replicas sent, {} bytes; {} present in time, {} pulled\n",
         thousands(report.states_moved),
         thousands(report.state_bytes),
         thousands(report.replicas),
@@ -158,7 +158,7 @@ pub fn summary(report: &UnitsReport) -> String {
     );
     if let Some(start_ns) = report.start_ns {
         let pulled = report.pull_ns.as_ref().and_then(|pull_ns| pull_ns.get("p50"));
-        let pulled = pulled.map_or_else(String::new, |&ns| format!(", states came in {}", duration(ns)));
+        let pulled = pulled.map_or_else(String::new, |&ns| format!(", state pulls took {}", duration(ns)));
         text += &format!("threads: units started in {}{pulled} (medians)\n", duration(start_ns));
     }
     text += &format!(

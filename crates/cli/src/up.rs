@@ -1,4 +1,4 @@
-//! `rivulet up`: a policy on network interfaces.
+//! `rivulet up`: runs a policy on network interfaces.
 
 mod engine;
 mod lock;
@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
@@ -39,75 +40,79 @@ pub use mirror::{ACCEPTED, REQUEST};
 use rates::{Rates, TunnelWarning};
 use server::Board;
 
-/// Runs a policy on network interfaces, each of them one of its ports, until SIGINT (Ctrl-C) or
-/// SIGTERM.
+/// Runs a policy on network interfaces until SIGINT (Ctrl-C) or SIGTERM
 ///
-/// Frames go from port to port as on a wire with the policy's functions in it: an interface needs
-/// no address, and its own configuration stays as it is. It needs the capability CAP_NET_RAW, for
-/// AF_XDP CAP_NET_ADMIN and CAP_BPF, too, for TAP devices that it makes CAP_NET_ADMIN, for DPDK
-/// what the device takes, for shared memory none, and gives up all others.
+/// Each port of the policy is one interface. Frames pass from port to port as on a wire with the
+/// policy's functions in it: an interface needs no address and keeps its configuration.
+///
+/// Capabilities: CAP_NET_RAW; for AF_XDP also CAP_NET_ADMIN and CAP_BPF; CAP_NET_ADMIN to create a
+/// TAP device; none for memif; for DPDK those that the device needs. All others are dropped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The policy (- for standard input)
+    /// Policy file (- for standard input)
     pub policy: PathBuf,
     #[arg(short, long, value_name = "PORT=INTERFACE", required = true, help = port_help())]
     pub port: Vec<PortInterface>,
-    /// Driver of ports that are an interface's name alone; `auto` uses AF_XDP where it is
+    /// Driver of ports that are named by an interface alone; `auto` uses AF_XDP where it is
     /// transparent, otherwise packet sockets
     #[arg(long, default_value = AUTO, value_parser = drivers())]
     pub driver: String,
-    /// A capture to write what leaves by PORT to, or what leaves by all ports: .pcap, .pcapng, also
-    /// with .gz
+    /// Write the packets that leave by PORT, or by any port, to a capture: .pcap or .pcapng,
+    /// optionally .gz
     #[arg(short, long, value_name = "[PORT=]FILE")]
     pub write: Vec<PortFile>,
-    /// Write the report to a file, as JSON, at the end
+    /// Write the report to a file as JSON at the end
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Append alerts and events to a file, as EVE JSON lines; SIGUSR1 and SIGHUP open it again
+    /// Append alerts and events to a file as EVE JSON lines; SIGUSR1 and SIGHUP reopen it
     #[arg(long, value_name = "FILE")]
     pub alerts: Option<PathBuf>,
-    /// Alerts of one kind from one source that are written in 10 s; a line says how many others
-    /// there were. 0: all are written
+    /// Alerts of one signature and source that are written within 10 s; a `suppressed` event counts
+    /// the others. 0: no limit
     #[arg(long, value_name = "N", default_value_t = sinks::PER_SOURCE)]
     pub alert_limit: u32,
-    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy, nat), of
-    /// flows that a Monitor reports (flow), and the counters of the whole run (stats)
+    /// Events to write to the alert file: of functions (http, dns, tls, redundancy, nat), flow
+    /// records of a Monitor (flow), counters of the whole run (stats)
     #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
     pub events: EventKinds,
-    /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the
-    /// policy makes them
+    /// Send flow records as IPFIX to a file or a collector, `udp:HOST:PORT`; requires a Monitor in
+    /// the policy, or a NAT with `events`
     #[arg(long, value_name = "DEST")]
     pub ipfix: Option<Destination>,
-    /// Commands to functions at given times: lines of `TIME FUNCTION COMMAND`, TIME since the start
+    /// Send commands to functions: lines of `TIME FUNCTION COMMAND`, TIME since the start
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
-    /// Answer to HTTP at this address: /metrics for Prometheus, /report for `rivulet top`;
-    /// 127.0.0.1:9600 unless said
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = DEFAULT_ADDRESS)]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = DEFAULT_ADDRESS, help = METRICS_HELP.as_str())]
     pub metrics: Option<SocketAddr>,
-    /// End after so long
+    /// Stop after this time
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Time>,
-    /// Seed of all that is random, if the policy names none
+    /// Seed of everything random, unless the policy sets one [default: random]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// What the summary on standard output looks like
+    /// Format of the summary on standard output
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
-    /// Workers, each on a thread of its own, which have a part of the flows each
+    /// Worker threads, each with a share of the flows
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
     #[arg(conflicts_with_all = ["mode", "units_max", "unit_capacity", "gap", "follow_at", "stay_below", "copies", "threads"])]
     pub workers: u16,
     #[command(flatten)]
     pub units: units::Options,
-    /// No summary, and no rates while it runs
+    /// Print no summary and no rates
     #[arg(short, long)]
     pub quiet: bool,
 }
 
-/// Where metrics are, unless said.
+/// Address of the metrics server, unless `--metrics` gives one.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9600";
+
+static METRICS_HELP: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "Serve HTTP at this address, or {DEFAULT_ADDRESS}: /metrics for Prometheus, /report for `rivulet top`"
+    )
+});
 
 const EXAMPLES: &str = "\
 Examples:
@@ -150,8 +155,7 @@ impl FromStr for PortInterface {
     type Err = String;
 
     fn from_str(text: &str) -> Result<PortInterface, String> {
-        let expected =
-            || "expected a port and an interface, such as inside=eth0 or inside=tap:rvl0".to_owned();
+        let expected = || "expected PORT=INTERFACE, such as inside=eth0 or inside=tap:rvl0".to_owned();
         let (port, interface) = text.split_once('=').ok_or_else(expected)?;
         if port.is_empty() || interface.is_empty() {
             return Err(expected());
@@ -173,7 +177,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .chain(args.ipfix.as_ref().and_then(Destination::file)),
     )?;
     let (mut assemblies, maker) = load(args)?;
-    let assembly = assemblies.first().context("there is no worker")?;
+    let assembly = assemblies.first().context("there are no workers")?;
     let mut controls = match &args.control {
         Some(path) => Script::read(path, assembly)?,
         None => Script::default(),
@@ -190,9 +194,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report_file = args.report.as_deref().map(files::create).transpose()?;
     let listener = args
         .metrics
-        .map(|address| server::listen(address).with_context(|| format!("cannot listen at {address}")));
+        .map(|address| server::listen(address).with_context(|| format!("cannot listen on {address}")));
     let listener = listener.transpose()?;
-    let signals = Signals::of_service().context("cannot take signals")?;
+    let signals = Signals::of_service().context("cannot install signal handlers")?;
     let name = args.policy.display().to_string();
     let parts = match assemblies.len() {
         1 => Vec::new(),
@@ -202,22 +206,22 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let said = said(&args.port, &interfaces[0]);
     let drivers = drivers_in_use(interfaces.iter().flatten().map(|(_, interface)| interface));
-    privileges::give_up(&drivers).context("cannot give up privileges")?;
+    privileges::give_up(&drivers).context("cannot drop capabilities")?;
     privileges::refuse_other_calls(&drivers, outputs.have_files())
-        .context("cannot have the kernel refuse system calls")?;
-    // Threads that write have no more rights than this one.
-    let (console, ending) = Console::begin(!args.quiet).context("cannot begin a thread for messages")?;
+        .context("cannot install the system call filter")?;
+    // Threads that are started after this point inherit the restrictions.
+    let (console, ending) = Console::begin(!args.quiet).context("cannot start the console thread")?;
     let sinks = sinks.begin(Some(&console))?;
     let mut engine = match (assemblies.pop(), interfaces.pop()) {
         (Some(assembly), Some(interfaces)) => {
             let runner = args.units.runner(&args.policy, assembly, maker)?;
-            Engine::one(runner, interfaces, sinks, lock::sockets().context("cannot take listeners")?)?
+            Engine::one(runner, interfaces, sinks, lock::sockets().context("cannot clone the lock sockets")?)?
         }
         (_, last) => Engine::several(parts, interfaces.into_iter().chain(last).collect(), sinks)?,
     };
     let board = Board::new(engine.report()?);
     if let Some(listener) = listener {
-        server::serve(listener, board.clone()).context("cannot begin a thread for metrics")?;
+        server::serve(listener, board.clone()).context("cannot start the metrics threads")?;
     }
     if !args.quiet {
         console.say(said);
@@ -237,7 +241,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         if signals.take_reopen() {
             engine.reopen();
-            console.say("rivulet: files are opened again".to_owned());
+            console.say("rivulet: files reopened".to_owned());
         }
         if rates.is_due(engine.now_ns()) || signals.take_report() {
             let is_asked = !rates.is_due(engine.now_ns());
@@ -274,17 +278,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How often the counters of the whole run are written, where they are.
+/// Period of the `stats` records.
 const STATS_EVERY_NS: u64 = 8_000_000_000;
 
-/// Something that is done from time to time.
+/// A periodic timer.
 struct Period {
     every_ns: u64,
     last_ns: u64,
 }
 
 impl Period {
-    /// Whether it is time again.
+    /// Returns whether the period has elapsed, and restarts it if so.
     fn is_due(&mut self, now_ns: u64) -> bool {
         let is_due = now_ns.saturating_sub(self.last_ns) >= self.every_ns;
         if is_due {
@@ -294,8 +298,8 @@ impl Period {
     }
 }
 
-/// Makes what the policy describes: for each worker, if there are several; else with what makes
-/// more, if units are to have threads.
+/// Assembles the policy, once for each worker. Also returns what assembles more copies of the
+/// graph if units run on threads.
 fn load(args: &Args) -> anyhow::Result<(Vec<Assembly>, Option<Maker>)> {
     let (mut assemblies, maker) = if args.workers > 1 {
         (policies::load_parts(&args.policy, args.seed, args.workers.into())?, None)
@@ -326,10 +330,10 @@ fn open_parts(
     for PortInterface { port, spec } in given {
         let number = port_named(ports, port)?;
         if let Some((_, other)) = opened[0].iter().find(|&&(taken, _)| taken == number) {
-            bail!("port {port} has an interface already, {}", other.name());
+            bail!("port {port} already has the interface {}", other.name());
         }
         if opened[0].iter().any(|(_, other)| other.name() == spec.name()) {
-            bail!("{} is the interface of another port already", spec.name());
+            bail!("{} is already the interface of another port", spec.name());
         }
         if spec.is_interface() {
             lock(spec.name())?;
@@ -343,12 +347,12 @@ fn open_parts(
     }
     let has_none = |port: &&runtime::Port| opened[0].iter().all(|&(number, _)| number != port.number);
     if let Some(port) = ports.all().iter().find(has_none) {
-        bail!("port {0} of the policy has no interface: add --port {0}=INTERFACE", port.name);
+        bail!("port {0} of the policy has no interface; add --port {0}=INTERFACE", port.name);
     }
     Ok(opened)
 }
 
-/// Takes an interface for this process, until its end.
+/// Locks an interface for this process until it ends.
 fn lock(interface: &str) -> anyhow::Result<()> {
     match InterfaceLock::take(interface) {
         Ok(lock) => {
@@ -373,7 +377,7 @@ pub fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String 
     lines.join("\n")
 }
 
-/// What became of an interface.
+/// The line that reports a change of an interface's state.
 pub fn changed(change: &Change) -> String {
     let Change { interface, is_up, fallback: refused, why } = change;
     let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
@@ -394,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_have_the_names_of_their_interfaces() {
+    fn a_port_has_the_name_of_its_interface() {
         for (text, port, name, shown) in [
             ("inside=eth0", "inside", "eth0", "eth0"),
             ("0=tap:rvl0", "0", "rvl0", "tap:rvl0"),

@@ -1,4 +1,4 @@
-//! The steps of `docs/write-your-first-nf.md`, in a copy of the workspace.
+//! Follows `docs/write-your-first-nf.md` in a copy of the workspace.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 use std::fs;
@@ -7,8 +7,8 @@ use std::process::Command;
 
 const RIVULET: &str = env!("CARGO_BIN_EXE_rivulet");
 
-/// The command under test, which `cargo run` in a copy of the workspace replaces by the copy's: it
-/// is put back.
+/// A copy of the command under test. `cargo run` in a copy of the workspace replaces the command,
+/// and dropping this restores it.
 struct Kept {
     copy: tempfile::TempPath,
 }
@@ -23,20 +23,20 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // The file itself stays: it is also the build's that made it.
+        // The copied file is kept: the build may link to it.
         let _ = fs::remove_file(RIVULET).and_then(|()| fs::copy(&self.copy, RIVULET));
     }
 }
 
-/// Carries out what the page says: each line of its `sh` blocks that makes a function, checks and
-/// tests it, or shows it at work; not what measures and fuzzes it.
+/// Executes the lines of the page's `sh` blocks that create, check, test or demonstrate the
+/// function, but not those that measure or fuzz it.
 #[test]
 #[ignore = "compiles the functions again, for minutes: .ci/nightly"]
 fn the_first_function_of_a_newcomer_works() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let copy = tempfile::tempdir().unwrap();
     copy_workspace(&here, copy.path());
-    // Where the libraries are built already.
+    // Libraries may be built there already.
     let target = Path::new(RIVULET).ancestors().nth(2).unwrap();
     let page = fs::read_to_string(here.join("docs/write-your-first-nf.md")).unwrap();
     let mut steps = Vec::new();
@@ -71,9 +71,9 @@ fn the_first_function_of_a_newcomer_works() {
     drop(kept);
 }
 
-/// What is written is Rust; a second function of the name is refused, and changes nothing.
+/// The generated code is Rust. A second function of that name is refused and changes nothing.
 #[test]
-fn a_function_is_written_once() {
+fn a_function_is_generated_once() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let copy = tempfile::tempdir().unwrap();
     copy_workspace(&here, copy.path());
@@ -92,12 +92,12 @@ fn a_function_is_written_once() {
     assert!(String::from_utf8_lossy(&before).contains("flow_limit"));
     let output = new();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("is there already"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("already exists"));
     assert_eq!(fs::read(path("lib.rs")).unwrap(), before);
 }
 
 #[test]
-fn outside_of_a_workspace_nothing_is_written() {
+fn nothing_is_written_outside_a_workspace() {
     let empty = tempfile::tempdir().unwrap();
     let output =
         Command::new(RIVULET).args(["new", "nf", "mine"]).current_dir(empty.path()).output().unwrap();
@@ -107,9 +107,8 @@ fn outside_of_a_workspace_nothing_is_written() {
 }
 
 #[test]
-fn names_that_cannot_be_are_refused() {
-    for (name, why) in
-        [("Flow-Limit", "`flow_limit` would do"), ("match", "means something else"), ("nat", "already")]
+fn invalid_names_are_refused() {
+    for (name, why) in [("Flow-Limit", "try `flow_limit`"), ("match", "is reserved"), ("nat", "is taken by")]
     {
         let output = Command::new(RIVULET)
             .args(["new", "nf", name, "--path", env!("CARGO_MANIFEST_DIR")])
@@ -120,7 +119,7 @@ fn names_that_cannot_be_are_refused() {
     }
 }
 
-/// Copies what a build needs.
+/// Copies the files that a build needs.
 fn copy_workspace(from: &Path, to: &Path) {
     for name in ["Cargo.toml", "Cargo.lock", "rustfmt.toml", "clippy.toml"] {
         fs::copy(from.join(name), to.join(name)).unwrap();

@@ -1,10 +1,10 @@
-//! The limits in SPECIFICATION.md are those of the code.
+//! The limits in SPECIFICATION.md equal those of the code.
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::Path;
 
-/// Constants and their values, by the paths that the page names them by.
+/// Constants and their values, by the paths in the page.
 macro_rules! constants {
     ($($($segment:ident)::+),+ $(,)?) => {
         vec![$((stringify!($($segment)::+).replace(' ', ""), $($segment)::+ as u64)),+]
@@ -12,7 +12,7 @@ macro_rules! constants {
 }
 
 #[test]
-fn limits_are_those_of_the_code() {
+fn limits_equal_those_of_the_code() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../SPECIFICATION.md");
     let page = fs::read_to_string(page).unwrap();
     let mut promised: Vec<(String, u64)> = page.lines().filter_map(promise).collect();
@@ -159,12 +159,12 @@ fn limits_are_those_of_the_code() {
     assert_eq!(promised, real);
 }
 
-/// The constant and the value that a row of a table of limits promises, if it names a constant.
+/// Returns constant and value of a row in a table of limits, if it names a constant.
 fn promise(line: &str) -> Option<(String, u64)> {
     let cells: Vec<_> = line.split('|').map(str::trim).collect();
     let &["", _, limit, constant, _, ""] = &cells[..] else { return None };
     let constant = constant.strip_prefix('`')?.strip_suffix('`')?;
     let limit =
-        limit.replace(',', "").parse().unwrap_or_else(|_| panic!("{constant}: `{limit}` is no number"));
+        limit.replace(',', "").parse().unwrap_or_else(|_| panic!("{constant}: `{limit}` is not a number"));
     Some((constant.to_owned(), limit))
 }

@@ -1,38 +1,38 @@
-//! Conversations in HTTP: each frame of the tape becomes the next segment of its flow's.
+//! HTTP conversations: each frame of the tape becomes the next segment of its flow.
 
 use packet::checksum::{finish, sum};
 use packet::parse::protocol;
 use packet::{Packet, Side, split_mix};
 
-/// Where things stand in an Ethernet frame with IPv4 and TCP without options.
+/// Offsets in an Ethernet frame with IPv4 and TCP without options.
 const ADDRESSES: usize = 26;
 const PORTS: usize = 34;
 const SEQUENCE: usize = 38;
 const ACKNOWLEDGEMENT: usize = 42;
 const CHECKSUM: usize = 50;
-/// Where the payload begins.
+/// Offset of the payload.
 pub const PAYLOAD: usize = 54;
 
-/// Segments of a response, at least.
+/// Minimum number of segments of a response.
 const RESPONSE_SEGMENTS: usize = 8;
 
-/// What conversations are of.
+/// Content of the conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// Requests and responses in HTTP that are long by one and the same character.
+    /// HTTP requests and responses padded with one character.
     Padding,
     /// Requests with a cookie and pages of text with links.
     Pages,
-    /// Random bytes, in no protocol.
+    /// Random bytes without a protocol.
     Noise,
 }
 
-/// What all flows say, each at its own place: a request, a response, and so on, in segments that
-/// are full.
+/// The conversations of all flows, each at its own position: a request, a response, and so on, in
+/// full segments.
 pub struct Conversations {
-    /// The client's segments, then the server's, one after the other.
+    /// The client's segments, followed by the server's.
     text: Vec<u8>,
-    /// The partial checksum of each segment's payload.
+    /// Partial checksum of each segment's payload.
     sums: Vec<u32>,
     payload_len: usize,
     client_segments: u32,
@@ -40,17 +40,17 @@ pub struct Conversations {
     flows: Vec<Flow>,
 }
 
-/// How far a flow has come.
+/// Position of a flow.
 #[derive(Clone, Copy, Default)]
 struct Flow {
-    /// The segment that is next.
+    /// Next segment.
     segment: u32,
-    /// The sequence numbers that are next, of client and server.
+    /// Next sequence numbers of client and server.
     next: [u32; 2],
 }
 
 impl Conversations {
-    /// For so many flows, with so many bytes in each segment.
+    /// Creates the conversations of this many flows, with `payload_len` bytes per segment.
     pub fn new(said: Said, flows: u32, payload_len: usize) -> Conversations {
         let payload_len = payload_len.max(1);
         let (request, response) = match said {
@@ -70,14 +70,14 @@ impl Conversations {
         }
     }
 
-    /// How many conversations so many packets have brought to their end, at least: each flow may
-    /// have one that is under way, and has opened with fewer packets than a conversation has.
+    /// Returns the minimum number of conversations that this many packets have completed. Each flow
+    /// may have one in progress, and was opened with fewer packets than a conversation has.
     pub fn completed_at_least(&self, packets: u64) -> u64 {
         (packets / u64::from(self.segments)).saturating_sub(2 * self.flows.len() as u64)
     }
 
-    /// Writes the next segment of its flow, whose number stands in the sequence number's place,
-    /// into the packet.
+    /// Writes the next segment of its flow into the packet. The sequence number holds the number of
+    /// the flow.
     #[inline]
     pub fn fill(&mut self, packet: &mut Packet) {
         let (data, meta) = packet.parts_mut();
@@ -108,7 +108,7 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?))
 }
 
-/// A browser's request, made long by its cookie so that it fills its segments.
+/// A browser's request, padded by its cookie to fill its segments.
 fn request(payload_len: usize, cookie: fn(usize) -> String) -> Vec<u8> {
     let head = "GET /wiki/Special:Search?search=network+functions&go=Go HTTP/1.1\r\n\
         Host: en.example.org\r\n\
@@ -143,13 +143,13 @@ fn zeros(len: usize) -> String {
     "0".repeat(len)
 }
 
-/// A long number.
+/// Random hexadecimal digits.
 fn hexadecimal(len: usize) -> String {
     let mut state = 3;
     (0..len).map(|_| char::from(b"0123456789abcdef"[split_mix(&mut state) as usize % 16])).collect()
 }
 
-/// Text with links.
+/// A page of text with links.
 fn page(len: usize) -> String {
     const WORDS: [&str; 24] = [
         "the", "network", "of", "packets", "and", "a", "function", "is", "to", "server", "in", "that",

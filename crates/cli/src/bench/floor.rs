@@ -1,12 +1,12 @@
-//! The floor: what no stateful function can do without, and nothing more.
+//! The floor: the minimum work of any stateful function.
 
 use nf::index::HashIndex;
 use packet::{Addr, End, Endpoint, FlowHasher, FlowKey, Packet, PacketPool, Parser};
 
 use super::tape::{Frames, Tape};
 
-/// Copy in, parse, hash, one look-up in a table with prefetching, rewrite of one end. No insertion,
-/// no expiry, no reverse.
+/// Copy, parse, hash, one lookup in a table with prefetching, rewrite of one endpoint. No
+/// insertion, no expiry, no reverse direction.
 pub struct Floor {
     pool: PacketPool,
     parser: Parser,
@@ -24,7 +24,7 @@ struct Entry {
 }
 
 impl Floor {
-    /// A floor for this many flows.
+    /// Creates a floor for this many flows.
     pub fn new(flows: u32, batch_len: usize) -> anyhow::Result<Floor> {
         Ok(Floor {
             pool: PacketPool::new(batch_len),
@@ -36,7 +36,7 @@ impl Floor {
         })
     }
 
-    /// Enters the tape's flows.
+    /// Inserts the tape's flows.
     pub fn warm_up(&mut self, tape: &Tape) {
         for frame in tape.openings() {
             let mut packet = Packet::from_bytes(frame);
@@ -81,7 +81,7 @@ impl Floor {
                 && entry.key == meta.key
             {
                 let to = Endpoint::new(Addr::from_v4_bytes([203, 0, 113, 1]), entry.port);
-                // The tape has IPv4 packets only, so the version fits.
+                // The tape is IPv4 only, so the version fits.
                 let _ = packet.set_end(End::Source, to);
             }
         }

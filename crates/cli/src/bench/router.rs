@@ -1,4 +1,4 @@
-//! The router under measurement: what it does to packets before any function sees them.
+//! The dispatcher alone: what it does to packets before any function sees them.
 
 use anyhow::ensure;
 use packet::{FlowHasher, Packet, PacketPool, Parser};
@@ -7,7 +7,7 @@ use protocol::dispatcher::{Arrival, Config, Guess, Order, Routed, Router};
 use super::tape::{Frames, Tape};
 use super::workload::{PACE_NS, WARM_UP, World};
 
-/// Copy in, parse, find the flow, cut, assign, stamp.
+/// Copy, parse, find the flow, cut flowlets, assign, stamp.
 pub struct RouterWorld {
     router: Router,
     parser: Parser,
@@ -17,14 +17,14 @@ pub struct RouterWorld {
     orders: Vec<Order>,
     batch_len: usize,
     now_ns: u64,
-    /// Whether every packet begins a flowlet.
+    /// Every packet starts a flowlet.
     cuts: bool,
     flows: u32,
-    /// The packets' clocks, added up: of each flow, 1, 2, 3...
+    /// Sum of the packets' sequence numbers: 1, 2, 3 ... in each flow.
     clocks: u64,
 }
 
-/// The same without the router: copy in, parse.
+/// The same without the dispatcher: copy, parse.
 pub struct ParseWorld {
     parser: Parser,
     pool: PacketPool,
@@ -34,11 +34,11 @@ pub struct ParseWorld {
     parsed: u64,
 }
 
-/// Bytes of a flow in the router's table: two cache lines.
+/// Bytes of a flow in the dispatcher's table: two cache lines.
 const SLOT_LEN: usize = 128;
 
 impl RouterWorld {
-    /// A router for this many flows with so many units, all active, of which one is nearly enough.
+    /// Creates a dispatcher for this many flows and active units, of which one nearly suffices.
     pub fn new(flows: u32, batch_len: usize, units: u16, cuts: bool) -> anyhow::Result<RouterWorld> {
         let config = Config {
             gap_ns: if cuts { Config::default().gap_ns } else { u64::MAX },
@@ -81,7 +81,7 @@ impl RouterWorld {
             let arrival = Arrival {
                 key: &meta.key,
                 hash: meta.hash,
-                len: packet.len() as u32 + 4, // with its frame check sequence
+                len: packet.len() as u32 + 4, // with the frame check sequence
             };
             let routed = match self.router.route_on(self.now_ns, arrival, guess) {
                 Some((unit, stamp)) => Routed::To { unit, stamp },
@@ -105,7 +105,7 @@ impl World for RouterWorld {
         for opening in tape.openings() {
             self.run(opening.chunks_exact(opening.len()));
         }
-        ensure!(self.router.flows() == self.flows, "not each opening began a flow");
+        ensure!(self.router.flows() == self.flows, "not every opening started a flow");
         self.play(tape, 0, WARM_UP);
         Ok(())
     }
@@ -118,12 +118,14 @@ impl World for RouterWorld {
         let counters = self.router.counters();
         let played = counters.packets - u64::from(self.flows);
         ensure!(counters.refused == 0, "packets were refused: {counters:?}");
-        // Were all flows used alike, their clocks would add up to half of this; where some are used
-        // more, to more.
+        // With uniform popularity the sum is half of this, with any other it is more.
         let per_flow = counters.packets / u64::from(self.flows);
-        ensure!(self.clocks >= counters.packets * per_flow / 2, "clocks do not count the packets of flows");
+        ensure!(
+            self.clocks >= counters.packets * per_flow / 2,
+            "sequence numbers do not count packets of flows"
+        );
         let due = if self.cuts { counters.packets } else { u64::from(self.flows) };
-        ensure!(counters.assignments == due, "{} assignments where {due} are due", counters.assignments);
+        ensure!(counters.assignments == due, "{} assignments, expected {due}", counters.assignments);
         ensure!(played >= WARM_UP as u64, "packets were lost");
         Ok(())
     }
@@ -134,7 +136,7 @@ impl World for RouterWorld {
 }
 
 impl ParseWorld {
-    /// For batches of this length.
+    /// Creates a parser of batches of this length.
     pub fn new(batch_len: usize) -> ParseWorld {
         ParseWorld {
             parser: Parser::new(FlowHasher::new(1)),

@@ -1,57 +1,56 @@
-//! The frames that a benchmark plays: built once, in the order in which they are played.
+//! The frames of a benchmark, built once in the order of playing.
 
 use packet::checksum;
 
-/// Frames of known flows, one after the other in memory.
+/// Frames of known flows, consecutive in memory.
 pub struct Tape {
     frames: Vec<u8>,
     frame_len: usize,
-    /// The first frame of each flow, in order of flows.
+    /// First frame of each flow, in order of flows.
     openings: Vec<u8>,
     count: usize,
     /// Packets of a flow, if flows end.
     flow_length: Option<u32>,
 }
 
-/// Frames one after the other.
+/// Consecutive frames.
 pub type Frames<'t> = std::slice::ChunksExact<'t, u8>;
 
-/// What kind of frames a workload wants.
+/// The kind of frames that a workload needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// UDP from clients to one server address.
     Udp,
-    /// TCP segments with SYN, each of a flow of its own: when one comes again, its flow has long
-    /// gone for others.
+    /// TCP SYN segments, each of its own flow, which has been evicted before it repeats.
     Syn,
-    /// TCP segments from clients to one server address, with their flow's number for a sequence
+    /// TCP segments from clients to one server address, with the number of the flow as sequence
     /// number.
     Segment,
 }
 
-/// Frames on a tape, at least: beyond what the caches of a core hold, but not what all cores'
-/// last-level cache does, which is where network adapters write to.
+/// Minimum number of frames on a tape: more than a core's caches hold, but less than the shared
+/// last-level cache, to which network adapters write.
 const FRAMES_MIN: usize = 1 << 16;
 
-/// So many times what a table of flows holds is opened before a flow is opened again.
+/// Multiple of the flow table's capacity that is opened before a flow repeats.
 const NEW_FLOWS_FACTOR: usize = 4;
 
-/// Flows at once times packets of each, at most, of flows that end: a tape of 1 GB with the
-/// smallest packets.
+/// Maximum product of concurrent flows and packets per flow: a tape of 1 GB with the smallest
+/// packets.
 pub const FLOWS_TIMES_LENGTH_MAX: u64 = 1 << 22;
 
-/// The address that all clients speak to: the load balancer's, in the workloads that have one.
+/// Address of the service, the load balancer's in workloads that have one.
 pub const SERVICE: [u8; 4] = [192, 0, 2, 80];
 
 impl Tape {
-    /// A tape of packets of `packet_size` bytes on the wire, over this many flows at once, which
-    /// are used alike or by Zipf's law.
+    /// Creates a tape of packets of `packet_size` bytes on the wire over this many concurrent
+    /// flows, with uniform or Zipf popularity.
     pub fn new(flows: u32, packet_size: u16, zipf: Option<f64>, kind: Kind) -> Tape {
         Tape::of(flows, packet_size, Pick::new(flows, zipf), kind)
     }
 
-    /// The same of flows that are used alike, and over after so many packets each: then others take
-    /// their places, some in each round.
+    /// Creates a tape of flows with uniform popularity that end after `length` packets each. Others
+    /// replace them, some in each round.
     pub fn of_length(flows: u32, packet_size: u16, length: u32) -> Tape {
         Tape::of(flows, packet_size, Pick::of_length(flows, length), Kind::Udp)
     }
@@ -81,7 +80,7 @@ impl Tape {
         Tape { frames, frame_len, openings, count, flow_length: pick.length }
     }
 
-    /// `count` frames from number `from` on, in runs of up to `run_len`; the tape is endless.
+    /// Returns `count` frames from number `from` in runs of up to `run_len`. The tape wraps around.
     pub fn play(&self, from: usize, count: usize, run_len: usize) -> impl Iterator<Item = Frames<'_>> {
         let (mut at, mut left) = (from % self.count, count);
         std::iter::from_fn(move || {
@@ -98,7 +97,7 @@ impl Tape {
         self.flow_length
     }
 
-    /// The first frame of each flow.
+    /// First frame of each flow.
     pub fn openings(&self) -> Frames<'_> {
         self.openings.chunks_exact(self.frame_len)
     }
@@ -107,14 +106,13 @@ impl Tape {
 /// Picks flows at random.
 struct Pick {
     state: u64,
-    /// All flows, from which those that are left in this round are dealt: each once before any
-    /// comes again.
+    /// All flows; the first `left` ones have not been drawn in this round.
     deck: Vec<u32>,
     left: usize,
-    /// How many rounds are over, and for how many a flow lasts, if it does not for ever.
+    /// Completed rounds, and the rounds that a flow lasts unless it is endless.
     round: u32,
     length: Option<u32>,
-    /// For Zipf's law instead: the share of the flows up to each.
+    /// For Zipf's law: cumulative weights of the flows.
     cumulative: Vec<f64>,
 }
 
@@ -164,7 +162,7 @@ impl Pick {
 
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
 
-/// The client of a flow: an address in 10/8 and a port; ports repeat over addresses.
+/// The client of a flow: an address in 10/8 and a port; ports repeat across addresses.
 fn client(flow: u32) -> ([u8; 4], u16) {
     let (host, port) = (flow / 64, flow % 64);
     let [_, b, c, d] = (host + 1).to_be_bytes();
@@ -232,10 +230,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flows_that_are_used_alike_come_once_a_round() {
+    fn each_flow_comes_once_a_round_with_uniform_popularity() {
         let mut pick = Pick::new(100, None);
         let rounds = [0, 1].map(|_| (0..100).map(|_| pick.next()).collect::<Vec<_>>());
-        assert_ne!(rounds[0], rounds[1], "in another order each time");
+        assert_ne!(rounds[0], rounds[1], "each round has another order");
         for mut round in rounds {
             round.sort_unstable();
             assert!(round.into_iter().eq(0..100));
@@ -243,17 +241,21 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_over_after_their_packets() {
+    fn flows_end_after_their_packets() {
         let mut pick = Pick::of_length(10, 3);
         let mut packets = [0; 100];
         (0..10 * 12).for_each(|_| packets[pick.next() as usize] += 1);
         assert!(packets[10..30].iter().all(|&count| count == 3), "{packets:?}");
         assert!(packets.iter().all(|&count| count <= 3), "{packets:?}");
-        assert_eq!(packets[..10].iter().filter(|&&count| count == 3).count(), 4, "the others began within");
+        assert_eq!(
+            packets[..10].iter().filter(|&&count| count == 3).count(),
+            4,
+            "the others started earlier"
+        );
     }
 
     #[test]
-    fn by_zipfs_law_the_first_flow_comes_most() {
+    fn the_first_flow_is_the_most_popular_by_zipfs_law() {
         let mut pick = Pick::new(1000, Some(1.0));
         let first = (0..10_000).filter(|_| pick.next() == 0).count();
         assert!((1200..1500).contains(&first), "1 in 7.5: {first}");

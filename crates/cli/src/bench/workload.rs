@@ -1,4 +1,4 @@
-//! The workloads: a chain each, written as a policy.
+//! The workloads, each a policy.
 
 use std::path::{Path, PathBuf};
 
@@ -13,44 +13,44 @@ use super::router::{ParseWorld, RouterWorld};
 use super::tape::{Frames, Kind, Tape};
 use crate::policies;
 
-/// What to measure.
+/// The workload to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Workload {
     /// Parse and forward, without functions
     Forward,
     /// NAT
     Nat,
-    /// Load balancer, Maglev hashing over 32 servers, destination NAT
+    /// Load balancer: Maglev hashing over 32 servers, destination NAT
     Lb,
     /// Firewall with 100 rules, known flows
     Firewall,
-    /// Firewall with 100 rules, every packet opens a flow
+    /// Firewall with 100 rules, every packet starts a flow
     FirewallNew,
     /// Monitor
     Monitor,
-    /// Policer, token buckets of connections
+    /// Policer with a token bucket per connection
     Policer,
-    /// Policer, token buckets of source addresses, which flows share
+    /// Policer with a token bucket per source address, shared by its flows
     PolicerSource,
-    /// UDP whitelister, every packet is a client's request to a service, and is recorded
+    /// UDP whitelister: every packet is a client's request to a service, and is recorded
     Whitelist,
     /// Denial-of-service preventer: packets and rates of flows, flows of sources
     Dos,
-    /// HTTP/1: requests of a segment, responses of eight
+    /// HTTP/1: requests of one segment, responses of eight
     Http,
-    /// Intrusion detection: pages of HTTP that no rule is about
+    /// Intrusion detection: HTTP pages that no rule matches
     Ids,
-    /// Intrusion detection: the same pages, with rules beside that all requests and pages match
+    /// Intrusion detection: the same pages, and rules that all requests and pages match
     IdsMatching,
     /// Intrusion detection: random bytes on port 80
     IdsRandom,
-    /// NAT, load balancer, monitor, firewall; every packet walks through them
+    /// NAT, load balancer, monitor and firewall on the slow path
     Chain4,
-    /// The same, packets of known flows on the fast path
+    /// The same on the fast path
     Chain4Consolidated,
-    /// The router: parse, look the flow up, stamp; no packet begins a flowlet
+    /// Dispatcher: parse, look the flow up, stamp; no packet starts a flowlet
     Router,
-    /// The router, every packet begins a flowlet: estimate, assign, choose where copies go
+    /// Dispatcher, every packet starts a flowlet: estimate, assign, choose units for replicas
     RouterFlowlet,
 }
 
@@ -79,7 +79,7 @@ impl Workload {
         }
     }
 
-    /// What frames it is played.
+    /// The kind of frames.
     pub fn frames(self) -> Kind {
         match self {
             Workload::FirewallNew => Kind::Syn,
@@ -88,18 +88,18 @@ impl Workload {
         }
     }
 
-    /// Bytes of a packet on the wire, unless said.
+    /// Default packet size in bytes on the wire.
     pub fn packet_size(self) -> u16 {
         if self.frames() == Kind::Segment { 1518 } else { 64 }
     }
 
-    /// Whether it can be played flows that end.
+    /// Returns whether flows may end.
     pub fn has_flows_that_end(self) -> bool {
         self.frames() == Kind::Udp
             && !matches!(self, Workload::Forward | Workload::Router | Workload::RouterFlowlet)
     }
 
-    /// What is measured, for this many flows.
+    /// Sets the workload up for this many flows.
     pub fn world(
         self,
         flows: u32,
@@ -122,14 +122,14 @@ impl Workload {
         })
     }
 
-    /// What is to be told apart from the rest of what is measured, if anything is: the same without
-    /// what the workload is about.
+    /// Sets up the same work without the subject of the workload, to be subtracted; `None` if the
+    /// workload has no such baseline.
     pub fn without(self, batch_len: usize) -> Option<Box<dyn World>> {
         matches!(self, Workload::Router | Workload::RouterFlowlet)
             .then(|| Box::new(ParseWorld::new(batch_len)) as Box<dyn World>)
     }
 
-    /// Its policy, for this many flows.
+    /// The policy for this many flows.
     fn policy(self, flows: u32, rules: &[PathBuf]) -> String {
         let line = match self {
             Workload::Forward | Workload::Router | Workload::RouterFlowlet => "inside <-> outside",
@@ -184,16 +184,15 @@ impl Workload {
     }
 }
 
-/// Rules that what is said on pages matches: in a request's target, and in a response's stream and
-/// body.
+/// Rules that match all pages: a request's target, a response's stream and body.
 const MATCHING: &str = r#"
 alert http any any -> any any (msg:"target"; http.uri; content:"search=network"; sid:9100001;)
 alert tcp any any -> any any (msg:"stream"; flow:to_client; content:"<title>Wiki</title>"; sid:9100002;)
 alert http any any -> any any (msg:"body"; file.data; content:"<html>"; content:"</a>"; distance:0; sid:9100003;)
 "#;
 
-/// With the rules of these files, or with a few of our own; if so wanted, with ones that match,
-/// too. All addresses are of both nets, so that no rule is out of question by addresses.
+/// An IDS with the rules of these files, or with a few built-in ones; with `matching`, also with
+/// rules that match. All addresses are in both nets, so addresses exclude no rule.
 fn ids(files: &[PathBuf], matching: bool) -> String {
     let files = files.iter().map(|file| format!("file({:?})", file.display().to_string()));
     let mut rules: Vec<_> = files.collect();
@@ -209,7 +208,7 @@ fn ids(files: &[PathBuf], matching: bool) -> String {
     )
 }
 
-/// External addresses enough for the flows: each has some 64,000 ports.
+/// A NAT with enough external addresses for the flows; each has about 64,000 ports.
 fn nat(flows: u32) -> String {
     let addresses = flows / 50_000 + 1;
     format!("NAT n {{ external: [198.18.0.1-198.18.0.{addresses}] }};\n")
@@ -224,14 +223,14 @@ fn load_balancer() -> String {
     )
 }
 
-/// Before a service, whose clients it records: as many as there are flows.
+/// A whitelister of a service that can record a client for each flow.
 fn whitelist(flows: u32) -> String {
     let capacity = flows.max(1);
     format!("Whitelist w {{ protect: outside, record: [clients], services: [80], capacity: {capacity} }};\n")
 }
 
-/// Before a service: each packet is counted and metered, and each flow of its source, and none is
-/// too many.
+/// A preventer before a service that counts and meters each packet, and each flow of its source,
+/// and drops none.
 fn preventer(flows: u32) -> String {
     let sources = flows.max(1);
     format!(
@@ -240,7 +239,7 @@ fn preventer(flows: u32) -> String {
     )
 }
 
-/// 99 rules that do not match, and one that does.
+/// A firewall with 99 rules that do not match, and one that does.
 fn firewall() -> String {
     let mut rules: Vec<_> = (0..99)
         .map(|i| format!("deny tcp from 172.{}.0.0/16 to 203.0.113.{i} port {}", 16 + i % 16, 1000 + i))
@@ -249,31 +248,31 @@ fn firewall() -> String {
     format!("Firewall f {{ rules: \"{}\" }};\n", rules.join("\\n"))
 }
 
-/// What is under measurement: something that a tape can be played through.
+/// The subject of a measurement.
 pub trait World {
-    /// Opens the tape's flows, and runs once around.
+    /// Opens the tape's flows, and plays a warm-up.
     fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()>;
 
     /// Plays a part of the tape.
     fn play(&mut self, tape: &Tape, from: usize, count: usize);
 
-    /// Whether every packet was accounted for, and passed: a fast wrong run is a failure.
+    /// Checks that every packet was accounted for and passed: a fast wrong run is a failure.
     fn check(&self, tape: &Tape) -> anyhow::Result<()>;
 
     /// Bytes of a flow's record.
     fn record_len(&self) -> usize;
 }
 
-/// Frames of the tape that are played before anything is measured.
+/// Frames of the tape that are played before the measurement.
 pub const WARM_UP: usize = 1 << 16;
 
-/// Virtual nanoseconds from packet to packet.
+/// Virtual nanoseconds between packets.
 pub const PACE_NS: u64 = 50;
 
-/// A chain under measurement.
+/// A graph under measurement.
 pub struct ChainWorld {
     chain: Box<Chain>,
-    /// The units that it runs on, if it is to run on several.
+    /// The units that it runs on, unless it runs inline.
     units: Option<Units>,
     pool: PacketPool,
     batch: Vec<Packet>,
@@ -281,15 +280,15 @@ pub struct ChainWorld {
     batch_len: usize,
     now_ns: u64,
     fresh: bool,
-    /// What is said, in the workloads in which something is.
+    /// Payloads, in the workloads that have any.
     conversations: Option<Conversations>,
     said: Said,
-    /// Whether rules match what is said.
+    /// Rules match the payloads.
     matching: bool,
 }
 
 impl ChainWorld {
-    /// The workload's chain.
+    /// Creates the workload's graph.
     pub fn new(
         workload: Workload,
         flows: u32,
@@ -320,14 +319,14 @@ impl ChainWorld {
         })
     }
 
-    /// The same on units, so many at most.
+    /// Moves it to up to `units_max` units.
     pub fn on_units(mut self, units_max: u16) -> anyhow::Result<ChainWorld> {
         let config = UnitsConfig { units_max, ..UnitsConfig::default() };
         self.units = Some(Units::new(config, &self.chain)?);
         Ok(self)
     }
 
-    /// Runs a batch: receives the frames, processes the packets, and takes back what comes out.
+    /// Processes a batch: receives the frames, processes the packets, and frees the output.
     #[inline]
     fn run(&mut self, frames: Frames<'_>) {
         self.pool.take_small(frames.len(), &mut self.batch);
@@ -375,35 +374,33 @@ impl World for ChainWorld {
 
     fn check(&self, tape: &Tape) -> anyhow::Result<()> {
         let counters = self.chain.counters();
-        ensure!(counters.add_up(), "accounts do not add up: {counters:?}");
+        ensure!(counters.add_up(), "counters do not add up: {counters:?}");
         ensure!(counters.dropped() == 0, "packets were dropped: {counters:?}");
         ensure!(self.fresh || counters.packets_out == counters.packets_in, "packets were lost");
         ensure!(
             !self.fresh || counters.flows_started == counters.packets_in,
-            "not each packet opened a flow"
+            "not every packet started a flow"
         );
         if let Some(length) = tape.flow_length() {
             let (started, expected) = (counters.flows_started, counters.packets_in / u64::from(length));
-            // Those that the warm-up opened have a packet more; a flow that goes before it is over
-            // begins again.
+            // Flows opened in the warm-up have one packet more. An evicted flow starts again.
             ensure!(
                 (expected / 2..=2 * expected).contains(&started),
-                "{started} flows began, {expected} were expected"
+                "{started} flows started, expected about {expected}"
             );
         }
         if self.conversations.is_some() && self.said == Said::Padding {
             let shared = self.chain.stages()[0].shared();
             let anomalies: u64 =
                 shared.groups.iter().filter(|g| g.name == "anomalies").flat_map(|g| &g.values).sum();
-            ensure!(shared.counters[0] == counters.flows_started, "not each flow speaks HTTP");
-            ensure!(anomalies == 0, "something is wrong with what is said");
+            ensure!(shared.counters[0] == counters.flows_started, "not every flow carries HTTP");
+            ensure!(anomalies == 0, "the HTTP parser found anomalies");
         }
         if let (true, Some(conversations)) = (self.matching, &self.conversations) {
             let alerts = self.chain.stages()[0].shared().counters[0];
-            // The shortest packets' pages have no title; one alert each conversation brings,
-            // however short.
+            // Pages of the shortest packets have no title; every conversation raises one alert.
             let least = conversations.completed_at_least(counters.packets_in);
-            ensure!(alerts >= least, "{alerts} alerts where {least} are due at least");
+            ensure!(alerts >= least, "{alerts} alerts, expected at least {least}");
         }
         Ok(())
     }
@@ -432,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_end_and_others_begin() -> anyhow::Result<()> {
+    fn flows_end_and_others_start() -> anyhow::Result<()> {
         for workload in Workload::value_variants().iter().filter(|workload| workload.has_flows_that_end()) {
             for length in [1, 3] {
                 let tape = Tape::of_length(100, 64, length);

@@ -1,4 +1,4 @@
-//! `rivulet capture --connect`: listens to the packets of a Rivulet that runs.
+//! `rivulet capture --connect`: captures the packets of a running Rivulet.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -18,19 +18,19 @@ use crate::output;
 use crate::signals::{self, Signals};
 use crate::up::{ACCEPTED, LOCK_PREFIX, REQUEST};
 
-/// How long an answer is waited for.
+/// Timeout of an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often it is looked whether it is time to end.
+/// Period of the checks for a signal or the deadline.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Bytes of the longest line that says why not.
+/// Maximum length of a refusal, in bytes.
 const LINE_MAX: usize = 512;
 
-/// Bytes of the longest block: a packet and its comment.
+/// Maximum length of a block (a packet and its comment), in bytes.
 const BLOCK_MAX: usize = 1 << 20;
 
-/// The block of a packet.
+/// Block type of an Enhanced Packet Block.
 const ENHANCED_PACKET: u32 = 6;
 
 /// Runs the command.
@@ -51,7 +51,7 @@ pub fn run(args: &Args, interface: &str, format: CaptureFormat) -> anyhow::Resul
             }
             Ok(len) => bytes.extend_from_slice(&part[..len]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
-            Err(error) => return Err(error).context("the Rivulet that is listened to is gone"),
+            Err(error) => return Err(error).context("the connection to the running Rivulet is lost"),
         }
         let whole = whole_blocks(&bytes, count - packets)?;
         packets += whole.packets;
@@ -61,10 +61,10 @@ pub fn run(args: &Args, interface: &str, format: CaptureFormat) -> anyhow::Resul
     file.finish().with_context(|| wrong(args))?;
     if !args.quiet {
         let packets = output::thousands(packets);
-        say!("rivulet: {packets} packets are in {}, each as it came and as it left", args.write.display());
+        say!("rivulet: {packets} packets written to {}, on arrival and on departure", args.write.display());
     }
     if has_ended {
-        say!("rivulet: the Rivulet that was listened to has ended");
+        say!("rivulet: the Rivulet that was captured has ended");
     }
     Ok(signals.stop().map_or(ExitCode::SUCCESS, signals::exit_code))
 }
@@ -73,13 +73,13 @@ fn wrong(args: &Args) -> String {
     format!("cannot write {}", args.write.display())
 }
 
-/// Connects to the Rivulet that has this interface.
+/// Connects to the Rivulet that owns this interface.
 fn listen(interface: &str) -> anyhow::Result<UnixStream> {
     let name = format!("{LOCK_PREFIX}{interface}");
-    let address = SocketAddr::from_abstract_name(&name).context("no interface has such a name")?;
+    let address = SocketAddr::from_abstract_name(&name).context("not the name of an interface")?;
     let mut stream = UnixStream::connect_addr(&address).map_err(|_| {
         anyhow::anyhow!(
-            "no Rivulet has the interface {interface}: is there a `rivulet up --port PORT={interface}` in this network namespace?"
+            "no Rivulet runs on the interface {interface} in this network namespace; start `rivulet up --port PORT={interface}`"
         )
     })?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -90,17 +90,17 @@ fn listen(interface: &str) -> anyhow::Result<UnixStream> {
         match stream.read(&mut byte) {
             Ok(1) => line.push(byte[0]),
             _ => bail!(
-                "the process that has {interface} shows no packets: it is no `rivulet up`, or one with several workers; `tcpdump -i {interface}` shows what comes and leaves there"
+                "the process that owns {interface} offers no packets: it is not `rivulet up`, or it has several workers; `tcpdump -i {interface}` shows the interface's packets"
             ),
         }
     }
     match String::from_utf8_lossy(&line).trim_end() {
         ACCEPTED => Ok(stream),
-        why => bail!("cannot listen at {interface}: {why}"),
+        why => bail!("cannot capture on {interface}: {why}"),
     }
 }
 
-/// The file that is written.
+/// The output file.
 enum File {
     Plain(Box<dyn Write>),
     Gzip(GzEncoder<Box<dyn Write>>),
@@ -137,26 +137,26 @@ impl File {
     }
 }
 
-/// Blocks of a capture that are there in full.
+/// A prefix of whole blocks.
 #[derive(Debug, PartialEq, Eq)]
 struct Whole {
-    /// Their bytes.
+    /// Bytes of the blocks.
     len: usize,
-    /// How many of them are packets.
+    /// Number of packet blocks.
     packets: u64,
 }
 
-/// The blocks that the bytes begin with, up to so many packets.
+/// Returns the whole blocks at the start of `bytes`, up to `packets_max` packets.
 fn whole_blocks(bytes: &[u8], packets_max: u64) -> anyhow::Result<Whole> {
     let mut whole = Whole { len: 0, packets: 0 };
     while whole.packets < packets_max
         && let Some((kind, rest)) = bytes[whole.len..].split_first_chunk::<4>()
         && let Some((len, _)) = rest.split_first_chunk::<4>()
     {
-        // Rivulet writes captures in little-endian order.
+        // Rivulet writes captures in little-endian byte order.
         let (kind, len) = (u32::from_le_bytes(*kind), u32::from_le_bytes(*len) as usize);
         if !(12..=BLOCK_MAX).contains(&len) {
-            bail!("what is listened to is no capture");
+            bail!("the received data is not a capture");
         }
         if bytes.len() - whole.len < len {
             break;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_written_whole() {
+    fn only_whole_blocks_are_written() {
         let bytes = [block(1, 20), block(6, 32), block(6, 16), block(6, 40)].concat();
         let whole = |bytes: &[u8], max| whole_blocks(bytes, max).unwrap();
         assert_eq!(whole(&bytes, u64::MAX), Whole { len: 108, packets: 3 });

@@ -1,4 +1,4 @@
-//! Takes packets through a policy one by one, and writes what became of each.
+//! Runs packets through a policy one by one, and writes what happened to each.
 
 use io::capture::{CaptureDirection, Notes};
 use nf::{Alert, Event, FlowReport};
@@ -9,19 +9,19 @@ use super::comment;
 use crate::explain::{Outcome, Passage, Selection, Witness};
 use crate::sinks::{self, Capture, Spool};
 
-/// The file, and who watches packets for it.
+/// The capture file and the observer of its packets.
 pub struct Trace {
     watch: Watch,
     alerts: Alerts,
     selection: Selection,
     capture: Capture,
     written: u64,
-    /// How many packets are written at most.
+    /// Maximum number of packets to write.
     count: u64,
 }
 
 impl Trace {
-    /// Writes those packets that are selected, and so many at most.
+    /// Creates a writer of up to `count` selected packets.
     pub fn new(capture: Capture, selection: Selection, count: Option<u64>) -> Trace {
         Trace {
             watch: Watch::default(),
@@ -33,36 +33,36 @@ impl Trace {
         }
     }
 
-    /// Takes a packet through the policy, and writes what became of it.
+    /// Runs a packet through the policy, and writes it.
     pub fn take_in(&mut self, runner: &mut Runner, frame: Frame<'_>, from: Ingress) -> anyhow::Result<()> {
         self.watch.take_in(runner, frame, from, &mut self.alerts)?;
         self.write(runner)
     }
 
-    /// Takes what has come by interfaces through the policy, has it sent, and writes what became of
-    /// it.
+    /// Runs the packets that interfaces have received through the policy, sends the result, and
+    /// writes each packet.
     pub fn round(&mut self, live: &mut Live) -> anyhow::Result<()> {
         live.round_by(&mut self.watch, &mut self.alerts)?;
         self.write(live.runner())
     }
 
-    /// Whether as many packets are written as were asked for, or no more can be.
+    /// Returns whether all requested packets are written, or writing has failed.
     pub fn is_full(&mut self) -> bool {
         self.written >= self.count || self.capture.spool().is_some_and(|spool| spool.has_failed())
     }
 
-    /// Lets readers see what was written so far.
+    /// Makes the packets written so far visible to readers of the file.
     pub fn flush(&mut self) {
         self.capture.spool().into_iter().for_each(Spool::flush);
     }
 
-    /// Opens the file again by its name.
+    /// Reopens the file by name.
     pub fn reopen(&mut self) {
         self.capture.spool().into_iter().for_each(Spool::reopen);
     }
 
-    /// Completes the file; how many packets came, how many of them were to be written, and what
-    /// became of those.
+    /// Completes the file. Returns the numbers of packets received and written, and the outcome of
+    /// the file.
     pub fn finish(self) -> anyhow::Result<(u64, u64, sinks::Outcome)> {
         Ok((self.watch.number, self.written, self.capture.finish()?))
     }
@@ -77,8 +77,8 @@ impl Trace {
             let comment = comment::of(&passage, &self.alerts.0, runner);
             let packet_id = passage.number.filter(|_| !passage.made);
             let notes = Notes { comment: Some(&comment), direction: None, packet_id };
-            // What has waited was written when it came, and what a function made never came; but
-            // nothing is dropped unseen.
+            // A pending packet was written on arrival, and a generated one never arrived. A dropped
+            // packet is always written.
             let has_come = !passage.made && !has_waited;
             let is_gone = matches!(passage.outcome, Outcome::Dropped(_));
             if (has_come || is_gone)
@@ -100,20 +100,20 @@ impl Trace {
     }
 }
 
-/// Watches each packet.
+/// Observer of each packet.
 #[derive(Default)]
 struct Watch {
     witness: Witness,
-    /// Of the packet that came last.
+    /// Number of the latest packet.
     number: u64,
-    /// What happened since it was written last.
+    /// Packets since the last write.
     told: Vec<Told>,
 }
 
-/// What became of a packet.
+/// A packet and its fate.
 struct Told {
     passage: Passage,
-    /// Whether it came before the packet with which it is told of.
+    /// Whether it arrived before the current packet.
     has_waited: bool,
 }
 
@@ -137,7 +137,7 @@ impl Intake for Watch {
     }
 }
 
-/// Keeps alerts, each with its function.
+/// Alerts, each with its function.
 #[derive(Default)]
 pub struct Alerts(Vec<(String, Alert)>);
 

@@ -1,4 +1,4 @@
-//! `rivulet nf check`: functions in random chains, consolidated and plain.
+//! `rivulet nf check`: compares fast path and slow path in random graphs.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -12,28 +12,27 @@ use crate::traffic::arguments;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The functions, one of which is in every chain (all that come with Rivulet)
+    /// Functions to check [default: all that come with Rivulet]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// The configuration of the function, as JSON; unless said, those that come with the check, or
-    /// none
+    /// Configuration of the function, as JSON [default: those of the check, or none]
     #[arg(long, value_name = "JSON", requires = "names")]
     config: Option<String>,
-    /// A command that operators may give the function; may be given several times
+    /// Operator command to the function; repeatable
     #[arg(long = "command", value_name = "COMMAND", requires = "names")]
     commands: Vec<String>,
-    /// Packets to be played at least: 100k, 1M
+    /// Minimum number of packets: 100k, 1M
     #[arg(short = 'n', long, default_value = "100k", value_parser = arguments::count)]
     packets: u64,
-    /// Seed of chains and traffic: the same one gives the same trials
+    /// Seed of graphs and traffic; the same seed repeats the run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What the answer looks like
+    /// Format of the result
     #[arg(short, long, value_enum, default_value = "table")]
     output: Format,
 }
 
-/// The answer for programs.
+/// The result as JSON.
 #[derive(Serialize)]
 struct Answer {
     same: bool,
@@ -52,7 +51,7 @@ struct Tried {
     moves: u64,
 }
 
-/// The smallest chain that was found to differ.
+/// The smallest graph with a difference.
 #[derive(Serialize)]
 struct Shown {
     functions: Vec<String>,
@@ -65,7 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let subjects = subjects(args)?;
     let plan = Plan { packets: args.packets, seed: args.seed, ..Plan::default() };
     let (bar, started) = (output::progress(Some(args.packets), "packets"), Instant::now());
-    // A chain that panics is a difference, which is shown smaller: not each panic on the way there.
+    // A panic counts as a difference and is reduced; its message is not shown at each attempt.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut totals = Totals::default();
@@ -91,8 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }),
         })?,
         Format::Table => {
-            let mut table =
-                Table::new(&["chains", "packets", "on the fast path", "commands", "moves", "seconds"]);
+            let mut table = Table::new(&["graphs", "packets", "fast path", "commands", "moves", "seconds"]);
             let share = 100.0 * totals.followed as f64 / totals.packets.max(1) as f64;
             table.row(vec![
                 thousands(totals.trials),
@@ -103,8 +101,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 format!("{:.1}", started.elapsed().as_secs_f64()),
             ]);
             let verdict = match &difference {
-                None => "no difference: consolidated, every chain was what it is plain".to_owned(),
-                Some(difference) => format!("{difference}\nthe same again: --seed {}", args.seed),
+                None => "no difference between fast path and slow path".to_owned(),
+                Some(difference) => format!("{difference}\nrepeat with --seed {}", args.seed),
             };
             output::print(&format!("{}\n{verdict}\n", table.render()))?;
         }
@@ -112,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if difference.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The functions that are asked for, configured as they are to be.
+/// The functions to check, with their configurations.
 fn subjects(args: &Args) -> anyhow::Result<Vec<Subject>> {
     let ready = built_in();
     let mut subjects = Vec::new();
@@ -122,7 +120,7 @@ fn subjects(args: &Args) -> anyhow::Result<Vec<Subject>> {
             None if known().next().is_some() => subjects.extend(known().cloned()),
             config => {
                 let config = config.as_deref().unwrap_or("{}");
-                subjects.push(Subject::new(name, config).context("--config is no JSON")?);
+                subjects.push(Subject::new(name, config).context("--config is not valid JSON")?);
             }
         }
     }

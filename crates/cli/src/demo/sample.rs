@@ -1,4 +1,4 @@
-//! The numbers of a demonstration: now, second by second, and in the end.
+//! Figures of a demonstration: current ones, one per second, and totals.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use serde::Serialize;
 
 use super::world::{START_NS, World};
 
-/// What a second was like. Answers count as packets in, too.
+/// Figures of a second. Replies count as packets in, too.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Second {
-    /// How many seconds were over.
+    /// Number of the second, from 1.
     pub second: u64,
     pub packets_in: u64,
     pub packets_out: u64,
     pub dropped: u64,
-    /// Bits that came in.
+    /// Received bits.
     pub bits_in: u64,
     /// Flows in the table.
     pub flows: u64,
     /// NAT ports in use.
     pub nat_ports: u64,
-    /// Units that run.
+    /// Running units.
     pub units: usize,
 }
 
@@ -29,58 +29,57 @@ pub struct Second {
 #[derive(Clone, Debug, Serialize)]
 pub struct Server {
     pub name: String,
-    /// Whether it went down half way.
+    /// Whether it went down halfway.
     pub went_down: bool,
-    /// Connections that it was given.
+    /// Connections assigned to it.
     pub connections: u64,
-    /// Packets to it before and after half way.
+    /// Packets to it before and after halfway.
     pub packets_before: u64,
     pub packets_after: u64,
 }
 
-/// What the live view shows.
+/// Content of the live view.
 pub struct Now<'a> {
     pub elapsed_ns: u64,
     pub report: Report,
-    /// Since the view was drawn last.
+    /// Rates since the last drawing.
     pub packets_per_second: f64,
     pub bits_per_second: f64,
     pub servers: Vec<Server>,
-    /// Share of each server's packets since the view was drawn last, 0 to 1.
+    /// Share of each server in the packets since the last drawing, 0 to 1.
     pub shares: Vec<f64>,
     pub nat_ports: u64,
     pub moved: u64,
-    /// Each unit that runs: its number, its load as a share of what it can do, and its flows.
+    /// Running units: number, load as a share of capacity, flows.
     pub units: Vec<(u16, f64, u32)>,
-    /// What happened last.
+    /// The latest event.
     pub event: &'a str,
-    /// Packets per second, a value for each time that the view was drawn.
+    /// Packets per second at each drawing.
     pub throughput: &'a [f64],
 }
 
-/// What the demonstration came to.
+/// Result of the demonstration.
 #[derive(Serialize)]
 pub struct Outcome {
-    /// How much traffic there was, in seconds.
+    /// Duration of the traffic in seconds.
     pub seconds: f64,
     pub report: Report,
     pub servers: Vec<Server>,
     /// Flows that moved from the server that went down to another.
     pub flows_moved: u64,
-    /// Answers that were not sent, because too many were under way.
+    /// Replies that were not sent because too many were pending.
     pub answers_unsent: u64,
     pub each_second: Vec<Second>,
-    /// How long it took, in seconds: more than `seconds` if the machine is too slow. Depends on the
-    /// machine.
+    /// Wall-clock time. Longer than `seconds` if the machine is too slow.
     #[serde(skip)]
     pub took: Duration,
 }
 
-/// Remembers what was, to tell what has changed.
+/// Earlier counters, from which rates are computed.
 pub struct History {
     victim: &'static str,
     seconds: Vec<Second>,
-    /// Counters at the last full second, and when the view was drawn last.
+    /// Counters at the last full second, and at the last drawing.
     at_second: Totals,
     at_draw: Totals,
     drawn_ns: u64,
@@ -97,11 +96,11 @@ struct Totals {
     bytes_in: u64,
 }
 
-/// Values of the throughput's history that are kept.
+/// Values kept of the throughput.
 const THROUGHPUT_MAX: usize = 60;
 
 impl History {
-    /// Nothing has happened yet; `victim` is the server that will go down.
+    /// Creates an empty history; `victim` is the server that will go down.
     pub fn new(world: &World, victim: &'static str) -> History {
         let servers = servers(world).len();
         History {
@@ -116,12 +115,12 @@ impl History {
         }
     }
 
-    /// Half of the time is over: a server is about to go down.
+    /// Remembers the counters before a server goes down.
     pub fn half_way(&mut self, world: &World) {
         self.servers_at_half = servers(world).iter().map(|server| server.packets).collect();
     }
 
-    /// Another second is over.
+    /// Ends a second, and returns its figures.
     pub fn second(&mut self, world: &World) -> Second {
         let report = world.report();
         let (now, before) = (Totals::of(&report), self.at_second);
@@ -140,7 +139,7 @@ impl History {
         second
     }
 
-    /// How things stand, for the live view.
+    /// Returns the content of the live view.
     pub fn now(&mut self, world: &World, elapsed_ns: u64) -> Now<'_> {
         let event = self.event();
         let report = world.report();
@@ -177,11 +176,11 @@ impl History {
         }
     }
 
-    /// What happened last, in words.
+    /// Describes the latest event.
     pub fn event(&self) -> &'static str {
         match self.servers_at_half.is_empty() {
-            true => "all servers are up; half way, web2 will go down",
-            false => "web2 went down: its flows went on with the other servers, and clients notice nothing",
+            true => "all servers are up; halfway, web2 will go down",
+            false => "web2 went down; its flows continue on the other servers, and clients notice nothing",
         }
     }
 
@@ -203,7 +202,7 @@ impl History {
 }
 
 impl Outcome {
-    /// Ends the demonstration, `elapsed_ns` into it.
+    /// Ends the demonstration, `elapsed_ns` after its start.
     pub fn new(history: History, world: World, elapsed_ns: u64, took: Duration) -> anyhow::Result<Outcome> {
         let servers = history.servers(servers(&world));
         let answers_unsent = world.unsent();
@@ -234,14 +233,14 @@ impl Totals {
     }
 }
 
-/// What the load balancer has counted of a server.
+/// Counters of a server in the load balancer.
 struct Counted {
     name: String,
     connections: u64,
     packets: u64,
 }
 
-/// What the load balancer has counted of its servers, in the policy's order.
+/// The counters of the servers, in the policy's order.
 fn servers(world: &World) -> Vec<Counted> {
     let mut servers: Vec<Counted> = Vec::new();
     for stage in world.assembly().chain.stages() {
@@ -265,7 +264,7 @@ fn servers(world: &World) -> Vec<Counted> {
     servers
 }
 
-/// Each unit that runs: its number, its load as a share of what it can do, and its flows.
+/// Running units: number, load as a share of capacity, flows.
 fn units(world: &World) -> Vec<(u16, f64, u32)> {
     world.unit_loads().into_iter().map(|(unit, load, flows)| (unit.0, load, flows)).collect()
 }

@@ -1,5 +1,4 @@
-//! How a demonstration looks: a live view on terminals, a line for each second elsewhere, and a
-//! summary.
+//! Views of a demonstration: a live view on terminals, a line each second elsewhere, and a summary.
 
 use console::Term;
 use runtime::Report;
@@ -13,22 +12,21 @@ pub enum Screen {
     Silent,
     /// A line each second.
     Lines,
-    /// A view that is drawn over and over in place.
+    /// A view that is redrawn in place.
     Live {
-        /// The terminal.
         term: Term,
-        /// Lines that the view takes now.
+        /// Lines of the current view.
         lines: usize,
     },
 }
 
 impl Screen {
-    /// The terminal on standard output.
+    /// Creates a live view on standard output.
     pub fn live() -> Screen {
         Screen::Live { term: Term::buffered_stdout(), lines: 0 }
     }
 
-    /// A second is over.
+    /// Prints a second's figures, unless there is a live view.
     pub fn line(&self, second: &Second) -> std::io::Result<()> {
         let Screen::Lines = self else { return Ok(()) };
         let Second { second, packets_in, packets_out, dropped, bits_in, flows, nat_ports, units } = second;
@@ -43,13 +41,13 @@ impl Screen {
         ))
     }
 
-    /// Something has happened that is worth a word; a live view has it in itself.
+    /// Prints an event, unless there is a live view.
     pub fn event(&self, event: &str) -> std::io::Result<()> {
         let Screen::Lines = self else { return Ok(()) };
         crate::output::print(&format!("      {event}\n"))
     }
 
-    /// Draws how things stand, if there is a view; `seconds` is how long all will take.
+    /// Draws the live view, if there is one; `seconds` is the duration of the demonstration.
     pub fn draw(&mut self, now: &Now<'_>, seconds: u64) -> std::io::Result<()> {
         let Screen::Live { term, lines } = self else { return Ok(()) };
         let (rows, columns) = term.size();
@@ -63,7 +61,7 @@ impl Screen {
         term.flush()
     }
 
-    /// Takes the view away.
+    /// Removes the live view.
     pub fn clear(&mut self) -> std::io::Result<()> {
         let Screen::Live { term, lines } = self else { return Ok(()) };
         term.clear_last_lines(*lines)?;
@@ -86,7 +84,7 @@ fn live(now: &Now<'_>, seconds: u64) -> String {
         sparkline(now.throughput)
     );
     text += &format!(
-        "{:>12} in   {} out   {} made   {} dropped\n",
+        "{:>12} in   {} out   {} generated   {} dropped\n",
         thousands(report.packets_in),
         thousands(report.packets_out),
         thousands(report.packets_made),
@@ -118,13 +116,13 @@ fn live(now: &Now<'_>, seconds: u64) -> String {
     text
 }
 
-/// What is said in the end.
+/// Renders the summary.
 pub fn summary(outcome: &Outcome) -> String {
     let report = &outcome.report;
     let accounted =
-        if report.adds_up() { "every one is accounted for" } else { "THE ACCOUNTS DO NOT ADD UP" };
+        if report.adds_up() { "every packet is accounted for" } else { "THE COUNTERS DO NOT ADD UP" };
     let mut text = format!(
-        "\n{:.1} s: {} packets in, {} out, {} dropped, {} held; {accounted}.\n",
+        "\n{:.1} s: {} packets in, {} out, {} dropped, {} pending; {accounted}.\n",
         outcome.seconds,
         thousands(report.packets_in),
         thousands(report.packets_out),
@@ -133,7 +131,7 @@ pub fn summary(outcome: &Outcome) -> String {
     );
     let seconds: Vec<_> = outcome.each_second.iter().map(|second| second.packets_in as f64).collect();
     if seconds.len() > 1 {
-        text += &format!("Packets second by second: {}\n", sparkline(&seconds));
+        text += &format!("Packets per second: {}\n", sparkline(&seconds));
     }
     text += "\n";
     text += &drops(report);
@@ -142,32 +140,35 @@ pub fn summary(outcome: &Outcome) -> String {
     text += "\n";
     text += &servers(outcome);
     if let Some(units) = &report.units {
-        text += "\nTraffic grew and shrank like a tide, and units came and went with it. A unit processes a share of the flows; a flowlet is a\n\
-                 burst of one flow's packets, which is given to a unit whole. Bars: \u{2588} what traffic asked for, \u{2591} what units could do beyond\n\
-                 it, x what they could not do. The traffic is made up; all figures are measured on this machine.\n";
+        text += "\nThe load rose and fell, and units followed it. Each unit processes a share of the flows; a flowlet, a burst of one\n\
+                 flow's packets, is assigned to one unit. Bars: \u{2588} demand met, \u{2591} spare capacity, x unmet demand. The traffic is\n\
+                 synthetic; all figures were measured on this machine.\n";
         text += &crate::units::summary(units);
     }
     text += "\n";
     text += &format!(
-        "{} flows began, {} were open at once at most; the NAT lent {} ports at most at once.\n",
+        "{} flows started, peak {}; peak of NAT ports {}.\n",
         thousands(report.flows.started),
         thousands(report.flows.peak),
         thousands(nat_ports_peak(report))
     );
     if let Some(victim) = outcome.servers.iter().find(|server| server.went_down) {
         text += &format!(
-            "Half way, {} went down: {} of its flows went on with another server.\n",
+            "Halfway, {} went down; {} of its flows continued on another server.\n",
             victim.name,
             thousands(outcome.flows_moved)
         );
     }
     if outcome.answers_unsent > 0 {
-        text += &format!("{} answers of servers were too many to send.\n", thousands(outcome.answers_unsent));
+        text += &format!(
+            "{} replies of servers were dropped: too many were pending.\n",
+            thousands(outcome.answers_unsent)
+        );
     }
     let timing = &report.timing;
     if let (Some(&median), Some(&p99)) = (timing.latency_ns.get("p50"), timing.latency_ns.get("p99")) {
         text += &format!(
-            "One core could do {} packets/s; a batch took {} (median), {} (99th percentile).\n",
+            "One core can process {} packets/s; a batch took {} (median), {} (99th percentile).\n",
             thousands(timing.packets_per_second as u64),
             duration(median),
             duration(p99)
@@ -175,17 +176,17 @@ pub fn summary(outcome: &Outcome) -> String {
     }
     if outcome.took.as_secs_f64() > outcome.seconds * 1.05 + 0.2 {
         text += &format!(
-            "The machine was too slow for this rate: it took {:.1} s. Try a lower --rate.\n",
+            "The machine is too slow for this rate: it took {:.1} s. Use a lower --rate.\n",
             outcome.took.as_secs_f64()
         );
     }
-    text + "\nNext: `rivulet nf list` shows the functions, `rivulet run --help` how to run your own policy.\n"
+    text + "\nNext: `rivulet nf list` lists the functions, `rivulet run --help` shows how to run your own policy.\n"
 }
 
-/// The units that run, a bar each, with as many as fit beside each other.
+/// Renders the running units as bars.
 fn units(units: &[(u16, f64, u32)]) -> String {
     let mut text = format!(
-        "{:>12} units run: each processes a share of the flows; they come and go with the traffic. Bars: load of each\n",
+        "{:>12} units running, each with a share of the flows; they follow the load. Bars: load of each\n",
         units.len()
     );
     for row in units.chunks(4) {
@@ -209,7 +210,7 @@ fn functions(report: &Report) -> String {
 }
 
 fn drops(report: &Report) -> String {
-    let mut table = Table::new(&["dropped: attacks and broken packets", "packets", "meaning"]);
+    let mut table = Table::new(&["drops: attacks and broken packets", "packets", "meaning"]);
     let mut drops: Vec<_> = report.drops.iter().collect();
     drops.sort_by_key(|&(_, &count)| std::cmp::Reverse(count));
     for (&reason, &count) in drops {
@@ -241,7 +242,7 @@ fn nat_ports_peak(report: &Report) -> u64 {
     pools.map(|pool| u64::from(pool.peak)).sum()
 }
 
-/// A rate in bits per second in the unit that suits it.
+/// Formats a rate in bits per second with a suitable unit.
 fn bits(rate: f64) -> String {
     match rate {
         ..1e6 => format!("{:.0} kbit/s", rate / 1e3),
@@ -250,14 +251,14 @@ fn bits(rate: f64) -> String {
     }
 }
 
-/// Values as a row of bars, the highest of them full.
+/// Renders values as a row of bars, scaled to the highest.
 fn sparkline(values: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().fold(1.0, f64::max);
     values.iter().map(|value| BARS[((value / most * 8.0) as usize).min(7)]).collect()
 }
 
-/// A share of 0 to 1 as a bar of up to 30 characters.
+/// Renders a share of 0 to 1 as a bar of up to 30 characters.
 fn bar(share: f64) -> String {
     "█".repeat((share * 30.0).round() as usize)
 }
@@ -267,14 +268,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sparkline_is_as_high_as_its_values() {
+    fn a_sparkline_is_scaled_to_its_highest_value() {
         assert_eq!(sparkline(&[0.0, 50.0, 100.0]), "▁▅█");
         assert_eq!(sparkline(&[]), "");
         assert_eq!(sparkline(&[0.0]), "▁");
     }
 
     #[test]
-    fn rates_have_the_unit_that_suits_them() {
+    fn rates_have_suitable_units() {
         assert_eq!(bits(1_500.0), "2 kbit/s");
         assert_eq!(bits(25e6), "25 Mbit/s");
         assert_eq!(bits(1.234e9), "1.23 Gbit/s");

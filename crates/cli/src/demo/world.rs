@@ -1,5 +1,4 @@
-//! What is around the chain: clients that send, servers that answer what reaches them, and the time
-//! between.
+//! The environment of the graph: clients, servers that answer, and the delay between them.
 
 use std::collections::VecDeque;
 
@@ -13,27 +12,27 @@ use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 
 use crate::sinks::Sinks;
 
-/// The time of the first packet.
+/// Time of the first packet.
 pub const START_NS: u64 = 1_000_000_000;
 
-/// From a packet's arrival at a server to its answer's arrival at the chain.
+/// Time from a packet's departure to the arrival of its reply.
 const ROUND_TRIP_NS: u64 = 2_000_000;
 
-/// The chain is flushed at least this often, so that an answer's time is always ahead.
+/// Maximum time between flushes, shorter than the round trip, so that replies are never late.
 const FLUSH_NS: u64 = ROUND_TRIP_NS / 2;
 
-/// Answers under way at most; further ones are not sent, and counted.
+/// Maximum number of pending replies; further ones are counted and not sent.
 pub const PENDING_MAX: usize = 65_536;
 
 /// Ports of the demonstration's policy.
 const INSIDE: u16 = 0;
 const OUTSIDE: u16 = 1;
 
-/// Clients, the chain, and servers.
+/// Clients, graph and servers.
 pub struct World {
     clients: Generator,
     tide: Tide,
-    /// The client frame that comes next.
+    /// Next frame of the clients.
     next: Option<Next>,
     runner: Runner,
     outside: Outside,
@@ -45,19 +44,19 @@ struct Next {
     data: Vec<u8>,
 }
 
-/// Takes what leaves the chain: to servers, which answer, or to clients.
+/// Receives the packets that leave the graph, and answers those to servers.
 struct Outside {
     servers: Responder,
-    /// Answers under way, in order of time: all are under way for as long.
+    /// Pending replies, ordered by arrival; all have the same delay.
     pending: VecDeque<(u64, Vec<u8>)>,
-    /// Buffers of answers that have arrived.
+    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
     unsent: u64,
     sinks: Sinks,
 }
 
 impl World {
-    /// Clients with this traffic before a chain on units; what leaves it goes to `sinks` too.
+    /// Puts a graph on units between clients and servers; departing packets also go to `sinks`.
     pub fn new(
         profile: &TrafficProfile,
         tide: Tide,
@@ -84,7 +83,7 @@ impl World {
         Ok(world)
     }
 
-    /// Lets time pass to `until_ns`: everything before it happens.
+    /// Advances the time to `until_ns`, and processes everything before it.
     pub fn advance(&mut self, until_ns: u64) -> anyhow::Result<()> {
         loop {
             let client_ns = self.next.as_ref().map_or(u64::MAX, |next| next.timestamp_ns);
@@ -92,7 +91,7 @@ impl World {
             let now_ns = client_ns.min(server_ns);
             let flush_ns = self.flushed_ns + FLUSH_NS;
             if now_ns.min(until_ns) >= flush_ns {
-                // What is flushed may bring answers, but none before the next flush.
+                // Flushed packets may lead to replies, but none before the next flush.
                 self.runner.flush(&mut self.outside)?;
                 self.flushed_ns = flush_ns;
                 continue;
@@ -108,14 +107,14 @@ impl World {
         }
     }
 
-    /// Carries out an operator's command to a function of the chain.
+    /// Sends a command to a function.
     pub fn command(&mut self, function: &str, command: &str) -> anyhow::Result<()> {
         let stage = self.runner.assembly().names.iter().position(|name| name == function);
-        let stage = stage.with_context(|| format!("the chain has no function `{function}`"))?;
+        let stage = stage.with_context(|| format!("the policy has no function `{function}`"))?;
         Ok(self.runner.control(stage, command)?)
     }
 
-    /// What the chain has done so far.
+    /// The report so far.
     pub fn report(&self) -> Report {
         self.runner.report()
     }
@@ -125,17 +124,17 @@ impl World {
         self.runner.unit_loads()
     }
 
-    /// The chain.
+    /// The assembled policy.
     pub fn assembly(&self) -> &Assembly {
         self.runner.assembly()
     }
 
-    /// Answers that were not sent because too many were under way.
+    /// Replies that were not sent because too many were pending.
     pub fn unsent(&self) -> u64 {
         self.outside.unsent
     }
 
-    /// Ends it: all flows end, and the capture is completed.
+    /// Ends all flows, and completes the capture.
     pub fn finish(mut self) -> anyhow::Result<Report> {
         let report = self.runner.finish(&mut self.outside)?;
         let ended = self.outside.sinks.finish(report.last_packet_ns.unwrap_or(0))?;
@@ -163,7 +162,7 @@ impl World {
         Ok(())
     }
 
-    /// Asks the clients for their next frame.
+    /// Generates the clients' next frame.
     fn fetch(&mut self) {
         let Some(frame) = self.clients.next() else {
             self.next = None;
@@ -177,28 +176,27 @@ impl World {
     }
 }
 
-/// How what clients send comes and goes: a tenth of their rate at first, all of it half way, and a
-/// tenth again in the end.
+/// The load over time: it rises from a tenth of the rate to all of it, and falls again.
 pub struct Tide {
     length_ns: f64,
-    /// The frame before: when the generator sent it, and when it came.
+    /// The previous frame: its time by the generator, and its time of arrival.
     sent_ns: f64,
     came_ns: f64,
 }
 
-/// The share of the rate at low tide.
+/// Lowest share of the rate.
 const LOW: f64 = 0.1;
 
-/// How much of the time the tide is neither coming nor going.
+/// Share of the time at the full rate.
 const HIGH_FOR: f64 = 0.2;
 
 impl Tide {
-    /// One that takes so long.
+    /// Creates a curve of this length.
     pub fn new(length_ns: u64) -> Tide {
         Tide { length_ns: length_ns as f64, sent_ns: 0.0, came_ns: 0.0 }
     }
 
-    /// When a frame comes that was to be sent at this time; none was to be sent later before.
+    /// Returns the arrival time of a frame that the generator sends at `at_ns`. Times ascend.
     fn at(&mut self, at_ns: u64) -> u64 {
         let sent_ns = at_ns.saturating_sub(START_NS) as f64;
         self.came_ns += (sent_ns - self.sent_ns) / self.level();
@@ -206,7 +204,7 @@ impl Tide {
         START_NS + self.came_ns as u64
     }
 
-    /// The share of the rate that is sent now.
+    /// The current share of the rate.
     fn level(&self) -> f64 {
         let from_end = 1.0 - (2.0 * self.came_ns / self.length_ns - 1.0).abs();
         let risen = (from_end / (1.0 - HIGH_FOR)).clamp(0.0, 1.0);
@@ -215,7 +213,7 @@ impl Tide {
 }
 
 fn frame(timestamp_ns: u64, data: &[u8]) -> Frame<'_> {
-    // The longest frame is below 10,000 bytes.
+    // The longest frame is shorter than 10,000 bytes.
     Frame { timestamp_ns, link: LinkType::Ethernet, wire_len: data.len() as u32, data }
 }
 

@@ -1,4 +1,4 @@
-//! EVE's records that are about no packet: flows, and the counters of the whole run.
+//! EVE records that are not about a packet: flows, and counters of the whole run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,22 +10,22 @@ use serde::Serialize;
 
 use super::{Addressed, flow_id, protocol, timestamp};
 
-/// Kinds of events that are written: an option's value, such as `flow,dns,tls`.
+/// Kinds of events to write, such as `flow,dns,tls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventKinds(Vec<String>);
 
-/// What `--events` may name.
+/// Kinds that `--events` accepts.
 const KINDS: [&str; 7] = ["http", "dns", "tls", "redundancy", "nat", "flow", "stats"];
 
 impl Default for EventKinds {
-    /// What functions tell of their own accord.
+    /// The kinds that functions report by themselves.
     fn default() -> EventKinds {
         EventKinds(KINDS[..5].iter().map(|&kind| kind.to_owned()).collect())
     }
 }
 
 impl EventKinds {
-    /// Whether events of this kind are written.
+    /// Returns whether events of this kind are written.
     pub fn has(&self, kind: &str) -> bool {
         self.0.iter().any(|one| one == kind)
     }
@@ -37,7 +37,7 @@ impl FromStr for EventKinds {
     fn from_str(text: &str) -> Result<EventKinds, String> {
         let kinds: Vec<String> = text.split(',').map(|kind| kind.trim().to_owned()).collect();
         match kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
-            Some(wrong) => Err(format!("`{wrong}` is no kind of event; expected {}", KINDS.join(", "))),
+            Some(wrong) => Err(format!("`{wrong}` is not a kind of event; expected {}", KINDS.join(", "))),
             None => Ok(EventKinds(kinds)),
         }
     }
@@ -49,7 +49,7 @@ impl fmt::Display for EventKinds {
     }
 }
 
-/// A flow as a line of EVE: `event_type` `flow`.
+/// A flow record as a line of EVE: `event_type` `flow`.
 #[derive(Serialize)]
 pub struct EveFlow {
     timestamp: String,
@@ -94,7 +94,7 @@ struct TcpFlags {
 }
 
 impl EveFlow {
-    /// The line about a report of a monitor.
+    /// Creates the line of a monitor's flow report.
     pub fn new(report: &FlowReport) -> EveFlow {
         let source = Endpoint { addr: report.source, port: report.source_port };
         let destination = Endpoint { addr: report.destination, port: report.destination_port };
@@ -156,7 +156,7 @@ impl TcpFlags {
     }
 }
 
-/// The counters of a run as a line of EVE: `event_type` `stats`.
+/// Counters of a run as a line of EVE: `event_type` `stats`.
 #[derive(Serialize)]
 pub struct EveStats<'a> {
     timestamp: String,
@@ -166,14 +166,14 @@ pub struct EveStats<'a> {
 
 #[derive(Serialize)]
 struct Stats<'a> {
-    /// Seconds since the first packet, or the run's beginning.
+    /// Seconds since the first packet, or since the start of a live run.
     uptime: u64,
     capture: Captured,
     decoder: Decoded,
     flow: Flows,
     detect: Detected,
     ips: Passed,
-    /// Packets dropped, by reason. Not of Suricata's.
+    /// Packets dropped, by reason. Not in Suricata.
     drops: &'a std::collections::BTreeMap<&'static str, u64>,
 }
 
@@ -209,7 +209,7 @@ struct Passed {
 }
 
 impl<'a> EveStats<'a> {
-    /// The line about a report at a time; `began_ns` is when the run began.
+    /// Creates the line of a report; `began_ns` is the start of the run.
     pub fn new(report: &'a Report, began_ns: u64, now_ns: u64) -> EveStats<'a> {
         let counted = |name: &str| report.functions.iter().filter_map(|one| one.counters.get(name)).sum();
         let missed: u64 = report.interfaces.values().map(|interface| interface.missed).sum();
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_is_told_as_suricata_does() {
+    fn a_flow_record_has_suricatas_fields() {
         let address = |last: u8| packet::Addr::from(std::net::IpAddr::from([192, 0, 2, last]));
         let report = FlowReport {
             source: address(1),
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!((&line["flow"]["pkts_toclient"], &line["flow"]["age"]), (&2.into(), &7.into()));
         assert_eq!((&line["flow"]["reason"], &line["tcp"]["tcp_flags"]), (&"closed".into(), &"1b".into()));
         assert_eq!(line["flow"]["start"], "1970-01-01T00:00:02.000000+0000");
-        // The number is the one that alerts of the flow have, whichever way it goes.
+        // The same number as in alerts of the flow, in both directions.
         let turned = FlowReport {
             source: report.destination,
             destination: report.source,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_events_are_known() {
+    fn unknown_kinds_of_events_are_refused() {
         let kinds: EventKinds = "flow, dns".parse().unwrap();
         assert!(kinds.has("flow") && kinds.has("dns") && !kinds.has("http"));
         assert!("flow,alert".parse::<EventKinds>().unwrap_err().contains("`alert`"));

@@ -1,11 +1,11 @@
-//! Headers in words: a line for each packet, and what differs between two moments.
+//! Headers as text: a line for each packet, and the differences between two moments.
 
 use std::fmt::Write;
 
 use packet::parse::{self, protocol};
 use packet::{LinkType, Packet, PacketClass};
 
-/// A packet in one line, much as packet sniffers write it.
+/// Renders a packet as one line, much like tcpdump.
 pub fn line(packet: &Packet) -> String {
     let meta = packet.meta();
     if meta.version == 0 {
@@ -33,8 +33,8 @@ pub fn line(packet: &Packet) -> String {
 /// A header field and its value.
 pub type Field = (&'static str, String);
 
-/// What differs between two moments of a packet: field, before, after. A field that is not there is
-/// `-`.
+/// Returns the fields that differ between two moments of a packet: field, before, after. A missing
+/// field is `-`.
 pub fn changes(before: &Packet, after: &Packet) -> Vec<(&'static str, String, String)> {
     let (old, new) = (fields(before), fields(after));
     let value = |fields: &[Field], name: &str| {
@@ -55,7 +55,7 @@ pub fn changes(before: &Packet, after: &Packet) -> Vec<(&'static str, String, St
     changes
 }
 
-/// The headers, from the outside to the inside.
+/// The header fields, from the outermost header inwards.
 fn fields(packet: &Packet) -> Vec<Field> {
     let (data, meta) = (packet.data(), packet.meta());
     let mut fields = Vec::new();
@@ -139,7 +139,7 @@ fn with_port(address: packet::Addr, port: Option<u16>) -> String {
     }
 }
 
-/// An end of a packet, with its port where there is one.
+/// An endpoint of a packet, with its port if it has one.
 fn end(packet: &Packet, source: bool) -> String {
     let (from, to) = parse::ends(packet);
     let end = if source { from } else { to };
@@ -211,7 +211,7 @@ fn not_ip(packet: &Packet) -> String {
 
 fn payload(packet: &Packet) -> &[u8] {
     match packet.meta() {
-        // What an ICMP error carries are headers, which are compared as such.
+        // The payload of an ICMP error is headers, which are compared as such.
         meta if meta.class == PacketClass::IcmpError => &[],
         meta if meta.version == 0 => packet.data(),
         meta => {
@@ -233,7 +233,7 @@ fn bytes(payload: &[u8]) -> String {
     if payload.len() > SHOWN { text + " ..." } else { text }
 }
 
-/// A protocol's usual name, or its number.
+/// The usual name of a protocol, or its number.
 pub fn protocol_name(number: u8) -> String {
     match number {
         1 => "icmp",

@@ -1,4 +1,4 @@
-//! The rule that a flow's next packets follow that are like one that was told of.
+//! The cached rule that later packets like an explained one follow.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use nf::{Cause, EventCondition};
 use packet::{End, TagKind};
 use serde::Serialize;
 
-/// A rule, its functions by their names in the policy.
+/// A cached rule with the names of its functions.
 #[derive(Serialize)]
 pub struct RuleStory {
     steps: Vec<StepStory>,
@@ -17,36 +17,36 @@ pub struct RuleStory {
 #[derive(Serialize)]
 #[serde(tag = "does", rename_all = "snake_case")]
 enum StepStory {
-    /// The state functions of the next so many steps may run side by side.
+    /// The state functions of the next `count` steps may run in parallel.
     Together { count: usize },
-    /// It is counted, and goes on.
+    /// The packet is counted.
     Pass { function: String },
     /// State functions run.
     StateFunctions { function: String, ids: Vec<u16> },
-    /// The function sees every packet.
+    /// The function processes every packet.
     Process { function: String },
     /// The DSCP is written.
     SetDscp { dscp: u8 },
-    /// Ends are written.
+    /// Endpoints are written.
     SetEnds {
         #[serde(skip_serializing_if = "Option::is_none")]
         source: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         destination: Option<String>,
     },
-    /// Outer headers are put before it, if it is in no tunnel and its IP packet has no more than
-    /// `len_max` bytes; others walk.
-    Wrap { function: String, destination: String, header_len: usize, len_max: u16 },
-    /// A VLAN tag or MPLS label is put before it, if there is room for it in its link layer; others
-    /// walk.
-    Tag { function: String, tag: String },
-    /// It is taken out of its tunnel, if it came in the same outer headers; others walk.
-    TakeOut { function: String, header_len: usize },
-    /// A VLAN tag or MPLS label is taken away, if it came with the same; others walk.
-    Untag { function: String, kind: &'static str },
-    /// Outer headers, or a tag, are not put before it, since another function takes them away.
+    /// Outer headers are added, if the packet is in no tunnel and its IP packet has up to `len_max`
+    /// bytes; other packets take the slow path.
+    Encap { function: String, destination: String, header_len: usize, len_max: u16 },
+    /// A VLAN tag or MPLS label is pushed, if the link layer has room for it; other packets take
+    /// the slow path.
+    Push { function: String, tag: String },
+    /// Outer headers are removed, if they are the same ones; other packets take the slow path.
+    Decap { function: String, header_len: usize },
+    /// A VLAN tag or MPLS label is popped, if it is the same; other packets take the slow path.
+    Pop { function: String, kind: &'static str },
+    /// Outer headers or a tag are not added, because a later function removes them.
     Cancelled { function: String, header_len: usize },
-    /// It is dropped.
+    /// The packet is dropped.
     Drop { function: String, reason: &'static str },
 }
 
@@ -55,12 +55,12 @@ struct EventStory {
     function: String,
     id: u16,
     argument: u64,
-    /// What it may come by: `command` or `packet`.
+    /// Trigger of the event: `command` or `packet`.
     cause: &'static str,
 }
 
 impl RuleStory {
-    /// The story of a rule of a chain whose functions have these names.
+    /// Explains a rule of a graph whose functions have these names.
     pub fn new(rule: &RuleView, names: &[String]) -> RuleStory {
         let name = |stage: usize| names.get(stage).cloned().unwrap_or_default();
         let steps = rule.steps.iter().map(|step| match *step {
@@ -75,15 +75,15 @@ impl RuleStory {
                 let to = |end: End| writes.iter().find(|write| write.0 == end).map(|(_, to)| to.to_string());
                 StepStory::SetEnds { source: to(End::Source), destination: to(End::Destination) }
             }
-            RuleStep::Wrap(stage, ref outer, len_max) => StepStory::Wrap {
+            RuleStep::Wrap(stage, ref outer, len_max) => StepStory::Encap {
                 function: name(stage),
                 destination: outer.destination().to_string(),
                 header_len: outer.header_len(),
                 len_max,
             },
-            RuleStep::Tag(stage, tag) => StepStory::Tag { function: name(stage), tag: tag.to_string() },
-            RuleStep::TakeOut(stage, header_len) => StepStory::TakeOut { function: name(stage), header_len },
-            RuleStep::Untag(stage, kind) => StepStory::Untag {
+            RuleStep::Tag(stage, tag) => StepStory::Push { function: name(stage), tag: tag.to_string() },
+            RuleStep::TakeOut(stage, header_len) => StepStory::Decap { function: name(stage), header_len },
+            RuleStep::Untag(stage, kind) => StepStory::Pop {
                 function: name(stage),
                 kind: match kind {
                     TagKind::Vlan => "tag",
@@ -110,12 +110,12 @@ impl RuleStory {
 
 impl fmt::Display for RuleStory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  rule for packets like it")?;
+        writeln!(f, "  cached rule for similar packets")?;
         for step in &self.steps {
             writeln!(f, "      {step}")?;
         }
         for EventStory { function, id, argument, cause } in &self.events {
-            writeln!(f, "      until event {id} ({argument}) of {function}, by a {cause}")?;
+            writeln!(f, "      until event {id} ({argument}) of {function}, triggered by a {cause}")?;
         }
         Ok(())
     }
@@ -124,35 +124,32 @@ impl fmt::Display for RuleStory {
 impl fmt::Display for StepStory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StepStory::Together { count } => write!(f, "the next {count} may run side by side"),
+            StepStory::Together { count } => write!(f, "the next {count} may run in parallel"),
             StepStory::Pass { function } => write!(f, "{function}: counted"),
             StepStory::StateFunctions { function, ids } => {
                 let ids: Vec<_> = ids.iter().map(u16::to_string).collect();
                 write!(f, "{function}: state function {}", ids.join(", "))
             }
-            StepStory::Process { function } => write!(f, "{function}: sees every packet"),
+            StepStory::Process { function } => write!(f, "{function}: processes every packet"),
             StepStory::SetDscp { dscp } => write!(f, "set DSCP to {dscp}"),
             StepStory::SetEnds { source, destination } => {
                 let ends = [("source", source), ("destination", destination)];
                 let set = ends.iter().filter_map(|(end, to)| Some(format!("set {end} to {}", to.as_ref()?)));
                 f.write_str(&set.collect::<Vec<_>>().join(", "))
             }
-            StepStory::Wrap { function, destination, header_len, len_max } => write!(
+            StepStory::Encap { function, destination, header_len, len_max } => write!(
                 f,
-                "{function}: put {header_len} bytes of headers before it, to {destination}, if it has no more than {len_max}"
+                "{function}: encap with {header_len} bytes of headers to {destination}, up to {len_max} bytes"
             ),
-            StepStory::Tag { function, tag } => write!(f, "{function}: put {tag} before it"),
-            StepStory::TakeOut { function, header_len } => {
-                write!(f, "{function}: take {header_len} bytes of headers away, if it came in the same")
+            StepStory::Push { function, tag } => write!(f, "{function}: push {tag}"),
+            StepStory::Decap { function, header_len } => {
+                write!(f, "{function}: decap of {header_len} bytes of headers, if they are the same")
             }
-            StepStory::Untag { function, kind } => {
-                write!(f, "{function}: take a {kind} away, if it came with the same")
+            StepStory::Pop { function, kind } => {
+                write!(f, "{function}: pop a {kind}, if it is the same")
             }
             StepStory::Cancelled { function, header_len } => {
-                write!(
-                    f,
-                    "{function}: {header_len} bytes of headers, which are taken away again, are not put before it"
-                )
+                write!(f, "{function}: encap with {header_len} bytes of headers, cancelled by a later decap")
             }
             StepStory::Drop { function, reason } => write!(f, "{function}: drop: {reason}"),
         }

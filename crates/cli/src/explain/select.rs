@@ -1,4 +1,4 @@
-//! Which packets are to be told of.
+//! Selection of the packets to show.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use runtime::{Assembly, Runner};
 use super::witness::{Outcome, Passage};
 use crate::policies;
 
-/// Which packets are to be told of: those that meet all conditions.
+/// Conditions on a packet, all of which must hold.
 #[derive(Default)]
 pub struct Selection {
     /// Only the packets of this flow.
@@ -21,13 +21,13 @@ pub struct Selection {
     /// Only packets that were dropped.
     pub dropped: bool,
     filter: Option<Filter>,
-    /// For each function of the chain, its number in the policy: the one that filters know it by.
+    /// For each function of the graph, its number in the policy, by which filters know it.
     numbers: Vec<usize>,
 }
 
 impl Selection {
-    /// All packets that pass the filter, if there is one, in which the names of the policy at
-    /// `path` may be used; `policy` is its text.
+    /// Selects all packets, or those that match `filter`, which may use the names of the policy at
+    /// `path` with the text `policy`.
     pub fn of_filter(
         filter: Option<&str>,
         path: &Path,
@@ -41,12 +41,12 @@ impl Selection {
         Ok(Selection { filter: Some(filter), numbers, ..Selection::default() })
     }
 
-    /// Whether no packet behind this number is wanted.
+    /// Returns whether no later packet can be selected.
     pub fn is_past(&self, number: u64) -> bool {
         self.packet == Some(number)
     }
 
-    /// Whether this packet is wanted.
+    /// Returns whether this packet is selected.
     pub fn takes(&self, passage: &Passage, runner: &Runner) -> bool {
         let dropped = matches!(passage.outcome, Outcome::Dropped(_));
         self.flow.is_none_or(|flow| passage.flow == Some(flow))
@@ -58,7 +58,7 @@ impl Selection {
     fn passes(&self, filter: &Filter, passage: &Passage, runner: &Runner) -> bool {
         let Some(arrived) = &passage.arrived else { return false };
         let mut fields = fields(arrived);
-        // What functions said of it is known once they are done.
+        // Attributes are complete after the last function.
         let last = passage.steps.iter().rev().find_map(|step| step.after.as_ref());
         if let Some(last) = last {
             for (stage, &number) in runner.assembly().chain.stages().iter().zip(&self.numbers) {
@@ -73,7 +73,7 @@ impl Selection {
     }
 }
 
-/// What filters look at.
+/// Returns the fields that filters read.
 fn fields(packet: &Packet) -> Fields {
     let meta = packet.meta();
     if meta.version == 0 {

@@ -1,4 +1,4 @@
-//! What happened to one packet, in words: as text for people, and as an object for programs.
+//! The explanation of a packet: text, or an object for JSON.
 
 use std::fmt;
 
@@ -12,28 +12,27 @@ use super::headers;
 use super::rule::RuleStory;
 use super::witness::{Collected, Outcome, Passage, Step, Told};
 
-/// What happened to one packet.
+/// The explanation of a packet.
 #[derive(Serialize)]
 pub struct Story {
-    /// Its number; absent if it waited so long that it is no longer known.
+    /// Number of the packet; absent if it was pending for too long.
     packet: Option<u64>,
     time_ns: u64,
-    /// Whether a function made it, in answer to the packet with this number.
+    /// A function generated it in reply to the packet with this number.
     made: bool,
-    /// The side that it came from.
+    /// The side that it arrived from.
     from: &'static str,
     headers: String,
     flow: Option<FlowStory>,
     steps: Vec<StepStory>,
-    /// What its flow's next packets do that are like it; absent if they walk through the functions,
-    /// too.
+    /// The cached rule of its flow; absent if later packets take the slow path, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<RuleStory>,
     outcome: OutcomeStory,
     alerts: Vec<AlertStory>,
-    /// Events that functions told, such as transactions of HTTP.
+    /// Events that functions reported, such as HTTP transactions.
     told: Vec<Told>,
-    /// Flows whose counts were reported just then.
+    /// Flow records that were reported with this packet.
     flows_reported: usize,
 }
 
@@ -41,15 +40,15 @@ pub struct Story {
 struct FlowStory {
     number: u64,
     direction: &'static str,
-    /// The packet's number in the flow, from 1.
+    /// Number of the packet in its flow, from 1.
     clock: u64,
-    /// What the connection has come to with it.
+    /// State of the connection after it.
     connection: &'static str,
     key: String,
-    /// The key that replies are known by from here on.
+    /// The key of the flow's replies, after translation.
     #[serde(skip_serializing_if = "Option::is_none")]
     alias: Option<String>,
-    /// The bytes of the flow's record.
+    /// Length of the flow's record.
     record_bytes: usize,
 }
 
@@ -63,7 +62,7 @@ struct StepStory {
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     meaning: Option<&'static str>,
-    /// The rule of the function that decided so.
+    /// The function's rule that matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     decided_by: Option<DecidingRule>,
     changes: Vec<Change>,
@@ -71,11 +70,11 @@ struct StepStory {
     actions: Vec<String>,
     state_functions: Vec<StateFunctionStory>,
     events: Vec<EventStory>,
-    /// Recorded entries beyond the limit.
+    /// Number of actions that were not recorded, because the recording was full.
     lost: u32,
 }
 
-/// A rule that an operator wrote.
+/// A rule of a function's configuration.
 #[derive(Serialize)]
 struct DecidingRule {
     number: u32,
@@ -112,7 +111,7 @@ struct EventStory {
 
 #[derive(Serialize)]
 struct OutcomeStory {
-    /// `sent`, `dropped` or `held`.
+    /// `sent`, `dropped` or `pending`.
     what: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<String>,
@@ -133,7 +132,7 @@ struct AlertStory {
 }
 
 impl Story {
-    /// The story of this packet.
+    /// Explains a packet.
     pub fn new(passage: &Passage, collected: &Collected, runner: &Runner) -> Story {
         let first = passage.arrived.as_ref().or(passage.steps.first().map(|step| &step.before));
         let alerts = collected.alerts.iter().filter(|(_, alert)| alert.sequence == passage.sequence);
@@ -162,7 +161,7 @@ impl Story {
     }
 }
 
-/// The events told of this packet, and those of flows that ended just then.
+/// Events that were reported with this packet, by flows that ended with it, too.
 fn told(passage: &Passage, collected: &Collected) -> Vec<Told> {
     let of_it = |sequence: &Option<u64>| sequence.is_none_or(|sequence| sequence == passage.sequence);
     let told = collected.told.iter().filter(|(sequence, _)| !passage.made && of_it(sequence));
@@ -186,7 +185,7 @@ fn flow(passage: &Passage, runner: &Runner) -> Option<FlowStory> {
 }
 
 fn outcome(passage: &Passage, collected: &Collected, runner: &Runner) -> OutcomeStory {
-    let nothing = OutcomeStory { what: "held", port: None, headers: None, reason: None, meaning: None };
+    let nothing = OutcomeStory { what: "pending", port: None, headers: None, reason: None, meaning: None };
     match passage.outcome {
         Outcome::Held => {
             OutcomeStory { meaning: Some("It waits for other fragments of its datagram."), ..nothing }
@@ -254,13 +253,13 @@ impl StepStory {
     }
 }
 
-/// The rule of the function that decided about the packet, if it has such.
+/// Returns the function's rule that matched the packet, if it has rules.
 pub(crate) fn deciding_rule<'r>(step: &Step, runner: &'r Runner) -> Option<&'r RuleLabel> {
     let stage = runner.assembly().chain.stages().get(step.stage)?;
     Some(&stage.shared().rules.get(step.recording.rule? as usize)?.label)
 }
 
-/// The attributes that the function changed.
+/// Returns the attributes that the function changed.
 fn attributes(step: &Step, runner: &Runner) -> Vec<Attribute> {
     let (Some(stage), Some(after)) = (runner.assembly().chain.stages().get(step.stage), &step.after) else {
         return Vec::new();
@@ -283,20 +282,20 @@ fn action(action: &HeaderAction) -> String {
         HeaderAction::SetEnd(which, to) => format!("set {} to {to}", end(which)),
         HeaderAction::SetEmbeddedEnd(which, to) => format!("set quoted {} to {to}", end(which)),
         HeaderAction::SetField(field, value) => format!("set {field:?} to {value}"),
-        HeaderAction::DecrementTtl => "take one from the time to live".to_owned(),
+        HeaderAction::DecrementTtl => "decrement the time to live".to_owned(),
         HeaderAction::Encap { outer, .. } => {
-            format!("put {} bytes of headers before it, to {}", outer.header_len(), outer.destination())
+            format!("encap with {} bytes of headers to {}", outer.header_len(), outer.destination())
         }
-        HeaderAction::FindTag(_, Some(tag)) => format!("look at {tag}"),
-        HeaderAction::FindTag(TagKind::Vlan, None) => "look for a VLAN tag, in vain".to_owned(),
-        HeaderAction::FindTag(TagKind::Label, None) => "look for a label, in vain".to_owned(),
-        HeaderAction::PushTag(tag) => format!("put {tag} before it"),
-        HeaderAction::PopTag(tag) => format!("take {tag} away"),
+        HeaderAction::FindTag(_, Some(tag)) => format!("found {tag}"),
+        HeaderAction::FindTag(TagKind::Vlan, None) => "found no VLAN tag".to_owned(),
+        HeaderAction::FindTag(TagKind::Label, None) => "found no label".to_owned(),
+        HeaderAction::PushTag(tag) => format!("push {tag}"),
+        HeaderAction::PopTag(tag) => format!("pop {tag}"),
         HeaderAction::EncapBytes { header, version } => {
-            format!("put {} bytes of headers before it (IPv{version})", header.len())
+            format!("encap with {} bytes of headers (IPv{version})", header.len())
         }
         HeaderAction::Decap { len, version } => {
-            format!("take {len} bytes of headers away (IPv{version} is left)")
+            format!("decap of {len} bytes of headers (IPv{version} inside)")
         }
     }
 }
@@ -320,19 +319,19 @@ impl fmt::Display for Story {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.packet, self.made) {
             (Some(number), false) => write!(f, "packet {number}")?,
-            (None, false) => write!(f, "a packet that waited")?,
-            (Some(number), true) => write!(f, "made in answer to packet {number}")?,
-            (None, true) => write!(f, "made in answer")?,
+            (None, false) => write!(f, "a packet that was pending")?,
+            (Some(number), true) => write!(f, "reply to packet {number}")?,
+            (None, true) => write!(f, "a generated reply")?,
         }
         writeln!(f, "  {}  from {}  {}", time(self.time_ns), self.from, self.headers)?;
         if let Some(flow) = &self.flow {
             writeln!(
                 f,
-                "  flow {}, {} direction, its packet {}, connection {}",
+                "  flow {}, {} direction, packet {} of the flow, connection {}",
                 flow.number, flow.direction, flow.clock, flow.connection
             )?;
             if let Some(alias) = &flow.alias {
-                writeln!(f, "  replies are known by {alias}")?;
+                writeln!(f, "  replies have the key {alias}")?;
             }
         }
         for step in &self.steps {
@@ -343,10 +342,10 @@ impl fmt::Display for Story {
             writeln!(f, "  alert {id} of {function}, severity {severity}: {signature}")?;
         }
         for Told { function, kind, fields } in &self.told {
-            writeln!(f, "  {function} tells of {kind}: {fields}")?;
+            writeln!(f, "  {function} reports {kind}: {fields}")?;
         }
         if self.flows_reported > 0 {
-            writeln!(f, "  flows reported: {}", self.flows_reported)?;
+            writeln!(f, "  flow records reported: {}", self.flows_reported)?;
         }
         let outcome = &self.outcome;
         write!(f, "  {}", outcome.what)?;
@@ -382,21 +381,21 @@ impl StepStory {
         }
         for StateFunctionStory { id, payload } in &self.state_functions {
             match *id {
-                u16::MAX => writeln!(f, "      not replayable: changes packets in ways of its own")?,
+                u16::MAX => writeln!(f, "      not replayable: changes packets by its own code")?,
                 id => writeln!(f, "      state function {id}, payload {payload}")?,
             }
         }
         for EventStory { id, argument } in &self.events {
-            writeln!(f, "      event {id} ({argument}) makes the record stale")?;
+            writeln!(f, "      event {id} ({argument}) invalidates the record")?;
         }
         if self.lost > 0 {
-            writeln!(f, "      {} more entries were not recorded", self.lost)?;
+            writeln!(f, "      {} more actions were not recorded", self.lost)?;
         }
         Ok(())
     }
 }
 
-/// A time as UTC's time of day, with its day where it has one.
+/// Formats a time as time of day in UTC, with the date unless it is 1970-01-01.
 fn time(ns: u64) -> String {
     let whole = crate::eve::timestamp(ns);
     let whole = whole.trim_end_matches("+0000");

@@ -1,4 +1,4 @@
-//! Watches packets pass a chain, and keeps what happened to each until it is told.
+//! Observes packets in the graph, and keeps what happened to each until it is shown.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,86 +11,83 @@ use runtime::{Frame, Ingress, Output, Runner};
 
 use crate::eve;
 
-/// Fragments that wait for their first one, and whose arrival is remembered: as many as a runner
-/// has buffers. Those whose time is over are the first to be forgotten.
+/// Pending fragments whose arrival is remembered: as many as a runner has buffers. The oldest are
+/// forgotten first.
 const HELD_MAX: usize = 8 * 1024;
 
-/// Refused flows whose number is remembered, so that their next packets have the same; further ones
-/// get new numbers.
+/// Refused flows whose number is remembered for their next packets; further ones get new numbers.
 const REFUSED_MAX: usize = 1 << 20;
 
-/// What a function did.
+/// What a function did with a packet.
 pub struct Step {
-    /// Its place in the chain.
+    /// Number of the function.
     pub stage: usize,
     /// The packet before.
     pub before: Packet,
-    /// The packet after; none if the function is not done.
+    /// The packet after; `None` if the function has not finished.
     pub after: Option<Packet>,
-    /// What it decided.
     pub verdict: Verdict,
-    /// What it recorded.
     pub recording: Recording,
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It waits inside, for its first fragment or the rest of its datagram.
+    /// Pending: it waits for its first fragment or the rest of its datagram.
     Held,
-    /// It left: as the packet with this number of those that left at this time.
+    /// Sent, as the packet with this number among those sent at this time.
     Sent(usize),
-    /// It was dropped.
+    /// Dropped.
     Dropped(DropReason),
 }
 
-/// A packet's way through the chain.
+/// The path of a packet through the graph.
 pub struct Passage {
-    /// Its number in order of arrival, from 1; that of the packet that it answers if a function
-    /// made it.
+    /// Number in order of arrival, from 1; for a generated packet, that of the packet that it
+    /// answers.
     pub number: Option<u64>,
-    /// The number in the chain's order.
+    /// Sequence number in the graph.
     pub sequence: u64,
-    /// Whether a function made it.
+    /// A function generated it.
     pub made: bool,
-    /// Its flow's number, in order of first packets.
+    /// Number of its flow, in order of first packets.
     pub flow: Option<u64>,
-    /// As it arrived; none if that is no longer known.
+    /// The packet on arrival; `None` if no longer known.
     pub arrived: Option<Packet>,
-    /// As its flow was found: what the first function saw.
+    /// Its metadata after the flow lookup, as the first function saw it.
     pub joined: Option<Meta>,
-    /// The functions that it passed, in order.
+    /// The functions that processed it, in order.
     pub steps: Vec<Step>,
-    /// As it left.
+    /// The packet on departure.
     pub left: Option<Packet>,
-    /// What became of it.
+    /// Its fate.
     pub outcome: Outcome,
-    /// The key that the flow's replies are known by, if it is another than the flow's own; learned
-    /// with this packet.
+    /// The alias that the flow got with this packet: the key of its replies, if that is not the
+    /// flow's own.
     pub alias: Option<FlowKey>,
-    /// The rule that was made of its way, for packets like it.
+    /// The cached rule that this packet led to.
     pub rule: Option<RuleView>,
 }
 
-/// Keeps what happens to the packets of one call.
+/// An observer of the packets of one call.
 #[derive(Default)]
 pub struct Witness {
     number: u64,
     passages: Vec<Passage>,
-    /// Fragments that wait: their numbers and how they arrived.
+    /// Pending fragments: their numbers and the packets on arrival.
     held: BTreeMap<u64, (u64, Packet)>,
     sent: usize,
     flows: FlowNumbers,
 }
 
 impl Witness {
-    /// The next packet to arrive has this number.
+    /// Sets the number of the next packet to arrive.
     pub fn expect(&mut self, number: u64) {
         self.number = number;
         self.sent = 0;
     }
 
-    /// What happened since [`Witness::expect`], packet by packet.
+    /// Returns the packets since [`Witness::expect`].
     pub fn take(&mut self, frame: &Frame<'_>, from: Ingress, runner: &Runner) -> Vec<Passage> {
         let mut passages = std::mem::take(&mut self.passages);
         if passages.is_empty() {
@@ -123,7 +120,7 @@ impl Witness {
         passages
     }
 
-    /// The frame never reached the chain.
+    /// The trace of a frame that never reached the graph.
     fn refused(&self, frame: &Frame<'_>, from: Ingress, runner: &Runner) -> Passage {
         let reason = match () {
             () if frame.data.len() + packet::HEADROOM > packet::LARGE_ROOM => DropReason::TooBig,
@@ -144,12 +141,11 @@ impl Witness {
         }
     }
 
-    /// Where the passage of a packet is that is on its way; one that waited, or was made, begins
-    /// now.
+    /// Finds the trace of a packet in progress. One that was pending, or is generated, starts here.
     fn passage(&mut self, packet: &Packet) -> usize {
         let meta = packet.meta();
-        // What a function made has the sequence number of the packet that it answers, and goes the
-        // other way.
+        // A generated packet has the sequence number of the packet that it answers, and the
+        // opposite direction.
         let goes_otherwise = |joined: &Meta| {
             (joined.transit.direction, joined.transit.seq) != (meta.transit.direction, meta.transit.seq)
         };
@@ -209,7 +205,7 @@ impl Observer for Witness {
         let at = self.passage(packet);
         let passage = &mut self.passages[at];
         if matches!(passage.steps.last(), Some(Step { verdict: Verdict::Drop(_), .. })) {
-            return; // Functions behind the one that dropped it do not see it.
+            return; // Functions after the one that dropped it do not see it.
         }
         if passage.steps.is_empty() && meta.transit.seq > 0 && !passage.made {
             passage.flow = Some(self.flows.of(meta));
@@ -249,7 +245,7 @@ impl Observer for Witness {
     }
 }
 
-/// The packet as it is now.
+/// Copies the packet as it is now.
 fn copy(packet: &Packet) -> Packet {
     let mut copy = Packet::from_bytes(packet.data());
     *copy.meta_mut() = packet.meta().clone();
@@ -260,10 +256,9 @@ fn copy(packet: &Packet) -> Packet {
 #[derive(Default)]
 struct FlowNumbers {
     last: u64,
-    /// By record.
+    /// Numbers by record.
     live: HashMap<u32, u64>,
-    /// Flows all of whose packets were dropped so far: to the chain, each of these packets begins a
-    /// flow.
+    /// Flows whose packets were all dropped so far: in the graph, each such packet starts a flow.
     refused: HashMap<FlowKey, u64>,
 }
 
@@ -285,7 +280,7 @@ impl FlowNumbers {
         number
     }
 
-    /// A packet of a flow is through; the flow lives, or was refused with it.
+    /// Handles the end of a flow's packet: the flow lives, or was refused with it.
     fn settle(&mut self, joined: &Meta, flow: Option<u64>, lives: bool) {
         if lives {
             self.refused.remove(&joined.key);
@@ -297,14 +292,12 @@ impl FlowNumbers {
     }
 }
 
-/// An event that a function told.
+/// An event reported by a function.
 #[derive(Clone, serde::Serialize)]
 pub struct Told {
-    /// The function.
     pub function: String,
-    /// What it is about.
     pub kind: &'static str,
-    /// Its fields, as JSON.
+    /// Fields, as JSON.
     pub fields: serde_json::Value,
 }
 
@@ -316,21 +309,21 @@ impl Told {
     }
 }
 
-/// What came out beside the witness's view: alerts, reports, and which ports packets left by.
+/// Output that the observer does not see: alerts, events, reports, and the ports of sent packets.
 #[derive(Default)]
 pub struct Collected {
-    /// The port of each packet that left, in order.
+    /// Port of each sent packet, in order.
     pub ports: Vec<u16>,
     /// Alerts, each with its function.
     pub alerts: Vec<(String, Alert)>,
-    /// Events told, each with its packet's number.
+    /// Events, each with the number of its packet.
     pub told: Vec<(Option<u64>, Told)>,
-    /// Flows that a monitor reported.
+    /// Number of reported flow records.
     pub reports: usize,
 }
 
 impl Collected {
-    /// Makes room for the next packet.
+    /// Clears everything for the next packet.
     pub fn clear(&mut self) {
         self.ports.clear();
         self.alerts.clear();

@@ -1,4 +1,4 @@
-//! Outcomes as pages: one per experiment, and an index.
+//! Outcomes as Markdown: a page for each experiment, and an index.
 
 use ::lab::{Answer, Judged, Outcome, Verdict};
 
@@ -14,7 +14,7 @@ pub fn index(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// Returns the page of an experiment that was run with these options.
+/// Returns the page of an experiment; `options` reproduce it.
 pub fn page(outcome: &Outcome, options: &str) -> String {
     let Outcome { id, title, published, seeds, tables, matched, beaten, real, notes, .. } = outcome;
     let mut text =

@@ -1,10 +1,10 @@
-//! An experiment's outcome, for people.
+//! Outcome of an experiment as text.
 
 use ::lab::{Answer, Best, Estimate, Judged, Metric, Outcome, Profile, Table, Tuning, Unit, Verdict};
 
 use crate::output;
 
-/// What an experiment has shown.
+/// Renders the outcome of an experiment.
 pub fn outcome(outcome: &Outcome) -> String {
     let Outcome { id, title, published, seeds, tables, matched, beaten, real, notes, .. } = outcome;
     let mut text = format!("{id}  {title}\npublished: {published}\n");
@@ -27,10 +27,10 @@ pub fn outcome(outcome: &Outcome) -> String {
     text + "\n"
 }
 
-/// What a sweep has shown.
+/// Renders the result of a sweep.
 pub fn tuning(tuning: &Tuning) -> String {
     let Tuning { id, seeds, tables, best } = tuning;
-    let mut text = format!("{id}  settings of baselines, with seeds {} to {}\n", seeds.start(), seeds.end());
+    let mut text = format!("{id}  settings of baselines, seeds {} to {}\n", seeds.start(), seeds.end());
     for shown in tables {
         text += &format!("\n{}\n", caption(shown, (seeds.end() - seeds.start() + 1) as u32));
         text += &table(shown);
@@ -56,12 +56,12 @@ fn table(shown: &Table) -> String {
     table.render()
 }
 
-/// The heads of a table's columns.
+/// Column heads of a table.
 pub fn head(shown: &Table) -> Vec<&'static str> {
     [""].into_iter().chain(shown.metrics.iter().map(|metric| metric.name)).collect()
 }
 
-/// A row for each row, and one below it with what is published.
+/// Rows of a table, each followed by the published values if there are any.
 pub fn rows(shown: &Table) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for row in &shown.rows {
@@ -82,7 +82,7 @@ pub fn rows(shown: &Table) -> Vec<Vec<String>> {
     rows
 }
 
-/// What a table is of.
+/// Caption of a table.
 pub fn caption(shown: &Table, seeds: u32) -> String {
     let medians = match (shown.profile, seeds) {
         (Profile::Real, _) => "medians, [95% interval of a bootstrap]".to_owned(),
@@ -100,7 +100,7 @@ fn verdict(name: &str, verdict: &Verdict) -> String {
     text
 }
 
-/// Median and interval, in one unit.
+/// Formats median and interval in one unit.
 fn figure(metric: &Metric, estimate: &Estimate) -> String {
     let Estimate { median, low, high, values } = estimate;
     let (factor, unit) = scale(metric.unit, *median);
@@ -119,7 +119,7 @@ fn one(metric: &Metric, value: f64) -> String {
     format!("{}{unit}", number(value / factor))
 }
 
-/// What a number is divided by to be readable, and what then stands behind it.
+/// Returns the divisor that makes a number readable, and its unit.
 fn scale(unit: Unit, value: f64) -> (f64, &'static str) {
     let pick = |scales: &[(f64, &'static str)]| {
         scales.iter().find(|(factor, _)| value >= *factor).or(scales.last()).copied().unwrap_or((1.0, ""))
@@ -133,7 +133,7 @@ fn scale(unit: Unit, value: f64) -> (f64, &'static str) {
     }
 }
 
-/// Three digits.
+/// Formats a number with three digits.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

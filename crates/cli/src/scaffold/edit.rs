@@ -1,13 +1,13 @@
-//! Changes to the files that list functions, targets and benchmarks: text in, text out.
+//! Edits of the files that list functions, targets and benchmarks.
 
 use super::name::Name;
 
-/// A file does not look as expected: nothing says where to put a line.
+/// A file lacks the line at which to insert.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nothing in it looks like `{0}`")]
+#[error("it has no line like `{0}`")]
 pub struct Unexpected(&'static str);
 
-/// `crates/functions/src/lib.rs` with the function's module and registration.
+/// Adds the function's module and registration to `crates/functions/src/lib.rs`.
 pub fn register(text: &str, name: &Name) -> Result<String, Unexpected> {
     const MODULE: &str = "pub mod ";
     const END: &str = "    registry\n}";
@@ -24,16 +24,16 @@ pub fn register(text: &str, name: &Name) -> Result<String, Unexpected> {
     Ok(format!("{}{registration}{}", &text[..end], &text[end..]))
 }
 
-/// `crates/functions/Cargo.toml` with the function's benchmark.
+/// Adds the function's benchmark to `crates/functions/Cargo.toml`.
 pub fn add_bench(text: &str, name: &Name) -> String {
     format!("{}\n\n[[bench]]\nname = \"{name}\"\nharness = false\n", text.trim_end())
 }
 
-/// `fuzz/Cargo.toml` with the function's target and the crates that it needs.
+/// Adds the function's target and the crates that it needs to `fuzz/Cargo.toml`.
 pub fn add_fuzz_target(text: &str, name: &Name) -> Result<String, Unexpected> {
     const DEPENDENCIES: &str = "[dependencies]\n";
     let mut text = text.to_owned();
-    for needed in ["packet", "nf", "functions", "chain"] {
+    for needed in ["packet", "nf", "functions", "graph"] {
         let has =
             |line: &str| line.strip_prefix(needed).is_some_and(|rest| rest.starts_with([' ', '=', '.']));
         if !text.lines().any(has) {
@@ -56,7 +56,7 @@ mod tests {
         registry.add::<alpha::Alpha>(include_str!(\"alpha/README.md\"));\n    registry\n}\n";
 
     #[test]
-    fn modules_stay_in_order() {
+    fn modules_stay_sorted() {
         let with = |name: &str| register(LIB, &name.parse().unwrap()).unwrap();
         assert!(with("beta").contains("pub mod alpha;\npub mod beta;\npub mod gamma;\n"));
         assert!(with("aa").contains("\n\npub mod aa;\npub mod alpha;\n"));
@@ -68,11 +68,11 @@ mod tests {
     }
 
     #[test]
-    fn a_fuzz_target_brings_the_crates_that_it_needs() {
+    fn a_fuzz_target_adds_missing_dependencies() {
         let name = "beta".parse().unwrap();
-        let before = "[package]\nname = \"fuzz\"\n\n[dependencies]\nchain = \"1\"\nnf.path = \"../nf\"\n";
+        let before = "[package]\nname = \"fuzz\"\n\n[dependencies]\ngraph = \"1\"\nnf.path = \"../nf\"\n";
         let after = add_fuzz_target(before, &name).unwrap();
-        assert_eq!(after.matches("\nchain =").count(), 1);
+        assert_eq!(after.matches("\ngraph =").count(), 1);
         assert_eq!(after.matches("\nnf").count(), 1);
         assert!(after.contains("[dependencies]\nfunctions = { path = \"../crates/functions\" }\n"));
         assert!(after.ends_with("\n\n[[bin]]\nname = \"beta\"\npath = \"targets/beta.rs\"\ntest = false\ndoc = false\nbench = false\n"));

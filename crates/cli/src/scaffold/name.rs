@@ -3,15 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A name that can be a Rust module's and a function type's in policies.
+/// A name that is valid for a Rust module and for a function type in policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(String);
 
-/// The longest name.
+/// Maximum length of a name.
 const LENGTH_MAX: usize = 40;
 
-/// Words that cannot name a module or a function type, or that the workspace's own crates and files
-/// use.
+/// Words that are reserved in Rust or in policies, or that the workspace's crates and files use.
 const TAKEN: [&str; 56] = [
     "abstract",
     "and",
@@ -21,7 +20,6 @@ const TAKEN: [&str; 56] = [
     "become",
     "box",
     "break",
-    "chain",
     "const",
     "continue",
     "core",
@@ -37,6 +35,7 @@ const TAKEN: [&str; 56] = [
     "for",
     "functions",
     "gen",
+    "graph",
     "if",
     "impl",
     "in",
@@ -71,17 +70,17 @@ const TAKEN: [&str; 56] = [
     "where",
 ];
 
-/// A text cannot be such a name.
+/// The reason why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAName {
-    /// It has other characters, or begins with another.
-    #[error("expected lower-case letters, digits and `_`, a letter first{}", .0.as_ref().map_or(String::new(), |better| format!("; `{better}` would do")))]
+    /// It has a wrong character; perhaps with a valid name like it.
+    #[error("expected lower-case letters, digits and `_`, a letter first{}", .0.as_ref().map_or(String::new(), |better| format!("; try `{better}`")))]
     Form(Option<String>),
     /// It is too long.
-    #[error("at most {LENGTH_MAX} characters")]
+    #[error("expected up to {LENGTH_MAX} characters")]
     Length,
-    /// It means something else.
-    #[error("it means something else in Rust, in policies or in the workspace")]
+    /// It is reserved.
+    #[error("the name is reserved in Rust, in policies or in the workspace")]
     Taken,
 }
 
@@ -118,18 +117,18 @@ impl Name {
         &self.0
     }
 
-    /// The name of the Rust type: `flow_limit` is `FlowLimit`.
+    /// The name of the Rust type: `FlowLimit` for `flow_limit`.
     pub fn type_name(&self) -> String {
         let mut name = String::new();
         for word in self.0.split('_') {
-            let (first, rest) = word.split_at(1); // No word is empty, and all is ASCII.
+            let (first, rest) = word.split_at(1); // Words are non-empty ASCII.
             name += &first.to_ascii_uppercase();
             name += rest;
         }
         name
     }
 
-    /// A template with the name put into it.
+    /// Fills the name into a template.
     pub fn fill_in(&self, template: &str) -> String {
         template.replace("{{name}}", &self.0).replace("{{Type}}", &self.type_name())
     }
@@ -146,17 +145,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_modules_and_types() {
+    fn a_name_gives_a_module_and_a_type() {
         let name: Name = "flow_limit2".parse().unwrap();
         assert_eq!(name.type_name(), "FlowLimit2");
         assert_eq!(name.fill_in("{{name}}::{{Type}}"), "flow_limit2::FlowLimit2");
     }
 
     #[test]
-    fn what_is_no_name_is_refused_with_a_better_one_if_there_is_one() {
+    fn invalid_names_are_refused_with_a_suggestion() {
         let wrong = |text: &str| text.parse::<Name>().unwrap_err();
         assert_eq!(wrong("Flow-Limit"), NotAName::Form(Some("flow_limit".to_owned())));
-        assert!(wrong("Flow-Limit").to_string().ends_with("`flow_limit` would do"));
+        assert!(wrong("Flow-Limit").to_string().ends_with("try `flow_limit`"));
         for text in ["", "2x", "_x", "x_", "a__b", "é", "a/b", "../x", "a.b"] {
             assert_eq!(wrong(text), NotAName::Form(None), "{text}");
         }

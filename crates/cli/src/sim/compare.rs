@@ -1,11 +1,11 @@
-//! Several runs side by side: a column for each mode, and the spread over seeds (R6).
+//! Comparison of several runs: a column for each mode, and the spread over seeds (R6).
 
 use ::lab::{interval, median};
 use ::sim::Report;
 
 use crate::output::{Table, duration};
 
-/// A figure of a run, and how it is written.
+/// A figure of a run, and its format.
 struct Figure {
     name: &'static str,
     of: fn(&Report) -> Option<f64>,
@@ -18,19 +18,23 @@ const FIGURES: &[Figure] = &[
     Figure { name: "p75", of: |r| Some(r.latency_at_unit.p75_ns as f64), show: time },
     Figure { name: "p99", of: |r| Some(r.latency_at_unit.p99_ns as f64), show: time },
     Figure { name: "p99.9", of: |r| Some(r.latency_at_unit.p99_9_ns as f64), show: time },
-    Figure { name: "units in the mean", of: |r| Some(r.tracking.units_mean), show: decimal },
+    Figure { name: "units, mean", of: |r| Some(r.tracking.units_mean), show: decimal },
     Figure { name: "unit-seconds", of: |r| Some(r.tracking.unit_seconds), show: decimal },
-    Figure { name: "Gbit/s off the demand", of: |r| Some(r.tracking.error_mean_bps * 1e-9), show: decimal },
-    Figure { name: "units' epochs overloaded", of: |r| Some(r.tracking.overloaded), show: percent },
-    Figure { name: "less than half used", of: |r| Some(r.tracking.underloaded), show: percent },
+    Figure {
+        name: "deviation from demand, Gbit/s",
+        of: |r| Some(r.tracking.error_mean_bps * 1e-9),
+        show: decimal,
+    },
+    Figure { name: "intervals overloaded", of: |r| Some(r.tracking.overloaded), show: percent },
+    Figure { name: "intervals less than half used", of: |r| Some(r.tracking.underloaded), show: percent },
     Figure { name: "flowlets per flow", of: |r| Some(r.assignment.flowlets_per_flow), show: decimal },
-    Figure { name: "states there in time", of: |r| r.state.seamless_share, show: percent },
-    Figure { name: "states fetched", of: |r| Some(r.state.pulls as f64), show: whole },
-    Figure { name: "Mbit/s of states", of: |r| Some(r.state.rate_bps * 1e-6), show: decimal },
+    Figure { name: "states present in time", of: |r| r.state.seamless_share, show: percent },
+    Figure { name: "states pulled", of: |r| Some(r.state.pulls as f64), show: whole },
+    Figure { name: "states sent, Mbit/s", of: |r| Some(r.state.rate_bps * 1e-6), show: decimal },
     Figure { name: "packets not processed", of: |r| Some(r.drops.values().sum::<u64>() as f64), show: whole },
 ];
 
-/// Figures of the runs in each group: their median, and, if there are several, its 95% interval.
+/// Renders the figures of each group: the median, and for several runs its 95% interval.
 pub fn table(groups: &[Vec<Report>]) -> String {
     let runs = groups.first().map_or(0, Vec::len);
     let head: Vec<&str> = [""]

@@ -1,11 +1,11 @@
-//! A run, for people.
+//! Summary of a simulation as text.
 
 use ::sim::{Latency, Report};
 
 use crate::output::{Table, duration, thousands};
 use crate::picture;
 
-/// What a run has shown; with a line for each epoch if that is wanted.
+/// Renders a report, with a line for each interval if `epochs`.
 pub fn of(report: &Report, epochs: bool) -> String {
     let mut text = format!(
         "{}, seed {}: {:.1} s of virtual time\n\n",
@@ -28,7 +28,9 @@ pub fn of(report: &Report, epochs: bool) -> String {
 fn latencies(report: &Report) -> String {
     let mut table =
         Table::new(&["latency", "mean", "p1", "p25", "p50", "p75", "p99", "p99.9", "longest", "packets"]);
-    for (name, latency) in [("at the unit", &report.latency_at_unit), ("from the router", &report.latency)] {
+    for (name, latency) in
+        [("at the unit", &report.latency_at_unit), ("from the dispatcher", &report.latency)]
+    {
         let Latency { count, mean_ns, p1_ns, p25_ns, p50_ns, p75_ns, p99_ns, p99_9_ns, max_ns } = *latency;
         let mut row = vec![name.to_owned()];
         let values = [mean_ns.round() as u64, p1_ns, p25_ns, p50_ns, p75_ns, p99_ns, p99_9_ns, max_ns];
@@ -57,7 +59,7 @@ fn story(report: &Report) -> String {
     line(
         "flowlets",
         format!(
-            "{} ({} behind a gap, {} by size), {:.2} per flow; {} assignments, {} to another unit than before",
+            "{} ({} after a gap, {} by size), {:.2} per flow; {} assignments, {} to another unit than before",
             thousands(assignment.flowlets),
             thousands(assignment.flowlets_by_gap),
             thousands(assignment.flowlets_by_size),
@@ -69,7 +71,7 @@ fn story(report: &Report) -> String {
     line(
         "states",
         format!(
-            "{} were there when they were wanted ({}), {} had to be fetched; {} copies ahead, {:.2} Mbit/s",
+            "{} present in time ({}), {} pulled; {} replicas sent, {:.2} Mbit/s",
             thousands(state.seamless),
             state.seamless_share.map_or_else(|| "-".to_owned(), percent),
             thousands(state.pulls),
@@ -80,7 +82,7 @@ fn story(report: &Report) -> String {
     line(
         "units",
         format!(
-            "{:.1} to {:.1}, {:.2} in the mean, {:.3} unit-seconds; {} started, {} stopped",
+            "{:.1} to {:.1}, mean {:.2}, {:.3} unit-seconds; {} started, {} stopped",
             tracking.units_min,
             tracking.units_max,
             tracking.units_mean,
@@ -93,7 +95,7 @@ fn story(report: &Report) -> String {
         line(
             "warm units",
             format!(
-                "{} starts of units that waited, {} of units that did not; {:.3} unit-seconds of waiting, which cost {:.3e}",
+                "{} warm starts, {} cold starts; {:.3} unit-seconds of waiting, which cost {:.3e}",
                 warm.warm_starts, warm.cold_starts, warm.unit_seconds, warm.cost
             ),
         );
@@ -101,7 +103,7 @@ fn story(report: &Report) -> String {
     line(
         "capacity",
         format!(
-            "{:.2} Gbit/s off the demand in the mean; units' epochs overloaded {}, less than half used {}",
+            "mean deviation from the demand {:.2} Gbit/s; intervals overloaded {}, less than half used {}",
             tracking.error_mean_bps * 1e-9,
             percent(tracking.overloaded),
             percent(tracking.underloaded)

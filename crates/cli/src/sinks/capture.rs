@@ -1,4 +1,4 @@
-//! A capture with an interface for each port.
+//! A capture file with an interface for each port.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,35 +14,35 @@ use super::pen::{Pen, Target};
 use super::spool::{Outcome, Spool};
 use crate::messages::Console;
 
-/// A capture, and where it is written.
+/// A capture and its output.
 pub struct Capture {
     name: String,
-    /// The port whose packets are written; none: all.
+    /// The port whose packets are written; `None`: all ports.
     pub port: Option<u16>,
     writer: CaptureWriter,
-    /// What the writer has put out.
+    /// Output of the writer.
     tape: Tape,
-    /// The file's interface for each port and link type.
+    /// Interface in the file for each port and link type.
     interfaces: BTreeMap<(u16, LinkType), u32>,
     names: BTreeMap<u16, String>,
     place: Place,
-    /// Why nothing more can be written.
+    /// The error after which nothing more is written.
     failed: Option<anyhow::Error>,
 }
 
-/// Where it goes.
+/// State of the output.
 enum Place {
-    /// The file, until it is known who writes.
+    /// Opened; writing has not begun.
     Opened(Box<Pen>),
     Begun(Spool),
 }
 
-/// What a writer puts out, to be taken.
+/// A shared buffer that takes a writer's output.
 #[derive(Clone, Default)]
 pub struct Tape(Arc<Mutex<Vec<u8>>>);
 
 impl Tape {
-    /// Takes what was put out.
+    /// Takes the buffered bytes.
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut *self.lock())
     }
@@ -64,7 +64,7 @@ impl Write for Tape {
 }
 
 impl Capture {
-    /// Creates the file; `-` is standard output. Nothing is written until it is known who writes.
+    /// Creates the file; `-` is standard output. Writing begins with [`Capture::begin`].
     pub fn create(
         path: &Path,
         format: CaptureFormat,
@@ -74,7 +74,7 @@ impl Capture {
         Capture::by(path, format, ports, is_live, |writer| writer)
     }
 
-    /// The same for packets before and after the functions, each with its way.
+    /// The same for arriving and departing packets, each with its direction.
     pub fn with_directions(
         path: &Path,
         format: CaptureFormat,
@@ -97,8 +97,8 @@ impl Capture {
         let names: BTreeMap<_, _> = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
         let mut interfaces = BTreeMap::new();
         if is_live {
-            // All that a file has to begin with, for each file that is begun while it runs. Ports
-            // carry Ethernet.
+            // Each file that is begun while the run is live starts with all interfaces. Ports carry
+            // Ethernet.
             for (&port, name) in &names {
                 let next = interfaces.len() as u32;
                 writer.add_interface(next, name, LinkType::Ethernet)?;
@@ -114,7 +114,7 @@ impl Capture {
         Ok(Capture { name, port: None, writer, tape, interfaces, names, place, failed: None })
     }
 
-    /// Begins to write: by a thread that says what it has to say by `console`, or else at once.
+    /// Starts to write: on a thread that reports to `console`, or without it directly.
     pub fn begin(self, console: Option<&Console>) -> io::Result<Capture> {
         let place = match (self.place, console) {
             (Place::Opened(pen), Some(console)) => {
@@ -126,7 +126,7 @@ impl Capture {
         Ok(Capture { place, ..self })
     }
 
-    /// Where it is written, once that has begun.
+    /// Returns the output, after [`Capture::begin`].
     pub fn spool(&mut self) -> Option<&mut Spool> {
         match &mut self.place {
             Place::Begun(spool) => Some(spool),
@@ -134,7 +134,7 @@ impl Capture {
         }
     }
 
-    /// Adds a packet of this port.
+    /// Writes a packet of this port.
     pub fn write(&mut self, port: u16, packet: &Packet, notes: &Notes<'_>) {
         if self.failed.is_none()
             && let Err(error) = self.add(port, packet, notes)
@@ -173,9 +173,9 @@ impl Capture {
 
     /// Completes the file.
     pub fn finish(self) -> anyhow::Result<Outcome> {
-        let Place::Begun(mut spool) = self.place else { anyhow::bail!("nothing was begun") };
+        let Place::Begun(mut spool) = self.place else { anyhow::bail!("the capture was never begun") };
         if self.interfaces.is_empty() {
-            // One without packets is a capture, too.
+            // A capture without packets is valid, too.
             self.writer.finish()?;
             spool.append(&mut self.tape.lock());
         }

@@ -1,5 +1,4 @@
-//! Limits how many alerts of one kind are written: a scan of 5,000 ports is a few lines and a
-//! count, not 5,000 lines.
+//! Limits repeated alerts: a scan of 5,000 ports gives a few lines and a count, not 5,000 lines.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,28 +9,28 @@ use serde::Serialize;
 
 use crate::eve::timestamp;
 
-/// How long alerts are counted together.
+/// Length of a counting window.
 pub const WINDOW_NS: u64 = 10_000_000_000;
 
-/// Alerts of one kind from one source that are written in a window, unless said otherwise.
+/// Default limit of alerts of one kind from one source in a window.
 pub const PER_SOURCE: u32 = 20;
 
-/// Alerts of one kind that are written in a window: sources may be forged.
+/// Limit of alerts of one kind in a window: sources may be forged.
 pub const PER_KIND_MAX: u32 = 1_000;
 
-/// Kinds that are told apart; alerts of further ones are counted together.
+/// Kinds with counters of their own; the rest share one.
 pub const KINDS_MAX: usize = 1_024;
 
-/// Places for sources. Two that share one share what may be written of them.
+/// Slots for sources. Sources in the same slot share its limit.
 const SOURCES: usize = 1 << 14;
 
-/// Counts alerts by kind and source.
+/// A limiter of alerts by kind and source.
 pub struct Limiter {
     per_source: u32,
     hasher: RandomState,
     began_ns: u64,
     kinds: BTreeMap<(u16, u32, u32), Kind>,
-    /// Alerts by kind and source, in this window.
+    /// Alerts by hash of kind and source, in this window.
     sources: Box<[u32]>,
     suppressed: u64,
 }
@@ -47,28 +46,26 @@ struct Kind {
     category: AlertText,
 }
 
-/// Alerts that were not written, of one kind.
+/// Suppressed alerts of one kind.
 pub struct Suppressed {
-    /// When the window ended.
+    /// End of the window.
     pub timestamp_ns: u64,
     /// The function that raised them.
     pub function: String,
-    /// The signature's group.
+    /// Group of the signature.
     pub group: u32,
-    /// The signature.
     pub signature_id: u32,
-    /// The same in words.
+    /// Message of the signature.
     pub signature: AlertText,
-    /// Its category.
     pub category: AlertText,
-    /// How many.
+    /// Number of alerts.
     pub alerts: u64,
-    /// How long they were counted.
+    /// Length of the window.
     pub window_ns: u64,
 }
 
 impl Limiter {
-    /// With so many alerts of a kind and source in a window.
+    /// Creates a limiter of this many alerts per kind, source and window.
     pub fn new(per_source: u32) -> Limiter {
         Limiter {
             per_source,
@@ -80,9 +77,9 @@ impl Limiter {
         }
     }
 
-    /// Whether the alert is to be written.
+    /// Returns whether to write the alert, and counts it.
     pub fn admits(&mut self, function: &str, alert: &Alert) -> bool {
-        // Logs of address translation are records that somebody has to keep.
+        // Logs of address translation must be complete.
         if alert.category.as_ref() == functions::nat::log::CATEGORY {
             return true;
         }
@@ -113,12 +110,12 @@ impl Limiter {
         true
     }
 
-    /// What was not written, if a window has ended.
+    /// Returns the suppressed alerts if the window has ended.
     pub fn roll(&mut self, now_ns: u64) -> Vec<Suppressed> {
         if now_ns.abs_diff(self.began_ns) < WINDOW_NS { Vec::new() } else { self.end_window(now_ns) }
     }
 
-    /// Ends the window; what was not written in it.
+    /// Ends the window, and returns its suppressed alerts.
     pub fn end_window(&mut self, now_ns: u64) -> Vec<Suppressed> {
         let window_ns = if self.began_ns == 0 { 0 } else { now_ns.saturating_sub(self.began_ns) };
         self.began_ns = now_ns;
@@ -139,13 +136,13 @@ impl Limiter {
         told.collect()
     }
 
-    /// Alerts that were not written so far.
+    /// Total number of suppressed alerts.
     pub fn suppressed(&self) -> u64 {
         self.suppressed
     }
 }
 
-/// How many alerts of one kind were not written, see `rivulet up --alert-limit`.
+/// The EVE event about suppressed alerts, see `rivulet up --alert-limit`.
 #[derive(Serialize)]
 pub struct EveSuppressed<'a> {
     timestamp: String,
@@ -165,7 +162,7 @@ struct SuppressedFields<'a> {
 }
 
 impl<'a> EveSuppressed<'a> {
-    /// The line about these.
+    /// Creates the line about these alerts.
     pub fn new(told: &'a Suppressed) -> EveSuppressed<'a> {
         EveSuppressed {
             timestamp: timestamp(told.timestamp_ns),
@@ -212,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_written_of_a_few_times_and_counted_from_there_on() {
+    fn repeated_alerts_of_a_source_are_suppressed_and_counted() {
         let mut limiter = Limiter::new(5);
         limiter.end_window(1);
         let admitted =
             (0..5_000).filter(|_| limiter.admits("guard", &alert([192, 0, 2, 1], 7, "scan"))).count();
         assert_eq!((admitted, limiter.suppressed()), (5, 4_995));
         assert!(limiter.admits("guard", &alert([192, 0, 2, 1], 8, "scan")), "another kind");
-        assert!(limiter.roll(WINDOW_NS).is_empty(), "the window is not over");
+        assert!(limiter.roll(WINDOW_NS).is_empty(), "the window has not ended");
         let told = limiter.roll(WINDOW_NS + 1);
         let told: Vec<_> = told.iter().map(|told| (told.signature_id, told.alerts, told.window_ns)).collect();
         assert_eq!(told, [(7, 4_995, WINDOW_NS)]);
@@ -239,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_of_address_translation_are_all_written() {
+    fn logs_of_address_translation_are_never_suppressed() {
         let mut limiter = Limiter::new(1);
         let log = alert([10, 0, 0, 1], 7, functions::nat::log::CATEGORY);
         assert_eq!((0..100).filter(|_| limiter.admits("translate", &log)).count(), 100);

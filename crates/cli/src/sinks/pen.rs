@@ -1,5 +1,5 @@
-//! The end of an output that touches the system: a file, standard output or a collector, and what
-//! to do when it fails.
+//! The system's end of an output: a file, standard output or a collector, with recovery from
+//! errors.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Whole records, which are written together.
+/// Whole records that are written together.
 #[derive(Debug, Default)]
 pub struct Chunk {
-    /// Their bytes.
     pub bytes: Vec<u8>,
-    /// Where each ends.
+    /// End of each record in `bytes`.
     pub ends: Vec<u32>,
 }
 
@@ -28,22 +27,22 @@ impl Chunk {
 
     /// Ends the record that was appended to `bytes`.
     pub fn end_record(&mut self) {
-        // A chunk is handed over long before it has 4 GiB.
+        // Chunks are queued long before 4 GiB.
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// Records that end beyond `at`.
+    /// Number of records that end after `at`.
     fn records_after(&self, at: usize) -> u64 {
         (self.ends.len() - self.ends.partition_point(|&end| end as usize <= at)) as u64
     }
 
-    /// Where the last record ends that is whole before `at`.
+    /// End of the last record that is complete at `at`.
     fn last_record(&self, at: usize) -> usize {
         let whole = self.ends.partition_point(|&end| end as usize <= at);
         whole.checked_sub(1).map_or(0, |last| self.ends[last] as usize)
     }
 
-    /// Where the record ends that `at` is within; `at` itself between two records.
+    /// End of the record that contains `at`, or `at` itself between records.
     fn next_record(&self, at: usize) -> usize {
         if at == 0 {
             return 0;
@@ -53,18 +52,17 @@ impl Chunk {
     }
 }
 
-/// Where an output goes.
+/// Destination of an output.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The file; `-` is standard output.
     pub path: PathBuf,
-    /// A file that is there is kept and appended to, not emptied.
+    /// Append to an existing file instead of truncating it.
     pub keeps: bool,
-    /// What is written is compressed.
     pub gzip: bool,
-    /// What a file begins with.
+    /// First bytes of a file.
     pub preamble: Vec<u8>,
-    /// A file may hold several preambles, one after the other, each with its records.
+    /// A file may contain further preambles, each before its records.
     pub repeats: bool,
 }
 
@@ -75,27 +73,27 @@ enum Out {
     Collector(UdpSocket),
 }
 
-/// Writes chunks, and begins again where a file was replaced or truncated.
+/// A writer of chunks that starts over after a file was replaced or truncated.
 pub struct Pen {
     out: Out,
     target: Option<Target>,
-    /// Bytes of the file that are known to be there; less says that it was truncated.
+    /// Known length of the file; a shorter one means truncation.
     len: u64,
     counts: Counts,
     last_error: Option<io::Error>,
 }
 
-/// Records, by what became of them.
+/// Counts of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// They were taken by the system.
+    /// Records accepted by the system.
     pub written: u64,
-    /// They were given up.
+    /// Records given up.
     pub lost: u64,
 }
 
 impl Pen {
-    /// Opens a file, or makes it.
+    /// Opens or creates a file.
     pub fn open(target: Target) -> io::Result<Pen> {
         let mut pen = if target.path == Path::new("-") {
             Pen::of(Out::Stdout(io::stdout()), Some(target))
@@ -107,7 +105,7 @@ impl Pen {
         Ok(pen)
     }
 
-    /// Sends each record as a datagram.
+    /// Creates a writer that sends each record as a datagram.
     pub fn to_collector(socket: UdpSocket) -> Pen {
         Pen::of(Out::Collector(socket), None)
     }
@@ -116,22 +114,22 @@ impl Pen {
         Pen { out, target, len: 0, counts: Counts::default(), last_error: None }
     }
 
-    /// What became of records so far.
+    /// Counts of the records so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The last error, also one that was overcome.
+    /// The last error, even if a retry succeeded.
     pub fn last_error(&self) -> Option<&io::Error> {
         self.last_error.as_ref()
     }
 
-    /// Whether datagrams are sent, of which each may fail by itself.
+    /// Returns whether records are sent as datagrams, each of which may fail alone.
     pub fn is_collector(&self) -> bool {
         matches!(self.out, Out::Collector(_))
     }
 
-    /// Begins a file that is empty with its preamble.
+    /// Writes the preamble to an empty file.
     pub fn begin(&mut self, try_again: &mut dyn FnMut(&io::Error) -> bool) -> bool {
         let is_empty = matches!(self.out, Out::Stdout(_)) || self.file_len() == Some(0);
         let preamble = match &self.target {
@@ -141,8 +139,8 @@ impl Pen {
         self.put(&Chunk { bytes: preamble, ends: Vec::new() }, try_again)
     }
 
-    /// Writes a chunk. When that fails, `try_again` waits and says whether to go on; if not, what
-    /// is left of the chunk is given up, and counted. Returns whether all was written.
+    /// Writes a chunk. On an error, `try_again` waits and returns whether to retry; if not, the
+    /// rest of the chunk is given up and counted. Returns whether all was written.
     pub fn put(&mut self, chunk: &Chunk, try_again: &mut dyn FnMut(&io::Error) -> bool) -> bool {
         if let Out::Collector(_) = self.out {
             self.send(chunk);
@@ -188,7 +186,7 @@ impl Pen {
         true
     }
 
-    /// Ends a compressed file.
+    /// Completes a compressed file.
     pub fn finish(&mut self, try_again: &mut dyn FnMut(&io::Error) -> bool) -> bool {
         while let Out::Gzip(gzip) = &mut self.out {
             match gzip.try_finish() {
@@ -203,8 +201,7 @@ impl Pen {
         true
     }
 
-    /// Opens the file again by its name, as it may have been renamed, and returns whether it is
-    /// another one now.
+    /// Reopens the file by name after a rename. Returns whether it is another file now.
     pub fn reopen(&mut self) -> io::Result<bool> {
         let Some(target) = &self.target else { return Ok(false) };
         let Some(now) = self.file().and_then(|file| file.metadata().ok()) else { return Ok(false) };
@@ -237,8 +234,7 @@ impl Pen {
         }
     }
 
-    /// Gives up what is left of a chunk. Of a record that was begun, what is in the file is taken
-    /// out again.
+    /// Gives up the rest of a chunk, and removes a partial record from the file.
     fn give_up(&mut self, chunk: &Chunk, at: usize) {
         self.counts.lost += chunk.records_after(at);
         let cut = (at - chunk.last_record(at)) as u64;
@@ -252,7 +248,7 @@ impl Pen {
         }
     }
 
-    /// Whether somebody has truncated the file, as `copytruncate` of logrotate does.
+    /// Returns whether the file was truncated, as by `copytruncate` of logrotate.
     fn was_truncated(&self) -> bool {
         self.file_len().is_some_and(|len| len < self.len)
     }
@@ -274,7 +270,7 @@ impl Pen {
         }
     }
 
-    /// The file's length; none if it is a pipe or the like.
+    /// Length of the file; `None` for a pipe or the like.
     fn file_len(&self) -> Option<u64> {
         self.file()?.metadata().ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
     }
@@ -297,8 +293,7 @@ impl Pen {
     }
 }
 
-/// Opens a file to append to, so that what is written after it was truncated stands at its
-/// beginning.
+/// Opens a file to append to, so that writes after a truncation start at its beginning.
 fn open(path: &Path, empties: bool) -> io::Result<File> {
     let file = ::io::files::append(path)?;
     if empties && file.metadata()?.is_file() {
@@ -326,14 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn files_are_begun_again_where_they_were_renamed_or_truncated() {
+    fn renamed_and_truncated_files_are_started_over() {
         let dir = tempfile::tempdir().unwrap();
         let (path, old) = (dir.path().join("a"), dir.path().join("a.1"));
         let read = |path: &Path| std::fs::read_to_string(path).unwrap();
         let mut pen = Pen::open(target(&path, b"head\n", false)).unwrap();
         let never = &mut |_: &io::Error| false;
         assert!(pen.begin(never) && pen.put(&chunk(&["one\n"]), never));
-        assert!(!pen.reopen().unwrap(), "it is the same file still");
+        assert!(!pen.reopen().unwrap(), "it is still the same file");
         std::fs::rename(&path, &old).unwrap();
         assert!(pen.put(&chunk(&["two\n"]), never) && pen.reopen().unwrap() && pen.begin(never));
         assert!(pen.put(&chunk(&["three\n"]), never));
@@ -342,7 +337,7 @@ mod tests {
         assert!(pen.put(&chunk(&["four\n", "five\n"]), never));
         assert_eq!(read(&path), "head\nfour\nfive\n");
         assert_eq!(pen.counts(), Counts { written: 5, lost: 0 });
-        // One that is there is appended to, with another head only if that is allowed.
+        // An existing file is appended to, with a second preamble only if that is allowed.
         let mut pen = Pen::open(target(&path, b"head\n", false)).unwrap();
         assert!(pen.begin(never) && pen.put(&chunk(&["six\n"]), never));
         let mut pen = Pen::open(target(&path, b"section\n", true)).unwrap();
@@ -351,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_rotated_file_is_not_written_to() {
+    fn a_symbolic_link_in_place_of_a_rotated_file_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("a"), dir.path().join("other"));
         std::fs::write(&other, "precious").unwrap();
@@ -361,13 +356,13 @@ mod tests {
         let error = pen.reopen().unwrap_err().to_string();
         assert!(error.contains("a symbolic link"), "{error}");
         let never = &mut |_: &io::Error| false;
-        assert!(pen.put(&chunk(&["one\n"]), never), "it goes on in the file that it has");
+        assert!(pen.put(&chunk(&["one\n"]), never), "the open file is still written to");
         let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         assert_eq!((read("a.1").as_str(), read("other").as_str()), ("one\n", "precious"));
     }
 
     #[test]
-    fn what_cannot_be_written_is_counted() {
+    fn records_that_cannot_be_written_are_counted() {
         let mut pen = Pen::open(target(Path::new("/dev/full"), b"", false)).unwrap();
         let mut attempts = 0;
         let done = pen.put(&chunk(&["one\n", "two\n"]), &mut |_| {
@@ -379,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn records_end_where_they_end() {
+    fn positions_map_to_records() {
         let chunk = chunk(&["ab", "cde", "f"]);
         assert_eq!([0, 1, 2, 4, 5, 6].map(|at| chunk.records_after(at)), [3, 3, 2, 2, 1, 0]);
         assert_eq!([0, 1, 2, 3, 5, 6].map(|at| chunk.next_record(at)), [0, 2, 2, 5, 5, 6]);

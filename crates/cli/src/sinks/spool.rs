@@ -1,5 +1,4 @@
-//! An output's queue: what is written waits here for a thread that writes it, and whoever fills it
-//! never waits for a disk or a reader.
+//! The queue of an output. A thread writes it, so producers never wait for a disk or a reader.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,44 +11,38 @@ use runtime::report::OutputReport;
 use super::pen::{Chunk, Pen};
 use crate::messages::Console;
 
-/// Bytes that wait to be written at most, for each output; what comes when it is full is counted
-/// and not written.
+/// Maximum number of queued bytes of an output. Records beyond are counted and not written.
 pub const QUEUE_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes that are handed to the thread together.
+/// Bytes handed to the thread at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// How long the thread waits after a failure until it tries again.
+/// Delay before a failed write is retried.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// How long what is left may take at the end.
+/// Time for the rest of the queue at the end.
 const FINISHING: Duration = Duration::from_secs(2);
 
-/// An output, and what waits for it.
+/// An output with its queue.
 pub struct Spool {
     name: String,
     chunk: Chunk,
-    /// Records that were offered.
+    /// Records offered.
     offered: u64,
-    /// Records that found no room.
+    /// Records refused by a full queue.
     refused: u64,
     is_collector: bool,
     way: Way,
 }
 
 enum Way {
-    /// Chunks are written at once, and a failure is final: for commands that have time.
-    Direct {
-        /// Who writes.
-        pen: Box<Pen>,
-        /// Nothing more is written.
-        has_failed: bool,
-    },
-    /// A thread writes them.
+    /// Written at once, and an error is final: for commands that may block.
+    Direct { pen: Box<Pen>, has_failed: bool },
+    /// Written by a thread.
     Queued(Arc<Queue>),
 }
 
-/// What the thread is to do.
+/// A task of the thread.
 enum Task {
     Write(Chunk),
     Reopen,
@@ -58,9 +51,9 @@ enum Task {
 #[derive(Default)]
 struct Queue {
     state: Mutex<State>,
-    /// Something was queued, or the thread has ended.
+    /// A task was queued, or the thread has ended.
     changed: Condvar,
-    /// Bytes that wait, those that are being written among them.
+    /// Queued bytes, including those being written.
     bytes: AtomicU64,
     written: AtomicU64,
     lost: AtomicU64,
@@ -69,24 +62,24 @@ struct Queue {
 #[derive(Default)]
 struct State {
     tasks: VecDeque<Task>,
-    /// When the thread is to end: what is not written by then is given up.
+    /// Deadline after which the rest is given up.
     end: Option<Instant>,
     has_ended: bool,
     last_error: Option<String>,
 }
 
-/// How an output ended.
+/// Result of an output.
 pub struct Outcome {
-    /// What became of its records.
+    /// Counts of its records.
     pub counts: OutputReport,
-    /// What is to be said of records that were not written.
+    /// Message about records that were not written.
     pub complaint: Option<String>,
-    /// The file is not what was asked for.
+    /// The file is incomplete.
     pub has_failed: bool,
 }
 
 impl Spool {
-    /// Writes by itself; the first failure is final.
+    /// Creates an output that writes directly; the first error is final.
     pub fn direct(name: String, mut pen: Pen) -> Spool {
         let is_collector = pen.is_collector();
         let has_failed = !pen.begin(&mut |_| false);
@@ -94,8 +87,7 @@ impl Spool {
         Spool { name, chunk: Chunk::default(), offered: 0, refused: 0, is_collector, way }
     }
 
-    /// Has a thread write, which tries again as long as it fails; what it has to say, `console`
-    /// says.
+    /// Creates an output that a thread writes, with retries and messages to `console`.
     pub fn queued(name: String, pen: Pen, console: Console) -> io::Result<Spool> {
         let is_collector = pen.is_collector();
         let queue = Arc::new(Queue::default());
@@ -109,7 +101,7 @@ impl Spool {
         Ok(Spool { name, chunk: Chunk::default(), offered: 0, refused: 0, is_collector, way })
     }
 
-    /// Takes a record that `write` appends to the bytes; or counts it, if there is no room.
+    /// Takes a record that `write` appends to the bytes, or counts it if the queue is full.
     pub fn record(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if !self.makes_room() {
             return;
@@ -122,12 +114,12 @@ impl Spool {
         self.hand_over(CHUNK_BYTES);
     }
 
-    /// Takes bytes that are no record.
+    /// Takes bytes outside of any record.
     pub fn append(&mut self, bytes: &mut Vec<u8>) {
         self.chunk.bytes.append(bytes);
     }
 
-    /// Takes whole records, each of which ends where `records` says.
+    /// Takes whole records.
     pub fn records(&mut self, records: &Chunk) {
         let mut start = 0;
         for &end in &records.ends {
@@ -137,7 +129,7 @@ impl Spool {
         }
     }
 
-    /// Whether there is room for a record; it is counted.
+    /// Counts a record, and returns whether there is room for it.
     fn makes_room(&mut self) -> bool {
         self.offered += 1;
         let has_room = match &self.way {
@@ -150,12 +142,12 @@ impl Spool {
         has_room
     }
 
-    /// Writes what was taken, or has it written.
+    /// Writes or queues the buffered records.
     pub fn flush(&mut self) {
         self.hand_over(1);
     }
 
-    /// Opens the file again by its name.
+    /// Reopens the file by name.
     pub fn reopen(&mut self) {
         self.flush();
         if let Way::Queued(queue) = &self.way {
@@ -184,12 +176,12 @@ impl Spool {
         }
     }
 
-    /// Whether nothing more can be written.
+    /// Returns whether nothing more can be written.
     pub fn has_failed(&self) -> bool {
         matches!(self.way, Way::Direct { has_failed: true, .. })
     }
 
-    /// What became of records so far.
+    /// Counts of the records so far.
     pub fn counts(&self) -> OutputReport {
         let (written, lost) = match &self.way {
             Way::Direct { pen, .. } => (pen.counts().written, pen.counts().lost),
@@ -198,7 +190,7 @@ impl Spool {
         OutputReport { written, not_written: self.refused + lost, suppressed: 0 }
     }
 
-    /// Has what is left written, and ends: within [`FINISHING`], where a thread writes.
+    /// Writes the rest, on a thread within [`FINISHING`], and ends.
     pub fn finish(mut self) -> Outcome {
         self.flush();
         let (error, is_collector) = match &mut self.way {
@@ -215,11 +207,11 @@ impl Spool {
         let mut counts = self.counts();
         counts.not_written = self.offered - counts.written.min(self.offered);
         let (name, lost, of) = (self.name, counts.not_written, self.offered);
-        let why = error.as_deref().unwrap_or("there was no room for more");
+        let why = error.as_deref().unwrap_or("the queue was full");
         let has_failed = !is_collector && (lost > 0 || error.is_some());
         let complaint = match lost {
-            1.. if is_collector => Some(format!("{name}: {lost} of {of} IPFIX messages were lost: {why}")),
-            1.. => Some(format!("cannot write {name}: {why}; {lost} of {of} records are not in it")),
+            1.. if is_collector => Some(format!("{name}: lost {lost} of {of} IPFIX messages: {why}")),
+            1.. => Some(format!("cannot write {name}: {why}; {lost} of {of} records are missing")),
             0 if has_failed => Some(format!("cannot write {name}: {why}")),
             0 => None,
         };
@@ -232,13 +224,13 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the thread end, or gives it up.
+    /// Lets the thread finish within the deadline, or abandons it.
     fn end(&self) {
         let end = Instant::now() + FINISHING;
         let mut state = self.lock();
         state.end = Some(end);
         self.changed.notify_all();
-        // It may be in a call that does not return.
+        // The thread may be blocked in a system call.
         let latest = end + 2 * RETRY;
         while !state.has_ended && Instant::now() < latest {
             let left = latest.saturating_duration_since(Instant::now());
@@ -246,7 +238,7 @@ impl Queue {
         }
     }
 
-    /// The next task; none when all is done at the end.
+    /// Waits for the next task; `None` at the end.
     fn next(&self) -> Option<Task> {
         let mut state = self.lock();
         loop {
@@ -260,8 +252,8 @@ impl Queue {
         }
     }
 
-    /// Waits to try again; returns false if there is no point: the file is to be opened again, or
-    /// the time is up.
+    /// Waits before a retry. Returns false if a retry makes no sense: the file will be reopened, or
+    /// the deadline has passed.
     fn wait_to_retry(&self) -> bool {
         let until = Instant::now() + RETRY;
         let mut state = self.lock();
@@ -279,13 +271,13 @@ impl Queue {
     }
 }
 
-/// The thread that writes.
+/// The writing thread.
 struct Clerk {
     pen: Pen,
     name: String,
     console: Console,
     queue: Arc<Queue>,
-    /// The last attempt failed, and that was said.
+    /// The last attempt failed, and this was reported.
     has_failed: bool,
 }
 
@@ -314,7 +306,7 @@ impl Clerk {
         let mut try_again = |error: &io::Error| {
             queue.lock().last_error = Some(error.to_string());
             if !std::mem::replace(has_failed, true) {
-                console.say(format!("rivulet: cannot write {name}: {error}; trying again"));
+                console.say(format!("rivulet: cannot write {name}: {error}; retrying"));
             }
             queue.wait_to_retry()
         };
@@ -326,11 +318,11 @@ impl Clerk {
         if sent_none {
             let error = pen.last_error().map(ToString::to_string).unwrap_or_default();
             if !std::mem::replace(has_failed, true) {
-                console.say(format!("rivulet: cannot send to {name}: {error}; trying again"));
+                console.say(format!("rivulet: cannot send to {name}: {error}; retrying"));
             }
             queue.lock().last_error = Some(error);
         } else if done && std::mem::replace(has_failed, false) {
-            console.say(format!("rivulet: {name} takes what is written again"));
+            console.say(format!("rivulet: writing to {name} works again"));
         }
     }
 
@@ -339,7 +331,7 @@ impl Clerk {
             Ok(true) => self.write(&Chunk::default(), true),
             Ok(false) => {}
             Err(error) => {
-                self.console.say(format!("rivulet: cannot open {} again: {error}", self.name));
+                self.console.say(format!("rivulet: cannot reopen {}: {error}", self.name));
             }
         }
     }

@@ -1,38 +1,38 @@
-//! The time of a capture's packets, where its stamps are missing, broken, or of several clocks.
+//! The time of a capture's packets where timestamps are missing, broken, or of several clocks.
 //!
-//! Stamps are taken as they are as long as they go on by steps of up to [`STEP_NS_MAX`] ahead, and
-//! are no later than that. One that jumps, while the next one goes on from before, is broken: its
-//! packet comes now. Time that jumps ahead and stays there has passed: flows that were idle
-//! meanwhile end. Time that jumps back and stays there is that of another clock, as of a section or
-//! a file that was appended: it goes on from now, so that flows neither live for ever nor end at
-//! once.
+//! Timestamps are used unchanged while each is within [`STEP_NS_MAX`] of the latest one. A single
+//! timestamp that jumps is broken if the next one continues from before the jump: its packet gets
+//! the latest time. If time jumps ahead and stays there, it has passed, and flows idle for that
+//! long expire. If time jumps back and stays there, it is of another clock, such as that of an
+//! appended section or file: time continues from the latest one, so flows neither live forever nor
+//! expire at once.
 
 use runtime::TimeJumps;
 
-/// How far stamps may be ahead of the latest one, or behind it, before they count as jumping.
+/// Maximum distance between a timestamp and the latest one that is not a jump.
 pub const STEP_NS_MAX: u64 = 60_000_000_000;
 
-/// Clocks that are remembered, to be gone back to.
+/// Clocks that are remembered.
 const CLOCKS_MAX: usize = 4;
 
-/// What stamps have come to.
+/// State of a capture's time.
 #[derive(Debug, Default)]
 pub struct Timeline {
     latest_ns: Option<u64>,
-    /// What is added to stamps of the clock that is in force, and of those before it.
+    /// Offset of the current clock, and of earlier ones.
     offset_ns: i128,
     others_ns: Vec<i128>,
-    /// What was found.
+    /// Counts of irregular timestamps.
     pub jumps: TimeJumps,
 }
 
 impl Timeline {
-    /// The time of a packet with this stamp, if it has one. `following`: the next stamps behind it,
-    /// as far as they are known.
+    /// Returns the time of a packet with this timestamp. `following` are the next timestamps, as
+    /// far as they are known.
     pub fn at(&mut self, stamp_ns: Option<u64>, following: &[u64]) -> u64 {
         let Some(stamp_ns) = stamp_ns else {
             self.jumps.without_time += 1;
-            // That of the one before, else of the one behind.
+            // The time of the previous packet, else of the next.
             return self.latest_ns.or_else(|| following.first().copied()).unwrap_or(0);
         };
         let Some(latest_ns) = self.latest_ns else {
@@ -73,7 +73,7 @@ impl Timeline {
         is_near(self.placed(stamp_ns, self.offset_ns), latest_ns)
     }
 
-    /// Whether the stamp goes on with one of the clocks before, which is in force again then.
+    /// Switches back to an earlier clock if the timestamp continues it.
     fn goes_back_to_a_clock(&mut self, stamp_ns: u64, latest_ns: u64) -> bool {
         let known =
             self.others_ns.iter().position(|&offset| is_near(self.placed(stamp_ns, offset), latest_ns));
@@ -84,8 +84,8 @@ impl Timeline {
     }
 }
 
-/// Whether the first stamp is not of the same clock as those behind it: later, or so much earlier
-/// that no capture waits so long.
+/// Returns whether the first timestamp cannot be of the same clock as the second: it is later, or
+/// earlier by more than any capture pauses.
 fn is_too_far(first_ns: u64, second_ns: u64) -> bool {
     const WAIT_NS_MAX: u64 = 30 * 24 * 3_600_000_000_000;
     first_ns > second_ns.saturating_add(STEP_NS_MAX) || first_ns.saturating_add(WAIT_NS_MAX) < second_ns
@@ -117,13 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn stamps_that_go_on_are_taken_as_they_are() {
+    fn continuous_timestamps_are_unchanged() {
         let stamps = [YEAR_S, YEAR_S + 1, YEAR_S, YEAR_S + 50, YEAR_S + 3, YEAR_S + 100];
         assert_eq!(stamped(&stamps), (stamps.to_vec(), TimeJumps::default()));
     }
 
     #[test]
-    fn packets_without_a_time_take_their_neighbours() {
+    fn packets_without_a_timestamp_get_a_neighbours() {
         let (found, jumps) = times(&[None, None, Some(YEAR_S), None, Some(YEAR_S + 2)]);
         assert_eq!(found, [YEAR_S, YEAR_S, YEAR_S, YEAR_S, YEAR_S + 2]);
         assert_eq!(jumps, TimeJumps { without_time: 3, ..TimeJumps::default() });
@@ -152,15 +152,15 @@ mod tests {
     }
 
     #[test]
-    fn time_that_jumps_back_goes_on_from_now() {
+    fn time_that_jumps_back_continues() {
         let (found, jumps) = stamped(&[9 * YEAR_S, 9 * YEAR_S, YEAR_S, YEAR_S + 7, YEAR_S + 9]);
         assert_eq!(found, [9 * YEAR_S, 9 * YEAR_S, 9 * YEAR_S, 9 * YEAR_S + 7, 9 * YEAR_S + 9]);
         assert_eq!(jumps, TimeJumps { back: 1, ..TimeJumps::default() });
     }
 
-    /// Two interfaces whose clocks are a year apart: neither makes the other's flows end.
+    /// The clocks of two interfaces are a year apart; neither expires the other's flows.
     #[test]
-    fn clocks_that_take_turns_are_told_apart() {
+    fn alternating_clocks_are_distinguished() {
         let (one, other) = (9 * YEAR_S, 8 * YEAR_S);
         let (found, jumps) =
             stamped(&[one, one + 1, other, other + 1, one + 3, one + 4, other + 5, other + 6]);

@@ -1,4 +1,4 @@
-//! Asks a running Rivulet for its report.
+//! Requests the report of a running Rivulet.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-/// How long an answer is waited for.
+/// Timeout of an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Bytes of the longest answer.
+/// Maximum length of an answer, in bytes.
 const ANSWER_MAX: u64 = 64 << 20;
 
-/// The report of the Rivulet that answers at one of these addresses, which `host` stands for.
+/// Requests the report from the first of these addresses that accepts; `host` is their name.
 pub fn report(addresses: &[SocketAddr], host: &str) -> anyhow::Result<Value> {
     let mut server = connect(addresses)?;
     server.set_read_timeout(Some(PATIENCE))?;
@@ -23,16 +23,16 @@ pub fn report(addresses: &[SocketAddr], host: &str) -> anyhow::Result<Value> {
     server.take(ANSWER_MAX).read_to_end(&mut bytes)?;
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);
-    let httparse::Status::Complete(at) = response.parse(&bytes).context("the answer is no HTTP")? else {
-        bail!("the answer breaks off");
+    let httparse::Status::Complete(at) = response.parse(&bytes).context("the answer is not HTTP")? else {
+        bail!("the answer is incomplete");
     };
     if response.code != Some(200) {
-        bail!("it has no report: {}", response.reason.unwrap_or("no reason given"));
+        bail!("the server has no report: {}", response.reason.unwrap_or("no reason given"));
     }
-    serde_json::from_slice(&bytes[at..]).context("the answer is no report")
+    serde_json::from_slice(&bytes[at..]).context("the answer is not a report")
 }
 
-/// The first of these that answers.
+/// Connects to the first of these addresses that accepts.
 fn connect(addresses: &[SocketAddr]) -> std::io::Result<TcpStream> {
     let mut last = Err(std::io::ErrorKind::AddrNotAvailable.into());
     for address in addresses {

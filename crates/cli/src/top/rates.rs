@@ -1,35 +1,35 @@
-//! Two reports, one after the other, and what happened in between.
+//! Rates between two successive reports.
 
 use std::collections::VecDeque;
 
 use serde_json::Value;
 
-/// Rates that are kept, for the picture.
+/// Rates kept for the sparkline.
 const KEPT: usize = 512;
 
 /// The last two reports.
 pub struct Rates {
     before: Value,
     now: Value,
-    /// Packets in a second, report by report.
+    /// Packets per second, one value for each report.
     history: VecDeque<u64>,
 }
 
 impl Rates {
-    /// With one report, between which and itself nothing happened.
+    /// Starts with one report, and rates of zero.
     pub fn new(report: Value) -> Rates {
         Rates { before: report.clone(), now: report, history: VecDeque::new() }
     }
 
-    /// The next report. One that was told already, as reports are made once a second, changes
-    /// nothing.
+    /// Takes the next report. A repetition of the latest one is ignored: reports are made once a
+    /// second.
     pub fn take(&mut self, report: Value) {
         if report["timing"]["seconds"] == self.now["timing"]["seconds"] {
             return;
         }
         self.before = std::mem::replace(&mut self.now, report);
         if self.seconds() < 0.0 {
-            // Another run answers now.
+            // The answer is of another run.
             self.before = self.now.clone();
         }
         self.history.truncate(KEPT - 1);
@@ -41,24 +41,24 @@ impl Rates {
         &self.now
     }
 
-    /// Packets in a second, the latest first.
+    /// Packets per second, the latest first.
     pub fn history(&self) -> impl Iterator<Item = u64> {
         self.history.iter().copied()
     }
 
-    /// What this counter, a JSON pointer, is now.
+    /// Returns the value of a counter, named by a JSON pointer.
     pub fn total(&self, pointer: &str) -> u64 {
         self.now.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
     }
 
-    /// How fast this counter grows.
+    /// Returns the rate of a counter.
     pub fn per_second(&self, pointer: &str) -> f64 {
         let before = self.before.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
         let grown = self.total(pointer).saturating_sub(before) as f64;
         if self.seconds() > 0.0 { grown / self.seconds() } else { 0.0 }
     }
 
-    /// The latest report, with `rates`: how much its counters grew in a second.
+    /// Returns the latest report with `rates`, the rates of its counters.
     pub fn to_json(&self) -> Value {
         let mut report = self.now.clone();
         let rates = grown(&self.before, &self.now, self.seconds());
@@ -74,8 +74,8 @@ impl Rates {
     }
 }
 
-/// How much numbers grew in a second, in the places that they have in the report; lists by the
-/// names of what is in them.
+/// Rates of the numbers of a report, in the same places. Lists become objects, keyed by the names
+/// of their items.
 fn grown(before: &Value, now: &Value, seconds: f64) -> Option<Value> {
     match now {
         Value::Number(number) => {
@@ -93,7 +93,7 @@ fn grown(before: &Value, now: &Value, seconds: f64) -> Option<Value> {
         }
         Value::Array(items) => {
             let named = items.iter().enumerate().filter_map(|(at, now)| {
-                // Rules have numbers, and names that need not be different ones.
+                // Names of rules need not be unique, numbers are.
                 let number = now["number"].as_u64().map(|number| number.to_string());
                 let name = number.or_else(|| now["name"].as_str().map(str::to_owned))?;
                 Some((name, grown(&before[at], now, seconds)?))
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_by_the_time_between_reports() {
+    fn rates_follow_the_time_between_reports() {
         let report =
             |seconds: f64, packets: u64| json!({"timing": {"seconds": seconds}, "packets_in": packets});
         let mut rates = Rates::new(report(10.0, 100));
@@ -120,7 +120,7 @@ mod tests {
         rates.take(report(12.0, 300));
         assert_eq!(rates.per_second("/packets_in"), 100.0);
         rates.take(report(12.0, 300));
-        assert_eq!(rates.per_second("/packets_in"), 100.0, "the same one again");
+        assert_eq!(rates.per_second("/packets_in"), 100.0, "a repeated report");
         rates.take(report(1.0, 50));
         assert_eq!(rates.per_second("/packets_in"), 0.0, "another run");
         assert_eq!(rates.history().collect::<Vec<_>>(), [0, 100]);

@@ -1,4 +1,4 @@
-//! What is on the screen.
+//! The screen of `rivulet top`.
 
 use ratatui::Frame;
 use ratatui::backend::TestBackend;
@@ -12,18 +12,18 @@ use super::rates::Rates;
 use crate::eve::timestamp;
 use crate::output::{duration, rate, thousands};
 
-/// What is shown, and how.
+/// The screen's content and settings.
 pub struct View {
     address: String,
     is_paused: bool,
     shows_keys: bool,
     sort: Sort,
     is_reversed: bool,
-    /// What went wrong.
+    /// Error of the last request.
     said: Option<String>,
 }
 
-/// The column that functions are sorted by.
+/// Sort order of the functions.
 #[derive(Clone, Copy, PartialEq)]
 enum Sort {
     Chain,
@@ -34,7 +34,7 @@ enum Sort {
 
 impl Sort {
     const ALL: [(Sort, &str); 4] = [
-        (Sort::Chain, "place in the chain"),
+        (Sort::Chain, "position"),
         (Sort::Packets, "packets"),
         (Sort::Drops, "drops"),
         (Sort::Cycles, "cycles"),
@@ -51,7 +51,7 @@ impl Sort {
 }
 
 impl View {
-    /// Of the Rivulet at this address.
+    /// Creates the view of the Rivulet at this address.
     pub fn new(address: &str) -> View {
         View {
             address: address.to_owned(),
@@ -63,17 +63,17 @@ impl View {
         }
     }
 
-    /// Whether nothing new is to be shown.
+    /// Returns whether updates are paused.
     pub fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// What went wrong, if something did.
+    /// Sets the error to show.
     pub fn say(&mut self, said: Option<String>) {
         self.said = said;
     }
 
-    /// A key was pressed.
+    /// Handles a key.
     pub fn key(&mut self, letter: char) {
         match letter {
             'p' | ' ' => self.is_paused = !self.is_paused,
@@ -84,7 +84,7 @@ impl View {
         }
     }
 
-    /// As text, of so many columns and lines at most.
+    /// Renders the view as text of up to this size.
     pub fn print(&self, rates: &Rates, (columns, lines): (u16, u16)) -> String {
         let Ok(mut terminal) = ratatui::Terminal::new(TestBackend::new(columns, lines));
         let Ok(_) = terminal.draw(|frame| self.draw(frame, rates));
@@ -96,13 +96,13 @@ impl View {
         text.trim_end().to_owned() + "\n"
     }
 
-    /// Draws all of it.
+    /// Draws the view.
     pub fn draw(&self, frame: &mut Frame<'_>, rates: &Rates) {
         let report = rates.now();
         let count = |name: &str| report[name].as_object().map_or(0, serde_json::Map::len) as u16;
         let functions = report["functions"].as_array().map_or(0, Vec::len) as u16;
         let rules = rules_of(rates);
-        // Where no function has rules, there is no table of them.
+        // Without rules there is no table of them.
         let rules_height = if rules.is_empty() { 0 } else { rules.len() as u16 + 3 };
         let heights = [
             Constraint::Length(3),
@@ -162,7 +162,7 @@ impl View {
             None => String::new(),
         };
         let third = format!(
-            "{} flows ({} began/s), {} alerts, latency {} median, {} at the 99th percentile{units}{workers}",
+            "{} flows ({} started/s), {} alerts, latency {} (median), {} (99th percentile){units}{workers}",
             thousands(rates.total("/flows/live")),
             thousands(rates.per_second("/flows/started") as u64),
             thousands(rates.total("/alerts")),
@@ -213,9 +213,8 @@ impl View {
         if let Some(said) = &self.said {
             return Paragraph::new(said.as_str()).style(Style::new().fg(Color::Red));
         }
-        let keys =
-            "q quits  p pauses  s sorts functions by another column  r turns the order round  ? fewer words";
-        Paragraph::new(if self.shows_keys { keys } else { "q quit  p pause  s sort  r reverse  ? keys" })
+        let keys = "q quit  p pause  s sort functions by the next column  r reverse the order  ? hide this";
+        Paragraph::new(if self.shows_keys { keys } else { "q quit  p pause  s sort  r reverse  ? help" })
             .style(Style::new().add_modifier(Modifier::DIM))
     }
 }
@@ -249,13 +248,13 @@ fn draw_ports(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     table(frame, area, "ports", head, rows.collect());
 }
 
-/// Rules that are shown: those that decide about most packets now, and then those that did so far.
+/// Rules that are shown, those with the highest current rates first, then those with most packets.
 const RULES_SHOWN: usize = 8;
 
-/// The cells of a rule's line.
+/// Cells of a rule's row.
 type RuleCells = [String; 9];
 
-/// Lines of the rules that have been hit, at most [`RULES_SHOWN`].
+/// Rows of the rules that have matched, up to [`RULES_SHOWN`].
 fn rules_of(rates: &Rates) -> Vec<RuleCells> {
     let functions = rates.now()["functions"].as_array().map_or(&[][..], Vec::as_slice);
     let mut rows: Vec<_> = functions
@@ -270,7 +269,7 @@ fn rules_of(rates: &Rates) -> Vec<RuleCells> {
         })
         .filter_map(|(path, function, rule)| {
             let count = |what: &str| rule[what].as_u64();
-            // A flow's packets may count when it ends; the flow counts when it begins.
+            // Packets may be counted when their flow ends, flows when they start.
             let [flows, packets] = ["flows", "packets"].map(|what| count(what).unwrap_or(0));
             let per_second = rates.per_second(&format!("{path}/packets"));
             let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
@@ -292,7 +291,7 @@ fn rules_of(rates: &Rates) -> Vec<RuleCells> {
     rows.into_iter().take(RULES_SHOWN).map(|(_, _, cells)| cells).collect()
 }
 
-/// A time as `2026-01-01 00:00:00`, in UTC.
+/// Formats a time as `2026-01-01 00:00:00`, in UTC.
 fn hit_at(ns: u64) -> String {
     let text = timestamp(ns);
     text.get(..19).unwrap_or(&text).replace('T', " ")
@@ -301,7 +300,7 @@ fn hit_at(ns: u64) -> String {
 fn draw_rules(frame: &mut Frame<'_>, area: Rect, rules: Vec<RuleCells>) {
     let head =
         ["function", "rule", "name", "place", "flows", "packets/s", "packets", "bytes", "last hit (UTC)"];
-    table(frame, area, "rules that decide about most packets", head, rules);
+    table(frame, area, "busiest rules", head, rules);
 }
 
 fn draw_drops(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
@@ -317,7 +316,7 @@ fn draw_drops(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     table(frame, area, "drops", ["reason", "packets/s", "packets", "meaning"], rows.collect());
 }
 
-/// A table in which numbers are to the right.
+/// Draws a table with numbers aligned right.
 fn table<const N: usize>(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -349,7 +348,7 @@ fn names(object: &Value) -> impl Iterator<Item = &str> {
     object.as_object().into_iter().flat_map(|object| object.keys().map(String::as_str))
 }
 
-/// Frames that interfaces did not take or send, in a second.
+/// Frames lost per second, all interfaces.
 fn frames_lost(rates: &Rates) -> f64 {
     let ports = names(&rates.now()["interfaces"]);
     let ways = ["missed", "unreadable", "too_long", "no_room", "down"];
@@ -357,7 +356,7 @@ fn frames_lost(rates: &Rates) -> f64 {
     each.map(|pointer| rates.per_second(&pointer)).sum()
 }
 
-/// Records that outputs did not write, in a second.
+/// Records not written per second, all outputs.
 fn not_written(rates: &Rates) -> f64 {
     let outputs = names(&rates.now()["outputs"]);
     outputs.map(|output| rates.per_second(&format!("/outputs/{}/not_written", escaped(output)))).sum()
@@ -367,7 +366,7 @@ fn drop_of(reason: &str) -> String {
     format!("/drops/{}", escaped(reason))
 }
 
-/// A name as part of a JSON pointer (RFC 6901 3).
+/// Escapes a name for a JSON pointer (RFC 6901 3).
 fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
@@ -404,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_between_two_reports_is_shown() {
+    fn rates_between_two_reports_are_shown() {
         let mut rates = Rates::new(report(10.0, 0));
         rates.take(report(12.0, 4_000));
         let mut view = View::new("127.0.0.1:9600");
@@ -413,13 +412,13 @@ mod tests {
             "site.rvl at 127.0.0.1:9600",
             "2,000 packets/s",
             "200 drops/s",
-            "1.5 us median",
+            "latency 1.5 us (median)",
             "eth0",
             "filter",
         ] {
             assert!(shown.contains(what), "{what}: {shown}");
         }
-        // Rules that were hit, the busiest first, with what the report has of them.
+        // Rules that matched, the busiest first.
         let squeezed = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         for what in [
             "second 0 default 9 1,000 2,000 - -",
@@ -432,14 +431,14 @@ mod tests {
             let shown = view.print(&rates, (110, 40));
             shown.find("first") < shown.find("second")
         };
-        assert!(order(&view), "as in the chain");
+        assert!(order(&view), "in the order of the policy");
         view.key('s');
         assert!(!order(&view), "by packets");
         view.key('r');
-        assert!(order(&view), "turned round");
+        assert!(order(&view), "reversed");
         view.key('p');
         assert!(view.is_paused() && view.print(&rates, (110, 40)).contains("PAUSED"));
-        // A small terminal shows what fits.
+        // A small terminal shows a part.
         view.print(&rates, (20, 5));
         view.print(&rates, (1, 1));
     }

@@ -1,4 +1,4 @@
-//! The values of `rivulet traffic`'s options, read from the command line.
+//! Values of the options of `rivulet traffic`.
 
 use std::str::FromStr;
 
@@ -6,10 +6,10 @@ use clap::ValueEnum;
 use io::traffic::{Attacks, FlowLength, FrameBytes, FrameRate, Pacing, Payload, Protocols};
 use values::{Quantity, QuantityKind};
 
-/// Bytes of the frame check sequence: the wire has it, captures and profiles do not.
+/// Length of the frame check sequence, which captures and profiles do not include.
 const FCS_BYTES: u16 = 4;
 
-/// A number, maybe with a multiplier: `5000`, `100k`, `1M`.
+/// Parses a number with an optional multiplier: `5000`, `100k`, `1M`.
 pub fn count(text: &str) -> Result<u64, String> {
     let quantity = Quantity::parse(text).map_err(|error| error.to_string())?;
     match quantity {
@@ -18,7 +18,7 @@ pub fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `--rate`: packets or bits a second.
+/// `--rate`: packets or bits per second.
 #[derive(Clone, Copy, Debug)]
 pub struct Pps(pub FrameRate);
 
@@ -32,12 +32,14 @@ impl FromStr for Pps {
                 Ok(Pps(FrameRate::PacketsPerSecond(quantity.value as f64)))
             }
             QuantityKind::BitRate => Ok(Pps(FrameRate::BitsPerSecond(quantity.value as f64))),
-            other => Err(format!("expected packets or bits a second, such as 200k or 1Gbps, found {other}")),
+            other => {
+                Err(format!("expected packets or bits per second, such as 200k or 1Gbps, found {other}"))
+            }
         }
     }
 }
 
-/// `--size`: bytes on the wire, frame check sequence included.
+/// `--size`: bytes on the wire including the frame check sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketBytes(pub FrameBytes);
 
@@ -74,7 +76,11 @@ impl FromStr for Mix {
                 "udp" => &mut protocols.udp,
                 "icmp" => &mut protocols.icmp,
                 "fragments" => &mut protocols.fragments,
-                _ => return Err(format!("`{kind}` is none of tcp, udp, icmp, fragments")),
+                _ => {
+                    return Err(format!(
+                        "`{kind}` is not a kind of flow; expected tcp, udp, icmp or fragments"
+                    ));
+                }
             };
             *place = weight;
         }
@@ -82,7 +88,7 @@ impl FromStr for Mix {
     }
 }
 
-/// `--attack`: a kind of attack, and its share of all packets.
+/// `--attack`: a kind of attack and its share of all packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
     kind: AttackKind,
@@ -99,7 +105,7 @@ enum AttackKind {
 }
 
 impl Attack {
-    /// Mixes the attack in.
+    /// Sets the attack's share.
     pub fn add_to(&self, attacks: &mut Attacks) {
         let place = match self.kind {
             AttackKind::Scan => &mut attacks.port_scan,
@@ -123,13 +129,17 @@ impl FromStr for Attack {
             "udp-flood" => AttackKind::UdpFlood,
             "land" => AttackKind::Land,
             "malformed" => AttackKind::Malformed,
-            _ => return Err(format!("`{kind}` is none of scan, syn-flood, udp-flood, land, malformed")),
+            _ => {
+                return Err(format!(
+                    "`{kind}` is not an attack; expected scan, syn-flood, udp-flood, land or malformed"
+                ));
+            }
         };
         Ok(Attack { kind, share })
     }
 }
 
-/// `NAME=NUMBER`.
+/// Parses `NAME=NUMBER`.
 fn named_number(text: &str) -> Result<(&str, f64), String> {
     let wrong = || format!("expected NAME=NUMBER, found `{text}`");
     let (name, number) = text.split_once('=').ok_or_else(wrong)?;
@@ -157,7 +167,7 @@ impl FromStr for Length {
     }
 }
 
-/// `--pacing`: how packets are spread in time.
+/// `--pacing`: the arrival process.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace(pub Pacing);
 
@@ -174,12 +184,12 @@ impl FromStr for Pace {
     }
 }
 
-/// `--payload`: what packets carry.
+/// `--payload`: the payload of packets.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Contents {
     /// Random bytes
     Random,
-    /// Requests in HTTP/1.1
+    /// HTTP/1.1 requests
     Http,
     /// Zeros
     Zero,
@@ -195,15 +205,15 @@ impl From<Contents> for Payload {
     }
 }
 
-/// What a preset is like, in a line.
+/// Describes a preset in one line.
 pub fn preset_summary(name: &str) -> &'static str {
     match name {
         "mix" => "1,000 flows, mostly TCP over IPv4, heavy-tailed, Internet mix of sizes, both directions",
-        "smallest" => "64-byte UDP over IPv4 at an even 1 Mpps, endless flows, one direction",
+        "smallest" => "64-byte UDP over IPv4 at a constant 1 Mpps, endless flows, one direction",
         "web" => "HTTP over TCP, few popular flows, in bursts",
-        "churn" => "short flows, 10,000 new ones a second",
-        "elephants" => "a few long flows of long packets among many short ones",
-        "attack" => "the mix, of which two fifths are scans, floods and malformed packets",
+        "churn" => "short flows, 10,000 new ones per second",
+        "elephants" => "few long flows of long packets among many short ones",
+        "attack" => "the mix, two fifths of which are scans, floods and malformed packets",
         _ => "",
     }
 }
@@ -221,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_they_are_meant() {
+    fn values_are_parsed() {
         assert_eq!(count("100k"), Ok(100_000));
         assert_eq!("64".parse::<PacketBytes>().unwrap().0, FrameBytes::Fixed(60));
         assert_eq!("64-1518".parse::<PacketBytes>().unwrap().0, FrameBytes::Range(60, 1514));

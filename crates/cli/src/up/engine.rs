@@ -1,4 +1,4 @@
-//! What runs the policy: this thread, or several workers.
+//! Execution of the policy: on this thread, or on several workers.
 
 use std::cell::RefCell;
 use std::os::unix::net::UnixListener;
@@ -16,42 +16,37 @@ use super::mirror::{Arriving, Leaving, Mirror};
 use crate::control::Script;
 use crate::sinks::Sinks;
 
-/// How long this thread sleeps while others work.
+/// Sleep of this thread while workers run.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Who works.
+/// The execution of a policy.
 pub enum Engine {
-    /// This thread.
+    /// On this thread.
     One {
-        /// What it drives.
         live: Box<Live>,
-        /// Where what comes out goes.
         sinks: Box<Sinks>,
-        /// What others may see of it.
+        /// Mirror for `rivulet capture --connect`.
         mirror: Box<Mirror>,
     },
-    /// Workers, each on a thread of its own.
+    /// On workers, each with its own thread.
     Several {
-        /// They.
         workers: Workers<Shared>,
-        /// Where what comes out of all goes.
         sinks: Shared,
-        /// When they began, and when that was since 1970.
+        /// Start as an instant, and in nanoseconds since 1970.
         began: (Instant, u64),
     },
 }
 
-/// Sinks of several workers: each puts in one thing after the other.
+/// The sinks of several workers, behind a lock.
 #[derive(Clone)]
 pub struct Shared {
     sinks: Arc<Mutex<Sinks>>,
-    /// Packets need not be shown to sinks that write none.
+    /// Packets bypass sinks that write none.
     takes_packets: bool,
 }
 
 impl Engine {
-    /// This thread drives a runner from these interfaces.
-    /// `sockets` take who listens.
+    /// Drives a runner from these interfaces on this thread. `sockets` accept capture clients.
     pub fn one(
         runner: Runner,
         interfaces: Vec<(u16, Interface)>,
@@ -59,12 +54,12 @@ impl Engine {
         sockets: Vec<UnixListener>,
     ) -> anyhow::Result<Engine> {
         let mirror = Mirror::new(&runner.assembly().ports);
-        mirror.serve(sockets).context("cannot begin a thread for listeners")?;
-        let live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
+        mirror.serve(sockets).context("cannot start the capture threads")?;
+        let live = Live::new(runner, interfaces).context("cannot read the state of the interfaces")?;
         Ok(Engine::One { live: Box::new(live), sinks: Box::new(sinks), mirror: Box::new(mirror) })
     }
 
-    /// Workers drive parts, each from its part of the interfaces.
+    /// Starts workers, each with its part of the policy and of the interfaces.
     pub fn several(
         parts: Vec<Part>,
         interfaces: Vec<Vec<(u16, Interface)>>,
@@ -79,7 +74,7 @@ impl Engine {
         Ok(Engine::Several { workers: Workers::start(places)?, sinks, began })
     }
 
-    /// The time, in nanoseconds since 1970, that never goes back.
+    /// The monotonic time, in nanoseconds since 1970.
     pub fn now_ns(&self) -> u64 {
         match self {
             Engine::One { live, .. } => live.now_ns(),
@@ -87,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Carries out the commands that are due; returns what is to be said of each.
+    /// Executes the commands whose time has come, and returns a line about each.
     pub fn control(&mut self, script: &mut Script, now_ns: u64) -> anyhow::Result<Vec<String>> {
         match self {
             Engine::One { live, .. } => Ok(script.carry_out(now_ns, live.runner_mut())),
@@ -101,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Lets the run go on for some milliseconds at most; and says which interfaces have changed.
+    /// Processes packets for up to some milliseconds, and returns interfaces whose state changed.
     pub fn go_on(&mut self) -> anyhow::Result<Vec<Change>> {
         match self {
             Engine::One { live, sinks, mirror } => {
@@ -118,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// What has been counted so far.
+    /// The report so far.
     pub fn report(&mut self) -> anyhow::Result<Report> {
         let (mut report, counts) = match self {
             Engine::One { live, sinks, .. } => (live.report(), sinks.counts()),
@@ -128,7 +123,7 @@ impl Engine {
         Ok(report)
     }
 
-    /// Lets readers of files see what was written so far.
+    /// Makes the records written so far visible to readers of the files.
     pub fn flush(&mut self) -> anyhow::Result<()> {
         let now_ns = self.now_ns();
         match self {
@@ -137,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// Writes the counters of the whole run, if they are wanted.
+    /// Writes the counters of the whole run, if `stats` is among the events.
     pub fn stats(&mut self, report: &Report) -> anyhow::Result<()> {
         let now_ns = self.now_ns();
         match self {
@@ -146,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// Opens files again by their names.
+    /// Reopens files by name.
     pub fn reopen(&mut self) {
         match self {
             Engine::One { sinks, .. } => sinks.reopen(),
@@ -154,7 +149,7 @@ impl Engine {
         }
     }
 
-    /// Ends the run, and completes the files; what is to be said of them.
+    /// Ends the run, and completes the files. Returns messages about records that were not written.
     pub fn finish(self) -> anyhow::Result<(Report, Vec<String>)> {
         let now_ns = self.now_ns();
         let (mut report, ended) = match self {

@@ -1,4 +1,4 @@
-//! An interface belongs to one Rivulet: two that carry its packets would send each of them twice.
+//! Locks of interfaces: two processes on one interface would each forward every packet.
 
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsFd;
@@ -9,57 +9,57 @@ use std::sync::{Mutex, PoisonError};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-/// What the names of locks begin with. They are abstract sockets: each network namespace has its
-/// own, and they go with their process, however it ends.
+/// Prefix of the names of locks. They are abstract sockets: each network namespace has its own, and
+/// the kernel removes them with their process.
 pub const PREFIX: &str = "rivulet/interface/";
 
-/// That this process has an interface, as long as it is kept.
+/// A lock of an interface, held until it is dropped.
 pub struct InterfaceLock {
     listener: UnixListener,
 }
 
-/// Locks that this process has until it ends.
+/// Locks held until the process ends.
 static KEPT: Mutex<Vec<InterfaceLock>> = Mutex::new(Vec::new());
 
 impl InterfaceLock {
-    /// Takes an interface by its name.
+    /// Locks an interface by name.
     ///
     /// # Errors
-    /// If another process has it: with that one's number.
+    /// If another process holds the lock; the message names its process ID.
     pub fn take(interface: &str) -> Result<InterfaceLock> {
         let name = format!("{PREFIX}{interface}");
         match UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?) {
             Ok(listener) => Ok(InterfaceLock { listener }),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                let by = holder(&name).map_or_else(String::new, |id| format!(", process {id},"));
+                let by = holder(&name).map_or_else(String::new, |id| format!(" (process {id})"));
                 Err(Error::new(
                     ErrorKind::AddrInUse,
                     format!(
-                        "another Rivulet{by} has it, and each packet would pass twice; \
-                         end that one, or listen to it: `rivulet capture --connect {interface} --write FILE.pcapng`"
+                        "another Rivulet{by} uses it, and two would forward each packet twice; stop it, \
+                         or capture its packets with `rivulet capture --connect {interface} --write FILE.pcapng`"
                     ),
                 ))
             }
-            // Where there are no such sockets, as in some sandboxes, nothing keeps two apart.
+            // Some sandboxes have no such sockets; then there is no lock.
             Err(_) => Err(Error::from(ErrorKind::Unsupported)),
         }
     }
 }
 
 impl InterfaceLock {
-    /// Keeps the interface until the process ends, however that is.
+    /// Holds the lock until the process ends.
     pub fn keep(self) {
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(self);
     }
 }
 
-/// The sockets of the interfaces that this process keeps.
+/// Clones the sockets of the locks that are held until the process ends.
 pub fn sockets() -> Result<Vec<UnixListener>> {
     let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     kept.iter().map(|lock| lock.listener.try_clone()).collect()
 }
 
-/// The process that listens at an abstract name.
+/// Returns the process that listens on an abstract name.
 fn holder(name: &str) -> Option<i32> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interface_is_taken_once_and_free_again_at_the_end() {
+    fn an_interface_is_locked_once_until_the_lock_is_dropped() {
         let name = format!("test{}", std::process::id());
         let lock = InterfaceLock::take(&name).unwrap();
         for _ in 0..300 {

@@ -1,9 +1,9 @@
-//! A mirror of what comes and leaves, for `rivulet capture --connect`: who listens has no part in
-//! forwarding, and cannot hold it up.
+//! Mirrors arriving and departing packets to `rivulet capture --connect`. The client has no part in
+//! forwarding and cannot slow it down.
 //!
-//! The socket that keeps an interface for this process takes the listener, one at a time, if it is
-//! root's or the same user's. A thread writes to it from a bounded queue; what finds no room is
-//! counted, and said in the next packet's comment.
+//! The socket that locks an interface accepts one client at a time, of root or of the same user. A
+//! thread writes to the client from a bounded queue. Packets that the queue cannot take are
+//! counted, and the next packet's comment reports the count.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,36 +24,36 @@ use rustix::net::sockopt::socket_peercred;
 
 use crate::sinks::Tape;
 
-/// What a listener asks, on a line of its own.
+/// The request of a client, on a line of its own.
 pub const REQUEST: &[u8] = b"capture\n";
 
-/// What it is answered before the capture; anything else is a line that says why not.
+/// The answer before the capture; any other line is the reason of a refusal.
 pub const ACCEPTED: &str = "ok";
 
-/// Bytes that wait for the listener at most. What comes then is not mirrored.
+/// Maximum number of bytes in the queue; packets beyond are not mirrored.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
-/// Pieces that wait at most: no limit of its own, as each has some bytes.
+/// Capacity of the queue in chunks. The limit in bytes takes effect first.
 const QUEUE_PIECES_MAX: usize = 4096;
 
-/// Clients of each interface's socket that are answered at once.
+/// Clients of each interface's socket that are served at once.
 const CLIENTS_MAX: usize = 2;
 
-/// How long a listener may take to ask.
+/// Timeout of a request.
 const ASKING: Duration = Duration::from_secs(2);
 
-/// How often it is seen to that the listener is still there, while nothing comes.
+/// Period of the checks that an idle client is still connected.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How long the listener has, at the end, to take what is left.
+/// Time that a client has at the end to read the rest of the queue.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// What the threads share.
+/// State shared between the threads.
 #[derive(Default)]
 struct Desk {
-    /// There is a listener, or one who asks to be.
+    /// A client is connected, or its request is being read.
     is_taken: AtomicBool,
-    /// One has come that the data path does not know yet.
+    /// A new client waits for the data path.
     has_come: AtomicBool,
     sender: Mutex<Option<SyncSender<Vec<u8>>>>,
     queued: AtomicUsize,
@@ -66,35 +66,35 @@ pub struct Mirror {
     listener: Option<Listener>,
 }
 
-/// One who listens.
+/// A connected client.
 struct Listener {
     writer: CaptureWriter,
     tape: Tape,
     interfaces: BTreeMap<(u16, LinkType), u32>,
     sender: SyncSender<Vec<u8>>,
-    /// Packets written since the queue was given some.
+    /// Packets written since the last chunk was queued.
     written: u64,
-    /// Packets that found no room since one did.
+    /// Packets lost since the last one that was written.
     lost: u64,
 }
 
 impl Mirror {
-    /// A mirror of these ports' packets, with nobody before it.
+    /// Creates a mirror of these ports, without a client.
     pub fn new(ports: &Ports) -> Mirror {
         let names = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
         Mirror { desk: Arc::default(), names, listener: None }
     }
 
-    /// Begins to take listeners at these sockets.
+    /// Starts to accept clients on these sockets.
     pub fn serve(&self, sockets: Vec<UnixListener>) -> Result<()> {
         for socket in sockets {
-            // One listens, and others are told so meanwhile.
+            // One thread serves a client while another one refuses further clients.
             for _ in 0..CLIENTS_MAX {
                 let (desk, socket) = (Arc::clone(&self.desk), socket.try_clone()?);
                 let work = move || {
                     loop {
                         match socket.accept() {
-                            // One who goes away has itself to blame.
+                            // The client's errors concern nobody else.
                             Ok((stream, _)) => drop(desk.receive(stream)),
                             Err(_) => std::thread::sleep(LOOK_EVERY),
                         }
@@ -106,7 +106,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Whether somebody listens: one look at a flag where nobody does.
+    /// Returns whether there is a client. Costs one load of a flag while there is none.
     pub fn is_on(&mut self) -> bool {
         if self.desk.has_come.load(Ordering::Relaxed) && self.desk.has_come.swap(false, Ordering::Acquire) {
             let sender = self.desk.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -118,7 +118,7 @@ impl Mirror {
         self.listener.is_some()
     }
 
-    /// Has a capture begin with its ports, so that one without packets is a capture, too.
+    /// Starts a capture with its ports, so that a capture without packets is valid.
     fn announce_ports(&mut self) -> Option<()> {
         let listener = self.listener.as_mut()?;
         for (&port, name) in &self.names {
@@ -141,14 +141,14 @@ impl Mirror {
     ) {
         let Some(listener) = &mut self.listener else { return };
         let name = self.names.get(&port).map_or("", String::as_str);
-        // What cannot be written is missing, as what finds no room.
+        // A packet that cannot be encoded counts as lost.
         if listener.add(port, name, way, timestamp_ns, link, wire_len, data).is_none() {
             listener.lost += 1;
         }
     }
 
-    /// Hands what was added to the listener's thread, if there is room; and forgets a listener that
-    /// has gone.
+    /// Queues the added packets for the client's thread if there is room, and forgets a client that
+    /// has disconnected.
     pub fn flush(&mut self) {
         let Some(listener) = &mut self.listener else { return };
         if listener.writer.flush().is_err() {
@@ -179,7 +179,7 @@ impl Mirror {
         }
     }
 
-    /// Ends the capture of one who listens, and gives it a moment to take what is left.
+    /// Ends the capture, and gives the client a moment to read the rest.
     pub fn finish(mut self) {
         self.flush();
         if self.listener.take().is_some() {
@@ -199,7 +199,7 @@ impl Listener {
         Listener { writer, tape, interfaces: BTreeMap::new(), sender, written: 0, lost: 0 }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what a record has")]
+    #[allow(clippy::too_many_arguments, reason = "the fields of a record")]
     fn add(
         &mut self,
         port: u16,
@@ -230,7 +230,7 @@ impl Listener {
 }
 
 impl Desk {
-    /// Takes a listener: hears what it wants, and writes to it until one of both ends.
+    /// Serves a client: reads its request, and writes to it until either side ends.
     fn receive(&self, mut stream: UnixStream) -> Result<()> {
         stream.set_read_timeout(Some(ASKING))?;
         let mut request = [0; REQUEST.len()];
@@ -238,11 +238,11 @@ impl Desk {
         stream.set_write_timeout(Some(ASKING))?;
         let peer = socket_peercred(stream.as_fd())?.uid.as_raw();
         let refusal = if request != REQUEST {
-            Some("this Rivulet is of another version")
+            Some("this Rivulet has another version")
         } else if peer != 0 && Some(peer) != own_user() {
-            Some("packets are shown to root and to the user whose Rivulet it is")
+            Some("permission denied; only root and the user that runs Rivulet may capture its packets")
         } else if self.is_taken.swap(true, Ordering::AcqRel) {
-            Some("another `rivulet capture --connect` listens already")
+            Some("another `rivulet capture --connect` is running")
         } else {
             None
         };
@@ -257,7 +257,7 @@ impl Desk {
 
     fn show(&self, mut stream: UnixStream) -> Result<()> {
         writeln!(stream, "{ACCEPTED}")?;
-        // A listener may pause, as on a full disk; it misses what comes meanwhile.
+        // A client may pause, as on a full disk; it misses the packets of that time.
         stream.set_write_timeout(None)?;
         let (sender, pieces) = sync_channel(QUEUE_PIECES_MAX);
         *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
@@ -270,7 +270,7 @@ impl Desk {
     }
 }
 
-/// The next piece; none if there will be none, or nobody to take it.
+/// Returns the next chunk; `None` if there will be none, or the client has disconnected.
 fn next(pieces: &Receiver<Vec<u8>>, stream: &mut UnixStream) -> Option<Vec<u8>> {
     loop {
         match pieces.recv_timeout(LOOK_EVERY) {
@@ -290,12 +290,12 @@ fn next(pieces: &Receiver<Vec<u8>>, stream: &mut UnixStream) -> Option<Vec<u8>> 
     }
 }
 
-/// The user that this process is.
+/// The user that this process runs as.
 fn own_user() -> Option<u32> {
     std::fs::metadata("/proc/self").ok().map(|found| found.uid())
 }
 
-/// Mirrors what comes, and gives it to the runner as without a mirror.
+/// Mirrors arriving packets, and passes them to the runner unchanged.
 pub struct Arriving<'a>(pub &'a RefCell<&'a mut Mirror>);
 
 impl Intake for Arriving<'_> {
@@ -314,7 +314,7 @@ impl Intake for Arriving<'_> {
     }
 }
 
-/// Mirrors what leaves, and gives all to the output behind it.
+/// Mirrors departing packets, and passes all output on.
 pub struct Leaving<'a, O>(pub &'a RefCell<&'a mut Mirror>, pub &'a mut O);
 
 impl<O: Output> Output for Leaving<'_, O> {

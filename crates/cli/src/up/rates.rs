@@ -1,4 +1,4 @@
-//! What goes through now: a line on the terminal, once a second.
+//! Current rates: a line on the terminal, once a second.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::summary;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What was counted when rates were last asked for.
+/// Counters at the time of the last rates.
 pub struct Rates {
     at_ns: u64,
     packets_in: u64,
@@ -33,12 +33,12 @@ impl Rates {
         }
     }
 
-    /// Whether a second has passed.
+    /// Returns whether a second has passed.
     pub fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.at_ns + SECOND_NS
     }
 
-    /// The rates since the last time.
+    /// Returns the rates since the last call.
     pub fn since_last(&mut self, now_ns: u64, report: &Report) -> String {
         let per_second = |now: u64, before: u64| {
             now.saturating_sub(before) as f64 * SECOND_NS as f64
@@ -74,14 +74,14 @@ impl Rates {
     }
 }
 
-/// Kinds of tunnels that were said to pass without being looked into: each is said once.
+/// Warns once for each kind of tunnel that passes without inspection.
 #[derive(Default)]
 pub struct TunnelWarning {
     said: BTreeSet<&'static str>,
 }
 
 impl TunnelWarning {
-    /// What is to be said of kinds that have come since the last time.
+    /// Returns the warning about kinds that are new since the last call.
     pub fn of(&mut self, report: &Report) -> Option<String> {
         let kinds = report.tunnels_not_looked_into.iter().map(|(&kind, &flows)| (kind, flows));
         let mut new = kinds.filter(|(kind, _)| self.said.insert(kind)).peekable();
@@ -97,13 +97,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_tunnel_is_said_once() {
+    fn each_kind_of_tunnel_is_reported_once() {
         let mut warning = TunnelWarning::default();
         let mut report = Report::default();
         assert_eq!(warning.of(&report), None);
         report.tunnels_not_looked_into.insert("vxlan", 2);
         let said = warning.of(&report).unwrap();
-        assert!(said.contains("not looked into: vxlan 2 flows; `settings { key: inner }`"), "{said}");
+        assert!(said.contains("not inspected: vxlan 2 flows; `settings { key: inner }`"), "{said}");
         report.tunnels_not_looked_into.extend([("vxlan", 900), ("gre", 1)]);
         let said = warning.of(&report).unwrap();
         assert!(said.contains("gre 1 flows") && !said.contains("vxlan"), "{said}");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_stand_beside_drops() {
+    fn losses_are_shown_beside_drops() {
         let mut rates = Rates::new(0);
         let mut report = Report::default();
         let quiet = "0 packets/s, 0.00 kbit/s, 0 drops/s, 0 frames lost/s, 0 flows";

@@ -1,5 +1,5 @@
-//! What is asked of a run from outside, by HTTP: metrics and the report. A few threads answer, each
-//! one client at a time, and no client has one for long.
+//! The HTTP server of metrics and the report. Each of a few threads serves one client at a time,
+//! and deadlines bound how long.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -10,32 +10,32 @@ use runtime::Report;
 
 use super::metrics;
 
-/// Bytes of the longest request that is read.
+/// Maximum length of a request, in bytes.
 const REQUEST_MAX: usize = 8 * 1024;
 
-/// Clients that are answered at once; others wait in the kernel's queue.
+/// Clients that are served at once; others wait in the kernel's queue.
 const CLIENTS_MAX: usize = 8;
 
-/// How long a client may take to ask, from its first byte to its last.
+/// Timeout of a request, from its first byte to its last.
 const ASKING: Duration = Duration::from_secs(2);
 
-/// How long it may take to take the answer.
+/// Timeout of a response.
 const ANSWERING: Duration = Duration::from_secs(5);
 
-/// How long is read on after a request that was refused, so that its sender gets to read why.
+/// Time to read on after a refused request, so that the client can read the reason.
 const DRAINING: Duration = Duration::from_millis(100);
 
-/// Where the run puts what there is to tell.
+/// The latest report, shared between the run and the server's threads.
 #[derive(Clone)]
 pub struct Board(Arc<Mutex<Arc<Report>>>);
 
 impl Board {
-    /// With this on it.
+    /// Creates a board with this report.
     pub fn new(report: Report) -> Board {
         Board(Arc::new(Mutex::new(Arc::new(report))))
     }
 
-    /// What is told from now on.
+    /// Replaces the report.
     pub fn put(&self, report: Report) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(report);
     }
@@ -45,12 +45,12 @@ impl Board {
     }
 }
 
-/// Listens at an address, before privileges are given up.
+/// Listens on an address, before privileges are dropped.
 pub fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address)
 }
 
-/// Answers from what is on the board, until the process ends.
+/// Serves the latest report until the process ends.
 pub fn serve(listener: TcpListener, board: Board) -> Result<()> {
     let address = listener.local_addr()?;
     for _ in 0..CLIENTS_MAX {
@@ -58,9 +58,9 @@ pub fn serve(listener: TcpListener, board: Board) -> Result<()> {
         let work = move || {
             loop {
                 match listener.accept() {
-                    // A client that goes away, or is too slow, has itself to blame.
+                    // A client that disconnects or is too slow gets no answer.
                     Ok((client, _)) => drop(answer(client, address, &board)),
-                    // Without descriptors, as an example, the next attempt fails as well.
+                    // The next attempt would fail as well, for example without descriptors.
                     Err(_) => std::thread::sleep(DRAINING),
                 }
             }
@@ -74,7 +74,7 @@ fn answer(client: TcpStream, address: SocketAddr, board: &Board) -> Result<()> {
     let mut client = Deadlined { client, deadline: Instant::now() + ASKING };
     let (response, is_head) = match read_request(&mut client)? {
         Asked::For(request) if !is_ours(request.host.as_deref(), address) => {
-            let why = "the Host header names another machine; ask by an address, or as localhost\n";
+            let why = "the Host header names another machine; use an address or localhost\n";
             (Response::plain("421 Misdirected Request", why), request.is_head)
         }
         Asked::For(request) => (respond(&request, board), request.is_head),
@@ -102,7 +102,7 @@ fn answer(client: TcpStream, address: SocketAddr, board: &Board) -> Result<()> {
     Ok(())
 }
 
-/// A client, and until when it has to be done: a byte now and then does not keep it.
+/// A client with a deadline, which a byte now and then does not extend.
 struct Deadlined {
     client: TcpStream,
     deadline: Instant,
@@ -116,8 +116,8 @@ impl Deadlined {
         }
     }
 
-    /// Reads on for a moment: to close with bytes unread would reset the connection, and take the
-    /// answer back.
+    /// Reads on for a moment: closing with unread bytes would reset the connection, and the client
+    /// would lose the answer.
     fn drain(&mut self) -> Result<()> {
         self.client.shutdown(std::net::Shutdown::Write)?;
         self.deadline = Instant::now() + DRAINING;
@@ -149,11 +149,11 @@ struct Request {
     is_head: bool,
     path: String,
     host: Option<String>,
-    /// It asks for metrics in the OpenMetrics format.
+    /// It accepts the OpenMetrics format.
     wants_open: bool,
 }
 
-/// What a client has asked.
+/// The result of reading a request.
 enum Asked {
     For(Request),
     OtherMethod,
@@ -195,9 +195,9 @@ fn read_request(client: &mut impl Read) -> Result<Asked> {
     Ok(Asked::TooLong)
 }
 
-/// Whether a Host header means this server. A web page that lets its own name stand for this
-/// machine's address (DNS rebinding) has browsers say that name, and so reads nothing. Where the
-/// server listens beyond this machine, names are the network's matter.
+/// Returns whether a Host header means this server. A web page whose own name resolves to this
+/// machine (DNS rebinding) makes browsers send that name, and is refused. Where the server listens
+/// beyond this machine, any name is accepted.
 fn is_ours(host: Option<&str>, address: SocketAddr) -> bool {
     let Some(host) = host else { return true };
     let name = match host.rsplit_once(':') {
@@ -205,7 +205,7 @@ fn is_ours(host: Option<&str>, address: SocketAddr) -> bool {
         _ => host,
     };
     let bare = name.trim_start_matches('[').trim_end_matches(']');
-    // A name that anybody can point somewhere has a dot.
+    // Only a name with a dot can be pointed here by anybody.
     !bare.contains('.') || bare.parse::<IpAddr>().is_ok() || !address.ip().is_loopback()
 }
 
@@ -236,7 +236,7 @@ fn respond(request: &Request, board: &Board) -> Response {
                 "Rivulet\n/metrics: for Prometheus\n/report: as rivulet up --report\n",
             );
         }
-        _ => return Response::plain("404 Not Found", "there are /metrics and /report\n"),
+        _ => return Response::plain("404 Not Found", "not found; see /metrics and /report\n"),
     };
     match made {
         Some((kind, body)) => Response { status: "200 OK", kind, body },
@@ -264,9 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn slow_clients_hold_up_no_other() {
+    fn slow_clients_do_not_delay_others() {
         let address = server();
-        // All but one of the threads have a client that says nothing, or never ends.
+        // All threads but one have a client that sends nothing, or never ends its request.
         let slow: Vec<_> = (1..CLIENTS_MAX)
             .map(|number| {
                 let mut client = TcpStream::connect(address).unwrap();
@@ -277,7 +277,7 @@ mod tests {
         for _ in 0..20 {
             assert!(ask(address, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
         }
-        // And those are not kept, whatever they go on saying.
+        // Those are disconnected, whatever they send.
         for mut client in slow {
             client.set_nonblocking(false).unwrap();
             let mut rest = Vec::new();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart() {
+    fn requests_get_the_status_that_http_names() {
         let address = server();
         let status = |request: &str| ask(address, request)[9..12].to_owned();
         for (request, expected) in [
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_addresses_or_this_machine() {
+    fn a_host_is_an_address_or_this_machine() {
         let here: SocketAddr = ([127, 0, 0, 1], 9600).into();
         for (host, expected) in [
             ("127.0.0.1:9600", true),

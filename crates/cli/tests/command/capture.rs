@@ -1,4 +1,4 @@
-//! `rivulet capture`: what tshark reads in its files.
+//! `rivulet capture`: its files as tshark reads them.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -13,18 +13,18 @@ fn place() -> Place {
     place
 }
 
-/// A record as tshark reads it.
+/// A record as read by tshark.
 struct Record {
     id: Option<u64>,
     interface: String,
-    /// 1: it came in; 2: it left.
+    /// 1: inbound; 2: outbound.
     way: u32,
     source: String,
     comment: String,
 }
 
-/// The records of a capture; none, said on standard output, without tshark. In CI that is a
-/// failure.
+/// Reads the records of a capture. Without tshark, prints a message and returns `None`; fails in
+/// CI.
 fn records(place: &Place, name: &str) -> Option<Vec<Record>> {
     let fields = [
         "frame.packet_id",
@@ -61,7 +61,7 @@ fn records(place: &Place, name: &str) -> Option<Vec<Record>> {
 }
 
 #[test]
-fn each_packet_stands_as_it_came_and_as_it_left_with_what_was_decided() {
+fn each_packet_is_written_on_arrival_and_departure_with_the_decisions() {
     let place = place();
     place.stdout("capture p.rvl --read in.pcapng --seed 1 --write out.pcapng");
     let Some(records) = records(&place, "out.pcapng") else { return };
@@ -86,7 +86,7 @@ fn each_packet_stands_as_it_came_and_as_it_left_with_what_was_decided() {
             ("sent", 1) => assert!(record.comment.contains("| sent by outside |")),
             ("sent", 2) => {
                 assert_eq!((record.interface.as_str(), record.source.as_str()), ("outside", "203.0.113.1"));
-                assert_eq!(came.last(), Some(&id), "as it left, behind as it came");
+                assert_eq!(came.last(), Some(&id), "departure follows arrival");
                 sent += 1;
                 continue;
             }
@@ -107,7 +107,7 @@ fn each_packet_stands_as_it_came_and_as_it_left_with_what_was_decided() {
 }
 
 #[test]
-fn what_leaves_is_what_leaves_without_it() {
+fn departing_packets_equal_those_of_a_run() {
     let place = place();
     place.stdout("capture p.rvl --read in.pcapng --seed 1 --write out.pcapng.gz");
     place.stdout("run p.rvl --read in.pcapng --seed 1 --write ran.pcapng --quiet");
@@ -129,32 +129,32 @@ fn what_leaves_is_what_leaves_without_it() {
 }
 
 #[test]
-fn what_is_written_can_be_bounded() {
+fn output_is_limited_by_count_and_dropped() {
     let place = place();
     place.refused(1, "capture p.rvl --read in.pcapng --filter nonsense --write out.pcapng");
     let mut command = place.command("capture p.rvl --read in.pcapng --dropped --count 7 --write out.pcapng");
     let output = command.args(["--filter", "dst port 443 && tcp"]).output().unwrap();
     let said = stderr(&output);
-    assert!(output.status.success() && said.contains("7 of them are in out.pcapng"), "{said}");
+    assert!(output.status.success() && said.contains("7 of them written to out.pcapng"), "{said}");
     let Some(records) = records(&place, "out.pcapng") else { return };
     assert_eq!(records.len(), 7);
     assert!(records.iter().all(|record| record.way == 1 && record.comment.contains("f: drop (")));
 }
 
-/// An IPv4 fragment of a UDP datagram, behind an Ethernet header.
+/// Builds an IPv4 fragment of a UDP datagram after an Ethernet header.
 fn fragment(offset: u16, more: bool) -> Vec<u8> {
     let mut ip = vec![0x45, 0, 0, 28, 0, 7, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 192, 0, 2, 1];
     ip[6..8].copy_from_slice(&((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
     let words = ip.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
     let sum = words.sum::<u32>();
     ip[10..12].copy_from_slice(&(!(sum + (sum >> 16)) as u16).to_be_bytes());
-    // The first one has UDP's header: ports, length, no checksum.
+    // The first fragment has UDP's header: ports, length, no checksum.
     ip.extend(if offset == 0 { [0x10, 0, 0, 80, 0, 16, 0, 0] } else { *b"the rest" });
     [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0], &ip[..]].concat()
 }
 
 #[test]
-fn a_fragment_that_waits_is_told_of_when_it_comes_and_when_it_leaves() {
+fn a_pending_fragment_is_written_on_arrival_and_on_departure() {
     let place = Place::new();
     place.write("p.rvl", POLICY);
     let name = place.path("in.pcapng");
@@ -171,7 +171,7 @@ fn a_fragment_that_waits_is_told_of_when_it_comes_and_when_it_leaves() {
     let Some(records) = records(&place, "out.pcapng") else { return };
     let told: Vec<_> = records.iter().map(|r| (r.id.unwrap(), r.way)).collect();
     assert_eq!(told, [(1, 1), (2, 1), (2, 2), (1, 2)]);
-    assert!(records[0].comment.starts_with("held: "), "{}", records[0].comment);
+    assert!(records[0].comment.starts_with("pending: "), "{}", records[0].comment);
     for record in &records[1..] {
         let passed = "n: forward; f: forward, by rule 1 (p.rvl:5) | sent by outside | flow 1, ";
         assert!(record.comment.starts_with(passed), "{}", record.comment);
@@ -179,7 +179,7 @@ fn a_fragment_that_waits_is_told_of_when_it_comes_and_when_it_leaves() {
 }
 
 #[test]
-fn it_says_what_it_cannot_do() {
+fn unusable_arguments_are_reported() {
     let place = place();
     let said = place.refused(1, "capture p.rvl --read in.pcapng --write out.pcap");
     assert!(said.contains(".pcapng"), "{said}");
@@ -192,9 +192,9 @@ fn it_says_what_it_cannot_do() {
     assert_eq!(written[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
 }
 
-/// In the file each packet stands as it came and as it left; what left is not taken to have come.
+/// The file has each packet on arrival and on departure; only the former is read back.
 #[test]
-fn its_file_is_read_as_what_came() {
+fn its_file_is_read_back_as_arrivals() {
     let place = Place::new();
     place.write(
         "nat.rvl",
@@ -210,7 +210,7 @@ fn its_file_is_read_as_what_came() {
     }
     let said = stderr(&output);
     let left = before["packets_out"].as_u64().unwrap();
-    assert!(said.contains(&format!("told.pcapng: {left} packets are passed over")), "{said}");
+    assert!(said.contains(&format!("told.pcapng: skipped {left} departing packets")), "{said}");
     let explained = place.stdout("explain nat.rvl --read told.pcapng --limit 1000");
     assert!(!explained.contains("nat-wrong-side"), "{explained}");
 }

@@ -30,7 +30,7 @@ impl Place {
 }
 
 #[test]
-fn each_step_tells_what_changed() {
+fn each_step_shows_its_changes() {
     let stories = place().explain("--packet 1");
     let [story] = &stories[..] else { panic!("{stories:?}") };
     assert_eq!(story["packet"], 1);
@@ -46,7 +46,7 @@ fn each_step_tells_what_changed() {
 }
 
 #[test]
-fn what_is_behind_a_drop_is_not_told() {
+fn functions_after_a_drop_are_not_shown() {
     let stories = place().explain("--dropped --limit 2000");
     assert!(!stories.is_empty());
     let mut by_nat = 0;
@@ -54,7 +54,7 @@ fn what_is_behind_a_drop_is_not_told() {
         assert_eq!(story["outcome"]["what"], "dropped");
         let steps = story["steps"].as_array().unwrap();
         let Some((last, before)) = steps.split_last() else {
-            // Of the flood's sources, no function judges those that nobody can have.
+            // No function judges packets with impossible source addresses.
             assert_eq!(story["outcome"]["reason"], "martian", "{story}");
             continue;
         };
@@ -71,7 +71,7 @@ fn what_is_behind_a_drop_is_not_told() {
 }
 
 #[test]
-fn stories_agree_with_the_report() {
+fn explanations_agree_with_the_report() {
     let place = place();
     let stories = place.explain("--limit 5000");
     let report = place.json("run p.rvl --read in.pcapng --seed 1 -o json");
@@ -79,7 +79,7 @@ fn stories_agree_with_the_report() {
     let count = |what: &str| stories.iter().filter(|s| s["outcome"]["what"] == what).count() as u64;
     let drops: u64 = report["drops"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
     assert_eq!(report["packets_out"], count("sent"));
-    assert_eq!(report["packets_held"], count("held"));
+    assert_eq!(report["packets_held"], count("pending"));
     assert_eq!(drops, count("dropped"));
 }
 
@@ -101,7 +101,7 @@ fn flows_are_numbered_in_order_of_their_first_packets() {
 }
 
 #[test]
-fn filters_are_those_of_policies() {
+fn filters_use_the_policy_language() {
     let place = place();
     let filter = |filter: &str| {
         let mut command = place.command("explain p.rvl --read in.pcapng -o json --limit 5000 --filter");
@@ -121,7 +121,7 @@ fn filters_are_those_of_policies() {
 }
 
 #[test]
-fn text_is_for_people() {
+fn text_output_is_readable() {
     let place = place();
     let text = place.stdout("explain p.rvl --read in.pcapng --limit 1");
     assert!(text.starts_with("packet 1  ") && text.contains("\n  n (nat): "), "{text}");
@@ -131,11 +131,11 @@ fn text_is_for_people() {
 }
 
 #[test]
-fn replies_are_told_with_their_flow() {
+fn replies_belong_to_their_flow() {
     let place = Place::new();
     place.write("p.rvl", POLICY);
     place.write("wire.rvl", WIRE);
-    // Both directions, through a chain that rewrites nothing.
+    // Both directions, through functions that rewrite nothing.
     place.stdout("traffic --write in.pcapng --packets 500 --ipv6 0 --protocols udp=1");
     let all = place.json("explain wire.rvl --read in.pcapng -o json --limit 500");
     assert!(all.as_array().unwrap().iter().all(|s| s["outcome"]["what"] == "sent"));
@@ -153,7 +153,7 @@ fn replies_are_told_with_their_flow() {
 }
 
 #[test]
-fn answers_of_functions_are_told_behind_what_they_answer() {
+fn generated_replies_follow_the_packet_that_they_answer() {
     let place = Place::new();
     place.write(
         "p.rvl",
@@ -176,9 +176,9 @@ fn answers_of_functions_are_told_behind_what_they_answer() {
     }
 }
 
-/// What is told of the rule is what happens to the next packet that is like it.
+/// The cached rule that is shown is what happens to the next similar packet.
 #[test]
-fn the_rule_for_packets_like_it_is_told() {
+fn the_cached_rule_for_similar_packets_is_shown() {
     let place = Place::new();
     place.write(
         "p.rvl",
@@ -203,21 +203,21 @@ fn the_rule_for_packets_like_it_is_told() {
     }
     assert!(compared > 1000, "{compared}");
     let text = place.stdout("explain p.rvl --read in.pcapng --seed 1 --packet 1");
-    let rule = text.split("rule for packets like it").nth(1).unwrap();
+    let rule = text.split("cached rule for similar packets").nth(1).unwrap();
     for line in [
         "n: counted",
         "set source to 203.0.113.1:",
         "m: state function 1",
         "until event 1",
-        "of f, by a command",
+        "of f, triggered by a command",
     ] {
         assert!(rule.contains(line), "{line}: {text}");
     }
 }
 
-/// A packet that opens a connection stands for no other one.
+/// A packet that opens a connection leads to no rule.
 #[test]
-fn no_rule_is_told_of_packets_that_walk() {
+fn packets_of_the_slow_path_show_no_rule() {
     let place = place();
     let stories = place.explain("--limit 5000");
     let opening = stories.iter().filter(|story| story["headers"].as_str().unwrap().contains("[SYN]"));
@@ -227,7 +227,7 @@ fn no_rule_is_told_of_packets_that_walk() {
 }
 
 #[test]
-fn the_rule_that_decided_is_named() {
+fn the_matching_rule_is_named() {
     let place = place();
     let stories = place.explain("--limit 5000");
     let passed = stories.iter().filter(|story| story["outcome"]["what"] == "sent");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn experiments_are_listed_with_what_is_asked_of_them() {
+fn experiments_are_listed_with_their_claims() {
     let place = Place::new();
     let list = place.json("lab list --json");
     let ids: Vec<&str> = list.as_array().unwrap().iter().map(|e| e["id"].as_str().unwrap()).collect();
@@ -20,7 +20,7 @@ fn experiments_are_listed_with_what_is_asked_of_them() {
 }
 
 #[test]
-fn an_experiment_shows_its_figures_and_writes_its_files() {
+fn an_experiment_shows_figures_and_writes_files() {
     let place = Place::new();
     let shown = place.stdout("lab run x4 --smoke --out here");
     for part in ["published", "5.18", "W-A, T = 100us", "match: ", "beat: none", "P-paper"] {
@@ -47,11 +47,10 @@ fn an_experiment_shows_its_figures_and_writes_its_files() {
 }
 
 #[test]
-fn baselines_are_tuned_on_seeds_of_their_own() {
+fn baselines_are_tuned_on_separate_seeds() {
     let place = Place::new();
     let shown = place.stdout("lab tune x6 --smoke --out here");
-    for part in ["with seeds 1001 to 1001", "timeout only, least p99: ", "best of 15", "gap 2ms, lambda 1.0"]
-    {
+    for part in ["seeds 1001 to 1001", "timeout only, least p99: ", "best of 15", "gap 2ms, lambda 1.0"] {
         assert!(shown.contains(part), "{part} in: {shown}");
     }
     let json = place.json("lab tune X6 --smoke --json --out there");
@@ -65,7 +64,7 @@ fn baselines_are_tuned_on_seeds_of_their_own() {
 }
 
 #[test]
-fn captures_are_played_where_they_are_wanted() {
+fn captures_are_replayed_by_experiments_that_use_them() {
     let place = Place::new();
     place.stdout("traffic --packets 4000 --flows 16 --write some.pcap");
     let json = place.json("lab run Y5 --smoke --json --captures some.pcap");

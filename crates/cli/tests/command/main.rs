@@ -1,4 +1,4 @@
-//! The command from outside: arguments and files in, exit codes, messages and files out.
+//! The command as a process: arguments and files in; exit codes, messages and files out.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod bench;
@@ -19,10 +19,10 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// The policy of a wire.
+/// The policy of a plain wire.
 const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
 
-/// A directory to run the command in.
+/// A working directory for the command.
 struct Place {
     dir: TempDir,
 }
@@ -50,12 +50,12 @@ impl Place {
         command
     }
 
-    /// Runs the command with these arguments, apart by blanks.
+    /// Runs the command with arguments separated by spaces.
     fn run(&self, line: &str) -> Output {
         self.command(line).output().unwrap()
     }
 
-    /// Runs the command, which must succeed; what it printed.
+    /// Runs the command, which must succeed, and returns its standard output.
     fn stdout(&self, line: &str) -> String {
         let output = self.run(line);
         assert!(output.status.success(), "rivulet {line}: {}", stderr(&output));
@@ -67,7 +67,7 @@ impl Place {
         serde_json::from_str(&self.stdout(line)).unwrap()
     }
 
-    /// Runs the command, which must fail with this code; what it said.
+    /// Runs the command, which must fail with this code, and returns its standard error.
     fn refused(&self, code: i32, line: &str) -> String {
         let output = self.run(line);
         assert_eq!(output.status.code(), Some(code), "rivulet {line}: {}", stderr(&output));
@@ -79,12 +79,12 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The workspace's directory of this name.
+/// A directory of the workspace.
 fn workspace(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// A report's accounts.
+/// Asserts that the report accounts for every packet.
 #[track_caller]
 fn assert_adds_up(report: &serde_json::Value) {
     let count = |name: &str| report[name].as_u64().unwrap();

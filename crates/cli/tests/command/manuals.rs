@@ -42,7 +42,7 @@ fn functions_are_listed_and_shown() {
 }
 
 #[test]
-fn functions_are_held_to_what_they_say() {
+fn fast_paths_of_functions_are_checked() {
     let place = Place::new();
     let answer = place.json("nf check policer monitor --packets 2k --seed 3 -o json");
     assert_eq!(answer["same"], true, "{answer}");
@@ -53,11 +53,11 @@ fn functions_are_held_to_what_they_say() {
     let refused = |args: &str| place.refused(1, &format!("nf check {args}"));
     assert!(refused("nothing").contains("there is no network function `nothing`"));
     assert!(refused("policer --config {\"rat\":1}").contains("unknown field `rat`"));
-    assert!(refused("policer --config {").contains("--config is no JSON"));
+    assert!(refused("policer --config {").contains("--config is not valid JSON"));
 }
 
 #[test]
-fn every_shell_has_its_completions() {
+fn every_shell_has_completions() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = place.stdout(&format!("completions {shell}"));
@@ -67,7 +67,7 @@ fn every_shell_has_its_completions() {
 }
 
 #[test]
-fn every_command_has_a_manual_page_a_page_in_the_docs_and_help_with_examples() {
+fn every_command_has_a_manual_page_a_docs_page_and_examples() {
     let place = Place::new();
     place.stdout("man --dir man");
     assert!(place.stdout("man").contains(".TH rivulet 1"));
@@ -78,7 +78,7 @@ fn every_command_has_a_manual_page_a_page_in_the_docs_and_help_with_examples() {
             continue;
         };
         if name.contains('-') {
-            continue; // Part of another command.
+            continue; // A subcommand.
         }
         commands += 1;
         assert!(place.stdout(&format!("{name} --help")).contains("Usage: rivulet"), "{name}");
@@ -117,15 +117,14 @@ fn assert_page_has_every_option(place: &Place, command: &str) {
 }
 
 #[test]
-fn the_version_is_the_packages() {
+fn the_version_is_that_of_the_package() {
     let place = Place::new();
     assert_eq!(place.stdout("-V"), concat!("rivulet ", env!("CARGO_PKG_VERSION"), "\n"));
     place.refused(2, "");
     place.refused(2, "fly");
 }
 
-/// The NAT's manual: its policies, and the values of its table of keys, are read as they stand
-/// there.
+/// The policies of the NAT's manual, and the values in its table of keys, are valid.
 #[test]
 fn examples_of_the_nats_manual_are_policies() {
     const PORTS: &str = "Port<0> inside;\nPort<1> outside;\n";

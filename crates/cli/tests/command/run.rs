@@ -17,7 +17,7 @@ fn place_with_traffic(options: &str) -> Place {
 }
 
 #[test]
-fn a_wire_passes_everything_as_it_is() {
+fn a_wire_passes_everything_unchanged() {
     let place = place_with_traffic("--packets 500");
     let report = place.json("run wire.rvl --read in.pcapng --write out.pcapng -o json");
     assert_adds_up(&report);
@@ -28,7 +28,7 @@ fn a_wire_passes_everything_as_it_is() {
 }
 
 #[test]
-fn outputs_are_private_and_not_written_through_links() {
+fn outputs_are_private_and_never_written_through_links() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let place = place_with_traffic("--packets 50");
     place.write(
@@ -56,7 +56,7 @@ fn outputs_are_private_and_not_written_through_links() {
         assert!(error.contains(&expected), "{command}: {error}");
         assert_eq!(place.read("precious"), b"precious");
     }
-    // What names an open file of the process is a link by nature.
+    // The name of an open file of the process is always a link.
     let lines = place.stdout("run monitor.rvl --read in.pcapng -q --ipfix flows --report /dev/stdout");
     assert!(lines.contains("\"packets_in\": 50"), "{lines}");
 }
@@ -78,7 +78,7 @@ fn the_same_input_and_seed_give_the_same_output() {
 }
 
 #[test]
-fn units_come_and_go_and_what_comes_out_is_the_same() {
+fn output_on_elastic_units_is_the_same() {
     let place = place_with_traffic("--packets 3000 --rate 20kpps");
     let run = "run nat.rvl --read in.pcapng --seed 7 -o json --write";
     let mut plain = place.json(&format!("{run} plain.pcapng"));
@@ -98,7 +98,7 @@ fn units_come_and_go_and_what_comes_out_is_the_same() {
     let epochs = told["epochs"].as_array().unwrap();
     let packets: u64 = epochs.iter().map(|epoch| epoch["packets"].as_u64().unwrap()).sum();
     assert_eq!(packets, 3_000);
-    // Ten times as fast is ten times the demand.
+    // Ten times the speed is ten times the demand.
     let fast = place.json(
         "run nat.rvl --read in.pcapng --seed 7 -o json --units-max 8 --unit-capacity 20Mbps --gap 5ms --speedup 10",
     );
@@ -116,7 +116,7 @@ fn units_come_and_go_and_what_comes_out_is_the_same() {
 }
 
 #[test]
-fn units_have_threads_and_the_same_is_counted() {
+fn counts_on_threads_are_the_same() {
     let place = place_with_traffic("--packets 3000 --rate 20kpps");
     let run = "run nat.rvl --read in.pcapng --seed 7";
     let options = "--threads --mode packet --units-max 3 --unit-capacity 20Mbps";
@@ -131,10 +131,10 @@ fn units_have_threads_and_the_same_is_counted() {
         assert!(told["start_ns"].as_u64().unwrap() > 0, "{told}");
         told["pull_ns"]["p50"].as_u64().is_some_and(|pull_ns| pull_ns > 0)
     };
-    // On a busy machine all packets may be through before a second unit runs.
+    // On a busy machine all packets may pass before a second unit runs.
     assert!((0..20).any(|_| threads()), "no state was ever pulled");
     let text = || place.stdout(&format!("{run} {options}"));
-    let says = |text: &str| text.contains("threads: units started in ") && text.contains("states came in ");
+    let says = |text: &str| text.contains("threads: units started in ") && text.contains("state pulls took ");
     assert!((0..20).any(|_| says(&text())), "{}", text());
     let refused = place.run("run nat.rvl --read in.pcapng --threads --units-max 65");
     assert_eq!(refused.status.code(), Some(1));
@@ -142,10 +142,10 @@ fn units_have_threads_and_the_same_is_counted() {
 }
 
 #[test]
-fn alerts_say_what_became_of_their_packets() {
+fn alerts_contain_the_fate_of_their_packets() {
     let place = place_with_traffic("--packets 2000");
-    // What the first firewall allows the second may deny: an alert of either says what became of
-    // the packet.
+    // The second firewall may deny what the first one allows: alerts of both contain the packet's
+    // final fate.
     place.write(
         "fw.rvl",
         "Port<0> inside;\nPort<1> outside;\n\
@@ -167,7 +167,7 @@ fn alerts_say_what_became_of_their_packets() {
     assert_eq!(seen, expected.map(|(f, a)| (f.to_owned(), a.to_owned())).into());
 }
 
-/// A capture of a DNS query and its answer, in VLAN 7.
+/// Builds a capture of a DNS query and its response in VLAN 7.
 fn dns_capture() -> Vec<u8> {
     let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04evil\x07example\0\0\x01\0\x01".to_vec();
     let mut answer = query.clone();
@@ -194,9 +194,9 @@ fn dns_capture() -> Vec<u8> {
     file
 }
 
-/// The fields are those of Suricata's documentation: what its consumers read has to be there.
+/// The fields are those of Suricata's documentation.
 #[test]
-fn alerts_and_events_have_the_fields_that_consumers_of_eve_read() {
+fn alerts_and_events_have_suricatas_fields() {
     let place = Place::new();
     place.write("in.pcap", dns_capture());
     let rule = "alert dns any any -> any any (msg:\"evil name\"; dns.query; content:\"evil\"; classtype:trojan-activity; \
@@ -253,15 +253,15 @@ fn alerts_and_events_have_the_fields_that_consumers_of_eve_read() {
         (&stats["stats"]["decoder"]["pkts"], &stats["stats"]["detect"]["alert"]),
         (&2.into(), &2.into())
     );
-    // Unless they are asked for, flows and statistics are left out.
+    // Flow records and statistics are written only on request.
     assert_eq!(written("").len(), 4);
     assert_eq!(written("--events stats").len(), 3);
     let said = place.refused(2, "run p.rvl --read in.pcap --alerts eve.json --events flow,nothing");
-    assert!(said.contains("`nothing` is no kind of event"), "{said}");
+    assert!(said.contains("`nothing` is not a kind of event"), "{said}");
 }
 
 #[test]
-fn two_captures_come_in_by_the_ports_that_are_named() {
+fn two_captures_arrive_on_the_named_ports() {
     let place = place_with_traffic("--packets 400 --no-replies");
     place.stdout("traffic --write back.pcap --packets 300 --no-replies --seed 2");
     let report = place.json("run wire.rvl --read inside=in.pcapng --read outside=back.pcap -o json");
@@ -275,7 +275,7 @@ fn two_captures_come_in_by_the_ports_that_are_named() {
 }
 
 #[test]
-fn each_port_has_its_file_or_all_have_one() {
+fn each_port_has_its_own_file_or_all_share_one() {
     let place = place_with_traffic("--packets 600");
     place.stdout("run wire.rvl --read in.pcapng --write inside=in-out.pcap --write outside=out.pcap.gz -q");
     let inside = place.json("run wire.rvl --read in-out.pcap -o json");
@@ -285,7 +285,7 @@ fn each_port_has_its_file_or_all_have_one() {
 }
 
 #[test]
-fn no_file_is_read_and_written_or_written_twice() {
+fn no_file_is_both_read_and_written_or_written_twice() {
     let place = place_with_traffic("--packets 100");
     let before = std::fs::read(place.path("in.pcapng")).unwrap();
     std::os::unix::fs::symlink(place.path("in.pcapng"), place.path("link.pcapng")).unwrap();
@@ -299,19 +299,19 @@ fn no_file_is_read_and_written_or_written_twice() {
         let folder = place.path("");
         let options = options.replace("{}", folder.file_name().unwrap().to_str().unwrap());
         let said = place.refused(1, &format!("run wire.rvl --read in.pcapng {options}"));
-        assert!(said.contains("is to be read and written"), "{options}: {said}");
+        assert!(said.contains("would be both read and written"), "{options}: {said}");
     }
     for options in ["--write x.pcap --write ./x.pcap", "--report x --alerts x", "--write outside=x --ipfix x"]
     {
         let said = place.refused(1, &format!("run wire.rvl --read in.pcapng {options}"));
-        assert!(said.contains("is to be written twice"), "{options}: {said}");
+        assert!(said.contains("would be written twice"), "{options}: {said}");
     }
     assert_eq!(std::fs::read(place.path("in.pcapng")).unwrap(), before);
     place.stdout("run wire.rvl --read in.pcapng --write /dev/null --alerts /dev/null -q");
 }
 
 #[test]
-fn the_first_policy_of_its_page_runs() {
+fn the_first_policy_of_the_policy_page_runs() {
     let place = place_with_traffic("--packets 400");
     let page = std::fs::read_to_string(workspace("docs/policy.md")).unwrap();
     let (_, behind) = page.split_once("```\n").unwrap();
@@ -322,7 +322,7 @@ fn the_first_policy_of_its_page_runs() {
 }
 
 #[test]
-fn wrong_policies_are_refused_with_the_place() {
+fn invalid_policies_are_refused_with_the_place() {
     let place = place_with_traffic("--packets 10");
     for (text, at, why) in [
         (
@@ -354,7 +354,7 @@ fn wrong_policies_are_refused_with_the_place() {
 }
 
 #[test]
-fn of_a_cut_capture_what_is_whole_is_kept() {
+fn whole_packets_of_a_truncated_capture_are_processed() {
     let place = place_with_traffic("--packets 100 --no-replies");
     let whole = place.read("in.pcapng");
     place.write("cut.pcapng", &whole[..whole.len() - 7]);
@@ -369,7 +369,7 @@ fn of_a_cut_capture_what_is_whole_is_kept() {
 }
 
 #[test]
-fn what_is_no_capture_is_refused() {
+fn files_that_are_no_captures_are_refused() {
     let place = place_with_traffic("--packets 1");
     place.write("text.pcap", "this is no capture at all\n");
     let said = place.refused(1, "run wire.rvl --read text.pcap");
@@ -399,7 +399,7 @@ fn reports_and_flow_records_go_to_files() {
 }
 
 #[test]
-fn commands_are_carried_out_at_their_times() {
+fn commands_are_executed_at_their_times() {
     let place = Place::new();
     let demo = workspace("examples/demo.rvl").display().to_string();
     place.stdout("traffic --write in.pcapng --packets 4000 --servers 192.0.2.80/32 --clients 10.0.0.0/16 --ports 80 --no-replies --ipv6 0");
@@ -422,7 +422,7 @@ fn commands_are_carried_out_at_their_times() {
     assert!(said.contains("script:1") && said.contains("nobody"), "{said}");
 }
 
-/// Each function that takes commands refuses a wrong one when it is read, and says what it takes.
+/// Each function refuses a wrong command when it is read, and names the commands that it takes.
 #[test]
 fn wrong_commands_are_refused_before_the_first_packet() {
     let place = place_with_traffic("--packets 10");
@@ -444,27 +444,27 @@ fn wrong_commands_are_refused_before_the_first_packet() {
         ("p rate 10kpps", "the rate cannot become"),
         ("p speed 10Mbps", "`rate 20Mbps` or `burst 64KiB` is understood"),
         ("m flush", "`monitor` takes no commands"),
-        ("x flush", "there are: m, f, p, b, n"),
+        ("x flush", "it has: m, f, p, b, n"),
     ] {
-        // A time that never comes: nobody would see it.
+        // At this time it would never be executed.
         place.write("script", format!("# Tonight\n1s f rule web disable\n\n24h {command}\n"));
         let said = place.refused(1, line);
         assert!(said.contains("script:4: ") && said.contains(why), "{command}: {said}");
-        assert!(!place.path("out.pcapng").exists(), "nothing was begun");
+        assert!(!place.path("out.pcapng").exists(), "no file was created");
     }
     place.write("script", "x n drain 203.0.113.1\n".repeat(1_000));
     let said = place.refused(1, line);
-    assert!(said.contains("script:10: ") && said.contains("990 more lines are wrong"), "{said}");
+    assert!(said.contains("script:10: ") && said.contains("990 more wrong lines"), "{said}");
 }
 
 #[test]
-fn a_command_that_is_refused_when_it_is_due_is_counted_and_packets_go_on() {
+fn a_command_that_is_refused_at_its_time_is_counted_and_processing_continues() {
     let place = place_with_traffic("--packets 100");
     place.write(
         "police.rvl",
         "Port<0> inside;\nPort<1> outside;\nPolicer p { rate: 800Mbps, peak_rate: 900Mbps };\npipelet { inside <-> p <-> outside; }\n",
     );
-    // Each alone could be right; the second one is not after the first.
+    // Each command alone is valid; the second one is not after the first.
     place.write("script", "0s p peak_rate 950Mbps\n0s p rate 960Mbps\n0s p rate 700Mbps\n");
     let output = place.run("run police.rvl --read in.pcapng --control script -o json");
     assert_eq!(output.status.code(), Some(1));
@@ -476,9 +476,9 @@ fn a_command_that_is_refused_when_it_is_due_is_counted_and_packets_go_on() {
     assert!(said.contains("script:2: refused: 0s p rate 960Mbps: `peak_rate` must be"), "{said}");
 }
 
-/// A disk that is full costs the file that is on it, and no other.
+/// A full disk affects only the file on it.
 #[test]
-fn a_full_disk_costs_one_file() {
+fn a_full_disk_affects_one_file() {
     let place = place_with_traffic("--packets 3000");
     place.write(
         "all.rvl",
@@ -516,7 +516,7 @@ fn a_full_disk_costs_one_file() {
 }
 
 #[test]
-fn what_nobody_reads_costs_no_other_file() {
+fn an_unread_pipe_affects_no_other_file() {
     let place = place_with_traffic("--packets 20k");
     let line = "run wire.rvl --read in.pcapng --write - --report r.json";
     let mut child = place.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -540,8 +540,7 @@ fn signals_end_a_run_with_its_report_and_files() {
         let mut command = place.command(line);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // As much as a pipe does not hold: when it is written, the run is under way. Then the rest
-        // does not come.
+        // More than a pipe holds: once it is written, the run is in progress. The rest never comes.
         let mut input = child.stdin.take().unwrap();
         input.write_all(&capture[..capture.len() / 2]).unwrap();
         let status = std::process::Command::new("kill")
@@ -560,7 +559,7 @@ fn signals_end_a_run_with_its_report_and_files() {
 }
 
 #[test]
-fn a_reader_that_has_gone_is_no_error() {
+fn a_closed_standard_output_is_no_error() {
     let place = place_with_traffic("--packets 20k");
     for line in ["traffic --write - --packets 200k", "explain nat.rvl --read in.pcapng --limit 20000"] {
         let mut child = place.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -572,7 +571,7 @@ fn a_reader_that_has_gone_is_no_error() {
 }
 
 #[test]
-fn standard_input_is_read_as_a_capture_or_as_a_policy() {
+fn standard_input_is_a_capture_or_a_policy() {
     let place = place_with_traffic("--packets 50");
     let capture = std::fs::File::open(place.path("in.pcapng")).unwrap();
     let output = place.command("run wire.rvl --read - -o json").stdin(capture).output().unwrap();
@@ -598,10 +597,9 @@ fn every_example_runs() {
     assert!(count > 0);
 }
 
-/// What is wrong with a key is said of its tunnel: the text around a place in the policy would be
-/// shown.
+/// Errors in a key name its tunnel, not its text in the policy.
 #[test]
-fn a_wrong_key_is_not_shown() {
+fn an_invalid_key_is_not_shown() {
     let place = Place::new();
     let short = "00112233445566778899aabbccddeeff";
     place.write("to.key", short);
@@ -623,7 +621,7 @@ fn a_wrong_key_is_not_shown() {
         let said = place.refused(1, "run p.rvl --read in.pcapng");
         assert!(said.contains("not 16 in all") && said.contains("branch"), "{said}");
         assert!(!said.contains("445566"), "{said}");
-        // What is wrong beside a key is shown with its line, without the key.
+        // An error beside a key is shown with its line, without the key.
         let policy = String::from_utf8(place.read("p.rvl")).unwrap();
         for (name, from, to) in [("word.rvl", "256,\n", "word, "), ("syntax.rvl", "256,\n", "256 ! ")] {
             place.write(name, policy.replace(from, to));

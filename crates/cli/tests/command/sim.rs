@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Demand for two units, and then for one, over links that reorder.
+/// Demand for two units, then for one, over links that reorder.
 const SMALL: &str = r#"
 [workload.trace]
 curve = [["0s", "400Mbps"], ["60ms", "1600Mbps"], ["150ms", "300Mbps"]]
@@ -43,7 +43,7 @@ fn every_packet_is_accounted_for_in_every_mode() {
 }
 
 #[test]
-fn people_see_units_come_and_go() {
+fn the_summary_shows_units_and_flowlets() {
     let place = Place::new();
     place.write("small.toml", SMALL);
     let shown = place.stdout("sim small.toml");
@@ -53,7 +53,7 @@ fn people_see_units_come_and_go() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_places() {
+fn mistakes_are_reported_with_their_place() {
     let place = Place::new();
     for (scenario, line, word) in [
         ("[run]\ntime = \"1s\"\nbogus = 1\n", "line 3", "bogus"),
@@ -80,12 +80,12 @@ fn mistakes_are_named_with_their_places() {
 }
 
 #[test]
-fn the_examples_are_scenarios() {
+fn the_examples_are_valid_scenarios() {
     let examples = workspace("examples/sim");
     let mut count = 0;
     for example in std::fs::read_dir(examples).unwrap() {
         let text = std::fs::read_to_string(example.unwrap().path()).unwrap();
-        // As they are, but over as soon as they have begun.
+        // Unchanged, but much shorter.
         let (before, run) = text.split_once("[run]\n").unwrap();
         let run: String = run.lines().filter(|line| !line.starts_with("time")).collect();
         let place = Place::new();
@@ -107,13 +107,13 @@ fn captures_are_workloads() {
     place.write("twice.toml", scenario("speedup = 2.0\ncopies = 3\n"));
     let report = place.json("sim twice.toml --seed 1 --json");
     assert_eq!(place.json("sim twice.toml --seed 1 --json"), report);
-    assert_ne!(place.json("sim twice.toml --seed 2 --json"), report, "copies begin where the seed says");
+    assert_ne!(place.json("sim twice.toml --seed 2 --json"), report, "the seed shifts the copies");
     place.write("once.toml", scenario(""));
     let once = place.json("sim once.toml --json");
     let packets = |report: &serde_json::Value| report["workload"]["packets"].as_u64().unwrap();
     let ratio = packets(&report) as f64 / packets(&once) as f64;
     assert!((4.0..8.0).contains(&ratio), "twice as fast, three times: {ratio}");
-    // From where the scenario is, wherever the command runs.
+    // Relative to the scenario, in any working directory.
     std::fs::create_dir(place.path("folder")).unwrap();
     std::fs::rename(place.path("in.pcapng"), place.path("folder/in.pcapng")).unwrap();
     place.write("folder/once.toml", scenario(""));

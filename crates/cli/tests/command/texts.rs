@@ -1,4 +1,4 @@
-//! Text files: encodings, limits, and where they may be.
+//! Text files: encodings, limits, and permitted folders.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn byte_order_marks_and_line_ends_are_no_part_of_the_text() {
+fn byte_order_marks_and_line_ends_are_ignored() {
     let place = place();
     let utf16: Vec<u8> = "\u{feff}allow out\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let policy = [b"\xef\xbb\xbf", FIREWALL.replace('\n', "\r\n").as_bytes()].concat();
@@ -26,7 +26,7 @@ fn byte_order_marks_and_line_ends_are_no_part_of_the_text() {
 }
 
 #[test]
-fn a_byte_that_is_not_utf8_refuses_only_the_rule_whose_pattern_has_it() {
+fn a_byte_that_is_not_utf8_refuses_only_its_rule() {
     let place = place();
     place.write("p.rvl", IDS);
     let rules: &[u8] = b"# r\xe8gles\n\
@@ -48,7 +48,7 @@ fn a_byte_that_is_not_utf8_refuses_only_the_rule_whose_pattern_has_it() {
 }
 
 #[test]
-fn a_policy_reads_files_in_its_folder_or_in_ones_that_are_included() {
+fn a_policy_reads_files_in_its_folder_or_in_included_ones() {
     let place = place();
     for folder in ["site", "shared", "shared/deep"] {
         std::fs::create_dir(place.path(folder)).unwrap();
@@ -65,7 +65,7 @@ fn a_policy_reads_files_in_its_folder_or_in_ones_that_are_included() {
     );
     place.refused(1, run);
     place.stdout(&format!("{run} --include shared/deep"));
-    // A link leads out of the folder, too.
+    // A link that leads out of the folder.
     place.write("site/p.rvl", FIREWALL);
     std::os::unix::fs::symlink("/etc/shadow", place.path("site/f.rules")).unwrap();
     let said = place.refused(1, run);
@@ -73,7 +73,7 @@ fn a_policy_reads_files_in_its_folder_or_in_ones_that_are_included() {
 }
 
 #[test]
-fn what_has_no_end_is_not_read() {
+fn endless_files_are_not_read() {
     let place = place();
     place.write("p.rvl", FIREWALL.replace("f.rules", "/dev/zero"));
     let said = place.refused(1, "run p.rvl --read in.pcap --include /dev");
@@ -87,16 +87,15 @@ fn what_has_no_end_is_not_read() {
     place.write("large", vec![b'#'; policy::SOURCE_BYTES_MAX + 1]);
     place.write("p.rvl", FIREWALL.replace("f.rules", "large"));
     let said = place.refused(1, "run p.rvl --read in.pcap");
-    assert!(said.contains("more than 16777216 bytes"), "{said}");
+    assert!(said.contains("longer than 16777216 bytes"), "{said}");
     place.write("p.rvl", WIRE);
     let said = place.refused(1, "run p.rvl --read in.pcap --control large");
-    assert!(said.contains("more than 16777216 bytes"), "{said}");
+    assert!(said.contains("longer than 16777216 bytes"), "{said}");
 }
 
-/// What is given as a filter is a filter: it cannot end the policy that its names are from, and say
-/// more.
+/// The text of a filter cannot end the policy whose names it uses, and add to it.
 #[test]
-fn a_filter_is_nothing_else() {
+fn a_filter_is_only_a_filter() {
     let place = place();
     place.write("p.rvl", format!("let web = [80, 443];\n{WIRE}"));
     let explain = |filter: &str| {

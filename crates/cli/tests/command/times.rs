@@ -1,14 +1,13 @@
-//! Captures whose packets have no time, or times that jump; and those that hosts made of what they
-//! were to send.
+//! Captures with missing or jumping timestamps, and with frames that hosts left to their cards.
 
 use io::capture::{CaptureFormat, CaptureReader, CaptureRecord, CaptureWriter, FormatKind};
 
 use super::*;
 
-/// Seconds since 1970.
+/// Start of the captures, in seconds since 1970.
 const T: u64 = 1_700_000_000;
 
-/// A policy that lets in only what was asked for, whose flows end after some time.
+/// A policy that admits only replies, and whose flows expire.
 const POLICY: &str = "
 Port<0> inside { prefixes: [10.0.0.0/8] };
 Port<1> outside;
@@ -17,7 +16,7 @@ pipelet { inside <-> guard <-> outside; }
 settings { timeouts: { udp: 30s, udp_unreplied: 30s } };
 ";
 
-/// An Ethernet frame with a datagram, to the server or back.
+/// Builds an Ethernet frame with a datagram to or from the server.
 fn datagram(to_server: bool) -> Vec<u8> {
     let (client, server) = ([10, 0, 0, 5], [198, 51, 100, 9]);
     let (source, destination) = if to_server { (client, server) } else { (server, client) };
@@ -64,8 +63,8 @@ impl Blocks {
     }
 }
 
-/// Runs the policy over these packets, to the server or back: the report, and the times of what
-/// left, in seconds.
+/// Runs the policy over packets to or from the server. Returns the report and the departure times
+/// in seconds.
 fn run(packets: &[(Option<u64>, bool)]) -> (serde_json::Value, Vec<u64>) {
     let place = Place::new();
     place.write("p.rvl", POLICY);
@@ -82,7 +81,7 @@ fn run(packets: &[(Option<u64>, bool)]) -> (serde_json::Value, Vec<u64>) {
 }
 
 #[test]
-fn packets_without_a_time_take_that_of_their_neighbour() {
+fn packets_without_a_timestamp_get_their_neighbours() {
     let (report, times) = run(&[(None, true), (Some(T), false), (None, true), (Some(T + 2), false)]);
     assert_eq!((&report["packets_out"], times), (&4.into(), vec![T, T, T, T + 2]));
     assert_eq!(report["first_packet_ns"], T * 1_000_000_000);
@@ -90,14 +89,14 @@ fn packets_without_a_time_take_that_of_their_neighbour() {
 }
 
 #[test]
-fn one_broken_stamp_neither_ends_flows_nor_stops_their_timeouts() {
+fn a_broken_timestamp_neither_ends_flows_nor_stops_their_timeouts() {
     for broken in [T + 80_000_000, 1, T - 4_000] {
         let stamps = [(T, true), (T + 1, false), (broken, true), (T + 2, false)];
         let later = [(T + 60, true), (T + 61, false), (T + 121, false), (T + 122, false)];
         let packets: Vec<_> = stamps.iter().chain(&later).map(|&(at, forth)| (Some(at), forth)).collect();
         let (report, times) = run(&packets);
-        // The flow ends twice, as nothing came for more than 30 seconds: what the server says then,
-        // nobody asked for.
+        // The flow ends twice, after a gap of more than 30 seconds: the server's next packets are
+        // unsolicited.
         assert_eq!(times, [T, T + 1, T + 1, T + 2, T + 60, T + 61], "{broken}");
         assert_eq!(
             (&report["drops"]["firewall-default"], &report["flows"]["ended"]["idle"]),
@@ -108,17 +107,17 @@ fn one_broken_stamp_neither_ends_flows_nor_stops_their_timeouts() {
 }
 
 #[test]
-fn time_that_jumps_back_goes_on_from_now() {
+fn time_that_jumps_back_continues_from_the_latest() {
     let later = |seconds| Some(T - 10_000_000 + seconds);
     let packets =
         [(Some(T), true), (Some(T + 1), false), (later(0), false), (later(5), true), (later(50), false)];
     let (report, times) = run(&packets);
-    assert_eq!(times, [T, T + 1, T + 1, T + 6], "the flow goes on, and ends in its time");
+    assert_eq!(times, [T, T + 1, T + 1, T + 6], "the flow continues, and expires in its time");
     assert_eq!((&report["drops"]["firewall-default"], &report["time_jumps"]["back"]), (&1.into(), &1.into()));
 }
 
 #[test]
-fn a_jump_ahead_that_stays_is_time_that_has_passed() {
+fn time_that_jumps_ahead_and_stays_has_passed() {
     let packets = [(T, true), (T + 1_000, false), (T + 1_001, false)];
     let (report, times) = run(&packets.map(|(at, forth)| (Some(at), forth)));
     assert_eq!((times, &report["time_jumps"]["ahead"]), (vec![T], &1.into()));
@@ -126,7 +125,7 @@ fn a_jump_ahead_that_stays_is_time_that_has_passed() {
 }
 
 #[test]
-fn segments_that_a_card_was_to_cut_are_as_long_as_their_frames() {
+fn segments_left_to_a_card_are_as_long_as_their_frames() {
     let place = Place::new();
     place.write("p.rvl", "Port<0> a;\nPort<1> b;\nMonitor m;\npipelet { a <-> m <-> b; }\n");
     let mut frame = datagram(true);
@@ -153,9 +152,9 @@ fn segments_that_a_card_was_to_cut_are_as_long_as_their_frames() {
     }
 }
 
-/// Two networks inside, each at a port of its own: answers find back, on one thread and on units.
+/// Two internal networks on separate ports: replies find their way, on one thread and on units.
 #[test]
-fn answers_leave_by_the_port_that_their_flow_came_in_by() {
+fn replies_leave_by_the_port_on_which_their_flow_arrived() {
     let place = Place::new();
     place.write(
         "p.rvl",

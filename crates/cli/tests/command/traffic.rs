@@ -36,7 +36,7 @@ fn every_preset_and_format_is_written() {
 }
 
 #[test]
-fn answers_are_on_an_interface_of_their_own() {
+fn replies_are_on_an_interface_of_their_own() {
     let place = Place::new();
     place.write("wire.rvl", WIRE);
     let written = place.json("traffic --write x.pcapng --packets 1000 -o json");
@@ -48,7 +48,7 @@ fn answers_are_on_an_interface_of_their_own() {
 }
 
 #[test]
-fn options_change_what_they_say() {
+fn each_option_has_its_effect() {
     let place = Place::new();
     let written = |options: &str| place.json(&format!("traffic --write x.pcapng -o json {options}"));
     let even = written("--preset smallest --packets 1000 --size 128 --rate 1Mpps");

@@ -1,10 +1,9 @@
-//! `rivulet up`, as far as it goes without an interface; on interfaces, see the tests called
-//! `live`.
+//! `rivulet up` without interfaces; the tests in `live` have interfaces.
 
 use super::*;
 
 #[test]
-fn what_is_no_device_of_dpdk_is_refused() {
+fn invalid_dpdk_devices_are_refused() {
     let place = Place::new();
     place.write("wire.rvl", WIRE);
     for device in ["", "03:00", "03:00.9", ",iface=eth0"] {
@@ -15,7 +14,7 @@ fn what_is_no_device_of_dpdk_is_refused() {
 
 #[cfg(not(feature = "dpdk"))]
 #[test]
-fn a_program_without_dpdk_says_how_to_get_one_with_it() {
+fn a_build_without_dpdk_names_the_feature() {
     let place = Place::new();
     place.write("wire.rvl", WIRE);
     let said = place.refused(1, "up wire.rvl --port inside=dpdk:net_null0 --port outside=dpdk:03:00.0");
@@ -25,7 +24,7 @@ fn a_program_without_dpdk_says_how_to_get_one_with_it() {
     }
     let findings = place.run("doctor -o json").stdout;
     let findings: Vec<serde_json::Value> = serde_json::from_slice(&findings).unwrap();
-    let dpdk = findings.iter().find(|finding| finding["what"] == "driver dpdk").unwrap();
+    let dpdk = findings.iter().find(|finding| finding["check"] == "driver dpdk").unwrap();
     assert_eq!(dpdk["state"], "ok");
     assert!(dpdk["found"].as_str().unwrap().contains("not in this build"), "{dpdk}");
 }

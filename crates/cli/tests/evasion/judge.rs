@@ -1,4 +1,4 @@
-//! What Rivulet and Suricata say of a recording.
+//! Verdicts of Rivulet and Suricata on a recording.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::talk::Recorded;
 use crate::wire::Family;
 
-/// Which letters were reported, of each connection.
+/// Reported letters of each connection.
 pub type Reported = BTreeMap<(Family, u16), BTreeSet<u8>>;
 
-/// A rule for each letter.
+/// Returns a rule for each letter.
 pub fn rules() -> String {
     let letters = (b'A'..=b'Z').chain(b'a'..=b'z');
     letters
@@ -27,12 +27,12 @@ pub fn rules() -> String {
         .collect()
 }
 
-/// A policy with one `ids`.
+/// Returns a policy with one `ids`.
 pub fn policy(mode: &str, settings: &str) -> String {
     policy_of("file(\"evasion.rules\")", mode, settings)
 }
 
-/// The same with these rules, as the policy has them.
+/// Returns a policy with these rules.
 pub fn policy_of(rules: &str, mode: &str, settings: &str) -> String {
     format!(
         "Port<0> inside {{ prefixes: [10.9.0.0/24, fd09::/64] }};\nPort<1> outside;\n\
@@ -57,7 +57,7 @@ pub fn write(path: &Path, record: &[Recorded]) {
     writer.finish().unwrap();
 }
 
-/// What Rivulet reports of a recording.
+/// Returns what Rivulet reports of a recording.
 pub fn rivulet(dir: &Path, capture: &Path, settings: &str) -> Reported {
     std::fs::write(dir.join("evasion.rules"), rules()).unwrap();
     std::fs::write(dir.join("detect.rvl"), policy("detect", settings)).unwrap();
@@ -68,14 +68,13 @@ pub fn rivulet(dir: &Path, capture: &Path, settings: &str) -> Reported {
     reported(&dir.join("detect.json"))
 }
 
-/// What Suricata reports, if it is installed.
+/// Returns what Suricata reports, if it is installed.
 pub fn suricata(dir: &Path, capture: &Path) -> Option<Reported> {
     let logs = dir.join("suricata");
     std::fs::create_dir_all(&logs).unwrap();
     let mut command = Command::new("suricata");
     command.args(["-S", "evasion.rules", "--set", "vars.address-groups.EXTERNAL_NET=any"]);
-    // So that it looks at each byte that is acknowledged, and not only at some thousand of them at
-    // once.
+    // Makes it inspect each acknowledged byte, rather than some thousand at once.
     command.args(["--set", "stream.reassembly.toserver-chunk-size=1", "--set"]);
     command.args(["stream.reassembly.randomize-chunk-size=no", "-l", "suricata", "-r"]);
     let output = command.arg(capture).current_dir(dir).output().ok()?;
@@ -87,7 +86,7 @@ fn reported(path: &Path) -> Reported {
     for line in std::fs::read_to_string(path).unwrap().lines() {
         let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
         let Some(sid) = event["alert"]["signature_id"].as_u64() else { continue };
-        // A packet of the server's may have brought it.
+        // A packet of the server may have triggered it.
         let port = |name: &str| event[name].as_u64().unwrap_or(0) as u16;
         let port = port("src_port").max(port("dest_port"));
         let is_v6 = event["src_ip"].as_str().unwrap_or("").contains(':');

@@ -1,11 +1,11 @@
-//! What `ids` sees, and what a real host takes: an attacker with raw packets plays against the
-//! kernel's TCP server behind a router. Both directions are recorded. A rule for each letter must
-//! report a letter if and only if the server's application read it.
+//! Compares what `ids` sees with what a real host reads. An attacker with raw packets plays against
+//! the kernel's TCP server behind a router, and both directions are recorded. A rule for each
+//! letter must report a letter if and only if the server's application read it.
 //!
-//! It takes root, iproute2 and python3. Without them it says `SKIPPED` and passes, except where
+//! Requires root, iproute2 and python3. Without them it prints `SKIPPED` and passes, except where
 //! `CI=true`.
 //!
-//! `RIVULET_EVASION=WORDS` plays those techniques alone whose names hold the words;
+//! `RIVULET_EVASION=WORDS` plays only techniques whose names contain the words;
 //! `RIVULET_EVASION_KEEP=FILE` keeps the recording.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
@@ -24,10 +24,10 @@ use place::Place;
 use talk::{Recorded, Talk};
 use wire::Family;
 
-/// The port of the first connection's client.
+/// Client port of the first connection.
 const PORT_FIRST: u16 = 10_000;
 
-/// Places in which techniques are played at once.
+/// Places that play techniques in parallel.
 const PLACES: usize = 6;
 
 /// A technique that was played.
@@ -38,11 +38,11 @@ struct Played {
     read: BTreeSet<u8>,
 }
 
-/// Techniques that are not what it should be, and why.
+/// Techniques with another outcome than they should have, and the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
         "AO option",
-        "kernels with and without TCP-AO differ: the receiver's acknowledgement says, if it comes in time",
+        "kernels with and without TCP-AO differ: the receiver's acknowledgment decides, if it arrives in time",
     ),
     ("acknowledges what is long past: decoy before (at once)", HEADER_PREDICTION),
     ("acknowledges the SYN alone, less one: decoy before (at once)", HEADER_PREDICTION),
@@ -53,7 +53,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
     (
         "another host's Ethernet address",
-        "it takes an attacker on the last link, whose switch keeps such frames from the host",
+        "it requires an attacker on the last link, whose switch keeps such frames from the host",
     ),
     ("bytes before the SYN", "of connections whose opening was not seen, bytes count at once"),
     ("fragments: one to another Ethernet address", "as above"),
@@ -67,7 +67,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The same in line.
+/// Such techniques in inline mode.
 const IN_LINE_EXCEPTIONS: &[(&str, &str)] = &[];
 
 const HEADER_PREDICTION: &str =
@@ -81,8 +81,7 @@ fn letters(set: &BTreeSet<u8>) -> String {
     set.iter().map(|byte| *byte as char).collect()
 }
 
-/// One play of a technique: its name, by which IP version, by which port, and whether answers are
-/// waited for.
+/// One play of a technique: its name, IP version, port, and whether it waits for answers.
 struct Task {
     technique: usize,
     name: String,
@@ -91,7 +90,7 @@ struct Task {
     waits: bool,
 }
 
-/// What is played: of all plays, each of this many.
+/// Returns every `each`th of all plays.
 fn tasks(each: usize) -> Vec<Task> {
     let wanted = std::env::var("RIVULET_EVASION").unwrap_or_default();
     let mut tasks = Vec::new();
@@ -107,11 +106,11 @@ fn tasks(each: usize) -> Vec<Task> {
             }
         }
     }
-    // The number of plays of a technique is no multiple of most: each technique has its turn.
+    // The number of plays of a technique is rarely a multiple, so each technique has its turn.
     tasks.into_iter().step_by(each).collect()
 }
 
-/// Plays them; what was recorded.
+/// Plays the tasks, and returns the recording.
 fn play(place: &mut Place, tasks: &[Task], patience_ms: u64) -> (Vec<Played>, Vec<Recorded>) {
     let all = techniques::all();
     let mut record = Vec::new();
@@ -131,8 +130,8 @@ fn play(place: &mut Place, tasks: &[Task], patience_ms: u64) -> (Vec<Played>, Ve
     (played.collect(), record)
 }
 
-/// Plays all techniques, in several places at once: they mostly wait. With a policy, `rivulet up`
-/// is in line. What was recorded, as one.
+/// Plays all techniques in several places in parallel, since they mostly wait. With a policy,
+/// `rivulet up` is in line. Returns one recording.
 fn play_all(policy: Option<&str>, each: usize) -> (Vec<Played>, Vec<Recorded>) {
     let tasks = tasks(each);
     let patience_ms = if policy.is_some() { 5 } else { 2 };
@@ -151,7 +150,7 @@ fn play_all(policy: Option<&str>, each: usize) -> (Vec<Played>, Vec<Recorded>) {
     (played, record)
 }
 
-/// Whether it can be played here.
+/// Returns whether the tests can run here.
 fn can_be_played() -> bool {
     static MISSING: LazyLock<Option<String>> = LazyLock::new(place::missing);
     let Some(why) = &*MISSING else { return true };
@@ -160,10 +159,10 @@ fn can_be_played() -> bool {
     false
 }
 
-/// In line, no letter reaches the application for which a rule says to drop. Every seventh play,
-/// which takes long; all of them with `RIVULET_EVASION_ALL=1`.
+/// In line, no letter of a `drop` rule reaches the application. Plays every seventh one, which
+/// takes long, or all with `RIVULET_EVASION_ALL=1`.
 #[test]
-fn in_line_nothing_reaches_the_application_that_a_rule_drops() {
+fn in_line_nothing_that_a_rule_drops_reaches_the_application() {
     if !can_be_played() {
         return;
     }
@@ -176,7 +175,7 @@ fn in_line_nothing_reaches_the_application_that_a_rule_drops() {
         let (played, _) = play_all(Some(&judge::policy_of(&format!("\"{rules}\""), "prevent", "")), each);
         let without = played.iter().filter(|one| one.read.is_empty()).count();
         println!("{attack}: {} techniques played, of {without} nothing was read", played.len());
-        // Else what is in line has let nothing pass.
+        // Otherwise nothing passes in line at all.
         let passed = played.iter().filter(|one| one.read.contains(&b'A')).count();
         assert!(passed > played.len() / 2, "{passed} of {}", played.len());
         for one in played.iter().filter(|one| one.read.contains(&attack.as_bytes()[0])) {
@@ -188,7 +187,7 @@ fn in_line_nothing_reaches_the_application_that_a_rule_drops() {
 }
 
 #[test]
-fn the_rules_hold_for_what_the_application_reads() {
+fn rules_match_exactly_what_the_application_reads() {
     if !can_be_played() {
         return;
     }

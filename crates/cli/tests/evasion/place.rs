@@ -1,5 +1,5 @@
-//! Where it is played: a client that is the test itself, on a TAP device; a router; and a server
-//! with the kernel's own TCP.
+//! The place of the play: a client, which is the test itself on a TAP device, a router, and a
+//! server with the kernel's TCP.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -11,14 +11,14 @@ use tempfile::TempDir;
 
 use crate::wire::{CLIENT_MAC, CLIENT6, SERVER4, SERVER6};
 
-/// The ports of the server: it reads at once; it reads late, with little room; it takes bytes of
+/// Ports of the server: one reads at once; one reads late, with a small buffer; one accepts data in
 /// SYNs.
 pub const READS: u16 = 8080;
 pub const FULL: u16 = 8082;
 pub const FAST_OPEN: u16 = 8083;
 
-/// The server: what each connection brings is appended to a file that is named by the client's port
-/// and address family.
+/// The server. It appends the data of each connection to a file named after the client's port and
+/// address family.
 const SERVER: &str = r"
 import os, socket, sys, threading, time
 def serve(family, port):
@@ -50,13 +50,13 @@ for family in (socket.AF_INET, socket.AF_INET6):
 time.sleep(3600)
 ";
 
-/// Time since the beginning, of all places.
+/// Returns the time since the start, in all places.
 pub fn now_ns() -> u64 {
     static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
     BEGAN.elapsed().as_nanos() as u64
 }
 
-/// Namespaces of a router and a server, and one for Rivulet in line if that is wanted.
+/// Namespaces of a router and a server, and optionally of Rivulet in line.
 pub struct Place {
     names: Vec<String>,
     children: Vec<Child>,
@@ -70,7 +70,7 @@ fn ip(line: &str) {
     assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Why it cannot be played here.
+/// Returns why the tests cannot run here.
 pub fn missing() -> Option<String> {
     for tool in ["ip", "python3"] {
         if !Command::new("which").arg(tool).output().is_ok_and(|out| out.status.success()) {
@@ -87,7 +87,7 @@ pub fn missing() -> Option<String> {
 }
 
 impl Place {
-    /// The place; with a policy, `rivulet up` stands between the client and the router.
+    /// Creates a place. With a policy, `rivulet up` stands between client and router.
     pub fn new(number: usize, policy: Option<&str>) -> Place {
         let line = if policy.is_some() { "p" } else { "" };
         let tag = format!("rve{}{line}{number}", std::process::id());
@@ -101,7 +101,7 @@ impl Place {
         }
         let dir = tempfile::tempdir().unwrap();
         let interface = Interface::open(&format!("tap:{tag}").parse().unwrap()).unwrap();
-        // The router's way to the client.
+        // The router's route to the client.
         let client_side = if policy.is_some() {
             ip(&format!("link set {tag} netns {middle}"));
             ip(&format!("link add near netns {router} type veth peer name far netns {middle}"));
@@ -151,7 +151,7 @@ impl Place {
             let said = place.run(&server, "ss -Hltn");
             String::from_utf8_lossy(&said.stdout).lines().count() >= 8
         });
-        // The router knows the server, so that nothing waits for an answer to ARP.
+        // The router has a static entry for the server, so nothing waits for ARP.
         let _ = place.run(&router, "ping -c 1 -W 2 10.9.1.2");
         let _ = place.run(&router, "ping -c 1 -W 2 fd09:1::2");
         if let Some(policy) = policy {
@@ -190,21 +190,21 @@ impl Place {
         command.args(words).stdout(Stdio::piped()).output().unwrap()
     }
 
-    /// Sends a frame, at once.
+    /// Sends a frame at once.
     pub fn send(&mut self, frame: &[u8]) {
         let mut outbox = TransmitBurst::default();
         outbox.push(frame);
         self.interface.send(&mut outbox);
     }
 
-    /// Frames that have come.
+    /// Returns the frames that have arrived.
     pub fn receive(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         self.interface.receive(|frame| frames.push(frame.to_vec())).unwrap();
         frames
     }
 
-    /// What the application read of a client's connection.
+    /// Returns what the application read of a client's connection.
     pub fn read(&self, family: &str, port: u16) -> Vec<u8> {
         std::fs::read(self.path("read").join(format!("{family}-{port}"))).unwrap_or_default()
     }

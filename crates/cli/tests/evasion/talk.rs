@@ -1,16 +1,16 @@
-//! One connection of the client that keeps to no rules.
+//! A connection of the client, which obeys no rules.
 
 use std::time::{Duration, Instant};
 
 use crate::place::{Place, READS, now_ns};
 use crate::wire::{self, ACK, Answer, Checksum, Family, Ip, PSH, RST, SYN, Segment};
 
-/// What the host is to read, of 24 letters each its own; and what stands in for it, in small
-/// letters.
+/// The data that the host should read, 24 distinct letters, and the decoy in its place, in lower
+/// case.
 pub const REAL: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWX";
 pub const DECOY: &[u8] = b"abcdefghijklmnopqrstuvwx";
 
-/// What went by, with its time: a frame, and whether it is the client's.
+/// A frame with its time, and whether the client sent it.
 pub struct Recorded {
     pub time_ns: u64,
     pub frame: Vec<u8>,
@@ -21,27 +21,27 @@ pub struct Talk<'a> {
     pub place: &'a mut Place,
     pub record: &'a mut Vec<Recorded>,
     pub family: Family,
-    /// Its ports: the client's, and the server's.
+    /// Ports of client and server.
     pub ports: (u16, u16),
-    /// The sequence number of the SYN.
+    /// Sequence number of the SYN.
     pub isn: u32,
-    /// The next one that the server sends.
+    /// Next sequence number of the server.
     pub theirs: u32,
-    /// Where the server has all up to, from the first byte.
+    /// Offset up to which the server has acknowledged, from the first byte.
     pub acknowledged: i64,
-    /// The last answer.
+    /// The latest answer.
     pub last: Option<Answer>,
-    /// Whether timestamps are spoken of, and the client's clock.
+    /// Timestamps are negotiated.
     pub has_timestamps: bool,
     pub clock: u32,
     pub scale: Option<u8>,
     pub window: u16,
-    /// Whether answers are waited for after each packet.
+    /// Waits for answers after each packet.
     pub waits: bool,
     pub was_reset: bool,
-    /// Whether the third step was taken.
+    /// The handshake is complete.
     pub is_open: bool,
-    /// How long an answer is waited for.
+    /// Timeout of an answer.
     pub patience: Duration,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// The timestamp option, as far from the client's clock.
+    /// Returns the timestamp option, `off` from the client's clock.
     pub fn stamp(&self, off: i64) -> Vec<u8> {
         let mut option = vec![1, 1, 8, 10];
         option.extend((self.clock.wrapping_add(off as u32)).to_be_bytes());
@@ -75,7 +75,7 @@ impl<'a> Talk<'a> {
         option
     }
 
-    /// A segment with these flags, so far from the first byte.
+    /// Returns a segment with these flags, `offset` from the first byte.
     pub fn segment(&self, flags: u8, offset: i64, payload: &[u8]) -> Segment {
         Segment {
             ports: self.ports,
@@ -92,12 +92,12 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// A segment with bytes.
+    /// Returns a segment with data.
     pub fn data(&self, offset: i64, payload: &[u8]) -> Segment {
         self.segment(ACK | PSH, offset, payload)
     }
 
-    /// The SYN.
+    /// Returns the SYN.
     pub fn syn(&self) -> Segment {
         let mut options = vec![2, 4, 5, 0xb4, 4, 2];
         if self.has_timestamps {
@@ -111,13 +111,13 @@ impl<'a> Talk<'a> {
         Segment { options, ..self.segment(SYN, -1, b"") }
     }
 
-    /// Sends bytes in order.
+    /// Sends data in order.
     pub fn say(&mut self, offset: i64, payload: &[u8]) {
         let segment = self.data(offset, payload);
         self.send(&segment);
     }
 
-    /// Sends a segment; the client's clock goes on.
+    /// Sends a segment, and advances the client's clock.
     pub fn send(&mut self, segment: &Segment) {
         let frame = segment.frame(self.family);
         self.send_frame(frame);
@@ -133,7 +133,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Takes what comes until nothing has come for this long.
+    /// Receives until nothing has arrived for this long.
     pub fn listen(&mut self, quiet: Duration) {
         let mut until = Instant::now() + quiet;
         while Instant::now() < until {
@@ -166,13 +166,13 @@ impl<'a> Talk<'a> {
             let ahead = answer.acknowledgment.wrapping_sub(self.isn.wrapping_add(1));
             self.acknowledged = i64::from(ahead.cast_signed());
         }
-        // Before the third step, only the time of the server's SYN is echoed.
+        // Before the handshake is complete, only the timestamp of the server's SYN is echoed.
         if answer.flags & SYN != 0 || self.is_open {
             self.last = Some(answer);
         }
     }
 
-    /// Opens the connection, without the last step.
+    /// Starts a handshake without its last step.
     pub fn ask(&mut self) {
         let syn = self.syn();
         self.send(&syn);
@@ -197,7 +197,7 @@ impl<'a> Talk<'a> {
         self.send(&last);
     }
 
-    /// Ends: what is under way is waited for, then the server forgets the connection.
+    /// Waits for packets in flight, and has the server forget the connection.
     pub fn finish(mut self) {
         self.listen(Duration::from_millis(50));
         self.waits = true;

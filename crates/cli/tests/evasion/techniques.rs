@@ -1,4 +1,4 @@
-//! Ways to have the host read what an observer does not, or the other way round.
+//! Techniques that make the host read what an observer does not, or vice versa.
 
 mod fragments;
 mod handshakes;
@@ -9,12 +9,12 @@ mod others;
 use crate::talk::Talk;
 use crate::wire::Family;
 
-/// A way to hide.
+/// An evasion technique.
 pub struct Technique {
     pub name: String,
-    /// The IP version that it is of, if of one alone.
+    /// The only IP version that it applies to.
     pub family: Option<Family>,
-    /// Whether it is played without waiting for answers, too.
+    /// It is also played without waiting for answers.
     pub may_hurry: bool,
     pub play: Box<dyn Fn(&mut Talk<'_>)>,
 }
@@ -35,7 +35,7 @@ impl Technique {
     }
 }
 
-/// All of them.
+/// Returns all techniques.
 pub fn all() -> Vec<Technique> {
     [ignored::all(), orders::all(), handshakes::all(), fragments::all(), others::all()]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Packets of a client that keeps to no rules: TCP over IPv4 and IPv6, every field as one likes.
+//! Packets of a client that obeys no rules: TCP over IPv4 and IPv6, with arbitrary fields.
 
 use std::net::Ipv6Addr;
 
@@ -25,7 +25,7 @@ pub enum Family {
     V6,
 }
 
-/// What a checksum field holds.
+/// The content of a checksum field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
     Right,
@@ -38,9 +38,9 @@ pub enum Checksum {
 pub struct Ip {
     pub ttl: u8,
     pub tos: u8,
-    /// Options of IPv4; padded with zeros.
+    /// IPv4 options, padded with zeros.
     pub options: Vec<u8>,
-    /// Extension headers of IPv6: type, and content after the first two bytes (padded).
+    /// IPv6 extension headers: type, and content after the first two bytes (padded).
     pub extensions: Vec<(u8, Vec<u8>)>,
     pub checksum: Checksum,
     /// The reserved bit of IPv4.
@@ -52,8 +52,8 @@ pub struct Ip {
     /// The version field.
     pub version: Option<u8>,
     pub mac: [u8; 6],
-    /// The fragment: identification, offset in bytes, whether more follow. An IPv6 packet with one
-    /// is a fragment even if whole.
+    /// Fragment: identification, offset in bytes, more fragments. An IPv6 packet with one is a
+    /// fragment even if complete.
     pub fragment: Option<(u32, u16, bool)>,
     /// The protocol field, if it is not TCP.
     pub protocol: Option<u8>,
@@ -95,7 +95,7 @@ pub struct Segment {
     pub ip: Ip,
 }
 
-/// The Internet checksum over these bytes.
+/// Computes the Internet checksum.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {
@@ -148,13 +148,13 @@ impl Segment {
         bytes
     }
 
-    /// The frame.
+    /// Returns the frame.
     pub fn frame(&self, family: Family) -> Vec<u8> {
         frame(family, &self.ip, &self.transport(family))
     }
 }
 
-/// A frame with this IP header and what follows it.
+/// Returns a frame with this IP header and payload.
 pub fn frame(family: Family, ip: &Ip, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     frame.extend(ip.mac);
@@ -223,7 +223,7 @@ fn v6_header(ip: &Ip, body_len: usize) -> Vec<u8> {
     header
 }
 
-/// What a segment from the server says.
+/// A segment from the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
     pub ports: (u16, u16),
@@ -231,12 +231,12 @@ pub struct Answer {
     pub acknowledgment: u32,
     pub flags: u8,
     pub window: u16,
-    /// The value of its timestamp.
+    /// Its timestamp.
     pub timestamp: Option<u32>,
     pub family: Family,
 }
 
-/// Reads a frame from the server; none if it is not TCP.
+/// Parses a frame from the server; `None` if it is not TCP.
 pub fn read(frame: &[u8]) -> Option<Answer> {
     let kind = frame.get(12..14)?;
     let (family, at, end) = match kind {

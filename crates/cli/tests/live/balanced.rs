@@ -1,11 +1,11 @@
-//! Two web servers behind an address, and a client that asks it.
+//! Two web servers behind a virtual address, and a client.
 
 use std::fs;
 use std::time::Instant;
 
 use crate::net::{Network, PATIENCE, Server, wait_until};
 
-/// 10.7.0.100 is a balancer's, which has two servers for it.
+/// A balancer that owns 10.7.0.100 and has two servers.
 pub const BALANCER: &str = "
     Port<0> inside { address: \"10.7.0.254/24\" };
     Port<1> outside { address: \"203.0.113.1/24\" };
@@ -17,7 +17,7 @@ pub const BALANCER: &str = "
     };
     pipelet { inside <-> balancer <-> outside; }";
 
-/// The two servers, at work; both know the way to the client.
+/// Starts the two servers, which have a route to the client.
 pub fn servers(network: &Network) -> [Server; 2] {
     network.outside.ip("addr add 203.0.113.3/24 dev eth0");
     network.outside.ip("route add 10.7.0.0/24 via 203.0.113.1");
@@ -26,7 +26,7 @@ pub fn servers(network: &Network) -> [Server; 2] {
         fs::write(network.path(name).join("name"), name).unwrap();
         let folder = network.path(name);
         let line = format!("python3 -m http.server --bind {address} --directory {} 8080", folder.display());
-        // Two listen at the port: what the first one's line shows does not tell of the second.
+        // Both listen on the same port number, so each must be waited for.
         let server = network.outside.serve(&line, 8080);
         wait_until("it answers", || {
             network.outside.output(&format!("curl -s -m 1 http://{address}:8080/name")).status.success()
@@ -35,15 +35,15 @@ pub fn servers(network: &Network) -> [Server; 2] {
     })
 }
 
-/// Which server answers the client, so many times. It asks the virtual address, which the balancer
-/// owns: who has it is told by ARP.
+/// Requests the virtual address `times` times, and returns the server of each answer. The balancer
+/// answers ARP for the address.
 pub fn answers(network: &Network, times: usize) -> Vec<String> {
     let ask = || network.inside.output("curl -s -m 2 http://10.7.0.100/name");
     (0..times).map(|_| String::from_utf8_lossy(&ask().stdout).into_owned()).collect()
 }
 
-/// Both servers answer until a command takes the second one down; from then on, the first one
-/// alone.
+/// Asserts that both servers answer until a command takes the second one down, and then only the
+/// first.
 pub fn assert_second_goes_down(network: &Network) {
     let (end, mut seen) = (Instant::now() + PATIENCE, Vec::new());
     loop {

@@ -1,10 +1,10 @@
-//! `rivulet capture` on interfaces: traffic goes on as without it, and each packet is told of.
+//! `rivulet capture` on interfaces: traffic continues, and each packet is written with comments.
 
 use std::process::Stdio;
 
 use crate::net::{Io, Network, Server, by_each_way};
 
-by_each_way!(packets_are_written_with_what_was_decided);
+by_each_way!(packets_are_written_with_the_decisions);
 
 const POLICY: &str = "
 Port<0> inside { address: \"10.7.0.254/24\" };
@@ -14,7 +14,7 @@ Firewall gate { rules: \"allow out tcp to any port 8080\\nallow out icmp\" };
 pipelet { inside <-> translate <-> gate <-> outside; }
 ";
 
-fn packets_are_written_with_what_was_decided(io: Io) {
+fn packets_are_written_with_the_decisions(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.capture(POLICY, "--write out.pcapng");
     let _server = network.outside.serve("python3 -m http.server 8080", 8080);
@@ -32,14 +32,14 @@ fn packets_are_written_with_what_was_decided(io: Io) {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
     };
-    // A connection's first packet, as it came and as it left.
+    // The first packet of a connection on arrival and departure.
     let first = read("tcp.flags.syn == 1 && tcp.flags.ack == 0 && tcp.dstport == 8080");
     assert_eq!(first.len(), 2, "{first:?}");
     let passed = "translate: forward; gate: forward, by rule 1 (policy.rvl:5) |";
     assert!(first[0].starts_with(&format!("inside\t10.7.0.1\t203.0.113.2\t{passed}")), "{first:?}");
     assert!(first[1].starts_with(&format!("outside\t203.0.113.1\t203.0.113.2\t{passed}")), "{first:?}");
     assert!(first.iter().all(|line| line.contains("| sent by outside | flow ")), "{first:?}");
-    // Its answer goes the other way, in the same flow.
+    // Its reply takes the reverse direction of the same flow.
     let answer = read("tcp.flags.syn == 1 && tcp.flags.ack == 1 && tcp.srcport == 8080");
     assert_eq!(answer.len(), 2, "{answer:?}");
     assert!(answer[0].starts_with("outside\t203.0.113.2\t203.0.113.1\t"), "{answer:?}");
@@ -47,7 +47,7 @@ fn packets_are_written_with_what_was_decided(io: Io) {
     assert!(
         answer.iter().all(|line| line.contains("| sent by inside |") && line.contains("reply direction"))
     );
-    // What was refused stands there once, with the reason.
+    // A refused packet is written once, with the reason.
     let denied = read("tcp.dstport == 8081");
     assert!(!denied.is_empty());
     for line in denied {
@@ -62,7 +62,7 @@ fn packets_are_written_with_what_was_decided(io: Io) {
 }
 
 #[test]
-fn it_ends_when_as_many_are_written_as_were_asked_for() {
+fn it_stops_after_the_requested_number_of_packets() {
     let Some(network) = Network::routed(Io::Auto) else { return };
     std::fs::write(network.path("policy.rvl"), POLICY).unwrap();
     let mut ping = network.inside.command("ping");
@@ -78,15 +78,15 @@ fn it_ends_when_as_many_are_written_as_were_asked_for() {
         said
     };
     let said = capture("--count 5 --write out.pcapng");
-    assert!(said.contains(" 5 of them are in out.pcapng"), "{said}");
+    assert!(said.contains(" 5 of them written to out.pcapng"), "{said}");
     let said = capture("--duration 500ms --filter tcp --write none.pcapng");
-    assert!(said.contains(" 0 of them are in none.pcapng"), "{said}");
+    assert!(said.contains(" 0 of them written to none.pcapng"), "{said}");
 }
 
-/// Who listens to a running Rivulet sees each packet as it comes and as it leaves, and the packets
-/// pass as without.
+/// A client of a running Rivulet gets each packet on arrival and departure, without any effect on
+/// forwarding.
 #[test]
-fn a_running_one_is_listened_to() {
+fn a_running_rivulet_is_captured() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
     let listen = |options: &str| {
@@ -102,25 +102,25 @@ fn a_running_one_is_listened_to() {
         said
     };
     let said = failed(listen("inside --write none.pcapng"));
-    assert!(said.contains("no Rivulet has the interface inside"), "{said}");
+    assert!(said.contains("no Rivulet runs on the interface inside"), "{said}");
     let rivulet = network.up(policy, "");
-    // Another user is shown nothing.
+    // Another user is refused.
     let mut stranger = network.middle.command("setpriv");
     stranger.args(["--reuid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_rivulet")]);
     stranger.args(["capture", "--connect", "inside", "--write", "-"]).stdin(Stdio::null());
     let said = failed(stranger);
-    assert!(said.contains("shown to root and to the user"), "{said}");
+    assert!(said.contains("only root and the user that runs Rivulet"), "{said}");
     let listener = listen("inside --write seen.pcapng.gz --count 16").spawn().unwrap();
     crate::net::wait_until("it listens", || {
         std::fs::metadata(network.path("seen.pcapng.gz")).is_ok_and(|found| found.len() > 0)
     });
     let said = failed(listen("outside --write none.pcapng"));
-    assert!(said.contains("another `rivulet capture --connect` listens already"), "{said}");
+    assert!(said.contains("another `rivulet capture --connect` is running"), "{said}");
     let pings = network.inside.run("ping -c 8 -i 0.05 -W 2 10.7.0.2");
     assert!(pings.contains("8 received") && !pings.contains("DUP"), "{pings}");
     let output = listener.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("16 packets are in seen.pcapng.gz"), "{said}");
+    assert!(output.status.success() && said.contains("16 packets written to seen.pcapng.gz"), "{said}");
     let read = |filter: &str| {
         let line = "tshark -n -T fields -e frame.interface_name -e frame.packet_flags_direction -r";
         let mut words = line.split(' ');
@@ -133,7 +133,7 @@ fn a_running_one_is_listened_to() {
     assert_eq!(ways.len(), 2);
     assert!(ways[0].starts_with("inside\t") && ways[1].starts_with("outside\t"), "{ways:?}");
     assert_ne!(ways[0].split('\t').next_back(), ways[1].split('\t').next_back(), "{ways:?}");
-    // The next one may listen, until the run ends.
+    // The next client is accepted, until the run ends.
     let listener = listen("inside --write - --quiet").spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(500));
     network.inside.run("ping -c 2 -i 0.05 -W 2 10.7.0.2");
@@ -145,10 +145,9 @@ fn a_running_one_is_listened_to() {
     assert!(output.stdout.len() > 8 * 100, "{} bytes", output.stdout.len());
 }
 
-/// Units may be on threads of their own; of several workers there is no one place where packets
-/// pass.
+/// Units may have threads of their own; with several workers there is no single place to capture.
 #[test]
-fn units_are_listened_to_and_workers_say_why_not() {
+fn units_are_captured_and_workers_refuse_with_a_reason() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
     let policy = "Port<0> inside;\nPort<1> outside;\nMonitor m;\npipelet { inside <-> m <-> outside; }\n";
     let mut command = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
@@ -165,7 +164,7 @@ fn units_are_listened_to_and_workers_say_why_not() {
         let output = listener.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            output.status.success() && said.contains("8 packets are in seen.pcapng"),
+            output.status.success() && said.contains("8 packets written to seen.pcapng"),
             "{options}: {said}"
         );
         std::fs::remove_file(network.path("seen.pcapng")).unwrap();

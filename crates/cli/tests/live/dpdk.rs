@@ -1,5 +1,4 @@
-//! Ports that are devices of DPDK's, here its packet sockets on veth pairs: the machine of the
-//! tests has no card for it.
+//! Ports that are DPDK devices: DPDK's packet sockets on veth pairs, as test machines lack a card.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,11 +12,11 @@ use crate::tap::{GATEWAY, WIRE, talk_after_pings, unsound};
 const BOTH: [&str; 2] =
     ["inside=dpdk:net_af_packet0,iface=inside", "outside=dpdk:net_af_packet1,iface=outside"];
 
-/// In which some frames have come and left.
+/// Time in which some frames arrive and leave.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// Hosts on two networks. DPDK's packet sockets cut off frames of several segments, so stacks are
-/// to send none.
+/// Hosts on two networks. DPDK's packet sockets truncate frames of several segments, so stacks
+/// must not send any.
 fn network() -> Option<Network> {
     let network = Network::routed(Io::PacketSocket)?;
     for host in [&network.inside, &network.outside] {
@@ -30,14 +29,14 @@ fn send_no_long_frames(host: &Host) {
     host.ip("link set eth0 gso_max_segs 1");
 }
 
-/// Pings, a download and streams in both directions. DPDK's packet sockets have the kernel put
-/// fragments of IPv4 together.
+/// Runs pings, a download and streams in both directions. With DPDK's packet sockets, the kernel
+/// reassembles IPv4 fragments.
 fn talk(network: &Network) {
     let pings = [("203.0.113.2", 56), ("203.0.113.2", 1472), ("fd08::2", 56), ("fd08::2", 4000)];
     talk_after_pings(network, &network.inside, &pings);
 }
 
-/// What `/proc` says of each thread of a process.
+/// Reads `/proc` for each thread of a process.
 fn threads(rivulet: &Rivulet) -> Vec<String> {
     let tasks = fs::read_dir(PathBuf::from(format!("/proc/{}/task", rivulet.id()))).unwrap();
     tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap()).collect()
@@ -48,7 +47,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("no {name}: {status}")).trim()
 }
 
-/// Every thread is without privileges but these.
+/// Asserts that every thread has only these capabilities.
 fn assert_unprivileged(rivulet: &Rivulet, capabilities: &str) {
     let threads = threads(rivulet);
     assert!(threads.iter().any(|status| field(status, "Name").starts_with("eal-intr")), "{threads:?}");
@@ -60,7 +59,7 @@ fn assert_unprivileged(rivulet: &Rivulet, capabilities: &str) {
     }
 }
 
-/// The interfaces are as they were: nothing has them in promiscuous mode any more.
+/// Asserts that no interface is in promiscuous mode any more.
 fn assert_left_alone(network: &Network) {
     for name in ["inside", "outside"] {
         let shown = network.middle.run(&format!("ip -d link show {name}"));
@@ -78,17 +77,17 @@ fn assert_sound(report: &Value, port: &str) {
 }
 
 #[test]
-fn dpdk_a_nat_carries_what_hosts_say_whole() {
+fn dpdk_carries_a_nats_traffic_unchanged() {
     let Some(network) = network() else { return };
     let rivulet = network.up_on(BOTH, GATEWAY, "--write outside=out.pcapng --write inside=in.pcapng");
     talk(&network);
-    // DPDK has no capability left, and needs none.
+    // DPDK keeps no capability.
     assert_unprivileged(&rivulet, "");
     let report = rivulet.end();
     for (port, name) in [("inside", "net_af_packet0"), ("outside", "net_af_packet1")] {
         let interface = &report["interfaces"][port];
         assert_eq!((interface["driver"].as_str(), interface["name"].as_str()), (Some("dpdk"), Some(name)));
-        // The stacks behind the veths leave checksums open.
+        // The stacks behind the veths leave checksums to be completed.
         assert!(interface["completed"].as_u64().unwrap() > 0, "{interface}");
         assert_sound(&report, port);
     }
@@ -99,11 +98,11 @@ fn dpdk_a_nat_carries_what_hosts_say_whole() {
 }
 
 #[test]
-fn dpdk_goes_with_other_ways() {
+fn dpdk_works_beside_other_drivers() {
     let Some(network) = network() else { return };
     let rivulet = network.up_on([BOTH[0], "outside=outside"], GATEWAY, "");
     talk(&network);
-    // What packet sockets keep, CAP_NET_RAW.
+    // Packet sockets keep CAP_NET_RAW.
     assert_unprivileged(&rivulet, "2000");
     let report = rivulet.end();
     assert_eq!(report["interfaces"]["outside"]["driver"], "packet");
@@ -112,9 +111,9 @@ fn dpdk_goes_with_other_ways() {
 }
 
 #[test]
-fn dpdk_keeps_tags_and_loses_what_is_too_long() {
+fn dpdk_keeps_tags_and_drops_long_frames() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
-    // Links carry more than the devices say that they do.
+    // Links carry longer frames than the devices report.
     for (host, name) in [
         (&network.inside, "eth0"),
         (&network.outside, "eth0"),
@@ -124,7 +123,7 @@ fn dpdk_keeps_tags_and_loses_what_is_too_long() {
         host.ip(&format!("link set {name} mtu 1700"));
     }
     let rivulet = network.up_on(BOTH, WIRE, "--write outside=out.pcapng");
-    // UDP with a tag, as long as it may be, and longer by a byte.
+    // Tagged UDP of the maximum length, and one byte longer.
     let send = "
 import socket, struct
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -138,7 +137,7 @@ for len in [60, 1500, 1501, 1500]:
     assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
     let tagged = || {
         let line = format!("tcpdump -nner {}", network.path("out.pcapng").display());
-        // A capture that is being written may end within a packet.
+        // The last packet of a growing capture may be incomplete.
         let written = network.middle.output(&line).stdout;
         let written = String::from_utf8_lossy(&written).into_owned();
         [60, 1500, 1501].map(|len| {
@@ -166,7 +165,7 @@ fn dpdk_gives_workers_queues() {
     let workers = report["workers"].as_array().unwrap();
     assert!(workers.len() == 2 && workers.iter().all(|worker| worker["received"].as_u64().unwrap() > 0));
 
-    // With one queue, one worker receives; and its thread is not the only one that sends.
+    // With one queue, only one worker receives, but all send.
     let rivulet = network.up_on(BOTH, GATEWAY, "--workers 2");
     network.inside.run("ping -c 20 -i 0.05 -W 2 203.0.113.2");
     for _ in 0..8 {
@@ -178,9 +177,9 @@ fn dpdk_gives_workers_queues() {
 }
 
 #[test]
-fn dpdk_takes_no_privileges_for_devices_that_need_none() {
+fn dpdk_needs_no_privileges_for_virtual_devices() {
     let Some(network) = Network::unconnected(Io::Auto) else { return };
-    // One by which frames come without end, and which takes all.
+    // One device delivers frames without end, the other one accepts all.
     let ports = ["inside=dpdk:net_null0", "outside=dpdk:net_null1,size=1000"];
     let rivulet = network.up_with("", ports, WIRE, "");
     std::thread::sleep(MOMENT);
@@ -191,14 +190,14 @@ fn dpdk_takes_no_privileges_for_devices_that_need_none() {
 }
 
 #[test]
-fn dpdk_sleeps_when_there_is_nothing_to_do() {
+fn dpdk_sleeps_without_traffic() {
     let Some(network) = network() else { return };
     let rivulet = network.up_on(BOTH, WIRE, "");
     rivulet.end_after_rest();
 }
 
 #[test]
-fn dpdk_says_what_it_cannot_open() {
+fn dpdk_reports_devices_that_cannot_be_opened() {
     let Some(network) = network() else { return };
     fs::write(network.path("policy.rvl"), WIRE).unwrap();
     let refused = |inside: &str, outside: &str| {
@@ -218,14 +217,14 @@ fn dpdk_says_what_it_cannot_open() {
     let said = refused("dpdk:0000:ff:1f.7", "outside");
     assert!(said.contains("cannot open dpdk:0000:ff:1f.7") && said.contains("vfio-pci"), "{said}");
     let said = refused("dpdk:net_null0", "dpdk:net_null0");
-    assert!(said.contains("net_null0 is the interface of another port already"), "{said}");
+    assert!(said.contains("net_null0 is already the interface of another port"), "{said}");
 }
 
 #[test]
-fn dpdk_is_known_to_the_doctor() {
+fn doctor_checks_dpdk() {
     let Some(network) = Network::unconnected(Io::Auto) else { return };
     let output = network.middle.output(&format!("{} doctor -o json", env!("CARGO_BIN_EXE_rivulet")));
     let findings: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    let dpdk = findings.iter().find(|finding| finding["what"] == "driver dpdk").unwrap();
+    let dpdk = findings.iter().find(|finding| finding["check"] == "driver dpdk").unwrap();
     assert!(dpdk["found"].as_str().unwrap().starts_with("DPDK "), "{dpdk}");
 }

@@ -1,5 +1,5 @@
-//! What a router and a wire owe to those around them: addresses that are announced and answered
-//! for, and what a link lives on.
+//! Duties of a router and of a wire: announcing addresses, answering for them, and link-local
+//! traffic.
 
 use std::fs;
 
@@ -7,11 +7,11 @@ use crate::net::{Io, Network, by_each_way, wait_until};
 
 by_each_way!(
     the_first_example_of_the_readme_works,
-    whoever_has_not_spoken_is_found_behind_a_wire,
+    a_silent_host_behind_a_wire_is_found,
     addresses_of_functions_are_announced,
 );
 
-/// The policy of README's tour.
+/// The policy of the README's tour.
 fn site() -> String {
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
     let (_, tour) = readme.split_once("A policy, `site.rvl`:").unwrap();
@@ -20,7 +20,7 @@ fn site() -> String {
     policy.to_owned()
 }
 
-/// A site inside, whose gateway is beyond the wire, and has an address in the NAT's network, too.
+/// A site inside, whose gateway is beyond the wire and also has an address in the NAT's network.
 fn on_a_wire(io: Io) -> Option<Network> {
     let network = Network::unconnected(io)?;
     network.connect_with("inside", &["10.0.0.5/8", "fd07::1/64"]);
@@ -44,13 +44,13 @@ fn the_first_example_of_the_readme_works(io: Io) {
     let is_translated = |line: &str| (1..=4).any(|host| line.starts_with(&format!("203.0.113.{host} ")));
     assert!(log.lines().filter(|line| is_translated(line)).count() == 3, "{log}");
     // IPv6 passes as on a wire, and neighbours are found from both ends, although the firewall
-    // denies all from outside.
+    // denies everything from outside.
     network.inside.run("ping -c 3 -i 0.05 -W 2 fd07::2");
     network.inside.ip("neigh flush dev eth0");
     network.outside.ip("neigh flush dev eth0");
     network.inside.run("ping -c 3 -i 0.05 -W 2 fd07::2");
     let stranger = network.outside.output("ping -c 1 -W 1 fd07::1");
-    assert!(!stranger.status.success(), "the firewall denies what comes from outside");
+    assert!(!stranger.status.success(), "the firewall denies connections from outside");
     let report = rivulet.end();
     let host = &report["interfaces"]["outside"]["host"];
     assert!(host["announced"].as_u64().unwrap() >= 4 && host["kept"].as_u64().unwrap() > 0, "{host}");
@@ -59,7 +59,7 @@ fn the_first_example_of_the_readme_works(io: Io) {
     assert!(firewall["counters"]["link_control"].as_u64().unwrap() > 0, "{firewall}");
 }
 
-fn whoever_has_not_spoken_is_found_behind_a_wire(io: Io) {
+fn a_silent_host_behind_a_wire_is_found(io: Io) {
     let Some(network) = on_a_wire(io) else { return };
     let policy = "
         Port<0> inside;
@@ -69,7 +69,7 @@ fn whoever_has_not_spoken_is_found_behind_a_wire(io: Io) {
     let rivulet = network.up(policy, "");
     let _server = network.inside.serve("python3 -m http.server 8080", 8080);
     network.outside.run("curl -sS -m 5 -o /dev/null http://203.0.113.7/");
-    // Nobody else's addresses are answered for.
+    // No other address is answered for.
     let mac = network.middle.run("cat /sys/class/net/outside/address");
     network.outside.output("ping -c 1 -W 1 203.0.113.8");
     let neighbours = network.outside.run("ip neigh show");
@@ -86,8 +86,8 @@ fn addresses_of_functions_are_announced(io: Io) {
         NAT n { external: [203.0.113.7],
             forwards: [{ protocol: tcp, external: \"203.0.113.12:80\", internal: \"10.7.0.1:80\" }] };
         pipelet { inside <-> n <-> outside; }";
-    // The neighbour knows these addresses from the machine that had them before, and asks nobody
-    // for a long time.
+    // The neighbour has cached these addresses for the machine that had them before, and will not
+    // ask for a long time.
     let mac = network.middle.run("cat /sys/class/net/outside/address").trim().to_owned();
     let addresses = ["203.0.113.1", "203.0.113.7", "203.0.113.12"];
     network.outside.run(
@@ -114,7 +114,7 @@ fn addresses_of_functions_are_announced(io: Io) {
     network.inside.run("ping -c 3 -i 0.05 -W 2 203.0.113.2");
     network.middle.ip("link set outside down");
     rivulet.wait_for_line("outside is down");
-    // Both rounds of the start are over by now, or end with the link.
+    // Both rounds of announcements at the start have ended, or end with the link.
     network.middle.ip("link set outside up");
     rivulet.wait_for_line("outside is up");
     forget();

@@ -8,7 +8,7 @@ use crate::balanced::{self, BALANCER};
 use crate::net::{Io, Network};
 
 #[test]
-fn a_policer_holds_iperf_to_its_rate() {
+fn a_policer_limits_iperf_to_its_rate() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "
         Port<0> inside;
@@ -21,20 +21,19 @@ fn a_policer_holds_iperf_to_its_rate() {
     let report = rivulet.end();
     let count = |value: &Value| value.as_u64().unwrap();
     let port = &report["ports"]["outside"];
-    // The policer's rate is that of IP packets. Over any time, the burst and what the rate fills
-    // pass at most.
+    // The rate counts IP packets. In any time, at most the burst and the refill pass.
     let passed_bytes = count(&port["bytes_out"]) - 14 * count(&port["packets_out"]);
     let span_ns = count(&report["last_packet_ns"]) - count(&report["first_packet_ns"]);
     let allowed_bytes = (64 << 10) + u128::from(span_ns) * 20_000_000 / 8 / 1_000_000_000;
     println!("{passed_bytes} of {allowed_bytes} bytes; {}", report["drops"]);
     assert!(u128::from(passed_bytes) <= allowed_bytes, "{report}");
     assert!(count(&report["drops"]["policer-rate"]) > 0, "{report}");
-    // What passed reached the server: more than the bucket held at first.
+    // The server received more than the initial burst.
     assert!(passed_bytes > 64 << 10, "{report}");
 }
 
 #[test]
-fn a_firewall_lets_through_what_its_rules_say() {
+fn a_firewall_passes_what_its_rules_allow() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "
         Port<0> inside;
@@ -47,7 +46,7 @@ fn a_firewall_lets_through_what_its_rules_say() {
     let _back = network.inside.serve("python3 -m http.server 8080", 8080);
     network.inside.run("ping -c 1 -W 2 10.7.0.2");
     network.inside.run("curl -sS -m 5 -o /dev/null http://10.7.0.2:8080/");
-    // Rejected: the client is told so at once, and does not wait.
+    // Rejected: the client is notified at once and does not wait.
     let rejected = network.inside.output("curl -sS -m 5 http://10.7.0.2:8081/");
     assert_eq!(rejected.status.code(), Some(7), "{}", String::from_utf8_lossy(&rejected.stderr));
     // Denied: nothing comes back.
@@ -58,7 +57,7 @@ fn a_firewall_lets_through_what_its_rules_say() {
 }
 
 #[test]
-fn nat_hides_the_client_whose_server_answers() {
+fn a_nat_hides_the_client() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "
         Port<0> inside;
@@ -66,7 +65,7 @@ fn nat_hides_the_client_whose_server_answers() {
         NAT translate { external: [10.7.0.100] };
         pipelet { inside <-> translate <-> outside; }";
     let rivulet = network.up(policy, "");
-    // Who has the pool's address, the outside knows.
+    // The outside host has the pool's address in its neighbour cache.
     let address = network.inside.run("cat /sys/class/net/eth0/address");
     network.outside.ip(&format!("neigh add 10.7.0.100 lladdr {} dev eth0", address.trim()));
     let log = network.path("log");
@@ -81,7 +80,7 @@ fn nat_hides_the_client_whose_server_answers() {
 }
 
 #[test]
-fn an_attack_is_told_of_and_stopped() {
+fn an_attack_is_reported_and_stopped() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let rules = "drop http any any -> any 8080 (msg:\"A shell is asked for\"; \
                  flow:established,to_server; http.uri; content:\"/bin/sh\"; sid:1; rev:1;)\n";
@@ -102,13 +101,13 @@ fn an_attack_is_told_of_and_stopped() {
 }
 
 #[test]
-fn a_balancer_spreads_clients_over_web_servers_and_leaves_out_one_that_is_down() {
+fn a_balancer_uses_all_servers_but_one_that_is_down() {
     let Some(network) = Network::routed(Io::Auto) else { return };
     let [_one, two] = balanced::servers(&network);
     fs::write(network.path("commands"), "10s balancer server two down\n").unwrap();
     let rivulet = network.up(BALANCER, "--control commands");
     balanced::assert_second_goes_down(&network);
-    // Nothing needs it any more.
+    // Release the lock on the interfaces.
     drop(two);
     let answers = balanced::answers(&network, 5);
     assert!(answers.iter().all(|answer| answer == "one"), "{answers:?}");

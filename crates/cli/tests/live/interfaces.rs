@@ -1,4 +1,4 @@
-//! Interfaces: left as they were, down and up, gone and back.
+//! Interfaces: left unchanged, down and up, removed and added.
 
 use std::fs;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::path::Path;
 use crate::net::{Io, Network, PORTS, bounding_set, by_each_way, wait_until};
 
 by_each_way!(
-    interfaces_are_left_as_they_were_and_privileges_given_up,
+    interfaces_are_left_unchanged_and_capabilities_dropped,
     without_traffic_it_sleeps,
-    traffic_goes_on_after_an_interface_was_down,
-    traffic_goes_on_after_an_interface_was_gone,
-    it_is_known_at_once_that_an_interface_went_down_or_came_up,
+    traffic_continues_after_an_interface_was_down,
+    traffic_continues_after_an_interface_was_removed,
+    changes_of_an_interfaces_state_are_noticed_at_once,
 );
 
 const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
 
-fn interfaces_are_left_as_they_were_and_privileges_given_up(io: Io) {
+fn interfaces_are_left_unchanged_and_capabilities_dropped(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let state = || network.middle.run("ip -d link show");
     let before = state();
@@ -39,7 +39,7 @@ fn without_traffic_it_sleeps(io: Io) {
     rivulet.end_after_rest();
 }
 
-fn traffic_goes_on_after_an_interface_was_down(io: Io) {
+fn traffic_continues_after_an_interface_was_down(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WIRE, "");
     let arrives = || network.inside.output("ping -c 1 -W 1 10.7.0.2").status.success();
@@ -51,7 +51,7 @@ fn traffic_goes_on_after_an_interface_was_down(io: Io) {
     rivulet.end();
 }
 
-fn traffic_goes_on_after_an_interface_was_gone(io: Io) {
+fn traffic_continues_after_an_interface_was_removed(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WIRE, "");
     let arrives = || network.inside.output("ping -c 1 -W 1 10.7.0.2").status.success();
@@ -63,8 +63,8 @@ fn traffic_goes_on_after_an_interface_was_gone(io: Io) {
     rivulet.end();
 }
 
-/// By the kernel's news, not when it is looked at next.
-fn it_is_known_at_once_that_an_interface_went_down_or_came_up(io: Io) {
+/// The kernel's notification is used, not the periodic check.
+fn changes_of_an_interfaces_state_are_noticed_at_once(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WIRE, "");
     for _ in 0..4 {
@@ -75,11 +75,11 @@ fn it_is_known_at_once_that_an_interface_went_down_or_came_up(io: Io) {
     }
     let report = rivulet.end();
     let news = report["timing"]["polling"]["link_news"].as_u64().unwrap();
-    assert!(news >= 4, "of eight changes, {news} were news");
+    assert!(news >= 4, "of eight changes, {news} came as notifications");
 }
 
 #[test]
-fn what_cannot_be_opened_is_said() {
+fn interfaces_that_cannot_be_opened_are_reported() {
     let Some(network) = Network::new(Io::Auto) else { return };
     fs::write(network.path("policy.rvl"), WIRE).unwrap();
     let refused = |ports: &str| {
@@ -94,24 +94,24 @@ fn what_cannot_be_opened_is_said() {
     let said = refused("--port inside=inside");
     assert!(said.contains("port outside") && said.contains("--port outside=INTERFACE"), "{said}");
     let said = refused("--port inside=inside --port outside=inside");
-    assert!(said.contains("inside is the interface of another port"), "{said}");
+    assert!(said.contains("inside is already the interface of another port"), "{said}");
     let said = refused("--port inside=inside --port 0=outside");
-    assert!(said.contains("has an interface already"), "{said}");
+    assert!(said.contains("already has the interface"), "{said}");
     let said = refused("--port inside=lo --port outside=outside");
     assert!(said.contains("cannot open lo") && said.contains("not an Ethernet"), "{said}");
-    // A bridge is not for AF_XDP: it has no driver.
+    // A bridge has no driver, which AF_XDP needs.
     network.middle.ip("link add bridge type bridge");
     let said = refused("--port inside=bridge --port outside=outside --driver xdp");
     assert!(said.contains("cannot open xdp:bridge") && said.contains("driver"), "{said}");
 }
 
 #[test]
-fn af_xdp_is_taken_where_nothing_is_lost_by_it() {
+fn af_xdp_is_used_where_it_is_transparent() {
     if Network::new(Io::Xdp).is_none() || Path::new("/proc/net/vlan").exists() {
         return;
     }
     let Some(network) = Network::new(Io::Auto) else { return };
-    // The other ends of veths leave segments to a card.
+    // The other ends of veths leave segmentation to a card.
     let report = network.up(WIRE, "").end();
     assert_eq!(report["interfaces"]["inside"]["driver"], "packet");
     for end in ["inside", "outside"] {
@@ -121,7 +121,7 @@ fn af_xdp_is_taken_where_nothing_is_lost_by_it() {
     let report = network.up(WIRE, "").end();
     assert_eq!(report["interfaces"]["inside"]["driver"], "xdp_driver_copy");
     assert_eq!(report["interfaces"]["outside"]["driver"], "packet");
-    // Frames that are too long for it, once they may come.
+    // Frames too long for AF_XDP become possible.
     network.middle.ip("link set inside mtu 9000");
     network.inside.ip("link set eth0 mtu 9000");
     let report = network.up(WIRE, "").end();
@@ -129,39 +129,37 @@ fn af_xdp_is_taken_where_nothing_is_lost_by_it() {
 }
 
 #[test]
-fn a_doctor_finds_what_stands_in_the_way() {
+fn doctor_finds_obstacles() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let doctor = |line: &str| -> (i32, Vec<serde_json::Value>) {
         let output =
             network.middle.output(&format!("{} doctor -o json {line}", env!("CARGO_BIN_EXE_rivulet")));
         (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap())
     };
-    let state = |findings: &[serde_json::Value], what: &str| {
-        let found = findings.iter().find(|finding| finding["what"] == what);
-        found.map_or("not looked at", |finding| finding["state"].as_str().unwrap()).to_owned()
+    let state = |findings: &[serde_json::Value], check: &str| {
+        let found = findings.iter().find(|finding| finding["check"] == check);
+        found.map_or("not checked", |finding| finding["state"].as_str().unwrap()).to_owned()
     };
     let (code, findings) = doctor("");
     assert_eq!(code, 0, "{findings:?}");
-    for what in
-        ["inside: kind", "outside: link", "inside: addresses of the system's own", "kernel", "driver xdp"]
-    {
+    for what in ["inside: kind", "outside: link", "inside: addresses of the system", "kernel", "driver xdp"] {
         assert_eq!(state(&findings, what), "ok", "{what}");
     }
-    assert!(!findings.iter().any(|finding| finding["what"].as_str().unwrap().starts_with("lo")));
+    assert!(!findings.iter().any(|finding| finding["check"].as_str().unwrap().starts_with("lo")));
     network.middle.ip("addr add 10.7.0.9/24 dev inside");
     network.middle.ip("link set outside down");
     let (code, findings) = doctor("inside outside");
-    assert_eq!(code, 0, "notes are no failures");
-    assert_eq!(state(&findings, "inside: addresses of the system's own"), "note");
+    assert_eq!(code, 0, "notes are not failures");
+    assert_eq!(state(&findings, "inside: addresses of the system"), "note");
     assert_eq!(state(&findings, "outside: link"), "note");
-    // The system would hear nothing there.
+    // The system would receive nothing there.
     assert_eq!(state(&findings, "inside: driver"), "note");
     assert_eq!(doctor("nothing").0, 1);
     assert_eq!(doctor("lo").0, 1);
 }
 
 #[test]
-fn one_capability_is_enough_and_without_it_that_is_said() {
+fn one_capability_suffices_and_its_absence_is_reported() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let rivulet = network.up_with("CAP_NET_RAW", PORTS, WIRE, "");
     network.inside.run("ping -c 2 -i 0.05 -W 2 10.7.0.2");

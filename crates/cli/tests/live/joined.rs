@@ -1,4 +1,4 @@
-//! Segments that leave as one frame: whoever cuts it gets what they were.
+//! Segments joined to one frame: whoever segments it again gets the original ones.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,20 +10,21 @@ use crate::net::{Io, Network, Server, wait_until};
 
 const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
 
-/// Bytes that go over a connection.
+/// Bytes sent over a connection.
 const LEN: usize = 4 << 20;
 
-/// The longest frame of an Ethernet.
+/// Maximum length of an Ethernet frame.
 const FRAME_MAX: usize = 1_514;
 
-/// What Rivulet says that it sent, and what came, with the kernel in between cutting frames or not.
+/// Returns the frames that Rivulet sent and those that arrived, with or without segmentation by the
+/// kernel in between.
 fn carried(network: &Network, cuts: bool) -> [Vec<Vec<u8>>; 2] {
     let on = if cuts { "off" } else { "on" };
-    // Checksums, too, or the kernel leaves those open of what it cuts.
+    // Checksums, too: the kernel leaves those of frames that it segments incomplete.
     network.middle.run(&format!("ethtool -K outside tx {on} tso {on}"));
     let [sent, came] = ["sent", "came"].map(|name| format!("{name}-{on}.pcap"));
     let mut listen = network.outside.command("tcpdump");
-    // So much memory that none is lost, and each frame written at once.
+    // Enough memory to lose none, and each frame is written at once.
     listen.args(["-i", "eth0", "-B", "65536", "-U", "-w", &came, "tcp", "dst", "port", "9000"]);
     listen.current_dir(network.dir.path()).stderr(Stdio::null());
     let _listener = Server::of(listen.spawn().unwrap());
@@ -51,7 +52,7 @@ fn carried(network: &Network, cuts: bool) -> [Vec<Vec<u8>>; 2] {
 fn frames(path: &Path) -> Vec<Vec<u8>> {
     let mut reader = CaptureReader::open(path).unwrap();
     let mut frames = Vec::new();
-    // The last record may not be whole yet.
+    // The last record may be incomplete.
     while let Ok(Some(record)) = reader.next() {
         frames.push(record.data.to_vec());
     }
@@ -59,7 +60,7 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn the_kernel_cuts_joined_segments_to_what_they_were() {
+fn the_kernel_segments_joined_frames_to_the_original_ones() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
     let bytes: Vec<u8> = (0..LEN as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     std::fs::write(network.path("file"), bytes).unwrap();
@@ -67,7 +68,7 @@ fn the_kernel_cuts_joined_segments_to_what_they_were() {
     // They are joined.
     let [sent, came] = carried(&network, false);
     assert!(longest(&sent) <= FRAME_MAX && longest(&came) > FRAME_MAX, "{}", longest(&came));
-    // By the kernel's own cut, nobody can tell.
+    // After the kernel's segmentation there is no difference.
     let [sent, came] = carried(&network, true);
     assert_eq!((longest(&sent), longest(&came)), (FRAME_MAX, FRAME_MAX));
     assert_eq!(sent.len(), came.len());

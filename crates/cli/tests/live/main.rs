@@ -1,8 +1,7 @@
-//! `rivulet up` between real hosts: the kernel's own stack and common programs are the clients and
-//! servers.
+//! `rivulet up` between real hosts: the kernel's stack and common programs are clients and servers.
 //!
-//! Each test makes network namespaces of its own; it takes root, iproute2 and some programs.
-//! Without them a test says `SKIPPED` and passes, except where `CI=true`.
+//! Each test creates its own network namespaces, which takes root, iproute2 and some programs.
+//! Without them a test prints `SKIPPED` and passes, except where `CI=true`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod balanced;

@@ -1,5 +1,5 @@
-//! Ports of shared memory: another implementation (DPDK's, with `testpmd` between it and a host's
-//! TAP device), or another Rivulet, is at the other end.
+//! Memif ports. The other end is DPDK's implementation, with `testpmd` between it and a host's TAP
+//! device, or another Rivulet.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::net::{Host, Io, Network, Rivulet, Server, wait_until};
 
 const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
 
-/// A router for IPv6, and a NAT for IPv4, whose address is the port's own.
+/// A router for IPv6 and a NAT for IPv4, with the port's own address.
 const GATEWAY: &str = "
 Port<0> inside { address: [\"10.7.0.254/24\", \"fd07::254/64\"] };
 Port<1> outside { address: [\"203.0.113.1/24\", \"fd08::254/64\"] };
@@ -19,8 +19,8 @@ NAT translate { external: [203.0.113.1] };
 pipelet { inside <-> translate <-> outside; }
 ";
 
-/// Hosts of a test with DPDK; none, said on standard output, where it is not there. In CI that is a
-/// failure. One at a time: its threads never rest.
+/// Creates the hosts of a test with DPDK, one test at a time: its threads never sleep. Without
+/// DPDK, prints a message and returns `None`; fails in CI.
 fn network() -> Option<(Network, MutexGuard<'static, ()>)> {
     static ONE: Mutex<()> = Mutex::new(());
     static MISSING: LazyLock<bool> = LazyLock::new(|| {
@@ -37,7 +37,7 @@ fn network() -> Option<(Network, MutexGuard<'static, ()>)> {
     Some((network, ONE.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// The ports of Rivulet, of which the outer one is shared memory, at a socket in the test's folder.
+/// Rivulet's ports, of which the outer one is a memif with a socket in the test's folder.
 fn ports(network: &Network, options: &str) -> [String; 2] {
     let socket = network.path("memif.sock");
     ["inside=inside".to_owned(), format!("outside=memif:{}{options}", socket.display())]
@@ -48,11 +48,10 @@ fn up(network: &Network, options: &str, policy: &str) -> Rivulet {
     network.up_on([&ports[0], &ports[1]], policy, "")
 }
 
-/// Has DPDK forward between shared memory and a TAP device of the outer host, which has these
-/// addresses.
+/// Starts DPDK forwarding between memif and a TAP device of the outer host with these addresses.
 fn testpmd(network: &Network, options: &str, addresses: &[&str]) -> Server {
     let socket = network.path("memif.sock");
-    // Who was killed has left it.
+    // A killed process may have left it.
     if options.contains("role=server") {
         let _ = fs::remove_file(&socket);
     }
@@ -88,7 +87,7 @@ fn wait_for_ping(host: &Host, target: &str) {
     wait_until("a ping arrives", || host.output(&ping).status.success());
 }
 
-/// Pings, and files in both directions, whole.
+/// Exchanges pings, and files in both directions.
 fn talk(network: &Network, host: &Host, targets: &[&str]) {
     let bytes: Vec<u8> = (0..8 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let folder = network.path("www");
@@ -104,8 +103,8 @@ fn talk(network: &Network, host: &Host, targets: &[&str]) {
         let copy = network.path("copy");
         let to = if target.contains(':') { format!("[{target}]") } else { (*target).to_owned() };
         host.run(&format!("curl -sS -m 60 -o {} http://{to}:8080/file", copy.display()));
-        assert!(fs::read(&copy).unwrap() == bytes, "what came from {to} is not what was sent");
-        // And back: whoever listens ends with the file.
+        assert!(fs::read(&copy).unwrap() == bytes, "the file from {to} differs");
+        // And back: the listener ends with the file.
         let mut listens = network.outside.command("nc");
         listens.args(["-l", target, "9000"]).stdout(fs::File::create(&copy).unwrap());
         let mut listens = listens.spawn().unwrap();
@@ -114,13 +113,12 @@ fn talk(network: &Network, host: &Host, targets: &[&str]) {
         sends.args(["-N", target, "9000"]).stdin(fs::File::open(folder.join("file")).unwrap());
         assert!(sends.status().unwrap().success());
         assert!(listens.wait().unwrap().success());
-        assert!(fs::read(copy).unwrap() == bytes, "what came to {to} is not what was sent");
+        assert!(fs::read(copy).unwrap() == bytes, "the file to {to} differs");
     }
 }
 
-/// Of a port of shared memory, by which frames went as they should. Some find no room: before DPDK
-/// forwards, it gives no buffers, and where cores are shared, an end may not run for longer than a
-/// ring lasts.
+/// Checks the counters of a memif port. Some frames may be lost: before DPDK forwards, it provides
+/// no buffers, and on shared cores an end may pause for longer than a ring lasts.
 fn assert_sound(report: &Value, port: &str) {
     let interface = &report["interfaces"][port];
     assert_eq!(interface["driver"], "memif");
@@ -131,7 +129,7 @@ fn assert_sound(report: &Value, port: &str) {
 }
 
 #[test]
-fn dpdk_is_the_client_of_a_gateway_and_may_go_and_come() {
+fn dpdk_is_the_client_of_a_gateway_and_may_restart() {
     let Some((network, _one)) = network() else { return };
     network.connect_with("inside", &["10.7.0.1/24", "fd07::1/64"]);
     network.inside.ip("route add default via 10.7.0.254");
@@ -142,7 +140,7 @@ fn dpdk_is_the_client_of_a_gateway_and_may_go_and_come() {
     rivulet.wait_for_line("is up: connected with DPDK");
     network.outside.ip("-6 route add fd07::/64 via fd08::254");
     talk(&network, &network.inside, &["203.0.113.2", "fd08::2"]);
-    // It is killed, and another one comes.
+    // It is killed and started again.
     drop(peer);
     rivulet.wait_for_line("is down: the other end: it is gone");
     assert!(!network.inside.output("ping -c 1 -W 1 203.0.113.2").status.success());
@@ -150,16 +148,16 @@ fn dpdk_is_the_client_of_a_gateway_and_may_go_and_come() {
     rivulet.wait_for_line("is up: connected with DPDK");
     wait_for_ping(&network.inside, "203.0.113.2");
     let report = rivulet.end();
-    assert!(!network.path("memif.sock").exists(), "the socket goes with the server");
+    assert!(!network.path("memif.sock").exists(), "the server removes its socket");
     assert_sound(&report, "outside");
     assert!(report["interfaces"]["outside"]["received"].as_u64().unwrap() > 10_000, "{report}");
 }
 
 #[test]
-fn dpdk_is_the_server_of_a_wire_and_may_go_and_come() {
+fn dpdk_is_the_server_of_a_wire_and_may_restart() {
     let Some((network, _one)) = network() else { return };
     network.connect("inside");
-    // Nobody listens yet.
+    // There is no server yet.
     let rivulet = up(&network, ",role=client,rsize=9,secret=between-us", WIRE);
     let addresses = ["10.7.0.2/24", "fd07::2/64"];
     let peer = testpmd(&network, "role=server,secret=between-us", &addresses);
@@ -174,7 +172,7 @@ fn dpdk_is_the_server_of_a_wire_and_may_go_and_come() {
 }
 
 #[test]
-fn dpdk_with_small_buffers_sends_frames_in_pieces() {
+fn dpdk_with_small_buffers_sends_chained_frames() {
     let Some((network, _one)) = network() else { return };
     network.connect("inside");
     let rivulet = up(&network, "", WIRE);
@@ -187,7 +185,7 @@ fn dpdk_with_small_buffers_sends_frames_in_pieces() {
     assert_sound(&rivulet.end(), "outside");
 }
 
-/// Two Rivulets between the hosts, connected by shared memory.
+/// Runs two Rivulets between the hosts, connected by memif.
 fn chained(network: &Network, outer: &str) -> [Rivulet; 2] {
     let socket = network.path("memif.sock").display().to_string();
     let first = network.up_on(["inside=inside", &format!("outside=memif:{socket}")], WIRE, outer);
@@ -198,7 +196,7 @@ fn chained(network: &Network, outer: &str) -> [Rivulet; 2] {
 }
 
 #[test]
-fn two_of_them_are_connected_and_sleep() {
+fn two_connected_rivulets_sleep() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
     let [first, second] = chained(&network, "");
     talk(&network, &network.inside, &["10.7.0.2", "fd07::2"]);
@@ -209,7 +207,7 @@ fn two_of_them_are_connected_and_sleep() {
 }
 
 #[test]
-fn workers_share_one() {
+fn workers_share_a_memif() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
     let [first, second] = chained(&network, "--workers 2");
     talk(&network, &network.inside, &["10.7.0.2"]);
@@ -220,7 +218,7 @@ fn workers_share_one() {
 }
 
 #[test]
-fn it_takes_no_capability_and_the_sockets_go_with_it() {
+fn memif_needs_no_capability_and_removes_its_sockets() {
     let Some(network) = Network::unconnected(Io::Auto) else { return };
     let socket = |name: &str| network.path(name).display().to_string();
     let ports = [format!("inside=memif:{}", socket("a")), format!("outside=memif:{}", socket("b"))];
@@ -231,7 +229,7 @@ fn it_takes_no_capability_and_the_sockets_go_with_it() {
         assert_eq!(line.split_whitespace().nth(1).unwrap().trim_start_matches('0'), "", "{line}");
     }
     assert!(network.path("a").exists() && network.path("b").exists());
-    // Another one is told that it is taken.
+    // A second one is refused.
     let line = format!(
         "{} up {} --port {} --port outside=memif:{}",
         env!("CARGO_BIN_EXE_rivulet"),

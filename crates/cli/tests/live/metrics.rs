@@ -1,4 +1,4 @@
-//! What a run tells while it runs: to Prometheus, to dashboards, to `rivulet top`.
+//! Reports of a run while it runs: Prometheus, dashboards, `rivulet top`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ fn ops(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ops").join(name)
 }
 
-/// Some packets that pass, and some that do not.
+/// Sends some packets that pass and some that are dropped.
 fn traffic(network: &Network) {
     network.inside.run("ping -c 5 -i 0.05 -W 2 203.0.113.2");
     network.inside.output("curl -s -m 1 http://203.0.113.2:80/");
 }
 
 #[test]
-fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for() {
+fn prometheus_reads_all_metrics_of_dashboard_and_alert_rules() {
     let Some(network) = Network::routed(Io::Auto) else { return };
     let rivulet = network.up(POLICY, "--alerts eve.json --metrics 127.0.0.1:9600");
     traffic(&network);
@@ -50,7 +50,7 @@ fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for(
         let mut curl = network.middle.command("curl");
         curl.args(["-s", "-m", "5", "--data-urlencode", &format!("query={expression}")]);
         let said = curl.arg("http://127.0.0.1:9090/api/v1/query").output().unwrap();
-        // Until it is ready, it says so in plain words.
+        // Until it is ready, it answers with plain text.
         let Ok(answer) = serde_json::from_slice::<Value>(&said.stdout) else { return Vec::new() };
         assert_eq!(answer["status"], "success", "{expression}: {answer}");
         answer["data"]["result"].as_array().unwrap().clone()
@@ -71,7 +71,7 @@ fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for(
         series["metric"]["name"] == "default" && value(std::slice::from_ref(series)) > 0.0
     }));
 
-    // Whoever does not ask for OpenMetrics gets what `promtool` has nothing to say of.
+    // The plain format passes `promtool`.
     let check = network
         .middle
         .command("sh")
@@ -81,7 +81,7 @@ fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for(
     let said = [check.stdout, check.stderr].concat();
     assert!(check.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
 
-    // Every metric that a panel or an alert names is there, or would be if there were units.
+    // Every metric of a panel or an alert rule exists, or would exist with units.
     let dashboard: Value = serde_json::from_slice(&fs::read(ops("grafana/rivulet.json")).unwrap()).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let asked = panels.flat_map(|panel| panel["targets"].as_array().unwrap().iter());
@@ -110,7 +110,7 @@ fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for(
 }
 
 #[test]
-fn top_shows_what_goes_through() {
+fn top_shows_current_traffic() {
     let Some(network) = Network::routed(Io::Auto) else { return };
     let rivulet = network.up(POLICY, "--metrics");
     let pings = "ping -i 0.02 -W 2 203.0.113.2";
@@ -131,7 +131,7 @@ fn top_shows_what_goes_through() {
     assert!(String::from_utf8_lossy(&gone.stderr).contains("rivulet up --metrics"));
 }
 
-/// What units on threads of their own count is told while they run.
+/// Counters of units on threads are reported while they run.
 #[test]
 fn figures_of_units_are_live() {
     let Some(network) = Network::routed(Io::Auto) else { return };
@@ -157,7 +157,7 @@ fn figures_of_units_are_live() {
 }
 
 #[test]
-fn odd_requests_are_answered_and_stop_nothing() {
+fn malformed_requests_are_answered_and_stop_nothing() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
     let rivulet = network.up(policy, "--metrics 127.0.0.1:9600");

@@ -1,4 +1,4 @@
-//! Hosts of a test: network namespaces with Rivulet between them.
+//! Test networks: namespaces with Rivulet between them.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Two hosts, `inside` and `outside`, each with one interface `eth0`; and the box in the middle,
-/// where the other ends are called `inside` and `outside`.
+/// Two hosts, `inside` and `outside`, each with one interface `eth0`, and the box in the middle
+/// with the other ends, also called `inside` and `outside`.
 pub struct Network {
     io: Io,
     pub inside: Host,
@@ -20,17 +20,17 @@ pub struct Network {
     pub dir: TempDir,
 }
 
-/// By which way Rivulet's frames come and go.
+/// The driver of Rivulet's interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
     PacketSocket,
     Xdp,
-    /// As Rivulet chooses.
+    /// Rivulet's choice.
     Auto,
 }
 
 impl Io {
-    /// What `--driver` says.
+    /// The value of `--driver`.
     pub fn option(self) -> &'static str {
         match self {
             Io::PacketSocket => "packet",
@@ -40,7 +40,7 @@ impl Io {
     }
 }
 
-/// Makes each of these functions two tests: by packet sockets, and by AF_XDP.
+/// Makes each of these functions two tests: with packet sockets and with AF_XDP.
 macro_rules! by_each_way {
     ($($name:ident),+ $(,)?) => {
         mod packet_sockets {
@@ -58,20 +58,20 @@ pub struct Host {
     name: String,
 }
 
-/// The interfaces of the middle, as ports.
+/// The interfaces of the middle as ports.
 pub const PORTS: [&str; 2] = ["inside=inside", "outside=outside"];
 
 /// Rounds without a frame before a thread sleeps.
 const AWAKE_ROUNDS: u64 = 64;
 
-/// Wake-ups in a second that no counter of the report has: orders to workers, signals. A thread
-/// that spins makes a thousand times as many.
+/// Wake-ups per second that the report does not count: orders to workers, signals. A spinning
+/// thread has a thousand times as many.
 const WAKEUPS_PER_SECOND_MAX: f64 = 250.0;
 
-/// How long a test waits for what must come. Only a failure lasts as long.
+/// Timeout of everything that must happen. Only failures take this long.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Programs that the tests use beside `ip`.
+/// Programs used by the tests beside `ip`.
 const TOOLS: [&str; 18] = [
     "ping",
     "traceroute",
@@ -94,9 +94,8 @@ const TOOLS: [&str; 18] = [
 ];
 
 impl Network {
-    /// The hosts on one network, with 10.7.0.1 and fd07::1 inside, and 10.7.0.2 and fd07::2
-    /// outside; none, said on standard output, where a test may not make namespaces or lacks a
-    /// tool. In CI that is a failure.
+    /// Creates hosts on one network: 10.7.0.1 and fd07::1 inside, 10.7.0.2 and fd07::2 outside. If
+    /// namespaces or tools are missing, prints a message and returns `None`; fails in CI.
     pub fn new(io: Io) -> Option<Network> {
         let network = Network::unconnected(io)?;
         network.connect("inside");
@@ -104,9 +103,9 @@ impl Network {
         Some(network)
     }
 
-    /// The hosts on two networks: 10.7.0.1 and fd07::1 inside, where the way to all else is by
-    /// 10.7.0.254 and fd07::254; and 203.0.113.2 and fd08::2 outside, which knows the way to
-    /// fd07::/64, by fd08::254.
+    /// Creates hosts on two networks: 10.7.0.1 and fd07::1 inside, with default routes by
+    /// 10.7.0.254 and fd07::254; 203.0.113.2 and fd08::2 outside, with a route to fd07::/64 by
+    /// fd08::254.
     pub fn routed(io: Io) -> Option<Network> {
         let network = Network::unconnected(io)?;
         network.connect_with("inside", &["10.7.0.1/24", "fd07::1/64"]);
@@ -117,7 +116,7 @@ impl Network {
         Some(network)
     }
 
-    /// The hosts, each for itself.
+    /// Creates the hosts without connections.
     pub fn unconnected(io: Io) -> Option<Network> {
         static MISSING: LazyLock<Option<String>> = LazyLock::new(missing);
         static XDP_MISSING: LazyLock<Option<String>> = LazyLock::new(xdp_missing);
@@ -143,25 +142,25 @@ impl Network {
         }
     }
 
-    /// Connects an end with the middle, and gives it its addresses on the one network.
+    /// Connects a host with the middle, and assigns its addresses on the one network.
     pub fn connect(&self, name: &str) {
         let last = if name == "inside" { 1 } else { 2 };
         self.connect_with(name, &[&format!("10.7.0.{last}/24"), &format!("fd07::{last}/64")]);
     }
 
-    /// Connects an end with the middle, and gives it these addresses.
+    /// Connects a host with the middle, and assigns these addresses.
     pub fn connect_with(&self, name: &str, addresses: &[&str]) {
         self.connect_by(name, addresses, "");
     }
 
-    /// The same by an interface of this kind.
+    /// Does so by an interface of this kind.
     pub fn connect_by(&self, name: &str, addresses: &[&str], kind: &str) {
         let (end, last) = if name == "inside" { (&self.inside, 1) } else { (&self.outside, 2) };
         let (middle, end_name) = (&self.middle.name, &end.name);
         ip(&format!(
             "link add {name} netns {middle} {kind} type veth peer name eth0 netns {end_name} {kind}"
         ));
-        // The one that it had before, so that neighbours find it if it is connected anew.
+        // The same address as before, so that neighbours find it after a reconnect.
         end.ip(&format!("link set eth0 address 02:07:00:00:00:0{last}"));
         self.middle.ip(&format!("link set {name} up"));
         end.ip("link set eth0 up");
@@ -175,24 +174,24 @@ impl Network {
         self.dir.path().join(name)
     }
 
-    /// Runs a policy in the middle; it is up when this is back.
+    /// Runs a policy in the middle, and returns once it is up.
     pub fn up(&self, policy: &str, options: &str) -> Rivulet {
         self.up_on(PORTS, policy, options)
     }
 
-    /// The same, with these interfaces as ports.
+    /// Runs a policy on these interfaces.
     pub fn up_on(&self, ports: [&str; 2], policy: &str, options: &str) -> Rivulet {
         let command = self.middle.command(env!("CARGO_BIN_EXE_rivulet"));
         self.start(command, ports, policy, &format!("up -o json {options}"))
     }
 
-    /// Has `rivulet capture` do so.
+    /// Runs a policy with `rivulet capture`.
     pub fn capture(&self, policy: &str, options: &str) -> Rivulet {
         let command = self.middle.command(env!("CARGO_BIN_EXE_rivulet"));
         self.start(command, PORTS, policy, &format!("capture {options}"))
     }
 
-    /// Runs a policy in the middle on these interfaces, with these capabilities alone.
+    /// Runs a policy on these interfaces with only these capabilities.
     pub fn up_with(&self, capabilities: &str, ports: [&str; 2], policy: &str, options: &str) -> Rivulet {
         let mut command = self.middle.command("setpriv");
         command.arg(bounding_set(capabilities)).arg(env!("CARGO_BIN_EXE_rivulet"));
@@ -201,7 +200,7 @@ impl Network {
 
     fn start(&self, mut command: Command, ports: [&str; 2], policy: &str, line: &str) -> Rivulet {
         std::fs::write(self.path("policy.rvl"), policy).unwrap();
-        // The policy comes first: the last option may have a value, or not.
+        // The policy comes first: the last option may take a value.
         let mut words = line.split_whitespace();
         command
             .args(words.next())
@@ -229,7 +228,7 @@ impl Network {
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || {
             for line in said.lines().map_while(Result::ok) {
-                // What else it says goes along with the test's own output.
+                // The rest is part of the test's own output.
                 println!("{line}");
                 let _ = tell.send(line);
             }
@@ -238,13 +237,13 @@ impl Network {
     }
 }
 
-/// The option of `setpriv` that leaves these capabilities alone, by their names.
+/// Returns the option of `setpriv` that leaves only these capabilities.
 pub fn bounding_set(capabilities: &str) -> String {
     let short = capabilities.to_ascii_lowercase().replace("cap_", "+");
     format!("--bounding-set=-all,{short}").trim_end_matches(',').to_owned()
 }
 
-/// Why live tests cannot run here.
+/// Returns why live tests cannot run here.
 fn missing() -> Option<String> {
     let is_there =
         |tool: &&str| Command::new("which").arg(tool).output().is_ok_and(|out| out.status.success());
@@ -257,7 +256,7 @@ fn missing() -> Option<String> {
     (!made.status.success()).then(|| "network namespaces cannot be made: it takes root".to_owned())
 }
 
-/// Why AF_XDP cannot be tried here.
+/// Returns why AF_XDP cannot be tested here.
 fn xdp_missing() -> Option<String> {
     let network = Network::of(Io::Xdp);
     network.connect("inside");
@@ -289,31 +288,31 @@ impl Host {
         &self.name
     }
 
-    /// A program on this host.
+    /// Prepares a program on this host.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]).stdin(Stdio::null());
         command
     }
 
-    /// Runs `ip` for this host.
+    /// Runs `ip` on this host.
     pub fn ip(&self, line: &str) {
         ip(&format!("-n {} {line}", self.name));
     }
 
-    /// Runs a program here.
+    /// Runs a program on this host.
     pub fn output(&self, line: &str) -> Output {
         let mut words = line.split_whitespace();
         self.command(words.next().unwrap()).args(words).output().unwrap()
     }
 
-    /// Runs a program here, which must succeed; what it printed.
+    /// Runs a program on this host, which must succeed, and returns its output.
     pub fn run(&self, line: &str) -> String {
         printed(line, &self.output(line))
     }
 
-    /// Pings with these options until all pings of a run are answered: a busy machine may lose one,
-    /// Rivulet's report says whether it was Rivulet.
+    /// Pings with these options until all pings of a run are answered. A busy machine may lose one;
+    /// Rivulet's report shows whether Rivulet lost it.
     pub fn ping(&self, options: &str) {
         wait_until(&format!("all pings of `{options}` are answered"), || {
             String::from_utf8_lossy(&self.output(&format!("ping {options}")).stdout)
@@ -321,8 +320,8 @@ impl Host {
         });
     }
 
-    /// Runs iperf3's client, which must succeed; what it printed. Between two tests its server
-    /// listens to nobody for a moment: then it is asked again.
+    /// Runs iperf3's client, which must succeed, and returns its output. Between two tests its
+    /// server refuses clients for a moment; then it retries.
     pub fn iperf3(&self, options: &str) -> String {
         let line = format!("iperf3 {options}");
         let mut output = self.output(&line);
@@ -337,12 +336,12 @@ impl Host {
         printed(&line, &output)
     }
 
-    /// Begins a program here that serves others, and waits until something listens at the TCP port.
+    /// Starts a server program, and waits until the TCP port is open.
     pub fn serve(&self, line: &str, port: u16) -> Server {
         self.serve_with_log(line, port, Stdio::null())
     }
 
-    /// The same; what it says as errors goes to `log`.
+    /// Does so, and sends its standard error to `log`.
     pub fn serve_with_log(&self, line: &str, port: u16, log: impl Into<Stdio>) -> Server {
         let mut words = line.split_whitespace();
         let mut command = self.command(words.next().unwrap());
@@ -358,7 +357,7 @@ impl Drop for Host {
     }
 }
 
-/// What a program printed, which must have succeeded.
+/// Returns the output of a program, which must have succeeded.
 fn printed(line: &str, output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -366,11 +365,11 @@ fn printed(line: &str, output: &Output) -> String {
     said
 }
 
-/// A program that serves others, until it is dropped.
+/// A server program, which is killed on drop.
 pub struct Server(Child);
 
 impl Server {
-    /// This one.
+    /// Wraps a process.
     pub fn of(child: Child) -> Server {
         Server(child)
     }
@@ -383,26 +382,26 @@ impl Drop for Server {
     }
 }
 
-/// Rivulet at work.
+/// A running Rivulet.
 pub struct Rivulet {
     child: Option<Child>,
     told: mpsc::Receiver<String>,
 }
 
 impl Rivulet {
-    /// Its process.
+    /// The process ID.
     pub fn id(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Waits for the next line with these words.
+    /// Waits for the next line that contains these words.
     pub fn wait_for_line(&self, words: &str) {
         while !self.told.recv_timeout(PATIENCE).unwrap().contains(words) {}
     }
 
-    /// Leaves it without traffic for a moment, ends it, and asserts that its threads slept: rounds
-    /// that did not end with a sleep are bounded by the frames that came, and sleeps lasted until
-    /// something happened. Its report.
+    /// Leaves it idle for a moment, ends it, and asserts that its threads slept: rounds without a
+    /// sleep are bounded by the received frames, and sleeps lasted until something happened.
+    /// Returns its report.
     pub fn end_after_rest(self) -> Value {
         std::thread::sleep(Duration::from_secs(2));
         let report = self.end();
@@ -422,17 +421,17 @@ impl Rivulet {
         report
     }
 
-    /// Tells it to end; its report, in which every packet is accounted for.
+    /// Ends it, and returns its report, which must account for every packet.
     pub fn end(self) -> Value {
         let report: Value = serde_json::from_slice(&self.stop().stdout).unwrap();
         assert_adds_up(&report);
         report
     }
 
-    /// Tells it to end, which it does; what it printed.
+    /// Ends it, which must succeed, and returns its output.
     pub fn stop(mut self) -> Output {
         let child = self.child.take().unwrap();
-        // `ip netns exec` has become the program, so that the signal is for it.
+        // `ip netns exec` has become the program, so the signal reaches it.
         let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
         assert!(killed.success());
         let output = child.wait_with_output().unwrap();
@@ -474,7 +473,7 @@ fn assert_adds_up(report: &Value) {
 pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
-        assert!(Instant::now() < end, "waited in vain until {what}");
+        assert!(Instant::now() < end, "timeout while waiting until {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -1,5 +1,5 @@
-//! What an operator does to a gateway that carries traffic, and what happens to it: disks that are
-//! full, logs that are rotated, signals, commands, a second Rivulet. None of it costs a packet.
+//! Operation of a gateway under traffic: full disks, rotated logs, signals, commands, a second
+//! Rivulet. None of these costs a packet.
 
 use std::fs;
 use std::io::Read;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::net::{Io, Network, wait_until};
 
-/// A wire that logs each datagram that it denies.
+/// A wire that logs each denied datagram.
 const LOGGED: &str = "
 Port<0> inside;
 Port<1> outside;
@@ -19,7 +19,7 @@ Monitor watch { active_timeout: 1s };
 pipelet { inside <-> guard <-> watch <-> outside; }
 ";
 
-/// A file system of so many KiB, until it is dropped.
+/// A file system of a fixed size, unmounted on drop.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -43,7 +43,7 @@ impl Drop for Disk {
     }
 }
 
-/// Sends datagrams to this many ports of the inside host, from the outside.
+/// Sends datagrams from outside to this many ports of the inside host.
 fn probe(network: &Network, count: u32) {
     let code = format!(
         "
@@ -74,7 +74,7 @@ fn kill(signal: &str, id: u32) {
 const PING: &str = "ping -c 5 -i 0.05 -W 2 10.7.0.2";
 
 #[test]
-fn full_disks_stop_no_packet_and_are_written_on_when_there_is_room() {
+fn full_disks_stop_no_packet_and_writing_resumes_with_space() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let disk = Disk::mount(network.path("tiny"), 2048);
     fs::write(disk.path("filler"), vec![0; 1800 << 10]).unwrap();
@@ -85,8 +85,8 @@ fn full_disks_stop_no_packet_and_are_written_on_when_there_is_room() {
     let pings = network.inside.run(PING);
     assert!(pings.contains("5 received") && !pings.contains("DUP"), "{pings}");
     fs::remove_file(disk.path("filler")).unwrap();
-    // What waited is written, as far as there is room.
-    rivulet.wait_for_line("takes what is written again");
+    // Queued records are written as far as there is space.
+    rivulet.wait_for_line("works again");
     let report = rivulet.end();
     assert_eq!(report["alerts"], 2_000);
     for output in ["alerts", "captures", "ipfix"] {
@@ -96,7 +96,7 @@ fn full_disks_stop_no_packet_and_are_written_on_when_there_is_room() {
 }
 
 #[test]
-fn a_disk_that_stays_full_costs_what_it_does_not_hold() {
+fn a_disk_that_stays_full_loses_only_its_records() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let disk = Disk::mount(network.path("tiny"), 64);
     let rivulet = network.up(LOGGED, "--alert-limit 0 --alerts tiny/eve.json --report r.json");
@@ -108,13 +108,13 @@ fn a_disk_that_stays_full_costs_what_it_does_not_hold() {
     let count = |name: &str| alerts[name].as_u64().unwrap();
     assert_eq!(count("written") + count("not_written"), report["alerts"].as_u64().unwrap(), "{report}");
     assert!(count("written") > 0 && count("not_written") > 0, "{report}");
-    // None of them is cut.
+    // No record is truncated.
     assert_eq!(lines(&disk.path("eve.json")).len() as u64, count("written"));
     assert_eq!(report, serde_json::from_slice::<Value>(&fs::read(network.path("r.json")).unwrap()).unwrap());
 }
 
 #[test]
-fn a_scan_is_a_few_lines_and_a_count() {
+fn a_scan_gives_a_few_lines_and_a_count() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let rivulet = network.up(LOGGED, "--alerts eve.json");
     probe(&network, 5_000);
@@ -129,9 +129,9 @@ fn a_scan_is_a_few_lines_and_a_count() {
     assert_eq!(report["outputs"]["alerts"]["suppressed"].as_u64().unwrap(), suppressed.iter().sum::<u64>());
 }
 
-/// Neither a pipe that nobody empties nor one that nobody reads any more holds packets up.
+/// Neither a full pipe nor a closed one delays packets.
 #[test]
-fn nobody_has_to_read_what_is_said() {
+fn unread_output_delays_nothing() {
     let Some(network) = Network::new(Io::Auto) else { return };
     fs::write(network.path("policy.rvl"), LOGGED).unwrap();
     for is_closed in [true, false] {
@@ -168,7 +168,7 @@ fn nobody_has_to_read_what_is_said() {
 }
 
 #[test]
-fn files_are_rotated_by_name_and_by_copy_and_signals_end_nothing_unsaid() {
+fn files_are_rotated_by_name_and_by_copy_and_signals_end_the_run_with_a_report() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let (eve, capture) = (network.path("eve.json"), network.path("out.pcapng"));
     fs::write(&eve, "{\"event_type\":\"before\"}\n").unwrap();
@@ -181,16 +181,16 @@ fn files_are_rotated_by_name_and_by_copy_and_signals_end_nothing_unsaid() {
     wait_until("alerts are written", || is_written(10));
     assert_eq!(lines(&eve)[0]["event_type"], "before", "the file is appended to");
 
-    // By name, as logrotate does it.
+    // By name, as logrotate does.
     for (signal, old) in [("-USR1", "1"), ("-HUP", "2")] {
         for file in [&eve, &capture] {
             fs::rename(file, format!("{}.{old}", file.display())).unwrap();
         }
         probe(&network, 10);
-        // When these are back, the datagrams before them are through.
+        // After these replies, the datagrams before them have passed.
         ping();
         kill(signal, rivulet.id());
-        rivulet.wait_for_line("files are opened again");
+        rivulet.wait_for_line("files reopened");
         wait_until("there is a new file", || eve.exists() && capture.exists());
         probe(&network, 10);
         ping();
@@ -198,7 +198,7 @@ fn files_are_rotated_by_name_and_by_copy_and_signals_end_nothing_unsaid() {
         let old = lines(&network.path(&format!("eve.json.{old}")));
         assert!(alerts(&old) >= 20 && alerts(&lines(&eve)) == 10, "none is lost, none is in both");
     }
-    // By copying it and making it empty.
+    // By copy and truncation.
     fs::write(&eve, "").unwrap();
     fs::write(&capture, "").unwrap();
     probe(&network, 10);
@@ -227,7 +227,7 @@ fn files_are_rotated_by_name_and_by_copy_and_signals_end_nothing_unsaid() {
 }
 
 #[test]
-fn a_command_that_is_refused_when_it_is_due_ends_nothing() {
+fn a_command_that_is_refused_at_its_time_does_not_end_the_run() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "
         Port<0> inside;
@@ -245,7 +245,7 @@ fn a_command_that_is_refused_when_it_is_due_ends_nothing() {
 }
 
 #[test]
-fn a_second_one_on_an_interface_is_refused() {
+fn a_second_rivulet_on_an_interface_is_refused() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let rivulet = network.up("Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n", "");
     let second = |command: &str| {
@@ -268,7 +268,7 @@ fn a_second_one_on_an_interface_is_refused() {
     }
     let pings = network.inside.run(PING);
     assert!(pings.contains("5 received") && !pings.contains("DUP"), "{pings}");
-    // A namespace has interfaces of its own by the same names.
+    // Another namespace has its own interfaces of the same names.
     let Some(other) = Network::new(Io::Auto) else { return };
     other.up("Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n", "").end();
     kill("-KILL", rivulet.id());
@@ -278,7 +278,7 @@ fn a_second_one_on_an_interface_is_refused() {
 }
 
 #[test]
-fn what_an_interface_missed_is_shown() {
+fn frames_missed_by_an_interface_are_shown() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
     let policy = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
     let rivulet = network.up_on(crate::net::PORTS, policy, "--metrics");
@@ -311,9 +311,9 @@ for i in range(60000):
     assert!(shown.contains(" lost/s") && shown.contains("missed"), "{shown}");
 }
 
-/// That functions see the outer packets alone is said when it happens, once for each kind.
+/// Tunnels whose inner packets functions cannot see are reported when they appear, once per kind.
 #[test]
-fn tunnels_that_are_not_looked_into_are_said_at_once() {
+fn tunnels_without_inspection_are_reported_at_once() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "Port<0> inside;\nPort<1> outside;\nMonitor m;\npipelet { inside <-> m <-> outside; }\n";
     let rivulet = network.up_on(crate::net::PORTS, policy, "--metrics");
@@ -327,12 +327,12 @@ for port in range(40000, 40003):
 ";
     let output = network.inside.command("python3").args(["-c", code]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    rivulet.wait_for_line("tunnels not looked into: vxlan");
+    rivulet.wait_for_line("tunnels not inspected: vxlan");
     let metrics = network.middle.run("curl -s http://127.0.0.1:9600/metrics");
     let has = |line: &str| metrics.lines().any(|one| one == line);
     assert!(has("rivulet_tunnels_not_looked_into_total{kind=\"vxlan\"} 3"), "{metrics}");
     assert!(has("rivulet_tunnels_not_looked_into_total{kind=\"gre\"} 0"), "{metrics}");
-    // The next kind is said by itself.
+    // The next kind is reported separately.
     let code = "
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_RAW, 47)
@@ -340,6 +340,6 @@ s.sendto(bytes.fromhex('00000800') + b'E' + bytes(40), ('10.7.0.2', 0))
 ";
     let output = network.inside.command("python3").args(["-c", code]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    rivulet.wait_for_line("tunnels not looked into: gre 1 flows");
+    rivulet.wait_for_line("tunnels not inspected: gre 1 flows");
     rivulet.stop();
 }

@@ -1,5 +1,4 @@
-//! Programs that scan, attack, download, and stay connected: what they find is what the policy
-//! says.
+//! Programs that scan, attack, download, and stay connected find what the policy says.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,14 +9,14 @@ use serde_json::Value;
 use crate::net::{Host, Io, Network, Server, by_each_way, wait_until};
 
 by_each_way!(
-    a_scanner_finds_what_the_rules_leave_open,
-    an_attack_is_stopped_and_what_is_harmless_passes,
+    a_scanner_finds_the_ports_that_rules_leave_open,
+    an_attack_is_stopped_and_harmless_requests_pass,
     large_downloads_over_http_1_and_2_arrive_whole_through_the_nat,
-    a_session_lives_on_while_an_interface_is_down,
-    somebody_works_by_ssh_and_copies_files_through_the_nat,
+    a_session_survives_an_interface_that_goes_down,
+    ssh_sessions_and_file_copies_pass_the_nat,
 );
 
-fn a_scanner_finds_what_the_rules_leave_open(io: Io) {
+fn a_scanner_finds_the_ports_that_rules_leave_open(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let policy = r#"
         Port<0> inside;
@@ -36,7 +35,7 @@ fn a_scanner_finds_what_the_rules_leave_open(io: Io) {
     let _listens = network.outside.serve("python3 -m http.server 80", 80);
     let _shut = network.outside.serve("python3 -m http.server 25", 25);
     let _echoes = echo(&network.outside, 53);
-    // What port each line is about, and what the scanner takes it for.
+    // The port of each line, and the scanner's verdict.
     let scan = |kind: &str, ports: &str| {
         let times = "--max-retries 2 --initial-rtt-timeout 500ms --max-rtt-timeout 1s --max-scan-delay 0";
         let said = network.inside.run(&format!("nmap -n -Pn {kind} -p {ports} {times} -oG - 10.7.0.2"));
@@ -45,13 +44,13 @@ fn a_scanner_finds_what_the_rules_leave_open(io: Io) {
         let port = |text: &str| text.trim().split('/').take(2).collect::<Vec<_>>().join(" ");
         ports.split('\t').next().unwrap().split(',').map(port).collect::<Vec<_>>()
     };
-    // 443 is allowed, but nobody listens; 22 is refused in the server's name; of 25, where somebody
-    // does, nothing is told.
+    // 443 is allowed but closed; 22 is rejected on behalf of the server; 25, which is open, is
+    // silently dropped.
     assert_eq!(scan("-sS", "22,25,80,443"), ["22 closed", "25 filtered", "80 open", "443 closed"]);
-    // 69 is refused as "administratively prohibited"; of 161 nothing is told.
+    // 69 is rejected as "administratively prohibited"; 161 is silently dropped.
     let udp = scan("-sU", "53,69,123,161");
     assert_eq!(udp, ["53 open", "69 filtered", "123 closed", "161 open|filtered"]);
-    // Segments of no connection do not get to the server, which would answer them.
+    // Segments of no connection do not reach the server, which would answer them.
     assert_eq!(scan("-sA", "80,443"), ["80 filtered", "443 filtered"]);
     let report = rivulet.end();
     let drops = &report["drops"];
@@ -60,7 +59,7 @@ fn a_scanner_finds_what_the_rules_leave_open(io: Io) {
     }
 }
 
-/// Answers each datagram with itself.
+/// Starts a server that echoes each datagram.
 fn echo(host: &Host, port: u16) -> Server {
     let code = format!(
         "
@@ -77,7 +76,7 @@ while True:
     server
 }
 
-fn an_attack_is_stopped_and_what_is_harmless_passes(io: Io) {
+fn an_attack_is_stopped_and_harmless_requests_pass(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let rules = "\
 drop http any any -> any 8080 (msg:\"A path leads out\"; flow:established,to_server; \
@@ -114,7 +113,7 @@ http.uri; content:\"/list\"; sid:1003; rev:1;)
     assert_eq!(get("-m 10 -A harmless/1.0", "list").stdout, b"a\nb\n");
     rivulet.end();
     drop(server);
-    // The server has seen the harmless requests alone.
+    // The server has seen only the harmless requests.
     let log = fs::read_to_string(log).unwrap();
     assert_eq!(log.matches("GET /list").count(), 2, "{log}");
     for attack in ["harmless", "shadow", "pieces"] {
@@ -140,7 +139,7 @@ http.uri; content:\"/list\"; sid:1003; rev:1;)
     assert_eq!(told, expected.map(|(id, action)| (id, action.to_owned())), "{eve}");
 }
 
-/// A router with a NAT, whose address is the port's own.
+/// A router with a NAT on the port's own address.
 const GATEWAY: &str = "
 Port<0> inside { address: \"10.7.0.254/24\" };
 Port<1> outside { address: \"203.0.113.1/24\" };
@@ -151,7 +150,7 @@ pipelet { inside <-> translate <-> outside; }
 fn large_downloads_over_http_1_and_2_arrive_whole_through_the_nat(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
-    // Bytes of which none follow from those before.
+    // Incompressible bytes.
     let mut state = 1u64;
     let bytes: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -172,8 +171,8 @@ fn large_downloads_over_http_1_and_2_arrive_whole_through_the_nat(io: Io) {
     let line = format!("nghttpd --no-tls -d {} 8082", folder.display());
     let _second = network.outside.serve(&line, 8082);
     for (options, port, version) in [("--http1.1", 8080, "1.1"), ("--http2-prior-knowledge", 8082, "2")] {
-        // Two at a time, on a connection each: curl 7.88 fails at a second one of HTTP/2 on the
-        // same.
+        // Two at a time, each on its own connection: curl 7.88 fails at a second HTTP/2 download on
+        // the same one.
         let [one, two] = ["one", "two"].map(|name| network.path(name).display().to_string());
         let url = format!("http://203.0.113.2:{port}/file");
         let line = format!(
@@ -190,7 +189,7 @@ fn large_downloads_over_http_1_and_2_arrive_whole_through_the_nat(io: Io) {
     assert_eq!(report["drops"], serde_json::json!({}));
 }
 
-fn a_session_lives_on_while_an_interface_is_down(io: Io) {
+fn a_session_survives_an_interface_that_goes_down(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     let mut server = nc(&network, &network.outside, "-l 9000", "at the server");
@@ -220,7 +219,7 @@ fn a_session_lives_on_while_an_interface_is_down(io: Io) {
         let all = both_say(&mut client, &mut server, "and after");
         wait_until("lines arrive", || arrives(&all));
     }
-    // It is the same connection, from the same port of the NAT.
+    // The same connection, from the same port of the NAT.
     let peer = |text: &str| text.split_whitespace().nth(4).unwrap().to_owned();
     assert_eq!(peer(&network.outside.run("ss -Htn sport = :9000")), peer(&connection));
     assert!(peer(&connection).starts_with("203.0.113.1:"), "{connection}");
@@ -231,14 +230,15 @@ fn a_session_lives_on_while_an_interface_is_down(io: Io) {
     rivulet.end();
 }
 
-/// `nc` with these arguments; what it hears goes to the file of this name.
+/// Starts `nc` with these arguments, and writes what it receives to a file.
 fn nc(network: &Network, host: &Host, line: &str, name: &str) -> Child {
     let mut command = host.command("nc");
     command.args(line.split(' ')).stdin(Stdio::piped()).stdout(File::create(network.path(name)).unwrap());
     command.spawn().unwrap()
 }
 
-/// What `ssh`, `scp` and `sftp` are given: keys of their own, and nothing of whoever runs the test.
+/// Options of `ssh`, `scp` and `sftp`: keys of their own, and nothing of the user who runs the
+/// test.
 fn ssh_options(network: &Network, port_option: &str) -> String {
     format!(
         "-F /dev/null -i {} -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=accept-new \
@@ -248,7 +248,7 @@ fn ssh_options(network: &Network, port_option: &str) -> String {
     )
 }
 
-/// An SSH server outside that lets root in by a key that is made here.
+/// Starts an SSH server outside that accepts root with a new key.
 fn sshd(network: &Network) -> Server {
     for key in ["client_key", "host_key"] {
         let mut make = network.middle.command("ssh-keygen");
@@ -262,8 +262,8 @@ fn sshd(network: &Network) -> Server {
         network.dir.path().display()
     );
     fs::write(network.path("sshd_config"), config).unwrap();
-    // It wants an empty folder there, whether this machine has a server of its own or not; and the
-    // whole path of its program.
+    // It requires an empty folder there, whether or not this machine has a server of its own, and
+    // the absolute path of its program.
     let serve =
         "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec \"$(command -v sshd)\" -D -e -f \"$1\"";
     let mut command = network.outside.command("unshare");
@@ -274,11 +274,11 @@ fn sshd(network: &Network) -> Server {
     server
 }
 
-fn somebody_works_by_ssh_and_copies_files_through_the_nat(io: Io) {
+fn ssh_sessions_and_file_copies_pass_the_nat(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     let server = sshd(&network);
-    // On a terminal, where an answer comes before the next line is typed.
+    // On a terminal, an answer precedes the next typed line.
     let mut command = network.inside.command("ssh");
     command.args(ssh_options(&network, "-p").split_whitespace()).args(["-tt", "root@203.0.113.2", "sh"]);
     command.stdin(Stdio::piped()).stdout(File::create(network.path("terminal")).unwrap());
@@ -306,7 +306,7 @@ fn somebody_works_by_ssh_and_copies_files_through_the_nat(io: Io) {
     fs::write(network.path("batch"), format!("get {folder}/there {folder}/back\n")).unwrap();
     network.inside.run(&format!("sftp -q {options} -b {folder}/batch root@203.0.113.2"));
     for name in ["there", "back"] {
-        assert!(fs::read(network.path(name)).unwrap() == bytes, "{name} is not what was copied");
+        assert!(fs::read(network.path(name)).unwrap() == bytes, "the copy {name} differs");
     }
 
     types("echo still-$((1 + 1))-here", "still-2-here");

@@ -6,18 +6,18 @@ use std::process::Stdio;
 use crate::net::{Io, Network, Server, by_each_way, wait_until};
 
 by_each_way!(
-    pings_reach_the_router_and_what_is_behind_it,
-    neighbours_find_the_addresses_of_functions,
-    downloads_go_through_the_nat,
-    traceroute_sees_the_router,
-    senders_learn_the_mtu_of_a_link_behind,
-    who_is_not_there_is_told_of,
-    a_neighbour_may_get_another_card,
-    its_own_card_may_be_another_one_and_its_mtu_change,
-    a_stun_client_finds_the_behaviour_that_was_configured,
+    pings_reach_the_router_and_hosts_behind_it,
+    neighbours_resolve_the_addresses_of_functions,
+    downloads_pass_the_nat,
+    traceroute_shows_the_router,
+    senders_learn_the_mtu_of_the_next_link,
+    absent_hosts_and_closed_ports_are_reported,
+    a_neighbour_may_change_its_card,
+    its_own_card_and_mtu_may_change,
+    a_stun_client_determines_the_configured_behaviour,
 );
 
-/// A router for IPv6, and a NAT for IPv4, whose address is the port's own.
+/// A router for IPv6 and a NAT for IPv4, with the port's own address.
 const GATEWAY: &str = "
 Port<0> inside { address: [\"10.7.0.254/24\", \"fd07::254/64\"] };
 Port<1> outside { address: [\"203.0.113.1/24\", \"fd08::254/64\"], gateway: \"203.0.113.2\" };
@@ -26,7 +26,7 @@ Monitor watch;
 pipelet { inside <-> translate <-> watch <-> outside; }
 ";
 
-fn pings_reach_the_router_and_what_is_behind_it(io: Io) {
+fn pings_reach_the_router_and_hosts_behind_it(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     for target in ["10.7.0.254", "fd07::254", "203.0.113.2", "fd08::2", "fd08::254"] {
@@ -35,7 +35,7 @@ fn pings_reach_the_router_and_what_is_behind_it(io: Io) {
     for target in ["203.0.113.1", "fd08::254", "fd07::1"] {
         network.outside.run(&format!("ping -c 3 -i 0.05 -W 2 {target}"));
     }
-    // Through the router, a hop is gone.
+    // Through the router, with one hop less.
     let said = network.inside.run("ping -c 1 -W 2 fd08::2");
     assert!(said.contains("ttl=63"), "{said}");
     // In fragments, through the router.
@@ -44,11 +44,11 @@ fn pings_reach_the_router_and_what_is_behind_it(io: Io) {
     rivulet.end();
 }
 
-fn neighbours_find_the_addresses_of_functions(io: Io) {
+fn neighbours_resolve_the_addresses_of_functions(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     let mac = network.middle.run("cat /sys/class/net/outside/address");
-    // 203.0.113.7 is the NAT's alone: nobody answers a ping, but it is found.
+    // 203.0.113.7 is the NAT's alone: pings are not answered, but ARP is.
     network.outside.output("ping -c 1 -W 1 203.0.113.7");
     let neighbours = network.outside.run("ip neigh show");
     let found = neighbours.lines().find(|line| line.starts_with("203.0.113.7 "));
@@ -56,7 +56,7 @@ fn neighbours_find_the_addresses_of_functions(io: Io) {
     rivulet.end();
 }
 
-fn downloads_go_through_the_nat(io: Io) {
+fn downloads_pass_the_nat(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     let bytes: Vec<u8> = (0..8 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -70,7 +70,7 @@ fn downloads_go_through_the_nat(io: Io) {
         let copy = network.path("copy");
         let line = format!("curl -sS -m 60 -o {} http://{host}:8080/file", copy.display());
         network.inside.run(&line);
-        assert!(fs::read(copy).unwrap() == bytes, "what came from {host} is not what was sent");
+        assert!(fs::read(copy).unwrap() == bytes, "the file from {host} differs");
     }
     rivulet.end();
     drop(server);
@@ -79,7 +79,7 @@ fn downloads_go_through_the_nat(io: Io) {
 }
 
 #[test]
-fn the_example_of_a_gateway_is_one() {
+fn the_gateway_example_is_a_gateway() {
     let Some(network) = Network::unconnected(Io::Auto) else { return };
     network.connect_with("inside", &["10.0.0.9/24", "fd00::9/64"]);
     network.connect_with("outside", &["203.0.113.1/24", "2001:db8:1::1/64"]);
@@ -98,7 +98,7 @@ fn the_example_of_a_gateway_is_one() {
     rivulet.end();
 }
 
-fn traceroute_sees_the_router(io: Io) {
+fn traceroute_shows_the_router(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     for (options, target, router) in [("-I", "203.0.113.2", "10.7.0.254"), ("-6 -I", "fd08::2", "fd07::254")]
@@ -110,21 +110,21 @@ fn traceroute_sees_the_router(io: Io) {
     rivulet.end();
 }
 
-fn senders_learn_the_mtu_of_a_link_behind(io: Io) {
+fn senders_learn_the_mtu_of_the_next_link(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     network.middle.ip("link set outside mtu 1400");
     network.outside.ip("link set eth0 mtu 1400");
     let rivulet = network.up(GATEWAY, "");
     for (target, payload) in [("203.0.113.2", 1472), ("fd08::2", 1452)] {
-        // The first is lost, and tells; `-M do` forbids to cut.
+        // The first packet is lost, and triggers an error; `-M do` forbids fragmentation.
         let said = network.inside.output(&format!("ping -c 3 -i 0.2 -W 1 -M do -s {payload} {target}"));
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         assert!(said.contains("1400"), "{said}");
     }
-    // What may be cut, is.
+    // Other packets are fragmented.
     network.inside.run("ip route flush cache");
     network.inside.run("ping -c 3 -i 0.05 -W 2 -M dont -s 1472 203.0.113.2");
-    // And connections get through.
+    // And connections work.
     let _server = network.outside.serve("iperf3 -s", 5201);
     network.inside.iperf3("-c 203.0.113.2 -n 2M");
     network.inside.iperf3("-6 -c fd08::2 -n 2M");
@@ -136,7 +136,7 @@ fn senders_learn_the_mtu_of_a_link_behind(io: Io) {
     );
 }
 
-fn who_is_not_there_is_told_of(io: Io) {
+fn absent_hosts_and_closed_ports_are_reported(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     for target in ["203.0.113.99", "fd08::99"] {
@@ -144,27 +144,27 @@ fn who_is_not_there_is_told_of(io: Io) {
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         assert!(said.contains("Unreachable") || said.contains("unreachable"), "{said}");
     }
-    // And where nobody listens, at the router itself.
+    // Also closed ports of the router itself.
     let refused = network.inside.output("curl -sS -m 3 http://10.7.0.254:80/");
     assert_eq!(refused.status.code(), Some(7), "{}", String::from_utf8_lossy(&refused.stderr));
     let report = rivulet.end();
     assert!(report["interfaces"]["outside"]["host"]["unreachable"].as_u64().unwrap() >= 2);
 }
 
-fn a_neighbour_may_get_another_card(io: Io) {
+fn a_neighbour_may_change_its_card(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     network.inside.run("ping -c 2 -i 0.05 -W 2 203.0.113.2");
     network.outside.ip("link set eth0 down");
     network.outside.ip("link set eth0 address 02:07:00:00:00:99");
     network.outside.ip("link set eth0 up");
-    // As a host does that comes up anew: it speaks, and is known.
+    // Like a host that has just started: it sends, and is learned.
     network.outside.run("ping -c 1 -W 2 203.0.113.1");
     network.inside.run("ping -c 2 -i 0.05 -W 2 203.0.113.2");
     rivulet.end();
 }
 
-fn its_own_card_may_be_another_one_and_its_mtu_change(io: Io) {
+fn its_own_card_and_mtu_may_change(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     network.inside.run("ping -c 2 -i 0.05 -W 2 203.0.113.2");
@@ -182,9 +182,9 @@ fn its_own_card_may_be_another_one_and_its_mtu_change(io: Io) {
     rivulet.end();
 }
 
-/// RFC 4787 names what a NAT does with endpoints, and RFC 5780 how a client finds it out: from a
-/// server with two addresses.
-fn a_stun_client_finds_the_behaviour_that_was_configured(io: Io) {
+/// RFC 4787 names the behaviours of a NAT, and RFC 5780 how a client determines them with a server
+/// with two addresses.
+fn a_stun_client_determines_the_configured_behaviour(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     network.outside.ip("addr add 203.0.113.3/24 dev eth0");
     let serve = "turnserver -n -L 203.0.113.2 -L 203.0.113.3 --no-auth --no-tls --no-dtls --no-cli --log-file stdout \

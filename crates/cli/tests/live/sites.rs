@@ -1,5 +1,5 @@
-//! Functions that stand at the edge of a site: two of them at the ends of a link, and those that
-//! keep floods and tricks out.
+//! Functions at the edge of a site: two of them at the ends of a link, and those that block floods
+//! and tricks.
 
 use std::fs;
 
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::net::{Host, Io, Network, Rivulet, Server, ip, wait_until};
 
-/// A counter of the first function of a report.
+/// Returns a counter of a report's first function.
 fn counted(report: &Value, name: &str) -> u64 {
     report["functions"][0]["counters"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {report}"))
 }
 
-/// Two gateways in the middle, with a link between them: for each, what is inside is its own site.
+/// Runs two gateways with a link between them, each with its own site inside.
 fn two_sites(network: &Network, policies: [String; 2]) -> [Rivulet; 2] {
     let middle = network.middle.name();
     ip(&format!("-n {middle} link add here type veth peer name there"));
-    // What a tunnel adds fits on the link.
+    // The link has room for the headers of the tunnel.
     for end in ["here", "there"] {
         ip(&format!("-n {middle} link set {end} mtu 1600 up"));
     }
@@ -27,8 +27,7 @@ fn two_sites(network: &Network, policies: [String; 2]) -> [Rivulet; 2] {
     ]
 }
 
-/// Pings whole and in fragments, and TCP in both directions, from the inside host to the outside
-/// one.
+/// Pings whole and in fragments, and uses TCP in both directions between the hosts.
 fn assert_connected(network: &Network) {
     for size in [56, 4000] {
         network.inside.ping(&format!("-c 4 -i 0.05 -W 2 -s {size} 10.7.0.2"));
@@ -40,7 +39,7 @@ fn assert_connected(network: &Network) {
 }
 
 #[test]
-fn a_tunnel_hides_what_two_sites_say_and_each_of_its_protocols_carries_it() {
+fn a_tunnel_hides_and_carries_traffic_of_two_sites_with_each_protocol() {
     for protocol in ["esp", "esp_null", "ah"] {
         let Some(network) = Network::new(Io::Auto) else { return };
         let key = |digit: &str| digit.repeat(if protocol == "esp" { 72 } else { 64 });
@@ -72,7 +71,7 @@ fn a_tunnel_hides_what_two_sites_say_and_each_of_its_protocols_carries_it() {
             assert!(counts.into_iter().all(|count| count > 1_000), "{protocol}: {counts:?}");
             assert_eq!(counted(report, "other.forged"), 0);
         }
-        // On the link nothing of it goes past the tunnel.
+        // On the link nothing bypasses the tunnel.
         let link = network.path("link.pcapng");
         let read = network.middle.run(&format!("tcpdump -nnr {} ip", link.display()));
         let outer = if protocol == "ah" { "AH(spi=" } else { "ESP(spi=" };
@@ -83,7 +82,7 @@ fn a_tunnel_hides_what_two_sites_say_and_each_of_its_protocols_carries_it() {
 }
 
 #[test]
-fn what_went_over_a_link_before_does_not_go_again() {
+fn repeated_content_does_not_cross_a_link_twice() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let end = |local: u32, remote: u32| {
         format!(
@@ -95,7 +94,7 @@ fn what_went_over_a_link_before_does_not_go_again() {
     };
     let ends = two_sites(&network, [end(1, 2), end(2, 1)]);
     assert_connected(&network);
-    // Bytes without a pattern, so that what repeats is the file itself.
+    // Incompressible bytes, so only the file itself repeats.
     let mut bytes = vec![0_u8; 2 << 20];
     let mut x = 1_u64;
     bytes.iter_mut().for_each(|byte| {
@@ -116,7 +115,7 @@ fn what_went_over_a_link_before_does_not_go_again() {
         let before = on_link();
         let copy = network.path("copy");
         network.inside.run(&format!("curl -sS -m 30 -o {} http://10.7.0.2:8080/file", copy.display()));
-        assert!(fs::read(copy).unwrap() == bytes, "what came is not what was sent");
+        assert!(fs::read(copy).unwrap() == bytes, "the copy differs");
         took.push(on_link() - before);
     }
     println!("{took:?} bytes for {} each", bytes.len());
@@ -128,7 +127,7 @@ fn what_went_over_a_link_before_does_not_go_again() {
 }
 
 #[test]
-fn a_flood_is_blocked_and_others_go_on() {
+fn a_flood_is_blocked_and_others_continue() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "
         Port<0> site { prefixes: [10.7.0.1/32, \"fd07::1/128\"] };
@@ -139,15 +138,15 @@ fn a_flood_is_blocked_and_others_go_on() {
         pipelet edge { site <-> guard <-> world; }";
     let rivulet = network.up_on(["site=inside", "world=outside"], policy, "--alerts eve.json");
     let _quiet = network.inside.serve("iperf3 -s", 5201);
-    // 10,000 packets a second, of a flow that may have 2,000.
+    // 10,000 packets per second in a flow that may have 2,000.
     let said = network.outside.iperf3("-c 10.7.0.1 -u -b 8M -l 100 -t 2 -J");
     let said: Value = serde_json::from_str(&said).unwrap();
     let bytes = |end: &str| said["end"][end]["bytes"].as_u64().unwrap();
     let (sent, received) = (bytes("sum_sent"), bytes("sum_received"));
     assert!(received * 5 < sent, "{received} of {sent} bytes");
-    // 1,200 connections begun in three seconds, where 100 may be.
+    // 1,200 connections opened in three seconds, where 100 are permitted.
     network.outside.run("nping -q --tcp --flags syn -p 1001-2200 --rate 400 -c 1 10.7.0.1");
-    // What is protected begins what it likes all the same.
+    // The protected side may open any number.
     network.inside.run("ping -c 4 -i 0.05 -W 2 10.7.0.2");
     let _server = network.outside.serve("iperf3 -s", 5201);
     network.inside.iperf3("-c 10.7.0.2 -n 2M");
@@ -159,7 +158,7 @@ fn a_flood_is_blocked_and_others_go_on() {
 }
 
 #[test]
-fn datagrams_that_nobody_asked_for_stay_out() {
+fn unsolicited_datagrams_are_blocked() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "
         Port<0> site { prefixes: [10.7.0.1/32, \"fd07::1/128\"] };
@@ -195,15 +194,15 @@ s.recvfrom(2000)
     let asks = |host: &Host, target: &str, port: u16| {
         host.output(&format!("{} {target} {port}", script("ask.py"))).status.success()
     };
-    assert!(asks(&network.inside, "10.7.0.2", 5301), "an answer came not in");
-    assert!(asks(&network.outside, "10.7.0.1", 5300), "a service could not be asked");
-    assert!(!asks(&network.outside, "10.7.0.1", 5301), "who was not asked came in");
+    assert!(asks(&network.inside, "10.7.0.2", 5301), "a reply was blocked");
+    assert!(asks(&network.outside, "10.7.0.1", 5300), "a request to a service was blocked");
+    assert!(!asks(&network.outside, "10.7.0.1", 5301), "an unsolicited datagram passed");
     let report = rivulet.end();
     assert_eq!(report["drops"]["whitelist-unsolicited"].as_u64(), Some(1), "{}", report["drops"]);
 }
 
 #[test]
-fn a_request_that_ends_in_two_places_goes_no_further() {
+fn a_request_with_two_ends_is_stopped() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "
         Port<0> world;
@@ -230,14 +229,14 @@ fn a_request_that_ends_in_two_places_goes_no_further() {
 }
 
 #[test]
-fn all_functions_in_a_line_carry_what_may_pass() {
+fn all_functions_in_line_pass_permitted_traffic() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let example = |name: &str| {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/");
         fs::read_to_string(format!("{path}{name}")).unwrap()
     };
     fs::write(network.path("ids.rules"), example("ids.rules")).unwrap();
-    // The addresses that functions have are found without asking: no port here answers for them.
+    // Addresses of functions have static neighbour entries: no port here answers for them.
     let (inside, outside) = ("02:07:00:00:00:01", "02:07:00:00:00:02");
     for last in 1..=4 {
         network.outside.ip(&format!("neigh add 203.0.113.{last} lladdr {inside} dev eth0"));

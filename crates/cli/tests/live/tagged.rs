@@ -1,11 +1,11 @@
-//! Router ports and VLAN tags: a tag that names a priority alone belongs to the untagged network,
-//! another one to a network that the port is not on, and a sub-interface is a port like others.
+//! Router ports and VLAN tags: a priority tag belongs to the untagged network, any other tag to a
+//! network that the port is not on, and a sub-interface is a port like others.
 
 use crate::net::{Io, Network, by_each_way};
 
-by_each_way!(a_priority_tag_is_no_vlan_to_a_router_port);
+by_each_way!(a_router_port_accepts_priority_tags);
 
-/// A router for IPv6, and a NAT for IPv4.
+/// A router for IPv6 and a NAT for IPv4.
 const GATEWAY: &str = "
 Port<0> inside { address: [\"10.7.0.254/24\", \"fd07::254/64\"] };
 Port<1> outside { address: [\"203.0.113.1/24\", \"fd08::254/64\"] };
@@ -13,9 +13,8 @@ NAT translate { external: [203.0.113.1] };
 pipelet { inside <-> translate <-> outside; }
 ";
 
-/// Sends an ARP request for the router, and echo requests to it and to the host behind it, with
-/// tags; says what was answered. Byte by byte, as not every kernel has interfaces for VLANs. What
-/// comes back is told without tags.
+/// Sends tagged ARP and echo requests to the router and to the host behind it, and prints the
+/// answers without their tags. Frames are built by hand, as not every kernel has VLAN interfaces.
 const ASK: &str = r#"
 import socket, struct, sys, time
 
@@ -59,7 +58,7 @@ while time.time() < patience and len(seen) < 3:
 print(' '.join(sorted(seen)))
 "#;
 
-/// What is answered to frames with these tags within so many seconds.
+/// Returns the answers to frames with these tags within `seconds`.
 fn answered(network: &Network, tags: &str, seconds: u64) -> String {
     let mac = network.middle.run("cat /sys/class/net/inside/address");
     let seconds = seconds.to_string();
@@ -69,15 +68,15 @@ fn answered(network: &Network, tags: &str, seconds: u64) -> String {
     String::from_utf8_lossy(&asked.stdout).trim().to_owned()
 }
 
-fn a_priority_tag_is_no_vlan_to_a_router_port(io: Io) {
+fn a_router_port_accepts_priority_tags(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     let all = "10.7.0.254 203.0.113.2 arp";
-    // Priorities 5 and 7, and one within the other, as a provider's.
+    // Priorities 5 and 7, and one within the other, as in a provider's network.
     for tags in ["8100a000", "8100e000", "88a8a0008100e000"] {
         assert_eq!(answered(&network, tags, 60), all, "{tags}");
     }
-    // Without a tag, to be sure of the question; and with one of a network that the port is not on.
+    // Controls: without a tag, and with the tag of another network.
     assert_eq!(answered(&network, "", 60), all);
     assert_eq!(answered(&network, "8100a005", 2), "");
     rivulet.end();

@@ -1,4 +1,4 @@
-//! Ports that are TAP devices, at whose other end a host's own stack is.
+//! TAP ports, with the stack of a host at the other end.
 
 use std::fs;
 use std::process::Command;
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::net::{Host, Io, Network, PORTS, bounding_set, by_each_way, ip, wait_until};
 
-by_each_way!(the_machines_own_stack_is_behind_a_nat, a_container_is_behind_a_nat_and_may_go_down_and_up);
+by_each_way!(the_machines_own_stack_uses_a_nat, a_container_uses_a_nat_and_may_go_down_and_up);
 
 const ON_TAP: [&str; 2] = ["inside=tap:rvl0", "outside=outside"];
 
 pub const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
 
-/// A router for IPv6, and a NAT for IPv4, whose address is the port's own.
+/// A router for IPv6 and a NAT for IPv4, with the port's own address.
 pub const GATEWAY: &str = "
 Port<0> inside { address: [\"10.7.0.254/24\", \"fd07::254/64\"] };
 Port<1> outside { address: [\"203.0.113.1/24\", \"fd08::254/64\"] };
@@ -21,7 +21,7 @@ NAT translate { external: [203.0.113.1] };
 pipelet { inside <-> translate <-> outside; }
 ";
 
-/// A network with one host, outside; inside, a TAP device is to be.
+/// Creates a network with one host, outside; a TAP device will be inside.
 fn one_sided(io: Io) -> Option<Network> {
     let network = Network::unconnected(io)?;
     network.connect_with("outside", &["203.0.113.2/24", "fd08::2/64"]);
@@ -29,7 +29,7 @@ fn one_sided(io: Io) -> Option<Network> {
     Some(network)
 }
 
-/// Gives a host, by this interface, addresses inside and the way to all else.
+/// Assigns inside addresses and default routes to a host's interface.
 fn address(host: &Host, interface: &str) {
     host.ip(&format!("link set {interface} up"));
     host.ip(&format!("addr add 10.7.0.1/24 dev {interface}"));
@@ -42,7 +42,7 @@ fn has_device(host: &Host, name: &str) -> bool {
     host.output(&format!("ip link show {name}")).status.success()
 }
 
-/// Pings, a download and streams in both directions, by IPv4 and IPv6, whole.
+/// Exchanges pings, a download and streams in both directions, over IPv4 and IPv6.
 fn talk(network: &Network, host: &Host) {
     talk_after_pings(
         network,
@@ -51,7 +51,7 @@ fn talk(network: &Network, host: &Host) {
     );
 }
 
-/// The same, with pings of these sizes.
+/// Does so after pings of these sizes.
 pub fn talk_after_pings(network: &Network, host: &Host, pings: &[(&str, u32)]) {
     for (target, size) in pings {
         host.ping(&format!("-c 4 -i 0.05 -W 2 -s {size} {target}"));
@@ -65,7 +65,7 @@ pub fn talk_after_pings(network: &Network, host: &Host, pings: &[(&str, u32)]) {
     for to in ["203.0.113.2", "[fd08::2]"] {
         let copy = network.path("copy");
         host.run(&format!("curl -sS -m 60 -o {} http://{to}:8080/file", copy.display()));
-        assert!(fs::read(copy).unwrap() == bytes, "what came from {to} is not what was sent");
+        assert!(fs::read(copy).unwrap() == bytes, "the file from {to} differs");
     }
     let _server = network.outside.serve("iperf3 -s", 5201);
     for options in ["", "-R", "-6", "-6 -R", "-u -b 50M"] {
@@ -74,8 +74,7 @@ pub fn talk_after_pings(network: &Network, host: &Host, pings: &[(&str, u32)]) {
     }
 }
 
-/// The frames of a capture that are longer than the MTU allows, or of which tshark finds a checksum
-/// wrong.
+/// Returns the frames of a capture that exceed the MTU, or have a checksum that tshark finds wrong.
 pub fn unsound(network: &Network, name: &str) -> String {
     let wrong =
         "frame.len > 1514 or ip.checksum.status == 0 or tcp.checksum.status == 0 or udp.checksum.status == 0";
@@ -87,7 +86,7 @@ pub fn unsound(network: &Network, name: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn the_machines_own_stack_is_behind_a_nat(io: Io) {
+fn the_machines_own_stack_uses_a_nat(io: Io) {
     let Some(network) = one_sided(io) else { return };
     assert!(!has_device(&network.middle, "rvl0"));
     let rivulet = network.up_on(
@@ -97,7 +96,7 @@ fn the_machines_own_stack_is_behind_a_nat(io: Io) {
     );
     address(&network.middle, "rvl0");
     talk(&network, &network.middle);
-    // Neighbours are two, with an address each.
+    // There are two neighbours with one address each.
     let device = network.middle.run("cat /sys/class/net/rvl0/address");
     let neighbours = network.middle.run("ip neigh show to 10.7.0.254 dev rvl0");
     assert!(neighbours.contains("lladdr") && !neighbours.contains(device.trim()), "{neighbours}");
@@ -106,21 +105,21 @@ fn the_machines_own_stack_is_behind_a_nat(io: Io) {
         metrics.contains("rivulet_interface_frames_lost_total{interface=\"rvl0\",reason=\"missed\"} 0")
     });
     let report = rivulet.end();
-    assert!(!has_device(&network.middle, "rvl0"), "it goes with the run");
+    assert!(!has_device(&network.middle, "rvl0"), "the device is removed with the run");
     let inside = &report["interfaces"]["inside"];
     assert_eq!((inside["driver"].as_str(), inside["name"].as_str()), (Some("tap"), Some("rvl0")));
     assert!(inside["completed"].as_u64().unwrap() > 0, "{inside}");
     for lost in ["missed", "unreadable", "too_long", "no_room"] {
         assert_eq!(inside[lost], 0, "{lost}: {inside}");
     }
-    // A frame of 64 KB was one to complete, and came as some forty.
+    // A frame of 64 KB was one to complete, and arrived as about forty.
     assert!(inside["received"].as_u64() > inside["completed"].as_u64(), "{inside}");
     for name in ["out.pcapng", "in.pcapng"] {
         assert_eq!(unsound(&network, name), "", "{name}");
     }
 }
 
-fn a_container_is_behind_a_nat_and_may_go_down_and_up(io: Io) {
+fn a_container_uses_a_nat_and_may_go_down_and_up(io: Io) {
     let Some(network) = one_sided(io) else { return };
     let rivulet = network.up_on(ON_TAP, GATEWAY, "");
     network.middle.ip(&format!("link set rvl0 netns {} name eth0", network.inside.name()));
@@ -128,20 +127,20 @@ fn a_container_is_behind_a_nat_and_may_go_down_and_up(io: Io) {
     talk(&network, &network.inside);
     let arrives = || network.inside.output("ping -c 1 -W 1 203.0.113.2").status.success();
     network.inside.ip("link set eth0 down");
-    // Some go nowhere meanwhile.
+    // Packets are lost while it is down.
     network.outside.output("ping -c 2 -i 0.2 -W 1 fd07::1");
     network.inside.ip("link set eth0 up");
     network.inside.ip("route add default via 10.7.0.254");
     wait_until("a ping arrives again", arrives);
     let report = rivulet.end();
-    assert!(!has_device(&network.inside, "eth0"), "it goes with the run");
+    assert!(!has_device(&network.inside, "eth0"), "the device is removed with the run");
     assert!(report["interfaces"]["inside"]["down"].as_u64().unwrap() > 0, "{report}");
 }
 
 #[test]
-fn a_device_that_is_there_is_taken_over_without_privileges_and_stays() {
+fn an_existing_device_is_used_without_privileges_and_kept() {
     let Some(network) = one_sided(Io::PacketSocket) else { return };
-    // On a bridge, with a host at another of its ports.
+    // On a bridge, with a host at another port.
     network.connect_with("inside", &["10.7.0.1/24", "fd07::1/64"]);
     network.inside.ip("route add default via 10.7.0.254");
     network.inside.ip("-6 route add default via fd07::254");
@@ -157,7 +156,7 @@ fn a_device_that_is_there_is_taken_over_without_privileges_and_stays() {
     network.inside.run("ping -c 2 -i 0.05 -W 2 203.0.113.2");
     let neighbours = network.inside.run("ip neigh show to 10.7.0.254");
     assert!(neighbours.contains("42:07:00:00:00:11"), "{neighbours}");
-    // Senders on the other side learn its MTU, and whatever it becomes, by the router.
+    // Senders on the other side learn its MTU and its changes from the router.
     for mtu in [1400, 1300] {
         network.middle.ip(&format!("link set rvl0 mtu {mtu}"));
         wait_until("the MTU is told", || {
@@ -168,12 +167,12 @@ fn a_device_that_is_there_is_taken_over_without_privileges_and_stays() {
     }
     network.middle.ip("link set rvl0 mtu 1400");
     rivulet.end();
-    // As it was, without a carrier.
+    // As before, without a carrier.
     assert_eq!(network.middle.run("ip link show rvl0"), before);
 }
 
 #[test]
-fn what_the_machine_must_not_hear_beside_rivulet_its_kernel_can_drop() {
+fn the_kernel_can_drop_packets_that_the_machine_must_not_receive_itself() {
     let Some(network) = one_sided(Io::PacketSocket) else { return };
     let policy = GATEWAY
         .replace("NAT translate { external: [203.0.113.1] };", "Firewall gate { rules: \"allow out any\" };")
@@ -184,7 +183,7 @@ fn what_the_machine_must_not_hear_beside_rivulet_its_kernel_can_drop() {
     let _outside = network.outside.serve("python3 -m http.server --bind :: 8080", 8080);
     let intrudes =
         || network.outside.output("curl -sS -m 2 -o /dev/null http://[fd07::1]:8080/").status.success();
-    // By packet sockets, the machine hears what comes outside, too.
+    // With packet sockets, the machine also receives packets from outside.
     assert!(intrudes());
     network.middle.run("nft add table netdev rivulet");
     let chain = "{ type filter hook ingress device outside priority 0; policy drop; }";
@@ -198,7 +197,7 @@ fn what_the_machine_must_not_hear_beside_rivulet_its_kernel_can_drop() {
 }
 
 #[test]
-fn a_device_that_is_deleted_is_waited_for_asleep() {
+fn a_deleted_device_is_awaited_asleep() {
     let Some(network) = one_sided(Io::Auto) else { return };
     let rivulet = network.up_on(ON_TAP, GATEWAY, "");
     address(&network.middle, "rvl0");
@@ -206,7 +205,7 @@ fn a_device_that_is_deleted_is_waited_for_asleep() {
     wait_until("a ping arrives", arrives);
     network.middle.ip("link del rvl0");
     std::thread::sleep(std::time::Duration::from_secs(1));
-    // Rivulet may not make one any more, but take this.
+    // Rivulet may no longer create a device, but uses this one.
     network.middle.ip("tuntap add rvl0 mode tap");
     address(&network.middle, "rvl0");
     wait_until("a ping arrives again", arrives);
@@ -215,15 +214,15 @@ fn a_device_that_is_deleted_is_waited_for_asleep() {
 }
 
 #[test]
-fn on_a_wire_frames_stay_as_they_are_and_long_ones_are_lost() {
+fn on_a_wire_frames_are_unchanged_and_long_ones_lost() {
     let Some(network) = one_sided(Io::Auto) else { return };
     let rivulet = network.up_on(ON_TAP, WIRE, "");
-    // With the system calls that it has left.
+    // With the remaining system calls.
     let status = fs::read_to_string(format!("/proc/{}/status", rivulet.id())).unwrap();
     assert!(status.lines().any(|line| line.starts_with("Seccomp:") && line.ends_with('2')), "{status}");
     network.middle.ip("addr add 203.0.113.7/24 dev rvl0");
     network.middle.run("ping -c 3 -i 0.05 -W 2 203.0.113.2");
-    // The stack's own address is seen outside.
+    // The stack's own address is visible outside.
     let device = network.middle.run("cat /sys/class/net/rvl0/address");
     let neighbours = network.outside.run("ip neigh show to 203.0.113.7");
     assert!(neighbours.contains(device.trim()), "{neighbours}");
@@ -236,7 +235,7 @@ fn on_a_wire_frames_stay_as_they_are_and_long_ones_are_lost() {
 }
 
 #[test]
-fn two_devices_need_no_capability_once_they_are_there() {
+fn two_existing_devices_need_no_capability() {
     let Some(network) = Network::unconnected(Io::Auto) else { return };
     let rivulet = network.up_on(["inside=tap:rvl0", "outside=tap:rvl1"], WIRE, "");
     let status = fs::read_to_string(format!("/proc/{}/status", rivulet.id())).unwrap();
@@ -258,7 +257,7 @@ fn two_devices_need_no_capability_once_they_are_there() {
 }
 
 #[test]
-fn what_cannot_be_a_tap_device_is_said() {
+fn unusable_tap_devices_are_reported() {
     let Some(network) = one_sided(Io::Auto) else { return };
     fs::write(network.path("policy.rvl"), WIRE).unwrap();
     let line = |port: &str| {
@@ -302,7 +301,7 @@ fn what_cannot_be_a_tap_device_is_said() {
 }
 
 #[test]
-fn a_doctor_says_what_tap_devices_take() {
+fn doctor_checks_tap_devices() {
     let Some(network) = Network::unconnected(Io::Auto) else { return };
     ip(&format!("-n {} tuntap add rvl0 mode tap", network.middle.name()));
     network.middle.ip("link set rvl0 up");
@@ -310,8 +309,8 @@ fn a_doctor_says_what_tap_devices_take() {
         let line = format!("{before} {} doctor -o json rvl0", env!("CARGO_BIN_EXE_rivulet"));
         serde_json::from_slice(&network.middle.output(&line).stdout).unwrap()
     };
-    let found = |findings: &[Value], what: &str| -> (String, String, String) {
-        let finding = findings.iter().find(|finding| finding["what"] == what).unwrap();
+    let found = |findings: &[Value], check: &str| -> (String, String, String) {
+        let finding = findings.iter().find(|finding| finding["check"] == check).unwrap();
         let text = |field: &str| finding[field].as_str().unwrap().to_owned();
         (text("state"), text("found"), text("advice"))
     };
@@ -326,8 +325,8 @@ fn a_doctor_says_what_tap_devices_take() {
 }
 
 #[test]
-fn as_an_interface_it_has_who_holds_its_other_end() {
-    // What a virtual machine's monitor does: here, another Rivulet.
+fn a_tap_device_held_by_another_program_is_a_plain_interface() {
+    // The other program is usually a virtual machine's monitor; here it is another Rivulet.
     let Some(network) = one_sided(Io::PacketSocket) else { return };
     let machine = network.up_on(["inside=tap:rvl0", "outside=tap:rvl1"], WIRE, "");
     address(&network.middle, "rvl0");

@@ -1,4 +1,4 @@
-//! The firewall's strict tracking of TCP beside that of the kernel: both get the same sequences of
+//! The firewall's strict TCP tracking compared with the kernel's: both get the same sequences of
 //! segments.
 
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::net::{Io, Network};
 const CLIENT: [u8; 4] = [10, 7, 0, 1];
 const SERVER: [u8; 4] = [203, 0, 113, 2];
 
-/// Sequences, with what each judge says of every segment.
+/// Sequences, with the verdicts of both judges on each segment.
 const SEQUENCES: &str = include_str!("tracked.txt");
 
 const POLICY: &str = "
@@ -21,7 +21,7 @@ Firewall f { rules: \"allow\", tcp: strict };
 pipelet { inside <-> f <-> outside; }
 ";
 
-/// The kernel's: what it finds invalid does not pass.
+/// The kernel drops segments that it finds invalid.
 const RULES: &str = "table ip oracle {
     chain passes {
         type filter hook forward priority 0
@@ -36,7 +36,7 @@ struct Row {
     line: &'static str,
     from_client: bool,
     frame: Vec<u8>,
-    /// Of Rivulet, and of the kernel.
+    /// Verdicts of Rivulet and of the kernel.
     passes: [bool; 2],
 }
 
@@ -87,7 +87,7 @@ fn tcp(from_client: bool, port: u16, flags: u8, [seq, ack]: [u32; 2], window: u1
     segment
 }
 
-/// In an IPv4 packet with this identification, in an Ethernet frame without its receiver.
+/// Wraps an IPv4 packet with this identification in an Ethernet frame without destination.
 fn frame(from_client: bool, protocol: u8, number: u16, body: &[u8]) -> Vec<u8> {
     let (from, to) = if from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
     let len = (20 + body.len() as u16).to_be_bytes();
@@ -109,7 +109,7 @@ fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// What Rivulet says of each row.
+/// Returns Rivulet's verdict on each row.
 fn by_rivulet(network: &Network, rows: &[Row]) -> Vec<bool> {
     let mut capture = Vec::new();
     for number in [0xa1b2_c3d4u32, 2 | 4 << 16, 0, 0, 65_535, 1] {
@@ -131,7 +131,7 @@ fn by_rivulet(network: &Network, rows: &[Row]) -> Vec<bool> {
     stories.iter().map(|story| story["outcome"]["what"] == "sent").collect()
 }
 
-/// What the kernel says, as a router.
+/// Returns the verdicts of the kernel as a router.
 fn by_kernel(network: &Network, rows: &[Row]) -> Vec<bool> {
     network.connect_with("inside", &[]);
     network.connect_with("outside", &[]);
@@ -176,7 +176,7 @@ fn by_kernel(network: &Network, rows: &[Row]) -> Vec<bool> {
 }
 
 #[test]
-fn strict_tracking_passes_what_rfcs_allow_and_the_kernel_passes() {
+fn strict_tracking_passes_what_rfcs_and_the_kernel_allow() {
     let Some(network) = Network::unconnected(Io::Auto) else { return };
     let rows = rows();
     let said = [by_rivulet(&network, &rows), by_kernel(&network, &rows)];

@@ -1,4 +1,4 @@
-//! What hosts say to each other gets through as on a wire.
+//! Traffic of hosts passes as on a wire.
 
 use std::fs;
 
@@ -7,13 +7,13 @@ use crate::net::{Io, Network, Server, by_each_way, wait_until};
 by_each_way!(
     pings_whole_and_in_fragments,
     large_files_over_http_arrive_whole,
-    a_session_of_lines_goes_both_ways,
-    tags_of_vlans_stay_in_their_frames,
-    what_a_stack_leaves_to_its_card_is_as_on_a_wire,
+    a_line_based_session_works_in_both_directions,
+    vlan_tags_stay_in_their_frames,
+    offloads_of_a_stack_work_as_on_a_wire,
     units_on_threads_carry_it_as_well,
 );
 
-/// Functions that change nothing, but look at each packet.
+/// Functions that inspect each packet and change none.
 const WATCHED: &str = "
 Port<0> inside;
 Port<1> outside;
@@ -37,7 +37,7 @@ fn pings_whole_and_in_fragments(io: Io) {
 fn large_files_over_http_arrive_whole(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WATCHED, "");
-    // Bytes of which none follow from those before.
+    // Incompressible bytes.
     let mut state = 1u64;
     let bytes: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -54,7 +54,7 @@ fn large_files_over_http_arrive_whole(io: Io) {
         let copy = network.path("copy");
         let line = format!("curl -sS -m 60 -o {} http://{host}:8080/file", copy.display());
         network.inside.run(&line);
-        assert!(fs::read(copy).unwrap() == bytes, "what came from {host} is not what was sent");
+        assert!(fs::read(copy).unwrap() == bytes, "the file from {host} differs");
     }
     let report = rivulet.end();
     assert_eq!(report["drops"], serde_json::json!({}));
@@ -63,7 +63,7 @@ fn large_files_over_http_arrive_whole(io: Io) {
     }
 }
 
-fn a_session_of_lines_goes_both_ways(io: Io) {
+fn a_line_based_session_works_in_both_directions(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WATCHED, "");
     let (said, heard) = (network.path("said"), network.path("heard"));
@@ -79,7 +79,7 @@ fn a_session_of_lines_goes_both_ways(io: Io) {
     rivulet.end();
 }
 
-fn tags_of_vlans_stay_in_their_frames(io: Io) {
+fn vlan_tags_stay_in_their_frames(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let written = network.path("out.pcapng");
     let rivulet = network.up(WATCHED, "--write outside=out.pcapng");
@@ -87,7 +87,7 @@ fn tags_of_vlans_stay_in_their_frames(io: Io) {
     let listen = format!("tcpdump -nnlec 3 -i eth0 vlan 5 > {}", heard.display());
     let mut listener = network.outside.command("sh").args(["-c", &listen]).spawn().unwrap();
     wait_until("tcpdump listens", || network.outside.run("ip -d link show eth0").contains("promiscuity 1"));
-    // Not every kernel has interfaces for VLANs: so frames with a tag, byte by byte.
+    // Not every kernel has VLAN interfaces, so tagged frames are built by hand.
     let send = "
 import socket, struct
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -109,7 +109,7 @@ for _ in range(3):
     }
 }
 
-fn what_a_stack_leaves_to_its_card_is_as_on_a_wire(io: Io) {
+fn offloads_of_a_stack_work_as_on_a_wire(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let written = network.path("out.pcapng");
     let rivulet = network.up(WATCHED, "--write out.pcapng");
@@ -119,7 +119,7 @@ fn what_a_stack_leaves_to_its_card_is_as_on_a_wire(io: Io) {
         network.inside.iperf3(&format!("-c {target} -n 2M {options}"));
     }
     rivulet.end();
-    // Another reader finds every checksum right, and no frame longer than the wire takes.
+    // Another reader finds every checksum right, and no frame longer than the link permits.
     let read = network.middle.run(&format!("tcpdump -nnvvr {}", written.display()));
     assert!(read.contains("cksum") && read.contains("(correct)"));
     for wrong in ["incorrect", "bad udp cksum", "bad cksum", "wrong icmp cksum"] {
@@ -147,7 +147,7 @@ fn units_on_threads_carry_it_as_well(io: Io) {
 fn names_are_resolved() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let rivulet = network.up(WATCHED, "");
-    // Answers every question with 192.0.2.53, over UDP.
+    // Answers every query over UDP with 192.0.2.53.
     let server = "
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -1,4 +1,4 @@
-//! Tunnels whose other end is the kernel's.
+//! Tunnels to the kernel.
 
 use std::fs;
 use std::process::Command;
@@ -10,14 +10,13 @@ use crate::net::{Io, Network, by_each_way};
 by_each_way!(
     the_kernel_is_the_other_end_over_ipv4,
     the_kernel_is_the_other_end_over_ipv6,
-    senders_learn_what_gets_through_the_tunnel,
+    senders_learn_the_mtu_of_the_tunnel,
 );
 
-/// The Ethernet addresses of both ends within VXLAN and Geneve: Rivulet's first.
+/// Inner Ethernet addresses of VXLAN and Geneve, Rivulet's first.
 const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
 
-/// A kind of tunnel: as a policy has it, and as the kernel's `ip link add` does, behind the
-/// device's name.
+/// A kind of tunnel: in a policy, and as arguments of `ip link add` after the device's name.
 struct Kind {
     protocol: &'static str,
     policy: &'static str,
@@ -45,8 +44,8 @@ impl Kind {
         self.policy.contains("mac")
     }
 
-    /// Makes the other end, outside, with 10.8.0.2 and fd09::2; false if this kernel has no such
-    /// tunnels.
+    /// Creates the other end outside, with 10.8.0.2 and fd09::2. Returns false if this kernel lacks
+    /// such tunnels.
     fn connect(&self, network: &Network, version: u8) -> bool {
         let ends = addresses(version);
         let link = self.link[usize::from(version != 4)];
@@ -65,8 +64,8 @@ impl Kind {
         let outside = &network.outside;
         outside.ip("addr add 10.8.0.2/24 dev tunnel");
         outside.ip("addr add fd09::2/64 dev tunnel nodad");
-        // What fits into the longest outer headers. By packet sockets, frames of several segments
-        // come in the tunnel, and are cut.
+        // Fits into the longest outer headers. With packet sockets, frames of several segments
+        // arrive in the tunnel and are segmented.
         outside.ip("link set tunnel mtu 1400 up");
         if self.is_ethernet() {
             for hop in ["10.8.0.254", "fd09::254"] {
@@ -97,7 +96,7 @@ pipelet {{ inside <-> watch <-> site <-> outside; }}
     }
 }
 
-/// The outer addresses: Rivulet's, and the kernel's.
+/// Outer addresses of Rivulet and of the kernel.
 fn addresses(version: u8) -> [&'static str; 2] {
     if version == 4 { ["203.0.113.1", "203.0.113.2"] } else { ["fd08::254", "fd08::2"] }
 }
@@ -113,12 +112,12 @@ fn the_kernel_is_the_other_end_over_ipv6(io: Io) {
 fn the_kernel_is_the_other_end(io: Io, version: u8) {
     for kind in KINDS {
         let Some(network) = Network::routed(io) else { return };
-        // What may go by no other way: not around the tunnel.
+        // Must not bypass the tunnel.
         network.outside.ip("-6 route del fd07::/64 via fd08::254");
         if !kind.connect(&network, version) {
             continue;
         }
-        // Fragments that fit into the tunnel, from here as from there.
+        // Fragments fit into the tunnel, from both ends.
         network.inside.ip("route add 10.8.0.0/24 via 10.7.0.254 mtu 1400");
         network.inside.ip("-6 route add fd09::/64 via fd07::254 mtu 1400");
         let rivulet = network.up(&kind.policy(version), "--write outside=out.pcapng");
@@ -143,7 +142,7 @@ fn the_kernel_is_the_other_end(io: Io, version: u8) {
     }
 }
 
-/// The frames of a capture of which tshark finds a header or a checksum wrong.
+/// Returns the frames of a capture in which tshark finds a wrong header or checksum.
 fn unsound(network: &Network, name: &str) -> String {
     let wrong =
         "ip.checksum.status == 0 or tcp.checksum.status == 0 or udp.checksum.status == 0 or _ws.malformed";
@@ -155,7 +154,7 @@ fn unsound(network: &Network, name: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn senders_learn_what_gets_through_the_tunnel(io: Io) {
+fn senders_learn_the_mtu_of_the_tunnel(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     network.outside.ip("-6 route del fd07::/64 via fd08::254");
     let [vxlan, ..] = &KINDS;
@@ -163,10 +162,10 @@ fn senders_learn_what_gets_through_the_tunnel(io: Io) {
         return;
     }
     let rivulet = network.up(&vxlan.policy(4), "");
-    // What may be cut is, by the router's port, and the kernel puts it together.
+    // Other packets are fragmented by the router's port, and reassembled by the kernel.
     network.inside.run("ping -c 3 -i 0.05 -W 2 -M dont -s 1472 10.8.0.2");
     for (target, payload) in [("10.8.0.2", 1472), ("fd09::2", 1452)] {
-        // The first is lost, and tells; `-M do` forbids to cut.
+        // The first packet is lost, and triggers an error; `-M do` forbids fragmentation.
         let said = network.inside.output(&format!("ping -c 3 -i 0.2 -W 1 -M do -s {payload} {target}"));
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         assert!(said.contains("1450"), "{said}");
@@ -179,7 +178,7 @@ fn senders_learn_what_gets_through_the_tunnel(io: Io) {
 }
 
 #[test]
-fn the_example_of_a_tunnel_is_one() {
+fn the_tunnel_example_is_a_tunnel() {
     let Some(network) = Network::unconnected(Io::Auto) else { return };
     network.connect_with("inside", &["10.1.0.9/24"]);
     network.connect_with("outside", &["203.0.113.254/24", "198.51.100.1/32"]);

@@ -1,4 +1,4 @@
-//! Several workers do together what one does.
+//! Several workers do the same as one.
 
 use std::fs;
 
@@ -9,13 +9,13 @@ use crate::net::{Io, Network, Rivulet, by_each_way, wait_until};
 
 by_each_way!(
     a_nat_carries_pings_files_and_streams,
-    a_balancer_and_its_commands_are_those_of_all,
+    a_balancer_and_its_commands_cover_all_workers,
     a_firewall_knows_connections,
-    privileges_are_given_up_and_interfaces_come_back,
+    capabilities_are_dropped_and_interfaces_reopened,
     without_traffic_all_sleep,
 );
 
-/// Ends it; what its workers did, who together processed all that came.
+/// Ends it, and returns the report and its workers, which must have processed all packets.
 fn end(rivulet: Rivulet) -> (Value, Vec<Value>) {
     let report = rivulet.end();
     let workers = report["workers"].as_array().unwrap().clone();
@@ -39,8 +39,8 @@ pipelet { inside <-> translate <-> outside; }
 
 fn carry(network: &Network) {
     let _files = network.outside.serve("python3 -m http.server 8080", 8080);
-    // One for each run: between two, a server closes the port for a moment, and resets who comes
-    // then.
+    // A separate server for each run: between runs, a server closes the port for a moment and
+    // resets clients.
     let _streams =
         [5201, 5202, 5203].map(|port| network.outside.serve(&format!("iperf3 -s -p {port}"), port));
     let folder = network.path("large");
@@ -57,7 +57,7 @@ fn carry(network: &Network) {
         assert!(said["end"]["sum_received"]["bytes"].as_u64().unwrap() > 0, "{said}");
     }
     network.inside.iperf3("-c 203.0.113.2 -p 5203 -u -b 20M -l 1000 -P 4 -t 1");
-    // What nobody listens to, an error says, which is translated as what it is about.
+    // A closed port gives an ICMP error, which is translated like the packet that it quotes.
     let said = network.inside.output("nc -u -z -w 1 203.0.113.2 9");
     drop(said);
     let refused = network.inside.output("curl -sS -m 5 http://203.0.113.2:9/");
@@ -76,10 +76,9 @@ fn a_nat_carries_pings_files_and_streams(io: Io) {
     assert!(pool.as_object().unwrap().values().any(|pool| count(&pool["peak"]) > 0), "{pool}");
 }
 
-/// With as many receive queues as workers, each has its own; with more workers than those, some
-/// have none.
+/// Each worker has its own receive queue; surplus workers have none.
 #[test]
-fn receive_queues_are_shared_out() {
+fn receive_queues_are_divided() {
     let Some(network) = Network::unconnected(Io::Xdp) else { return };
     for (name, end, addresses) in [
         ("inside", &network.inside, ["10.7.0.1/24", "fd07::1/64"]),
@@ -101,7 +100,7 @@ fn receive_queues_are_shared_out() {
     }
 }
 
-fn a_balancer_and_its_commands_are_those_of_all(io: Io) {
+fn a_balancer_and_its_commands_cover_all_workers(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let _both = balanced::servers(&network);
     fs::write(network.path("commands"), "10s balancer server two down\n").unwrap();
@@ -124,7 +123,7 @@ fn a_firewall_knows_connections(io: Io) {
     network.inside.run("ping -c 1 -W 2 10.7.0.2");
     for _ in 0..20 {
         network.inside.run("curl -sS -m 5 -o /dev/null http://10.7.0.2:8080/");
-        // Rejected: the client is told so at once, and does not wait.
+        // Rejected: the client is notified at once and does not wait.
         let rejected = network.inside.output("curl -sS -m 5 http://10.7.0.2:8081/");
         assert_eq!(rejected.status.code(), Some(7), "{}", String::from_utf8_lossy(&rejected.stderr));
     }
@@ -136,7 +135,7 @@ fn a_firewall_knows_connections(io: Io) {
     assert!(workers.iter().all(|worker| count(&worker["processed"]) > 20), "{workers:?}");
 }
 
-fn privileges_are_given_up_and_interfaces_come_back(io: Io) {
+fn capabilities_are_dropped_and_interfaces_reopened(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let wire = "Port<0> inside;\nPort<1> outside;\nMonitor m {};\npipelet { inside <-> m <-> outside; }\n";
     let rivulet = network.up(wire, "--workers 3");
@@ -163,7 +162,7 @@ fn privileges_are_given_up_and_interfaces_come_back(io: Io) {
     network.middle.ip("link del outside");
     assert!(!arrives());
     network.connect("outside");
-    // By whichever worker: all have it again.
+    // Whichever worker noticed it: all have reopened it.
     wait_until("all pings arrive again", || {
         (0..8).all(|_| network.inside.output("ping -c 1 -W 1 10.7.0.2").status.success())
     });

@@ -1,4 +1,4 @@
-//! Every capture, the broken ones too, through every function and through all of them.
+//! Every capture, broken ones too, through each function and through all of them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -14,8 +14,7 @@ use crate::run::{Outcome, Sent, is_order_sensitive, run, run_on_threads, run_on_
 use crate::sums;
 use crate::traces::{self, Capture};
 
-/// A capture of tens of thousands of packets takes a fraction of a second; this says that something
-/// hangs.
+/// A capture of tens of thousands of packets takes a fraction of a second; longer is a hang.
 const TOO_LONG: Duration = Duration::from_secs(600);
 
 fn each(kind: Kind) {
@@ -23,7 +22,7 @@ fn each(kind: Kind) {
     let (mut packets, mut dropped, mut changed, mut followed) = (0, 0, 0, 0);
     let mut failed = Vec::new();
     for capture in &captures {
-        // So that one run tells of all captures that fail, each by its own message.
+        // One run reports all captures that fail.
         let judged = catch_unwind(AssertUnwindSafe(|| {
             let started = Instant::now();
             let policy = kind.policy(&capture.records);
@@ -58,8 +57,8 @@ fn each(kind: Kind) {
     assert!(captures.is_empty() || kind != Kind::Chain || followed * 4 > packets, "{followed} by rules");
 }
 
-/// What came out against what went in: checksums as right as they were, and all else as it was
-/// unless a function changes it. How many packets were changed.
+/// Compares input and output. Checksums must be as right as before, and everything else unchanged
+/// unless a function changes it. Returns the number of changed packets.
 fn compare(kind: Kind, capture: &Capture, outcome: &Outcome) -> u64 {
     let mut changed = 0;
     for sent in &outcome.sent {
@@ -79,7 +78,7 @@ fn compare(kind: Kind, capture: &Capture, outcome: &Outcome) -> u64 {
     changed
 }
 
-/// What is written is read again, packet by packet.
+/// Reads the written capture back, packet by packet.
 fn read_again(capture: &Capture, outcome: &Outcome) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let format = CaptureFormat { kind: FormatKind::Pcapng, gzip: false };
@@ -117,8 +116,8 @@ fn read_again(capture: &Capture, outcome: &Outcome) {
     assert!(reader.next().unwrap().is_none(), "{}", capture.name);
 }
 
-/// The same comes out of units, whatever is given to them; but what flows' ends tell stands in each
-/// unit's own order.
+/// The output on units is the same in every mode. Records of flows' ends are in each unit's own
+/// order.
 fn same_on_units(policy: &str, capture: &Capture, first: &Outcome) {
     for mode in [Mode::Flowlet, Mode::Packet] {
         let config =
@@ -128,8 +127,7 @@ fn same_on_units(policy: &str, capture: &Capture, first: &Outcome) {
         assert!(first.sent == other.sent, "{}: other packets", context());
         assert_eq!(first.lasting_report(), other.lasting_report(), "{}", context());
         let told = |outcome: &Outcome| {
-            // Which flow was the last of several that end at once, and gave back what they shared,
-            // is each order's own.
+            // Which of several flows that end together releases a shared item depends on the order.
             let last_of = |alert: &Alert| match alert.sequence {
                 0 => Alert { key: FlowKey::default(), reversed: false, ..alert.clone() },
                 _ => alert.clone(),
@@ -147,8 +145,8 @@ fn same_on_units(policy: &str, capture: &Capture, first: &Outcome) {
     }
 }
 
-/// The same packets come out of units on threads, in each unit's own order, and are counted alike;
-/// unless flows share rates.
+/// Units on threads send the same packets in each unit's own order, with the same counts, unless
+/// flows share rates.
 fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
     let config = UnitsConfig {
         units_min: 2,
@@ -159,18 +157,18 @@ fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
     };
     let other = run_on_threads(policy, &capture.records, config);
     if is_order_sensitive(policy) {
-        // Which packet of several flows finds a rate used up is the threads' own.
+        // Which flow's packet exceeds a shared rate depends on the threads.
         other.check(&capture.records);
         assert_eq!(first.report.packets_in, other.report.packets_in, "{}", capture.name);
         return;
     }
-    assert!(sorted(&first.sent) == sorted(&other.sent), "{}: other packets on threads", capture.name);
+    assert!(sorted(&first.sent) == sorted(&other.sent), "{}: packets differ on threads", capture.name);
     let counted = |outcome: &Outcome| {
         let mut report = outcome.lasting_report();
-        // How many flows there are at once is looked at now and then.
+        // The peak of flows is sampled.
         report["flows"].as_object_mut().unwrap().remove("peak");
-        // That a datagram's time is over is seen once another fragment comes, which may be at
-        // another unit: not all are counted.
+        // The expiry of a datagram is noticed at the next fragment, which may be at another unit,
+        // so not all are counted.
         let streams = report["streams"].as_object_mut();
         let lost =
             streams.and_then(|streams| streams.remove("fragments_lost")).and_then(|lost| lost.as_u64());
@@ -178,40 +176,40 @@ fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
     };
     let ((first, first_lost), (other, other_lost)) = (counted(first), counted(&other));
     assert_eq!(first, other, "{} on threads", capture.name);
-    assert!(other_lost <= first_lost, "{} on threads: {other_lost} datagrams are lost", capture.name);
+    assert!(other_lost <= first_lost, "{} on threads: {other_lost} datagrams lost", capture.name);
 }
 
-/// The same input and seed give the same output, byte for byte; and so they do one packet at a
-/// time, but for the order of what is not bound to one flow's order.
+/// The same input and seed give the same output byte for byte. One packet at a time, only the order
+/// across flows may differ.
 fn same_again(policy: &str, capture: &Capture, first: &Outcome) {
     let second = run(policy, &capture.records, runtime::BATCH);
     assert_eq!(first.lasting_report(), second.lasting_report(), "{}", capture.name);
     assert!(first.sent == second.sent, "{}: other packets", capture.name);
     assert!(first.alerts == second.alerts, "{}: other alerts", capture.name);
     assert!(first.events == second.events, "{}: other events", capture.name);
-    assert!(first.flows == second.flows, "{}: other flow reports", capture.name);
+    assert!(first.flows == second.flows, "{}: flow reports differ", capture.name);
     let single = run(policy, &capture.records, 1);
     assert_eq!(first.lasting_report(), single.lasting_report(), "{}", capture.name);
-    assert!(sorted(&first.sent) == sorted(&single.sent), "{}: other packets one by one", capture.name);
-    assert!(first.alerts == single.alerts, "{}: other alerts one by one", capture.name);
-    assert!(first.events == single.events, "{}: other events one by one", capture.name);
-    assert!(by_time(first) == by_time(&single), "{}: other flow reports one by one", capture.name);
+    assert!(sorted(&first.sent) == sorted(&single.sent), "{}: packets differ one by one", capture.name);
+    assert!(first.alerts == single.alerts, "{}: alerts differ one by one", capture.name);
+    assert!(first.events == single.events, "{}: events differ one by one", capture.name);
+    assert!(by_time(first) == by_time(&single), "{}: flow reports differ one by one", capture.name);
 }
 
-/// What follows rules comes out as what walks function by function, and is counted alike (B4).
+/// The fast path gives the same output and counts as the slow path (B4).
 fn same_walking(policy: &str, capture: &Capture, first: &Outcome) {
     let walking = policy.replace("settings { ", "settings { consolidate: false, ");
     assert_ne!(walking, policy);
     let walked = run(&walking, &capture.records, runtime::BATCH);
     assert!(walked.report.timing.fast_path.is_none());
     assert_eq!(first.lasting_report(), walked.lasting_report(), "{} walking", capture.name);
-    assert!(first.sent == walked.sent, "{}: other packets walking", capture.name);
-    assert!(first.alerts == walked.alerts, "{}: other alerts walking", capture.name);
-    assert!(first.events == walked.events, "{}: other events walking", capture.name);
-    assert!(by_time(first) == by_time(&walked), "{}: other flow reports walking", capture.name);
+    assert!(first.sent == walked.sent, "{}: packets differ on the slow path", capture.name);
+    assert!(first.alerts == walked.alerts, "{}: alerts differ on the slow path", capture.name);
+    assert!(first.events == walked.events, "{}: events differ on the slow path", capture.name);
+    assert!(by_time(first) == by_time(&walked), "{}: flow reports differ on the slow path", capture.name);
 }
 
-/// Reports of flows, in an order of their own: that in which flows of one batch come is not fixed.
+/// Sorts flow reports: the order within a batch is not fixed.
 fn by_time(outcome: &Outcome) -> Vec<FlowReport> {
     let mut flows = outcome.flows.clone();
     flows.sort_by_key(|flow| {
@@ -277,11 +275,11 @@ fn every_capture_through_http() {
 }
 
 #[test]
-fn every_capture_through_a_meter_of_redundancy() {
+fn every_capture_through_a_redundancy_meter() {
     each(Kind::Redundancy);
 }
 
-/// SpeedyBox's first real chain (B34): all of it can be consolidated.
+/// SpeedyBox's first real chain (B34), all of which can be consolidated.
 #[test]
 fn every_capture_through_a_consolidated_chain() {
     each(Kind::Chain);

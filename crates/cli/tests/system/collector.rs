@@ -1,5 +1,5 @@
-//! From captures to a collector: nfdump has every packet and byte that the monitor counted, and
-//! each flow that tshark has.
+//! Captures to a collector: nfdump counts the same packets and bytes as the monitor, and each flow
+//! that tshark finds.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::traces;
 use crate::tshark::{self, Counts};
 
 #[test]
-fn nfdump_has_every_packet_and_byte_of_a_run() {
+fn nfdump_counts_every_packet_and_byte_of_a_run() {
     for name in ["workload/merged_mix.pcap", "workload/echo_500_connections.pcap"] {
         let Some(capture) = traces::one(name) else { return };
         if !traces::has_tool("nfcapd", "-V") || !traces::has_tool("nfdump", "-V") {
@@ -38,15 +38,15 @@ fn nfdump_has_every_packet_and_byte_of_a_run() {
             ["tcp", "udp", "icmp", "other"].map(of).iter().sum()
         };
         let (packets, bytes) = nfdump_totals(&flows);
-        // ICMP errors about a flow are counted apart: they are no packets of it.
+        // ICMP errors about a flow are counted separately: they are not its packets.
         assert_eq!(packets, count("packets") - counters["icmp_errors"].as_u64().unwrap(), "{name}");
         assert!(bytes <= count("bytes"), "{name}");
         if counters["icmp_errors"] == 0 {
             assert_eq!(bytes, count("bytes"), "{name}");
         }
         println!("{name}: {packets} packets, {bytes} bytes");
-        // The other one has fragments and ICMP errors, which are given to flows by each program in
-        // its own way.
+        // The other capture has fragments and ICMP errors, which programs assign to flows in
+        // different ways.
         if name.contains("echo") && traces::has_tool("tshark", "-v") {
             let of_tshark = tshark::counts(&capture.path);
             assert_eq!(of_tshark.len(), 1_000, "both directions of 500 connections");
@@ -65,7 +65,7 @@ fn nfdump_totals(folder: &std::path::Path) -> (u64, u64) {
     rows.fold((0, 0), |sum, (packets, bytes)| (sum.0 + number(packets), sum.1 + number(bytes)))
 }
 
-/// The rows of all its files, each direction of a flow apart; a flow may have several.
+/// Reads the rows of all files. Each direction of a flow is separate and may have several rows.
 fn nfdump_flows(folder: &std::path::Path) -> Counts {
     let output = Command::new("nfdump")
         .args(["-N", "-q", "-6", "-o", "fmt:%sa|%sp|%da|%dp|%pr|%pkt|%byt", "-R"])
@@ -91,10 +91,10 @@ fn nfdump_flows(folder: &std::path::Path) -> Counts {
     counts
 }
 
-/// A NAT tells the collector, and the log, when each flow's translation begins and ends; with and
-/// without the fast path the same.
+/// A NAT reports start and end of each translation to the collector and to the log, equally with
+/// and without the fast path.
 #[test]
-fn nfdump_has_every_session_of_a_nat() {
+fn nfdump_reads_every_session_of_a_nat() {
     if !traces::has_tool("nfcapd", "-V") || !traces::has_tool("nfdump", "-V") {
         return;
     }

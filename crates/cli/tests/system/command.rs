@@ -1,4 +1,4 @@
-//! Every capture through `examples/all.rvl`, by the command and its files.
+//! Every capture through `examples/all.rvl`, with the command and its files.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -11,7 +11,7 @@ use crate::traces::{self, Capture};
 const TOO_LONG: Duration = Duration::from_secs(600);
 
 #[test]
-fn the_command_takes_every_capture_through_all_functions() {
+fn the_command_runs_every_capture_through_all_functions() {
     let place = tempfile::tempdir().unwrap();
     let captures = traces::all();
     for capture in &captures {
@@ -41,7 +41,7 @@ fn run(capture: &Capture, place: &Path) -> Output {
     command.output().unwrap()
 }
 
-/// The report is about all packets that could be read, and the files are what it says.
+/// Checks that the report covers all readable packets, and that the files agree with it.
 fn check(capture: &Capture, place: &Path) {
     let text = std::fs::read_to_string(place.join("report.json")).unwrap();
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -1,5 +1,5 @@
-//! Transactions that `http` tells, with the reassembler in the way, against tshark's requests and
-//! responses on every capture.
+//! Transactions reported by `http` after reassembly, against tshark's requests and responses, for
+//! every capture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use crate::traces;
 /// A connection: client and server.
 type Ends = (SocketAddr, SocketAddr);
 
-/// What is compared of a request: method, target, host; and of a response: status.
+/// The compared fields: method, target and host of requests, status of responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Messages {
     requests: Vec<[String; 3]>,
     statuses: Vec<String>,
 }
 
-/// Where tshark reads a capture otherwise, and why that is no fault of ours.
+/// Captures that tshark reads differently, with the reason.
 const EXCEPTIONS: [(&str, &str); 13] = [
     ("erspan.pcap", "here the directions of a connection, which come by two sessions, are two flows"),
     ("gtp1_gn_normal_incl_fragmentation.pcap: 10.131.47.185:1923", "it puts fragments together"),
@@ -38,12 +38,11 @@ const EXCEPTIONS: [(&str, &str); 13] = [
     ("merged_mix.pcap: [2001:4978:f:4c::2]:53382", "it unpacks 6in4 within PPP"),
 ];
 
-/// Requests and responses that are told here and not by tshark, which is silent about messages that
-/// are not whole: at most.
+/// Maximum number of requests and responses that only we report; tshark skips incomplete messages.
 const SURPLUS_MAX: usize = 80;
 
 #[test]
-fn transactions_are_those_of_tshark() {
+fn transactions_equal_those_of_tshark() {
     let captures = traces::all();
     if captures.is_empty() || !traces::has_tool("tshark", "-v") {
         return;
@@ -52,7 +51,7 @@ fn transactions_are_those_of_tshark() {
     let mut needless: BTreeSet<_> = EXCEPTIONS.iter().map(|(which, _)| *which).collect();
     for capture in captures.iter().filter(|capture| capture.broken.is_none()) {
         if !capture.records.iter().any(|record| holds_http(&record.data)) {
-            continue; // tshark takes its time.
+            continue; // Saves a slow run of tshark.
         }
         let theirs = theirs(&capture.path);
         if theirs.is_empty() {
@@ -84,10 +83,10 @@ fn transactions_are_those_of_tshark() {
     println!("{}", differing.join("\n"));
     assert!(requests > 400 && differing.is_empty(), "{} connections differ", differing.len());
     assert!(surplus <= SURPLUS_MAX);
-    assert!(needless.is_empty(), "no exceptions any more: {needless:?}");
+    assert!(needless.is_empty(), "exceptions that are not needed: {needless:?}");
 }
 
-/// Whether all of `theirs` are among `ours`, in their order.
+/// Returns whether `theirs` is a subsequence of `ours`.
 fn is_within<T: PartialEq>(theirs: &[T], ours: &[T]) -> bool {
     let mut ours = ours.iter();
     theirs.iter().all(|wanted| ours.any(|told| told == wanted))
@@ -125,7 +124,7 @@ fn address(end: Endpoint) -> SocketAddr {
     SocketAddr::new(end.addr.ip(), end.port)
 }
 
-/// What tshark calls the fields of a message, and separators that occur in none.
+/// tshark's names of the fields, and separators that occur in no field.
 const FIELDS: [&str; 11] = [
     "ip.src",
     "ip.dst",
@@ -170,7 +169,7 @@ fn theirs(path: &Path) -> BTreeMap<Ends, Messages> {
             let messages = all.entry((from, to)).or_default();
             messages.requests.extend((0..methods.len()).map(|i| [of(methods, i), of(urls, i), of(hosts, i)]));
         }
-        // Interim responses are no transactions.
+        // Interim responses are not transactions.
         let statuses = row[9].iter().filter(|status| !status.starts_with('1') || **status == "101");
         let statuses: Vec<_> = statuses.map(|status| (*status).to_owned()).collect();
         if !statuses.is_empty() {

@@ -1,4 +1,4 @@
-//! Every limit that traffic can reach: the stated policy, a reason, a counter, and never a crash.
+//! Every limit that traffic can reach: its policy, a drop reason, a counter, and never a crash.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use crate::traces::Recorded;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Ports, and one function between them.
+/// A policy with one function between two ports.
 fn policy(function: &str, settings: &str) -> String {
     format!(
         "Port<0> inside {{ prefixes: 10.0.0.0/8 }};\nPort<1> outside;\nsettings {{ seed: 3, {settings} }};\n\
@@ -27,17 +27,17 @@ fn outcome(policy: &str, records: &[Recorded]) -> Outcome {
     let outcome = run(policy, records, runtime::BATCH);
     outcome.check(records);
     let one_by_one = run(policy, records, 1);
-    assert_eq!(outcome.lasting_report(), one_by_one.lasting_report(), "batches make no difference");
+    assert_eq!(outcome.lasting_report(), one_by_one.lasting_report(), "batches change nothing");
     outcome
 }
 
-/// A UDP packet of flow `i` of as many as one likes.
+/// Builds a UDP packet of flow `i`.
 fn of_flow(i: u32) -> Vec<u8> {
     let [_, b, c, d] = (i / 1000 + 1).to_be_bytes();
     udp((Ipv4Addr::new(10, b, c, d), 5000 + (i % 1000) as u16), end("192.0.2.1:53"), b"x")
 }
 
-/// A fragment behind the first of datagram `i`.
+/// Builds a later fragment of datagram `i`.
 fn later_fragment(i: u32, offset: u16) -> Vec<u8> {
     let [a, b, c, d] = (10 << 24 | 1 << 20 | i >> 8).to_be_bytes();
     ipv4(UDP, Ipv4Addr::new(a, b, c, d), Ipv4Addr::new(192, 0, 2, 1), i as u16, offset, &[7; 16])
@@ -57,7 +57,7 @@ fn a_full_flow_table_refuses_new_flows_and_serves_the_others() {
 }
 
 #[test]
-fn a_full_flow_table_lets_the_oldest_go() {
+fn a_full_flow_table_evicts_the_oldest() {
     let records = spaced((0..250).map(of_flow));
     let outcome = outcome(&policy("Monitor x", "flows: 100, when_full: evict-oldest"), &records);
     assert_eq!((outcome.report.dropped(), outcome.report.flows.peak), (0, 100));
@@ -67,7 +67,7 @@ fn a_full_flow_table_lets_the_oldest_go() {
 }
 
 #[test]
-fn a_nat_without_ports_drops_new_flows_and_serves_the_others() {
+fn an_exhausted_nat_drops_new_flows_and_serves_the_others() {
     let records = spaced((0..20).chain(0..20).map(of_flow));
     let nat = r#"NAT x { external: [203.0.113.1], ports: "1024-1033", when_full: refuse_new }"#;
     let outcome = outcome(&policy(nat, ""), &records);
@@ -88,8 +88,8 @@ fn a_subscriber_has_its_share_of_a_nat() {
 }
 
 #[test]
-fn fragments_wait_within_bounds() {
-    // Of a source each, as one source has a quarter of the table.
+fn pending_fragments_are_bounded() {
+    // One source each: a source may use a quarter of the table.
     let records = spaced((0..10).map(|i| later_fragment(i << 8, 3)));
     let table_full = outcome(&policy("Monitor x", "fragments: 4"), &records);
     assert_eq!((table_full.dropped("fragment-table-full"), table_full.report.packets_held), (6, 4));
@@ -111,9 +111,9 @@ fn fragments_wait_within_bounds() {
     assert_eq!(outcome(&policy("Monitor x", "fragments: 0"), &records).dropped("fragment-table-full"), 10);
 }
 
-/// Fragments that wait take a quarter of the buffers, and give them back when their time is over.
+/// Pending fragments use up to a quarter of the buffers, and free them when they expire.
 #[test]
-fn fragments_that_wait_leave_buffers_to_others() {
+fn pending_fragments_leave_buffers_to_others() {
     let (flood, most) = (9000, graph::fragments::WAITING_MEMORY as u64 / 2048);
     let mut records = spaced((0..flood).map(|i| later_fragment(i, 3)));
     records.extend((1..=5).map(|i| record(2 * SECOND + i, of_flow(0))));
@@ -126,7 +126,7 @@ fn fragments_that_wait_leave_buffers_to_others() {
 }
 
 #[test]
-fn a_load_balancer_without_servers_says_so() {
+fn a_load_balancer_without_servers_drops_with_a_reason() {
     let open = tcp(end("10.0.0.1:5000"), end("192.0.2.80:80"), SYN, b"");
     let records = spaced((0..5).map(|_| open.clone()));
     let lb = "LB x { services: [{ name: web, vip: 192.0.2.80, port: 80, servers: [\
@@ -136,7 +136,7 @@ fn a_load_balancer_without_servers_says_so() {
 }
 
 #[test]
-fn a_firewall_has_so_many_rules_and_no_more() {
+fn the_number_of_firewall_rules_is_limited() {
     let firewall = |rules: usize| {
         let text: String = (0..rules).map(|i| format!("deny tcp to any port {}\\n", i % 65_000)).collect();
         policy(&format!("Firewall x {{ rules: \"{text}\" }}"), "")
@@ -147,9 +147,9 @@ fn a_firewall_has_so_many_rules_and_no_more() {
     assert!(refused.contains("rules"), "{refused}");
 }
 
-/// Answers of a firewall that rejects are fewer than what a flood asks for.
+/// A rejecting firewall sends fewer replies than a flood requests.
 #[test]
-fn rejects_are_answered_within_bounds() {
+fn replies_to_rejected_packets_are_limited() {
     let records =
         spaced((0..5000).map(|i| {
             tcp((Ipv4Addr::new(10, 0, (i >> 8) as u8, i as u8), 5000), end("192.0.2.1:80"), ACK, b"")
@@ -161,7 +161,7 @@ fn rejects_are_answered_within_bounds() {
     assert_eq!(outcome.dropped("firewall-rejected") + outcome.dropped("firewall-denied"), 5000);
 }
 
-/// More flows end at once than there is room for reports in a batch; yet each is reported.
+/// More flows end at once than a batch has room for reports, but each is reported.
 #[test]
 fn every_flow_is_reported_when_the_run_ends() {
     let flows = nf::EFFECTS_MAX as u32 + 10_000;
@@ -171,9 +171,9 @@ fn every_flow_is_reported_when_the_run_ends() {
     assert_eq!(outcome.report.flow_reports_lost, 0);
 }
 
-/// A day later all flows end at once, within one batch: what finds no room is counted.
+/// A day later all flows expire within one batch; reports beyond the buffer are counted.
 #[test]
-fn flow_reports_without_room_are_counted() {
+fn lost_flow_reports_are_counted() {
     let flows = nf::EFFECTS_MAX as u32 + 10_000;
     let mut records = spaced((0..flows).map(of_flow));
     records.push(record(86_400 * SECOND, of_flow(0)));
@@ -182,7 +182,7 @@ fn flow_reports_without_room_are_counted() {
 }
 
 #[test]
-fn records_of_any_size() {
+fn records_of_any_size_are_accounted_for() {
     let lengths = [0, 1, 13, 14, 19, 20, 33, 60, 1839, 1840, 1841, 65_535, 262_143, 262_144];
     for link in [LinkType::Ethernet, LinkType::RawIp, LinkType::Null, LinkType::Other(105)] {
         for function in ["Monitor x", "Firewall x", "NAT x { external: [203.0.113.1] }"] {
@@ -196,7 +196,7 @@ fn records_of_any_size() {
 }
 
 #[test]
-fn time_may_jump() {
+fn jumps_of_time_are_handled() {
     let times = [0, u64::MAX, 1, u64::MAX / 2, u64::MAX - 1, 5 * SECOND, 0];
     for function in
         ["Monitor x", "Firewall x { default: allow, tcp: strict }", "NAT x { external: [203.0.113.1] }"]
@@ -212,16 +212,16 @@ fn time_may_jump() {
 }
 
 #[test]
-fn nothing_in_nothing_out() {
+fn no_input_gives_no_output() {
     for function in ["Monitor x", "Firewall x", "NAT x { external: [203.0.113.1] }"] {
         let outcome = outcome(&policy(function, ""), &[]);
         assert_eq!((outcome.report.packets_in, outcome.report.first_packet_ns), (0, None));
     }
 }
 
-/// Settings beyond sense are carried out or refused in words; there is no third way.
+/// Absurd settings either work or are refused with a message.
 #[test]
-fn huge_settings() {
+fn huge_settings_work_or_are_refused() {
     let settings = [
         "fragments: 4294967295, fragment_timeout: 18446744073709551615ns",
         "timeouts: { udp: 18446744073709551615ns, tcp_established: 0, icmp: 0, udp_unreplied: 0 }",

@@ -1,8 +1,8 @@
-//! The system as a whole, over captures from elsewhere and at its limits.
+//! The whole system, over foreign captures and at its limits.
 //!
-//! Everything here goes through a policy's text: what an operator could write is what is tested.
-//! The captures are those of `shared/traces` beside the workspace, or `$RIVULET_SHARED/traces`;
-//! without them, or without a tool, a test says `SKIPPED` and passes, except where `CI=true`.
+//! Everything goes through the text of a policy, as an operator would write it. The captures are in
+//! `shared/traces` beside the workspace, or `$RIVULET_SHARED/traces`. Without them, or without a
+//! tool, a test prints `SKIPPED` and passes, except where `CI=true`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 #[path = "../../../applayer/tests/protocols/support/all_cores.rs"]

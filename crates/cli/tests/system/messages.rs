@@ -1,6 +1,6 @@
-//! HTTP's messages as they are read of the chain's streams, against tshark's on every capture:
-//! start lines, header lines and bodies, byte for byte and in their order. tshark undoes the
-//! chunked coding, as is done here, and leaves content codings be when it is told so.
+//! HTTP messages in the reassembled streams, against tshark's for every capture: start lines,
+//! header lines and bodies, byte for byte and in order. Both undo the chunked coding and keep
+//! content codings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -17,16 +17,15 @@ use crate::traces;
 /// A message.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Message {
-    /// The start line and the headers' lines.
+    /// Start line and header lines.
     lines: Vec<Vec<u8>>,
-    /// The body as it was sent, but for the chunked coding.
+    /// Body without the chunked coding.
     body: Vec<u8>,
-    /// The lines of its trailers.
+    /// Lines of the trailers.
     trailers: Vec<Vec<u8>>,
 }
 
-/// A message as it is read here, whether bytes of it are missing, and whether it came to its end
-/// without that.
+/// A message that we read, whether bytes are missing, and whether it is complete without a gap.
 #[derive(Default)]
 struct Read {
     message: Message,
@@ -34,10 +33,10 @@ struct Read {
     whole: bool,
 }
 
-/// Messages by who sent them to whom.
+/// Messages by sender and receiver.
 type Messages<M> = BTreeMap<Ends, Vec<M>>;
 
-/// Where tshark reads a capture otherwise, and why that is no fault of ours.
+/// Captures that tshark reads differently, with the reason.
 const EXCEPTIONS: [(&str, &str); 24] = [
     ("AH-IPcomp-IPv4.pcap", "it unpacks IPComp"),
     ("erspan.pcap", "here the directions of a connection, which come by two sessions, are two flows"),
@@ -65,13 +64,13 @@ const EXCEPTIONS: [(&str, &str); 24] = [
     ("merged_mix.pcap: [2001:4", "it unpacks 6in4 within PPP"),
 ];
 
-const BOTH: &str = "it tells of no Content-Length, nor of a body, where there is a Transfer-Encoding too";
-const FRAGMENTS: &str = "it puts a tunnel's packets together from fragments";
-const TWICE: &str = "the same connection comes a second time, which it takes for retransmissions";
+const BOTH: &str = "it shows neither Content-Length nor body beside a Transfer-Encoding";
+const FRAGMENTS: &str = "it reassembles a tunnel's packets from fragments";
+const TWICE: &str = "the same connection occurs twice, which it takes for retransmissions";
 const SOCKS: &str = "it begins with SOCKS";
 
 #[test]
-fn messages_are_those_of_tshark_to_the_byte() {
+fn messages_equal_those_of_tshark_byte_for_byte() {
     let captures = traces::all();
     if captures.is_empty() || !traces::has_tool("tshark", "-v") {
         return;
@@ -99,17 +98,18 @@ fn messages_are_those_of_tshark_to_the_byte() {
     println!("{messages} messages with {bytes} bytes of bodies compared");
     println!("{}", differing.join("\n"));
     assert!(messages > 800 && differing.is_empty(), "{} directions differ", differing.len());
-    assert!(needless.is_empty(), "no exceptions any more: {needless:?}");
+    assert!(needless.is_empty(), "exceptions that are not needed: {needless:?}");
 }
 
-/// Whether all of tshark's messages are here, in order, and all whole ones of here there.
+/// Returns whether we read all of tshark's messages in order, and it reads all complete ones of
+/// ours.
 fn agree(ours: &[Read], theirs: &[Message]) -> bool {
     let mut theirs = theirs.iter().peekable();
     let surplus = |read: &Read| theirs.next_if_eq(&&read.message).is_none() && read.whole;
     !ours.iter().any(surplus) && theirs.next().is_none()
 }
 
-/// The first message in which they differ.
+/// Describes the first message in which they differ.
 fn difference(capture: &str, ends: Ends, ours: &[Read], theirs: &[Message]) -> String {
     let place = ours.iter().zip(theirs).take_while(|(ours, theirs)| ours.message == **theirs).count();
     let show = |message: Option<&Message>| match message {
@@ -130,7 +130,7 @@ fn difference(capture: &str, ends: Ends, ours: &[Read], theirs: &[Message]) -> S
     )
 }
 
-/// What is read of connections: who first says `HTTP/` is the server, else who did not begin.
+/// Reads connections: the first sender of `HTTP/` is the server, otherwise the responder.
 fn ours(connections: &[Connection]) -> Messages<Read> {
     let mut all = Messages::new();
     for connection in connections {
@@ -186,13 +186,12 @@ fn begun(line: &[u8]) -> Read {
     Read { message: Message { lines: lines(line).collect(), ..Message::default() }, ..Read::default() }
 }
 
-/// Lines without blanks and line ends behind them; a folded header has several.
+/// Splits lines and trims them; a folded header has several.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     bytes.trim_ascii_end().split(|&byte| byte == b'\n').map(|line| line.trim_ascii_end().to_vec())
 }
 
-/// tshark's messages of a capture, out of its description of packets in XML, where each field has
-/// its bytes.
+/// Reads tshark's messages from its XML, where each field has its bytes.
 fn theirs(path: &Path) -> Messages<Message> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-o", "http.decompress_body:FALSE", "-Y", "http && tcp"]);
@@ -236,10 +235,10 @@ fn theirs(path: &Path) -> Messages<Message> {
     all
 }
 
-/// What tshark says of a body that it was told to leave encoded.
+/// tshark's name of a body that it leaves encoded.
 const ENCODED: &str = "Content-encoded entity body";
 
-/// An attribute of a tag, as it stands there.
+/// Returns an attribute of a tag.
 fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     let (_, behind) = tag.split_once(&format!(" {name}=\""))?;
     behind.split('"').next()

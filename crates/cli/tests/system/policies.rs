@@ -1,12 +1,11 @@
-//! Policies that do something to a given capture: its own addresses are inside, served, or
-//! translated.
+//! Policies fitted to a capture: its own addresses are inside, served, or translated.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::sums;
 use crate::traces::Recorded;
 
-/// What a capture is taken through.
+/// The functions that a capture passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Wire,
@@ -20,14 +19,14 @@ pub enum Kind {
     Dos,
     Http,
     Redundancy,
-    /// NAT, load balancer, monitor, and a firewall that lets nearly everything pass.
+    /// NAT, load balancer, monitor, and a firewall that allows nearly everything.
     Chain,
-    /// Every function that there is.
+    /// All functions.
     All,
 }
 
 impl Kind {
-    /// Whether packets leave as they came.
+    /// Returns whether packets leave unchanged.
     pub fn changes_nothing(self) -> bool {
         matches!(
             self,
@@ -59,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// The policy, with addresses out of these records.
+    /// Returns the policy, with addresses from these records.
     pub fn policy(self, records: &[Recorded]) -> String {
         let ends = Ends::of(records);
         let line = self.line();
@@ -104,7 +103,7 @@ impl Kind {
     }
 }
 
-/// Tight, so that packets of all colours occur; the red ones pass with another mark.
+/// Tight, so that packets of all colours occur; red packets pass with another DSCP.
 const POLICER: &str = "Policer p { rate: 20kbps, burst: 2KB, peak_rate: 40kbps, per: source, meters: 16, \
      green: { remark: af11 }, yellow: { remark: precedence }, red: { remark: cs1 } };\n";
 
@@ -116,7 +115,7 @@ allow any_direction {icmp, icmp6}
 deny in udp to any port 0-1023
 "#;
 
-/// The ends of a capture's first IP packets.
+/// Endpoints of a capture's first IP packets.
 #[derive(Default)]
 struct Ends {
     v4: Option<(Ipv4Addr, Ipv4Addr)>,
@@ -140,7 +139,7 @@ impl Ends {
         ends
     }
 
-    /// What is inside: the networks of the first senders.
+    /// Networks of the first senders, which are inside.
     fn prefixes(&self) -> Vec<String> {
         let v4 = self.v4.map(|(from, _)| format!("{from}/24"));
         let v6 = self.v6.map(|(from, _)| format!("{from}/64"));
@@ -171,7 +170,7 @@ fn nat(ends: &Ends) -> String {
     )
 }
 
-/// The first receivers are services.
+/// A load balancer whose services are the first receivers.
 fn balancer(ends: &Ends, name: &str, mode: &str) -> String {
     let mut services = Vec::new();
     if let Some((_, to)) = ends.v4 {

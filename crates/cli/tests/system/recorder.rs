@@ -1,4 +1,4 @@
-//! What the chain hears of TCP: a function of the tests that keeps it all, in order.
+//! A function that records the TCP streams of its flows in order.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,24 +15,24 @@ use values::ConfigError;
 
 use crate::traces::Capture;
 
-/// The two ends of a connection, the one that sends in the stream at hand first.
+/// The endpoints of a connection, the sender of the stream first.
 pub type Ends = (SocketAddr, SocketAddr);
 
-/// A connection, and what was heard of it, with who sent it.
+/// A recorded connection.
 pub struct Connection {
-    /// Who sent the first packet comes first.
+    /// The sender of the first packet comes first.
     pub ends: Ends,
     pub heard: Vec<(Direction, Heard)>,
 }
 
-/// What is heard of one direction.
+/// A recorded event of one direction.
 pub enum Heard {
     Bytes(Vec<u8>),
     Gap(u64),
     End,
 }
 
-/// All that was heard, and which connection of a flow is the newest.
+/// All recorded connections, and the newest of each flow.
 #[derive(Default)]
 struct All {
     connections: Vec<Connection>,
@@ -47,11 +47,11 @@ impl All {
 }
 
 thread_local! {
-    /// What the function below heard.
+    /// Recordings of the function below.
     static HEARD: RefCell<All> = RefCell::default();
 }
 
-/// Keeps all streams of its flows.
+/// Records all streams of its flows.
 struct Recorder;
 
 impl NetworkFunction for Recorder {
@@ -120,11 +120,11 @@ fn address(end: Endpoint) -> SocketAddr {
     SocketAddr::new(end.addr.ip(), end.port)
 }
 
-/// All connections of a capture, as the chain has them, in the order in which they began.
+/// Returns all connections of a capture in order of their starts.
 pub fn connections(capture: &Capture) -> Vec<Connection> {
     let options = Options { flows_max: 1 << 17, inner: true, ..Options::default() };
     let mut chain = Chain::new(vec![load::<Recorder>((), Setup::new(1, 1 << 17)).unwrap()], options).unwrap();
-    let mut pool = PacketPool::new(8192); // Fragments wait in them, too.
+    let mut pool = PacketPool::new(8192); // Pending fragments use buffers, too.
     let (mut batch, mut out) = (Vec::new(), Vec::new());
     for record in &capture.records {
         let Some(mut packet) = pool.take(&record.data) else { continue };

@@ -1,6 +1,6 @@
-//! Captures through a NAT as if it had been there: the answers in them are sent to where the NAT's
-//! packets came from, as the servers would have, and must come back inside as they stand in the
-//! capture. An oracle that knows only the RFCs' rules watches.
+//! Replays captures through a NAT. Replies in the capture are sent to the NAT's external endpoints,
+//! as the servers would have sent them, and must arrive inside unchanged. An oracle that knows only
+//! the RFCs' rules watches.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use packet::{LinkType, Side};
 const NAT: &str = r#"{"external": ["198.18.0.1-198.18.0.4"], "tcp_opens_with": "any"}"#;
 
 #[test]
-fn what_a_nat_sends_out_is_answered_as_in_the_capture() {
+fn replies_through_a_nat_arrive_as_in_the_capture() {
     let (mut out, mut back) = (0, 0);
     let captures = traces::all();
     for capture in &captures {
@@ -25,7 +25,7 @@ fn what_a_nat_sends_out_is_answered_as_in_the_capture() {
     assert!(captures.is_empty() || out > 20_000 && back > 10_000);
 }
 
-/// How many packets went out, and how many came back.
+/// Returns the numbers of packets sent out and received back.
 fn replay(capture: &Capture) -> (u64, u64) {
     let packets: Vec<(u64, Vec<u8>)> = capture.records.iter().filter_map(plain).collect();
     let Some(site) = packets.first().map(|(_, packet)| see(packet).source.0) else { return (0, 0) };
@@ -63,7 +63,7 @@ fn replay(capture: &Capture) -> (u64, u64) {
                     back += 1;
                 }
             }
-            _ => {} // Between hosts of one side: no NAT would see it.
+            _ => {} // Between hosts on the same side: a NAT would not see it.
         }
     }
     (out, back)
@@ -80,8 +80,8 @@ fn left(fate: &Fate) -> Option<(Side, &[u8])> {
     }
 }
 
-/// The IPv4 packet in a record, if it is one that the oracle reads: whole, without options, no
-/// fragment, of TCP, UDP or an ICMP query, and all checksums right.
+/// Returns the IPv4 packet of a record if the oracle can read it: complete, without options, not a
+/// fragment, TCP, UDP or an ICMP query, with right checksums.
 fn plain(record: &Recorded) -> Option<(u64, Vec<u8>)> {
     let packet = &record.data[sums::network(record.link, &record.data)?..];
     let total = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));
@@ -98,7 +98,7 @@ fn plain(record: &Recorded) -> Option<(u64, Vec<u8>)> {
     (sound && whole && known && !zero_port).then(|| (record.timestamp_ns, packet.to_vec()))
 }
 
-/// The packet with another destination, its checksums made anew.
+/// Returns the packet with another destination and new checksums.
 fn sent_to(packet: &[u8], seen: &Seen, to: End) -> Vec<u8> {
     let mut packet = packet.to_vec();
     packet[16..20].copy_from_slice(&to.0.octets());

@@ -1,4 +1,4 @@
-//! A policy's text run over records, within the test's process.
+//! Runs the text of a policy over records within the test's process.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use crate::traces::Recorded;
 /// A packet that left.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sent {
-    /// The number of the record that it was, or that it answers.
+    /// The number of its record, or of the record that it answers.
     pub record: u64,
     pub port: u16,
     pub link: LinkType,
@@ -24,7 +24,7 @@ pub struct Sent {
     pub data: Vec<u8>,
 }
 
-/// An event that a function told.
+/// An event reported by a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     pub kind: &'static str,
@@ -32,11 +32,11 @@ pub struct Told {
     pub sequence: Option<u64>,
     pub source: packet::Endpoint,
     pub destination: packet::Endpoint,
-    /// Its fields; numbers in decimal.
+    /// Fields; numbers in decimal.
     pub fields: BTreeMap<&'static str, Vec<u8>>,
 }
 
-/// All that a run put out.
+/// All output of a run.
 pub struct Outcome {
     pub sent: Vec<Sent>,
     pub alerts: Vec<Alert>,
@@ -45,12 +45,12 @@ pub struct Outcome {
     pub report: Report,
 }
 
-/// A runner of this policy.
+/// Creates a runner of this policy.
 pub fn runner(policy: &str) -> Runner {
     try_runner(policy).unwrap_or_else(|wrong| panic!("{wrong}{policy}"))
 }
 
-/// A runner of this policy, or what is wrong with it.
+/// Creates a runner of this policy, or returns its errors.
 pub fn try_runner(policy: &str) -> Result<Runner, String> {
     Ok(Runner::new(assembly(policy)?, "test"))
 }
@@ -64,17 +64,17 @@ fn assembly(policy: &str) -> Result<Assembly, String> {
     })
 }
 
-/// Runs a policy over records, `batch` at a time, at most [`runtime::BATCH`].
+/// Runs a policy over records in batches of up to [`runtime::BATCH`] packets.
 pub fn run(policy: &str, records: &[Recorded], batch: usize) -> Outcome {
     play(runner(policy), records, batch)
 }
 
-/// The same on units that come and go.
+/// Runs it on elastic units.
 pub fn run_on_units(policy: &str, records: &[Recorded], config: UnitsConfig) -> Outcome {
     play(Runner::on_units(assembly(policy).unwrap(), "test", config).unwrap(), records, runtime::BATCH)
 }
 
-/// The same on units with threads of their own.
+/// Runs it on units with their own threads.
 pub fn run_on_threads(policy: &str, records: &[Recorded], config: UnitsConfig) -> Outcome {
     let text = policy.to_owned();
     let make = Arc::new(move || Ok(assembly(&text).unwrap().chain));
@@ -82,7 +82,7 @@ pub fn run_on_threads(policy: &str, records: &[Recorded], config: UnitsConfig) -
     play(runner, records, runtime::BATCH)
 }
 
-/// Whether flows share what makes their order matter.
+/// Returns whether flows share state that depends on their order.
 pub fn is_order_sensitive(policy: &str) -> bool {
     assembly(policy).unwrap().chain.stages().iter().any(|stage| stage.shared().is_order_sensitive())
 }
@@ -107,7 +107,7 @@ fn play(mut runner: Runner, records: &[Recorded], batch: usize) -> Outcome {
 }
 
 impl Outcome {
-    /// The report without what depends on the machine, and on its units.
+    /// Returns the report without the parts that depend on the machine or on units.
     pub fn lasting_report(&self) -> serde_json::Value {
         let mut report = serde_json::to_value(&self.report).unwrap();
         for depends in ["timing", "units"] {
@@ -116,17 +116,17 @@ impl Outcome {
         report
     }
 
-    /// How many packets were dropped for this reason.
+    /// Returns the number of packets dropped for this reason.
     pub fn dropped(&self, reason: &str) -> u64 {
         self.report.drops.get(reason).copied().unwrap_or(0)
     }
 
-    /// A counter of the policy's first function.
+    /// Returns a counter of the policy's first function.
     pub fn counter(&self, name: &str) -> u64 {
         self.report.functions[0].counters[name]
     }
 
-    /// Everything that must hold of every run.
+    /// Checks everything that must hold in every run.
     pub fn check(&self, records: &[Recorded]) {
         let report = &self.report;
         assert!(report.adds_up(), "{report:?}");
@@ -149,7 +149,7 @@ impl Outcome {
         assert!(flows.live <= flows.peak && flows.peak <= flows.started);
         for function in &report.functions {
             for (name, pool) in &function.pools {
-                assert_eq!(pool.in_use, 0, "{}: {name}: what flows took they gave back", function.name);
+                assert_eq!(pool.in_use, 0, "{}: {name}: all items are returned", function.name);
                 assert!(pool.peak <= pool.size);
             }
         }

@@ -1,4 +1,4 @@
-//! TCP streams as the chain puts them together, against tshark's `follow`, on every capture.
+//! Reassembled TCP streams, against tshark's `follow`, for every capture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -14,13 +14,13 @@ use crate::traces::{self, Capture};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sent {
     bytes: Vec<u8>,
-    /// Whether some are missing.
+    /// Bytes are missing.
     gap: bool,
-    /// Whether some are missing behind the last one so far.
+    /// Bytes are missing after the last one so far.
     gap_behind: bool,
 }
 
-/// All streams of a capture, as the chain has them: of each pair of ends, connection by connection.
+/// Returns our streams of a capture, by endpoints and connection.
 fn ours(capture: &Capture) -> BTreeMap<Ends, Vec<Sent>> {
     let mut all: BTreeMap<Ends, Vec<Sent>> = BTreeMap::new();
     for connection in recorder::connections(capture) {
@@ -44,10 +44,10 @@ fn ours(capture: &Capture) -> BTreeMap<Ends, Vec<Sent>> {
     all
 }
 
-/// Connections that one run of tshark follows: for each it looks at every packet.
+/// Connections that one run of tshark follows; it reads every packet for each.
 const FOLLOWED_AT_ONCE: usize = 700;
 
-/// The same as tshark has them, of all connections that carry bytes.
+/// Returns tshark's streams of all connections that carry bytes.
 fn theirs(path: &Path) -> Vec<(Ends, [Sent; 2])> {
     let listed =
         tshark(path, &["-Y", "tcp.len > 0", "-T", "fields", "-e", "tcp.stream", "-E", "occurrence=a"]);
@@ -63,14 +63,14 @@ fn theirs(path: &Path) -> Vec<(Ends, [Sent; 2])> {
     on_all_cores(&batches, followed).concat()
 }
 
-/// What tshark says of a capture.
+/// Runs tshark on a capture.
 fn tshark(path: &Path, arguments: &[impl AsRef<OsStr>]) -> String {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(path);
     String::from_utf8_lossy(&command.args(arguments).output().unwrap().stdout).into_owned()
 }
 
-/// What tshark prints of one connection.
+/// Parses tshark's output about one connection.
 fn connection(text: &str) -> Option<(Ends, [Sent; 2])> {
     let mut lines = text.lines().skip(2);
     let mut node = || -> Option<SocketAddr> {
@@ -89,7 +89,7 @@ fn connection(text: &str) -> Option<(Ends, [Sent; 2])> {
     Some((ends, sent))
 }
 
-/// What tshark puts where bytes are missing, behind their number.
+/// tshark's mark of missing bytes, after their number.
 const MISSING: &[u8] = b" bytes missing in capture file]";
 
 fn hex(text: &str) -> Vec<u8> {
@@ -97,7 +97,7 @@ fn hex(text: &str) -> Vec<u8> {
     text.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
-/// Where tshark reads a capture otherwise, and why that is no fault of ours.
+/// Captures that tshark reads differently, with the reason.
 const EXCEPTIONS: [(&str, &str); 16] = [
     ("erspan.pcap", "it puts a tunnel's packets together from fragments"),
     ("fuzz-2006-06-26-2594.pcap", "it puts packets with damaged headers together"),
@@ -126,16 +126,16 @@ const EXCEPTIONS: [(&str, &str); 16] = [
     ("merged_mix.pcap: 2.2.2.2:443 -> 1.1.1.1:20394", PPPOE),
 ];
 
-const PPPOE: &str = "a packet's IP header says more bytes than its PPPoE header";
-const OFFLOADED: &str = "a packet's IP header says no length, which it takes for that of the frame";
+const PPPOE: &str = "the IP header of a packet is longer than its PPPoE header";
+const OFFLOADED: &str = "a packet's IP header has no length, and it uses that of the frame";
 
-/// Streams of which we have the beginning alone, at most: in their captures, nobody acknowledges
-/// segments that are damaged or that hardware has put together, or what comes after a reset, which
-/// count only then.
+/// Maximum number of streams of which we have only the beginning. Their captures lack the
+/// acknowledgments of damaged segments, of segments joined by hardware, or of data after a reset,
+/// without which these do not count.
 const BEGINNINGS_MAX: usize = 24;
 
 #[test]
-fn streams_are_those_that_tshark_follows() {
+fn streams_equal_those_that_tshark_follows() {
     let captures = traces::all();
     if captures.is_empty() || !traces::has_tool("tshark", "-v") {
         return;
@@ -145,7 +145,7 @@ fn streams_are_those_that_tshark_follows() {
     let mut needless: BTreeSet<_> = EXCEPTIONS.iter().map(|(which, _)| *which).collect();
     for capture in captures.iter().filter(|capture| capture.broken.is_none()) {
         if capture.records.iter().any(|record| record.wire_len as usize > record.data.len()) {
-            continue; // Bytes that a capture cut away are a gap, of which tshark says nothing.
+            continue; // Bytes cut off by the capture are a gap that tshark does not report.
         }
         let ours = ours(capture);
         if ours.is_empty() {
@@ -180,10 +180,10 @@ fn streams_are_those_that_tshark_follows() {
     println!("{}", differing.join("\n"));
     assert!(compared > 4000 && differing.is_empty(), "{} streams differ", differing.len());
     assert!(beginnings <= BEGINNINGS_MAX, "{beginnings} streams in part");
-    assert!(needless.is_empty(), "no exceptions any more: {needless:?}");
+    assert!(needless.is_empty(), "exceptions that are not needed: {needless:?}");
 }
 
-/// How a stream that tshark has differs from those that we have between the same ends.
+/// Describes how a stream of tshark differs from ours between the same endpoints.
 fn difference(capture: &str, ends: Ends, heard: &[Sent], sent: &Sent) -> String {
     let mut text = format!("{capture}: {} -> {}: tshark has {} bytes", ends.0, ends.1, sent.bytes.len());
     for heard in heard {

@@ -1,22 +1,21 @@
-//! Checksums, computed from the definitions, by a reader of frames that shares nothing with the one
-//! under test.
+//! Checksums computed from their definitions, by a frame reader that shares nothing with the tested
+//! one.
 
 use std::net::IpAddr;
 
 use packet::LinkType;
 
-/// What a checksum is.
+/// The state of a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sum {
     Right,
     Wrong,
-    /// There is none, or not all that it covers is there: a UDP checksum of zero, a fragment, a
-    /// packet cut short.
+    /// Absent, or not verifiable: a UDP checksum of zero, a fragment, a truncated packet.
     Unknown,
 }
 
-/// Each checksum of a frame with its name, from the outermost header to the innermost: IP headers,
-/// transport, what a tunnel (IP in IP, GUE) carries, and the IPv4 header that an ICMP error quotes.
+/// Returns each checksum of a frame with its name, from the outermost header to the innermost: IP
+/// headers, transport, the content of tunnels (IP in IP, GUE), the IPv4 header in an ICMP error.
 pub fn all(link: LinkType, data: &[u8]) -> Vec<(&'static str, Sum)> {
     let mut found = Vec::new();
     if let Some(at) = network(link, data) {
@@ -25,7 +24,7 @@ pub fn all(link: LinkType, data: &[u8]) -> Vec<(&'static str, Sum)> {
     found
 }
 
-/// Source and destination of a frame's first IP header.
+/// Returns source and destination of a frame's first IP header.
 pub fn ends(link: LinkType, data: &[u8]) -> Option<(IpAddr, IpAddr)> {
     let ip = &data[network(link, data)?..];
     let v4 = |at: usize| <[u8; 4]>::try_from(&ip[at..at + 4]).unwrap().into();
@@ -37,10 +36,9 @@ pub fn ends(link: LinkType, data: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-/// Whether two frames' checksums fit each other: what was right is right, and nothing has become
-/// wrong.
+/// Returns whether right checksums have stayed right, and none has become wrong.
 pub fn kept(before: &[(&str, Sum)], after: &[(&str, Sum)]) -> bool {
-    // What a tunnel or an answer puts in front has no counterpart.
+    // Headers added by a tunnel or a reply have no counterpart.
     let (own, added) = match after.len().checked_sub(before.len()) {
         Some(added) if names(&after[added..]).eq(names(before)) => (&after[added..], &after[..added]),
         _ => {
@@ -60,7 +58,7 @@ fn names<'a>(sums: &'a [(&'a str, Sum)]) -> impl Iterator<Item = &'a str> {
     sums.iter().map(|(name, _)| *name)
 }
 
-/// Where the first IP header begins, if the frame has one.
+/// Returns the offset of the first IP header, if there is one.
 pub fn network(link: LinkType, data: &[u8]) -> Option<usize> {
     let at = match link {
         LinkType::Ethernet => ether_type(data, 12)?,
@@ -81,12 +79,12 @@ pub fn network(link: LinkType, data: &[u8]) -> Option<usize> {
 /// IEEE 802.11 after a radiotap header.
 const RADIOTAP: u16 = 127;
 
-/// Behind a radiotap header, which says its length, and those of a data frame and of LLC and SNAP.
+/// Returns the offset after radiotap, data frame, LLC and SNAP headers.
 fn wireless(data: &[u8]) -> Option<usize> {
     let frame = usize::from(u16::from_le_bytes([*data.get(2)?, *data.get(3)?]));
     let (&kind, &flags) = (data.get(frame)?, data.get(frame + 1)?);
     if kind & 0x0c != 0x08 || kind & 0x40 != 0 || flags & 0x40 != 0 {
-        return None; // No data frame, none with data, or encrypted.
+        return None; // Not a data frame, without data, or encrypted.
     }
     let four_addresses = if flags & 3 == 3 { 6 } else { 0 };
     let quality = if kind & 0x80 != 0 { 2 } else { 0 };
@@ -94,7 +92,7 @@ fn wireless(data: &[u8]) -> Option<usize> {
     matches!(data.get(llc..llc + 3)?, [0xaa, 0xaa, 3]).then(|| ether_type(data, llc + 6))?
 }
 
-/// Behind an EtherType at `at` and all that may follow it: VLAN tags, PPPoE, MPLS.
+/// Returns the offset after an EtherType at `at` and its VLAN tags, PPPoE or MPLS headers.
 fn ether_type(data: &[u8], at: usize) -> Option<usize> {
     match word(data, at)? {
         0x0800 | 0x86dd => Some(at + 2),
@@ -143,8 +141,8 @@ fn ipv6(packet: &[u8], found: &mut Vec<(&'static str, Sum)>, depth: usize) {
     let mut destination = &packet[24..40];
     loop {
         match next {
-            // Hop-by-hop and destination options; a routing header names the last destination,
-            // which sums cover.
+            // Hop-by-hop and destination options. A routing header names the final destination,
+            // which checksums cover.
             0 | 60 | 43 => {
                 let Some(&[following, len]) = packet.get(at..at + 2).and_then(|b| b.first_chunk()) else {
                     return;
@@ -182,7 +180,7 @@ fn ipv6(packet: &[u8], found: &mut Vec<(&'static str, Sum)>, depth: usize) {
     );
 }
 
-/// `pseudo`: the sum of the addresses, if all that a checksum covers is there.
+/// `pseudo` is the sum of the addresses, if all that the checksum covers is present.
 fn transport(
     protocol: u8,
     body: &[u8],
@@ -216,13 +214,13 @@ fn transport(
     }
 }
 
-/// The 16-bit words of `bytes`, added up.
+/// Sums the 16-bit words of `bytes`.
 fn total(start: u32, bytes: &[u8]) -> u32 {
     let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     words.fold(start, |sum, word| ((sum + word) & 0xffff) + ((sum + word) >> 16))
 }
 
-/// RFC 1071: with its checksum, everything that it covers adds up to all ones.
+/// RFC 1071: including the checksum, the covered words sum to all ones.
 fn right(total: u32) -> Sum {
     let folded = (total & 0xffff) + (total >> 16);
     if (folded & 0xffff) + (folded >> 16) == 0xffff { Sum::Right } else { Sum::Wrong }

@@ -1,4 +1,4 @@
-//! Captures from elsewhere, and tools from elsewhere.
+//! Foreign captures and tools.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ pub struct Recorded {
     pub data: Vec<u8>,
 }
 
-/// A capture: what could be read of it, and what ended it early.
+/// A capture: its readable records, and the error that ended it.
 pub struct Capture {
     pub name: String,
     pub path: PathBuf,
@@ -23,7 +23,7 @@ pub struct Capture {
     pub broken: Option<String>,
 }
 
-/// All captures, the small ones first; none, and a line that says so, where there are none.
+/// Returns all captures, small ones first. Without captures, prints a message and returns none.
 pub fn all() -> Vec<Capture> {
     let Some(traces) = folder() else { return Vec::new() };
     let mut captures = Vec::new();
@@ -38,7 +38,7 @@ pub fn all() -> Vec<Capture> {
     captures
 }
 
-/// One of them, such as `workload/merged_mix.pcap`.
+/// Returns one capture, such as `workload/merged_mix.pcap`.
 pub fn one(name: &str) -> Option<Capture> {
     folder().map(|traces| read(traces.join(name)))
 }
@@ -86,7 +86,7 @@ fn read(path: PathBuf) -> Capture {
     }
 }
 
-/// Whether a tool is installed; a line that says so if not.
+/// Returns whether a tool is installed, and prints a message if not.
 pub fn has_tool(name: &str, version: &str) -> bool {
     let found = Command::new(name).arg(version).output().is_ok();
     if !found {

@@ -1,5 +1,4 @@
-//! What others see: tshark on what came out, against tshark on what went in; its flows against the
-//! monitor's.
+//! tshark on the output against tshark on the input, and its flows against the monitor's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,7 +13,7 @@ use crate::run::run;
 use crate::sums;
 use crate::traces::{self, Recorded};
 
-/// A frame to be shown to tshark.
+/// A frame for tshark.
 struct Shown<'a> {
     timestamp_ns: u64,
     link: LinkType,
@@ -29,7 +28,7 @@ impl<'a> From<&'a Recorded> for Shown<'a> {
     }
 }
 
-/// Writes frames of any link types into one file.
+/// Writes frames of any link types to one file.
 fn write<'a>(path: &Path, frames: impl Iterator<Item = Shown<'a>>) {
     let mut writer =
         CaptureWriter::create(path, CaptureFormat { kind: FormatKind::Pcapng, gzip: false }).unwrap();
@@ -45,7 +44,7 @@ fn write<'a>(path: &Path, frames: impl Iterator<Item = Shown<'a>>) {
     writer.finish().unwrap();
 }
 
-/// Protocols that tshark is to look into: headers up to the transport's.
+/// Protocols that tshark dissects: headers up to the transport's.
 const PROTOCOLS: [&str; 29] = [
     "frame",
     "eth",
@@ -78,8 +77,8 @@ const PROTOCOLS: [&str; 29] = [
     "_ws.short",
 ];
 
-/// A folder of settings for tshark in which all other protocols are off: what it makes of the
-/// payload of a port is not the question, and takes its time.
+/// Creates a configuration for tshark in which all other protocols are off: payloads are not
+/// compared, and dissecting them is slow.
 fn settings() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new("tshark").args(["-G", "protocols"]).output().unwrap();
@@ -91,8 +90,8 @@ fn settings() -> tempfile::TempDir {
     folder
 }
 
-/// What tshark says of each frame: the values of `fields`. Each frame is looked at for itself;
-/// checksums are verified.
+/// Returns the values of `fields` for each frame. tshark dissects each frame alone and verifies
+/// checksums.
 fn tshark(path: &Path, fields: &[&str], occurrence: &str) -> Vec<Vec<String>> {
     let settings = settings();
     let mut command = Command::new("tshark");
@@ -117,7 +116,7 @@ fn tshark(path: &Path, fields: &[&str], occurrence: &str) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split('\t').skip(1).map(str::to_owned).collect()).collect()
 }
 
-/// Checksums that tshark finds wrong (status 0), by kind; and whether the frame is malformed.
+/// Checksums that tshark finds wrong (status 0), by kind, and malformed frames.
 const VERDICTS: [&str; 6] = [
     "ip.checksum.status",
     "tcp.checksum.status",
@@ -127,8 +126,8 @@ const VERDICTS: [&str; 6] = [
     "_ws.malformed",
 ];
 
-/// How many there are of each. What an ICMP error quotes is cut, which tshark takes for a wrong
-/// transport checksum.
+/// Counts each of them. The quoted packet of an ICMP error is truncated, which tshark takes for a
+/// wrong transport checksum.
 fn faults(row: &[String]) -> [usize; VERDICTS.len()] {
     let quotes = !row[3].is_empty() || !row[4].is_empty();
     std::array::from_fn(|i| match VERDICTS[i] {
@@ -139,7 +138,7 @@ fn faults(row: &[String]) -> [usize; VERDICTS.len()] {
 }
 
 #[test]
-fn tshark_finds_no_fault_that_was_not_there_before() {
+fn tshark_finds_no_new_fault() {
     let captures = traces::all();
     if captures.is_empty() || !traces::has_tool("tshark", "-v") {
         return;
@@ -181,13 +180,13 @@ fn tshark_finds_no_fault_that_was_not_there_before() {
     }
 }
 
-/// Both ends of a packet.
+/// Endpoints of a packet.
 type Ends = (IpAddr, u16, IpAddr, u16, u8);
 
-/// Packets and bytes of IP packets, one direction.
+/// Packets and bytes of IP packets in one direction.
 pub type Counts = BTreeMap<Ends, (u64, u64)>;
 
-/// What tells whose flow a packet is, and how long it is.
+/// Fields that determine a packet's flow and length.
 const FLOW_FIELDS: [&str; 14] = [
     "ip.src",
     "ip.dst",
@@ -205,11 +204,11 @@ const FLOW_FIELDS: [&str; 14] = [
     "udp.dstport",
 ];
 
-/// Of all TCP and UDP flows: tshark counts each packet; the monitor reports flows. Left out are
-/// pairs of addresses with fragments (the monitor gives later ones to their flow, which tshark does
-/// not tell), with packets that were dropped as malformed, and with extension headers.
+/// Compares all TCP and UDP flows: tshark counts each packet, the monitor reports flows. Excluded
+/// are pairs of addresses with fragments (the monitor assigns later ones to their flow, tshark does
+/// not), with packets dropped as malformed, and with extension headers.
 #[test]
-fn the_monitors_flows_are_those_of_tshark() {
+fn the_monitors_flows_equal_those_of_tshark() {
     let captures = traces::all();
     if captures.is_empty() || !traces::has_tool("tshark", "-v") {
         return;
@@ -219,7 +218,7 @@ fn the_monitors_flows_are_those_of_tshark() {
     let policy = "Port<0> inside;\nPort<1> outside;\nsettings { seed: 1, flows: 200k };\nMonitor m;\n\
                   pipelet { inside <-> m <-> outside; }\n";
     let (mut flows, mut skipped) = (0, 0);
-    // Together they would share address pairs; so the large ones go alone.
+    // Large captures run alone, since merged ones would share address pairs.
     for captures in captures.chunk_by(|a, b| a.records.len() < 10_000 && b.records.len() < 10_000) {
         let records: Vec<&Recorded> = captures.iter().flat_map(|capture| &capture.records).collect();
         write(&path, records.iter().map(|record| Shown::from(*record)));
@@ -275,8 +274,7 @@ fn the_monitors_flows_are_those_of_tshark() {
     assert!(flows > 20_000 && skipped < flows / 10);
 }
 
-/// What tshark counts of TCP and UDP in a capture, each direction of a flow apart; fragments are
-/// left out.
+/// Returns tshark's counts of TCP and UDP in a capture by direction, without fragments.
 pub fn counts(path: &Path) -> Counts {
     let mut counts = Counts::new();
     for (ends, bytes) in tshark(path, &FLOW_FIELDS, "f").iter().filter_map(|row| ends(row)) {
@@ -299,7 +297,7 @@ fn addresses(row: &[String]) -> Option<(IpAddr, IpAddr)> {
     Some(sorted((row[at].parse().ok()?, row[at + 1].parse().ok()?)))
 }
 
-/// The ends of a plain TCP or UDP packet, and the length of its IP packet.
+/// Returns the endpoints of a plain TCP or UDP packet, and the length of its IP packet.
 fn ends(row: &[String]) -> Option<(Ends, u64)> {
     let six = row[0].is_empty();
     let (at, protocol, bytes) = if six { (6, &row[8], &row[9]) } else { (0, &row[2], &row[3]) };
@@ -319,10 +317,10 @@ fn ends(row: &[String]) -> Option<(Ends, u64)> {
     Some((ends, if six { bytes + 40 } else { bytes }))
 }
 
-/// tshark's own table of conversations. Its bytes are those of frames, ours of IP packets: 14 less
-/// each, on Ethernet without padding.
+/// Compares with tshark's table of conversations. Its bytes are those of frames, ours of IP
+/// packets: 14 less each on Ethernet without padding.
 #[test]
-fn the_monitors_flows_are_tsharks_conversations() {
+fn the_monitors_flows_equal_tsharks_conversations() {
     let Some(capture) = traces::one("workload/echo_500_connections.pcap") else { return };
     if !traces::has_tool("tshark", "-v") {
         return;
@@ -333,7 +331,7 @@ fn the_monitors_flows_are_tsharks_conversations() {
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    // A <-> B, then frames and bytes from B to A, from A to B, and in all.
+    // A <-> B, then frames and bytes from B to A, from A to B, and in total.
     let rows = text
         .lines()
         .filter(|line| line.contains("<->"))
@@ -363,7 +361,7 @@ fn conversation(row: &[&str]) -> Conversation {
         let (address, port) = text.rsplit_once(':').unwrap();
         (address.parse().unwrap(), port.parse().unwrap())
     };
-    // Bytes are written as `5352 bytes` or `5 kB`: only the former are exact.
+    // Bytes are `5352 bytes` or `5 kB`; only the former are exact.
     let numbers: Vec<u64> = row[3..].iter().filter_map(|word| word.parse().ok()).collect();
     let (a, b) = (end(row[0]), end(row[2]));
     let (from_b, from_a) = ((numbers[0], numbers[1]), (numbers[2], numbers[3]));

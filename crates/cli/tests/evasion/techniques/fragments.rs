@@ -1,11 +1,11 @@
-//! Segments in fragments.
+//! Fragmented segments.
 
 use super::Technique;
 use crate::talk::{DECOY, REAL, Talk};
 use crate::wire::{Checksum, Family, Ip, frame};
 
-/// A fragment: bytes from here to there of the segment, or of one that has decoys in their place;
-/// whether more follow.
+/// A fragment of the segment, or of one with decoys in its place: range of bytes, and whether more
+/// follow.
 #[derive(Clone, Copy)]
 struct Part {
     from: usize,
@@ -19,7 +19,7 @@ const fn part(from: usize, until: usize, is_real: bool, more: bool) -> Part {
     Part { from, until, is_real, more, change: |_| {} }
 }
 
-/// The segment's length: a header with a timestamp, and 24 bytes.
+/// Length of the segment: a header with a timestamp, and 24 bytes.
 const END: usize = 56;
 
 const fn real(from: usize, until: usize) -> Part {
@@ -48,12 +48,12 @@ fn play(talk: &mut Talk<'_>, parts: &[Part]) {
     }
 }
 
-/// Checksums are of the segment that is put together: a mixture has none that is right, unless its
-/// bytes are swapped as words.
+/// Plays fragments of several segments. The checksum covers the reassembled segment, so a mixture
+/// has a right one only if its bytes are swapped as words.
 fn play_mixed(talk: &mut Talk<'_>, parts: &[(usize, usize, &[u8], bool)]) {
     talk.open();
     let id = 0x1000 + u32::from(talk.ports.0);
-    // 32 bytes of header, and payloads whose sums are the same in all mixtures.
+    // 32 bytes of header, and payloads with the same sum in all mixtures.
     let segment = talk.data(0, REAL);
     let whole = segment.transport(talk.family);
     for &(from, until, payload, more) in parts {
@@ -65,7 +65,7 @@ fn play_mixed(talk: &mut Talk<'_>, parts: &[(usize, usize, &[u8], bool)]) {
     }
 }
 
-/// The real bytes in another order, that have the same sum in each eight: words change places.
+/// The real data with words swapped within each eight bytes, which keeps the sum.
 const SWAPPED: &[u8] = b"GHEFCDABOPMNKLIJWXUVSTQR";
 
 const TABLE: &[(&str, &[Part])] = &[
@@ -195,7 +195,7 @@ pub fn all() -> Vec<Technique> {
             all.push(Technique { family, ..technique });
         }
     }
-    // Mixtures that keep the sum: what the host takes is seen by what it reads.
+    // Mixtures that keep the sum: the reading of the host shows its choice.
     type Fragment = (usize, usize, &'static [u8], bool);
     let mixed: [(&str, &'static [Fragment]); 5] = [
         (

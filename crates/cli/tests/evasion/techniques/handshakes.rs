@@ -1,25 +1,24 @@
-//! How connections open, close, break off, and open again on the same ports.
+//! Connections that open, close, reset, and reopen on the same ports.
 
 use super::Technique;
 use crate::place::FAST_OPEN;
 use crate::talk::{DECOY, REAL, Talk};
 use crate::wire::{ACK, Checksum, FIN, PSH, RST, Segment};
 
-/// A SYN so far from the first one.
+/// Returns a SYN `off` from the first one.
 fn other_syn(talk: &Talk<'_>, off: u32) -> Segment {
     let mut syn = talk.syn();
     syn.sequence = syn.sequence.wrapping_add(off);
     syn
 }
 
-/// The real bytes in two segments.
+/// Sends the real data in two segments.
 fn say_all(talk: &mut Talk<'_>) {
     talk.say(0, &REAL[..8]);
     talk.say(8, &REAL[8..]);
 }
 
-/// The next connection on the same ports begins with this number; what the last one said means
-/// nothing.
+/// Starts the next connection on the same ports with this number, and forgets the last one.
 fn begin_again(talk: &mut Talk<'_>, isn: u32) {
     talk.isn = isn;
     talk.theirs = 0;
@@ -28,7 +27,7 @@ fn begin_again(talk: &mut Talk<'_>, isn: u32) {
     talk.clock += 1000;
 }
 
-/// Ends the connection: the client first.
+/// Closes the connection from the client.
 fn close(talk: &mut Talk<'_>, at: i64) {
     let end = talk.segment(ACK | FIN, at, b"");
     talk.send(&end);

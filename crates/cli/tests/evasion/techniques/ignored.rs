@@ -1,13 +1,13 @@
-//! A segment, an end or a reset that the host ignores, and then what it takes.
+//! A segment, FIN or reset that the host ignores, followed by one that it accepts.
 
 use super::Technique;
 use crate::talk::{DECOY, REAL, Talk};
 use crate::wire::{ACK, Checksum, FIN, Family, PSH, RST, SYN, Segment};
 
-/// Makes a segment one that the host may ignore.
+/// Turns a segment into one that the host may ignore.
 type Spoil = fn(&Talk<'_>, &mut Segment);
 
-/// What spoils a segment, and the IP version that it is of.
+/// Modifications of a segment, with the IP version that they apply to.
 const SPOILS: &[(&str, Option<Family>, Spoil)] = &[
     ("wrong TCP checksum", None, |_, s| s.checksum = Checksum::Wrong),
     ("zero TCP checksum", None, |_, s| s.checksum = Checksum::Zero),
@@ -108,7 +108,7 @@ const SPOILS: &[(&str, Option<Family>, Spoil)] = &[
     ("payload length beyond the packet", Some(Family::V6), |_, s| s.ip.len_off = 8),
 ];
 
-/// A segment of these bytes that is spoilt.
+/// Returns a modified segment with these bytes.
 fn spoilt(talk: &Talk<'_>, spoil: Spoil, flags: u8, offset: i64, payload: &[u8]) -> Segment {
     let mut segment = talk.segment(flags, offset, payload);
     spoil(talk, &mut segment);

@@ -1,13 +1,13 @@
-//! Segments that overlap, in all orders.
+//! Overlapping segments in all orders.
 
 use super::Technique;
 use crate::talk::{DECOY, REAL, Talk};
 use crate::wire::{ACK, FIN, PSH};
 
-/// A segment of the bytes that stand there: real ones or decoys, and with a FIN or not.
+/// A segment of the bytes in a range: real ones or decoys, with or without a FIN.
 type Part = (usize, usize, bool, bool);
 
-/// A real part, and a decoy.
+/// A real part.
 const fn real(from: usize, until: usize) -> Part {
     (from, until, true, false)
 }
@@ -27,8 +27,7 @@ fn play(talk: &mut Talk<'_>, parts: &[Part]) {
     }
 }
 
-/// Segments that wait behind a hole at 0 to 4, by what they have in common; then the hole is
-/// filled.
+/// Segments that wait beyond a gap at 0 to 4, by what they have in common. The gap is filled last.
 const WAITING: &[(&str, &[Part])] = &[
     ("same place, same length", &[decoy(8, 16), real(8, 16)]),
     ("same place, the second longer", &[decoy(8, 16), real(8, 20)]),
@@ -60,7 +59,7 @@ const WAITING: &[(&str, &[Part])] = &[
     ("a FIN that what begins before overlaps", &[(8, 12, false, true), real(6, 11)]),
 ];
 
-/// Segments in order and over it.
+/// Segments in order and overlapping it.
 const IN_ORDER: &[(&str, &[Part])] = &[
     ("whole", &[real(0, 24)]),
     ("byte by byte", &[real(0, 1), real(1, 2), real(2, 3), real(3, 4), real(4, 10), real(10, 24)]),
@@ -78,10 +77,10 @@ const IN_ORDER: &[(&str, &[Part])] = &[
     ("empty FIN within what came", &[real(0, 12), (6, 6, false, true), real(12, 24)]),
 ];
 
-/// How many random ones there are.
+/// Number of random sequences.
 const RANDOM: u64 = 24;
 
-/// Overlapping parts at random.
+/// Returns random overlapping parts.
 fn random(seed: u64) -> Vec<Part> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut below = |most: usize| {

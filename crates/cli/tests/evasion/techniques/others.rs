@@ -1,4 +1,4 @@
-//! Urgent bytes, windows, and what lies beside the stream.
+//! Urgent bytes, windows, and the surroundings of the stream.
 
 use super::Technique;
 use crate::place::FULL;
@@ -15,7 +15,7 @@ fn urgent(talk: &mut Talk<'_>, offset: i64, payload: &[u8], pointer: u16) {
     }
 }
 
-/// Fills the window of a server that does not read; where that ends.
+/// Fills the window of a server that does not read, and returns the end.
 fn fill(talk: &mut Talk<'_>) -> i64 {
     talk.ports.1 = FULL;
     talk.open();
