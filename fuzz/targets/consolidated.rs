@@ -1,11 +1,10 @@
-//! Any packets, in any batches, with operators' commands in between, through chains of functions
-//! that take part in the fast path: what follows rules comes out, and leaves everything behind, as
-//! what walks (B4); and so does it where state functions that commute run the other way round
-//! (B18).
+//! Sends arbitrary packets, in batches and with operators' commands in between, through chains of
+//! functions with a fast path. Output and effects equal those of the slow path (B4), also when
+//! commuting state functions run in the opposite order (B18).
 //!
-//! Input: a byte for each of up to four functions, ended by one that names none; a byte of options;
-//! then packets as for the target `chain`, where the side's byte says by its upper bits whether a
-//! batch ends with the packet, and whether a command follows.
+//! Input: a byte for each of up to four functions, ended by a byte that names none; a byte of
+//! options; then packets as for the target `graph`. The upper bits of the side's byte determine
+//! whether the batch ends with the packet, and whether a command follows.
 
 #![no_main]
 
@@ -29,8 +28,8 @@ const FUNCTIONS_MAX: usize = 4;
 const PACKETS_MAX: usize = 100;
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
-/// Functions, their configurations, and commands for them. Pools and sets are small: they are set
-/// up anew for every input, and are to run out.
+/// Functions with their configurations and commands. Pools and sets are small, because they are
+/// allocated for every input and must be exhausted.
 const FUNCTIONS: [(&str, &str, &[&str]); 11] = [
     (
         "nat",
@@ -71,8 +70,7 @@ const FUNCTIONS: [(&str, &str, &[&str]); 11] = [
     ),
 ];
 
-/// A packet, whether its batch ends with it, and the command that follows: of which function of the
-/// chain, and which.
+/// A packet, whether its batch ends with it, and the command that follows, with its function.
 struct Step {
     arrival: Arrival,
     ends_batch: bool,
@@ -128,7 +126,7 @@ fn run(functions: &[usize], options: Options, beside: bool, steps: &[Step]) -> O
         let (name, config, _) = FUNCTIONS[index];
         let config = serde_json::from_str(config).unwrap();
         let mut setup = Setup::new(7, FLOWS);
-        setup.inner = true; // As tunnels want it, also where they do not get it.
+        setup.inner = true; // Tunnels need it, even where they are never reached.
         registry.find(name).unwrap().make(&config, setup).unwrap()
     };
     let mut bench = Bench::new(functions.iter().map(stage).collect(), options);
@@ -153,7 +151,7 @@ fn run(functions: &[usize], options: Options, beside: bool, steps: &[Step]) -> O
     bench.outcome()
 }
 
-/// At most as many packets as the bench has buffers for.
+/// Limited by the number of buffers of the bench.
 fn steps(mut bytes: &[u8]) -> Vec<Step> {
     let (mut at_ns, mut steps) = (START_NS, vec![]);
     while let [high, low, flags, len, rest @ ..] = bytes {
@@ -161,7 +159,7 @@ fn steps(mut bytes: &[u8]) -> Vec<Step> {
         if network.is_empty() || steps.len() == PACKETS_MAX {
             break;
         }
-        // The step's top bits are its scale: nanoseconds to minutes, or back.
+        // The step's top bits are its scale: nanoseconds to minutes, or backwards.
         let step = u64::from(*low) << (u32::from(*high & 15) * 2);
         at_ns = if high & 0x80 != 0 { at_ns.saturating_sub(step) } else { at_ns.saturating_add(step) };
         let side = if flags & 1 == 0 { Side::Inside } else { Side::Outside };

@@ -1,5 +1,5 @@
-//! Any packets, of any sides and times, through firewalls: nothing panics, and every packet is
-//! accounted for.
+//! Sends arbitrary packets, from any side and at any time, through firewalls: nothing panics, and
+//! every packet is accounted for.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any packets, of any sides and times, through NATs: nothing panics, and every packet is accounted
-//! for.
+//! Sends arbitrary packets, from any side and at any time, through NATs: nothing panics, and every
+//! packet is accounted for.
 
 #![no_main]
 
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
             "refresh": "both",
             "untranslated": "pass",
         }),
-        // Few ports, so that blocks end.
+        // Few ports, so that blocks are exhausted.
         json!({
             "external": ["203.0.113.1"],
             "ports": "1020-1055",
@@ -54,8 +54,8 @@ fuzz_target!(|data: &[u8]| {
             "ipv6": "drop",
         }),
         json!({ "nptv6": [{ "inside": "2001:db8::/48", "outside": "2001:db8:1::/48" }] }),
-        // The identifier is adjusted; one prefix is longer, and another pair says what becomes of
-        // the rest.
+        // The interface identifier is adjusted; one prefix is longer, and another pair covers the
+        // rest.
         json!({
             "nptv6": [
                 { "inside": "2001:db8::/64", "outside": "2001:db8:1::/56" },

@@ -1,5 +1,5 @@
-//! Any packets, of any sides and times, through policers: nothing panics, and every packet is
-//! accounted for.
+//! Sends arbitrary packets, from any side and at any time, through policers: nothing panics, and
+//! every packet is accounted for.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Any packets, of any sides and times, through tunnels: nothing panics, and every packet is
-//! accounted for. What is behind the checks is reached by packets that are put into headers of the
-//! other end.
+//! Sends arbitrary packets, from any side and at any time, through tunnels: nothing panics, and
+//! every packet is accounted for. To reach the code after the checks, some packets get the other
+//! end's outer headers.
 
 #![no_main]
 
@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
         config("geneve", ends4, frames()),
     ];
     traffic::through("tunnel", &configs, data);
-    // With the outer addresses that it takes.
+    // Uses the outer addresses that the tunnel accepts.
     let Some((choice, rest)) = data.split_first() else { return };
     let mut made = vec![*choice];
     let mut rest = rest;

@@ -1,6 +1,6 @@
-//! Any packets, of any sides and times, through gateways: nothing panics, and every packet is
-//! accounted for. What is behind the check values is reached by packets that a gateway at the other
-//! end makes of the input.
+//! Sends arbitrary packets, from any side and at any time, through gateways: nothing panics, and
+//! every packet is accounted for. To reach the code after verification, a gateway at the other end
+//! encapsulates parts of the input.
 
 #![no_main]
 
@@ -16,11 +16,11 @@ mod traffic;
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
-/// The gateway at this end, or at the other one.
+/// Returns the configuration of the gateway at this end, or at the other end.
 fn config(protocol: &str, ends: [&str; 2], more: Value) -> Value {
     let mut tunnel = json!({
         "name": "t", "protocol": protocol, "local": ends[0], "remote": ends[1],
-        // What goes in at one end may come out at the other, whatever it is.
+        // Every packet encapsulated at one end may be decapsulated at the other.
         "local_networks": ["0.0.0.0/0", "::/0"], "remote_networks": ["0.0.0.0/0", "2000::/3"],
         "outbound": { "spi": 0x1001, "key": key(protocol, 0) }, "inbound": [{ "spi": 0x1001, "key": key(protocol, 1) }],
     });
@@ -49,8 +49,8 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Takes packets through the gateways of both ends: what leaves the one is what the other gets, but
-/// for a few bytes.
+/// Sends packets through the gateways of both ends: one end's output, with a few bytes changed, is
+/// the other end's input.
 fn crossed(protocol: &str, mut rest: &[u8]) {
     let ends = ["192.0.2.1", "198.51.100.1"];
     let mut here = config(protocol, ends, json!({}));
