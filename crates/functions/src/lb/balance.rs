@@ -184,7 +184,7 @@ impl LoadBalancer {
         let may_move = role.is_to_server()
             && matches!(packet.meta().class, PacketClass::Whole | PacketClass::FirstFragment);
         let is_down = matches!(availability, Availability::Finishing | Availability::Lost(DownAction::Reset));
-        let is_new = opens_anew(state, context) || is_down && is_unanswered(packet, context);
+        let is_new = reopens(state, context) || is_down && is_unanswered(packet, context);
         if may_move && is_new {
             self.repick(packet, state, context)?;
             return self.carry(state.role(context.direction()), packet, state, context);
@@ -259,7 +259,7 @@ fn ends(packet: &PacketView<'_>, context: &Context<'_>) -> (Endpoint, Endpoint) 
 
 /// Returns whether a client opens a new TCP connection on the ports of a closed one; any server can
 /// take it.
-fn opens_anew(state: &State, context: &Context<'_>) -> bool {
+fn reopens(state: &State, context: &Context<'_>) -> bool {
     state.over != 0 && context.connection() == nf::Connection::SYN_SENT
 }
 
