@@ -9,7 +9,7 @@
 #[path = "../../crates/applayer/tests/http/support/mod.rs"]
 mod support;
 
-use applayer::http::Side;
+use applayer::http::ExchangeSide;
 use libfuzzer_sys::fuzz_target;
 use support::Connection;
 
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         (Connection::default(), Connection::default(), Connection::default());
     let mut rest = data;
     while let [kind, len, place, tail @ ..] = rest {
-        let side = if kind & 1 == 0 { Side::Request } else { Side::Response };
+        let side = if kind & 1 == 0 { ExchangeSide::Request } else { ExchangeSide::Response };
         let (piece, next) = tail.split_at(usize::from(*len).min(tail.len()));
         rest = next;
         match kind >> 1 & 0x1f {
@@ -42,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     for other in [&cut, &bytewise] {
-        assert_eq!(whole.told, other.told);
+        assert_eq!(whole.reported, other.reported);
         assert_eq!(whole.exchange, other.exchange);
     }
 });

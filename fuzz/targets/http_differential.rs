@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use applayer::http::{Event, Exchange, FixedLine};
+use applayer::http::{Exchange, FixedLineBuffer, HttpEvent};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -23,13 +23,13 @@ fuzz_target!(|data: &[u8]| {
         [b"HTTP/1".to_vec(), code.into_bytes()]
     };
     let (mut ours, mut fields, mut complete) = (None, Vec::new(), false);
-    let (mut exchange, mut line) = (Exchange::default(), FixedLine::<4096>::default());
-    let mut sink = |event: Event<'_>| match event {
+    let (mut exchange, mut line) = (Exchange::default(), FixedLineBuffer::<4096>::default());
+    let mut sink = |event: HttpEvent<'_>| match event {
         _ if complete => {}
-        Event::Request(r) => ours = Some([r.name.to_vec(), r.target.to_vec()]),
-        Event::Response(r) => ours = Some([r.protocol[..6].to_vec(), r.code.to_vec()]),
-        Event::Header(h) => fields.push((h.name.to_vec(), h.value.to_vec())),
-        Event::HeadersEnd(_) => complete = true,
+        HttpEvent::Request(r) => ours = Some([r.name.to_vec(), r.target.to_vec()]),
+        HttpEvent::Response(r) => ours = Some([r.protocol[..6].to_vec(), r.code.to_vec()]),
+        HttpEvent::Header(h) => fields.push((h.name.to_vec(), h.value.to_vec())),
+        HttpEvent::HeadersEnd(_) => complete = true,
         _ => {}
     };
     if kind & 1 == 0 {

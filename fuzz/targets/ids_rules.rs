@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use signatures::{Classifications, Ruleset, Variables};
+use signatures::{Classifications, RuleVariables, Ruleset};
 
 #[path = "../../crates/signatures/tests/rules/support/plain/mod.rs"]
 mod plain;
@@ -14,12 +14,12 @@ use plain::options;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let (variables, _) = Variables::read("fuzz.vars", text);
+    let (variables, _) = RuleVariables::read("fuzz.vars", text);
     let (classes, _) = Classifications::read("fuzz.config", text);
     for fault in Ruleset::read("fuzz.rules", text, &variables, &classes).faults {
         assert!(!fault.to_string().is_empty() && fault.column > 0);
     }
-    let (variables, classes) = (Variables::default(), Classifications::default());
+    let (variables, classes) = (RuleVariables::default(), Classifications::default());
     for line in text.lines().filter(|line| !line.ends_with('\\')) {
         let report = Ruleset::read("fuzz.rules", line, &variables, &classes);
         for loaded in report.ruleset.rules() {

@@ -5,9 +5,9 @@
 
 #![no_main]
 
-use signatures::inspect::{Inspection, Scratch};
 use libfuzzer_sys::fuzz_target;
-use signatures::{Buffer, Classifications, Ruleset, Variables};
+use signatures::inspect::{Inspection, InspectionScratch};
+use signatures::{Buffer, Classifications, RuleVariables, Ruleset};
 
 #[path = "../../crates/signatures/tests/inspect/support/oracle.rs"]
 #[allow(clippy::unwrap_used)]
@@ -22,14 +22,14 @@ fuzz_target!(|data: &[u8]| {
     let Some(end) = data.iter().position(|byte| *byte == b'\n') else { return };
     let (Ok(options), bytes) = (std::str::from_utf8(&data[..end]), &data[end + 1..]) else { return };
     let text = format!("alert tcp any any -> any any ({options} sid:1;)");
-    let report = Ruleset::read("fuzz.rules", &text, &Variables::default(), &Classifications::default());
+    let report = Ruleset::read("fuzz.rules", &text, &RuleVariables::default(), &Classifications::default());
     let [loaded] = report.ruleset.rules() else { return };
     let inspection = match Inspection::new(&loaded.rule) {
         Ok(inspection) => inspection,
         Err(unsupported) => return assert!(!unsupported.to_string().is_empty()),
     };
 
-    let mut scratch = Scratch::new();
+    let mut scratch = InspectionScratch::new();
     scratch.begin();
     let mut state = Some(oracle::State::default());
     for (one, matches) in inspection.buffers().iter().zip(&loaded.rule.buffers) {

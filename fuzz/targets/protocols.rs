@@ -5,31 +5,37 @@
 
 #![no_main]
 
-#[path = "../../crates/applayer/tests/protocols/support/told.rs"]
-mod told;
+#[path = "../../crates/applayer/tests/protocols/support/reported.rs"]
+mod reported;
 
-use applayer::detect::{Detector, Ports};
-use applayer::tls::{Certificate, Fingerprint, Stream};
-use applayer::{Side, ftp, ssh};
+use applayer::detect::{Detector, FlowPorts};
+use applayer::tls::{Certificate, Fingerprint, TlsStream};
+use applayer::{ExchangeSide, ftp, ssh};
 use libfuzzer_sys::fuzz_target;
 
 const SERVERS: [u16; 8] = [21, 22, 25, 53, 80, 139, 443, 445];
 
 fuzz_target!(|data: &[u8]| {
     let [choice, place, bytes @ ..] = data else { return };
-    let ports = Ports { client: 40_000, server: SERVERS[usize::from(choice >> 1 & 7)] };
-    let side = if choice & 1 == 0 { Side::Request } else { Side::Response };
+    let ports = FlowPorts { client: 40_000, server: SERVERS[usize::from(choice >> 1 & 7)] };
+    let side = if choice & 1 == 0 { ExchangeSide::Request } else { ExchangeSide::Response };
     let (first, second) = bytes.split_at(usize::from(*place).min(bytes.len()));
     let bytewise: Vec<&[u8]> = bytes.chunks(1).collect();
 
-    let whole = told::detect(Detector::default(), &[(side, vec![bytes])], ports);
+    let whole = reported::detect(Detector::default(), &[(side, vec![bytes])], ports);
     for pieces in [&[first, second][..], &bytewise] {
-        assert_eq!(whole, told::detect(Detector::default(), &[(side, pieces.to_vec())], ports));
-        assert_eq!(told::tls(Stream::default(), &[bytes]), told::tls(Stream::default(), pieces));
-        assert_eq!(told::ssh(ssh::Reader::default(), &[bytes]), told::ssh(ssh::Reader::default(), pieces));
+        assert_eq!(whole, reported::detect(Detector::default(), &[(side, pieces.to_vec())], ports));
+        assert_eq!(
+            reported::tls(TlsStream::default(), &[bytes]),
+            reported::tls(TlsStream::default(), pieces)
+        );
+        assert_eq!(
+            reported::ssh(ssh::GreetingReader::default(), &[bytes]),
+            reported::ssh(ssh::GreetingReader::default(), pieces)
+        );
     }
     Detector::default().datagram(side, bytes, ports);
-    told::dns(bytes);
+    reported::dns(bytes);
     ftp::bounce(bytes, [192, 0, 2, 1].into());
     if let Ok(certificate) = Certificate::read(bytes) {
         let names = (certificate.subject(), certificate.issuer(), certificate.serial());

@@ -1,12 +1,13 @@
-//! How fast heads and bodies are read: `cargo run --profile dist -p applayer --example http_speed`.
+//! The speed of parsing heads and bodies:
+//! `cargo run --profile dist -p applayer --example http_speed`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use applayer::http::{Event, Exchange, FixedLine, Side};
+use applayer::http::{Exchange, ExchangeSide, FixedLineBuffer, HttpEvent};
 
-/// A browser's request, of 500 bytes.
+/// A browser's request of 500 bytes.
 const REQUEST: &str = "GET /wiki/Special:Search?search=network+functions&go=Go HTTP/1.1\r\n\
     Host: en.example.org\r\n\
     User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
@@ -30,43 +31,44 @@ const RESPONSE: &str = "HTTP/1.1 200 OK\r\n\
     Cache-Control: max-age=3600\r\n\
     Content-Type: text/html; charset=utf-8\r\n\r\n";
 
-/// Time that each line of the table takes.
+/// Measuring time per line of the table.
 const TIME: Duration = Duration::from_millis(500);
 
 fn main() {
     println!("{:44} {:>6} {:>8} {:>8}", "", "bytes", "ns", "GB/s");
-    time("a request's head", &[REQUEST.as_bytes()], Side::Request);
-    time("a request's head, in two segments", &split(REQUEST, 250), Side::Request);
-    time("a request's head, in segments of 16 bytes", &split(REQUEST, 16), Side::Request);
-    time("a response's head", &[RESPONSE.as_bytes()], Side::Response);
+    time("a request's head", &[REQUEST.as_bytes()], ExchangeSide::Request);
+    time("a request's head, in two segments", &split(REQUEST, 250), ExchangeSide::Request);
+    time("a request's head, in segments of 16 bytes", &split(REQUEST, 16), ExchangeSide::Request);
+    time("a response's head", &[RESPONSE.as_bytes()], ExchangeSide::Response);
     let body = format!("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{}", "x".repeat(100_000));
-    time("a body of known length, in segments of 1460", &split(&body, 1460), Side::Request);
+    time("a body of known length, in segments of 1460", &split(&body, 1460), ExchangeSide::Request);
     let chunks = format!("{:x}\r\n{}\r\n", 4000, "x".repeat(4000)).repeat(25);
     let chunked = format!("PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
-    time("chunks of 4000, in segments of 1460", &split(&chunked, 1460), Side::Request);
+    time("chunks of 4000, in segments of 1460", &split(&chunked, 1460), ExchangeSide::Request);
 }
 
 fn split(text: &str, len: usize) -> Vec<&[u8]> {
     text.as_bytes().chunks(len).collect()
 }
 
-/// Messages of a round.
+/// Messages per round.
 const ROUND: usize = 1024;
 
-/// The best of rounds of so many messages.
-fn time(what: &str, pieces: &[&[u8]], side: Side) {
+/// Prints the best round.
+fn time(what: &str, pieces: &[&[u8]], side: ExchangeSide) {
     let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
     let mut asked = Exchange::default();
     for _ in 0..applayer::http::PIPELINE_MAX {
-        asked.request(REQUEST.as_bytes(), &mut FixedLine::<8192>::default(), &mut |_: Event<'_>| {});
+        asked
+            .request(REQUEST.as_bytes(), &mut FixedLineBuffer::<8192>::default(), &mut |_: HttpEvent<'_>| {});
     }
     let mut best = f64::MAX;
     let began = Instant::now();
     while began.elapsed() < TIME {
-        let (mut exchange, mut line) = (Exchange::default(), FixedLine::<8192>::default());
+        let (mut exchange, mut line) = (Exchange::default(), FixedLineBuffer::<8192>::default());
         let mut headers = 0usize;
-        let mut sink = |event: Event<'_>| {
-            if let Event::Header(header) = event {
+        let mut sink = |event: HttpEvent<'_>| {
+            if let HttpEvent::Header(header) = event {
                 headers += black_box(header.value).len();
             }
         };
@@ -74,12 +76,12 @@ fn time(what: &str, pieces: &[&[u8]], side: Side) {
         for number in 0..ROUND {
             // No more requests are unanswered than are remembered, and none is missing.
             if number % applayer::http::PIPELINE_MAX == 0 {
-                exchange = if side == Side::Request { Exchange::default() } else { asked };
+                exchange = if side == ExchangeSide::Request { Exchange::default() } else { asked };
             }
             for piece in pieces {
                 match side {
-                    Side::Request => exchange.request(black_box(piece), &mut line, &mut sink),
-                    Side::Response => exchange.response(black_box(piece), &mut line, &mut sink),
+                    ExchangeSide::Request => exchange.request(black_box(piece), &mut line, &mut sink),
+                    ExchangeSide::Response => exchange.response(black_box(piece), &mut line, &mut sink),
                 }
             }
         }

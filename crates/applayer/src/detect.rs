@@ -1,31 +1,30 @@
-//! The application protocol of a flow, from the first bytes of either direction.
+//! Detection of a flow's application protocol from the first bytes of either direction.
 //!
-//! Like Suricata's, the detection compares the beginning of each direction with what clients and
-//! servers of a protocol say first; ports are a hint only, except for DNS, whose messages are
-//! looked for at port 53 alone. The protocol is what the first direction with a known beginning
-//! speaks, and stays.
+//! Like Suricata's, the detector compares the beginning of each direction with the first messages
+//! of each protocol's clients and servers. Ports are only a hint, except for DNS, which is detected
+//! on port 53 alone. The first direction that is recognised decides, and the decision is final.
 
 mod pattern;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::Side;
+use crate::ExchangeSide;
 use pattern::Clue;
 
-/// First bytes of a direction that are looked at.
+/// First bytes of a direction that are inspected.
 pub const HEAD_BYTES: usize = 16;
 
-/// Most bytes of a direction before a flow without result is given up: [`Verdict::Failed`]. It is
-/// given up earlier when neither beginning is known.
+/// Maximum bytes of a direction without a result before the detection ends with
+/// [`Detection::Failed`]. It fails earlier when neither beginning can match.
 pub const DETECTION_BYTES_MAX: u16 = 4096;
 
-/// Most datagrams of a direction before a flow without result is given up.
+/// Maximum datagrams of a direction without a result before the detection fails.
 pub const DETECTION_DATAGRAMS_MAX: u16 = 4;
 
-/// An application protocol that is recognised.
+/// A detectable application protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Application {
+pub enum AppProtocol {
     /// HTTP/0.9 to HTTP/1.1 (RFC 9112).
     Http1,
     /// HTTP/2 with prior knowledge (RFC 9113 3.3).
@@ -44,12 +43,12 @@ pub enum Application {
     Dns,
 }
 
-impl Application {
-    /// All of them.
+impl AppProtocol {
+    /// All protocols.
     pub const ALL: [Self; 8] =
         [Self::Http1, Self::Http2, Self::Tls, Self::Ssh, Self::Smtp, Self::Ftp, Self::Smb, Self::Dns];
 
-    /// The name in rules.
+    /// Returns the name that rules use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Http1 => "http1",
@@ -64,47 +63,47 @@ impl Application {
     }
 }
 
-/// Bytes that tell a client's hello of TLS.
+/// Bytes that identify a TLS ClientHello.
 pub const HELLO_BYTES: usize = 6;
 
-/// Whether bytes may be the beginning of a client's hello of TLS: what protocols that do without
-/// TLS at first, and that are not known here, go on with.
+/// Returns whether the bytes may begin a TLS ClientHello. An undetected protocol may start without
+/// TLS and upgrade later.
 pub fn may_be_client_hello(bytes: &[u8]) -> bool {
     bytes.first() == Some(&22) && pattern::is_client_hello(bytes)
 }
 
-/// What is known of a flow's protocol.
+/// The result of the detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
-    /// Nothing yet.
+pub enum Detection {
+    /// Not known yet.
     Unknown,
-    /// Nothing, and nothing will be: none of [`Application::ALL`].
+    /// None of [`AppProtocol::ALL`]; final.
     Failed,
-    /// It is this one.
-    Known(Application),
+    /// The protocol.
+    Known(AppProtocol),
 }
 
-/// The ports of a flow. They are the same in each call about it.
+/// The ports of a flow. They must be the same in each call for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ports {
-    /// Of who began.
+pub struct FlowPorts {
+    /// The port of the initiator.
     pub client: u16,
-    /// Of the other one.
+    /// The port of the responder.
     pub server: u16,
 }
 
-/// The state of a flow's detection: bytes of fixed layout, movable as they are; all zero is a fresh
-/// one.
+/// The detection state of a flow, of fixed layout: it can be copied as bytes, and all zeros is the
+/// initial state.
 ///
-/// A flow is fed either with [`stream`](Self::stream) or with [`datagram`](Self::datagram). Any
-/// bytes of this type are a state: a wrong one leads to a wrong verdict, never to a panic.
+/// A flow uses either [`stream`](Self::stream) or [`datagram`](Self::datagram). Any bytes are a
+/// valid state: a wrong one leads to a wrong result, never to a panic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Detector {
     heads: [Head; 2],
-    /// 0, [`FAILED`], or the application plus [`FIRST`].
+    /// 0, [`FAILED`], or the protocol plus [`FIRST`].
     verdict: u8,
-    /// 1: the flow's beginning was not seen, so that a direction may begin within a message.
+    /// 1 if the beginning of the flow was not seen, so a direction may begin within a message.
     picked_up: u8,
 }
 
@@ -112,18 +111,19 @@ const FAILED: u8 = 1;
 const FIRST: u8 = 2;
 
 impl Detector {
-    /// Takes bytes of a direction of a stream, the first of which stands at `offset`. Directions
-    /// are given in the order of their arrival.
+    /// Handles bytes of one direction that begin at `offset` in its stream. Directions must be
+    /// passed in order of arrival.
     ///
-    /// Bytes that were given before are passed over; where bytes are missing, the direction's
-    /// beginning counts as not known.
-    pub fn stream(&mut self, side: Side, offset: u64, bytes: &[u8], ports: Ports) -> Verdict {
+    /// Bytes that were passed before are ignored. After missing bytes, the beginning of the
+    /// direction counts as unknown.
+    pub fn stream(&mut self, side: ExchangeSide, offset: u64, bytes: &[u8], ports: FlowPorts) -> Detection {
         let head = &mut self.heads[side as usize];
         if self.verdict != 0 && head.is_done() || bytes.is_empty() {
             return self.verdict();
         }
         head.keep(offset, bytes);
-        let clues = [Side::Request, Side::Response].map(|side| self.heads[side as usize].clue(side, ports));
+        let clues = [ExchangeSide::Request, ExchangeSide::Response]
+            .map(|side| self.heads[side as usize].clue(side, ports));
         self.conclude(clues);
         let is_over = |head: &Head| head.seen > DETECTION_BYTES_MAX;
         let given_up = match self.picked_up {
@@ -136,51 +136,52 @@ impl Detector {
         self.verdict()
     }
 
-    /// Takes the next bytes of a direction, wherever in its stream they stand: for a detection that
-    /// began in its midst.
-    pub fn next(&mut self, side: Side, bytes: &[u8], ports: Ports) -> Verdict {
+    /// Handles the next bytes of a direction whatever their offset, for a detection that began in
+    /// the middle of a stream.
+    pub fn next(&mut self, side: ExchangeSide, bytes: &[u8], ports: FlowPorts) -> Detection {
         let offset = u64::from(self.heads[side as usize].seen);
         self.stream(side, offset, bytes, ports)
     }
 
-    /// The next bytes of a direction are missing.
-    pub fn lose(&mut self, side: Side) {
+    /// Handles missing bytes of a direction.
+    pub fn lose(&mut self, side: ExchangeSide) {
         let head = &mut self.heads[side as usize];
         head.lost |= u8::from(!head.is_done());
     }
 
-    /// The flow's beginning was not seen: what one direction says is waited for even if the other
-    /// one begins within a message.
+    /// Marks the beginning of the flow as not seen: the detection then waits for both directions,
+    /// even if one begins within a message.
     pub fn pick_up(&mut self) {
         self.picked_up = 1;
     }
 
-    /// Whether no bytes were given.
+    /// Returns whether the detector has seen no bytes.
     pub fn is_fresh(&self) -> bool {
         self.heads.iter().all(|head| head.seen == 0)
     }
 
-    /// The same with client and server exchanged, so far as nothing is known.
-    pub fn turned(self) -> Detector {
+    /// Returns the detector with client and server swapped, unless a protocol is known.
+    pub fn swapped(self) -> Detector {
         let [first, second] = self.heads;
         Detector { heads: [second, first], ..self }
     }
 
-    /// The same with client and server exchanged, if their first words say so; `ports` are those of
-    /// the exchanged ones.
-    pub fn turned_by_words(self, ports: Ports) -> Option<Detector> {
-        let mut turned = self.turned();
-        let before = std::mem::replace(&mut turned.verdict, 0);
+    /// Returns the detector with client and server swapped if the first bytes then match a
+    /// protocol. `ports` are those after the swap.
+    pub fn swapped_by_content(self, ports: FlowPorts) -> Option<Detector> {
+        let mut swapped = self.swapped();
+        let before = std::mem::replace(&mut swapped.verdict, 0);
         if !matches!(before, 0 | FAILED) {
             return None;
         }
-        let clues = [Side::Request, Side::Response].map(|side| turned.heads[side as usize].clue(side, ports));
-        turned.conclude(clues);
-        matches!(turned.verdict(), Verdict::Known(_)).then_some(turned)
+        let clues = [ExchangeSide::Request, ExchangeSide::Response]
+            .map(|side| swapped.heads[side as usize].clue(side, ports));
+        swapped.conclude(clues);
+        matches!(swapped.verdict(), Detection::Known(_)).then_some(swapped)
     }
 
-    /// Takes a datagram: DNS is looked for at port 53 of either side.
-    pub fn datagram(&mut self, side: Side, payload: &[u8], ports: Ports) -> Verdict {
+    /// Handles a datagram. DNS is detected if either side uses port 53.
+    pub fn datagram(&mut self, side: ExchangeSide, payload: &[u8], ports: FlowPorts) -> Detection {
         let head = &mut self.heads[side as usize];
         if self.verdict != 0 && head.found != 0 {
             return self.verdict();
@@ -188,12 +189,12 @@ impl Detector {
         let is_dns = pattern::at_dns_port(ports) && pattern::is_dns(payload, payload.len());
         head.seen = head.seen.saturating_add(1);
         if is_dns {
-            head.found = Application::Dns as u8 + 1;
+            head.found = AppProtocol::Dns as u8 + 1;
         }
         if self.verdict == 0 {
             let given_up = !pattern::at_dns_port(ports) || head.seen >= DETECTION_DATAGRAMS_MAX;
             self.verdict = match (is_dns, given_up) {
-                (true, _) => Application::Dns as u8 + FIRST,
+                (true, _) => AppProtocol::Dns as u8 + FIRST,
                 (false, true) => FAILED,
                 (false, false) => 0,
             };
@@ -201,29 +202,28 @@ impl Detector {
         self.verdict()
     }
 
-    /// What is known of the flow.
-    pub fn verdict(&self) -> Verdict {
+    /// Returns the current result for the flow.
+    pub fn verdict(&self) -> Detection {
         match self.verdict {
-            0 => Verdict::Unknown,
+            0 => Detection::Unknown,
             known => known
                 .checked_sub(FIRST)
-                .and_then(|at| Application::ALL.get(usize::from(at)))
-                .map_or(Verdict::Failed, |application| Verdict::Known(*application)),
+                .and_then(|at| AppProtocol::ALL.get(usize::from(at)))
+                .map_or(Detection::Failed, |application| Detection::Known(*application)),
         }
     }
 
-    /// What a direction's own beginning says, which may be another protocol than the flow's, or
-    /// none.
-    pub fn found(&self, side: Side) -> Option<Application> {
+    /// Returns the protocol of one direction's own beginning. It may differ from the flow's.
+    pub fn found(&self, side: ExchangeSide) -> Option<AppProtocol> {
         let at = self.heads[side as usize].found.checked_sub(1)?;
-        Application::ALL.get(usize::from(at)).copied()
+        AppProtocol::ALL.get(usize::from(at)).copied()
     }
 
     fn conclude(&mut self, clues: [Clue; 2]) {
         let mut known = None;
         let together = match clues {
-            // Neither word is one protocol's alone: together they are. // RFC 959 5.4
-            [Clue::AsksLikeFtp, Clue::Greets] => Some(Application::Ftp),
+            // Each clue fits several protocols; together they identify FTP. // RFC 959 5.4
+            [Clue::AsksLikeFtp, Clue::Greets] => Some(AppProtocol::Ftp),
             _ => None,
         };
         for (head, clue) in self.heads.iter_mut().zip(clues) {
@@ -253,13 +253,13 @@ impl Detector {
 #[repr(C)]
 struct Head {
     bytes: [u8; HEAD_BYTES],
-    /// Bytes, or datagrams, that were seen.
+    /// Bytes or datagrams seen.
     seen: u16,
-    /// Bytes that are kept.
+    /// Bytes kept.
     kept: u8,
     /// Bit 0: bytes of the beginning are missing.
     lost: u8,
-    /// 0, or the application plus 1.
+    /// 0, or the protocol plus 1.
     found: u8,
     reserved: u8,
 }
@@ -294,7 +294,7 @@ impl Head {
         self.kept = (kept + taken) as u8;
     }
 
-    fn clue(&self, side: Side, ports: Ports) -> Clue {
+    fn clue(&self, side: ExchangeSide, ports: FlowPorts) -> Clue {
         if self.is_lost() {
             return Clue::Nothing;
         }

@@ -1,60 +1,60 @@
 //! The names, types and flags of a DNS message (RFC 1035 4).
 //!
 //! ```
-//! use applayer::dns::{Message, Name, Section};
+//! use applayer::dns::{DnsMessage, DnsName, DnsSection};
 //!
 //! let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x07example\x03Org\0\0\x01\0\x01";
-//! let (mut entries, mut name) = (Message::read(query)?.entries(), Name::default());
+//! let (mut entries, mut name) = (DnsMessage::read(query)?.entries(), DnsName::default());
 //! let question = entries.next(&mut name).expect("there is a question")?;
-//! assert_eq!((question.section, question.kind, name.as_bytes()), (Section::Question, 1, &b"example.Org"[..]));
+//! assert_eq!((question.section, question.kind, name.as_bytes()), (DnsSection::Question, 1, &b"example.Org"[..]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod name;
 
 use crate::input::Input;
-pub use name::{NAME_BYTES_MAX, Name, NameFault, POINTER_MAX};
+pub use name::{DnsName, DnsNameError, NAME_BYTES_MAX, POINTER_MAX};
 
-/// Length of a message's header, in bytes.
+/// Length of a message header, in bytes.
 pub const HEADER_BYTES: usize = 12;
 
-/// Most entries of a message that are read: names may point at one another, so that a message of 64
-/// KiB would otherwise make work without measure.
+/// Maximum entries of a message. Names may point at one another, so without a limit a message of 64
+/// KiB could cost unbounded work.
 pub const ENTRY_MAX: u32 = 1024;
 
-/// A message: the payload of a datagram, or what [`over_tcp`] cuts out of a stream.
+/// A message: the payload of a datagram, or a frame from [`over_tcp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct DnsMessage<'a> {
     bytes: &'a [u8],
-    /// The number that an answer has in common with its question.
+    /// The identifier that a response shares with its query.
     pub id: u16,
-    /// Whether it is a response.
+    /// True for a response.
     pub is_response: bool,
-    /// What is asked: 0 query, 4 notify, 5 update. 4 bits.
+    /// The kind of query: 0 query, 4 notify, 5 update. 4 bits.
     pub opcode: u8,
-    /// How it is answered, without an extension's upper bits: 0 no error, 3 no such name. 4 bits.
+    /// The response code, without an extension's upper bits: 0 no error, 3 no such name. 4 bits.
     pub rcode: u8,
-    /// The flags as they came, with opcode and rcode.
+    /// The raw flags, with opcode and rcode.
     pub flags: u16,
-    /// How many entries each section says to have, in the order of [`Section::ALL`].
+    /// The entry counts in the header, in the order of [`DnsSection::ALL`].
     pub counts: [u16; 4],
 }
 
-/// Fewer than [`HEADER_BYTES`] bytes.
+/// The message is shorter than [`HEADER_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a DNS message of {len} bytes has no header")]
-pub struct ShortHeader {
-    /// Bytes that there are.
+#[error("a DNS message of {len} bytes is too short for its header of {HEADER_BYTES} bytes")]
+pub struct ShortDnsHeader {
+    /// Length of the message in bytes.
     pub len: usize,
 }
 
-impl<'a> Message<'a> {
-    /// Reads the header (RFC 1035 4.1.1).
+impl<'a> DnsMessage<'a> {
+    /// Parses the header (RFC 1035 4.1.1).
     ///
     /// # Errors
-    /// The bytes are fewer than a header's.
-    pub fn read(bytes: &'a [u8]) -> Result<Self, ShortHeader> {
-        Self::header(bytes).ok_or(ShortHeader { len: bytes.len() })
+    /// The message is shorter than a header.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, ShortDnsHeader> {
+        Self::header(bytes).ok_or(ShortDnsHeader { len: bytes.len() })
     }
 
     fn header(bytes: &'a [u8]) -> Option<Self> {
@@ -72,144 +72,145 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The entries of all sections, from the first.
-    pub fn entries(&self) -> Entries<'a> {
-        Entries { message: self.bytes, at: HEADER_BYTES, section: 0, left: self.counts, read: 0 }
+    /// Returns an iterator over the entries of all sections.
+    pub fn entries(&self) -> DnsEntries<'a> {
+        DnsEntries { message: self.bytes, at: HEADER_BYTES, section: 0, left: self.counts, read: 0 }
     }
 }
 
-/// The sections of a message, in their order.
+/// A section of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Section {
-    /// What is asked.
+pub enum DnsSection {
+    /// Questions.
     Question,
-    /// Answers to it.
+    /// Answers to the questions.
     Answer,
-    /// Who has authority.
+    /// Authoritative name servers.
     Authority,
-    /// What may help.
+    /// Additional records.
     Additional,
 }
 
-impl Section {
-    /// All of them.
+impl DnsSection {
+    /// All sections, in order.
     pub const ALL: [Self; 4] = [Self::Question, Self::Answer, Self::Authority, Self::Additional];
 }
 
-/// A question or a resource record; its name is in the [`Name`] that was given.
+/// A question or a resource record. Its name is in the [`DnsName`] that the caller passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry<'a> {
-    /// Where it stands.
-    pub section: Section,
+pub struct DnsEntry<'a> {
+    /// The section that the entry is in.
+    pub section: DnsSection,
     /// Its type: 1 A, 28 AAAA, 15 MX.
     pub kind: u16,
     /// Its class: 1 Internet.
     pub class: u16,
-    /// How long it holds, in seconds; 0 of a question.
+    /// Time to live in seconds; 0 for a question.
     pub ttl_s: u32,
-    /// A record's data as it came; empty of a question.
+    /// The raw record data; empty for a question.
     pub data: &'a [u8],
-    /// Whether the name is longer than [`NAME_BYTES_MAX`], and the [`Name`] has its beginning
-    /// only.
+    /// True if the name is longer than [`NAME_BYTES_MAX`] and the [`DnsName`] holds only its
+    /// beginning.
     pub is_name_cut: bool,
 }
 
-/// Why a message cannot be read further. What was read of the entry's name is in the [`Name`].
+/// The reason why parsing stopped. The [`DnsName`] holds the part of the entry's name that was
+/// read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// The message ends inside of an entry, or before all entries that its header counts.
-    #[error("the message ends in an entry of section {0:?}")]
-    Cut(Section),
-    /// An entry's name is broken.
-    #[error("a name in section {0:?}: {1}")]
-    Name(Section, NameFault),
+pub enum DnsError {
+    /// The message ends within an entry, or before the last entry that its header counts.
+    #[error("the message ends within an entry of section {0:?}")]
+    Cut(DnsSection),
+    /// The name of an entry is malformed.
+    #[error("malformed name in section {0:?}: {1}")]
+    Name(DnsSection, DnsNameError),
     /// There are more than [`ENTRY_MAX`] entries.
     #[error("the message has more than {ENTRY_MAX} entries")]
     TooManyEntries,
 }
 
-/// Goes through a message's entries.
+/// A cursor over the entries of a message.
 #[derive(Debug, Clone)]
-pub struct Entries<'a> {
+pub struct DnsEntries<'a> {
     message: &'a [u8],
     at: usize,
-    /// Index into [`Section::ALL`]; 4 behind the end.
+    /// Index into [`DnsSection::ALL`]; 4 after the last section.
     section: usize,
     left: [u16; 4],
     read: u32,
 }
 
-impl<'a> Entries<'a> {
-    /// The next entry; writes its name.
+impl<'a> DnsEntries<'a> {
+    /// Returns the next entry and writes its name.
     ///
     /// # Errors
     /// The message is malformed there; nothing follows.
-    pub fn next(&mut self, name: &mut Name) -> Option<Result<Entry<'a>, Malformed>> {
+    pub fn next(&mut self, name: &mut DnsName) -> Option<Result<DnsEntry<'a>, DnsError>> {
         name.clear();
         while *self.left.get(self.section)? == 0 {
             self.section += 1;
         }
         self.left[self.section] -= 1;
-        let entry = self.read(Section::ALL[self.section], name);
+        let entry = self.read(DnsSection::ALL[self.section], name);
         if entry.is_err() {
-            self.section = Section::ALL.len();
+            self.section = DnsSection::ALL.len();
         }
         Some(entry)
     }
 
-    /// The bytes that are not read yet: behind the last entry, what does not belong to the message.
+    /// Returns the unread bytes: after the last entry, these do not belong to the message.
     pub fn rest(&self) -> &'a [u8] {
         self.message.get(self.at..).unwrap_or_default()
     }
 
-    fn read(&mut self, section: Section, name: &mut Name) -> Result<Entry<'a>, Malformed> {
+    fn read(&mut self, section: DnsSection, name: &mut DnsName) -> Result<DnsEntry<'a>, DnsError> {
         self.read += 1;
         if self.read > ENTRY_MAX {
-            return Err(Malformed::TooManyEntries);
+            return Err(DnsError::TooManyEntries);
         }
         let end = name.read(self.message, self.at).map_err(|fault| match fault {
-            NameFault::Cut => Malformed::Cut(section),
-            fault => Malformed::Name(section, fault),
+            DnsNameError::Cut => DnsError::Cut(section),
+            fault => DnsError::Name(section, fault),
         })?;
         self.at = end;
         let mut input = Input(self.rest());
-        let entry = fields(&mut input, section, name.is_cut()).ok_or(Malformed::Cut(section))?;
+        let entry = fields(&mut input, section, name.is_cut()).ok_or(DnsError::Cut(section))?;
         self.at = self.message.len() - input.0.len();
         Ok(entry)
     }
 }
 
-/// What stands behind an entry's name (RFC 1035 4.1.2, 4.1.3).
-fn fields<'a>(input: &mut Input<'a>, section: Section, is_name_cut: bool) -> Option<Entry<'a>> {
+/// Parses the fields after an entry's name (RFC 1035 4.1.2, 4.1.3).
+fn fields<'a>(input: &mut Input<'a>, section: DnsSection, is_name_cut: bool) -> Option<DnsEntry<'a>> {
     let (kind, class) = (input.u16()?, input.u16()?);
     let (ttl_s, data) = match section {
-        Section::Question => (0, &[][..]),
+        DnsSection::Question => (0, &[][..]),
         _ => (input.u32()?, input.prefixed_u16()?),
     };
-    Some(Entry { section, kind, class, ttl_s, data, is_name_cut })
+    Some(DnsEntry { section, kind, class, ttl_s, data, is_name_cut })
 }
 
-/// What a stream of DNS over TCP begins with (RFC 1035 4.2.2).
+/// The beginning of a stream of DNS over TCP (RFC 1035 4.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framed<'a> {
-    /// A whole message, and what follows.
+pub enum TcpFrame<'a> {
+    /// A whole message.
     Message {
-        /// The message, without its length.
+        /// The message, without its length prefix.
         message: &'a [u8],
-        /// What stands behind it.
+        /// The bytes after it.
         rest: &'a [u8],
     },
-    /// So many bytes from the same beginning are needed before more can be said; at most 2 +
+    /// The number of bytes, from the same beginning, that are needed to continue; at most 2 +
     /// 65,535.
     Needs(usize),
 }
 
-/// Looks for a message, behind its length of two bytes, at the beginning of bytes of a stream.
-pub fn over_tcp(stream: &[u8]) -> Framed<'_> {
+/// Parses a message with its two-byte length prefix from the beginning of a stream.
+pub fn over_tcp(stream: &[u8]) -> TcpFrame<'_> {
     let mut input = Input(stream);
-    let Some(len) = input.u16() else { return Framed::Needs(2) };
+    let Some(len) = input.u16() else { return TcpFrame::Needs(2) };
     match input.take(usize::from(len)) {
-        Some(message) => Framed::Message { message, rest: input.0 },
-        None => Framed::Needs(2 + usize::from(len)),
+        Some(message) => TcpFrame::Message { message, rest: input.0 },
+        None => TcpFrame::Needs(2 + usize::from(len)),
     }
 }

@@ -1,11 +1,12 @@
-//! Commands of FTP that ask a server to connect to somebody else (RFC 2577 3).
+//! FTP commands that make a server connect to a third party (RFC 2577 3).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Where a client's command line, `PORT` (RFC 959 4.1.2) or `EPRT` (RFC 2428 2), with or without
-/// its end, asks for a connection to, if that is another address than the client's own.
+/// Returns the address that a client's `PORT` (RFC 959 4.1.2) or `EPRT` (RFC 2428 2) command names,
+/// if it is not the client's own.
 ///
-/// `None` is also said of other commands, and of addresses that cannot be read.
+/// The line may include its line ending. Returns `None` for other commands and for unreadable
+/// addresses.
 pub fn bounce(line: &[u8], client: IpAddr) -> Option<SocketAddr> {
     let line = std::str::from_utf8(line.trim_ascii()).ok()?;
     let (command, argument) = line.split_once(|c: char| c.is_ascii_whitespace())?;
@@ -18,7 +19,7 @@ pub fn bounce(line: &[u8], client: IpAddr) -> Option<SocketAddr> {
     (target.ip().to_canonical() != client.to_canonical()).then_some(target)
 }
 
-/// `h1,h2,h3,h4,p1,p2`.
+/// Parses `h1,h2,h3,h4,p1,p2`.
 fn port(argument: &str) -> Option<SocketAddr> {
     let mut numbers = [0; 6];
     let mut words = argument.split(',');
@@ -30,7 +31,7 @@ fn port(argument: &str) -> Option<SocketAddr> {
     words.next().is_none().then_some(target)
 }
 
-/// `|1|192.0.2.1|6275|` or `|2|2001:db8::1|6275|`, with any delimiter.
+/// Parses `|1|192.0.2.1|6275|` or `|2|2001:db8::1|6275|`, with any delimiter.
 fn extended_port(argument: &str) -> Option<SocketAddr> {
     let delimiter = argument.chars().next()?;
     let mut words = argument[delimiter.len_utf8()..].split(delimiter);
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_other_addresses_are_told() {
+    fn only_third_party_addresses_are_returned() {
         let rows = [
             ("PORT 192,0,2,1,24,131\r\n", "192.0.2.1", None),
             ("PORT 192,0,2,9,24,131\r\n", "192.0.2.1", Some("192.0.2.9:6275")),

@@ -1,19 +1,18 @@
-//! An incremental HTTP/1 parser for what passes by: requests and responses as they are, right or
-//! wrong.
+//! An incremental, passive HTTP/1 parser for requests and responses, valid or not.
 //!
-//! Bytes come in their order and in pieces of any size, as TCP delivers them; [`Exchange`] keeps
-//! where in a message each direction of a connection is, in bytes of fixed layout that can be
-//! moved, and tells a [`Sink`] what it finds. Only a line that is not complete yet is copied, to a
-//! [`Line`] of the caller's. There is no clock, no allocation, no I/O.
+//! Bytes come in order and in pieces of any size, as TCP delivers them. [`Exchange`] holds the
+//! parser state of both directions in a fixed layout that can be copied as bytes, and reports to an
+//! [`HttpSink`]. Only an incomplete line is copied, to a [`LineBuffer`] of the caller's. The parser
+//! has no clock, does not allocate and does no I/O.
 //!
 //! ```
-//! use applayer::http::{Event, Exchange, FixedLine};
+//! use applayer::http::{Exchange, FixedLineBuffer, HttpEvent};
 //!
-//! let (mut exchange, mut line) = (Exchange::default(), FixedLine::<1024>::default());
+//! let (mut exchange, mut line) = (Exchange::default(), FixedLineBuffer::<1024>::default());
 //! let mut targets = Vec::new();
 //! for piece in ["GET /a HT", "TP/1.1\r\nHost: example.org\r\n\r\nGET /b HTTP/1.1\r\n"] {
-//!     exchange.request(piece.as_bytes(), &mut line, &mut |event: Event<'_>| {
-//!         if let Event::Request(request) = event {
+//!     exchange.request(piece.as_bytes(), &mut line, &mut |event: HttpEvent<'_>| {
+//!         if let HttpEvent::Request(request) = event {
 //!             targets.push(request.target.to_vec());
 //!         }
 //!     });
@@ -21,12 +20,13 @@
 //! assert_eq!(targets, [b"/a", b"/b"]);
 //! ```
 //!
-//! The parser never stops. What the standard (RFC 9110, RFC 9112) forbids, or what servers are
-//! known to read in different ways, is told as an [`Anomaly`], each with its section and with how
-//! the parser goes on: where Content-Length and Transfer-Encoding contradict each other, for
-//! example, RFC 9112 6.3 decides. // A29
+//! The parser never stops. It reports an [`HttpAnomaly`] where a message violates RFC 9110 or RFC
+//! 9112, or where servers are known to disagree. Each anomaly documents its section and how parsing
+//! continues. For example, RFC 9112 6.3 decides between Content-Length and Transfer-Encoding. //
+//! A29
 //!
-//! Content codings (gzip and others) are not undone: their header is told, and the body as it came.
+//! The parser does not decode content codings such as gzip: it reports their header and the encoded
+//! body.
 
 #![forbid(unsafe_code)]
 
@@ -45,17 +45,20 @@ mod start;
 mod token;
 pub mod uri;
 
-pub use anomaly::{Anomalies, Anomaly};
-pub use event::{End, Event, Framing, Header, Protocol, RequestLine, Sink, StatusLine, Version};
-pub use exchange::{Exchange, Half, PIPELINE_MAX, Side};
-pub use field::Field;
-pub use line::{CAPACITY_MIN, FixedLine, Line};
+pub use anomaly::{HttpAnomalies, HttpAnomaly};
+pub use event::{
+    Framing, HeaderLine, HttpEvent, HttpSink, HttpVersion, MessageEnd, RequestLine, StatusLine,
+    SwitchedProtocol,
+};
+pub use exchange::{DirectionState, Exchange, ExchangeSide, PIPELINE_MAX};
+pub use field::FieldName;
+pub use line::{CAPACITY_MIN, FixedLineBuffer, LineBuffer};
 pub use method::Method;
 
-/// Most headers and trailers of a message before [`Anomaly::TooManyHeaders`] is told; further ones
-/// are read as well.
+/// Maximum headers and trailers of a message before [`HttpAnomaly::TooManyHeaders`] is reported;
+/// further ones are parsed too.
 pub const HEADER_MAX: u16 = 128;
 
-/// Most bytes of a message's start line, headers and trailers together before
-/// [`Anomaly::HeadTooLong`] is told; further ones are read as well.
+/// Maximum bytes of start line, headers and trailers together before [`HttpAnomaly::HeadTooLong`]
+/// is reported; further ones are parsed too.
 pub const HEAD_BYTES_MAX: u32 = 64 << 10;

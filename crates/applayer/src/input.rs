@@ -1,18 +1,18 @@
-//! Reading big-endian fields from the front of bytes.
+//! A reader of big-endian fields.
 
-/// The bytes that are left to read.
+/// The unread bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {
-    /// The next bytes, if there are so many.
+    /// Takes the next `len` bytes, if there are that many.
     pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(taken)
     }
 
-    /// The next bytes, as an array.
+    /// Takes the next `N` bytes as an array.
     pub(crate) fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
         let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -35,13 +35,13 @@ impl<'a> Input<'a> {
         self.array().map(|&bytes| u32::from_be_bytes(bytes))
     }
 
-    /// What a length of one byte stands before.
+    /// Takes a field with a one-byte length prefix.
     pub(crate) fn prefixed_u8(&mut self) -> Option<&'a [u8]> {
         let len = self.u8()?;
         self.take(usize::from(len))
     }
 
-    /// What a length of two bytes stands before.
+    /// Takes a field with a two-byte length prefix.
     pub(crate) fn prefixed_u16(&mut self) -> Option<&'a [u8]> {
         let len = self.u16()?;
         self.take(usize::from(len))

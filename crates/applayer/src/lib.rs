@@ -1,23 +1,26 @@
-//! Parsers of application protocols, for inspection of traffic that passes by.
+//! Parsers of application protocols for passive traffic inspection.
 //!
-//! - [`detect`]: the protocol, from the first bytes of either direction;
-//! - [`http`]: requests and responses of a connection;
-//! - [`dns`]: names, types and flags of a message;
-//! - [`tls`]: hellos and certificates of a direction's stream;
-//! - [`ssh`]: the greeting of a direction;
-//! - [`ftp`]: commands that name somebody else's address.
+//! - [`detect`]: detects the protocol from the first bytes of either direction;
+//! - [`http`]: parses requests and responses of a connection;
+//! - [`dns`]: parses names, types and flags of a message;
+//! - [`tls`]: parses hellos and certificates in one direction of a stream;
+//! - [`ssh`]: parses the identification string of one direction;
+//! - [`ftp`]: finds commands that name a third party's address.
 //!
-//! Nothing here has a clock or does I/O, and only [`tls::Certificate`] allocates. States have a
-//! fixed layout and can be moved as bytes: all zero is a fresh one, any bytes are a valid one. How
-//! a stream's bytes are cut into pieces changes nothing, and no bytes lead to a panic. // A29
+//! The parsers have no clock and do no I/O. Only [`tls::Certificate`] allocates. States have a
+//! fixed layout and can be copied as bytes: all zeros is the initial state, and any bytes are a
+//! valid one. Segmentation does not change the result, and no input panics. // A29
 //!
 //! ```
-//! use applayer::detect::{Application, Detector, Ports, Verdict};
-//! use applayer::Side;
+//! use applayer::detect::{AppProtocol, Detection, Detector, FlowPorts};
+//! use applayer::ExchangeSide;
 //!
-//! let (mut detector, ports) = (Detector::default(), Ports { client: 40_000, server: 8022 });
-//! assert_eq!(detector.stream(Side::Response, 0, b"SS", ports), Verdict::Unknown);
-//! assert_eq!(detector.stream(Side::Response, 2, b"H-2.0-x\r\n", ports), Verdict::Known(Application::Ssh));
+//! let (mut detector, ports) = (Detector::default(), FlowPorts { client: 40_000, server: 8022 });
+//! assert_eq!(detector.stream(ExchangeSide::Response, 0, b"SS", ports), Detection::Unknown);
+//! assert_eq!(
+//!     detector.stream(ExchangeSide::Response, 2, b"H-2.0-x\r\n", ports),
+//!     Detection::Known(AppProtocol::Ssh)
+//! );
 //! ```
 
 #![forbid(unsafe_code)]
@@ -31,6 +34,6 @@ pub mod ssh;
 pub mod starttls;
 pub mod tls;
 
-/// The store for what is not complete yet, and the directions of a connection: those of the HTTP
-/// parser, so that one store serves a flow whatever it speaks.
-pub use http::{FixedLine, Line, Side};
+/// The line buffers and the sides of a connection. All parsers share those of the HTTP parser, so
+/// one buffer serves a flow of any protocol.
+pub use http::{ExchangeSide, FixedLineBuffer, LineBuffer};

@@ -1,33 +1,33 @@
-//! The greeting with which each side of SSH begins (RFC 4253 4.2).
+//! The identification string that each side of SSH sends first (RFC 4253 4.2).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::Line;
+use crate::LineBuffer;
 
-/// Most bytes of the greeting with its line's end (RFC 4253 4.2); of a longer one so many are read.
-/// Less if the [`Line`] has less room.
+/// Maximum bytes of the identification string with its line ending (RFC 4253 4.2). A longer one is
+/// truncated. A smaller [`LineBuffer`] lowers the limit.
 pub const GREETING_BYTES_MAX: usize = 255;
 
-/// Most lines that may stand before a server's greeting.
+/// Maximum lines before a server's identification string.
 pub const LINES_BEFORE_MAX: u16 = 64;
 
-/// A side's greeting, `SSH-2.0-OpenSSH_9.6 comment`.
+/// An identification string, such as `SSH-2.0-OpenSSH_9.6 comment`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Greeting<'a> {
-    /// The line, without its end.
+pub struct SshGreeting<'a> {
+    /// The line, without its line ending.
     pub raw: &'a [u8],
-    /// The protocol's version, `2.0`.
+    /// The protocol version, `2.0`.
     pub protocol: &'a [u8],
-    /// The software, `OpenSSH_9.6`; empty if there is none.
+    /// The software version, `OpenSSH_9.6`; empty if absent.
     pub software: &'a [u8],
-    /// What stands behind the first blank; empty if there is none.
+    /// The comments after the first blank; empty if absent.
     pub comments: &'a [u8],
-    /// Whether the line is longer than its limit, and was read as if it ended there.
+    /// True if the line exceeded its limit and was truncated.
     pub is_cut: bool,
 }
 
-impl<'a> Greeting<'a> {
-    /// Reads a line without its end; `None` if it is no greeting.
+impl<'a> SshGreeting<'a> {
+    /// Parses a line without its line ending; `None` if it is not an identification string.
     pub fn read(line: &'a [u8]) -> Option<Self> {
         let rest = line.strip_prefix(b"SSH-")?;
         let (protocol, rest) = parted(rest, |byte| byte == b'-');
@@ -36,23 +36,29 @@ impl<'a> Greeting<'a> {
     }
 }
 
-/// The state of a direction: bytes of fixed layout, movable as they are; all zero is a fresh one.
+/// The state of one direction, of fixed layout: it can be copied as bytes, and all zeros is the
+/// initial state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Reader {
-    /// Lines that came before the greeting.
+pub struct GreetingReader {
+    /// Lines before the identification string.
     lines: u16,
-    /// 0: before the greeting's end; 1: behind it; else: there is none.
+    /// 0: incomplete; 1: complete; otherwise: there is none.
     phase: u8,
-    /// Whether the line has more bytes than are kept.
+    /// 1 if the line has more bytes than the buffer holds.
     is_cut: u8,
 }
 
-impl Reader {
-    /// Takes bytes of the direction, in their order and in pieces of any size; `line` holds the
-    /// beginning of a line in between. Tells the greeting when it is complete, once; bytes behind
-    /// it are passed over.
-    pub fn take(&mut self, bytes: &[u8], line: &mut impl Line, told: &mut impl FnMut(Greeting<'_>)) {
+impl GreetingReader {
+    /// Parses the next bytes of the direction, in pieces of any size. `line` holds an incomplete
+    /// line between calls. Reports the identification string once, when it is complete, and ignores
+    /// all later bytes.
+    pub fn take(
+        &mut self,
+        bytes: &[u8],
+        line: &mut impl LineBuffer,
+        reported: &mut impl FnMut(SshGreeting<'_>),
+    ) {
         let mut rest = bytes;
         while self.phase == 0 && !rest.is_empty() {
             let end = rest.iter().position(|byte| *byte == b'\n');
@@ -60,30 +66,29 @@ impl Reader {
             rest = next;
             self.gather(part, line);
             if end.is_some() || self.is_cut != 0 && line.as_slice().starts_with(b"SSH-") {
-                self.complete(line.as_slice(), told);
+                self.complete(line.as_slice(), reported);
                 line.clear();
                 self.is_cut = 0;
             }
         }
     }
 
-    /// Bytes of the direction are lost, or it has come to its end: what has come of a greeting is
-    /// told.
-    pub fn end(&mut self, line: &mut impl Line, told: &mut impl FnMut(Greeting<'_>)) {
+    /// Handles lost bytes or the end of the direction: reports a partial identification string.
+    pub fn end(&mut self, line: &mut impl LineBuffer, reported: &mut impl FnMut(SshGreeting<'_>)) {
         if self.phase == 0 {
             self.is_cut = 1;
-            self.complete(line.as_slice(), told);
+            self.complete(line.as_slice(), reported);
             self.phase = self.phase.max(1);
         }
         line.clear();
     }
 
-    /// Whether nothing more is told.
+    /// Returns whether nothing more will be reported.
     pub fn is_done(&self) -> bool {
         self.phase != 0
     }
 
-    fn gather(&mut self, part: &[u8], line: &mut impl Line) {
+    fn gather(&mut self, part: &[u8], line: &mut impl LineBuffer) {
         let room = GREETING_BYTES_MAX.saturating_sub(line.as_slice().len());
         let wanted = &part[..part.len().min(room)];
         if line.push(wanted) < part.len() {
@@ -91,12 +96,12 @@ impl Reader {
         }
     }
 
-    fn complete(&mut self, line: &[u8], told: &mut impl FnMut(Greeting<'_>)) {
+    fn complete(&mut self, line: &[u8], reported: &mut impl FnMut(SshGreeting<'_>)) {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if let Some(greeting) = Greeting::read(line) {
+        if let Some(greeting) = SshGreeting::read(line) {
             self.phase = 1;
-            return told(Greeting { is_cut: self.is_cut != 0, ..greeting });
+            return reported(SshGreeting { is_cut: self.is_cut != 0, ..greeting });
         }
         self.lines = self.lines.saturating_add(1);
         if self.lines > LINES_BEFORE_MAX {
@@ -105,7 +110,7 @@ impl Reader {
     }
 }
 
-/// What stands before and behind a byte.
+/// Splits the bytes at the first match; the separator belongs to neither part.
 fn parted(bytes: &[u8], by: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     match bytes.iter().position(|byte| by(*byte)) {
         Some(at) => (&bytes[..at], &bytes[at + 1..]),

@@ -1,31 +1,31 @@
-//! How a text protocol is asked to go on with TLS: a client's line asks, a server's line agrees.
+//! Upgrades of text protocols to TLS: a client's line requests it, a server's line accepts.
 
-use crate::detect::Application;
+use crate::detect::AppProtocol;
 
-/// Bytes of a line that are looked at.
+/// Bytes of a line that are inspected.
 pub const LINE_BYTES: usize = 64;
 
-/// Whether a client's line, with or without its end, asks for TLS: `STARTTLS` of SMTP (RFC 3207 4),
-/// `AUTH TLS` of FTP (RFC 4217 4).
-pub fn asks(application: Application, line: &[u8]) -> bool {
+/// Returns whether a client's line, with or without its line ending, requests TLS: `STARTTLS` of
+/// SMTP (RFC 3207 4) or `AUTH TLS` of FTP (RFC 4217 4).
+pub fn asks(application: AppProtocol, line: &[u8]) -> bool {
     let mut words = line.trim_ascii().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let is = |word: Option<&[u8]>, known: &[&str]| {
         word.is_some_and(|word| known.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes())))
     };
     match application {
-        Application::Smtp => is(words.next(), &["STARTTLS"]),
-        Application::Ftp => {
+        AppProtocol::Smtp => is(words.next(), &["STARTTLS"]),
+        AppProtocol::Ftp => {
             is(words.next(), &["AUTH"]) && is(words.next(), &["TLS", "TLS-C", "TLS-P", "SSL"])
         }
         _ => false,
     }
 }
 
-/// Whether a server's line agrees.
-pub fn agrees(application: Application, line: &[u8]) -> bool {
+/// Returns whether a server's line accepts.
+pub fn agrees(application: AppProtocol, line: &[u8]) -> bool {
     let code: &[u8] = match application {
-        Application::Smtp => b"220",
-        Application::Ftp => b"234",
+        AppProtocol::Smtp => b"220",
+        AppProtocol::Ftp => b"234",
         _ => return false,
     };
     line.strip_prefix(code).is_some_and(|rest| rest.first().is_none_or(u8::is_ascii_whitespace))
@@ -34,10 +34,10 @@ pub fn agrees(application: Application, line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Application::{Ftp, Smtp, Tls};
+    use AppProtocol::{Ftp, Smtp, Tls};
 
     #[test]
-    fn lines_ask_and_agree() {
+    fn starttls_lines_are_recognised() {
         for (application, line, expected) in [
             (Smtp, "STARTTLS\r\n", true),
             (Smtp, " starttls ", true),

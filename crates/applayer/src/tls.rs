@@ -1,8 +1,8 @@
-//! What TLS and SSL say before they are encrypted: hellos and certificates (RFC 8446, RFC 5246).
+//! The unencrypted part of TLS and SSL: hellos and certificates (RFC 8446, RFC 5246).
 //!
-//! [`Stream`] reads one direction: it puts handshake messages together over records, in a
-//! [`Line`](crate::Line) of the caller's, and tells [`Event`]s. [`Certificate`] reads a certificate
-//! that was told, if somebody asks.
+//! [`TlsStream`] parses one direction. It reassembles handshake messages from records, in the
+//! caller's [`LineBuffer`](crate::LineBuffer), and reports [`TlsEvent`]s. [`Certificate`] parses a
+//! reported certificate on demand.
 
 mod anomaly;
 mod certificate;
@@ -10,16 +10,15 @@ mod event;
 mod hello;
 mod stream;
 
-pub use anomaly::Anomaly;
+pub use anomaly::TlsAnomaly;
 pub use certificate::{ALTERNATIVE_NAMES_MAX, Certificate, Fingerprint, UnreadableCertificate};
-pub use event::{Certificates, Event, Sink, Version, message};
+pub use event::{Certificates, ProtocolVersion, TlsEvent, TlsSink, message};
 pub use hello::{ClientHello, ServerHello};
-pub use stream::Stream;
+pub use stream::TlsStream;
 
-/// Longest handshake message that is read whole, in bytes, and so the room that a
-/// [`Line`](crate::Line) should have. The line's capacity is the limit: of a longer message, its
-/// beginning is read.
+/// Maximum bytes of a handshake message that is parsed whole, and the recommended capacity of the
+/// [`LineBuffer`](crate::LineBuffer). The capacity is the limit: a longer message is truncated.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
-/// Longest payload of a record (RFC 5246 6.2.3), in bytes; a longer one is no TLS.
+/// Maximum payload of a record (RFC 5246 6.2.3), in bytes; a longer record is not TLS.
 pub const RECORD_BYTES_MAX: u16 = (16 << 10) + 2048;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use functions::ids::{Problem, Rules, Sources};
+use functions::ids::{LoadedRules, RuleProblem, RuleSources};
 use serde::Serialize;
 use values::{Located, Origin};
 
@@ -44,7 +44,7 @@ struct Answer<'a> {
     loaded: usize,
     refused: usize,
     unsupported: usize,
-    problems: &'a [Problem],
+    problems: &'a [RuleProblem],
 }
 
 /// Runs the command.
@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let variables = args.variables.as_deref().map(read).transpose()?;
     let classification = args.classification.as_deref().map(read).transpose()?;
     let thresholds = args.thresholds.as_deref().map(read).transpose()?;
-    let rules = Rules::read(&Sources {
+    let rules = LoadedRules::read(&RuleSources {
         rules: &texts,
         variables: variables.as_ref(),
         classification: classification.as_ref(),

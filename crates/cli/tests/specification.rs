@@ -61,7 +61,7 @@ fn limits_equal_those_of_the_code() {
         functions::re::PAYLOAD_MAX,
         functions::re::PAYLOAD_MIN,
         functions::re::SAMPLES_MAX,
-        functions::re::TELL_INTERVAL_NS,
+        functions::re::REPORT_INTERVAL_NS,
         functions::re::TOKENS_MAX,
         functions::redundancy::CACHE_MAX,
         functions::redundancy::CACHE_MIN,

@@ -1,5 +1,5 @@
-//! What a packet costs that is sent to the other site, or comes from there:
-//! `cargo run --profile dist -p functions --example re_speed`.
+//! The cost of a packet to or from the other site: `cargo run --profile dist -p functions --example
+//! re_speed`.
 //!
 //! With an argument such as `known-out-1400` only that line is measured, for valgrind:
 //!
@@ -8,9 +8,9 @@
 //!     target/dist/examples/re_speed known-out-1400 1000
 //! ```
 //!
-//! counts the instructions of 1,000 packets, from an end's chain taking them to its handing them
-//! out. `new` packets have nothing that was sent before, `known` ones nothing but that behind their
-//! headers, and of `half` ones the second half is known.
+//! counts the instructions of 1,000 packets, from the receipt by an end's chain to the release.
+//! `new` packets repeat nothing, `known` packets repeat everything after their headers, and the
+//! second half of `half` packets is known.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::time::{Duration, Instant};
@@ -39,14 +39,14 @@ fn main() {
     }
 }
 
-/// Takes so many packets of this length over a link; the time that one of its ends takes for them.
+/// Sends packets of this length over a link; returns the time that one of its ends takes.
 fn play(kind: &str, out: bool, len: usize, packets: usize) -> Duration {
     let (mut here, mut there) = (end(1), end(2));
     let mut pool = PacketPool::new(4 * BATCH);
     let (mut batch, mut sent) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
     let mut taken = Duration::ZERO;
     let mut random = 7;
-    // What is known: as much as would be sent in a second.
+    // The known bytes: as much as would be sent in a second.
     let known: Vec<Vec<u8>> = (0..1_024).map(|_| bytes(&mut random, len - 28)).collect();
     let rounds = known.len() / BATCH + packets.div_ceil(BATCH);
     for round in 0..rounds {
@@ -64,7 +64,7 @@ fn play(kind: &str, out: bool, len: usize, packets: usize) -> Duration {
         let measures = round * BATCH >= known.len();
         taken += run(&mut here, &mut batch, &mut sent, &mut pool, measures && out);
         batch.append(&mut sent);
-        // What left by the one's outside comes in by the other's.
+        // Packets that leave one end's outside enter the other's.
         taken += run(&mut there, &mut batch, &mut sent, &mut pool, measures && !out);
         let arrived = sent.iter().filter(|packet| packet.meta().transit.side == Side::Inside).count();
         assert_eq!(arrived, BATCH, "none is dropped");
@@ -112,7 +112,7 @@ fn end(site: usize) -> Chain {
     Chain::new(vec![stage], Options { flows_max: 1_024, ..Options::default() }).unwrap()
 }
 
-/// A UDP packet, one of 64 flows.
+/// Builds a UDP packet of one of 64 flows.
 fn packet(pool: &mut PacketPool, payload: &[u8], number: u64) -> Packet {
     let len = payload.len() as u16;
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];

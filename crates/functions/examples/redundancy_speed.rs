@@ -1,5 +1,5 @@
-//! What a segment of a known flow costs whose bytes are looked for:
-//! `cargo run --profile dist -p functions --example redundancy_speed`.
+//! The cost of a measured segment of a known flow: `cargo run --profile dist -p functions --example
+//! redundancy_speed`.
 //!
 //! With an argument such as `known-1460` only that line is measured, for valgrind:
 //!
@@ -8,9 +8,9 @@
 //!     target/dist/examples/redundancy_speed known-1460 1024
 //! ```
 //!
-//! counts the instructions of 1,024 segments, from the chain taking them to its handing them out.
-//! `new` ones have nothing that was there before, `known` ones nothing else. Of `none`, the chain
-//! puts the streams together all the same, and the meter does not look at them.
+//! counts the instructions of 1,024 segments, from the receipt by the chain to the release. `new`
+//! segments repeat nothing, `known` segments repeat everything. With `none`, the chain reassembles
+//! the streams anyway, and the meter ignores them.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 const BATCH: usize = 64;
 const FLOWS: usize = 64;
-/// Bytes that come again and again.
+/// Repeated bytes.
 const KNOWN: usize = 1 << 20;
 
 fn main() {
@@ -40,7 +40,7 @@ fn main() {
     }
 }
 
-/// Takes so many segments of this length through a chain; the time that it takes for them.
+/// Sends segments of this length through a chain; returns the time taken.
 fn play(kind: &str, len: usize, segments: usize) -> Duration {
     let mut chain = chain(kind);
     let mut pool = PacketPool::new(4 * BATCH);
@@ -48,7 +48,7 @@ fn play(kind: &str, len: usize, segments: usize) -> Duration {
     let (mut taken, mut random) = (Duration::ZERO, 7);
     let known: Vec<u8> = bytes(&mut random, KNOWN);
     let mut said = [0; FLOWS];
-    // All flows say what is known once.
+    // All flows send the known bytes once.
     let warm_up = (FLOWS * KNOWN / len).div_ceil(BATCH);
     for round in 0..warm_up + segments.div_ceil(BATCH) {
         for number in round * BATCH..(round + 1) * BATCH {
@@ -89,7 +89,7 @@ fn bytes(random: &mut u64, len: usize) -> Vec<u8> {
 }
 
 fn chain(kind: &str) -> Chain {
-    // On other ports than those that are named, nothing is looked at.
+    // Flows on other than the configured ports are ignored.
     let ports: &[u16] = if kind == "none" { &[1] } else { &[] };
     let registry: Registry<Value> = functions::registry();
     let config = json!({ "ports": ports });
@@ -97,7 +97,7 @@ fn chain(kind: &str) -> Chain {
     Chain::new(vec![stage], Options { flows_max: 1_024, ..Options::default() }).unwrap()
 }
 
-/// A segment of one of the flows, at this place of its stream.
+/// Builds a segment of one of the flows, at this offset of its stream.
 fn segment(pool: &mut PacketPool, payload: &[u8], number: u64, place: usize) -> Packet {
     let len = payload.len() as u16;
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];

@@ -1,10 +1,9 @@
-//! The preventer of denial of service (E31): no flow, and no source of flows, of the other side
-//! takes more than its share of the protected one.
+//! Denial-of-service prevention (E31): no flow, and no source of flows, from the other side exceeds
+//! its share of the protected side.
 //!
-//! A flow that goes beyond a limit is blocked until it ends. That a flow has gone beyond one
-//! follows from its state alone, whatever the time: so a chain that consolidates counts its packets
-//! by a state function, and drops them from the moment on at which an event says so (B7). See the
-//! README.
+//! A flow that exceeds a limit is blocked until it ends. Whether it has exceeded one follows from
+//! its state alone, not from the time. A consolidated path therefore counts its packets with a
+//! state function and drops them once an event condition holds (B7). See the README.
 
 mod alerts;
 mod config;
@@ -23,70 +22,70 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use config::{BURST_MAX, Config, SOURCES_MAX};
 
-use alerts::{Alerts, Limit};
-use sources::Sources;
+use alerts::{DosAlerts, DosLimit};
+use sources::SourceLimiter;
 
 use crate::masks::AddressMasks;
 use crate::policer::marker::{BucketLevels, Marker, PACKET, PacketColour};
 
-/// The preventer of denial of service.
+/// The function `dos`.
 pub struct Dos {
     protected: Side,
-    /// SYNs of a flow before its connection is established; 0: any number.
+    /// Maximum SYNs of a flow before its connection is established; 0: unlimited.
     syns: u32,
-    /// Packets of a flow; 0: any number.
+    /// Maximum packets of a flow; 0: unlimited.
     packets: u64,
     flow_rate: Option<Marker>,
-    sources: Option<Sources>,
-    alerts: Alerts,
+    sources: Option<SourceLimiter>,
+    alerts: DosAlerts,
 }
 
-/// What the preventer keeps of each flow: what came from the other side.
+/// The state of a flow: counts of packets from the other side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    /// The bucket of the flow's rate, if there is one.
+    /// The bucket of the flow's rate, if limited.
     levels: BucketLevels,
-    /// Packets that passed, if they are limited.
+    /// Packets passed, if limited.
     packets: u64,
-    /// SYNs that passed since the connection was last established.
+    /// SYNs passed since the connection was last established.
     syns: u32,
-    /// 1 once a packet came faster than the flow's rate lets it.
+    /// 1 once a packet exceeded the flow's rate.
     too_fast: u8,
     /// 1 once the flow is blocked.
     blocked: u8,
-    /// 1 once its source was free to begin it.
+    /// 1 once its source was allowed to begin it.
     admitted: u8,
-    /// 1 from a SYN that opens a connection until that is established: one that comes while it is
-    /// does not begin to count anew.
+    /// 1 from a SYN that opens a connection until that is established: a SYN on an established
+    /// connection does not restart the count.
     opening: u8,
 }
 
-/// Numbers of the counters in the descriptor.
+/// Indices of the counters in the descriptor.
 mod counter {
-    /// Flows that were blocked have one for each limit, by its number, from here on.
+    /// First of the counters of blocked flows, one per limit.
     pub const BLOCKED: usize = 0;
     pub const DROPPED: usize = 3;
     pub const REFUSED: usize = 4;
     pub const UNMETERED: usize = 5;
 }
 
-/// The table of sources' meters.
+/// The meter table of the sources.
 const SOURCES: usize = 0;
-/// That of the last alerts, one for each limit.
+/// The meter table of the last alerts, one per limit.
 const ALERTS: usize = 1;
 
-/// The state function that counts a packet that passes.
+/// State function: counts a packet that passes.
 const COUNT: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
-/// That counts one of a blocked flow.
+/// State function: counts a packet of a blocked flow.
 const REFUSE: StateFunction = StateFunction { id: 2, access: Access::Ignore, reads: &[] };
-/// The event that a flow has used up what it may send.
+/// Event condition: the flow has reached a limit.
 const USED_UP: EventCondition = EventCondition { id: 1, argument: 0, cause: Cause::Packet };
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "dos",
     aliases: &["dos-preventer", "DosPreventer", "dos-prevention"],
-    summary: "Blocks flows that flood one side, by rate, number of packets or SYNs, and sources that begin too many",
+    summary: "Blocks flows that exceed a rate or a number of packets or SYNs, and limits new flows per source",
     maturity: Maturity::Preview,
     state_version: 1,
     attributes: &[],
@@ -126,10 +125,10 @@ impl NetworkFunction for Dos {
         let room = config.checked_sources()?;
         let masks = AddressMasks::new(config.prefix4, config.prefix6)?;
         let rate = config.checked_connections()?;
-        let sources = rate.map(|rate| Sources::new(rate, masks, config.when_full));
-        let alerts = Alerts::new(&config);
+        let sources = rate.map(|rate| SourceLimiter::new(rate, masks, config.when_full));
+        let alerts = DosAlerts::new(&config);
         setup.meters(if sources.is_some() { room } else { 0 });
-        setup.meters(if alerts.silence_ns > 0 { Alerts::KINDS } else { 0 });
+        setup.meters(if alerts.silence_ns > 0 { DosAlerts::KINDS } else { 0 });
         Ok(Dos {
             protected: config.protect.side(),
             syns: config.syns,
@@ -160,8 +159,8 @@ impl NetworkFunction for Dos {
             context.count(counter::DROPPED, 1);
             return Verdict::Drop(DropReason::DosFlow);
         }
-        // A SYN ends what was recorded of a flow, and so does another phase: packets that follow a
-        // rule have nothing to do here.
+        // A SYN or another phase ends the recording of a flow, so packets on the fast path have
+        // nothing to do here.
         let is_established = context.connection().is_established();
         if opens {
             state.syns += 1;
@@ -206,27 +205,27 @@ impl NetworkFunction for Dos {
         self.limit_reached(state, false).is_some()
     }
 
-    /// What sources began, and when alerts were, is known where their packets are.
+    /// The counts of sources and the times of alerts exist only where the packets are processed.
     fn recomputes(&self) -> bool {
         self.sources.is_none() && self.alerts.silence_ns == 0
     }
 }
 
 impl Dos {
-    /// The limit of its own that the flow has reached, so that its next packet, which is a SYN or
-    /// is none, is not to pass. That does not depend on when it comes.
+    /// Returns the limit that the flow has reached, so that its next packet, a SYN or not, must be
+    /// dropped. The time does not matter.
     #[inline(always)]
-    fn limit_reached(&self, state: &State, is_syn: bool) -> Option<Limit> {
+    fn limit_reached(&self, state: &State, is_syn: bool) -> Option<DosLimit> {
         if state.too_fast != 0 {
-            return Some(Limit::Rate);
+            return Some(DosLimit::Rate);
         }
         if self.packets > 0 && state.packets >= self.packets {
-            return Some(Limit::Packets);
+            return Some(DosLimit::Packets);
         }
-        (is_syn && state.syns >= self.syns).then_some(Limit::Syns)
+        (is_syn && state.syns >= self.syns).then_some(DosLimit::Syns)
     }
 
-    /// Whether packets have to be counted one by one.
+    /// Returns whether packets must be counted individually.
     #[inline(always)]
     fn counts(&self) -> bool {
         self.packets > 0 || self.flow_rate.is_some()
@@ -246,13 +245,13 @@ impl Dos {
     }
 
     #[cold]
-    fn block(&self, limit: Limit, state: &mut State, context: &mut Context<'_>) {
+    fn block(&self, limit: DosLimit, state: &mut State, context: &mut Context<'_>) {
         state.blocked = 1;
         context.count(counter::BLOCKED + limit as usize - 1, 1);
-        self.alerts.tell(limit, context);
+        self.alerts.raise(limit, context);
     }
 
-    /// Whether the source is free to begin the packet's flow, unless it has begun.
+    /// Returns `Ok` if the flow has begun or its source may begin it.
     #[inline(always)]
     fn admit(
         &self,
@@ -264,7 +263,7 @@ impl Dos {
         if state.admitted == 0 && context.flow().origin != self.protected {
             let begun = sources.begin(packet, context);
             if begun == Err(DropReason::DosSource) {
-                self.alerts.tell(Limit::Connections, context);
+                self.alerts.raise(DosLimit::Connections, context);
             }
             begun?;
             state.admitted = 1;
@@ -273,7 +272,7 @@ impl Dos {
     }
 }
 
-/// Whether the packet asks for a connection (RFC 9293 3.5).
+/// Returns whether the packet is a SYN without ACK (RFC 9293 3.5).
 #[inline(always)]
 fn is_syn(packet: &PacketView<'_>) -> bool {
     const SYN: u8 = 2;

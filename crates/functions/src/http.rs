@@ -1,22 +1,22 @@
-//! HTTP/1 as it passes by (A29): requests, responses, and attempts to make their readers disagree.
+//! A passive HTTP/1 inspector (A29): requests, responses, and attempts at request smuggling.
 //!
-//! What the TCP streams of a flow bring is recognised by content (`recognise`), parsed by
-//! `applayer::http` in the flow's state, counted and judged (`watch`), and put together to
-//! transactions (`transactions`), which go out as events. See the README.
+//! `recognise` detects HTTP in a flow's TCP streams by content. `applayer::http` parses it with the
+//! state in the flow. `inspector` counts and judges the events, and `transactions` assembles them
+//! to transactions, which become events. See the README.
 
 mod config;
+mod inspector;
 mod opening;
 mod recognise;
 mod shortage;
 mod smuggling;
 mod state;
 mod transactions;
-mod watch;
 
 #[cfg(test)]
 mod tests;
 
-use applayer::http::{Exchange, Side};
+use applayer::http::{Exchange, ExchangeSide};
 use nf::stream::{StreamEvent, StreamEventKind};
 use nf::{
     Access, Affinity, Attribute, BufferSpec, Context, Descriptor, EndReason, Maturity, NetworkFunction,
@@ -26,36 +26,36 @@ use packet::{Direction, DropReason};
 use values::ConfigError;
 
 pub use crate::ports::PORTS_MAX;
-pub use config::{Anomalies, Config, METHODS_MAX, MethodPolicy, Smuggling};
+pub use config::{AnomalyPolicy, Config, METHODS_MAX, MethodPolicy, SmugglingPolicy};
+pub use inspector::LINE_MAX;
 pub use recognise::PROBE_MAX;
 pub use state::State;
-pub use watch::LINE_MAX;
 
 use crate::ports::PortFilter;
-use state::{Blocked, Phase, Start};
-use watch::{Kept, Watch};
+use inspector::{HttpInspector, PartialLine};
+use state::{BlockReason, DirectionStart, Phase};
 
-/// Bytes of each direction in which a start line is searched for, where a connection's beginning
-/// was not seen.
+/// Bytes of each direction that are searched for a start line if the beginning of a connection was
+/// not seen.
 pub const SEARCH_MAX: u32 = 64 << 10;
-/// Bytes of a growing buffer at most.
+/// Maximum bytes of a flow buffer.
 pub const BUFFER_MAX: usize = 32 << 10;
-/// Bytes of all growing buffers of an instance at most.
+/// Maximum bytes of all flow buffers of an instance.
 pub const BUFFER_MEMORY: usize = 64 << 20;
 
 /// The function `http`.
 pub struct Http {
-    /// Ports of servers.
+    /// Server ports.
     ports: PortFilter,
-    smuggling: Smuggling,
-    anomalies: Anomalies,
+    smuggling: SmugglingPolicy,
+    anomalies: AnomalyPolicy,
     events: bool,
-    /// The allowed methods; none: all.
+    /// The allowed methods; empty for all.
     methods: Vec<Vec<u8>>,
     method_policy: MethodPolicy,
 }
 
-/// Numbers of the counters in the descriptor.
+/// Indices of the counters in the descriptor.
 mod counter {
     pub const FLOWS: usize = 0;
     pub const REQUESTS: usize = 1;
@@ -70,9 +70,9 @@ mod counter {
     pub const MEMORY_FULL: usize = 10;
 }
 
-/// Numbers of the groups of counters, and of the counters in them.
+/// Indices of the counter groups, and of the counters in them.
 mod group {
-    use applayer::http::{Anomaly, Method};
+    use applayer::http::{HttpAnomaly, Method};
 
     pub const METHODS: usize = 0;
     pub const STATUSES: usize = 1;
@@ -93,7 +93,7 @@ mod group {
     ];
     const STATUS_NAMES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-    /// The number of a method's counter.
+    /// Returns the index of a method's counter.
     pub fn method(method: Method) -> usize {
         match method {
             Method::Get => 0,
@@ -110,7 +110,7 @@ mod group {
         }
     }
 
-    /// The number of a status's counter.
+    /// Returns the index of a status's counter.
     pub fn status(status: u16) -> usize {
         match status {
             100..=599 => usize::from(status / 100),
@@ -118,24 +118,24 @@ mod group {
         }
     }
 
-    /// The names of all groups' counters.
+    /// Returns the names of all groups' counters.
     pub fn names() -> [Vec<String>; 3] {
         [
             METHOD_NAMES.iter().map(|name| format!("method_{name}")).collect(),
             STATUS_NAMES.iter().map(|name| format!("status_{name}")).collect(),
-            Anomaly::ALL.iter().map(|anomaly| format!("anomaly_{}", anomaly.name())).collect(),
+            HttpAnomaly::ALL.iter().map(|anomaly| format!("anomaly_{}", anomaly.name())).collect(),
         ]
     }
 }
 
-/// Numbers of the growing buffers of a flow. The first two are the directions' lines.
+/// Indices of a flow's buffers. The first two hold the directions' partial lines.
 mod buffer {
     pub const QUEUE: usize = 2;
     pub const ANSWER: usize = 3;
     pub const COUNT: usize = 4;
 }
 
-/// Numbers of the attributes.
+/// Indices of the attributes.
 mod attribute {
     pub const HTTP: usize = 0;
     pub const SMUGGLING: usize = 1;
@@ -147,7 +147,7 @@ const SYN: u8 = 2;
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "http",
     aliases: &["http-parser", "HttpParser", "http-inspector"],
-    summary: "Reads HTTP/1 on any port: transactions, methods, anomalies, attempts at request smuggling",
+    summary: "Inspects HTTP/1 on any port: transactions, methods, anomalies, request smuggling",
     maturity: Maturity::Preview,
     state_version: 1,
     attributes: &[
@@ -155,7 +155,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Attribute {
             name: "smuggling",
             bits: 1,
-            meaning: "readers may disagree about where its messages end",
+            meaning: "implementations may disagree about where its messages end",
         },
     ],
     reads: &[],
@@ -173,8 +173,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("bytes_opaque"),
         Shared::Counter("gaps"),
         Shared::Counter("bytes_missing"),
-        Shared::Counter("texts_cut"),
-        Shared::Counter("requests_forgotten"),
+        Shared::Counter("fields_truncated"),
+        Shared::Counter("requests_evicted"),
         Shared::Counter("memory_full"),
         Shared::Counters("methods"),
         Shared::Counters("statuses"),
@@ -218,10 +218,10 @@ impl NetworkFunction for Http {
             self.take(event, state, context);
         }
         match state.notes.blocked() {
-            Blocked::No => Verdict::Forward,
-            Blocked::Smuggling => Verdict::Drop(DropReason::HttpSmuggling),
-            Blocked::Method => Verdict::Drop(DropReason::HttpMethod),
-            Blocked::Memory => Verdict::Drop(DropReason::StreamMemory),
+            BlockReason::No => Verdict::Forward,
+            BlockReason::Smuggling => Verdict::Drop(DropReason::HttpSmuggling),
+            BlockReason::Method => Verdict::Drop(DropReason::HttpMethod),
+            BlockReason::Memory => Verdict::Drop(DropReason::StreamMemory),
         }
     }
 
@@ -235,7 +235,7 @@ impl Http {
         let direction = event.direction;
         match (event.kind, state.notes.phase()) {
             (StreamEventKind::Restart, _) => self.restart(direction, state, context),
-            _ if state.notes.blocked() != Blocked::No => {}
+            _ if state.notes.blocked() != BlockReason::No => {}
             (_, Phase::Other) => {}
             (StreamEventKind::Data(bytes), Phase::Http) => self.parse(direction, bytes, state, context),
             (StreamEventKind::Data(bytes), Phase::Suspected) => self.search(direction, bytes, state, context),
@@ -244,12 +244,13 @@ impl Http {
             (StreamEventKind::Gap(len), _) => self.lose(direction, len, state, context),
             (StreamEventKind::Finished, Phase::New) => {}
             (StreamEventKind::Finished, _) => self.end(direction, state, context),
-            // It may be forged: should the hosts go on, so do we. If not, the flow ends soon.
+            // The reset may be forged: if the hosts continue, so does the inspection. Otherwise the
+            // flow ends soon.
             (StreamEventKind::Reset, _) => {}
         }
     }
 
-    /// A new connection on the same ports.
+    /// Handles a new connection on the same ports.
     #[cold]
     fn restart(&self, client: Direction, state: &mut State, context: &mut Context<'_>) {
         self.finish(state, context);
@@ -264,7 +265,7 @@ impl Http {
         state.notes.set_client(client);
     }
 
-    /// Nothing more comes: messages that are not complete end, and nobody answers any more.
+    /// Ends the incomplete messages; pending requests will get no response.
     fn finish(&self, state: &mut State, context: &mut Context<'_>) {
         if !matches!(state.notes.phase(), Phase::Suspected | Phase::Http) {
             return;
@@ -275,43 +276,46 @@ impl Http {
         }
     }
 
-    /// Bytes of a connection that speaks HTTP.
+    /// Parses bytes of a connection that speaks HTTP.
     #[inline]
     fn parse(&self, direction: Direction, mut bytes: &[u8], state: &mut State, context: &mut Context<'_>) {
-        if state.notes.start(direction) != Start::Open {
-            self.begin_in_the_midst(direction, bytes, state, context);
+        if state.notes.start(direction) != DirectionStart::Open {
+            self.begin_mid_stream(direction, bytes, state, context);
         }
-        if state.exchange.half(Side::Response).is_opaque() && state.notes.is_behind_http == 0 {
+        if state.exchange.direction(ExchangeSide::Response).is_opaque() && state.notes.is_behind_http == 0 {
             bytes = self.pass_switch(direction, bytes, state, context);
         }
-        self.with_parser(direction, bytes.len(), state, context, |exchange, line, watch| match watch.side {
-            Side::Request => exchange.request(bytes, line, watch),
-            Side::Response => exchange.response(bytes, line, watch),
+        self.with_parser(direction, bytes.len(), state, context, |exchange, line, inspector| match inspector
+            .side
+        {
+            ExchangeSide::Request => exchange.request(bytes, line, inspector),
+            ExchangeSide::Response => exchange.response(bytes, line, inspector),
         });
     }
 
-    /// Bytes are lost.
+    /// Handles lost bytes.
     fn lose(&self, direction: Direction, len: u64, state: &mut State, context: &mut Context<'_>) {
-        if state.notes.start(direction) == Start::GivenUp {
+        if state.notes.start(direction) == DirectionStart::GivenUp {
             return;
         }
-        state.notes.set_start(direction, Start::Open);
-        self.with_parser(direction, 0, state, context, |exchange, line, watch| {
-            exchange.gap(watch.side, len, line, watch);
+        state.notes.set_start(direction, DirectionStart::Open);
+        self.with_parser(direction, 0, state, context, |exchange, line, inspector| {
+            exchange.gap(inspector.side, len, line, inspector);
         });
     }
 
-    /// A direction ends. When it is the server's, nobody answers what is not answered yet.
+    /// Handles the end of a direction. At the end of the server's, pending requests will get no
+    /// response.
     fn end(&self, direction: Direction, state: &mut State, context: &mut Context<'_>) {
-        self.with_parser(direction, 0, state, context, |exchange, line, watch| {
-            exchange.end(watch.side, line, watch);
-            if watch.side == Side::Response {
-                watch.give_up_requests();
+        self.with_parser(direction, 0, state, context, |exchange, line, inspector| {
+            exchange.end(inspector.side, line, inspector);
+            if inspector.side == ExchangeSide::Response {
+                inspector.give_up_requests();
             }
         });
     }
 
-    /// Works on a direction's line, to which up to `more` bytes come.
+    /// Calls `work` with a direction's partial line, to which up to `more` bytes will be added.
     #[inline(always)]
     fn with_parser<T>(
         &self,
@@ -319,31 +323,31 @@ impl Http {
         more: usize,
         state: &mut State,
         context: &mut Context<'_>,
-        work: impl FnOnce(&mut Exchange, &mut Kept, &mut Watch<'_, '_>) -> T,
+        work: impl FnOnce(&mut Exchange, &mut PartialLine, &mut HttpInspector<'_, '_>) -> T,
     ) -> T {
         let State { notes, exchange } = state;
-        let mut line = Kept::new(context.take_buffer(direction.index()));
+        let mut line = PartialLine::new(context.take_buffer(direction.index()));
         let side = notes.side(direction);
-        let mut watch = Watch { http: self, notes, context, side };
+        let mut inspector = HttpInspector { http: self, notes, context, side };
         if shortage::is_not_whole(&line, more) {
-            watch.lose_line(exchange, &mut line);
+            inspector.lose_line(exchange, &mut line);
         }
-        let result = work(exchange, &mut line, &mut watch);
+        let result = work(exchange, &mut line, &mut inspector);
         if line.0.has_refused() {
-            watch.lose_line(exchange, &mut line);
+            inspector.lose_line(exchange, &mut line);
         }
         context.give_buffer(direction.index(), line.0);
         result
     }
 
-    /// It is not HTTP, or nobody wants to know.
+    /// Stops inspecting the flow: it is not HTTP, or of no interest.
     fn give_up(&self, state: &mut State, context: &mut Context<'_>) {
         state.notes.enter(Phase::Other);
         (0..buffer::COUNT).for_each(|number| clear(number, context));
     }
 }
 
-/// Forgets what a growing buffer holds.
+/// Clears a flow buffer.
 fn clear(number: usize, context: &mut Context<'_>) {
     let mut bytes = context.take_buffer(number);
     bytes.clear();

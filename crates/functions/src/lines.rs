@@ -1,6 +1,6 @@
 //! Incomplete lines and messages in the growing buffers of flows.
 
-use applayer::http::Line;
+use applayer::http::LineBuffer;
 use nf::FlowBuffer;
 
 /// Adapter from a flow's buffer to the line reader of a protocol, for a line or message of at most
@@ -14,7 +14,7 @@ impl<const MAX: usize> FlowLine<MAX> {
     }
 }
 
-impl<const MAX: usize> Line for FlowLine<MAX> {
+impl<const MAX: usize> LineBuffer for FlowLine<MAX> {
     fn as_slice(&self) -> &[u8] {
         self.0.as_slice()
     }

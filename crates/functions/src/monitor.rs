@@ -1,7 +1,7 @@
-//! The flow monitor (B24, A29): counts every packet, rewrites none, and reports flows to collectors
-//! (IPFIX).
+//! The flow monitor (B24, A29): counts every packet, rewrites none, and reports flows to IPFIX
+//! collectors.
 //!
-//! See the README beside this file for what an operator sees of it.
+//! The README describes it for operators.
 
 use nf::{
     Access, Affinity, Context, Descriptor, EndReason, Field, Maturity, NetworkFunction, PacketView, Plan,
@@ -18,27 +18,27 @@ mod tests;
 
 pub use state::State;
 
-/// The monitor's configuration.
+/// The configuration; the README documents the keys.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// A flow that goes on is reported each time that this long has passed since its first packet
-    /// not yet reported, as soon as its next packet comes (RFC 5470 5.1.1). Above zero.
+    /// A flow is reported at its first packet after this time since the first packet not yet
+    /// reported (RFC 5470 5.1.1). Must be above zero.
     pub active_timeout: Nanos,
     /// One of this many flows is reported, chosen by a hash of its key; at least 1. Counters cover
     /// all flows.
     pub sample: u32,
-    /// On which occasions flows are reported. None of them: the monitor only counts.
-    pub report: Vec<Occasion>,
+    /// The triggers of flow reports; without any, the monitor only counts.
+    pub report: Vec<ReportTrigger>,
 }
 
-/// When a flow is reported.
+/// A trigger of flow reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Occasion {
-    /// When it is over, for whatever reason.
+#[serde(rename_all = "snake_case")]
+pub enum ReportTrigger {
+    /// The end of a flow, for any reason.
     End,
-    /// While it goes on, at the active timeout.
+    /// The active timeout.
     Active,
 }
 
@@ -47,7 +47,7 @@ impl Default for Config {
         Config {
             active_timeout: Nanos(30 * 60 * 1_000_000_000),
             sample: 1,
-            report: vec![Occasion::End, Occasion::Active],
+            report: vec![ReportTrigger::End, ReportTrigger::Active],
         }
     }
 }
@@ -61,10 +61,10 @@ pub struct Monitor {
     sampler: FlowHasher,
 }
 
-/// Keeps the choice of flows apart from other uses of the run's seed.
+/// Separates the sampling of flows from other uses of the run's seed.
 const SAMPLER_SALT: u64 = 0x6d6f_6e69_746f_7221;
 
-/// Numbers of the counters in the descriptor. Packets and bytes have one for each [`traffic`] class
+/// Indices of the counters in the descriptor. Packets and bytes have one for each [`traffic`] class
 /// from here on.
 mod counter {
     pub const FLOWS: usize = 0;
@@ -84,7 +84,7 @@ mod end_reason {
     pub const LACK_OF_RESOURCES: u8 = 5;
 }
 
-/// The state function that counts a packet: all that a monitor does.
+/// State function: counts a packet, which is all that the monitor does.
 const SEE: StateFunction =
     StateFunction { id: 1, access: Access::Ignore, reads: &[Field::TcpFlags, Field::Dscp] };
 
@@ -142,18 +142,18 @@ impl NetworkFunction for Monitor {
     fn new(config: Config, setup: &mut Setup) -> Result<Monitor, ConfigError> {
         if config.active_timeout.0 == 0 {
             return Err(ConfigError::new(
-                "`active_timeout` has to be above zero; to report flows only at their end, write `report: [end]`",
+                "`active_timeout` must be above zero; to report flows only at their end, write `report: [end]`",
             ));
         }
         if config.sample == 0 {
             return Err(ConfigError::new(
-                "`sample` has to be at least 1; to report no flows, write `report: []`",
+                "`sample` must be at least 1; to report no flows, write `report: []`",
             ));
         }
-        let reports_active = config.report.contains(&Occasion::Active);
+        let reports_active = config.report.contains(&ReportTrigger::Active);
         Ok(Monitor {
             active_timeout_ns: if reports_active { config.active_timeout.0 } else { u64::MAX },
-            reports_end: config.report.contains(&Occasion::End),
+            reports_end: config.report.contains(&ReportTrigger::End),
             sample: u64::from(config.sample),
             sampler: FlowHasher::new(setup.seed ^ SAMPLER_SALT),
         })
@@ -188,7 +188,7 @@ impl NetworkFunction for Monitor {
     fn flow_end(&self, state: &mut State, reason: EndReason, context: &mut Context<'_>) {
         if self.reports_end && state.is_watched() && state.has_counted() {
             let reason = match reason {
-                // Whatever takes it away now, it was complete.
+                // Whatever removes the flow now, its connection was complete.
                 _ if context.connection().is_over() => end_reason::END_OF_FLOW,
                 EndReason::Idle => end_reason::IDLE_TIMEOUT,
                 EndReason::Closed => end_reason::END_OF_FLOW,
@@ -210,8 +210,8 @@ impl Monitor {
         context.count(counter::PACKETS + traffic, 1);
         context.count(counter::BYTES + traffic, bytes);
         if meta.class == PacketClass::IcmpError && is_related(meta, &context.flow().key) {
-            // It is about the flow, but has a protocol and ends of its own: no packet of the flow
-            // (RFC 7011 2).
+            // An ICMP error about the flow has a protocol and endpoints of its own: it is not a
+            // packet of the flow (RFC 7011 2).
             context.count(counter::ICMP_ERRORS, 1);
             return;
         }
@@ -228,8 +228,8 @@ impl Monitor {
         state.count(packet, direction, now_ns, bytes);
     }
 
-    /// The first packet of the flow that comes here: is the flow to be watched, and between which
-    /// ends does it run?
+    /// Handles the first packet of a flow: decides whether it is sampled, and records its
+    /// endpoints.
     #[inline(never)]
     fn begin(&self, packet: &Packet, state: &mut State, context: &mut Context<'_>) {
         context.count(counter::FLOWS, 1);
@@ -240,7 +240,7 @@ impl Monitor {
             return;
         }
         let (source, destination) = match flow.direction {
-            // A later fragment has no ports; the flow's key is the best that is known.
+            // A later fragment has no ports; the flow's key is the best source.
             _ if !packet.meta().has_transport() => flow.key.ends(flow.reversed),
             Direction::Original => packet.ends(),
             Direction::Reply => {
@@ -251,7 +251,7 @@ impl Monitor {
         state.watch(source, destination);
     }
 
-    /// What was counted so far becomes a report, and counting starts again.
+    /// Reports the counts so far and resets them.
     #[cold]
     fn report_active(&self, state: &mut State, context: &mut Context<'_>) {
         self.report(state, end_reason::ACTIVE_TIMEOUT, context);
@@ -259,7 +259,7 @@ impl Monitor {
     }
 
     fn report(&self, state: &State, reason: u8, context: &mut Context<'_>) {
-        // At most what the configuration says, which is 32 bits.
+        // At most the configured value, which has 32 bits.
         let sampling = self.sample as u32;
         let report = state.report(&context.flow(), context.ends_at_exit(), reason, sampling);
         context.count(counter::REPORTS, 1);
@@ -267,15 +267,15 @@ impl Monitor {
     }
 }
 
-/// Whether an ICMP error speaks of the flow with this key. One that quotes no known flow has a
-/// portless flow of its own.
+/// Returns whether the packet is an ICMP error about the flow with this key. An error that quotes
+/// an unknown flow has a portless flow of its own.
 #[cold]
 fn is_related(error: &Meta, flow: &FlowKey) -> bool {
     let (low, high) = flow.ends(false);
     flow.protocol != error.protocol || low.port != 0 || high.port != 0
 }
 
-/// The class under which packets of a protocol are counted.
+/// Returns the class under which packets of a protocol are counted.
 #[inline]
 fn traffic(protocol: u8) -> usize {
     match protocol {

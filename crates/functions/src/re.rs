@@ -1,9 +1,9 @@
-//! Redundancy elimination (E31): what two sites send to each other again and again goes over the
-//! link between them once. See the README.
+//! Redundancy elimination (E31): bytes that two sites send each other repeatedly cross the link
+//! between them once. See the README.
 //!
-//! Rabin fingerprints choose which parts of payloads are remembered, `shim` is what stands for a
-//! payload that is not sent whole, `outwards` and `inwards` make and undo it, and `report` is what
-//! one end tells the other.
+//! Rabin fingerprints select the parts of payloads to remember. `shim` is the encoded form of a
+//! payload, `outwards` encodes and `inwards` decodes, and `report` is the feedback from one end to
+//! the other.
 
 mod config;
 mod inwards;
@@ -22,17 +22,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use config::{CACHE_MAX, CACHE_MIN, Config, NETWORKS_MAX, PROTOCOL_MIN, SAMPLE_MAX, SAMPLE_MIN};
 pub use outline::PAYLOAD_MAX;
-pub use report::{HELLO_INTERVAL_NS, MISSING_MAX, TELL_INTERVAL_NS};
+pub use report::{HELLO_INTERVAL_NS, MISSING_MAX, REPORT_INTERVAL_NS};
 pub use shim::TOKENS_MAX;
 
 pub use crate::rabin::{SAMPLES_MAX, WINDOW_MAX, WINDOW_MIN};
 
 use crate::networks::IpNetwork;
 use crate::rabin::{Rabin, Sample};
-use outline::Outline;
-use shim::Token;
+use outline::PacketOutline;
+use shim::CacheReference;
 
-/// Bytes of the shortest payload that takes part.
+/// Minimum bytes of a payload that is encoded or cached.
 pub const PAYLOAD_MIN: usize = 64;
 
 /// One end of a link.
@@ -41,23 +41,23 @@ pub struct Re {
     local: Vec<IpNetwork>,
     remote: Vec<IpNetwork>,
     protocol: u8,
-    /// What both ends must have in common, as reports tell it.
+    /// The parameters that both ends must share, as in reports.
     parameters: [u8; 2],
     patience_ns: u64,
 }
 
-/// What is remembered of each flow, of its TCP segments towards the other site. What the ends have
-/// in common is not here: it belongs to no flow.
+/// The state of a flow: its TCP segments to the other site. The state that the ends share belongs
+/// to no flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    /// The sequence number behind all that was sent.
+    /// The sequence number after the last byte sent.
     end: u32,
-    /// 1: there is one.
+    /// 1 if `end` is known.
     is_known: u32,
 }
 
-/// Numbers of the counters in the descriptor.
+/// Indices of the counters in the descriptor.
 mod counter {
     pub const ENCODED: usize = 0;
     pub const REGIONS: usize = 1;
@@ -75,17 +75,17 @@ mod counter {
     pub const OTHERS: usize = 13;
 }
 
-/// The tables of contents: what went to the other site, and what came from there.
+/// The content tables: sent to the other site, and received from it.
 const SENT: usize = 0;
 const RECEIVED: usize = 1;
 
-/// The table of meters.
+/// The meter table.
 const METERS: usize = 0;
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "re",
     aliases: &["redundancy-elimination", "RedundancyElimination", "wan-optimizer"],
-    summary: "One end of a link between two sites: what was sent before is replaced by references to it, and restored at the other end",
+    summary: "One end of a link between two sites: replaces repeated bytes by references, restored at the other end",
     maturity: Maturity::Preview,
     state_version: 1,
     attributes: &[],
@@ -94,22 +94,22 @@ static DESCRIPTOR: Descriptor = Descriptor {
     payload: Access::Write,
     stream: false,
     affinity: Affinity::Flow,
-    // Both ends keep the same payloads: one of each, in the order in which they come.
+    // Both ends must cache the same payloads in the same order, so there is one instance.
     scaling: Scaling::Single,
     shared: &[
-        Shared::Counter("packets-encoded"),
+        Shared::Counter("packets_encoded"),
         Shared::Counter("regions"),
-        Shared::Counter("bytes-saved"),
-        Shared::Counter("packets-plain"),
-        Shared::Counter("sent-again"),
-        Shared::Counter("unheard"),
-        Shared::Counter("packets-decoded"),
-        Shared::Counter("bytes-restored"),
-        Shared::Counter("references-missed"),
-        Shared::Counter("reports-sent"),
-        Shared::Counter("reports-heard"),
-        Shared::Counter("payloads-forgotten"),
-        Shared::Counter("reports-strange"),
+        Shared::Counter("bytes_saved"),
+        Shared::Counter("packets_plain"),
+        Shared::Counter("retransmissions"),
+        Shared::Counter("payloads_unconfirmed"),
+        Shared::Counter("packets_decoded"),
+        Shared::Counter("bytes_restored"),
+        Shared::Counter("references_missed"),
+        Shared::Counter("reports_sent"),
+        Shared::Counter("reports_received"),
+        Shared::Counter("payloads_evicted"),
+        Shared::Counter("reports_invalid"),
         Shared::Counter("packets_others"),
         Shared::Meters("acquaintance"),
         Shared::PayloadCache("sent"),
@@ -132,8 +132,8 @@ impl NetworkFunction for Re {
     fn new(config: Config, setup: &mut Setup) -> Result<Re, ConfigError> {
         let [local, remote] = config.check()?;
         setup.meters(report::METERS);
-        // At most 4 GiB, on a machine of 64 bits. Half as many fingerprints again as are expected:
-        // they come unevenly.
+        // At most 4 GiB, on a 64-bit machine. Half as many fingerprints again as expected, because
+        // they are unevenly spread.
         let bytes = config.cache.0 as usize;
         let fingerprints = bytes / usize::from(config.sample) * 3 / 2;
         setup.payload_cache(bytes, fingerprints);
@@ -151,7 +151,7 @@ impl NetworkFunction for Re {
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let is_inside = context.side() == Side::Inside;
         let (from, to) = if is_inside { (&self.local, &self.remote) } else { (&self.remote, &self.local) };
-        let outline = Outline::of(packet.outermost()).filter(|outline| {
+        let outline = PacketOutline::of(packet.outermost()).filter(|outline| {
             let is_in = |networks: &[IpNetwork], addr| networks.iter().any(|network| network.contains(addr));
             packet.meta().class != PacketClass::NotIp
                 && is_in(from, outline.source)
@@ -172,16 +172,16 @@ impl NetworkFunction for Re {
     }
 }
 
-/// What a packet is worked on with.
+/// Scratch memory for a packet.
 struct Scratch {
     samples: Vec<Sample>,
-    tokens: Vec<Token>,
+    tokens: Vec<CacheReference>,
     missing: Vec<u64>,
     payload: Vec<u8>,
 }
 
 impl Default for Scratch {
-    /// With all the room that is ever needed.
+    /// Allocates the maximum that is ever needed.
     fn default() -> Scratch {
         Scratch {
             samples: Vec::with_capacity(SAMPLES_MAX),
@@ -192,7 +192,7 @@ impl Default for Scratch {
     }
 }
 
-/// Keeps a payload with the fingerprints that were chosen of it, as the other end does.
+/// Caches a payload with its selected fingerprints, as the other end does.
 #[inline]
 fn keep(contents: &mut PayloadCache, payload: &[u8], samples: &[Sample]) {
     let Some(kept) = contents.keep(payload) else { return };

@@ -1,8 +1,8 @@
-//! A meter of redundancy (E23, E31): how much of what TCP streams bring was there before, so that a
-//! link would be spared it. See the README.
+//! A redundancy meter (E23, E31): measures how many bytes of TCP streams occurred before, and could
+//! therefore be eliminated from a link. See the README.
 //!
-//! `chunk` cuts streams by their content with the fingerprints that `re` has, and chunks that were
-//! there before are members of a set that all flows share.
+//! `chunk` cuts streams into content-defined chunks with the same fingerprints as `re`. A set that
+//! all flows share holds the chunks seen before.
 
 mod chunk;
 mod config;
@@ -23,22 +23,22 @@ pub use config::{CACHE_MAX, CACHE_MIN, CHUNKS_MAX, Config, SAMPLE_MAX, SAMPLE_MI
 pub use state::State;
 
 use crate::ports::PortFilter;
-use chunk::{Begun, Chunk, Cutter};
-use state::Half;
+use chunk::{Chunker, PartialChunk, StreamChunk};
+use state::DirectionState;
 
 /// The function `redundancy`.
 pub struct Redundancy {
-    cutter: Cutter,
+    cutter: Chunker,
     ports: PortFilter,
-    /// Redundant bytes from which on a flow is told of; 0: it is not.
+    /// Minimum redundant bytes for the event of a flow; 0: no events.
     events_from: u64,
 }
 
-/// Ways through the function, and the numbers of their sets.
+/// Directions through the function, and the indices of their sets.
 const OUTWARDS: usize = 0;
 const INWARDS: usize = 1;
 
-/// Numbers of the counters in the descriptor; of the first three, of both ways.
+/// Indices of the counters in the descriptor; the first three exist per direction.
 mod counter {
     pub const BYTES: [usize; 2] = [0, 3];
     pub const REDUNDANT: [usize; 2] = [1, 4];
@@ -47,13 +47,13 @@ mod counter {
     pub const FORGOTTEN: usize = 7;
 }
 
-/// Chunks that are looked up together: so long others wait for the set.
+/// Chunks looked up together, while others wait for the set.
 const TOGETHER: usize = 32;
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "redundancy",
     aliases: &["RedundancyMeter", "redundancy-meter"],
-    summary: "Measures how much of TCP streams was there before: what a link would be spared by redundancy elimination",
+    summary: "Measures the redundancy of TCP streams: the bytes that redundancy elimination would save",
     maturity: Maturity::Preview,
     state_version: 1,
     attributes: &[],
@@ -62,19 +62,19 @@ static DESCRIPTOR: Descriptor = Descriptor {
     payload: Access::Read,
     stream: true,
     affinity: Affinity::Flow,
-    // On several servers, each would know only what it has seen.
+    // On several servers, each would know only its own chunks.
     scaling: Scaling::Cores,
     shared: &[
-        Shared::Counter("bytes-outwards"),
-        Shared::Counter("redundant-outwards"),
-        Shared::Counter("unique-outwards"),
-        Shared::Counter("bytes-inwards"),
-        Shared::Counter("redundant-inwards"),
-        Shared::Counter("unique-inwards"),
+        Shared::Counter("bytes_outbound"),
+        Shared::Counter("redundant_outbound"),
+        Shared::Counter("unique_outbound"),
+        Shared::Counter("bytes_inbound"),
+        Shared::Counter("redundant_inbound"),
+        Shared::Counter("unique_inbound"),
         Shared::Counter("chunks"),
-        Shared::Counter("chunks-forgotten"),
-        Shared::Set { name: "outwards", capacity: CHUNKS_MAX as usize },
-        Shared::Set { name: "inwards", capacity: CHUNKS_MAX as usize },
+        Shared::Counter("chunks_evicted"),
+        Shared::Set { name: "outbound", capacity: CHUNKS_MAX as usize },
+        Shared::Set { name: "inbound", capacity: CHUNKS_MAX as usize },
     ],
     map: None,
     buffers: None,
@@ -124,7 +124,7 @@ impl Redundancy {
                 let last = self.cutter.end(&mut half.begun);
                 judge(last.as_slice(), half, way, context);
             }
-            // It may be forged: should the hosts go on, so does the stream.
+            // The reset may be forged: if the hosts continue, so does the stream.
             StreamEventKind::Reset => {}
             StreamEventKind::Restart => {
                 self.finish(state, context);
@@ -133,11 +133,11 @@ impl Redundancy {
         }
     }
 
-    /// The next bytes of a stream.
-    fn cut(&self, mut bytes: &[u8], half: &mut Half, way: usize, context: &mut Context<'_>) {
+    /// Handles the next bytes of a stream.
+    fn cut(&self, mut bytes: &[u8], half: &mut DirectionState, way: usize, context: &mut Context<'_>) {
         context.count(counter::BYTES[way], bytes.len() as u64);
         half.bytes += bytes.len() as u64;
-        let mut chunks = [Chunk::default(); TOGETHER];
+        let mut chunks = [StreamChunk::default(); TOGETHER];
         while !bytes.is_empty() {
             let mut count = 0;
             while count < TOGETHER
@@ -150,7 +150,7 @@ impl Redundancy {
         }
     }
 
-    /// The connection is over.
+    /// Handles the end of the connection.
     #[cold]
     fn finish(&self, state: &mut State, context: &mut Context<'_>) {
         let mut ways = [(0, 0); 2];
@@ -166,10 +166,10 @@ impl Redundancy {
         }
         let percent = u128::from(redundant) * 100 / u128::from((out.0 + back.0).max(1));
         let fields = [
-            ("bytes_outwards", out.0),
-            ("redundant_outwards", out.1),
-            ("bytes_inwards", back.0),
-            ("redundant_inwards", back.1),
+            ("bytes_outbound", out.0),
+            ("redundant_outbound", out.1),
+            ("bytes_inbound", back.0),
+            ("redundant_inbound", back.1),
             ("redundant_percent", percent as u64),
         ];
         let fields = fields.map(|(name, number)| (name, EventValue::Number(number)));
@@ -177,16 +177,16 @@ impl Redundancy {
     }
 }
 
-/// Which way the stream goes that is sent in this direction of the flow.
+/// Returns the direction through the function of a stream in this direction of the flow.
 #[inline]
 fn way(direction: Direction, context: &Context<'_>) -> usize {
     let opened_inside = context.flow().origin == Side::Inside;
     if opened_inside == (direction == Direction::Original) { OUTWARDS } else { INWARDS }
 }
 
-/// Counts chunks by whether they were there before, and remembers them.
+/// Looks chunks up, counts and remembers them.
 #[inline]
-fn judge(chunks: &[Chunk], half: &mut Half, way: usize, context: &mut Context<'_>) {
+fn judge(chunks: &[StreamChunk], half: &mut DirectionState, way: usize, context: &mut Context<'_>) {
     if chunks.is_empty() {
         return;
     }
@@ -206,9 +206,8 @@ fn judge(chunks: &[Chunk], half: &mut Half, way: usize, context: &mut Context<'_
     context.count(counter::FORGOTTEN, forgotten);
 }
 
-/// A stream breaks off: what its last chunk would have been nobody knows, so that it is neither
-/// looked for nor remembered.
-fn break_off(half: &mut Half, way: usize, context: &mut Context<'_>) {
+/// Breaks off a stream: its last chunk is unknown, so it is neither looked up nor remembered.
+fn break_off(half: &mut DirectionState, way: usize, context: &mut Context<'_>) {
     context.count(counter::UNIQUE[way], half.begun.len.into());
-    half.begun = Begun::default();
+    half.begun = PartialChunk::default();
 }

@@ -204,7 +204,7 @@ fn a_redundancy_eliminator() {
             let report = check_assembled("here", assemble, &frames, config(mode, 6, 20_000_000, 0));
             let counters: std::collections::BTreeMap<_, _> =
                 report.functions[0].counters.iter().map(|(name, count)| (name.to_string(), *count)).collect();
-            let [out, back] = ["packets-encoded", "packets-decoded"].map(|name| counters[name]);
+            let [out, back] = ["packets_encoded", "packets_decoded"].map(|name| counters[name]);
             println!("{mode:?}: {out} encoded, {back} decoded, {:?}", report.drops);
             assert!(out > packets / 10 && back > packets / 10);
             let moves = report.units.unwrap().states_moved;

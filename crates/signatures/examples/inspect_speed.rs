@@ -1,12 +1,12 @@
-//! How long evaluations take: `cargo run --profile dist -p signatures --example inspect_speed`.
+//! The speed of evaluations: `cargo run --profile dist -p signatures --example inspect_speed`.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on has failed")]
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use signatures::inspect::{Inspection, Scratch};
-use signatures::{Classifications, Ruleset, Variables};
+use signatures::inspect::{Inspection, InspectionScratch};
+use signatures::{Classifications, RuleVariables, Ruleset};
 
 const REQUEST: &[u8] = b"POST /cgi-bin/status.cgi?id=4711&name=visitor HTTP/1.1\r\nHost: www.example.org\r\n\
     User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
@@ -60,12 +60,12 @@ fn main() {
     }
 }
 
-/// The best of some rounds, in ns per evaluation.
+/// Returns the best of some rounds, in ns per evaluation.
 fn measure(options: &str, bytes: &[u8]) -> f64 {
     let text = format!("alert tcp any any -> any any ({options} sid:1;)");
-    let report = Ruleset::read("speed", &text, &Variables::default(), &Classifications::default());
+    let report = Ruleset::read("speed", &text, &RuleVariables::default(), &Classifications::default());
     let inspection = Inspection::new(&report.ruleset.rules()[0].rule).unwrap();
-    let mut scratch = Scratch::new();
+    let mut scratch = InspectionScratch::new();
     let mut round = |times: u32| {
         let start = Instant::now();
         for _ in 0..times {

@@ -1,16 +1,15 @@
-//! The buffers that contents are looked for in.
+//! Inspection buffers.
 
 use std::fmt;
 
 macro_rules! buffers {
     ($($(#[$doc:meta])* $variant:ident $name:literal $(also $($also:literal),+)? $(modifier $modifier:literal)? $([$many:ident])?;)*) => {
-        /// What contents are looked for in: the payload, or something cut out of it and, often,
-        /// brought into a normal form. Each is inspected by itself, and positions count within it.
+        /// An inspection buffer: the payload, or a part of it, often normalised. Each buffer is
+        /// inspected by itself, with positions of its own.
         ///
-        /// In text a buffer is chosen by its name, which holds for all that follows up to the next
-        /// name ("sticky"), or by an older keyword behind each content (`http_uri`);
-        /// [`Buffer::Payload`] is chosen by `pkt_data` or, at the start of a rule, by no word at
-        /// all.
+        /// A rule selects a buffer by its name for all keywords up to the next name ("sticky"), or
+        /// by an older keyword after each content (`http_uri`). [`Buffer::Payload`] is selected by
+        /// `pkt_data`, or by default at the start of a rule.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum Buffer {
@@ -18,33 +17,33 @@ macro_rules! buffers {
         }
 
         impl Buffer {
-            /// All of them.
+            /// All buffers.
             pub const ALL: &'static [Buffer] = &[$(Buffer::$variant),*];
 
-            /// The keyword that chooses the buffer for what follows.
+            /// Returns the keyword that selects the buffer for the following keywords.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
                 }
             }
 
-            /// Other keywords that do the same.
+            /// Returns the other keywords that do the same.
             pub const fn aliases(self) -> &'static [&'static str] {
                 match self {
                     $(Self::$variant => &[$($($also),+)?],)*
                 }
             }
 
-            /// The older keyword that puts the content before it into the buffer.
+            /// Returns the older keyword that moves the preceding content into the buffer.
             pub const fn modifier(self) -> Option<&'static str> {
                 match self {
                     $(Self::$variant => buffers!(@modifier $($modifier)?),)*
                 }
             }
 
-            /// Whether there may be several such buffers at a time (each file, each DNS question).
-            /// Each naming of the buffer then stands for one of them, and another naming may stand
-            /// for another one.
+            /// Returns whether several such buffers can exist at a time (each file, each DNS
+            /// question). Each naming of the buffer then refers to one of them, and another naming
+            /// may refer to another.
             pub const fn is_many(self) -> bool {
                 match self {
                     $(Self::$variant => buffers!(@many $($many)?),)*
@@ -59,10 +58,10 @@ macro_rules! buffers {
 }
 
 buffers! {
-    /// The payload: of a packet and, for TCP, of the stream that it belongs to, whichever the
-    /// rule's protocol and `flow` leave open.
+    /// The payload: of a packet and, for TCP, of its stream, as the rule's protocol and `flow`
+    /// permit.
     Payload "pkt_data";
-    /// What [`crate::Match::Base64Decode`] decoded.
+    /// The output of [`crate::PayloadMatch::Base64Decode`].
     Base64Data "base64_data";
     /// The Ethernet header.
     EthernetHeader "ether.hdr";
@@ -79,16 +78,16 @@ buffers! {
     /// The ICMPv6 header.
     Icmpv6Header "icmpv6.hdr";
 
-    /// The content of a file: a body of HTTP, an attachment, a file of FTP or SMB.
+    /// The content of a file: an HTTP body, an attachment, a file of FTP or SMB.
     FileData "file.data" also "file_data" [many];
-    /// What the file's first bytes say that it is.
+    /// The file type according to its first bytes.
     FileMagic "file.magic" [many];
     /// The file's name.
     FileName "file.name" [many];
 
     /// The normalised request target.
     HttpUri "http.uri" also "http.uri.normalized" modifier "http_uri";
-    /// The request target as it was sent.
+    /// The raw request target.
     HttpUriRaw "http.uri.raw" modifier "http_raw_uri";
     /// The method.
     HttpMethod "http.method" modifier "http_method";
@@ -102,11 +101,11 @@ buffers! {
     HttpStatusCode "http.stat_code" modifier "http_stat_code";
     /// The reason phrase.
     HttpStatusMessage "http.stat_msg" modifier "http_stat_msg";
-    /// All headers but cookies, normalised.
+    /// All headers except cookies, normalised.
     HttpHeader "http.header" modifier "http_header";
-    /// All headers as they were sent.
+    /// All raw headers.
     HttpHeaderRaw "http.header.raw" modifier "http_raw_header";
-    /// The names of the headers, a line each, between empty lines.
+    /// The names of the headers, one per line, between empty lines.
     HttpHeaderNames "http.header_names" also "http_header_names";
     /// Each request header, name and value.
     HttpRequestHeader "http.request_header" also "http_request_header" [many];
@@ -116,9 +115,9 @@ buffers! {
     HttpCookie "http.cookie" modifier "http_cookie";
     /// The header `User-Agent`.
     HttpUserAgent "http.user_agent" modifier "http_user_agent";
-    /// The host name, in lower case, without port.
+    /// The host name, in lower case, without the port.
     HttpHost "http.host" modifier "http_host";
-    /// The host as it was sent, with port.
+    /// The raw host, with the port.
     HttpHostRaw "http.host.raw" modifier "http_raw_host";
     /// The header `Accept`.
     HttpAccept "http.accept" also "http_accept";
@@ -142,16 +141,16 @@ buffers! {
     HttpRequestBody "http.request_body" modifier "http_client_body";
     /// The body of a response.
     HttpResponseBody "http.response_body" modifier "http_server_body";
-    /// The first line and the headers, as they were sent.
+    /// The raw first line and headers.
     HttpStart "http.start" also "http_start";
-    /// Each header's name of HTTP/2.
+    /// Each header name of HTTP/2.
     Http2HeaderName "http2.header_name" [many];
 
-    /// Each name that is asked for, in requests and answers, dotted.
+    /// Each queried name, in requests and responses, dotted.
     DnsQuery "dns.query" also "dns_query", "dns.query.name" [many];
-    /// Each name that is asked for, likewise, in either direction.
+    /// Each queried name, dotted, in either direction.
     DnsQueriesName "dns.queries.rrname" [many];
-    /// Each name that is answered for.
+    /// Each name in the answer section.
     DnsAnswersName "dns.answers.rrname" also "dns.answer.name" [many];
     /// Each name in the authority section.
     DnsAuthoritiesName "dns.authorities.rrname" [many];
@@ -160,57 +159,57 @@ buffers! {
     /// Each name in a response.
     DnsResponseName "dns.response.rrname" [many];
 
-    /// The server's name that the client asked for.
+    /// The server name in the client's hello.
     TlsSni "tls.sni" also "tls_sni";
     /// The subject of the server's certificate.
     TlsCertSubject "tls.cert_subject" also "tls_cert_subject";
     /// The issuer of the server's certificate.
     TlsCertIssuer "tls.cert_issuer" also "tls_cert_issuer";
-    /// The serial number of the server's certificate, hexadecimal bytes between colons.
+    /// The serial number of the server's certificate: hexadecimal bytes, separated by colons.
     TlsCertSerial "tls.cert_serial" also "tls_cert_serial";
-    /// The SHA-1 hash of the server's certificate, likewise in lower case.
+    /// The SHA-1 fingerprint of the server's certificate: the same form in lower case.
     TlsCertFingerprint "tls.cert_fingerprint" also "tls_cert_fingerprint";
-    /// Each certificate of the chain, as it was sent.
+    /// Each raw certificate of the chain.
     TlsCertificates "tls.certs" [many];
     /// Each alternative name of the server's certificate.
     TlsSubjectAltName "tls.subjectaltname" [many];
     /// Each protocol that the client offers (ALPN).
     TlsAlpn "tls.alpn" [many];
-    /// The 32 bytes of the hello's random.
+    /// The 32-byte random of the hello.
     TlsRandom "tls.random";
-    /// Its first four bytes.
+    /// The first four bytes of the random.
     TlsRandomTime "tls.random_time";
-    /// Its other bytes.
+    /// The other bytes of the random.
     TlsRandomBytes "tls.random_bytes";
     /// The JA3 hash of the client's hello.
     Ja3Hash "ja3.hash" also "ja3_hash";
-    /// What that is a hash of.
+    /// The input of the JA3 hash.
     Ja3String "ja3.string" also "ja3_string";
     /// The JA3S hash of the server's hello.
     Ja3sHash "ja3s.hash";
-    /// What that is a hash of.
+    /// The input of the JA3S hash.
     Ja3sString "ja3s.string";
     /// The JA4 hash of the client's hello.
     Ja4Hash "ja4.hash" also "ja4_hash";
 
-    /// The version in SSH's greeting.
+    /// The version in the SSH identification string.
     SshProtocol "ssh.proto" also "ssh_proto";
-    /// The software in SSH's greeting.
+    /// The software in the SSH identification string.
     SshSoftware "ssh.software" also "ssh_software";
-    /// The hash of what an SSH client offers.
+    /// The hash of an SSH client's offers.
     SshHassh "ssh.hassh";
-    /// What that is a hash of.
+    /// The input of the HASSH hash.
     SshHasshString "ssh.hassh.string";
-    /// The hash of what an SSH server offers.
+    /// The hash of an SSH server's offers.
     SshHasshServer "ssh.hassh.server";
-    /// What that is a hash of.
+    /// The input of the HASSH server hash.
     SshHasshServerString "ssh.hassh.server.string";
 
     /// The argument of SMTP's HELO or EHLO.
     SmtpHelo "smtp.helo";
-    /// The sender that SMTP was given.
+    /// The sender in SMTP's `MAIL FROM`.
     SmtpMailFrom "smtp.mail_from";
-    /// Each receiver that SMTP was given.
+    /// Each recipient in SMTP's `RCPT TO`.
     SmtpRcptTo "smtp.rcpt_to" [many];
     /// A mail's header `From`.
     EmailFrom "email.from";
@@ -226,18 +225,18 @@ buffers! {
     EmailMessageId "email.message_id";
     /// A mail's header `X-Mailer`.
     EmailXMailer "email.x_mailer";
-    /// Each address of a page in a mail's text.
+    /// Each URL in the text of a mail.
     EmailUrl "email.url" [many];
-    /// Each of a mail's headers `Received`.
+    /// Each header `Received` of a mail.
     EmailReceived "email.received" [many];
 
-    /// A command of FTP.
+    /// An FTP command.
     FtpCommand "ftp.command";
-    /// The argument of a command of FTP.
+    /// The argument of an FTP command.
     FtpCommandData "ftp.command_data";
-    /// Each line of an answer of FTP.
+    /// Each line of an FTP reply.
     FtpReply "ftp.reply" [many];
-    /// The code of an answer of FTP.
+    /// The code of an FTP reply.
     FtpCompletionCode "ftp.completion_code" [many];
 
     /// The pipe that SMB opens.
@@ -278,19 +277,19 @@ buffers! {
     SnmpCommunity "snmp.community";
     /// The user of SNMP.
     SnmpUser "snmp.usm";
-    /// The desktop's name of RFB.
+    /// The desktop name of RFB.
     RfbName "rfb.name";
-    /// The client's name of Kerberos.
+    /// The client name of Kerberos.
     Krb5Cname "krb5_cname" [many];
-    /// The server's name of Kerberos.
+    /// The server name of Kerberos.
     Krb5Sname "krb5_sname" [many];
-    /// The server's name of QUIC.
+    /// The server name of QUIC.
     QuicSni "quic.sni";
     /// The user agent of QUIC.
     QuicUserAgent "quic.ua";
     /// The version of QUIC.
     QuicVersion "quic.version";
-    /// The client's identifier of MQTT.
+    /// The client identifier of MQTT.
     MqttClientId "mqtt.connect.clientid";
     /// The user of MQTT.
     MqttUserName "mqtt.connect.username";
@@ -307,9 +306,9 @@ buffers! {
 }
 
 impl Buffer {
-    /// Which buffers a search for many patterns looks in first: lower before higher. Application
-    /// buffers hold less than the payload, and what they hold is rarer, but for the method and the
-    /// status.
+    /// Returns the rank of the buffer for the fast pattern: lower ranks come first. Except for
+    /// method and status, application buffers come before the payload: they are smaller, and their
+    /// content is rarer.
     pub(crate) const fn search_rank(self) -> u8 {
         match self {
             Self::Payload | Self::HttpStatusMessage => 3,
@@ -318,7 +317,7 @@ impl Buffer {
         }
     }
 
-    /// Whether a search for many patterns can look in the buffer.
+    /// Returns whether the buffer can hold the fast pattern.
     pub(crate) const fn is_searchable(self) -> bool {
         !matches!(self, Self::Base64Data)
     }

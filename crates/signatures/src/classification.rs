@@ -1,37 +1,36 @@
-//! Classes of rules and their priorities.
+//! Classifications and their priorities.
 
 use std::collections::BTreeMap;
 
 use crate::RuleError;
-use crate::fault::{Fault, Lines};
-use crate::text::{Piece, Read};
+use crate::fault::{Lines, RuleFault};
+use crate::text::{ParseResult, Piece};
 
-/// The most classes.
+/// Maximum classifications.
 pub const CLASSES_MAX: usize = 4096;
 
-/// The classes that rules name by `classtype`, as a `classification.config` lists them.
+/// The classifications that rules name with `classtype`, from a `classification.config`.
 ///
-/// A line is `config classification: NAME,DESCRIPTION,PRIORITY`; empty lines and lines that begin
-/// with `#` do not count. Names are told apart without case. Where a name comes twice the first
-/// counts, as in Suricata.
+/// A line is `config classification: NAME,DESCRIPTION,PRIORITY`. Empty lines and lines that begin
+/// with `#` are ignored. Names are case-insensitive. The first definition of a name counts, as in
+/// Suricata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Classifications(BTreeMap<String, Classification>);
 
-/// A class of rules.
+/// A classification.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Classification {
-    /// The name as the list has it.
+    /// The name as written.
     pub name: String,
-    /// What to tell people.
+    /// The description for people.
     pub description: String,
-    /// The priority of its rules unless they say another: 1, the highest, to 255.
+    /// The default priority of its rules: 1, the highest, to 255.
     pub priority: u8,
 }
 
 impl Classifications {
-    /// Reads a list. What is right in it counts whatever else is in it; the faults say what does
-    /// not.
-    pub fn read(file: &str, text: &str) -> (Self, Vec<Fault>) {
+    /// Parses a file. Valid lines count whatever the others contain; each invalid line is a fault.
+    pub fn read(file: &str, text: &str) -> (Self, Vec<RuleFault>) {
         let (mut classes, mut faults) = (Self::default(), Vec::new());
         for line in Lines::plain(file, text) {
             match class(Piece::new(&line.text)) {
@@ -48,7 +47,7 @@ impl Classifications {
         (classes, faults)
     }
 
-    /// The class of a name, whatever its case.
+    /// Returns the classification of this name, ignoring case.
     pub fn get(&self, name: &str) -> Option<&Classification> {
         match self.0.get(name) {
             Some(class) => Some(class),
@@ -56,19 +55,19 @@ impl Classifications {
         }
     }
 
-    /// All of them, by name.
+    /// Returns all classifications, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &Classification> {
         self.0.values()
     }
 }
 
-fn class(line: Piece<'_>) -> Read<Classification> {
+fn class(line: Piece<'_>) -> ParseResult<Classification> {
     const EXPECTED: &str = "`config classification: NAME,DESCRIPTION,PRIORITY`";
     let words = line.trim().strip("config").map(Piece::trim).and_then(|rest| rest.strip("classification:"));
     let Some((name, rest)) = words.and_then(|rest| rest.cut(",")) else {
         return Err(line.trim().wrong(EXPECTED));
     };
-    // A description may have commas.
+    // A description may contain commas.
     let Some(comma) = rest.text.rfind(',') else { return Err(rest.wrong(EXPECTED)) };
     let name = name.trim();
     if name.is_empty() || name.text.contains(char::is_whitespace) {

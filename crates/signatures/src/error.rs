@@ -1,42 +1,42 @@
-//! What can be wrong with a rule.
+//! Errors in rules.
 
-/// Why a rule was refused. It says what stood there and what was expected; the place is in the
-/// [`crate::Fault`].
+/// The reason why a rule was refused: what was found, and what was expected. The position is in the
+/// [`crate::RuleFault`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// A keyword that is not in the table of keywords.
+    /// An unknown keyword.
     #[error("keyword `{keyword}` is unknown{}", hint(.similar))]
     UnknownKeyword {
-        /// As written.
+        /// The keyword as written.
         keyword: String,
-        /// The known keyword that is most like it, if one is.
+        /// A similar known keyword, if any.
         similar: Option<&'static str>,
     },
-    /// A keyword that the language has and this reader refuses.
+    /// A keyword of the language that is not supported.
     #[error("keyword `{keyword}` is not supported: {reason}")]
     UnsupportedKeyword {
         /// Its name.
         keyword: &'static str,
-        /// What it would need.
+        /// The missing capability.
         reason: &'static str,
     },
-    /// An argument of a keyword, or a part of the header, that cannot be read.
+    /// An invalid argument or part of the header.
     #[error("found `{}`, expected {expected}", shorten(.found))]
     Value {
-        /// What stands there.
+        /// The text found.
         found: String,
-        /// What may stand there.
+        /// The values expected.
         expected: String,
     },
-    /// A keyword of which the language has one meaning and the reader supports another.
+    /// An unsupported use of a supported keyword.
     #[error("{what} is not supported")]
     Unsupported {
-        /// What it is.
+        /// The use.
         what: &'static str,
     },
-    /// A keyword without an argument that it needs.
-    #[error("keyword `{keyword}` needs an argument")]
+    /// A keyword without its required argument.
+    #[error("keyword `{keyword}` requires an argument")]
     NoArgument {
         /// Its name.
         keyword: &'static str,
@@ -47,41 +47,41 @@ pub enum RuleError {
         /// Its name.
         keyword: &'static str,
     },
-    /// A keyword that may stand once only stands again.
-    #[error("keyword `{keyword}` stands a second time")]
+    /// A repeated keyword that must be unique.
+    #[error("keyword `{keyword}` is repeated")]
     Repeated {
         /// Its name.
         keyword: &'static str,
     },
-    /// Two things that exclude each other.
+    /// Two mutually exclusive parts.
     #[error("{one} and {other} exclude each other")]
     Conflict {
-        /// The one.
+        /// The first part.
         one: &'static str,
-        /// The other.
+        /// The second part.
         other: &'static str,
     },
-    /// A keyword that modifies or continues something that is not there.
-    #[error("keyword `{keyword}` needs {what} before it")]
+    /// A keyword that modifies or continues something that is missing.
+    #[error("keyword `{keyword}` requires {what} before it")]
     NothingBefore {
         /// Its name.
         keyword: &'static str,
-        /// What has to come before.
+        /// The missing part.
         what: &'static str,
     },
-    /// A buffer that is named, and then nothing is asked of it.
-    #[error("nothing is asked of the buffer `{name}`")]
+    /// A named buffer without a match.
+    #[error("buffer `{name}` is selected, but no match follows")]
     UnusedBuffer {
         /// The buffer.
         name: &'static str,
     },
-    /// The rule lacks a part.
+    /// A missing part of the rule.
     #[error("the rule has no {what}")]
     Missing {
         /// The part.
         what: &'static str,
     },
-    /// A `$NAME` that is not defined, or not of that kind.
+    /// A `$NAME` that is undefined or of another kind.
     #[error("variable `${name}` is not defined as {kind}")]
     UnknownVariable {
         /// Its name.
@@ -89,53 +89,53 @@ pub enum RuleError {
         /// "a group of addresses" or "a group of ports".
         kind: &'static str,
     },
-    /// A variable that is defined by itself.
-    #[error("variable `${name}` is defined by itself")]
+    /// A circular definition of a variable.
+    #[error("variable `${name}` is defined in terms of itself")]
     CyclicVariable {
         /// Its name.
         name: String,
     },
-    /// A class that the classification file does not have.
+    /// A class that is not in the classification file.
     #[error("classtype `{name}` is not in the classifications")]
     UnknownClass {
         /// Its name.
         name: String,
     },
-    /// A condition that nothing can meet.
+    /// A contradictory condition.
     #[error("can never match: {why}")]
     NeverMatches {
-        /// Why not.
+        /// The contradiction.
         why: String,
     },
-    /// More of something than the reader takes.
+    /// A limit is exceeded.
     #[error("more than {limit} {what}")]
     TooMany {
-        /// Of what.
+        /// The limited quantity.
         what: &'static str,
-        /// How many are taken.
+        /// The limit.
         limit: usize,
     },
     /// The text of the rule is malformed.
     #[error("{what}")]
     Malformed {
-        /// How.
+        /// The fault.
         what: &'static str,
     },
-    /// Another rule has this group and number.
+    /// Another rule has this gid and sid.
     #[error("gid {gid}, sid {sid} is taken, with rev {rev}, by the rule at {place}")]
     Duplicate {
-        /// The group.
+        /// The gid.
         gid: u32,
-        /// The number in it.
+        /// The sid.
         sid: u32,
-        /// The revision of the rule that stays.
+        /// The revision of the rule that is kept.
         rev: u32,
-        /// Where that stands, `file:line`.
+        /// The position of the rule that is kept, `file:line`.
         place: String,
     },
 }
 
-/// The most characters of a value that a message repeats.
+/// Maximum characters of a value in a message.
 const SHOWN_CHARS: usize = 60;
 
 fn hint(similar: &Option<&str>) -> String {

@@ -1,43 +1,43 @@
-//! From the expressions of rules, which are Perl's, to those that finite automata run.
+//! Translation of rules' regular expressions, which are Perl's, to those of finite automata.
 
 use crate::pcre::Pcre;
 
-/// What an expression has that finite automata have not, or why it is none.
+/// A feature that finite automata lack, or the fault of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ExpressionFeature {
-    /// A look ahead or behind: `(?=`, `(?!`, `(?<=`, `(?<!`.
+    /// A lookahead or lookbehind: `(?=`, `(?!`, `(?<=`, `(?<!`.
     LookAround,
-    /// A reference to what a group matched: `\1`, `\k<name>`, `(?P=name)`.
+    /// A reference to a group's match: `\1`, `\k<name>`, `(?P=name)`.
     BackReference,
-    /// A part that keeps its first match: `(?>..)`, `a++`.
+    /// An atomic group or possessive repetition: `(?>..)`, `a++`.
     Atomic,
-    /// A group by its number or name in another place: `(?R)`, `(?1)`, `(?&name)`.
+    /// A recursion into a group by number or name: `(?R)`, `(?1)`, `(?&name)`.
     Recursion,
-    /// A choice by what matched before: `(?(1)..|..)`.
+    /// A conditional: `(?(1)..|..)`.
     Conditional,
-    /// Another start of the match: `\K`, `\G`.
+    /// A changed start of the match: `\K`, `\G`.
     Restart,
     /// A verb or callout: `(*..)`, `(?C)`.
     Verb,
-    /// Characters beyond bytes: `\p{..}`, `\X`, `\x{100}`.
+    /// Characters that are not bytes: `\p{..}`, `\X`, `\x{100}`.
     Unicode,
-    /// Something else that has no equal: a branch reset, a repetition that is too large.
+    /// Another feature without an equivalent: a branch reset, a repetition that is too large.
     Other,
     /// The expression is not well formed.
     Malformed,
 }
 
-/// The deepest nesting of groups.
+/// Maximum nesting of groups.
 const NESTING_MAX: usize = 100;
 
 impl Pcre {
-    /// An expression of the same meaning for the crates `regex` and `regex-automata`, over bytes
-    /// (`utf8(false)`); it has this expression's flags in it, and the same groups. What it needs
-    /// beyond them is the error.
+    /// Returns an equivalent expression for the crates `regex` and `regex-automata`, over bytes
+    /// (`utf8(false)`), with the same flags inline and the same groups. The error is the feature
+    /// that prevents it.
     ///
-    /// It finds a match where this expression has one. Where `$` or `\Z` comes before a line end
-    /// that ends the buffer, the match includes that line end.
+    /// It matches where this expression matches. If `$` or `\Z` precedes a final line ending, the
+    /// match includes that line ending.
     pub fn regex(&self) -> Result<String, ExpressionFeature> {
         let mut flags = String::from("(?");
         let letters = [('i', self.flags.caseless), ('s', self.flags.dot_all), ('U', self.flags.ungreedy)];
@@ -60,10 +60,10 @@ impl Pcre {
     }
 }
 
-/// The end, or a line end that is the end.
+/// The end, or a line ending at the end.
 const LAST_LINE_END: &str = r"(?:\n\z|\z)";
 
-/// What flags within an expression change, in the group that they stand in.
+/// The flags that an expression can change within a group.
 #[derive(Clone, Copy)]
 struct Mode {
     multiline: bool,
@@ -74,9 +74,9 @@ struct Reader<'a> {
     rest: &'a [u8],
     out: String,
     mode: Mode,
-    /// What `$` stands for.
+    /// The translation of `$`.
     end: &'static str,
-    /// The modes outside of the groups that are open.
+    /// The modes outside the open groups.
     stack: Vec<Mode>,
 }
 
@@ -127,7 +127,7 @@ impl Reader<'_> {
         self.rest.strip_prefix(prefix).map(|rest| self.rest = rest).is_some()
     }
 
-    /// One byte that means itself.
+    /// Appends a byte as a literal.
     fn literal(&mut self, byte: u8) {
         match byte.is_ascii_alphanumeric() {
             true => self.out.push(char::from(byte)),
@@ -135,7 +135,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A repetition, and what says how eager it is.
+    /// Translates a repetition with its greediness.
     fn repeat(&mut self, sign: &[u8]) -> Step {
         self.out.extend(sign.iter().map(|byte| char::from(*byte)));
         if self.skip(b"+") {
@@ -147,7 +147,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The length of `n}`, `n,}` or `n,m}`, if that is what comes.
+    /// Returns the length of `n}`, `n,}` or `n,m}`, if one of these is next.
     fn count(&self) -> Option<usize> {
         let end = self.rest.iter().position(|byte| *byte == b'}')?;
         let (low, high) = match self.rest[..end].iter().position(|byte| *byte == b',') {
@@ -158,7 +158,7 @@ impl Reader<'_> {
         (!low.is_empty() && digits(low) && digits(high)).then_some(end + 1)
     }
 
-    /// What follows `(`.
+    /// Translates the part after `(`.
     fn open(&mut self) -> Step {
         use ExpressionFeature::*;
         if self.skip(b"*") {
@@ -208,7 +208,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `(?i)`, `(?i-s:`: those that the other syntax has too are passed on.
+    /// Translates `(?i)`, `(?i-s:`; flags of the target syntax are passed on.
     fn inline_flags(&mut self) -> Step {
         let outside = self.mode;
         let (mut on, mut off, mut set) = (String::new(), String::new(), true);
@@ -236,7 +236,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What follows `\` outside of brackets.
+    /// Translates the part after `\` outside brackets.
     fn escape(&mut self) -> Step {
         use ExpressionFeature::*;
         let byte = self.next().ok_or(Malformed)?;
@@ -278,8 +278,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A byte of a first octal digit and up to `more` others. As in Perl, what does not fit loses
-    /// its upper bits.
+    /// Parses a byte from its first octal digit and up to `more` others. As in Perl, excess upper
+    /// bits are lost.
     fn octal(&mut self, first: u8, more: usize) -> u8 {
         let mut value = u32::from(first - b'0');
         for _ in 0..more {
@@ -290,7 +290,7 @@ impl Reader<'_> {
         value as u8
     }
 
-    /// The byte that an escape stands for.
+    /// Returns the byte of an escape.
     fn byte(&mut self, letter: u8) -> Result<u8, ExpressionFeature> {
         use ExpressionFeature::*;
         Ok(match letter {
@@ -321,12 +321,12 @@ impl Reader<'_> {
             }
             b'p' | b'P' | b'X' => return Err(Unicode),
             b'C' | b'o' => return Err(Other),
-            // What needs no escape means itself.
+            // Any other character means itself.
             other => other,
         })
     }
 
-    /// What follows `[`.
+    /// Translates the part after `[`.
     fn class(&mut self) -> Step {
         use ExpressionFeature::*;
         self.out.push('[');
@@ -334,7 +334,7 @@ impl Reader<'_> {
             self.out.push('^');
         }
         let mut first = true;
-        // The byte that a range may go on from.
+        // The byte that may begin a range.
         let mut low = None;
         loop {
             let byte = self.next().ok_or(Malformed)?;
@@ -356,7 +356,7 @@ impl Reader<'_> {
                         self.literal(high);
                     }
                     (Item::Byte(_), _) => return Err(Malformed),
-                    // What looks like a range to a set of bytes is a dash, and that set.
+                    // An apparent range to a set of bytes is a dash and that set.
                     (Item::Set(set), _) => {
                         self.literal(b'-');
                         self.out.push_str(set);
@@ -381,7 +381,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A named class, if that is what comes: `[:alpha:]`.
+    /// Translates a named class, such as `[:alpha:]`, if one is next.
     fn posix(&mut self) -> Result<bool, ExpressionFeature> {
         let Some(end) = self.rest.windows(2).position(|two| two == b":]") else { return Ok(false) };
         let name = &self.rest[..end];
@@ -413,14 +413,14 @@ impl Reader<'_> {
     }
 }
 
-/// A part of a class.
+/// An element of a class.
 enum Item {
     Byte(u8),
     Set(&'static str),
     Nothing,
 }
 
-/// The bytes that an escape stands for, as they stand in brackets.
+/// Returns the bytes of an escape within brackets.
 fn set(letter: u8) -> Option<&'static str> {
     Some(match letter {
         b'd' => r"\d",
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_become_those_of_automata() {
+    fn expressions_translate_to_automata_syntax() {
         for (pattern, letters, expected) in [
             ("a/b", "", r"(?-u)(?:a\x2Fb)"),
             ("^a$", "", r"(?-u)(?:\Aa(?:\n\z|\z))"),
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn what_automata_do_not_have_is_named() {
+    fn features_beyond_automata_are_named() {
         use ExpressionFeature::*;
         for (pattern, feature) in [
             ("a(?!b)", LookAround),

@@ -1,55 +1,55 @@
-//! Lines of a file, and what is wrong in them.
+//! Lines of a file, and the faults in them.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::RuleError;
-use crate::text::Wrong;
+use crate::text::SyntaxError;
 
-/// The most bytes of a rule, its continuation lines together.
+/// Maximum bytes of a rule, including its continuation lines.
 pub const RULE_BYTES_MAX: usize = 65_536;
 
-/// Something in a file that was refused, and where.
+/// A refused part of a file, with its position.
 ///
-/// It is shown as
-/// `emerging-dns.rules:12:34: sid 2012345: depth: found `x`, expected a number from 0 to 65535`.
+/// It is displayed as `emerging-dns.rules:12:34: sid 2012345: depth: found `x`, expected a number
+/// from 0 to 65535`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Where.
-    pub place: Place,
+pub struct RuleFault {
+    /// The line.
+    pub place: SourceLine,
     /// The column, from 1, in characters.
     pub column: u32,
-    /// The number of the rule, if it could be read.
+    /// The sid of the rule, if it could be read.
     pub sid: Option<u32>,
-    /// The keyword whose argument is meant, as written.
+    /// The keyword with the invalid argument, as written.
     pub keyword: Option<String>,
-    /// What is wrong.
+    /// The error.
     pub error: RuleError,
 }
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The file's name, as the reader was told.
+pub struct SourceLine {
+    /// The file name that the caller gave.
     pub file: Arc<str>,
-    /// The line, from 1; of a rule in several lines the first.
+    /// The line from 1; the first one of a rule with several lines.
     pub line: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RuleFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: ", self.place, self.column)?;
         if let Some(sid) = self.sid {
             write!(f, "sid {sid}: ")?;
         }
-        // Errors about a keyword name it themselves.
+        // Errors about a keyword include its name.
         if let (Some(keyword), RuleError::Value { .. } | RuleError::NeverMatches { .. }) =
             (&self.keyword, &self.error)
         {
@@ -59,37 +59,37 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {
+impl std::error::Error for RuleFault {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
     }
 }
 
-/// The lines of a file that say something: not empty and no comments.
+/// The significant lines of a file: neither empty nor comments.
 pub(crate) struct Lines<'a> {
     file: Arc<str>,
     rest: &'a str,
     line: u32,
-    /// Whether a `\` at the end of a line makes the next one a part of it.
+    /// True if a `\` at the end of a line continues it.
     continued: bool,
 }
 
-/// A line, or several that continue each other.
+/// A line, with its continuation lines.
 pub(crate) struct Line<'a> {
     pub text: Cow<'a, str>,
     file: Arc<str>,
-    /// Where each of the file's lines begins in the text, and its number.
+    /// Offset in the text, and number, of each of the file's lines.
     starts: Vec<(usize, u32)>,
 }
 
 impl<'a> Lines<'a> {
-    /// Lines by themselves.
+    /// Reads lines without continuation.
     pub fn plain(file: &str, text: &'a str) -> Self {
-        // A mark of the byte order says nothing.
+        // Skip a byte-order mark.
         Self { file: file.into(), rest: text.trim_start_matches('\u{feff}'), line: 0, continued: false }
     }
 
-    /// Lines where a `\` at the end of one makes the next one a part of it.
+    /// Reads lines with continuation by a final `\`.
     pub fn continued(file: &str, text: &'a str) -> Self {
         Self { continued: true, ..Self::plain(file, text) }
     }
@@ -130,18 +130,18 @@ impl<'a> Iterator for Lines<'a> {
 }
 
 impl Line<'_> {
-    /// Where the line is.
-    pub fn place(&self) -> Place {
-        Place { file: self.file.clone(), line: self.starts.first().map_or(0, |(_, line)| *line) }
+    /// Returns the position of the line.
+    pub fn place(&self) -> SourceLine {
+        SourceLine { file: self.file.clone(), line: self.starts.first().map_or(0, |(_, line)| *line) }
     }
 
-    pub fn fault(&self, wrong: Wrong) -> Fault {
+    pub fn fault(&self, wrong: SyntaxError) -> RuleFault {
         let after = self.starts.partition_point(|(start, _)| *start <= wrong.at);
         let (start, line) = self.starts.get(after.saturating_sub(1)).copied().unwrap_or_default();
         let before = self.text.char_indices().filter(|(at, _)| (start..wrong.at).contains(at));
         let column = before.count();
-        Fault {
-            place: Place { file: self.file.clone(), line },
+        RuleFault {
+            place: SourceLine { file: self.file.clone(), line },
             column: u32::try_from(column + 1).unwrap_or(u32::MAX),
             sid: None,
             keyword: None,

@@ -1,103 +1,103 @@
-//! What rules ask of flows, and the marks that they leave on flows and addresses.
+//! Tests of flows, and the state that rules keep for flows and addresses.
 
 use crate::number::Comparison;
 
-/// `flow`: where in a flow a packet is to be. Nothing is asked where a field is `None`.
+/// `flow`: the direction, state and reassembly of a packet. `None` means not tested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Flow {
-    /// Which way the packet goes within its flow.
-    pub direction: Option<Way>,
+pub struct FlowOptions {
+    /// The direction of the packet within its flow.
+    pub direction: Option<FlowDirection>,
     /// The state of the connection.
-    pub state: Option<State>,
-    /// Whether what is looked at was put together from a TCP stream.
-    pub stream: Option<Only>,
-    /// Whether the packet was put together from fragments.
-    pub fragments: Option<Only>,
+    pub state: Option<FlowState>,
+    /// True if the input must be a reassembled TCP stream.
+    pub stream: Option<ReassemblyFilter>,
+    /// True if the packet must be reassembled from fragments.
+    pub fragments: Option<ReassemblyFilter>,
 }
 
-/// Which way a packet goes in its flow.
+/// A direction within a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
-    /// `to_server`, `from_client`: from who opened the flow.
+pub enum FlowDirection {
+    /// `to_server`, `from_client`: from the initiator.
     ToServer,
-    /// `to_client`, `from_server`: to who opened the flow.
+    /// `to_client`, `from_server`: to the initiator.
     ToClient,
 }
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    /// `established`: TCP after its handshake; anything else after packets went both ways.
+pub enum FlowState {
+    /// `established`: TCP after its handshake; other protocols after packets in both directions.
     Established,
     /// `not_established`.
     NotEstablished,
-    /// `stateless`: in a flow, in whatever state.
+    /// `stateless`: any state of a flow.
     Stateless,
 }
 
-/// Whether only what was put together, or only what was not.
+/// True if the input must or must not be reassembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Only {
+pub enum ReassemblyFilter {
     /// `only_stream`, `only_frag`.
     Assembled,
     /// `no_stream`, `no_frag`.
     Plain,
 }
 
-/// `flowbits`: a named mark of the flow. Names are told apart by case.
+/// `flowbits`: a named bit of the flow. Names are case-sensitive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Flowbit {
-    /// A test: any of the marks is set (`isset,a|b`).
+    /// Tests that any of the bits is set (`isset,a|b`).
     IsSet(Vec<String>),
-    /// A test: any of the marks is not set (`isnotset,a|b`).
+    /// Tests that any of the bits is not set (`isnotset,a|b`).
     IsNotSet(Vec<String>),
-    /// Set the marks.
+    /// Sets the bits.
     Set(Vec<String>),
-    /// Take the marks away.
+    /// Clears the bits.
     Unset(Vec<String>),
-    /// Set the marks if not set, else take them away.
+    /// Toggles the bits.
     Toggle(Vec<String>),
 }
 
-/// `xbits`, `hostbits`: a named mark of an address, of a pair of addresses, or of a transaction.
+/// `xbits`, `hostbits`: a named bit of an address, of a pair of addresses, or of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Xbit {
-    /// What to do.
+    /// The operation.
     pub operation: XbitOperation,
-    /// The mark's name.
+    /// The name of the bit.
     pub name: String,
-    /// Whose mark it is.
+    /// The owner of the bit.
     pub track: XbitTrack,
-    /// For how many seconds it stays set; [`DEFAULT_XBIT_SECONDS`] if the rule does not say.
+    /// Seconds until it expires; [`DEFAULT_XBIT_SECONDS`] by default.
     pub expire_seconds: u32,
 }
 
-/// How long a mark of an address stays set if the rule does not say, in seconds.
+/// Default seconds until an xbit expires.
 pub const DEFAULT_XBIT_SECONDS: u32 = 30;
 
-/// What a rule does with a mark of an address.
+/// An operation on an xbit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum XbitOperation {
-    /// Test that it is set.
+    /// Tests that it is set.
     IsSet,
-    /// Test that it is not set.
+    /// Tests that it is not set.
     IsNotSet,
-    /// Set it.
+    /// Sets it.
     Set,
-    /// Take it away.
+    /// Clears it.
     Unset,
-    /// Set it if not set, else take it away.
+    /// Toggles it.
     Toggle,
 }
 
-/// Whose mark it is.
+/// The owner of an xbit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum XbitTrack {
     /// The packet's source.
     Source,
     /// The packet's destination.
     Destination,
-    /// The two together, whichever way.
+    /// Both addresses, in either order.
     Pair,
     /// The transaction of the application protocol.
     Transaction,
@@ -108,28 +108,28 @@ pub enum XbitTrack {
 pub struct Flowint {
     /// The number's name.
     pub name: String,
-    /// What to do with it.
+    /// The operation.
     pub operation: FlowintOperation,
 }
 
-/// What a rule does with a number of the flow.
+/// An operation on a flowint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FlowintOperation {
-    /// Test that it has a value.
+    /// Tests that it has a value.
     IsSet,
-    /// Test that it has none.
+    /// Tests that it has no value.
     IsNotSet,
-    /// Give it the value.
+    /// Sets it.
     Set(FlowintValue),
-    /// Add to it.
+    /// Adds to it.
     Add(FlowintValue),
-    /// Subtract from it.
+    /// Subtracts from it.
     Subtract(FlowintValue),
-    /// Test it; the numbers of the comparison are what [`FlowintValue`] stands for.
+    /// Compares it.
     Test(FlowintTest, FlowintValue),
 }
 
-/// How two numbers are to compare.
+/// A comparison of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlowintTest {
     /// `<`
@@ -146,33 +146,33 @@ pub enum FlowintTest {
     NotEqual,
 }
 
-/// A number, or another number of the flow.
+/// A number, or another flowint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FlowintValue {
-    /// The number.
+    /// A constant.
     Number(u32),
-    /// The name of the other.
+    /// The name of the other flowint.
     Name(String),
 }
 
-/// `stream_size`: how many bytes of a TCP stream were seen so far, by sequence numbers.
+/// `stream_size`: bytes of a TCP stream so far, by sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamSize {
-    /// Of which side.
+    /// The side.
     pub side: StreamSide,
-    /// How many.
+    /// The comparison.
     pub bytes: Comparison<u32>,
 }
 
-/// Whose bytes are counted.
+/// The side whose bytes are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamSide {
-    /// What the client sent.
+    /// The client's bytes.
     Client,
-    /// What the server sent.
+    /// The server's bytes.
     Server,
-    /// Each of the two: the test is to hold for both.
+    /// Each side: the test must pass for both.
     Both,
-    /// Any of the two.
+    /// Either side.
     Either,
 }

@@ -1,9 +1,9 @@
-//! Groups of addresses and of ports, as a rule's header and its variables name them.
+//! Sets of addresses and ports in rule headers and variables.
 //!
-//! A group is `any`, an element, `!` with a group, or a list `[...]` of groups. A list is what any
-//! of its elements that are not negated has (all there is, if every element is negated), without
-//! what a negated element has. So `[10.0.0.0/8,!10.1.0.0/16]` is a difference and `![a,b]` what
-//! neither has; the order does not matter.
+//! A group is `any`, an element, `!` before a group, or a list `[...]` of groups. A list is the
+//! union of its plain elements (or everything, if all are negated) minus its negated elements. So
+//! `[10.0.0.0/8,!10.1.0.0/16]` is a difference, and `![a,b]` is the complement of both. The order
+//! does not matter.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,36 +11,35 @@ use std::sync::Arc;
 
 use crate::RuleError;
 use crate::interval::Intervals;
-use crate::text::{Piece, Read};
+use crate::text::{ParseResult, Piece};
 
-/// The deepest nesting of lists and variables.
+/// Maximum nesting of lists and variables.
 pub const GROUP_DEPTH_MAX: usize = 16;
-/// The most ranges that a group comes to.
+/// Maximum ranges of a group.
 pub const GROUP_RANGES_MAX: usize = 65_536;
 
-/// A set of addresses of both families, resolved: equal sets are equal values, however they were
-/// written.
+/// A set of IPv4 and IPv6 addresses, resolved: equal sets are equal values, however written.
 ///
 /// In text: `any`, `192.0.2.1`, `192.0.2.0/24`, `192.0.2.1-192.0.2.9`, the same for IPv6, `$NAME`,
 /// `!` and lists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Addresses {
+pub struct AddressSet {
     v4: Intervals<u32>,
     v6: Intervals<u128>,
 }
 
-impl Addresses {
-    /// Every address.
+impl AddressSet {
+    /// Returns the set of all addresses.
     pub fn any() -> Self {
         Self { v4: Intervals::all(), v6: Intervals::all() }
     }
 
-    /// Whether every address is in the set.
+    /// Returns whether the set contains every address.
     pub fn is_any(&self) -> bool {
         self.v4.is_all() && self.v6.is_all()
     }
 
-    /// Whether the address is in the set.
+    /// Returns whether the set contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(address) => self.v4.contains(address.into()),
@@ -48,12 +47,12 @@ impl Addresses {
         }
     }
 
-    /// The ranges of IPv4 addresses, both ends in them, in order, none touching the next.
+    /// Returns the inclusive ranges of IPv4 addresses, sorted, neither overlapping nor adjacent.
     pub fn v4(&self) -> impl ExactSizeIterator<Item = (Ipv4Addr, Ipv4Addr)> {
         self.v4.ranges().iter().map(|(low, high)| ((*low).into(), (*high).into()))
     }
 
-    /// The ranges of IPv6 addresses, likewise.
+    /// Returns the inclusive ranges of IPv6 addresses, sorted, neither overlapping nor adjacent.
     pub fn v6(&self) -> impl ExactSizeIterator<Item = (Ipv6Addr, Ipv6Addr)> {
         self.v6.ranges().iter().map(|(low, high)| ((*low).into(), (*high).into()))
     }
@@ -64,33 +63,33 @@ impl Addresses {
 /// In text: `any`, `80`, `1024:2048`, `1024:` (and above), `:1023` (and below), `$NAME`, `!` and
 /// lists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ports(Intervals<u16>);
+pub struct PortSet(Intervals<u16>);
 
-impl Ports {
-    /// Every port.
+impl PortSet {
+    /// Returns the set of all ports.
     pub fn any() -> Self {
         Self(Intervals::all())
     }
 
-    /// Whether every port is in the set.
+    /// Returns whether the set contains every port.
     pub fn is_any(&self) -> bool {
         self.0.is_all()
     }
 
-    /// Whether the port is in the set.
+    /// Returns whether the set contains the port.
     pub fn contains(&self, port: u16) -> bool {
         self.0.contains(port)
     }
 
-    /// The ranges, both ends in them, in order, none touching the next.
+    /// Returns the inclusive ranges, sorted, neither overlapping nor adjacent.
     pub fn ranges(&self) -> &[(u16, u16)] {
         self.0.ranges()
     }
 }
 
-/// What [`Addresses`] and [`Ports`] have in common, for the reader.
+/// A set that rules can name: [`AddressSet`] or [`PortSet`].
 pub(crate) trait Group: Clone {
-    /// What a variable of the kind is called in messages.
+    /// The kind in error messages.
     const KIND: &'static str;
 
     fn any() -> Self;
@@ -98,15 +97,15 @@ pub(crate) trait Group: Clone {
     fn union(groups: Vec<Self>) -> Self;
     fn minus(&self, other: &Self) -> Self;
     fn size(&self) -> usize;
-    /// Reads one element: not a list, a negation or a variable.
-    fn element(piece: Piece<'_>) -> Read<Self>;
+    /// Parses one element: not a list, a negation or a variable.
+    fn element(piece: Piece<'_>) -> ParseResult<Self>;
 }
 
-impl Group for Addresses {
+impl Group for AddressSet {
     const KIND: &'static str = "a group of addresses";
 
     fn any() -> Self {
-        Addresses::any()
+        AddressSet::any()
     }
 
     fn is_empty(&self) -> bool {
@@ -126,7 +125,7 @@ impl Group for Addresses {
         self.v4.ranges().len() + self.v6.ranges().len()
     }
 
-    fn element(piece: Piece<'_>) -> Read<Self> {
+    fn element(piece: Piece<'_>) -> ParseResult<Self> {
         const EXPECTED: &str = "an address, a network such as `192.0.2.0/24`, a range of addresses, or `any`";
         if let Ok(address) = piece.text.parse() {
             return Ok(span(address, address));
@@ -149,11 +148,11 @@ impl Group for Addresses {
     }
 }
 
-impl Group for Ports {
+impl Group for PortSet {
     const KIND: &'static str = "a group of ports";
 
     fn any() -> Self {
-        Ports::any()
+        PortSet::any()
     }
 
     fn is_empty(&self) -> bool {
@@ -172,7 +171,7 @@ impl Group for Ports {
         self.0.ranges().len()
     }
 
-    fn element(piece: Piece<'_>) -> Read<Self> {
+    fn element(piece: Piece<'_>) -> ParseResult<Self> {
         const ALL: std::ops::RangeInclusive<u16> = 0..=u16::MAX;
         let Some((low, high)) = piece.cut(":") else {
             let port = piece.number(ALL).map_err(|_| {
@@ -193,12 +192,11 @@ impl Group for Ports {
     }
 }
 
-/// Reads a group. `find` gives what `$NAME` stands for; what is not shared with a variable is a new
-/// value.
+/// Parses a group. `find` resolves a `$NAME`; a group that is just a variable shares its value.
 pub(crate) fn read<G: Group>(
     piece: Piece<'_>,
-    find: &mut dyn FnMut(Piece<'_>) -> Read<Arc<G>>,
-) -> Read<Arc<G>> {
+    find: &mut dyn FnMut(Piece<'_>) -> ParseResult<Arc<G>>,
+) -> ParseResult<Arc<G>> {
     let group = nested(piece, GROUP_DEPTH_MAX, find)?;
     match group.is_empty() {
         true => Err(piece.error(RuleError::NeverMatches { why: format!("`{}` is empty", piece.text) })),
@@ -209,8 +207,8 @@ pub(crate) fn read<G: Group>(
 fn nested<G: Group>(
     piece: Piece<'_>,
     depth: usize,
-    find: &mut dyn FnMut(Piece<'_>) -> Read<Arc<G>>,
-) -> Read<Arc<G>> {
+    find: &mut dyn FnMut(Piece<'_>) -> ParseResult<Arc<G>>,
+) -> ParseResult<Arc<G>> {
     let piece = piece.trim();
     if depth == 0 {
         return Err(piece.error(RuleError::TooMany { what: "nested groups", limit: GROUP_DEPTH_MAX }));
@@ -236,8 +234,8 @@ fn nested<G: Group>(
 fn list<G: Group>(
     piece: Piece<'_>,
     depth: usize,
-    find: &mut dyn FnMut(Piece<'_>) -> Read<Arc<G>>,
-) -> Read<Arc<G>> {
+    find: &mut dyn FnMut(Piece<'_>) -> ParseResult<Arc<G>>,
+) -> ParseResult<Arc<G>> {
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for element in elements(piece)? {
         let (negated, rest) = element.negation();
@@ -252,8 +250,8 @@ fn list<G: Group>(
     }
 }
 
-/// The elements of a list: what stands between commas outside of inner lists.
-fn elements(piece: Piece<'_>) -> Read<Vec<Piece<'_>>> {
+/// Splits a list at the commas outside inner lists.
+fn elements(piece: Piece<'_>) -> ParseResult<Vec<Piece<'_>>> {
     let (mut parts, mut from, mut depth) = (Vec::new(), 0, 0usize);
     for (at, byte) in piece.text.bytes().enumerate() {
         match byte {
@@ -273,8 +271,8 @@ fn elements(piece: Piece<'_>) -> Read<Vec<Piece<'_>>> {
     Ok(parts)
 }
 
-fn span(low: IpAddr, high: IpAddr) -> Addresses {
-    let mut addresses = Addresses { v4: Intervals::default(), v6: Intervals::default() };
+fn span(low: IpAddr, high: IpAddr) -> AddressSet {
+    let mut addresses = AddressSet { v4: Intervals::default(), v6: Intervals::default() };
     match (low, high) {
         (IpAddr::V4(low), IpAddr::V4(high)) => addresses.v4 = Intervals::range(low.into(), high.into()),
         (IpAddr::V6(low), IpAddr::V6(high)) => addresses.v6 = Intervals::range(low.into(), high.into()),
@@ -283,7 +281,7 @@ fn span(low: IpAddr, high: IpAddr) -> Addresses {
     addresses
 }
 
-fn prefix(network: IpAddr, length: u32) -> Addresses {
+fn prefix(network: IpAddr, length: u32) -> AddressSet {
     match network {
         IpAddr::V4(network) => {
             let host = u32::MAX.checked_shr(length).unwrap_or(0);
@@ -298,13 +296,13 @@ fn prefix(network: IpAddr, length: u32) -> Addresses {
     }
 }
 
-/// As short as it can be said: `any`, an element, a list, or `!` and one of those.
-impl fmt::Display for Addresses {
+/// Prints the shortest form: `any`, an element, a list, or `!` and one of those.
+impl fmt::Display for AddressSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_any() {
             return f.write_str("any");
         }
-        let not = Addresses::any().minus(self);
+        let not = AddressSet::any().minus(self);
         let (sign, set) = if not.size() < self.size() { ("!", &not) } else { ("", self) };
         let v4 = set.v4().map(|(low, high)| {
             let host = u32::from(low) ^ u32::from(high);
@@ -318,12 +316,12 @@ impl fmt::Display for Addresses {
     }
 }
 
-impl fmt::Display for Ports {
+impl fmt::Display for PortSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_any() {
             return f.write_str("any");
         }
-        let not = Ports::any().minus(self);
+        let not = PortSet::any().minus(self);
         let (sign, set) = if not.size() < self.size() { ("!", &not) } else { ("", self) };
         let parts = set.ranges().iter().map(|(low, high)| match (*low, *high) {
             (low, high) if low == high => low.to_string(),
@@ -334,7 +332,7 @@ impl fmt::Display for Ports {
     }
 }
 
-/// The length of a prefix whose host part is these bits, if they are one run from the lowest bit.
+/// Returns the length of a prefix with these host bits, if they are a run from the lowest bit.
 fn length(host: u128, bits: u32) -> Option<u32> {
     (host & host.wrapping_add(1) == 0).then(|| bits - host.count_ones())
 }

@@ -1,21 +1,20 @@
 //! Inspection of one buffer: evaluates the matches and transforms of a rule.
 //!
-//! It finds no buffers and knows nothing of packets; the bytes of a buffer go in, and the result
-//! comes out.
+//! It neither extracts buffers nor knows packets: the caller passes the bytes of a buffer.
 //!
 //! ```
-//! use signatures::inspect::{Inspection, Scratch};
-//! use signatures::{Classifications, Ruleset, Variables};
+//! use signatures::inspect::{Inspection, InspectionScratch};
+//! use signatures::{Classifications, RuleVariables, Ruleset};
 //!
 //! let rule = r#"alert tcp any any -> any any (content:"len"; byte_extract:1,0,n,relative; content:"!"; distance:n; sid:1;)"#;
-//! let report = Ruleset::read("a.rules", rule, &Variables::default(), &Classifications::default());
+//! let report = Ruleset::read("a.rules", rule, &RuleVariables::default(), &Classifications::default());
 //! let inspection = Inspection::new(&report.ruleset.rules()[0].rule)?;
 //!
-//! let mut scratch = Scratch::new();
+//! let mut scratch = InspectionScratch::new();
 //! scratch.begin();
 //! assert!(inspection.buffer(0).holds(b"len\x03abc!", &mut scratch));
 //! assert!(!inspection.buffer(0).holds(b"len\x04abc!", &mut scratch));
-//! # Ok::<(), signatures::inspect::Unsupported>(())
+//! # Ok::<(), signatures::inspect::UnsupportedKeyword>(())
 //! ```
 
 mod base64;
@@ -32,7 +31,9 @@ mod unsupported;
 mod view;
 
 pub use expression::EXPRESSION_BYTES_MAX;
-pub use inspection::{Inspected, Inspection};
-pub use scratch::{FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, PACKET_STEPS_MAX, STEP_BYTES, STEPS_MAX, Scratch};
+pub use inspection::{BufferInspection, Inspection};
+pub use scratch::{
+    FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, InspectionScratch, PACKET_STEPS_MAX, STEP_BYTES, STEPS_MAX,
+};
 pub use transform::Transforms;
-pub use unsupported::{Reason, Unsupported};
+pub use unsupported::{UnsupportedKeyword, UnsupportedReason};

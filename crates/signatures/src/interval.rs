@@ -1,14 +1,14 @@
-//! Sets of whole numbers as ranges, the ground under address and port groups.
+//! Sets of integers as ranges, the basis of address and port sets.
 
 use std::fmt::Debug;
 
-/// A number that ranges are made of.
+/// An integer type of ranges.
 pub(crate) trait Point: Copy + Ord + Debug {
     const LOWEST: Self;
     const HIGHEST: Self;
-    /// The next number up; `None` at the top.
+    /// Returns the successor; `None` at the maximum.
     fn up(self) -> Option<Self>;
-    /// The next number down; `None` at the bottom.
+    /// Returns the predecessor; `None` at the minimum.
     fn down(self) -> Option<Self>;
 }
 
@@ -29,8 +29,8 @@ macro_rules! point {
 
 point!(u16, u32, u128);
 
-/// A set of numbers as ranges with both ends in them, in order, none touching the next: equal sets
-/// are equal values.
+/// A set of integers as inclusive ranges, sorted, neither overlapping nor adjacent: equal sets are
+/// equal values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Intervals<T>(Vec<(T, T)>);
 
@@ -41,12 +41,12 @@ impl<T> Default for Intervals<T> {
 }
 
 impl<T: Point> Intervals<T> {
-    /// Every number.
+    /// Returns the set of all integers.
     pub fn all() -> Self {
         Self(vec![(T::LOWEST, T::HIGHEST)])
     }
 
-    /// The numbers from `low` to `high`, both in it; none if `low` is above `high`.
+    /// Returns the integers from `low` to `high`, inclusive; none if `low` is above `high`.
     pub fn range(low: T, high: T) -> Self {
         Self(if low <= high { vec![(low, high)] } else { Vec::new() })
     }
@@ -68,7 +68,7 @@ impl<T: Point> Intervals<T> {
         after > 0 && number <= self.0[after - 1].1
     }
 
-    /// What is in any of the sets.
+    /// Returns the union of the sets.
     pub fn union(sets: impl IntoIterator<Item = Self>) -> Self {
         let mut ranges: Vec<(T, T)> = sets.into_iter().flat_map(|set| set.0).collect();
         ranges.sort_unstable();
@@ -82,7 +82,7 @@ impl<T: Point> Intervals<T> {
         Self(merged)
     }
 
-    /// What is not in the set.
+    /// Returns the complement.
     pub fn complement(&self) -> Self {
         let mut gaps = Vec::with_capacity(self.0.len() + 1);
         let mut from = Some(T::LOWEST);
@@ -100,9 +100,9 @@ impl<T: Point> Intervals<T> {
         Self(gaps)
     }
 
-    /// What is in this set and not in `other`.
+    /// Returns the difference to `other`.
     pub fn minus(&self, other: &Self) -> Self {
-        // A without B is everything but (what is not A, or B).
+        // A minus B is the complement of (the complement of A, or B).
         Self::union([self.complement(), other.clone()]).complement()
     }
 }

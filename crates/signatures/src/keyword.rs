@@ -9,63 +9,63 @@ use crate::reader::{self, Reader};
 /// A keyword of the language.
 #[derive(Clone, Copy, Debug)]
 pub struct Keyword {
-    /// The keyword, in lower case; rules may write it in any case.
+    /// The name in lower case; rules may write it in any case.
     pub name: &'static str,
-    /// What it is about.
-    pub kind: Kind,
-    /// What becomes of a rule that has it.
-    pub status: Status,
-    pub(crate) takes: Takes,
+    /// The subject.
+    pub kind: KeywordKind,
+    /// The treatment of rules that use it.
+    pub status: KeywordStatus,
+    pub(crate) takes: ArgumentKind,
     pub(crate) reader: Reader,
 }
 
-/// What a keyword is about.
+/// The subject of a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// The rule itself: its number, message, class.
+pub enum KeywordKind {
+    /// The rule itself: its sid, message, classification.
     Meta,
-    /// A packet's headers and size.
+    /// The headers and size of a packet.
     Packet,
-    /// The flow, and marks that rules leave.
+    /// The flow, and the state that rules keep.
     Flow,
     /// A test of a buffer.
     Payload,
-    /// Says more of the content before it.
+    /// A modifier of the preceding content.
     ContentModifier,
-    /// Chooses the buffer for what follows.
+    /// Selects the buffer for the following keywords.
     StickyBuffer,
-    /// Chooses, behind it, the buffer of a content.
+    /// Selects the buffer of the preceding content.
     BufferModifier,
-    /// Changes a buffer before it is looked at.
+    /// Transforms a buffer before inspection.
     Transform,
     /// The application protocol.
     Application,
-    /// How often the rule reports.
+    /// The rate of alerts.
     Limit,
-    /// What else happens where a rule matches.
+    /// Other effects of a match.
     Response,
 }
 
-/// What becomes of a rule that has a keyword.
+/// The treatment of rules that use a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Status {
-    /// It is read into values.
+pub enum KeywordStatus {
+    /// Parsed into values.
     Supported,
-    /// It is read and left out, for it changes nothing of what the rule matches or does.
+    /// Parsed and ignored, because it does not change what the rule matches or does.
     Ignored,
-    /// The rule is refused, for this reason.
+    /// Refused, for this reason.
     Unsupported(&'static str),
 }
 
-/// Whether a keyword has an argument.
+/// True if a keyword has an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Takes {
+pub(crate) enum ArgumentKind {
     Nothing,
     Maybe,
     Argument,
 }
 
-/// The keyword of a name, whatever its case.
+/// Returns the keyword of this name, ignoring case.
 pub fn keyword(name: &str) -> Option<&'static Keyword> {
     match TABLE.get(name) {
         Some(keyword) => Some(keyword),
@@ -74,14 +74,14 @@ pub fn keyword(name: &str) -> Option<&'static Keyword> {
     }
 }
 
-/// All keywords, by name.
+/// Returns all keywords, sorted by name.
 pub fn keywords() -> impl Iterator<Item = &'static Keyword> {
     TABLE.values()
 }
 
-/// The known keyword that is most like an unknown one, if one is like it at all.
+/// Returns the known keyword that is most similar to an unknown one, if any is.
 pub(crate) fn similar(name: &str) -> Option<&'static str> {
-    /// Longer names are none that somebody mistyped.
+    /// Longer names are not typing errors.
     const LONGEST: usize = 40;
     if name.len() > LONGEST {
         return None;
@@ -96,48 +96,49 @@ static TABLE: LazyLock<BTreeMap<&'static str, Keyword>> = LazyLock::new(|| {
     for buffer in Buffer::ALL {
         let names = std::iter::once(buffer.name()).chain(buffer.aliases().iter().copied());
         table.extend(names.map(|name| {
-            let row = row(name, Kind::StickyBuffer, Takes::Nothing, Reader::Sticky(*buffer));
+            let row = row(name, KeywordKind::StickyBuffer, ArgumentKind::Nothing, Reader::Sticky(*buffer));
             (name, row)
         }));
         table.extend(buffer.modifier().map(|name| {
-            let row = row(name, Kind::BufferModifier, Takes::Nothing, Reader::Modifier(*buffer));
+            let row =
+                row(name, KeywordKind::BufferModifier, ArgumentKind::Nothing, Reader::Modifier(*buffer));
             (name, row)
         }));
     }
     for (reason, kind, names) in UNSUPPORTED {
         table.extend(names.iter().map(|name| {
-            let status = Status::Unsupported(reason);
-            (*name, Keyword { status, ..row(name, *kind, Takes::Maybe, Reader::None) })
+            let status = KeywordStatus::Unsupported(reason);
+            (*name, Keyword { status, ..row(name, *kind, ArgumentKind::Maybe, Reader::None) })
         }));
     }
     table
 });
 
-const fn row(name: &'static str, kind: Kind, takes: Takes, reader: Reader) -> Keyword {
-    Keyword { name, kind, status: Status::Supported, takes, reader }
+const fn row(name: &'static str, kind: KeywordKind, takes: ArgumentKind, reader: Reader) -> Keyword {
+    Keyword { name, kind, status: KeywordStatus::Supported, takes, reader }
 }
 
 /// A keyword with an argument.
-const fn with(name: &'static str, kind: Kind, read: reader::Function) -> Keyword {
-    row(name, kind, Takes::Argument, Reader::Function(read))
+const fn with(name: &'static str, kind: KeywordKind, read: reader::Function) -> Keyword {
+    row(name, kind, ArgumentKind::Argument, Reader::Function(read))
 }
 
-/// A keyword that may have an argument.
-const fn maybe(name: &'static str, kind: Kind, read: reader::Function) -> Keyword {
-    row(name, kind, Takes::Maybe, Reader::Function(read))
+/// A keyword with an optional argument.
+const fn maybe(name: &'static str, kind: KeywordKind, read: reader::Function) -> Keyword {
+    row(name, kind, ArgumentKind::Maybe, Reader::Function(read))
 }
 
-/// A keyword by itself.
-const fn alone(name: &'static str, kind: Kind, read: reader::Function) -> Keyword {
-    row(name, kind, Takes::Nothing, Reader::Function(read))
+/// A keyword without an argument.
+const fn alone(name: &'static str, kind: KeywordKind, read: reader::Function) -> Keyword {
+    row(name, kind, ArgumentKind::Nothing, Reader::Function(read))
 }
 
-/// A keyword that changes nothing.
-const fn ignored(name: &'static str, kind: Kind, takes: Takes) -> Keyword {
-    Keyword { status: Status::Ignored, ..row(name, kind, takes, Reader::None) }
+/// A keyword without an effect.
+const fn ignored(name: &'static str, kind: KeywordKind, takes: ArgumentKind) -> Keyword {
+    Keyword { status: KeywordStatus::Ignored, ..row(name, kind, takes, Reader::None) }
 }
 
-use Kind::{Application, ContentModifier, Flow, Limit, Meta, Packet, Payload, Response};
+use KeywordKind::{Application, ContentModifier, Flow, Limit, Meta, Packet, Payload, Response};
 use reader::{application, bytes, content, flow, limit, meta, packet, pcre, transform};
 
 const ROWS: &[Keyword] = &[
@@ -194,8 +195,8 @@ const ROWS: &[Keyword] = &[
     alone("startswith", ContentModifier, content::startswith),
     alone("endswith", ContentModifier, content::endswith),
     maybe("fast_pattern", ContentModifier, content::fast_pattern),
-    ignored("rawbytes", ContentModifier, Takes::Nothing),
-    ignored("prefilter", Meta, Takes::Nothing),
+    ignored("rawbytes", ContentModifier, ArgumentKind::Nothing),
+    ignored("prefilter", Meta, ArgumentKind::Nothing),
     with("pcre", Payload, pcre::pcre),
     with("isdataat", Payload, bytes::isdataat),
     with("bsize", Payload, content::bsize),
@@ -206,20 +207,20 @@ const ROWS: &[Keyword] = &[
     with("byte_extract", Payload, bytes::byte_extract),
     with("byte_math", Payload, bytes::byte_math),
     maybe("base64_decode", Payload, bytes::base64_decode),
-    alone("dotprefix", Kind::Transform, transform::dotprefix),
-    alone("strip_whitespace", Kind::Transform, transform::strip_whitespace),
-    alone("compress_whitespace", Kind::Transform, transform::compress_whitespace),
-    alone("to_lowercase", Kind::Transform, transform::to_lowercase),
-    alone("to_uppercase", Kind::Transform, transform::to_uppercase),
-    alone("to_md5", Kind::Transform, transform::to_md5),
-    alone("to_sha1", Kind::Transform, transform::to_sha1),
-    alone("to_sha256", Kind::Transform, transform::to_sha256),
-    alone("url_decode", Kind::Transform, transform::url_decode),
-    alone("header_lowercase", Kind::Transform, transform::header_lowercase),
-    alone("strip_pseudo_headers", Kind::Transform, transform::strip_pseudo_headers),
-    with("xor", Kind::Transform, transform::xor),
-    with("pcrexform", Kind::Transform, transform::pcrexform),
-    maybe("from_base64", Kind::Transform, transform::from_base64),
+    alone("dotprefix", KeywordKind::Transform, transform::dotprefix),
+    alone("strip_whitespace", KeywordKind::Transform, transform::strip_whitespace),
+    alone("compress_whitespace", KeywordKind::Transform, transform::compress_whitespace),
+    alone("to_lowercase", KeywordKind::Transform, transform::to_lowercase),
+    alone("to_uppercase", KeywordKind::Transform, transform::to_uppercase),
+    alone("to_md5", KeywordKind::Transform, transform::to_md5),
+    alone("to_sha1", KeywordKind::Transform, transform::to_sha1),
+    alone("to_sha256", KeywordKind::Transform, transform::to_sha256),
+    alone("url_decode", KeywordKind::Transform, transform::url_decode),
+    alone("header_lowercase", KeywordKind::Transform, transform::header_lowercase),
+    alone("strip_pseudo_headers", KeywordKind::Transform, transform::strip_pseudo_headers),
+    with("xor", KeywordKind::Transform, transform::xor),
+    with("pcrexform", KeywordKind::Transform, transform::pcrexform),
+    maybe("from_base64", KeywordKind::Transform, transform::from_base64),
     with("app-layer-protocol", Application, application::protocol),
     with("app-layer-event", Application, application::event),
     with("ssl_version", Application, application::ssl_version),
@@ -233,8 +234,8 @@ const ROWS: &[Keyword] = &[
     with("filesize", Application, application::filesize),
 ];
 
-/// Keywords that the language has and that are refused, by reason.
-const UNSUPPORTED: &[(&str, Kind, &[&str])] = &[
+/// Known keywords that are refused, by reason.
+const UNSUPPORTED: &[(&str, KeywordKind, &[&str])] = &[
     ("it runs a program of the rule's", Payload, &["lua", "luajit", "luaxform"]),
     ("it needs files of data beside the rules", Payload, &["dataset", "datarep"]),
     ("it needs a table of reputations", Packet, &["iprep"]),
@@ -302,7 +303,11 @@ const UNSUPPORTED: &[(&str, Kind, &[&str])] = &[
     ),
     ("variables of this kind are not kept", Flow, &["flowvar", "pktvar"]),
     ("it is not read", Payload, &["asn1", "rpc", "entropy", "frame", "template"]),
-    ("this transform is not read", Kind::Transform, &["domain", "tld", "subslice", "gunzip", "zlib_deflate"]),
+    (
+        "this transform is not read",
+        KeywordKind::Transform,
+        &["domain", "tld", "subslice", "gunzip", "zlib_deflate"],
+    ),
     (
         "this part of DCERPC, DHCP, DNP3, ENIP, Modbus or NFS is not read",
         Application,

@@ -1,57 +1,55 @@
-//! How often a rule reports.
+//! Rates of alerts.
 
-/// `threshold`: which matches are reported. What else a rule does (drop, set marks), it does for
-/// every match.
+/// `threshold`: limits the alerts. Other effects of a rule (drop, flowbits) occur at every match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Threshold {
-    /// Which of the matches are reported.
+    /// The selection of matches that alert.
     pub kind: ThresholdKind,
-    /// What is counted apart.
-    pub track: Track,
-    /// How many matches; at least 1.
+    /// The scope of the count.
+    pub track: TrackBy,
+    /// Number of matches; at least 1.
     pub count: u32,
 }
 
-/// Which matches a [`Threshold`] lets through.
+/// The selection of matches that alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ThresholdKind {
-    /// `limit`: the first `count` within so many seconds.
+    /// `limit`: the first `count` in this time.
     Limit {
-        /// The time that is looked at; at least 1 second.
+        /// At least 1 second.
         seconds: u32,
     },
-    /// `threshold`: each `count`th within so many seconds; counting starts anew after it.
+    /// `threshold`: each `count`th in this time; counting then restarts.
     Each {
-        /// The time.
+        /// At least 1 second.
         seconds: u32,
     },
-    /// `both`: the `count`th within so many seconds and no other in that time.
+    /// `both`: the `count`th in this time, and no other.
     Once {
-        /// The time.
+        /// At least 1 second.
         seconds: u32,
     },
-    /// `backoff`: the `count`th, then each time that the number has grown by this factor.
+    /// `backoff`: the `count`th, then each time the count has grown by this factor.
     Backoff {
-        /// The factor; at least 2.
+        /// At least 2.
         multiplier: u32,
     },
 }
 
-/// `detection_filter`: a match counts as one only where `count` others came before it within so
-/// many seconds.
+/// `detection_filter`: a match counts only after `count` others in this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DetectionFilter {
-    /// What is counted apart.
-    pub track: Track,
-    /// How many; at least 1.
+    /// The scope of the count.
+    pub track: TrackBy,
+    /// At least 1.
     pub count: u32,
-    /// The time; at least 1 second.
+    /// At least 1.
     pub seconds: u32,
-    /// Count different ports instead of matches.
+    /// Counts distinct ports instead of matches.
     pub unique_on: Option<UniqueOn>,
 }
 
-/// Which ports are counted.
+/// The ports counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UniqueOn {
     /// `src_port`.
@@ -60,47 +58,47 @@ pub enum UniqueOn {
     DestinationPort,
 }
 
-/// What matches are counted apart by.
+/// The scope in which matches are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Track {
+pub enum TrackBy {
     /// `by_src`: the packet's source address.
     Source,
     /// `by_dst`: its destination address.
     Destination,
-    /// `by_both`: the two together.
+    /// `by_both`: both addresses.
     Both,
-    /// `by_rule`: all matches of the rule together.
+    /// `by_rule`: all matches of the rule.
     Rule,
     /// `by_flow`: the flow.
     Flow,
 }
 
-/// `tag`: packets to record after a match. It has no part in matching.
+/// `tag`: packets to record after a match. It does not affect matching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tag {
-    /// Whose packets.
+pub struct TagOption {
+    /// The packets to record.
     pub scope: TagScope,
-    /// How many of the unit.
+    /// Number of units.
     pub count: u32,
     /// The unit.
     pub unit: TagUnit,
 }
 
-/// How many packets a tag covers if the rule does not say.
+/// Default number of packets of a tag.
 pub const DEFAULT_TAG_PACKETS: u32 = 256;
 
-/// Whose packets are recorded.
+/// The packets that a tag records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TagScope {
     /// `session`: those of the flow.
     Session,
-    /// `host,...,src`: those of the source of the packet that matched.
+    /// `host,...,src`: those of the source of the matching packet.
     Source,
     /// `host`, `host,...,dst`: those of its destination.
     Destination,
 }
 
-/// What a tag counts.
+/// The unit of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TagUnit {
     /// Packets.

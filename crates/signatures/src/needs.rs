@@ -1,40 +1,40 @@
-//! What an engine has to be able to do for a rule.
+//! Capabilities that a rule requires of an engine.
 
 use std::collections::BTreeSet;
 
 use crate::buffer::Buffer;
 use crate::expression::ExpressionFeature;
-use crate::protocol::{Application, Protocol, Transport};
-use crate::transform::Transform;
-use crate::{Match, PacketTest, ProtocolTest, Rule};
+use crate::protocol::{Application, RuleProtocol, Transport};
+use crate::transform::BufferTransform;
+use crate::{PacketTest, PayloadMatch, ProtocolTest, Rule};
 
-/// Something that an engine can or cannot do. It can carry out a rule if it can do all that the
-/// rule needs.
+/// A capability of an engine. An engine supports a rule if it has all capabilities that the rule
+/// needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Capability {
-    /// Apply rules to this kind of packets.
+    /// Applies rules to this kind of packets.
     Transport(Transport),
-    /// Find flows of this protocol.
+    /// Detects flows of this protocol.
     Application(Application),
-    /// Cut this buffer out.
+    /// Extracts this buffer.
     Buffer(Buffer),
-    /// Run expressions that have this, which finite automata have not. Without such a need,
-    /// [`crate::Pcre::regex`] gives an expression of the same meaning that they can run.
+    /// Supports this feature of expressions, which finite automata lack. Without such a need,
+    /// [`crate::Pcre::regex`] returns an equivalent expression for them.
     Expression(ExpressionFeature),
-    /// Carry out this keyword, under the name in [`crate::keywords`]. Keywords that change nothing
-    /// of what matches and what is done (`msg`, `fast_pattern`, ...) are not among them, nor are
-    /// `content`'s modifiers beside `content`.
+    /// Supports this keyword, by its name in [`crate::keywords`]. Not listed are keywords without
+    /// an effect on matching or actions (`msg`, `fast_pattern`, ...), and `content`'s modifiers
+    /// besides `content`.
     Keyword(&'static str),
 }
 
 impl Rule {
-    /// What an engine has to be able to do for this rule, in a fixed order.
+    /// Returns the capabilities that this rule requires, sorted.
     pub fn needs(&self) -> BTreeSet<Capability> {
         let mut needs = BTreeSet::new();
         needs.insert(match self.protocol {
-            Protocol::Transport(protocol) => Capability::Transport(protocol),
-            Protocol::Application(protocol) => Capability::Application(protocol),
+            RuleProtocol::Transport(protocol) => Capability::Transport(protocol),
+            RuleProtocol::Application(protocol) => Capability::Application(protocol),
         });
         let mut keyword = |name| {
             needs.insert(Capability::Keyword(name));
@@ -59,7 +59,7 @@ impl Rule {
         }
         let matches = self.buffers.iter().flat_map(|buffer| &buffer.matches);
         needs.extend(matches.filter_map(|one| match one {
-            Match::Pcre(pcre) => pcre.regex().err().map(Capability::Expression),
+            PayloadMatch::Pcre(pcre) => pcre.regex().err().map(Capability::Expression),
             _ => None,
         }));
         needs.extend(self.buffers.iter().map(|buffer| Capability::Buffer(buffer.buffer)));
@@ -67,8 +67,8 @@ impl Rule {
     }
 }
 
-impl Match {
-    /// The keyword that says it.
+impl PayloadMatch {
+    /// Returns the keyword.
     pub const fn keyword(&self) -> &'static str {
         match self {
             Self::Content(_) => "content",
@@ -85,8 +85,8 @@ impl Match {
     }
 }
 
-impl Transform {
-    /// The keyword that says it.
+impl BufferTransform {
+    /// Returns the keyword.
     pub const fn keyword(&self) -> &'static str {
         match self {
             Self::DotPrefix => "dotprefix",
@@ -108,7 +108,7 @@ impl Transform {
 }
 
 impl PacketTest {
-    /// The keyword that says it.
+    /// Returns the keyword.
     pub const fn keyword(&self) -> &'static str {
         match self {
             Self::PayloadBytes(_) => "dsize",
@@ -136,7 +136,7 @@ impl PacketTest {
 }
 
 impl ProtocolTest {
-    /// The keyword that says it.
+    /// Returns the keyword.
     pub const fn keyword(&self) -> &'static str {
         match self {
             Self::Is { .. } => "app-layer-protocol",

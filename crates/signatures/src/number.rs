@@ -1,52 +1,51 @@
-//! Tests of numbers.
+//! Comparisons of numbers.
 
 use std::fmt::{self, Display};
 
 use crate::RuleError;
-use crate::text::{Piece, Read};
+use crate::text::{ParseResult, Piece};
 
-/// A test of an unsigned number, as Suricata's integer keywords have it.
+/// A comparison with an unsigned number, as in Suricata's integer keywords.
 ///
-/// In text: `5` or `=5`, `!5` or `!=5`, `<5`, `<=5`, `>5`, `>=5`, `1<>5` or `1-5` (both ends are
-/// *not* in it), `!1-5` (both ends are in it), `&0xc0=0x80` and `&0xc0!=0x80`. Numbers may be
+/// In text: `5` or `=5`, `!5` or `!=5`, `<5`, `<=5`, `>5`, `>=5`, `1<>5` or `1-5` (both ends
+/// *excluded*), `!1-5` (both ends included), `&0xc0=0x80` and `&0xc0!=0x80`. Numbers may be
 /// hexadecimal, and may end in `kb`, `mb` or `gb` (1024, 1024², 1024³).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison<T> {
-    /// The number itself.
+    /// Equal.
     Equal(T),
-    /// Any other number.
+    /// Not equal.
     NotEqual(T),
-    /// A lower number.
+    /// Less.
     Less(T),
-    /// The number or a lower one.
+    /// Less or equal.
     AtMost(T),
-    /// A higher number.
+    /// Greater.
     Greater(T),
-    /// The number or a higher one.
+    /// Greater or equal.
     AtLeast(T),
-    /// A number between the two, which are not in it: `1<>5` holds for 2, 3 and 4.
+    /// Strictly between the two: `1<>5` matches 2, 3 and 4.
     Between(T, T),
-    /// What [`Comparison::Between`] does not hold for: `!1-5` holds for 1 and below, and for 5 and
-    /// above.
+    /// The complement of [`Comparison::Between`]: `!1-5` matches 1 and below, and 5 and above.
     Outside(T, T),
-    /// A number that has, under the mask, the value.
+    /// The masked number equals the value.
     Masked {
-        /// The bits that are looked at.
+        /// The mask.
         mask: T,
-        /// What they are to be; no other bit is set in it.
+        /// The value; a subset of the mask.
         value: T,
     },
-    /// A number that has, under the mask, another value.
+    /// The masked number differs from the value.
     NotMasked {
-        /// The bits that are looked at.
+        /// The mask.
         mask: T,
-        /// What they are not to be; no other bit is set in it.
+        /// The value; a subset of the mask.
         value: T,
     },
 }
 
 impl<T: Unsigned> Comparison<T> {
-    /// Whether the test holds for a number.
+    /// Returns whether a number matches.
     #[inline]
     pub fn holds(self, number: T) -> bool {
         match self {
@@ -63,13 +62,13 @@ impl<T: Unsigned> Comparison<T> {
         }
     }
 
-    pub(crate) fn read(piece: Piece<'_>) -> Read<Self> {
+    pub(crate) fn read(piece: Piece<'_>) -> ParseResult<Self> {
         let piece = piece.trim();
         if let Some(rest) = piece.strip("&") {
             return Self::masked(piece, rest);
         }
-        // Longer signs first.
-        let signs: [(&str, Make<T>); 8] = [
+        // Longer operators first.
+        let signs: [(&str, MakeComparison<T>); 8] = [
             ("<=", Self::AtMost),
             (">=", Self::AtLeast),
             ("!=", Self::NotEqual),
@@ -82,7 +81,7 @@ impl<T: Unsigned> Comparison<T> {
         if let Some((low, high)) = range(piece) {
             let (negated, low) = low.trim().negation();
             let (low, high) = (number(low)?, number(high.trim())?);
-            // Both ends are out of it.
+            // Both ends are excluded.
             if low >= high || (!negated && T::is_next(low, high)) {
                 return Err(piece.error(RuleError::NeverMatches {
                     why: format!(
@@ -105,7 +104,7 @@ impl<T: Unsigned> Comparison<T> {
         Err(piece.wrong("a number"))
     }
 
-    fn masked(piece: Piece<'_>, rest: Piece<'_>) -> Read<Self> {
+    fn masked(piece: Piece<'_>, rest: Piece<'_>) -> ParseResult<Self> {
         let Some((mask, value)) = rest.cut("=") else {
             return Err(piece.wrong("a mask and a value, such as `&0xc0=0x80`"));
         };
@@ -123,20 +122,20 @@ impl<T: Unsigned> Comparison<T> {
     }
 }
 
-/// Makes a comparison with one number.
-type Make<T> = fn(T) -> Comparison<T>;
+/// Constructs a comparison with one number.
+type MakeComparison<T> = fn(T) -> Comparison<T>;
 
-/// The two ends of a range, if it is one. A `!` stays with the first.
+/// Splits a range into its ends. A `!` stays with the first.
 fn range(piece: Piece<'_>) -> Option<(Piece<'_>, Piece<'_>)> {
     let (low, high) = piece.cut("<>").or_else(|| piece.cut("-"))?;
     (!low.trim().is_empty()).then_some((low, high))
 }
 
-fn never(piece: Piece<'_>) -> crate::text::Wrong {
+fn never(piece: Piece<'_>) -> crate::text::SyntaxError {
     piece.error(RuleError::NeverMatches { why: format!("no number is `{}`", piece.text) })
 }
 
-fn number<T: Unsigned>(piece: Piece<'_>) -> Read<T> {
+fn number<T: Unsigned>(piece: Piece<'_>) -> ParseResult<T> {
     let units = [
         ("kib", 1u64 << 10),
         ("mib", 1 << 20),
@@ -147,8 +146,8 @@ fn number<T: Unsigned>(piece: Piece<'_>) -> Read<T> {
     ];
     let lower = piece.text.to_ascii_lowercase();
     let wrong = || piece.wrong(format!("a number from {} to {}", T::LOWEST, T::HIGHEST));
-    // `0x1gb` has no unit; hexadecimal digits have none of the units' first letters but `b`, which
-    // no unit is.
+    // `0x1gb` has no unit. Hexadecimal digits share no first letter with the units but `b`, which
+    // is not a unit.
     match units.iter().find(|(unit, _)| lower.ends_with(unit)) {
         Some((unit, factor)) => {
             let digits = piece.part(0, piece.text.len() - unit.len()).trim();
@@ -176,15 +175,15 @@ impl<T: Unsigned> Display for Comparison<T> {
     }
 }
 
-/// The numbers that keywords test: `u8`, `u16`, `u32`, `u64`.
+/// An unsigned integer type that keywords compare: `u8`, `u16`, `u32`, `u64`.
 pub trait Unsigned:
     Copy + Ord + Display + std::ops::BitAnd<Output = Self> + TryFrom<i128> + private::Sealed
 {
-    /// The lowest number.
+    /// The minimum.
     const LOWEST: Self;
-    /// The highest number.
+    /// The maximum.
     const HIGHEST: Self;
-    /// Whether `high` comes right after `low`.
+    /// Returns whether `high` is the successor of `low`.
     fn is_next(low: Self, high: Self) -> bool;
 }
 

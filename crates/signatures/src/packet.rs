@@ -1,42 +1,42 @@
-//! What rules ask of a packet's headers and size.
+//! Tests of a packet's headers and size.
 
 use crate::flow::StreamSize;
 use crate::number::Comparison;
 
-/// A test of one packet. A packet without the header or option that a test looks at fails it.
+/// A test of one packet. It fails if the packet lacks the tested header or option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketTest {
-    /// `dsize`: bytes of payload behind the TCP, UDP or ICMP header. Rules that look at streams or
-    /// application buffers do not have it.
+    /// `dsize`: bytes of payload after the TCP, UDP or ICMP header. Rules that inspect streams or
+    /// application buffers cannot have it.
     PayloadBytes(Comparison<u16>),
     /// `ttl`: the time to live or hop limit.
     Ttl(Comparison<u8>),
-    /// `tos`: the whole byte of IPv4's type of service, or IPv6's traffic class.
+    /// `tos`: the whole type-of-service byte of IPv4 or traffic class of IPv6.
     Tos {
-        /// Whether the value is the one that it must not be.
+        /// True if the value must differ.
         negated: bool,
         /// The byte.
         value: u8,
     },
     /// `id`: IPv4's identification.
     IpId(Comparison<u16>),
-    /// `ip_proto`: the protocol of the payload by number.
+    /// `ip_proto`: the IP protocol number.
     IpProtocol(Comparison<u8>),
-    /// `sameip`: source and destination address are the same.
+    /// `sameip`: source and destination address are equal.
     SameAddress,
-    /// `ipopts`: IPv4 has the option.
+    /// `ipopts`: an IPv4 option is present.
     IpOption(IpOption),
-    /// `fragbits`: the flags beside the fragment offset.
-    FragmentBits(Bits),
-    /// `fragoffset`: the fragment offset as it stands in the header, in units of eight bytes.
+    /// `fragbits`: the flags next to the fragment offset.
+    FragmentBits(FlagTest),
+    /// `fragoffset`: the raw fragment offset, in units of eight bytes.
     FragmentOffset(Comparison<u16>),
     /// `flags`: TCP's flags.
-    TcpFlags(Bits),
-    /// `seq`: TCP's sequence number as it stands in the header.
+    TcpFlags(FlagTest),
+    /// `seq`: the raw TCP sequence number.
     Sequence(Comparison<u32>),
-    /// `ack`: TCP's acknowledgement number, likewise.
+    /// `ack`: the raw TCP acknowledgement number.
     Acknowledgement(Comparison<u32>),
-    /// `window`: TCP's window as it stands in the header, not scaled.
+    /// `window`: the raw TCP window, not scaled.
     Window(Comparison<u16>),
     /// `tcp.mss`: the option's value.
     Mss(Comparison<u16>),
@@ -46,7 +46,7 @@ pub enum PacketTest {
     IcmpType(Comparison<u8>),
     /// `icode`: ICMP's code, of either version.
     IcmpCode(Comparison<u8>),
-    /// `icmp_id`: the identifier of an ICMP message that has one (echo and the like).
+    /// `icmp_id`: the identifier of an ICMP message that has one, such as echo.
     IcmpId(u16),
     /// `icmp_seq`: its sequence number.
     IcmpSequence(u16),
@@ -54,33 +54,32 @@ pub enum PacketTest {
     StreamSize(StreamSize),
 }
 
-/// A test of flags. `ignored` bits are taken as not set before the test: in `flags:S,12`, the two
-/// reserved bits.
+/// A test of flags. Bits in `ignored` count as not set: in `flags:S,12`, the two reserved bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Bits {
-    /// How they are compared.
-    pub mode: BitsMode,
-    /// The bits, with the values that they have in [`Bits::TCP`] or [`Bits::FRAGMENT`].
+pub struct FlagTest {
+    /// The kind of comparison.
+    pub mode: FlagTestMode,
+    /// The bits, with their values in [`FlagTest::TCP`] or [`FlagTest::FRAGMENT`].
     pub bits: u8,
-    /// Bits that do not matter.
+    /// Ignored bits.
     pub ignored: u8,
 }
 
-/// How flags are compared.
+/// The kind of comparison of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BitsMode {
-    /// Those and no other; `flags:0`, with no bits: none at all.
+pub enum FlagTestMode {
+    /// Exactly these; with no bits, `flags:0`, none at all.
     Exactly,
-    /// `+`: all of those, whatever the others are.
+    /// `+`: all of these, and possibly others.
     All,
-    /// `*`: any of those.
+    /// `*`: any of these.
     Any,
-    /// `!`: not all of those.
+    /// `!`: not all of these.
     NotAll,
 }
 
-impl Bits {
-    /// TCP's flags by letter, as in the header's 14th byte (RFC 9293, section 3.1). `C` and `E` are
+impl FlagTest {
+    /// TCP flags by letter, as in the header's 14th byte (RFC 9293, section 3.1). `C` and `E` are
     /// also `1` and `2`.
     pub const TCP: [(char, u8); 8] = [
         ('F', 0x01),
@@ -93,34 +92,34 @@ impl Bits {
         ('C', 0x80),
     ];
 
-    /// IPv4's flags by letter: more fragments, do not fragment, reserved; the topmost three bits of
-    /// the header's seventh byte, moved down (RFC 791, section 3.1).
+    /// IPv4 flags by letter: more fragments, do not fragment, reserved; the top three bits of the
+    /// header's seventh byte, shifted down (RFC 791, section 3.1).
     pub const FRAGMENT: [(char, u8); 3] = [('M', 0x01), ('D', 0x02), ('R', 0x04)];
 
-    /// Whether the test holds for these flags.
+    /// Returns whether these flags match.
     #[inline]
     pub fn holds(self, flags: u8) -> bool {
         let flags = flags & !self.ignored;
         match self.mode {
-            BitsMode::Exactly => flags == self.bits,
-            BitsMode::All => flags & self.bits == self.bits,
-            BitsMode::Any => flags & self.bits != 0,
-            BitsMode::NotAll => flags & self.bits != self.bits,
+            FlagTestMode::Exactly => flags == self.bits,
+            FlagTestMode::All => flags & self.bits == self.bits,
+            FlagTestMode::Any => flags & self.bits != 0,
+            FlagTestMode::NotAll => flags & self.bits != self.bits,
         }
     }
 }
 
-/// An option of IPv4.
+/// An IPv4 option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IpOption {
     /// Any option.
     Any,
-    /// The option of this type byte, with its copied flag and class.
+    /// The option of this type byte, including its copied flag and class.
     Type(u8),
 }
 
 impl IpOption {
-    /// The names that rules have for options, and their type bytes (IANA, "IP Option Numbers").
+    /// The option names in rules, and their type bytes (IANA, "IP Option Numbers").
     pub const NAMES: [(&'static str, u8); 12] = [
         ("eol", 0),
         ("nop", 1),

@@ -1,45 +1,43 @@
-//! What rules ask of a buffer.
+//! Tests of a buffer.
 
 use crate::buffer::Buffer;
 use crate::number::Comparison;
 use crate::pcre::Pcre;
-use crate::transform::Transform;
+use crate::transform::BufferTransform;
 
-/// The most bytes of a content.
+/// Maximum bytes of a content.
 pub const CONTENT_BYTES_MAX: usize = 4096;
-/// The furthest that offsets, depths and distances reach, in bytes.
+/// Maximum magnitude of offsets, depths and distances, in bytes.
 pub const REACH_BYTES_MAX: i32 = 1 << 20;
-/// The most variables of a rule.
+/// Maximum variables of a rule.
 pub const VARIABLES_MAX: usize = 32;
-/// The most matches of a rule.
+/// Maximum matches of a rule.
 pub const MATCHES_MAX: usize = 256;
 
-/// What is asked of one buffer. All of it has to hold for one and the same assignment of places to
-/// the contents: where a relative match fails after an earlier content, other places of that
-/// content are tried.
+/// The tests of one buffer. All must match for one assignment of places to the contents: if a
+/// relative match fails after an earlier content, other places of that content are tried.
 ///
-/// A rule has one for each of its buffers, in the order in which the rule names them first; what
-/// the rule says of a buffer in several places is together here, in order. Where there may be
-/// several such buffers ([`Buffer::is_many`]), or where transforms differ, each naming is one of
-/// its own.
+/// A rule has one for each of its buffers, in the order of their first naming, and collects the
+/// tests of several namings in order. If several such buffers can exist ([`Buffer::is_many`]) or
+/// the transforms differ, each naming is separate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferMatches {
-    /// Which buffer.
+    /// The buffer.
     pub buffer: Buffer,
-    /// What is done to it first, in order. Positions count in what that gives.
-    pub transforms: Vec<Transform>,
-    /// What has to hold, in the order of the rule. Never empty.
-    pub matches: Vec<Match>,
+    /// The transforms to apply first, in order. Positions count in their output.
+    pub transforms: Vec<BufferTransform>,
+    /// The matches, in the order of the rule; never empty.
+    pub matches: Vec<PayloadMatch>,
 }
 
 /// One test of a buffer.
 ///
-/// Relative ones are about the *cursor*: the end of the last match before this one in the same
-/// buffer, be it a content, an expression or a jump; the start of the buffer if there is none. A
-/// negated match does not move it, nor does a test.
+/// Relative tests start at the *cursor*: the end of the previous match in the same buffer (a
+/// content, an expression or a jump), or the start of the buffer. Negated matches and tests do not
+/// move it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Match {
+pub enum PayloadMatch {
     /// `content`.
     Content(Content),
     /// `pcre`.
@@ -50,58 +48,57 @@ pub enum Match {
     Size(Comparison<u64>),
     /// `byte_test`.
     ByteTest(ByteTest),
-    /// `byte_jump`: moves the cursor. Fails where there is no number or the cursor would leave the
+    /// `byte_jump`: moves the cursor. Fails without a number, or if the cursor would leave the
     /// buffer.
     ByteJump(ByteJump),
-    /// `byte_extract`: gives a variable its value. Does not move the cursor.
+    /// `byte_extract`: sets a variable, without moving the cursor.
     ByteExtract(ByteExtract),
-    /// `byte_math`: gives a variable its value. Does not move the cursor.
+    /// `byte_math`: sets a variable, without moving the cursor.
     ByteMath(ByteMath),
-    /// `base64_decode`: decodes into [`Buffer::Base64Data`]. Fails where nothing is decoded.
+    /// `base64_decode`: decodes into [`Buffer::Base64Data`]. Fails if nothing is decoded.
     Base64Decode(Base64Decode),
-    /// `absent`: there is no such buffer.
+    /// `absent`: the buffer does not exist.
     Absent {
-        /// `absent:or_else`: or there is, and the other matches hold.
+        /// `absent:or_else`: or it exists and the other matches succeed.
         or_else: bool,
     },
 }
 
-/// A number in the rule, or one that an earlier [`Match::ByteExtract`] or [`Match::ByteMath`]
-/// found.
+/// A constant, or the result of an earlier [`PayloadMatch::ByteExtract`] or
+/// [`PayloadMatch::ByteMath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand<N> {
-    /// The number.
+    /// The constant.
     Value(N),
-    /// The variable's value. If it does not fit where it is used, the match fails.
-    Variable(Variable),
+    /// The variable. If its value does not fit, the match fails.
+    Variable(ByteVariable),
 }
 
-/// A variable: an index into [`crate::Rule::variables`]. It has a value where it is used, for it is
-/// set earlier in the order of [`crate::Rule::buffers`] and their matches.
+/// A variable: an index into [`crate::Rule::variables`]. It is always set before its use, in the
+/// order of [`crate::Rule::buffers`] and their matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Variable(pub u8);
+pub struct ByteVariable(pub u8);
 
-/// Bytes to look for.
+/// Bytes to search for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// The bytes, as the rule has them; never none, at most [`CONTENT_BYTES_MAX`].
+    /// The bytes as in the rule; 1 to [`CONTENT_BYTES_MAX`].
     pub pattern: Vec<u8>,
-    /// The match holds where the bytes are *not* found in the part that `position` names. It does
-    /// not move the cursor.
+    /// True if the bytes must *not* occur in the range of `position`. The cursor does not move.
     pub negated: bool,
-    /// ASCII letters match in either case.
+    /// True if ASCII case is ignored.
     pub nocase: bool,
-    /// Where to look.
-    pub position: Position,
-    /// `endswith`: the match has to end at the end of the buffer.
+    /// The range to search.
+    pub position: ContentPosition,
+    /// `endswith`: the match must end at the end of the buffer.
     pub ends: bool,
-    /// The mark `fast_pattern`; at most one content of a rule has it.
+    /// The `fast_pattern` option; at most one content of a rule has it.
     pub fast_pattern: Option<FastPattern>,
 }
 
 impl Content {
-    /// How varied the bytes are: a new letter counts 3, a new other printable character or 0x00,
-    /// 0x01, 0xFF 4, another new byte 6, and what was there before 1.
+    /// Returns the variety of the bytes: 3 for a new letter, 4 for a new other printable character
+    /// or 0x00, 0x01, 0xFF, 6 for any other new byte, and 1 for a repeated byte.
     pub(crate) fn variety(&self) -> usize {
         let mut seen = [false; 256];
         self.pattern
@@ -116,87 +113,85 @@ impl Content {
     }
 }
 
-/// Where a content may be. The whole match has to lie in the part.
+/// The range of a content. The whole match must be within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
-    /// `offset`, `depth`: the `depth` bytes that begin at byte `offset` of the buffer; without
-    /// depth, all from there. `startswith` is offset 0 and the pattern's length as depth.
+pub enum ContentPosition {
+    /// `offset`, `depth`: the `depth` bytes from byte `offset` of the buffer on; without depth, all
+    /// of them. `startswith` is offset 0 with the pattern's length as depth.
     Absolute {
-        /// From where on; 0 if the rule does not say.
+        /// Start; 0 by default.
         offset: Operand<u16>,
-        /// In how many bytes from the *offset* on; at least the pattern's length if it is a number.
+        /// Length from the *offset* on; if constant, at least the pattern's length.
         depth: Option<Operand<u16>>,
     },
-    /// `distance`, `within`: from the cursor plus `distance` on; and in the `within` bytes from
-    /// there on.
+    /// `distance`, `within`: from the cursor plus `distance` on, within `within` bytes.
     Relative {
-        /// From how far after the cursor on; before it if negative. 0 if the rule does not say.
+        /// Distance from the cursor, possibly negative; 0 by default.
         distance: Operand<i32>,
-        /// In how many bytes from the *distance* on; at least the pattern's length if it is a
-        /// number.
+        /// Length from the *distance* on; if constant, at least the pattern's length.
         within: Option<Operand<i32>>,
     },
 }
 
-impl Position {
-    /// Anywhere in the buffer.
+impl ContentPosition {
+    /// The whole buffer.
     pub const ANYWHERE: Self = Self::Absolute { offset: Operand::Value(0), depth: None };
 }
 
-/// What a search for many patterns looks for. It does not change what the rule matches.
+/// The pattern of the prefilter. It does not change what the rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FastPattern {
     /// The whole pattern.
     Whole,
-    /// The whole pattern; finding it is enough, as it may be anywhere (`fast_pattern:only`).
+    /// The whole pattern, whose presence suffices, because it may be anywhere
+    /// (`fast_pattern:only`).
     Only,
     /// A part of the pattern.
     Part {
-        /// From which byte on.
+        /// First byte.
         offset: u16,
-        /// How many bytes.
+        /// Number of bytes.
         length: u16,
     },
 }
 
 /// `isdataat`: whether the buffer has data at a place.
 ///
-/// With `n` as the place and `len` as the buffer's length: not relative, it holds where n < len;
-/// relative, where cursor + n <= len, so that `isdataat:!1,relative` says that nothing follows.
+/// With `n` as the place and `len` as the buffer's length: not relative, it matches if n < len;
+/// relative, if cursor + n <= len, so that `isdataat:!1,relative` means that nothing follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataAt {
     /// The place.
     pub offset: Operand<u16>,
-    /// Counted from the cursor instead of from the start.
+    /// True if it counts from the cursor instead of the start.
     pub relative: bool,
-    /// Holds where there is no data.
+    /// True if there must be no data.
     pub negated: bool,
 }
 
-/// How a number is read out of a buffer. The match fails where it would leave the buffer.
+/// A number in a buffer. The match fails if it would leave the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Number {
-    /// How many bytes: 1 to 8, or as text 1 to 23. 0 is what [`ByteJump`] has for "no number: 0".
+pub struct NumberField {
+    /// Bytes: 1 to 8, or 1 to 23 as text. 0 is [`ByteJump`]'s "no number: 0".
     pub bytes: Operand<u8>,
-    /// From which byte on.
+    /// First byte.
     pub offset: Operand<i32>,
-    /// Counted from the cursor instead of from the start.
+    /// True if it counts from the cursor instead of the start.
     pub relative: bool,
-    /// How the bytes make a number.
+    /// The format.
     pub format: NumberFormat,
-    /// What is left of it: combined by AND, then moved right by the mask's lower zero bits. Never
-    /// 0.
+    /// The mask to apply; the result is shifted right by the mask's lower zero bits. Never 0.
     pub bitmask: Option<u32>,
 }
 
-/// How bytes make a number.
+/// The format of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NumberFormat {
-    /// The first byte is the highest; `big`, and if the rule does not say.
+    /// Big-endian; `big`, and by default.
     Big,
-    /// The first byte is the lowest; `little`.
+    /// Little-endian; `little`.
     Little,
-    /// As DCERPC's header says; `dce`.
+    /// As in the DCERPC header; `dce`.
     Dce,
     /// Digits of base 16; `string,hex`.
     Hexadecimal,
@@ -204,7 +199,7 @@ pub enum NumberFormat {
     Decimal,
     /// Digits of base 8; `string,oct`.
     Octal,
-    /// Digits of base 16 after `0x`, 8 after `0`, else 10; `string` alone.
+    /// Base 16 after `0x`, 8 after `0`, otherwise 10; `string` alone.
     Any,
 }
 
@@ -212,16 +207,16 @@ pub enum NumberFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteTest {
     /// The number.
-    pub number: Number,
-    /// The other way round.
+    pub number: NumberField,
+    /// True if the comparison must fail.
     pub negated: bool,
-    /// How it is compared: the number, operator, value.
+    /// The operator between number and value.
     pub operator: TestOperator,
-    /// With what.
+    /// The value.
     pub value: Operand<u64>,
 }
 
-/// How [`ByteTest`] compares.
+/// The operator of a [`ByteTest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TestOperator {
     /// `<`
@@ -234,9 +229,9 @@ pub enum TestOperator {
     AtLeast,
     /// `=`
     Equal,
-    /// `&`: the two have a set bit in common.
+    /// `&`: they have a set bit in common.
     And,
-    /// `^`: a bit is set in one of the two only.
+    /// `^`: a bit is set in exactly one of them.
     Xor,
 }
 
@@ -244,55 +239,55 @@ pub enum TestOperator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteJump {
     /// The number.
-    pub number: Number,
-    /// What it is multiplied with; 1 if the rule does not say.
+    pub number: NumberField,
+    /// The factor; 1 by default.
     pub multiplier: u16,
-    /// Whether it is then rounded up to a multiple of 4.
+    /// True if the result is rounded up to a multiple of 4.
     pub align: bool,
-    /// From where the jump goes.
+    /// The origin.
     pub origin: JumpOrigin,
-    /// How far the jump goes beyond that.
+    /// The distance added at the end.
     pub post_offset: Operand<i32>,
 }
 
-/// From where a jump goes.
+/// The origin of a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JumpOrigin {
-    /// From the end of the number.
+    /// The end of the number.
     Number,
-    /// From the start of the buffer.
+    /// The start of the buffer.
     Beginning,
-    /// From the end of the buffer.
+    /// The end of the buffer.
     End,
 }
 
-/// `byte_extract`: gives a variable the value of a number in the buffer.
+/// `byte_extract`: sets a variable to a number in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteExtract {
     /// The number.
-    pub number: Number,
+    pub number: NumberField,
     /// The variable.
-    pub result: Variable,
-    /// What the number is multiplied with; 1 if the rule does not say.
+    pub result: ByteVariable,
+    /// The factor; 1 by default.
     pub multiplier: u16,
-    /// The number of bytes, 2 or 4, to a multiple of which it is then rounded up.
+    /// The alignment, 2 or 4, to which the result is rounded up.
     pub align: Option<u8>,
 }
 
-/// `byte_math`: gives a variable the result of a calculation: number, operator, value.
+/// `byte_math`: sets a variable to the result of number, operator, value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteMath {
     /// The number.
-    pub number: Number,
-    /// What to calculate.
+    pub number: NumberField,
+    /// The operator.
     pub operator: MathOperator,
-    /// The value on the right.
+    /// The right-hand value.
     pub value: Operand<u32>,
     /// The variable.
-    pub result: Variable,
+    pub result: ByteVariable,
 }
 
-/// What [`ByteMath`] calculates, in 64 bits.
+/// The operator of a [`ByteMath`], in 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MathOperator {
     /// `+`
@@ -301,7 +296,7 @@ pub enum MathOperator {
     Subtract,
     /// `*`
     Multiply,
-    /// `/`; by 0 the match fails.
+    /// `/`; fails for 0.
     Divide,
     /// `<<`
     ShiftLeft,
@@ -312,10 +307,10 @@ pub enum MathOperator {
 /// `base64_decode`: decodes into [`Buffer::Base64Data`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base64Decode {
-    /// How many bytes of the buffer to decode; all if the rule does not say.
+    /// Bytes to decode; all by default.
     pub bytes: Option<u32>,
-    /// From which byte on.
+    /// First byte.
     pub offset: u32,
-    /// Counted from the cursor instead of from the start.
+    /// True if it counts from the cursor instead of the start.
     pub relative: bool,
 }

@@ -1,41 +1,41 @@
-//! Regular expressions.
+//! Regular expressions in rules.
 
-/// The most bytes of an expression.
+/// Maximum bytes of an expression.
 pub const PCRE_BYTES_MAX: usize = 8192;
 
-/// `pcre`: an expression to look for. The buffer that the flags of the older spelling name
-/// (`/.../U`) is the one that this stands in.
+/// `pcre`: an expression to search for. A buffer named by a flag of the older spelling (`/.../U`)
+/// becomes the buffer that contains this match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pcre {
-    /// What stands between the slashes, as written.
+    /// The part between the slashes, as written.
     pub pattern: String,
-    /// The match holds where the expression is not found. It does not move the cursor.
+    /// True if the expression must not match. The cursor does not move.
     pub negated: bool,
-    /// `R`: look from the cursor on, as if the buffer began there.
+    /// `R`: searches from the cursor on, as if the buffer began there.
     pub relative: bool,
-    /// How the expression is meant.
+    /// The flags.
     pub flags: PcreFlags,
-    /// Names for what groups match, in the order of the groups, as written: `flow:name`,
-    /// `pkt:name`, `alert:name`.
+    /// Names of captured groups, in the order of the groups, as written: `flow:name`, `pkt:name`,
+    /// `alert:name`.
     pub captures: Vec<String>,
 }
 
-/// How an expression is meant.
+/// The flags of an expression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PcreFlags {
-    /// `i`: letters match in either case.
+    /// `i`: case is ignored.
     pub caseless: bool,
-    /// `m`: `^` and `$` match at line ends too.
+    /// `m`: `^` and `$` also match at line endings.
     pub multiline: bool,
-    /// `s`: the dot matches line ends too.
+    /// `s`: the dot also matches line endings.
     pub dot_all: bool,
-    /// `x`: white space and comments in the expression do not count.
+    /// `x`: white space and comments are ignored.
     pub extended: bool,
-    /// `A`: only at the start of where it is looked for.
+    /// `A`: matches only at the start of the searched range.
     pub anchored: bool,
-    /// `E`: `$` does not match before a line end at the end.
+    /// `E`: `$` does not match before a final line ending.
     pub dollar_end_only: bool,
-    /// `G`: repetitions are as short as they can be unless marked with `?`.
+    /// `G`: repetitions are lazy unless marked with `?`.
     pub ungreedy: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Rules as text.
+//! Printing of rules.
 
 mod payload;
 
@@ -6,9 +6,9 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use crate::flow::*;
 use crate::limit::*;
-use crate::packet::{Bits, BitsMode, IpOption, PacketTest};
+use crate::packet::{FlagTest, FlagTestMode, IpOption, PacketTest};
 use crate::protocol::{ProtocolMode, ProtocolTest};
-use crate::rule::{Action, DEFAULT_GID, Direction, Rejected, Rule, Target};
+use crate::rule::{AttackTarget, DEFAULT_GID, HeaderDirection, RejectTarget, Rule, RuleAction};
 
 impl Display for Rule {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -41,7 +41,7 @@ impl Display for Rule {
     }
 }
 
-/// Text with `\` before what is written so.
+/// Text with its special characters escaped.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -56,20 +56,20 @@ impl Display for Escaped<'_> {
     }
 }
 
-impl Display for Action {
+impl Display for RuleAction {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Alert => "alert",
             Self::Pass => "pass",
             Self::Drop => "drop",
-            Self::Reject(Rejected::Source) => "reject",
-            Self::Reject(Rejected::Destination) => "rejectdst",
-            Self::Reject(Rejected::Both) => "rejectboth",
+            Self::Reject(RejectTarget::Source) => "reject",
+            Self::Reject(RejectTarget::Destination) => "rejectdst",
+            Self::Reject(RejectTarget::Both) => "rejectboth",
         })
     }
 }
 
-impl Display for Direction {
+impl Display for HeaderDirection {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Forward => "->",
@@ -78,29 +78,29 @@ impl Display for Direction {
     }
 }
 
-fn flow(f: &mut Formatter<'_>, flow: &Flow) -> fmt::Result {
+fn flow(f: &mut Formatter<'_>, flow: &FlowOptions) -> fmt::Result {
     let direction = flow.direction.map(|way| match way {
-        Way::ToServer => "to_server",
-        Way::ToClient => "to_client",
+        FlowDirection::ToServer => "to_server",
+        FlowDirection::ToClient => "to_client",
     });
     let state = flow.state.map(|state| match state {
-        State::Established => "established",
-        State::NotEstablished => "not_established",
-        State::Stateless => "stateless",
+        FlowState::Established => "established",
+        FlowState::NotEstablished => "not_established",
+        FlowState::Stateless => "stateless",
     });
     let stream = flow.stream.map(|only| match only {
-        Only::Assembled => "only_stream",
-        Only::Plain => "no_stream",
+        ReassemblyFilter::Assembled => "only_stream",
+        ReassemblyFilter::Plain => "no_stream",
     });
     let fragments = flow.fragments.map(|only| match only {
-        Only::Assembled => "only_frag",
-        Only::Plain => "no_frag",
+        ReassemblyFilter::Assembled => "only_frag",
+        ReassemblyFilter::Plain => "no_frag",
     });
     let words: Vec<&str> = [direction, state, stream, fragments].into_iter().flatten().collect();
     if words.is_empty() { Ok(()) } else { write!(f, "flow:{}; ", words.join(",")) }
 }
 
-/// As keyword and argument.
+/// Prints keyword and argument.
 impl Display for PacketTest {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let name = self.keyword();
@@ -121,8 +121,8 @@ impl Display for PacketTest {
                     None => write!(f, "{name}:{option}"),
                 }
             }
-            Self::FragmentBits(bits) => show_bits(f, name, bits, &Bits::FRAGMENT),
-            Self::TcpFlags(bits) => show_bits(f, name, bits, &Bits::TCP),
+            Self::FragmentBits(bits) => show_bits(f, name, bits, &FlagTest::FRAGMENT),
+            Self::TcpFlags(bits) => show_bits(f, name, bits, &FlagTest::TCP),
             Self::IcmpId(value) | Self::IcmpSequence(value) => write!(f, "{name}:{value}"),
             Self::StreamSize(size) => {
                 let side = match size.side {
@@ -138,7 +138,7 @@ impl Display for PacketTest {
     }
 }
 
-/// A comparison's sign and number. Sizes of streams have no ranges and masks.
+/// Returns operator and number of a comparison. Stream sizes have no ranges and masks.
 fn signed(test: crate::Comparison<u32>) -> (&'static str, u32) {
     use crate::Comparison::*;
     match test {
@@ -152,12 +152,12 @@ fn signed(test: crate::Comparison<u32>) -> (&'static str, u32) {
     }
 }
 
-fn show_bits(f: &mut Formatter<'_>, name: &str, bits: &Bits, letters: &[(char, u8)]) -> fmt::Result {
+fn show_bits(f: &mut Formatter<'_>, name: &str, bits: &FlagTest, letters: &[(char, u8)]) -> fmt::Result {
     let mode = match bits.mode {
-        BitsMode::Exactly => "",
-        BitsMode::All => "+",
-        BitsMode::Any => "*",
-        BitsMode::NotAll => "!",
+        FlagTestMode::Exactly => "",
+        FlagTestMode::All => "+",
+        FlagTestMode::Any => "*",
+        FlagTestMode::NotAll => "!",
     };
     let of = |bits: u8| letters.iter().filter(move |(_, bit)| bits & bit != 0).map(|(letter, _)| letter);
     let mut word: String = of(bits.bits).collect();
@@ -171,7 +171,7 @@ fn show_bits(f: &mut Formatter<'_>, name: &str, bits: &Bits, letters: &[(char, u
     }
 }
 
-/// As keyword and argument.
+/// Prints keyword and argument.
 impl Display for ProtocolTest {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let name = self.keyword();
@@ -261,11 +261,11 @@ fn xbit(f: &mut Formatter<'_>, bit: &Xbit) -> fmt::Result {
 
 fn limits(f: &mut Formatter<'_>, rule: &Rule) -> fmt::Result {
     let by = |track| match track {
-        Track::Source => "by_src",
-        Track::Destination => "by_dst",
-        Track::Both => "by_both",
-        Track::Rule => "by_rule",
-        Track::Flow => "by_flow",
+        TrackBy::Source => "by_src",
+        TrackBy::Destination => "by_dst",
+        TrackBy::Both => "by_both",
+        TrackBy::Rule => "by_rule",
+        TrackBy::Flow => "by_flow",
     };
     if let Some(Threshold { kind, track, count }) = rule.threshold {
         let (word, unit, number) = match kind {
@@ -284,7 +284,7 @@ fn limits(f: &mut Formatter<'_>, rule: &Rule) -> fmt::Result {
             Some(UniqueOn::DestinationPort) => ", unique_on dst_port; ",
         })?;
     }
-    for Tag { scope, count, unit } in &rule.tags {
+    for TagOption { scope, count, unit } in &rule.tags {
         let (scope, side) = match scope {
             TagScope::Session => ("session", ""),
             TagScope::Source => ("host", ",src"),
@@ -301,7 +301,7 @@ fn limits(f: &mut Formatter<'_>, rule: &Rule) -> fmt::Result {
 }
 
 fn meta(f: &mut Formatter<'_>, rule: &Rule) -> fmt::Result {
-    match (rule.alerts, rule.action == Action::Pass) {
+    match (rule.alerts, rule.action == RuleAction::Pass) {
         (false, false) => f.write_str("noalert; ")?,
         (true, true) => f.write_str("alert; ")?,
         _ => {}
@@ -315,8 +315,8 @@ fn meta(f: &mut Formatter<'_>, rule: &Rule) -> fmt::Result {
     write!(f, "priority:{}; ", rule.priority)?;
     if let Some(target) = rule.target {
         f.write_str(match target {
-            Target::Source => "target:src_ip; ",
-            Target::Destination => "target:dest_ip; ",
+            AttackTarget::Source => "target:src_ip; ",
+            AttackTarget::Destination => "target:dest_ip; ",
         })?;
     }
     for (place, (key, value)) in rule.metadata.iter().enumerate() {

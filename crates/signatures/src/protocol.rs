@@ -1,4 +1,4 @@
-//! Protocols, and what rules ask of application protocols.
+//! Protocols, and tests of application protocols.
 
 use std::fmt;
 
@@ -14,17 +14,17 @@ macro_rules! names {
         }
 
         impl $type {
-            /// All of them.
+            /// All variants.
             pub const ALL: &'static [$type] = &[$($type::$variant),*];
 
-            /// The name in rules.
+            /// Returns the name in rules.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
                 }
             }
 
-            /// The one of this name, whatever its case.
+            /// Returns the variant of this name, ignoring case.
             pub fn by_name(name: &str) -> Option<Self> {
                 const NAMES: &[(&str, $type)] = &[$(($name, $type::$variant), $(($also, $type::$variant),)*)*];
                 NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
@@ -40,19 +40,20 @@ macro_rules! names {
 }
 
 names! {
-    /// To what packets a rule applies by its second word, below the applications.
+    /// The packets that a rule applies to, by the second word of its header, below the
+    /// applications.
     Transport
-    /// Every packet of IP.
+    /// Every IP packet.
     Ip "ip" | "any";
     /// IPv4 only.
     Ipv4 "ipv4" | "ip4";
     /// IPv6 only.
     Ipv6 "ipv6" | "ip6";
-    /// TCP: contents are looked for in packets and in the stream.
+    /// TCP: contents are searched for in packets and in the stream.
     Tcp "tcp";
-    /// TCP: contents are looked for in packets only.
+    /// TCP: contents are searched for in packets only.
     TcpPacket "tcp-pkt";
-    /// TCP: contents are looked for in the stream only.
+    /// TCP: contents are searched for in the stream only.
     TcpStream "tcp-stream";
     /// UDP.
     Udp "udp";
@@ -67,7 +68,7 @@ names! {
 }
 
 names! {
-    /// An application protocol, as found in a flow whatever its port.
+    /// An application protocol, detected in a flow on any port.
     Application
     /// HTTP of any version.
     Http "http";
@@ -79,9 +80,9 @@ names! {
     Tls "tls" | "ssl";
     /// QUIC.
     Quic "quic";
-    /// FTP's commands.
+    /// FTP control connections.
     Ftp "ftp";
-    /// FTP's files.
+    /// FTP data connections.
     FtpData "ftp-data";
     /// SMTP.
     Smtp "smtp";
@@ -119,7 +120,7 @@ names! {
     Ike "ike" | "ikev2";
     /// Kerberos.
     Krb5 "krb5";
-    /// BitTorrent's hash table.
+    /// BitTorrent's distributed hash table.
     BittorrentDht "bittorrent-dht";
     /// MQTT.
     Mqtt "mqtt";
@@ -143,22 +144,22 @@ names! {
     Pgsql "pgsql";
     /// MySQL.
     Mysql "mysql";
-    /// The flow's protocol could not be found out. Only in [`ProtocolTest::Is`].
+    /// The protocol could not be detected. Only in [`ProtocolTest::Is`].
     Failed "failed";
-    /// The flow's protocol is not known yet. Only in [`ProtocolTest::Is`].
+    /// The protocol is not known yet. Only in [`ProtocolTest::Is`].
     Unknown "unknown";
 }
 
-/// To what a rule applies: its second word.
+/// The protocol that a rule applies to: the second word of its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Protocol {
+pub enum RuleProtocol {
     /// Packets.
     Transport(Transport),
     /// Flows of an application protocol.
     Application(Application),
 }
 
-impl fmt::Display for Protocol {
+impl fmt::Display for RuleProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Transport(protocol) => protocol.fmt(f),
@@ -167,37 +168,37 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A test of a flow's application protocol. Rules that are about a protocol's buffers only have
+/// A test of a flow's application protocol. Rules that merely inspect a protocol's buffers have
 /// none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProtocolTest {
-    /// `app-layer-protocol`: the flow's protocol is any of those; [`Application::Http`] covers both
+    /// `app-layer-protocol`: the flow's protocol is any of these. [`Application::Http`] covers both
     /// versions, [`Application::Dns`] also [`Application::Doh2`], [`Application::Dcerpc`] also
     /// [`Application::Smb`].
     Is {
-        /// Known, and none of those.
+        /// True if it must be known and none of these.
         negated: bool,
         /// At least one.
         protocols: Vec<Application>,
-        /// What is taken as the flow's protocol.
+        /// The protocol that is tested.
         mode: ProtocolMode,
     },
-    /// `app-layer-event`: the protocol's reader met something odd. The name is `protocol.event` or,
-    /// of the detection of protocols, `event` alone.
+    /// `app-layer-event`: an anomaly reported by the protocol's parser. The name is
+    /// `protocol.event` or, for protocol detection, `event` alone.
     Event(String),
-    /// `ssl_version`: the record's version is any of those, or none of those.
+    /// `ssl_version`: the record's version is any of these.
     SslVersion {
-        /// None of those.
+        /// True if it must be none of these.
         negated: bool,
         /// At least one.
         versions: Vec<TlsVersion>,
     },
-    /// `tls.version`: the version that was negotiated.
+    /// `tls.version`: the negotiated version.
     TlsVersion(TlsVersion),
-    /// `ssl_state`: the handshake is at any of those.
+    /// `ssl_state`: the handshake is in any of these states.
     SslState {
-        /// At none of those.
+        /// True if it must be in none of these.
         negated: bool,
         /// At least one.
         states: Vec<TlsState>,
@@ -208,29 +209,29 @@ pub enum ProtocolTest {
     DnsRcode(Comparison<u16>),
     /// `dns.rrtype`: of a question or an answer.
     DnsType(Comparison<u16>),
-    /// `ftpbounce`: an FTP client asks for a connection to another address than its own.
+    /// `ftpbounce`: an FTP client requests a connection to a third party.
     FtpBounce,
-    /// `ftpdata_command`: the command that a connection for data belongs to.
+    /// `ftpdata_command`: the command of a data connection.
     FtpDataCommand(FtpDataCommand),
     /// `filesize`: the bytes of a file.
     FileSize(Comparison<u64>),
 }
 
-/// What is taken as a flow's protocol.
+/// The protocol that a test refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ProtocolMode {
-    /// `direction`: what was found in the packet's direction.
+    /// `direction`: the one detected in the packet's direction.
     #[default]
     Direction,
-    /// `to_server`: what was found in what the client sends.
+    /// `to_server`: the one detected in the client's direction.
     ToServer,
-    /// `to_client`: what was found in what the server sends.
+    /// `to_client`: the one detected in the server's direction.
     ToClient,
-    /// `either`: what was found in any direction.
+    /// `either`: the one detected in either direction.
     Either,
-    /// `final`: what the flow is read as.
+    /// `final`: the one that the flow is parsed as.
     Final,
-    /// `original`: what the flow was before it changed.
+    /// `original`: the one before a protocol change.
     Original,
 }
 
@@ -263,28 +264,28 @@ names! {
 }
 
 names! {
-    /// A step of TLS's handshake.
+    /// A state of the TLS handshake.
     TlsState
-    /// The client's hello was seen.
+    /// The ClientHello was seen.
     ClientHello "client_hello";
-    /// The server's hello was seen.
+    /// The ServerHello was seen.
     ServerHello "server_hello";
-    /// The client's key was seen.
+    /// The ClientKeyExchange was seen.
     ClientKeyx "client_keyx";
-    /// The server's key was seen.
+    /// The ServerKeyExchange was seen.
     ServerKeyx "server_keyx";
-    /// It cannot be told.
+    /// Unknown.
     Unknown "unknown";
 }
 
 names! {
-    /// A command of FTP that has a connection for data.
+    /// An FTP command with a data connection.
     FtpDataCommand
     /// Store.
     Stor "stor";
     /// Append.
     Appe "appe";
-    /// Store under a name of its own.
+    /// Store under a unique name.
     Stou "stou";
     /// Retrieve.
     Retr "retr";
@@ -292,6 +293,6 @@ names! {
     Nlst "nlst";
     /// List.
     List "list";
-    /// List for machines.
+    /// Machine-readable listing.
     Mlsd "mlsd";
 }

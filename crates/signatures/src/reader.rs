@@ -1,4 +1,4 @@
-//! From a rule's text to the rule.
+//! Parsing of rules.
 
 pub(crate) mod application;
 pub(crate) mod bytes;
@@ -16,59 +16,59 @@ pub(crate) mod transform;
 
 use crate::buffer::Buffer;
 use crate::classification::Classifications;
-use crate::keyword::{self, Keyword, Status, Takes};
-use crate::text::{Piece, Read, Wrong};
-use crate::variables::Variables;
+use crate::keyword::{self, ArgumentKind, Keyword, KeywordStatus};
+use crate::text::{ParseResult, Piece, SyntaxError};
+use crate::variables::RuleVariables;
 use crate::{Rule, RuleError};
 
 pub(crate) use draft::Draft;
 
-/// How a keyword's argument gets into a rule.
+/// The handler of a keyword.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
-    /// By a function.
+    /// A function.
     Function(Function),
-    /// It chooses the buffer for what follows.
+    /// Selects the buffer for the following keywords.
     Sticky(Buffer),
-    /// It chooses the buffer of the content before it.
+    /// Selects the buffer of the preceding content.
     Modifier(Buffer),
-    /// Not at all.
+    /// None.
     None,
 }
 
-pub(crate) type Function = fn(&mut Draft<'_>, Given<'_>) -> Read<()>;
+pub(crate) type Function = fn(&mut Draft<'_>, KeywordUse<'_>) -> ParseResult<()>;
 
-/// A keyword as a rule has it.
+/// A keyword in a rule.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Given<'a> {
-    /// Its name in the table.
+pub(crate) struct KeywordUse<'a> {
+    /// The name in the table.
     pub name: &'static str,
-    /// Where it stands.
+    /// The text of the keyword.
     pub word: Piece<'a>,
-    /// Its argument, trimmed; empty if it has none.
+    /// The trimmed argument; empty if there is none.
     pub value: Piece<'a>,
 }
 
-/// A rule that was not read: why, and what could be read of it.
-pub(crate) struct Refused {
-    pub wrong: Wrong,
+/// A rule that could not be parsed: the error, and the parts that were read.
+pub(crate) struct RejectedRule {
+    pub wrong: SyntaxError,
     pub sid: Option<u32>,
     pub keyword: Option<String>,
 }
 
-/// Reads a rule.
+/// Parses a rule.
 pub(crate) fn rule(
     text: Piece<'_>,
-    variables: &Variables,
+    variables: &RuleVariables,
     classes: &Classifications,
-) -> Result<Rule, Refused> {
-    let refused = |wrong| Refused { wrong, sid: sid(text), keyword: None };
+) -> Result<Rule, RejectedRule> {
+    let refused = |wrong| RejectedRule { wrong, sid: sid(text), keyword: None };
     let (header, body) = split::halves(text).map_err(refused)?;
     let header = header::read(header, variables).map_err(refused)?;
     let mut draft = Draft::new(header, classes);
     for option in split::options(body) {
         let (word, value) = option.map_err(refused)?;
-        let named = |wrong| Refused { wrong, sid: sid(text), keyword: Some(word.text.to_owned()) };
+        let named = |wrong| RejectedRule { wrong, sid: sid(text), keyword: Some(word.text.to_owned()) };
         let Some(keyword) = keyword::keyword(word.text) else {
             let similar = keyword::similar(word.text);
             return Err(named(
@@ -85,21 +85,21 @@ fn option_of(
     keyword: &'static Keyword,
     word: Piece<'_>,
     value: Piece<'_>,
-) -> Read<()> {
+) -> ParseResult<()> {
     let name = keyword.name;
-    if let Status::Unsupported(reason) = keyword.status {
+    if let KeywordStatus::Unsupported(reason) = keyword.status {
         return Err(word.error(RuleError::UnsupportedKeyword { keyword: name, reason }));
     }
     match keyword.takes {
-        Takes::Nothing if !value.is_empty() => {
+        ArgumentKind::Nothing if !value.is_empty() => {
             return Err(value.error(RuleError::UnexpectedArgument { keyword: name }));
         }
-        Takes::Argument if value.is_empty() => {
+        ArgumentKind::Argument if value.is_empty() => {
             return Err(word.error(RuleError::NoArgument { keyword: name }));
         }
         _ => {}
     }
-    let given = Given { name, word, value };
+    let given = KeywordUse { name, word, value };
     match keyword.reader {
         Reader::Function(read) => read(draft, given),
         Reader::Sticky(buffer) => draft.choose(buffer, given),
@@ -108,7 +108,7 @@ fn option_of(
     }
 }
 
-/// The number of a rule that cannot be read, if that can be.
+/// Returns the sid of a rule that cannot be parsed, if it can be found.
 fn sid(text: Piece<'_>) -> Option<u32> {
     let (_, body) = split::halves(text).ok()?;
     let is_sid = |(word, _): &(Piece<'_>, Piece<'_>)| word.text.eq_ignore_ascii_case("sid");
@@ -116,25 +116,25 @@ fn sid(text: Piece<'_>) -> Option<u32> {
     value.number(1..=u32::MAX).ok()
 }
 
-impl<'a> Given<'a> {
-    /// That it stands a second time.
-    pub fn repeated(self) -> Wrong {
+impl<'a> KeywordUse<'a> {
+    /// Returns the error that the keyword is repeated.
+    pub fn repeated(self) -> SyntaxError {
         self.word.error(RuleError::Repeated { keyword: self.name })
     }
 
-    /// That it lacks something before it.
-    pub fn alone(self, what: &'static str) -> Wrong {
+    /// Returns the error that something before the keyword is missing.
+    pub fn alone(self, what: &'static str) -> SyntaxError {
         self.word.error(RuleError::NothingBefore { keyword: self.name, what })
     }
 
-    /// The argument without its quotes, if it has some.
-    pub fn unquoted(self) -> Read<Piece<'a>> {
+    /// Returns the argument without its optional quotes.
+    pub fn unquoted(self) -> ParseResult<Piece<'a>> {
         unquote(self.value)
     }
 }
 
-/// A text without its quotes, if it has some: then at both ends. What is escaped in it stays so.
-pub(crate) fn unquote(piece: Piece<'_>) -> Read<Piece<'_>> {
+/// Removes optional quotes at both ends. Escapes are kept.
+pub(crate) fn unquote(piece: Piece<'_>) -> ParseResult<Piece<'_>> {
     let Some(rest) = piece.strip("\"") else { return Ok(piece) };
     match rest.text.strip_suffix('"') {
         Some(inner) if !ends_escaped(inner) => Ok(rest.part(0, inner.len())),
@@ -144,12 +144,12 @@ pub(crate) fn unquote(piece: Piece<'_>) -> Read<Piece<'_>> {
     }
 }
 
-/// Whether what comes next is escaped.
+/// Returns whether the next character is escaped.
 fn ends_escaped(text: &str) -> bool {
     (text.len() - text.trim_end_matches('\\').len()) % 2 == 1
 }
 
-/// What stands in quotes, without its escapes: `\;`, `\:`, `\"`, `\\`.
+/// Resolves the escapes of quoted text: `\;`, `\:`, `\"`, `\\`.
 pub(crate) fn unescape(piece: Piece<'_>) -> String {
     let mut plain = String::with_capacity(piece.text.len());
     let mut chars = piece.text.chars();
@@ -157,7 +157,7 @@ pub(crate) fn unescape(piece: Piece<'_>) -> String {
         match c {
             '\\' => match chars.next() {
                 Some(escaped @ (';' | ':' | '"' | '\\')) => plain.push(escaped),
-                // Of no use, and common: a path, say.
+                // Pointless, but common: a path, for example.
                 Some(other) => plain.extend(['\\', other]),
                 None => plain.push('\\'),
             },

@@ -1,108 +1,108 @@
-//! A rule as values.
+//! Rules as values.
 
 use std::sync::Arc;
 
-use crate::flow::{Flow, Flowbit, Flowint, Xbit};
-use crate::group::{Addresses, Ports};
-use crate::limit::{DetectionFilter, Tag, Threshold};
+use crate::flow::{FlowOptions, Flowbit, Flowint, Xbit};
+use crate::group::{AddressSet, PortSet};
+use crate::limit::{DetectionFilter, TagOption, Threshold};
 use crate::packet::PacketTest;
-use crate::payload::{BufferMatches, Match};
-use crate::protocol::{Protocol, ProtocolTest};
+use crate::payload::{BufferMatches, PayloadMatch};
+use crate::protocol::{ProtocolTest, RuleProtocol};
 
-/// The priority of a rule that has neither a `priority` nor a `classtype`.
+/// The default priority without `priority` and `classtype`.
 pub const DEFAULT_PRIORITY: u8 = 3;
-/// The group of a rule without a `gid`.
+/// The default gid.
 pub const DEFAULT_GID: u32 = 1;
 
-/// One rule. It matches where its header, its flow, and *all* tests of every kind hold; then its
-/// actions are carried out: flowbits and the like are set, and the packet is treated and reported
-/// as [`Rule::action`] says.
+/// A rule. It matches if its header, its flow, and *all* its tests match; then its actions are
+/// executed: flowbits and the like are set, and the packet is treated and reported as
+/// [`Rule::action`] says.
 ///
-/// [`std::fmt::Display`] prints the rule in one line of the language; read again, that gives an
-/// equal rule. What was written in older words is printed in the newer ones, and variables of the
-/// header as what they stood for.
+/// [`std::fmt::Display`] prints the rule in one line that parses to an equal rule. It uses the
+/// newer spellings, and prints the header's variables as their values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What to do where the rule matches.
-    pub action: Action,
-    /// To which packets or streams it applies.
-    pub protocol: Protocol,
-    /// Where they come from. Shared among the rules that name one and the same variable.
-    pub source: Arc<Addresses>,
-    /// From which ports; `any` also for what has no ports.
-    pub source_ports: Arc<Ports>,
-    /// Which way the header is meant.
-    pub direction: Direction,
-    /// Where they go to.
-    pub destination: Arc<Addresses>,
-    /// To which ports.
-    pub destination_ports: Arc<Ports>,
+    /// The action.
+    pub action: RuleAction,
+    /// The packets or streams that it applies to.
+    pub protocol: RuleProtocol,
+    /// The source addresses. Rules that name the same variable share it.
+    pub source: Arc<AddressSet>,
+    /// The source ports; `any` also for protocols without ports.
+    pub source_ports: Arc<PortSet>,
+    /// The direction operator.
+    pub direction: HeaderDirection,
+    /// The destination addresses.
+    pub destination: Arc<AddressSet>,
+    /// The destination ports.
+    pub destination_ports: Arc<PortSet>,
 
-    /// What to tell people. Empty if the rule does not say.
+    /// The message for people; empty by default.
     pub msg: String,
-    /// The rule's number in its group.
+    /// The number of the rule within its gid.
     pub sid: u32,
-    /// The group; [`DEFAULT_GID`] if the rule does not say.
+    /// The group; [`DEFAULT_GID`] by default.
     pub gid: u32,
-    /// The revision; 0 if the rule does not say.
+    /// The revision; 0 by default.
     pub rev: u32,
-    /// The name of the class.
+    /// The name of the classification.
     pub classtype: Option<String>,
-    /// From 1, the highest, to 255: as the rule says, else its class, else [`DEFAULT_PRIORITY`].
+    /// From 1, the highest, to 255: the rule's own, or that of its classification, or
+    /// [`DEFAULT_PRIORITY`].
     pub priority: u8,
-    /// Where there is more to read.
-    pub references: Vec<Reference>,
-    /// Keys and values, in the order of the rule; a key may come again. A key alone has an empty
+    /// References to further information.
+    pub references: Vec<RuleReference>,
+    /// Keys and values in the order of the rule; keys may be repeated, and a lone key has an empty
     /// value.
     pub metadata: Vec<(String, String)>,
-    /// Which end is attacked.
-    pub target: Option<Target>,
-    /// Whether a match is reported. `noalert` and `flowbits:noalert` say that it is not; a
-    /// [`Action::Pass`] rule reports only with the keyword `alert`.
+    /// The attacked endpoint.
+    pub target: Option<AttackTarget>,
+    /// True if a match is reported. `noalert` and `flowbits:noalert` disable it; a
+    /// [`RuleAction::Pass`] rule reports only with the keyword `alert`.
     pub alerts: bool,
 
-    /// What is asked of the flow and the packet's place in it.
-    pub flow: Flow,
-    /// What is asked of the packet's headers and size.
+    /// Tests of the flow and of the packet's place in it.
+    pub flow: FlowOptions,
+    /// Tests of the packet's headers and size.
     pub packet: Vec<PacketTest>,
-    /// What is asked of the application protocol.
+    /// Tests of the application protocol.
     pub application: Vec<ProtocolTest>,
-    /// What is asked of the payload and of what is cut out of it, buffer by buffer.
+    /// Tests of the payload and of its parts, by buffer.
     pub buffers: Vec<BufferMatches>,
-    /// The names of the variables that [`Match::ByteExtract`] and [`Match::ByteMath`] set;
-    /// [`crate::Variable`] is an index into it.
+    /// The names of the variables that [`PayloadMatch::ByteExtract`] and [`PayloadMatch::ByteMath`]
+    /// set; [`crate::ByteVariable`] is an index into it.
     pub variables: Vec<String>,
 
-    /// Tests and changes of the flow's marks, in the order of the rule. Tests come before changes
-    /// when they are carried out, and changes happen only where the whole rule matches.
+    /// Tests and changes of flowbits, in the order of the rule. Tests are evaluated first; changes
+    /// occur only if the whole rule matches.
     pub flowbits: Vec<Flowbit>,
-    /// Tests and changes of the flow's numbers, likewise.
+    /// Tests and changes of flowints, in the same way.
     pub flowints: Vec<Flowint>,
-    /// Tests and changes of marks of addresses, likewise.
+    /// Tests and changes of xbits, in the same way.
     pub xbits: Vec<Xbit>,
-    /// How many of the matches are reported.
+    /// The limit of alerts.
     pub threshold: Option<Threshold>,
-    /// How many matches there must be before the first counts.
+    /// The number of matches before the first one counts.
     pub detection_filter: Option<DetectionFilter>,
-    /// Which packets to record after a match.
-    pub tags: Vec<Tag>,
+    /// The packets to record after a match.
+    pub tags: Vec<TagOption>,
 }
 
 impl Rule {
-    /// The content that a search for many patterns at once should look for: the one marked
-    /// `fast_pattern`, else the one that is likely to be rare. Gives the indices of the buffer in
-    /// [`Rule::buffers`] and of the match in it; none if the rule has no content that will do.
+    /// Returns the fast pattern: the content marked `fast_pattern`, or the one that is likely to be
+    /// rare. The result has the indices of the buffer in [`Rule::buffers`] and of the match in it;
+    /// `None` if no content is suitable.
     ///
-    /// Negated contents are never chosen, marked or not, as finding one rules nothing in. Without a
-    /// mark: those in the buffers that come first (application buffers; then the payload and
-    /// `http.stat_msg`; then `http.method` and `http.stat_code`); of them the longest, then the
-    /// most varied, then the first.
+    /// Negated contents are never chosen, marked or not, because finding one does not rule the
+    /// match in. Without a mark, the buffers with the lowest rank are considered (application
+    /// buffers; then the payload and `http.stat_msg`; then `http.method` and `http.stat_code`); of
+    /// their contents the longest, then the most varied, then the first is chosen.
     // Suricata user guide, "Suricata Fast Pattern Determination Explained".
     pub fn fast_pattern(&self) -> Option<(usize, usize)> {
         let mut best = None;
         for (b, buffer) in self.buffers.iter().enumerate() {
             for (m, one) in buffer.matches.iter().enumerate() {
-                let Match::Content(content) = one else { continue };
+                let PayloadMatch::Content(content) = one else { continue };
                 if content.negated || !buffer.buffer.is_searchable() {
                     continue;
                 }
@@ -123,55 +123,55 @@ impl Rule {
     }
 }
 
-/// What to do with a packet, and with the rest of its flow, where a rule matches.
+/// The action on a packet, and on the rest of its flow, when a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Action {
+pub enum RuleAction {
     /// Report.
     Alert,
-    /// No other rule is to look at it.
+    /// Stop inspecting the packet.
     Pass,
-    /// Drop it, and report.
+    /// Drop the packet, and report.
     Drop,
-    /// Drop it, answer with a TCP reset or ICMP unreachable, and report.
-    Reject(Rejected),
+    /// Drop the packet, respond with a TCP reset or ICMP unreachable, and report.
+    Reject(RejectTarget),
 }
 
-/// Who gets the answer of [`Action::Reject`].
+/// The recipient of a [`RuleAction::Reject`] response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Rejected {
-    /// The packet's sender: `reject`, `rejectsrc`.
+pub enum RejectTarget {
+    /// The sender of the packet: `reject`, `rejectsrc`.
     Source,
-    /// Its receiver: `rejectdst`.
+    /// The receiver of the packet: `rejectdst`.
     Destination,
     /// Both: `rejectboth`.
     Both,
 }
 
-/// Which way a header is meant.
+/// The direction operator of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
+pub enum HeaderDirection {
     /// `->`: from source to destination.
     Forward,
-    /// `<>`: as if there were two rules, this one and one with both ends exchanged (addresses and
-    /// ports together). It says nothing of who is client and who is server: [`Flow::direction`]
-    /// still holds as written, for both.
+    /// `<>`: as if there were two rules, this one and one with both ends swapped (addresses and
+    /// ports together). It does not determine client and server: [`FlowOptions::direction`] applies
+    /// as written to both.
     Both,
 }
 
-/// Where there is more to read: `reference:cve,2014-0160`.
+/// A reference to further information: `reference:cve,2014-0160`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Reference {
+pub struct RuleReference {
     /// The system, in lower case: `url`, `cve`, ...
     pub system: String,
-    /// The identifier in it.
+    /// The identifier within the system.
     pub id: String,
 }
 
-/// Which end of the packet that matched is attacked.
+/// The attacked endpoint of the matching packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
-    /// `src_ip`: the one that sent the packet.
+pub enum AttackTarget {
+    /// `src_ip`: the sender.
     Source,
-    /// `dest_ip`: the one that receives it.
+    /// `dest_ip`: the receiver.
     Destination,
 }

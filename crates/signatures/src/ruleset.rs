@@ -1,79 +1,79 @@
-//! Files of rules and what came of them.
+//! Rule files and the result of loading them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 
 use crate::classification::Classifications;
-use crate::fault::{Fault, Lines, Place, RULE_BYTES_MAX};
+use crate::fault::{Lines, RULE_BYTES_MAX, RuleFault, SourceLine};
 use crate::reader;
 use crate::text::Piece;
-use crate::variables::Variables;
+use crate::variables::RuleVariables;
 use crate::{Rule, RuleError};
 
-/// The most rules of a ruleset.
+/// Maximum rules of a ruleset.
 pub const RULES_MAX: usize = 1 << 20;
 
-/// Rules, no two of which have the same group and number.
+/// Rules with unique gid and sid.
 #[derive(Clone, Debug, Default)]
 pub struct Ruleset {
-    rules: Vec<Loaded>,
-    /// Where the rule of a group and number is in `rules`.
+    rules: Vec<LoadedRule>,
+    /// Index in `rules` by gid and sid.
     places: HashMap<(u32, u32), usize>,
 }
 
-/// A rule and where it stands.
+/// A rule and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loaded {
+pub struct LoadedRule {
     /// The rule.
     pub rule: Rule,
-    /// Where it stands.
-    pub place: Place,
+    /// Its position.
+    pub place: SourceLine,
 }
 
-/// What came of reading rules: those that loaded, and why others did not.
+/// The result of loading rules: the loaded ones, and the faults of the others.
 ///
-/// Its [`fmt::Display`] is what a check of rule files shows: a line for each rule that was refused
-/// or replaced, then the sum.
+/// Its [`fmt::Display`] is the output of a check of rule files: a line for each refused or replaced
+/// rule, then the total.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// The rules that loaded.
+pub struct RulesetReport {
+    /// The loaded rules.
     pub ruleset: Ruleset,
-    /// The rules that were refused, each for the first thing that is wrong with it, in the order of
-    /// the files.
-    pub faults: Vec<Fault>,
-    /// The rules that gave way to a higher revision of themselves, in the order in which that was
-    /// found.
-    pub replaced: Vec<Replaced>,
+    /// The refused rules, each with its first fault, in the order of the files.
+    pub faults: Vec<RuleFault>,
+    /// The rules replaced by a higher revision, in the order of discovery.
+    pub replaced: Vec<ReplacedRule>,
 }
 
-/// A rule that loaded and then gave way to another with the same group and number and a higher
-/// revision.
+/// A rule replaced by another with the same gid and sid and a higher revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replaced {
-    /// The group.
+pub struct ReplacedRule {
+    /// The gid.
     pub gid: u32,
-    /// The number in it.
+    /// The sid.
     pub sid: u32,
-    /// Which gave way: its place and revision.
-    pub old: (Place, u32),
-    /// Which stays.
-    pub new: (Place, u32),
+    /// Position and revision of the replaced rule.
+    pub old: (SourceLine, u32),
+    /// Position and revision of the rule that is kept.
+    pub new: (SourceLine, u32),
 }
 
 impl Ruleset {
-    /// Reads the text of a file. A rule loads whole or, with a [`Fault`], not at all; the other
-    /// rules load whatever is wrong with one.
+    /// Parses a rule file. A rule loads whole, or is refused with a [`RuleFault`]; faults do not
+    /// affect other rules.
     ///
-    /// A rule is a line; a `\` at its end makes the next line a part of it. Empty lines and lines
-    /// that begin with `#`, rules that were taken out of use among them, do not count. Of two rules
-    /// with the same group and number the one with the higher revision stays; of two with the same
-    /// revision the first, and the other is a fault.
+    /// A rule is a line; a final `\` continues it. Empty lines and lines that begin with `#` are
+    /// ignored, including disabled rules. Of two rules with the same gid and sid the higher
+    /// revision is kept; of two with the same revision the first is kept, and the other is a fault.
     ///
-    /// Neither more rules than [`RULES_MAX`] load nor longer ones than [`RULE_BYTES_MAX`]; such a
-    /// rule is a fault.
-    pub fn read(file: &str, text: &str, variables: &Variables, classes: &Classifications) -> Report {
-        let mut report = Report::default();
+    /// Rules beyond [`RULES_MAX`], and rules longer than [`RULE_BYTES_MAX`], are faults.
+    pub fn read(
+        file: &str,
+        text: &str,
+        variables: &RuleVariables,
+        classes: &Classifications,
+    ) -> RulesetReport {
+        let mut report = RulesetReport::default();
         for line in Lines::continued(file, text) {
             if line.text.len() > RULE_BYTES_MAX {
                 let error = RuleError::TooMany { what: "bytes in a rule", limit: RULE_BYTES_MAX };
@@ -81,8 +81,8 @@ impl Ruleset {
                 continue;
             }
             match reader::rule(Piece::new(&line.text), variables, classes) {
-                Ok(rule) => report.add(Loaded { rule, place: line.place() }),
-                Err(refused) => report.faults.push(Fault {
+                Ok(rule) => report.add(LoadedRule { rule, place: line.place() }),
+                Err(refused) => report.faults.push(RuleFault {
                     sid: refused.sid,
                     keyword: refused.keyword,
                     ..line.fault(refused.wrong)
@@ -92,25 +92,25 @@ impl Ruleset {
         report
     }
 
-    /// The rules, in the order of the files; one that replaced another has its place.
-    pub fn rules(&self) -> &[Loaded] {
+    /// Returns the rules in the order of the files. A rule that replaced another has its place.
+    pub fn rules(&self) -> &[LoadedRule] {
         &self.rules
     }
 
-    /// The rule of a group and number.
-    pub fn get(&self, gid: u32, sid: u32) -> Option<&Loaded> {
+    /// Returns the rule with this gid and sid.
+    pub fn get(&self, gid: u32, sid: u32) -> Option<&LoadedRule> {
         self.places.get(&(gid, sid)).map(|place| &self.rules[*place])
     }
 
-    /// The rules, in order.
-    pub fn into_rules(self) -> Vec<Loaded> {
+    /// Returns the rules, in order.
+    pub fn into_rules(self) -> Vec<LoadedRule> {
         self.rules
     }
 }
 
-impl Report {
-    /// Adds what came of another file, by the same rule for revisions.
-    pub fn append(&mut self, other: Report) {
+impl RulesetReport {
+    /// Appends the result of another file, with the same rule for revisions.
+    pub fn append(&mut self, other: RulesetReport) {
         for loaded in other.ruleset.rules {
             self.add(loaded);
         }
@@ -118,7 +118,7 @@ impl Report {
         self.replaced.extend(other.replaced);
     }
 
-    fn add(&mut self, new: Loaded) {
+    fn add(&mut self, new: LoadedRule) {
         let Ruleset { rules, places } = &mut self.ruleset;
         let (gid, sid, rev) = (new.rule.gid, new.rule.sid, new.rule.rev);
         let error = match places.entry((gid, sid)) {
@@ -133,7 +133,7 @@ impl Report {
                 let old = &mut rules[*place.get()];
                 if rev > old.rule.rev {
                     let old = std::mem::replace(old, new.clone());
-                    return self.replaced.push(Replaced {
+                    return self.replaced.push(ReplacedRule {
                         gid,
                         sid,
                         old: (old.place, old.rule.rev),
@@ -143,11 +143,11 @@ impl Report {
                 RuleError::Duplicate { gid, sid, rev: old.rule.rev, place: old.place.to_string() }
             }
         };
-        self.faults.push(Fault { place: new.place, column: 1, sid: Some(sid), keyword: None, error });
+        self.faults.push(RuleFault { place: new.place, column: 1, sid: Some(sid), keyword: None, error });
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for RulesetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for fault in &self.faults {
             writeln!(f, "{fault}")?;
@@ -160,7 +160,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for Replaced {
+impl fmt::Display for ReplacedRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self { gid, sid, .. }, (old, old_rev), (new, new_rev)) = (self, &self.old, &self.new);
         write!(f, "{old}: gid {gid}, sid {sid}: rev {old_rev} is replaced by rev {new_rev} at {new}")

@@ -1,33 +1,33 @@
-//! Pieces of a rule's text that know where they stand.
+//! Pieces of a rule's text with their positions.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use crate::RuleError;
 
-/// A part of a rule's text and its place in it, in bytes.
+/// A part of a rule's text, with its offset in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece<'a> {
     pub text: &'a str,
     pub at: usize,
 }
 
-/// What is wrong, and where in the rule's text, in bytes.
+/// An error, and its offset in the rule's text, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct SyntaxError {
     pub at: usize,
     pub error: RuleError,
 }
 
-/// What reading a part of a rule gives.
-pub(crate) type Read<T> = Result<T, Wrong>;
+/// The result of parsing a part of a rule.
+pub(crate) type ParseResult<T> = Result<T, SyntaxError>;
 
 impl<'a> Piece<'a> {
     pub fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
 
-    /// The part from byte `from` up to `to`, which must be on character boundaries within the text.
+    /// Returns the part from byte `from` to byte `to`, which must be on character boundaries.
     pub fn part(self, from: usize, to: usize) -> Self {
         Self { text: &self.text[from..to], at: self.at + from }
     }
@@ -36,7 +36,7 @@ impl<'a> Piece<'a> {
         self.part(from, self.text.len())
     }
 
-    /// Only the place of byte `at`, whatever character that is in.
+    /// Returns the position of byte `at`, within any character.
     pub fn part_at(self, at: usize) -> Self {
         Self { text: "", at: self.at + at }
     }
@@ -45,7 +45,7 @@ impl<'a> Piece<'a> {
         self.text.is_empty()
     }
 
-    /// Without white space at both ends.
+    /// Trims white space at both ends.
     pub fn trim(self) -> Self {
         let from = self.text.len() - self.text.trim_start().len();
         Self { text: self.text.trim(), at: self.at + from }
@@ -55,7 +55,7 @@ impl<'a> Piece<'a> {
         self.text.starts_with(prefix).then(|| self.from(prefix.len()))
     }
 
-    /// Whether the text begins with `!`, and what follows it.
+    /// Splits off an initial `!`; returns whether there was one.
     pub fn negation(self) -> (bool, Self) {
         match self.strip("!") {
             Some(rest) => (true, rest.trim()),
@@ -63,13 +63,13 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Cut in two before and after the first `sign`.
+    /// Splits before and after the first `sign`.
     pub fn cut(self, sign: &str) -> Option<(Self, Self)> {
         let at = self.text.find(sign)?;
         Some((self.part(0, at), self.from(at + sign.len())))
     }
 
-    /// The parts between separators, trimmed.
+    /// Splits at separators, trimmed.
     pub fn split(self, separator: char) -> impl Iterator<Item = Self> {
         let mut from = 0;
         self.text.split(separator).map(move |text| {
@@ -79,7 +79,7 @@ impl<'a> Piece<'a> {
         })
     }
 
-    /// The words between white space.
+    /// Splits at white space.
     pub fn words(self) -> impl Iterator<Item = Self> {
         self.text.split_ascii_whitespace().map(move |text| {
             // A part of a text begins within it.
@@ -88,17 +88,17 @@ impl<'a> Piece<'a> {
         })
     }
 
-    /// That this is not what was expected.
-    pub fn wrong(self, expected: impl Into<String>) -> Wrong {
+    /// Returns the error that this is not as expected.
+    pub fn wrong(self, expected: impl Into<String>) -> SyntaxError {
         self.error(RuleError::Value { found: self.text.to_owned(), expected: expected.into() })
     }
 
-    pub fn error(self, error: RuleError) -> Wrong {
-        Wrong { at: self.at, error }
+    pub fn error(self, error: RuleError) -> SyntaxError {
+        SyntaxError { at: self.at, error }
     }
 
-    /// A whole number in `range`: decimal, or hexadecimal after `0x`.
-    pub fn number<T>(self, range: RangeInclusive<T>) -> Read<T>
+    /// Parses an integer in `range`: decimal, or hexadecimal after `0x`.
+    pub fn number<T>(self, range: RangeInclusive<T>) -> ParseResult<T>
     where
         T: Copy + PartialOrd + Display + TryFrom<i128>,
     {
@@ -117,8 +117,8 @@ impl<'a> Piece<'a> {
             .ok_or_else(|| self.wrong(format!("a number from {} to {}", range.start(), range.end())))
     }
 
-    /// One of a few words, each with what it stands for.
-    pub fn one_of<T: Copy>(self, words: &[(&str, T)]) -> Read<T> {
+    /// Parses one of a few words.
+    pub fn one_of<T: Copy>(self, words: &[(&str, T)]) -> ParseResult<T> {
         words.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value).ok_or_else(|| {
             let words: Vec<_> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
             self.wrong(match &words[..] {

@@ -1,63 +1,62 @@
-//! What operators say of rules that others wrote: which alerts are silenced or limited, as a
-//! `threshold.config` lists it.
+//! The operator's limits and suppressions of alerts, as in a `threshold.config`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::fault::{Fault, Line, Lines, Place};
-use crate::group::Addresses;
-use crate::limit::{Threshold, ThresholdKind, Track};
-use crate::rule::{Action, DEFAULT_GID, Rejected};
-use crate::text::{Piece, Read};
-use crate::{RuleError, Variables};
+use crate::fault::{Line, Lines, RuleFault, SourceLine};
+use crate::group::AddressSet;
+use crate::limit::{Threshold, ThresholdKind, TrackBy};
+use crate::rule::{DEFAULT_GID, RejectTarget, RuleAction};
+use crate::text::{ParseResult, Piece};
+use crate::{RuleError, RuleVariables};
 
-/// The most lines.
+/// Maximum entries.
 pub const THRESHOLDS_MAX: usize = 65_536;
 
-/// The lines of a `threshold.config`: `suppress`, `threshold` (also `event_filter`) and
+/// The entries of a `threshold.config`: `suppress`, `threshold` (also `event_filter`) and
 /// `rate_filter`.
 #[derive(Clone, Debug, Default)]
-pub struct Thresholds(Vec<Limit>);
+pub struct Thresholds(Vec<ThresholdEntry>);
 
-/// A line of a `threshold.config`.
+/// An entry of a `threshold.config`.
 #[derive(Clone, Debug)]
-pub struct Limit {
-    /// The group of rules that it is about; 0 stands for all.
+pub struct ThresholdEntry {
+    /// The gid; 0 for all.
     pub gid: u32,
-    /// The rule; 0 stands for all of the group.
+    /// The sid; 0 for all of the gid.
     pub sid: u32,
-    /// What it says of them.
-    pub kind: LimitKind,
-    /// Where it stands.
-    pub place: Place,
+    /// The effect.
+    pub kind: ThresholdEntryKind,
+    /// The position.
+    pub place: SourceLine,
 }
 
-/// What a line says.
+/// The effect of an entry.
 #[derive(Clone, Debug)]
-pub enum LimitKind {
-    /// `suppress`: no alerts; what else the rule does, it does.
+pub enum ThresholdEntryKind {
+    /// `suppress`: no alerts; other effects of the rule remain.
     Suppress(Suppress),
-    /// `threshold`: how many.
+    /// `threshold`: a limit of alerts.
     Threshold(Threshold),
-    /// `rate_filter`: from so many on, the rule does something else.
+    /// `rate_filter`: an alternative action above a rate.
     Rate(RateFilter),
 }
 
-/// Whose alerts are silenced.
+/// The alerts that are suppressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Suppress {
     /// All.
     All,
-    /// Those of packets between these addresses and others.
+    /// Those of packets with these addresses.
     Of {
-        /// At which end.
+        /// The endpoint.
         end: SuppressEnd,
         /// The addresses.
-        addresses: Arc<Addresses>,
+        addresses: Arc<AddressSet>,
     },
 }
 
-/// At which end of a packet an address is.
+/// The endpoint that an address is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuppressEnd {
     /// `by_src`.
@@ -68,24 +67,24 @@ pub enum SuppressEnd {
     Either,
 }
 
-/// `rate_filter`: beyond `count` matches within so many seconds, the rule does something else for a
+/// `rate_filter`: above `count` matches in this time, the rule has an alternative action for a
 /// while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateFilter {
-    /// What is counted apart.
-    pub track: Track,
-    /// How many; at least 1.
+    /// The scope of the count.
+    pub track: TrackBy,
+    /// At least 1.
     pub count: u32,
-    /// The time; at least 1 second.
+    /// At least 1.
     pub seconds: u32,
-    /// What the rule does then.
-    pub action: Action,
-    /// For how many seconds.
+    /// The alternative action.
+    pub action: RuleAction,
+    /// Its duration in seconds.
     pub timeout_seconds: u32,
 }
 
 impl Suppress {
-    /// Whether alerts of a packet between these ends are silenced.
+    /// Returns whether alerts of a packet between these endpoints are suppressed.
     pub fn holds(&self, source: IpAddr, destination: IpAddr) -> bool {
         match self {
             Suppress::All => true,
@@ -98,23 +97,22 @@ impl Suppress {
     }
 }
 
-impl Limit {
-    /// Whether it is about this rule.
+impl ThresholdEntry {
+    /// Returns whether it applies to this rule.
     pub fn is_about(&self, gid: u32, sid: u32) -> bool {
         let is_group = self.gid == gid || self.gid == 0;
         is_group && (self.sid == sid || self.sid == 0)
     }
 
-    /// Whether it names one rule, and not a group.
+    /// Returns whether it names one rule, not a group.
     pub fn is_of_one(&self) -> bool {
         self.sid != 0
     }
 }
 
 impl Thresholds {
-    /// Reads a list. What is right in it counts whatever else is in it; the faults say what does
-    /// not.
-    pub fn read(file: &str, text: &str, variables: &Variables) -> (Self, Vec<Fault>) {
+    /// Parses a file. Valid lines count whatever the others contain; each invalid line is a fault.
+    pub fn read(file: &str, text: &str, variables: &RuleVariables) -> (Self, Vec<RuleFault>) {
         let (mut all, mut faults) = (Self::default(), Vec::new());
         for line in Lines::continued(file, text) {
             match limit(&line, variables) {
@@ -129,17 +127,17 @@ impl Thresholds {
         (all, faults)
     }
 
-    /// All lines, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Limit> {
+    /// Returns all entries, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &ThresholdEntry> {
         self.0.iter()
     }
 }
 
-fn limit(line: &Line<'_>, variables: &Variables) -> Read<Limit> {
+fn limit(line: &Line<'_>, variables: &RuleVariables) -> ParseResult<ThresholdEntry> {
     let text = Piece::new(&line.text).trim();
     let end = text.text.find(char::is_whitespace).unwrap_or(text.text.len());
     let (word, rest) = (text.part(0, end), text.from(end).trim());
-    // Lists of addresses have commas of their own, and stand last.
+    // Lists of addresses contain commas and come last.
     let (options, addresses) = match word.text {
         "suppress" => match rest.text.find(" ip ").or_else(|| rest.text.find(",ip ")) {
             Some(at) => (rest.part(0, at).trim(), Some(rest.from(at + 4).trim())),
@@ -160,11 +158,11 @@ fn limit(line: &Line<'_>, variables: &Variables) -> Read<Limit> {
         value.ok_or_else(|| rest.wrong(format!("`{name}` too")))
     };
     let tracks = [
-        ("by_src", Track::Source),
-        ("by_dst", Track::Destination),
-        ("by_both", Track::Both),
-        ("by_rule", Track::Rule),
-        ("by_flow", Track::Flow),
+        ("by_src", TrackBy::Source),
+        ("by_dst", TrackBy::Destination),
+        ("by_both", TrackBy::Both),
+        ("by_rule", TrackBy::Rule),
+        ("by_flow", TrackBy::Flow),
     ];
     let kind = match word.text {
         "suppress" => {
@@ -173,7 +171,7 @@ fn limit(line: &Line<'_>, variables: &Variables) -> Read<Limit> {
                 ("by_dst", SuppressEnd::Destination),
                 ("by_either", SuppressEnd::Either),
             ];
-            LimitKind::Suppress(match (values[2], addresses) {
+            ThresholdEntryKind::Suppress(match (values[2], addresses) {
                 (None, None) => Suppress::All,
                 (Some(track), Some(addresses)) => Suppress::Of {
                     end: track.one_of(&ends)?,
@@ -183,21 +181,21 @@ fn limit(line: &Line<'_>, variables: &Variables) -> Read<Limit> {
                 (None, Some(_)) => return Err(rest.wrong("`track` too")),
             })
         }
-        "rate_filter" => LimitKind::Rate(RateFilter {
+        "rate_filter" => ThresholdEntryKind::Rate(RateFilter {
             track: needed("track")?.one_of(&tracks)?,
             count: needed("count")?.number(1..=u32::MAX)?,
             seconds: needed("seconds")?.number(1..=u32::MAX)?,
             action: needed("new_action")?.one_of(&[
-                ("alert", Action::Alert),
-                ("drop", Action::Drop),
-                ("pass", Action::Pass),
-                ("reject", Action::Reject(Rejected::Source)),
+                ("alert", RuleAction::Alert),
+                ("drop", RuleAction::Drop),
+                ("pass", RuleAction::Pass),
+                ("reject", RuleAction::Reject(RejectTarget::Source)),
             ])?,
             timeout_seconds: needed("timeout")?.number(1..=u32::MAX)?,
         }),
         _ => {
             let seconds = needed("seconds")?.number(1..=u32::MAX)?;
-            LimitKind::Threshold(Threshold {
+            ThresholdEntryKind::Threshold(Threshold {
                 kind: needed("type")?.one_of(&[
                     ("limit", ThresholdKind::Limit { seconds }),
                     ("threshold", ThresholdKind::Each { seconds }),
@@ -213,11 +211,11 @@ fn limit(line: &Line<'_>, variables: &Variables) -> Read<Limit> {
         None => Ok(otherwise),
     };
     let sid = needed("sig_id")?.number(0..=u32::MAX)?;
-    Ok(Limit { gid: number(values[0], DEFAULT_GID)?, sid, kind, place: line.place() })
+    Ok(ThresholdEntry { gid: number(values[0], DEFAULT_GID)?, sid, kind, place: line.place() })
 }
 
-/// The values of options `name value, ...`, in the order of the names.
-fn values<'a>(options: Piece<'a>, names: &[&str]) -> Read<Vec<Option<Piece<'a>>>> {
+/// Parses options `name value, ...`, in the order of the names.
+fn values<'a>(options: Piece<'a>, names: &[&str]) -> ParseResult<Vec<Option<Piece<'a>>>> {
     let mut values = vec![None; names.len()];
     for option in options.split(',').filter(|option| !option.is_empty()) {
         let words: Vec<_> = option.words().collect();
@@ -237,8 +235,8 @@ fn values<'a>(options: Piece<'a>, names: &[&str]) -> Read<Vec<Option<Piece<'a>>>
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (Vec<Limit>, Vec<String>) {
-        let (variables, _) = Variables::read("v", "HOME_NET = [192.0.2.0/24]");
+    fn read(text: &str) -> (Vec<ThresholdEntry>, Vec<String>) {
+        let (variables, _) = RuleVariables::read("v", "HOME_NET = [192.0.2.0/24]");
         let (all, faults) = Thresholds::read("threshold.config", text, &variables);
         (all.0, faults.iter().map(ToString::to_string).collect())
     }
@@ -259,24 +257,24 @@ mod tests {
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let (other, nobody) = (address("203.0.113.1"), address("203.0.113.2"));
         for (line, inside, outside) in [(1, "10.0.0.9", "10.1.0.9"), (1, "192.0.2.5", "192.0.3.5")] {
-            let LimitKind::Suppress(suppress) = &all[line].kind else { panic!("{:?}", all[line]) };
+            let ThresholdEntryKind::Suppress(suppress) = &all[line].kind else { panic!("{:?}", all[line]) };
             assert!(suppress.holds(address(inside), other) && !suppress.holds(other, address(inside)));
             assert!(!suppress.holds(address(outside), other));
         }
-        let LimitKind::Suppress(either) = &all[2].kind else { panic!("{:?}", all[2]) };
+        let ThresholdEntryKind::Suppress(either) = &all[2].kind else { panic!("{:?}", all[2]) };
         assert!(either.holds(address("10.0.0.1"), other) && either.holds(other, address("10.0.0.1")));
         assert!(!either.holds(other, nobody));
-        let LimitKind::Threshold(limit) = all[3].kind else { panic!("{:?}", all[3]) };
+        let ThresholdEntryKind::Threshold(limit) = all[3].kind else { panic!("{:?}", all[3]) };
         let kind = ThresholdKind::Limit { seconds: 60 };
-        assert_eq!(limit, Threshold { kind, track: Track::Destination, count: 2 });
-        let LimitKind::Rate(rate) = all[5].kind else { panic!("{:?}", all[5]) };
-        assert_eq!((rate.action, rate.timeout_seconds), (Action::Drop, 5));
+        assert_eq!(limit, Threshold { kind, track: TrackBy::Destination, count: 2 });
+        let ThresholdEntryKind::Rate(rate) = all[5].kind else { panic!("{:?}", all[5]) };
+        assert_eq!((rate.action, rate.timeout_seconds), (RuleAction::Drop, 5));
         assert!(all[3].is_about(1, 5) && !all[3].is_about(2, 5) && all[4].is_about(2, 5));
         assert!(all[0].is_about(1, 7) && !all[0].is_about(1, 8) && all[0].is_of_one());
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn faults_name_their_position() {
         let (all, faults) = read(
             "supress gen_id 1, sig_id 7\nsuppress gen_id 1\nsuppress gen_id 1, sig_id x\n\
              suppress gen_id 1, sig_id 7, track by_src\nsuppress gen_id 1, sig_id 7, track by_src, ip 10.0.0.300\n\

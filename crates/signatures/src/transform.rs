@@ -1,20 +1,20 @@
-//! What is done to a buffer before it is looked at.
+//! Buffer transforms.
 
-/// A step from one buffer to another. Steps follow the buffer's name and are carried out in order.
-/// None but [`Transform::DotPrefix`] (by one byte) and the hashes (to 32 bytes at most) gives more
-/// bytes than it was given.
+/// A buffer transform. Transforms follow the buffer's name and are applied in order. Only
+/// [`BufferTransform::DotPrefix`] (by one byte) and the hashes (to 32 bytes at most) can lengthen
+/// their input.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Transform {
-    /// `dotprefix`: a dot before it.
+pub enum BufferTransform {
+    /// `dotprefix`: prepends a dot.
     DotPrefix,
-    /// `strip_whitespace`: without white space (C's `isspace`).
+    /// `strip_whitespace`: removes white space (C's `isspace`).
     StripWhitespace,
-    /// `compress_whitespace`: each run of white space one space.
+    /// `compress_whitespace`: replaces each run of white space by one space.
     CompressWhitespace,
-    /// `to_lowercase`: ASCII letters in lower case.
+    /// `to_lowercase`: ASCII letters only.
     ToLowercase,
-    /// `to_uppercase`: ASCII letters in upper case.
+    /// `to_uppercase`: ASCII letters only.
     ToUppercase,
     /// `to_md5`: the 16 bytes of the hash.
     ToMd5,
@@ -22,44 +22,43 @@ pub enum Transform {
     ToSha1,
     /// `to_sha256`: the 32 bytes of the hash.
     ToSha256,
-    /// `url_decode`: `+` as a space, `%HH` as a byte.
+    /// `url_decode`: decodes `+` to a space and `%HH` to a byte.
     UrlDecode,
     /// `header_lowercase`: the part of each line before its colon in lower case.
     HeaderLowercase,
-    /// `strip_pseudo_headers`: without the lines that begin with a colon.
+    /// `strip_pseudo_headers`: removes lines that begin with a colon.
     StripPseudoHeaders,
-    /// `xor`: the bytes from `offset` on combined with the key, over and over; those before as they
-    /// are.
+    /// `xor`: combines the bytes from `offset` on with the repeated key.
     Xor {
-        /// Where to begin.
+        /// First byte.
         offset: u16,
         /// At least one byte.
         key: Vec<u8>,
     },
-    /// `pcrexform`: what the first group of the expression matches; empty if it does not match.
+    /// `pcrexform`: the match of the expression's first group; empty if it does not match.
     Pcre {
         /// The expression, as in the rule.
         pattern: String,
     },
-    /// `from_base64`: decoded.
+    /// `from_base64`: Base64 decoding.
     FromBase64 {
-        /// How many bytes to decode; all if the rule does not say.
+        /// Bytes to decode; all by default.
         bytes: Option<u32>,
-        /// Where to begin.
+        /// First byte.
         offset: u16,
-        /// What to do with what is not of the alphabet.
+        /// Treatment of bytes outside the alphabet.
         mode: Base64Mode,
     },
 }
 
-/// How Base64 is decoded where something else is in it.
+/// Treatment of bytes outside the Base64 alphabet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Base64Mode {
-    /// Up to there.
+    /// Decoding ends there.
     #[default]
     Rfc4648,
-    /// Over it.
+    /// They are skipped.
     Rfc2045,
-    /// Not at all.
+    /// Nothing is decoded.
     Strict,
 }

@@ -1,28 +1,28 @@
-//! What `$HOME_NET` and the like stand for.
+//! Variables of rules, such as `$HOME_NET`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::RuleError;
-use crate::fault::{Fault, Line, Lines};
-use crate::group::{self, Addresses, GROUP_DEPTH_MAX, Group, Ports};
-use crate::text::{Piece, Read};
+use crate::fault::{Line, Lines, RuleFault};
+use crate::group::{self, AddressSet, GROUP_DEPTH_MAX, Group, PortSet};
+use crate::text::{ParseResult, Piece};
 
-/// The most variables that a file defines.
+/// Maximum variables of a file.
 pub const VARIABLES_DEFINED_MAX: usize = 1024;
 
-/// Named groups of addresses and of ports.
+/// Named sets of addresses and ports.
 ///
-/// They are read from lines `NAME = GROUP`, where a group is written as in a rule and may name
-/// other variables, of this file or of the defaults, in whatever order; empty lines and lines that
-/// begin with `#` do not count:
+/// A file has lines `NAME = GROUP`. A group is written as in a rule and may name other variables,
+/// of the file or of the defaults, in any order. Empty lines and lines that begin with `#` are
+/// ignored:
 ///
 /// ```
-/// use signatures::Variables;
+/// use signatures::RuleVariables;
 ///
-/// let (variables, faults) = Variables::read("site.vars", "
+/// let (variables, faults) = RuleVariables::read("site.vars", "
 ///     HOME_NET   = [192.0.2.0/24, 2001:db8::/32]
-///     ## EXTERNAL_NET is what HOME_NET is not, if not said otherwise.
+///     ## EXTERNAL_NET is the complement of HOME_NET by default.
 ///     HTTP_PORTS = [80, 8000:8100]
 /// ");
 /// assert!(faults.is_empty());
@@ -30,15 +30,15 @@ pub const VARIABLES_DEFINED_MAX: usize = 1024;
 /// assert!(variables.ports("FILE_DATA_PORTS").unwrap().contains(8080));
 /// ```
 ///
-/// What a file does not define has the value that Suricata ships: [`DEFAULTS`]. `any` is a group of
-/// both kinds.
+/// A variable that the file does not define has Suricata's default value: [`DEFAULTS`]. `any` is a
+/// set of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Variables {
-    addresses: BTreeMap<String, Arc<Addresses>>,
-    ports: BTreeMap<String, Arc<Ports>>,
+pub struct RuleVariables {
+    addresses: BTreeMap<String, Arc<AddressSet>>,
+    ports: BTreeMap<String, Arc<PortSet>>,
 }
 
-/// The variables that there are before a file is read.
+/// The default variables.
 // Those of suricata.yaml, `vars`.
 pub const DEFAULTS: &str = "
 HOME_NET = [192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]
@@ -70,16 +70,16 @@ TEREDO_PORTS = 3544
 SIP_PORTS = [5060,5061]
 ";
 
-impl Default for Variables {
+impl Default for RuleVariables {
     fn default() -> Self {
         Self::read("", "").0
     }
 }
 
-impl Variables {
-    /// Reads a file of variables. What is right in it counts whatever else is in it; the faults say
-    /// what does not. A variable that is defined twice keeps the last definition.
-    pub fn read(file: &str, text: &str) -> (Self, Vec<Fault>) {
+impl RuleVariables {
+    /// Parses a file of variables. Valid lines count whatever the others contain; each invalid line
+    /// is a fault. The last definition of a variable counts.
+    pub fn read(file: &str, text: &str) -> (Self, Vec<RuleFault>) {
         let mut faults = Vec::new();
         let mut definitions = Definitions::new();
         let lines: Vec<_> = Lines::plain("defaults", DEFAULTS).chain(Lines::plain(file, text)).collect();
@@ -101,7 +101,7 @@ impl Variables {
             let addresses = resolve(name, &definitions, &mut variables.addresses, GROUP_DEPTH_MAX);
             let ports = resolve(name, &definitions, &mut variables.ports, GROUP_DEPTH_MAX);
             let (Err(by_address), Err(by_port)) = (addresses, ports) else { continue };
-            // Of the two reasons, that of the kind that was meant.
+            // Of the two errors, report the one of the kind that was meant.
             let error = if name.ends_with("PORTS") || name.ends_with("PORT") { by_port } else { by_address };
             faults.push(line.fault(group.error(error)));
         }
@@ -109,34 +109,34 @@ impl Variables {
         (variables, faults)
     }
 
-    /// The addresses that a variable stands for; the name is without `$`.
-    pub fn addresses(&self, name: &str) -> Option<&Arc<Addresses>> {
+    /// Returns the addresses of a variable; the name is without `$`.
+    pub fn addresses(&self, name: &str) -> Option<&Arc<AddressSet>> {
         self.addresses.get(name)
     }
 
-    /// The ports that a variable stands for; the name is without `$`.
-    pub fn ports(&self, name: &str) -> Option<&Arc<Ports>> {
+    /// Returns the ports of a variable; the name is without `$`.
+    pub fn ports(&self, name: &str) -> Option<&Arc<PortSet>> {
         self.ports.get(name)
     }
 
-    /// The names of the groups of addresses, then those of the groups of ports, each in order.
+    /// Returns the names of the address sets, then those of the port sets, each sorted.
     pub fn names(&self) -> (impl Iterator<Item = &str>, impl Iterator<Item = &str>) {
         (self.addresses.keys().map(String::as_str), self.ports.keys().map(String::as_str))
     }
 
-    pub(crate) fn read_addresses(&self, piece: Piece<'_>) -> Read<Arc<Addresses>> {
+    pub(crate) fn read_addresses(&self, piece: Piece<'_>) -> ParseResult<Arc<AddressSet>> {
         group::read(piece, &mut |name| found(name, self.addresses(name.text)))
     }
 
-    pub(crate) fn read_ports(&self, piece: Piece<'_>) -> Read<Arc<Ports>> {
+    pub(crate) fn read_ports(&self, piece: Piece<'_>) -> ParseResult<Arc<PortSet>> {
         group::read(piece, &mut |name| found(name, self.ports(name.text)))
     }
 }
 
-/// Each variable's group and the line that it stands in.
+/// Each variable's group and its line.
 type Definitions<'a> = BTreeMap<&'a str, (Piece<'a>, &'a Line<'a>)>;
 
-fn definition(line: Piece<'_>) -> Read<(Piece<'_>, Piece<'_>)> {
+fn definition(line: Piece<'_>) -> ParseResult<(Piece<'_>, Piece<'_>)> {
     let Some((name, group)) = line.cut("=") else {
         return Err(line.trim().wrong("`NAME = GROUP`"));
     };
@@ -150,13 +150,13 @@ fn definition(line: Piece<'_>) -> Read<(Piece<'_>, Piece<'_>)> {
     }
 }
 
-fn found<G: Group>(name: Piece<'_>, group: Option<&Arc<G>>) -> Read<Arc<G>> {
+fn found<G: Group>(name: Piece<'_>, group: Option<&Arc<G>>) -> ParseResult<Arc<G>> {
     group
         .cloned()
         .ok_or_else(|| name.error(RuleError::UnknownVariable { name: name.text.to_owned(), kind: G::KIND }))
 }
 
-/// What a variable stands for, after what it names itself; what is found out is kept.
+/// Resolves a variable after those that it names, and stores the results.
 fn resolve<G: Group>(
     name: &str,
     definitions: &Definitions<'_>,
@@ -166,8 +166,7 @@ fn resolve<G: Group>(
     if let Some(group) = known.get(name) {
         return Ok(group.clone());
     }
-    // A chain of names that is longer than any that is allowed has come around, or might as well
-    // have.
+    // A chain of names longer than the limit is circular, or as good as.
     if depth == 0 {
         return Err(RuleError::CyclicVariable { name: name.to_owned() });
     }
@@ -186,8 +185,8 @@ fn resolve<G: Group>(
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (Variables, Vec<String>) {
-        let (variables, faults) = Variables::read("v", text);
+    fn read(text: &str) -> (RuleVariables, Vec<String>) {
+        let (variables, faults) = RuleVariables::read("v", text);
         (variables, faults.iter().map(ToString::to_string).collect())
     }
 
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_and_the_rest_counts() {
+    fn invalid_lines_are_faults_and_the_rest_counts() {
         let (variables, faults) = read(
             "A = $B\nB = $A\nC = 10.0.0.0/8\nNO\n$D = 1\nE = [10.0.0.0/8,300.1.1.1]\nX_PORTS = 70000\n\
              F = $NONE\nG = !any\nBOTH = any\n",
@@ -212,8 +211,8 @@ mod tests {
         assert_eq!(
             faults,
             [
-                "v:1:5: variable `$A` is defined by itself",
-                "v:2:5: variable `$B` is defined by itself",
+                "v:1:5: variable `$A` is defined in terms of itself",
+                "v:2:5: variable `$B` is defined in terms of itself",
                 "v:4:1: found `NO`, expected `NAME = GROUP`",
                 "v:5:1: found `$D`, expected a name of letters, digits, `_`, `-` and `.`, without `$`",
                 "v:6:5: found `300.1.1.1`, expected an address, a network such as `192.0.2.0/24`, a range of \

@@ -1,31 +1,31 @@
-//! What clients and servers say first.
+//! The first bytes of clients and servers, per protocol.
 //!
-//! A clue that is given of some first bytes is given of all longer ones too: each pattern ends
-//! before another one could begin to match, so that it does not matter how the bytes arrive.
+//! A clue from a prefix holds for all longer prefixes: each pattern ends before another one could
+//! begin to match. Segmentation therefore does not change the result.
 
 use crate::http::Method;
 
-use super::{Application, HEAD_BYTES, Ports};
-use crate::Side;
+use super::{AppProtocol, FlowPorts, HEAD_BYTES};
+use crate::ExchangeSide;
 use crate::input::Input;
 
-/// What a direction's first bytes say.
+/// The result of matching a direction's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Clue {
     /// More bytes are needed.
     Open,
-    /// They are not known.
+    /// No pattern matches.
     Nothing,
-    /// They are of this protocol.
-    Is(Application),
-    /// A server's `220`: of SMTP or of FTP.
+    /// The bytes match this protocol.
+    Is(AppProtocol),
+    /// A server's `220`: SMTP or FTP.
     Greets,
-    /// A word that FTP's clients use, and others: POP3 and IRC have `USER` too.
+    /// A command of FTP clients that other protocols share: POP3 and IRC have `USER` too.
     AsksLikeFtp,
 }
 
-/// A protocol's own view of first bytes.
-type Pattern = fn(&[u8], Ports) -> Clue;
+/// Matches first bytes against one protocol.
+type Pattern = fn(&[u8], FlowPorts) -> Clue;
 
 const OF_CLIENTS: [Pattern; 8] =
     [http2_preface, http_request, tls_client, ssh, smb, smtp_word, ftp_word, dns_over_tcp];
@@ -33,11 +33,11 @@ const OF_CLIENTS: [Pattern; 8] =
 const OF_SERVERS: [Pattern; 7] =
     [http_response, http2_settings, tls_server, ssh, smb, greeting, dns_over_tcp];
 
-/// What the first bytes of a direction, [`HEAD_BYTES`] at most, say.
-pub(super) fn clue(side: Side, head: &[u8], ports: Ports) -> Clue {
+/// Matches the first bytes of a direction, [`HEAD_BYTES`] at most.
+pub(super) fn clue(side: ExchangeSide, head: &[u8], ports: FlowPorts) -> Clue {
     let patterns: &[Pattern] = match side {
-        Side::Request => &OF_CLIENTS,
-        Side::Response => &OF_SERVERS,
+        ExchangeSide::Request => &OF_CLIENTS,
+        ExchangeSide::Response => &OF_SERVERS,
     };
     let mut open = head.is_empty();
     for pattern in patterns {
@@ -50,13 +50,13 @@ pub(super) fn clue(side: Side, head: &[u8], ports: Ports) -> Clue {
     if open && head.len() < HEAD_BYTES { Clue::Open } else { Clue::Nothing }
 }
 
-/// Whether a side of the flow is at DNS's port.
-pub(super) fn at_dns_port(ports: Ports) -> bool {
+/// Returns whether either side uses the DNS port.
+pub(super) fn at_dns_port(ports: FlowPorts) -> bool {
     ports.client == 53 || ports.server == 53
 }
 
-/// Whether the first bytes of a message of so many bytes are a plausible header of DNS: an opcode
-/// that is assigned, and no more entries than there is room for.
+/// Returns whether the first bytes of a message of `len` bytes are a plausible DNS header: an
+/// assigned opcode, and no more entries than fit.
 pub(super) fn is_dns(message: &[u8], len: usize) -> bool {
     let mut input = Input(message);
     let (Some(_id), Some(flags)) = (input.u16(), input.u16()) else { return false };
@@ -71,22 +71,22 @@ pub(super) fn is_dns(message: &[u8], len: usize) -> bool {
         && (least_len <= len || is_cut && 12 + 5 * usize::from(questions) <= len)
 }
 
-// RFC 9113 3.4: the preface's first line is decisive.
-fn http2_preface(head: &[u8], _: Ports) -> Clue {
-    begins(head, b"PRI * HTTP/2.0\r\n", Clue::Is(Application::Http2))
+// RFC 9113 3.4: the first line of the preface suffices.
+fn http2_preface(head: &[u8], _: FlowPorts) -> Clue {
+    begins(head, b"PRI * HTTP/2.0\r\n", Clue::Is(AppProtocol::Http2))
 }
 
 // RFC 9113 3.4: a server begins with SETTINGS, of six bytes each, on stream 0.
-fn http2_settings(head: &[u8], _: Ports) -> Clue {
-    fits(head, 9, Application::Http2, |at, byte| match at {
+fn http2_settings(head: &[u8], _: FlowPorts) -> Clue {
+    fits(head, 9, AppProtocol::Http2, |at, byte| match at {
         2 => byte % 6 == 0,
         3 => byte == 4,
         _ => byte == 0,
     })
 }
 
-// RFC 9112 3, 2.2: a method that is known, behind any empty lines.
-fn http_request(head: &[u8], _: Ports) -> Clue {
+// RFC 9112 3, 2.2: a known method, after any empty lines.
+fn http_request(head: &[u8], _: FlowPorts) -> Clue {
     let start = head.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(head.len());
     let line = &head[start..];
     let Some(end) = line.iter().position(|byte| !byte.is_ascii_uppercase() && *byte != b'-') else {
@@ -98,40 +98,40 @@ fn http_request(head: &[u8], _: Ports) -> Clue {
     }
     let is_shared = matches!(method, Method::Options | Method::Registered);
     match line.get(end + 1) {
-        // RTSP and SIP have methods of the same names; their targets begin with their own names.
+        // RTSP and SIP share method names; their targets begin with their own schemes.
         Some(b's' | b'S' | b'r' | b'R') if is_shared => Clue::Nothing,
         None if is_shared && head.len() < HEAD_BYTES => Clue::Open,
-        _ => Clue::Is(Application::Http1),
+        _ => Clue::Is(AppProtocol::Http1),
     }
 }
 
-fn http_response(head: &[u8], _: Ports) -> Clue {
-    fits(head, 7, Application::Http1, |at, byte| match at {
+fn http_response(head: &[u8], _: FlowPorts) -> Clue {
+    fits(head, 7, AppProtocol::Http1, |at, byte| match at {
         5 => matches!(byte, b'0' | b'1'),
         _ => byte == b"HTTP/1."[at],
     })
 }
 
-fn tls_client(head: &[u8], _: Ports) -> Clue {
+fn tls_client(head: &[u8], _: FlowPorts) -> Clue {
     any([tls_record(head, 1), ssl2_client(head)])
 }
 
-/// Whether bytes begin like a client's hello, or may still do so.
+/// Returns whether the bytes begin a ClientHello or are too few to tell.
 pub(super) fn is_client_hello(bytes: &[u8]) -> bool {
     tls_record(bytes, 1) != Clue::Nothing
 }
 
-fn tls_server(head: &[u8], _: Ports) -> Clue {
+fn tls_server(head: &[u8], _: FlowPorts) -> Clue {
     any([tls_record(head, 2), tls_alert(head), ssl2_server(head)])
 }
 
-// RFC 8446 5.1: a record of a handshake, not longer than it may be, that begins with this message.
+// RFC 8446 5.1: a handshake record of legal length that begins with this message.
 fn tls_record(head: &[u8], message: u8) -> Clue {
     let is_empty = matches!(head, [_, _, _, 0, 0, ..]);
     if is_empty {
         return Clue::Nothing;
     }
-    fits(head, 6, Application::Tls, |at, byte| match at {
+    fits(head, 6, AppProtocol::Tls, |at, byte| match at {
         0 => byte == 22,
         1 => byte == 3,
         2 => byte <= 4,
@@ -141,9 +141,9 @@ fn tls_record(head: &[u8], message: u8) -> Clue {
     })
 }
 
-// RFC 8446 6: a server that refuses.
+// RFC 8446 6: a server that refuses the connection.
 fn tls_alert(head: &[u8]) -> Clue {
-    fits(head, 6, Application::Tls, |at, byte| match at {
+    fits(head, 6, AppProtocol::Tls, |at, byte| match at {
         0 => byte == 21,
         1 => byte == 3,
         2 => byte <= 4,
@@ -153,10 +153,10 @@ fn tls_alert(head: &[u8]) -> Clue {
     })
 }
 
-// RFC 5246 E.2: a hello of SSL 2, for that version or for a later one.
+// RFC 5246 E.2: an SSL 2 hello, for that version or a later one.
 fn ssl2_client(head: &[u8]) -> Clue {
     let is_ssl2 = head.get(3) == Some(&0);
-    fits(head, 5, Application::Tls, |at, byte| match at {
+    fits(head, 5, AppProtocol::Tls, |at, byte| match at {
         0 => byte & 0x80 != 0,
         1 => true,
         2 => byte == 1,
@@ -166,7 +166,7 @@ fn ssl2_client(head: &[u8]) -> Clue {
 }
 
 fn ssl2_server(head: &[u8]) -> Clue {
-    fits(head, 7, Application::Tls, |at, byte| match at {
+    fits(head, 7, AppProtocol::Tls, |at, byte| match at {
         0 => byte & 0x80 != 0,
         1 => true,
         2 => byte == 4,
@@ -177,20 +177,20 @@ fn ssl2_server(head: &[u8]) -> Clue {
 }
 
 // RFC 4253 4.2.
-fn ssh(head: &[u8], _: Ports) -> Clue {
-    begins(head, b"SSH-", Clue::Is(Application::Ssh))
+fn ssh(head: &[u8], _: FlowPorts) -> Clue {
+    begins(head, b"SSH-", Clue::Is(AppProtocol::Ssh))
 }
 
-// RFC 1002 4.3: a message behind a header of four bytes; a session may be asked for first.
-fn smb(head: &[u8], ports: Ports) -> Clue {
-    let message = fits(head, 8, Application::Smb, |at, byte| match at {
+// RFC 1002 4.3: a message after a four-byte header; a session request may come first.
+fn smb(head: &[u8], ports: FlowPorts) -> Clue {
+    let message = fits(head, 8, AppProtocol::Smb, |at, byte| match at {
         0 => byte == 0,
         1..4 => true,
         4 => matches!(byte, 0xfd..=0xff),
         _ => byte == b"SMB"[at - 5],
     });
     let session = match ports.server {
-        139 => fits(head, 4, Application::Smb, |at, byte| match at {
+        139 => fits(head, 4, AppProtocol::Smb, |at, byte| match at {
             0 => matches!(byte, 0x81..=0x83),
             1 => byte <= 1,
             2 => byte == 0,
@@ -202,41 +202,41 @@ fn smb(head: &[u8], ports: Ports) -> Clue {
 }
 
 // RFC 5321 4.2.
-fn greeting(head: &[u8], ports: Ports) -> Clue {
+fn greeting(head: &[u8], ports: FlowPorts) -> Clue {
     let clue = match ports.server {
-        21 | 2121 => Clue::Is(Application::Ftp),
-        25 | 465 | 587 | 2525 => Clue::Is(Application::Smtp),
+        21 | 2121 => Clue::Is(AppProtocol::Ftp),
+        25 | 465 | 587 | 2525 => Clue::Is(AppProtocol::Smtp),
         _ => Clue::Greets,
     };
     any([begins(head, b"220 ", clue), begins(head, b"220-", clue)])
 }
 
 // RFC 5321 4.1.1.1.
-fn smtp_word(head: &[u8], _: Ports) -> Clue {
-    words(head, &[b"EHLO ", b"HELO ", b"EHLO\r", b"HELO\r"], Clue::Is(Application::Smtp))
+fn smtp_word(head: &[u8], _: FlowPorts) -> Clue {
+    words(head, &[b"EHLO ", b"HELO ", b"EHLO\r", b"HELO\r"], Clue::Is(AppProtocol::Smtp))
 }
 
-// RFC 959 4.1, RFC 2389, RFC 4217, RFC 7151: what clients begin with.
-fn ftp_word(head: &[u8], ports: Ports) -> Clue {
+// RFC 959 4.1, RFC 2389, RFC 4217, RFC 7151: the first commands of clients.
+fn ftp_word(head: &[u8], ports: FlowPorts) -> Clue {
     const WORDS: [&[u8]; 9] =
         [b"USER ", b"PASS ", b"PORT ", b"AUTH ", b"HOST ", b"OPTS ", b"FEAT\r", b"SYST\r", b"CLNT "];
-    let clue = if ports.server == 21 { Clue::Is(Application::Ftp) } else { Clue::AsksLikeFtp };
+    let clue = if ports.server == 21 { Clue::Is(AppProtocol::Ftp) } else { Clue::AsksLikeFtp };
     words(head, &WORDS, clue)
 }
 
-// RFC 1035 4.2.2: a message behind its length.
-fn dns_over_tcp(head: &[u8], ports: Ports) -> Clue {
+// RFC 1035 4.2.2: a message after its length.
+fn dns_over_tcp(head: &[u8], ports: FlowPorts) -> Clue {
     if !at_dns_port(ports) {
         return Clue::Nothing;
     }
     match Input(head).u16() {
-        Some(len) if head.len() >= 14 && is_dns(&head[2..], usize::from(len)) => Clue::Is(Application::Dns),
+        Some(len) if head.len() >= 14 && is_dns(&head[2..], usize::from(len)) => Clue::Is(AppProtocol::Dns),
         _ if head.len() >= 14 => Clue::Nothing,
         _ => Clue::Open,
     }
 }
 
-/// What bytes that begin like this are.
+/// Matches a literal prefix.
 fn begins(head: &[u8], pattern: &[u8], clue: Clue) -> Clue {
     match head.iter().zip(pattern).all(|(byte, other)| byte == other) {
         true if head.len() >= pattern.len() => clue,
@@ -245,15 +245,15 @@ fn begins(head: &[u8], pattern: &[u8], clue: Clue) -> Clue {
     }
 }
 
-/// What bytes that begin with any of these words in capitals, in whatever case, are.
+/// Matches any of these upper-case words, ignoring case.
 fn words(head: &[u8], words: &[&[u8]], clue: Clue) -> Clue {
     let capitals: [u8; HEAD_BYTES] = std::array::from_fn(|at| head.get(at).map_or(0, u8::to_ascii_uppercase));
     let head = &capitals[..head.len().min(HEAD_BYTES)];
     words.iter().map(|word| begins(head, word, clue)).fold(Clue::Nothing, stronger)
 }
 
-/// What bytes are if each of the first `len` is as it should be.
-fn fits(head: &[u8], len: usize, application: Application, is_right: impl Fn(usize, u8) -> bool) -> Clue {
+/// Matches if each of the first `len` bytes is right.
+fn fits(head: &[u8], len: usize, application: AppProtocol, is_right: impl Fn(usize, u8) -> bool) -> Clue {
     let mut bytes = head.iter().take(len).enumerate();
     if !bytes.all(|(at, byte)| is_right(at, *byte)) {
         return Clue::Nothing;

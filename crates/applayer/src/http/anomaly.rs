@@ -1,80 +1,79 @@
-//! What is wrong with messages: each kind has a name, a section of an RFC, and says how the parser
-//! goes on.
+//! Anomalies of messages: each has a name, an RFC section, and a documented recovery.
 
-/// Something in a message that the standard forbids, or that readers are known to disagree about.
+/// A violation of the standard, or a construct that implementations are known to parse differently.
 ///
-/// An anomaly never stops the parser: it goes on as a lenient server would, and each kind says how.
-/// A kind is told once per message, behind the event that it belongs to; repetitions are counted.
-/// New kinds come last: saved states and numbers of alerts stand by the place in this list.
+/// An anomaly never stops the parser: parsing continues as a lenient server would, and each kind
+/// documents how. A kind is reported once per message, after the event that it belongs to;
+/// repetitions are counted. New kinds must come last: saved states and alert numbers refer to
+/// positions in this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Anomaly {
-    /// A line ends in LF without CR; taken as a line's end. RFC 9112, section 2.2.
+pub enum HttpAnomaly {
+    /// A line ends in LF without CR; it counts as a line ending. RFC 9112, section 2.2.
     BareLineFeed,
-    /// A CR that no LF follows; part of the line. RFC 9112, section 2.2.
+    /// A CR without LF; part of the line. RFC 9112, section 2.2.
     BareCarriageReturn,
     /// A NUL byte in a line; part of the line. RFC 9110, section 5.5.
     NulByte,
-    /// A line (a header with its folds) is longer than the [`Line`](crate::http::Line) has room
-    /// for; it is read as if it ended there. RFC 9112, section 3.
+    /// A line (a header with its folds) exceeds the capacity of the
+    /// [`LineBuffer`](crate::http::LineBuffer); it is truncated. RFC 9112, section 3.
     LineTooLong,
-    /// A message's start line and headers have more than
-    /// [`HEAD_BYTES_MAX`](crate::http::HEAD_BYTES_MAX) together; reading goes on. RFC 9110,
-    /// section 5.4.
+    /// The start line and headers together exceed [`HEAD_BYTES_MAX`](crate::http::HEAD_BYTES_MAX);
+    /// parsing continues. RFC 9110, section 5.4.
     HeadTooLong,
-    /// A message has more than [`HEADER_MAX`](crate::http::HEADER_MAX) headers; reading goes
-    /// on. RFC 9110, section 5.4.
+    /// A message has more than [`HEADER_MAX`](crate::http::HEADER_MAX) headers; parsing continues.
+    /// RFC 9110, section 5.4.
     TooManyHeaders,
-    /// A line where a request line should be is none; it is skipped. RFC 9112, section 3.
+    /// A line in place of a request line is not one; it is skipped. RFC 9112, section 3.
     InvalidRequestLine,
-    /// Words of the request line are separated by more than one space, by other blanks, or blanks
-    /// stand around them; tolerated. RFC 9112, section 3.
+    /// The parts of the request line are separated by several spaces or by other blanks, or
+    /// surrounded by blanks; accepted. RFC 9112, section 3.
     RequestLineBlanks,
-    /// The request's target has blanks in it; it is taken whole. RFC 9112, section 3.2.
+    /// The request target contains blanks; it is taken whole. RFC 9112, section 3.2.
     SpaceInTarget,
-    /// The request's target is empty, or holds controls or bytes beyond ASCII. RFC 9112, section
-    /// 3.2.
+    /// The request target is empty, or contains control characters or non-ASCII bytes. RFC 9112,
+    /// section 3.2.
     InvalidTarget,
     /// The method is not a token. RFC 9110, section 9.1.
     InvalidMethod,
     /// The method is not registered. RFC 9110, section 16.1.
     UnknownMethod,
-    /// The request line has no version; taken as HTTP/0.9, a line without headers, unless a header
+    /// The request line has no version; taken as HTTP/0.9, which has no headers, unless a header
     /// follows. RFC 9112, section 2.3.
     MissingVersion,
     /// The version is neither HTTP/1.0 nor HTTP/1.1; taken as HTTP/1.1. RFC 9112, section 2.3.
     UnknownVersion,
-    /// A line where a status line should be is none; the first of a connection begins a body
-    /// without headers, another is skipped. RFC 9112, section 4.
+    /// A line in place of a status line is not one. The first of a connection begins a body without
+    /// headers; any other is skipped. RFC 9112, section 4.
     InvalidStatusLine,
-    /// Words of the status line are separated by more than one space or by other blanks; tolerated.
+    /// The parts of the status line are separated by several spaces or by other blanks; accepted.
     /// RFC 9112, section 4.
     StatusLineBlanks,
-    /// The status code is not of three digits from 100 to 599. RFC 9110, section 15.
+    /// The status code is not three digits from 100 to 599. RFC 9110, section 15.
     InvalidStatusCode,
-    /// A header line has no colon; it is told as a header without name. RFC 9112, section 5.
+    /// A header line has no colon; it is reported as a header without a name. RFC 9112, section 5.
     HeaderWithoutColon,
     /// A header's name is empty. RFC 9112, section 5.
     EmptyHeaderName,
-    /// Blanks between a header's name and its colon; the name counts without them. RFC 9112,
+    /// Blanks between a header's name and its colon; they are not part of the name. RFC 9112,
     /// section 5.1.
     BlankBeforeColon,
     /// A header's name is not a token. RFC 9110, section 5.1.
     IllegalHeaderName,
-    /// A header's value holds controls. RFC 9110, section 5.5.
+    /// A header's value contains control characters. RFC 9110, section 5.5.
     IllegalHeaderValue,
-    /// A header goes on in a next line. RFC 9112, section 5.2.
+    /// A header continues on the next line. RFC 9112, section 5.2.
     ObsoleteFold,
     /// The first line after the start line begins with a blank; it is skipped. RFC 9112, section
     /// 2.2.
     BlankBeforeHeaders,
-    /// A request of HTTP/1.1 has no Host. RFC 9112, section 3.2.
+    /// An HTTP/1.1 request has no Host. RFC 9112, section 3.2.
     MissingHost,
     /// A request has more than one Host; the first counts. RFC 9112, section 3.2.
     DuplicateHost,
-    /// Host is not a host with or without port. RFC 9112, section 3.2.
+    /// Host is not a host with an optional port. RFC 9112, section 3.2.
     InvalidHost,
-    /// Host differs from the authority in the request's target, which counts. RFC 9112, section
+    /// Host differs from the authority in the request target; the target counts. RFC 9112, section
     /// 3.2.2.
     HostMismatch,
     /// Content-Length is not a number (a sign, other characters, empty, too large); it is ignored.
@@ -82,96 +81,97 @@ pub enum Anomaly {
     InvalidContentLength,
     /// Content-Length is a list; its first element counts. RFC 9110, section 8.6.
     ListedContentLength,
-    /// Content-Length comes more than once, with the same value. RFC 9110, section 8.6.
+    /// Content-Length occurs more than once with the same value. RFC 9110, section 8.6.
     DuplicateContentLength,
-    /// Content-Length has values that differ; the first counts. RFC 9112, section 6.3.
+    /// Content-Length occurs with different values; the first counts. RFC 9112, section 6.3.
     ConflictingContentLength,
-    /// Content-Length and Transfer-Encoding in one message; the latter counts if it is known. RFC
-    /// 9112, section 6.3.
+    /// Content-Length and Transfer-Encoding in one message; Transfer-Encoding counts if it is
+    /// known. RFC 9112, section 6.3.
     LengthAndTransferEncoding,
-    /// Transfer-Encoding is written so that some readers see it and others do not: folds, tabs,
-    /// controls, quotes, blanks before the colon, empty elements, lines that end in LF among
-    /// others. RFC 9112, section 6.1.
+    /// Transfer-Encoding is written such that some implementations see it and others do not: folds,
+    /// tabs, control characters, quotes, blanks before the colon, empty elements, or LF line
+    /// endings among CR LF ones. RFC 9112, section 6.1.
     ObfuscatedTransferEncoding,
-    /// A transfer coding that is not registered; ignored, unless it is a response's and `chunked`
-    /// is a part of it. RFC 9112, section 6.1.
+    /// An unregistered transfer coding; ignored, unless it is in a response and contains `chunked`.
+    /// RFC 9112, section 6.1.
     UnknownTransferCoding,
-    /// Transfer-Encoding whose last coding is not chunked; a request's body is then what
-    /// Content-Length says, a response's is in chunks if chunked is among the codings, else it goes
-    /// on until the end. RFC 9112, section 6.1.
+    /// The last transfer coding is not chunked. A request's body is then framed by Content-Length.
+    /// A response's body is chunked if chunked is among the codings, otherwise it extends to the
+    /// end. RFC 9112, section 6.1.
     ChunkedNotFinal,
-    /// The coding chunked comes more than once; it is undone once. RFC 9112, section 6.1.
+    /// The coding chunked occurs more than once; it is decoded once. RFC 9112, section 6.1.
     RepeatedChunked,
-    /// Transfer-Encoding in a message of HTTP/1.0; it counts. RFC 9112, section 6.1.
+    /// Transfer-Encoding in an HTTP/1.0 message; it counts. RFC 9112, section 6.1.
     TransferEncodingInOldVersion,
-    /// Content-Length or Transfer-Encoding in a response that cannot have them (1xx, 204, 2xx to
+    /// Content-Length or Transfer-Encoding in a response that must not have them (1xx, 204, 2xx to
     /// CONNECT); ignored. RFC 9110, section 8.6.
     FramingWithoutBody,
-    /// A chunk's size is not a hexadecimal number or too large; the rest of a response is body, in
-    /// the rest of requests one is searched for. RFC 9112, section 7.1.
+    /// A chunk size is not a hexadecimal number or too large. The rest of a response is body; in a
+    /// request direction, the parser searches for the next request. RFC 9112, section 7.1.
     InvalidChunkSize,
-    /// A chunk's size has a prefix 0x, a sign, blanks around it, or other signs after it; the
-    /// number counts. RFC 9112, section 7.1.
+    /// A chunk size has a prefix 0x, a sign, surrounding blanks, or trailing characters; the number
+    /// counts. RFC 9112, section 7.1.
     DecoratedChunkSize,
-    /// A chunk's data is not followed by a line's end; up to there is skipped. RFC 9112, section
-    /// 7.1.
+    /// A chunk's data is not followed by a line ending; bytes up to it are skipped. RFC 9112,
+    /// section 7.1.
     MissingChunkEnd,
     /// Content-Length, Transfer-Encoding or Host in a trailer; ignored. RFC 9110, section 6.5.1.
     FramingInTrailer,
-    /// A response to which no request was seen. RFC 9110, section 3.4.
+    /// A response without a request. RFC 9110, section 3.4.
     ResponseWithoutRequest,
-    /// More requests are unanswered than are remembered; their methods are taken as ordinary. RFC
-    /// 9112, section 9.3.2.
+    /// More unanswered requests than [`PIPELINE_MAX`](crate::http::PIPELINE_MAX); the methods of
+    /// further ones are taken as ordinary. RFC 9112, section 9.3.2.
     PipelineFull,
-    /// A 101 to a request that did not ask for an upgrade; it counts. RFC 9110, section 7.8.
+    /// A 101 in response to a request without Upgrade; it counts. RFC 9110, section 7.8.
     UnexpectedUpgrade,
-    /// A message behind one that said it was the last; it is read. RFC 9112, section 9.6.
+    /// A message after one that announced to be the last; it is parsed. RFC 9112, section 9.6.
     DataAfterClose,
-    /// Bytes behind a CONNECT that is not answered yet; as a request if they begin like one, else
-    /// as the tunnel's. RFC 9110, section 9.3.6.
+    /// Bytes after an unanswered CONNECT; parsed as a request if they begin like one, otherwise as
+    /// tunnel data. RFC 9110, section 9.3.6.
     EarlyTunnelData,
-    /// The connection ended inside of a message. RFC 9112, section 8.
+    /// The connection ended within a message. RFC 9112, section 8.
     IncompleteMessage,
-    /// The line with a chunk's size ends in LF without CR; taken as its end. RFC 9112, section 7.1.
+    /// A chunk-size line ends in LF without CR; it counts as a line ending. RFC 9112, section 7.1.
     BareLineFeedInChunkSize,
-    /// The same with an extension, of which others may take the LF as a part. RFC 9112, section
-    /// 7.1.1.
+    /// The same with a chunk extension, which may absorb the LF in other implementations. RFC 9112,
+    /// section 7.1.1.
     BareLineFeedInChunkExtension,
-    /// A chunk's data, or the trailers, end with LF without CR; taken as their end. RFC 9112,
-    /// section 7.1.
+    /// A chunk's data, or the trailers, end with LF without CR; it counts as a line ending. RFC
+    /// 9112, section 7.1.
     BareLineFeedInChunkEnd,
-    /// Content-Length is written so that some readers see it and others do not: folds, tabs, blanks
-    /// before the colon, lines that end in LF among others; it counts. RFC 9112, section 6.2.
+    /// Content-Length is written such that some implementations see it and others do not: folds,
+    /// tabs, blanks before the colon, or LF line endings among CR LF ones; it counts. RFC 9112,
+    /// section 6.2.
     ObfuscatedContentLength,
-    /// A name that is Content-Length or Transfer-Encoding but for bytes which some readers pass
-    /// over or replace, either in a fold, without a colon, or cut by a line's end; it is another
-    /// header. RFC 9112, section 6.3.
+    /// A name that equals Content-Length or Transfer-Encoding except for bytes that some
+    /// implementations skip or replace, or that appears in a fold, without a colon, or cut by a
+    /// line ending; it is another header. RFC 9112, section 6.3.
     DisguisedFraming,
-    /// Expect is not `100-continue` alone, comes more than once, or without a body. RFC 9110,
+    /// Expect is not just `100-continue`, occurs more than once, or comes without a body. RFC 9110,
     /// section 10.1.1.
     InvalidExpectation,
-    /// A request's body, or a chunk of it, begins like a request: who takes the body for empty
-    /// reads one. RFC 9112, section 11.2.
+    /// A request body, or a chunk of it, begins like a request: an implementation that sees no body
+    /// would parse one. RFC 9112, section 11.2.
     RequestInBody,
-    /// Content-Encoding names several codings, has empty elements, or elements that are no tokens;
-    /// each is undone as far as it can be. RFC 9110, section 8.4.
+    /// Content-Encoding names several codings, or has empty elements or elements that are not
+    /// tokens; each is decoded as far as possible. RFC 9110, section 8.4.
     OddContentCoding,
-    /// A response that cannot have a body is followed by one, as its headers announce it, or by
-    /// lines up to the next status line; it is told after the response's end. RFC 9110, section
+    /// A response that must not have a body is followed by one, announced by its headers or as
+    /// lines before the next status line; reported after the end of the response. RFC 9110, section
     /// 6.4.1.
     UnexpectedBody,
-    /// A chunk extension is not of names, or of names and values that are tokens or quoted strings;
-    /// ignored. RFC 9112, section 7.1.1.
+    /// A chunk extension is malformed: it must consist of names, optionally with a token or quoted
+    /// string as value; ignored. RFC 9112, section 7.1.1.
     InvalidChunkExtension,
-    /// The head of a message whose first line ends with CR LF ends with LF alone; taken as its end.
-    /// RFC 9112, section 2.2.
+    /// A head whose first line ends with CR LF ends with LF alone; it counts as its end. RFC 9112,
+    /// section 2.2.
     BareLineFeedEndsHead,
-    /// The connection goes on with HTTP/2, which is not read. RFC 9113, section 3.
+    /// The connection continues with HTTP/2, which is not parsed. RFC 9113, section 3.
     Http2Unread,
 }
 
-impl Anomaly {
-    /// All kinds, in their order.
+impl HttpAnomaly {
+    /// All kinds, in order.
     pub const ALL: [Self; 61] = [
         Self::BareLineFeed,
         Self::BareCarriageReturn,
@@ -236,12 +236,12 @@ impl Anomaly {
         Self::Http2Unread,
     ];
 
-    /// A short name in kebab case, which never changes.
+    /// Returns the kebab-case name, which never changes.
     pub const fn name(self) -> &'static str {
         self.about().0
     }
 
-    /// The section that it offends, such as `RFC 9112, section 6.3`.
+    /// Returns the violated section, such as `RFC 9112, section 6.3`.
     pub const fn section(self) -> &'static str {
         self.about().1
     }
@@ -317,7 +317,7 @@ impl Anomaly {
     }
 }
 
-impl std::fmt::Display for Anomaly {
+impl std::fmt::Display for HttpAnomaly {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({})", self.name(), self.section())
     }
@@ -325,50 +325,50 @@ impl std::fmt::Display for Anomaly {
 
 /// A set of anomalies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Anomalies(u64);
+pub struct HttpAnomalies(u64);
 
-impl Anomalies {
-    /// The set of none.
+impl HttpAnomalies {
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// The set with one more.
+    /// Returns the set with one more anomaly.
     #[must_use]
-    pub const fn with(self, anomaly: Anomaly) -> Self {
+    pub const fn with(self, anomaly: HttpAnomaly) -> Self {
         Self(self.0 | 1 << anomaly as u32)
     }
 
-    /// Adds one.
-    pub fn add(&mut self, anomaly: Anomaly) {
+    /// Adds an anomaly.
+    pub fn add(&mut self, anomaly: HttpAnomaly) {
         *self = self.with(anomaly);
     }
 
-    /// Adds one if so.
-    pub(crate) fn add_if(&mut self, condition: bool, anomaly: Anomaly) {
+    /// Adds an anomaly if the condition holds.
+    pub(crate) fn add_if(&mut self, condition: bool, anomaly: HttpAnomaly) {
         self.0 |= u64::from(condition) << anomaly as u32;
     }
 
-    /// Whether it is in the set.
-    pub const fn has(self, anomaly: Anomaly) -> bool {
+    /// Returns whether the anomaly is in the set.
+    pub const fn has(self, anomaly: HttpAnomaly) -> bool {
         self.0 & 1 << anomaly as u32 != 0
     }
 
-    /// Those of both sets.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether none is.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those of the set, in their order.
-    pub fn iter(self) -> impl Iterator<Item = Anomaly> {
+    /// Returns the anomalies in order.
+    pub fn iter(self) -> impl Iterator<Item = HttpAnomaly> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
-            // Bits above the last kind may come from a state of elsewhere: they stand for nothing.
-            let anomaly = Anomaly::ALL.get(rest.trailing_zeros() as usize).copied()?;
+            // A foreign state may have bits above the last kind; they are ignored.
+            let anomaly = HttpAnomaly::ALL.get(rest.trailing_zeros() as usize).copied()?;
             rest &= rest - 1;
             Some(anomaly)
         })
@@ -389,22 +389,22 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_own_bit_and_name() {
-        let mut all = Anomalies::NONE;
-        for (number, anomaly) in Anomaly::ALL.into_iter().enumerate() {
+        let mut all = HttpAnomalies::NONE;
+        for (number, anomaly) in HttpAnomaly::ALL.into_iter().enumerate() {
             assert_eq!(anomaly as usize, number);
             assert!(!all.has(anomaly));
             all.add(anomaly);
         }
-        assert!(all.iter().eq(Anomaly::ALL));
-        let mut names: Vec<_> = Anomaly::ALL.iter().map(|a| a.name()).collect();
+        assert!(all.iter().eq(HttpAnomaly::ALL));
+        let mut names: Vec<_> = HttpAnomaly::ALL.iter().map(|a| a.name()).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), Anomaly::ALL.len());
-        assert_eq!(Anomaly::BareLineFeed.to_string(), "bare-line-feed (RFC 9112, section 2.2)");
+        assert_eq!(names.len(), HttpAnomaly::ALL.len());
+        assert_eq!(HttpAnomaly::BareLineFeed.to_string(), "bare-line-feed (RFC 9112, section 2.2)");
     }
 
     #[test]
-    fn bits_that_stand_for_nothing_are_passed_over() {
-        assert_eq!(Anomalies::from_bits(u64::MAX).iter().count(), Anomaly::ALL.len());
+    fn undefined_bits_are_ignored() {
+        assert_eq!(HttpAnomalies::from_bits(u64::MAX).iter().count(), HttpAnomaly::ALL.len());
     }
 }

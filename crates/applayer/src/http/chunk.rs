@@ -1,27 +1,27 @@
-//! A chunk's size (RFC 9112 7.1).
+//! Chunk sizes (RFC 9112 7.1).
 
 use memchr::memchr;
 
 use crate::http::token::{is_blank, is_lenient_blank, token_prefix_len, trim};
-use crate::http::{Anomalies, Anomaly};
+use crate::http::{HttpAnomalies, HttpAnomaly};
 
-/// The line before a chunk's data.
+/// A chunk-size line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ChunkLine<'a> {
-    /// Bytes of the chunk's data; 0 is the last chunk.
+    /// Bytes of chunk data; 0 for the last chunk.
     pub(crate) size: u64,
-    /// From the semicolon on; empty if there is none.
+    /// The extension from the semicolon on; empty if absent.
     pub(crate) extension: &'a [u8],
-    pub(crate) found: Anomalies,
+    pub(crate) found: HttpAnomalies,
 }
 
-/// The line begins with no number below 2^64.
+/// The line does not begin with a number below 2^64.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a chunk's size is not a hexadecimal number below 2^64")]
 pub(crate) struct InvalidChunkSize;
 
-/// Reads the line without its end. A prefix 0x, a sign +, blanks around the number and signs after
-/// it are tolerated.
+/// Parses the line without its line ending. Accepts a prefix 0x, a sign +, blanks around the number
+/// and trailing characters.
 pub(crate) fn chunk_line(text: &[u8]) -> Result<ChunkLine<'_>, InvalidChunkSize> {
     let (number, extension) = text.split_at(memchr(b';', text).unwrap_or(text.len()));
     let bare = trim(number, is_lenient_blank);
@@ -32,14 +32,14 @@ pub(crate) fn chunk_line(text: &[u8]) -> Result<ChunkLine<'_>, InvalidChunkSize>
     if behind.first().is_some_and(u8::is_ascii_alphanumeric) {
         return Err(InvalidChunkSize);
     }
-    let mut found = Anomalies::NONE;
-    found.add_if(digits.len() != number.len(), Anomaly::DecoratedChunkSize);
-    found.add_if(!is_extension(extension), Anomaly::InvalidChunkExtension);
+    let mut found = HttpAnomalies::NONE;
+    found.add_if(digits.len() != number.len(), HttpAnomaly::DecoratedChunkSize);
+    found.add_if(!is_extension(extension), HttpAnomaly::InvalidChunkExtension);
     Ok(ChunkLine { size: hexadecimal(digits)?, extension, found })
 }
 
-/// Whether it is of names, each behind a semicolon, some with a value that is a token or a quoted
-/// string.
+/// Returns whether the extension is a list of names, each after a semicolon, optionally with a
+/// token or quoted string as value.
 fn is_extension(mut rest: &[u8]) -> bool {
     while let Some((b';', behind)) = trim_start(rest).split_first() {
         let name = trim_start(behind);
@@ -59,7 +59,8 @@ fn is_extension(mut rest: &[u8]) -> bool {
     trim_start(rest).is_empty()
 }
 
-/// The length of a quoted string with its quotes (RFC 9110 5.6.4); 0 if it does not end.
+/// Returns the length of a quoted string with its quotes (RFC 9110 5.6.4); 0 if it is not
+/// terminated.
 fn quoted_len(text: &[u8]) -> usize {
     let mut at = 1;
     while let Some(byte) = text.get(at) {
@@ -94,11 +95,11 @@ mod tests {
     #[test]
     fn sizes_are_hexadecimal() {
         let plain = |text: &'static str| chunk_line(text.as_bytes()).map(|c| (c.size, c.extension, c.found));
-        let decorated = Anomalies::NONE.with(Anomaly::DecoratedChunkSize);
-        assert_eq!(plain("1aF"), Ok((0x1af, &b""[..], Anomalies::NONE)));
-        assert_eq!(plain("0;a=b;c"), Ok((0, &b";a=b;c"[..], Anomalies::NONE)));
-        assert_eq!(plain("00000000000000000000a"), Ok((10, &b""[..], Anomalies::NONE)));
-        assert_eq!(plain("ffffffffffffffff"), Ok((u64::MAX, &b""[..], Anomalies::NONE)));
+        let decorated = HttpAnomalies::NONE.with(HttpAnomaly::DecoratedChunkSize);
+        assert_eq!(plain("1aF"), Ok((0x1af, &b""[..], HttpAnomalies::NONE)));
+        assert_eq!(plain("0;a=b;c"), Ok((0, &b";a=b;c"[..], HttpAnomalies::NONE)));
+        assert_eq!(plain("00000000000000000000a"), Ok((10, &b""[..], HttpAnomalies::NONE)));
+        assert_eq!(plain("ffffffffffffffff"), Ok((u64::MAX, &b""[..], HttpAnomalies::NONE)));
         assert_eq!(plain("0x5"), Ok((5, &b""[..], decorated)));
         assert_eq!(plain("+5"), Ok((5, &b""[..], decorated)));
         assert_eq!(plain(" 5 ;x"), Ok((5, &b";x"[..], decorated)));

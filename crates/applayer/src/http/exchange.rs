@@ -1,94 +1,100 @@
-//! The state of a connection: two halves, and the requests that wait for an answer.
+//! The state of a connection: two directions, and the unanswered requests.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::http::reader::Reader;
-use crate::http::{Line, Sink};
+use crate::http::reader::DirectionParser;
+use crate::http::{HttpSink, LineBuffer};
 
-/// Most requests whose method is remembered until they are answered. Further ones are taken as
-/// ordinary (no HEAD, no CONNECT) and told with
-/// [`Anomaly::PipelineFull`](crate::http::Anomaly::PipelineFull).
+/// Maximum unanswered requests whose method is remembered. Further ones are taken as ordinary
+/// (neither HEAD nor CONNECT) and reported as
+/// [`HttpAnomaly::PipelineFull`](crate::http::HttpAnomaly::PipelineFull).
 pub const PIPELINE_MAX: usize = 32;
 
-/// The directions of a connection.
+/// A direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// From client to server.
+pub enum ExchangeSide {
+    /// Client to server.
     Request,
-    /// From server to client.
+    /// Server to client.
     Response,
 }
 
-/// The parser's state of one connection: bytes of fixed layout, movable as they are; all zero is a
-/// fresh one.
+/// The parser state of one connection, of fixed layout: it can be copied as bytes, and all zeros is
+/// the initial state.
 ///
-/// Each direction's bytes are given in their order, in pieces of any size; how they are cut does
-/// not change what is told, except for where pieces of bodies and opaque bytes end. The directions
-/// are given in the order of their arrival: a response's framing depends on its request's method.
-/// Any bytes of this type are a state: a wrong one leads to wrong events, never to a panic.
+/// The bytes of each direction must come in order, in pieces of any size. Segmentation changes only
+/// the boundaries of body and opaque events. The directions must come in order of arrival: a
+/// response's framing depends on its request's method. Any bytes are a valid state: a wrong one
+/// leads to wrong events, never to a panic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Exchange {
-    pub(crate) requests: Half,
-    pub(crate) responses: Half,
-    pub(crate) outstanding: Outstanding,
+    pub(crate) requests: DirectionState,
+    pub(crate) responses: DirectionState,
+    pub(crate) outstanding: UnansweredRequests,
 }
 
 impl Exchange {
-    /// Takes bytes that the client sent.
-    pub fn request(&mut self, bytes: &[u8], line: &mut impl Line, sink: &mut impl Sink) {
-        self.reader(Side::Request, sink).take(bytes, line);
+    /// Parses bytes from the client.
+    pub fn request(&mut self, bytes: &[u8], line: &mut impl LineBuffer, sink: &mut impl HttpSink) {
+        self.reader(ExchangeSide::Request, sink).take(bytes, line);
     }
 
-    /// Takes bytes that the client sent, up to where both directions are another protocol's
-    /// ([`Exchange::is_switched`]), and says how many those are.
+    /// Parses bytes from the client up to the point where both directions have switched protocols
+    /// ([`Exchange::is_switched`]), and returns their number.
     pub fn request_until_switched(
         &mut self,
         bytes: &[u8],
-        line: &mut impl Line,
-        sink: &mut impl Sink,
+        line: &mut impl LineBuffer,
+        sink: &mut impl HttpSink,
     ) -> usize {
         let mut used = 0;
         while used < bytes.len() && !self.is_switched() {
-            used += self.reader(Side::Request, sink).take_some(&bytes[used..], line);
+            used += self.reader(ExchangeSide::Request, sink).take_some(&bytes[used..], line);
         }
         used
     }
 
-    /// Takes bytes that the server sent.
-    pub fn response(&mut self, bytes: &[u8], line: &mut impl Line, sink: &mut impl Sink) {
-        self.reader(Side::Response, sink).take(bytes, line);
+    /// Parses bytes from the server.
+    pub fn response(&mut self, bytes: &[u8], line: &mut impl LineBuffer, sink: &mut impl HttpSink) {
+        self.reader(ExchangeSide::Response, sink).take(bytes, line);
     }
 
-    /// So many bytes of a direction are lost: what its line holds is given up, the end of the body
-    /// is found if it can be; else the next start line is searched for.
-    pub fn gap(&mut self, side: Side, len: u64, line: &mut impl Line, sink: &mut impl Sink) {
+    /// Handles `len` lost bytes of a direction: discards its partial line, and finds the end of the
+    /// body if possible; otherwise it searches for the next start line.
+    pub fn gap(
+        &mut self,
+        side: ExchangeSide,
+        len: u64,
+        line: &mut impl LineBuffer,
+        sink: &mut impl HttpSink,
+    ) {
         self.reader(side, sink).lose(len, line);
     }
 
-    /// The caller no longer has what was kept of a direction's line, or not all of it: what is left
-    /// is skipped, and the next start line is searched for, as after a gap.
-    pub fn lose_line(&mut self, side: Side, line: &mut impl Line, sink: &mut impl Sink) {
+    /// Handles the loss of a direction's line buffer, whole or in part: skips the rest, and
+    /// searches for the next start line, as after a gap.
+    pub fn lose_line(&mut self, side: ExchangeSide, line: &mut impl LineBuffer, sink: &mut impl HttpSink) {
         let mut reader = self.reader(side, sink);
         reader.half.clear(flag::LINE_CUT | flag::LINE_ENDED);
         reader.lose(1, line);
     }
 
-    /// A direction has come to its end. Bytes that come nevertheless are told as skipped.
-    pub fn end(&mut self, side: Side, line: &mut impl Line, sink: &mut impl Sink) {
+    /// Handles the end of a direction. Later bytes are reported as skipped.
+    pub fn end(&mut self, side: ExchangeSide, line: &mut impl LineBuffer, sink: &mut impl HttpSink) {
         self.reader(side, sink).close(line);
     }
 
-    /// The state of a direction.
-    pub fn half(&self, side: Side) -> &Half {
+    /// Returns the state of a direction.
+    pub fn direction(&self, side: ExchangeSide) -> &DirectionState {
         match side {
-            Side::Request => &self.requests,
-            Side::Response => &self.responses,
+            ExchangeSide::Request => &self.requests,
+            ExchangeSide::Response => &self.responses,
         }
     }
 
-    /// Whether both directions are another protocol's from their next byte on: the server said so,
-    /// and the client has come to the place from where that holds.
+    /// Returns whether both directions have switched protocols from their next byte on: the server
+    /// accepted, and the client has reached that point.
     pub fn is_switched(&self) -> bool {
         let client = match self.requests.phase() {
             Phase::Opaque => true,
@@ -98,35 +104,35 @@ impl Exchange {
         client && self.responses.phase() == Phase::Opaque
     }
 
-    /// Requests that wait for their answer.
+    /// Returns the number of unanswered requests.
     pub fn unanswered(&self) -> u32 {
         self.outstanding.len()
     }
 
-    fn reader<'a, S: Sink>(&'a mut self, side: Side, sink: &'a mut S) -> Reader<'a, S> {
+    fn reader<'a, S: HttpSink>(&'a mut self, side: ExchangeSide, sink: &'a mut S) -> DirectionParser<'a, S> {
         let (half, other) = match side {
-            Side::Request => (&mut self.requests, &mut self.responses),
-            Side::Response => (&mut self.responses, &mut self.requests),
+            ExchangeSide::Request => (&mut self.requests, &mut self.responses),
+            ExchangeSide::Response => (&mut self.responses, &mut self.requests),
         };
-        Reader { side, half, other, outstanding: &mut self.outstanding, sink }
+        DirectionParser { side, half, other, outstanding: &mut self.outstanding, sink }
     }
 }
 
 /// The state of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Half {
-    /// Bytes that are left of a body or a chunk.
+pub struct DirectionState {
+    /// Remaining bytes of a body or chunk.
     pub(crate) remaining: u64,
     /// The value of Content-Length.
     pub(crate) content_length: u64,
-    /// A hash of the authority in the request's target.
+    /// Hash of the authority in the request target.
     pub(crate) authority: u64,
-    /// The anomalies that were told of this message, as bits.
-    pub(crate) told: u64,
-    /// What is known of the message and of the connection: [`flag`].
+    /// Bits of the anomalies reported for this message.
+    pub(crate) reported: u64,
+    /// Facts of the message and the connection: [`flag`].
     pub(crate) flags: u32,
-    /// Bytes of the message's head so far.
+    /// Bytes of the message head so far.
     pub(crate) head_bytes: u32,
     pub(crate) messages: u32,
     pub(crate) anomalies: u32,
@@ -137,39 +143,38 @@ pub struct Half {
     pub(crate) status: u16,
     /// A [`Phase`].
     pub(crate) phase: u8,
-    /// How far the body so far is like a request's line: [`crate::http::opening`].
+    /// Progress of matching the body against a request line: [`crate::http::opening`].
     pub(crate) opening: u8,
-    /// How much of a framing header's name the line without colon before this one is:
+    /// Progress of matching the previous line without a colon against a framing header's name:
     /// [`crate::http::head`].
     pub(crate) name_part: u8,
     pub(crate) reserved: [u8; 5],
 }
 
-const _: () = assert!(size_of::<Half>() <= 64);
+const _: () = assert!(size_of::<DirectionState>() <= 64);
 
-impl Half {
-    /// Messages that began in this direction, up to 2^32.
+impl DirectionState {
+    /// Returns the number of messages begun in this direction, modulo 2^32.
     pub fn messages(&self) -> u32 {
         self.messages
     }
 
-    /// Anomalies that were told in this direction, up to 2^32.
+    /// Returns the number of anomalies reported in this direction, modulo 2^32.
     pub fn anomalies(&self) -> u32 {
         self.anomalies
     }
 
-    /// Anomalies that were not told, because their kind had been told of the same message; up to
-    /// 2^32.
+    /// Returns the number of anomalies suppressed as repetitions within their message, modulo 2^32.
     pub fn repeated_anomalies(&self) -> u32 {
         self.repeated
     }
 
-    /// Whether the direction is between two messages.
+    /// Returns whether the direction is between two messages.
     pub fn is_idle(&self) -> bool {
         self.phase() == Phase::Start
     }
 
-    /// Whether the direction speaks another protocol now.
+    /// Returns whether the direction has switched to another protocol.
     pub fn is_opaque(&self) -> bool {
         self.phase() == Phase::Opaque
     }
@@ -194,10 +199,10 @@ impl Half {
         self.flags &= !flag;
     }
 
-    /// Forgets the message that was.
+    /// Resets the state of the message.
     pub(crate) fn begin(&mut self) {
         self.flags &= flag::OF_CONNECTION;
-        self.told = 0;
+        self.reported = 0;
         self.headers = 0;
         self.name_part = 0;
         self.head_bytes = 0;
@@ -207,31 +212,31 @@ impl Half {
     }
 }
 
-/// Where in a direction the next byte stands.
+/// The position of the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
-    /// Before or inside of a start line.
+    /// Before or within a start line.
     Start,
-    /// Inside of a head, behind the start line.
+    /// Within a head, after the start line.
     Headers,
-    /// Inside of a body of known length.
+    /// Within a body of known length.
     Body,
-    /// Inside of a body that the connection's end ends.
+    /// Within a body that extends to the end of the connection.
     BodyUntilClose,
-    /// Before or inside of a line with a chunk's size.
+    /// Before or within a chunk-size line.
     ChunkSize,
-    /// Inside of a chunk's data.
+    /// Within chunk data.
     ChunkData,
-    /// Behind a chunk's data.
+    /// After chunk data.
     ChunkEnd,
-    /// Behind the last chunk.
+    /// After the last chunk.
     Trailers,
     /// In another protocol.
     Opaque,
-    /// Somewhere: a start line is searched for.
+    /// Unknown: searching for a start line.
     Search,
-    /// Behind the end.
+    /// After the end.
     Closed,
 }
 
@@ -250,18 +255,18 @@ impl Phase {
         Self::Closed,
     ];
 
-    /// Whether a message has begun and not ended.
+    /// Returns whether a message has begun and not ended.
     pub(crate) fn is_in_message(self) -> bool {
         !matches!(self, Self::Start | Self::Opaque | Self::Search | Self::Closed)
     }
 
-    /// Whether a line that begins with a blank goes on with the one before it (RFC 9112 5.2).
+    /// Returns whether a line that begins with a blank continues the previous one (RFC 9112 5.2).
     pub(crate) fn folds(self) -> bool {
         matches!(self, Self::Headers | Self::Trailers)
     }
 }
 
-/// Bits of [`Half::flags`].
+/// Bits of [`DirectionState::flags`].
 pub(crate) mod flag {
     // Of the message.
     pub(crate) const HTTP_10: u32 = 1;
@@ -271,16 +276,16 @@ pub(crate) mod flag {
     /// The last transfer coding is chunked.
     pub(crate) const CHUNKED: u32 = 1 << 4;
     pub(crate) const HOST: u32 = 1 << 5;
-    /// The target has an authority.
+    /// The target contains an authority.
     pub(crate) const AUTHORITY: u32 = 1 << 6;
     pub(crate) const CLOSE: u32 = 1 << 7;
     pub(crate) const KEEP_ALIVE: u32 = 1 << 8;
     pub(crate) const UPGRADE: u32 = 1 << 9;
-    /// The request is a CONNECT; the response answers one.
+    /// The request is a CONNECT, or the response answers one.
     pub(crate) const CONNECT: u32 = 1 << 10;
     /// The response answers a HEAD.
     pub(crate) const HEAD: u32 = 1 << 11;
-    /// The response is 101 to a request that asked for it.
+    /// The response is a 101 to a request with Upgrade.
     pub(crate) const ASKED: u32 = 1 << 12;
     /// The request has no version.
     pub(crate) const SIMPLE: u32 = 1 << 13;
@@ -288,47 +293,46 @@ pub(crate) mod flag {
     pub(crate) const EXPECTS: u32 = 1 << 14;
     /// The start line ends with CR LF.
     pub(crate) const CR_LF: u32 = 1 << 15;
-    /// There is a content coding.
+    /// The message has a content coding.
     pub(crate) const CODED: u32 = 1 << 31;
-    /// The header Upgrade names h2c.
+    /// Upgrade names h2c.
     pub(crate) const H2C: u32 = 1 << 30;
-    /// The response cannot have a body, but its headers announce one, which may follow.
+    /// The response must not have a body, but its headers announce one, which may follow.
     pub(crate) const MAY_GO_ON: u32 = 1 << 29;
-    /// The response cannot have a body, and its headers announce none: lines that follow it may be
-    /// one.
+    /// The response must not have a body, and its headers announce none: lines after it may be one.
     pub(crate) const MAY_BE_LOOSE: u32 = 1 << 28;
-    /// They are.
+    /// Lines after the response are its body.
     pub(crate) const LOOSE: u32 = 1 << 27;
 
-    // Of the line that is being gathered.
-    /// The line has more bytes than were kept.
+    // Of the current line.
+    /// The line is longer than the buffer holds.
     pub(crate) const LINE_CUT: u32 = 1 << 16;
     /// The line is complete unless the next byte is a blank.
     pub(crate) const LINE_ENDED: u32 = 1 << 17;
 
     // Of the connection.
-    /// A last message was announced and has ended.
+    /// The announced last message has ended.
     pub(crate) const AFTER_LAST: u32 = 1 << 18;
-    /// Bytes of messages' heads were lost: requests and responses may not match.
+    /// Bytes of message heads were lost: requests and responses may not match.
     pub(crate) const LOSSY: u32 = 1 << 19;
-    /// A CONNECT waits for its answer.
+    /// A CONNECT is unanswered.
     pub(crate) const CONNECTING: u32 = 1 << 20;
-    /// The answer to CONNECT was no: a tunnel that was assumed is none.
+    /// The CONNECT was refused: there is no tunnel.
     pub(crate) const REFUSED: u32 = 1 << 21;
-    /// Behind this message the tunnel begins, ...
+    /// After this message the tunnel begins.
     pub(crate) const TO_TUNNEL: u32 = 1 << 22;
-    /// ... the protocol that was agreed upon, ...
+    /// After this message the agreed protocol begins.
     pub(crate) const TO_UPGRADE: u32 = 1 << 23;
-    /// ... or HTTP/2.
+    /// After this message HTTP/2 begins.
     pub(crate) const TO_HTTP2: u32 = 1 << 24;
     pub(crate) const TO_ANY: u32 = TO_TUNNEL | TO_UPGRADE | TO_HTTP2;
 
     pub(crate) const OF_CONNECTION: u32 = u32::MAX << 16 & !(CODED | H2C | MAY_GO_ON | MAY_BE_LOOSE | LOOSE);
 }
 
-/// What of a request its response's framing depends on.
+/// The kind of a request, as far as its response's framing depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     Ordinary,
     Head,
     Connect,
@@ -336,39 +340,39 @@ pub(crate) enum Asked {
     Simple,
 }
 
-/// The requests that wait for an answer: a queue of [`PIPELINE_MAX`] entries of four bits.
+/// The unanswered requests: a queue of [`PIPELINE_MAX`] entries of four bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Outstanding {
-    /// The oldest in the low bits of the first word.
+pub struct UnansweredRequests {
+    /// The oldest entry is in the low bits of the first word.
     entries: [u64; 2],
-    /// Requests that did not fit: behind those of the queue.
+    /// Requests that did not fit, after those in the queue.
     untracked: u32,
-    /// Entries that are used.
+    /// Entries in use.
     used: u32,
     /// Number of the next request.
     next: u32,
     reserved: [u8; 4],
 }
 
-/// The bit of an entry that says that the request asked for an upgrade.
+/// Entry bit: the request has Upgrade.
 const WANTS_UPGRADE: u64 = 4;
 
-impl Outstanding {
+impl UnansweredRequests {
     pub(crate) fn len(&self) -> u32 {
         self.used().saturating_add(self.untracked)
     }
 
-    /// Number of the next request.
+    /// Returns the number of the next request.
     pub(crate) fn next_number(&self) -> u32 {
         self.next
     }
 
-    /// Appends a request; whether it could be remembered.
-    pub(crate) fn push(&mut self, asked: Asked) -> bool {
+    /// Appends a request; returns false if the queue is full.
+    pub(crate) fn push(&mut self, asked: RequestKind) -> bool {
         self.next = self.next.wrapping_add(1);
         let at = self.used();
-        // Order is kept: nothing is remembered behind what is not.
+        // Order is kept: nothing is remembered after an untracked request.
         if at as usize == PIPELINE_MAX || self.untracked > 0 {
             self.untracked = self.untracked.saturating_add(1);
             return false;
@@ -380,31 +384,31 @@ impl Outstanding {
         true
     }
 
-    /// The newest request asks for an upgrade. One that is answered already is not touched.
+    /// Marks the newest request as asking for an upgrade, unless it has been answered.
     pub(crate) fn newest_wants_upgrade(&mut self) {
         let Some(at) = self.used().checked_sub(1).filter(|_| self.untracked == 0) else { return };
         self.entries[(at / 16) as usize] |= WANTS_UPGRADE << (at % 16 * 4);
     }
 
-    /// The oldest request: what it asked, whether it wants an upgrade, its number.
-    pub(crate) fn oldest(&self) -> Option<(Asked, bool, u32)> {
+    /// Returns the oldest request: its kind, whether it has Upgrade, its number.
+    pub(crate) fn oldest(&self) -> Option<(RequestKind, bool, u32)> {
         if self.len() == 0 {
             return None;
         }
         let number = self.next.wrapping_sub(self.len());
         if self.used() == 0 {
-            return Some((Asked::Ordinary, false, number));
+            return Some((RequestKind::Ordinary, false, number));
         }
         let asked = match self.entries[0] & 3 {
-            0 => Asked::Ordinary,
-            1 => Asked::Head,
-            2 => Asked::Connect,
-            _ => Asked::Simple,
+            0 => RequestKind::Ordinary,
+            1 => RequestKind::Head,
+            2 => RequestKind::Connect,
+            _ => RequestKind::Simple,
         };
         Some((asked, self.entries[0] & WANTS_UPGRADE != 0, number))
     }
 
-    /// The oldest request is answered.
+    /// Removes the oldest request, which was answered.
     pub(crate) fn pop(&mut self) {
         if self.used() == 0 {
             self.untracked = self.untracked.saturating_sub(1);
@@ -415,7 +419,7 @@ impl Outstanding {
         self.used = self.used() - 1;
     }
 
-    /// Forgets all but the newest request: answers to the others were lost.
+    /// Removes all but the newest request, because responses were lost.
     pub(crate) fn keep_newest(&mut self) {
         while self.used() > 0 && self.len() > 1 {
             self.pop();
@@ -423,7 +427,7 @@ impl Outstanding {
         self.untracked = self.untracked.min(1);
     }
 
-    /// Entries that are used, in the face of any bytes.
+    /// Returns the entries in use; valid for any state.
     fn used(&self) -> u32 {
         self.used.min(PIPELINE_MAX as u32)
     }
@@ -432,42 +436,42 @@ impl Outstanding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::{Event, FixedLine};
+    use crate::http::{FixedLineBuffer, HttpEvent};
 
     #[test]
     fn requests_are_answered_in_their_order() {
-        let mut queue = Outstanding::default();
-        let kinds = [Asked::Ordinary, Asked::Head, Asked::Connect, Asked::Simple];
+        let mut queue = UnansweredRequests::default();
+        let kinds = [RequestKind::Ordinary, RequestKind::Head, RequestKind::Connect, RequestKind::Simple];
         for i in 0..PIPELINE_MAX {
             assert!(queue.push(kinds[i % 4]));
         }
         queue.newest_wants_upgrade();
-        assert!(!queue.push(Asked::Head));
+        assert!(!queue.push(RequestKind::Head));
         assert_eq!(queue.len(), PIPELINE_MAX as u32 + 1);
         for i in 0..PIPELINE_MAX {
             assert_eq!(queue.oldest(), Some((kinds[i % 4], i + 1 == PIPELINE_MAX, i as u32)));
             queue.pop();
         }
-        assert!(!queue.push(Asked::Head), "behind one that is not remembered");
-        assert_eq!(queue.oldest(), Some((Asked::Ordinary, false, 32)));
+        assert!(!queue.push(RequestKind::Head), "behind one that is not remembered");
+        assert_eq!(queue.oldest(), Some((RequestKind::Ordinary, false, 32)));
         queue.pop();
         queue.pop();
         assert_eq!(queue.oldest(), None);
-        assert!(queue.push(Asked::Head));
-        assert_eq!(queue.oldest(), Some((Asked::Head, false, 34)));
+        assert!(queue.push(RequestKind::Head));
+        assert_eq!(queue.oldest(), Some((RequestKind::Head, false, 34)));
     }
 
     #[test]
     fn the_newest_is_kept() {
-        let mut queue = Outstanding::default();
-        queue.push(Asked::Connect);
-        queue.push(Asked::Head);
+        let mut queue = UnansweredRequests::default();
+        queue.push(RequestKind::Connect);
+        queue.push(RequestKind::Head);
         queue.keep_newest();
-        assert_eq!(queue.oldest(), Some((Asked::Head, false, 1)));
+        assert_eq!(queue.oldest(), Some((RequestKind::Head, false, 1)));
     }
 
     #[test]
-    fn a_client_is_followed_to_the_switch_and_no_further() {
+    fn client_bytes_are_parsed_up_to_the_protocol_switch() {
         let cases = [
             ("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na", "bPRI", 1),
             ("GET / HTTP/1.1\r\nHost: x\r\n", "\r\nPRI", 2),
@@ -475,8 +479,8 @@ mod tests {
         ];
         for (begun, rest, used) in cases {
             let mut exchange = Exchange::default();
-            let mut lines = [FixedLine::<99>::default(), FixedLine::default()];
-            let sink = &mut |_: Event<'_>| {};
+            let mut lines = [FixedLineBuffer::<99>::default(), FixedLineBuffer::default()];
+            let sink = &mut |_: HttpEvent<'_>| {};
             exchange.request(begun.as_bytes(), &mut lines[0], sink);
             exchange.response(b"HTTP/1.1 101 Up\r\n\r\n", &mut lines[1], sink);
             assert_eq!(exchange.request_until_switched(rest.as_bytes(), &mut lines[0], sink), used);
@@ -485,11 +489,11 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_searched_for_a_start_line_switches_at_once() {
+    fn a_client_in_resynchronisation_switches_protocol_at_once() {
         let mut exchange = Exchange::default();
-        let mut lines = [FixedLine::<99>::default(), FixedLine::default()];
-        let sink = &mut |_: Event<'_>| {};
-        exchange.gap(Side::Request, 1, &mut lines[0], sink);
+        let mut lines = [FixedLineBuffer::<99>::default(), FixedLineBuffer::default()];
+        let sink = &mut |_: HttpEvent<'_>| {};
+        exchange.gap(ExchangeSide::Request, 1, &mut lines[0], sink);
         exchange.response(b"HTTP/1.1 101 Up\r\n\r\n", &mut lines[1], sink);
         assert!(exchange.is_switched());
     }

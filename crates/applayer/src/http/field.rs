@@ -1,9 +1,9 @@
-//! Header fields that are told apart.
+//! Names of header fields.
 
-/// A header that the parser itself reads, or that readers of messages ask for most.
+/// A header that the parser itself reads, or that callers ask for most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the header of its name")]
-pub enum Field {
+pub enum FieldName {
     Accept,
     AcceptEncoding,
     AcceptLanguage,
@@ -25,15 +25,14 @@ pub enum Field {
     TransferEncoding,
     Upgrade,
     UserAgent,
-    /// Any other.
+    /// Any other name.
     Other,
 }
 
-impl Field {
-    /// Reads a name, in any case (RFC 9110 5.1).
+impl FieldName {
+    /// Parses a name, ignoring case (RFC 9110 5.1).
     pub fn read(name: &[u8]) -> Self {
-        // Length and first letter part the names from one another but for two: one comparison is
-        // left.
+        // Length and first letter distinguish all names but two: one comparison is left.
         let first = name.first().map_or(0, u8::to_ascii_lowercase);
         let (field, known): (Self, &[u8]) = match (name.len(), first) {
             (2, b't') => (Self::Te, b"te"),
@@ -63,8 +62,8 @@ impl Field {
     }
 }
 
-/// Whether two names of the same length are the same in any case; `known` is of lower-case letters
-/// and hyphens. Words that overlap take the place of single bytes.
+/// Compares two names of the same length, ignoring case. `known` has lower-case letters and hyphens
+/// only. Overlapping words replace single bytes.
 fn is_same(name: &[u8], known: &[u8]) -> bool {
     if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>())
         && let (Some(known_first), Some(known_last)) = (known.first_chunk::<8>(), known.last_chunk::<8>())
@@ -75,8 +74,8 @@ fn is_same(name: &[u8], known: &[u8]) -> bool {
     name.eq_ignore_ascii_case(known)
 }
 
-/// Bytes may differ in the bit of case where `known` has a letter, which the bit of 0x40 tells from
-/// a hyphen.
+/// Bytes may differ in the case bit where `known` has a letter; bit 0x40 distinguishes letters from
+/// hyphens.
 fn is_same_word(name: [u8; 8], known: [u8; 8]) -> bool {
     const LETTERS: u64 = u64::MAX / 0xff * 0x40;
     let (name, known) = (u64::from_le_bytes(name), u64::from_le_bytes(known));
@@ -103,10 +102,10 @@ mod tests {
 
     #[test]
     fn names_are_read_in_any_case() {
-        assert_eq!(Field::read(b"hOsT"), Field::Host);
-        assert_eq!(Field::read(b"Transfer-Encoding"), Field::TransferEncoding);
-        assert_eq!(Field::read(b"Accept-Language"), Field::AcceptLanguage);
-        assert_eq!(Field::read(b"X-Host"), Field::Other);
-        assert_eq!(Field::read(b""), Field::Other);
+        assert_eq!(FieldName::read(b"hOsT"), FieldName::Host);
+        assert_eq!(FieldName::read(b"Transfer-Encoding"), FieldName::TransferEncoding);
+        assert_eq!(FieldName::read(b"Accept-Language"), FieldName::AcceptLanguage);
+        assert_eq!(FieldName::read(b"X-Host"), FieldName::Other);
+        assert_eq!(FieldName::read(b""), FieldName::Other);
     }
 }

@@ -1,27 +1,27 @@
-//! Headers, and what they say about a message's framing.
+//! Headers, and the framing that they imply.
 
 use memchr::memchr;
 
-use crate::http::event::{Framing, Header};
-use crate::http::exchange::{Half, Side, flag};
-use crate::http::gather::Whole;
+use crate::http::event::{Framing, HeaderLine};
+use crate::http::exchange::{DirectionState, ExchangeSide, flag};
+use crate::http::gather::GatheredLine;
 use crate::http::token::{
     has_control, is_blank, is_host, is_token, list, list_has, token_prefix_len, trim, without_line_end,
 };
-use crate::http::{Anomalies, Anomaly, Field, uri};
+use crate::http::{FieldName, HttpAnomalies, HttpAnomaly, uri};
 
-/// Reads a header line with its end and folds (RFC 9112 5).
+/// Parses a header line with its line ending and folds (RFC 9112 5).
 #[inline(always)]
-pub(crate) fn header(whole: Whole<'_>) -> (Header<'_>, Anomalies) {
-    let Whole { raw, mut found, controls, folded, .. } = whole;
+pub(crate) fn header(whole: GatheredLine<'_>) -> (HeaderLine<'_>, HttpAnomalies) {
+    let GatheredLine { raw, mut found, controls, folded, .. } = whole;
     let text = without_line_end(raw);
     let prefix = token_prefix_len(text);
-    // Nearly always the colon follows the token; otherwise it is searched for.
+    // Nearly always the colon follows the token; otherwise search for it.
     let colon = if text.get(prefix) == Some(&b':') { Some(prefix) } else { memchr(b':', text) };
     let (name, value) = match colon {
         Some(colon) => (&text[..colon], &text[colon + 1..]),
         None => {
-            found.add(Anomaly::HeaderWithoutColon);
+            found.add(HttpAnomaly::HeaderWithoutColon);
             (&text[..0], text)
         }
     };
@@ -29,41 +29,46 @@ pub(crate) fn header(whole: Whole<'_>) -> (Header<'_>, Anomalies) {
         Some(colon) if colon != prefix || prefix == 0 => odd_name(name, &mut found),
         _ => name,
     };
-    found.add_if(folded, Anomaly::ObsoleteFold);
-    found.add_if(controls && has_control(value), Anomaly::IllegalHeaderValue);
+    found.add_if(folded, HttpAnomaly::ObsoleteFold);
+    found.add_if(controls && has_control(value), HttpAnomaly::IllegalHeaderValue);
     let value = match folded {
         false => trim(value, is_blank),
         true => trim(value, |b| is_blank(b) || matches!(b, b'\r' | b'\n')),
     };
-    let field = Field::read(name);
+    let field = FieldName::read(name);
     let hidden = match colon {
-        Some(_) => field == Field::Other && is_like_framing(name),
+        Some(_) => field == FieldName::Other && is_like_framing(name),
         None => begins_like_framing(text),
     };
     let hidden = hidden || folded && folds_hide_framing(raw);
-    found.add_if(hidden, Anomaly::DisguisedFraming);
-    (Header { raw, name, field, value, folded }, found)
+    found.add_if(hidden, HttpAnomaly::DisguisedFraming);
+    (HeaderLine { raw, name, field, value, folded }, found)
 }
 
-/// Whether a line is a header without doubt.
+/// Returns whether a line is certainly a header.
 pub(crate) fn is_header(raw: &[u8]) -> bool {
     let name = token_prefix_len(raw);
     name > 0 && raw.get(name) == Some(&b':')
 }
 
-/// What a header says about how its message, and the connection, goes on; notes it in the state.
-pub(crate) fn note(half: &mut Half, side: Side, header: &Header<'_>, found: &mut Anomalies) {
+/// Records the effect of a header on its message and the connection.
+pub(crate) fn note(
+    half: &mut DirectionState,
+    side: ExchangeSide,
+    header: &HeaderLine<'_>,
+    found: &mut HttpAnomalies,
+) {
     match header.field {
-        Field::ContentLength => {
-            found.add_if(may_be_unseen(half, side, found), Anomaly::ObfuscatedContentLength);
+        FieldName::ContentLength => {
+            found.add_if(may_be_unseen(half, side, found), HttpAnomaly::ObfuscatedContentLength);
             note_length(half, header, found);
         }
-        Field::TransferEncoding => {
-            found.add_if(may_be_unseen(half, side, found), Anomaly::ObfuscatedTransferEncoding);
+        FieldName::TransferEncoding => {
+            found.add_if(may_be_unseen(half, side, found), HttpAnomaly::ObfuscatedTransferEncoding);
             note_transfer_encoding(half, side, header, found);
         }
-        Field::Host if side == Side::Request => note_host(half, header.value, found),
-        Field::Connection => {
+        FieldName::Host if side == ExchangeSide::Request => note_host(half, header.value, found),
+        FieldName::Connection => {
             if list_has(header.value, b"close") {
                 half.set(flag::CLOSE);
             }
@@ -71,40 +76,40 @@ pub(crate) fn note(half: &mut Half, side: Side, header: &Header<'_>, found: &mut
                 half.set(flag::KEEP_ALIVE);
             }
         }
-        Field::Upgrade => {
+        FieldName::Upgrade => {
             half.set(flag::UPGRADE);
             if list_has(header.value, b"h2c") {
                 half.set(flag::H2C);
             }
         }
-        Field::ContentEncoding => note_content_coding(half, header.value, found),
-        Field::Expect if side == Side::Request => {
+        FieldName::ContentEncoding => note_content_coding(half, header.value, found),
+        FieldName::Expect if side == ExchangeSide::Request => {
             let again = half.has(flag::EXPECTS);
             let plain = header.value.eq_ignore_ascii_case(b"100-continue");
-            found.add_if(again || !plain, Anomaly::InvalidExpectation);
+            found.add_if(again || !plain, HttpAnomaly::InvalidExpectation);
             half.set(flag::EXPECTS);
         }
         _ => {}
     }
 }
 
-/// Notes whether a header's name may be one half of a framing header's, of which a line's end cut
-/// off the other; says so in `found` when both are there.
+/// Records whether a header's name may be one half of a framing header's name that a line ending
+/// split; adds an anomaly to `found` when both halves are there.
 #[inline(always)]
-pub(crate) fn note_name(half: &mut Half, header: &Header<'_>, found: &mut Anomalies) {
+pub(crate) fn note_name(half: &mut DirectionState, header: &HeaderLine<'_>, found: &mut HttpAnomalies) {
     if half.name_part != 0 || header.name.is_empty() {
         note_name_part(half, header, found);
     }
 }
 
-/// Of [`Half::name_part`]: the name is Transfer-Encoding, not Content-Length. The other bits count
-/// its letters so far.
+/// Of [`DirectionState::name_part`]: the name is Transfer-Encoding, not Content-Length. The other
+/// bits count the matched letters.
 const OF_TRANSFER_ENCODING: u8 = 0x80;
 
 #[cold]
-fn note_name_part(half: &mut Half, header: &Header<'_>, found: &mut Anomalies) {
+fn note_name_part(half: &mut DirectionState, header: &HeaderLine<'_>, found: &mut HttpAnomalies) {
     let begun = std::mem::take(&mut half.name_part);
-    let has_colon = !found.has(Anomaly::HeaderWithoutColon);
+    let has_colon = !found.has(HttpAnomaly::HeaderWithoutColon);
     let text = if has_colon { header.name } else { header.value };
     let mut letters = letters(text);
     for (known, bit) in [(CONTENT_LENGTH, 0), (TRANSFER_ENCODING, OF_TRANSFER_ENCODING)] {
@@ -120,94 +125,93 @@ fn note_name_part(half: &mut Half, header: &Header<'_>, found: &mut Anomalies) {
         }
         let is_all_of_text = letters.clone().nth(same).is_none();
         if begun != 0 && same == rest.len() && (is_all_of_text || !has_colon) {
-            return found.add(Anomaly::DisguisedFraming);
+            return found.add(HttpAnomaly::DisguisedFraming);
         }
         if !has_colon && is_all_of_text && (1..rest.len()).contains(&same) {
             half.name_part = (len + same) as u8 | bit;
             return;
         }
     }
-    // A name that is cut may also begin here.
+    // A split name may also begin here.
     if begun != 0 && letters.next().is_some() {
         note_name_part(half, header, found);
     }
 }
 
-/// Whether some readers may not see a header that frames a request, as lines that end in LF alone
-/// stand among those that end in CR LF.
-fn may_be_unseen(half: &Half, side: Side, found: &Anomalies) -> bool {
-    let all = Anomalies::from_bits(half.told).union(*found);
-    side == Side::Request && half.has(flag::CR_LF) && all.has(Anomaly::BareLineFeed)
+/// Returns whether some implementations may not see a header that frames a request, because bare LF
+/// and CR LF line endings are mixed.
+fn may_be_unseen(half: &DirectionState, side: ExchangeSide, found: &HttpAnomalies) -> bool {
+    let all = HttpAnomalies::from_bits(half.reported).union(*found);
+    side == ExchangeSide::Request && half.has(flag::CR_LF) && all.has(HttpAnomaly::BareLineFeed)
 }
 
-fn note_content_coding(half: &mut Half, value: &[u8], found: &mut Anomalies) {
+fn note_content_coding(half: &mut DirectionState, value: &[u8], found: &mut HttpAnomalies) {
     for coding in list(value) {
-        found.add_if(half.has(flag::CODED) || !is_token(coding), Anomaly::OddContentCoding);
+        found.add_if(half.has(flag::CODED) || !is_token(coding), HttpAnomaly::OddContentCoding);
         half.set(flag::CODED);
     }
 }
 
-/// How the body's end is found (RFC 9112 6.3), and what is wrong with the headers together.
-pub(crate) fn framing(half: &Half, side: Side) -> (Framing, Anomalies) {
-    let mut found = Anomalies::NONE;
+/// Returns the framing of the body (RFC 9112 6.3) and the anomalies of the headers together.
+pub(crate) fn framing(half: &DirectionState, side: ExchangeSide) -> (Framing, HttpAnomalies) {
+    let mut found = HttpAnomalies::NONE;
     let (length, encoding) = (half.has(flag::LENGTH), half.has(flag::TRANSFER_ENCODING));
-    if side == Side::Response && has_no_body(half) {
-        // A HEAD's response and 304 may tell what a GET's would have been (RFC 9110 8.6, RFC 9112
-        // 6.1).
+    if side == ExchangeSide::Response && has_no_body(half) {
+        // A 304, or a response to HEAD, may carry the headers that a GET would get (RFC 9110 8.6,
+        // RFC 9112 6.1).
         let may_tell = half.status == 304 || half.has(flag::HEAD) && !is_bodiless(half.status);
-        found.add_if((length || encoding) && !may_tell, Anomaly::FramingWithoutBody);
+        found.add_if((length || encoding) && !may_tell, HttpAnomaly::FramingWithoutBody);
         return (Framing::None, found);
     }
     let chunked = encoding && half.has(flag::CHUNKED);
-    found.add_if(length && encoding, Anomaly::LengthAndTransferEncoding);
-    found.add_if(encoding && half.has(flag::HTTP_10), Anomaly::TransferEncodingInOldVersion);
-    found.add_if(encoding && !chunked, Anomaly::ChunkedNotFinal);
-    found.add_if(side == Side::Request && lacks_host(half), Anomaly::MissingHost);
+    found.add_if(length && encoding, HttpAnomaly::LengthAndTransferEncoding);
+    found.add_if(encoding && half.has(flag::HTTP_10), HttpAnomaly::TransferEncodingInOldVersion);
+    found.add_if(encoding && !chunked, HttpAnomaly::ChunkedNotFinal);
+    found.add_if(side == ExchangeSide::Request && lacks_host(half), HttpAnomaly::MissingHost);
     let framing = match side {
         _ if chunked => Framing::Chunked,
-        Side::Response if encoding => Framing::UntilClose,
+        ExchangeSide::Response if encoding => Framing::UntilClose,
         _ if length => Framing::Length(half.content_length),
-        Side::Request => Framing::None,
-        Side::Response => Framing::UntilClose,
+        ExchangeSide::Request => Framing::None,
+        ExchangeSide::Response => Framing::UntilClose,
     };
     let empty = matches!(framing, Framing::None | Framing::Length(0));
-    found.add_if(empty && half.has(flag::EXPECTS), Anomaly::InvalidExpectation);
+    found.add_if(empty && half.has(flag::EXPECTS), HttpAnomaly::InvalidExpectation);
     (framing, found)
 }
 
-/// Notes the authority that the request's target names, if it has one; Host has to be the same (RFC
-/// 9112 3.2.2).
-pub(crate) fn note_target(half: &mut Half, target: &[u8]) {
+/// Records the authority in the request target, if any; Host must equal it (RFC 9112 3.2.2).
+pub(crate) fn note_target(half: &mut DirectionState, target: &[u8]) {
     if let Some(authority) = uri::split(target).authority {
         half.set(flag::AUTHORITY);
         half.authority = authority_hash(authority);
     }
 }
 
-/// Whether a trailer is one of the headers that must not come as such (RFC 9110 6.5.1).
-pub(crate) fn is_framing(field: Field) -> bool {
-    matches!(field, Field::ContentLength | Field::TransferEncoding | Field::Host)
+/// Returns whether a header must not be a trailer (RFC 9110 6.5.1).
+pub(crate) fn is_framing(field: FieldName) -> bool {
+    matches!(field, FieldName::ContentLength | FieldName::TransferEncoding | FieldName::Host)
 }
 
-fn odd_name<'a>(name: &'a [u8], found: &mut Anomalies) -> &'a [u8] {
+fn odd_name<'a>(name: &'a [u8], found: &mut HttpAnomalies) -> &'a [u8] {
     let bare = trim(name, is_blank);
-    found.add_if(bare.len() != name.len(), Anomaly::BlankBeforeColon);
-    found.add_if(bare.is_empty(), Anomaly::EmptyHeaderName);
-    found.add_if(!bare.is_empty() && !is_token(bare), Anomaly::IllegalHeaderName);
+    found.add_if(bare.len() != name.len(), HttpAnomaly::BlankBeforeColon);
+    found.add_if(bare.is_empty(), HttpAnomaly::EmptyHeaderName);
+    found.add_if(!bare.is_empty() && !is_token(bare), HttpAnomaly::IllegalHeaderName);
     bare
 }
 
-/// The names that frame messages, of letters alone.
+/// The names of the framing headers, letters only.
 const CONTENT_LENGTH: &[u8] = b"contentlength";
 const TRANSFER_ENCODING: &[u8] = b"transferencoding";
 
-/// Letters and digits of a name, in lower case.
+/// Returns the letters and digits of a name, in lower case.
 fn letters(name: &[u8]) -> impl Iterator<Item = u8> + Clone + '_ {
     name.iter().filter(|b| b.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase)
 }
 
-/// Whether a name is one of those that frame messages but for bytes that are neither letters nor
-/// digits: as CGI has it (RFC 3875 4.1.18), with a NUL, with a blank.
+/// Returns whether a name equals that of a framing header except for bytes that are neither letters
+/// nor digits: as in CGI (RFC 3875 4.1.18), with a NUL, with a blank.
 fn is_like_framing(name: &[u8]) -> bool {
     let mut rest = letters(name).peekable();
     let known = match rest.peek() {
@@ -218,54 +222,56 @@ fn is_like_framing(name: &[u8]) -> bool {
     name.len() > known.len() && rest.eq(known.iter().copied())
 }
 
-/// Whether a line without colon begins with a name that frames messages: some readers take a blank,
-/// or the line's end, for the colon.
+/// Returns whether a line without a colon begins with the name of a framing header: some
+/// implementations take a blank or the line ending for the colon.
 pub(crate) fn begins_like_framing(text: &[u8]) -> bool {
     [CONTENT_LENGTH, TRANSFER_ENCODING]
         .into_iter()
         .any(|known| letters(text).take(known.len()).eq(known.iter().copied()))
 }
 
-/// Whether a header's further lines are headers that frame messages for whoever does not fold.
+/// Returns whether the continuation lines of a header are framing headers to an implementation that
+/// does not unfold.
 fn folds_hide_framing(raw: &[u8]) -> bool {
     raw.split(|&b| b == b'\n').skip(1).any(|line| {
         let Some(colon) = memchr(b':', line) else { return false };
         let name = trim(&line[..colon], is_blank);
-        matches!(Field::read(name), Field::ContentLength | Field::TransferEncoding) || is_like_framing(name)
+        matches!(FieldName::read(name), FieldName::ContentLength | FieldName::TransferEncoding)
+            || is_like_framing(name)
     })
 }
 
-/// Whether a header is written in a way that not all readers know.
-fn is_disguised(header: &Header<'_>, found: &Anomalies) -> bool {
+/// Returns whether a header is written in a way that not all implementations recognise.
+fn is_disguised(header: &HeaderLine<'_>, found: &HttpAnomalies) -> bool {
     let colon = memchr(b':', header.raw).unwrap_or(0);
     let tab_first = header.raw[colon..].get(1) == Some(&b'\t');
-    header.folded || tab_first || found.has(Anomaly::BlankBeforeColon)
+    header.folded || tab_first || found.has(HttpAnomaly::BlankBeforeColon)
 }
 
-fn note_length(half: &mut Half, header: &Header<'_>, found: &mut Anomalies) {
-    found.add_if(is_disguised(header, found), Anomaly::ObfuscatedContentLength);
+fn note_length(half: &mut DirectionState, header: &HeaderLine<'_>, found: &mut HttpAnomalies) {
+    found.add_if(is_disguised(header, found), HttpAnomaly::ObfuscatedContentLength);
     let mut values = list(header.value).map(number);
     let Some(Some(first)) = values.next() else {
-        return found.add(Anomaly::InvalidContentLength);
+        return found.add(HttpAnomaly::InvalidContentLength);
     };
     for further in values {
         let Some(further) = further else {
-            return found.add(Anomaly::InvalidContentLength);
+            return found.add(HttpAnomaly::InvalidContentLength);
         };
-        found.add(Anomaly::ListedContentLength);
-        found.add_if(further != first, Anomaly::ConflictingContentLength);
+        found.add(HttpAnomaly::ListedContentLength);
+        found.add_if(further != first, HttpAnomaly::ConflictingContentLength);
     }
     if !half.has(flag::LENGTH) {
         half.set(flag::LENGTH);
         half.content_length = first;
     } else if half.content_length == first {
-        found.add(Anomaly::DuplicateContentLength);
+        found.add(HttpAnomaly::DuplicateContentLength);
     } else {
-        found.add(Anomaly::ConflictingContentLength);
+        found.add(HttpAnomaly::ConflictingContentLength);
     }
 }
 
-/// Digits only, below 2^64 (RFC 9110 8.6).
+/// Parses digits only, below 2^64 (RFC 9110 8.6).
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -276,69 +282,73 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-fn note_transfer_encoding(half: &mut Half, side: Side, header: &Header<'_>, found: &mut Anomalies) {
+fn note_transfer_encoding(
+    half: &mut DirectionState,
+    side: ExchangeSide,
+    header: &HeaderLine<'_>,
+    found: &mut HttpAnomalies,
+) {
     half.set(flag::TRANSFER_ENCODING);
     let odd = |&b: &u8| !(b.is_ascii_alphanumeric() || matches!(b, b'-' | b',' | b' '));
     let odd_value = header.value.is_empty() || header.value.iter().any(odd);
-    found.add_if(odd_value || is_disguised(header, found), Anomaly::ObfuscatedTransferEncoding);
+    found.add_if(odd_value || is_disguised(header, found), HttpAnomaly::ObfuscatedTransferEncoding);
     for coding in list(header.value) {
         if coding.is_empty() {
-            found.add(Anomaly::ObfuscatedTransferEncoding);
+            found.add(HttpAnomaly::ObfuscatedTransferEncoding);
             continue;
         }
         if coding.eq_ignore_ascii_case(b"chunked") {
-            found.add_if(half.has(flag::CHUNKED), Anomaly::RepeatedChunked);
+            found.add_if(half.has(flag::CHUNKED), HttpAnomaly::RepeatedChunked);
             half.set(flag::CHUNKED);
             continue;
         }
-        // Another coding behind chunked: then it is not the last one (RFC 9112 6.1). Clients take
-        // chunks for chunks nevertheless, and so do they where chunked is but a part of a word;
-        // what follows shows whether they are.
-        if side == Side::Request {
+        // Another coding after chunked: chunked is not the last one (RFC 9112 6.1). Clients decode
+        // chunks anyway, even where chunked is only part of a word; the following bytes show
+        // whether they are chunks.
+        if side == ExchangeSide::Request {
             half.clear(flag::CHUNKED);
         } else {
-            found.add_if(half.has(flag::CHUNKED), Anomaly::ChunkedNotFinal);
+            found.add_if(half.has(flag::CHUNKED), HttpAnomaly::ChunkedNotFinal);
             if coding.to_ascii_lowercase().windows(7).any(|part| part == b"chunked") {
                 half.set(flag::CHUNKED);
             }
         }
         let known: [&[u8]; 5] = [b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"];
         let is_known = known.iter().any(|known| coding.eq_ignore_ascii_case(known));
-        found.add_if(!is_known, Anomaly::UnknownTransferCoding);
+        found.add_if(!is_known, HttpAnomaly::UnknownTransferCoding);
     }
 }
 
-fn note_host(half: &mut Half, value: &[u8], found: &mut Anomalies) {
-    found.add_if(!is_host(value), Anomaly::InvalidHost);
+fn note_host(half: &mut DirectionState, value: &[u8], found: &mut HttpAnomalies) {
+    found.add_if(!is_host(value), HttpAnomaly::InvalidHost);
     if half.has(flag::HOST) {
-        return found.add(Anomaly::DuplicateHost);
+        return found.add(HttpAnomaly::DuplicateHost);
     }
     half.set(flag::HOST);
     let differs = half.has(flag::AUTHORITY) && half.authority != authority_hash(value);
-    found.add_if(differs, Anomaly::HostMismatch);
+    found.add_if(differs, HttpAnomaly::HostMismatch);
 }
 
-fn lacks_host(half: &Half) -> bool {
+fn lacks_host(half: &DirectionState) -> bool {
     half.has(flag::HTTP_11) && !half.has(flag::HOST)
 }
 
-fn has_no_body(half: &Half) -> bool {
+fn has_no_body(half: &DirectionState) -> bool {
     half.has(flag::HEAD) || is_bodiless(half.status) || half.status == 304 || answers_connect(half)
 }
 
-/// Statuses whose responses have no body, whatever was asked (RFC 9110 6.4.1).
+/// Returns whether a response of this status never has a body (RFC 9110 6.4.1).
 fn is_bodiless(status: u16) -> bool {
     matches!(status, 100..=199 | 204)
 }
 
-/// Whether the response opens a tunnel (RFC 9110 9.3.6).
-pub(crate) fn answers_connect(half: &Half) -> bool {
+/// Returns whether the response opens a tunnel (RFC 9110 9.3.6).
+pub(crate) fn answers_connect(half: &DirectionState) -> bool {
     half.has(flag::CONNECT) && matches!(half.status, 200..=299)
 }
 
-/// A hash of an authority without user and without the default port, in lower case. It serves to
-/// find differences; whoever wants two authorities to look the same can build them, and gains only
-/// that a mismatch is not told.
+/// Hashes an authority without user and default port, in lower case. The hash only serves to find
+/// differences: an attacker who builds a collision merely avoids the report of a mismatch.
 fn authority_hash(authority: &[u8]) -> u64 {
     let (_, host, port) = uri::split_authority(authority);
     let port = port.filter(|port| !port.is_empty() && *port != b"80").unwrap_or(b"80");
@@ -351,15 +361,15 @@ fn authority_hash(authority: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Anomaly::*;
+    use HttpAnomaly::*;
 
-    fn whole(raw: &[u8], folded: bool) -> Whole<'_> {
-        Whole { raw, found: Anomalies::NONE, controls: true, folded, cut: false }
+    fn whole(raw: &[u8], folded: bool) -> GatheredLine<'_> {
+        GatheredLine { raw, found: HttpAnomalies::NONE, controls: true, folded, cut: false }
     }
 
     #[test]
     fn names_and_values_are_trimmed() {
-        let rows: [(&str, &str, &str, &[Anomaly]); 9] = [
+        let rows: [(&str, &str, &str, &[HttpAnomaly]); 9] = [
             ("Host: a\r\n", "Host", "a", &[]),
             ("Host:a \t\r\n", "Host", "a", &[]),
             ("Host : a\r\n", "Host", "a", &[BlankBeforeColon]),

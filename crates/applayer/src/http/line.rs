@@ -1,43 +1,42 @@
-//! The caller's store for a line that is not complete yet.
+//! The caller's buffer for an incomplete line.
 
-/// A bounded store for one line of a direction: a start line, a header with its folds, a chunk's
+/// A bounded buffer for one line of a direction: a start line, a header with its folds, or a chunk
 /// size.
 ///
-/// It is empty most of the time: a line that lies wholly inside of a piece is read in place. Its
-/// capacity is at the same time the limit of a line's length, however the bytes are split. A
-/// capacity below [`CAPACITY_MIN`] is allowed, but then blank lines are not recognised for what
-/// they are.
-pub trait Line {
-    /// The bytes that are kept.
+/// It is usually empty: a line within one piece is parsed in place. Its capacity also limits the
+/// length of a line, however the bytes are split. A capacity below [`CAPACITY_MIN`] is allowed, but
+/// blank lines are then not recognised.
+pub trait LineBuffer {
+    /// Returns the buffered bytes.
     fn as_slice(&self) -> &[u8];
 
-    /// Most bytes that can be kept; always the same.
+    /// Returns the capacity in bytes, a constant.
     fn capacity(&self) -> usize;
 
-    /// Appends what there is room for, and says how many bytes that was.
+    /// Appends the bytes that fit and returns their number.
     fn push(&mut self, bytes: &[u8]) -> usize;
 
-    /// Forgets all bytes.
+    /// Clears the buffer.
     fn clear(&mut self);
 }
 
-/// Least capacity of a [`Line`] that makes sense, in bytes: a shorter one cuts each start line.
+/// Minimum useful capacity of a [`LineBuffer`], in bytes: a smaller one truncates each start line.
 pub const CAPACITY_MIN: usize = 64;
 
-/// A [`Line`] over an array.
+/// A [`LineBuffer`] backed by an array.
 #[derive(Debug, Clone)]
-pub struct FixedLine<const N: usize> {
+pub struct FixedLineBuffer<const N: usize> {
     bytes: [u8; N],
     len: usize,
 }
 
-impl<const N: usize> Default for FixedLine<N> {
+impl<const N: usize> Default for FixedLineBuffer<N> {
     fn default() -> Self {
         Self { bytes: [0; N], len: 0 }
     }
 }
 
-impl<const N: usize> Line for FixedLine<N> {
+impl<const N: usize> LineBuffer for FixedLineBuffer<N> {
     fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -64,8 +63,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_line_takes_no_more() {
-        let mut line = FixedLine::<4>::default();
+    fn a_full_line_buffer_accepts_no_bytes() {
+        let mut line = FixedLineBuffer::<4>::default();
         assert_eq!((line.push(b"abc"), line.push(b"def"), line.push(b"g")), (3, 1, 0));
         assert_eq!(line.as_slice(), b"abcd");
         line.clear();

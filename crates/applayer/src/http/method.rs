@@ -1,6 +1,6 @@
 //! Request methods.
 
-/// A request's method, as far as it matters to how messages are read.
+/// A request method, as far as parsing depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// GET (RFC 9110 9.3.1).
@@ -13,7 +13,7 @@ pub enum Method {
     Put,
     /// DELETE (RFC 9110 9.3.5).
     Delete,
-    /// CONNECT (RFC 9110 9.3.6): what follows a 2xx answer is a tunnel.
+    /// CONNECT (RFC 9110 9.3.6): a tunnel follows a 2xx response.
     Connect,
     /// OPTIONS (RFC 9110 9.3.7).
     Options,
@@ -21,14 +21,14 @@ pub enum Method {
     Trace,
     /// PATCH (RFC 5789).
     Patch,
-    /// Another one of IANA's register of methods (RFC 9110 16.1.1), or one that is in wide use.
+    /// Another method of the IANA registry (RFC 9110 16.1.1), or one in wide use.
     Registered,
-    /// None of these.
+    /// Any other method.
     Unknown,
 }
 
 impl Method {
-    /// Reads a method; names are case-sensitive (RFC 9110 9.1).
+    /// Parses a method; names are case-sensitive (RFC 9110 9.1).
     pub fn read(name: &[u8]) -> Self {
         match name {
             b"GET" => Self::Get,
@@ -46,8 +46,8 @@ impl Method {
     }
 }
 
-/// WebDAV and its kin, versioning, calendars, links, queries; and those of UPnP, caches and Windows
-/// services, which are not registered.
+/// WebDAV and related methods, versioning, calendars, links, queries; and unregistered ones of
+/// UPnP, caches and Windows services.
 const REGISTERED: [&str; 41] = [
     "ACL",
     "BASELINE-CONTROL",

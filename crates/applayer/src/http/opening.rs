@@ -1,23 +1,23 @@
-//! Bodies that begin like a request: found however they are cut, by one byte of state.
+//! Detection of bodies that begin like a request, across pieces, with one byte of state.
 
-/// Nothing is looked for, or it cannot be found any more.
+/// No search is in progress, or a match is impossible.
 pub(crate) const NONE: u8 = 0;
 /// Before the first byte.
 pub(crate) const FIRST: u8 = 1;
 
-/// Most letters of a method.
+/// Maximum letters of a method.
 const METHOD_MAX: u8 = 20;
-/// Behind the method and its space.
+/// After the method and its space.
 const BEFORE_TARGET: u8 = FIRST + METHOD_MAX + 1;
 /// In the target.
 const TARGET: u8 = BEFORE_TARGET + 1;
-/// Behind the target's space; each further byte of the version that matches is one more.
+/// After the target's space; each matching byte of the version adds one.
 const VERSION: u8 = TARGET + 1;
 const VERSION_TEXT: &[u8] = b"HTTP/1.";
 
-/// Looks at the next bytes of a body: how many of them there are up to where it is like a request's
-/// line (RFC 9112 3) without doubt, method, target and `HTTP/1.`; empty lines may stand before.
-/// Looks no further than it may become one.
+/// Matches the next bytes of a body against a request line (RFC 9112 3): method, target and
+/// `HTTP/1.`, possibly after empty lines. Returns the number of bytes up to a certain match. Stops
+/// as soon as a match is impossible.
 #[inline]
 pub(crate) fn find(state: &mut u8, bytes: &[u8]) -> Option<usize> {
     if *state == NONE {
@@ -36,7 +36,7 @@ pub(crate) fn find(state: &mut u8, bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// The state behind a byte. Any state is possible, one of elsewhere too.
+/// Returns the state after a byte. Accepts any state, including a foreign one.
 fn next(state: u8, byte: u8) -> u8 {
     match state {
         FIRST if matches!(byte, b'\r' | b'\n') => FIRST,
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_begins_like_a_request_is_found_however_it_is_cut() {
+    fn a_body_that_begins_like_a_request_is_found_in_any_segmentation() {
         for (body, expected) in [
             ("GET / HTTP/1.1\r\n", Some(13)),
             ("\r\n\nPROPPATCH http://a/b HTTP/1.0", Some(31)),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn states_of_elsewhere_are_no_trouble() {
+    fn foreign_states_do_no_harm() {
         for mut state in 0..=u8::MAX {
             let _ = find(&mut state, b"HTTP/1.HTTP/1.");
         }

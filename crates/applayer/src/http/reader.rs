@@ -1,120 +1,121 @@
-//! The machine: which bytes are what, by the phase that a direction is in.
+//! The state machine: interprets bytes by the phase of their direction.
 
 use crate::http::chunk::{ChunkLine, chunk_line};
-use crate::http::event::{End, Event, Framing, Protocol, RequestLine, Sink, StatusLine, Version};
-use crate::http::exchange::{Asked, Half, Outstanding, Phase, Side, flag};
-use crate::http::gather::{self, Next, Whole};
+use crate::http::event::{
+    Framing, HttpEvent, HttpSink, HttpVersion, MessageEnd, RequestLine, StatusLine, SwitchedProtocol,
+};
+use crate::http::exchange::{DirectionState, ExchangeSide, Phase, RequestKind, UnansweredRequests, flag};
+use crate::http::gather::{self, GatheredLine, NextLine};
 use crate::http::token::{is_blank, without_line_end};
 use crate::http::{
-    Anomalies, Anomaly, FixedLine, HEAD_BYTES_MAX, HEADER_MAX, Line, Method, head, opening, start,
+    FixedLineBuffer, HEAD_BYTES_MAX, HEADER_MAX, HttpAnomalies, HttpAnomaly, LineBuffer, Method, head,
+    opening, start,
 };
 
-/// One direction at work: its state, the other direction's, and who is told.
-pub(crate) struct Reader<'a, S> {
-    pub(crate) side: Side,
-    pub(crate) half: &'a mut Half,
-    pub(crate) other: &'a mut Half,
-    pub(crate) outstanding: &'a mut Outstanding,
+/// The parser of one direction: its state, the other direction's, and the sink.
+pub(crate) struct DirectionParser<'a, S> {
+    pub(crate) side: ExchangeSide,
+    pub(crate) half: &'a mut DirectionState,
+    pub(crate) other: &'a mut DirectionState,
+    pub(crate) outstanding: &'a mut UnansweredRequests,
     pub(crate) sink: &'a mut S,
 }
 
-impl<S: Sink> Reader<'_, S> {
-    /// Takes the next bytes, all of them.
-    pub(crate) fn take<L: Line>(&mut self, mut bytes: &[u8], line: &mut L) {
+impl<S: HttpSink> DirectionParser<'_, S> {
+    /// Parses all of the next bytes.
+    pub(crate) fn take<L: LineBuffer>(&mut self, mut bytes: &[u8], line: &mut L) {
         while !bytes.is_empty() {
             let used = self.take_some(bytes, line);
             bytes = &bytes[used..];
         }
     }
 
-    /// Takes a byte at least of those that come next, and says how many; or enters a phase that
-    /// takes one.
+    /// Parses at least one of the next bytes and returns their number, or enters a phase that will.
     #[inline(always)]
-    pub(crate) fn take_some<L: Line>(&mut self, bytes: &[u8], line: &mut L) -> usize {
+    pub(crate) fn take_some<L: LineBuffer>(&mut self, bytes: &[u8], line: &mut L) -> usize {
         match self.half.phase() {
             Phase::Headers | Phase::ChunkSize | Phase::ChunkEnd | Phase::Trailers => {
                 self.take_line(bytes, line)
             }
             Phase::Start | Phase::Search => self.take_start(bytes, line),
             Phase::Body | Phase::ChunkData => self.take_body(bytes),
-            Phase::BodyUntilClose => self.tell_all(bytes, Event::Body),
+            Phase::BodyUntilClose => self.emit_all(bytes, HttpEvent::Body),
             Phase::Opaque => self.take_opaque(bytes),
-            Phase::Closed => self.tell_all(bytes, Event::Skipped),
+            Phase::Closed => self.emit_all(bytes, HttpEvent::Skipped),
         }
     }
 
-    /// The next bytes are lost.
-    pub(crate) fn lose<L: Line>(&mut self, mut len: u64, line: &mut L) {
+    /// Handles `len` lost bytes.
+    pub(crate) fn lose<L: LineBuffer>(&mut self, mut len: u64, line: &mut L) {
         self.give_up_line(line);
         while len > 0 {
             len -= self.lose_some(len, line);
         }
     }
 
-    /// The direction ends.
-    pub(crate) fn close<L: Line>(&mut self, line: &mut L) {
+    /// Handles the end of the direction.
+    pub(crate) fn close<L: LineBuffer>(&mut self, line: &mut L) {
         if self.is_readable(line) {
             self.on_kept_line(line);
         }
         let partial = self.give_up_line(line);
-        self.end_loose(End::Complete);
+        self.end_loose(MessageEnd::Complete);
         match self.half.phase() {
-            Phase::BodyUntilClose => self.finish(End::Complete),
+            Phase::BodyUntilClose => self.finish(MessageEnd::Complete),
             Phase::Headers if self.may_be_simple() => self.finish_head(Framing::None),
             phase if phase.is_in_message() => {
-                self.tell(Event::End(End::Closed));
-                self.report(Anomalies::NONE.with(Anomaly::IncompleteMessage));
+                self.emit(HttpEvent::End(MessageEnd::Closed));
+                self.report(HttpAnomalies::NONE.with(HttpAnomaly::IncompleteMessage));
             }
-            _ if partial => self.report(Anomalies::NONE.with(Anomaly::IncompleteMessage)),
+            _ if partial => self.report(HttpAnomalies::NONE.with(HttpAnomaly::IncompleteMessage)),
             _ => {}
         }
         self.half.enter(Phase::Closed);
     }
 
-    /// Whether the line that is kept is read without its end when no more comes: a header, or a
-    /// start line that is one without doubt.
-    fn is_readable<L: Line>(&self, line: &L) -> bool {
+    /// Returns whether the partial line is parsed at the end: a header, or a certain start line.
+    fn is_readable<L: LineBuffer>(&self, line: &L) -> bool {
         let text = line.as_slice();
         match (self.half.phase(), self.side) {
             (Phase::Headers, _) => !text.is_empty(),
-            (Phase::Start, Side::Request) => start::is_certain_request(text),
-            (Phase::Start, Side::Response) => start::is_certain_status(text),
+            (Phase::Start, ExchangeSide::Request) => start::is_certain_request(text),
+            (Phase::Start, ExchangeSide::Response) => start::is_certain_status(text),
             _ => false,
         }
     }
 
     #[inline(always)]
-    fn take_line<L: Line>(&mut self, bytes: &[u8], line: &mut L) -> usize {
+    fn take_line<L: LineBuffer>(&mut self, bytes: &[u8], line: &mut L) -> usize {
         match gather::next_line(self.half, self.half.phase().folds(), bytes, line) {
-            Next::InPlace(whole, used) => {
+            NextLine::InPlace(whole, used) => {
                 self.on_line(whole);
                 used
             }
-            Next::Kept(used) => {
+            NextLine::Kept(used) => {
                 self.on_kept_line(line);
                 used
             }
-            Next::Incomplete => bytes.len(),
+            NextLine::Incomplete => bytes.len(),
         }
     }
 
-    fn take_start<L: Line>(&mut self, bytes: &[u8], line: &mut L) -> usize {
+    fn take_start<L: LineBuffer>(&mut self, bytes: &[u8], line: &mut L) -> usize {
         if self.half.has(flag::TO_ANY) {
             self.switch(line);
             return 0;
         }
         match self.side {
-            Side::Request if self.is_early_tunnel(bytes, line) => {
+            ExchangeSide::Request if self.is_early_tunnel(bytes, line) => {
                 self.half.enter(Phase::Opaque);
-                self.tell(Event::Switched(Protocol::Tunnel));
-                self.report(Anomalies::NONE.with(Anomaly::EarlyTunnelData));
+                self.emit(HttpEvent::Switched(SwitchedProtocol::Tunnel));
+                self.report(HttpAnomalies::NONE.with(HttpAnomaly::EarlyTunnelData));
                 0
             }
-            Side::Response if self.half.has(flag::MAY_GO_ON) && is_no_status_line(bytes, line) => {
+            ExchangeSide::Response if self.half.has(flag::MAY_GO_ON) && is_no_status_line(bytes, line) => {
                 self.go_on(line);
                 0
             }
-            Side::Response if self.lacks_status_line(bytes, line) => {
+            ExchangeSide::Response if self.lacks_status_line(bytes, line) => {
                 self.on_simple_response(line);
                 0
             }
@@ -128,10 +129,10 @@ impl<S: Sink> Reader<'_, S> {
         let request = opening::find(&mut self.half.opening, &bytes[..taken]);
         taken = request.unwrap_or(taken);
         if taken > 0 {
-            self.tell(Event::Body(&bytes[..taken]));
+            self.emit(HttpEvent::Body(&bytes[..taken]));
         }
         if request.is_some() {
-            self.report(Anomalies::NONE.with(Anomaly::RequestInBody));
+            self.report(HttpAnomalies::NONE.with(HttpAnomaly::RequestInBody));
         }
         self.pass_body(taken as u64);
         taken
@@ -143,33 +144,33 @@ impl<S: Sink> Reader<'_, S> {
             self.half.enter(Phase::Start);
             return 0;
         }
-        self.tell_all(bytes, Event::Opaque)
+        self.emit_all(bytes, HttpEvent::Opaque)
     }
 
-    fn tell_all<'b>(&mut self, bytes: &'b [u8], event: impl Fn(&'b [u8]) -> Event<'b>) -> usize {
-        self.tell(event(bytes));
+    fn emit_all<'b>(&mut self, bytes: &'b [u8], event: impl Fn(&'b [u8]) -> HttpEvent<'b>) -> usize {
+        self.emit(event(bytes));
         bytes.len()
     }
 
-    /// So many bytes of a body of known length, or of a chunk, are over.
+    /// Counts `len` bytes of a body of known length, or of a chunk.
     fn pass_body(&mut self, len: u64) {
         self.half.remaining -= len;
         match self.half.phase() {
             _ if self.half.remaining > 0 => {}
             Phase::ChunkData => self.half.enter(Phase::ChunkEnd),
-            _ => self.finish(End::Complete),
+            _ => self.finish(MessageEnd::Complete),
         }
     }
 
-    /// Loses what belongs together of so many bytes, and says how many those are.
-    fn lose_some<L: Line>(&mut self, len: u64, line: &mut L) -> u64 {
+    /// Handles the first part of a gap that belongs together and returns its length.
+    fn lose_some<L: LineBuffer>(&mut self, len: u64, line: &mut L) -> u64 {
         let phase = self.half.phase();
         match phase {
             Phase::Body | Phase::ChunkData => {
                 let lost = len.min(self.half.remaining);
                 self.half.opening = opening::NONE;
                 if lost > 0 {
-                    self.tell(Event::Gap(lost));
+                    self.emit(HttpEvent::Gap(lost));
                 }
                 self.pass_body(lost);
                 return lost;
@@ -178,15 +179,15 @@ impl<S: Sink> Reader<'_, S> {
                 self.switch(line);
                 return 0;
             }
-            _ => self.tell(Event::Gap(len)),
+            _ => self.emit(HttpEvent::Gap(len)),
         }
-        self.end_loose(End::Lost);
+        self.end_loose(MessageEnd::Lost);
         let was_tunnel = phase == Phase::Opaque && !self.half.has(flag::REFUSED);
         if was_tunnel || matches!(phase, Phase::BodyUntilClose | Phase::Closed) {
             return len;
         }
         if phase.is_in_message() {
-            self.tell(Event::End(End::Lost));
+            self.emit(HttpEvent::End(MessageEnd::Lost));
         }
         self.half.clear(flag::REFUSED);
         self.half.set(flag::LOSSY);
@@ -194,9 +195,9 @@ impl<S: Sink> Reader<'_, S> {
         len
     }
 
-    /// Nothing more comes to the line that is kept: a whole one is read, another one skipped.
-    /// Whether one was skipped.
-    fn give_up_line<L: Line>(&mut self, line: &mut L) -> bool {
+    /// Ends the buffered line: parses it if it is complete, otherwise skips it. Returns whether it
+    /// was skipped.
+    fn give_up_line<L: LineBuffer>(&mut self, line: &mut L) -> bool {
         if self.half.has(flag::LINE_ENDED) {
             self.on_kept_line(line);
             return false;
@@ -205,50 +206,50 @@ impl<S: Sink> Reader<'_, S> {
         if partial && self.is_body_line() {
             if self.half.phase() == Phase::Start {
                 self.half.set(flag::LOOSE);
-                self.report(Anomalies::NONE.with(Anomaly::UnexpectedBody));
+                self.report(HttpAnomalies::NONE.with(HttpAnomaly::UnexpectedBody));
             }
-            self.tell(Event::Body(line.as_slice()));
+            self.emit(HttpEvent::Body(line.as_slice()));
         } else if partial {
-            self.tell(Event::Skipped(line.as_slice()));
+            self.emit(HttpEvent::Skipped(line.as_slice()));
         }
         gather::forget(self.half, line);
         partial
     }
 
     #[inline(never)]
-    fn on_kept_line<L: Line>(&mut self, line: &mut L) {
+    fn on_kept_line<L: LineBuffer>(&mut self, line: &mut L) {
         self.on_line(gather::kept(self.half, line));
         gather::forget(self.half, line);
     }
 
     #[inline(always)]
-    fn on_line(&mut self, mut whole: Whole<'_>) {
-        whole.found.add_if(whole.cut, Anomaly::LineTooLong);
+    fn on_line(&mut self, mut whole: GatheredLine<'_>) {
+        whole.found.add_if(whole.cut, HttpAnomaly::LineTooLong);
         match self.half.phase() {
             Phase::Headers | Phase::Trailers => self.on_header_line(whole),
             Phase::ChunkSize => self.on_chunk_line(whole),
             Phase::ChunkEnd => self.on_chunk_end(whole),
             Phase::Search => self.on_searched_line(whole),
-            _ if self.side == Side::Request => self.on_request_line(whole),
+            _ if self.side == ExchangeSide::Request => self.on_request_line(whole),
             _ => self.on_status_line(whole),
         }
     }
 
-    fn on_searched_line(&mut self, whole: Whole<'_>) {
+    fn on_searched_line(&mut self, whole: GatheredLine<'_>) {
         let text = without_line_end(whole.raw);
         let certain = match self.side {
-            Side::Request => start::is_certain_request(text),
-            Side::Response => start::is_certain_status(text),
+            ExchangeSide::Request => start::is_certain_request(text),
+            ExchangeSide::Response => start::is_certain_status(text),
         };
         if !certain {
-            return self.tell(Event::Skipped(whole.raw));
+            return self.emit(HttpEvent::Skipped(whole.raw));
         }
-        self.tell(Event::Resynchronised);
+        self.emit(HttpEvent::Resynchronised);
         self.half.enter(Phase::Start);
         match self.side {
-            Side::Request => self.on_request_line(whole),
-            Side::Response => {
-                // Answers were lost with their number: one that comes now is most likely to the
+            ExchangeSide::Request => self.on_request_line(whole),
+            ExchangeSide::Response => {
+                // Responses were lost with their number: the next one most likely answers the
                 // newest request.
                 if self.half.has(flag::LOSSY) {
                     self.outstanding.keep_newest();
@@ -258,43 +259,43 @@ impl<S: Sink> Reader<'_, S> {
         }
     }
 
-    fn on_request_line(&mut self, whole: Whole<'_>) {
+    fn on_request_line(&mut self, whole: GatheredLine<'_>) {
         let text = without_line_end(whole.raw);
         if text.is_empty() {
             return; // RFC 9112 2.2: empty lines before a request are ignored.
         }
         let Some((mut request, mut found)) = start::request_line(text, whole.cut) else {
-            self.tell(Event::Skipped(whole.raw));
-            let mut found = whole.found.with(Anomaly::InvalidRequestLine);
-            found.add_if(head::begins_like_framing(text), Anomaly::DisguisedFraming);
+            self.emit(HttpEvent::Skipped(whole.raw));
+            let mut found = whole.found.with(HttpAnomaly::InvalidRequestLine);
+            found.add_if(head::begins_like_framing(text), HttpAnomaly::DisguisedFraming);
             return self.report(found);
         };
         if is_http2_preface(&request) {
             self.other.set(flag::TO_HTTP2);
             self.half.enter(Phase::Opaque);
-            self.tell(Event::Switched(Protocol::Http2));
-            self.report(Anomalies::NONE.with(Anomaly::Http2Unread));
-            return self.tell(Event::Opaque(whole.raw));
+            self.emit(HttpEvent::Switched(SwitchedProtocol::Http2));
+            self.report(HttpAnomalies::NONE.with(HttpAnomaly::Http2Unread));
+            return self.emit(HttpEvent::Opaque(whole.raw));
         }
         self.begin(request.version, &whole);
         request.number = self.outstanding.next_number();
         let remembered = self.outstanding.push(asked(&request));
-        found.add_if(!remembered, Anomaly::PipelineFull);
-        found.add_if(self.half.has(flag::AFTER_LAST), Anomaly::DataAfterClose);
-        found.add_if(self.half.has(flag::CONNECTING), Anomaly::EarlyTunnelData);
+        found.add_if(!remembered, HttpAnomaly::PipelineFull);
+        found.add_if(self.half.has(flag::AFTER_LAST), HttpAnomaly::DataAfterClose);
+        found.add_if(self.half.has(flag::CONNECTING), HttpAnomaly::EarlyTunnelData);
         match request.method {
             Method::Connect => self.half.set(flag::CONNECT),
             _ => head::note_target(self.half, request.target),
         }
-        self.tell(Event::Request(request));
+        self.emit(HttpEvent::Request(request));
         self.report(found.union(whole.found));
-        if request.version == Version::Http09 {
+        if request.version == HttpVersion::Http09 {
             self.half.set(flag::SIMPLE);
         }
         self.half.enter(Phase::Headers);
     }
 
-    fn on_status_line(&mut self, whole: Whole<'_>) {
+    fn on_status_line(&mut self, whole: GatheredLine<'_>) {
         let text = without_line_end(whole.raw);
         if text.is_empty() {
             return;
@@ -302,36 +303,36 @@ impl<S: Sink> Reader<'_, S> {
         let Some((mut response, mut found)) = start::status_line(text) else {
             if self.half.has(flag::MAY_BE_LOOSE) {
                 self.half.set(flag::LOOSE);
-                self.report(whole.found.with(Anomaly::UnexpectedBody));
-                return self.tell(Event::Body(whole.raw));
+                self.report(whole.found.with(HttpAnomaly::UnexpectedBody));
+                return self.emit(HttpEvent::Body(whole.raw));
             }
-            self.tell(Event::Skipped(whole.raw));
-            return self.report(whole.found.with(Anomaly::InvalidStatusLine));
+            self.emit(HttpEvent::Skipped(whole.raw));
+            return self.report(whole.found.with(HttpAnomaly::InvalidStatusLine));
         };
-        self.end_loose(End::Complete);
+        self.end_loose(MessageEnd::Complete);
         self.begin(response.version, &whole);
         self.half.status = response.status;
         response.answers = self.answer(response.interim);
         let lossy = self.half.has(flag::LOSSY) || self.other.has(flag::LOSSY);
-        found.add_if(response.answers.is_none() && !lossy, Anomaly::ResponseWithoutRequest);
-        found.add_if(self.half.has(flag::AFTER_LAST), Anomaly::DataAfterClose);
-        found.add_if(response.status == 101 && !self.half.has(flag::ASKED), Anomaly::UnexpectedUpgrade);
-        self.tell(Event::Response(response));
+        found.add_if(response.answers.is_none() && !lossy, HttpAnomaly::ResponseWithoutRequest);
+        found.add_if(self.half.has(flag::AFTER_LAST), HttpAnomaly::DataAfterClose);
+        found.add_if(response.status == 101 && !self.half.has(flag::ASKED), HttpAnomaly::UnexpectedUpgrade);
+        self.emit(HttpEvent::Response(response));
         self.report(found.union(whole.found));
         self.half.enter(Phase::Headers);
     }
 
-    /// A response of HTTP/0.9: a body and nothing else. So is read, too, what a server says first
-    /// if that is no status line.
-    fn on_simple_response<L: Line>(&mut self, line: &mut L) {
-        let expected = matches!(self.outstanding.oldest(), Some((Asked::Simple, ..)));
-        self.end_loose(End::Complete);
-        self.begin(Version::Http09, &Whole::EMPTY);
+    /// Handles a response of HTTP/0.9, which is just a body. The first bytes of a server are parsed
+    /// as one, too, if they are not a status line.
+    fn on_simple_response<L: LineBuffer>(&mut self, line: &mut L) {
+        let expected = matches!(self.outstanding.oldest(), Some((RequestKind::Simple, ..)));
+        self.end_loose(MessageEnd::Complete);
+        self.begin(HttpVersion::Http09, &GatheredLine::EMPTY);
         let answers = self.answer(false);
-        self.tell(Event::Response(StatusLine {
+        self.emit(HttpEvent::Response(StatusLine {
             raw: &[],
             protocol: &[],
-            version: Version::Http09,
+            version: HttpVersion::Http09,
             code: &[],
             status: 0,
             reason: &[],
@@ -339,21 +340,21 @@ impl<S: Sink> Reader<'_, S> {
             answers,
         }));
         if !expected {
-            self.report(Anomalies::NONE.with(Anomaly::InvalidStatusLine));
+            self.report(HttpAnomalies::NONE.with(HttpAnomaly::InvalidStatusLine));
         }
-        self.tell(Event::HeadersEnd(Framing::UntilClose));
+        self.emit(HttpEvent::HeadersEnd(Framing::UntilClose));
         self.half.enter(Phase::BodyUntilClose);
         if !line.as_slice().is_empty() {
-            self.tell(Event::Body(line.as_slice()));
+            self.emit(HttpEvent::Body(line.as_slice()));
         }
         gather::forget(self.half, line);
     }
 
     #[inline(always)]
-    fn on_header_line(&mut self, whole: Whole<'_>) {
+    fn on_header_line(&mut self, whole: GatheredLine<'_>) {
         if self.may_be_simple() && !head::is_header(whole.raw) {
-            // A request of HTTP/0.9 is over with its line; only some clients that forget the
-            // version send headers nevertheless.
+            // A request of HTTP/0.9 ends with its line. Some clients that omit the version send
+            // headers anyway.
             self.finish_head(Framing::None);
             return self.on_request_line(whole);
         }
@@ -361,48 +362,48 @@ impl<S: Sink> Reader<'_, S> {
             let chunked = self.half.phase() == Phase::Trailers;
             self.report(if chunked { with_chunk_end(whole.found) } else { self.with_head_end(whole.found) });
             return match self.half.phase() {
-                Phase::Trailers => self.finish(End::Complete),
+                Phase::Trailers => self.finish(MessageEnd::Complete),
                 _ => self.on_headers_end(),
             };
         }
         if whole.raw.first().is_some_and(|&b| is_blank(b)) {
-            self.tell(Event::Skipped(whole.raw));
-            return self.report(whole.found.with(Anomaly::BlankBeforeHeaders));
+            self.emit(HttpEvent::Skipped(whole.raw));
+            return self.report(whole.found.with(HttpAnomaly::BlankBeforeHeaders));
         }
         let (header, mut found) = head::header(whole);
         head::note_name(self.half, &header, &mut found);
         self.half.headers = self.half.headers.saturating_add(1);
         self.half.head_bytes = self.half.head_bytes.saturating_add(whole.raw.len() as u32);
-        found.add_if(self.half.headers > HEADER_MAX, Anomaly::TooManyHeaders);
-        found.add_if(self.half.head_bytes > HEAD_BYTES_MAX, Anomaly::HeadTooLong);
+        found.add_if(self.half.headers > HEADER_MAX, HttpAnomaly::TooManyHeaders);
+        found.add_if(self.half.head_bytes > HEAD_BYTES_MAX, HttpAnomaly::HeadTooLong);
         if self.half.phase() == Phase::Trailers {
-            found.add_if(head::is_framing(header.field), Anomaly::FramingInTrailer);
-            self.tell(Event::Trailer(header));
+            found.add_if(head::is_framing(header.field), HttpAnomaly::FramingInTrailer);
+            self.emit(HttpEvent::Trailer(header));
         } else {
             head::note(self.half, self.side, &header, &mut found);
-            self.tell(Event::Header(header));
+            self.emit(HttpEvent::Header(header));
         }
         self.report(found);
     }
 
     fn on_headers_end(&mut self) {
         let (framing, found) = head::framing(self.half, self.side);
-        if self.side == Side::Request && self.half.has(flag::UPGRADE) {
+        if self.side == ExchangeSide::Request && self.half.has(flag::UPGRADE) {
             self.outstanding.newest_wants_upgrade();
         }
-        self.tell(Event::HeadersEnd(framing));
+        self.emit(HttpEvent::HeadersEnd(framing));
         self.report(found);
         self.finish_or_enter(framing);
     }
 
     fn finish_head(&mut self, framing: Framing) {
-        self.tell(Event::HeadersEnd(framing));
+        self.emit(HttpEvent::HeadersEnd(framing));
         self.finish_or_enter(framing);
     }
 
     fn finish_or_enter(&mut self, framing: Framing) {
         match framing {
-            Framing::None | Framing::Length(0) => self.finish(End::Complete),
+            Framing::None | Framing::Length(0) => self.finish(MessageEnd::Complete),
             Framing::Length(len) => {
                 self.half.remaining = len;
                 self.enter_body(Phase::Body);
@@ -412,23 +413,23 @@ impl<S: Sink> Reader<'_, S> {
         }
     }
 
-    /// A body, or a chunk, begins.
+    /// Begins a body or a chunk.
     fn enter_body(&mut self, phase: Phase) {
         self.half.enter(phase);
-        self.half.opening = if self.side == Side::Request { opening::FIRST } else { opening::NONE };
+        self.half.opening = if self.side == ExchangeSide::Request { opening::FIRST } else { opening::NONE };
     }
 
-    fn on_chunk_line(&mut self, whole: Whole<'_>) {
+    fn on_chunk_line(&mut self, whole: GatheredLine<'_>) {
         let Ok(ChunkLine { size, extension, mut found }) = chunk_line(without_line_end(whole.raw)) else {
             return self.on_broken_chunk(whole);
         };
         if !extension.is_empty() {
-            self.tell(Event::ChunkExtension(extension));
+            self.emit(HttpEvent::ChunkExtension(extension));
         }
-        if whole.found.has(Anomaly::BareLineFeed) {
+        if whole.found.has(HttpAnomaly::BareLineFeed) {
             found.add(match extension {
-                [] => Anomaly::BareLineFeedInChunkSize,
-                _ => Anomaly::BareLineFeedInChunkExtension,
+                [] => HttpAnomaly::BareLineFeedInChunkSize,
+                _ => HttpAnomaly::BareLineFeedInChunkExtension,
             });
         }
         self.report(found.union(whole.found));
@@ -439,52 +440,52 @@ impl<S: Sink> Reader<'_, S> {
         }
     }
 
-    fn on_broken_chunk(&mut self, whole: Whole<'_>) {
-        let found = whole.found.with(Anomaly::InvalidChunkSize);
+    fn on_broken_chunk(&mut self, whole: GatheredLine<'_>) {
+        let found = whole.found.with(HttpAnomaly::InvalidChunkSize);
         match self.side {
-            Side::Request => {
-                self.tell(Event::Skipped(whole.raw));
+            ExchangeSide::Request => {
+                self.emit(HttpEvent::Skipped(whole.raw));
                 self.report(found);
-                self.tell(Event::End(End::Lost));
+                self.emit(HttpEvent::End(MessageEnd::Lost));
                 self.half.enter(Phase::Search);
             }
-            Side::Response => {
-                self.tell(Event::Body(whole.raw));
+            ExchangeSide::Response => {
+                self.emit(HttpEvent::Body(whole.raw));
                 self.report(found);
                 self.half.enter(Phase::BodyUntilClose);
             }
         }
     }
 
-    fn on_chunk_end(&mut self, whole: Whole<'_>) {
+    fn on_chunk_end(&mut self, whole: GatheredLine<'_>) {
         let mut found = with_chunk_end(whole.found);
         if !without_line_end(whole.raw).is_empty() {
-            self.tell(Event::Skipped(whole.raw));
-            found.add(Anomaly::MissingChunkEnd);
+            self.emit(HttpEvent::Skipped(whole.raw));
+            found.add(HttpAnomaly::MissingChunkEnd);
         }
         self.report(found);
         self.half.enter(Phase::ChunkSize);
     }
 
-    fn begin(&mut self, version: Version, line: &Whole<'_>) {
+    fn begin(&mut self, version: HttpVersion, line: &GatheredLine<'_>) {
         self.half.begin();
         self.half.head_bytes = u32::try_from(line.raw.len()).unwrap_or(u32::MAX);
-        let ends = if line.found.has(Anomaly::BareLineFeed) { 0 } else { flag::CR_LF };
+        let ends = if line.found.has(HttpAnomaly::BareLineFeed) { 0 } else { flag::CR_LF };
         self.half.set(
             ends | match version {
-                Version::Http10 => flag::HTTP_10,
-                Version::Http11 => flag::HTTP_11,
-                Version::Http09 | Version::Other => 0,
+                HttpVersion::Http10 => flag::HTTP_10,
+                HttpVersion::Http11 => flag::HTTP_11,
+                HttpVersion::Http09 | HttpVersion::Other => 0,
             },
         );
     }
 
-    /// Whether all of the message so far is a line without version.
+    /// Returns whether the message so far is just a line without a version.
     fn may_be_simple(&self) -> bool {
         self.half.has(flag::SIMPLE) && self.half.headers == 0
     }
 
-    /// Finds the request that a response answers, and notes what of it matters to the response.
+    /// Finds the request that a response answers and records its effect on the response.
     fn answer(&mut self, interim: bool) -> Option<u32> {
         let (asked, wants_upgrade, number) = self.outstanding.oldest()?;
         if interim {
@@ -492,12 +493,12 @@ impl<S: Sink> Reader<'_, S> {
         }
         self.outstanding.pop();
         match asked {
-            Asked::Head => self.half.set(flag::HEAD),
-            Asked::Connect => {
+            RequestKind::Head => self.half.set(flag::HEAD),
+            RequestKind::Connect => {
                 self.half.set(flag::CONNECT);
                 self.on_connect_answered();
             }
-            Asked::Ordinary | Asked::Simple => {}
+            RequestKind::Ordinary | RequestKind::Simple => {}
         }
         if wants_upgrade {
             self.half.set(flag::ASKED);
@@ -515,72 +516,73 @@ impl<S: Sink> Reader<'_, S> {
         }
     }
 
-    /// The message is over.
-    fn finish(&mut self, end: End) {
-        self.tell(Event::End(end));
+    /// Ends the message.
+    fn finish(&mut self, end: MessageEnd) {
+        self.emit(HttpEvent::End(end));
         self.half.enter(Phase::Start);
-        if self.side == Side::Response && self.cannot_have_body() {
+        if self.side == ExchangeSide::Response && self.cannot_have_body() {
             self.half.set(if self.announces_body() { flag::MAY_GO_ON } else { flag::MAY_BE_LOOSE });
         }
         match self.side {
-            Side::Request if self.half.has(flag::CONNECT) => self.half.set(flag::CONNECTING),
-            Side::Response if self.half.status == 101 => self.upgrade(),
-            Side::Response if head::answers_connect(self.half) => self.become_opaque(Protocol::Tunnel),
-            Side::Response if matches!(self.half.status, 100..=199) => {}
+            ExchangeSide::Request if self.half.has(flag::CONNECT) => self.half.set(flag::CONNECTING),
+            ExchangeSide::Response if self.half.status == 101 => self.upgrade(),
+            ExchangeSide::Response if head::answers_connect(self.half) => {
+                self.become_opaque(SwitchedProtocol::Tunnel)
+            }
+            ExchangeSide::Response if matches!(self.half.status, 100..=199) => {}
             _ if self.is_last() => self.half.set(flag::AFTER_LAST),
             _ => {}
         }
     }
 
-    /// The connection goes on with the protocol that both headers Upgrade, or one of them, name.
+    /// Handles an upgrade to the protocol that either or both Upgrade headers name.
     fn upgrade(&mut self) {
         if !self.half.has(flag::H2C) && !self.other.has(flag::H2C) {
             self.other.set(flag::TO_UPGRADE);
-            return self.become_opaque(Protocol::Upgrade);
+            return self.become_opaque(SwitchedProtocol::Upgrade);
         }
         self.other.set(flag::TO_HTTP2);
-        self.become_opaque(Protocol::Http2);
-        self.report(Anomalies::NONE.with(Anomaly::Http2Unread));
+        self.become_opaque(SwitchedProtocol::Http2);
+        self.report(HttpAnomalies::NONE.with(HttpAnomaly::Http2Unread));
     }
 
-    /// Whether it is a response that cannot have a body, and was not followed by one. Of what
-    /// answers HEAD nobody reads one.
+    /// Returns whether this is a response that must not have a body and has none so far. No client
+    /// expects a body after a response to HEAD.
     fn cannot_have_body(&self) -> bool {
-        let told = Anomalies::from_bits(self.half.told).has(Anomaly::UnexpectedBody);
+        let reported = HttpAnomalies::from_bits(self.half.reported).has(HttpAnomaly::UnexpectedBody);
         let bodiless = matches!(self.half.status, 100..=199 | 204 | 304);
-        bodiless && !told && !self.half.has(flag::HEAD | flag::CONNECT)
+        bodiless && !reported && !self.half.has(flag::HEAD | flag::CONNECT)
     }
 
-    /// Whether the message's headers announce a body.
+    /// Returns whether the headers announce a body.
     fn announces_body(&self) -> bool {
         self.half.has(flag::TRANSFER_ENCODING) || self.half.has(flag::LENGTH) && self.half.content_length > 0
     }
 
-    /// Whether the line that is kept is a part of a body to who reads with good will, though it is
-    /// not complete: lines behind a response that cannot have a body, or what stands where a
-    /// chunk's size is to be.
+    /// Returns whether a lenient implementation would take the partial line as part of a body:
+    /// lines after a response that must not have one, or bytes in place of a chunk size.
     fn is_body_line(&self) -> bool {
-        self.side == Side::Response
+        self.side == ExchangeSide::Response
             && match self.half.phase() {
                 Phase::Start => self.half.has(flag::MAY_BE_LOOSE),
                 phase => phase == Phase::ChunkSize,
             }
     }
 
-    /// Lines behind a response that cannot have a body are over, if there were any.
-    fn end_loose(&mut self, end: End) {
+    /// Ends a body that consists of lines after a response, if there is one.
+    fn end_loose(&mut self, end: MessageEnd) {
         if self.half.has(flag::LOOSE) {
             self.half.clear(flag::LOOSE | flag::MAY_BE_LOOSE);
-            self.tell(Event::End(end));
+            self.emit(HttpEvent::End(end));
         }
     }
 
-    /// What follows a response that cannot have a body is one, as its headers have it.
-    fn go_on<L: Line>(&mut self, line: &mut L) {
+    /// Begins the body, framed by the headers, of a response that must not have one.
+    fn go_on<L: LineBuffer>(&mut self, line: &mut L) {
         self.half.clear(flag::MAY_GO_ON);
-        self.report(Anomalies::NONE.with(Anomaly::UnexpectedBody));
+        self.report(HttpAnomalies::NONE.with(HttpAnomaly::UnexpectedBody));
         if self.half.has(flag::CHUNKED) {
-            // The line that was begun is a chunk's.
+            // The partial line is a chunk-size line.
             return self.half.enter(Phase::ChunkSize);
         }
         if self.half.has(flag::TRANSFER_ENCODING) {
@@ -593,64 +595,63 @@ impl<S: Sink> Reader<'_, S> {
         let room = if is_sized { self.half.remaining } else { u64::MAX };
         let len = usize::try_from(room).map_or(begun.len(), |room| room.min(begun.len()));
         if len > 0 {
-            self.tell(Event::Body(&begun[..len]));
+            self.emit(HttpEvent::Body(&begun[..len]));
         }
         if is_sized {
             self.pass_body(len as u64);
         }
-        // What was begun can be longer than the body: then it begins the next line. It is less than
-        // what status lines begin with.
-        let mut rest = FixedLine::<{ start::HTTP.len() }>::default();
+        // The partial line can be longer than the body: then the rest begins the next line. It is
+        // shorter than the prefix of a status line.
+        let mut rest = FixedLineBuffer::<{ start::HTTP.len() }>::default();
         rest.push(&begun[len..]);
         gather::forget(self.half, line);
         line.push(rest.as_slice());
     }
 
-    /// What is wrong with the line that ends a head.
-    fn with_head_end(&self, mut found: Anomalies) -> Anomalies {
-        let alone = found.has(Anomaly::BareLineFeed) && self.half.has(flag::CR_LF);
-        found.add_if(alone && self.side == Side::Request, Anomaly::BareLineFeedEndsHead);
+    /// Returns the anomalies of the line that ends a head.
+    fn with_head_end(&self, mut found: HttpAnomalies) -> HttpAnomalies {
+        let alone = found.has(HttpAnomaly::BareLineFeed) && self.half.has(flag::CR_LF);
+        found.add_if(alone && self.side == ExchangeSide::Request, HttpAnomaly::BareLineFeedEndsHead);
         found
     }
 
-    /// Whether the connection is to end behind this message (RFC 9112 9.3).
+    /// Returns whether the connection must close after this message (RFC 9112 9.3).
     fn is_last(&self) -> bool {
         self.half.has(flag::CLOSE) || self.half.has(flag::HTTP_10) && !self.half.has(flag::KEEP_ALIVE)
     }
 
-    /// The other direction has settled that this one is no longer HTTP/1, and no message is in its
-    /// way.
-    fn switch<L: Line>(&mut self, line: &mut L) {
+    /// Switches protocols: the other direction decided it, and no message is in progress.
+    fn switch<L: LineBuffer>(&mut self, line: &mut L) {
         let protocol = match self.half.flags {
-            flags if flags & flag::TO_HTTP2 != 0 => Protocol::Http2,
-            flags if flags & flag::TO_UPGRADE != 0 => Protocol::Upgrade,
-            _ => Protocol::Tunnel,
+            flags if flags & flag::TO_HTTP2 != 0 => SwitchedProtocol::Http2,
+            flags if flags & flag::TO_UPGRADE != 0 => SwitchedProtocol::Upgrade,
+            _ => SwitchedProtocol::Tunnel,
         };
         self.become_opaque(protocol);
         if !line.as_slice().is_empty() {
-            self.tell(Event::Opaque(line.as_slice()));
+            self.emit(HttpEvent::Opaque(line.as_slice()));
         }
         gather::forget(self.half, line);
     }
 
-    fn become_opaque(&mut self, protocol: Protocol) {
-        self.end_loose(End::Complete);
+    fn become_opaque(&mut self, protocol: SwitchedProtocol) {
+        self.end_loose(MessageEnd::Complete);
         self.half.clear(flag::TO_ANY);
         self.half.enter(Phase::Opaque);
-        self.tell(Event::Switched(protocol));
+        self.emit(HttpEvent::Switched(protocol));
     }
 
-    /// Whether bytes behind a CONNECT that is not answered yet are the tunnel's: they do not begin
+    /// Returns whether bytes after an unanswered CONNECT belong to the tunnel: they do not begin
     /// like a method.
-    fn is_early_tunnel<L: Line>(&self, bytes: &[u8], line: &L) -> bool {
+    fn is_early_tunnel<L: LineBuffer>(&self, bytes: &[u8], line: &L) -> bool {
         let at_start = self.half.phase() == Phase::Start && line.as_slice().is_empty();
         let like_http = |b: &u8| b.is_ascii_uppercase() || matches!(b, b'\r' | b'\n');
         self.half.has(flag::CONNECTING) && at_start && !bytes.first().is_some_and(like_http)
     }
 
-    /// Whether a response begins without a status line where this is to be read as HTTP/0.9.
-    fn lacks_status_line<L: Line>(&self, bytes: &[u8], line: &L) -> bool {
-        let simple = matches!(self.outstanding.oldest(), Some((Asked::Simple, ..)));
+    /// Returns whether a response without a status line must be parsed as HTTP/0.9.
+    fn lacks_status_line<L: LineBuffer>(&self, bytes: &[u8], line: &L) -> bool {
+        let simple = matches!(self.outstanding.oldest(), Some((RequestKind::Simple, ..)));
         if self.half.phase() != Phase::Start || !(simple || self.half.messages == 0) {
             return false;
         }
@@ -661,55 +662,56 @@ impl<S: Sink> Reader<'_, S> {
         begun.zip(start::HTTP).any(|(byte, expected)| !byte.eq_ignore_ascii_case(expected))
     }
 
-    /// Tells those anomalies that were not told of this message yet, and counts all.
-    fn report(&mut self, found: Anomalies) {
+    /// Reports the anomalies that are new for this message, and counts all.
+    fn report(&mut self, found: HttpAnomalies) {
         if !found.is_empty() {
             self.report_some(found);
         }
     }
 
     #[cold]
-    fn report_some(&mut self, found: Anomalies) {
-        let told = Anomalies::from_bits(self.half.told);
+    fn report_some(&mut self, found: HttpAnomalies) {
+        let reported = HttpAnomalies::from_bits(self.half.reported);
         for anomaly in found.iter() {
-            if told.has(anomaly) {
+            if reported.has(anomaly) {
                 self.half.repeated = self.half.repeated.saturating_add(1);
                 continue;
             }
             self.half.anomalies = self.half.anomalies.saturating_add(1);
-            self.tell(Event::Anomaly(anomaly));
+            self.emit(HttpEvent::Anomaly(anomaly));
         }
-        self.half.told = told.union(found).bits();
+        self.half.reported = reported.union(found).bits();
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn emit(&mut self, event: HttpEvent<'_>) {
         self.sink.event(event);
     }
 }
 
-/// Whether what was begun of a line, and what comes, cannot become a status line or an empty one.
-fn is_no_status_line<L: Line>(bytes: &[u8], line: &L) -> bool {
+/// Returns whether the partial line with the next bytes can become neither a status line nor an
+/// empty line.
+fn is_no_status_line<L: LineBuffer>(bytes: &[u8], line: &L) -> bool {
     let mut begun = line.as_slice().iter().chain(bytes).peekable();
     let is_empty = matches!(begun.peek(), Some(b'\r' | b'\n'));
     !is_empty && begun.zip(start::HTTP).any(|(byte, expected)| !byte.eq_ignore_ascii_case(expected))
 }
 
-/// What is wrong with a line that ends a chunk, or the chunked body.
-fn with_chunk_end(mut found: Anomalies) -> Anomalies {
-    found.add_if(found.has(Anomaly::BareLineFeed), Anomaly::BareLineFeedInChunkEnd);
+/// Returns the anomalies of a line that ends a chunk or the chunked body.
+fn with_chunk_end(mut found: HttpAnomalies) -> HttpAnomalies {
+    found.add_if(found.has(HttpAnomaly::BareLineFeed), HttpAnomaly::BareLineFeedInChunkEnd);
     found
 }
 
-/// The first line of HTTP/2 with prior knowledge (RFC 9113 3.4).
+/// Returns whether this is the first line of HTTP/2 with prior knowledge (RFC 9113 3.4).
 fn is_http2_preface(request: &RequestLine<'_>) -> bool {
     (request.name, request.target, request.protocol) == (b"PRI", b"*", b"HTTP/2.0")
 }
 
-fn asked(request: &RequestLine<'_>) -> Asked {
+fn asked(request: &RequestLine<'_>) -> RequestKind {
     match (request.version, request.method) {
-        (Version::Http09, _) => Asked::Simple,
-        (_, Method::Head) => Asked::Head,
-        (_, Method::Connect) => Asked::Connect,
-        _ => Asked::Ordinary,
+        (HttpVersion::Http09, _) => RequestKind::Simple,
+        (_, Method::Head) => RequestKind::Head,
+        (_, Method::Connect) => RequestKind::Connect,
+        _ => RequestKind::Ordinary,
     }
 }

@@ -1,11 +1,11 @@
-//! Classes of bytes and small helpers on byte slices.
+//! Character classes, and helpers for byte slices.
 
-/// The byte may stand in a token: a method or a header's name (RFC 9110 5.6.2).
+/// Valid in a token: a method or a header name (RFC 9110 5.6.2).
 const TOKEN: u8 = 1;
-/// A control that may not stand in a header's value; CR, LF and NUL are told apart elsewhere (RFC
+/// A control character that is invalid in a header value; CR, LF and NUL are handled elsewhere (RFC
 /// 9110 5.5).
 const CONTROL: u8 = 2;
-/// A byte of a host name, an address, brackets or a port (RFC 3986 3.2.2, 3.2.3).
+/// Valid in a host name, an address, brackets or a port (RFC 3986 3.2.2, 3.2.3).
 const HOST: u8 = 4;
 
 /// The classes of each byte.
@@ -41,29 +41,29 @@ const fn is_one_of(byte: u8, set: &[u8]) -> bool {
     false
 }
 
-/// How many bytes at the beginning can stand in a token.
+/// Returns the number of leading token bytes.
 pub(crate) fn token_prefix_len(bytes: &[u8]) -> usize {
     bytes.iter().position(|&b| CLASSES[usize::from(b)] & TOKEN == 0).unwrap_or(bytes.len())
 }
 
-/// A token (RFC 9110 5.6.2): one byte at least.
+/// Returns whether the bytes are a token (RFC 9110 5.6.2), which is never empty.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && token_prefix_len(bytes) == bytes.len()
 }
 
-/// Whether each byte may stand in a request's target: no control, no space, none beyond ASCII (RFC
-/// 3986 2). Without a branch per byte, so that it becomes vector code.
+/// Returns whether each byte is valid in a request target: no control character, no space, ASCII
+/// only (RFC 3986 2). It has no branch per byte, so it is vectorised.
 pub(crate) fn is_target(bytes: &[u8]) -> bool {
     !bytes.iter().fold(false, |bad, &b| bad | (b <= b' ') | (b >= 0x7f))
 }
 
-/// Whether a value holds a control that it may not hold, apart from CR, LF and NUL.
+/// Returns whether a value contains an invalid control character other than CR, LF and NUL.
 pub(crate) fn has_control(bytes: &[u8]) -> bool {
     bytes.iter().any(|&b| CLASSES[usize::from(b)] & CONTROL != 0)
 }
 
-/// The first byte below the space, or DEL: where a line ends, or what is odd about it. Eight bytes
-/// at a time, because most lines are too short for wider steps to pay.
+/// Returns the position of the first byte below space, or DEL: the line ending, or an oddity. It
+/// reads eight bytes at a time, because most lines are too short for wider steps to pay.
 #[inline]
 pub(crate) fn find_control(bytes: &[u8]) -> Option<usize> {
     let (words, tail) = bytes.as_chunks::<8>();
@@ -77,8 +77,8 @@ pub(crate) fn find_control(bytes: &[u8]) -> Option<usize> {
     control.map(|at| words.len() * 8 + at)
 }
 
-/// The high bit of each byte that is a control. Borrows may set bits above the lowest one that is
-/// set; that one is right.
+/// Returns the high bit of each control character. Borrows may set bits above the lowest set one,
+/// which is right.
 #[inline]
 const fn controls(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
@@ -89,42 +89,42 @@ const fn controls(word: u64) -> u64 {
     (below_space | del) & HIGH
 }
 
-/// Whether each byte may stand in a host with or without port.
+/// Returns whether each byte is valid in a host with an optional port.
 pub(crate) fn is_host(bytes: &[u8]) -> bool {
     bytes.iter().all(|&b| CLASSES[usize::from(b)] & HOST != 0)
 }
 
-/// Space or horizontal tab (RFC 9110 5.6.3).
+/// Returns whether the byte is a space or horizontal tab (RFC 9110 5.6.3).
 pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// What separates the words of a start line for a lenient reader (RFC 9112 3 and 4): blanks, and
-/// the controls VT, FF and CR.
+/// Returns whether a lenient implementation takes the byte as a separator in a start line (RFC 9112
+/// 3 and 4): blanks, and the control characters VT, FF and CR.
 pub(crate) fn is_lenient_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
 }
 
-/// Without what `blank` holds for, at both ends.
+/// Trims bytes that match `blank` from both ends.
 pub(crate) fn trim(bytes: &[u8], blank: impl Fn(u8) -> bool) -> &[u8] {
     let Some(first) = bytes.iter().position(|&b| !blank(b)) else { return &bytes[bytes.len()..] };
     let last = bytes.iter().rposition(|&b| !blank(b)).unwrap_or(first);
     &bytes[first..=last]
 }
 
-/// Without the LF or CR LF at the end.
+/// Trims a final LF or CR LF.
 pub(crate) fn without_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The elements of a list that commas separate, without blanks and line folds around them; empty
-/// ones too (RFC 9110 5.6.1).
+/// Returns the elements of a comma-separated list without surrounding blanks and folds; empty ones
+/// too (RFC 9110 5.6.1).
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&b| b == b',').map(|element| trim(element, |b| b.is_ascii_whitespace()))
 }
 
-/// Whether a list has this element, in any case.
+/// Returns whether a list contains the element, ignoring case.
 pub(crate) fn list_has(value: &[u8], element: &[u8]) -> bool {
     list(value).any(|e| e.eq_ignore_ascii_case(element))
 }

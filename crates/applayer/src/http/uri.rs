@@ -1,7 +1,8 @@
-//! A request's target: its parts, and its path and query in the form in which servers look them up.
+//! Request targets: their parts, and the normal form of path and query in which servers look them
+//! up.
 
 mod normalise;
 mod parts;
 
-pub use normalise::{NoRoom, Normalised, Oddities, Oddity, normalise};
-pub use parts::{Form, Target, split, split_authority};
+pub use normalise::{NormalisedUri, UriAnomalies, UriAnomaly, UriBufferTooSmall, normalise};
+pub use parts::{RequestTarget, TargetForm, split, split_authority};

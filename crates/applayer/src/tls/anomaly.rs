@@ -1,35 +1,34 @@
-//! What is wrong with a stream.
+//! Violations of the TLS standards.
 
-/// Something that the standards forbid. Each kind is told once per direction; repetitions are
-/// counted.
+/// A violation of the standards. Each kind is reported once per direction; repetitions are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Anomaly {
-    /// What should be a record's header is none; nothing more is read. RFC 8446, section 5.1.
+pub enum TlsAnomaly {
+    /// The record header is invalid; parsing stops. RFC 8446, section 5.1.
     NotTls,
-    /// A record is longer than [`RECORD_BYTES_MAX`](super::RECORD_BYTES_MAX); nothing more is
-    /// read. RFC 8446, section 5.1.
+    /// A record is longer than [`RECORD_BYTES_MAX`](super::RECORD_BYTES_MAX); parsing stops. RFC
+    /// 8446, section 5.1.
     RecordTooLong,
-    /// A record's version is later than that of TLS 1.3; it is read nevertheless. RFC 8446, section
-    /// 5.1.
+    /// A record's version is later than that of TLS 1.3; the record is parsed anyway. RFC 8446,
+    /// section 5.1.
     UnknownVersion,
-    /// A record of a handshake or alert is empty; it is passed over. RFC 8446, section 5.1.
+    /// A handshake or alert record is empty; it is skipped. RFC 8446, section 5.1.
     EmptyRecord,
-    /// Another record stands between two of one handshake message; the message goes on behind it.
-    /// RFC 8446, section 5.1.
+    /// Another record separates two records of one handshake message; the message continues after
+    /// it. RFC 8446, section 5.1.
     Interleaved,
-    /// A handshake message is longer than the [`Line`](crate::Line) has room for; its beginning is
-    /// read.
+    /// A handshake message exceeds the capacity of the [`LineBuffer`](crate::LineBuffer); it is
+    /// truncated.
     MessageTooLong,
-    /// A direction ends inside of a handshake message; what there is of it is read.
+    /// The direction ends within a handshake message; the partial message is parsed.
     MessageCut,
-    /// A handshake message's lengths contradict each other; what stands before is read. RFC 8446,
+    /// Lengths in a handshake message contradict each other; the part before is parsed. RFC 8446,
     /// section 4.
     Malformed,
 }
 
-impl Anomaly {
-    /// All of them.
+impl TlsAnomaly {
+    /// All kinds.
     pub const ALL: [Self; 8] = [
         Self::NotTls,
         Self::RecordTooLong,
@@ -41,7 +40,7 @@ impl Anomaly {
         Self::Malformed,
     ];
 
-    /// The name in reports.
+    /// Returns the name used in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotTls => "not-tls",

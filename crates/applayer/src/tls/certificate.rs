@@ -1,4 +1,4 @@
-//! A certificate (RFC 5280), read with the library `x509-parser`.
+//! X.509 certificates (RFC 5280), parsed with `x509-parser`.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -6,29 +6,28 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use sha1::{Digest, Sha1};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// Most alternative names of a certificate that are told.
+/// Maximum alternative names reported per certificate.
 pub const ALTERNATIVE_NAMES_MAX: usize = 256;
 
-/// A certificate. Reading it allocates, in proportion to its size; it is meant for once per
-/// connection.
+/// A parsed certificate. Parsing allocates in proportion to the size; call it once per connection.
 #[derive(Debug, Clone)]
 pub struct Certificate<'a> {
     parsed: X509Certificate<'a>,
 }
 
-/// The bytes are no certificate.
+/// The bytes are not a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{len} bytes that are no certificate")]
+#[error("{len} bytes are not a certificate in DER")]
 pub struct UnreadableCertificate {
-    /// Bytes that there are.
+    /// Length in bytes.
     pub len: usize,
 }
 
 impl<'a> Certificate<'a> {
-    /// Reads a certificate in DER.
+    /// Parses a certificate in DER. Trailing bytes are ignored.
     ///
     /// # Errors
-    /// It is none, or cut; bytes behind it are passed over.
+    /// The bytes are not a certificate, or are truncated.
     pub fn read(der: &'a [u8]) -> Result<Self, UnreadableCertificate> {
         match X509Certificate::from_der(der) {
             Ok((_rest, parsed)) => Ok(Self { parsed }),
@@ -36,32 +35,32 @@ impl<'a> Certificate<'a> {
         }
     }
 
-    /// Whose it is: `C=US, O=Example, CN=example.org`, in the certificate's order. The short names
-    /// are those of `x509-parser`, which Suricata uses too: a mail address is `Email`, a street
-    /// `streetAddress`.
+    /// Returns the subject, `C=US, O=Example, CN=example.org`, in the certificate's order. The
+    /// attribute names are those of `x509-parser`, which Suricata uses too: `Email` for a mail
+    /// address, `streetAddress` for a street.
     pub fn subject(&self) -> String {
         self.parsed.subject().to_string()
     }
 
-    /// Who signed it, likewise.
+    /// Returns the issuer in the same form.
     pub fn issuer(&self) -> String {
         self.parsed.issuer().to_string()
     }
 
-    /// Its number: bytes as they came, `00:FB:1A`.
+    /// Returns the serial number as raw bytes, `00:FB:1A`.
     pub fn serial(&self) -> String {
         Hex { bytes: self.parsed.tbs_certificate.raw_serial(), is_upper: true }.to_string()
     }
 
-    /// Its alternative names in their order, [`ALTERNATIVE_NAMES_MAX`] at most: names of hosts,
-    /// addresses, mail addresses and URIs; other kinds are left out.
+    /// Returns up to [`ALTERNATIVE_NAMES_MAX`] alternative names, in order: host names, addresses,
+    /// mail addresses and URIs. Other kinds are omitted.
     pub fn alternative_names(&self) -> Vec<String> {
         let extension = self.parsed.subject_alternative_name().ok().flatten();
         let names = extension.iter().flat_map(|extension| &extension.value.general_names);
         names.filter_map(shown).take(ALTERNATIVE_NAMES_MAX).collect()
     }
 
-    /// From when to when it is valid, in seconds since 1970.
+    /// Returns the start and end of validity, in seconds since 1970.
     pub fn validity_s(&self) -> (i64, i64) {
         let validity = self.parsed.validity();
         (validity.not_before.timestamp(), validity.not_after.timestamp())
@@ -81,7 +80,7 @@ fn shown(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
-/// The SHA-1 hash of a certificate's bytes; shows as `0f:3e:`...
+/// The SHA-1 fingerprint of a certificate, displayed as `0f:3e:`...
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 20]);
 
@@ -89,7 +88,7 @@ impl Fingerprint {
     /// Length as text, in bytes.
     pub const TEXT_BYTES: usize = 59;
 
-    /// Of a certificate in DER.
+    /// Hashes a certificate in DER.
     pub fn of(der: &[u8]) -> Self {
         Self(Sha1::digest(der).into())
     }
@@ -101,7 +100,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// Bytes in hexadecimal, between colons.
+/// Bytes in hexadecimal, separated by colons.
 struct Hex<'a> {
     bytes: &'a [u8],
     is_upper: bool,

@@ -1,74 +1,75 @@
-//! What is told of a stream.
+//! Events of a TLS stream.
 
 use std::fmt;
 
-use super::{Anomaly, ClientHello, ServerHello};
+use super::{ClientHello, ServerHello, TlsAnomaly};
 use crate::input::Input;
 
-/// Takes the events of one direction, in the order of the bytes that they are about.
-pub trait Sink {
-    /// Takes one event; what it borrows is gone afterwards.
-    fn event(&mut self, event: Event<'_>);
+/// A receiver of the events of one direction, in stream order.
+pub trait TlsSink {
+    /// Handles one event. Borrowed data is valid during the call only.
+    fn event(&mut self, event: TlsEvent<'_>);
 }
 
-impl<F: FnMut(Event<'_>)> Sink for F {
-    fn event(&mut self, event: Event<'_>) {
+impl<F: FnMut(TlsEvent<'_>)> TlsSink for F {
+    fn event(&mut self, event: TlsEvent<'_>) {
         self(event);
     }
 }
 
-/// Something that was found in one direction.
+/// An event of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// A record begins that is not encrypted, or the first that is.
+pub enum TlsEvent<'a> {
+    /// An unencrypted record, or the first encrypted one, begins.
     Record {
-        /// Its content: 20 change of ciphers, 21 alert, 22 handshake, 23 data, 24 heartbeat.
+        /// Content type: 20 change_cipher_spec, 21 alert, 22 handshake, 23 application_data, 24
+        /// heartbeat.
         kind: u8,
         /// Its version.
-        version: Version,
-        /// Bytes of its payload.
+        version: ProtocolVersion,
+        /// Payload length in bytes.
         len: u16,
     },
-    /// A client's hello.
+    /// A ClientHello.
     ClientHello(ClientHello<'a>),
-    /// A server's hello, or its wish for another hello.
+    /// A ServerHello or HelloRetryRequest.
     ServerHello(ServerHello<'a>),
-    /// A chain of certificates, of TLS 1.2 or before.
+    /// A certificate chain, of TLS 1.2 or earlier.
     Certificates(Certificates<'a>),
-    /// Any other message of the handshake: [`message`].
+    /// Any other handshake message, by type: [`message`].
     Message(u8),
-    /// A client's hello in the form of SSL 2, with the version that it asks for; what follows is
-    /// read if that is a later one.
-    Ssl2ClientHello(Version),
-    /// A server's hello of SSL 2; what follows is not read.
-    Ssl2ServerHello(Version),
-    /// From here on the direction is encrypted: nothing more is read.
+    /// An SSL 2 ClientHello with the version that it requests. Parsing continues if that is a later
+    /// version.
+    Ssl2ClientHello(ProtocolVersion),
+    /// An SSL 2 ServerHello; parsing stops.
+    Ssl2ServerHello(ProtocolVersion),
+    /// The direction is encrypted from here on; parsing stops.
     Encrypted,
-    /// Bytes are lost here: nothing more is read.
+    /// Bytes were lost here; parsing stops.
     Lost,
-    /// Something is wrong.
-    Anomaly(Anomaly),
+    /// A violation of the standards.
+    Anomaly(TlsAnomaly),
 }
 
-/// The types of handshake messages that rules ask for, by their numbers (RFC 5246 7.4).
+/// The handshake message types that rules refer to (RFC 5246 7.4).
 pub mod message {
-    /// A client's hello.
+    /// ClientHello.
     pub const CLIENT_HELLO: u8 = 1;
-    /// A server's hello.
+    /// ServerHello.
     pub const SERVER_HELLO: u8 = 2;
-    /// A chain of certificates.
+    /// Certificate.
     pub const CERTIFICATE: u8 = 11;
-    /// The server's part of the key exchange.
+    /// ServerKeyExchange.
     pub const SERVER_KEY_EXCHANGE: u8 = 12;
-    /// The client's part of the key exchange.
+    /// ClientKeyExchange.
     pub const CLIENT_KEY_EXCHANGE: u8 = 16;
 }
 
-/// A version as it is sent: 0x0002 SSL 2, 0x0300 SSL 3, 0x0301 TLS 1.0 to 0x0304 TLS 1.3.
+/// A version as sent: 0x0002 SSL 2, 0x0300 SSL 3, 0x0301 TLS 1.0 to 0x0304 TLS 1.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Version(pub u16);
+pub struct ProtocolVersion(pub u16);
 
-impl Version {
+impl ProtocolVersion {
     /// SSL 2.
     pub const SSL_2: Self = Self(0x0002);
     /// SSL 3 (RFC 6101).
@@ -82,13 +83,13 @@ impl Version {
     /// TLS 1.3 (RFC 8446).
     pub const TLS_13: Self = Self(0x0304);
 
-    /// Whether it is none, but keeps others from relying on those that there are (RFC 8701).
+    /// Returns whether this is a GREASE value (RFC 8701).
     pub fn is_grease(self) -> bool {
         self.0 & 0x0f0f == 0x0a0a && self.0 >> 8 == self.0 & 0xff
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ProtocolVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::SSL_2 => f.write_str("SSLv2"),
@@ -102,7 +103,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A chain of certificates (RFC 5246 7.4.2): the sender's own first.
+/// A certificate chain (RFC 5246 7.4.2), the sender's own first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Certificates<'a> {
     list: &'a [u8],
@@ -110,7 +111,7 @@ pub struct Certificates<'a> {
 }
 
 impl<'a> Certificates<'a> {
-    /// Reads a message's body, or what there is of it.
+    /// Parses the body of a message, possibly partial.
     pub fn read(body: &'a [u8]) -> Self {
         let mut input = Input(body);
         let Some(len) = input.u24() else { return Self { list: &[], is_whole: false } };
@@ -121,7 +122,7 @@ impl<'a> Certificates<'a> {
         chain
     }
 
-    /// Each certificate as it was sent (DER); one that is cut is left out.
+    /// Returns each whole certificate as sent (DER).
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut input = Input(self.list);
         std::iter::from_fn(move || {
@@ -130,7 +131,7 @@ impl<'a> Certificates<'a> {
         })
     }
 
-    /// Whether all lengths agree.
+    /// Returns whether all lengths agree.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }

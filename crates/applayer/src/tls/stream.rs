@@ -1,29 +1,31 @@
-//! One direction: records, and the handshake's messages over them.
+//! One direction: records, and handshake messages across records.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{
-    Anomaly, Certificates, ClientHello, Event, RECORD_BYTES_MAX, ServerHello, Sink, Version, message,
+    Certificates, ClientHello, ProtocolVersion, RECORD_BYTES_MAX, ServerHello, TlsAnomaly, TlsEvent, TlsSink,
+    message,
 };
-use crate::Line;
+use crate::LineBuffer;
 
-/// The state of a direction: bytes of fixed layout, movable as they are; all zero is a fresh one.
+/// The state of one direction, of fixed layout: it can be copied as bytes, and all zeros is the
+/// initial state.
 ///
-/// Bytes come in their order and in pieces of any size. A [`Line`] of
-/// [`MESSAGE_BYTES_MAX`](super::MESSAGE_BYTES_MAX) holds a handshake message that is not
-/// complete; one that lies wholly inside of a record and a piece is read in place. Any bytes of
-/// this type are a state: a wrong one leads to wrong events, never to a panic.
+/// Bytes come in order and in pieces of any size. A [`LineBuffer`] of
+/// [`MESSAGE_BYTES_MAX`](super::MESSAGE_BYTES_MAX) holds an incomplete handshake message. A message
+/// within one record and one piece is parsed in place. Any bytes are a valid state: a wrong one
+/// leads to wrong events, never to a panic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Stream {
-    /// Bytes of the handshake message that have not come.
+pub struct TlsStream {
+    /// Missing bytes of the handshake message.
     message_left: u32,
-    /// Anomalies that were told of before, up to 2^32.
+    /// Anomalies suppressed as repetitions, modulo 2^32.
     repeated: u32,
-    /// Bytes of the record's payload that have not come.
+    /// Missing bytes of the record's payload.
     record_left: u16,
-    /// Anomalies that were told, as bits.
-    told: u16,
+    /// Bits of the anomalies already reported.
+    reported: u16,
     record_head: [u8; SSL2_HEAD],
     record_head_len: u8,
     message_head: [u8; MESSAGE_HEAD],
@@ -36,31 +38,31 @@ pub struct Stream {
 }
 
 const RECORD_HEAD: usize = 5;
-/// As much of SSL 2's server hello as has its version.
+/// Bytes of an SSL 2 ServerHello up to its version.
 const SSL2_HEAD: usize = 7;
 const MESSAGE_HEAD: usize = 4;
 
 const SAW_RECORD: u8 = 1;
-/// The ciphers were changed. That means nothing if another hello follows (RFC 8446 D.4).
+/// ChangeCipherSpec was seen. It means nothing if another hello follows (RFC 8446 D.4).
 const SAW_CHANGE: u8 = 2;
 
-/// Where in a direction the next byte stands.
+/// The position of the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Phase {
-    /// In a record's header.
+    /// In a record header.
     Head,
-    /// In a record of the handshake.
+    /// In a handshake record.
     Handshake,
-    /// In a record that is passed over.
+    /// In a skipped record.
     Skip,
-    /// Behind what can be read.
+    /// Parsing has stopped.
     Done,
 }
 
-impl Stream {
-    /// Takes bytes of the direction.
-    pub fn take(&mut self, bytes: &[u8], line: &mut impl Line, sink: &mut impl Sink) {
+impl TlsStream {
+    /// Parses the next bytes of the direction.
+    pub fn take(&mut self, bytes: &[u8], line: &mut impl LineBuffer, sink: &mut impl TlsSink) {
         let mut rest = bytes;
         while !rest.is_empty() {
             rest = match self.phase() {
@@ -71,30 +73,30 @@ impl Stream {
         }
     }
 
-    /// Bytes of the direction are lost: what of a message has come is told, and nothing more is
-    /// read.
-    pub fn gap(&mut self, line: &mut impl Line, sink: &mut impl Sink) {
+    /// Handles lost bytes: reports a partial message and stops parsing.
+    pub fn gap(&mut self, line: &mut impl LineBuffer, sink: &mut impl TlsSink) {
         if self.phase() != Phase::Done {
             self.give_up_message(line, sink);
-            sink.event(Event::Lost);
+            sink.event(TlsEvent::Lost);
             self.finish();
         }
     }
 
-    /// The direction has come to its end.
-    pub fn end(&mut self, line: &mut impl Line, sink: &mut impl Sink) {
+    /// Handles the end of the direction.
+    pub fn end(&mut self, line: &mut impl LineBuffer, sink: &mut impl TlsSink) {
         if self.phase() != Phase::Done {
             self.give_up_message(line, sink);
             self.finish();
         }
     }
 
-    /// Whether nothing more is told of the direction.
+    /// Returns whether nothing more will be reported.
     pub fn is_done(&self) -> bool {
         self.phase() == Phase::Done
     }
 
-    /// Anomalies that were not told because their kind had been, up to 2^32.
+    /// Returns the number of anomalies suppressed because their kind was already reported, modulo
+    /// 2^32.
     pub fn repeated_anomalies(&self) -> u32 {
         self.repeated
     }
@@ -108,12 +110,12 @@ impl Stream {
         }
     }
 
-    /// Gathers a record's header, and acts on it.
-    fn head<'a>(&mut self, bytes: &'a [u8], line: &mut impl Line, sink: &mut impl Sink) -> &'a [u8] {
+    /// Collects a record header and handles it.
+    fn head<'a>(&mut self, bytes: &'a [u8], line: &mut impl LineBuffer, sink: &mut impl TlsSink) -> &'a [u8] {
         let have = usize::from(self.record_head_len).min(SSL2_HEAD);
         let needed = match self.record_head {
             [first, _, 4, ..] if have >= 3 && self.may_be_ssl2(first) => SSL2_HEAD,
-            // The third byte says which.
+            // The third byte distinguishes SSL 2 from TLS.
             [first, ..] if have > 0 && have < 3 && self.may_be_ssl2(first) => 3,
             _ if have == 0 => 1,
             _ => RECORD_HEAD,
@@ -128,12 +130,12 @@ impl Stream {
         &bytes[taken..]
     }
 
-    /// Only the first record may be one of SSL 2.
+    /// Returns whether the record may be SSL 2: only the first one can be.
     fn may_be_ssl2(&self, first: u8) -> bool {
         self.flags & SAW_RECORD == 0 && first & 0x80 != 0
     }
 
-    fn record(&mut self, line: &mut impl Line, sink: &mut impl Sink) {
+    fn record(&mut self, line: &mut impl LineBuffer, sink: &mut impl TlsSink) {
         let [kind, major, minor, high, low, ..] = self.record_head;
         if self.may_be_ssl2(kind) {
             return self.ssl2(sink);
@@ -141,8 +143,8 @@ impl Stream {
         let len = u16::from_be_bytes([high, low]);
         let fault = match (kind, major) {
             (20..=24, 3) if len <= RECORD_BYTES_MAX => None,
-            (20..=24, 3) => Some(Anomaly::RecordTooLong),
-            _ => Some(Anomaly::NotTls),
+            (20..=24, 3) => Some(TlsAnomaly::RecordTooLong),
+            _ => Some(TlsAnomaly::NotTls),
         };
         if let Some(fault) = fault {
             self.give_up_message(line, sink);
@@ -151,16 +153,20 @@ impl Stream {
             return;
         }
         self.flags |= SAW_RECORD;
-        sink.event(Event::Record { kind, version: Version(u16::from_be_bytes([major, minor])), len });
+        sink.event(TlsEvent::Record {
+            kind,
+            version: ProtocolVersion(u16::from_be_bytes([major, minor])),
+            len,
+        });
         if minor > 4 {
-            self.anomaly(Anomaly::UnknownVersion, sink);
+            self.anomaly(TlsAnomaly::UnknownVersion, sink);
         }
         let is_in_message = self.message_head_len > 0;
         if kind != 22 && is_in_message {
-            self.anomaly(Anomaly::Interleaved, sink);
+            self.anomaly(TlsAnomaly::Interleaved, sink);
         }
         if len == 0 && matches!(kind, 21 | 22) {
-            self.anomaly(Anomaly::EmptyRecord, sink);
+            self.anomaly(TlsAnomaly::EmptyRecord, sink);
         }
         if kind == 20 {
             self.give_up_message(line, sink);
@@ -174,42 +180,45 @@ impl Stream {
         self.begin_payload(phase, len);
     }
 
-    /// Nothing is read any more, and nothing is left of what was read.
+    /// Stops parsing and forgets the current message.
     fn finish(&mut self) {
-        let Self { repeated, told, .. } = *self;
-        *self = Self { repeated, told, phase: Phase::Done as u8, ..Self::default() };
+        let Self { repeated, reported, .. } = *self;
+        *self = Self { repeated, reported, phase: Phase::Done as u8, ..Self::default() };
     }
 
     fn is_changed(&self) -> bool {
         self.flags & SAW_CHANGE != 0
     }
 
-    fn encrypted(&mut self, sink: &mut impl Sink) {
-        sink.event(Event::Encrypted);
+    fn encrypted(&mut self, sink: &mut impl TlsSink) {
+        sink.event(TlsEvent::Encrypted);
         self.finish();
     }
 
-    /// A record of SSL 2 (RFC 5246 E.2): its length counts what stands behind the first two bytes.
-    fn ssl2(&mut self, sink: &mut impl Sink) {
+    /// Handles an SSL 2 record (RFC 5246 E.2): its length counts the bytes after the first two.
+    fn ssl2(&mut self, sink: &mut impl TlsSink) {
         self.flags |= SAW_RECORD;
         let [first, second, kind, high, low, server_high, server_low] = self.record_head;
         let len = u16::from_be_bytes([first & 0x7f, second]);
         match kind {
             1 => {
-                let version = Version(u16::from_be_bytes([high, low]));
-                sink.event(Event::Ssl2ClientHello(version));
-                if version < Version::SSL_3 || len < 3 {
+                let version = ProtocolVersion(u16::from_be_bytes([high, low]));
+                sink.event(TlsEvent::Ssl2ClientHello(version));
+                if version < ProtocolVersion::SSL_3 || len < 3 {
                     self.finish();
                     return;
                 }
                 self.begin_payload(Phase::Skip, len - 3);
             }
             4 => {
-                sink.event(Event::Ssl2ServerHello(Version(u16::from_be_bytes([server_high, server_low]))));
+                sink.event(TlsEvent::Ssl2ServerHello(ProtocolVersion(u16::from_be_bytes([
+                    server_high,
+                    server_low,
+                ]))));
                 self.finish();
             }
             _ => {
-                self.anomaly(Anomaly::NotTls, sink);
+                self.anomaly(TlsAnomaly::NotTls, sink);
                 self.finish();
             }
         }
@@ -220,7 +229,12 @@ impl Stream {
         self.phase = if len == 0 { Phase::Head } else { phase } as u8;
     }
 
-    fn payload<'a>(&mut self, bytes: &'a [u8], line: &mut impl Line, sink: &mut impl Sink) -> &'a [u8] {
+    fn payload<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        line: &mut impl LineBuffer,
+        sink: &mut impl TlsSink,
+    ) -> &'a [u8] {
         let is_handshake = self.phase() == Phase::Handshake;
         let (payload, rest) = bytes.split_at(bytes.len().min(usize::from(self.record_left)));
         self.record_left -= payload.len() as u16;
@@ -233,7 +247,7 @@ impl Stream {
         rest
     }
 
-    fn handshake(&mut self, payload: &[u8], line: &mut impl Line, sink: &mut impl Sink) {
+    fn handshake(&mut self, payload: &[u8], line: &mut impl LineBuffer, sink: &mut impl TlsSink) {
         let mut rest = payload;
         while !rest.is_empty() {
             let have = usize::from(self.message_head_len).min(MESSAGE_HEAD);
@@ -253,22 +267,22 @@ impl Stream {
                     return self.encrypted(sink);
                 }
                 if self.message_left as usize > line.capacity() {
-                    self.anomaly(Anomaly::MessageTooLong, sink);
+                    self.anomaly(TlsAnomaly::MessageTooLong, sink);
                 }
             }
             rest = self.body(rest, line, sink);
         }
     }
 
-    /// Whether the message, `here` bytes of whose body are at hand, is a hello that fills its
-    /// record: what ciphers wrote hardly ever looks like that.
+    /// Returns whether the message, with `here` bytes of its body at hand, is a hello that fills
+    /// its record. Encrypted bytes hardly ever look like that.
     fn is_hello_alone(&self, here: usize) -> bool {
         let is_hello = matches!(self.message_head[0], message::CLIENT_HELLO | message::SERVER_HELLO);
         is_hello && self.message_left as usize == here + usize::from(self.record_left)
     }
 
-    /// Takes bytes of a message's body; tells the message when it is complete.
-    fn body<'a>(&mut self, bytes: &'a [u8], line: &mut impl Line, sink: &mut impl Sink) -> &'a [u8] {
+    /// Handles bytes of a message body; reports the message when it is complete.
+    fn body<'a>(&mut self, bytes: &'a [u8], line: &mut impl LineBuffer, sink: &mut impl TlsSink) -> &'a [u8] {
         let (part, rest) = bytes.split_at(bytes.len().min(self.message_left as usize));
         self.message_left -= part.len() as u32;
         let is_complete = self.message_left == 0;
@@ -284,34 +298,34 @@ impl Stream {
         rest
     }
 
-    /// Tells a message; its body is what there is of it.
-    fn message(&mut self, body: &[u8], sink: &mut impl Sink) {
+    /// Reports a message with its possibly partial body.
+    fn message(&mut self, body: &[u8], sink: &mut impl TlsSink) {
         self.message_head_len = 0;
         let (event, is_whole) = match self.message_head[0] {
             message::CLIENT_HELLO => {
                 let hello = ClientHello::read(body);
-                (Event::ClientHello(hello), hello.is_whole())
+                (TlsEvent::ClientHello(hello), hello.is_whole())
             }
             message::SERVER_HELLO => {
                 let hello = ServerHello::read(body);
-                (Event::ServerHello(hello), hello.is_whole())
+                (TlsEvent::ServerHello(hello), hello.is_whole())
             }
             message::CERTIFICATE => {
                 let certificates = Certificates::read(body);
-                (Event::Certificates(certificates), certificates.is_whole())
+                (TlsEvent::Certificates(certificates), certificates.is_whole())
             }
-            kind => (Event::Message(kind), true),
+            kind => (TlsEvent::Message(kind), true),
         };
         sink.event(event);
         if !is_whole {
-            self.anomaly(Anomaly::Malformed, sink);
+            self.anomaly(TlsAnomaly::Malformed, sink);
         }
     }
 
-    /// Tells what there is of a message that will not be completed.
-    fn give_up_message(&mut self, line: &mut impl Line, sink: &mut impl Sink) {
+    /// Reports a message that will not be completed.
+    fn give_up_message(&mut self, line: &mut impl LineBuffer, sink: &mut impl TlsSink) {
         if self.message_head_len > 0 {
-            self.anomaly(Anomaly::MessageCut, sink);
+            self.anomaly(TlsAnomaly::MessageCut, sink);
         }
         if usize::from(self.message_head_len) >= MESSAGE_HEAD {
             self.message(line.as_slice(), sink);
@@ -320,13 +334,13 @@ impl Stream {
         line.clear();
     }
 
-    fn anomaly(&mut self, anomaly: Anomaly, sink: &mut impl Sink) {
+    fn anomaly(&mut self, anomaly: TlsAnomaly, sink: &mut impl TlsSink) {
         let bit = 1 << anomaly as u16;
-        if self.told & bit != 0 {
+        if self.reported & bit != 0 {
             self.repeated = self.repeated.saturating_add(1);
             return;
         }
-        self.told |= bit;
-        sink.event(Event::Anomaly(anomaly));
+        self.reported |= bit;
+        sink.event(TlsEvent::Anomaly(anomaly));
     }
 }

@@ -1,10 +1,10 @@
-//! Start lines and headers that `httparse` takes are the same here.
+//! Start lines and headers that `httparse` accepts are parsed in the same way.
 
-use applayer::http::{Event, Exchange, FixedLine, Side};
+use applayer::http::{Exchange, ExchangeSide, FixedLineBuffer, HttpEvent};
 use httparse::Status;
 use proptest::prelude::*;
 
-/// A head: its start line's words and its headers, in order.
+/// The parts of a start line, and its headers, in order.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Head {
     words: Vec<Vec<u8>>,
@@ -12,18 +12,18 @@ struct Head {
     complete: bool,
 }
 
-/// What httparse makes of it, if it takes it.
-fn theirs(side: Side, bytes: &[u8]) -> Option<Head> {
+/// Returns httparse's result, if it accepts the bytes.
+fn theirs(side: ExchangeSide, bytes: &[u8]) -> Option<Head> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let version = |minor: Option<u8>| format!("HTTP/1.{}", minor.unwrap_or(9)).into_bytes();
     let words = match side {
-        Side::Request => {
+        ExchangeSide::Request => {
             let mut request = httparse::Request::new(&mut headers);
             let Ok(Status::Complete(_)) = request.parse(bytes) else { return None };
             let words = [request.method, request.path].map(|w| w.unwrap_or_default().as_bytes().to_vec());
             [words.to_vec(), vec![version(request.version)]].concat()
         }
-        Side::Response => {
+        ExchangeSide::Response => {
             let mut response = httparse::Response::new(&mut headers);
             let Ok(Status::Complete(_)) = response.parse(bytes) else { return None };
             let code = response.code.unwrap_or(0).to_string().into_bytes();
@@ -35,26 +35,26 @@ fn theirs(side: Side, bytes: &[u8]) -> Option<Head> {
     Some(Head { words, headers, complete: true })
 }
 
-/// The first head that is told here.
-fn ours(side: Side, bytes: &[u8]) -> Head {
+/// Returns the first head reported by the parser.
+fn ours(side: ExchangeSide, bytes: &[u8]) -> Head {
     let mut head = Head::default();
-    let mut sink = |event: Event<'_>| match event {
+    let mut sink = |event: HttpEvent<'_>| match event {
         _ if head.complete => {}
-        Event::Request(r) => head.words = [r.name, r.target, r.protocol].map(<[u8]>::to_vec).to_vec(),
-        Event::Response(r) => head.words = [r.protocol, r.code, r.reason].map(<[u8]>::to_vec).to_vec(),
-        Event::Header(h) => head.headers.push((h.name.to_vec(), h.value.to_vec())),
-        Event::HeadersEnd(_) => head.complete = true,
+        HttpEvent::Request(r) => head.words = [r.name, r.target, r.protocol].map(<[u8]>::to_vec).to_vec(),
+        HttpEvent::Response(r) => head.words = [r.protocol, r.code, r.reason].map(<[u8]>::to_vec).to_vec(),
+        HttpEvent::Header(h) => head.headers.push((h.name.to_vec(), h.value.to_vec())),
+        HttpEvent::HeadersEnd(_) => head.complete = true,
         _ => {}
     };
-    let (mut exchange, mut line) = (Exchange::default(), FixedLine::<4096>::default());
+    let (mut exchange, mut line) = (Exchange::default(), FixedLineBuffer::<4096>::default());
     match side {
-        Side::Request => exchange.request(bytes, &mut line, &mut sink),
-        Side::Response => exchange.response(bytes, &mut line, &mut sink),
+        ExchangeSide::Request => exchange.request(bytes, &mut line, &mut sink),
+        ExchangeSide::Response => exchange.response(bytes, &mut line, &mut sink),
     }
     head
 }
 
-/// Pieces of lines, most of them right.
+/// Generates mostly valid pieces of lines.
 fn head_text(start: &'static str) -> impl Strategy<Value = String> {
     let header =
         "[A-Za-z!#$%&'*+.^_`|~-]{1,12}:[ \t]{0,2}[ -~\u{a0}-\u{ff}]{0,30}[ \t]{0,2}(\r\n|\r\n|\r\n|\n)";
@@ -72,28 +72,28 @@ proptest! {
 
     #[test]
     fn requests_are_those_of_httparse(text in head_text(REQUEST_LINE)) {
-        agree(Side::Request, text.as_bytes())?;
+        agree(ExchangeSide::Request, text.as_bytes())?;
     }
 
     #[test]
     fn responses_are_those_of_httparse(text in head_text(STATUS_LINE)) {
-        agree(Side::Response, text.as_bytes())?;
+        agree(ExchangeSide::Response, text.as_bytes())?;
     }
 }
 
-fn agree(side: Side, bytes: &[u8]) -> Result<(), TestCaseError> {
+fn agree(side: ExchangeSide, bytes: &[u8]) -> Result<(), TestCaseError> {
     let theirs = theirs(side, bytes);
     prop_assume!(theirs.is_some());
     let mut ours = ours(side, bytes);
-    if let (Side::Response, [_, code, _]) = (side, &mut ours.words[..]) {
-        // There a code is a number.
+    if let (ExchangeSide::Response, [_, code, _]) = (side, &mut ours.words[..]) {
+        // In httparse a code is a number.
         *code = String::from_utf8_lossy(code).parse::<u16>().unwrap_or(0).to_string().into_bytes();
     }
     prop_assert_eq!(trimmed(ours), theirs.map_or_else(Head::default, trimmed));
     Ok(())
 }
 
-/// Blanks around a phrase are kept there and not here.
+/// httparse keeps the blanks around a reason phrase.
 fn trimmed(mut head: Head) -> Head {
     head.words.iter_mut().for_each(|word| *word = word.trim_ascii().to_vec());
     head

@@ -1,37 +1,38 @@
-//! Whole connections, against a second reader that has all bytes at once: heads, bodies, chunks
-//! with extensions and trailers, requests in a row, responses without bodies, bodies until the end.
+//! Whole connections against a second parser that has all bytes at once: heads, bodies, chunks with
+//! extensions and trailers, pipelined requests, responses without bodies, bodies until the end.
 
 #[path = "support/plain.rs"]
 mod plain;
 
-use applayer::http::{Event, Exchange, FixedLine};
-use plain::Told;
+use applayer::http::{Exchange, FixedLineBuffer, HttpEvent};
+use plain::ReportedMessages;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Reads both directions in pieces of this size, the requests first.
+/// Parses both directions in pieces of this size, the requests first.
 fn check(requests: &[u8], responses: &[u8], piece: usize) -> [usize; 2] {
-    let (mut exchange, mut told) = (Exchange::default(), [Told::default(), Told::default()]);
-    let mut lines = [(); 2].map(|()| FixedLine::<4096>::default());
+    let (mut exchange, mut reported) =
+        (Exchange::default(), [ReportedMessages::default(), ReportedMessages::default()]);
+    let mut lines = [(); 2].map(|()| FixedLineBuffer::<4096>::default());
     for bytes in requests.chunks(piece) {
-        exchange.request(bytes, &mut lines[0], &mut |event: Event<'_>| told[0].note(event));
+        exchange.request(bytes, &mut lines[0], &mut |event: HttpEvent<'_>| reported[0].note(event));
     }
     for bytes in responses.chunks(piece) {
-        exchange.response(bytes, &mut lines[1], &mut |event: Event<'_>| told[1].note(event));
+        exchange.response(bytes, &mut lines[1], &mut |event: HttpEvent<'_>| reported[1].note(event));
     }
-    let [told_requests, told_responses] = told;
+    let [reported_requests, reported_responses] = reported;
     let requests = plain::requests(requests);
     let responses = plain::responses(responses, if requests.clean { &requests.messages } else { &[] });
     let counts = [requests.messages.len(), responses.messages.len()];
     if requests.clean {
-        told_responses.check(responses);
+        reported_responses.check(responses);
     }
-    told_requests.check(requests);
+    reported_requests.check(requests);
     counts
 }
 
 #[test]
-fn the_second_reader_reads_what_is_plain() {
+fn the_second_reader_accepts_plain_messages() {
     let requests = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nHEAD /b HTTP/1.1\r\n\r\n\
         POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nA: b\r\n\r\n\
         PUT /d HTTP/1.1\r\nContent-Length: 2\r\n\r\nabGET /e HTTP/1.1\r\n\r\n";
@@ -43,7 +44,7 @@ fn the_second_reader_reads_what_is_plain() {
     }
 }
 
-/// What messages are put together of; most of it is right.
+/// Parts of messages, most of them valid.
 const HEADERS: [&str; 14] = [
     "Host: a\r\n",
     "Content-Length: 0\r\n",

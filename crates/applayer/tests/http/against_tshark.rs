@@ -1,4 +1,4 @@
-//! The messages of each HTTP capture of the collection are those that tshark tells.
+//! The messages of each HTTP capture of the collection equal those of tshark.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking")]
 
 #[path = "../protocols/support/all_cores.rs"]
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use all_cores::on_all_cores;
-use applayer::http::{End, Event, Exchange, Field, FixedLine, Header, Side};
+use applayer::http::{Exchange, ExchangeSide, FieldName, FixedLineBuffer, HeaderLine, HttpEvent, MessageEnd};
 
-/// Connections that tshark reads in another way, and why that is so.
+/// Connections that tshark parses differently, with the reason.
 const EXCEPTIONS: [(&str, u32, &str); 15] = [
     (MIX, 2344, OUT_OF_ORDER),
     (MIX, 2345, OUT_OF_ORDER),
@@ -32,34 +32,33 @@ const EXCEPTIONS: [(&str, u32, &str); 15] = [
 ];
 
 const MIX: &str = "workload/merged_mix.pcap";
-/// Segments that come out of order keep tshark from telling of whole messages behind them; its
-/// option for such segments costs messages at gaps.
+/// Out-of-order segments keep tshark from reporting whole messages after them; its option for such
+/// segments loses messages at gaps.
 const OUT_OF_ORDER: &str = "tshark leaves out messages behind segments out of order";
-/// `OPTIONS HTTP/1.1` has no target and a version here, a target and no version there; `OPTIONS`
-/// alone is no request here.
+/// `OPTIONS HTTP/1.1` has no target but a version here, a target but no version in tshark;
+/// `OPTIONS` alone is not a request here.
 const NO_TARGET: &str = "tshark takes the second word as the target";
-/// The bytes of SOCKS before the first request and response are no HTTP here; tshark knows SOCKS
-/// and peels it off.
+/// The bytes of SOCKS before the first request and response are not HTTP here; tshark strips SOCKS.
 const SOCKS: &str = "begins with SOCKS";
-/// Several blanks between words, and a target of two words: here a target is what stands between
+/// Several blanks between words, and a target of two words: here the target is the text between
 /// method and version.
 const BLANKS: &str = "tshark takes the next single blank as the target's end";
-/// tshark stops telling headers behind WWW-Authenticate with NTLM.
+/// tshark stops reporting headers after WWW-Authenticate with NTLM.
 const CUT_BY_NTLM: &str = "tshark lacks the headers behind WWW-Authenticate";
-/// The one byte of a TCP keep-alive stands before the request where tshark follows the stream.
+/// tshark puts the byte of a TCP keep-alive before the request when it follows the stream.
 const KEEP_ALIVE: &str = "tshark takes a keep-alive's byte as sent";
 
-/// Fewer messages compared than this means that the test has become void.
+/// With fewer messages compared, the test is void.
 const MESSAGES_AT_LEAST: usize = 800;
 
-/// What is compared of a message, by tshark's names; what a message lacks is not there.
+/// The compared fields of a message, by tshark's names; missing fields are absent.
 type Message = BTreeMap<&'static str, String>;
 
 /// The messages of a capture by connection and direction, in order.
 type Messages = BTreeMap<(u32, bool), Vec<Message>>;
 
-/// Marks of messages here: one that came to its end, one with a gap in or behind it. tshark does
-/// not tell of each message that is not whole.
+/// Marks of our messages: a complete one, and one with a gap in or after it. tshark does not report
+/// every incomplete message.
 const WHOLE: &str = "whole";
 const GAP: &str = "gap";
 
@@ -91,7 +90,8 @@ fn messages_are_those_of_tshark() {
     assert!(needless.is_empty(), "no exceptions any more: {needless:?}");
 }
 
-/// Whether all of tshark's messages are here, in order, and all whole ones of here there.
+/// Returns whether all of tshark's messages are among ours, in order, and all our complete ones
+/// among tshark's.
 fn agree(ours: &[Message], theirs: &[Message]) -> bool {
     let mut theirs = theirs.iter().peekable();
     for message in ours {
@@ -128,8 +128,7 @@ fn skip(why: &str) -> Option<PathBuf> {
     None
 }
 
-/// The collection's captures that may hold HTTP: those whose bytes hold its name. The largest
-/// first.
+/// Returns the captures whose bytes contain HTTP's name, the largest first.
 fn captures(traces: &Path) -> Vec<String> {
     let manifest = std::fs::read_to_string(traces.join("MANIFEST.tsv")).unwrap();
     let files = manifest.lines().skip(1).filter_map(|line| line.split('\t').next());
@@ -142,8 +141,8 @@ fn captures(traces: &Path) -> Vec<String> {
     files
 }
 
-/// How many connections of a capture tshark tells of; their messages by tshark, and as they are
-/// read here.
+/// Returns the number of connections in tshark's output of a capture, their messages in tshark, and
+/// ours.
 fn messages_of(path: &Path) -> (usize, Messages, Messages) {
     let theirs = tshark_messages(path);
     let mut streams: Vec<_> = theirs.keys().map(|(stream, _)| *stream).collect();
@@ -152,7 +151,7 @@ fn messages_of(path: &Path) -> (usize, Messages, Messages) {
     (streams.len(), theirs, ours)
 }
 
-/// The fields of tshark that are compared.
+/// The compared fields of tshark.
 const FIELDS: [&str; 10] = [
     "http.request.method",
     "http.request.uri",
@@ -193,7 +192,8 @@ fn tshark_messages(path: &Path) -> Messages {
             stream = attribute(line, "show").unwrap().parse().unwrap();
         }
         if let (Some(field), Some(message)) = (FIELDS.iter().find(|f| **f == name), &mut message) {
-            // The words of a start line come as bytes too; a header's bytes are its whole line.
+            // The parts of a start line also come as bytes; the bytes of a header are its whole
+            // line.
             let value = match name.starts_with("http.re") {
                 true => attribute(line, "value").map(|hex| text(&unhex(&hex))),
                 false => attribute(line, "show"),
@@ -204,7 +204,7 @@ fn tshark_messages(path: &Path) -> Messages {
     messages
 }
 
-/// An attribute of a tag of XML, in plain text.
+/// Returns an XML attribute as plain text.
 fn attribute(line: &str, name: &str) -> Option<String> {
     let start = line.find(&format!("{name}=\""))? + name.len() + 2;
     let value = line[start..].split('"').next()?;
@@ -223,7 +223,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What is told here of tshark's bytes of these connections.
+/// Parses tshark's bytes of these connections.
 fn our_messages(path: &Path, streams: &[u32]) -> Messages {
     let mut arguments = vec!["-q".to_owned()];
     arguments.extend(streams.iter().flat_map(|stream| ["-z".to_owned(), format!("follow,tcp,raw,{stream}")]));
@@ -237,66 +237,66 @@ fn our_messages(path: &Path, streams: &[u32]) -> Messages {
             .filter(|line| !line.starts_with("Node"))
             .map(|line| (line.starts_with('\t'), unhex(line.trim())))
             .collect();
-        for (is_request, told) in read(&pieces) {
-            messages.insert((stream, is_request), told);
+        for (is_request, reported) in read(&pieces) {
+            messages.insert((stream, is_request), reported);
         }
     }
     messages
 }
 
-/// Reads pieces of a connection; the direction that begins like a server is the server.
+/// Parses the pieces of a connection; the direction that begins like a server is the server's.
 fn read(pieces: &[(bool, Vec<u8>)]) -> [(bool, Vec<Message>); 2] {
     let first = |node| pieces.iter().find(|(from, _)| *from == node).map_or(&[][..], |(_, bytes)| bytes);
     let server = !first(false).starts_with(b"HTTP/");
     let mut exchange = Exchange::default();
-    let mut lines = [(); 2].map(|()| FixedLine::<8192>::default());
-    let mut told = [Vec::new(), Vec::new()];
+    let mut lines = [(); 2].map(|()| FixedLineBuffer::<8192>::default());
+    let mut reported = [Vec::new(), Vec::new()];
     for (node, bytes) in pieces {
-        let side = if *node == server { Side::Response } else { Side::Request };
-        let (line, told) = (&mut lines[side as usize], &mut told[side as usize]);
-        let mut sink = |event: Event<'_>| note(told, event);
+        let side = if *node == server { ExchangeSide::Response } else { ExchangeSide::Request };
+        let (line, reported) = (&mut lines[side as usize], &mut reported[side as usize]);
+        let mut sink = |event: HttpEvent<'_>| note(reported, event);
         match (missing(bytes), side) {
             (Some(len), _) => exchange.gap(side, len, line, &mut sink),
-            (None, Side::Request) => exchange.request(bytes, line, &mut sink),
-            (None, Side::Response) => exchange.response(bytes, line, &mut sink),
+            (None, ExchangeSide::Request) => exchange.request(bytes, line, &mut sink),
+            (None, ExchangeSide::Response) => exchange.response(bytes, line, &mut sink),
         }
     }
-    let [requests, responses] = told;
+    let [requests, responses] = reported;
     [(true, requests), (false, responses)]
 }
 
-/// How tshark writes a gap into what it follows.
+/// Returns the length of a gap in tshark's notation.
 fn missing(bytes: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(bytes).ok()?.strip_prefix('[')?;
     text.strip_suffix(" bytes missing in capture file]\0")?.parse().ok()
 }
 
-fn note(told: &mut Vec<Message>, event: Event<'_>) {
+fn note(reported: &mut Vec<Message>, event: HttpEvent<'_>) {
     match event {
-        Event::Request(r) => told.push(message([
+        HttpEvent::Request(r) => reported.push(message([
             ("http.request.method", r.name),
             ("http.request.uri", r.target),
             ("http.request.version", r.protocol),
         ])),
-        Event::Response(r) => told.push(message([
+        HttpEvent::Response(r) => reported.push(message([
             ("http.response.version", r.protocol),
             ("http.response.code", r.code),
             ("http.response.phrase", r.reason),
         ])),
-        Event::Header(header) => {
-            if let (Some(field), Some(message)) = (tshark_name(&header), told.last_mut()) {
+        HttpEvent::Header(header) => {
+            if let (Some(field), Some(message)) = (tshark_name(&header), reported.last_mut()) {
                 insert(message, field, text(header.value));
             }
         }
-        Event::Gap(_) => drop(told.last_mut().map(|message| message.insert(GAP, String::new()))),
-        Event::End(End::Complete) => {
-            drop(told.last_mut().map(|message| message.insert(WHOLE, String::new())))
+        HttpEvent::Gap(_) => drop(reported.last_mut().map(|message| message.insert(GAP, String::new()))),
+        HttpEvent::End(MessageEnd::Complete) => {
+            drop(reported.last_mut().map(|message| message.insert(WHOLE, String::new())))
         }
         _ => {}
     }
 }
 
-/// A header that comes twice counts once, and empty words not at all.
+/// A repeated header counts once, and empty values do not count.
 fn insert(message: &mut Message, field: &'static str, value: String) {
     if !value.is_empty() {
         message.entry(field).or_insert(value);
@@ -309,12 +309,12 @@ fn message(words: [(&'static str, &[u8]); 3]) -> Message {
     message
 }
 
-fn tshark_name(header: &Header<'_>) -> Option<&'static str> {
+fn tshark_name(header: &HeaderLine<'_>) -> Option<&'static str> {
     match header.field {
-        Field::Host => Some("http.host"),
-        Field::UserAgent => Some("http.user_agent"),
-        Field::ContentType => Some("http.content_type"),
-        Field::ContentLength => Some("http.content_length_header"),
+        FieldName::Host => Some("http.host"),
+        FieldName::UserAgent => Some("http.user_agent"),
+        FieldName::ContentType => Some("http.content_type"),
+        FieldName::ContentLength => Some("http.content_length_header"),
         _ => None,
     }
 }

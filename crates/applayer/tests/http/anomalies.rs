@@ -1,14 +1,13 @@
-//! Smuggling and other trickery: bytes, the anomalies that are told, and the requests or responses
-//! that are seen nevertheless.
+//! Smuggling and other evasions: bytes, the reported anomalies, and the requests or responses that
+//! are parsed anyway.
 
 use crate::support::{Connection, LINE};
-use applayer::http::{Anomaly, Side};
+use applayer::http::{ExchangeSide, HttpAnomaly};
 
-use Anomaly::*;
+use HttpAnomaly::*;
 
-/// What is sent; the anomalies, in their order; what begins, how its body is framed, the body, and
-/// how it ends.
-type Case = (&'static str, &'static [Anomaly], &'static str);
+/// The bytes; the anomalies, in order; the start, framing, body and end of the messages.
+type Case = (&'static str, &'static [HttpAnomaly], &'static str);
 
 /// A head with one more header.
 macro_rules! post {
@@ -25,7 +24,7 @@ macro_rules! ok {
 }
 
 const REQUESTS: &[Case] = &[
-    // Length against coding (RFC 9112 6.3).
+    // Content-Length against Transfer-Encoding (RFC 9112 6.3).
     (
         post!(
             "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n",
@@ -44,7 +43,7 @@ const REQUESTS: &[Case] = &[
         &[UnknownTransferCoding, LengthAndTransferEncoding, ChunkedNotFinal],
         "POST / Length(3) [abc] end",
     ),
-    // Lengths.
+    // Content-Length.
     (
         post!("Content-Length: 3\r\nContent-Length: 5\r\n", "abc"),
         &[ConflictingContentLength],
@@ -72,7 +71,7 @@ const REQUESTS: &[Case] = &[
         &[BlankBeforeColon, ObfuscatedContentLength],
         "POST / Length(3) [abc] end",
     ),
-    // Codings (RFC 9112 6.1).
+    // Transfer codings (RFC 9112 6.1).
     (
         post!("Transfer-Encoding : chunked\r\n", "0\r\n\r\n"),
         &[BlankBeforeColon, ObfuscatedTransferEncoding],
@@ -174,7 +173,7 @@ const REQUESTS: &[Case] = &[
         &[DecoratedChunkSize],
         "POST / Chunked [Z] end",
     ),
-    // Framing headers that some readers see and others do not.
+    // Framing headers that only some implementations see.
     (
         post!("Transfer-Encoding: , chunked\r\n", "0\r\n\r\n"),
         &[ObfuscatedTransferEncoding],
@@ -224,7 +223,7 @@ const REQUESTS: &[Case] = &[
         "GET / None end",
     ),
     (post!("Transfer_Encoding: chunked\r\n", ""), &[DisguisedFraming], "POST / None end"),
-    // What is expected (RFC 9110 10.1.1).
+    // Expect (RFC 9110 10.1.1).
     (post!("Expect: 100-Continue\r\nContent-Length: 3\r\n", "abc"), &[], "POST / Length(3) [abc] end"),
     (post!("Expect: 100-continue\r\n", ""), &[InvalidExpectation], "POST / None end"),
     // Request lines.
@@ -241,7 +240,7 @@ const REQUESTS: &[Case] = &[
     ("GET / HTTP/1.1\r\nHost: a@x\r\n\r\n", &[InvalidHost], "GET / None end"),
     ("GET http://y/ HTTP/1.1\r\nHost: x\r\n\r\n", &[HostMismatch], "GET http://y/ None end"),
     ("GET http://X:80/ HTTP/1.1\r\nHost: x\r\n\r\n", &[], "GET http://X:80/ None end"),
-    // A body of a GET is no anomaly: it is told.
+    // The body of a GET is not an anomaly and is reported.
     ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", &[], "GET / Length(3) [abc] end"),
     (
         "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -291,41 +290,41 @@ const RESPONSES: &[Case] = &[
 ];
 
 #[test]
-fn trickery_is_told_and_read_as_documented() {
-    for (side, cases) in [(Side::Request, REQUESTS), (Side::Response, RESPONSES)] {
+fn evasions_are_reported_and_parsed_as_documented() {
+    for (side, cases) in [(ExchangeSide::Request, REQUESTS), (ExchangeSide::Response, RESPONSES)] {
         for (bytes, anomalies, messages) in cases {
-            let told = told(side, bytes);
-            let found: Vec<_> = told.lines().filter_map(|line| line.strip_prefix("! ")).collect();
+            let reported = reported(side, bytes);
+            let found: Vec<_> = reported.lines().filter_map(|line| line.strip_prefix("! ")).collect();
             let mut expected: Vec<_> = anomalies.iter().map(|a| a.name()).collect();
             let mut sorted = found.clone();
             sorted.sort_unstable();
             expected.sort_unstable();
-            assert_eq!(sorted, expected, "{}: {told}", bytes.escape_debug());
-            assert_eq!(summary(&told), *messages, "{}: {told}", bytes.escape_debug());
+            assert_eq!(sorted, expected, "{}: {reported}", bytes.escape_debug());
+            assert_eq!(summary(&reported), *messages, "{}: {reported}", bytes.escape_debug());
         }
     }
 }
 
 #[test]
-fn limits_are_told_and_read_on() {
+fn exceeded_limits_are_reported_and_parsing_continues() {
     let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(LINE));
-    let told_long = told(Side::Request, &long);
-    assert!(told_long.contains("! line-too-long\nheader Host: x\n"), "{told_long}");
+    let long_report = reported(ExchangeSide::Request, &long);
+    assert!(long_report.contains("! line-too-long\nheader Host: x\n"), "{long_report}");
     let many =
         format!("GET / HTTP/1.0\r\n{}\r\n", "a: b\r\n".repeat(usize::from(applayer::http::HEADER_MAX) + 2));
-    let told_many = told(Side::Request, &many);
-    assert_eq!(told_many.matches("header a: b").count(), usize::from(applayer::http::HEADER_MAX) + 2);
-    assert!(told_many.contains("! too-many-headers"));
+    let many_report = reported(ExchangeSide::Request, &many);
+    assert_eq!(many_report.matches("header a: b").count(), usize::from(applayer::http::HEADER_MAX) + 2);
+    assert!(many_report.contains("! too-many-headers"));
     let large = format!("GET / HTTP/1.0\r\n{}\r\n", format!("a: {}\r\n", "b".repeat(200)).repeat(400));
-    assert!(told(Side::Request, &large).contains("! head-too-long"));
+    assert!(reported(ExchangeSide::Request, &large).contains("! head-too-long"));
 }
 
 #[test]
-fn each_anomaly_is_told_somewhere_in_these_tests() {
-    let mut told_ones: Vec<Anomaly> =
+fn every_anomaly_is_tested() {
+    let mut reported_kinds: Vec<HttpAnomaly> =
         REQUESTS.iter().chain(RESPONSES).flat_map(|case| case.1.iter().copied()).collect();
-    // These are in the tests of limits here, and in those of whole connections.
-    told_ones.extend([
+    // The tests of limits below, and those of whole connections, cover these.
+    reported_kinds.extend([
         LineTooLong,
         HeadTooLong,
         TooManyHeaders,
@@ -333,26 +332,26 @@ fn each_anomaly_is_told_somewhere_in_these_tests() {
         EarlyTunnelData,
         IncompleteMessage,
     ]);
-    told_ones.extend([MissingVersion]);
-    // And these in the unit tests of start lines.
-    told_ones.extend([SpaceInTarget, InvalidTarget, InvalidMethod]);
-    let missing: Vec<_> = Anomaly::ALL.iter().filter(|a| !told_ones.contains(a)).collect();
+    reported_kinds.extend([MissingVersion]);
+    // The unit tests of start lines cover these.
+    reported_kinds.extend([SpaceInTarget, InvalidTarget, InvalidMethod]);
+    let missing: Vec<_> = HttpAnomaly::ALL.iter().filter(|a| !reported_kinds.contains(a)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-fn told(side: Side, bytes: &str) -> String {
+fn reported(side: ExchangeSide, bytes: &str) -> String {
     let mut c = Connection::default();
-    if side == Side::Response {
+    if side == ExchangeSide::Response {
         c.request("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     }
     c.take(side, bytes.as_bytes());
-    c.told(side)
+    c.reported(side)
 }
 
-/// Messages in short: what begins, framing, body, end.
-fn summary(told: &str) -> String {
+/// Summarises messages: start, framing, body, end.
+fn summary(reported: &str) -> String {
     let mut out = String::new();
-    for line in told.lines() {
+    for line in reported.lines() {
         let words: Vec<_> = line.splitn(4, ' ').collect();
         let separator = if out.is_empty() { "" } else { "; " };
         match words[..] {

@@ -1,12 +1,11 @@
-//! How bytes are cut changes nothing, and no bytes and no state make the parser panic or lose its
-//! place.
+//! Segmentation changes nothing, and no bytes and no state make the parser panic or lose its place.
 
 use crate::support::Connection;
-use applayer::http::{Event, Exchange, FixedLine, Side};
+use applayer::http::{Exchange, ExchangeSide, FixedLineBuffer, HttpEvent};
 use proptest::prelude::*;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What messages are made of, right and wrong.
+/// Parts of messages, valid or not.
 const WORDS: [&str; 46] = [
     "GET / HTTP/1.1\r\n",
     "HEAD /a HTTP/1.1\r\n",
@@ -58,16 +57,16 @@ const WORDS: [&str; 46] = [
 
 #[derive(Debug, Clone)]
 enum Action {
-    Send(Side, Vec<u8>, Vec<usize>),
-    Gap(Side, u64),
-    End(Side),
+    Send(ExchangeSide, Vec<u8>, Vec<usize>),
+    Gap(ExchangeSide, u64),
+    End(ExchangeSide),
 }
 
-fn side() -> impl Strategy<Value = Side> {
-    prop_oneof![Just(Side::Request), Just(Side::Response)]
+fn side() -> impl Strategy<Value = ExchangeSide> {
+    prop_oneof![Just(ExchangeSide::Request), Just(ExchangeSide::Response)]
 }
 
-/// Words in a row, with a byte changed now and then.
+/// Generates sequences of words with occasional changed bytes.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let words = prop::collection::vec(prop::sample::select(&WORDS[..]), 1..14);
     (words, prop::option::weighted(0.3, (any::<prop::sample::Index>(), any::<u8>()))).prop_map(
@@ -90,7 +89,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// The bytes in pieces that end at these places.
+/// Splits the bytes at these places.
 fn pieces<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
     cuts.extend([0, bytes.len()]);
@@ -116,18 +115,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn how_bytes_are_cut_changes_nothing(actions in prop::collection::vec(action(), 1..8)) {
+    fn segmentation_does_not_change_the_events(actions in prop::collection::vec(action(), 1..8)) {
         let whole = run(&actions, |bytes, _| vec![bytes]);
         let cut = run(&actions, pieces);
         let bytewise = run(&actions, |bytes, _| bytes.chunks(1).collect());
-        prop_assert_eq!(&whole.told, &cut.told);
-        prop_assert_eq!(&whole.told, &bytewise.told);
+        prop_assert_eq!(&whole.reported, &cut.reported);
+        prop_assert_eq!(&whole.reported, &bytewise.reported);
         prop_assert_eq!(whole.exchange, cut.exchange);
         prop_assert_eq!(whole.exchange, bytewise.exchange);
     }
 
     #[test]
-    fn a_state_that_is_moved_goes_on(actions in prop::collection::vec(action(), 1..6)) {
+    fn a_copied_state_continues(actions in prop::collection::vec(action(), 1..6)) {
         let stayed = run(&actions, pieces);
         let mut moved = Connection::default();
         for action in &actions {
@@ -143,7 +142,7 @@ proptest! {
                 Action::Send(..) => {}
             }
         }
-        prop_assert_eq!(stayed.told, moved.told);
+        prop_assert_eq!(stayed.reported, moved.reported);
     }
 
     #[test]
@@ -156,7 +155,7 @@ proptest! {
             exchange: Exchange::read_from_bytes(&state).unwrap(),
             ..Connection::default()
         };
-        for side in [Side::Request, Side::Response] {
+        for side in [ExchangeSide::Request, ExchangeSide::Response] {
             for (_, piece) in sent(&actions) {
                 connection.take(side, piece);
             }
@@ -168,25 +167,25 @@ proptest! {
     }
 
     #[test]
-    fn no_byte_is_told_twice(bytes in text(), more in text()) {
+    fn no_byte_is_reported_twice(bytes in text(), more in text()) {
         let mut exchange = Exchange::default();
-        let mut line = FixedLine::<1024>::default();
-        let mut told = 0;
+        let mut line = FixedLineBuffer::<1024>::default();
+        let mut reported = 0;
         for piece in [&bytes, &more] {
-            exchange.request(piece, &mut line, &mut |event: Event<'_>| {
-                told += match event {
-                    Event::Request(r) => r.raw.len(),
-                    Event::Header(h) | Event::Trailer(h) => h.raw.len(),
-                    Event::Body(b) | Event::Opaque(b) | Event::Skipped(b) | Event::ChunkExtension(b) => b.len(),
+            exchange.request(piece, &mut line, &mut |event: HttpEvent<'_>| {
+                reported += match event {
+                    HttpEvent::Request(r) => r.raw.len(),
+                    HttpEvent::Header(h) | HttpEvent::Trailer(h) => h.raw.len(),
+                    HttpEvent::Body(b) | HttpEvent::Opaque(b) | HttpEvent::Skipped(b) | HttpEvent::ChunkExtension(b) => b.len(),
                     _ => 0,
                 };
             });
         }
-        prop_assert!(told <= bytes.len() + more.len());
+        prop_assert!(reported <= bytes.len() + more.len());
     }
 }
 
-fn sent(actions: &[Action]) -> impl Iterator<Item = (Side, &[u8])> {
+fn sent(actions: &[Action]) -> impl Iterator<Item = (ExchangeSide, &[u8])> {
     actions.iter().flat_map(|action| match action {
         Action::Send(side, bytes, cuts) => {
             pieces(bytes, cuts).into_iter().map(|piece| (*side, piece)).collect()

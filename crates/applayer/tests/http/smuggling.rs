@@ -1,15 +1,15 @@
-//! Ways of smuggling that were published: each is told, by the kind that is named here at least.
+//! Published smuggling techniques: each is reported, at least with the anomaly named here.
 
 use crate::support::Connection;
-use applayer::http::Anomaly::*;
-use applayer::http::{Anomaly, Side};
+use applayer::http::HttpAnomaly::*;
+use applayer::http::{ExchangeSide, HttpAnomaly};
 
-/// What it is called; what is sent behind `POST / HTTP/1.1`, `Host: x`; the kind.
-type Row = (&'static str, &'static str, Anomaly);
+/// The name; the bytes after `POST / HTTP/1.1`, `Host: x`; the anomaly.
+type Row = (&'static str, &'static str, HttpAnomaly);
 
 const CHUNKED: &str = "Transfer-Encoding: chunked\r\n\r\n";
 
-/// "Funky chunks": who reads a chunk's lines otherwise (w4ke.info, 2025). Behind [`CHUNKED`].
+/// "Funky chunks": differences in parsing chunk lines (w4ke.info, 2025). After [`CHUNKED`].
 const CHUNKS: [Row; 14] = [
     ("TERM.EXT, EXT.TERM", "2;\nxx\r\n45\r\n0\r\n\r\n", BareLineFeedInChunkExtension),
     ("TERM.EXT with a value", "2;a=\"\nxx\"\r\n45\r\n0\r\n\r\n", BareLineFeedInChunkExtension),
@@ -27,8 +27,8 @@ const CHUNKS: [Row; 14] = [
     ("a size with a prefix", "0x2\r\nxx\r\n0\r\n\r\n", DecoratedChunkSize),
 ];
 
-/// Headers that some see and others do not; bodies that some take for empty ("HTTP/1.1 must die",
-/// PortSwigger, 2025, and those before it). Behind the header Host.
+/// Headers that only some implementations see; bodies that some take for empty ("HTTP/1.1 must
+/// die", PortSwigger, 2025, and its predecessors). After the header Host.
 const HEADS: [Row; 40] = [
     (
         "CL.TE, TE.CL",
@@ -81,7 +81,7 @@ const HEADS: [Row; 40] = [
 ];
 
 #[test]
-fn published_ways_are_told() {
+fn published_smuggling_techniques_are_reported() {
     let chunks = CHUNKS.map(|(what, rest, kind)| (what, format!("{CHUNKED}{rest}"), kind));
     let heads = HEADS.map(|(what, rest, kind)| (what, rest.to_owned(), kind));
     for (what, rest, kind) in chunks.into_iter().chain(heads) {
@@ -96,10 +96,10 @@ fn published_ways_are_told() {
     );
 }
 
-/// What everybody sends is told as nothing: chunks with extensions and trailers, an expectation of
-/// a body, a form.
+/// Common messages raise no anomaly: chunks with extensions and trailers, Expect with a body, a
+/// form.
 #[test]
-fn plain_requests_are_not_told() {
+fn plain_requests_raise_no_anomaly() {
     for rest in [
         "Transfer-Encoding: gzip, chunked\r\n\r\n2;a=\"b\"\r\nGE\r\n0\r\nA: b\r\n\r\n",
         "Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc",
@@ -108,16 +108,16 @@ fn plain_requests_are_not_told() {
         "Content-Language: de\r\nTransfer-Id: 1\r\nContentLength: 3\r\nTE: trailers\r\nX-Content-Length: 3\r\n\r\n",
         "Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n2; a ; b=c\r\nGE\r\n0\r\n\r\n",
     ] {
-        let told = told(&format!("POST / HTTP/1.1\r\nHost: x\r\n{rest}"));
-        assert!(!told.contains("! "), "{rest:?}: {told}");
+        let reported = reported(&format!("POST / HTTP/1.1\r\nHost: x\r\n{rest}"));
+        assert!(!reported.contains("! "), "{rest:?}: {reported}");
     }
 }
 
-fn check(what: &str, bytes: &str, kind: Anomaly) {
-    let told = told(bytes);
-    assert!(told.lines().any(|line| line == format!("! {}", kind.name())), "{what}: {told}");
+fn check(what: &str, bytes: &str, kind: HttpAnomaly) {
+    let reported = reported(bytes);
+    assert!(reported.lines().any(|line| line == format!("! {}", kind.name())), "{what}: {reported}");
 }
 
-fn told(bytes: &str) -> String {
-    Connection::default().request(bytes).told(Side::Request)
+fn reported(bytes: &str) -> String {
+    Connection::default().request(bytes).reported(ExchangeSide::Request)
 }

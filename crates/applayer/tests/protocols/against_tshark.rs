@@ -1,14 +1,14 @@
-//! What is read of the collection's captures is what tshark and openssl read of them.
+//! The results for the collection's captures equal those of tshark and openssl.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{Capture, Connection, captures, is_gap, is_within, openssl, unhex};
-use applayer::detect::{Application, Detector, Ports, Verdict};
-use applayer::tls::{Certificate, Event, Fingerprint, MESSAGE_BYTES_MAX, Stream};
-use applayer::{FixedLine, Side, dns, ssh};
+use applayer::detect::{AppProtocol, Detection, Detector, FlowPorts};
+use applayer::tls::{Certificate, Fingerprint, MESSAGE_BYTES_MAX, TlsEvent, TlsStream};
+use applayer::{ExchangeSide, FixedLineBuffer, dns, ssh};
 
-/// What is compared of a message.
+/// The compared fields of a message.
 const DNS_FIELDS: [&str; 6] =
     ["dns.flags.opcode", "dns.flags.rcode", "dns.qry.name", "dns.qry.type", "dns.resp.name", "dns.resp.type"];
 
@@ -20,7 +20,7 @@ fn dns_messages_are_those_of_tshark() {
         for row in capture.rows.iter().filter(|row| !row.get("dns.flags.opcode").is_empty()) {
             let [payload] = row.get("udp.payload") else { continue };
             let payload = unhex(payload);
-            let Ok(message) = dns::Message::read(&payload) else {
+            let Ok(message) = dns::DnsMessage::read(&payload) else {
                 assert!(payload.len() < dns::HEADER_BYTES);
                 continue;
             };
@@ -42,9 +42,9 @@ fn dns_messages_are_those_of_tshark() {
     assert!(compared >= 1500);
 }
 
-/// Whether our lists are tshark's. Its list of records' types has those that records name as well;
-/// it shows a question behind a label that is none; and it shows of malformed messages sometimes
-/// more and sometimes less.
+/// Returns whether our lists equal tshark's. tshark's list of record types includes those that
+/// records name; it shows a question after an invalid label; and it shows sometimes more, sometimes
+/// less of malformed messages.
 fn agree(ours: &[Vec<String>; 6], theirs: &[&[String]; 6], malformed: bool) -> bool {
     if theirs[2].iter().chain(theirs[4]).any(|name| name.starts_with("<Unknown")) {
         return true;
@@ -57,27 +57,27 @@ fn agree(ours: &[Vec<String>; 6], theirs: &[&[String]; 6], malformed: bool) -> b
     })
 }
 
-/// What tshark's fields would be.
-fn read_dns(message: &dns::Message<'_>) -> [Vec<String>; 6] {
+/// Formats a message like tshark's fields.
+fn read_dns(message: &dns::DnsMessage<'_>) -> [Vec<String>; 6] {
     let mut read = [const { Vec::new() }; 6];
     read[0].push(message.opcode.to_string());
     if message.is_response {
         read[1].push(message.rcode.to_string());
     }
-    let (mut entries, mut name) = (message.entries(), dns::Name::default());
+    let (mut entries, mut name) = (message.entries(), dns::DnsName::default());
     while let Some(Ok(entry)) = entries.next(&mut name) {
         let shown = match name.as_bytes() {
             b"" => "<Root>".to_owned(),
             bytes => escaped(bytes),
         };
-        let at = if entry.section == dns::Section::Question { 2 } else { 4 };
+        let at = if entry.section == dns::DnsSection::Question { 2 } else { 4 };
         read[at].push(shown);
         read[at + 1].push(entry.kind.to_string());
     }
     read
 }
 
-/// As tshark shows controls.
+/// Escapes control characters like tshark.
 fn escaped(name: &[u8]) -> String {
     let shown = String::from_utf8_lossy(name);
     let chars = shown.chars().map(|c| match c {
@@ -99,7 +99,7 @@ fn hellos_and_certificates_are_those_of_tshark() {
         let theirs = tshark_tls(capture);
         for connection in &capture.connections {
             let Some(theirs) = theirs.get(&connection.stream) else { continue };
-            if detect(connection) != Verdict::Known(Application::Tls) {
+            if detect(connection) != Detection::Known(AppProtocol::Tls) {
                 continue;
             }
             let ours = read_tls(connection);
@@ -108,7 +108,7 @@ fn hellos_and_certificates_are_those_of_tshark() {
             certificates.extend(ours.certificates.iter().cloned());
             let mut pairs = ours.lists().into_iter().zip(theirs.lists());
             let all_here = pairs.all(|(ours, theirs)| is_within(theirs, ours));
-            // The certificate in SSL 2's hello is not read.
+            // The certificate in an SSL 2 hello is not parsed.
             let is_ssl2 = ours.versions.contains(&"0x0002".to_owned());
             let case =
                 format!("{} {}:\n  here {ours:?}\n  there {theirs:?}", capture.name, connection.stream);
@@ -122,8 +122,8 @@ fn hellos_and_certificates_are_those_of_tshark() {
     println!("compared {compared} connections with {names} names of servers; {} have more here", more.len());
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
     assert!(compared >= 500 && names >= 400);
-    // tshark leaves out messages behind segments out of order, what answers a hello of SSL 2, and
-    // TLS at port 80.
+    // tshark omits messages after out-of-order segments, replies to an SSL 2 hello, and TLS at port
+    // 80.
     assert!(more.len() <= 16, "{} have more here:\n{}", more.len(), more.join("\n"));
 
     let unequal: Vec<_> = certificates.iter().filter_map(|hex| differs_from_openssl(&unhex(hex))).collect();
@@ -131,7 +131,7 @@ fn hellos_and_certificates_are_those_of_tshark() {
     assert!(unequal.is_empty(), "{} differ:\n{}", unequal.len(), unequal.join("\n"));
 }
 
-/// What is compared of a connection; each in its order.
+/// The compared values of a connection, each in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tls {
     server_names: Vec<String>,
@@ -163,11 +163,11 @@ fn tshark_tls(capture: &Capture) -> BTreeMap<u32, Tls> {
 
 fn read_tls(connection: &Connection) -> Tls {
     let mut tls = Tls::default();
-    let mut streams = [Stream::default(); 2];
-    let mut lines = [(); 2].map(|()| Box::new(FixedLine::<MESSAGE_BYTES_MAX>::default()));
+    let mut streams = [TlsStream::default(); 2];
+    let mut lines = [(); 2].map(|()| Box::new(FixedLineBuffer::<MESSAGE_BYTES_MAX>::default()));
     for (node, bytes) in &connection.pieces {
         let (stream, line) = (&mut streams[*node], &mut *lines[*node]);
-        let mut sink = |event: Event<'_>| note(&mut tls, event);
+        let mut sink = |event: TlsEvent<'_>| note(&mut tls, event);
         match is_gap(bytes) {
             true => stream.gap(line, &mut sink),
             false => stream.take(bytes, line, &mut sink),
@@ -176,25 +176,25 @@ fn read_tls(connection: &Connection) -> Tls {
     tls
 }
 
-fn note(tls: &mut Tls, event: Event<'_>) {
+fn note(tls: &mut Tls, event: TlsEvent<'_>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let hex = |number: u16| format!("0x{number:04x}");
     match event {
-        Event::ClientHello(hello) => {
+        TlsEvent::ClientHello(hello) => {
             tls.server_names.extend(hello.server_name().map(text));
             tls.protocols.extend(hello.protocols().map(text));
             tls.versions.push(hex(hello.legacy_version().0));
             tls.ciphers.extend(hello.cipher_suites().map(hex));
         }
-        Event::ServerHello(hello) => {
+        TlsEvent::ServerHello(hello) => {
             tls.protocols.extend(hello.protocol().map(text));
             tls.versions.push(hex(hello.legacy_version().0));
             tls.ciphers.push(hex(hello.cipher_suite()));
         }
-        Event::Ssl2ClientHello(version) | Event::Ssl2ServerHello(version) => {
+        TlsEvent::Ssl2ClientHello(version) | TlsEvent::Ssl2ServerHello(version) => {
             tls.versions.push(hex(version.0))
         }
-        Event::Certificates(chain) => {
+        TlsEvent::Certificates(chain) => {
             let hex = |der: &[u8]| der.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
             tls.certificates.extend(chain.iter().map(hex));
         }
@@ -205,7 +205,7 @@ fn note(tls: &mut Tls, event: Event<'_>) {
 fn differs_from_openssl(der: &[u8]) -> Option<String> {
     let names = ["-nameopt", "sep_comma_plus_space,sname,utf8"];
     let theirs = openssl(der, &[&names[..], &["-subject", "-issuer", "-serial", "-fingerprint"]].concat());
-    // openssl's short names for what the library, and with it Suricata, has others for.
+    // openssl's short names differ from those of the library and Suricata.
     let theirs = theirs.map(|text| {
         let names = [
             ("emailAddress=", "Email="),
@@ -229,7 +229,7 @@ fn differs_from_openssl(der: &[u8]) -> Option<String> {
     (ours != theirs).then(|| format!("here {ours:#?}\nthere {theirs:#?}"))
 }
 
-/// Connections that tshark judges by their ports, and what they begin with.
+/// Connections that tshark judges by their ports, and their first bytes.
 const BY_PORT: [(&str, u32, &str); 4] =
     [(MIX, 2348, "ssh"), (MIX, 2356, "tls"), (MIX, 3023, "http1"), (MIX, 3089, "ssh")];
 
@@ -244,7 +244,7 @@ fn protocols_are_those_of_tshark() {
         for connection in &capture.connections {
             let theirs = &theirs[&connection.stream];
             let verdict = detect(connection);
-            let Verdict::Known(application) = verdict else {
+            let Detection::Known(application) = verdict else {
                 *found.entry("none").or_insert(0) += 1;
                 println!("{} {}: {verdict:?}, there {theirs:?}", capture.name, connection.stream);
                 continue;
@@ -257,7 +257,7 @@ fn protocols_are_those_of_tshark() {
             }
         }
     }
-    // Those without result began before the capture, or with another protocol: SOCKS, MySQL,
+    // Those without a result began before the capture, or with another protocol: SOCKS, MySQL,
     // Gnutella.
     println!("found {found:?}");
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
@@ -273,23 +273,23 @@ fn tshark_protocols(capture: &Capture) -> BTreeMap<u32, BTreeSet<&'static str>> 
             "http" => Some("http1"),
             "smb2" => Some("smb"),
             layer => {
-                Application::ALL.iter().map(|application| application.name()).find(|name| *name == layer)
+                AppProtocol::ALL.iter().map(|application| application.name()).find(|name| *name == layer)
             }
         }));
     }
     protocols
 }
 
-fn detect(connection: &Connection) -> Verdict {
+fn detect(connection: &Connection) -> Detection {
     let server = connection.server();
-    let ports = Ports { client: connection.ports[1 - server], server: connection.ports[server] };
+    let ports = FlowPorts { client: connection.ports[1 - server], server: connection.ports[server] };
     let (mut detector, mut offsets) = (Detector::default(), [0; 2]);
     for (node, bytes) in &connection.pieces {
         if is_gap(bytes) {
             offsets[*node] += 1;
             continue;
         }
-        let side = if *node == server { Side::Response } else { Side::Request };
+        let side = if *node == server { ExchangeSide::Response } else { ExchangeSide::Request };
         detector.stream(side, offsets[*node], bytes, ports);
         offsets[*node] += bytes.len() as u64;
     }
@@ -315,16 +315,16 @@ fn greetings_are_those_of_tshark() {
         }
     }
     println!("compared {compared} greetings; {more} more here");
-    // tshark leaves out lines behind segments out of order.
+    // tshark omits lines after out-of-order segments.
     assert!(compared >= 700 && more <= 10);
 }
 
 fn read_ssh(connection: &Connection) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut readers = [ssh::Reader::default(); 2];
-    let mut stores = [(); 2].map(|()| FixedLine::<256>::default());
+    let mut readers = [ssh::GreetingReader::default(); 2];
+    let mut stores = [(); 2].map(|()| FixedLineBuffer::<256>::default());
     for (node, bytes) in &connection.pieces {
-        readers[*node].take(bytes, &mut stores[*node], &mut |greeting: ssh::Greeting<'_>| {
+        readers[*node].take(bytes, &mut stores[*node], &mut |greeting: ssh::SshGreeting<'_>| {
             lines.push(String::from_utf8_lossy(greeting.raw).into_owned());
             assert!(
                 greeting.raw.starts_with(&[&b"SSH"[..], greeting.protocol, greeting.software].join(&b'-'))

@@ -1,12 +1,12 @@
-//! What is told of messages, a table a part.
+//! Tables of messages and their events, one per protocol.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-#[path = "support/told.rs"]
-mod told;
+#[path = "support/reported.rs"]
+mod reported;
 
-use applayer::detect::{Application, Detector, Ports, Verdict};
-use applayer::tls::{Anomaly, Certificate, Event, Fingerprint, Stream, Version};
-use applayer::{FixedLine, Line, Side, dns, ssh};
+use applayer::detect::{AppProtocol, Detection, Detector, FlowPorts};
+use applayer::tls::{Certificate, Fingerprint, ProtocolVersion, TlsAnomaly, TlsEvent, TlsStream};
+use applayer::{ExchangeSide, FixedLineBuffer, LineBuffer, dns, ssh};
 
 const HEADER: &[u8] = b"\x12\x34\x81\x83\0\x01\0\x01\0\0\0\0";
 
@@ -27,51 +27,62 @@ fn dns_entries() {
             "a circle",
             b"\x01a\xc0\x0c\0\x01\0\x01",
             &[
-                "\"a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a\" ! a name in section Question: more than 32 pointers",
+                "\"a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a\" ! malformed name in section Question: more than 32 pointers",
             ],
         ),
         (
             "a pointer out of the message",
             b"\xc1\0",
-            &["\"\" ! a name in section Question: a pointer out of the message"],
+            &["\"\" ! malformed name in section Question: a pointer leads beyond the message"],
         ),
-        ("an unknown label", b"\x01a\x41", &["\"a\" ! a name in section Question: a label of unknown type"]),
-        ("cut in a label", b"\x07exam", &["\"exam\" ! the message ends in an entry of section Question"]),
-        ("cut in a question", b"\x01a\0\0", &["\"a\" ! the message ends in an entry of section Question"]),
+        (
+            "an unknown label",
+            b"\x01a\x41",
+            &["\"a\" ! malformed name in section Question: a label of unknown type"],
+        ),
+        ("cut in a label", b"\x07exam", &["\"exam\" ! the message ends within an entry of section Question"]),
+        (
+            "cut in a question",
+            b"\x01a\0\0",
+            &["\"a\" ! the message ends within an entry of section Question"],
+        ),
         (
             "cut in an answer's data",
             b"\x01a\0\0\x01\0\x01\xc0\x0c\0\x01\0\x01\0\0\0\x09\0\x04abc",
-            &["Question \"a\" 1 ", "\"a\" ! the message ends in an entry of section Answer"],
+            &["Question \"a\" 1 ", "\"a\" ! the message ends within an entry of section Answer"],
         ),
-        ("nothing", b"", &["\"\" ! the message ends in an entry of section Question"]),
+        ("nothing", b"", &["\"\" ! the message ends within an entry of section Question"]),
     ];
     for (what, entries, expected) in rows {
-        assert_eq!(told::dns(&[HEADER, entries].concat()), expected, "{what}");
+        assert_eq!(reported::dns(&[HEADER, entries].concat()), expected, "{what}");
     }
-    assert_eq!(told::dns(&HEADER[..11]), ["a DNS message of 11 bytes has no header"]);
+    assert_eq!(
+        reported::dns(&HEADER[..11]),
+        ["a DNS message of 11 bytes is too short for its header of 12 bytes"]
+    );
 }
 
 #[test]
 fn dns_flags() {
-    let message = dns::Message::read(HEADER).unwrap();
+    let message = dns::DnsMessage::read(HEADER).unwrap();
     assert_eq!((message.id, message.is_response, message.opcode, message.rcode), (0x1234, true, 0, 3));
     assert_eq!((message.flags, message.counts), (0x8183, [1, 1, 0, 0]));
-    let update = dns::Message::read(b"\0\0\x28\0\0\0\0\0\0\0\0\0").unwrap();
+    let update = dns::DnsMessage::read(b"\0\0\x28\0\0\0\0\0\0\0\0\0").unwrap();
     assert_eq!((update.is_response, update.opcode, update.rcode), (false, 5, 0));
 }
 
 #[test]
-fn dns_messages_have_only_so_many_entries() {
+fn dns_entries_are_limited() {
     let entry = b"\xc0\x0c\0\x01\0\x01";
     let message = [b"\0\0\0\0\xff\xff\0\0\0\0\0\0\x01a\0\0\x01\0\x01", &entry.repeat(2000)[..]].concat();
-    let told = told::dns(&message);
-    assert_eq!(told.len(), dns::ENTRY_MAX as usize + 1);
-    assert_eq!(told.last().unwrap(), "\"\" ! the message has more than 1024 entries");
+    let reported = reported::dns(&message);
+    assert_eq!(reported.len(), dns::ENTRY_MAX as usize + 1);
+    assert_eq!(reported.last().unwrap(), "\"\" ! the message has more than 1024 entries");
 }
 
 #[test]
 fn dns_over_tcp() {
-    use dns::Framed::{Message, Needs};
+    use dns::TcpFrame::{Message, Needs};
     assert_eq!(dns::over_tcp(b""), Needs(2));
     assert_eq!(dns::over_tcp(b"\0"), Needs(2));
     assert_eq!(dns::over_tcp(b"\0\x02a"), Needs(4));
@@ -80,47 +91,51 @@ fn dns_over_tcp() {
 }
 
 #[test]
-fn states_are_as_small_as_the_readme_says() {
-    assert_eq!([size_of::<Detector>(), size_of::<Stream>(), size_of::<ssh::Reader>()], [46, 28, 4]);
+fn states_have_the_documented_sizes() {
+    assert_eq!(
+        [size_of::<Detector>(), size_of::<TlsStream>(), size_of::<ssh::GreetingReader>()],
+        [46, 28, 4]
+    );
 }
 
-/// What a side says at once.
-type Turn = (Side, &'static [u8]);
+/// Bytes that a side sends at once.
+type Turn = (ExchangeSide, &'static [u8]);
 
 #[test]
 fn verdicts() {
-    use Side::{Request, Response};
-    use applayer::detect::Application::*;
-    let rows: [(&[Turn], u16, Verdict); 25] = [
-        (&[(Request, b"GET /")], 9, Verdict::Known(Http1)),
-        (&[(Request, b"\r\nPOST /")], 9, Verdict::Known(Http1)),
-        (&[(Request, b"GE")], 80, Verdict::Unknown),
-        (&[(Request, b"OPTIONS rtsp://a"), (Response, b"RTSP/1.0 200")], 80, Verdict::Failed),
-        (&[(Request, b"OPTIONS /a")], 80, Verdict::Known(Http1)),
-        (&[(Response, b"HTTP/1.0 200")], 9, Verdict::Known(Http1)),
-        (&[(Request, b"PRI * HTTP/2.0\r\n\r\n")], 80, Verdict::Known(Http2)),
-        (&[(Request, b"\x16\x03\x01\x02\x00\x01")], 80, Verdict::Known(Tls)),
-        (&[(Request, b"\x16\x03\x01\x00\x00\x01")], 443, Verdict::Unknown),
-        (&[(Request, b"\x80\x2e\x01\x00\x02")], 443, Verdict::Known(Tls)),
-        (&[(Request, b"\x80\x2e\x01\x03\x00")], 443, Verdict::Known(Tls)),
-        (&[(Response, b"SSH-2.0")], 2222, Verdict::Known(Ssh)),
-        (&[(Response, b"220 a")], 25, Verdict::Known(Smtp)),
-        (&[(Response, b"220 a")], 21, Verdict::Known(Ftp)),
-        (&[(Response, b"220 a")], 9, Verdict::Unknown),
-        (&[(Response, b"220-a"), (Request, b"ehlo a")], 9, Verdict::Known(Smtp)),
-        (&[(Response, b"220-a"), (Request, b"user a")], 9, Verdict::Known(Ftp)),
-        (&[(Request, b"USER a"), (Response, b"220 a")], 9, Verdict::Known(Ftp)),
-        (&[(Response, b"+OK"), (Request, b"USER a")], 110, Verdict::Failed),
-        (&[(Request, b"\0\0\0\x45\xfeSMB")], 9, Verdict::Known(Smb)),
-        (&[(Request, b"\x81\0\0\x44")], 139, Verdict::Known(Smb)),
-        (&[(Request, b"\x81\0\0\x44")], 445, Verdict::Unknown),
-        (&[(Request, b"\0\x1d\0\x01\x01\0\0\x01\0\0\0\0\0\0")], 53, Verdict::Known(Dns)),
-        (&[(Request, b"\0\x1d\0\x01\x01\0\0\x01\0\0\0\0\0\0"), (Response, b"xx")], 54, Verdict::Failed),
-        (&[(Request, &[b'x'; 5000])], 80, Verdict::Failed),
+    use ExchangeSide::{Request, Response};
+    use applayer::detect::AppProtocol::*;
+    let rows: [(&[Turn], u16, Detection); 25] = [
+        (&[(Request, b"GET /")], 9, Detection::Known(Http1)),
+        (&[(Request, b"\r\nPOST /")], 9, Detection::Known(Http1)),
+        (&[(Request, b"GE")], 80, Detection::Unknown),
+        (&[(Request, b"OPTIONS rtsp://a"), (Response, b"RTSP/1.0 200")], 80, Detection::Failed),
+        (&[(Request, b"OPTIONS /a")], 80, Detection::Known(Http1)),
+        (&[(Response, b"HTTP/1.0 200")], 9, Detection::Known(Http1)),
+        (&[(Request, b"PRI * HTTP/2.0\r\n\r\n")], 80, Detection::Known(Http2)),
+        (&[(Request, b"\x16\x03\x01\x02\x00\x01")], 80, Detection::Known(Tls)),
+        (&[(Request, b"\x16\x03\x01\x00\x00\x01")], 443, Detection::Unknown),
+        (&[(Request, b"\x80\x2e\x01\x00\x02")], 443, Detection::Known(Tls)),
+        (&[(Request, b"\x80\x2e\x01\x03\x00")], 443, Detection::Known(Tls)),
+        (&[(Response, b"SSH-2.0")], 2222, Detection::Known(Ssh)),
+        (&[(Response, b"220 a")], 25, Detection::Known(Smtp)),
+        (&[(Response, b"220 a")], 21, Detection::Known(Ftp)),
+        (&[(Response, b"220 a")], 9, Detection::Unknown),
+        (&[(Response, b"220-a"), (Request, b"ehlo a")], 9, Detection::Known(Smtp)),
+        (&[(Response, b"220-a"), (Request, b"user a")], 9, Detection::Known(Ftp)),
+        (&[(Request, b"USER a"), (Response, b"220 a")], 9, Detection::Known(Ftp)),
+        (&[(Response, b"+OK"), (Request, b"USER a")], 110, Detection::Failed),
+        (&[(Request, b"\0\0\0\x45\xfeSMB")], 9, Detection::Known(Smb)),
+        (&[(Request, b"\x81\0\0\x44")], 139, Detection::Known(Smb)),
+        (&[(Request, b"\x81\0\0\x44")], 445, Detection::Unknown),
+        (&[(Request, b"\0\x1d\0\x01\x01\0\0\x01\0\0\0\0\0\0")], 53, Detection::Known(Dns)),
+        (&[(Request, b"\0\x1d\0\x01\x01\0\0\x01\0\0\0\0\0\0"), (Response, b"xx")], 54, Detection::Failed),
+        (&[(Request, &[b'x'; 5000])], 80, Detection::Failed),
     ];
     for (turns, server, expected) in rows {
         let turns: Vec<_> = turns.iter().map(|(side, bytes)| (*side, vec![*bytes])).collect();
-        let (verdict, _) = told::detect(Detector::default(), &turns, Ports { client: 40_000, server });
+        let (verdict, _) =
+            reported::detect(Detector::default(), &turns, FlowPorts { client: 40_000, server });
         assert_eq!(verdict, expected, "{:?} {server}", turns[0].1[0].escape_ascii().to_string());
     }
 }
@@ -128,33 +143,33 @@ fn verdicts() {
 #[test]
 fn datagrams() {
     let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
-    let at = |port| Ports { client: 40_000, server: port };
+    let at = |port| FlowPorts { client: 40_000, server: port };
     let mut detector = Detector::default();
-    assert_eq!(detector.datagram(Side::Request, query, at(53)), Verdict::Known(Application::Dns));
-    assert_eq!(detector.found(Side::Request), Some(Application::Dns));
-    assert_eq!(detector.found(Side::Response), None);
-    assert_eq!(Detector::default().datagram(Side::Request, query, at(5353)), Verdict::Failed);
+    assert_eq!(detector.datagram(ExchangeSide::Request, query, at(53)), Detection::Known(AppProtocol::Dns));
+    assert_eq!(detector.found(ExchangeSide::Request), Some(AppProtocol::Dns));
+    assert_eq!(detector.found(ExchangeSide::Response), None);
+    assert_eq!(Detector::default().datagram(ExchangeSide::Request, query, at(5353)), Detection::Failed);
     let mut detector = Detector::default();
-    let verdicts = [(); 4].map(|()| detector.datagram(Side::Request, b"garbage", at(53)));
-    assert_eq!(verdicts, [Verdict::Unknown, Verdict::Unknown, Verdict::Unknown, Verdict::Failed]);
+    let verdicts = [(); 4].map(|()| detector.datagram(ExchangeSide::Request, b"garbage", at(53)));
+    assert_eq!(verdicts, [Detection::Unknown, Detection::Unknown, Detection::Unknown, Detection::Failed]);
 }
 
 #[test]
-fn lost_beginnings_are_not_known() {
-    let ports = Ports { client: 40_000, server: 80 };
+fn a_lost_beginning_is_not_detected() {
+    let ports = FlowPorts { client: 40_000, server: 80 };
     let mut detector = Detector::default();
-    detector.stream(Side::Request, 0, b"GE", ports);
-    detector.stream(Side::Request, 3, b" / HTTP/1.1\r\n", ports);
-    assert_eq!(detector.verdict(), Verdict::Unknown);
+    detector.stream(ExchangeSide::Request, 0, b"GE", ports);
+    detector.stream(ExchangeSide::Request, 3, b" / HTTP/1.1\r\n", ports);
+    assert_eq!(detector.verdict(), Detection::Unknown);
     assert_eq!(
-        detector.stream(Side::Response, 0, b"HTTP/1.1 200", ports),
-        Verdict::Known(Application::Http1)
+        detector.stream(ExchangeSide::Response, 0, b"HTTP/1.1 200", ports),
+        Detection::Known(AppProtocol::Http1)
     );
-    assert_eq!(detector.found(Side::Request), None);
+    assert_eq!(detector.found(ExchangeSide::Request), None);
 
     let mut again = Detector::default();
-    again.stream(Side::Request, 0, b"GE", ports);
-    assert_eq!(again.stream(Side::Request, 1, b"ET /", ports), Verdict::Known(Application::Http1));
+    again.stream(ExchangeSide::Request, 0, b"GE", ports);
+    assert_eq!(again.stream(ExchangeSide::Request, 1, b"ET /", ports), Detection::Known(AppProtocol::Http1));
 }
 
 #[test]
@@ -170,11 +185,16 @@ fn ssh_greetings() {
         (&[b'\n'; 100], &[]),
     ];
     for (bytes, expected) in rows {
-        assert_eq!(told::ssh(ssh::Reader::default(), &[bytes]).1, expected, "{}", bytes.escape_ascii());
+        assert_eq!(
+            reported::ssh(ssh::GreetingReader::default(), &[bytes]).1,
+            expected,
+            "{}",
+            bytes.escape_ascii()
+        );
     }
     let long = [b"SSH-2.0-", &[b'x'; 300][..]].concat();
     let expected = format!("[\"2.0\", \"{}\", \"\"] cut true", "x".repeat(ssh::GREETING_BYTES_MAX - 8));
-    assert_eq!(told::ssh(ssh::Reader::default(), &[&long]).1, [expected]);
+    assert_eq!(reported::ssh(ssh::GreetingReader::default(), &[&long]).1, [expected]);
 }
 
 fn record(kind: u8, payload: &[u8]) -> Vec<u8> {
@@ -198,7 +218,7 @@ const HELLO: &str = "client hello TLS 1.3 name example.org protocols h2 suites 2
 fn tls_streams() {
     let hello = client_hello();
     let server = message(2, &[b"\x03\x03", &[7; 32][..], b"\0\xc0\x2f\0"].concat());
-    let told = "server hello TLS 1.2 retry false protocol none suite 0xc02f whole true";
+    let reported = "server hello TLS 1.2 retry false protocol none suite 0xc02f whole true";
     let rows: [(&str, Vec<u8>, &[&str]); 10] = [
         ("a hello over two records", [record(22, &hello[..9]), record(22, &hello[9..])].concat(), &[HELLO]),
         (
@@ -209,7 +229,7 @@ fn tls_streams() {
                 record(22, b"encrypted"),
             ]
             .concat(),
-            &[told, "certificates ab whole true", "Message(14)", "Encrypted"],
+            &[reported, "certificates ab whole true", "Message(14)", "Encrypted"],
         ),
         (
             "another hello behind a change of ciphers",
@@ -252,9 +272,9 @@ fn tls_streams() {
         ("a long record", b"\x16\x03\x01\xff\xff\x01".to_vec(), &["Anomaly(RecordTooLong)"]),
     ];
     for (what, bytes, expected) in rows {
-        let (stream, mut told) = told::tls(Stream::default(), &[&bytes]);
-        told.retain(|event| !event.starts_with("Record"));
-        assert_eq!(told, expected, "{what}");
+        let (stream, mut reported) = reported::tls(TlsStream::default(), &[&bytes]);
+        reported.retain(|event| !event.starts_with("Record"));
+        assert_eq!(reported, expected, "{what}");
         assert!(stream.is_done());
     }
 }
@@ -276,39 +296,40 @@ fn ssl_2() {
         ),
     ];
     for (bytes, expected) in rows {
-        assert_eq!(told::tls(Stream::default(), &[bytes]).1, expected);
+        assert_eq!(reported::tls(TlsStream::default(), &[bytes]).1, expected);
     }
 }
 
 #[test]
-fn a_gap_ends_what_is_told() {
-    let (mut stream, mut line) = (Stream::default(), FixedLine::<64>::default());
-    let mut told = Vec::new();
-    let mut sink = |event: Event<'_>| told.push(told::show(event));
+fn no_event_follows_a_gap() {
+    let (mut stream, mut line) = (TlsStream::default(), FixedLineBuffer::<64>::default());
+    let mut reported = Vec::new();
+    let mut sink = |event: TlsEvent<'_>| reported.push(reported::show(event));
     stream.take(&record(22, &client_hello())[..8], &mut line, &mut sink);
     stream.gap(&mut line, &mut sink);
     stream.take(&record(23, b"x"), &mut line, &mut sink);
-    assert_eq!(told[1..], ["Anomaly(MessageCut)", "Lost"]);
+    assert_eq!(reported[1..], ["Anomaly(MessageCut)", "Lost"]);
     assert!(stream.is_done() && line.as_slice().is_empty());
 }
 
 #[test]
-fn anomalies_are_told_once() {
+fn each_anomaly_is_reported_once() {
     let bytes = [record(21, b""), record(21, b""), record(22, b"")].concat();
-    let (stream, told) = told::tls(Stream::default(), &[&bytes]);
-    let expected = told::show(Event::Anomaly(Anomaly::EmptyRecord));
-    assert_eq!(told.iter().filter(|event| **event == expected).count(), 1);
+    let (stream, reported) = reported::tls(TlsStream::default(), &[&bytes]);
+    let expected = reported::show(TlsEvent::Anomaly(TlsAnomaly::EmptyRecord));
+    assert_eq!(reported.iter().filter(|event| **event == expected).count(), 1);
     assert_eq!(stream.repeated_anomalies(), 2);
 }
 
 #[test]
 fn versions_are_shown() {
-    let shown = [2, 0x300, 0x301, 0x302, 0x303, 0x304, 0x7f12].map(|number| Version(number).to_string());
+    let shown =
+        [2, 0x300, 0x301, 0x302, 0x303, 0x304, 0x7f12].map(|number| ProtocolVersion(number).to_string());
     assert_eq!(shown, ["SSLv2", "SSLv3", "TLS 1.0", "TLS 1.1", "TLS 1.2", "TLS 1.3", "0x7f12"]);
-    assert!(Version(0x3a3a).is_grease() && !Version(0x3a4a).is_grease());
+    assert!(ProtocolVersion(0x3a3a).is_grease() && !ProtocolVersion(0x3a4a).is_grease());
 }
 
-/// Of a key that nobody has, with three alternative names.
+/// A certificate with a random key and three alternative names.
 const CERTIFICATE: &[u8] = include_bytes!("support/certificate.der");
 
 #[test]

@@ -1,16 +1,16 @@
-//! How bytes are cut changes nothing, and no bytes and no state make anything panic.
+//! Segmentation changes nothing, and no bytes and no state cause a panic.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-#[path = "support/told.rs"]
-mod told;
+#[path = "support/reported.rs"]
+mod reported;
 
-use applayer::detect::{Detector, Ports};
-use applayer::tls::{Certificate, Stream};
-use applayer::{FixedLine, Side, dns, ftp, ssh};
+use applayer::detect::{Detector, FlowPorts};
+use applayer::tls::{Certificate, TlsStream};
+use applayer::{ExchangeSide, FixedLineBuffer, dns, ftp, ssh};
 use proptest::prelude::*;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What the first bytes of directions are made of.
+/// Possible first bytes of a direction.
 const BEGINNINGS: [&[u8]; 34] = [
     b"GET / HTTP/1.1\r\n",
     b"\r\n\r\nHEAD ",
@@ -61,16 +61,16 @@ fn beginning() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![6 => known, 1 => prop::collection::vec(any::<u8>(), 0..40), 1 => Just(vec![b'x'; 5000])]
 }
 
-fn side() -> impl Strategy<Value = Side> {
-    prop_oneof![Just(Side::Request), Just(Side::Response)]
+fn side() -> impl Strategy<Value = ExchangeSide> {
+    prop_oneof![Just(ExchangeSide::Request), Just(ExchangeSide::Response)]
 }
 
-fn ports() -> impl Strategy<Value = Ports> {
+fn ports() -> impl Strategy<Value = FlowPorts> {
     let server = prop::sample::select(vec![21, 22, 25, 53, 80, 139, 443, 445, 8080]);
-    (prop::sample::select(vec![40_000, 53]), server).prop_map(|(client, server)| Ports { client, server })
+    (prop::sample::select(vec![40_000, 53]), server).prop_map(|(client, server)| FlowPorts { client, server })
 }
 
-/// A record of TLS, right or wrong.
+/// Generates a TLS record, valid or not.
 fn record() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![12 => Just(22u8), 1 => 20u8..25, 1 => any::<u8>()];
     let payload = prop_oneof![
@@ -83,7 +83,7 @@ fn record() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A message of the handshake, right or wrong, some longer than there is room for.
+/// Generates a handshake message, valid or not, some beyond the buffer's capacity.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop::sample::select(vec![1u8, 2, 11, 12, 14, 16]);
     let body = prop_oneof![
@@ -105,10 +105,10 @@ fn client_hello() -> Vec<u8> {
         .concat()
 }
 
-/// How bytes are cut.
+/// A segmentation.
 type Cut = for<'a> fn(&'a [u8], &[usize]) -> Vec<&'a [u8]>;
 
-/// The bytes in pieces that end at these places.
+/// Splits the bytes at these places.
 fn pieces<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
     cuts.extend([0, bytes.len()]);
@@ -130,7 +130,7 @@ proptest! {
     ) {
         let cut = |how: Cut| {
             let turns: Vec<_> = turns.iter().map(|(side, bytes, cuts)| (*side, how(bytes, cuts))).collect();
-            told::detect(Detector::default(), &turns, ports)
+            reported::detect(Detector::default(), &turns, ports)
         };
         let whole = cut(|bytes, _| vec![bytes]);
         prop_assert_eq!(whole, cut(pieces));
@@ -138,24 +138,24 @@ proptest! {
     }
 
     #[test]
-    fn tls_does_not_depend_on_cuts(records in prop::collection::vec(record(), 1..6), cuts in cuts()) {
+    fn tls_events_do_not_depend_on_segmentation(records in prop::collection::vec(record(), 1..6), cuts in cuts()) {
         let bytes = records.concat();
-        let whole = told::tls(Stream::default(), &[&bytes]);
-        prop_assert_eq!(&whole, &told::tls(Stream::default(), &pieces(&bytes, &cuts)));
-        prop_assert_eq!(&whole, &told::tls(Stream::default(), &bytes.chunks(1).collect::<Vec<_>>()));
+        let whole = reported::tls(TlsStream::default(), &[&bytes]);
+        prop_assert_eq!(&whole, &reported::tls(TlsStream::default(), &pieces(&bytes, &cuts)));
+        prop_assert_eq!(&whole, &reported::tls(TlsStream::default(), &bytes.chunks(1).collect::<Vec<_>>()));
     }
 
     #[test]
-    fn records_do_not_matter_to_messages(messages in prop::collection::vec(message(), 1..4), len in 1usize..300) {
+    fn record_boundaries_do_not_change_the_messages(messages in prop::collection::vec(message(), 1..4), len in 1usize..300) {
         let bytes = messages.concat();
-        let told = |len: usize| {
+        let reported = |len: usize| {
             let records = bytes.chunks(len).map(|payload| {
                 [&[22, 3, 1], &(payload.len() as u16).to_be_bytes()[..], payload].concat()
             });
-            let (_, told) = told::tls(Stream::default(), &[&records.collect::<Vec<_>>().concat()]);
-            told.into_iter().filter(|event| !event.starts_with("Record")).collect::<Vec<_>>()
+            let (_, reported) = reported::tls(TlsStream::default(), &[&records.collect::<Vec<_>>().concat()]);
+            reported.into_iter().filter(|event| !event.starts_with("Record")).collect::<Vec<_>>()
         };
-        prop_assert_eq!(told(len), told(8000));
+        prop_assert_eq!(reported(len), reported(8000));
     }
 
     #[test]
@@ -167,9 +167,9 @@ proptest! {
         cuts in cuts(),
     ) {
         let bytes = words.concat().into_bytes();
-        let whole = told::ssh(ssh::Reader::default(), &[&bytes]);
-        prop_assert_eq!(&whole, &told::ssh(ssh::Reader::default(), &pieces(&bytes, &cuts)));
-        prop_assert_eq!(&whole, &told::ssh(ssh::Reader::default(), &bytes.chunks(1).collect::<Vec<_>>()));
+        let whole = reported::ssh(ssh::GreetingReader::default(), &[&bytes]);
+        prop_assert_eq!(&whole, &reported::ssh(ssh::GreetingReader::default(), &pieces(&bytes, &cuts)));
+        prop_assert_eq!(&whole, &reported::ssh(ssh::GreetingReader::default(), &bytes.chunks(1).collect::<Vec<_>>()));
     }
 
     #[test]
@@ -179,30 +179,30 @@ proptest! {
     ) {
         let mut name: Vec<u8> = labels.iter().flat_map(|label| [&[label.len() as u8], &label[..]].concat()).collect();
         name.push(0);
-        // The question's name, and an answer's that points into it: at the first label.
+        // The name of the question, and that of an answer, a pointer to its first label.
         let mut message = b"\x12\x34\x81\x80\0\x01\0\x01\0\0\0\0".to_vec();
         message.extend([&name[..], b"\0\x01\0\x01", b"\xc0\x0c\0\x01\0\x01\0\0\0\x09\0\x04abcd"].concat());
         let expected = labels.join(&b'.');
         let cut = name.len() > dns::NAME_BYTES_MAX;
-        let (mut entries, mut name) = (dns::Message::read(&message).unwrap().entries(), dns::Name::default());
+        let (mut entries, mut name) = (dns::DnsMessage::read(&message).unwrap().entries(), dns::DnsName::default());
         for _ in 0..2 {
             let entry = entries.next(&mut name).unwrap().unwrap();
             prop_assert_eq!(entry.is_name_cut, cut);
-            let told = name.as_bytes();
-            let is_right = if cut { expected.starts_with(told) && told.len() > 253 } else { told == expected };
+            let reported = name.as_bytes();
+            let is_right = if cut { expected.starts_with(reported) && reported.len() > 253 } else { reported == expected };
             prop_assert!(is_right);
         }
         prop_assert!(entries.next(&mut name).is_none());
         prop_assert_eq!(entries.rest(), b"");
 
-        // Over TCP, cut anywhere.
+        // Over TCP, split anywhere.
         let framed = [&(message.len() as u16).to_be_bytes()[..], &message, b"rest"].concat();
         let part = &framed[..at.min(framed.len())];
         match dns::over_tcp(part) {
-            dns::Framed::Needs(len) => prop_assert!(len > part.len() && len <= message.len() + 2),
-            dns::Framed::Message { message: found, .. } => prop_assert_eq!(found, &message[..]),
+            dns::TcpFrame::Needs(len) => prop_assert!(len > part.len() && len <= message.len() + 2),
+            dns::TcpFrame::Message { message: found, .. } => prop_assert_eq!(found, &message[..]),
         }
-        let is_whole = dns::over_tcp(&framed) == dns::Framed::Message { message: &message, rest: b"rest" };
+        let is_whole = dns::over_tcp(&framed) == dns::TcpFrame::Message { message: &message, rest: b"rest" };
         prop_assert!(is_whole);
     }
 
@@ -213,30 +213,30 @@ proptest! {
         ports in ports(),
         turn in side(),
     ) {
-        told::dns(&bytes);
-        told::dns(&[b"\0\0\x80\0\0\x09\0\x09\0\x09\0\x09", &bytes[..]].concat());
-        told::tls(Stream::read_from_prefix(&state).unwrap().0, &[&bytes]);
-        told::ssh(ssh::Reader::read_from_prefix(&state).unwrap().0, &[&bytes]);
+        reported::dns(&bytes);
+        reported::dns(&[b"\0\0\x80\0\0\x09\0\x09\0\x09\0\x09", &bytes[..]].concat());
+        reported::tls(TlsStream::read_from_prefix(&state).unwrap().0, &[&bytes]);
+        reported::ssh(ssh::GreetingReader::read_from_prefix(&state).unwrap().0, &[&bytes]);
         let detector = Detector::read_from_prefix(&state).unwrap().0;
-        told::detect(detector, &[(turn, vec![&bytes])], ports);
+        reported::detect(detector, &[(turn, vec![&bytes])], ports);
         let mut detector = detector;
         detector.datagram(turn, &bytes, ports);
         let _ = Certificate::read(&bytes);
         ftp::bounce(&bytes, [192, 0, 2, 1].into());
-        let mut line = FixedLine::<0>::default();
-        let mut stream = Stream::default();
-        stream.take(&bytes, &mut line, &mut |_: applayer::tls::Event<'_>| {});
+        let mut line = FixedLineBuffer::<0>::default();
+        let mut stream = TlsStream::default();
+        stream.take(&bytes, &mut line, &mut |_: applayer::tls::TlsEvent<'_>| {});
     }
 
     #[test]
-    fn states_go_on_where_they_are_moved_to(records in prop::collection::vec(record(), 2..5)) {
-        let (mut stayed, mut moved) = (Stream::default(), Stream::default());
+    fn a_copied_state_continues_with_the_next_record(records in prop::collection::vec(record(), 2..5)) {
+        let (mut stayed, mut moved) = (TlsStream::default(), TlsStream::default());
         let (mut here, mut there) = (Vec::new(), Vec::new());
-        let mut lines = [FixedLine::<{ told::ROOM }>::default(), FixedLine::default()];
+        let mut lines = [FixedLineBuffer::<{ reported::ROOM }>::default(), FixedLineBuffer::default()];
         for record in &records {
-            stayed.take(record, &mut lines[0], &mut |event: applayer::tls::Event<'_>| here.push(told::show(event)));
-            moved = Stream::read_from_bytes(moved.as_bytes()).unwrap();
-            moved.take(record, &mut lines[1], &mut |event: applayer::tls::Event<'_>| there.push(told::show(event)));
+            stayed.take(record, &mut lines[0], &mut |event: applayer::tls::TlsEvent<'_>| here.push(reported::show(event)));
+            moved = TlsStream::read_from_bytes(moved.as_bytes()).unwrap();
+            moved.take(record, &mut lines[1], &mut |event: applayer::tls::TlsEvent<'_>| there.push(reported::show(event)));
         }
         prop_assert_eq!(here, there);
     }

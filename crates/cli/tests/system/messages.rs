@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
-use applayer::http::{End, Event, Exchange, FixedLine, Side};
+use applayer::http::{Exchange, ExchangeSide, FixedLineBuffer, HttpEvent, MessageEnd};
 use packet::Direction;
 
 use crate::all_cores::on_all_cores;
@@ -144,15 +144,15 @@ fn ours(connections: &[Connection]) -> Messages<Read> {
         let turned = first(Direction::Original).starts_with(b"HTTP/");
         let client = if turned { Direction::Reply } else { Direction::Original };
         let mut exchange = Exchange::default();
-        let mut lines = [(); 2].map(|()| FixedLine::<16384>::default());
+        let mut lines = [(); 2].map(|()| FixedLineBuffer::<16384>::default());
         let mut read = [Vec::new(), Vec::new()];
         for (direction, heard) in &connection.heard {
-            let side = if *direction == client { Side::Request } else { Side::Response };
+            let side = if *direction == client { ExchangeSide::Request } else { ExchangeSide::Response };
             let (line, read) = (&mut lines[direction.index()], &mut read[direction.index()]);
-            let mut sink = |event: Event<'_>| note(read, event);
+            let mut sink = |event: HttpEvent<'_>| note(read, event);
             match (heard, side) {
-                (Heard::Bytes(bytes), Side::Request) => exchange.request(bytes, line, &mut sink),
-                (Heard::Bytes(bytes), Side::Response) => exchange.response(bytes, line, &mut sink),
+                (Heard::Bytes(bytes), ExchangeSide::Request) => exchange.request(bytes, line, &mut sink),
+                (Heard::Bytes(bytes), ExchangeSide::Response) => exchange.response(bytes, line, &mut sink),
                 (Heard::Gap(len), _) => exchange.gap(side, *len, line, &mut sink),
                 (Heard::End, _) => exchange.end(side, line, &mut sink),
             }
@@ -165,19 +165,19 @@ fn ours(connections: &[Connection]) -> Messages<Read> {
     all
 }
 
-fn note(read: &mut Vec<Read>, event: Event<'_>) {
+fn note(read: &mut Vec<Read>, event: HttpEvent<'_>) {
     match event {
-        Event::Request(line) => read.push(begun(line.raw)),
-        Event::Response(line) => read.push(begun(line.raw)),
+        HttpEvent::Request(line) => read.push(begun(line.raw)),
+        HttpEvent::Response(line) => read.push(begun(line.raw)),
         _ => {}
     }
     let Some(Read { message, gap, whole }) = read.last_mut() else { return };
     match event {
-        Event::Header(header) => message.lines.extend(lines(header.raw)),
-        Event::Trailer(trailer) => message.trailers.extend(lines(trailer.raw)),
-        Event::Body(bytes) => message.body.extend_from_slice(bytes),
-        Event::Gap(_) => *gap = true,
-        Event::End(end) => *whole = end == End::Complete && !*gap,
+        HttpEvent::Header(header) => message.lines.extend(lines(header.raw)),
+        HttpEvent::Trailer(trailer) => message.trailers.extend(lines(trailer.raw)),
+        HttpEvent::Body(bytes) => message.body.extend_from_slice(bytes),
+        HttpEvent::Gap(_) => *gap = true,
+        HttpEvent::End(end) => *whole = end == MessageEnd::Complete && !*gap,
         _ => {}
     }
 }

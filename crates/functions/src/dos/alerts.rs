@@ -1,4 +1,4 @@
-//! What is told of flows and sources that go beyond their limits.
+//! Alerts about flows and sources that exceed their limits.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use nf::Context;
 
 use super::{ALERTS, Config};
 
-/// What a flow, or a source, may go beyond; the number is that of the alerts about it.
+/// A limit; its number is the sid of its alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum DosLimit {
     Rate = 1,
     Packets = 2,
     Syns = 3,
     Connections = 4,
 }
 
-/// What is told of limits, and how often.
-pub struct Alerts {
-    /// Between two alerts about a limit, at least.
+/// The alerts, and their rate.
+pub struct DosAlerts {
+    /// Minimum time between two alerts about a limit.
     pub silence_ns: u64,
-    /// What they say, by the limit's number.
-    pub signatures: [Arc<str>; Alerts::KINDS as usize],
+    /// The messages, by limit.
+    pub signatures: [Arc<str>; DosAlerts::KINDS as usize],
 }
 
-impl Alerts {
-    /// Limits that are told of, each for itself.
+impl DosAlerts {
+    /// Number of limits, each with its own rate of alerts.
     pub const KINDS: u32 = 4;
 
-    pub fn new(config: &Config) -> Alerts {
-        Alerts {
+    pub fn new(config: &Config) -> DosAlerts {
+        DosAlerts {
             silence_ns: config.alert_every.0,
             signatures: [
                 format!("DoS: a flow sends more than {}", config.flow_rate),
@@ -40,19 +40,19 @@ impl Alerts {
         }
     }
 
-    /// A flow, or a source, has gone beyond this limit with the packet at hand.
+    /// Raises an alert: the current packet exceeded this limit.
     #[cold]
-    pub fn tell(&self, limit: Limit, context: &mut Context<'_>) {
+    pub fn raise(&self, limit: DosLimit, context: &mut Context<'_>) {
         let (number, now_ns) = (limit as u32, context.now_ns());
         if self.silence_ns > 0 {
-            // Room for all limits was asked for, and there are no other keys.
+            // The table has room for all limits and holds nothing else.
             let meter = context.meters(ALERTS).of(&[u64::from(number), 0, 0, 0], now_ns, u64::MAX);
             let Some([quiet_until_ns, ..]) = meter.filter(|[until_ns, ..]| now_ns >= *until_ns) else {
                 return;
             };
             *quiet_until_ns = now_ns.saturating_add(self.silence_ns);
         }
-        let category = if limit == Limit::Connections { "dos-source" } else { "dos-flow" };
+        let category = if limit == DosLimit::Connections { "dos-source" } else { "dos-flow" };
         context.alert(number, &self.signatures[limit as usize - 1], category, 2);
     }
 }

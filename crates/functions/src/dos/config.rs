@@ -1,4 +1,4 @@
-//! The preventer's configuration, as a policy writes it, and what becomes of it.
+//! The configuration of `dos`, and its validation.
 
 use values::{ConfigError, Nanos, PacketRate};
 
@@ -6,40 +6,41 @@ use crate::policer::MeterExhaustion;
 use crate::policer::marker::{Marker, PACKET, SIZE_MAX, TokenBucket};
 use crate::whitelist::ProtectedSide;
 
-/// The preventer's configuration; see its README for what the keys do. A limit of 0 is none.
+/// The configuration; the README documents the keys. A limit of 0 means unlimited.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The side that is protected.
+    /// The protected side.
     pub protect: ProtectedSide,
-    /// SYNs that a flow may send before its connection is established.
+    /// Maximum SYNs of a flow before its connection is established.
     pub syns: u32,
-    /// Packets that a flow may send.
+    /// Maximum packets of a flow.
     pub packets: u64,
-    /// Packets that a flow may send per second.
+    /// Maximum packets of a flow per second.
     pub flow_rate: PacketRate,
-    /// Packets that it may send at once: 1 to [`BURST_MAX`]; a second's worth unless said.
+    /// Maximum packets of a flow at once: 1 to [`BURST_MAX`]; by default those of a second.
     pub flow_burst: Option<u64>,
-    /// Flows that a source may begin per second.
+    /// Maximum flows that a source may begin per second.
     pub connections: u64,
-    /// Flows that it may begin at once: likewise.
+    /// Maximum flows that a source may begin at once: 1 to [`BURST_MAX`]; by default those of a
+    /// second.
     pub connections_burst: Option<u64>,
-    /// Bits of an IPv4 source that count.
+    /// Prefix length that identifies an IPv4 source.
     pub prefix4: u8,
-    /// Bits of an IPv6 source that count.
+    /// Prefix length that identifies an IPv6 source.
     pub prefix6: u8,
-    /// Sources that are metered at once: 1 to [`SOURCES_MAX`].
+    /// Sources metered at once: 1 to [`SOURCES_MAX`].
     pub sources: u32,
-    /// What happens to a packet that begins a flow and whose source finds no meter.
+    /// The fate of a packet that begins a flow when no meter is free for its source.
     pub when_full: MeterExhaustion,
-    /// The time between two alerts of a kind, at least; 0: each flow that is blocked, and each that
-    /// is refused, is told of.
+    /// Minimum time between two alerts of a kind; 0: an alert for each blocked flow and each
+    /// refused one.
     pub alert_every: Nanos,
 }
 
-/// Packets, or flows, at once at most.
+/// Maximum of `flow_burst` and `connections_burst`.
 pub const BURST_MAX: u64 = SIZE_MAX / PACKET;
-/// Sources that are metered at once, whatever the configuration says.
+/// Maximum of `sources`.
 pub const SOURCES_MAX: u32 = 16_777_216;
 
 impl Default for Config {
@@ -62,46 +63,49 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How a flow's packets are measured, if they are.
+    /// Returns the meter of a flow's packets, if they are limited.
     pub(super) fn checked_flow_rate(&self) -> Result<Option<Marker>, ConfigError> {
         bucket(("flow_rate", self.flow_rate.0), ("flow_burst", self.flow_burst))
     }
 
-    /// How the flows are that a source begins, if they are.
+    /// Returns the meter of a source's new flows, if they are limited.
     pub(super) fn checked_connections(&self) -> Result<Option<Marker>, ConfigError> {
         bucket(("connections", self.connections), ("connections_burst", self.connections_burst))
     }
 
     pub(super) fn checked_sources(&self) -> Result<u32, ConfigError> {
         if !(1..=SOURCES_MAX).contains(&self.sources) {
-            return Err(ConfigError::new(format!("`sources` has to be from 1 to {SOURCES_MAX}")));
+            return Err(ConfigError::new(format!(
+                "`sources` is {}, expected 1 to {SOURCES_MAX}",
+                self.sources
+            )));
         }
         Ok(self.sources)
     }
 
-    /// That something is limited.
+    /// Checks that something is limited.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let limits = [u64::from(self.syns), self.packets, self.flow_rate.0, self.connections];
         if limits == [0; 4] {
             return Err(ConfigError::new(
-                "nothing is limited: at least one of `syns`, `packets`, `flow_rate` and `connections` has to be above zero",
+                "nothing is limited: set `syns`, `packets`, `flow_rate` or `connections` above 0",
             ));
         }
         Ok(())
     }
 }
 
-/// A bucket that so many tokens per second fill, if there are any, by the keys that say so.
+/// Builds a bucket from a rate and a burst, with the keys for error messages.
 fn bucket(
     (rate_key, rate): (&str, u64),
     (burst_key, burst): (&str, Option<u64>),
 ) -> Result<Option<Marker>, ConfigError> {
     let burst = match burst {
         Some(_) if rate == 0 => {
-            return Err(ConfigError::new(format!("`{burst_key}` needs `{rate_key}` to be above zero")));
+            return Err(ConfigError::new(format!("`{burst_key}` requires `{rate_key}` above 0")));
         }
         Some(burst) if !(1..=BURST_MAX).contains(&burst) => {
-            return Err(ConfigError::new(format!("`{burst_key}` has to be from 1 to {BURST_MAX}")));
+            return Err(ConfigError::new(format!("`{burst_key}` is {burst}, expected 1 to {BURST_MAX}")));
         }
         Some(burst) => burst,
         None => rate.min(BURST_MAX),

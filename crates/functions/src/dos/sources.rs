@@ -1,4 +1,4 @@
-//! How fast sources may begin flows: a bucket for each, shared by its flows.
+//! Rate limits of sources: one bucket per source, shared by its flows.
 
 use nf::{Context, MeterKey, PacketView};
 use packet::DropReason;
@@ -8,22 +8,21 @@ use crate::masks::AddressMasks;
 use crate::policer::MeterExhaustion;
 use crate::policer::marker::{BucketLevels, Marker, PACKET, PacketColour};
 
-/// How fast sources may begin flows.
-pub struct Sources {
+/// The rate limits of sources.
+pub struct SourceLimiter {
     pub rate: Marker,
     masks: AddressMasks,
     when_full: MeterExhaustion,
-    /// After this time without use a meter is as good as new.
+    /// After this time without use a meter is full again.
     as_new_ns: u64,
 }
 
-impl Sources {
-    pub fn new(rate: Marker, masks: AddressMasks, when_full: MeterExhaustion) -> Sources {
-        Sources { rate, masks, when_full, as_new_ns: rate.full_after_ns() }
+impl SourceLimiter {
+    pub fn new(rate: Marker, masks: AddressMasks, when_full: MeterExhaustion) -> SourceLimiter {
+        SourceLimiter { rate, masks, when_full, as_new_ns: rate.full_after_ns() }
     }
 
-    /// Whether the packet's source is free to begin a flow with it; why it is to be dropped, if
-    /// not.
+    /// Returns whether the packet's source may begin a flow with it, or the drop reason.
     #[inline(never)]
     pub fn begin(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Result<(), DropReason> {
         let (key, now_ns) = (self.key(packet, context), context.now_ns());
@@ -42,8 +41,8 @@ impl Sources {
         Err(DropReason::DosSource)
     }
 
-    /// In whose name a flow begins. Equal addresses of tenants, VLANs or virtual networks are
-    /// different ones.
+    /// Returns the key of the source. Equal addresses of different tenants, VLANs or virtual
+    /// networks are different sources.
     fn key(&self, packet: &PacketView<'_>, context: &Context<'_>) -> MeterKey {
         let key = context.flow().key;
         let addr = self.masks.apply(packet.ends().0.addr);

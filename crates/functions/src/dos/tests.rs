@@ -1,4 +1,4 @@
-//! Configurations, and the names of counters.
+//! Configurations and counter names.
 
 use nf::NetworkFunction;
 use values::{Nanos, PacketRate};
@@ -25,7 +25,7 @@ fn the_default_protects_the_inside_from_syns_alone() {
 }
 
 #[test]
-fn bursts_are_a_seconds_worth_unless_said() {
+fn bursts_default_to_a_second_of_the_rate() {
     for (config, wanted) in [
         (r#"{"flow_rate": "2kpps"}"#, bucket(2_000, 2_000)),
         (r#"{"flow_rate": "2kpps", "flow_burst": 3}"#, bucket(2_000, 3)),
@@ -41,21 +41,24 @@ fn bursts_are_a_seconds_worth_unless_said() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_configurations_are_refused() {
     for (wrong, why) in [
-        (r#"{"syns": 0}"#, "at least one of `syns`, `packets`, `flow_rate` and `connections`"),
+        (r#"{"syns": 0}"#, "nothing is limited: set `syns`, `packets`, `flow_rate` or `connections` above 0"),
         (r#"{"syns": -1}"#, "-1"),
         (r#"{"protect": "both"}"#, "unknown variant `both`"),
         (r#"{"flow_rate": "1Mbps"}"#, "a packet rate"),
-        (r#"{"flow_burst": 5}"#, "`flow_burst` needs `flow_rate` to be above zero"),
-        (r#"{"flow_rate": "1pps", "flow_burst": 0}"#, "`flow_burst` has to be from 1 to 9223372036"),
-        (r#"{"flow_rate": "1pps", "flow_burst": 9223372037}"#, "`flow_burst` has to be from 1 to 9223372036"),
-        (r#"{"connections_burst": 5}"#, "`connections_burst` needs `connections`"),
-        (r#"{"connections": 1, "connections_burst": 0}"#, "`connections_burst` has to be from 1"),
+        (r#"{"flow_burst": 5}"#, "`flow_burst` requires `flow_rate` above 0"),
+        (r#"{"flow_rate": "1pps", "flow_burst": 0}"#, "`flow_burst` is 0, expected 1 to 9223372036"),
+        (
+            r#"{"flow_rate": "1pps", "flow_burst": 9223372037}"#,
+            "`flow_burst` is 9223372037, expected 1 to 9223372036",
+        ),
+        (r#"{"connections_burst": 5}"#, "`connections_burst` requires `connections`"),
+        (r#"{"connections": 1, "connections_burst": 0}"#, "`connections_burst` is 0, expected 1"),
         (r#"{"prefix4": 33}"#, "`prefix4` is too large: the maximum is 32"),
         (r#"{"prefix6": 129}"#, "`prefix6` is too large: the maximum is 128"),
-        (r#"{"sources": 0}"#, "`sources` has to be from 1 to 16777216"),
-        (r#"{"sources": 16777217}"#, "`sources` has to be from 1 to 16777216"),
+        (r#"{"sources": 0}"#, "`sources` is 0, expected 1 to 16777216"),
+        (r#"{"sources": 16777217}"#, "`sources` is 16777217, expected 1 to 16777216"),
         (r#"{"when_full": "wait"}"#, "unknown variant `wait`"),
         (r#"{"alert_every": "1kpps"}"#, "a duration"),
         (r#"{"colour": 1}"#, "unknown field `colour`"),
@@ -66,7 +69,7 @@ fn what_cannot_be_meant_is_refused() {
 }
 
 #[test]
-fn flows_follow_from_headers_if_nothing_is_shared() {
+fn headers_suffice_to_recompute_without_shared_state() {
     assert!(make(r#"{"alert_every": 0, "flow_rate": "1pps", "packets": 3}"#).unwrap().recomputes());
     assert!(!make("{}").unwrap().recomputes());
     assert!(!make(r#"{"alert_every": 0, "connections": 1}"#).unwrap().recomputes());
@@ -75,9 +78,9 @@ fn flows_follow_from_headers_if_nothing_is_shared() {
 #[test]
 fn counters_and_tables_stand_where_their_numbers_say() {
     for (limit, name) in [
-        (Limit::Rate, "blocked_by_rate"),
-        (Limit::Packets, "blocked_by_packets"),
-        (Limit::Syns, "blocked_by_syns"),
+        (DosLimit::Rate, "blocked_by_rate"),
+        (DosLimit::Packets, "blocked_by_packets"),
+        (DosLimit::Syns, "blocked_by_syns"),
     ] {
         assert_eq!(DESCRIPTOR.shared[counter::BLOCKED + limit as usize - 1], Shared::Counter(name));
     }
@@ -91,7 +94,7 @@ fn counters_and_tables_stand_where_their_numbers_say() {
     assert_eq!(meters, [&Shared::Meters("sources"), &Shared::Meters("alerts")]);
     assert_eq!((SOURCES, ALERTS), (0, 1));
     let config = Config { flow_rate: PacketRate(2_000), alert_every: Nanos(0), ..Config::default() };
-    let signatures = Alerts::new(&config).signatures;
-    assert_eq!(&*signatures[Limit::Rate as usize - 1], "DoS: a flow sends more than 2kpps");
-    assert_eq!(&*signatures[Limit::Syns as usize - 1], "DoS: a flow sends more than 8 SYNs");
+    let signatures = DosAlerts::new(&config).signatures;
+    assert_eq!(&*signatures[DosLimit::Rate as usize - 1], "DoS: a flow sends more than 2kpps");
+    assert_eq!(&*signatures[DosLimit::Syns as usize - 1], "DoS: a flow sends more than 8 SYNs");
 }

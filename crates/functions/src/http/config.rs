@@ -1,57 +1,57 @@
-//! The configuration of `http`, as a policy writes it.
+//! The configuration of `http`.
 
 use values::ConfigError;
 
-/// The configuration; see the README for what the keys do.
+/// The configuration; the README documents the keys.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Ports of servers; without any, flows of all ports are looked at. Up to [`super::PORTS_MAX`].
+    /// Server ports, up to [`super::PORTS_MAX`]; without any, flows of all ports are inspected.
     pub ports: Vec<u16>,
-    /// What happens where client and server might disagree about where messages end.
-    pub smuggling: Smuggling,
-    /// Whether other anomalies are told.
-    pub anomalies: Anomalies,
-    /// Whether transactions are told as events.
+    /// The response to request smuggling.
+    pub smuggling: SmugglingPolicy,
+    /// True if other anomalies raise alerts.
+    pub anomalies: AnomalyPolicy,
+    /// True if transactions are reported as events.
     pub events: bool,
-    /// Methods that are allowed; without any, all are. Up to [`METHODS_MAX`].
+    /// The allowed methods, up to [`METHODS_MAX`]; empty for all.
     pub methods: Vec<String>,
-    /// What happens to requests with other methods.
+    /// The response to other methods.
     pub method_policy: MethodPolicy,
 }
 
-/// Allowed methods at most.
+/// Maximum allowed methods.
 pub const METHODS_MAX: usize = 64;
 
-/// What happens where client and server might disagree about where messages end.
+/// The response to messages about whose end client and server may disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Smuggling {
-    /// It is counted.
+pub enum SmugglingPolicy {
+    /// They are counted.
     Off,
-    /// There is an alert, too.
+    /// They also raise an alert.
     Alert,
-    /// There is an alert, and the packet and all further ones of its connection are dropped.
+    /// They raise an alert, and this and all later packets of the connection are dropped.
     Drop,
 }
 
-/// Whether anomalies are told.
+/// The response to other anomalies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Anomalies {
+pub enum AnomalyPolicy {
     /// They are counted.
     Off,
-    /// There are alerts, too.
+    /// They also raise alerts.
     Alert,
 }
 
-/// What happens to requests whose method is not allowed.
+/// The response to a request whose method is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MethodPolicy {
-    /// There is an alert.
+    /// It raises an alert.
     Alert,
-    /// There is an alert, and the packet and all further ones of its connection are dropped.
+    /// It raises an alert, and this and all later packets of the connection are dropped.
     Drop,
 }
 
@@ -59,8 +59,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             ports: Vec::new(),
-            smuggling: Smuggling::Alert,
-            anomalies: Anomalies::Off,
+            smuggling: SmugglingPolicy::Alert,
+            anomalies: AnomalyPolicy::Off,
             events: true,
             methods: Vec::new(),
             method_policy: MethodPolicy::Alert,
@@ -69,10 +69,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The allowed methods: tokens (RFC 9110 9.1), whose case counts.
+    /// Returns the allowed methods: tokens (RFC 9110 9.1), case-sensitive.
     pub(super) fn checked_methods(&self) -> Result<Vec<Vec<u8>>, ConfigError> {
         if self.methods.len() > METHODS_MAX {
-            return Err(ConfigError::new(format!("too many `methods`: the most is {METHODS_MAX}")));
+            return Err(ConfigError::new(format!(
+                "`methods` has {} entries, expected at most {METHODS_MAX}",
+                self.methods.len()
+            )));
         }
         let is_token = |name: &String| !name.is_empty() && name.bytes().all(super::recognise::is_token_byte);
         match self.methods.iter().find(|name| !is_token(name)) {

@@ -1,39 +1,39 @@
-//! How a connection opens: whether it speaks HTTP is found out by what its directions begin with;
-//! or, where the beginning was not seen, by searching for a start line.
+//! The opening of a connection: HTTP is detected by the beginnings of its directions, or, if those
+//! were not seen, by searching for a start line.
 
-use applayer::http::{Anomaly, Event, Exchange, Side};
+use applayer::http::{Exchange, ExchangeSide, HttpAnomaly, HttpEvent};
 use nf::Context;
 use packet::Direction;
 
-use super::recognise::{Look, PROBE_MAX, look, may_be_status_line};
-use super::state::{Blocked, Phase, Start, State};
-use super::watch::{Kept, Watch};
+use super::inspector::{HttpInspector, PartialLine};
+use super::recognise::{PROBE_MAX, Recognition, may_be_status_line, recognise_start};
+use super::state::{BlockReason, DirectionStart, Phase, State};
 use super::{Http, SEARCH_MAX, clear};
 use crate::ports;
 
 impl Http {
-    /// A direction's beginning was not seen: the parser is to search for a start line, unless the
-    /// first bytes that were seen may well be the beginning.
+    /// Handles a direction whose beginning was not seen: searches for a start line, unless the
+    /// first visible bytes may be the beginning.
     #[cold]
-    pub(super) fn begin_in_the_midst(
+    pub(super) fn begin_mid_stream(
         &self,
         direction: Direction,
         bytes: &[u8],
         state: &mut State,
         context: &mut Context<'_>,
     ) {
-        let begins = state.notes.start(direction) == Start::Unseen && may_be_status_line(bytes);
-        state.notes.set_start(direction, Start::Open);
+        let begins = state.notes.start(direction) == DirectionStart::Unseen && may_be_status_line(bytes);
+        state.notes.set_start(direction, DirectionStart::Open);
         if begins {
             return;
         }
-        let mut line = Kept::new(context.take_buffer(direction.index()));
+        let mut line = PartialLine::new(context.take_buffer(direction.index()));
         let side = state.notes.side(direction);
-        state.exchange.gap(side, 1, &mut line, &mut |_: Event<'_>| {});
+        state.exchange.gap(side, 1, &mut line, &mut |_: HttpEvent<'_>| {});
         context.give_buffer(direction.index(), line.0);
     }
 
-    /// Bytes of a connection in which a start line is searched for.
+    /// Searches for a start line.
     #[cold]
     pub(super) fn search(
         &self,
@@ -42,7 +42,7 @@ impl Http {
         state: &mut State,
         context: &mut Context<'_>,
     ) {
-        if state.notes.start(direction) == Start::GivenUp {
+        if state.notes.start(direction) == DirectionStart::GivenUp {
             return;
         }
         let searched = &mut state.notes.searched[direction.index()];
@@ -57,14 +57,14 @@ impl Http {
         if !is_last {
             return;
         }
-        state.notes.set_start(direction, Start::GivenUp);
+        state.notes.set_start(direction, DirectionStart::GivenUp);
         clear(direction.index(), context);
-        if state.notes.start(direction.other()) == Start::GivenUp {
+        if state.notes.start(direction.other()) == DirectionStart::GivenUp {
             self.give_up(state, context);
         }
     }
 
-    /// The first bytes of a direction, or more of them, where nobody knows what is spoken.
+    /// Handles the first bytes of a direction, or more of them, while the protocol is unknown.
     #[cold]
     pub(super) fn probe(
         &self,
@@ -76,34 +76,35 @@ impl Http {
         if !self.ports.has_flow(context) {
             return self.give_up(state, context);
         }
-        if state.notes.start(direction) != Start::Open {
+        if state.notes.start(direction) != DirectionStart::Open {
             return;
         }
-        let mut kept = Beginning::take(direction, context);
+        let mut kept = DirectionPrefix::take(direction, context);
         if kept.is_lost {
             self.lose_beginning(direction, state, context);
             return self.search_if_suspected(direction, bytes, state, context);
         }
         let kept_len = kept.len;
-        let looked = match kept_len {
-            0 => look(bytes),
-            _ => look(kept.with(bytes)),
+        let recognition = match kept_len {
+            0 => recognise_start(bytes),
+            _ => recognise_start(kept.with(bytes)),
         };
         let before = &kept.bytes[..kept_len];
-        match looked {
-            Look::Unclear if keep(direction, [before, bytes], context) => {}
-            Look::Unclear => self.lose_beginning(direction, state, context),
-            Look::Other => {
+        match recognition {
+            Recognition::Unclear if keep(direction, [before, bytes], context) => {}
+            Recognition::Unclear => self.lose_beginning(direction, state, context),
+            Recognition::Other => {
                 self.miss(direction, state, context);
                 self.search_if_suspected(direction, before, state, context);
                 self.search_if_suspected(direction, bytes, state, context);
             }
-            Look::Http2 => {
+            Recognition::Http2 => {
                 let side = state.notes.side(direction);
-                Watch { http: self, notes: &mut state.notes, context, side }.anomaly(Anomaly::Http2Unread);
+                HttpInspector { http: self, notes: &mut state.notes, context, side }
+                    .anomaly(HttpAnomaly::Http2Unread);
                 self.give_up(state, context);
             }
-            Look::Http(side) => {
+            Recognition::Http(side) => {
                 self.recognise(direction, side, state, context);
                 self.parse(direction, before, state, context);
                 self.parse(direction, bytes, state, context);
@@ -111,8 +112,7 @@ impl Http {
         }
     }
 
-    /// Of the beginning of a direction not all is kept, for want of memory: it is as one that was
-    /// not seen.
+    /// Handles a partial beginning that was lost for lack of memory, as if it had not been seen.
     #[cold]
     fn lose_beginning(&self, direction: Direction, state: &mut State, context: &mut Context<'_>) {
         self.run_short(&mut state.notes, context);
@@ -126,14 +126,14 @@ impl Http {
         state: &mut State,
         context: &mut Context<'_>,
     ) {
-        if state.notes.phase() == Phase::Suspected && state.notes.blocked() == Blocked::No {
+        if state.notes.phase() == Phase::Suspected && state.notes.blocked() == BlockReason::No {
             self.search(direction, bytes, state, context);
         }
     }
 
-    /// The next bytes of a direction where the server's is another protocol's, behind a CONNECT or
-    /// an upgrade. Where the client's comes to that, too, HTTP may begin again, or something else.
-    /// What is left of the bytes: none if more are needed to tell.
+    /// Handles the next bytes of a direction after the server switched protocols with CONNECT or an
+    /// upgrade. Once the client has switched too, HTTP or another protocol may follow. Returns the
+    /// bytes left to parse: none if more are needed to decide.
     #[cold]
     pub(super) fn pass_switch<'b>(
         &self,
@@ -145,32 +145,31 @@ impl Http {
         if direction != state.notes.client() {
             return bytes;
         }
-        let used = self.with_parser(direction, bytes.len(), state, context, |exchange, line, watch| {
-            exchange.request_until_switched(bytes, line, watch)
+        let used = self.with_parser(direction, bytes.len(), state, context, |exchange, line, inspector| {
+            exchange.request_until_switched(bytes, line, inspector)
         });
         let bytes = &bytes[used..];
         if bytes.is_empty() || state.notes.is_behind_http != 0 {
             return bytes;
         }
-        // A line may have been begun before the server switched.
-        let mut kept = Beginning::see(direction, context);
+        // A line may have begun before the server switched.
+        let mut kept = DirectionPrefix::see(direction, context);
         let kept_len = kept.len;
-        let looked = look(kept.with(bytes));
-        match looked {
-            Look::Unclear if keep(direction, [bytes, &[]], context) => return &[],
-            Look::Http(Side::Request) => {
-                Watch { http: self, notes: &mut state.notes, context, side: Side::Request }
+        let recognition = recognise_start(kept.with(bytes));
+        match recognition {
+            Recognition::Unclear if keep(direction, [bytes, &[]], context) => return &[],
+            Recognition::Http(ExchangeSide::Request) => {
+                HttpInspector { http: self, notes: &mut state.notes, context, side: ExchangeSide::Request }
                     .give_up_requests();
                 state.exchange = Exchange::default();
             }
-            Look::Unclear => {
+            Recognition::Unclear => {
                 self.run_short(&mut state.notes, context);
                 state.notes.is_behind_http = 1;
             }
             _ => state.notes.is_behind_http = 1,
         }
-        // Of PROBE_MAX bytes or more there is no whole line among them: they are the parser's as
-        // they are.
+        // PROBE_MAX or more bytes without a whole line: pass them to the parser as they are.
         if kept_len < PROBE_MAX {
             clear(direction.index(), context);
             self.parse(direction, &kept.bytes[..kept_len], state, context);
@@ -178,43 +177,52 @@ impl Http {
         bytes
     }
 
-    /// A direction's first bytes are those of this side of HTTP.
+    /// Handles a direction whose first bytes are those of this side of HTTP.
     #[cold]
-    fn recognise(&self, direction: Direction, side: Side, state: &mut State, context: &mut Context<'_>) {
+    fn recognise(
+        &self,
+        direction: Direction,
+        side: ExchangeSide,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) {
         let other = direction.other();
-        state.notes.set_client(if side == Side::Request { direction } else { other });
-        let kept = Beginning::take(other, context);
+        state.notes.set_client(if side == ExchangeSide::Request { direction } else { other });
+        let kept = DirectionPrefix::take(other, context);
         if kept.is_lost {
             self.run_short(&mut state.notes, context);
-            state.notes.set_start(other, Start::Missed);
+            state.notes.set_start(other, DirectionStart::Missed);
         }
-        // What was not seen of a connection from its opening on may be in the midst of something.
-        if state.notes.opened == 0 && state.notes.start(other) == Start::Open {
-            state.notes.set_start(other, if side == Side::Request { Start::Unseen } else { Start::Missed });
+        // If the opening was not seen, the other direction may begin in the middle of a message.
+        if state.notes.opened == 0 && state.notes.start(other) == DirectionStart::Open {
+            state.notes.set_start(
+                other,
+                if side == ExchangeSide::Request { DirectionStart::Unseen } else { DirectionStart::Missed },
+            );
         }
-        if state.notes.start(other) == Start::Missed {
-            self.begin_in_the_midst(other, &[], state, context);
+        if state.notes.start(other) == DirectionStart::Missed {
+            self.begin_mid_stream(other, &[], state, context);
         }
-        Watch { http: self, notes: &mut state.notes, context, side }.recognised();
-        // What the other direction has said so far was not enough to tell.
+        HttpInspector { http: self, notes: &mut state.notes, context, side }.recognised();
+        // The other direction's bytes so far were too few to decide.
         if kept.len > 0 {
             self.parse(other, &kept.bytes[..kept.len], state, context);
         }
     }
 
-    /// A direction does not begin like HTTP. If that may be because its beginning was not seen, a
-    /// start line is searched for.
+    /// Handles a direction that does not begin like HTTP. If its beginning may not have been seen,
+    /// searches for a start line.
     #[cold]
     fn miss(&self, direction: Direction, state: &mut State, context: &mut Context<'_>) {
-        state.notes.set_start(direction, Start::Missed);
+        state.notes.set_start(direction, DirectionStart::Missed);
         if state.notes.opened == 0 {
             self.suspect(direction, state, context);
-        } else if state.notes.start(direction.other()) == Start::Missed {
+        } else if state.notes.start(direction.other()) == DirectionStart::Missed {
             self.give_up(state, context);
         }
     }
 
-    /// A start line is searched for, as nobody knows what was before what this direction brings.
+    /// Begins the search for a start line, because the bytes before are unknown.
     #[cold]
     pub(super) fn suspect(&self, direction: Direction, state: &mut State, context: &mut Context<'_>) {
         if !self.ports.has_flow(context) {
@@ -226,19 +234,19 @@ impl Http {
             state.notes.set_client(client);
         }
         let other = direction.other();
-        let kept = Beginning::take(other, context);
+        let kept = DirectionPrefix::take(other, context);
         if kept.is_lost {
             self.run_short(&mut state.notes, context);
         }
         clear(direction.index(), context);
-        state.notes.set_start(direction, Start::Missed);
-        state.notes.set_start(other, Start::Missed);
+        state.notes.set_start(direction, DirectionStart::Missed);
+        state.notes.set_start(other, DirectionStart::Missed);
         state.notes.enter(Phase::Suspected);
         self.search(other, &kept.bytes[..kept.len], state, context);
     }
 }
 
-/// Keeps the beginning of a direction in its buffer; false if there is no room.
+/// Stores the beginning of a direction in its buffer; false if it does not fit.
 fn keep(direction: Direction, parts: [&[u8]; 2], context: &mut Context<'_>) -> bool {
     let mut kept = context.take_buffer(direction.index());
     let whole = parts.into_iter().all(|part| kept.push(part) == part.len());
@@ -249,27 +257,27 @@ fn keep(direction: Direction, parts: [&[u8]; 2], context: &mut Context<'_>) -> b
     whole
 }
 
-/// The beginning of a direction, which was not enough to tell what is spoken.
-struct Beginning {
+/// The beginning of a direction, too short to decide.
+struct DirectionPrefix {
     bytes: [u8; PROBE_MAX],
     len: usize,
-    /// It gave way to others.
+    /// True if the buffer was evicted.
     is_lost: bool,
 }
 
-impl Beginning {
-    /// Takes what is kept of it.
-    fn take(direction: Direction, context: &mut Context<'_>) -> Beginning {
-        let beginning = Beginning::see(direction, context);
+impl DirectionPrefix {
+    /// Takes the stored beginning.
+    fn take(direction: Direction, context: &mut Context<'_>) -> DirectionPrefix {
+        let beginning = DirectionPrefix::see(direction, context);
         if beginning.len > 0 {
             clear(direction.index(), context);
         }
         beginning
     }
 
-    /// What is kept of it, or the first bytes of that.
-    fn see(direction: Direction, context: &mut Context<'_>) -> Beginning {
-        let mut beginning = Beginning { bytes: [0; PROBE_MAX], len: 0, is_lost: false };
+    /// Copies the stored beginning, or its first bytes.
+    fn see(direction: Direction, context: &mut Context<'_>) -> DirectionPrefix {
+        let mut beginning = DirectionPrefix { bytes: [0; PROBE_MAX], len: 0, is_lost: false };
         if !context.has_buffer(direction.index()) {
             return beginning;
         }
@@ -281,7 +289,7 @@ impl Beginning {
         beginning
     }
 
-    /// With as many more bytes as it takes to tell.
+    /// Appends as many of the next bytes as are needed to decide.
     fn with(&mut self, more: &[u8]) -> &[u8] {
         let rest = &mut self.bytes[self.len..];
         let len = more.len().min(rest.len());

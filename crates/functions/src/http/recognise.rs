@@ -1,58 +1,57 @@
-//! Whether a direction's first bytes are those of HTTP/1, and of which side: by content, whatever
-//! the port.
+//! Detection of HTTP/1 and of its side by the first bytes of a direction, on any port.
 
-use applayer::http::{Method, Side};
+use applayer::http::{ExchangeSide, Method};
 
-/// Bytes after which it is decided.
+/// Bytes that always suffice to decide.
 pub const PROBE_MAX: usize = 512;
 
-/// Characters of a method at most, where it is not a known one.
+/// Maximum characters of an unknown method.
 const NAME_MAX: usize = 32;
 
-/// What first bytes are.
+/// The result of the detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// Those of this side of HTTP.
-    Http(Side),
-    /// A client's of HTTP/2, which is not read.
+pub enum Recognition {
+    /// This side of HTTP.
+    Http(ExchangeSide),
+    /// A client of HTTP/2, which is not parsed.
     Http2,
-    /// Not those of HTTP.
+    /// Not HTTP.
     Other,
-    /// More bytes are needed to tell.
+    /// More bytes are needed.
     Unclear,
 }
 
-/// Looks at all bytes of a direction so far, up to [`PROBE_MAX`].
+/// Examines all bytes of a direction so far, up to [`PROBE_MAX`].
 ///
-/// A server's begin with `HTTP/` (RFC 9112 4). A client's begin with a token, and their first line
-/// has a version of HTTP behind it (RFC 9112 3), or they name a known method and a target alone, as
-/// in HTTP/0.9. Empty lines before do not count (RFC 9112 2.2).
-pub fn look(bytes: &[u8]) -> Look {
+/// A server begins with `HTTP/` (RFC 9112 4). A client begins with a token in a line with an HTTP
+/// version (RFC 9112 3), or with a known method and just a target, as in HTTP/0.9. Leading empty
+/// lines are ignored (RFC 9112 2.2).
+pub fn recognise_start(bytes: &[u8]) -> Recognition {
     let bytes = &bytes[..bytes.len().min(PROBE_MAX)];
     let start = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(bytes.len());
     let text = &bytes[start..];
     let is_last = bytes.len() >= PROBE_MAX;
     if text.is_empty() {
-        return if is_last { Look::Other } else { Look::Unclear };
+        return if is_last { Recognition::Other } else { Recognition::Unclear };
     }
     let compared = text.len().min(HTTP.len());
     if text[..compared].eq_ignore_ascii_case(&HTTP[..compared]) {
         return match compared == HTTP.len() {
-            true => Look::Http(Side::Response),
-            false if is_last => Look::Other,
-            false => Look::Unclear,
+            true => Recognition::Http(ExchangeSide::Response),
+            false if is_last => Recognition::Other,
+            false => Recognition::Unclear,
         };
     }
     request(text, is_last)
 }
 
-/// Whether a server may begin like this (RFC 9112 4).
+/// Returns whether a server may begin like this (RFC 9112 4).
 pub fn may_be_status_line(bytes: &[u8]) -> bool {
     let len = bytes.len().min(HTTP.len());
     bytes[..len].eq_ignore_ascii_case(&HTTP[..len])
 }
 
-/// A byte of a token (RFC 9110 5.6.2).
+/// Returns whether the byte is valid in a token (RFC 9110 5.6.2).
 pub fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -61,31 +60,30 @@ const HTTP: &[u8] = b"HTTP/";
 /// The first line of HTTP/2 with prior knowledge (RFC 9113 3.4).
 const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n";
 
-fn request(text: &[u8], is_last: bool) -> Look {
+fn request(text: &[u8], is_last: bool) -> Recognition {
     let name_len = text.iter().position(|&b| !is_token_byte(b)).unwrap_or(text.len());
     let (name, rest) = text.split_at(name_len);
     if name.is_empty() || name.len() > NAME_MAX || rest.first().is_some_and(|b| !is_blank(b)) {
-        return Look::Other;
+        return Recognition::Other;
     }
     let line = rest.iter().position(|&b| b == b'\n').map(|end| &rest[..end]);
     if line.is_some() && text.starts_with(HTTP_2) {
-        return Look::Http2;
+        return Recognition::Http2;
     }
     let is_request = match line {
         Some(line) => names_version(line) || Method::read(name) != Method::Unknown && names_target(line),
         None if is_last => !rest.is_empty() && Method::read(name) != Method::Unknown,
-        None => return Look::Unclear,
+        None => return Recognition::Unclear,
     };
-    if is_request { Look::Http(Side::Request) } else { Look::Other }
+    if is_request { Recognition::Http(ExchangeSide::Request) } else { Recognition::Other }
 }
 
-/// Whether a word of what stands behind a method begins like a version.
+/// Returns whether a word after a method begins like a version.
 fn names_version(line: &[u8]) -> bool {
     line.split(is_blank).any(|word| word.get(..HTTP.len()).is_some_and(|w| w.eq_ignore_ascii_case(HTTP)))
 }
 
-/// Whether what stands behind a known method is a target, and no version of another protocol ends
-/// it.
+/// Returns whether a known method is followed by a target, and not by another protocol's version.
 fn names_target(line: &[u8]) -> bool {
     let mut words = line.split(|b| is_blank(b) || *b == b'\r').filter(|word| !word.is_empty());
     let Some(target) = words.next() else { return false };
@@ -93,7 +91,7 @@ fn names_target(line: &[u8]) -> bool {
     is_target && !words.next_back().is_some_and(is_version)
 }
 
-/// Whether a word is like `SIP/2.0`.
+/// Returns whether a word looks like `SIP/2.0`.
 fn is_version(word: &[u8]) -> bool {
     let name_len = word.iter().take_while(|b| b.is_ascii_alphabetic()).count();
     name_len > 0 && matches!(word[name_len..], [b'/', major, ..] if major.is_ascii_digit())
@@ -108,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn http_is_told_from_other_protocols_by_its_first_line() {
+    fn http_is_distinguished_by_its_first_line() {
         let request = [
             "GET / HTTP/1.1\r\n",
             "\r\nget\t/ HTTP/1.0\n",
@@ -117,10 +115,18 @@ mod tests {
             "X / http/1.1\n",
         ];
         for text in request {
-            assert_eq!(look(text.as_bytes()), Look::Http(Side::Request), "{text:?}");
+            assert_eq!(
+                recognise_start(text.as_bytes()),
+                Recognition::Http(ExchangeSide::Request),
+                "{text:?}"
+            );
         }
         for text in ["HTTP/", "http/1.1 200 OK\r\n", "\r\nHTTP/1.0"] {
-            assert_eq!(look(text.as_bytes()), Look::Http(Side::Response), "{text:?}");
+            assert_eq!(
+                recognise_start(text.as_bytes()),
+                Recognition::Http(ExchangeSide::Response),
+                "{text:?}"
+            );
         }
         let other = [
             "220 mail.example.org ESMTP\r\n",
@@ -135,31 +141,31 @@ mod tests {
             "CONNECT {\"a\":1}\r\n",
             "SUBSCRIBE\n",
         ];
-        assert_eq!(look(b"PRI * HTTP/2.0\r\n"), Look::Http2);
+        assert_eq!(recognise_start(b"PRI * HTTP/2.0\r\n"), Recognition::Http2);
         for text in other {
-            assert_eq!(look(text.as_bytes()), Look::Other, "{text:?}");
+            assert_eq!(recognise_start(text.as_bytes()), Recognition::Other, "{text:?}");
         }
     }
 
     #[test]
-    fn what_is_not_clear_is_decided_in_the_end() {
+    fn unclear_beginnings_are_finally_decided() {
         for text in ["", "\r\n", "G", "GET", "GET /a", "HTTP", "GET / HTTP/1.1\r", "QUIT"] {
-            assert_eq!(look(text.as_bytes()), Look::Unclear, "{text:?}");
+            assert_eq!(recognise_start(text.as_bytes()), Recognition::Unclear, "{text:?}");
         }
         let long = |start: &str| [start.as_bytes(), &vec![b'a'; PROBE_MAX]].concat();
-        assert_eq!(look(&long("GET /")), Look::Http(Side::Request));
-        assert_eq!(look(&long("FOO /")), Look::Other);
-        assert_eq!(look(&long("")), Look::Other);
-        assert_eq!(look(&[b'\n'; PROBE_MAX]), Look::Other);
+        assert_eq!(recognise_start(&long("GET /")), Recognition::Http(ExchangeSide::Request));
+        assert_eq!(recognise_start(&long("FOO /")), Recognition::Other);
+        assert_eq!(recognise_start(&long("")), Recognition::Other);
+        assert_eq!(recognise_start(&[b'\n'; PROBE_MAX]), Recognition::Other);
     }
 
     #[test]
-    fn nothing_behind_the_last_byte_is_looked_at() {
+    fn nothing_after_the_last_byte_is_inspected() {
         let long = [b"GET /", &[b'a'; PROBE_MAX][..], b" SIP/2.0\r\n"].concat();
-        assert_eq!(look(&long), look(&long[..PROBE_MAX]));
+        assert_eq!(recognise_start(&long), recognise_start(&long[..PROBE_MAX]));
     }
 
-    /// What is decided stays so, whatever follows, and all of PROBE_MAX bytes are decided.
+    /// A decision is final, whatever follows, and PROBE_MAX bytes always decide.
     #[test]
     fn more_bytes_change_no_decision() {
         let texts = [
@@ -171,8 +177,8 @@ mod tests {
         for text in texts {
             let mut decided = None;
             for len in 0..=text.len() {
-                match (look(&text.as_bytes()[..len]), decided) {
-                    (Look::Unclear, None) => {}
+                match (recognise_start(&text.as_bytes()[..len]), decided) {
+                    (Recognition::Unclear, None) => {}
                     (now, None) => decided = Some(now),
                     (now, Some(before)) => assert_eq!(now, before, "{text:?} {len}"),
                 }

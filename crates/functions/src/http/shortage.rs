@@ -1,37 +1,37 @@
-//! Memory for what is kept of messages runs short: they are not readable from there on, and are
-//! never read as if they were whole.
+//! Shortage of buffer memory: messages are unreadable from there on, and never parsed as if they
+//! were whole.
 
-use applayer::http::{Event, Exchange, Sink};
+use applayer::http::{Exchange, HttpEvent, HttpSink};
 
-use super::state::{Blocked, Notes, Phase};
-use super::watch::{Kept, LINE_MAX, Watch};
-use super::{Http, Smuggling, counter};
+use super::inspector::{HttpInspector, LINE_MAX, PartialLine};
+use super::state::{BlockReason, FlowNotes, Phase};
+use super::{Http, SmugglingPolicy, counter};
 use nf::Context;
 
-/// Whether the beginning of a line gave way to others, or there may be no room for its rest, of up
-/// to `more` bytes.
+/// Returns whether the beginning of a line was evicted, or its rest of up to `more` bytes may not
+/// fit.
 #[inline(always)]
-pub(super) fn is_not_whole(line: &Kept, more: usize) -> bool {
+pub(super) fn is_not_whole(line: &PartialLine, more: usize) -> bool {
     let kept = &line.0;
     let len = kept.as_slice().len();
     kept.was_evicted() || len > 0 && kept.capacity() < LINE_MAX.min(len + more)
 }
 
-impl Watch<'_, '_> {
-    /// What is kept of the direction's line is lost, or not all of it: the next start line is
-    /// searched for.
+impl HttpInspector<'_, '_> {
+    /// Handles the loss of a direction's partial line, whole or in part: searches for the next
+    /// start line.
     #[cold]
     #[inline(never)]
-    pub(super) fn lose_line(&mut self, exchange: &mut Exchange, line: &mut Kept) {
+    pub(super) fn lose_line(&mut self, exchange: &mut Exchange, line: &mut PartialLine) {
         self.http.run_short(self.notes, self.context);
         if exchange.is_switched() {
-            // Nobody knows any more how what follows HTTP begins.
+            // The beginning of the bytes after HTTP is lost.
             self.notes.is_behind_http = 1;
         }
-        // How many bytes are lost nobody knows: they are not counted as a gap.
+        // The number of lost bytes is unknown, so they are not counted as a gap.
         let side = self.side;
-        exchange.lose_line(side, line, &mut |event: Event<'_>| {
-            if !matches!(event, Event::Gap(_)) {
+        exchange.lose_line(side, line, &mut |event: HttpEvent<'_>| {
+            if !matches!(event, HttpEvent::Gap(_)) {
                 self.event(event);
             }
         });
@@ -39,13 +39,13 @@ impl Watch<'_, '_> {
 }
 
 impl Http {
-    /// Something of the flow that was to be read is not there any more, or found no room. What is
-    /// only searched for HTTP passes.
+    /// Handles bytes of the flow that were evicted or did not fit before they were parsed. Bytes
+    /// that are only searched for HTTP pass.
     #[cold]
-    pub(super) fn run_short(&self, notes: &mut Notes, context: &mut Context<'_>) {
+    pub(super) fn run_short(&self, notes: &mut FlowNotes, context: &mut Context<'_>) {
         context.count(counter::MEMORY_FULL, 1);
-        if self.smuggling == Smuggling::Drop && notes.phase() != Phase::Suspected {
-            notes.block(Blocked::Memory);
+        if self.smuggling == SmugglingPolicy::Drop && notes.phase() != Phase::Suspected {
+            notes.block(BlockReason::Memory);
         }
     }
 }

@@ -1,43 +1,43 @@
-//! Which anomalies are more than bad manners: readers are known to disagree about where a message
-//! ends behind them, so that what is a body to one is a request to the other.
+//! Anomalies that permit request smuggling: implementations are known to disagree about the end of
+//! such a message, so one's body is another's request.
 
-use applayer::http::Anomaly;
+use applayer::http::HttpAnomaly;
 
-/// Whether client, server and whatever stands between them may disagree about a message's framing
+/// Returns whether client, server and intermediaries may disagree about the framing of a message
 /// (RFC 9112 11.2).
-pub const fn is_smuggling(anomaly: Anomaly) -> bool {
+pub const fn is_smuggling(anomaly: HttpAnomaly) -> bool {
     matches!(
         anomaly,
-        Anomaly::BareCarriageReturn
-            | Anomaly::BlankBeforeColon
-            | Anomaly::BlankBeforeHeaders
-            | Anomaly::InvalidContentLength
-            | Anomaly::ListedContentLength
-            | Anomaly::ConflictingContentLength
-            | Anomaly::LengthAndTransferEncoding
-            | Anomaly::ObfuscatedTransferEncoding
-            | Anomaly::UnknownTransferCoding
-            | Anomaly::ChunkedNotFinal
-            | Anomaly::RepeatedChunked
-            | Anomaly::TransferEncodingInOldVersion
-            | Anomaly::InvalidChunkSize
-            | Anomaly::DecoratedChunkSize
-            | Anomaly::MissingChunkEnd
-            | Anomaly::BareLineFeedInChunkSize
-            | Anomaly::BareLineFeedInChunkExtension
-            | Anomaly::BareLineFeedInChunkEnd
-            | Anomaly::ObfuscatedContentLength
-            | Anomaly::DisguisedFraming
-            | Anomaly::InvalidExpectation
-            | Anomaly::RequestInBody
-            | Anomaly::BareLineFeedEndsHead
+        HttpAnomaly::BareCarriageReturn
+            | HttpAnomaly::BlankBeforeColon
+            | HttpAnomaly::BlankBeforeHeaders
+            | HttpAnomaly::InvalidContentLength
+            | HttpAnomaly::ListedContentLength
+            | HttpAnomaly::ConflictingContentLength
+            | HttpAnomaly::LengthAndTransferEncoding
+            | HttpAnomaly::ObfuscatedTransferEncoding
+            | HttpAnomaly::UnknownTransferCoding
+            | HttpAnomaly::ChunkedNotFinal
+            | HttpAnomaly::RepeatedChunked
+            | HttpAnomaly::TransferEncodingInOldVersion
+            | HttpAnomaly::InvalidChunkSize
+            | HttpAnomaly::DecoratedChunkSize
+            | HttpAnomaly::MissingChunkEnd
+            | HttpAnomaly::BareLineFeedInChunkSize
+            | HttpAnomaly::BareLineFeedInChunkExtension
+            | HttpAnomaly::BareLineFeedInChunkEnd
+            | HttpAnomaly::ObfuscatedContentLength
+            | HttpAnomaly::DisguisedFraming
+            | HttpAnomaly::InvalidExpectation
+            | HttpAnomaly::RequestInBody
+            | HttpAnomaly::BareLineFeedEndsHead
     )
 }
 
-/// The number of an alert about an anomaly.
-pub const fn signature(anomaly: Anomaly) -> u32 {
+/// Returns the sid of alerts about an anomaly.
+pub const fn signature(anomaly: HttpAnomaly) -> u32 {
     anomaly as u32 + 1
 }
 
-/// The number of an alert about a method that is not allowed.
+/// The sid of alerts about a forbidden method.
 pub const METHOD_SIGNATURE: u32 = 1_000;

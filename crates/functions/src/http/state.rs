@@ -1,92 +1,92 @@
-//! What `http` keeps of each flow, beside its growing buffers.
+//! The state of a flow, besides its buffers.
 
-use applayer::http::{Exchange, Side};
+use applayer::http::{Exchange, ExchangeSide};
 use packet::Direction;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What is kept of a flow: the parser's state, and what is known of its connection. All zeros is a
-/// connection of which nothing is known.
+/// The state of a flow: the parser, and the facts of its connection. All zeros is an unknown
+/// connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    pub(super) notes: Notes,
+    pub(super) notes: FlowNotes,
     pub(super) exchange: Exchange,
 }
 
-/// What is known of a connection.
+/// The facts of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub(super) struct Notes {
-    /// The anomalies that were told, as bits.
+pub(super) struct FlowNotes {
+    /// Bits of the anomalies that raised an alert.
     pub alerted: u64,
     /// Bytes of the response's body so far.
     pub length: u64,
-    /// Bytes of each direction in which a start line was searched for.
+    /// Bytes of each direction searched for a start line.
     pub searched: [u32; 2],
     /// The response's status.
     pub status: u16,
     /// A [`Phase`].
     phase: u8,
-    /// Whether the reply direction is the client's.
-    turned: u8,
-    /// For each direction, a [`Start`].
+    /// 1 if the reply direction is the client's.
+    swapped: u8,
+    /// A [`DirectionStart`] per direction.
     starts: [u8; 2],
-    /// Whether the connection's opening was seen.
+    /// 1 if the opening of the connection was seen.
     pub opened: u8,
-    /// Why its packets are dropped: a [`Blocked`].
+    /// A [`BlockReason`].
     blocked: u8,
-    /// Whether a response is under way that answers a request, not an interim one.
+    /// Bits: a final response to a request is in progress, and the fields that it has.
     pub answering: u8,
-    /// What the newest request in the queue has already, as bits; 0 if it is not there.
+    /// Bits of the fields of the newest request in the queue; 0 if it is not there.
     pub found: u8,
-    /// Whether what follows HTTP on the connection is known to be something else.
+    /// 1 if the bytes after HTTP are known to be another protocol.
     pub is_behind_http: u8,
     reserved: [u8; 5],
 }
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Phase {
-    /// Nobody knows yet.
+    /// Unknown yet.
     New,
-    /// Its beginning was not seen: a start line is searched for.
+    /// The beginning was not seen: searching for a start line.
     Suspected,
     /// HTTP.
     Http,
-    /// Something else.
+    /// Another protocol.
     Other,
 }
 
-/// What is known of a direction before HTTP is recognised.
+/// The facts of a direction before HTTP is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Start {
-    /// Nothing that would speak against HTTP.
+pub(super) enum DirectionStart {
+    /// It may be HTTP.
     Open,
-    /// Its first bytes were not those of HTTP, or were not seen.
+    /// Its first bytes were not HTTP, or were not seen.
     Missed,
-    /// It was searched for long enough.
+    /// The search ended without a result.
     GivenUp,
-    /// Nothing was seen of it, nor of the connection's opening.
+    /// No byte of it and no opening were seen.
     Unseen,
 }
 
-/// Why a connection's packets are dropped.
+/// The reason why a connection's packets are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Blocked {
-    /// They are not.
+pub(super) enum BlockReason {
+    /// They are not dropped.
     No,
-    /// For smuggling.
+    /// Request smuggling.
     Smuggling,
-    /// For a method that is not allowed.
+    /// A forbidden method.
     Method,
-    /// As what was kept of a message is lost, and smuggling is to be dropped.
+    /// A part of a message was lost for lack of memory, and smuggling must be dropped.
     Memory,
 }
 
-impl Notes {
+impl FlowNotes {
     pub fn phase(&self) -> Phase {
         match self.phase {
             0 => Phase::New,
@@ -100,46 +100,46 @@ impl Notes {
         self.phase = phase as u8;
     }
 
-    pub fn start(&self, direction: Direction) -> Start {
+    pub fn start(&self, direction: Direction) -> DirectionStart {
         match self.starts[direction.index()] {
-            0 => Start::Open,
-            1 => Start::Missed,
-            2 => Start::GivenUp,
-            _ => Start::Unseen,
+            0 => DirectionStart::Open,
+            1 => DirectionStart::Missed,
+            2 => DirectionStart::GivenUp,
+            _ => DirectionStart::Unseen,
         }
     }
 
-    pub fn set_start(&mut self, direction: Direction, start: Start) {
+    pub fn set_start(&mut self, direction: Direction, start: DirectionStart) {
         self.starts[direction.index()] = start as u8;
     }
 
-    pub fn blocked(&self) -> Blocked {
+    pub fn blocked(&self) -> BlockReason {
         match self.blocked {
-            0 => Blocked::No,
-            1 => Blocked::Smuggling,
-            2 => Blocked::Method,
-            _ => Blocked::Memory,
+            0 => BlockReason::No,
+            1 => BlockReason::Smuggling,
+            2 => BlockReason::Method,
+            _ => BlockReason::Memory,
         }
     }
 
-    /// Its packets are dropped from now on; the first reason stands.
-    pub fn block(&mut self, why: Blocked) {
+    /// Drops all later packets; the first reason is kept.
+    pub fn block(&mut self, why: BlockReason) {
         if self.blocked == 0 {
             self.blocked = why as u8;
         }
     }
 
-    /// The direction that the client sends in.
+    /// Returns the direction in which the client sends.
     pub fn client(&self) -> Direction {
-        if self.turned == 0 { Direction::Original } else { Direction::Reply }
+        if self.swapped == 0 { Direction::Original } else { Direction::Reply }
     }
 
     pub fn set_client(&mut self, client: Direction) {
-        self.turned = u8::from(client == Direction::Reply);
+        self.swapped = u8::from(client == Direction::Reply);
     }
 
-    /// Who sends in this direction.
-    pub fn side(&self, direction: Direction) -> Side {
-        if direction == self.client() { Side::Request } else { Side::Response }
+    /// Returns the side that sends in this direction.
+    pub fn side(&self, direction: Direction) -> ExchangeSide {
+        if direction == self.client() { ExchangeSide::Request } else { ExchangeSide::Response }
     }
 }

@@ -1,51 +1,54 @@
 use std::collections::BTreeSet;
 
-use applayer::http::Anomaly;
+use applayer::http::HttpAnomaly;
 
-use super::transactions::{Answer, Fields, Item, add, begin, oldest};
+use super::transactions::{ResponseFields, StoredField, TransactionFields, add, begin, oldest};
 use super::{group, smuggling};
 use nf::{EventValue, FlowBuffer};
 
-/// Without room nothing is kept, and that is said.
+/// A queue without room stores nothing and reports it.
 #[test]
-fn a_full_buffer_takes_no_request() {
+fn a_full_buffer_accepts_no_request() {
     let mut none = FlowBuffer::default();
     assert!(!begin(&mut none, 1));
-    assert!(!add(&mut none, Item::Url, b"/"));
+    assert!(!add(&mut none, StoredField::Url, b"/"));
     assert!(none.as_slice().is_empty());
 }
 
 #[test]
-fn items_of_elsewhere_are_no_trouble() {
+fn foreign_items_do_no_harm() {
     let damaged: [&[u8]; 5] = [&[0], &[0, 4, 0, 1], &[0, 1, 0, 1], &[1, 1, 0, b'G'], &[0xff; 40]];
     for bytes in damaged {
         assert_eq!(oldest(bytes), None, "{bytes:?}");
-        let _ = Fields::new(bytes, Some(Answer::default())).as_slice();
+        let _ = TransactionFields::new(bytes, Some(ResponseFields::default())).as_slice();
     }
     let two = [&[0, 4, 0, 7, 0, 0, 0, 1, 1, 0, b'G'][..], &[0, 4, 0, 8, 0, 0, 0]].concat();
     assert_eq!(oldest(&two), Some((7, &two[..11])));
     assert_eq!(oldest(&two[11..]), Some((8, &two[11..])));
-    assert_eq!(Fields::new(&two[..11], None).as_slice(), [("http_method", EventValue::Text(b"G"))]);
+    assert_eq!(
+        TransactionFields::new(&two[..11], None).as_slice(),
+        [("http_method", EventValue::Text(b"G"))]
+    );
 }
 
 #[test]
 fn the_targets_own_authority_counts() {
-    let item = |item: Item, text: &[u8]| [&[item as u8, text.len() as u8, 0], text].concat();
-    let items = [item(Item::Host, b"h:1"), item(Item::Url, b"http://u@[::1]:80/x")].concat();
-    let fields = Fields::new(&items, None);
+    let item = |item: StoredField, text: &[u8]| [&[item as u8, text.len() as u8, 0], text].concat();
+    let items = [item(StoredField::Host, b"h:1"), item(StoredField::Url, b"http://u@[::1]:80/x")].concat();
+    let fields = TransactionFields::new(&items, None);
     assert_eq!(
         fields.as_slice()[..2],
         [("hostname", EventValue::Text(b"[::1]")), ("http_port", EventValue::Number(80))]
     );
-    let items = item(Item::Host, b"h:99999");
-    assert_eq!(Fields::new(&items, None).as_slice(), [("hostname", EventValue::Text(b"h"))]);
+    let items = item(StoredField::Host, b"h:99999");
+    assert_eq!(TransactionFields::new(&items, None).as_slice(), [("hostname", EventValue::Text(b"h"))]);
 }
 
 #[test]
 fn alerts_and_counters_have_numbers_and_names_of_their_own() {
-    let mut signatures: BTreeSet<u32> = Anomaly::ALL.into_iter().map(smuggling::signature).collect();
+    let mut signatures: BTreeSet<u32> = HttpAnomaly::ALL.into_iter().map(smuggling::signature).collect();
     signatures.insert(smuggling::METHOD_SIGNATURE);
-    assert_eq!(signatures.len(), Anomaly::ALL.len() + 1);
+    assert_eq!(signatures.len(), HttpAnomaly::ALL.len() + 1);
     let names: Vec<String> = group::names().into_iter().flatten().collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     assert_eq!(group::method(applayer::http::Method::Unknown), group::names()[group::METHODS].len() - 1);
@@ -53,13 +56,13 @@ fn alerts_and_counters_have_numbers_and_names_of_their_own() {
     assert_eq!((group::status(0), group::status(600), group::status(404)), (0, 0, 4));
 }
 
-/// The manual lists what counts as smuggling, and the alerts' limits.
+/// The manual lists the anomalies that count as smuggling, and the alerts' limits.
 #[test]
-fn the_manual_names_what_counts_as_smuggling() {
+fn the_manual_lists_the_smuggling_anomalies() {
     let manual = include_str!("README.md");
     let list = manual.split("### Smuggling").nth(1).and_then(|rest| rest.split("\n## ").next());
     let list = list.expect("the manual has the section");
-    for anomaly in Anomaly::ALL {
+    for anomaly in HttpAnomaly::ALL {
         let named = list.contains(&format!("`{}`", anomaly.name()));
         assert_eq!(named, smuggling::is_smuggling(anomaly), "{}", anomaly.name());
     }

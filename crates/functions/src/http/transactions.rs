@@ -1,27 +1,26 @@
-//! What is kept of requests until they are answered: in growing buffers of the flow, in their
-//! order.
+//! Fields of pending requests, stored in the flow's buffers, in order.
 //!
-//! A buffer holds *items*: a tag, a length of two bytes, so many bytes. A request begins with
-//! [`NUMBER`]; what was found of it follows. The request that is being answered has moved to a
-//! buffer of its own, where the response adds to it.
+//! A buffer holds *items*: a tag, a two-byte length, and the bytes. A request begins with
+//! [`NUMBER`], and its fields follow. The request whose response is in progress moves to a buffer
+//! of its own, where the fields of the response are added.
 
 use applayer::http::uri;
 use nf::EventField;
 use nf::EventValue::{Number, Text};
 use nf::FlowBuffer;
 
-/// What an item is: the number of its request in the connection, ...
+/// Tag of an item that holds the request's number in the connection.
 const NUMBER: u8 = 0;
 
-/// ... or a text.
+/// Tag of an item that holds a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Item {
+pub enum StoredField {
     /// The request's method.
     Method = 1,
-    /// Its target.
+    /// Its request target.
     Url,
-    /// Its version, as it came; the response's where there is no request.
+    /// Its raw version; the response's if there is no request.
     Protocol,
     /// The header Host.
     Host,
@@ -33,31 +32,31 @@ pub enum Item {
     ContentType,
 }
 
-impl Item {
-    /// Bytes of it that are kept.
+impl StoredField {
+    /// Returns the maximum bytes stored.
     pub const fn len_max(self) -> usize {
         match self {
-            Item::Protocol => 16,
-            Item::Method => 64,
-            Item::Host | Item::ContentType => 256,
-            Item::Agent => 1_024,
-            Item::Referer => 2_048,
-            Item::Url => 4_096,
+            StoredField::Protocol => 16,
+            StoredField::Method => 64,
+            StoredField::Host | StoredField::ContentType => 256,
+            StoredField::Agent => 1_024,
+            StoredField::Referer => 2_048,
+            StoredField::Url => 4_096,
         }
     }
 
-    /// Its bit among those that a request has already.
+    /// Returns the bit in the set of fields that a request has.
     pub const fn bit(self) -> u8 {
         1 << self as u8
     }
 }
 
-/// Bytes before an item's own.
+/// Bytes before an item's content.
 const HEAD_LEN: usize = 3;
-/// Bytes that a request takes without any text.
+/// Bytes of a request without any text.
 const NUMBER_LEN: usize = HEAD_LEN + size_of::<u32>();
 
-/// Begins a request; false if there is no room.
+/// Begins a request; false if it does not fit.
 pub fn begin(queue: &mut FlowBuffer, number: u32) -> bool {
     if room(queue) < NUMBER_LEN {
         return false;
@@ -66,17 +65,17 @@ pub fn begin(queue: &mut FlowBuffer, number: u32) -> bool {
     true
 }
 
-/// Adds a text to the newest request; false if it had to be cut.
-pub fn add(buffer: &mut FlowBuffer, item: Item, text: &[u8]) -> bool {
+/// Adds a text to the newest request; false if it was truncated.
+pub fn add(buffer: &mut FlowBuffer, item: StoredField, text: &[u8]) -> bool {
     let Some(room) = room(buffer).checked_sub(HEAD_LEN) else { return false };
     let kept = &text[..text.len().min(item.len_max()).min(room)];
     push(buffer, item as u8, kept);
     kept.len() == text.len()
 }
 
-/// The oldest request: its number, and its items, that too.
+/// Returns the oldest request: its number, and all its items.
 pub fn oldest(queue: &[u8]) -> Option<(u32, &[u8])> {
-    let mut all = Items(queue);
+    let mut all = StoredFields(queue);
     let (tag, bytes) = all.next()?;
     let number = u32::from_le_bytes(*bytes.first_chunk().filter(|_| tag == NUMBER)?);
     let mut behind = all.0;
@@ -89,34 +88,35 @@ pub fn oldest(queue: &[u8]) -> Option<(u32, &[u8])> {
     Some((number, &queue[..queue.len() - behind.len()]))
 }
 
-/// How a request was answered.
+/// The response to a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Answer {
-    /// The status; 0 if the response has none.
+pub struct ResponseFields {
+    /// The status; 0 if there is none.
     pub status: u16,
     /// Bytes of the response's body.
     pub length: u64,
 }
 
-/// Fields at most.
+/// Maximum fields of a transaction.
 const FIELDS_MAX: usize = 10;
 
-/// A transaction's fields, with the names that EVE has for them.
-pub struct Fields<'a> {
+/// The fields of a transaction, with EVE's names.
+pub struct TransactionFields<'a> {
     fields: [EventField<'a>; FIELDS_MAX],
     len: usize,
 }
 
-impl<'a> Fields<'a> {
-    /// Those of a request with these items, and its answer if it had one.
-    pub fn new(items: &'a [u8], answer: Option<Answer>) -> Fields<'a> {
-        let find = |item: Item| Items(items).find(|&(tag, _)| tag == item as u8).map(|(_, text)| text);
-        let mut all = Fields { fields: [("", Number(0)); FIELDS_MAX], len: 0 };
-        let url = find(Item::Url);
-        // RFC 9112 3.2.2: a target's own authority counts.
+impl<'a> TransactionFields<'a> {
+    /// Reads the items of a request, and adds its response if there is one.
+    pub fn new(items: &'a [u8], answer: Option<ResponseFields>) -> TransactionFields<'a> {
+        let find =
+            |item: StoredField| StoredFields(items).find(|&(tag, _)| tag == item as u8).map(|(_, text)| text);
+        let mut all = TransactionFields { fields: [("", Number(0)); FIELDS_MAX], len: 0 };
+        let url = find(StoredField::Url);
+        // RFC 9112 3.2.2: an authority in the target overrides Host.
         let (host, port) = match url.and_then(|url| uri::split(url).host()) {
             Some((host, port)) => (Some(host), port),
-            None => find(Item::Host).map_or((None, None), |host| {
+            None => find(StoredField::Host).map_or((None, None), |host| {
                 let (_, host, port) = uri::split_authority(host);
                 (Some(host), port)
             }),
@@ -126,12 +126,12 @@ impl<'a> Fields<'a> {
             all.add("http_port", Number(port.into()));
         }
         all.text("url", url);
-        all.text("http_user_agent", find(Item::Agent));
-        all.text("http_content_type", find(Item::ContentType));
-        all.text("http_refer", find(Item::Referer));
-        all.text("http_method", find(Item::Method));
-        all.text("protocol", find(Item::Protocol));
-        if let Some(Answer { status, length }) = answer {
+        all.text("http_user_agent", find(StoredField::Agent));
+        all.text("http_content_type", find(StoredField::ContentType));
+        all.text("http_refer", find(StoredField::Referer));
+        all.text("http_method", find(StoredField::Method));
+        all.text("protocol", find(StoredField::Protocol));
+        if let Some(ResponseFields { status, length }) = answer {
             if status != 0 {
                 all.add("status", Number(status.into()));
             }
@@ -140,7 +140,7 @@ impl<'a> Fields<'a> {
         all
     }
 
-    /// The fields.
+    /// Returns the fields.
     pub fn as_slice(&self) -> &[EventField<'a>] {
         &self.fields[..self.len]
     }
@@ -163,17 +163,17 @@ fn room(buffer: &FlowBuffer) -> usize {
     buffer.capacity().saturating_sub(buffer.as_slice().len())
 }
 
-/// Appends an item, for which there is room.
+/// Appends an item that fits.
 fn push(buffer: &mut FlowBuffer, tag: u8, bytes: &[u8]) {
     let [low, high] = (bytes.len() as u16).to_le_bytes();
     buffer.push(&[tag, low, high]);
     buffer.push(bytes);
 }
 
-/// The items of a buffer. What is no item ends them.
-struct Items<'a>(&'a [u8]);
+/// An iterator over the items of a buffer, up to the first invalid one.
+struct StoredFields<'a>(&'a [u8]);
 
-impl<'a> Iterator for Items<'a> {
+impl<'a> Iterator for StoredFields<'a> {
     type Item = (u8, &'a [u8]);
 
     fn next(&mut self) -> Option<(u8, &'a [u8])> {

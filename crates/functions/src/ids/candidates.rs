@@ -1,57 +1,57 @@
-//! Rules whose anchor a stream has had, and that may still hold when more of it comes.
+//! Candidates: rules whose anchor occurred in a stream and that may still match with later bytes.
 
 use std::cmp::Reverse;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The most candidates of a direction that wait for its next piece: of more, those whose anchors
-/// begin first are forgotten.
+/// Maximum candidates of a direction that wait for its next piece. Those with the earliest anchors
+/// are evicted first.
 pub const CANDIDATES_MAX: usize = 64;
 
-/// A rule, and where in the stream its anchor begins that was found last.
+/// A rule, and the stream offset of its last anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct Entry {
+struct Candidate {
     rule: u32,
     reserved: u32,
     anchor: u64,
 }
 
-/// Of an entry: the rule has no anchor, and has acted.
+/// Offset of an entry whose rule has no anchor and has acted.
 const ACTED: u64 = u64::MAX;
 
 /// The candidates of a direction.
 #[derive(Default)]
-pub struct Candidates(Vec<Entry>);
+pub struct Candidates(Vec<Candidate>);
 
 impl Candidates {
-    /// Those that were saved.
+    /// Restores saved candidates.
     pub fn restore(&mut self, saved: &[u8]) {
         self.0.clear();
         self.0.extend(
-            saved.chunks_exact(size_of::<Entry>()).filter_map(|one| Entry::read_from_bytes(one).ok()),
+            saved.chunks_exact(size_of::<Candidate>()).filter_map(|one| Candidate::read_from_bytes(one).ok()),
         );
     }
 
-    /// To be saved.
+    /// Returns the bytes to save.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// The rule's anchor was found at this place of the stream. All that a piece has are to be
-    /// followed by [`Candidates::settle`].
+    /// Records an anchor of the rule at this stream offset. After all anchors of a piece, call
+    /// [`Candidates::settle`].
     pub fn found(&mut self, rule: u32, anchor: u64) {
-        self.0.push(Entry { rule, reserved: 0, anchor });
+        self.0.push(Candidate { rule, reserved: 0, anchor });
     }
 
-    /// Makes each rule one candidate, at its last anchor.
+    /// Merges the entries of each rule, keeping its last anchor.
     pub fn settle(&mut self) {
         self.0.sort_unstable_by_key(|entry| (entry.rule, Reverse(entry.anchor)));
         self.0.dedup_by_key(|entry| entry.rule);
     }
 
-    /// Leaves what may wait for the next piece, whose window begins at this place at the earliest.
-    /// How many were forgotten though their anchor is in it.
+    /// Removes candidates that cannot match the next piece, whose window begins at this offset or
+    /// later. Returns the number evicted although their anchor is in the window.
     pub fn limit(&mut self, window: u64) -> usize {
         self.forget_before(window);
         let acted = self.0.iter().filter(|entry| entry.anchor == ACTED).count();
@@ -63,23 +63,23 @@ impl Candidates {
         forgotten
     }
 
-    /// Forgets those whose anchor began before this place.
+    /// Removes candidates whose anchor begins before this offset.
     pub fn forget_before(&mut self, place: u64) {
         self.0.retain(|entry| entry.anchor >= place);
     }
 
-    /// The rules that may hold.
+    /// Returns the candidate rules.
     pub fn rules(&self) -> impl Iterator<Item = u32> {
         self.0.iter().filter(|entry| entry.anchor != ACTED).map(|entry| entry.rule)
     }
 
-    /// Whether a rule without an anchor has acted.
+    /// Returns whether a rule without an anchor has acted.
     pub fn has_acted(&self, rule: u32) -> bool {
         self.0.iter().any(|entry| entry.rule == rule && entry.anchor == ACTED)
     }
 
-    /// These rules have acted, in order of their numbers: each waits for its anchor again, or,
-    /// without one, for nothing.
+    /// Records that these rules, in ascending order, have acted: a rule waits for its anchor again;
+    /// one without an anchor never acts again.
     pub fn acted(&mut self, rules: &[u32], is_anchored: impl Fn(u32) -> bool) {
         self.0.retain(|entry| rules.binary_search(&entry.rule).is_err());
         rules.iter().filter(|rule| !is_anchored(**rule)).for_each(|rule| self.found(*rule, ACTED));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_that_wait_those_are_forgotten_whose_anchors_begin_first() {
+    fn candidates_with_the_earliest_anchors_are_evicted_first() {
         let mut candidates = Candidates::default();
         let many = CANDIDATES_MAX as u32 + 5;
         (0..many).for_each(|rule| candidates.found(rule, u64::from(1_000 + rule)));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_comes_back() {
+    fn saved_candidates_are_restored() {
         let (mut candidates, mut other) = (Candidates::default(), Candidates::default());
         candidates.found(1, 10);
         candidates.acted(&[2], |_| false);
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(
             (rules(&other), other.has_acted(2)),
             (vec![1], false),
-            "of one that was cut short, the whole entries"
+            "of a truncated one, the whole entries"
         );
         other.restore(&[]);
         assert_eq!(rules(&other), [0; 0]);

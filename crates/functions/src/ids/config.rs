@@ -5,42 +5,41 @@ use values::{ByteCount, Located};
 
 use crate::texts::TextList;
 
-/// The configuration; see the README for what the keys do.
+/// The configuration; the README documents the keys.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Rules, as text.
+    /// Rule texts.
     pub rules: TextList,
     /// Definitions of variables.
     pub variables: Located,
     /// `HOME_NET`.
     pub home: Vec<String>,
-    /// Class types.
+    /// Classifications.
     pub classification: Located,
-    /// What becomes of a rule that asks for something that is not supported.
-    pub unsupported: Unsupported,
-    /// The bytes of a message's body that are looked at.
+    /// Treatment of invalid and unsupported rules.
+    pub unsupported: UnsupportedPolicy,
+    /// Inspected bytes of a message's body.
     pub body: ByteCount,
-    /// Bytes that are kept of streams and messages of all flows.
+    /// Memory for the buffers of all flows.
     pub memory: ByteCount,
-    /// What the flows of one source may hold of it once it runs short, in percent.
+    /// Share of `memory` that one source's flows may hold once memory runs short, in percent.
     pub per_source: u8,
-    /// Addresses and flows that thresholds count apart, at most.
+    /// Maximum meters for thresholds.
     pub trackers: u32,
-    /// Whether packets are dropped.
-    pub mode: Mode,
-    /// What is told as events, whether rules hold or not.
-    pub events: Vec<Told>,
-    /// What becomes of a flow of which something is not kept for lack of memory, if packets are
-    /// dropped.
-    pub when_full: WhenFull,
-    /// Whether a connection of which one direction alone is seen counts as established.
+    /// True if packets are dropped.
+    pub mode: IdsMode,
+    /// Messages reported as events, whether rules match or not.
+    pub events: Vec<ReportedEvent>,
+    /// Treatment of a flow that lost a buffer for lack of memory, in mode `prevent`.
+    pub when_full: MemoryFullPolicy,
+    /// True if a connection of which only one direction is visible counts as established.
     pub async_oneside: bool,
-    /// A `threshold.config`.
+    /// The text of a `threshold.config`.
     pub thresholds: Located,
 }
 
-/// The most that `body` may say, in bytes.
+/// Maximum of `body`, in bytes.
 pub const BODY_MAX: u64 = 1 << 20;
 
 impl Default for Config {
@@ -50,54 +49,54 @@ impl Default for Config {
             variables: Located::default(),
             home: Vec::new(),
             classification: Located::default(),
-            unsupported: Unsupported::Skip,
+            unsupported: UnsupportedPolicy::Skip,
             body: ByteCount(16 << 10),
             memory: ByteCount(256 << 20),
             per_source: BUFFER_SHARE_PERCENT,
             trackers: 65_536,
-            mode: Mode::Prevent,
+            mode: IdsMode::Prevent,
             events: Vec::new(),
-            when_full: WhenFull::Pass,
+            when_full: MemoryFullPolicy::Pass,
             async_oneside: false,
             thresholds: Located::default(),
         }
     }
 }
 
-/// What becomes of a rule that is wrong, or that asks for something that is not supported.
+/// Treatment of a rule that is invalid or unsupported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Unsupported {
-    /// It is left out, with a warning.
+pub enum UnsupportedPolicy {
+    /// The rule is skipped with a warning.
     Skip,
     /// The configuration is refused.
     Refuse,
 }
 
-/// What is told as events.
+/// A kind of message that is reported as an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Told {
+pub enum ReportedEvent {
     /// DNS messages.
     Dns,
     /// TLS handshakes.
     Tls,
 }
 
-/// What is done where a rule says to drop or reject.
+/// The effect of `drop` and `reject` rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// An alert is raised, and the packet passes.
+pub enum IdsMode {
+    /// They raise an alert, and the packet passes.
     Detect,
-    /// What the rule says.
+    /// They act as written.
     Prevent,
 }
 
-/// What becomes of what cannot be looked at for lack of memory.
+/// Treatment of traffic that cannot be inspected for lack of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum WhenFull {
+pub enum MemoryFullPolicy {
     /// It passes.
     Pass,
     /// Its flow is dropped.

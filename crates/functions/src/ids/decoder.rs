@@ -1,54 +1,53 @@
-//! Content codings of HTTP, undone as lenient readers undo them.
+//! HTTP content codings, decoded leniently.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-/// Undoes content codings.
-pub struct Decoder {
+/// A decoder of content codings.
+pub struct ContentDecoder {
     zlib: Decompress,
     raw: Decompress,
     out: Vec<u8>,
-    /// What one coding left, while the next one is undone.
+    /// Output of one coding, the input of the next.
     between: Vec<u8>,
 }
 
-impl Default for Decoder {
-    fn default() -> Decoder {
+impl Default for ContentDecoder {
+    fn default() -> ContentDecoder {
         let [zlib, raw] = [true, false].map(Decompress::new);
-        Decoder { zlib, raw, out: Vec::new(), between: Vec::new() }
+        ContentDecoder { zlib, raw, out: Vec::new(), between: Vec::new() }
     }
 }
 
-/// A body without its codings.
+/// A decoded body.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Decoded<'a> {
+pub struct DecodedBody<'a> {
     pub bytes: &'a [u8],
-    /// Whether each coding was undone as it is named, to its end; otherwise others may read the
-    /// body in another way.
+    /// True if each coding was decoded as named, to its end; otherwise other implementations may
+    /// read the body differently.
     pub is_plain: bool,
 }
 
-/// How much larger than what was sent a body may become: the rest is not looked at.
+/// Maximum growth of a body by decoding; the rest is not inspected.
 const GROWTH_MAX: usize = 16;
 
-/// Most codings of a body that are undone.
+/// Maximum codings of a body that are decoded.
 pub const CODINGS_MAX: usize = 8;
 
-/// A coding that can be undone.
+/// A supported coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
     Gzip,
     Deflate,
 }
 
-impl Decoder {
-    /// The body without these codings, the last of which was applied last (RFC 9110 8.4); none if
-    /// no coding is named that can be undone, or none could be.
+impl ContentDecoder {
+    /// Decodes a body; `codings` lists its codings in the order applied (RFC 9110 8.4). Returns
+    /// `None` if no coding is supported or decoding fails.
     ///
-    /// Of several lines of the header the values are one list (5.3); empty elements do not count
-    /// (5.6.1.2). A coding that is not known ends it: what is below stays as it is. A name counts
-    /// if it has the name of a coding in it, as for clients that look no closer; where the bytes
-    /// are of another format than named, that one is undone.
-    pub fn decode(&mut self, codings: &[u8], body: &[u8]) -> Option<Decoded<'_>> {
+    /// Several header lines form one list (5.3), and empty elements are ignored (5.6.1.2). Decoding
+    /// stops at an unknown coding. A name counts if it contains the name of a coding, as in lenient
+    /// clients. If the bytes have another format than named, that format is decoded.
+    pub fn decode(&mut self, codings: &[u8], body: &[u8]) -> Option<DecodedBody<'_>> {
         let room = body.len().saturating_mul(GROWTH_MAX).max(1 << 12);
         let (mut done, mut is_plain) = (0, true);
         for name in codings.split(|&byte| byte == b',').rev().map(<[u8]>::trim_ascii) {
@@ -72,11 +71,11 @@ impl Decoder {
             }
             done += 1;
         }
-        (done > 0).then_some(Decoded { bytes: &self.out, is_plain })
+        (done > 0).then_some(DecodedBody { bytes: &self.out, is_plain })
     }
 }
 
-/// The coding that a name names, or has in it.
+/// Returns the coding that a name is or contains.
 fn coding(name: &[u8]) -> Option<Coding> {
     let has = |word: &[u8]| name.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
     match () {
@@ -86,13 +85,14 @@ fn coding(name: &[u8]) -> Option<Coding> {
     }
 }
 
-/// Whether a name is one of RFC 9110 8.4.1.
+/// Returns whether a name is exactly one of RFC 9110 8.4.1.
 fn is_exact(name: &[u8]) -> bool {
     let known: [&[u8]; 3] = [b"gzip", b"x-gzip", b"deflate"];
     known.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Undoes a coding, or the one that the bytes are of; whether it is the one, and came to its end.
+/// Decodes a coding, or the format that the bytes actually have. Returns whether it was the named
+/// one and complete.
 fn undo(
     zlib: &mut Decompress,
     raw: &mut Decompress,
@@ -110,7 +110,7 @@ fn undo(
         whole = inflate(zlib, bytes, room, out);
     }
     if out.is_empty() {
-        // Some senders leave the zlib format away (RFC 9110 8.4.1.2).
+        // Some senders omit the zlib wrapper (RFC 9110 8.4.1.2).
         raw.reset(false);
         whole = inflate(raw, bytes, room, out);
         if coding == Coding::Gzip && !whole.is_some_and(|whole| whole.has_ended) {
@@ -121,13 +121,13 @@ fn undo(
     whole.is_some() && coding == Coding::Deflate
 }
 
-/// Undoes gzip members behind the first one's header (RFC 1952 2.2); whether the last one came to
-/// its end.
+/// Decodes gzip members after the first one's header (RFC 1952 2.2); returns whether the last one
+/// was complete.
 fn gzip(raw: &mut Decompress, mut data: &[u8], room: usize, out: &mut Vec<u8>) -> bool {
     loop {
         raw.reset(false);
-        let Some(Inflated { used, .. }) = inflate(raw, data, room, out) else { return false };
-        // Behind the data: a checksum and the length.
+        let Some(InflateResult { used, .. }) = inflate(raw, data, room, out) else { return false };
+        // A checksum and the length follow the data.
         match data.get(used + 8..).and_then(gzip_data) {
             Some(next) if out.len() < room => data = next,
             _ => return true,
@@ -135,22 +135,22 @@ fn gzip(raw: &mut Decompress, mut data: &[u8], room: usize, out: &mut Vec<u8>) -
     }
 }
 
-/// Whether bytes begin with a header of zlib (RFC 1950 2.2).
+/// Returns whether bytes begin with a zlib header (RFC 1950 2.2).
 fn is_zlib(bytes: &[u8]) -> bool {
     bytes.first_chunk().is_some_and(|head| head[0] & 0xf == 8 && u16::from_be_bytes(*head) % 31 == 0)
 }
 
-/// Data that were undone without an error.
+/// The result of a successful decoding.
 #[derive(Clone, Copy)]
-struct Inflated {
-    /// Bytes that they took.
+struct InflateResult {
+    /// Bytes of input used.
     used: usize,
-    /// They came to their end.
+    /// True if the input was complete.
     has_ended: bool,
 }
 
-/// Appends what the bytes hold; none if there is an error in them.
-fn inflate(with: &mut Decompress, bytes: &[u8], room: usize, out: &mut Vec<u8>) -> Option<Inflated> {
+/// Appends the decoded bytes; `None` on an error.
+fn inflate(with: &mut Decompress, bytes: &[u8], room: usize, out: &mut Vec<u8>) -> Option<InflateResult> {
     let (mut rest, mut ended, mut failed) = (bytes, false, false);
     while out.len() < room {
         if out.len() == out.capacity() {
@@ -167,13 +167,13 @@ fn inflate(with: &mut Decompress, bytes: &[u8], room: usize, out: &mut Vec<u8>) 
         }
     }
     out.truncate(room);
-    // Where it is cut, by who sent it or by how much is looked at, what is there is read by
-    // everybody alike.
+    // Truncated data, whether by the sender or by the inspection limit, is read by everyone in the
+    // same way.
     let is_cut = rest.is_empty() && !failed || out.len() == room;
-    (ended || is_cut).then(|| Inflated { used: bytes.len() - rest.len(), has_ended: ended })
+    (ended || is_cut).then(|| InflateResult { used: bytes.len() - rest.len(), has_ended: ended })
 }
 
-/// What is behind a gzip header (RFC 1952 2.3).
+/// Returns the data after a gzip header (RFC 1952 2.3).
 fn gzip_data(body: &[u8]) -> Option<&[u8]> {
     let (header, mut rest) = body.split_at_checked(10)?;
     let flags = *header.strip_prefix(&[0x1f, 0x8b, 8])?.first()?;
@@ -205,12 +205,14 @@ mod tests {
     }
 
     fn decoded(codings: &str, body: &[u8]) -> Option<(Vec<u8>, bool)> {
-        let mut decoder = Decoder::default();
-        decoder.decode(codings.as_bytes(), body).map(|Decoded { bytes, is_plain }| (bytes.to_vec(), is_plain))
+        let mut decoder = ContentDecoder::default();
+        decoder
+            .decode(codings.as_bytes(), body)
+            .map(|DecodedBody { bytes, is_plain }| (bytes.to_vec(), is_plain))
     }
 
     #[test]
-    fn codings_are_undone_from_the_last_to_the_first() {
+    fn codings_are_decoded_from_the_last_to_the_first() {
         let (once, twice) = (gzipped(b"plain"), gzipped(&gzipped(b"plain")));
         let plain = Some((b"plain".to_vec(), true));
         assert_eq!(decoded("gzip", &once), plain);
@@ -226,14 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_or_sent_oddly_is_undone_and_not_plain() {
+    fn oddly_named_or_sent_codings_are_decoded_and_marked() {
         let body = gzipped(b"plain");
         let odd = Some((b"plain".to_vec(), false));
         for codings in ["\"gzip\"", "gzip;q=1", "xgzipx", "deflate", "gzip gzip"] {
             assert_eq!(decoded(codings, &body), odd, "{codings}");
         }
         assert!(decoded("gzip", &body[..body.len() - 10]).unwrap().1, "it is cut");
-        // A block as it is, and then one of a kind that there is not.
+        // A stored block, then one of an invalid type.
         let broken = [&body[..10], b"\0\x05\0\xfa\xffplain\x07"].concat();
         assert_eq!(decoded("gzip", &broken), odd);
         assert_eq!(decoded("gzip", b"sent as it is"), None);

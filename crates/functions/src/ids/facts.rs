@@ -1,48 +1,47 @@
-//! What is known on an occasion beside buffers: whose packet or stream it is, and what its headers
-//! say.
+//! Facts at an inspection point besides buffers: endpoints, protocol, headers.
 
-use applayer::detect::{Application, Verdict};
+use applayer::detect::{AppProtocol, Detection};
 use applayer::dns;
 use nf::PacketView;
 use nf::stream::WholeDatagram;
 use packet::parse::protocol;
 use packet::{Endpoint, PacketClass};
-use signatures::{Bits, IpOption, PacketTest};
+use signatures::{FlagTest, IpOption, PacketTest};
 
-/// What is known of an occasion.
+/// The facts at an inspection point.
 #[derive(Clone, Copy)]
-pub struct Facts<'a> {
-    /// Who sent what is looked at.
+pub struct InspectionFacts<'a> {
+    /// The sender.
     pub source: Endpoint,
-    /// Who receives it.
+    /// The receiver.
     pub destination: Endpoint,
-    /// The protocol's number.
+    /// The IP protocol number.
     pub protocol: u8,
     /// IP version.
     pub version: u8,
-    /// Whether it goes to the server.
+    /// True in the direction to the server.
     pub to_server: bool,
-    /// Whether it is the first packet that goes this way.
+    /// True for the first packet in its direction.
     pub is_first: bool,
-    /// Whether it is the first packet that goes this way since the protocol is known.
+    /// True for the first packet in its direction since the protocol is known.
     pub is_first_known: bool,
-    /// Whether the connection is established.
+    /// True if the connection is established.
     pub established: bool,
     /// The application protocol.
-    pub application: Verdict,
-    /// The packet, where the occasion is one.
+    pub application: Detection,
+    /// The packet, if this is a packet's inspection point.
     pub packet: Option<&'a PacketFacts<'a>>,
-    /// The DNS message, where the occasion is one.
+    /// The DNS message, if this is a DNS message's inspection point.
     pub dns: Option<&'a DnsFacts>,
 }
 
-/// A packet's own bytes.
+/// The bytes of a packet.
 pub struct PacketFacts<'a> {
-    /// From the IP header on; of a datagram that came in fragments, only the header.
+    /// From the IP header on. Of a reassembled datagram, only the header.
     pub network: &'a [u8],
     /// From the transport header on; empty in fragments.
     pub transport: &'a [u8],
-    /// Behind it; empty in fragments.
+    /// After the transport header; empty in fragments.
     pub payload: &'a [u8],
     /// From the link layer on.
     pub frame: &'a [u8],
@@ -50,37 +49,37 @@ pub struct PacketFacts<'a> {
     pub version: u8,
     /// Transport protocol.
     pub protocol: u8,
-    /// How it relates to its flow.
+    /// Relation to its flow.
     pub class: PacketClass,
-    /// Whether it came in fragments, and was put together.
+    /// True for a datagram reassembled from fragments.
     pub is_assembled: bool,
-    /// Bytes of the IP header, with its extensions.
+    /// Length of the IP header with its extensions.
     header_len: usize,
 }
 
-/// What rules ask of a DNS message's header and records.
+/// Fields of a DNS message's header and records that rules test.
 pub struct DnsFacts {
-    /// The kind of question.
+    /// The opcode.
     pub opcode: u8,
-    /// What became of it; none in a query.
+    /// The response code; none in a query.
     pub rcode: Option<u16>,
-    /// Types of the records that it asks for and answers with, the first of them.
+    /// The types of its questions and answers, the first of them.
     pub kinds: [u16; KINDS_MAX],
-    /// How many there are.
+    /// Number of types.
     pub kinds_len: usize,
 }
 
-/// Records of a DNS message whose type is looked at.
+/// Maximum types of a DNS message that rules test.
 const KINDS_MAX: usize = 32;
 
 impl DnsFacts {
-    /// Of this message, without records.
-    pub fn of(message: &dns::Message<'_>) -> DnsFacts {
+    /// Reads the header of a message.
+    pub fn of(message: &dns::DnsMessage<'_>) -> DnsFacts {
         let rcode = message.is_response.then_some(u16::from(message.rcode));
         DnsFacts { opcode: message.opcode, rcode, kinds: [0; KINDS_MAX], kinds_len: 0 }
     }
 
-    /// A record of this type.
+    /// Adds a type.
     pub fn add(&mut self, kind: u16) {
         if let Some(next) = self.kinds.get_mut(self.kinds_len) {
             *next = kind;
@@ -88,14 +87,14 @@ impl DnsFacts {
         }
     }
 
-    /// The types of records.
+    /// Returns the types.
     pub fn kinds(&self) -> &[u16] {
         &self.kinds[..self.kinds_len]
     }
 }
 
 impl<'a> PacketFacts<'a> {
-    /// Of this packet.
+    /// Reads a packet.
     pub fn of(packet: &'a PacketView<'_>) -> PacketFacts<'a> {
         let meta = packet.meta();
         let is_fragment = matches!(meta.class, PacketClass::FirstFragment | PacketClass::LaterFragment);
@@ -121,7 +120,7 @@ impl<'a> PacketFacts<'a> {
         }
     }
 
-    /// Of the datagram that this packet, a fragment, completes.
+    /// Reads the datagram that this packet, a fragment, completes.
     pub fn assembled(packet: &'a PacketView<'_>, datagram: WholeDatagram<'a>) -> PacketFacts<'a> {
         let (meta, transport) = (packet.meta(), datagram.transport);
         let header_len = usize::from(meta.l4).saturating_sub(usize::from(meta.l3));
@@ -143,23 +142,23 @@ impl<'a> PacketFacts<'a> {
         }
     }
 
-    /// Whether it is a fragment.
+    /// Returns whether the packet is a fragment.
     pub fn is_fragment(&self) -> bool {
         matches!(self.class, PacketClass::FirstFragment | PacketClass::LaterFragment)
     }
 
-    /// The IP header, with its extensions.
+    /// Returns the IP header with its extensions.
     pub fn ip_header(&self) -> &'a [u8] {
         self.network.get(..self.header_len).filter(|header| !header.is_empty()).unwrap_or(self.network)
     }
 
-    /// The ports in the transport header.
+    /// Returns the ports in the transport header.
     pub fn ports(&self) -> Option<(u16, u16)> {
         let has = matches!(self.protocol, protocol::TCP | protocol::UDP);
         has.then_some((self.u16(self.transport, 0)?, self.u16(self.transport, 2)?))
     }
 
-    /// The length of the transport header; 0 if there is none.
+    /// Returns the length of the transport header; 0 if there is none.
     pub fn transport_len(&self) -> usize {
         let len = self.payload.as_ptr() as usize - self.transport.as_ptr() as usize;
         if self.transport.is_empty() { 0 } else { len.min(self.transport.len()) }
@@ -190,8 +189,8 @@ impl<'a> PacketFacts<'a> {
         (is && !self.transport.is_empty()).then_some(self.transport)
     }
 
-    /// The identifier and sequence number of an ICMP message that has them: echo, timestamp,
-    /// information, address mask (RFC 792, RFC 950), and ICMPv6's echo (RFC 4443).
+    /// Returns identifier and sequence number of an ICMP message that has them: echo, timestamp,
+    /// information, address mask (RFC 792, RFC 950), and ICMPv6 echo (RFC 4443).
     fn query(&self) -> Option<(u16, u16)> {
         let icmp = self.icmp()?;
         let has = match self.protocol {
@@ -201,7 +200,7 @@ impl<'a> PacketFacts<'a> {
         has.then_some((self.u16(icmp, 4)?, self.u16(icmp, 6)?))
     }
 
-    /// The value of a TCP option.
+    /// Returns the value of a TCP option.
     fn tcp_option(&self, kind: u8) -> Option<&'a [u8]> {
         let tcp = self.tcp()?;
         let mut rest = tcp.get(20..usize::from(tcp.get(12)? >> 4) * 4)?;
@@ -246,7 +245,7 @@ impl<'a> PacketFacts<'a> {
         false
     }
 
-    /// Whether a test of the packet holds.
+    /// Returns whether a packet test matches.
     pub fn holds(&self, test: &PacketTest, source: Endpoint, destination: Endpoint) -> bool {
         self.value(test, source, destination).unwrap_or(false)
     }
@@ -273,7 +272,7 @@ impl<'a> PacketFacts<'a> {
             PacketTest::IpOption(wanted) => self.has_ip_option(wanted),
             PacketTest::FragmentBits(bits) => bits.holds(self.u8(self.v4()?, 6)? >> 5),
             PacketTest::FragmentOffset(wanted) => wanted.holds(self.u16(self.v4()?, 6)? & 0x1fff),
-            PacketTest::TcpFlags(bits) => Bits::holds(bits, self.u8(self.tcp()?, 13)?),
+            PacketTest::TcpFlags(bits) => FlagTest::holds(bits, self.u8(self.tcp()?, 13)?),
             PacketTest::Sequence(wanted) => wanted.holds(self.u32(self.tcp()?, 4)?),
             PacketTest::Acknowledgement(wanted) => wanted.holds(self.u32(self.tcp()?, 8)?),
             PacketTest::Window(wanted) => wanted.holds(self.u16(self.tcp()?, 14)?),
@@ -288,22 +287,22 @@ impl<'a> PacketFacts<'a> {
     }
 }
 
-/// Whether what the rules call this application is what was found.
-pub fn is_application(found: Verdict, wanted: signatures::Application) -> bool {
+/// Returns whether the detected protocol is the one that a rule names.
+pub fn is_application(found: Detection, wanted: signatures::Application) -> bool {
     use signatures::Application as A;
     match found {
-        Verdict::Unknown => wanted == A::Unknown,
-        Verdict::Failed => wanted == A::Failed,
-        Verdict::Known(found) => match wanted {
-            A::Http => matches!(found, Application::Http1 | Application::Http2),
-            A::Http1 => found == Application::Http1,
-            A::Http2 => found == Application::Http2,
-            A::Tls => found == Application::Tls,
-            A::Ssh => found == Application::Ssh,
-            A::Smtp => found == Application::Smtp,
-            A::Ftp => found == Application::Ftp,
-            A::Smb => found == Application::Smb,
-            A::Dns => found == Application::Dns,
+        Detection::Unknown => wanted == A::Unknown,
+        Detection::Failed => wanted == A::Failed,
+        Detection::Known(found) => match wanted {
+            A::Http => matches!(found, AppProtocol::Http1 | AppProtocol::Http2),
+            A::Http1 => found == AppProtocol::Http1,
+            A::Http2 => found == AppProtocol::Http2,
+            A::Tls => found == AppProtocol::Tls,
+            A::Ssh => found == AppProtocol::Ssh,
+            A::Smtp => found == AppProtocol::Smtp,
+            A::Ftp => found == AppProtocol::Ftp,
+            A::Smb => found == AppProtocol::Smb,
+            A::Dns => found == AppProtocol::Dns,
             _ => false,
         },
     }

@@ -1,44 +1,44 @@
-//! Rules from texts to what is run: those that load, and those that do not, and why.
+//! Loading of rules from texts: the supported rules, and the problems of the others.
 
 use std::fmt;
 
 use signatures::inspect::Inspection;
 use signatures::{
-    Action, Application, Buffer, Capability, Classifications, Fault, Loaded, Rejected, RuleError, Ruleset,
-    Thresholds, Transport, Variables,
+    Application, Buffer, Capability, Classifications, LoadedRule, RejectTarget, RuleAction, RuleError,
+    RuleFault, RuleVariables, Ruleset, Thresholds, Transport,
 };
 use values::{ConfigError, Located, Position};
 
-use super::marks::{FLOWBITS_MAX, Names};
-use super::occasion::{Occasions, rank};
+use super::flowbits::{FLOWBITS_MAX, FlowbitNames};
+use super::inspection_point::{InspectionPoints, rank};
 use super::signature::Signature;
 
-/// Rules that were read, and what is wrong with the others.
-pub struct Rules {
-    /// Those that are run, in the order in which they are looked at.
-    pub(super) signatures: Vec<(Signature, Occasions, Loaded)>,
-    /// Those that are not, and faults of the other files, in the order of the files.
-    pub problems: Vec<Problem>,
+/// The loaded rules, and the problems found.
+pub struct LoadedRules {
+    /// Rules in the order of inspection.
+    pub(super) signatures: Vec<(Signature, InspectionPoints, LoadedRule)>,
+    /// Rejected rules and faults of the other files, in the order of the files.
+    pub problems: Vec<RuleProblem>,
 }
 
-/// Why a rule is not run, or what is wrong with a line of another file.
+/// The reason why a rule is rejected, or the fault in a line of another file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Problem {
+pub struct RuleProblem {
     /// The file.
     pub file: String,
     /// The line, from 1.
     pub line: u32,
     /// The column, from 1.
     pub column: u32,
-    /// The rule's number, if it could be read.
+    /// The rule's sid, if it could be read.
     pub sid: Option<u32>,
-    /// What is wrong, or not supported.
+    /// The problem.
     pub what: String,
-    /// Whether the rule is right, and asks for something that is not supported.
+    /// True if the rule is valid but unsupported.
     pub is_unsupported: bool,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for RuleProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: ", self.file, self.line, self.column)?;
         if let Some(sid) = self.sid {
@@ -48,8 +48,8 @@ impl fmt::Display for Problem {
     }
 }
 
-impl From<&Problem> for ConfigError {
-    fn from(problem: &Problem) -> ConfigError {
+impl From<&RuleProblem> for ConfigError {
+    fn from(problem: &RuleProblem) -> ConfigError {
         let sid = problem.sid.map_or(String::new(), |sid| format!("sid {sid}: "));
         ConfigError {
             position: Some(Position {
@@ -63,50 +63,51 @@ impl From<&Problem> for ConfigError {
     }
 }
 
-/// The texts that rules are read from.
+/// The texts to load rules from.
 #[derive(Default)]
-pub struct Sources<'a> {
+pub struct RuleSources<'a> {
     /// Rules.
     pub rules: &'a [Located],
     /// Definitions of variables.
     pub variables: Option<&'a Located>,
-    /// Class types.
+    /// Classifications.
     pub classification: Option<&'a Located>,
-    /// A `threshold.config`.
+    /// The text of a `threshold.config`.
     pub thresholds: Option<&'a Located>,
     /// Prefixes of `HOME_NET`.
     pub home: &'a [String],
 }
 
-impl Rules {
-    /// Reads rules. Each is run whole, or not at all and named.
-    pub fn read(sources: &Sources<'_>) -> Rules {
+impl LoadedRules {
+    /// Loads rules. A rule is loaded whole, or rejected and reported.
+    pub fn read(sources: &RuleSources<'_>) -> LoadedRules {
         let mut problems = Vec::new();
-        let mut add = |faults: Vec<Fault>, text: &Located| {
+        let mut add = |faults: Vec<RuleFault>, text: &Located| {
             problems.extend(faults.iter().map(|fault| problem(fault, text)))
         };
         let none = Located::default();
         let given = sources.variables.unwrap_or(&none);
-        // Behind the others: what is said last counts, and their places stay.
+        // After the other definitions, because the last one counts and line numbers must not
+        // change.
         let text = match sources.home {
             [] => given.to_string(),
             home => format!("{}\nHOME_NET = [{}]\n", given.as_str(), home.join(", ")),
         };
-        let (variables, faults) = Variables::read(&name(given, "variables"), &text);
+        let (variables, faults) = RuleVariables::read(&name(given, "variables"), &text);
         add(faults, given);
         let given = sources.classification.unwrap_or(&none);
         let (classes, faults) = Classifications::read(&name(given, "classification"), given);
         add(faults, given);
-        let mut report = signatures::Report::default();
+        let mut report = signatures::RulesetReport::default();
         for (number, text) in sources.rules.iter().enumerate() {
             let read =
                 Ruleset::read(&name(text, &format!("rules {}", number + 1)), text, &variables, &classes);
             add(read.faults.clone(), text);
-            report.append(signatures::Report { faults: Vec::new(), ..read });
+            report.append(signatures::RulesetReport { faults: Vec::new(), ..read });
         }
         add(std::mem::take(&mut report.faults), &none);
         let mut loaded = report.ruleset.into_rules();
-        // Stable: what is equal stays in the order of the files.
+        // A stable sort: equal ranks keep the order of the files.
         loaded.sort_by_key(rank);
         let given = sources.thresholds.unwrap_or(&none);
         let (thresholds, faults) = Thresholds::read(&name(given, "thresholds"), given, &variables);
@@ -114,7 +115,7 @@ impl Rules {
         for limit in thresholds.iter().filter(|limit| limit.is_of_one()) {
             if !loaded.iter().any(|one| limit.is_about(one.rule.gid, one.rule.sid)) {
                 let first = given.origin().map_or(1, |origin| origin.line);
-                problems.push(Problem {
+                problems.push(RuleProblem {
                     file: limit.place.file.to_string(),
                     line: limit.place.line + first - 1,
                     column: 1,
@@ -124,15 +125,15 @@ impl Rules {
                 });
             }
         }
-        let mut names = Names::default();
+        let mut names = FlowbitNames::default();
         let mut signatures = Vec::new();
         for one in loaded {
             match ready(&one, &classes, &mut names) {
-                Ok((mut signature, occasions)) => {
+                Ok((mut signature, points)) => {
                     signature.limit(&thresholds);
-                    signatures.push((signature, occasions, one));
+                    signatures.push((signature, points, one));
                 }
-                Err(what) => problems.push(Problem {
+                Err(what) => problems.push(RuleProblem {
                     file: one.place.file.to_string(),
                     line: one.place.line,
                     column: 1,
@@ -143,29 +144,29 @@ impl Rules {
             }
         }
         problems.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-        Rules { signatures, problems }
+        LoadedRules { signatures, problems }
     }
 
-    /// How many rules are run.
+    /// Returns the number of loaded rules.
     pub fn len(&self) -> usize {
         self.signatures.len()
     }
 
-    /// Whether none is.
+    /// Returns whether no rule was loaded.
     pub fn is_empty(&self) -> bool {
         self.signatures.is_empty()
     }
 }
 
-/// The name by which places in a text are told.
+/// Returns the name of a text in messages.
 fn name(text: &Located, otherwise: &str) -> String {
     text.origin().map_or_else(|| otherwise.to_owned(), |origin| origin.source.clone())
 }
 
-fn problem(fault: &Fault, text: &Located) -> Problem {
-    // A text inside of a policy begins somewhere in it.
+fn problem(fault: &RuleFault, text: &Located) -> RuleProblem {
+    // A text within a policy begins in one of its lines.
     let first = text.origin().map_or(1, |origin| origin.line);
-    Problem {
+    RuleProblem {
         file: fault.place.file.to_string(),
         line: fault.place.line + first - 1,
         column: fault.column,
@@ -179,10 +180,10 @@ fn problem(fault: &Fault, text: &Located) -> Problem {
 }
 
 fn ready(
-    loaded: &Loaded,
+    loaded: &LoadedRule,
     classes: &Classifications,
-    names: &mut Names,
-) -> Result<(Signature, Occasions), String> {
+    names: &mut FlowbitNames,
+) -> Result<(Signature, InspectionPoints), String> {
     let rule = &loaded.rule;
     if let Some(missing) = rule.needs().into_iter().find(|need| !is_supported(need)) {
         return Err(match missing {
@@ -194,13 +195,13 @@ fn ready(
             other => format!("{other:?} is not supported"),
         });
     }
-    if let Action::Reject(Rejected::Destination | Rejected::Both) = rule.action {
-        return Err("`rejectdst` and `rejectboth` are not supported: answers go to senders".to_owned());
+    if let RuleAction::Reject(RejectTarget::Destination | RejectTarget::Both) = rule.action {
+        return Err("`rejectdst` and `rejectboth` are not supported: responses go to senders".to_owned());
     }
-    let occasions = Occasions::of(rule).map_err(|none| none.to_string())?;
+    let points = InspectionPoints::of(rule).map_err(|none| none.to_string())?;
     let inspection = Inspection::new(rule).map_err(|unsupported| unsupported.to_string())?;
     match Signature::new(loaded, inspection, classes, names) {
-        Some(signature) => Ok((signature, occasions)),
+        Some(signature) => Ok((signature, points)),
         None => Err(format!("more than {FLOWBITS_MAX} different `flowbits` in all rules")),
     }
 }
@@ -239,7 +240,7 @@ fn is_supported(need: &Capability) -> bool {
     }
 }
 
-/// Keywords of tests and actions that are not carried out. Those of buffers and their contents:
+/// Unsupported keywords of tests and actions. For buffers and their contents, see
 /// [`Inspection::new`].
 const UNSUPPORTED: &[&str] = &[
     "app-layer-event",

@@ -1,48 +1,48 @@
-//! Memory for streams and messages runs short: what becomes of the flow, and what is reported.
+//! Shortage of buffer memory: the fate of the flow, and the report.
 
 use nf::{AlertDetail, Context, FlowBuffer, MemoryShortage, Verdict};
 use packet::DropReason;
 
-use super::state::{Flags, KEPT, State};
+use super::state::{FlowFlags, KEPT, State};
 use super::{Ids, counter};
 
-/// The group of alerts that are no rule's: that of Suricata's stream engine is 1, and groups from
-/// here on are ours.
+/// The gid of alerts without a rule. Suricata's stream engine has gid 1; gids from this one on are
+/// ours.
 pub(super) const GROUP: u32 = 900;
 
-/// The number of the alert in its group, the counter, and what the alert says: if flows are
-/// dropped, and if they pass.
-fn said(kind: MemoryShortage) -> (u32, usize, [&'static str; 2]) {
+/// Returns the sid of the alert, the counter, and the message if flows are dropped and if they
+/// pass.
+fn alert_of(kind: MemoryShortage) -> (u32, usize, [&'static str; 2]) {
     match kind {
         MemoryShortage::Memory => (
             1,
             counter::MEMORY_FULL,
             [
-                "ids: memory for streams and messages is full, flows are dropped",
-                "ids: memory for streams and messages is full, flows are not looked at whole",
+                "ids: buffer memory is full; flows are dropped",
+                "ids: buffer memory is full; flows are inspected in part",
             ],
         ),
         MemoryShortage::Share => (
             2,
             counter::SOURCE_OVER_SHARE,
             [
-                "ids: a source holds its share of the memory for streams and messages, its flows are dropped",
-                "ids: a source holds its share of the memory for streams and messages, its flows are not looked at whole",
+                "ids: a source exceeds its share of buffer memory; its flows are dropped",
+                "ids: a source exceeds its share of buffer memory; its flows are inspected in part",
             ],
         ),
         MemoryShortage::Evicted => (
             3,
-            counter::GAVE_WAY,
+            counter::MEMORY_RECLAIMED,
             [
-                "ids: what was kept of a flow gave way to others, it is dropped",
-                "ids: what was kept of a flow gave way to others, it is not looked at whole",
+                "ids: buffers of a flow were evicted; it is dropped",
+                "ids: buffers of a flow were evicted; it is inspected in part",
             ],
         ),
     }
 }
 
 impl Ids {
-    /// Something of the flow was not kept for lack of memory, or is not there any more.
+    /// Handles a buffer of the flow that was refused or evicted for lack of memory.
     #[cold]
     pub(super) fn runs_short(
         &self,
@@ -51,7 +51,7 @@ impl Ids {
         verdict: Verdict,
     ) -> Verdict {
         let Some((kind, is_to_report)) = context.shortage() else { return verdict };
-        let (number, counter, [dropped, passed]) = said(kind);
+        let (number, counter, [dropped, passed]) = alert_of(kind);
         let drops = self.prevents && self.drops_when_full;
         context.count(counter, 1);
         if is_to_report {
@@ -59,11 +59,11 @@ impl Ids {
             let detail = AlertDetail { group: GROUP, ..AlertDetail::default() };
             context.alert_in_detail(number, message, "Not Suspicious Traffic", 3, detail);
         }
-        if !drops || verdict != Verdict::Forward || state.flags.has(Flags::PASSED) {
+        if !drops || verdict != Verdict::Forward || state.flags.has(FlowFlags::PASSED) {
             return verdict;
         }
-        state.flags.set(Flags::DROPPED);
-        // Nothing more of it is looked at.
+        state.flags.set(FlowFlags::DROPPED);
+        // Nothing more of the flow is inspected.
         (0..KEPT).for_each(|buffer| context.give_buffer(buffer, FlowBuffer::default()));
         Verdict::Drop(DropReason::IdsMemory)
     }

@@ -1,145 +1,146 @@
-//! A rule made ready to be looked at.
+//! A rule compiled for inspection.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use applayer::detect::Verdict;
+use applayer::detect::Detection;
 use packet::Endpoint;
 use packet::parse::protocol;
 use signatures::inspect::Inspection;
 use signatures::{
-    Action, Addresses, Buffer, Classifications, DetectionFilter, Direction, Flow, Flowbit, LimitKind, Loaded,
-    Only, PacketTest, Ports, Protocol, ProtocolTest, RateFilter, Rule, State, Suppress, Threshold,
-    Thresholds, Transport, Way,
+    AddressSet, Buffer, Classifications, DetectionFilter, FlowDirection, FlowOptions, FlowState, Flowbit,
+    HeaderDirection, LoadedRule, PacketTest, PortSet, ProtocolTest, RateFilter, ReassemblyFilter, Rule,
+    RuleAction, RuleProtocol, Suppress, Threshold, ThresholdEntryKind, Thresholds, Transport,
 };
 
-use super::facts::{Facts, is_application};
-use super::marks::{Change, Marks, Names, Test};
+use super::facts::{InspectionFacts, is_application};
+use super::flowbits::{FlowbitChange, FlowbitNames, FlowbitTest, Flowbits};
 
-/// A rule made ready.
+/// A compiled rule.
 pub struct Signature {
-    /// The rule's group, number and revision.
+    /// Gid, sid and revision.
     pub id: (u32, u32, u32),
-    /// What it tells.
+    /// The message of its alerts.
     pub message: Arc<str>,
-    /// Its class, in words.
+    /// The description of its class.
     pub category: Arc<str>,
     /// Its priority.
     pub severity: u8,
-    /// Keys and values for those who read alerts.
+    /// Keys and values for readers of alerts.
     pub metadata: Option<Arc<[(String, String)]>>,
-    /// What it does.
-    pub action: Action,
-    /// Whether it does that to the flow, even if it holds on a packet.
+    /// The action.
+    pub action: RuleAction,
+    /// True if the action applies to the flow even if the rule matches a packet.
     pub on_flow: bool,
-    /// Whether it is told.
+    /// True if the rule alerts.
     pub alerts: bool,
-    /// What it asks of buffers.
+    /// Its tests of buffers.
     pub inspection: Inspection,
-    /// When it acts, and what of it is told.
+    /// Its detection filter and threshold.
     pub filter: Option<DetectionFilter>,
     pub threshold: Option<Threshold>,
-    /// What it does instead from so many matches on.
+    /// The alternative action from this rate of matches on.
     pub rate: Option<RateFilter>,
-    /// Between whom it does not alert.
+    /// Endpoints without alerts.
     suppressed: Vec<Suppress>,
-    header: Header,
-    flow: Flow,
+    header: RuleHeader,
+    flow: FlowOptions,
     packet: Vec<PacketTest>,
     application: Vec<ProtocolTest>,
-    tests: Vec<Test>,
-    changes: Vec<Change>,
-    once: Once,
-    /// Whether it asks for something that fragments do not have.
+    tests: Vec<FlowbitTest>,
+    changes: Vec<FlowbitChange>,
+    once: OncePerFlow,
+    /// True if it tests something that fragments lack.
     needs_whole: bool,
 }
 
-/// Whether a rule that asks for nothing of single packets is looked at on one only, each way.
+/// True if a rule without packet tests is inspected only once in each direction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Once {
-    /// It is looked at on all.
+enum OncePerFlow {
+    /// On all packets.
     No,
-    /// On the flow's first one.
+    /// On the flow's first packet.
     First,
-    /// On the first one since the protocol is known.
+    /// On the first packet since the protocol is known.
     Known,
 }
 
-impl Once {
-    fn of(rule: &Rule) -> Once {
+impl OncePerFlow {
+    fn of(rule: &Rule) -> OncePerFlow {
         let asks_state =
             rule.flow.state.is_some() || rule.flow.stream.is_some() || rule.flow.fragments.is_some();
-        if !rule.buffers.is_empty() || asks_state || !matches!(rule.protocol, Protocol::Transport(_)) {
-            return Once::No;
+        if !rule.buffers.is_empty() || asks_state || !matches!(rule.protocol, RuleProtocol::Transport(_)) {
+            return OncePerFlow::No;
         }
         let of_protocol = |test: &ProtocolTest| matches!(test, ProtocolTest::Is { .. });
         let of_address = |test: &PacketTest| matches!(test, PacketTest::IpProtocol(_));
         if !rule.application.is_empty() {
             let only = rule.application.iter().all(of_protocol) && rule.packet.is_empty();
-            return if only && rule.flowbits.is_empty() { Once::Known } else { Once::No };
+            return if only && rule.flowbits.is_empty() { OncePerFlow::Known } else { OncePerFlow::No };
         }
         let sets = rule.flowbits.iter().all(|bit| matches!(bit, Flowbit::Set(_)));
         let only = rule.packet.iter().all(of_address) && rule.flow.direction.is_none();
-        if only && sets { Once::First } else { Once::No }
+        if only && sets { OncePerFlow::First } else { OncePerFlow::No }
     }
 }
 
-/// Whether a rule is about connections, or messages of a protocol, and not about packets: what it
-/// says then holds for the flow.
-fn is_about_flow(rule: &Rule, once: Once) -> bool {
+/// Returns whether a rule is about connections or messages, not packets: its action then applies to
+/// the flow.
+fn is_about_flow(rule: &Rule, once: OncePerFlow) -> bool {
     let of_message = |one: &signatures::BufferMatches| {
         ["http", "dns", "tls", "ssh", "ja3", "ja4", "file"]
             .iter()
             .any(|name| one.buffer.name().split(['.', '_']).next() == Some(name))
     };
-    if !rule.packet.is_empty() && once != Once::First {
+    if !rule.packet.is_empty() && once != OncePerFlow::First {
         return false;
     }
     if rule.buffers.iter().any(of_message) {
         return true;
     }
     let asks_state = rule.flow.state.is_some() || rule.flow.stream.is_some() || rule.flow.fragments.is_some();
-    let of_application = matches!(rule.protocol, Protocol::Application(_)) || !rule.application.is_empty();
-    rule.buffers.is_empty() && !asks_state && (once != Once::No || of_application)
+    let of_application =
+        matches!(rule.protocol, RuleProtocol::Application(_)) || !rule.application.is_empty();
+    rule.buffers.is_empty() && !asks_state && (once != OncePerFlow::No || of_application)
 }
 
-/// The rule's first words.
-struct Header {
-    protocol: Protocol,
-    direction: Direction,
-    source: Arc<Addresses>,
-    source_ports: Arc<Ports>,
-    destination: Arc<Addresses>,
-    destination_ports: Arc<Ports>,
+/// The header of a rule.
+struct RuleHeader {
+    protocol: RuleProtocol,
+    direction: HeaderDirection,
+    source: Arc<AddressSet>,
+    source_ports: Arc<PortSet>,
+    destination: Arc<AddressSet>,
+    destination_ports: Arc<PortSet>,
 }
 
 impl Signature {
-    /// Makes a rule ready. Its marks are given numbers.
+    /// Compiles a rule, and numbers its flowbits.
     pub fn new(
-        loaded: &Loaded,
+        loaded: &LoadedRule,
         inspection: Inspection,
         classes: &Classifications,
-        names: &mut Names,
+        names: &mut FlowbitNames,
     ) -> Option<Signature> {
         let rule = &loaded.rule;
         let (mut tests, mut changes) = (Vec::new(), Vec::new());
         for bit in &rule.flowbits {
             match bit {
-                Flowbit::IsSet(any) => tests.push(Test { any: names.of(any)?, set: true }),
-                Flowbit::IsNotSet(any) => tests.push(Test { any: names.of(any)?, set: false }),
-                Flowbit::Set(all) => changes.push(Change::Set(names.of(all)?)),
-                Flowbit::Unset(all) => changes.push(Change::Unset(names.of(all)?)),
-                Flowbit::Toggle(all) => changes.push(Change::Toggle(names.of(all)?)),
+                Flowbit::IsSet(any) => tests.push(FlowbitTest { any: names.of(any)?, set: true }),
+                Flowbit::IsNotSet(any) => tests.push(FlowbitTest { any: names.of(any)?, set: false }),
+                Flowbit::Set(all) => changes.push(FlowbitChange::Set(names.of(all)?)),
+                Flowbit::Unset(all) => changes.push(FlowbitChange::Unset(names.of(all)?)),
+                Flowbit::Toggle(all) => changes.push(FlowbitChange::Toggle(names.of(all)?)),
             }
         }
-        let once = Once::of(rule);
+        let once = OncePerFlow::of(rule);
         let of_headers = |one: &signatures::BufferMatches| {
             matches!(one.buffer, Buffer::Ipv4Header | Buffer::Ipv6Header | Buffer::EthernetHeader)
         };
         let asks_flow =
             rule.flow.direction.is_some() || rule.flow.state.is_some() || rule.flow.stream.is_some();
         let of_application =
-            matches!(rule.protocol, Protocol::Application(_)) || !rule.application.is_empty();
+            matches!(rule.protocol, RuleProtocol::Application(_)) || !rule.application.is_empty();
         let needs_whole = asks_flow || of_application || !rule.buffers.iter().all(of_headers);
         let class = rule.classtype.as_deref();
         let category =
@@ -160,7 +161,7 @@ impl Signature {
             threshold: rule.threshold,
             rate: None,
             suppressed: Vec::new(),
-            header: Header {
+            header: RuleHeader {
                 protocol: rule.protocol,
                 direction: rule.direction,
                 source: Arc::clone(&rule.source),
@@ -176,89 +177,89 @@ impl Signature {
         })
     }
 
-    /// Whether all holds but what is asked of buffers.
-    pub fn applies(&self, facts: &Facts<'_>, marks: &Marks) -> bool {
+    /// Returns whether everything but the tests of buffers matches.
+    pub fn applies(&self, facts: &InspectionFacts<'_>, flowbits: &Flowbits) -> bool {
         let is_due = match self.once {
-            Once::No => true,
-            Once::First => facts.is_first,
-            Once::Known => facts.is_first_known,
+            OncePerFlow::No => true,
+            OncePerFlow::First => facts.is_first,
+            OncePerFlow::Known => facts.is_first_known,
         };
         is_due
             && self.flow_holds(facts)
             && self.header.holds(facts)
-            && self.tests.iter().all(|test| marks.holds(test))
+            && self.tests.iter().all(|test| flowbits.holds(test))
             && self.packet.iter().all(|test| {
                 facts.packet.is_some_and(|packet| packet.holds(test, facts.source, facts.destination))
             })
             && self.application.iter().all(|test| application_holds(test, facts))
     }
 
-    /// Takes over what operators say of the rule. As in Suricata, what is said of this one counts
-    /// more than what it says itself, and what is said of a group less.
+    /// Applies the thresholds of the operator. As in Suricata, an entry for this rule overrides its
+    /// own threshold, and an entry for a group does not.
     pub fn limit(&mut self, thresholds: &Thresholds) {
         let (gid, sid, _) = self.id;
         let own = self.threshold.is_some() || self.filter.is_some();
         let mut is_own = own;
         for one in thresholds.iter().filter(|one| one.is_about(gid, sid)) {
             match &one.kind {
-                LimitKind::Suppress(suppress) => self.suppressed.push(suppress.clone()),
-                LimitKind::Threshold(threshold) if one.is_of_one() || !is_own => {
+                ThresholdEntryKind::Suppress(suppress) => self.suppressed.push(suppress.clone()),
+                ThresholdEntryKind::Threshold(threshold) if one.is_of_one() || !is_own => {
                     (self.threshold, self.filter) = (Some(*threshold), None);
                     is_own |= one.is_of_one();
                 }
-                LimitKind::Rate(rate) if !own => self.rate = Some(*rate),
+                ThresholdEntryKind::Rate(rate) if !own => self.rate = Some(*rate),
                 _ => {}
             }
         }
     }
 
-    /// Whether its alerts of packets between these ends are silenced.
+    /// Returns whether alerts between these endpoints are suppressed.
     pub fn is_suppressed(&self, (source, destination): (Endpoint, Endpoint)) -> bool {
         let (source, destination) = (source.addr.ip(), destination.addr.ip());
         self.suppressed.iter().any(|suppress| suppress.holds(source, destination))
     }
 
-    /// Whether it counts its matches.
+    /// Returns whether the rule counts its matches.
     pub fn counts(&self) -> bool {
         self.threshold.is_some() || self.filter.is_some() || self.rate.is_some()
     }
 
-    /// Changes the flow's marks as the rule says.
-    pub fn change(&self, marks: &mut Marks) {
-        self.changes.iter().for_each(|change| marks.change(change));
+    /// Changes the flow's flowbits as the rule says.
+    pub fn change(&self, flowbits: &mut Flowbits) {
+        self.changes.iter().for_each(|change| flowbits.change(change));
     }
 
-    fn flow_holds(&self, facts: &Facts<'_>) -> bool {
+    fn flow_holds(&self, facts: &InspectionFacts<'_>) -> bool {
         let direction = match self.flow.direction {
-            Some(Way::ToServer) => facts.to_server,
-            Some(Way::ToClient) => !facts.to_server,
+            Some(FlowDirection::ToServer) => facts.to_server,
+            Some(FlowDirection::ToClient) => !facts.to_server,
             None => true,
         };
         let fragments = facts.packet.is_none_or(|packet| match self.flow.fragments {
-            Some(Only::Plain) => !packet.is_assembled && !packet.is_fragment(),
-            Some(Only::Assembled) => packet.is_assembled,
+            Some(ReassemblyFilter::Plain) => !packet.is_assembled && !packet.is_fragment(),
+            Some(ReassemblyFilter::Assembled) => packet.is_assembled,
             None => !(self.needs_whole && packet.is_fragment()),
         });
         direction
             && fragments
             && match self.flow.state {
-                Some(State::Established) => facts.established,
-                Some(State::NotEstablished) => !facts.established,
-                Some(State::Stateless) | None => true,
+                Some(FlowState::Established) => facts.established,
+                Some(FlowState::NotEstablished) => !facts.established,
+                Some(FlowState::Stateless) | None => true,
             }
     }
 }
 
-impl Header {
-    fn holds(&self, facts: &Facts<'_>) -> bool {
+impl RuleHeader {
+    fn holds(&self, facts: &InspectionFacts<'_>) -> bool {
         let protocol = match self.protocol {
-            Protocol::Application(wanted) => is_application(facts.application, wanted),
-            Protocol::Transport(wanted) => transport_holds(wanted, facts),
+            RuleProtocol::Application(wanted) => is_application(facts.application, wanted),
+            RuleProtocol::Transport(wanted) => transport_holds(wanted, facts),
         };
         let (from, to) = (facts.source, facts.destination);
         let has_ports = matches!(facts.protocol, protocol::TCP | protocol::UDP);
         let in_ports =
-            |ports: &Ports, port: u16| if has_ports { ports.contains(port) } else { ports.is_any() };
+            |ports: &PortSet, port: u16| if has_ports { ports.contains(port) } else { ports.is_any() };
         let ways = |a: (IpAddr, u16), b: (IpAddr, u16)| {
             in_ports(&self.destination_ports, b.1)
                 && in_ports(&self.source_ports, a.1)
@@ -266,11 +267,11 @@ impl Header {
                 && self.destination.contains(b.0)
         };
         let (a, b) = ((from.addr.ip(), from.port), (to.addr.ip(), to.port));
-        protocol && (ways(a, b) || self.direction == Direction::Both && ways(b, a))
+        protocol && (ways(a, b) || self.direction == HeaderDirection::Both && ways(b, a))
     }
 }
 
-fn transport_holds(wanted: Transport, facts: &Facts<'_>) -> bool {
+fn transport_holds(wanted: Transport, facts: &InspectionFacts<'_>) -> bool {
     match wanted {
         Transport::Ip => true,
         Transport::Ipv4 => facts.version == 4,
@@ -284,10 +285,10 @@ fn transport_holds(wanted: Transport, facts: &Facts<'_>) -> bool {
     }
 }
 
-fn application_holds(test: &ProtocolTest, facts: &Facts<'_>) -> bool {
+fn application_holds(test: &ProtocolTest, facts: &InspectionFacts<'_>) -> bool {
     match test {
         ProtocolTest::Is { negated, protocols, .. } => {
-            let known = facts.application != Verdict::Unknown;
+            let known = facts.application != Detection::Unknown;
             let any = protocols.iter().any(|wanted| is_application(facts.application, *wanted));
             if *negated { known && !any } else { any }
         }

@@ -1,26 +1,26 @@
-//! The last bytes of a stream, which are looked at together with its next piece: a ring in a
-//! growing buffer.
+//! The last bytes of a stream, which are inspected together with its next piece: a ring in a
+//! buffer.
 
 use nf::FlowBuffer;
 
 use super::LOOKBACK_BYTES;
 
-/// A ring of [`LOOKBACK_BYTES`]. The byte that stands `n` bytes behind its `start` in the stream
-/// stands at `n` modulo that many in it, so that each byte is written once and none is moved.
-pub struct Window<'a> {
-    /// As many bytes as came since `start`, up to a full ring.
+/// A ring of [`LOOKBACK_BYTES`]. The byte `n` bytes after `start` in the stream is at `n` modulo
+/// that size in the ring, so each byte is written once and none is moved.
+pub struct StreamWindow<'a> {
+    /// All bytes since `start`, up to a full ring.
     pub ring: &'a mut FlowBuffer,
-    /// Where in the stream its first byte stood. It says nothing as long as the ring is empty.
+    /// Stream offset of the first byte; meaningless while the ring is empty.
     pub start: &'a mut u64,
 }
 
-/// How many bytes a window that began at `start` has before this place of the stream.
+/// Returns the number of bytes before this offset in a window that began at `start`.
 pub fn len_before(start: u64, offset: u64) -> usize {
     offset.saturating_sub(start).min(LOOKBACK_BYTES as u64) as usize
 }
 
-impl Window<'_> {
-    /// Appends what the window holds, in order: the bytes before this place of the stream.
+impl StreamWindow<'_> {
+    /// Appends the window's bytes before this stream offset, in order.
     pub fn before(&self, offset: u64, out: &mut Vec<u8>) {
         let ring = self.ring.as_slice();
         let at = if ring.len() < LOOKBACK_BYTES { 0 } else { self.place(offset) };
@@ -28,8 +28,8 @@ impl Window<'_> {
         out.extend_from_slice(&ring[..at]);
     }
 
-    /// The next bytes, which stand at this place of the stream. Without room for them, the window
-    /// begins anew behind them.
+    /// Adds the next bytes, at this stream offset. If they do not fit, the window restarts after
+    /// them.
     pub fn push(&mut self, offset: u64, piece: &[u8]) {
         let skipped = piece.len().saturating_sub(LOOKBACK_BYTES);
         let (mut offset, mut rest) = (offset + skipped as u64, &piece[skipped..]);
@@ -50,13 +50,13 @@ impl Window<'_> {
         }
     }
 
-    /// Where in the ring the byte at this place of the stream stands.
+    /// Returns the position in the ring of the byte at this stream offset.
     fn place(&self, offset: u64) -> usize {
         (offset.saturating_sub(*self.start) % LOOKBACK_BYTES as u64) as usize
     }
 
-    /// Writes bytes over those that are there, and appends the others; false if they stand further
-    /// behind, or if there is no room.
+    /// Overwrites existing bytes and appends the others; false if they are beyond the end or do not
+    /// fit.
     fn write(&mut self, at: usize, bytes: &[u8]) -> bool {
         let Some(over) = self.ring.as_mut_slice().get_mut(at..) else { return false };
         let (over_len, len) = (over.len().min(bytes.len()), bytes.len());
@@ -73,13 +73,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_the_last_bytes_before_a_place(
+        fn the_window_has_the_last_bytes_before_an_offset(
             first in 0u64..1 << 40,
             lens in prop::collection::vec(prop_oneof![0usize..40, 1000usize..5000], 1..20),
         ) {
             let (mut ring, mut start, mut stream) = (FlowBuffer::with_room(LOOKBACK_BYTES), 7, Vec::<u8>::new());
             for (number, len) in lens.into_iter().enumerate() {
-                let mut window = Window { ring: &mut ring, start: &mut start };
+                let mut window = StreamWindow { ring: &mut ring, start: &mut start };
                 let piece: Vec<u8> = (0..len).map(|at| (at * 31 + number) as u8).collect();
                 window.push(first + stream.len() as u64, &piece);
                 stream.extend(&piece);
@@ -96,9 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn without_room_it_begins_anew() {
+    fn without_room_the_window_restarts() {
         let (mut ring, mut start) = (FlowBuffer::with_room(4), 0);
-        let mut window = Window { ring: &mut ring, start: &mut start };
+        let mut window = StreamWindow { ring: &mut ring, start: &mut start };
         window.push(10, b"abc");
         window.push(13, b"de");
         window.push(15, b"f");

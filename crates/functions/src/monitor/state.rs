@@ -1,33 +1,32 @@
-//! What the monitor keeps of a flow.
+//! The state of a flow.
 
 use nf::{FlowInfo, FlowReport};
 use packet::parse::protocol;
 use packet::{Direction, Endpoint, Packet};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Counts of one flow since its last report. Pairs hold the original direction first, then the
-/// reply direction.
+/// Counts of one flow since its last report. Pairs are in the order original, reply.
 ///
-/// What every packet touches stands in the first 64 bytes; the ends are written once.
+/// The fields that every packet touches are in the first 64 bytes; the endpoints are written once.
 #[derive(Clone, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
     /// Bytes of IP packets.
     bytes: [u64; 2],
-    /// When the first packet came; of no meaning while `packets` is 0.
+    /// Time of the first packet; meaningless while `packets` is 0.
     first_ns: [u64; 2],
-    /// The latest time of a packet.
+    /// Latest time of a packet.
     last_ns: [u64; 2],
-    /// Below [`PACKETS_MAX`], where the flow is due for a report.
+    /// Below [`PACKETS_MAX`], at which the flow is reported.
     packets: [u32; 2],
-    /// TCP: all flags seen. ICMP: type and code of the first packet.
+    /// TCP: union of all flags. ICMP: type and code of the first packet.
     marks: [u16; 2],
     watch: u8,
     /// Type of service of each direction's first packet since the last report.
     tos: [u8; 2],
     reserved: u8,
-    /// The ends as they were here when the flow began. Functions before this one may have rewritten
-    /// them, so that they differ from the flow's key.
+    /// The endpoints at this function when the flow began. Earlier functions may have rewritten
+    /// them, so they may differ from the flow's key.
     source: Endpoint,
     destination: Endpoint,
     reserved_too: [u8; 4],
@@ -35,44 +34,43 @@ pub struct State {
 
 const _: () = assert!(size_of::<State>() == 104);
 
-/// Packets of a direction that a report says at most; a flow that got there is reported, whatever
-/// its time.
+/// Maximum packets of a direction in a report; a flow that reaches it is reported at once.
 const PACKETS_MAX: u32 = u32::MAX;
 
-/// Values of `watch`; zeroed state is that of a flow that has not come here yet.
+/// Values of `watch`. Zero is a flow without packets so far.
 const NEW: u8 = 0;
 const WATCHED: u8 = 1;
 const IGNORED: u8 = 2;
 
 impl State {
-    /// What every packet touches.
+    /// The size of the fields that every packet touches.
     pub(super) const HOT_BYTES: usize = std::mem::offset_of!(State, source);
 
-    /// Whether no packet of the flow came here before.
+    /// Returns whether no packet of the flow was seen.
     #[inline]
     pub(super) fn is_new(&self) -> bool {
         self.watch == NEW
     }
 
-    /// Whether the flow is one of those that are counted and reported.
+    /// Returns whether the flow is sampled.
     #[inline]
     pub(super) fn is_watched(&self) -> bool {
         self.watch == WATCHED
     }
 
-    /// Watches the flow from now on.
+    /// Samples the flow.
     pub(super) fn watch(&mut self, source: Endpoint, destination: Endpoint) {
         self.watch = WATCHED;
         self.source = source;
         self.destination = destination;
     }
 
-    /// Does not watch the flow: sampling left it out.
+    /// Excludes the flow from sampling.
     pub(super) fn ignore(&mut self) {
         self.watch = IGNORED;
     }
 
-    /// Whether what was counted has to be reported before a packet of `direction` is.
+    /// Returns whether the flow must be reported before a packet of `direction` is counted.
     #[inline]
     pub(super) fn is_due(&self, direction: Direction, now_ns: u64, timeout_ns: u64) -> bool {
         let first_ns = |d: usize| if self.packets[d] == 0 { u64::MAX } else { self.first_ns[d] };
@@ -90,7 +88,7 @@ impl State {
         self.packets[d] += 1;
         self.bytes[d] += bytes;
         if now_ns < self.last_ns[d] {
-            // Packets of several captures, or queues, may come out of order.
+            // Packets of several captures or queues may be out of order.
             self.first_ns[d] = self.first_ns[d].min(now_ns);
         } else {
             self.last_ns[d] = now_ns;
@@ -98,7 +96,7 @@ impl State {
         self.marks[d] |= u16::from(packet.meta().tcp_flags);
     }
 
-    /// Notes what a report says of a direction's first packet.
+    /// Records the fields of a direction's first packet.
     #[cold]
     #[inline(never)]
     fn begin(&mut self, packet: &Packet, direction: usize, now_ns: u64) {
@@ -108,12 +106,12 @@ impl State {
         self.tos[direction] = type_of_service(packet);
     }
 
-    /// Whether anything was counted since the last report.
+    /// Returns whether anything was counted since the last report.
     pub(super) fn has_counted(&self) -> bool {
         self.packets != [0; 2]
     }
 
-    /// Begins to count anew, after a report.
+    /// Resets the counts after a report.
     pub(super) fn restart(&mut self) {
         self.packets = [0; 2];
         self.bytes = [0; 2];
@@ -121,8 +119,8 @@ impl State {
         self.tos = [0; 2];
     }
 
-    /// What was counted since the last report, with this flowEndReason, of a flow that leaves the
-    /// chain between these ends.
+    /// Returns the counts since the last report, with this flowEndReason, of a flow that leaves the
+    /// path between these endpoints.
     pub(super) fn report(
         &self,
         flow: &FlowInfo,
@@ -154,7 +152,7 @@ impl State {
     }
 }
 
-/// The IPv4 type of service or IPv6 traffic class byte (RFC 791 3.1, RFC 8200 3).
+/// Returns the IPv4 type of service or IPv6 traffic class (RFC 791 3.1, RFC 8200 3).
 #[inline]
 fn type_of_service(packet: &Packet) -> u8 {
     match *packet.network() {
@@ -164,7 +162,7 @@ fn type_of_service(packet: &Packet) -> u8 {
     }
 }
 
-/// ICMP type and code; 0 for other protocols and later fragments.
+/// Returns ICMP type and code; 0 for other protocols and later fragments.
 #[inline]
 fn icmp_type(packet: &Packet) -> u16 {
     let meta = packet.meta();
@@ -179,7 +177,7 @@ fn icmp_type(packet: &Packet) -> u16 {
 mod tests {
     use super::*;
 
-    /// Packets of several captures, or queues, may come out of order.
+    /// Packets of several captures or queues may be out of order.
     #[test]
     fn a_report_begins_at_the_earliest_packet() {
         let mut state = State::default();

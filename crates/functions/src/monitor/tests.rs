@@ -1,5 +1,4 @@
-//! Tests of the configuration; what the monitor counts is tested through a chain, in
-//! `tests/behaviour/monitor*.rs`.
+//! Tests of the configuration. `tests/behaviour/monitor*.rs` test the counts on whole paths.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The configuration as a policy writes it; see the README for what the keys do.
+//! The configuration; the README documents the keys.
 
 use values::{ByteCount, ConfigError, Located, Nanos};
 
@@ -6,57 +6,57 @@ use crate::networks::IpNetwork;
 use crate::numbers::{power_of_two, within};
 use crate::rabin::{WINDOW_MAX, WINDOW_MIN};
 
-/// The configuration of one end of a link. That of the other end differs only in that local and
-/// remote networks change places.
+/// The configuration of one end of a link. The other end's differs only in that local and remote
+/// networks are swapped.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// The networks at this end, 1 to [`NETWORKS_MAX`].
     pub local_networks: Vec<Located>,
-    /// Those at the other end, 1 to [`NETWORKS_MAX`].
+    /// The networks at the other end, 1 to [`NETWORKS_MAX`].
     pub remote_networks: Vec<Located>,
-    /// Bytes of payloads that are kept in each direction, [`CACHE_MIN`] to [`CACHE_MAX`].
+    /// Bytes of payloads cached per direction, [`CACHE_MIN`] to [`CACHE_MAX`].
     #[serde(default = "default_cache")]
     pub cache: ByteCount,
-    /// Bytes that a fingerprint is made of, [`WINDOW_MIN`] to [`WINDOW_MAX`].
+    /// Bytes of a fingerprint's window, [`WINDOW_MIN`] to [`WINDOW_MAX`].
     #[serde(default = "default_window")]
     pub window: u8,
-    /// One of so many fingerprints is noted: a power of two from [`SAMPLE_MIN`] to [`SAMPLE_MAX`].
+    /// One of this many fingerprints is selected: a power of two from [`SAMPLE_MIN`] to
+    /// [`SAMPLE_MAX`].
     #[serde(default = "default_sample")]
     pub sample: u16,
-    /// The IP protocol number of encoded packets: one that nothing else has, [`PROTOCOL_MIN`] to
-    /// 254.
+    /// The IP protocol number of encoded packets, unused otherwise: [`PROTOCOL_MIN`] to 254.
     #[serde(default = "default_protocol")]
     pub protocol: u8,
-    /// Packets are encoded as long as the other end was heard so lately; 0: always.
+    /// Packets are encoded only if a report of the other end arrived within this time; 0: always.
     #[serde(default = "default_patience")]
     pub patience: Nanos,
 }
 
-/// Networks at one end at most.
+/// Maximum networks at one end.
 pub const NETWORKS_MAX: usize = 256;
 
-/// The least that is kept of one direction, in bytes.
+/// Minimum of `cache`, in bytes.
 pub const CACHE_MIN: u64 = 64 << 10;
 
-/// The most that is kept of one direction, in bytes.
+/// Maximum of `cache`, in bytes.
 pub const CACHE_MAX: u64 = 4 << 30;
 
-/// The densest sampling: one of so many.
+/// The densest sampling.
 pub const SAMPLE_MIN: u16 = 4;
 
-/// The sparsest sampling: one of so many.
+/// The sparsest sampling.
 pub const SAMPLE_MAX: u16 = 1_024;
 
-/// The first protocol number that IANA has assigned to nothing. Up to 252 they are unassigned, 253
-/// and 254 are for experiments (RFC 3692), and 255 is reserved.
+/// The first protocol number that IANA has not assigned. Up to 252 they are unassigned, 253 and 254
+/// are for experiments (RFC 3692), and 255 is reserved.
 pub const PROTOCOL_MIN: u8 = 148;
 
 impl Config {
-    /// Both ends' networks, the local ones first.
+    /// Returns both ends' networks, the local ones first.
     ///
     /// # Errors
-    /// What is wrong with the configuration.
+    /// The configuration is invalid.
     pub fn check(&self) -> Result<[Vec<IpNetwork>; 2], ConfigError> {
         within("cache", self.cache.0, CACHE_MIN..=CACHE_MAX)?;
         within("window", self.window.into(), WINDOW_MIN.into()..=WINDOW_MAX.into())?;
@@ -72,7 +72,7 @@ impl Config {
 
 fn networks(key: &str, texts: &[Located]) -> Result<Vec<IpNetwork>, ConfigError> {
     if !(1..=NETWORKS_MAX).contains(&texts.len()) {
-        let message = format!("`{key}` has 1 to {NETWORKS_MAX} networks, not {}", texts.len());
+        let message = format!("`{key}` has {} networks, expected 1 to {NETWORKS_MAX}", texts.len());
         return Err(ConfigError::new(message));
     }
     texts.iter().map(IpNetwork::parse).collect()

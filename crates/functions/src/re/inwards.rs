@@ -1,18 +1,18 @@
-//! Packets from the other site: what was left out of them is put in again.
+//! Packets from the other site: decoding.
 
 use nf::{Context, PacketView, PayloadCache};
 use packet::DropReason;
 
-use super::outline::{Outline, PAYLOAD_MAX};
-use super::report::{self, Acquaintance, HELLO_INTERVAL_NS, Report, TELL_INTERVAL_NS};
-use super::shim::{self, REPORT, Shim};
+use super::outline::{PAYLOAD_MAX, PacketOutline};
+use super::report::{self, HELLO_INTERVAL_NS, PeerReport, PeerState, REPORT_INTERVAL_NS};
+use super::shim::{self, EncodedPayload, REPORT};
 use super::{METERS, RECEIVED, Re, SENT, Scratch, counter};
 
 impl Re {
-    /// Decodes the packet, if it is encoded, and remembers what it brings.
+    /// Decodes the packet, if it is encoded, and caches its payload.
     pub(super) fn receive(
         &self,
-        outline: &Outline,
+        outline: &PacketOutline,
         packet: &mut PacketView<'_>,
         scratch: &mut Scratch,
         context: &mut Context<'_>,
@@ -24,13 +24,13 @@ impl Re {
             }
             let payload = outline.payload(network).ok_or(DropReason::ReMalformed)?;
             if payload.first() == Some(&REPORT) {
-                return Err(self.hear(payload, context));
+                return Err(self.handle_report(payload, context));
             }
-            let shim = Shim::read(payload).filter(|shim| shim.len() <= PAYLOAD_MAX);
+            let shim = EncodedPayload::read(payload).filter(|shim| shim.len() <= PAYLOAD_MAX);
             let shim = shim.ok_or(DropReason::ReMalformed)?;
             let (protocol, restored) = (shim.protocol, shim.len() - shim.literals.len());
             if let Err(reason) = self.restore(&shim, scratch, context) {
-                self.tell(outline, packet, TELL_INTERVAL_NS, &scratch.missing, context);
+                self.send_report(outline, packet, REPORT_INTERVAL_NS, &scratch.missing, context);
                 return Err(reason);
             }
             packet.replace_payload(protocol, &scratch.payload)?;
@@ -40,27 +40,28 @@ impl Re {
             self.rabin.sample(payload, &mut scratch.samples);
             super::keep(context.payload_cache(RECEIVED), payload, &scratch.samples);
         }
-        self.tell(outline, packet, HELLO_INTERVAL_NS, &[], context);
+        self.send_report(outline, packet, HELLO_INTERVAL_NS, &[], context);
         Ok(())
     }
 
-    /// Puts the payload together that the shim stands for, and remembers it. If that fails, what is
-    /// missing is in the scratch.
+    /// Restores the payload of an encoded packet and caches it. On failure, the missing
+    /// fingerprints are in the scratch.
     fn restore(
         &self,
-        shim: &Shim<'_>,
+        shim: &EncodedPayload<'_>,
         scratch: &mut Scratch,
         context: &mut Context<'_>,
     ) -> Result<(), DropReason> {
         scratch.missing.clear();
         let received = context.payload_cache(RECEIVED);
-        put_together(received, shim, scratch);
+        assemble(received, shim, scratch);
         if !scratch.missing.is_empty() {
             context.count(counter::MISSED, scratch.missing.len() as u64);
             return Err(DropReason::ReMissing);
         }
         if shim::checksum(shim.protocol, &scratch.payload) != shim.checksum {
-            // The ends differ in what one of them leads to, if it was not changed on the way.
+            // If the packet was not corrupted, the ends differ in the payload of one of these
+            // fingerprints.
             scratch.missing.extend(shim.tokens().map(|token| token.fingerprint));
             return Err(DropReason::ReChecksum);
         }
@@ -69,17 +70,17 @@ impl Re {
         Ok(())
     }
 
-    /// Takes a report to heart. It goes no further.
-    fn hear(&self, payload: &[u8], context: &mut Context<'_>) -> DropReason {
-        let Some(report) = Report::read(payload) else { return DropReason::ReMalformed };
+    /// Handles a report, which goes no further.
+    fn handle_report(&self, payload: &[u8], context: &mut Context<'_>) -> DropReason {
+        let Some(report) = PeerReport::read(payload) else { return DropReason::ReMalformed };
         if report.parameters != self.parameters {
             context.count(counter::STRANGE, 1);
             return DropReason::ReReport;
         }
         let now_ns = context.now_ns();
-        let has_begun_anew = Acquaintance(context.meters(METERS)).hear(&report, now_ns);
+        let has_restarted = PeerState(context.meters(METERS)).handle_report(&report, now_ns);
         let sent = context.payload_cache(SENT);
-        if has_begun_anew {
+        if has_restarted {
             sent.clear();
         }
         let forgotten = report.missing().filter(|fingerprint| sent.forget(*fingerprint)).count();
@@ -88,19 +89,19 @@ impl Re {
         DropReason::ReReport
     }
 
-    /// Tells the other end that this one is there, and what is missing, if it was not told anything
-    /// for so long.
+    /// Sends a report with the missing fingerprints to the other end, unless one was sent within
+    /// the interval.
     #[inline]
-    fn tell(
+    fn send_report(
         &self,
-        outline: &Outline,
+        outline: &PacketOutline,
         packet: &PacketView<'_>,
         interval_ns: u64,
         missing: &[u64],
         context: &mut Context<'_>,
     ) {
         let now_ns = context.now_ns();
-        if let Some(epoch_ns) = Acquaintance(context.meters(METERS)).is_due(interval_ns, now_ns) {
+        if let Some(epoch_ns) = PeerState(context.meters(METERS)).is_due(interval_ns, now_ns) {
             let ends = (outline.source, outline.destination);
             let sent =
                 report::send(packet, ends, self.protocol, (self.parameters, epoch_ns), missing, context);
@@ -109,14 +110,14 @@ impl Re {
     }
 }
 
-/// Puts regions and literals one behind the other, and notes which regions are not here.
+/// Concatenates regions and literals, and records the regions that are not cached.
 #[inline]
-fn put_together(received: &PayloadCache, shim: &Shim<'_>, scratch: &mut Scratch) {
+fn assemble(received: &PayloadCache, shim: &EncodedPayload<'_>, scratch: &mut Scratch) {
     let (payload, mut literals) = (&mut scratch.payload, shim.literals);
     payload.clear();
     for token in shim.tokens() {
-        // Places are in order, and within what regions and literals come to; but regions that are
-        // not here leave gaps.
+        // Offsets are in order and within the total of regions and literals; regions that are not
+        // cached leave gaps.
         let gap = usize::from(token.place).saturating_sub(payload.len()).min(literals.len());
         let (before, behind) = literals.split_at(gap);
         (literals, _) = (behind, payload.extend_from_slice(before));

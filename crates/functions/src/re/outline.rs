@@ -1,68 +1,68 @@
-//! What is read of a packet's outermost IP header, and what behind it takes part.
+//! The outermost IP header of a packet, and the eligible payload after it.
 
 use packet::Addr;
 use packet::wire::IpProtocol;
 
 use super::PAYLOAD_MIN;
 
-/// Bytes of the longest payload that takes part: at the other end it has to fit, with its headers,
-/// the buffer that a short packet came in.
+/// Maximum bytes of an eligible payload: at the other end, it must fit with its headers into the
+/// buffer of a short packet.
 pub const PAYLOAD_MAX: usize = packet::SMALL_ROOM - packet::HEADROOM - HEADERS_MAX;
 
-/// Bytes left for an IP header, and what the link layer has before it.
+/// Bytes reserved for an IP header and the link layer before it.
 const HEADERS_MAX: usize = 120;
 
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 
-/// An IP packet.
+/// The outline of an IP packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Outline {
-    /// Where it comes from.
+pub struct PacketOutline {
+    /// Source address.
     pub source: Addr,
-    /// Where it goes to.
+    /// Destination address.
     pub destination: Addr,
-    /// The protocol number of what stands behind its header.
+    /// Protocol number of the payload.
     pub protocol: u8,
-    /// Part of a packet only.
+    /// True for a fragment.
     pub is_fragment: bool,
-    /// Whether it is one that both ends keep, and that may be encoded, if its length is right.
+    /// True if both ends may cache and encode the packet, given the right length.
     may_take_part: bool,
-    /// Where the payload begins.
+    /// Start of the payload.
     at: usize,
-    /// Where it ends, as the header says it.
+    /// End of the payload according to the header.
     end: usize,
 }
 
-impl Outline {
-    /// Reads the header at the beginning of `packet`; none if there is none.
+impl PacketOutline {
+    /// Parses the header at the beginning of `packet`; `None` if there is none.
     #[inline]
-    pub fn of(packet: &[u8]) -> Option<Outline> {
+    pub fn of(packet: &[u8]) -> Option<PacketOutline> {
         match *packet.first()? >> 4 {
-            4 => Outline::of_v4(packet.first_chunk()?),
-            6 => Outline::of_v6(packet.first_chunk()?),
+            4 => PacketOutline::of_v4(packet.first_chunk()?),
+            6 => PacketOutline::of_v6(packet.first_chunk()?),
             _ => None,
         }
     }
 
-    fn of_v4(h: &[u8; V4_LEN]) -> Option<Outline> {
+    fn of_v4(h: &[u8; V4_LEN]) -> Option<PacketOutline> {
         let is_fragment = u16::from_be_bytes([h[6], h[7]]) & 0x3fff != 0;
-        Some(Outline {
+        Some(PacketOutline {
             source: Addr::from_v4_bytes([h[12], h[13], h[14], h[15]]),
             destination: Addr::from_v4_bytes([h[16], h[17], h[18], h[19]]),
             protocol: h[9],
             is_fragment,
-            // This checksum is of no header; it would come back as 0, which is the same (RFC 1624
-            // 3).
+            // No valid header has this checksum; it would be restored as 0, which is equivalent
+            // (RFC 1624 3).
             may_take_part: !is_fragment && h[10..12] != [0xff; 2],
             at: usize::from(h[0] & 0xf) * 4,
             end: usize::from(u16::from_be_bytes([h[2], h[3]])),
         })
     }
 
-    fn of_v6(h: &[u8; V6_LEN]) -> Option<Outline> {
+    fn of_v6(h: &[u8; V6_LEN]) -> Option<PacketOutline> {
         let addr = |at: usize| Addr::from_bytes(std::array::from_fn(|i| h[at + i]));
-        Some(Outline {
+        Some(PacketOutline {
             source: addr(8),
             destination: addr(24),
             protocol: h[6],
@@ -73,15 +73,15 @@ impl Outline {
         })
     }
 
-    /// What stands behind the header, if it is all here. A length that a local stack leaves open is
+    /// Returns the payload, if it is complete. A length that a local stack leaves open counts as
     /// none.
     #[inline]
     pub fn payload<'a>(&self, packet: &'a [u8]) -> Option<&'a [u8]> {
         packet.get(self.at..self.end).filter(|payload| !payload.is_empty())
     }
 
-    /// The same, if it is one that both ends keep, and that may be encoded: no fragment, nothing
-    /// that routers on the way have to look into, neither too short nor too long.
+    /// Returns the payload if both ends cache it and it may be encoded: not a fragment, nothing
+    /// that routers must inspect, neither too short nor too long.
     #[inline]
     pub fn content<'a>(&self, packet: &'a [u8]) -> Option<&'a [u8]> {
         let payload = self.payload(packet).filter(|_| self.may_take_part)?;
@@ -94,14 +94,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_take_part_is_told() {
+    fn ineligible_packets_are_named() {
         let packet = |len: usize| {
             let mut packet = vec![0; 20 + len];
             packet[..10].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17]);
             packet[2..4].copy_from_slice(&(20 + len as u16).to_be_bytes());
             packet
         };
-        let content = |packet: &[u8]| Outline::of(packet).unwrap().content(packet).map(<[u8]>::len);
+        let content = |packet: &[u8]| PacketOutline::of(packet).unwrap().content(packet).map(<[u8]>::len);
         assert_eq!(
             [PAYLOAD_MIN - 1, PAYLOAD_MIN, PAYLOAD_MAX, PAYLOAD_MAX + 1].map(|len| content(&packet(len))),
             [None, Some(PAYLOAD_MIN), Some(PAYLOAD_MAX), None]
@@ -126,6 +126,6 @@ mod tests {
         assert_eq!(content(&v6), Some(100));
         v6[6] = 44;
         assert_eq!(content(&v6), None);
-        assert!(Outline::of(&[0x45; 19]).is_none() && Outline::of(&[0x60; 39]).is_none());
+        assert!(PacketOutline::of(&[0x45; 19]).is_none() && PacketOutline::of(&[0x60; 39]).is_none());
     }
 }

@@ -1,20 +1,20 @@
-//! Packets to the other site: what was sent before is left out of them.
+//! Packets to the other site: encoding.
 
 use nf::{Context, PacketView, PayloadCache};
 use packet::parse::protocol;
 use packet::{DropReason, PacketClass};
 
-use super::outline::Outline;
-use super::report::Acquaintance;
-use super::shim::{self, SHIM_LEN, TOKEN_LEN, TOKENS_MAX, Token};
+use super::outline::PacketOutline;
+use super::report::PeerState;
+use super::shim::{self, CacheReference, SHIM_LEN, TOKEN_LEN, TOKENS_MAX};
 use super::{METERS, Re, SENT, Scratch, State, counter};
 use crate::rabin::Sample;
 
 impl Re {
-    /// Encodes the packet, if it gets shorter, and remembers what it brings.
+    /// Encodes the packet, if that makes it shorter, and caches its payload.
     pub(super) fn send(
         &self,
-        outline: &Outline,
+        outline: &PacketOutline,
         packet: &mut PacketView<'_>,
         scratch: &mut Scratch,
         state: &mut State,
@@ -50,8 +50,8 @@ impl Re {
         Ok(())
     }
 
-    /// Whether the other end will restore the packet, as far as can be known; and it is not one
-    /// that is sent again because that failed.
+    /// Returns whether the other end can presumably decode the packet, and it is not a
+    /// retransmission after a failure.
     #[inline]
     fn may_be_encoded(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
         if state.is_sent_again(packet) {
@@ -59,17 +59,16 @@ impl Re {
             return false;
         }
         let now_ns = context.now_ns();
-        let is_heard =
-            self.patience_ns == 0 || Acquaintance(context.meters(METERS)).is_heard(self.patience_ns, now_ns);
-        context.count(counter::UNHEARD, u64::from(!is_heard));
-        is_heard
+        let is_alive =
+            self.patience_ns == 0 || PeerState(context.meters(METERS)).is_alive(self.patience_ns, now_ns);
+        context.count(counter::UNHEARD, u64::from(!is_alive));
+        is_alive
     }
 }
 
 impl State {
-    /// Whether a TCP segment was sent before, or begins a connection anew: by its sequence number
-    /// (RFC 9293 3.4), so that however often it was lost, because it could not be decoded, it comes
-    /// through.
+    /// Returns whether a TCP segment is a retransmission or opens a connection, by its sequence
+    /// number (RFC 9293 3.4). Sent unencoded, it arrives however often its encoded form was lost.
     #[inline]
     fn is_sent_again(&mut self, packet: &PacketView<'_>) -> bool {
         const SYN: u8 = 2;
@@ -94,16 +93,15 @@ impl State {
     }
 }
 
-/// Finds regions of the payload that were sent before: from each fingerprint that was noted, grown
-/// to both sides as far as the bytes are the same. They do not overlap, and each is longer than
-/// what stands for it.
+/// Finds regions of the payload that were sent before, by extending the match of each known
+/// fingerprint in both directions. Regions do not overlap, and each is longer than its token.
 #[inline]
 fn find_regions(
     sent: &PayloadCache,
     payload: &[u8],
     samples: &[Sample],
     window: usize,
-    tokens: &mut Vec<Token>,
+    tokens: &mut Vec<CacheReference>,
 ) {
     let mut end = 0;
     for sample in samples {
@@ -112,16 +110,16 @@ fn find_regions(
             continue;
         }
         let Some(found) = sent.find(sample.fingerprint) else { continue };
-        // Another fingerprint may have led there, and another window may have had this one.
+        // The entry may be of another fingerprint, or of another window with this one.
         let Some((here, there)) = payload.get(at..).zip(found.payload.get(found.offset..)) else { continue };
         let forwards = same_bytes(here, there);
         if forwards < window {
             continue;
         }
         let before = same_bytes_before(&payload[end..at], &found.payload[..found.offset]);
-        // All are shorter than a payload, of which no number has more than 16 bits.
+        // All are shorter than a payload, whose length fits 16 bits.
         let (place, len) = ((at - before) as u16, (before + forwards) as u16);
-        tokens.push(Token { fingerprint: sample.fingerprint, place, len, before: before as u16 });
+        tokens.push(CacheReference { fingerprint: sample.fingerprint, place, len, before: before as u16 });
         end = at + forwards;
         if tokens.len() == TOKENS_MAX {
             return;
@@ -129,7 +127,7 @@ fn find_regions(
     }
 }
 
-/// How many bytes at the beginning are the same.
+/// Returns the length of the common prefix.
 #[inline]
 fn same_bytes(a: &[u8], b: &[u8]) -> usize {
     let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).take_while(|(a, b)| a == b).count();
@@ -137,7 +135,7 @@ fn same_bytes(a: &[u8], b: &[u8]) -> usize {
     at + a[at..].iter().zip(&b[at..]).take_while(|(a, b)| a == b).count()
 }
 
-/// How many bytes at the end are the same.
+/// Returns the length of the common suffix.
 #[inline]
 fn same_bytes_before(a: &[u8], b: &[u8]) -> usize {
     let ends = a.as_rchunks::<8>().1.iter().rev().zip(b.as_rchunks::<8>().1.iter().rev());

@@ -1,41 +1,40 @@
-//! What one end tells the other of what it decodes: that it is there, since when it keeps what
-//! comes, and what it was referred to that it does not have.
+//! Reports: one end's feedback to the other. They show that it is alive, since when it caches
+//! payloads, and which references it could not resolve.
 
 use nf::{Meters, PacketView};
 use packet::Addr;
 
 use super::shim::{REPORT, checksum};
 
-/// Fingerprints of a report at most.
+/// Maximum fingerprints of a report.
 pub const MISSING_MAX: usize = super::shim::TOKENS_MAX;
 
-/// The other end is told at most once in so many nanoseconds what is missing.
-pub const TELL_INTERVAL_NS: u64 = 1_000_000;
+/// Minimum interval between reports of missing fingerprints, in nanoseconds.
+pub const REPORT_INTERVAL_NS: u64 = 1_000_000;
 
-/// The other end is told so often, in nanoseconds, that this one is there, as long as packets come.
+/// Interval between reports while packets arrive, in nanoseconds.
 pub const HELLO_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Bytes before the fingerprints.
 const HEAD: usize = 20;
 
-/// Bytes of the longest report.
+/// Maximum bytes of a report.
 const REPORT_LEN_MAX: usize = HEAD + 8 * MISSING_MAX;
 
-/// A report.
+/// A report from the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report<'a> {
-    /// How its sender makes fingerprints: the window's bytes, and the logarithm of how many one is
-    /// sampled of.
+pub struct PeerReport<'a> {
+    /// The sender's fingerprint parameters: bytes of the window, and the logarithm of the sampling.
     pub parameters: [u8; 2],
-    /// When its sender began to keep what comes, in nanoseconds.
+    /// The time at which the sender began to cache, in nanoseconds.
     pub epoch_ns: u64,
-    /// Fingerprints that lead to nothing, or to what is not right.
+    /// Fingerprints whose payloads are missing or wrong.
     missing: &'a [[u8; 8]],
 }
 
-impl<'a> Report<'a> {
-    /// Reads it; none if it is damaged.
-    pub fn read(bytes: &'a [u8]) -> Option<Report<'a>> {
+impl<'a> PeerReport<'a> {
+    /// Parses a report; `None` if it is damaged.
+    pub fn read(bytes: &'a [u8]) -> Option<PeerReport<'a>> {
         let (head, missing) = bytes.split_first_chunk::<HEAD>()?;
         let &[REPORT, window, sample, count, ref rest @ ..] = head else { return None };
         let (epoch, sum) = rest.split_first_chunk::<8>()?;
@@ -44,16 +43,16 @@ impl<'a> Report<'a> {
             return None;
         }
         let epoch_ns = u64::from_be_bytes(*epoch);
-        Some(Report { parameters: [window, sample], epoch_ns, missing: missing.as_chunks().0 })
+        Some(PeerReport { parameters: [window, sample], epoch_ns, missing: missing.as_chunks().0 })
     }
 
-    /// What is missing.
+    /// Returns the missing fingerprints.
     pub fn missing(&self) -> impl Iterator<Item = u64> + '_ {
         self.missing.iter().map(|bytes| u64::from_be_bytes(*bytes))
     }
 }
 
-/// Writes a report with up to [`MISSING_MAX`] fingerprints; how long it is.
+/// Writes a report with up to [`MISSING_MAX`] fingerprints; returns its length.
 fn write(parameters: [u8; 2], epoch_ns: u64, missing: &[u64], out: &mut [u8; REPORT_LEN_MAX]) -> usize {
     let missing = &missing[..missing.len().min(MISSING_MAX)];
     out[..4].copy_from_slice(&[REPORT, parameters[0], parameters[1], missing.len() as u8]);
@@ -68,24 +67,24 @@ fn write(parameters: [u8; 2], epoch_ns: u64, missing: &[u64], out: &mut [u8; REP
     len
 }
 
-/// The checksum of all but itself.
+/// Returns the checksum of everything but the checksum itself.
 fn sum_of(head: &[u8], missing: &[u8]) -> u64 {
     checksum(head[3], &head[..12]) ^ checksum(REPORT, missing)
 }
 
-/// What an end remembers of the other one, and of what it told it.
-pub struct Acquaintance<'a>(pub &'a mut Meters);
+/// The state of the other end: what is known of it, and when it was last sent a report.
+pub struct PeerState<'a>(pub &'a mut Meters);
 
-/// Meters that it takes.
+/// Number of meters used.
 pub const METERS: u32 = 2;
 
 const HEARD: [u64; 4] = [1, 0, 0, 0];
 const TOLD: [u64; 4] = [2, 0, 0, 0];
 
-impl Acquaintance<'_> {
-    /// A report came; whether it is the first one since the other end has begun, so that it may
-    /// have nothing of what it was sent before.
-    pub fn hear(&mut self, report: &Report<'_>, now_ns: u64) -> bool {
+impl PeerState<'_> {
+    /// Handles a report. Returns whether it is the first since the other end restarted, so that its
+    /// cache may be empty.
+    pub fn handle_report(&mut self, report: &PeerReport<'_>, now_ns: u64) -> bool {
         let Some([heard_ns, epoch_ns, is_known]) = self.0.of(&HEARD, now_ns, u64::MAX) else { return true };
         *heard_ns = (*heard_ns).max(now_ns);
         let is_new = *is_known == 0 || *epoch_ns != report.epoch_ns;
@@ -93,16 +92,16 @@ impl Acquaintance<'_> {
         is_new
     }
 
-    /// Whether the other end was heard within this time.
+    /// Returns whether a report of the other end arrived within this time.
     #[inline]
-    pub fn is_heard(&self, patience_ns: u64, now_ns: u64) -> bool {
+    pub fn is_alive(&self, patience_ns: u64, now_ns: u64) -> bool {
         let heard = self.0.get(&HEARD);
         heard
             .is_some_and(|&[heard_ns, _, known]| known == 1 && now_ns <= heard_ns.saturating_add(patience_ns))
     }
 
-    /// When this end began to keep what comes, if it is time to tell the other one; `interval_ns`
-    /// is how long ago that was done last.
+    /// Returns the time at which this end began to cache, if the last report was sent `interval_ns`
+    /// ago or earlier.
     #[inline]
     pub fn is_due(&mut self, interval_ns: u64, now_ns: u64) -> Option<u64> {
         let [epoch_ns, told_ns, has_begun] = self.0.of(&TOLD, now_ns, u64::MAX)?;
@@ -116,7 +115,7 @@ impl Acquaintance<'_> {
     }
 }
 
-/// Answers a packet between these addresses with a report.
+/// Responds with a report to a packet between these addresses.
 pub fn send(
     packet: &PacketView<'_>,
     (source, destination): (Addr, Addr),
@@ -136,32 +135,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_are_read_as_they_were_written_or_not_at_all() {
+    fn reports_are_parsed_as_written_or_rejected() {
         let mut out = [0; REPORT_LEN_MAX];
         let len = write([32, 5], 77, &[1, u64::MAX], &mut out);
         assert_eq!(len, 36);
-        let report = Report::read(&out[..len]).unwrap();
+        let report = PeerReport::read(&out[..len]).unwrap();
         assert_eq!((report.parameters, report.epoch_ns), ([32, 5], 77));
         assert_eq!(report.missing().collect::<Vec<_>>(), [1, u64::MAX]);
         for bit in 0..8 * len {
             let mut changed = out;
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(Report::read(&changed[..len]).is_none(), "bit {bit}");
+            assert!(PeerReport::read(&changed[..len]).is_none(), "bit {bit}");
         }
-        assert!((0..len).all(|len| Report::read(&out[..len]).is_none()));
+        assert!((0..len).all(|len| PeerReport::read(&out[..len]).is_none()));
         assert_eq!(write([32, 5], 77, &[3; 99], &mut out), REPORT_LEN_MAX);
-        assert_eq!(Report::read(&out).unwrap().missing().count(), MISSING_MAX);
+        assert_eq!(PeerReport::read(&out).unwrap().missing().count(), MISSING_MAX);
     }
 
     #[test]
-    fn who_is_there_is_known_for_a_time() {
+    fn the_peer_counts_as_alive_for_a_time() {
         let mut meters = Meters::new("acquaintance", METERS as usize, 1).unwrap();
-        let mut known = Acquaintance(&mut meters);
-        assert!(!known.is_heard(10, 5));
-        let report = |epoch_ns| Report { parameters: [32, 5], epoch_ns, missing: &[] };
-        assert!(known.hear(&report(1), 100));
-        assert!(known.is_heard(10, 110) && !known.is_heard(10, 111));
-        assert!(!known.hear(&report(1), 120) && known.hear(&report(2), 130) && !known.hear(&report(2), 140));
+        let mut known = PeerState(&mut meters);
+        assert!(!known.is_alive(10, 5));
+        let report = |epoch_ns| PeerReport { parameters: [32, 5], epoch_ns, missing: &[] };
+        assert!(known.handle_report(&report(1), 100));
+        assert!(known.is_alive(10, 110) && !known.is_alive(10, 111));
+        assert!(
+            !known.handle_report(&report(1), 120)
+                && known.handle_report(&report(2), 130)
+                && !known.handle_report(&report(2), 140)
+        );
         assert_eq!(
             [(9, 200), (9, 208), (9, 209), (1, 210)].map(|(interval, now)| known.is_due(interval, now)),
             [Some(200), None, Some(200), Some(200)]

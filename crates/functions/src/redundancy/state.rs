@@ -1,24 +1,23 @@
-//! What `redundancy` keeps of each flow.
+//! The state of a flow.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::chunk::Begun;
+use super::chunk::PartialChunk;
 
-/// What is kept of each flow, of the streams in both directions. All zeros is a connection that
-/// nothing was said on.
+/// The state of a flow's two streams. All zeros is a connection without data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    pub(super) halves: [Half; 2],
+    pub(super) halves: [DirectionState; 2],
 }
 
-/// What is kept of one direction's stream.
+/// The state of one direction's stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct Half {
-    pub(super) begun: Begun,
-    /// Bytes that came.
+pub struct DirectionState {
+    pub(super) begun: PartialChunk,
+    /// Bytes seen.
     pub(super) bytes: u64,
-    /// Of these, bytes that were there before.
+    /// Redundant bytes among them.
     pub(super) redundant: u64,
 }

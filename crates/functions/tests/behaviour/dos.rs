@@ -1,4 +1,4 @@
-//! The preventer of denial of service in a chain: which packets pass, and when a flow is blocked.
+//! `dos` in a chain: which packets pass, and when a flow is blocked.
 
 use std::collections::HashMap;
 
@@ -21,12 +21,12 @@ fn client(number: u8, port: u16) -> Endpoint {
     v4(192, 0, 2, number, port)
 }
 
-/// Whether a datagram comes in.
+/// Returns whether a datagram passes inwards.
 fn comes_in(bench: &mut Bench, now_ns: u64, from: Endpoint, to: Endpoint) -> bool {
     !bench.one(now_ns, Side::Outside, &udp(from, to, b"datagram")).is_empty()
 }
 
-/// Whether a segment comes in, or out.
+/// Returns whether a segment passes from this side.
 fn segment(bench: &mut Bench, side: Side, from: Endpoint, to: Endpoint, flags: u8) -> bool {
     !bench.one(0, side, &tcp(from, to, flags, b"")).is_empty()
 }
@@ -35,14 +35,14 @@ fn counts<const N: usize>(bench: &Bench, names: [&str; N]) -> [u64; N] {
     names.map(|name| counter(bench, name))
 }
 
-/// What the alerts say, by number.
+/// Returns the alerts, by number.
 fn alerts(bench: &Bench) -> Vec<(u32, String)> {
     bench.alerts.iter().map(|alert| (alert.signature_id, alert.category.to_string())).collect()
 }
 
 // E31
 #[test]
-fn a_flow_above_its_rate_is_blocked_behind_the_packet_that_was() {
+fn a_flow_above_its_rate_is_blocked_after_the_offending_packet() {
     let mut bench = bench("dos", &json!({ "flow_rate": "100pps", "flow_burst": 5 }));
     let (from, to) = (client(1, 9), host(1));
     for number in 0..6 {
@@ -64,10 +64,10 @@ fn a_flow_above_its_rate_is_blocked_behind_the_packet_that_was() {
 }
 
 #[test]
-fn a_flow_at_its_rate_goes_on_for_ever() {
+fn a_flow_at_its_rate_is_never_blocked() {
     let mut bench = bench("dos", &json!({ "flow_rate": "3pps", "flow_burst": 1 }));
     let (from, to) = (client(1, 9), host(1));
-    // A third of a second is no whole number of nanoseconds.
+    // A third of a second is not a whole number of nanoseconds.
     let gap_ns = SECOND_NS.div_ceil(3);
     for number in 0..1_000 {
         assert!(comes_in(&mut bench, number * gap_ns, from, to), "{number}");
@@ -77,7 +77,7 @@ fn a_flow_at_its_rate_goes_on_for_ever() {
 }
 
 #[test]
-fn so_many_packets_of_a_flow_pass_and_none_beyond() {
+fn packets_of_a_flow_pass_up_to_the_limit() {
     let mut bench = bench("dos", &json!({ "packets": 20 }));
     let (from, to) = (client(1, 9), host(1));
     for number in 0..60u64 {
@@ -102,7 +102,7 @@ fn a_flow_of_syns_is_blocked() {
     assert_eq!(alerts(&bench), [(3, "dos-flow".to_owned())]);
 }
 
-/// What acknowledges in between does not make room for further ones.
+/// Acknowledgements in between do not make room for further SYNs.
 #[test]
 fn syns_of_an_open_connection_count() {
     let mut bench = bench("dos", &json!({ "syns": 2 }));
@@ -138,7 +138,7 @@ fn ports_may_be_used_again_and_again() {
         }
     }
     assert_eq!(counter(&bench, "blocked_by_syns"), 0);
-    // Those that answer a connection of the host's own count, too.
+    // Responses to connections of the host itself count, too.
     for number in 0..4 {
         assert_eq!(segment(&mut bench, Side::Outside, from, to, SYN), number < 2);
     }
@@ -156,7 +156,7 @@ fn the_outside_can_be_protected() {
 }
 
 #[test]
-fn a_source_begins_only_so_many_flows() {
+fn new_flows_of_a_source_are_limited() {
     let mut bench = bench("dos", &json!({ "connections": 2, "connections_burst": 3 }));
     for port in 1..=5 {
         assert_eq!(comes_in(&mut bench, 0, client(1, port), host(1)), port <= 3);
@@ -167,7 +167,7 @@ fn a_source_begins_only_so_many_flows() {
     }
     assert!(comes_in(&mut bench, 1, client(2, 1), host(1)), "another source");
     assert!(!comes_in(&mut bench, SECOND_NS / 2 - 1, client(1, 4), host(1)));
-    assert!(comes_in(&mut bench, SECOND_NS / 2, client(1, 4), host(1)), "it is judged anew");
+    assert!(comes_in(&mut bench, SECOND_NS / 2, client(1, 4), host(1)), "it is judged again");
     for port in 1..=9 {
         assert_eq!(
             bench.one(SECOND_NS / 2, Side::Inside, &udp(host(1), client(1, 99 + port), b"x")).len(),
@@ -199,26 +199,26 @@ fn a_source_without_a_meter_passes_or_not() {
         assert_eq!(counter(&bench, "unmetered"), 1);
         let drops: &[_] = if passes { &[] } else { &[("dos-no-meter", 1)] };
         assert_eq!(bench.drops(), drops);
-        // One that is as good as new gives way.
+        // A full meter is evicted.
         assert!(comes_in(&mut bench, SECOND_NS, client(4, 1), host(1)));
         assert_eq!(counter(&bench, "unmetered"), 1);
     }
 }
 
 #[test]
-fn what_is_dropped_keeps_no_flow() {
+fn dropped_packets_keep_no_flow() {
     let timeouts = Timeouts { udp_ms: 1_000, udp_unreplied_ms: 1_000, ..Timeouts::default() };
     let config = json!({ "packets": 2 });
     let mut bench = Bench::new(vec![stage("dos", &config)], Options { timeouts, ..options() });
     let passed: Vec<_> =
         (0..40).map(|tenth| comes_in(&mut bench, tenth * 100 * MS_NS, client(1, 1), host(1))).collect();
-    // Two pass, the second one at 100 ms; behind 1,100 ms its time is over.
+    // Two pass, the second one at 100 ms; its time ends after 1,100 ms.
     let wanted: Vec<_> = (0..40).map(|tenth| tenth % 12 < 2).collect();
     assert_eq!(passed, wanted);
 }
 
 #[test]
-fn alerts_of_a_kind_are_rare_unless_said() {
+fn alerts_of_a_kind_are_rate_limited_by_default() {
     let run = |every: Value| {
         let mut bench = bench("dos", &json!({ "packets": 1, "alert_every": every }));
         for (second, port) in (1..=10).enumerate() {
@@ -243,8 +243,7 @@ fn fragments_go_the_way_of_their_flow() {
     assert_eq!(passed, [3, 1, 0]);
 }
 
-/// What is known of flows, in other words: virtual scheduling (GCRA, ITU-T I.371) in place of a
-/// bucket.
+/// A second implementation: virtual scheduling (GCRA, ITU-T I.371) instead of a bucket.
 struct Slow {
     syns: u64,
     packets: u64,
@@ -332,7 +331,7 @@ fn configs() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn passes_what_schedules_would(
+    fn dos_passes_the_same_packets_as_virtual_scheduling(
         config in configs(),
         packets in prop::collection::vec((-30i64..60, any::<bool>(), 0u8..2, 0u16..3, prop_oneof![Just(SYN), Just(ACK)]), 1..120),
     ) {
@@ -354,8 +353,8 @@ proptest! {
         for (step_ms, out, number, port, flags) in packets {
             now_ns = now_ns.saturating_add_signed(step_ms * MS_NS as i64);
             let (far, near) = (client(number, 1_000 + port), host(1));
-            // What comes in are SYNs and what acknowledges nothing that was sent: no connection is
-            // ever established by flags.
+            // Incoming packets are SYNs and acknowledgements of nothing: flags never establish a
+            // connection.
             let (side, network) = match (out, flags) {
                 (true, _) => (Side::Inside, tcp(near, far, 4, b"")),
                 (false, flags) => (Side::Outside, tcp(far, near, flags, b"")),

@@ -1,4 +1,4 @@
-//! `http` in a chain: what is recognised, told, counted and dropped.
+//! `http` in a chain: detection, events, counters and drops.
 
 use serde_json::json;
 
@@ -9,15 +9,15 @@ const GET: &str =
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello";
 const TOLD: &str = "GET example.org 8080 /a?b HTTP/1.1 test/1 http://r/ -> 200 text/html 5";
 
-fn told(said: &[(Who, &str)]) -> Vec<String> {
-    run(json!({}), &talk(said).segments).told
+fn reported(said: &[(Who, &str)]) -> Vec<String> {
+    run(json!({}), &talk(said).segments).reported
 }
 
 #[test]
-fn a_transaction_is_told_when_its_response_ends() {
+fn a_transaction_is_reported_when_its_response_ends() {
     let mut talk = talk(&[(Client, GET), (Server, OK)]);
     let run = run(json!({}), &talk.segments);
-    assert_eq!(run.told, [TOLD]);
+    assert_eq!(run.reported, [TOLD]);
     let line = &run.bench.told[0];
     assert!(
         line.contains("by 0 10.0.0.1:40000 -> 192.0.2.1:80:"),
@@ -32,23 +32,23 @@ fn a_transaction_is_told_when_its_response_ends() {
     assert_eq!(run.sent, talk.segments.len());
     talk.says(Client, GET);
     let silent = crate::http_support::run(json!({ "events": false }), &talk.segments);
-    assert_eq!((silent.told.len(), silent.counter("requests")), (0, 2));
+    assert_eq!((silent.reported.len(), silent.counter("requests")), (0, 2));
 }
 
 #[test]
-fn http_is_recognised_on_any_port_unless_told_otherwise() {
+fn http_is_detected_on_any_port_unless_configured_otherwise() {
     for (config, port, flows) in
         [(json!({}), 9999, 1), (json!({ "ports": [80, 8080] }), 8080, 1), (json!({ "ports": [80] }), 8080, 0)]
     {
         let mut talk = Talk::open(port);
         talk.says(Client, GET).says(Server, OK);
         let run = run(config, &talk.segments);
-        assert_eq!((run.counter("flows"), run.told.len() as u64), (flows, flows));
+        assert_eq!((run.counter("flows"), run.reported.len() as u64), (flows, flows));
     }
 }
 
 #[test]
-fn other_protocols_are_none_of_its_business() {
+fn other_protocols_are_ignored() {
     let others: [&[(Who, &str)]; 5] = [
         &[(Server, "220 mail ESMTP\r\n"), (Client, "EHLO x\r\n"), (Server, "250 x\r\n")],
         &[(Client, "\x16\x03\x01"), (Server, "\x16\x03\x03")],
@@ -58,13 +58,13 @@ fn other_protocols_are_none_of_its_business() {
     ];
     for said in others {
         let run = run(json!({ "anomalies": "alert", "smuggling": "drop" }), &talk(said).segments);
-        assert_eq!((run.told.len(), run.counter("flows"), run.drops.len()), (0, 0, 0), "{said:?}");
+        assert_eq!((run.reported.len(), run.counter("flows"), run.drops.len()), (0, 0, 0), "{said:?}");
         assert_eq!(run.anomalies(), [""; 0]);
     }
 }
 
 #[test]
-fn who_begins_with_something_else_is_known_by_the_answer() {
+fn an_unclear_client_is_identified_by_the_reply() {
     let socks = talk(&[(Client, "\x04\x01"), (Server, "\0\x5a"), (Client, GET), (Server, OK)]);
     assert_eq!(run(json!({}), &socks.segments).counter("flows"), 0);
     let said = [
@@ -74,49 +74,49 @@ fn who_begins_with_something_else_is_known_by_the_answer() {
         (Server, OK),
     ];
     let run = run(json!({}), &talk(&said).segments);
-    assert_eq!(run.told, ["HTTP/1.1 -> 400 0", TOLD]);
+    assert_eq!(run.reported, ["HTTP/1.1 -> 400 0", TOLD]);
 }
 
 #[test]
-fn requests_cut_at_every_byte() {
+fn requests_are_parsed_when_split_at_every_byte() {
     for cut in 1..GET.len() {
         let (a, b) = GET.split_at(cut);
-        assert_eq!(told(&[(Client, a), (Client, b), (Server, OK)]), [TOLD], "{cut}");
+        assert_eq!(reported(&[(Client, a), (Client, b), (Server, OK)]), [TOLD], "{cut}");
     }
     for cut in 1..OK.len() {
         let (a, b) = OK.split_at(cut);
-        assert_eq!(told(&[(Client, GET), (Server, a), (Server, b)]), [TOLD], "{cut}");
+        assert_eq!(reported(&[(Client, GET), (Server, a), (Server, b)]), [TOLD], "{cut}");
     }
     let mut talk = Talk::open(80);
     GET.bytes().for_each(|byte| talk.piece(Client, &[byte]));
     OK.bytes().for_each(|byte| talk.piece(Server, &[byte]));
-    assert_eq!(run(json!({}), &talk.segments).told, [TOLD]);
+    assert_eq!(run(json!({}), &talk.segments).reported, [TOLD]);
 }
 
 #[test]
-fn pipelined_requests_are_told_in_their_order() {
+fn pipelined_requests_are_reported_in_order() {
     let requests: String = (0..5).map(|i| format!("GET /{i} HTTP/1.1\r\nHost: x\r\n\r\n")).collect();
     let responses: String = (0..5)
         .map(|i| format!("HTTP/1.1 40{i} OK\r\nContent-Length: {i}\r\n\r\n{}", "x".repeat(i)))
         .collect();
     let expected: Vec<_> = (0..5).map(|i| format!("GET x /{i} HTTP/1.1 -> 40{i} {i}")).collect();
-    assert_eq!(told(&[(Client, &requests), (Server, &responses)]), expected);
-    // Answered while they are still coming.
+    assert_eq!(reported(&[(Client, &requests), (Server, &responses)]), expected);
+    // The responses arrive before the last requests.
     let (first, second) = requests.split_at(40);
     let (a, b) = responses.split_at(45);
-    assert_eq!(told(&[(Client, first), (Server, a), (Client, second), (Server, b)]), expected);
+    assert_eq!(reported(&[(Client, first), (Server, a), (Client, second), (Server, b)]), expected);
 }
 
 #[test]
-fn requests_that_nobody_answers_are_told_at_the_end() {
+fn unanswered_requests_are_reported_at_the_end() {
     let mut talk = talk(&[(Client, GET), (Client, "GET /2 HTTP/1.1\r\nHost: y\r\n\r\n"), (Server, OK)]);
     let second = "GET y /2 HTTP/1.1";
-    assert_eq!(run(json!({}), &talk.segments).told, [TOLD, second]);
+    assert_eq!(run(json!({}), &talk.segments).reported, [TOLD, second]);
     let with_flow = run(json!({}), &talk.segments).bench.told[1].clone();
     assert!(with_flow.contains("http None"), "{with_flow}");
     talk.closes(Server);
     let run = run(json!({}), &talk.segments);
-    assert_eq!(run.told, [TOLD, second]);
+    assert_eq!(run.reported, [TOLD, second]);
     assert!(run.bench.told[1].contains("http Some(6)"), "with the server's last packet");
 }
 
@@ -128,7 +128,7 @@ fn interim_responses_are_no_answers() {
         &talk(&[(Client, post), (Server, "HTTP/1.1 100 Continue\r\n\r\n"), (Client, "abc"), (Server, OK)])
             .segments,
     );
-    assert_eq!(run.told, ["POST x /p HTTP/1.1 -> 200 text/html 5"]);
+    assert_eq!(run.reported, ["POST x /p HTTP/1.1 -> 200 text/html 5"]);
     assert_eq!((run.counter("status_1xx"), run.counter("responses")), (1, 2));
 }
 
@@ -137,16 +137,21 @@ fn bodies_are_counted_without_their_chunks() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n";
     let until_close = "HTTP/1.0 200 OK\r\n\r\nabc";
     assert_eq!(
-        told(&[(Client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"), (Server, chunked)]),
+        reported(&[(Client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"), (Server, chunked)]),
         ["GET x / HTTP/1.1 -> 200 19"]
     );
     let mut open = talk(&[(Client, "GET / HTTP/1.0\r\n\r\n"), (Server, until_close), (Server, "def")]);
-    assert_eq!(run(json!({}), &open.segments).told, ["GET / HTTP/1.0 -> 200 6"]);
+    assert_eq!(run(json!({}), &open.segments).reported, ["GET / HTTP/1.0 -> 200 6"]);
     open.closes(Server);
-    assert_eq!(run(json!({}), &open.segments).told, ["GET / HTTP/1.0 -> 200 6"]);
+    assert_eq!(run(json!({}), &open.segments).reported, ["GET / HTTP/1.0 -> 200 6"]);
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n";
     assert_eq!(
-        told(&[(Client, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n"), (Server, head), (Client, GET), (Server, OK)]),
+        reported(&[
+            (Client, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n"),
+            (Server, head),
+            (Client, GET),
+            (Server, OK)
+        ]),
         ["HEAD x / HTTP/1.1 -> 200 0", TOLD]
     );
 }
@@ -160,7 +165,7 @@ fn tunnels_and_other_protocols_follow() {
         (Server, "\x16\x03"),
     ];
     let tunnel = run(json!({}), &talk(&connect).segments);
-    assert_eq!(tunnel.told, ["CONNECT y 443 y:443 HTTP/1.1 -> 200 0"]);
+    assert_eq!(tunnel.reported, ["CONNECT y 443 y:443 HTTP/1.1 -> 200 0"]);
     assert_eq!(tunnel.counter("bytes_opaque"), 20);
     let upgrade = [
         (Client, "GET /w HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
@@ -171,14 +176,14 @@ fn tunnels_and_other_protocols_follow() {
         (Client, "\u{1}\u{2}"),
     ];
     let upgraded = run(json!({}), &talk(&upgrade).segments);
-    assert_eq!(upgraded.told, ["GET x /w HTTP/1.1 -> 101 0"]);
+    assert_eq!(upgraded.reported, ["GET x /w HTTP/1.1 -> 101 0"]);
     assert_eq!(upgraded.counter("bytes_opaque"), 3);
     let h2 =
         run(json!({}), &talk(&[(Client, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), (Server, "\0\0\0")]).segments);
-    assert_eq!((h2.counter("flows"), h2.told.len()), (0, 0));
+    assert_eq!((h2.counter("flows"), h2.reported.len()), (0, 0));
 }
 
-/// Requests that readers are known to disagree about.
+/// Requests that implementations are known to parse differently.
 const SMUGGLING: [(&str, &str); 21] = [
     ("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "length-and-transfer-encoding"),
     ("Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcd", "conflicting-content-length"),
@@ -204,45 +209,49 @@ const SMUGGLING: [(&str, &str); 21] = [
 ];
 
 #[test]
-fn smuggling_is_told_and_dropped() {
+fn smuggling_is_reported_and_dropped() {
     for (rest, name) in SMUGGLING {
         let text = format!("POST / HTTP/1.1\r\nHost: x\r\n{rest}");
         let mut talk =
             talk(&[(Client, &text), (Server, OK), (Client, "GET /next HTTP/1.1\r\nHost: x\r\n\r\n")]);
         let alert = format!("! {name}");
         let alerted = run(json!({}), &talk.segments);
-        assert!(alerted.told.contains(&alert), "{name}: {:?}", alerted.told);
+        assert!(alerted.reported.contains(&alert), "{name}: {:?}", alerted.reported);
         assert!(alerted.drops.is_empty());
         let off = run(json!({ "smuggling": "off" }), &talk.segments);
-        assert!(!off.told.iter().any(|line| line.starts_with('!')));
+        assert!(!off.reported.iter().any(|line| line.starts_with('!')));
         assert!(off.anomalies().iter().any(|anomaly| anomaly == name), "{name}: {:?}", off.anomalies());
         let dropped = run(json!({ "smuggling": "drop" }), &talk.segments);
         assert_eq!(dropped.drops, [("http-smuggling", 3)], "{name}");
         assert_eq!(dropped.sent, 3, "the handshake");
-        // Another connection on the same ports has done nothing.
+        // Another connection on the same ports is innocent.
         talk.closes(Client).closes(Server).reopen();
         talk.says(Client, GET).says(Server, OK);
         let dropped = run(json!({ "smuggling": "drop" }), &talk.segments);
-        assert_eq!(dropped.sent, 3 + 5, "{name}: {:?} {:?}", dropped.drops, dropped.told);
-        assert!(dropped.told.contains(&TOLD.to_owned()));
+        assert_eq!(dropped.sent, 3 + 5, "{name}: {:?} {:?}", dropped.drops, dropped.reported);
+        assert!(dropped.reported.contains(&TOLD.to_owned()));
     }
 }
 
 #[test]
-fn chunk_extensions_that_are_none_are_told() {
+fn malformed_chunk_extensions_are_reported() {
     for extension in [";", ";a=\"b", ";a=", "; =b"] {
         let text = format!(
             "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1{extension}\r\na\r\n0\r\n\r\n"
         );
         let settings = json!({ "anomalies": "alert", "smuggling": "drop" });
         let run = run(settings, &talk(&[(Client, &text), (Server, OK)]).segments);
-        assert!(run.told.contains(&"! invalid-chunk-extension".to_owned()), "{extension}: {:?}", run.told);
+        assert!(
+            run.reported.contains(&"! invalid-chunk-extension".to_owned()),
+            "{extension}: {:?}",
+            run.reported
+        );
         assert_eq!(run.drops, [], "{extension}");
     }
 }
 
 #[test]
-fn http2_that_is_not_read_is_told() {
+fn unparsed_http2_is_reported() {
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let upgrade = [
         (Client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"),
@@ -252,16 +261,16 @@ fn http2_that_is_not_read_is_told() {
     for said in [&upgrade[..], &[(Client, preface)]] {
         let quiet = run(json!({}), &talk(said).segments);
         assert_eq!(quiet.counter("anomaly_http2-unread"), 1);
-        assert!(!quiet.told.iter().any(|line| line.starts_with('!')), "{:?}", quiet.told);
+        assert!(!quiet.reported.iter().any(|line| line.starts_with('!')), "{:?}", quiet.reported);
         for settings in [json!({ "anomalies": "alert" }), json!({ "methods": ["GET"] })] {
-            let told = run(settings, &talk(said).segments).told;
-            assert!(told.contains(&"! http2-unread".to_owned()), "{told:?}");
+            let reported = run(settings, &talk(said).segments).reported;
+            assert!(reported.contains(&"! http2-unread".to_owned()), "{reported:?}");
         }
     }
 }
 
 #[test]
-fn http_in_a_tunnel_is_read() {
+fn http_in_a_tunnel_is_parsed() {
     let delete = "DELETE /inner HTTP/1.1\r\nHost: x\r\n\r\n";
     let said = [
         (Client, "CONNECT y:80 HTTP/1.1\r\nHost: y:80\r\n\r\n"),
@@ -272,7 +281,7 @@ fn http_in_a_tunnel_is_read() {
     let methods = json!({ "methods": ["GET", "CONNECT"] });
     let whole = run(methods.clone(), &talk(&said).segments);
     assert_eq!(
-        whole.told,
+        whole.reported,
         [
             "CONNECT y 80 y:80 HTTP/1.1 -> 200 0",
             "! method-not-allowed",
@@ -282,39 +291,39 @@ fn http_in_a_tunnel_is_read() {
     let mut bytes = talk(&said[..2]);
     delete.bytes().for_each(|byte| bytes.piece(Client, &[byte]));
     bytes.says(Server, OK);
-    assert_eq!(run(methods, &bytes.segments).told, whole.told);
+    assert_eq!(run(methods, &bytes.segments).reported, whole.reported);
 }
 
 #[test]
-fn a_kind_of_alert_is_raised_once_for_a_connection() {
+fn each_kind_of_alert_is_raised_once_per_connection() {
     let odd = "GET / HTTP/1.1\nHost: x\n\n";
     let said = [(Client, odd), (Client, odd), (Client, odd)];
     let run = run(json!({ "anomalies": "alert", "events": false }), &talk(&said).segments);
-    assert_eq!(run.told, ["! bare-line-feed"]);
+    assert_eq!(run.reported, ["! bare-line-feed"]);
     assert_eq!(run.counter("anomaly_bare-line-feed"), 3);
 }
 
 #[test]
-fn methods_that_are_not_allowed_are_told_or_dropped() {
+fn forbidden_methods_are_reported_or_dropped() {
     let said = [(Client, GET), (Server, OK), (Client, "DELETE / HTTP/1.1\r\nHost: x\r\n\r\n"), (Server, OK)];
     let alert = run(json!({ "methods": ["GET", "HEAD"] }), &talk(&said).segments);
-    assert_eq!(alert.told[..2], [TOLD.to_owned(), "! method-not-allowed".to_owned()]);
+    assert_eq!(alert.reported[..2], [TOLD.to_owned(), "! method-not-allowed".to_owned()]);
     assert_eq!((alert.counter("methods_refused"), alert.drops.len()), (1, 0));
     let drop = run(json!({ "methods": ["GET"], "method_policy": "drop" }), &talk(&said).segments);
     assert_eq!(drop.drops, [("http-method", 2)]);
 }
 
 #[test]
-fn gaps_are_counted_and_messages_behind_them_found() {
+fn gaps_are_counted_and_messages_after_them_found() {
     let mut talk = talk(&[(Client, GET), (Server, &OK[..OK.len() - 3])]);
     talk.loses(Server, 3).says(Server, OK).says(Client, GET).says(Server, OK);
     let run = run(json!({}), &talk.segments);
-    // The gap is known once the client acknowledges what is behind it; the lost bytes are the rest
+    // The gap is known once the client acknowledges the bytes after it; the lost bytes are the rest
     // of a body.
     assert_eq!((run.counter("gaps"), run.counter("bytes_missing")), (1, 3));
     assert_eq!(run.counter("responses"), 3);
-    assert_eq!(run.told.len(), 3, "{:?}", run.told);
-    assert!(run.told.contains(&TOLD.replace(" 5", " 2")));
+    assert_eq!(run.reported.len(), 3, "{:?}", run.reported);
+    assert!(run.reported.contains(&TOLD.replace(" 5", " 2")));
 }
 
 #[test]
@@ -323,20 +332,20 @@ fn a_connection_whose_beginning_was_not_seen_is_picked_up() {
     let mut midst = Talk::midstream(80);
     midst.says(Server, texts[0]).says(Client, GET).says(Server, OK);
     let picked_up = run(json!({ "anomalies": "alert" }), &midst.segments);
-    assert_eq!(picked_up.told, [TOLD]);
-    // The server's packet was the first: the flow's original direction is its own.
+    assert_eq!(picked_up.reported, [TOLD]);
+    // The server's packet came first: the flow's original direction is its own.
     let mut answer = Talk::midstream(80);
     answer.says(Server, OK).says(Client, GET).says(Server, OK);
     let answered = run(json!({ "anomalies": "alert" }), &answer.segments);
-    assert_eq!(answered.told, ["HTTP/1.1 -> 200 text/html 5", TOLD]);
-    // In the midst of a request's head.
+    assert_eq!(answered.reported, ["HTTP/1.1 -> 200 text/html 5", TOLD]);
+    // Within a request head.
     let mut head = Talk::midstream(80);
     head.says(Client, "Accept: */*\r\n\r\n").says(Server, OK).says(Client, GET).says(Server, OK);
-    assert_eq!(run(json!({}), &head.segments).told.last().unwrap(), TOLD);
+    assert_eq!(run(json!({}), &head.segments).reported.last().unwrap(), TOLD);
     // The first segment is lost.
     let mut lost = Talk::open(80);
     lost.loses(Client, 10).says(Client, "rest\r\n\r\n").says(Server, OK).says(Client, GET).says(Server, OK);
-    assert_eq!(run(json!({}), &lost.segments).told.last().unwrap(), TOLD);
+    assert_eq!(run(json!({}), &lost.segments).reported.last().unwrap(), TOLD);
 }
 
 #[test]
@@ -347,14 +356,14 @@ fn a_search_ends() {
     }
     talk.says(Client, GET).says(Server, OK);
     let run = run(json!({}), &talk.segments);
-    assert_eq!((run.counter("flows"), run.told.len()), (0, 0));
+    assert_eq!((run.counter("flows"), run.reported.len()), (0, 0));
 }
 
 #[test]
 fn a_reset_may_be_forged() {
     let mut talk = talk(&[(Client, GET)]);
     talk.resets(Client).says(Server, OK).says(Client, GET).says(Server, OK);
-    assert_eq!(run(json!({}), &talk.segments).told, [TOLD, TOLD]);
+    assert_eq!(run(json!({}), &talk.segments).reported, [TOLD, TOLD]);
 }
 
 #[test]
@@ -365,8 +374,8 @@ fn long_texts_are_cut_and_counted() {
     text.as_bytes().chunks(1_400).for_each(|part| talk.piece(Client, part));
     talk.says(Server, OK);
     let run = run(json!({}), &talk.segments);
-    assert_eq!(run.told, [format!("GET x /{} HTTP/1.1 -> 200 text/html 5", &path[..4_095])]);
-    assert_eq!(run.counter("texts_cut"), 1);
+    assert_eq!(run.reported, [format!("GET x /{} HTTP/1.1 -> 200 text/html 5", &path[..4_095])]);
+    assert_eq!(run.counter("fields_truncated"), 1);
     // More requests than are remembered.
     let many = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(40);
     let run = crate::http_support::run(
@@ -379,13 +388,17 @@ fn long_texts_are_cut_and_counted() {
         ])
         .segments,
     );
-    assert_eq!(run.told.len(), 40);
-    assert!(run.told.iter().all(|line| line == "GET x / HTTP/1.1 -> 200 text/html 5"), "{:?}", run.told);
+    assert_eq!(run.reported.len(), 40);
+    assert!(
+        run.reported.iter().all(|line| line == "GET x / HTTP/1.1 -> 200 text/html 5"),
+        "{:?}",
+        run.reported
+    );
     assert_eq!(run.anomalies(), ["pipeline-full"]);
 }
 
 #[test]
-fn what_is_wrong_with_a_configuration_is_said() {
+fn configuration_errors_are_reported() {
     let registry: nf::Registry<serde_json::Value> = functions::registry();
     let make = |config| {
         registry.find("http").unwrap().make(&config, nf::Setup::new(7, 16)).err().map(|e| e.to_string())

@@ -1,12 +1,12 @@
-//! Memory for what is kept of messages runs short: they are not read as if they were whole.
+//! Shortage of buffer memory: partial messages are not parsed as if they were whole.
 
 use nf::Buffers;
 use serde_json::json;
 
 use crate::http_support::*;
 
-/// Connections of these clients, whose lines do not end in either direction: together they take
-/// more than 64 MiB.
+/// Opens connections of these clients with unterminated lines in both directions, more than 64 MiB
+/// together.
 fn fill(bench: &mut Bench, client: impl Fn(u16) -> [u8; 4]) {
     let long = "x".repeat(15_000);
     let lines = [(Client, "GET / HTTP/1.1\r\nX: "), (Server, "HTTP/1.1 200 OK\r\nX: ")];
@@ -37,14 +37,14 @@ fn finished(mut bench: Bench) -> Run {
     assert!(bench.chain.finish(&mut bench.pool));
     bench.batch(&[]);
     assert_eq!(buffers(&bench).used_bytes(), 0);
-    let told = bench.told.iter().map(|line| brief(line)).collect();
-    Run { told, sent: bench.sent.len(), drops: bench.drops(), bench }
+    let reported = bench.told.iter().map(|line| brief(line)).collect();
+    Run { reported, sent: bench.sent.len(), drops: bench.drops(), bench }
 }
 
 const HEAD: &str = "POST /victim HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n";
 const CHUNKED: &str = "POST /victim HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// Halves of messages: what is kept of the first gives way before the second comes.
+/// Halves of messages: the buffered first half is evicted before the second arrives.
 fn halves() -> [[String; 2]; 5] {
     [
         [format!("{HEAD}Transfer-Enc"), "oding: chunked\r\n\r\n0\r\n\r\n".into()],
@@ -62,7 +62,7 @@ fn victim(number: usize) -> Talk {
 const SOURCE: [u8; 4] = [10, 0, 0, 1];
 
 #[test]
-fn messages_of_which_a_part_gave_way_are_not_read() {
+fn messages_with_an_evicted_part_are_not_parsed() {
     for (smuggling, drops) in [("alert", None), ("drop", Some(("stream-memory", 10)))] {
         let mut bench = bench("http", &json!({ "smuggling": smuggling, "anomalies": "alert" }));
         let mut talks: Vec<Talk> = (0..halves().len()).map(victim).collect();
@@ -71,13 +71,13 @@ fn messages_of_which_a_part_gave_way_are_not_read() {
         }
         fill(&mut bench, |number| [10, 8, (number >> 8) as u8, number as u8]);
         assert!(buffers(&bench).evictions() >= 5);
-        let (told, sent) = (bench.told.len(), bench.sent.len());
+        let (reported, sent) = (bench.told.len(), bench.sent.len());
         for (talk, [_, second]) in talks.iter_mut().zip(halves()) {
             play(&mut bench, &talk.says(Client, second).segments.split_off(0));
         }
-        assert_eq!(bench.told[told..].len(), 0, "{:?}", &bench.told[told..]);
+        assert_eq!(bench.told[reported..].len(), 0, "{:?}", &bench.told[reported..]);
         assert_eq!(counter(&bench, "memory_full"), 5, "{smuggling}");
-        // What comes next is read again, unless the flow is dropped.
+        // Later messages are parsed again, unless the flow is dropped.
         let requests = counter(&bench, "requests");
         for talk in &mut talks {
             let next = "GET /next HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -94,32 +94,32 @@ fn messages_of_which_a_part_gave_way_are_not_read() {
 }
 
 #[test]
-fn messages_for_whose_parts_there_is_no_room_are_not_read() {
+fn messages_without_room_for_their_parts_are_not_parsed() {
     for (smuggling, drops) in [("alert", false), ("drop", true)] {
         let mut bench = bench("http", &json!({ "smuggling": smuggling, "anomalies": "alert" }));
         fill(&mut bench, |_| SOURCE);
         let full = counter(&bench, "memory_full");
         assert!(full > 100, "the source holds its share: {full}");
-        // What is left for it goes to short ones.
+        // The remaining memory suffices for short ones.
         let is_full = (0..1_000).any(|number| {
             let mut talk = connection(SOURCE, 10_000 + number);
             play(&mut bench, &talk.says(Client, "GET / HTTP/1.1\r\nX: y").segments);
             counter(&bench, "memory_full") > full
         });
         assert!(is_full);
-        let (full, told, sent) = (counter(&bench, "memory_full"), bench.told.len(), bench.sent.len());
+        let (full, reported, sent) = (counter(&bench, "memory_full"), bench.told.len(), bench.sent.len());
         for (number, [first, second]) in halves().into_iter().enumerate() {
             let mut talk = victim(number);
             play(&mut bench, &talk.says(Client, first).says(Client, second).segments);
         }
         assert_eq!(counter(&bench, "memory_full") - full, 5, "{smuggling}");
-        assert_eq!(bench.told[told..].len(), 0, "{:?}", &bench.told[told..]);
+        assert_eq!(bench.told[reported..].len(), 0, "{:?}", &bench.told[reported..]);
         assert_eq!(bench.sent.len() - sent, if drops { 3 * 5 } else { 5 * 5 });
-        // What stands in one piece needs no room.
+        // A message in one piece needs no memory.
         let mut talk = victim(9);
         play(&mut bench, &talk.says(Client, format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n")).segments);
         let run = finished(bench);
-        assert!(run.told.contains(&"! length-and-transfer-encoding".to_owned()), "{:?}", run.told);
+        assert!(run.reported.contains(&"! length-and-transfer-encoding".to_owned()), "{:?}", run.reported);
         assert_eq!(run.drops.iter().any(|(reason, _)| *reason == "stream-memory"), drops, "{:?}", run.drops);
     }
 }

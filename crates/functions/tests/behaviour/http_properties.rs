@@ -1,4 +1,4 @@
-//! `http` tells the same however its streams are cut, batched, reordered or moved.
+//! `http` reports the same however its streams are segmented, batched, reordered or moved.
 
 use functions::http::State;
 use proptest::prelude::*;
@@ -19,14 +19,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn cutting_changes_nothing(
+    fn segmentation_changes_no_transaction(
         turns in turns(), config in config(), lens in prop::collection::vec(1usize..40, 1..8),
     ) {
         let whole = run(config.clone(), &in_segments(&turns, &[10_000]).segments);
         let cut = run(config, &in_segments(&turns, &lens).segments);
-        // One packet tells its alerts before its events, several packets each their own.
-        let by_kind = |told: &[String]| told.iter().cloned().partition::<Vec<_>, _>(|line| line.starts_with("! "));
-        prop_assert_eq!(by_kind(&cut.told), by_kind(&whole.told));
+        // One packet reports its alerts before its events; several packets report their own each.
+        let by_kind = |reported: &[String]| reported.iter().cloned().partition::<Vec<_>, _>(|line| line.starts_with("! "));
+        prop_assert_eq!(by_kind(&cut.reported), by_kind(&whole.reported));
         prop_assert_eq!(cut.counters(), whole.counters());
     }
 
@@ -43,7 +43,7 @@ proptest! {
         }
     }
 
-    /// Whatever a flow keeps, it keeps in its record and its buffers.
+    /// All state of a flow is in its record and its buffers.
     #[test]
     fn moving_changes_nothing(turns in turns(), config in config(), lens in prop::collection::vec(1usize..40, 1..8)) {
         let talk = in_segments(&turns, &lens);

@@ -1,4 +1,4 @@
-//! The monitor in a chain: what it reports of which packets.
+//! The monitor in a chain: its reports.
 
 use crate::monitor_support::*;
 use graph::{Options, WhenFull};
@@ -75,7 +75,7 @@ fn the_reason_says_why_a_flow_ended() {
     bench.inside(1, &ip(UDP, "10.0.0.2:5000", "198.51.100.7:53"));
     assert_eq!(reasons(&mut bench), [5], "evicted");
 
-    // No way in from outside: the NAT behind the monitor drops it.
+    // No way in from outside: the NAT after the monitor drops it.
     let nat = ("nat", json!({"external": ["203.0.113.1"]}));
     let mut bench = Bench::of(&[nat, ("monitor", json!({}))], options);
     assert_eq!(bench.outside(0, &ip(UDP, "198.51.100.7:53", "203.0.113.1:9")), 0);
@@ -157,14 +157,14 @@ fn replies_behind_a_nat_count_for_the_same_flow() {
 }
 
 #[test]
-fn icmp_errors_are_no_packets_of_the_flow_that_they_speak_of() {
+fn icmp_errors_are_not_packets_of_the_flow_they_quote() {
     let mut bench = Bench::new(&json!({}));
     let there = ip(UDP, "10.0.0.1:5000", "198.51.100.7:53");
     let unreachable =
         |quoted: &Ip| Ip { payload: quoted.bytes(), ..ip(ICMP, "192.0.2.1:0", "10.0.0.1:0").marks(0x0301) };
     bench.inside(0, &there);
     bench.outside(1, &unreachable(&there));
-    // Two that quote a flow that nobody knows are a flow of their own.
+    // Two errors that quote an unknown flow are a flow of their own.
     let unknown = ip(UDP, "10.0.0.1:5001", "198.51.100.7:53");
     bench.outside(2, &unreachable(&unknown));
     bench.outside(3, &unreachable(&unknown));
@@ -219,7 +219,7 @@ fn packets_from_outside_can_begin_flows() {
     assert_eq!((report.source, report.packets), (addr("198.51.100.7"), [1, 1]));
 }
 
-/// RFC 8158 8.1: what a NAT makes of the ends, whichever side of it the monitor stands on.
+/// RFC 8158 8.1: translated endpoints, on whichever side of the NAT the monitor is.
 #[test]
 fn a_report_has_the_ends_that_a_nat_gave_the_flow() {
     let nat = ("nat", json!({"external": ["203.0.113.1"]}));
@@ -242,7 +242,7 @@ fn a_report_has_the_ends_that_a_nat_gave_the_flow() {
     assert_eq!(bench.finish().remove(0).translated, None);
 }
 
-/// Collectors add bytes by DSCP, direction by direction.
+/// Collectors add bytes by DSCP and direction.
 #[test]
 fn each_direction_has_its_own_type_of_service() {
     let mut bench = Bench::new(&json!({"active_timeout": "10s"}));
@@ -257,7 +257,7 @@ fn each_direction_has_its_own_type_of_service() {
     assert_eq!(bench.finish().iter().map(|report| report.tos).collect::<Vec<_>>(), [[0, 0x48]]);
 }
 
-/// A run that ends, or a table that is full, does not make a closed connection one that was cut.
+/// Neither the end of a run nor a full table makes a closed connection a truncated one.
 #[test]
 fn a_closed_connection_has_ended_whatever_takes_it_away() {
     const FIN: u16 = 0x01;

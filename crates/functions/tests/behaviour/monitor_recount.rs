@@ -1,5 +1,4 @@
-//! The monitor against a recount: slow, from the descriptions of the packets, never from their
-//! bytes.
+//! The monitor against a slow recount from the descriptions of the packets, never from their bytes.
 
 use crate::monitor_support::*;
 use nf::FlowReport;
@@ -45,7 +44,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Fragments::LastFirst),
     ];
     let gap_ms = prop_oneof![0..50u64, 0..4_000u64, Just(10_000)];
-    // No FIN or RST: flows are to end with the run.
+    // No FIN or RST: flows must end with the run.
     let flags = prop_oneof![Just(2u16), Just(16), Just(18), Just(24), Just(0x30)];
     (0..FLOWS.len(), any::<bool>(), 0..1200usize, flags, any::<u8>(), gap_ms, fragments).prop_map(
         |(flow, reply, payload_len, flags, tos, gap_ms, fragments)| {
@@ -64,7 +63,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 impl Event {
-    /// Its packets in order of arrival.
+    /// Returns its packets in order of arrival.
     fn packets(&self, number: usize) -> Vec<Ip> {
         let (protocol, from, to, vlan) = FLOWS[self.flow];
         let there = Ip { vlan, tos: self.tos, ..ip(protocol, from, to).marks(self.marks) };
@@ -80,7 +79,7 @@ impl Event {
         if self.fragments == Fragments::InOrder { vec![first, last] } else { vec![last, first] }
     }
 
-    /// The lengths of its IP packets, from the RFCs.
+    /// Returns the lengths of its IP packets, from the RFCs.
     fn lens(&self) -> Vec<u64> {
         let (protocol, from, ..) = FLOWS[self.flow];
         let v6 = from.starts_with('[');
@@ -98,12 +97,12 @@ impl Event {
     }
 }
 
-/// A flow's packets: time, direction, length, marks, type of service.
+/// A packet of a flow: time, direction, length, flags or ICMP type, type of service.
 type Seen = (u64, usize, u64, u16, u8);
 
 const ACTIVE_NS: u64 = 10 * SECOND_NS;
 
-/// All reports that there should be, in any order.
+/// Returns all expected reports, in any order.
 fn recount(events: &[Event], times: &[u64]) -> Vec<FlowReport> {
     let mut reports = Vec::new();
     for (flow, &(protocol, from, to, vlan)) in FLOWS.iter().enumerate() {
@@ -155,11 +154,11 @@ fn recount(events: &[Event], times: &[u64]) -> Vec<FlowReport> {
 }
 
 fn sorted(mut reports: Vec<FlowReport>) -> Vec<FlowReport> {
-    reports.sort_by_cached_key(|report| format!("{report:?}")); // Nothing less tells two apart for certain.
+    reports.sort_by_cached_key(|report| format!("{report:?}")); // Nothing less distinguishes two for certain.
     reports
 }
 
-/// Sides as a policy has them, or all from inside, as when a mirror port feeds the monitor.
+/// Assigns the policy's sides, or only the inside, as with a mirror port.
 fn arrivals(events: &[Event], times: &[u64], mirrored: bool) -> Vec<Arrival> {
     let all = events.iter().zip(times).enumerate().flat_map(|(number, (event, &time))| {
         let side = if event.reply && !mirrored { Side::Outside } else { Side::Inside };

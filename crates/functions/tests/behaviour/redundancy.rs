@@ -1,5 +1,5 @@
-//! What is redundant is what was there before: whatever streams say, however they are cut,
-//! repeated, reordered and moved, counters are those of an oracle that has the streams whole.
+//! Redundant bytes are those seen before: however streams are segmented, repeated, reordered and
+//! moved, the counters equal those of an oracle that has whole streams.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,32 +10,32 @@ use serde_json::{Value, json};
 
 use crate::http_support::*;
 
-/// The counters in the order in which the oracle has them.
+/// The counters in the oracle's order.
 const COUNTERS: [&str; 8] = [
-    "bytes-outwards",
-    "redundant-outwards",
-    "unique-outwards",
-    "bytes-inwards",
-    "redundant-inwards",
-    "unique-inwards",
+    "bytes_outbound",
+    "redundant_outbound",
+    "unique_outbound",
+    "bytes_inbound",
+    "redundant_inbound",
+    "unique_inbound",
     "chunks",
-    "chunks-forgotten",
+    "chunks_evicted",
 ];
 
 fn counters(benches: &[Bench]) -> Vec<u64> {
     COUNTERS.iter().map(|name| benches.iter().map(|bench| counter(bench, name)).sum()).collect()
 }
 
-/// What flows were told of when they were over: the fields alone, in order of content.
-fn told(benches: &[Bench]) -> Vec<String> {
+/// Returns the fields of the flows' events, sorted by content.
+fn reported(benches: &[Bench]) -> Vec<String> {
     let lines = benches.iter().flat_map(|bench| &bench.told);
     let fields = lines.map(|line| {
         assert!(line.starts_with("redundancy "), "{line}");
         line.split_once("]: ").map_or(line.rsplit_once(": ").unwrap().1, |(_, fields)| fields).to_owned()
     });
-    let mut told: Vec<String> = fields.collect();
-    told.sort();
-    told
+    let mut reported: Vec<String> = fields.collect();
+    reported.sort();
+    reported
 }
 
 fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
@@ -43,7 +43,7 @@ fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| split_mix(&mut random) as u8).collect()
 }
 
-/// Something is said on a connection.
+/// Bytes sent on a connection.
 #[derive(Clone, Debug)]
 struct Turn {
     flow: usize,
@@ -51,12 +51,12 @@ struct Turn {
     bytes: Vec<u8>,
 }
 
-/// How it comes in packets.
+/// A segmentation.
 #[derive(Clone, Debug)]
 struct Way {
-    /// Lengths of segments, in turn.
+    /// Lengths of segments, repeated.
     lens: Vec<usize>,
-    /// For whatever is random.
+    /// Seed of everything random.
     seed: u64,
     reorders: bool,
     repeats: bool,
@@ -64,7 +64,7 @@ struct Way {
 
 const FLOWS: usize = 3;
 
-/// Everything of all flows in packets. The second flow is opened from outside.
+/// Returns the packets of all flows. The second flow is opened from outside.
 fn arrivals(turns: &[Turn], way: &Way) -> Vec<Arrival> {
     let mut talks: Vec<Talk> = (0..FLOWS as u16)
         .map(|flow| Talk::between(v4(10, 0, 0, 1, 40_000 + flow), v4(192, 0, 2, 1, 80)).scaled())
@@ -93,7 +93,7 @@ fn arrivals(turns: &[Turn], way: &Way) -> Vec<Arrival> {
             talk.piece(turn.who, now);
             rest = later;
             if way.repeats && !later.is_empty() {
-                // The end of what was said so far, and a part of it.
+                // The end of the bytes so far, and a part of it.
                 let said = &turn.bytes[..turn.bytes.len() - later.len()];
                 talk.again(turn.who, &said[said.len() - said.len().min(300)..]);
             }
@@ -107,15 +107,15 @@ fn arrivals(turns: &[Turn], way: &Way) -> Vec<Arrival> {
     all
 }
 
-/// Another way to the same counts: with whole streams, fingerprints that are sums of their bytes'
-/// own, and chunks compared byte by byte.
+/// An independent count: whole streams, fingerprints as sums per byte, and chunks compared byte by
+/// byte.
 struct Oracle {
     window: usize,
     sample: u64,
     chunks_max: usize,
-    /// What each byte value contributes in each place of a window.
+    /// The contribution of each byte value at each position of a window.
     parts: Vec<[u64; 256]>,
-    /// The chunks of each way, in the order in which they came.
+    /// The chunks of each direction, in order of arrival.
     known: [Known; 2],
     counters: Vec<u64>,
 }
@@ -144,7 +144,7 @@ impl Oracle {
         }
     }
 
-    /// Where a stream is cut.
+    /// Returns the cuts of a stream.
     fn cuts(&self, stream: &[u8]) -> VecDeque<usize> {
         let longest = (8 * self.sample as usize).next_multiple_of(self.window);
         let mut begin = 0;
@@ -160,7 +160,7 @@ impl Oracle {
         (1..=stream.len()).filter(|&end| is_cut(end)).collect()
     }
 
-    /// Whether a chunk was there before; it is from now on.
+    /// Returns the redundant bytes of a chunk, and remembers it.
     fn judge(&mut self, way: usize, chunk: &[u8]) -> u64 {
         let (in_order, known) = &mut self.known[way];
         self.counters[6] += 1;
@@ -179,7 +179,7 @@ impl Oracle {
         0
     }
 
-    /// All that is said; counters, and what is told.
+    /// Processes everything; returns counters and events.
     fn take(mut self, turns: &[Turn]) -> (Vec<u64>, Vec<String>) {
         let ends = (0..FLOWS).flat_map(|flow| [(flow, Client), (flow, Server)]);
         let mut streams: Vec<Stream> = ends.map(|(flow, who)| Stream::new(&self, turns, flow, who)).collect();
@@ -195,12 +195,12 @@ impl Oracle {
         for stream in streams.iter_mut().filter(|stream| stream.begin < stream.whole.len()) {
             stream.chunk(stream.whole.len(), &mut self);
         }
-        let told = streams.chunks(2).filter_map(|both| {
+        let reported = streams.chunks(2).filter_map(|both| {
             let [out, back] = [0, 1].map(|way| both.iter().find(|stream| stream.way == way).unwrap());
             let (bytes, redundant) = (out.whole.len() + back.whole.len(), out.redundant + back.redundant);
             (redundant > 0).then(|| {
                 format!(
-                    "bytes_outwards={} redundant_outwards={} bytes_inwards={} redundant_inwards={} redundant_percent={}",
+                    "bytes_outbound={} redundant_outbound={} bytes_inbound={} redundant_inbound={} redundant_percent={}",
                     out.whole.len(),
                     out.redundant,
                     back.whole.len(),
@@ -209,21 +209,21 @@ impl Oracle {
                 )
             })
         });
-        let mut told: Vec<String> = told.collect();
-        told.sort();
-        (self.counters, told)
+        let mut reported: Vec<String> = reported.collect();
+        reported.sort();
+        (self.counters, reported)
     }
 }
 
-/// What one end of a flow says in all.
+/// The stream of one end of a flow.
 struct Stream {
     flow: usize,
     who: Who,
-    /// 0: outwards.
+    /// 0: outbound.
     way: usize,
     whole: Vec<u8>,
     cuts: VecDeque<usize>,
-    /// How much of it was said so far, and where its next chunk begins.
+    /// Bytes sent so far, and the start of the next chunk.
     said: usize,
     begin: usize,
     redundant: usize,
@@ -250,14 +250,14 @@ impl Stream {
     }
 }
 
-/// What is said: parts of few pages, so that much comes again.
+/// Generates bytes from few pages, so that many are repeated.
 fn turns() -> impl Strategy<Value = Vec<Turn>> {
     let page = (0u64..4, 0usize..3_000).prop_map(|(seed, from)| random_bytes(seed, 6_000)[from..].to_vec());
     let bytes = prop_oneof![
         6 => page,
         1 => (any::<u8>(), 1usize..3_000).prop_map(|(byte, len)| vec![byte; len]),
         1 => prop::collection::vec(any::<u8>(), 1..80),
-        // More than is remembered, now and then.
+        // Sometimes more than is remembered.
         1 => any::<u64>().prop_map(|seed| random_bytes(seed, 30_000)),
     ];
     let turn = (0..FLOWS, prop_oneof![Just(Client), Just(Server)], bytes);
@@ -278,7 +278,7 @@ fn ways() -> impl Strategy<Value = Way> {
     })
 }
 
-/// Window, sample and cache.
+/// Generates window, sample and cache.
 fn sizes() -> impl Strategy<Value = (usize, u64, usize)> {
     (prop_oneof![Just(16), 16usize..=64, Just(64)], 4u32..9)
         .prop_map(|(window, sample)| (window, 1 << sample, 64 << 10))
@@ -295,11 +295,11 @@ fn over(mut benches: Vec<Bench>) -> (Vec<u64>, Vec<String>) {
         bench.batch(&[]);
         assert_eq!(bench.drops(), []);
     }
-    (counters(&benches), told(&benches))
+    (counters(&benches), reported(&benches))
 }
 
-/// Through two chains that have the set of chunks in common; all flows go to the other one after so
-/// many packets.
+/// Sends the packets through two chains with a common set of chunks; all flows move to the other
+/// one after every n packets.
 fn moving(config: &Value, arrivals: &[Arrival], every: usize) -> (Vec<u64>, Vec<String>) {
     let mut benches = [bench("redundancy", config), bench("redundancy", config)];
     let commons = benches[0].chain.share();
@@ -321,14 +321,14 @@ fn moving(config: &Value, arrivals: &[Arrival], every: usize) -> (Vec<u64>, Vec<
     over(benches.into())
 }
 
-/// A connection that is open, with windows for all that is said.
+/// Opens a connection with windows for everything.
 fn opened() -> Talk {
     let mut talk = Talk::midstream(80).scaled();
     talk.handshake();
     talk
 }
 
-/// What a page's download brings, in segments of this length.
+/// Downloads a page in segments of this length.
 fn download(client: u16, page: &[u8], segment: usize) -> Talk {
     let mut talk = Talk::between(v4(10, 0, 0, 1, client), v4(192, 0, 2, 1, 80)).scaled();
     talk.handshake();
@@ -348,13 +348,13 @@ fn play(config: Value, talks: &[Talk]) -> Bench {
 
 // E23
 #[test]
-fn what_is_fetched_twice_is_redundant_the_second_time() {
+fn a_second_download_is_redundant() {
     let page = random_bytes(7, 200_000);
     let bench = play(json!({}), &[download(1, &page, 1_460), download(22_222, &page, 999)]);
-    let [bytes, redundant] = ["bytes-inwards", "redundant-inwards"].map(|name| counter(&bench, name));
+    let [bytes, redundant] = ["bytes_inbound", "redundant_inbound"].map(|name| counter(&bench, name));
     assert!(bytes > 400_000, "{bytes}");
     assert!((199_000..200_000).contains(&redundant), "{redundant}");
-    assert!(counter(&bench, "redundant-outwards") == 0, "what is asked is short, and not the same");
+    assert!(counter(&bench, "redundant_outbound") == 0, "what is asked is short, and not the same");
 }
 
 #[test]
@@ -364,35 +364,35 @@ fn each_way_has_a_cache_of_its_own() {
     page.chunks(1_000).for_each(|part| echo.piece(Client, part));
     page.chunks(1_000).for_each(|part| echo.piece(Server, part));
     let bench = play(json!({}), &[echo]);
-    let names = ["bytes-outwards", "redundant-outwards", "bytes-inwards", "redundant-inwards"];
+    let names = ["bytes_outbound", "redundant_outbound", "bytes_inbound", "redundant_inbound"];
     assert_eq!(names.map(|name| counter(&bench, name)), [50_000, 0, 50_000, 0]);
 }
 
 #[test]
-fn what_is_missing_is_between_two_chunks() {
+fn a_gap_separates_two_chunks() {
     let page = random_bytes(7, 50_000);
     let mut talk = download(1, &page, 1_000);
-    // The connection behind it has lost some of the same.
+    // The next connection has lost some of the same bytes.
     talk.resets(Client).reopen();
     talk.says(Server, &page[..20_000]).loses(Server, 1_000).says(Server, &page[21_000..]);
     talk.says(Client, "acknowledged");
     let mut bench = play(json!({ "window": 16, "sample": 64 }), &[talk]);
-    let redundant = counter(&bench, "redundant-inwards");
+    let redundant = counter(&bench, "redundant_inbound");
     assert!((48_000..49_000).contains(&redundant), "{redundant}");
     let pending = |bench: &Bench| {
         let [bytes, redundant, unique] =
-            ["bytes-inwards", "redundant-inwards", "unique-inwards"].map(|name| counter(bench, name));
+            ["bytes_inbound", "redundant_inbound", "unique_inbound"].map(|name| counter(bench, name));
         bytes - redundant - unique
     };
     assert!(pending(&bench) > 0, "what is behind the last cut waits for more");
     assert!(bench.chain.finish(&mut bench.pool));
     assert_eq!(pending(&bench), 0);
-    assert_eq!(counter(&bench, "redundant-inwards"), redundant, "nobody knows what it would have been");
+    assert_eq!(counter(&bench, "redundant_inbound"), redundant, "nobody knows what it would have been");
 }
 
-/// Neither what is before a gap nor what is behind it makes a chunk with the other.
+/// Bytes before and after a gap never form a chunk together.
 #[test]
-fn what_was_apart_was_never_there_together() {
+fn buffers_of_different_messages_never_match_together() {
     let (before, behind) = (random_bytes(7, 20), random_bytes(8, 10));
     let mut apart = opened();
     apart.says(Server, &before).loses(Server, 100).says(Server, &behind);
@@ -405,39 +405,39 @@ fn what_was_apart_was_never_there_together() {
     };
     for (said, redundant) in [([&before[..], &behind].concat(), 0), (before, 0), (behind, 10)] {
         let bench = play(json!({}), &[apart.clone(), again(&said)]);
-        assert_eq!(counter(&bench, "redundant-inwards"), redundant, "{} bytes", said.len());
+        assert_eq!(counter(&bench, "redundant_inbound"), redundant, "{} bytes", said.len());
     }
 }
 
 #[test]
-fn flows_are_told_of_that_are_redundant_enough() {
+fn sufficiently_redundant_flows_are_reported() {
     let page = random_bytes(7, 50_000);
     let mut again = download(2, &page, 1_000);
     again.resets(Client).reopen(); // Which ends the one before.
     for (threshold, count) in [("49KB", 1), ("50KB", 0), ("0B", 0)] {
         let bench = play(json!({ "events_from": threshold }), &[download(1, &page, 1_000), again.clone()]);
-        assert_eq!(told(&[bench]).len(), count, "{threshold}");
+        assert_eq!(reported(&[bench]).len(), count, "{threshold}");
     }
 }
 
 #[test]
-fn other_ports_than_those_that_are_named_are_not_looked_at() {
+fn only_the_configured_ports_are_inspected() {
     let page = random_bytes(7, 5_000);
     for (ports, bytes) in [(json!([]), 5_000), (json!([8080, 80]), 5_000), (json!([8080]), 0)] {
         let bench = play(json!({ "ports": ports }), &[download(1, &page, 1_000)]);
-        assert_eq!(counter(&bench, "bytes-inwards") / 1_000 * 1_000, bytes);
+        assert_eq!(counter(&bench, "bytes_inbound") / 1_000 * 1_000, bytes);
     }
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_configurations_are_refused() {
     let registry: nf::Registry<Value> = functions::registry();
     for (config, message) in [
         (json!({ "cache": "1KB" }), "`cache` must be from 65536 to 68719476736, not 1000"),
         (json!({ "cache": "65GiB" }), "`cache` must be from 65536 to 68719476736, not 69793218560"),
         (
             json!({ "cache": "4GiB" }),
-            "`cache` has 44739242 chunks of `window` and `sample` bytes, and 16777216 are the most: take a larger `sample`",
+            "`cache` allows 44739242 chunks, expected at most 16777216: increase `sample` or `window`",
         ),
         (json!({ "window": 15 }), "`window` must be from 16 to 64, not 15"),
         (json!({ "window": 65 }), "`window` must be from 16 to 64, not 65"),
@@ -457,7 +457,7 @@ proptest! {
 
     // E23
     #[test]
-    fn is_as_the_oracle_has_it(
+    fn counters_equal_those_of_the_oracle(
         turns in turns(), ways in [ways(), ways()], sizes in sizes(), batch in 1usize..40, every in 1usize..40,
     ) {
         let (window, sample, cache) = sizes;

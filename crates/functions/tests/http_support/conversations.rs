@@ -4,10 +4,11 @@ use proptest::prelude::*;
 
 use super::{Client, Server, Talk, Who};
 
-/// A turn of a conversation: who says what.
+/// A turn of a conversation: sender and bytes.
 pub type Turn = (Who, Vec<u8>);
 
-/// Messages good and bad, tunnels, garbage; requests and responses need not fit each other.
+/// Generates valid and invalid messages, tunnels, garbage; requests and responses need not
+/// correspond.
 pub fn turn() -> impl Strategy<Value = Turn> {
     let requests: &[&str] = &[
         "GET /a HTTP/1.1\r\nHost: x:8080\r\nUser-Agent: u\r\n\r\n",
@@ -48,19 +49,19 @@ fn leak(texts: &[&'static str]) -> &'static [&'static str] {
     Vec::leak(texts.to_vec())
 }
 
-/// A conversation.
+/// Generates a conversation.
 pub fn turns() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec(turn(), 1..10)
 }
 
-/// The turns in segments of these lengths, in turn, and the end of the connection.
+/// Sends the turns in segments of these lengths, repeated, and closes the connection.
 pub fn in_segments(turns: &[Turn], lens: &[usize]) -> Talk {
     let mut talk = Talk::open(80);
     let mut lens = lens.iter().copied().cycle();
     for (who, bytes) in turns {
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            // None is of no bytes, and there is one.
+            // No segment is empty, and there is at least one.
             let (now, later) = rest.split_at(rest.len().min(lens.next().unwrap()));
             talk.piece(*who, now);
             rest = later;

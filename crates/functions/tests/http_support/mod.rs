@@ -1,4 +1,4 @@
-//! HTTP over TCP over a chain: connections made segment by segment.
+//! HTTP over TCP through a chain: connections built segment by segment.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,10 +15,10 @@ pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
 
-/// Where a connection begins, in sequence numbers: near the end of them, client's and server's.
+/// Initial sequence numbers of client and server, near the wrap-around.
 const FIRST: [u32; 2] = [u32::MAX - 30, 900];
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Client,
@@ -27,37 +27,37 @@ pub enum Who {
 
 pub use Who::{Client, Server};
 
-/// A connection whose segments are made one after the other.
+/// A connection that is built segment by segment.
 #[derive(Clone)]
 pub struct Talk {
     pub client: Endpoint,
     pub server: Endpoint,
     next: [u32; 2],
     at_ns: u64,
-    /// Whether its SYNs offer windows for all that is said; else 8 KiB may be under way.
+    /// True if its SYNs offer windows for everything; otherwise 8 KiB may be in flight.
     is_scaled: bool,
     pub segments: Vec<Arrival>,
 }
 
 impl Talk {
-    /// One that opens properly, to this port.
+    /// Opens a connection to this port.
     pub fn open(port: u16) -> Talk {
         let mut talk = Talk::midstream(port);
         talk.handshake();
         talk
     }
 
-    /// One whose opening is not seen.
+    /// A connection whose opening is not seen.
     pub fn midstream(port: u16) -> Talk {
         Talk::between(v4(10, 0, 0, 1, 40_000), v4(192, 0, 2, 1, port))
     }
 
-    /// The same between these ends.
+    /// The same between these endpoints.
     pub fn between(client: Endpoint, server: Endpoint) -> Talk {
         Talk { client, server, next: FIRST, at_ns: SECOND_NS, is_scaled: false, segments: vec![] }
     }
 
-    /// The same with windows for all that is said.
+    /// The same with windows for everything.
     pub fn scaled(self) -> Talk {
         Talk { is_scaled: true, ..self }
     }
@@ -70,7 +70,7 @@ impl Talk {
         self.segment(Client, ACK, b"");
     }
 
-    /// Opens again on the same ports.
+    /// Opens a new connection on the same ports.
     pub fn reopen(&mut self) {
         self.next = self.next.map(|next| next.wrapping_add(1_000_000));
         self.handshake();
@@ -86,14 +86,14 @@ impl Talk {
         self.says(who, bytes);
     }
 
-    /// Bytes that were said last, sent again.
+    /// Retransmits the last bytes.
     pub fn again(&mut self, who: Who, bytes: impl AsRef<[u8]>) -> &mut Talk {
         let next = &mut self.next[who as usize];
         *next = next.wrapping_sub(bytes.as_ref().len() as u32);
         self.says(who, bytes)
     }
 
-    /// Bytes that are never seen.
+    /// Skips bytes, which are never seen.
     pub fn loses(&mut self, who: Who, len: usize) -> &mut Talk {
         self.pass(who, len)
     }
@@ -108,8 +108,8 @@ impl Talk {
         self
     }
 
-    /// Bytes where its stream stands, that its stream does not go on from, in a segment with these
-    /// flags and an acknowledgement number so far from the right one.
+    /// Sends decoy bytes at the current position of the stream, in a segment with these flags and
+    /// an acknowledgement number that is off by this much. The stream does not advance.
     pub fn decoys(&mut self, who: Who, flags: u8, away: u32, bytes: impl AsRef<[u8]>) -> &mut Talk {
         let next = self.next;
         self.next[1 - who as usize] = next[1 - who as usize].wrapping_add(away);
@@ -118,7 +118,8 @@ impl Talk {
         self
     }
 
-    /// Changes the last segment's byte at this place, counted from the TCP header, and no checksum.
+    /// Corrupts a byte of the last segment, counted from the TCP header, without adjusting the
+    /// checksum.
     pub fn damages(&mut self, at: usize) -> &mut Talk {
         let network = &mut self.segments.last_mut().unwrap().network;
         let l4 = if network[0] >> 4 == 4 { 20 } else { 40 };
@@ -126,7 +127,7 @@ impl Talk {
         self
     }
 
-    /// A segment in somebody's name, with a number so far from where that one's stream stands.
+    /// Forges a segment, with a sequence number that is off by this much.
     pub fn forges(&mut self, who: Who, flags: u8, away: u32) -> &mut Talk {
         let next = self.next;
         self.next[who as usize] = next[who as usize].wrapping_add(away);
@@ -156,7 +157,7 @@ impl Talk {
     }
 }
 
-/// A connection in which these are said in turn.
+/// Builds a connection with these turns.
 pub fn talk(said: &[(Who, &str)]) -> Talk {
     let mut talk = Talk::open(80);
     for (who, text) in said {
@@ -165,18 +166,18 @@ pub fn talk(said: &[(Who, &str)]) -> Talk {
     talk
 }
 
-/// What came of a run.
+/// The result of a run.
 pub struct Run {
-    /// What was told, an item a line: `GET example.org/a HTTP/1.1 -> 200 text/html 5`, or an
+    /// Events and alerts, one per line: `GET example.org/a HTTP/1.1 -> 200 text/html 5`, or an
     /// alert's signature.
-    pub told: Vec<String>,
+    pub reported: Vec<String>,
     /// Packets that left.
     pub sent: usize,
     pub drops: Vec<(&'static str, u64)>,
     pub bench: Bench,
 }
 
-/// Takes segments through `http` one by one, and ends all flows.
+/// Sends segments through `http` one by one, and ends all flows.
 pub fn run(config: Value, segments: &[Arrival]) -> Run {
     let mut bench = bench("http", &config);
     segments.iter().for_each(|segment| bench.batch(std::slice::from_ref(segment)));
@@ -190,8 +191,8 @@ pub fn end(mut bench: Bench) -> Run {
     bench.batch(&[]);
     let buffers = bench.chain.stages()[0].shared().buffers.as_ref().unwrap();
     assert_eq!((buffers.used_bytes(), buffers.refused_bytes()), (0, 0));
-    let told = bench.told.iter().map(|line| brief(line)).collect();
-    Run { told, sent, drops: bench.drops(), bench }
+    let reported = bench.told.iter().map(|line| brief(line)).collect();
+    Run { reported, sent, drops: bench.drops(), bench }
 }
 
 impl Run {
@@ -205,13 +206,13 @@ impl Run {
         counter(&self.bench, name)
     }
 
-    /// All counters that do not depend on how many packets there were.
+    /// Returns all counters that do not depend on the number of packets.
     pub fn counters(&self) -> (Vec<u64>, Vec<Vec<u64>>) {
         let shared = self.bench.chain.stages()[0].shared();
         (shared.counters.clone(), shared.groups.iter().map(|group| group.values.clone()).collect())
     }
 
-    /// The counters of anomalies that are not 0.
+    /// Returns the nonzero counters of anomalies.
     pub fn anomalies(&self) -> Vec<String> {
         let group = &self.bench.chain.stages()[0].shared().groups[2];
         let counted = group.names.iter().zip(&group.values).filter(|(_, value)| **value > 0);
@@ -219,14 +220,14 @@ impl Run {
     }
 }
 
-/// What a line tells, in short.
+/// Abbreviates a line.
 pub fn brief(line: &str) -> String {
     if let Some(alert) = line.split("signature: \"").nth(1) {
         return format!("! {}", alert.split('"').next().unwrap());
     }
     let field = |name: &str| {
         let value = line.split(&format!(" {name}=")).nth(1)?;
-        // A text goes on until the next field.
+        // A text extends to the next field.
         let end = value.match_indices(' ').map(|(at, _)| at).find(|&at| {
             value[at + 1..]
                 .split_once('=')

@@ -11,12 +11,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{SECOND_NS, Talk, packet, stage};
 
-/// A unit with one flow, as the chain has it, of a function whose state is a `T`.
+/// A unit with one flow, with the chain's layout, of a function whose state is a `T`.
 struct Unit<T> {
     stage: Box<dyn Stage>,
     records: FlowRecords,
     record: u32,
-    /// Where the function's state stands in a record: behind the header.
+    /// The place of the function's state in a record: after the header.
     state: SlotField<T>,
 }
 
@@ -29,7 +29,7 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Unit<T> {
         Unit { stage, records, record, state: SlotField::at(size_of::<RecordHeader>()).unwrap() }
     }
 
-    /// Takes over the flow of another unit: the bytes of its record and those of its buffers.
+    /// Takes over another unit's flow: the bytes of its record and its buffers.
     fn take_over(&mut self, from: &mut Unit<T>) {
         let mut saved = vec![];
         from.stage.save_buffers(from.record, &mut from.records, &mut saved);
@@ -41,8 +41,8 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Unit<T> {
     }
 }
 
-/// Takes the packets through a function one by one, with two units in turn that move the flow to
-/// each other, or with one; what comes of each, and what is told.
+/// Sends the packets through a function one by one, with one unit, or with two that move the flow
+/// to each other; returns the verdicts and reports.
 pub fn moved<T>(function: &str, config: &Value, talk: &Talk, moves: bool) -> Vec<String>
 where
     T: Copy + FromBytes + IntoBytes + Immutable,
@@ -52,7 +52,7 @@ where
         (Reassembler::new(StreamOptions::default()).unwrap(), Streams::default());
     let (mut effects, mut pool, parser) =
         (Effects::default(), PacketPool::new(8), Parser::new(FlowHasher::new(1)));
-    let mut told = vec![];
+    let mut reported = vec![];
     let mut at = 0;
     for (number, segment) in talk.segments.iter().enumerate() {
         let mut packet = packet(segment.at_ns, segment.side, &segment.network);
@@ -78,7 +78,7 @@ where
             recording: None,
         };
         unit.stage.process(&mut group);
-        told.push(format!("{:?}", group.verdicts));
+        reported.push(format!("{:?}", group.verdicts));
         if moves {
             let [one, other] = &mut units;
             let (from, to) = if at == 0 { (one, other) } else { (other, one) };
@@ -89,10 +89,10 @@ where
     let unit = &mut units[at];
     let mut env = StageEnv { records: &mut unit.records, effects: &mut effects, buffers: &mut pool };
     unit.stage.flow_end(unit.record, EndReason::Shutdown, SECOND_NS, &mut env);
-    told.extend(effects.alerts.iter().map(|alert| format!("{alert:?}")));
-    told.extend(
+    reported.extend(effects.alerts.iter().map(|alert| format!("{alert:?}")));
+    reported.extend(
         effects.events.iter().map(|event| format!("{event:?} {:?}", event.fields().collect::<Vec<_>>())),
     );
-    told.push(format!("{:?}", unit.records.header(unit.record).tags));
-    told
+    reported.push(format!("{:?}", unit.records.header(unit.record).tags));
+    reported
 }

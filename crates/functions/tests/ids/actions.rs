@@ -1,4 +1,4 @@
-//! What rules do that hold, and in which order.
+//! Actions of matching rules, and their order.
 
 use packet::Side;
 use serde_json::json;
@@ -17,7 +17,7 @@ fn evil() -> [Arrival; 1] {
 }
 
 #[test]
-fn marks_are_set_before_they_are_tested() {
+fn flowbits_are_set_before_they_are_tested() {
     let rules = rule("alert", "udp", "flowbits:isset,a;", 1)
         + &rule("alert", "udp", "flowbits:isset,a; flowbits:set,b;", 2)
         + &rule("alert", "udp", "flowbits:set,a;", 3)
@@ -27,13 +27,13 @@ fn marks_are_set_before_they_are_tested() {
 }
 
 #[test]
-fn what_is_equal_else_is_looked_at_by_its_number() {
+fn equal_rules_are_inspected_in_order_of_sid() {
     let rules = [7, 9, 8].map(|sid| rule("alert", "udp", "", sid)).concat();
     assert_eq!(watch(&rules, &evil()).rules(), [7, 8, 9]);
 }
 
 #[test]
-fn marks_stay_with_their_flow() {
+fn flowbits_stay_with_their_flow() {
     let on = |port: &str, options: &str, sid: u32| {
         format!("alert udp any any -> any any (msg:\"m\"; content:\"{port}\"; {options} sid:{sid};)\n")
     };
@@ -51,12 +51,12 @@ fn marks_stay_with_their_flow() {
     assert_eq!(flow(1, &["is", "none", "any"]), [5], "those of the other flow are its own");
     assert_eq!(flow(1, &["toggle", "is", "none", "any", "toggle", "is", "none"]), [4, 6, 5]);
     assert_eq!(flow(9, &["is", "toggle", "is"]), [4], "and stay");
-    // `unset` holds `set` as well; it comes behind it in the file.
+    // `unset` matches `set` as well; it comes after it in the file.
     assert_eq!(flow(1, &["set", "is", "unset", "is", "none"]), [4, 5]);
 }
 
 #[test]
-fn what_passes_comes_before_what_drops_rejects_and_alerts() {
+fn pass_precedes_drop_reject_and_alert() {
     let harsh = rule("alert", "udp", "", 1) + &rule("reject", "udp", "", 2) + &rule("drop", "udp", "", 3);
     let seen = watch(&harsh, &evil());
     assert_eq!((seen.rules(), seen.sent, seen.drops), (vec![3, 2, 1], 0, vec![("ids-rule", 1)]));
@@ -95,17 +95,17 @@ fn a_rule_about_a_stream_drops_the_flow() {
     let mut talk = Talk::open(4_000);
     talk.says(Client, "ev").says(Client, "il").says(Server, "good").says(Client, "evil").closes(Client);
     let seen = watch(&rule("drop", "tcp", "", 1), &talk.segments);
-    assert_eq!(seen.told, [(5, 1)], "nothing is looked at any more");
+    assert_eq!(seen.reported, [(5, 1)], "nothing is looked at any more");
     assert_eq!((seen.sent, seen.drops), (4, vec![("ids-rule", 1), ("ids-flow", 3)]));
 }
 
 #[test]
-fn detection_drops_nothing() {
+fn mode_detect_drops_nothing() {
     let mut talk = Talk::open(4_000);
     talk.says(Client, "evil").says(Server, "good").says(Server, "evil");
     let rules = rule("drop", "tcp", "", 1) + &rule("reject", "tcp", "", 2);
     let seen = watch_with(&rules, json!({ "mode": "detect" }), &talk.segments);
-    assert_eq!(seen.told, [(4, 1), (4, 2), (6, 1), (6, 2)]);
+    assert_eq!(seen.reported, [(4, 1), (4, 2), (6, 1), (6, 2)]);
     assert_eq!((seen.sent, seen.drops.len()), (talk.segments.len(), 0));
     assert_eq!((seen.counter("packets_dropped"), seen.counter("packets_rejected")), (0, 0));
 }
@@ -147,18 +147,18 @@ fn a_rejected_datagram_is_answered_with_an_error() {
 const PASS: &str = r#"pass tcp any any -> any any (msg:"short"; dsize:2; sid:1;)"#;
 
 #[test]
-fn what_passes_is_still_a_part_of_its_stream() {
+fn passed_bytes_are_still_part_of_their_stream() {
     let mut talk = Talk::open(4_000);
     talk.says(Client, "good e").says(Client, "vi").says(Client, "l");
     let seen = watch(&format!("{PASS}\n{}", rule("alert", "tcp", "", 2)), &talk.segments);
-    assert_eq!(seen.told, [(6, 2)]);
+    assert_eq!(seen.reported, [(6, 2)]);
     assert_eq!(seen.counter("packets_passed"), 1);
 }
 
 #[test]
-fn what_passes_is_still_a_part_of_its_message() {
+fn passed_bytes_are_still_part_of_their_message() {
     let page = r#"alert http any any -> any any (msg:"page"; http.uri; content:"/evil"; sid:2;)"#;
     let mut talk = Talk::open(80);
     talk.says(Client, "GET /ev").says(Client, "il").says(Client, " HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(watch(&format!("{PASS}\n{page}"), &talk.segments).told, [(6, 2)]);
+    assert_eq!(watch(&format!("{PASS}\n{page}"), &talk.segments).reported, [(6, 2)]);
 }

@@ -12,10 +12,10 @@ const EVIL: &str = "evil literal";
 const RULE: &str =
     r#"alert http any any -> any any (msg:"evil body"; file.data; content:"evil literal"; sid:1;)"#;
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
-/// Of the handshake and the request, which stand before the response.
+/// Packets of the handshake and the request, before the response.
 const BEFORE: u64 = 4;
 
-/// Takes a request and its response, cut into segments of these lengths, past the rule.
+/// Inspects a request and its response, in segments of these lengths.
 fn answered(response: &[u8], len: usize) -> Seen {
     let mut talk = Talk::open(80);
     talk.says(Client, GET);
@@ -23,7 +23,7 @@ fn answered(response: &[u8], len: usize) -> Seen {
     watch(RULE, &talk.segments)
 }
 
-/// A body of this length in which the literal begins at this place.
+/// A body of this length with the literal at this offset.
 fn body(len: usize, at: usize) -> Vec<u8> {
     let mut body = b"benign ".repeat(len / 7 + 1);
     body.truncate(len);
@@ -31,7 +31,7 @@ fn body(len: usize, at: usize) -> Vec<u8> {
     body
 }
 
-/// Chunks of these contents (RFC 9112 7.1).
+/// Encodes chunks with these contents (RFC 9112 7.1).
 fn chunked(chunks: &[&[u8]]) -> Vec<u8> {
     let mut bytes = vec![];
     for chunk in chunks {
@@ -46,8 +46,8 @@ fn chunked(chunks: &[&[u8]]) -> Vec<u8> {
 fn a_literal_is_found_when_its_message_ends() {
     let page = page(&body(3_000, 1_500));
     let segments = page.len().div_ceil(1_000) as u64;
-    assert_eq!(answered(&page, 1_000).told, [(BEFORE + segments, 1)]);
-    // Every one of its places in the segments, and so every cut through it.
+    assert_eq!(answered(&page, 1_000).reported, [(BEFORE + segments, 1)]);
+    // Each offset in the segments, and therefore each split of the literal.
     for at in 980..1_020 {
         let page = crate::ids_support::page(&body(1_200, at));
         assert_eq!(answered(&page, 1_000).rules(), [1], "{at}");
@@ -55,18 +55,18 @@ fn a_literal_is_found_when_its_message_ends() {
 }
 
 #[test]
-fn a_literal_that_is_cut_over_two_segments_is_found() {
+fn a_literal_across_two_segments_is_found() {
     let page = page(&body(60, 20));
     let start = page.len() - 40;
     for cut in start..=start + EVIL.len() {
         let said = [(Client, GET), (Server, &page[..cut]), (Server, &page[cut..])];
-        assert_eq!(told(RULE, &said), [1], "{cut}");
+        assert_eq!(reported(RULE, &said), [1], "{cut}");
     }
-    assert_eq!(answered(&page, 1).told, [(BEFORE + page.len() as u64, 1)], "byte by byte");
+    assert_eq!(answered(&page, 1).reported, [(BEFORE + page.len() as u64, 1)], "byte by byte");
 }
 
 #[test]
-fn a_literal_that_is_cut_over_two_chunks_is_found() {
+fn a_literal_across_two_chunks_is_found() {
     let body = body(60, 20);
     for cut in 20..=20 + EVIL.len() {
         let chunks = chunked(&[&body[..cut], &body[cut..]]);
@@ -97,17 +97,17 @@ fn a_literal_in_a_coded_body_is_found() {
         for len in [10_000, 7] {
             assert_eq!(answered(&response(&head, &coded), len).rules(), [1], "{coding} {len}");
         }
-        // The coding of the chunks is undone first.
+        // The chunked coding is decoded first.
         let head = format!("Content-Encoding: {coding}\r\nTransfer-Encoding: chunked\r\n");
         let chunks = chunked(&[&coded[..9], &coded[9..]]);
         assert_eq!(answered(&response(&head, &chunks), 11).rules(), [1], "{coding} in chunks");
-        // As it was sent, it is found where nothing says that it is coded.
+        // The raw literal is found if nothing declares a coding.
         assert_eq!(answered(&page(&coded), 10_000).rules(), [0; 0], "{coding} that is not named");
     }
 }
 
 #[test]
-fn a_body_that_a_gap_cuts_short_is_looked_at() {
+fn a_body_truncated_by_a_gap_is_inspected() {
     let page = page(&body(100, 20));
     let (seen, lost) = page.split_at(page.len() - 30);
     let mut talk = Talk::open(80);
@@ -115,24 +115,24 @@ fn a_body_that_a_gap_cuts_short_is_looked_at() {
         .says(Server, seen)
         .loses(Server, lost.len())
         .says(Server, crate::ids_support::page(b"x"));
-    assert_eq!(watch(RULE, &talk.segments).told, [(0, 1)], "what is missing may still come");
+    assert_eq!(watch(RULE, &talk.segments).reported, [(0, 1)], "what is missing may still come");
     talk.says(Client, GET);
     let proof = talk.segments.len() as u64;
-    assert_eq!(watch(RULE, &talk.segments).told, [(proof, 1)], "the client has what is behind the gap");
+    assert_eq!(watch(RULE, &talk.segments).reported, [(proof, 1)], "the client has what is behind the gap");
 }
 
 #[test]
-fn a_body_is_looked_at_when_its_stream_ends() {
+fn a_body_is_inspected_when_its_stream_ends() {
     let mut talk = Talk::open(80);
     talk.says(Client, GET).says(Server, response("", &body(100, 20)));
-    assert_eq!(watch(RULE, &talk.segments).told, [(0, 1)], "more of the body may come");
+    assert_eq!(watch(RULE, &talk.segments).reported, [(0, 1)], "more of the body may come");
     talk.closes(Server);
     let last = talk.segments.len() as u64;
-    assert_eq!(watch(RULE, &talk.segments).told, [(last, 1)]);
+    assert_eq!(watch(RULE, &talk.segments).reported, [(last, 1)]);
 }
 
 #[test]
-fn a_body_is_looked_at_when_its_connection_is_reset() {
+fn a_body_is_inspected_when_its_connection_is_reset() {
     let established = RULE.replace("file.data", "flow:established; file.data");
     let post = [b"POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n", &body(100, 20)[..]].concat();
     let answer = response("Content-Length: 2000\r\n", &body(100, 20));
@@ -142,28 +142,28 @@ fn a_body_is_looked_at_when_its_connection_is_reset() {
             talk.says(Client, GET);
         }
         talk.says(sends, said).forges(who, RST, 9);
-        assert_eq!(watch(&established, &talk.segments).told, [(0, 1)], "hosts do not heed it");
+        assert_eq!(watch(&established, &talk.segments).reported, [(0, 1)], "hosts do not heed it");
         talk.resets(who);
         let reset = talk.segments.len() as u64;
-        assert_eq!(watch(&established, &talk.segments).told, [(reset, 1)]);
-        // Nor does it end the message: it may be forged, and sent so that only we see it.
-        // Nobody knows before it is acknowledged.
+        assert_eq!(watch(&established, &talk.segments).reported, [(reset, 1)]);
+        // It does not end the message either: it may be forged, and visible to us only. Only an
+        // acknowledgement decides.
         talk.says(sends, body(1_900, 1_000)).says(if sends == Client { Server } else { Client }, "");
         let last = talk.segments.len() as u64;
         let seen = watch_with(&established, json!({ "mode": "detect" }), &talk.segments);
-        assert_eq!(seen.told, [(reset, 1), (last, 1)]);
+        assert_eq!(seen.reported, [(reset, 1), (last, 1)]);
     }
 }
 
 #[test]
-fn a_body_is_looked_at_when_another_connection_begins_on_its_ports() {
+fn a_body_is_inspected_when_another_connection_begins_on_its_ports() {
     let mut talk = Talk::open(80);
     talk.says(Client, GET).says(Server, response("", &body(100, 20))).closes(Client);
     let closed = talk.segments.len() as u64;
-    assert_eq!(watch(RULE, &talk.segments).told, [(0, 1)]);
+    assert_eq!(watch(RULE, &talk.segments).reported, [(0, 1)]);
     talk.reopen();
     let established = RULE.replace("file.data", "flow:established,to_client; file.data");
-    assert_eq!(watch(&established, &talk.segments).told, [(closed + 2, 1)], "once its SYN is answered");
+    assert_eq!(watch(&established, &talk.segments).reported, [(closed + 2, 1)], "once its SYN is answered");
     let gone = talk.says(Client, GET).says(Server, page(b"x")).closes(Server);
     assert_eq!(watch(RULE, &gone.segments).rules(), [1], "of the connection before nothing is left");
 }
@@ -186,7 +186,7 @@ fn messages_in_one_segment_are_kept_apart() {
     ] {
         let requests = GET.repeat(2);
         let said = [(Client, &requests[..]), (Server, &responses.concat())];
-        assert_eq!(told(OF_404, &said), expected, "{responses:?}");
+        assert_eq!(reported(OF_404, &said), expected, "{responses:?}");
     }
 }
 
@@ -209,7 +209,7 @@ fn a_literal_outside_of_the_body_is_not_in_it() {
 }
 
 #[test]
-fn as_much_of_a_body_is_looked_at_as_is_configured() {
+fn the_configured_part_of_a_body_is_inspected() {
     for (at, expected) in [(0, &[1][..]), (1_024 - EVIL.len(), &[1]), (1_025 - EVIL.len(), &[]), (1_500, &[])]
     {
         for len in [10_000, 100] {
@@ -223,7 +223,7 @@ fn as_much_of_a_body_is_looked_at_as_is_configured() {
 }
 
 #[test]
-fn a_rule_is_told_of_once_for_a_message() {
+fn a_rule_is_reported_once_per_message() {
     let twice = page(&body(100, 20).repeat(3));
     assert_eq!(answered(&twice, 10_000).rules(), [1]);
     assert_eq!(answered(&twice, 10).rules(), [1]);
@@ -231,20 +231,20 @@ fn a_rule_is_told_of_once_for_a_message() {
     for _ in 0..3 {
         talk.says(Client, GET).says(Server, &twice);
     }
-    assert_eq!(watch(RULE, &talk.segments).told, [(5, 1), (7, 1), (9, 1)]);
-    // On one packet it acts once, however many messages that has.
-    assert_eq!(told(RULE, &[(Client, &GET.repeat(2)), (Server, &twice.repeat(2))]), [1]);
+    assert_eq!(watch(RULE, &talk.segments).reported, [(5, 1), (7, 1), (9, 1)]);
+    // It acts once per packet, however many messages the packet has.
+    assert_eq!(reported(RULE, &[(Client, &GET.repeat(2)), (Server, &twice.repeat(2))]), [1]);
 }
 
-/// The protocol may become known by the segment that has the literal.
+/// The protocol may become known with the segment that contains the literal.
 #[test]
-fn the_first_message_of_a_connection_may_be_cut_anywhere() {
+fn the_first_message_of_a_connection_may_be_split_anywhere() {
     let post = format!("POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{EVIL}", EVIL.len());
     for cut in 1..post.len() {
         let (a, b) = post.as_bytes().split_at(cut);
-        assert_eq!(told(RULE, &[(Client, a), (Client, b)]), [1], "{cut}");
+        assert_eq!(reported(RULE, &[(Client, a), (Client, b)]), [1], "{cut}");
         assert_eq!(
-            told(RULE, &[(Client, a), (Server, b"x"), (Client, b)]),
+            reported(RULE, &[(Client, a), (Server, b"x"), (Client, b)]),
             [1],
             "{cut}, the other side in between"
         );
@@ -252,12 +252,12 @@ fn the_first_message_of_a_connection_may_be_cut_anywhere() {
 }
 
 #[test]
-fn bodies_of_requests_are_looked_at_as_well() {
+fn request_bodies_are_inspected_too() {
     const POSTED: &str = r#"alert http any any -> any any (msg:"evil form"; http.method; content:"POST"; http.request_body; content:"evil literal"; sid:1;)"#;
     let post =
         |body: &str| format!("POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let (evil, page) = (post("a=evil literal"), page(EVIL.as_bytes()));
-    assert_eq!(told(POSTED, &[(Client, evil.as_bytes())]), [1]);
-    assert_eq!(told(POSTED, &[(Client, GET), (Server, &page)]), [0; 0]);
-    assert_eq!(told(RULE, &[(Client, evil.as_bytes())]), [1], "`file.data` is of both");
+    assert_eq!(reported(POSTED, &[(Client, evil.as_bytes())]), [1]);
+    assert_eq!(reported(POSTED, &[(Client, GET), (Server, &page)]), [0; 0]);
+    assert_eq!(reported(RULE, &[(Client, evil.as_bytes())]), [1], "`file.data` is of both");
 }

@@ -4,7 +4,7 @@ use signatures::inspect::{FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, PACKET_STEPS_MA
 
 use crate::ids_support::*;
 
-/// A rule that goes back and forth in what repeats itself, and one that does not.
+/// A rule that backtracks in repetitive input, and one that does not.
 fn rules(count: u32) -> String {
     let slow = |sid: u32| {
         format!(
@@ -16,7 +16,7 @@ fn rules(count: u32) -> String {
     (0..count).map(|number| slow(100 + number)).chain([plain.to_owned()]).collect()
 }
 
-/// So many pieces that take long.
+/// Sends pieces that take long.
 fn slow(pieces: usize) -> Talk {
     let mut talk = Talk::between(v4(10, 0, 0, 1, 40_000), v4(192, 0, 2, 1, 7_000)).scaled();
     talk.handshake();
@@ -29,9 +29,9 @@ fn slow(pieces: usize) -> Talk {
 fn rules_share_the_steps_of_a_packet() {
     let seen = watch(&rules(20), &slow(1).segments);
     assert_eq!(seen.rules(), [1], "what reads once is looked at");
-    assert_eq!(seen.counter("rules_given_up"), 20);
+    assert_eq!(seen.counter("rules_abandoned"), 20);
     let steps = seen.counter("rule_steps") as usize;
-    // The last step of each may go beyond.
+    // The last step of each may exceed the budget.
     assert!((PACKET_STEPS_MAX..PACKET_STEPS_MAX + 20 * 10).contains(&steps), "{steps}");
 }
 
@@ -45,11 +45,11 @@ fn rules_share_the_steps_of_a_flow() {
 }
 
 #[test]
-fn an_alert_names_the_rule_that_is_given_up() {
+fn an_alert_names_the_abandoned_rule() {
     let seen = watch(&rules(1), &slow(3).segments);
     let own =
         seen.bench.alerts.iter().filter(|alert| alert.detail.as_ref().is_some_and(|d| d.group == OWN_GROUP));
     let texts: Vec<&str> = own.map(|alert| &*alert.signature).collect();
-    assert_eq!(texts, ["ids: rule 1:100 takes too many steps and is given up: slow"]);
-    assert_eq!(seen.counter("rules_given_up"), 3);
+    assert_eq!(texts, ["ids: rule 1:100 takes too many steps and is abandoned: slow"]);
+    assert_eq!(seen.counter("rules_abandoned"), 3);
 }

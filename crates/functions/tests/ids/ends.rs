@@ -1,4 +1,4 @@
-//! HTTP messages that are looked at though nobody ends them, and codings that are written oddly.
+//! HTTP messages that are inspected without an end, and oddly written codings.
 
 use std::io::Write;
 
@@ -14,21 +14,21 @@ const RULES: &str = r#"
     alert http any any -> any any (msg:"body"; flow:established,to_client; file.data; content:"evil literal"; sid:4;)"#;
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// What both sides say and who closes, and which rules hold on which packets.
+/// Sends these turns and closes; returns which rules match on which packets.
 fn seen(said: &[(Who, &[u8])], closes: &[Who]) -> Vec<(u64, u32)> {
     let mut talk = Talk::open(80);
     said.iter().for_each(|(who, bytes)| talk.piece(*who, bytes));
     closes.iter().for_each(|who| {
         talk.closes(*who);
     });
-    watch(RULES, &talk.segments).told
+    watch(RULES, &talk.segments).reported
 }
 
 #[test]
-fn a_head_without_end_is_looked_at_when_its_stream_ends() {
+fn an_incomplete_head_is_inspected_when_its_stream_ends() {
     let request = b"GET /evil HTTP/1.1\r\nHost: x\r\nX-Evil: 1\r\n";
     assert_eq!(seen(&[(Client, request)], &[Client]), [(5, 1), (5, 2)]);
-    // So is a line that lacks its end, if it is a header or a start line without doubt.
+    // So is a line without its line ending, if it is certainly a header or a start line.
     assert_eq!(seen(&[(Client, &request[..request.len() - 2])], &[Client]), [(5, 1), (5, 2)]);
     assert_eq!(seen(&[(Client, b"GET /evil HTTP/1.1")], &[Client]), [(5, 1)]);
     assert_eq!(seen(&[(Client, b"GET /evil")], &[Client]), []);
@@ -37,7 +37,7 @@ fn a_head_without_end_is_looked_at_when_its_stream_ends() {
 }
 
 #[test]
-fn what_is_left_is_looked_at_when_the_flow_ends() {
+fn incomplete_messages_are_inspected_when_the_flow_ends() {
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nX-Evil: 1\r\n\r\nevil literal";
     assert_eq!(seen(&[(Client, GET), (Server, answer)], &[]), [(5, 3), (0, 4)]);
     assert_eq!(seen(&[(Client, b"GET /evil HTTP/1.1\r\nX-Evil: 1\r\n")], &[]), [(0, 1), (0, 2)]);
@@ -47,16 +47,16 @@ fn what_is_left_is_looked_at_when_the_flow_ends() {
     let mut talk = Talk::open(80);
     talk.says(Client, post);
     let seen = watch(rule, &talk.segments);
-    assert_eq!(seen.told, [(0, 1)]);
+    assert_eq!(seen.reported, [(0, 1)]);
     let alert = &seen.bench.alerts[0];
     assert_eq!((alert.has_packet, alert.key.ends(alert.reversed).0.port), (false, talk_port(&talk)));
-    // Once is enough: what a reset had looked at is not looked at again.
+    // Bytes that were inspected at a reset are not inspected again.
     let mut reset = Talk::open(80);
     reset.says(Client, post).resets(Client);
-    assert_eq!(watch(rule, &reset.segments).told.len(), 1);
+    assert_eq!(watch(rule, &reset.segments).reported.len(), 1);
 }
 
-/// The port of the client.
+/// Returns the client's port.
 fn talk_port(talk: &Talk) -> u16 {
     let network = &talk.segments[0].network;
     u16::from_be_bytes([network[20], network[21]])
@@ -69,7 +69,7 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn codings_are_undone_however_they_are_written() {
+fn codings_are_decoded_however_they_are_written() {
     let (once, twice) = (gzip(b"an evil literal"), gzip(&gzip(b"an evil literal")));
     for (headers, body) in [
         ("Content-Encoding: gzip", &once),
@@ -91,7 +91,7 @@ fn codings_are_undone_however_they_are_written() {
 }
 
 #[test]
-fn what_is_not_coded_as_it_says_is_looked_at_as_it_is() {
+fn bodies_not_coded_as_declared_are_inspected_raw() {
     let plain = response("Content-Encoding: gzip\r\nContent-Length: 12\r\n", b"evil literal");
     assert_eq!(seen(&[(Client, GET), (Server, &plain)], &[]), [(5, 4)]);
     let both = [&gzip(b"harmless")[..], b"evil literal"].concat();
@@ -100,7 +100,7 @@ fn what_is_not_coded_as_it_says_is_looked_at_as_it_is() {
 }
 
 #[test]
-fn bodies_are_read_as_lenient_clients_read_them() {
+fn bodies_are_decoded_as_by_lenient_clients() {
     for (answer, what) in [
         (&b"HTTP/1.1 204 No\r\nContent-Length: 12\r\n\r\nevil literal"[..], "a body of 204"),
         (b"HTTP/1.1 304 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevil \r\n7\r\nliteral\r\n0\r\n\r\n", "chunks of 304"),
@@ -117,7 +117,7 @@ fn bodies_are_read_as_lenient_clients_read_them() {
 }
 
 #[test]
-fn bodies_that_nothing_announces_are_looked_at_when_the_stream_ends() {
+fn unannounced_bodies_are_inspected_when_the_stream_ends() {
     for (answer, what) in [
         (&b"HTTP/1.1 204 No\r\n\r\nevil literal"[..], "lines behind 204"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nan evil literal", "no chunks"),

@@ -1,4 +1,4 @@
-//! Datagrams in fragments: what rules say of the whole ones, in whatever order their parts come.
+//! Fragmented datagrams: matches of the whole datagram, in whatever order its fragments arrive.
 
 use graph::Chain;
 use packet::{DropReason, Endpoint, Packet, PacketPool, Side};
@@ -24,7 +24,7 @@ fn ends(port: u16, v6: bool) -> (Endpoint, Endpoint) {
     }
 }
 
-/// 96 bytes in which the content lies over the border of fragments of 48 bytes.
+/// 96 bytes with the content across the border of fragments of 48 bytes.
 fn secret() -> Vec<u8> {
     let mut payload = vec![b'x'; 96];
     payload[30..48].copy_from_slice(b"SECRET-IN-DATAGRAM");
@@ -45,7 +45,7 @@ fn arrivals(parts: &[Vec<u8>]) -> Vec<Arrival> {
     (0..).zip(parts).map(arrival).collect()
 }
 
-/// Whole datagrams of each protocol, and the rules that hold on them.
+/// Whole datagrams of each protocol, and the rules that match them.
 fn datagrams() -> Vec<(Vec<u8>, Vec<u32>)> {
     let of = |v6: bool| {
         let (from, to) = ends(6_000, v6);
@@ -59,7 +59,7 @@ fn datagrams() -> Vec<(Vec<u8>, Vec<u32>)> {
     [of(false), of(true)].concat()
 }
 
-/// All orders of so many things.
+/// Returns all permutations.
 fn orders(count: usize) -> Vec<Vec<usize>> {
     if count == 0 {
         return vec![vec![]];
@@ -74,7 +74,7 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn rules_hold_on_what_is_put_together() {
+fn rules_match_reassembled_datagrams() {
     for (whole, expected) in datagrams() {
         let seen = watch(RULES, &arrivals(std::slice::from_ref(&whole)));
         let of_whole: Vec<u32> = expected.iter().map(|rule| if *rule == 5 { 6 } else { *rule }).collect();
@@ -97,7 +97,7 @@ fn nothing_completes_a_datagram_that_was_dropped() {
     for (whole, _) in datagrams() {
         let parts = fragments(&whole, 9, 16);
         let last = parts.len() - 1; // The part with which it is whole.
-        // The last part again, all of it again, and any single part.
+        // Repeats the last part, all parts, and each single part.
         let mut all = parts.clone();
         all.push(parts[last].clone());
         all.extend(parts.iter().cloned());
@@ -110,32 +110,32 @@ fn nothing_completes_a_datagram_that_was_dropped() {
 }
 
 #[test]
-fn what_does_not_hold_passes_whole() {
+fn packets_without_a_match_pass_unchanged() {
     let (from, to) = ends(6_001, false);
     let mut good = secret();
     good[33] = b'_';
     let parts = fragments(&udp(from, to, &good), 9, 24);
     let seen = watch(RULES, &arrivals(&parts));
     assert_eq!((seen.rules(), seen.sent), (vec![], parts.len()));
-    // And the next one with the same identification is another one.
+    // The next datagram with the same identification is another one.
     let (one, other) = (fragments(&udp(from, to, &good), 9, 24), fragments(&udp(from, to, &secret()), 9, 24));
     let seen = watch(RULES, &arrivals(&[&one[..], &other].concat()));
     assert_eq!((seen.rules(), seen.sent), (vec![1, 5], parts.len()));
 }
 
 #[test]
-fn parts_that_no_host_takes_hide_nothing() {
+fn fragments_that_no_host_accepts_hide_nothing() {
     let (from, to) = ends(6_000, false);
     let parts = fragments(&udp(from, to, &secret()), 9, 48);
     let mut forged = fragments(&udp(from, to, &[b'y'; 96]), 9, 48);
-    // A wrong checksum of the header.
+    // A wrong header checksum.
     forged.iter_mut().for_each(|part| part[10] ^= 0xff);
     let seen = watch(RULES, &arrivals(&[&forged[1..], &parts[..]].concat()));
     assert_eq!(seen.rules(), [1, 4, 5]);
 }
 
 #[test]
-fn rules_about_fragments_themselves_still_hold_on_each() {
+fn rules_about_fragments_match_each_fragment() {
     let (from, to) = ends(6_000, false);
     let parts = fragments(&udp(from, to, &secret()), 9, 48);
     let rules = r#"
@@ -143,17 +143,17 @@ alert ip any any -> any any (msg:"more"; fragbits:M; sid:1;)
 alert ip any any -> any any (msg:"last"; fragbits:!M; fragoffset:>0; sid:2;)
 alert udp any any -> any 6000 (msg:"once"; sid:3;)
 "#;
-    assert_eq!(watch(rules, &arrivals(&parts)).told, [(1, 1), (1, 3), (2, 1), (3, 2)]);
+    assert_eq!(watch(rules, &arrivals(&parts)).reported, [(1, 1), (1, 3), (2, 1), (3, 2)]);
 }
 
-/// A datagram in which nothing is found.
+/// A datagram without a match.
 fn harmless(len: usize) -> Vec<u8> {
     let (from, to) = ends(6_001, false);
     udp(from, to, &vec![b'.'; len])
 }
 
 #[test]
-fn parts_are_held_back_until_all_are_there_and_leave_in_their_order() {
+fn fragments_are_held_until_complete_and_leave_in_order() {
     let whole = harmless(96);
     let parts = fragments(&whole, 9, 24);
     for order in orders(parts.len()).into_iter().step_by(7) {
@@ -166,7 +166,7 @@ fn parts_are_held_back_until_all_are_there_and_leave_in_their_order() {
             assert_eq!(bench.chain.counters().packets_held as usize, number + 1 - count);
         }
         let sent: Vec<&[u8]> = bench.sent.iter().map(|(_, _, frame)| &frame[14..]).collect();
-        // Later ones wait for the first one before.
+        // Later fragments wait for the first one.
         let mut expected: Vec<&[u8]> = shuffled.iter().map(Vec::as_slice).collect();
         let first = order.iter().position(|at| *at == 0).unwrap();
         expected[..=first].rotate_right(1);
@@ -182,14 +182,14 @@ fn nothing_is_held_back_where_nothing_is_prevented() {
 }
 
 #[test]
-fn what_is_not_whole_in_time_is_dropped_as_time_passes() {
+fn incomplete_datagrams_are_dropped_after_the_timeout() {
     for (v6, seconds) in [(false, 30), (true, 60)] {
         let (from, to) = ends(6_001, v6);
         let parts = fragments(&udp(from, to, &[b'.'; 96]), 9, 24);
         let mut bench = ids(RULES);
         arrivals(&parts[1..3]).iter().for_each(|part| bench.batch(std::slice::from_ref(part)));
         bench.one(SECOND_NS + 5 * MS_NS, Side::Inside, &parts[0]);
-        // The first one lets the others in, which began to wait here with it.
+        // The first one releases the others, whose wait began here.
         let due_ns = SECOND_NS + 5 * MS_NS + seconds * SECOND_NS;
         assert!(bench.chain.due_ns() <= due_ns);
         for (at_ns, held, drops) in
@@ -203,7 +203,7 @@ fn what_is_not_whole_in_time_is_dropped_as_time_passes() {
 }
 
 #[test]
-fn what_is_held_back_is_bounded() {
+fn held_fragments_are_bounded() {
     use graph::streams::{HELD_BACK_MAX, HELD_BACK_MEMORY};
     // Of one datagram.
     let parts = fragments(&harmless(24 * (HELD_BACK_MAX + 2)), 9, 24);
@@ -213,7 +213,7 @@ fn what_is_held_back_is_bounded() {
     let drops = vec![("fragment-too-many", refused), ("fragment-of-dropped", count - refused)];
     assert_eq!((seen.sent, seen.drops), (0, drops));
 
-    // Of all of a source, and of all sources: the oldest give way, and those that are whole pass.
+    // Of one source, and of all sources: the oldest are evicted, and whole ones pass.
     let room = HELD_BACK_MEMORY / (2 << 10);
     for (sources, datagrams, most) in [(1, 200, room / 4), (64, 1024, room)] {
         let mut unit = Unit::new();
@@ -234,7 +234,7 @@ fn what_is_held_back_is_bounded() {
 }
 
 #[test]
-fn a_copy_with_other_bytes_does_not_leave() {
+fn a_retransmission_with_other_bytes_does_not_leave() {
     let parts = fragments(&harmless(96), 9, 24);
     for (number, part) in parts.iter().enumerate() {
         let mut copy = part.clone();
@@ -264,7 +264,7 @@ impl Unit {
         Unit { chain: Chain::new(stages, options()).unwrap(), pool: PacketPool::new(4_096), out: vec![] }
     }
 
-    /// Takes a packet through; those that leave, from the IP header on.
+    /// Sends a packet through; returns those that leave, from the IP header on.
     fn process(&mut self, network: &[u8]) -> Vec<Vec<u8>> {
         let packet = packet(SECOND_NS, Side::Inside, network);
         self.chain.process(&mut vec![packet], &mut self.out, &mut self.pool);
@@ -275,7 +275,7 @@ impl Unit {
         self.out.drain(..).map(leave).collect()
     }
 
-    /// The flow goes to another unit, which knows that its first fragment passed.
+    /// Moves the flow to another unit, which knows that its first fragment passed.
     fn hand_over(&mut self, other: &mut Unit, first: &[u8]) {
         let mut saved = vec![];
         let record = self.chain.records().used().next().unwrap();
@@ -289,7 +289,7 @@ impl Unit {
 }
 
 #[test]
-fn what_is_held_back_moves_with_its_flow() {
+fn held_fragments_move_with_their_flow() {
     let (from, to) = ends(6_000, false);
     for whole in [harmless(96), udp(from, to, &secret())] {
         let parts = fragments(&whole, 9, 24);

@@ -1,5 +1,4 @@
-//! Connections that go on with another protocol: after CONNECT, an upgrade, STARTTLS and their
-//! like.
+//! Connections that change protocol: after CONNECT, an upgrade, STARTTLS and the like.
 
 use crate::ids_oracle::plant::tls;
 use crate::ids_support::*;
@@ -21,7 +20,7 @@ fn certificate() -> Vec<u8> {
     tls::certificate(b"CN=secret", b"CN=x", b"0A").unwrap()
 }
 
-/// The rules that hold where this is said, whole and cut into pieces of these lengths.
+/// Checks which rules match these turns, whole and in pieces of these lengths.
 fn check(port: u16, said: &[(Who, &[u8])], expected: &[u32], what: &str) {
     for len in [10_000, 7, 1] {
         let mut talk = Talk::open(port);
@@ -33,7 +32,7 @@ fn check(port: u16, said: &[(Who, &[u8])], expected: &[u32], what: &str) {
 }
 
 #[test]
-fn behind_a_connect_the_protocol_is_found_again() {
+fn after_a_connect_the_protocol_is_detected_again() {
     let (hello, certificate) = (hello(), certificate());
     let said = [(Client, CONNECT), (Server, OPENED), (Client, &hello), (Server, &certificate)];
     check(8_080, &said, &[1, 3], "TLS");
@@ -49,7 +48,7 @@ fn behind_a_connect_the_protocol_is_found_again() {
 }
 
 #[test]
-fn a_connect_that_is_refused_hides_nothing() {
+fn a_refused_connect_hides_nothing() {
     let hello = hello();
     let refused = b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n";
     let inner = b"GET /inner HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -59,7 +58,7 @@ fn a_connect_that_is_refused_hides_nothing() {
 }
 
 #[test]
-fn behind_an_upgrade_the_protocol_is_found_again() {
+fn after_an_upgrade_the_protocol_is_detected_again() {
     let hello = hello();
     let ask = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: TLS/1.2\r\n\r\n";
     let agreed = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: TLS/1.2\r\n\r\n";
@@ -67,11 +66,11 @@ fn behind_an_upgrade_the_protocol_is_found_again() {
 }
 
 #[test]
-fn http2_that_is_not_read_is_counted() {
+fn unparsed_http2_is_counted() {
     let count = |said: &[(Who, &[u8])]| {
         let mut talk = Talk::open(80);
         said.iter().for_each(|(who, bytes)| talk.piece(*who, bytes));
-        watch(RULES, &talk.segments).counter("http2_unread")
+        watch(RULES, &talk.segments).counter("http2_skipped")
     };
     let preface: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let ask = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
@@ -81,7 +80,7 @@ fn http2_that_is_not_read_is_counted() {
 }
 
 #[test]
-fn behind_starttls_the_protocol_is_found_again() {
+fn after_starttls_the_protocol_is_detected_again() {
     let (hello, certificate) = (hello(), certificate());
     let smtp: [(Who, &[u8]); 6] = [
         (Server, b"220 mail.example ESMTP\r\n"),
@@ -98,9 +97,9 @@ fn behind_starttls_the_protocol_is_found_again() {
     check(21, &ftp, &[1], "FTP");
 }
 
-/// Of these nothing is known but that TLS begins within.
+/// Of these protocols, only the beginning of TLS is known.
 #[test]
-fn tls_within_protocols_that_are_not_known_is_found() {
+fn tls_within_unknown_protocols_is_detected() {
     let hello = hello();
     type Said<'a> = &'a [(Who, &'a [u8])];
     let cases: [(&str, u16, Said<'_>); 6] = [
@@ -127,7 +126,7 @@ fn tls_within_protocols_that_are_not_known_is_found() {
         let mut talk = Talk::open(port);
         said.iter().for_each(|(who, bytes)| talk.piece(*who, bytes));
         assert_eq!(watch(RULES, &talk.segments).rules(), [1], "{what}");
-        // The hello may come byte by byte, where what was said so far is known to be of nothing.
+        // The hello may arrive byte by byte if the protocol so far is known to be none of ours.
         let least = if what == "PostgreSQL" { 6 } else { 1 };
         let mut talk = Talk::open(port);
         said[..said.len() - 1].iter().for_each(|(who, bytes)| talk.piece(*who, bytes));
@@ -137,7 +136,7 @@ fn tls_within_protocols_that_are_not_known_is_found() {
 }
 
 #[test]
-fn what_only_looks_like_a_change_changes_nothing() {
+fn apparent_protocol_changes_change_nothing() {
     let hello = hello();
     let smtp: [(Who, &[u8]); 7] = [
         (Server, b"220 mail.example ESMTP\r\n"),

@@ -1,18 +1,18 @@
-//! The function `ids` against the oracle on traffic of somebody who hides an attack: behind decoys,
-//! and behind packets that no host heeds.
+//! `ids` against the oracle on traffic that hides an attack after decoys and after packets that no
+//! host accepts.
 
 use functions::ids::CANDIDATES_MAX;
 use packet::{Endpoint, LinkType};
-use signatures::{Classifications, Ruleset, Variables};
+use signatures::{Classifications, RuleVariables, Ruleset};
 
 use crate::compare::{Both, Compared};
 use crate::http_support::fragments;
 use crate::ids_oracle::Frame;
 use crate::ids_support::*;
 
-/// What both see.
+/// Compares both.
 pub fn compared(rules: &str, talk: &Talk) -> Compared {
-    let report = Ruleset::read("table", rules, &Variables::default(), &Classifications::default());
+    let report = Ruleset::read("table", rules, &RuleVariables::default(), &Classifications::default());
     assert!(report.faults.is_empty(), "{report}");
     let frame = |segment: &Arrival| Frame {
         time_ns: segment.at_ns,
@@ -24,7 +24,7 @@ pub fn compared(rules: &str, talk: &Talk) -> Compared {
     Both::new(report.ruleset.rules()).compare(&frames)
 }
 
-/// Both see the same, and how many reports.
+/// Checks that both agree; returns the number of reports.
 fn same(rules: &str, talk: &Talk) -> usize {
     let compared = compared(rules, talk);
     assert_eq!((compared.vague, compared.unsupported), (0, 0));
@@ -33,8 +33,7 @@ fn same(rules: &str, talk: &Talk) -> usize {
     compared.same
 }
 
-/// A rule for each decoy, of which some share an anchor, and some are of other ports, ways or
-/// protocols.
+/// A rule for each decoy. Some share an anchor, and some have other ports, directions or protocols.
 fn decoy_rules() -> String {
     let rule = |number: usize| {
         let (protocol, port, flow) = match number % 10 {
@@ -52,7 +51,7 @@ fn decoy_rules() -> String {
     (0..3 * DECOYS).map(rule).collect::<Vec<_>>().join("\n")
 }
 
-/// Decoys that are told apart: enough of them that not all rules about them may wait.
+/// Distinct decoys: enough that not all rules about them can be candidates.
 const DECOYS: usize = CANDIDATES_MAX;
 
 fn decoys(range: std::ops::Range<usize>) -> String {
@@ -60,7 +59,7 @@ fn decoys(range: std::ops::Range<usize>) -> String {
 }
 
 #[test]
-fn behind_decoys_it_sees_what_the_oracle_sees() {
+fn after_decoys_ids_equals_the_oracle() {
     let rules = decoy_rules();
     for (first, second) in [(0..DECOYS, 0..0), (0..20, 20..DECOYS), (10..40, 0..20), (0..5, 0..DECOYS)] {
         for filler in [0, 1_500, 2_100] {
@@ -81,7 +80,7 @@ fn behind_decoys_it_sees_what_the_oracle_sees() {
 }
 
 #[test]
-fn behind_forged_packets_it_sees_what_the_oracle_sees() {
+fn after_forged_packets_ids_equals_the_oracle() {
     const EVIL: &str = r#"
 alert tcp any any -> any any (msg:"established"; flow:established; content:"evil"; sid:1;)
 alert tcp any any -> any any (msg:"not established"; flow:not_established; content:"evil"; sid:2;)
@@ -95,7 +94,7 @@ alert tcp any any -> any any (msg:"packet"; flow:established; flags:A; sid:6;)"#
         for (number, (flags, away)) in forged.into_iter().enumerate() {
             for (others, far) in &forged[number..] {
                 for who in [Client, Server] {
-                    // The forged ones stand behind so many packets of the handshake.
+                    // The forged ones come after this many packets of the handshake.
                     let mut talk = Talk::open(80);
                     let rest = talk.segments.split_off(opens);
                     if opens == 3 {
@@ -114,8 +113,8 @@ alert tcp any any -> any any (msg:"packet"; flow:established; flags:A; sid:6;)"#
                     talk.says(Client, "").reopen();
                     talk.says(Client, "evil").closes(Client).closes(Server).says(Client, "");
                     if opens == 0 && (who == Server || flags & SYN == 0) {
-                        // What the client says may be read after its answer, and of a first packet
-                        // without SYN, who sent it is a guess.
+                        // The client's bytes may be parsed after the response, and the sender of a
+                        // first packet without SYN is a guess.
                         assert_eq!(
                             compared(EVIL, &talk).differing,
                             [vec![], vec![]],
@@ -131,7 +130,7 @@ alert tcp any any -> any any (msg:"packet"; flow:established; flags:A; sid:6;)"#
 }
 
 #[test]
-fn around_resets_it_sees_of_messages_what_the_oracle_sees() {
+fn around_resets_messages_equal_those_of_the_oracle() {
     const MESSAGES: &str = r#"
 alert http any any -> any any (msg:"body"; flow:established; file.data; content:"evil"; sid:1;)
 alert http any any -> any any (msg:"no body"; http.method; content:"POST"; file.data; absent; sid:2;)
@@ -163,7 +162,7 @@ alert http any any -> any any (msg:"answer"; flow:to_client; http.stat_code; con
     }
 }
 
-/// A rule for a request and one for its body, which is looked at when that is complete.
+/// A rule for a request and one for its body, which is inspected when it is complete.
 const REQUEST: &str = r#"
 alert tcp any any -> any any (msg:"stream"; flow:established,only_stream; content:"/evil"; sid:1;)
 alert http any any -> any any (msg:"page"; http.uri; content:"/evil"; sid:2;)
@@ -171,11 +170,11 @@ alert http any any -> any any (msg:"body"; file.data; content:"evil body"; sid:3
 const EVIL_REQUEST: &str = "POST /evil HTTP/1.1\r\nContent-Length: 9\r\n\r\nevil body";
 const GOOD_REQUEST: &str = "POST /good HTTP/1.1\r\nContent-Length: 9\r\n\r\ngood body";
 
-/// Adds a segment that hides what comes next, if it is taken.
+/// Adds a segment that hides the next bytes if it is accepted.
 type Decoy = fn(&mut Talk);
 
 #[test]
-fn behind_decoys_that_hosts_drop_it_sees_what_they_take() {
+fn after_decoys_that_hosts_drop_ids_sees_what_they_accept() {
     let decoys: [(&str, Decoy); 5] = [
         ("a wrong checksum", |talk| {
             talk.decoys(Client, ACK, 0, GOOD_REQUEST).damages(30);
@@ -206,7 +205,7 @@ fn behind_decoys_that_hosts_drop_it_sees_what_they_take() {
 }
 
 #[test]
-fn behind_decoys_before_the_answer_it_sees_what_the_server_takes() {
+fn after_decoys_before_the_reply_ids_sees_what_the_server_accepts() {
     for early in [false, true] {
         for flags in [SYN, SYN | FIN] {
             let mut talk = Talk::open(80);
@@ -215,8 +214,8 @@ fn behind_decoys_before_the_answer_it_sees_what_the_server_takes() {
             before.decoys(Client, flags, 0, GOOD_REQUEST);
             talk.segments = before.segments;
             if early {
-                // The server does not know the connection yet, or resets it, which the client does
-                // not heed.
+                // The server does not know the connection yet, or resets it, which the client
+                // ignores.
                 let mut before = Talk::midstream(80);
                 before.loses(Client, 1).decoys(Client, ACK, 70_000, GOOD_REQUEST);
                 talk.segments.extend(before.segments);
@@ -229,7 +228,7 @@ fn behind_decoys_before_the_answer_it_sees_what_the_server_takes() {
 }
 
 #[test]
-fn a_reset_that_only_we_see_hides_none_that_follows() {
+fn a_reset_that_no_host_sees_hides_no_later_one() {
     const CHUNKED: &str = "POST /f HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n";
     for forged in 0..3 {
         let mut talk = Talk::open(80);
@@ -240,14 +239,14 @@ fn a_reset_that_only_we_see_hides_none_that_follows() {
         if forged > 0 {
             talk.forges(Client, SYN, 70_000);
         }
-        // Behind a reset, bytes count once they are acknowledged.
+        // After a reset, bytes count once they are acknowledged.
         talk.says(Client, "9\r\nevil body\r\n").says(Server, "").resets(Server).says(Server, "");
         assert_eq!(same(REQUEST, &talk), 1, "{forged}");
     }
 }
 
-/// A request in one segment, cut into fragments of so many bytes, and the way that they come in.
-/// That has fragments of the same segment at hand that are longer.
+/// Sends a request in one segment, in fragments of this size and order. The order may use longer
+/// fragments of the same segment.
 fn in_fragments(ends: (Endpoint, Endpoint), size: usize, order: Order) -> Talk {
     let mut talk = Talk::between(ends.0, ends.1);
     talk.handshake();
@@ -262,7 +261,7 @@ fn in_fragments(ends: (Endpoint, Endpoint), size: usize, order: Order) -> Talk {
 type Order = fn(&mut Vec<Vec<u8>>, &[Vec<u8>]);
 
 #[test]
-fn in_fragments_it_sees_what_hosts_put_together() {
+fn in_fragments_ids_sees_what_hosts_reassemble() {
     let orders: [(&str, Order, usize); 8] = [
         ("as sent", |_, _| {}, 3),
         ("backwards", |cut, _| cut.reverse(), 3),
@@ -292,14 +291,14 @@ fn in_fragments_it_sees_what_hosts_put_together() {
                 continue; // Its header has no checksum.
             }
             let mut talk = in_fragments(ends, size, order);
-            let told = |talk: &Talk| {
-                watch_with(REQUEST, serde_json::json!({ "mode": "detect" }), &talk.segments).told.len()
+            let reported = |talk: &Talk| {
+                watch_with(REQUEST, serde_json::json!({ "mode": "detect" }), &talk.segments).reported.len()
             };
-            assert_eq!(told(&talk), reports, "{what}, {size}");
-            // What was not put together is sent again.
+            assert_eq!(reported(&talk), reports, "{what}, {size}");
+            // A segment that could not be reassembled is retransmitted.
             talk.again(Client, EVIL_REQUEST);
-            assert_eq!(told(&talk), 3, "{what}, {size}");
-            // What fragments are put together to, the oracle says, too.
+            assert_eq!(reported(&talk), 3, "{what}, {size}");
+            // The oracle determines the reassembled bytes, too.
             talk.says(Server, "").says(Client, "more").closes(Server);
             let streams = compared(REQUEST, &talk).streams;
             assert_eq!(streams.differing, [""; 0], "{what}, {size}");
@@ -308,17 +307,17 @@ fn in_fragments_it_sees_what_hosts_put_together() {
 }
 
 #[test]
-fn in_line_what_hosts_may_take_otherwise_does_not_pass() {
+fn in_line_ambiguous_packets_do_not_pass() {
     const RULE: &str = r#"drop tcp any any -> any any (msg:"evil"; content:"evil"; sid:1;)"#;
     let mut talk = Talk::open(80);
     talk.says(Client, "good").again(Client, "evil").again(Client, "good").says(Server, "answer");
-    // Once it is acknowledged, no host takes it.
+    // Once it is acknowledged, no host accepts it.
     talk.again(Client, "evil");
     let seen = watch(RULE, &talk.segments);
-    assert_eq!((seen.drops, seen.told), (vec![("stream-differs", 1)], vec![]));
+    assert_eq!((seen.drops, seen.reported), (vec![("stream-differs", 1)], vec![]));
 
     let mut talk = Talk::open(80);
     talk.decoys(Client, ACK, 70_000, "evil").decoys(Client, 0, 0, "evil").says(Client, "good");
     let seen = watch(RULE, &talk.segments);
-    assert_eq!((seen.drops, seen.told), (vec![("stream-ignored", 2)], vec![]));
+    assert_eq!((seen.drops, seen.reported), (vec![("stream-ignored", 2)], vec![]));
 }

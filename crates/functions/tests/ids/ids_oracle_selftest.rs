@@ -1,14 +1,14 @@
-//! The oracle of the function `ids` on itself: tables, and traffic that is planted for each rule.
+//! Tests of the oracle itself: tables, and traffic planted for each rule.
 
 use std::collections::BTreeSet;
 
 use crate::ids_oracle::plant::{self, Rendering};
 use crate::ids_oracle::{Oracle, Witness, shared};
-use signatures::{Classifications, Loaded, Only, Ruleset, Variables};
+use signatures::{Classifications, LoadedRule, ReassemblyFilter, RuleVariables, Ruleset};
 
-/// Seed of what is planted.
+/// Seed of the planted traffic.
 const SEED: u64 = 7;
-/// Bytes before a piece that are looked at with it.
+/// Bytes before a piece that are inspected with it.
 const LOOKBACK_BYTES: usize = 2048;
 
 #[test]
@@ -24,7 +24,7 @@ fn most_rules_can_be_judged() {
 }
 
 #[test]
-fn planted_traffic_is_reported_however_it_is_cut() {
+fn planted_traffic_is_reported_in_any_segmentation() {
     let Some(loaded) = shared::rules(shared::HOME) else { return };
     let (mut count, mut missing, mut cut, mut lost) = (0, Vec::new(), 0, Vec::new());
     for rule in &loaded {
@@ -36,9 +36,9 @@ fn planted_traffic_is_reported_however_it_is_cut() {
         if !is_the_same_cut(rule) || planted.conversations.len() > 1 || !planted.others.is_empty() {
             continue;
         }
-        // What was found in a packet that happened to begin like the stream does not count.
+        // A match in a packet that happens to begin like the stream does not count.
         let mut rule = rule.clone();
-        rule.rule.flow.stream = Some(Only::Assembled);
+        rule.rule.flow.stream = Some(ReassemblyFilter::Assembled);
         let holds = |rendering| plant::reports(&[rule.clone()], &rule, &planted.conversations, rendering);
         let longest = planted.conversations[0].turns.iter().map(|turn| turn.bytes.len()).max();
         if longest > Some(LOOKBACK_BYTES) || !holds(Rendering::Whole) {
@@ -77,7 +77,7 @@ fn near_misses_are_not_reported() {
     assert!(count > 500 && wrong.is_empty(), "{} reported: {wrong:?}", wrong.len());
 }
 
-/// Real traffic has what the readers of application protocols look for.
+/// Real traffic has the content that the parsers of application protocols need.
 #[test]
 fn captures_have_all_kinds_of_buffers() {
     let rules = r#"
@@ -93,7 +93,7 @@ alert smtp any any -> any any (content:"MAIL FROM"; nocase; sid:9;)
 alert ftp any any -> any any (content:"USER "; nocase; sid:10;)
 alert icmp any any -> any any (itype:8; sid:11;)
 alert tcp any any -> any any (flags:S; sid:12;)"#;
-    let report = Ruleset::read("table", rules, &Variables::default(), &Classifications::default());
+    let report = Ruleset::read("table", rules, &RuleVariables::default(), &Classifications::default());
     let oracle = Oracle::new(report.ruleset.rules());
     let captures = shared::captures();
     let mut found = BTreeSet::new();
@@ -104,7 +104,7 @@ alert tcp any any -> any any (flags:S; sid:12;)"#;
     assert!(captures.is_empty() || found == (1..=12).collect(), "{found:?}");
 }
 
-/// How connections are cut in the tests.
+/// The segmentations of the tests.
 fn renderings(size: usize) -> [Rendering; 6] {
     [
         Rendering::At(size),
@@ -116,19 +116,19 @@ fn renderings(size: usize) -> [Rendering; 6] {
     ]
 }
 
-/// Whether a rule's meaning is the same however its traffic is cut: it looks at streams or
-/// messages, and asks for nothing that is not to be there yet.
-fn is_the_same_cut(loaded: &Loaded) -> bool {
+/// Returns whether a rule's meaning is independent of segmentation: it inspects streams or
+/// messages, and tests nothing that must not be there yet.
+fn is_the_same_cut(loaded: &LoadedRule) -> bool {
     let prepared = crate::ids_oracle::prepared::Prepared::new(&loaded.rule, 0).unwrap();
     let occasions = prepared.occasions;
     let on_pieces = occasions.pieces && prepared.is_positive;
     on_pieces || occasions.http.is_some() || occasions.tls || occasions.ssh
 }
 
-/// Rules of a table, and what they report of payloads that a client sends, each in a packet.
+/// Returns the reports of these rules on payloads that a client sends, each in a packet.
 fn reported(rules: &str, turns: &[&str]) -> Vec<(u64, u32)> {
     use plant::conversation::{Conversation, Fields, Kind, Talker, Turn};
-    let (variables, _) = Variables::read("home", shared::HOME);
+    let (variables, _) = RuleVariables::read("home", shared::HOME);
     let report = Ruleset::read("table", rules, &variables, &Classifications::default());
     assert!(report.faults.is_empty(), "{report}");
     let turn = |text: &&str| match text.strip_prefix('<') {
@@ -145,7 +145,7 @@ fn reported(rules: &str, turns: &[&str]) -> Vec<(u64, u32)> {
     let frames = plant::frames(&[conversation], Rendering::Whole);
     let oracle = Oracle::new(report.ruleset.rules());
     assert_eq!(oracle.unsupported(), []);
-    // A turn is a packet and its acknowledgement, behind three packets of the handshake.
+    // A turn is a packet and its acknowledgement, after three packets of the handshake.
     let turn = |packet: u64| packet.saturating_sub(3) / 2;
     oracle.alerts(&Witness::watch(&frames)).into_iter().map(|alert| (turn(alert.packet), alert.sid)).collect()
 }
@@ -154,13 +154,13 @@ fn rule(options: &str) -> String {
     format!("alert tcp any any -> any any ({options}; sid:1;)")
 }
 
-/// The turns in which one rule of these options reports.
+/// Returns the turns in which one rule with these options reports.
 fn turns_of(options: &str, turns: &[&str]) -> Vec<u64> {
     reported(&rule(options), turns).into_iter().map(|(turn, _)| turn).collect()
 }
 
 #[test]
-fn pieces_are_looked_at_with_what_came_before() {
+fn pieces_are_inspected_with_the_preceding_window() {
     assert_eq!(turns_of(r#"content:"abcd""#, &["xab", "cd", "y", "abcdabcd"]), [1, 3]);
     assert_eq!(turns_of(r#"content:"ab"; content:"yz"; distance:0"#, &["ab", "x", "yz", "yz"]), [2]);
     let far = "k".repeat(1400);
@@ -176,7 +176,7 @@ fn pieces_are_looked_at_with_what_came_before() {
 }
 
 #[test]
-fn places_count_from_the_stream_and_from_packets() {
+fn positions_count_from_the_stream_and_from_packets() {
     let rule = r#"content:"cd"; offset:2; depth:2"#;
     assert_eq!(turns_of(rule, &["ab", "cd"]), [1]);
     assert_eq!(turns_of(rule, &["k", "abcd"]), [1]);
@@ -224,15 +224,14 @@ fn messages_of_http_have_their_buffers() {
 }
 
 #[test]
-fn marks_orders_and_thresholds_are_heeded() {
+fn flowbits_order_and_thresholds_apply() {
     let rules = r#"
 alert tcp any any -> any any (content:"b"; flowbits:isset,a; sid:1;)
 alert tcp any any -> any any (content:"a"; flowbits:set,a; flowbits:noalert; sid:2;)
 alert tcp any any -> any any (content:"b"; threshold:type both, track by_src, count 2, seconds 9; sid:3;)
 pass tcp any any -> any any (content:"bc"; sid:4;)
 drop tcp any any -> any any (content:"d"; sid:5;)"#;
-    // What was found of the first and of the fourth turn waits for the mark, or for the next
-    // packet.
+    // The matches in the first and the fourth turn wait for the flowbit, or for the next packet.
     let all = [(1, 1), (2, 1), (2, 3), (4, 1), (4, 5)];
     assert_eq!(reported(rules, &["b", "a", "b", "bc", "d", "b"]), all);
 }

@@ -1,5 +1,5 @@
-//! `ids` tells the same however its flows are moved and its packets batched; of HTTP messages,
-//! however they are cut.
+//! `ids` reports the same however its flows are moved and its packets batched; for HTTP messages,
+//! in any segmentation.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::ids_support::conversations::{Turn, in_segments, turn};
 use crate::ids_support::moving::moved;
 use crate::ids_support::*;
 
-/// Rules of packets and streams.
+/// Rules about packets and streams.
 const OF_BYTES: &str = r#"
 alert tcp any any -> any any (msg:"anchor"; content:"evil literal"; sid:1;)
 alert tcp any any -> any any (msg:"anchor and rest"; content:"HTTP/1.1"; content:"evil"; distance:0; sid:2;)
@@ -27,7 +27,7 @@ alert tcp any any -> any any (msg:"marked"; flowbits:isset,posted; dsize:>20; si
 drop tcp any any -> any any (msg:"tls"; content:"|16 03 01|"; sid:9;)
 "#;
 
-/// Rules of HTTP messages, and one that tests what another one sets.
+/// Rules about HTTP messages, and one that tests another one's flowbit.
 const OF_MESSAGES: &str = r#"
 alert http any any -> any any (msg:"method"; http.method; content:"POST"; flowbits:set,posted; sid:21;)
 alert http any any -> any any (msg:"uri"; http.uri; content:"/b"; sid:22;)
@@ -42,14 +42,14 @@ alert http any any -> any any (msg:"whole"; content:"evil"; http.method; content
 alert http any any -> any any (msg:"file without"; file.data; content:!"evil"; sid:31;)
 "#;
 
-/// Rules that share counts between flows, or leave out what comes behind them on a packet.
+/// Rules that share counts between flows, or that end the inspection of a packet.
 const OF_COUNTS: &str = r#"
 alert http any any -> any any (msg:"limited"; http.protocol; content:"HTTP"; threshold:type limit, track by_src, count 2, seconds 1; sid:41;)
 alert http any any -> any any (msg:"often"; http.stat_code; content:"2"; detection_filter:track by_dst, count 1, seconds 1; sid:42;)
 pass http any any -> any any (msg:"old"; http.uri; content:"/old"; sid:43;)
 "#;
 
-/// What is said in which rules find something, beside what they find in other conversations.
+/// Turns that match rules, besides the matches in other conversations.
 fn evil_turns() -> Vec<Turn> {
     let body = format!("{}evil literal{}", "benign ".repeat(5), " benign".repeat(5));
     let mut gzip = GzEncoder::new(vec![], Compression::default());
@@ -79,7 +79,7 @@ fn lens() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(prop_oneof![1usize..8, 1usize..60, Just(400)], 1..8)
 }
 
-/// With which turn each packet came: those of the handshake with the first.
+/// Returns the turn of each packet: those of the handshake belong to the first.
 fn turn_of_each(turns: &[Turn], talk: &Talk) -> Vec<usize> {
     let lens = talk.segments.iter().map(|segment| segment.network.len() - 40);
     let (mut turn, mut rest) = (0, turns[0].1.len());
@@ -94,23 +94,22 @@ fn turn_of_each(turns: &[Turn], talk: &Talk) -> Vec<usize> {
     lens.map(of).collect()
 }
 
-/// What is told of each turn.
-fn told_by_turn(rules: &str, turns: &[Turn], lens: &[usize]) -> BTreeSet<(usize, u32)> {
+/// Returns the reports of each turn.
+fn reported_by_turn(rules: &str, turns: &[Turn], lens: &[usize]) -> BTreeSet<(usize, u32)> {
     let talk = in_segments(turns, lens);
     let of = turn_of_each(turns, &talk);
     watch(rules, &talk.segments)
-        .told
+        .reported
         .into_iter()
         .map(|(packet, rule)| (of[packet as usize - 1], rule))
         .collect()
 }
 
 proptest! {
-    // For each case, the searches for all patterns are made several times, which takes most of the
-    // time.
+    // The prefilters are built several times per case, which takes most of the time.
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a flow keeps, it keeps in its record and its buffers.
+    /// All state of a flow is in its record and its buffers.
     #[test]
     fn moving_changes_nothing(turns in turns(), lens in lens()) {
         let config = config(&[OF_BYTES, OF_MESSAGES].concat(), json!({}));
@@ -134,14 +133,14 @@ proptest! {
         }
     }
 
-    /// A rule is told of once for a packet, so that how often is no matter here.
+    /// A rule is reported once per packet, so the number of reports does not matter here.
     #[test]
-    fn cutting_changes_nothing_for_messages(turns in turns(), lens in lens()) {
-        prop_assert_eq!(told_by_turn(OF_MESSAGES, &turns, &lens), told_by_turn(OF_MESSAGES, &turns, &[10_000]));
+    fn segmentation_changes_no_alert_about_messages(turns in turns(), lens in lens()) {
+        prop_assert_eq!(reported_by_turn(OF_MESSAGES, &turns, &lens), reported_by_turn(OF_MESSAGES, &turns, &[10_000]));
     }
 }
 
-/// That all of these rules find something in such conversations.
+/// All of these rules match in such conversations.
 #[test]
 fn no_rule_is_idle() {
     let (gets, responses): (Vec<Turn>, Vec<Turn>) =

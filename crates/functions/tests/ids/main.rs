@@ -1,13 +1,11 @@
-//! `ids` in a chain: each behaviour of its README by a small example, which is a few rules, a few
-//! packets, and which rule is told of on which packet; random conversations; and all rules, which
-//! an oracle holds it to.
+//! `ids` in a chain: each behaviour of its README by a small example of a few rules, a few packets,
+//! and the expected reports; random conversations; and all rules, checked by an oracle.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod actions;
 mod bodies;
 mod budgets;
 mod ends;
-mod facing;
 mod fragmented;
 mod handover;
 mod hidden;
@@ -19,6 +17,7 @@ mod messages;
 mod normalized;
 mod odd_messages;
 mod odd_segments;
+mod orientation;
 mod packets;
 mod stream_memory;
 mod streams;

@@ -1,4 +1,4 @@
-//! Memory for what is kept of streams and messages.
+//! Memory of streams and messages.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ alert http any any -> any any (msg:"body"; file.data; content:"evil literal"; si
 alert dns any any -> any any (msg:"query"; dns.query; content:"evil"; sid:4;)
 alert tls any any -> any any (msg:"sni"; tls.sni; content:"evil"; sid:5;)"#;
 
-/// What begins and does not end, and would have to be kept.
+/// Beginnings without an end, which must be buffered.
 fn unfinished() -> [Vec<u8>; 4] {
     let long = "x".repeat(3_000);
     [
@@ -21,8 +21,7 @@ fn unfinished() -> [Vec<u8>; 4] {
     ]
 }
 
-/// Connections of several clients, each with something that does not end, and with evil in one
-/// piece.
+/// Connections of several clients, each with something incomplete, and with evil in one piece.
 fn connections() -> Vec<Talk> {
     let begun = unfinished();
     let connection = |number: u8| {
@@ -40,7 +39,7 @@ fn segments(talks: Vec<Talk>) -> Vec<Arrival> {
     talks.into_iter().flat_map(|talk| talk.segments).collect()
 }
 
-/// All of them when there is little memory, and then one that says these.
+/// Sends all of them with little memory, and then these turns.
 fn behind_them(said: &[&str]) -> Seen {
     let mut talks = connections();
     let mut talk = Talk::open(80);
@@ -53,28 +52,31 @@ const GET: &str = "GET /good HTTP/1.1\r\nHost: x\r\n\r\n";
 const EVIL: &str = "GET /evil HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]
-fn that_memory_is_full_is_said_and_flows_may_be_dropped() {
+fn full_memory_is_reported_and_flows_may_be_dropped() {
     for (when_full, drops) in [("pass", false), ("drop", true)] {
         let more = json!({ "memory": "4096B", "when_full": when_full });
         let seen = watch_with(RULES, more, &segments(connections()));
-        let told = own_alerts(&seen);
-        assert!(!told.is_empty(), "it is said");
-        assert!(told.iter().all(|one| told.iter().filter(|other| one == *other).count() == 1), "{told:?}");
+        let reported = own_alerts(&seen);
+        assert!(!reported.is_empty(), "it is said");
+        assert!(
+            reported.iter().all(|one| reported.iter().filter(|other| one == *other).count() == 1),
+            "{reported:?}"
+        );
         assert_eq!(seen.drops.iter().any(|(reason, _)| *reason == "ids-memory"), drops, "{:?}", seen.drops);
     }
 }
 
-/// Alerts that are no rule's: their numbers, and the hosts that began the flows.
+/// Returns alerts without a rule: their sids, and the initiators of the flows.
 fn own_alerts(seen: &Seen) -> Vec<(u32, packet::Addr)> {
     let is_own = |alert: &&nf::Alert| alert.detail.as_ref().is_some_and(|detail| detail.group == OWN_GROUP);
-    let told = |alert: &nf::Alert| (alert.signature_id, alert.key.ends(alert.reversed).0.addr);
-    seen.bench.alerts.iter().filter(is_own).map(told).collect()
+    let reported = |alert: &nf::Alert| (alert.signature_id, alert.key.ends(alert.reversed).0.addr);
+    seen.bench.alerts.iter().filter(is_own).map(reported).collect()
 }
 
 const IN_PARTS: &str = r#"drop tcp any any -> any any (msg:"stream"; content:"evil literal"; sid:1;)"#;
 
-/// A connection between whose halves of evil these connections come, with 1 MiB of memory, and what
-/// else is configured.
+/// Sends a connection whose halves of evil are separated by these connections, with 1 MiB of memory
+/// and further configuration.
 fn beside(others: Vec<Talk>, more: Value) -> Seen {
     let mut talk = Talk::open(80);
     talk.piece(Client, b"what is said before evil ");
@@ -87,7 +89,7 @@ fn beside(others: Vec<Talk>, more: Value) -> Seen {
     watch_with(IN_PARTS, config, &packets)
 }
 
-/// Whether the connection between the others was stopped by the rule.
+/// Returns whether the rule stopped that connection.
 fn is_stopped(seen: &Seen) -> bool {
     let drops = seen.drops.iter().find(|(reason, _)| *reason == "ids-rule");
     seen.rules() == [1] && drops.is_some_and(|(_, packets)| *packets == 1)
@@ -109,14 +111,14 @@ fn one_source_leaves_memory_for_others() {
         let seen = beside(attack().collect(), json!({ "when_full": when_full }));
         assert!(is_stopped(&seen), "{when_full}: {:?} {:?}", seen.rules(), seen.drops);
         assert!(seen.counter("source_over_share") > 0);
-        assert_eq!((seen.counter("memory_full"), seen.counter("memory_gave_way")), (0, 0));
+        assert_eq!((seen.counter("memory_full"), seen.counter("memory_reclaimed")), (0, 0));
         assert_eq!(seen.drops.iter().any(|(reason, _)| *reason == "ids-memory"), drops, "{:?}", seen.drops);
         assert_eq!(own_alerts(&seen), [(2, v4(10, 6, 6, 6, 0).addr)]);
     }
 }
 
 #[test]
-fn sources_that_are_not_there_take_nothing_from_open_connections() {
+fn spoofed_sources_take_nothing_from_open_connections() {
     let spoofed = |number: u16| {
         let [high, low] = number.to_be_bytes();
         let mut talk = Talk::between(v4(10, 7, high, low, 1_024), v4(192, 0, 2, 1, 80));
@@ -134,7 +136,7 @@ fn sources_that_are_not_there_take_nothing_from_open_connections() {
 }
 
 #[test]
-fn what_gave_way_is_missed_as_the_operator_says() {
+fn evicted_bytes_are_treated_as_configured() {
     let busy = |number: u16| {
         let [high, low] = number.to_be_bytes();
         let mut talk = Talk::between(v4(10, 8, high, low, 1_024), v4(192, 0, 2, 1, 80)).scaled();
@@ -144,33 +146,33 @@ fn what_gave_way_is_missed_as_the_operator_says() {
     };
     for (when_full, reason) in [("pass", None), ("drop", Some("ids-memory"))] {
         let seen = beside((0..700).map(busy).collect(), json!({ "when_full": when_full }));
-        assert_eq!(seen.counter("memory_gave_way"), 1);
+        assert_eq!(seen.counter("memory_reclaimed"), 1);
         assert_eq!(own_alerts(&seen), [(3, v4(10, 0, 0, 1, 0).addr)]);
         assert_eq!(seen.drops.first().map(|(reason, _)| *reason), reason);
     }
 }
 
 #[test]
-fn without_memory_pieces_are_looked_at_alone() {
+fn without_memory_pieces_are_inspected_alone() {
     let packets = segments(connections());
     let seen = watch_with(RULES, json!({ "memory": "4096B" }), &packets);
     assert!(seen.refused_bytes > 100_000, "what is not kept is counted: {}", seen.refused_bytes);
     assert_eq!((seen.sent, seen.drops.len()), (packets.len(), 0));
     assert_eq!(seen.rules(), [1; 40], "what stands in one piece is found");
     let enough = watch(RULES, &packets);
-    // What has come of the ten bodies is looked at when their flows end.
+    // The ten partial bodies are inspected when their flows end.
     let all = [vec![1; 40], vec![3; 10]].concat();
     assert_eq!((enough.refused_bytes, enough.rules()), (0, all));
 }
 
 #[test]
-fn without_memory_messages_in_one_segment_are_looked_at() {
+fn without_memory_messages_in_one_segment_are_inspected() {
     assert_eq!(behind_them(&[EVIL]).rules().last(), Some(&2));
     assert_eq!(behind_them(&[GET, EVIL]).rules().last(), Some(&2));
 }
 
 #[test]
-fn what_is_kept_is_let_go_as_connections_end() {
+fn buffers_are_freed_as_connections_end() {
     let kept = |talks: Vec<Talk>| {
         let mut bench = ids(RULES);
         segments(talks).iter().for_each(|packet| bench.batch(std::slice::from_ref(packet)));
@@ -179,7 +181,7 @@ fn what_is_kept_is_let_go_as_connections_end() {
         used
     };
     assert!(kept(connections()) > 40 * 500);
-    // New connections on the same ports have nothing of those before.
+    // New connections on the same ports have no bytes of the previous ones.
     let mut reopened = connections();
     reopened.iter_mut().for_each(|talk| talk.resets(Client).reopen());
     assert_eq!(kept(reopened), 0);

@@ -1,4 +1,4 @@
-//! Messages of application protocols, and what their buffers hold.
+//! Application messages, and the contents of their buffers.
 
 use functions::ids::REPEATED_MAX;
 use packet::Side;
@@ -6,7 +6,7 @@ use packet::Side;
 use crate::ids_oracle::plant::tls;
 use crate::ids_support::*;
 
-/// A DNS message (RFC 1035 4.1): a query, or a response that answers with an address.
+/// A DNS message (RFC 1035 4.1): a query, or a response with an address.
 fn dns(name: &str, is_response: bool) -> Vec<u8> {
     let mut encoded = vec![];
     for label in name.split('.') {
@@ -24,7 +24,7 @@ fn dns(name: &str, is_response: bool) -> Vec<u8> {
     message
 }
 
-/// Over TCP, its length stands before it (RFC 1035 4.2.2).
+/// Adds the length prefix of DNS over TCP (RFC 1035 4.2.2).
 fn counted(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes()[..], message].concat()
 }
@@ -33,7 +33,7 @@ const QUERY: &str =
     r#"alert dns any any -> any any (msg:"query"; dns.query; content:"evil."; startswith; sid:1;)"#;
 
 #[test]
-fn dns_is_looked_at_on_its_datagram() {
+fn dns_is_inspected_on_its_datagram() {
     let answer = r#"alert dns any any -> any any (msg:"answer"; flow:to_client; dns.answers.rrname; content:"evil.example"; sid:2;)"#;
     let rules = format!("{QUERY}\n{answer}");
     let on = |port: u16, name: &str| {
@@ -43,26 +43,26 @@ fn dns_is_looked_at_on_its_datagram() {
         watch(&rules, &[there, back])
     };
     let seen = on(53, "evil.example");
-    assert_eq!((seen.told.as_slice(), seen.counter("dns_messages")), (&[(1, 1), (2, 1), (2, 2)][..], 2));
-    assert_eq!(on(53, "good.example").told, []);
+    assert_eq!((seen.reported.as_slice(), seen.counter("dns_messages")), (&[(1, 1), (2, 1), (2, 2)][..], 2));
+    assert_eq!(on(53, "good.example").reported, []);
     assert_eq!(on(53, "www.evil.example").rules(), [2], "the name is a buffer of its own");
-    assert_eq!(on(5_300, "evil.example").told, [], "it is no DNS there");
+    assert_eq!(on(5_300, "evil.example").reported, [], "it is not DNS there");
 }
 
 #[test]
-fn dns_is_looked_at_as_each_message_of_a_stream_is_complete() {
+fn dns_is_inspected_when_each_message_of_a_stream_is_complete() {
     let bytes = ["good.example", "evil.example", "evil.test"].map(|name| counted(&dns(name, false)));
     let all = bytes.concat();
     for len in [1, 7, bytes[0].len()] {
         let mut talk = Talk::open(53);
         all.chunks(len).for_each(|part| talk.piece(Client, part));
         let ends = [bytes[..2].concat().len(), all.len()].map(|end| (3 + end.div_ceil(len) as u64, 1));
-        assert_eq!(watch(QUERY, &talk.segments).told, ends, "{len}");
+        assert_eq!(watch(QUERY, &talk.segments).reported, ends, "{len}");
     }
 }
 
 #[test]
-fn tls_is_looked_at_as_its_handshake_tells_names() {
+fn tls_is_inspected_when_its_handshake_shows_names() {
     let rules = [
         r#"alert tls any any -> any any (msg:"sni"; tls.sni; content:"evil.example"; bsize:12; sid:1;)"#,
         r#"alert tls any any -> any any (msg:"subject"; tls.cert_subject; content:"CN=evil.example"; sid:2;)"#,
@@ -84,7 +84,7 @@ fn tls_is_looked_at_as_its_handshake_tells_names() {
 }
 
 #[test]
-fn ssh_is_looked_at_on_its_greetings() {
+fn ssh_is_inspected_on_its_identification_strings() {
     let rules = [
         r#"alert ssh any any -> any any (msg:"software"; flow:to_server; ssh.software; content:"evil_1.0"; sid:1;)"#,
         r#"alert ssh any any -> any any (msg:"version"; flow:to_client; ssh.proto; content:"1.99"; sid:2;)"#,
@@ -98,7 +98,7 @@ fn ssh_is_looked_at_on_its_greetings() {
         let mut talk = Talk::open(22);
         b"SSH-2.0-good_2.0\r\n".chunks(len).for_each(|part| talk.piece(Client, part));
         b"SSH-2.0-evil_1.0\r\n".chunks(len).for_each(|part| talk.piece(Server, part));
-        assert_eq!(watch(&rules, &talk.segments).told, [], "{len}");
+        assert_eq!(watch(&rules, &talk.segments).reported, [], "{len}");
     }
 }
 
@@ -107,7 +107,7 @@ const REQUEST: &[u8] = b"POST http://Evil.example:81/a/../b%41?q=%20 HTTP/1.1\r\
 const RESPONSE: &[u8] = b"HTTP/1.1 302 Found here\r\nServer: s/1\r\nLocation: /next\r\nSet-Cookie: e=3\r\nContent-Type: text/html\r\n\
     Content-Length: 4\r\n\r\npage";
 
-/// Buffers of the request and the response, and all that they hold.
+/// Buffers of the request and the response, and their whole contents.
 const BUFFERS: [(&str, &str); 26] = [
     ("http.method", "POST"),
     ("http.uri", "/bA?q= "),
@@ -155,11 +155,11 @@ fn buffers_of_http_hold_what_the_manual_says() {
         let mut talk = Talk::open(8_080);
         REQUEST.chunks(len).for_each(|part| talk.piece(Client, part));
         RESPONSE.chunks(len).for_each(|part| talk.piece(Server, part));
-        let mut told = watch(&rules, &talk.segments).rules();
-        told.sort_unstable();
-        told.dedup();
+        let mut reported = watch(&rules, &talk.segments).rules();
+        reported.sort_unstable();
+        reported.dedup();
         let missing: Vec<_> =
-            (1..).zip(BUFFERS).filter(|(sid, _)| !told.contains(sid)).map(|(_, buffer)| buffer).collect();
+            (1..).zip(BUFFERS).filter(|(sid, _)| !reported.contains(sid)).map(|(_, buffer)| buffer).collect();
         assert_eq!(missing, [], "{len}");
     }
 }
@@ -172,30 +172,31 @@ fn a_buffer_that_was_not_sent_is_absent() {
         r#"alert http any any -> any any (msg:"not evil"; flow:to_server; http.user_agent; content:!"evil"; sid:3;)"#,
     ]
     .join("\n");
-    let of = |header: &str| told(&rules, &[(Client, format!("GET / HTTP/1.1\r\n{header}\r\n").as_bytes())]);
+    let of =
+        |header: &str| reported(&rules, &[(Client, format!("GET / HTTP/1.1\r\n{header}\r\n").as_bytes())]);
     assert_eq!(of(""), [1]);
     assert_eq!(of("User-Agent:\r\n"), [2, 3]);
     assert_eq!(of("User-Agent: good\r\n"), [3]);
     assert_eq!(of("User-Agent: evil\r\n"), [0; 0]);
 }
 
-/// A rule of these options.
+/// A rule with these options.
 fn about(options: &str) -> String {
     format!(r#"alert http any any -> any any (msg:"about"; {options} sid:1;)"#)
 }
 
 #[test]
-fn what_was_not_sent_is_absent_of_messages_that_may_have_it() {
+fn a_missing_buffer_is_absent_only_from_messages_that_may_have_it() {
     let rule = r#"alert http any any -> any any (msg:"none"; http.user_agent; absent; sid:1;)"#;
     let answer: (Who, &[u8]) = (Server, b"HTTP/1.1 200 OK\r\n\r\n");
-    assert_eq!(told(rule, &[(Client, b"GET / HTTP/1.1\r\nUser-Agent: good\r\n\r\n"), answer]), [0; 0]);
-    assert_eq!(told(rule, &[(Client, b"GET / HTTP/1.1\r\n\r\n"), answer]), [1]);
+    assert_eq!(reported(rule, &[(Client, b"GET / HTTP/1.1\r\nUser-Agent: good\r\n\r\n"), answer]), [0; 0]);
+    assert_eq!(reported(rule, &[(Client, b"GET / HTTP/1.1\r\n\r\n"), answer]), [1]);
 }
 
 #[test]
 fn buffers_of_several_headers_are_there_if_there_is_one() {
     let of = |options: &str, message: &str| {
-        told(&about(options), &[(Client, format!("{message}\r\n\r\n").as_bytes())]).len()
+        reported(&about(options), &[(Client, format!("{message}\r\n\r\n").as_bytes())]).len()
     };
     let start = r#"http.start; content:"GET / HTTP/1.1|0d 0a 0d 0a|"; startswith; endswith;"#;
     assert_eq!(of(start, "GET / HTTP/1.1"), 1, "a first line is always there");
@@ -205,10 +206,10 @@ fn buffers_of_several_headers_are_there_if_there_is_one() {
 }
 
 #[test]
-fn lines_of_one_name_are_one_header_where_the_first_of_them_stands() {
+fn lines_of_one_name_form_one_header_at_the_first_line() {
     let of = |options: &str, headers: &str| {
         let request = format!("GET / HTTP/1.1\r\n{headers}\r\n");
-        told(&about(options), &[(Client, request.as_bytes())]).len()
+        reported(&about(options), &[(Client, request.as_bytes())]).len()
     };
     let lines = "X-P: a\r\nHost: b\r\nx-p: c\r\nHost: d\r\n";
     for (buffer, holds) in [
@@ -222,14 +223,14 @@ fn lines_of_one_name_are_one_header_where_the_first_of_them_stands() {
         let options = format!(r#"{buffer}; content:"{holds}"; startswith; endswith;"#);
         assert_eq!(of(&options, lines), 1, "{buffer}");
     }
-    // A first line that is too far behind is joined by none.
+    // A line too far from the first one of its name does not join it.
     let far: String = (0..REPEATED_MAX).map(|number| format!("X-{number}: q\r\n")).collect();
     let last = r#"http.header; content:"X-P|3a| a|0d 0a|X-P|3a| b|0d 0a|"; endswith;"#;
     assert_eq!(of(last, &format!("{far}X-P: a\r\nX-P: b\r\n")), 1);
 }
 
 #[test]
-fn places_in_requests_count_from_each_ones_beginning() {
+fn positions_in_requests_count_from_the_beginning_of_each() {
     let rule = about(r#"flow:to_server; content:"GET /evil"; depth:9; content:"|0d 0a|X"; distance:0;"#);
     let talk = |second: &[u8], len: usize| {
         let mut talk = Talk::open(80);
@@ -237,7 +238,7 @@ fn places_in_requests_count_from_each_ones_beginning() {
             .concat()
             .chunks(len)
             .for_each(|part| talk.piece(Client, part));
-        watch(&rule, &talk.segments).told.len()
+        watch(&rule, &talk.segments).reported.len()
     };
     for len in [1, 5, 1_000] {
         assert_eq!(talk(b"GET /evil HTTP/1.1\r\nX: y\r\n\r\n", len), 1, "{len}");
@@ -249,7 +250,7 @@ fn places_in_requests_count_from_each_ones_beginning() {
 fn the_host_is_the_targets_or_the_headers() {
     let of = |host: &str, message: &str| {
         let options = format!(r#"http.host; content:"{host}"; startswith; endswith;"#);
-        told(&about(&options), &[(Client, format!("{message}\r\n\r\n").as_bytes())]).len()
+        reported(&about(&options), &[(Client, format!("{message}\r\n\r\n").as_bytes())]).len()
     };
     assert_eq!(of("evil.example", "CONNECT Evil.example:443 HTTP/1.1\r\nHost: good.example"), 1);
     assert_eq!(of("evil.example", "CONNECT Evil.example:443 HTTP/1.1"), 1);
@@ -257,9 +258,9 @@ fn the_host_is_the_targets_or_the_headers() {
 }
 
 #[test]
-fn rules_of_a_protocol_hold_once_it_is_known() {
+fn rules_about_a_protocol_match_once_it_is_known() {
     let rules = r#"alert http any any -> any any (msg:"evil in http"; content:"evil"; sid:1;)"#;
-    assert_eq!(told(rules, &[(Client, b"GET /evil HTTP/1.1\r\n\r\n")]), [1], "on any port");
-    assert_eq!(told(rules, &[(Client, b"GE"), (Client, b"T /evil HTTP/1.1\r\n\r\n")]), [1]);
-    assert_eq!(told(rules, &[(Client, b"EHLO evil\r\n"), (Server, b"220 evil\r\n")]), [0; 0]);
+    assert_eq!(reported(rules, &[(Client, b"GET /evil HTTP/1.1\r\n\r\n")]), [1], "on any port");
+    assert_eq!(reported(rules, &[(Client, b"GE"), (Client, b"T /evil HTTP/1.1\r\n\r\n")]), [1]);
+    assert_eq!(reported(rules, &[(Client, b"EHLO evil\r\n"), (Server, b"220 evil\r\n")]), [0; 0]);
 }

@@ -1,4 +1,4 @@
-//! In line: packets that are changed and not dropped, so that hosts read them in one way only.
+//! In line: packets are changed, not dropped, so that hosts read them in one way only.
 
 use graph::Options;
 use graph::streams::{Differing, LowTtl, StreamOptions};
@@ -17,7 +17,7 @@ fn in_line(streams: StreamOptions, packets: &[Arrival]) -> Seen {
     end(bench)
 }
 
-/// A connection by IPv4 or IPv6.
+/// A connection over IPv4 or IPv6.
 fn talk(is_v6: bool) -> Talk {
     let (client, server) = match is_v6 {
         false => (v4(10, 0, 0, 1, 40_000), v4(192, 0, 2, 1, 80)),
@@ -28,12 +28,12 @@ fn talk(is_v6: bool) -> Talk {
     talk
 }
 
-/// Where the time to live stands.
+/// Returns the offset of the time to live.
 fn ttl_at(network: &[u8]) -> usize {
     if network[0] >> 4 == 4 { 8 } else { 7 }
 }
 
-/// The last segment's time to live is this.
+/// Sets the time to live of the last segment.
 fn lives(talk: &mut Talk, ttl: u8) {
     let network = &mut talk.segments.last_mut().unwrap().network;
     let at = ttl_at(network);
@@ -46,7 +46,7 @@ fn lives(talk: &mut Talk, ttl: u8) {
 }
 
 #[test]
-fn low_times_to_live_are_raised_if_the_operator_says_so() {
+fn low_ttls_are_raised_if_configured() {
     for is_v6 in [false, true] {
         let mut talk = talk(is_v6);
         talk.says(Client, "evil");
@@ -66,7 +66,7 @@ fn low_times_to_live_are_raised_if_the_operator_says_so() {
 }
 
 #[test]
-fn what_differs_gets_what_was_sent_first_if_the_operator_says_so() {
+fn differing_retransmissions_are_replaced_if_configured() {
     for is_v6 in [false, true] {
         let mut talk = talk(is_v6);
         talk.says(Client, "good b");

@@ -1,5 +1,5 @@
-//! HTTP messages that somebody else would read in another way: whole buffers of them, against the
-//! oracle's own reader.
+//! HTTP messages that other implementations would parse differently: whole buffers, against the
+//! oracle's own parser.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::ids_oracle::plant::random::Random;
 use crate::ids_support::*;
 
 const CASES: u64 = 800;
-/// Most bytes of a content that a rule asks for.
+/// Maximum bytes of a content in a rule.
 const CONTENT_MAX: usize = 200;
 
 const REQUESTS: [&str; 6] = [
@@ -29,7 +29,7 @@ const RESPONSES: [&str; 5] = [
     "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
     "HTTP/1.0 200 OK\r\nConnection: close\r\n\r\nall of it",
 ];
-/// What is put into them.
+/// The odd parts that are inserted.
 const ODD: [&str; 40] = [
     "\r\n",
     "\n",
@@ -96,7 +96,7 @@ fn each_buffer_is_what_a_plain_reader_reads() {
     assert!(reports > 20 * CASES as usize && vague * 3 < packets);
 }
 
-/// Requests and their responses, somewhere changed.
+/// Requests and their responses, with random changes.
 fn conversation(random: &mut Random) -> Vec<(Who, Vec<u8>)> {
     let mut said = Vec::new();
     for _ in 0..1 + random.below(3) {
@@ -113,8 +113,7 @@ fn conversation(random: &mut Random) -> Vec<(Who, Vec<u8>)> {
     said
 }
 
-/// A rule for each buffer of each message, that asks for all of it; and rules for whatever else
-/// there may be.
+/// A rule for the whole content of each buffer of each message; and rules for anything else.
 fn rules_of(said: &[(Who, Vec<u8>)]) -> String {
     let (mut messages, mut asked) = (Messages::default(), BTreeSet::new());
     for (who, text) in said {

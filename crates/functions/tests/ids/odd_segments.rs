@@ -1,4 +1,4 @@
-//! Segments that hosts heed or do not, at random: what streams they come to, against the oracle's
+//! Random segments that hosts may or may not accept: the reassembled streams, against the oracle's
 //! own reassembly.
 
 use crate::hidden::compared;
@@ -8,13 +8,13 @@ use crate::ids_support::*;
 const CASES: u64 = 3_000;
 const RULE: &str = r#"alert tcp any any -> any any (msg:"some"; flow:established; content:"ab"; sid:1;)"#;
 
-/// A conversation of this seed.
+/// A conversation with this seed.
 fn conversation(seed: u64) -> Talk {
     let mut random = Random(seed);
     let mut talk = Talk::midstream(80);
     let opens = random.below(4);
     if opens == 1 {
-        // With bytes, which the server may take.
+        // With bytes, which the server may accept.
         talk.decoys(Client, SYN, 0, letters(&mut random));
     }
     if opens > 0 {
@@ -67,7 +67,7 @@ fn letters(random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn streams_are_what_a_plain_reader_puts_together() {
+fn streams_equal_those_of_a_second_reassembly() {
     let (mut pieces, mut differing) = (0, Vec::new());
     for seed in 0..CASES {
         let streams = compared(RULE, &conversation(seed)).streams;

@@ -4,13 +4,13 @@ use packet::Side;
 
 use crate::ids_support::*;
 
-/// Whether a datagram with this payload is told of.
+/// Returns whether a datagram with this payload is reported.
 fn holds(options: &str, payload: &[u8]) -> bool {
     let rule = format!(r#"alert udp any any -> any any (msg:"x"; {options} sid:1;)"#);
-    !watch(&rule, &[datagram(SECOND_NS, 1, 4_000, payload)]).told.is_empty()
+    !watch(&rule, &[datagram(SECOND_NS, 1, 4_000, payload)]).reported.is_empty()
 }
 
-/// Dots, with a text in them.
+/// Dots, with a text at an offset.
 fn dots(len: usize, at: usize, text: &str) -> Vec<u8> {
     let mut bytes = vec![b'.'; len];
     bytes[at..at + text.len()].copy_from_slice(text.as_bytes());
@@ -53,21 +53,21 @@ fn literals_near_and_far_are_found_beside_each_other() {
     let far = r#"alert udp any any -> any any (msg:"far"; content:"at016"; sid:1;)"#;
     let rules = format!("{near}\n{far}");
     let all: String = reaches[1..].iter().rev().map(|end| format!("at{end:03}")).collect();
-    let told = |payload: &[u8]| {
+    let reported = |payload: &[u8]| {
         let mut rules = watch(&rules, &[datagram(SECOND_NS, 1, 4_000, payload)]).rules();
         rules.sort_unstable();
         rules
     };
-    // Of 30 bytes, those literals are in time whose place is before their end.
-    assert_eq!(told(all.as_bytes()), [1, 64, 65, 250, 300]);
-    assert_eq!(told(b"at016"), [1, 16]);
-    assert_eq!(told(&dots(400, 295, "at300")), [300]);
-    assert_eq!(told(&dots(400, 296, "at300")), [0; 0]);
-    assert_eq!(told(b""), [0; 0]);
+    // Of 30 bytes, those literals are in time whose offset is before their end.
+    assert_eq!(reported(all.as_bytes()), [1, 64, 65, 250, 300]);
+    assert_eq!(reported(b"at016"), [1, 16]);
+    assert_eq!(reported(&dots(400, 295, "at300")), [300]);
+    assert_eq!(reported(&dots(400, 296, "at300")), [0; 0]);
+    assert_eq!(reported(b""), [0; 0]);
 }
 
 #[test]
-fn what_must_not_be_there_is_not() {
+fn negated_contents_exclude_a_match() {
     assert!(holds(r#"content:!"good";"#, b"evil"));
     assert!(!holds(r#"content:!"good";"#, b"all good"));
     assert!(holds(r#"content:"evil"; content:!"good"; distance:0;"#, b"good evil"));
@@ -108,8 +108,9 @@ fn flags_are_tested_on_packets_of_tcp() {
         ("dsize:4;", &[4]),
     ] {
         let rule = format!(r#"alert tcp any any -> any any (msg:"x"; {test} sid:1;)"#);
-        let told: Vec<u64> = watch(&rule, &talk.segments).told.iter().map(|(packet, _)| *packet).collect();
-        assert_eq!(told, packets, "{test}");
+        let reported: Vec<u64> =
+            watch(&rule, &talk.segments).reported.iter().map(|(packet, _)| *packet).collect();
+        assert_eq!(reported, packets, "{test}");
     }
 }
 
@@ -122,17 +123,17 @@ fn a_place_in_a_segment_counts_from_the_segment() {
         .says(Client, "xevil")
         .says(Client, "ev")
         .says(Client, "il");
-    assert_eq!(watch(rule, &talk.segments).told, [(5, 1)]);
+    assert_eq!(watch(rule, &talk.segments).reported, [(5, 1)]);
 }
 
 #[test]
 fn addresses_ports_and_directions_are_those_of_the_rule() {
-    let told = |header: &str, side_from_server: bool| {
+    let reported = |header: &str, side_from_server: bool| {
         let rule = format!(r#"alert {header} (msg:"x"; content:"evil"; sid:1;)"#);
         let (host, server) = (host_end(1), v4(192, 0, 2, 1, 53));
         let network = if side_from_server { udp(server, host, b"evil") } else { udp(host, server, b"evil") };
         let side = if side_from_server { Side::Outside } else { Side::Inside };
-        !watch(&rule, &[Arrival { at_ns: SECOND_NS, side, network }]).told.is_empty()
+        !watch(&rule, &[Arrival { at_ns: SECOND_NS, side, network }]).reported.is_empty()
     };
     for (header, there, back) in [
         ("udp any any -> any any", true, true),
@@ -145,6 +146,6 @@ fn addresses_ports_and_directions_are_those_of_the_rule() {
         ("tcp any any -> any any", false, false),
         ("ip any any -> any any", true, true),
     ] {
-        assert_eq!((told(header, false), told(header, true)), (there, back), "{header}");
+        assert_eq!((reported(header, false), reported(header, true)), (there, back), "{header}");
     }
 }

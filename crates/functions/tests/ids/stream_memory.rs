@@ -1,4 +1,4 @@
-//! In line: memory for segments out of order, and for those under way, runs short.
+//! In line: shortage of memory for out-of-order and for unacknowledged segments.
 
 use graph::Options;
 use graph::streams::{StreamOptions, WhenFull};
@@ -9,7 +9,7 @@ use crate::meter_support::{options, stage};
 
 const RULES: &str = r#"drop tcp any any -> any any (msg:"stream"; content:"evil literal"; sid:1;)"#;
 
-/// Memory for so many segments out of order.
+/// Memory for this many out-of-order segments.
 fn memory_for(segments: usize) -> StreamOptions {
     StreamOptions { memory: segments * 1536, ..StreamOptions::default() }
 }
@@ -21,7 +21,7 @@ fn in_line(streams: StreamOptions, packets: &[Arrival]) -> Seen {
     end(bench)
 }
 
-/// A connection with windows for all that is said.
+/// A connection with windows for everything.
 fn open(source: u16, port: u16) -> Talk {
     let [high, low] = source.to_be_bytes();
     let mut talk = Talk::between(v4(10, 9, high, low, port), v4(192, 0, 2, 1, 80)).scaled();
@@ -29,7 +29,7 @@ fn open(source: u16, port: u16) -> Talk {
     talk
 }
 
-/// What comes before, between and after: a segment that is late, and the one before it.
+/// Sends a late segment, other connections, and the segment before it.
 fn beside(others: impl Iterator<Item = Talk>, streams: StreamOptions) -> Seen {
     let mut talk = open(u16::MAX, 4_000);
     talk.loses(Client, 5).says(Client, "literal, and more");
@@ -40,7 +40,7 @@ fn beside(others: impl Iterator<Item = Talk>, streams: StreamOptions) -> Seen {
     in_line(streams, &packets)
 }
 
-/// Connections of one source or several, each with segments out of order.
+/// Connections of one or several sources, each with out-of-order segments.
 fn out_of_order(connections: u16, source: impl Fn(u16) -> u16) -> impl Iterator<Item = Talk> {
     (0..connections).map(move |number| {
         let mut talk = open(source(number), 1_024 + number);
@@ -64,7 +64,7 @@ fn own_alerts(seen: &Seen) -> Vec<u32> {
     own.map(|alert| alert.signature_id).collect()
 }
 
-/// A connection that sends too much out of order, and the first bytes of all last.
+/// A connection that sends too much out of order, and the first bytes last.
 fn too_early() -> Talk {
     let mut talk = open(1, 1_024);
     talk.loses(Client, 4).says(Client, " literal");
@@ -72,7 +72,7 @@ fn too_early() -> Talk {
     talk.loses(Client, 0);
     let late = [&b"evil literal"[..], &[b'x'; 4_000]].concat();
     talk.again(Client, &late);
-    // Only what nobody has is new in it.
+    // Only the missing bytes are new in it.
     let last = talk.segments.pop().unwrap();
     let mut first = Talk::between(talk.client, talk.server).scaled();
     first.handshake();
@@ -84,13 +84,13 @@ fn too_early() -> Talk {
 }
 
 #[test]
-fn segments_that_cannot_wait_do_not_pass() {
+fn segments_that_cannot_be_queued_do_not_pass() {
     let options = StreamOptions { memory_per_stream: 3_000, ..StreamOptions::default() };
     let seen = in_line(options, &too_early().segments);
     assert_eq!((seen.rules(), dropped(&seen, "ids-rule")), (vec![1], 1));
     assert_eq!((dropped(&seen, "stream-memory"), streams(&seen, "gaps")), (2, 0));
     assert_eq!((streams(&seen, "over_share"), own_alerts(&seen)), (2, vec![12]));
-    // If the operator says so, the stream has a gap, and that is said.
+    // If configured, the stream has a gap, which is reported.
     let seen = in_line(StreamOptions { when_full: WhenFull::Pass, ..options }, &too_early().segments);
     assert_eq!((seen.rules(), seen.drops.len(), streams(&seen, "gaps")), (vec![], 0, 1));
     assert_eq!((streams(&seen, "gave_up"), own_alerts(&seen)), (1, vec![12]));
@@ -105,20 +105,20 @@ fn one_source_leaves_memory_for_segments_out_of_order_of_others() {
 }
 
 #[test]
-fn what_waits_of_idle_streams_gives_way_and_they_do_not_go_on() {
+fn queued_segments_of_idle_streams_are_evicted_and_the_streams_stop() {
     let seen = beside(out_of_order(300, |number| number), memory_for(200));
     assert!(streams(&seen, "gave_way") > 100);
     assert_eq!((seen.rules(), dropped(&seen, "ids-rule")), (vec![], 0));
     assert_eq!((dropped(&seen, "stream-memory"), own_alerts(&seen)), (1, vec![13]));
     let options = StreamOptions { when_full: WhenFull::Pass, ..memory_for(200) };
     let seen = beside(out_of_order(300, |number| number), options);
-    // The bytes that gave way come once more, and are looked at.
+    // The evicted bytes are retransmitted and inspected.
     assert_eq!((seen.rules(), dropped(&seen, "ids-rule")), (vec![1], 1));
     assert_eq!((seen.drops.len(), own_alerts(&seen)), (1, vec![13]));
 }
 
 #[test]
-fn sources_that_are_not_there_displace_each_other() {
+fn spoofed_sources_displace_each_other() {
     let spoofed = |number: u16| {
         let [high, low] = number.to_be_bytes();
         let mut talk = Talk::between(v4(10, 10, high, low, 1_024), v4(192, 0, 2, 1, 80));
@@ -132,9 +132,9 @@ fn sources_that_are_not_there_displace_each_other() {
 }
 
 #[test]
-fn segments_under_way_of_some_do_not_stop_others() {
+fn unacknowledged_segments_of_some_do_not_stop_others() {
     for sources in [1, 40] {
-        // Nobody acknowledges them: more than there is memory for.
+        // They are not acknowledged: more than there is memory for.
         let under_way = (0..40).map(|number| {
             let mut talk = open(number % sources, 1_024 + number);
             (0..1_200).for_each(|_| _ = talk.says(Client, "x"));

@@ -1,7 +1,7 @@
-//! What `pass`, `drop` and `reject` do to packets and flows, and what else is told then: a table of
-//! rules and traffic, with what Suricata 7 says of each in prevention, packet by packet.
-//! `RIVULET_BLESS=1` writes the table again, where there is a Suricata; `RIVULET_IDS_RULES=all`
-//! asks it for all of it.
+//! The effects of `pass`, `drop` and `reject` on packets and flows, and the other reports: a table
+//! of rules and traffic, with the results of Suricata 7 in prevention mode, packet by packet.
+//! `RIVULET_BLESS=1` writes the table again, if Suricata is installed; `RIVULET_IDS_RULES=all` runs
+//! Suricata on all of it.
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use crate::ids_oracle::Frame;
 use crate::ids_support::*;
 use crate::suricata::{CONFIG, write};
 
-/// What Suricata said.
+/// Suricata's results.
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ids/verdicts.txt");
 
 const ASK: &str = "GET /evil HTTP/1.1\r\nHost: x.example\r\n\r\n";
@@ -28,7 +28,7 @@ struct Case {
     packets: Vec<Arrival>,
 }
 
-/// Of each packet, from 1: which rules were told of, and whether it was dropped.
+/// For each packet, from 1: the reported rules, and whether it was dropped.
 type Outcome = Vec<(Vec<u32>, bool)>;
 
 fn raw() -> Vec<Arrival> {
@@ -45,7 +45,7 @@ fn web() -> Vec<Arrival> {
     talk.segments
 }
 
-/// A request in two segments, of which the first does not tell the target.
+/// A request in two segments; the first one does not show the target.
 fn web_in_parts() -> Vec<Arrival> {
     let mut talk = Talk::open(80);
     talk.says(Client, &ASK[..6]).says(Client, &ASK[6..]).says(Server, ANSWER);
@@ -218,7 +218,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// What the function does.
+/// The function's results.
 fn ours(case: &Case) -> Outcome {
     let mut bench = ids(&case.rules);
     let mut outcome = Outcome::new();
@@ -226,13 +226,13 @@ fn ours(case: &Case) -> Outcome {
         let sent = bench.one(*at_ns, *side, network);
         outcome.push((Vec::new(), !sent.iter().any(|(to, left)| to != side && left == network)));
     }
-    for (packet, rule) in end(bench).told {
+    for (packet, rule) in end(bench).reported {
         outcome[packet as usize - 1].0.push(rule);
     }
     outcome
 }
 
-/// What Suricata does.
+/// Suricata's results.
 fn its(case: &Case) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -258,8 +258,8 @@ fn its(case: &Case) -> Outcome {
     command.args(["--set", "vars.address-groups.HOME_NET=any"]);
     command.args(["--set", "vars.address-groups.EXTERNAL_NET=any"]).output().unwrap();
     let mut outcome: Outcome = case.packets.iter().map(|_| (Vec::new(), false)).collect();
-    let told = std::fs::read_to_string(path("eve.json")).unwrap_or_default();
-    for event in told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+    let reported = std::fs::read_to_string(path("eve.json")).unwrap_or_default();
+    for event in reported.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
         let Some(at) = event["pcap_cnt"].as_u64().and_then(|number| number.checked_sub(1)) else { continue };
         match event["event_type"].as_str() {
             Some("alert") => {
@@ -272,7 +272,7 @@ fn its(case: &Case) -> Outcome {
     outcome
 }
 
-/// A line of the table: `NAME | PACKET[!]: RULES, ...`, with `!` behind packets that are dropped.
+/// A line of the table: `NAME | PACKET[!]: RULES, ...`, with `!` after dropped packets.
 fn line(case: &Case, outcome: &Outcome) -> String {
     let mut line = format!("{} |", case.name);
     for (number, (rules, is_dropped)) in (1..).zip(outcome) {
@@ -284,13 +284,13 @@ fn line(case: &Case, outcome: &Outcome) -> String {
     line + "\n"
 }
 
-/// A flow of which no packet passed is not kept: each packet begins one, and is told of.
+/// A flow without a passed packet is not kept: each packet begins one, and is reported.
 const NOT_KEPT: &str = "no packet of the flow passes";
 
-/// With each segment, Suricata looks at bytes of the stream that it has looked at.
+/// With each segment, Suricata inspects earlier bytes of the stream again.
 const SEEN_AGAIN: &str = "what one segment had, which passed, is found again with the next";
 
-/// Cases in which the function does otherwise, with the reason.
+/// Cases in which the function differs, with the reason.
 const OTHERWISE: [(&str, &str); 23] = [
     ("tcp that passes by packets: drop tcp content:\"evil\";", SEEN_AGAIN),
     ("tcp that passes by packets: reject tcp content:\"evil\";", SEEN_AGAIN),
@@ -316,7 +316,7 @@ const OTHERWISE: [(&str, &str); 23] = [
     ("icmp: reject icmp", NOT_KEPT),
     (
         "tcp: pass tcp content:\"o\"; flow:no_stream; threshold:type both,track by_src,count 2,seconds 60;",
-        "in Suricata, what passes without being told hides no other alert",
+        "in Suricata, what passes without an alert hides no other alert",
     ),
 ];
 
@@ -336,7 +336,7 @@ fn actions_are_as_recorded() {
 }
 
 #[test]
-fn suricata_does_as_recorded() {
+fn suricata_acts_as_recorded() {
     if Command::new("suricata").arg("-V").output().is_err() {
         println!("SKIPPED: there is no suricata");
         return;
@@ -347,7 +347,7 @@ fn suricata_does_as_recorded() {
         std::fs::write(Path::new(TABLE), table).unwrap();
         return;
     }
-    // It takes its time for each.
+    // It is slow for each.
     let step = if std::env::var("RIVULET_IDS_RULES").is_ok_and(|value| value == "all") { 1 } else { 11 };
     let table = std::fs::read_to_string(TABLE).unwrap();
     for (case, recorded) in cases().iter().zip(table.lines()).step_by(step) {

@@ -1,18 +1,18 @@
-//! Which application protocol a flow speaks: a second reading of what clients and servers say
-//! first.
+//! A second implementation of protocol detection by the first bytes of clients and servers.
 
 use packet::Direction;
 
 /// First bytes of a direction that count.
 const HEAD: usize = 16;
-/// Bytes of a direction without result before it is given up.
+/// Bytes of a direction without a result before detection fails.
 const LIMIT: u64 = 4096;
 /// The same in datagrams to or from port 53.
 const DATAGRAMS: u32 = 4;
 
 /// Methods of HTTP itself.
 const USUAL_METHODS: &str = "GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH";
-/// Others that are registered (RFC 9110 16.1.1; but `PRI`, which is HTTP/2's), or in wide use.
+/// Other methods that are registered (RFC 9110 16.1.1; except `PRI`, which is HTTP/2's), or in wide
+/// use.
 const METHODS: &str = "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT COPY LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL \
     MKREDIRECTREF MKWORKSPACE MOVE ORDERPATCH PROPFIND PROPPATCH QUERY REBIND REPORT SEARCH UNBIND UNCHECKOUT UNLINK UNLOCK \
     UPDATE UPDATEREDIRECTREF VERSION-CONTROL M-SEARCH NOTIFY SUBSCRIBE UNSUBSCRIBE PURGE";
@@ -30,7 +30,7 @@ pub enum Spoken {
     Dns,
 }
 
-/// What is known of a flow.
+/// The detection of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct Detection {
     known: Option<Spoken>,
@@ -46,13 +46,12 @@ struct Head {
     datagrams: u32,
 }
 
-/// What first bytes say.
+/// The result of examining first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guess {
     No,
     Perhaps,
-    /// A `220` that SMTP and FTP have in common; or a word that FTP's clients have in common with
-    /// others.
+    /// A `220` that SMTP and FTP share; or a command that FTP clients share with others.
     Half,
     Yes(Spoken),
 }
@@ -62,12 +61,12 @@ impl Detection {
         self.known
     }
 
-    /// Whether it may still become known.
+    /// Returns whether it may still become known.
     pub fn is_open(&self) -> bool {
         self.known.is_none() && !self.failed
     }
 
-    /// Whether these bytes of the client's may begin another protocol, which is not followed here.
+    /// Returns whether these client bytes may begin another protocol, which is not followed here.
     pub fn may_change(&self, bytes: &[u8]) -> bool {
         let may = match self.known {
             None => self.failed || bytes.len() >= 6,
@@ -76,13 +75,13 @@ impl Detection {
         may && self.heads[0].seen > 0 && record(&bytes[..bytes.len().min(6)], 1) != Guess::No
     }
 
-    /// More bytes of a stream, from wherever this detection began.
+    /// Adds bytes of a stream, wherever this detection began.
     pub fn next(&mut self, direction: Direction, bytes: &[u8], ports: (u16, u16)) {
         let offset = self.heads[direction.index()].seen;
         self.stream(direction, offset, bytes, ports);
     }
 
-    /// More bytes of a stream; `ports` are the client's and the server's.
+    /// Adds bytes of a stream; `ports` are the client's and the server's.
     pub fn stream(&mut self, direction: Direction, offset: u64, bytes: &[u8], ports: (u16, u16)) {
         let head = &mut self.heads[direction.index()];
         if head.bytes.len() < HEAD && offset != head.bytes.len() as u64 {
@@ -106,7 +105,7 @@ impl Detection {
         self.failed = self.known.is_none() && (hopeless || self.heads.iter().any(|head| head.seen > LIMIT));
     }
 
-    /// A datagram.
+    /// Adds a datagram.
     pub fn datagram(&mut self, direction: Direction, payload: &[u8], ports: (u16, u16)) {
         if self.known.is_some() || self.failed {
             return;
@@ -197,7 +196,7 @@ fn server(head: &[u8], ports: (u16, u16)) -> Vec<Guess> {
     guesses
 }
 
-/// A method that is registered, and a blank.
+/// Matches a registered method and a blank.
 fn request(head: &[u8]) -> Guess {
     let line = without_line_ends(head);
     let Some(end) = line.iter().position(|byte| !byte.is_ascii_uppercase() && *byte != b'-') else {
@@ -207,7 +206,7 @@ fn request(head: &[u8]) -> Guess {
     if !matches!(line[end], b' ' | b'\t') || !is_method(method) {
         return Guess::No;
     }
-    // OPTIONS and DESCRIBE are RTSP's and SIP's, too.
+    // RTSP and SIP have OPTIONS and DESCRIBE, too.
     let is_shared = method == b"OPTIONS" || !is_one_of(USUAL_METHODS, method);
     match line.get(end + 1) {
         Some(b's' | b'S' | b'r' | b'R') if is_shared => Guess::No,
@@ -216,7 +215,7 @@ fn request(head: &[u8]) -> Guess {
     }
 }
 
-/// Whether a word is a method of HTTP.
+/// Returns whether a word is an HTTP method.
 pub fn is_method(word: &[u8]) -> bool {
     is_one_of(USUAL_METHODS, word) || is_one_of(METHODS, word)
 }
@@ -225,13 +224,13 @@ fn is_one_of(words: &str, word: &[u8]) -> bool {
     words.split(' ').any(|known| known.as_bytes() == word)
 }
 
-/// What stands behind any empty lines.
+/// Skips empty lines.
 fn without_line_ends(head: &[u8]) -> &[u8] {
     let from = head.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(head.len());
     &head[from..]
 }
 
-/// A record of TLS with this message of the handshake.
+/// Matches a TLS record with this handshake message.
 fn record(head: &[u8], message: u8) -> Guess {
     if head.len() >= 5 && head[3..5] == [0, 0] {
         return Guess::No;
@@ -241,7 +240,7 @@ fn record(head: &[u8], message: u8) -> Guess {
     shaped(head, &shape, Spoken::Tls)
 }
 
-/// A record of SSL 2 with these bytes behind the first.
+/// Matches an SSL 2 record with these bytes after the first.
 fn ssl2(head: &[u8], rest: &[&dyn Fn(u8) -> bool]) -> Guess {
     let mut shape: Vec<&dyn Fn(u8) -> bool> = vec![&|b| b >= 0x80];
     shape.extend(rest);
@@ -279,7 +278,7 @@ fn dns(head: &[u8], ports: (u16, u16)) -> Guess {
     if is_dns(&head[2..], len) { Guess::Yes(Spoken::Dns) } else { Guess::No }
 }
 
-/// Whether a message of so many bytes that begins like this can be one of DNS.
+/// Returns whether a message of this length that begins like this can be DNS.
 pub fn is_dns(message: &[u8], len: usize) -> bool {
     let Some(header) = message.first_chunk::<12>() else { return false };
     let word = |at: usize| usize::from(header[2 * at]) << 8 | usize::from(header[2 * at + 1]);

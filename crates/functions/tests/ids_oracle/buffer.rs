@@ -1,36 +1,35 @@
-//! Whether a buffer satisfies what a rule asks of it: every place of every content is tried, byte
-//! by byte.
+//! Evaluation of a buffer's tests: every place of every content is tried, byte by byte.
 
 use std::cell::{Cell, OnceCell};
 
 use regex::bytes::{Regex, RegexBuilder};
 use signatures::{
-    BufferMatches, ByteJump, ByteTest, Content, DataAt, JumpOrigin, Match, Number, NumberFormat, Operand,
-    Position, TestOperator, Transform,
+    BufferMatches, BufferTransform, ByteJump, ByteTest, Content, ContentPosition, DataAt, JumpOrigin,
+    NumberField, NumberFormat, Operand, PayloadMatch, TestOperator,
 };
 
-/// Steps of one buffer's search before it is given up, and [`Matcher::gave_up`] says so.
+/// Maximum steps of one buffer's search; [`Matcher::gave_up`] reports an abandoned one.
 const STEPS_MAX: u64 = 2_000_000;
 
-/// What a rule asks of a buffer, ready to be looked at.
+/// The prepared tests of a buffer.
 #[derive(Debug)]
 pub struct Matcher {
-    matches: Vec<Match>,
-    /// The expression of each match that is one.
+    matches: Vec<PayloadMatch>,
+    /// The expression of each match that has one.
     expressions: Vec<Option<Regex>>,
-    transforms: Vec<Transform>,
-    /// The pairs of bytes of all contents that are to be there; none behind transforms.
+    transforms: Vec<BufferTransform>,
+    /// The byte pairs of all positive contents; none after transforms.
     pairs: Vec<u16>,
     gave_up: Cell<bool>,
 }
 
-/// Bytes, and where in their stream they begin.
+/// Bytes, and their offset in the stream.
 #[derive(Clone, Debug, Default)]
 pub struct Piece {
     pub bytes: Vec<u8>,
-    /// From where positions count that are not relative; 0 but for streams.
+    /// Origin of absolute positions; 0 except for streams.
     pub start: u64,
-    /// Which pairs of bytes are in it, letters in lower case: a bit each.
+    /// The byte pairs in it, letters in lower case: a bit each.
     pairs: OnceCell<Vec<u64>>,
 }
 
@@ -45,8 +44,8 @@ impl Piece {
         Piece { bytes, start, pairs: OnceCell::new() }
     }
 
-    /// Whether all of these pairs are in it, wherever: what has not all pairs of a content, has not
-    /// the content.
+    /// Returns whether it contains all of these pairs: without all pairs of a content, it lacks the
+    /// content.
     pub fn has_all(&self, asked: &[u16]) -> bool {
         let has = self.pairs.get_or_init(|| {
             let mut has = vec![0u64; 1024];
@@ -57,29 +56,29 @@ impl Piece {
     }
 }
 
-/// Each two bytes that follow one another, letters in lower case.
+/// Returns each pair of consecutive bytes, letters in lower case.
 pub fn pairs(bytes: &[u8]) -> impl Iterator<Item = u16> {
     bytes.windows(2).map(|two| u16::from_be_bytes([two[0].to_ascii_lowercase(), two[1].to_ascii_lowercase()]))
 }
 
 impl Matcher {
-    /// Makes one; the error names what cannot be carried out here.
+    /// Prepares the tests; the error names the unsupported part.
     pub fn new(asked: &BufferMatches) -> Result<Matcher, String> {
         let mut expressions = Vec::new();
         for one in &asked.matches {
             expressions.push(match one {
-                Match::Pcre(pcre) if !pcre.captures.is_empty() => return Err("pcre captures".into()),
-                Match::Pcre(pcre) => {
+                PayloadMatch::Pcre(pcre) if !pcre.captures.is_empty() => return Err("pcre captures".into()),
+                PayloadMatch::Pcre(pcre) => {
                     let text = pcre.regex().map_err(|feature| format!("pcre {feature:?}"))?;
                     let regex = RegexBuilder::new(&text).unicode(false).size_limit(1 << 26).build();
                     Some(regex.map_err(|_| "pcre size")?)
                 }
-                Match::Content(_)
-                | Match::DataAt(_)
-                | Match::Size(_)
-                | Match::ByteTest(_)
-                | Match::ByteJump(_)
-                | Match::Absent { .. } => None,
+                PayloadMatch::Content(_)
+                | PayloadMatch::DataAt(_)
+                | PayloadMatch::Size(_)
+                | PayloadMatch::ByteTest(_)
+                | PayloadMatch::ByteJump(_)
+                | PayloadMatch::Absent { .. } => None,
                 other => return Err(other.keyword().into()),
             });
         }
@@ -88,7 +87,7 @@ impl Matcher {
         }
         let (matches, transforms) = (asked.matches.clone(), asked.transforms.clone());
         let needed = matches.iter().filter_map(|one| match one {
-            Match::Content(content) if !content.negated && transforms.is_empty() => {
+            PayloadMatch::Content(content) if !content.negated && transforms.is_empty() => {
                 Some(&content.pattern[..])
             }
             _ => None,
@@ -97,19 +96,19 @@ impl Matcher {
         Ok(Matcher { matches, expressions, transforms, pairs, gave_up: Cell::new(false) })
     }
 
-    /// Whether a search was too long to say.
+    /// Returns whether a search was abandoned.
     pub fn gave_up(&self) -> bool {
         self.gave_up.get()
     }
 
-    /// Whether it is satisfied that there is no such buffer.
+    /// Returns whether a missing buffer matches.
     pub fn holds_without(&self) -> bool {
-        self.matches.iter().any(|one| matches!(one, Match::Absent { .. }))
+        self.matches.iter().any(|one| matches!(one, PayloadMatch::Absent { .. }))
     }
 
-    /// Whether a buffer satisfies it.
+    /// Returns whether a buffer matches.
     pub fn holds(&self, piece: &Piece) -> bool {
-        if self.matches.iter().any(|one| matches!(one, Match::Absent { or_else: false })) {
+        if self.matches.iter().any(|one| matches!(one, PayloadMatch::Absent { or_else: false })) {
             return false;
         }
         if !piece.has_all(&self.pairs) {
@@ -125,7 +124,7 @@ impl Matcher {
     }
 }
 
-/// A search in one buffer. Places count in it, from 0, also where it begins later in a stream.
+/// A search in one buffer. Places count from 0, even if it begins later in a stream.
 struct Search<'a> {
     matcher: &'a Matcher,
     bytes: &'a [u8],
@@ -134,7 +133,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether the matches from this one on hold, the cursor being here.
+    /// Returns whether the matches from this one on succeed, with the cursor here.
     fn rest(&self, at: usize, cursor: usize) -> bool {
         self.steps.set(self.steps.get() + 1);
         if self.steps.get() > STEPS_MAX {
@@ -142,17 +141,17 @@ impl Search<'_> {
         }
         let Some(one) = self.matcher.matches.get(at) else { return true };
         match one {
-            Match::Content(content) => self.content(content, at, cursor),
-            Match::Pcre(pcre) => {
+            PayloadMatch::Content(content) => self.content(content, at, cursor),
+            PayloadMatch::Pcre(pcre) => {
                 // Made for each expression.
                 let regex = self.matcher.expressions[at].as_ref().unwrap();
                 let from = if pcre.relative { cursor } else { 0 };
                 self.expression(regex, from, pcre.negated, at, cursor)
             }
-            Match::DataAt(data) => self.data_at(data, cursor) && self.rest(at + 1, cursor),
-            Match::Size(size) => size.holds(self.bytes.len() as u64) && self.rest(at + 1, cursor),
-            Match::ByteTest(test) => self.byte_test(test, cursor) && self.rest(at + 1, cursor),
-            Match::ByteJump(jump) => {
+            PayloadMatch::DataAt(data) => self.data_at(data, cursor) && self.rest(at + 1, cursor),
+            PayloadMatch::Size(size) => size.holds(self.bytes.len() as u64) && self.rest(at + 1, cursor),
+            PayloadMatch::ByteTest(test) => self.byte_test(test, cursor) && self.rest(at + 1, cursor),
+            PayloadMatch::ByteJump(jump) => {
                 self.byte_jump(jump, cursor).is_some_and(|cursor| self.rest(at + 1, cursor))
             }
             _ => self.rest(at + 1, cursor), // `absent:or_else`, of a buffer that there is.
@@ -179,11 +178,11 @@ impl Search<'_> {
         }
     }
 
-    /// From where to where a content may be; it may reach out of the buffer. None if a variable is
-    /// not known here.
-    fn part(&self, position: Position, cursor: usize) -> Option<(i64, i64)> {
+    /// Returns the range of a content, which may exceed the buffer. `None` if a variable is
+    /// unknown.
+    fn part(&self, position: ContentPosition, cursor: usize) -> Option<(i64, i64)> {
         Some(match position {
-            Position::Absolute { offset, depth } => {
+            ContentPosition::Absolute { offset, depth } => {
                 let from = i64::from(value(offset)?) - self.start;
                 let until = match depth {
                     Some(depth) => from + i64::from(value(depth)?),
@@ -191,7 +190,7 @@ impl Search<'_> {
                 };
                 (from, until)
             }
-            Position::Relative { distance, within } => {
+            ContentPosition::Relative { distance, within } => {
                 let from = cursor as i64 + i64::from(value(distance)?);
                 let until = match within {
                     Some(within) => from + i64::from(value(within)?),
@@ -245,7 +244,7 @@ impl Search<'_> {
         holds != test.negated
     }
 
-    /// Where the cursor is behind a jump.
+    /// Returns the cursor after a jump.
     fn byte_jump(&self, jump: &ByteJump, cursor: usize) -> Option<usize> {
         let (number, behind) = self.number(&jump.number, cursor)?;
         let mut by = i64::try_from(number.checked_mul(u64::from(jump.multiplier))?).ok()?;
@@ -258,12 +257,12 @@ impl Search<'_> {
             JumpOrigin::End => self.bytes.len() as i64,
         };
         let place = origin.checked_add(by)?.checked_add(i64::from(value(jump.post_offset)?))?;
-        // Before the beginning is the beginning; what of the stream is not here, nobody can go to.
+        // A jump before the beginning leads there; one into the missing part of the stream fails.
         usize::try_from(place.max(-self.start)).ok().filter(|place| *place <= self.bytes.len())
     }
 
-    /// A number, and where its bytes or digits end.
-    fn number(&self, number: &Number, cursor: usize) -> Option<(u64, usize)> {
+    /// Returns a number, and its end.
+    fn number(&self, number: &NumberField, cursor: usize) -> Option<(u64, usize)> {
         let origin = if number.relative { cursor as i64 } else { -self.start };
         let from = usize::try_from(origin + i64::from(value(number.offset)?)).ok()?;
         let count = usize::from(value(number.bytes)?);
@@ -295,7 +294,7 @@ impl Search<'_> {
     }
 }
 
-/// The number that the digits at the beginning make, if there is any, and where they end.
+/// Returns the number of the leading digits, if any, and their end.
 fn digits(whole: &[u8], radix: u32) -> Option<(u64, usize)> {
     let text = whole.trim_ascii_start();
     let len = text.iter().take_while(|byte| (**byte as char).is_digit(radix)).count();
@@ -303,7 +302,7 @@ fn digits(whole: &[u8], radix: u32) -> Option<(u64, usize)> {
     Some((value, whole.len() - text.len() + len))
 }
 
-/// The number; none of a variable, which rules with variables are refused for.
+/// Returns the number; `None` for a variable, because rules with variables are refused.
 fn value<N>(operand: Operand<N>) -> Option<N> {
     match operand {
         Operand::Value(value) => Some(value),
@@ -311,13 +310,13 @@ fn value<N>(operand: Operand<N>) -> Option<N> {
     }
 }
 
-/// What a transform makes of bytes; none if it is not known here.
-fn apply(transform: &Transform, bytes: Vec<u8>) -> Option<Vec<u8>> {
+/// Applies a transform; `None` if it is unsupported.
+fn apply(transform: &BufferTransform, bytes: Vec<u8>) -> Option<Vec<u8>> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     Some(match transform {
-        Transform::DotPrefix => [b".", &bytes[..]].concat(),
-        Transform::StripWhitespace => bytes.into_iter().filter(|byte| !is_space(byte)).collect(),
-        Transform::CompressWhitespace => {
+        BufferTransform::DotPrefix => [b".", &bytes[..]].concat(),
+        BufferTransform::StripWhitespace => bytes.into_iter().filter(|byte| !is_space(byte)).collect(),
+        BufferTransform::CompressWhitespace => {
             let mut out: Vec<u8> = Vec::new();
             let mut before = false;
             for byte in bytes {
@@ -329,8 +328,8 @@ fn apply(transform: &Transform, bytes: Vec<u8>) -> Option<Vec<u8>> {
             }
             out
         }
-        Transform::ToLowercase => bytes.to_ascii_lowercase(),
-        Transform::ToUppercase => bytes.to_ascii_uppercase(),
+        BufferTransform::ToLowercase => bytes.to_ascii_lowercase(),
+        BufferTransform::ToUppercase => bytes.to_ascii_uppercase(),
         _ => return None,
     })
 }

@@ -1,21 +1,18 @@
-//! The function `ids` with all rules against the oracle on every capture of the collection.
+//! `ids` with all rules against the oracle on every capture of the collection.
 
 use crate::compare::{Both, Sum};
 use crate::ids_oracle::shared;
 
-/// Packets of a capture that are looked at at most, if nobody asks for all, as CI does: the oracle
-/// is slow.
+/// Maximum packets of a capture, unless all are requested, as in CI: the oracle is slow.
 const PACKETS_MAX: usize = 2000;
 
-/// The collection has some 600 reports that both must have; were there none, nothing would be
+/// The collection has about 600 reports that both must have; without any, nothing would be
 /// compared.
 const REPORTS_MIN: usize = 500;
 
-/// The most that are of flows whose beginning a capture lacks: who is the server of those, words
-/// may tell.
+/// Maximum reports of flows without a beginning, whose server may be determined by content.
 const PICKED_UP_MAX: usize = 85;
-/// Of a thousand packets, those that are fragments, or behind something in their flow that only
-/// good will could read.
+/// Per mille of packets that are fragments, or come after ambiguous bytes in their flow.
 const VAGUE_MAX: usize = 6;
 
 #[test]

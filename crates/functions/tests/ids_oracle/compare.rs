@@ -1,5 +1,5 @@
-//! One chain of the witness and of `ids`: what the one saw, given to the oracle, against what the
-//! other reported.
+//! A chain of the witness and `ids`: the oracle judges the witness's packets, and its reports are
+//! compared with those of `ids`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,35 +7,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use graph::{Chain, Options};
 use nf::Setup;
 use nf::stage::{Stage, load};
-use signatures::Loaded;
+use signatures::LoadedRule;
 
 use crate::ids_oracle::reassembly::{self, Agreement};
 use crate::ids_oracle::whole::Whole;
 use crate::ids_oracle::witness::{FLOWS_MAX, Frame, Witness, pass};
 use crate::ids_oracle::{Alerted, Findings, Oracle};
 
-/// The function under test with these rules, in which variables stand resolved.
+/// The function under test with these rules, with variables resolved.
 fn ids_stage(rules_text: &str, flows_max: u32) -> Box<dyn Stage> {
-    // What hosts would not take is seen all the same.
+    // Packets that hosts would not accept are inspected anyway.
     let config = serde_json::json!({ "rules": rules_text, "mode": "detect" });
     load::<functions::ids::Ids>(serde_json::from_value(config).unwrap(), Setup::new(1, flows_max)).unwrap()
 }
 
-/// What came of a comparison.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Compared {
-    /// Reports that both had.
+    /// Reports of both.
     pub same: usize,
     /// Reports of the oracle alone, and of the function alone.
     pub differing: [Vec<Alerted>; 2],
-    /// Packets, and those of them that were left out.
+    /// Packets, and the excluded ones.
     pub packets: usize,
     pub vague: usize,
-    /// Whether the chain's streams are those of the oracle.
+    /// Agreement of the chain's streams with the oracle's.
     pub streams: Agreement,
-    /// What whole streams hold, against windows of them.
+    /// Matches of whole streams, against windows of them.
     pub whole: Whole,
-    /// Rules that were left out.
+    /// Excluded rules.
     pub unsupported: usize,
 }
 
@@ -47,7 +47,7 @@ pub struct Both {
 }
 
 impl Both {
-    pub fn new(rules: &[Loaded]) -> Both {
+    pub fn new(rules: &[LoadedRule]) -> Both {
         let oracle = Oracle::new(rules);
         let unsupported = oracle.unsupported().iter().map(|(gid, sid, _)| (*gid, *sid)).collect();
         Both { text: rules.iter().map(|loaded| format!("{}\n", loaded.rule)).collect(), oracle, unsupported }
@@ -109,7 +109,7 @@ pub struct Sum {
     packets: usize,
     vague: usize,
     unsupported: usize,
-    /// Pieces of streams that are the same, and packets of streams that are not said well enough.
+    /// Equal stream pieces, and packets of unspecified streams.
     pieces: usize,
     unsaid: usize,
     whole: Whole,
@@ -139,8 +139,8 @@ impl Sum {
         }
     }
 
-    /// Nothing differs, at least so many reports were the same, and of a thousand packets at most
-    /// so many were left out.
+    /// Checks that nothing differs, at least `least` reports agree, and at most this per mille of
+    /// packets is excluded.
     pub fn check(&self, least: usize, vague_max: usize) {
         println!(
             "{} compared, {} reports the same, {} of {} packets vague, {} rules not planted, {} unsupported by the oracle at a time",

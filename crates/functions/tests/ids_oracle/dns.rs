@@ -4,10 +4,10 @@ use signatures::Buffer;
 
 use super::http::Buffers;
 
-/// Entries that are read at most.
+/// Maximum entries.
 const ENTRIES_MAX: usize = 1024;
 
-/// The buffers of a message, as far as it can be read.
+/// Returns the buffers of a message, as far as it can be parsed.
 pub fn buffers(message: &[u8]) -> Buffers {
     let mut buffers = Buffers::new();
     let mut at = 12;
@@ -39,7 +39,7 @@ pub fn buffers(message: &[u8]) -> Buffers {
     buffers
 }
 
-/// The name that begins here, and what stands behind it.
+/// Returns the name that begins here, and the offset after it.
 fn name(message: &[u8], from: usize) -> Option<(Vec<u8>, usize)> {
     let (mut at, mut behind, mut labels, mut len) = (from, None, Vec::<&[u8]>::new(), 0);
     for _ in 0..1024 {
@@ -68,7 +68,7 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(*bytes.get(at)?) << 8 | usize::from(*bytes.get(at + 1)?))
 }
 
-/// Takes whole messages off the beginning of a stream's bytes.
+/// Removes whole messages from the beginning of a stream.
 pub fn messages(stream: &mut Vec<u8>) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     while let Some(len) = word(stream, 0).filter(|len| stream.len() >= 2 + len) {

@@ -1,10 +1,10 @@
-//! What the oracle keeps of a flow, and the occasions that its packets are.
+//! The oracle's state of a flow, and the inspection points of its packets.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use packet::{Direction, PacketClass};
-use signatures::{Action, Buffer, Flowbit};
+use signatures::{Buffer, Flowbit, RuleAction};
 
 use super::application::{Detection, Spoken, is_dns};
 use super::buffer::Piece;
@@ -17,9 +17,9 @@ use super::tls::Handshake;
 use super::whole::{Found, Whole};
 use super::witness::{Brought, Observed, What};
 
-/// Bytes before a piece that are looked at with it.
+/// Bytes before a piece that are inspected with it.
 const LOOKBACK_BYTES: u64 = 2048;
-/// Candidates of a direction that wait, at most.
+/// Maximum candidates of a direction.
 const CANDIDATES_MAX: usize = 64;
 
 /// A flow.
@@ -27,13 +27,13 @@ const CANDIDATES_MAX: usize = 64;
 pub struct FlowState {
     connection: Tcp,
     opening: Opening,
-    /// Before the packet at hand.
+    /// Before the current packet.
     opening_before: Opening,
     bits: BTreeSet<String>,
     ends: Ends,
-    /// All later packets are dropped.
+    /// True if all later packets are dropped.
     dropped: bool,
-    /// The packet from which on what happens is not said well enough.
+    /// The first packet whose effect is unspecified.
     vague_since: Option<u64>,
 }
 
@@ -43,61 +43,61 @@ struct Tcp {
     detection: Detection,
     halves: [Half; 2],
     messages: Messages,
-    /// The protocol before this one, and whether there was one, known or not.
+    /// The previous protocol, known or not, if there was one.
     outer: Option<Spoken>,
     is_again: bool,
-    /// What came before the protocol was known.
+    /// Events before the protocol was known.
     before: Vec<Brought>,
 }
 
-/// Who is the client of a flow.
+/// The client of a flow.
 #[derive(Default)]
 struct Ends {
-    /// Who did not send its first packet.
+    /// True if it is not the sender of the first packet.
     turned: bool,
-    /// A SYN said so.
+    /// True if a SYN determined it.
     by_syn: bool,
-    /// Who sent the last SYN without ACK.
+    /// The sender of the last SYN without ACK.
     asked: Option<Direction>,
-    /// Bytes came.
+    /// True after bytes.
     has_bytes: bool,
-    /// A packet came.
+    /// True after a packet.
     has_begun: bool,
 }
 
-/// How far a connection is, by its packets' flags and by what they bring to its streams.
+/// The progress of a connection, by its packets' flags and stream events.
 #[derive(Clone, Copy, Default)]
 struct Opening {
-    /// The client's SYN, and the server's answer; of other protocols, packets either way.
+    /// The client's SYN, and the server's reply; for other protocols, packets in either direction.
     syns: [bool; 2],
-    /// The server's answer came first.
+    /// True if the server's reply came first.
     answered: bool,
-    /// Its handshake is over, or was not seen.
+    /// True if the handshake is complete, or was not seen.
     opened: bool,
-    /// It was reset, and nothing came since.
+    /// True if it was reset, and nothing followed.
     reset: bool,
 }
 
 /// A direction of a connection.
 #[derive(Default)]
 struct Half {
-    /// All bytes since the beginning or the last gap, and where in the stream they begin.
+    /// All bytes since the beginning or the last gap, and their offset.
     bytes: Vec<u8>,
     start: u64,
-    /// Rules whose anchor was found, and where it begins.
+    /// Rules whose anchor was found, with its offset.
     candidates: BTreeMap<usize, u64>,
     /// Rules without an anchor that acted.
     acted: BTreeSet<usize>,
-    /// What was found in these bytes.
+    /// The matches in these bytes.
     found: Found,
     handshake: Handshake,
     dns: Vec<u8>,
 }
 
-/// One packet being looked at.
+/// The inspection of one packet.
 struct Looking<'a> {
     rules: &'a [Prepared],
-    /// Whether there are no others.
+    /// True if these are all messages.
     complete: bool,
     /// The connection before it.
     before: Opening,
@@ -107,12 +107,12 @@ struct Looking<'a> {
     /// Rules that acted on it.
     acted: BTreeSet<usize>,
     reported: Vec<usize>,
-    /// A rule said that no other is to look.
+    /// True if a rule passed it.
     passed: bool,
 }
 
 impl Tcp {
-    /// Another protocol follows.
+    /// Handles a protocol change.
     fn change(&mut self) {
         self.outer = self.detection.known().or(self.outer);
         self.is_again = true;
@@ -124,7 +124,7 @@ impl Tcp {
 }
 
 impl FlowState {
-    /// Looks at the flow's next packet: which rules report on it.
+    /// Inspects the flow's next packet: returns the rules that report.
     pub fn packet(
         &mut self,
         packet: &Observed,
@@ -135,7 +135,7 @@ impl FlowState {
         if self.dropped {
             return Vec::new();
         }
-        // By whose words such a flow is turned, is not looked for here.
+        // The content that determines the server of such a flow is not examined here.
         let is_guess = match packet.protocol {
             6 => packet.transport.get(13).is_some_and(|flags| flags & 2 == 0),
             17 => packet.source.1 == 53,
@@ -166,7 +166,7 @@ impl FlowState {
         looking.reported
     }
 
-    /// Whether it was not said well enough what is to happen on this packet.
+    /// Returns whether the effect of this packet is unspecified.
     pub fn is_vague_on(&self, packet: &Observed) -> bool {
         self.vague_since.is_some_and(|since| since <= packet.sequence)
     }
@@ -177,7 +177,7 @@ impl FlowState {
         }
     }
 
-    /// Occasion 1.
+    /// Inspection point 1: the packet.
     fn on_packet(&mut self, looking: &mut Looking<'_>, ports: (u16, u16)) {
         let packet = looking.packet;
         let mut buffers = Buffers::new();
@@ -203,7 +203,8 @@ impl FlowState {
             let may_change = direction == Direction::Original && connection.detection.may_change(bytes);
             if may_change || connection.messages.is_switched() {
                 self.connection.change();
-                // Less tells nothing of a hello yet: what is done meanwhile is not said.
+                // Fewer bytes cannot identify a hello: the behaviour in the meantime is
+                // unspecified.
                 self.is_vague_if(may_change && bytes.len() < 6, looking.packet);
             }
         }
@@ -238,7 +239,7 @@ impl FlowState {
                 half.handshake.end();
             }
             What::Restart => {
-                // It is of the connection before.
+                // It belongs to the previous connection.
                 let now = std::mem::replace(&mut self.opening, looking.before);
                 for look in self.connection.messages.cut_short() {
                     self.http(&look, looking);
@@ -250,7 +251,7 @@ impl FlowState {
         }
     }
 
-    /// Occasion 2.
+    /// Inspection point 2: a stream piece.
     fn piece(&mut self, direction: Direction, offset: u64, bytes: &[u8], looking: &mut Looking<'_>) {
         let place = self.place(looking.packet, direction, true);
         let half = &mut self.connection.halves[direction.index()];
@@ -303,7 +304,7 @@ impl FlowState {
         }
     }
 
-    /// Occasions 3 to 6.
+    /// Inspection points 3 to 6: messages.
     fn messages(&mut self, brought: &Brought, looking: &mut Looking<'_>) {
         let direction = brought.direction;
         let half = &mut self.connection.halves[direction.index()];
@@ -362,7 +363,7 @@ impl FlowState {
         }
     }
 
-    /// Occasion 3.
+    /// Inspection point 3: an HTTP message.
     fn http(&mut self, look: &Look, looking: &mut Looking<'_>) {
         let (direction, is_request) = match look.side {
             Side::Request => (Direction::Original, true),
@@ -379,7 +380,7 @@ impl FlowState {
         }
     }
 
-    /// Looks at one rule; whether it holds. If so, it acts.
+    /// Inspects one rule; a rule that matches acts. Returns whether it matches.
     fn look(
         &mut self,
         looking: &mut Looking<'_>,
@@ -410,8 +411,8 @@ impl FlowState {
         for bit in &rule.flowbits {
             self.mark(bit);
         }
-        looking.passed |= rule.action == Action::Pass;
-        let drops = matches!(rule.action, Action::Drop | Action::Reject(_));
+        looking.passed |= rule.action == RuleAction::Pass;
+        let drops = matches!(rule.action, RuleAction::Drop | RuleAction::Reject(_));
         self.dropped |= drops && place.assembled;
         let limited = |threshold| !looking.counts.is_reported(number, &threshold, place);
         if !rule.threshold.is_some_and(limited) && rule.alerts {
@@ -426,7 +427,7 @@ impl FlowState {
             packet,
             ends: if forward { (source, destination) } else { (destination, source) },
             direction,
-            // A packet of TCP is after the one that opened its connection.
+            // A TCP packet must come after the one that opened its connection.
             established: self.opening.opened
                 && !self.opening.reset
                 && (assembled || packet.protocol != 6 || self.opening_before.opened),
@@ -458,7 +459,7 @@ impl FlowState {
 }
 
 impl Ends {
-    /// Goes on with the next packet.
+    /// Handles the next packet.
     fn packet(&mut self, packet: &Observed) {
         let flags = packet.transport.get(13).copied().unwrap_or(0);
         let (is_syn, is_ack) = (flags & 2 != 0, flags & 16 != 0);
@@ -484,7 +485,7 @@ impl Ends {
 }
 
 impl Opening {
-    /// Goes on with the next packet.
+    /// Handles the next packet.
     fn packet(&mut self, packet: &Observed) {
         if packet.protocol != 6 {
             self.syns[packet.direction.index()] = true;
@@ -517,13 +518,13 @@ impl Opening {
 }
 
 impl Half {
-    /// What is looked at with a piece that begins here and goes up to the last byte.
+    /// Returns the input for a piece that begins here and extends to the last byte.
     fn window(&self, offset: u64) -> Piece {
         let start = self.start.max(offset.saturating_sub(LOOKBACK_BYTES));
         Piece::new(self.bytes[(start - self.start) as usize..].to_vec(), start)
     }
 
-    /// Where the last occurrence begins that ends behind `offset`.
+    /// Returns the offset of the last occurrence that ends after `offset`.
     fn last_found(&self, anchor: &[u8], nocase: bool, offset: u64) -> Option<u64> {
         let first_end = (offset - self.start) as usize + 1;
         let first = first_end.saturating_sub(anchor.len());
@@ -537,7 +538,7 @@ impl Half {
 }
 
 impl Looking<'_> {
-    /// The rules to be looked at on an occasion, in their order.
+    /// Returns the rules of an inspection point, in order.
     fn chosen(&self, is_due: impl Fn(&Prepared) -> bool) -> Vec<usize> {
         (0..self.rules.len()).filter(|rule| is_due(&self.rules[*rule])).collect()
     }

@@ -1,29 +1,30 @@
-//! What rules ask of headers: addresses and ports, the flow, the packet.
+//! Tests of headers: addresses and ports, the flow, the packet.
 
 use std::net::IpAddr;
 
 use packet::Direction;
 use signatures::{
-    Application, Direction as Written, IpOption, Only, PacketTest, Protocol, Rule, State, Transport, Way,
+    Application, FlowDirection, FlowState, HeaderDirection as Written, IpOption, PacketTest,
+    ReassemblyFilter, Rule, RuleProtocol, Transport,
 };
 
 use super::application::Spoken;
 use super::witness::{End, Observed};
 
-/// Where and when a rule is looked at, but for the buffers.
+/// The facts at an inspection point, besides buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub packet: &'a Observed,
-    /// Who sent what is looked at, and who is to get it.
+    /// Sender and receiver.
     pub ends: (End, End),
     pub direction: Direction,
     pub established: bool,
     pub spoken: Option<Spoken>,
-    /// Whether a stream is looked at, or a message of one.
+    /// True for a stream, or a message of one.
     pub assembled: bool,
 }
 
-/// Whether a rule's header, and what it asks of flow and packet, hold here.
+/// Returns whether a rule's header, and its tests of flow and packet, match.
 pub fn holds(rule: &Rule, place: &Place<'_>) -> bool {
     protocol(rule.protocol, place)
         && ends(rule, place)
@@ -31,23 +32,23 @@ pub fn holds(rule: &Rule, place: &Place<'_>) -> bool {
         && rule.packet.iter().all(|test| packet(test, place.packet) == Some(true))
 }
 
-/// Whether neither way, server's port nor protocol rule it out that a rule holds in a stream;
-/// `is_open` if the protocol of an application may still become known.
+/// Returns whether direction, server port and protocol permit that a rule matches later in a
+/// stream; `is_open` if the protocol may still become known.
 pub fn may_wait(rule: &Rule, place: &Place<'_>, is_open: bool) -> bool {
     let (ports, server) = match place.direction {
         Direction::Original => (&rule.destination_ports, place.ends.1),
         Direction::Reply => (&rule.source_ports, place.ends.0),
     };
     let in_ports = rule.direction == Written::Both || ports.is_any() || ports.contains(server.1);
-    let is_application = matches!(rule.protocol, Protocol::Application(_));
+    let is_application = matches!(rule.protocol, RuleProtocol::Application(_));
     goes(rule, place) && in_ports && (is_application && is_open || protocol(rule.protocol, place))
 }
 
-/// Whether a rule's protocol, addresses and ports may hold for a stream: what does not change.
-fn protocol(protocol: Protocol, place: &Place<'_>) -> bool {
+/// Returns whether a rule's protocol, addresses and ports may match a stream: the constant part.
+fn protocol(protocol: RuleProtocol, place: &Place<'_>) -> bool {
     let (number, version) = (place.packet.protocol, place.packet.version);
     match protocol {
-        Protocol::Transport(transport) => match transport {
+        RuleProtocol::Transport(transport) => match transport {
             Transport::Ip => true,
             Transport::Ipv4 => version == 4,
             Transport::Ipv6 => version == 6,
@@ -61,7 +62,7 @@ fn protocol(protocol: Protocol, place: &Place<'_>) -> bool {
             Transport::Icmpv6 => number == 58,
             _ => false,
         },
-        Protocol::Application(application) => match place.spoken {
+        RuleProtocol::Application(application) => match place.spoken {
             Some(Spoken::Http1) => matches!(application, Application::Http | Application::Http1),
             Some(Spoken::Http2) => matches!(application, Application::Http | Application::Http2),
             Some(Spoken::Tls) => application == Application::Tls,
@@ -77,8 +78,8 @@ fn protocol(protocol: Protocol, place: &Place<'_>) -> bool {
 
 fn ends(rule: &Rule, place: &Place<'_>) -> bool {
     let has_ports = matches!(place.packet.protocol, 6 | 17 | 132);
-    let port = |ports: &signatures::Ports, end: End| ports.is_any() || has_ports && ports.contains(end.1);
-    let address = |set: &signatures::Addresses, address: IpAddr| set.contains(address);
+    let port = |ports: &signatures::PortSet, end: End| ports.is_any() || has_ports && ports.contains(end.1);
+    let address = |set: &signatures::AddressSet, address: IpAddr| set.contains(address);
     let forward = |from: End, to: End| {
         address(&rule.source, from.0)
             && address(&rule.destination, to.0)
@@ -89,13 +90,13 @@ fn ends(rule: &Rule, place: &Place<'_>) -> bool {
     forward(from, to) || rule.direction == Written::Both && forward(to, from)
 }
 
-/// Whether a rule is about this direction.
+/// Returns whether a rule applies to this direction.
 fn goes(rule: &Rule, place: &Place<'_>) -> bool {
     rule.flow.direction.is_none_or(|way| {
         place.direction
             == match way {
-                Way::ToServer => Direction::Original,
-                Way::ToClient => Direction::Reply,
+                FlowDirection::ToServer => Direction::Original,
+                FlowDirection::ToClient => Direction::Reply,
             }
     })
 }
@@ -103,16 +104,16 @@ fn goes(rule: &Rule, place: &Place<'_>) -> bool {
 fn flow(rule: &Rule, place: &Place<'_>) -> bool {
     let direction = goes(rule, place);
     let state = rule.flow.state.is_none_or(|state| match state {
-        State::Established => place.established,
-        State::NotEstablished => !place.established,
-        State::Stateless => true,
+        FlowState::Established => place.established,
+        FlowState::NotEstablished => !place.established,
+        FlowState::Stateless => true,
     });
-    let stream = rule.flow.stream.is_none_or(|only| place.assembled == (only == Only::Assembled));
-    // Datagrams are not put together.
-    direction && state && stream && rule.flow.fragments != Some(Only::Assembled)
+    let stream = rule.flow.stream.is_none_or(|only| place.assembled == (only == ReassemblyFilter::Assembled));
+    // Datagrams are not reassembled.
+    direction && state && stream && rule.flow.fragments != Some(ReassemblyFilter::Assembled)
 }
 
-/// Whether a test of a packet holds; none where it has nothing to look at.
+/// Returns whether a packet test passes; `None` if the tested field is missing.
 fn packet(test: &PacketTest, packet: &Observed) -> Option<bool> {
     let word = |bytes: &[u8], at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
     let ip = &packet.network[..];
@@ -154,7 +155,7 @@ fn packet(test: &PacketTest, packet: &Observed) -> Option<bool> {
     })
 }
 
-/// An ICMP message, if it has an identifier and a sequence number.
+/// Returns an ICMP message that has an identifier and a sequence number.
 fn query(message: &[u8], protocol: u8) -> Option<&[u8]> {
     let kinds: &[u8] = if protocol == 1 { &[0, 8, 13, 14, 15, 16, 17, 18] } else { &[128, 129] };
     kinds.contains(message.first()?).then_some(message)
@@ -165,7 +166,7 @@ fn tcp_option(header: &[u8], kind: u8) -> Option<Vec<u8>> {
     options(options_part).into_iter().find(|(other, _)| *other == kind).map(|(_, value)| value)
 }
 
-/// The options of a header of IPv4 or TCP: kinds and values.
+/// Returns the options of an IPv4 or TCP header: kinds and values.
 fn options(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some(&kind) = bytes.first() {

@@ -1,4 +1,4 @@
-//! The buffers of HTTP messages, and when they are looked at.
+//! The buffers of HTTP messages, and the times of their inspection.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -10,26 +10,26 @@ use super::parting::{Header, Part, Parting, Start};
 pub use super::parting::{Input, Side};
 use super::uri;
 
-/// Bytes of a body that are looked at.
+/// Inspected bytes of a body.
 pub const BODY_BYTES: usize = 16 << 10;
-/// Bytes of a head that are looked at.
+/// Inspected bytes of a head.
 const HEAD_BYTES: usize = 16 << 10;
 
-/// Of so many lines of headers each may be the first of several of its name.
+/// Number of header lines that can be the first of several of a name.
 const REPEATED_LINES: usize = 64;
 
-/// Buffers by what they are; several where there may be.
+/// Buffers by kind, possibly several of a kind.
 pub type Buffers = BTreeMap<Buffer, Vec<Piece>>;
 
-/// A time at which a message is looked at.
+/// An inspection of a message.
 #[derive(Clone, Debug)]
 pub struct Look {
     pub side: Side,
-    /// Whether it is for rules that ask for a body.
+    /// True for rules about a body.
     pub with_body: bool,
     pub buffers: Buffers,
-    /// What the function does here is not said well enough: a head or a coding beyond what is
-    /// understood.
+    /// True if the function's behaviour is unspecified: a head or a coding beyond what is supported
+    /// here.
     pub vague: bool,
 }
 
@@ -50,7 +50,7 @@ struct Message {
 }
 
 impl Messages {
-    /// What is to be looked at when this comes.
+    /// Returns the inspections at this input.
     pub fn take(&mut self, side: Side, input: Input<'_>) -> Vec<Look> {
         let (mut looks, open) = (Vec::new(), &mut self.open[side as usize]);
         for part in self.parting.take(side, input) {
@@ -59,25 +59,25 @@ impl Messages {
         looks
     }
 
-    /// What is to be looked at when the stream may end here, or not.
+    /// Returns the inspections when the stream may end here.
     pub fn reset(&self, side: Side) -> Vec<Look> {
         let unseen = self.open[side as usize].iter().filter(|message| !message.body_looked_at);
         let mut copies: Vec<Message> = unseen.cloned().collect();
         copies.iter_mut().flat_map(|message| message.end(side)).collect()
     }
 
-    /// What is to be looked at when the connection is gone.
+    /// Returns the inspections when the connection has ended.
     pub fn cut_short(&mut self) -> Vec<Look> {
         let sides = [Side::Request, Side::Response].into_iter().zip(&mut self.open);
         sides.filter_map(|(side, open)| Some(open.take()?.end(side))).flatten().collect()
     }
 
-    /// Whether another protocol follows.
+    /// Returns whether another protocol follows.
     pub fn is_switched(&self) -> bool {
         self.parting.switched
     }
 
-    /// Whether the messages are not understood well enough.
+    /// Returns whether the messages are ambiguous.
     pub fn is_vague(&self) -> bool {
         self.parting.vague
     }
@@ -106,7 +106,7 @@ fn take(side: Side, part: Part, open: &mut Option<Message>, looks: &mut Vec<Look
 }
 
 impl Message {
-    /// The one look at the body, and the one at the head if that was not complete.
+    /// Returns the inspection of the body, and that of the head if it was incomplete.
     fn end(&mut self, side: Side) -> Vec<Look> {
         let first = !std::mem::replace(&mut self.body_looked_at, true);
         let with_body = if self.head_ended { &[true][..] } else { &[false, true] };
@@ -216,8 +216,8 @@ impl Message {
         }
     }
 
-    /// Names and values: lines of one name are one header, where the first of them stands, if it is
-    /// not too far behind.
+    /// Returns names and values: lines of one name form one header at the first of them, if that is
+    /// not too far before.
     fn joined(&self) -> Vec<(&[u8], Vec<u8>)> {
         let mut all: Vec<(usize, &[u8], Vec<u8>)> = Vec::new();
         for (at, header) in self.headers.iter().enumerate() {
@@ -232,13 +232,13 @@ impl Message {
         all.into_iter().map(|(_, name, value)| (name, value)).collect()
     }
 
-    /// The values of a header.
+    /// Returns the values of a header.
     fn header(&self, wanted: &str) -> Option<Vec<u8>> {
         let mut all = self.joined().into_iter();
         all.find(|(name, _)| name.eq_ignore_ascii_case(wanted.as_bytes())).map(|(_, value)| value)
     }
 
-    /// The body without its content codings, and whether all of them could be undone.
+    /// Returns the body without its content codings, and whether all of them could be decoded.
     fn decoded(&self, body: &[u8]) -> (Vec<u8>, bool) {
         let Some(codings) = self.header("content-encoding") else { return (body.to_vec(), true) };
         let (mut bytes, mut understood) = (body.to_vec(), true);

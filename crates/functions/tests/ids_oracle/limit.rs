@@ -1,16 +1,16 @@
-//! Thresholds and detection filters: what of a rule's matches counts and is reported.
+//! Thresholds and detection filters: which matches of a rule count and are reported.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use signatures::{DetectionFilter, Threshold, ThresholdKind, Track};
+use signatures::{DetectionFilter, Threshold, ThresholdKind, TrackBy};
 
 use super::header::Place;
 
-/// What matches are counted apart by: the rule, and the addresses or the flow.
+/// The scope of a count: the rule, and the addresses or the flow.
 type Key = (usize, bool, Option<IpAddr>, Option<IpAddr>, Option<u64>);
 
-/// A count that began at a time.
+/// A count with its start.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     began_ns: u64,
@@ -24,12 +24,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Whether a match of a rule counts as one.
+    /// Returns whether a match of a rule counts.
     pub fn passes_filter(&mut self, rule: usize, filter: &DetectionFilter, place: &Place<'_>) -> bool {
         self.next(key(rule, true, filter.track, place), filter.seconds, place).count > filter.count
     }
 
-    /// Whether a match of a rule is reported.
+    /// Returns whether a match of a rule is reported.
     pub fn is_reported(&mut self, rule: usize, threshold: &Threshold, place: &Place<'_>) -> bool {
         let key = key(rule, false, threshold.track, place);
         match threshold.kind {
@@ -46,7 +46,7 @@ impl Counts {
         }
     }
 
-    /// Counts one more; anew if the time is over.
+    /// Counts a match; restarts if the time has expired.
     fn next(&mut self, key: Key, seconds: u32, place: &Place<'_>) -> Count {
         let now_ns = place.packet.time_ns;
         let count = self.counts.entry(key).or_insert(Count { began_ns: now_ns, count: 0 });
@@ -58,13 +58,13 @@ impl Counts {
     }
 }
 
-fn key(rule: usize, filter: bool, track: Track, place: &Place<'_>) -> Key {
+fn key(rule: usize, filter: bool, track: TrackBy, place: &Place<'_>) -> Key {
     let (source, destination) = (Some(place.ends.0.0), Some(place.ends.1.0));
     match track {
-        Track::Source => (rule, filter, source, None, None),
-        Track::Destination => (rule, filter, None, destination, None),
-        Track::Both => (rule, filter, source, destination, None),
-        Track::Rule => (rule, filter, None, None, None),
-        Track::Flow => (rule, filter, None, None, Some(place.packet.flow)),
+        TrackBy::Source => (rule, filter, source, None, None),
+        TrackBy::Destination => (rule, filter, None, destination, None),
+        TrackBy::Both => (rule, filter, source, destination, None),
+        TrackBy::Rule => (rule, filter, None, None, None),
+        TrackBy::Flow => (rule, filter, None, None, Some(place.packet.flow)),
     }
 }

@@ -1,13 +1,13 @@
 //! The lines of HTTP/1: first lines (RFC 9112 3 and 4) and headers (RFC 9112 5).
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Request,
     Response,
 }
 
-/// A first line without its end: method, target, version; or version, status, reason.
+/// A first line without its line ending: method, target, version; or version, status, reason.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     pub line: Vec<u8>,
@@ -16,34 +16,34 @@ pub struct Start {
 
 #[derive(Clone, Debug)]
 pub struct Header {
-    /// With its end and its folds, as it came.
+    /// The raw bytes with line ending and folds.
     pub raw: Vec<u8>,
     pub name: Vec<u8>,
-    /// The parts of a folded one joined by a space.
+    /// The parts of a folded value, joined by a space.
     pub value: Vec<u8>,
 }
 
 impl Start {
-    /// A response's status; 0 if it is not of three digits.
+    /// Returns the status of a response; 0 if it is not three digits.
     pub fn status(&self) -> u16 {
         let digits =
             Some(&self.words[1]).filter(|word| word.len() == 3 && word.iter().all(u8::is_ascii_digit));
         digits.map_or(0, |digits| digits.iter().fold(0, |all, digit| all * 10 + u16::from(digit - b'0')))
     }
 
-    /// Whether another response to the same request follows (RFC 9110 15.2).
+    /// Returns whether this is an interim response (RFC 9110 15.2).
     pub fn is_interim(&self) -> bool {
         self.status() / 100 == 1 && self.status() != 101
     }
 }
 
-/// The values of the headers of a name.
+/// Returns the values of the headers of a name.
 pub fn values<'a>(headers: &'a [Header], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     let same = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name.as_bytes()));
     same.map(|header| &header.value[..])
 }
 
-/// A line without its end.
+/// Removes the line ending.
 pub fn without_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
@@ -60,12 +60,12 @@ fn trim(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Between the words of a first line, these are as good as blanks (RFC 9112 3).
+/// Returns whether the byte counts as a blank in a first line (RFC 9112 3).
 pub fn is_blank(byte: &u8) -> bool {
     b" \t\x0b\x0c\r".contains(byte)
 }
 
-/// A first line with its words; none if it is none.
+/// Parses a first line; `None` if it is not one.
 pub fn start(side: Side, line: &[u8]) -> Option<Start> {
     let trimmed = |mut text: &'_ [u8]| -> Vec<u8> {
         while text.first().is_some_and(is_blank) {
@@ -85,7 +85,7 @@ pub fn start(side: Side, line: &[u8]) -> Option<Start> {
         Side::Request => {
             let text = trimmed(line);
             let (method, rest) = parted(&text, text.iter().position(is_blank));
-            // The version, and whatever stands behind it.
+            // The version, and everything after it.
             let mut starts = (0..rest.len()).rev().filter(|at| *at == 0 || is_blank(&rest[at - 1]));
             let (target, version) = rest.split_at(starts.find(|at| is_http(&rest[*at..]))?);
             [method, trimmed(target), version.to_vec()]
@@ -100,7 +100,7 @@ pub fn start(side: Side, line: &[u8]) -> Option<Start> {
     Some(Start { line: line.to_vec(), words })
 }
 
-/// A header. A line without colon is one without name.
+/// Parses a header. A line without a colon has no name.
 pub fn header(raw: &[u8]) -> Header {
     let colon = raw.iter().position(|byte| *byte == b':');
     let (name, value) = colon.map_or((&raw[..0], raw), |at| (trim(&raw[..at]), &raw[at + 1..]));

@@ -1,10 +1,10 @@
-//! A slow oracle for the function `ids`: from what a chain showed of each packet, which rules are
-//! to report on it.
+//! A slow oracle for `ids`: from a chain's view of each packet, it derives which rules must report
+//! on it.
 //!
-//! It follows the function's README sentence by sentence, rule by rule and byte by byte, with
-//! nothing of the function in it. HTTP and streams it reads by itself: the chain is taken for which
-//! flow a packet is of, and for how bytes come in pieces, whose bytes are compared with its own.
-//! Where the README leaves something open, what is taken here is said in [`ASSUMPTIONS`].
+//! It follows the function's README sentence by sentence, rule by rule and byte by byte, and shares
+//! nothing with the function. It parses HTTP and reassembles streams by itself. It trusts the chain
+//! only for the flow of a packet and for the boundaries of stream pieces, whose bytes it compares
+//! with its own. [`ASSUMPTIONS`] lists its assumptions where the README is silent.
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(
     clippy::unwrap_used,
@@ -49,46 +49,45 @@ pub struct Alerted {
     pub sid: u32,
 }
 
-/// What is taken where the README does not say.
+/// The assumptions where the README is silent.
 pub const ASSUMPTIONS: [&str; 15] = [
-    "a handshake is over with the client's first acknowledgement behind the server's SYN",
-    "a rule with a packet test is looked at on packets only, also if it has a depth",
-    "tcp-stream and only_stream rules are not looked at on packets",
-    "the protocol of a flow is sought in a piece before the piece is looked at; on a packet before its piece",
-    "a candidate that holds is none any more, also if the rule had acted on that packet already",
+    "a handshake ends with the client's first acknowledgement after the server's SYN",
+    "a rule with a packet test is inspected on packets only, even if it has a depth",
+    "tcp-stream and only_stream rules are not inspected on packets",
+    "the protocol of a flow is detected in a piece before the piece is inspected; on a packet before its piece",
+    "a candidate that matches is removed, even if the rule had acted on that packet already",
     "a candidate whose anchor is found again counts from the later occurrence",
     "an anchor is the part that fast_pattern:offset,length names",
     "the cursor is at the window's beginning before the first match, and expressions begin there",
     "isdataat, byte_test and byte_jump that are not relative count from the stream's beginning, too",
-    "of a body so many bytes as sent are kept, then codings are undone, and of the result as many looked at",
+    "the limit applies to the sent bytes of a body, and again to the decoded bytes",
     "http.header, http.header.raw, http.header_names exist if there is a header; parts of first lines if not empty",
-    "a header of both or of requests only is one of Suricata's kind: user agent, host, referer, accept of requests",
+    "the direction of a header's buffer is Suricata's: user agent, host, referer, accept are of requests only",
     "thresholds and filters count in windows that begin with their first match",
-    "a packet that is dropped is looked at by the other rules, too",
+    "a dropped packet is inspected by the other rules, too",
     "a datagram holds a DNS message if its flow is known to be DNS and its own header is plausible",
 ];
 
-/// What rules are to report.
+/// The expected reports.
 pub struct Oracle {
     rules: Vec<Prepared>,
     unsupported: Vec<(u32, u32, String)>,
 }
 
-/// What the oracle found, and where it does not know.
+/// The oracle's reports, and the packets that it cannot judge.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// In order.
     pub alerts: Vec<Alerted>,
-    /// Packets whose alerts are not to be compared: of flows in which something is not said well
-    /// enough.
+    /// Packets whose reports must not be compared: of flows with unspecified behaviour.
     pub vague: BTreeSet<u64>,
-    /// What whole streams hold, against windows of them.
+    /// Matches of whole streams, against windows of them.
     pub whole: Whole,
 }
 
 impl Oracle {
-    /// An oracle for these rules.
-    pub fn new(loaded: &[signatures::Loaded]) -> Oracle {
+    /// Creates an oracle for these rules.
+    pub fn new(loaded: &[signatures::LoadedRule]) -> Oracle {
         let mut oracle = Oracle { rules: Vec::new(), unsupported: Vec::new() };
         for (place, loaded) in loaded.iter().enumerate() {
             match Prepared::new(&loaded.rule, place) {
@@ -100,22 +99,22 @@ impl Oracle {
         oracle
     }
 
-    /// Rules that cannot be judged here, by group, number and reason.
+    /// Returns the rules that cannot be judged, by gid, sid and reason.
     pub fn unsupported(&self) -> &[(u32, u32, String)] {
         &self.unsupported
     }
 
-    /// How many rules are judged.
+    /// Returns the number of rules that are judged.
     pub fn supported(&self) -> usize {
         self.rules.len()
     }
 
-    /// What is to be reported of these packets, which came in this order.
+    /// Returns the expected reports for these packets, in order of arrival.
     pub fn alerts(&self, packets: &[Observed]) -> Vec<Alerted> {
         self.findings(packets).alerts
     }
 
-    /// The same, with what is not known.
+    /// Returns the same, with the unspecified packets.
     pub fn findings(&self, packets: &[Observed]) -> Findings {
         let (mut flows, mut counts) = (HashMap::<u64, FlowState>::new(), Counts::default());
         let mut findings = Findings::default();

@@ -1,5 +1,5 @@
-//! HTTP/1 (RFC 9112), read plainly: what each direction's bytes are parts of. What only good will
-//! could read is not read, and said to be vague.
+//! HTTP/1 (RFC 9112), parsed strictly into the parts of each direction. Bytes that need leniency
+//! are reported as ambiguous.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,22 @@ use super::application::is_method;
 pub use super::lines::{Header, Side, Start, values};
 use super::lines::{blank, header, is_blank, start, without_end};
 
-/// Requests that wait for an answer at most.
+/// Maximum unanswered requests.
 const WAITING_MAX: usize = 32;
 
-/// A part of a direction's bytes.
+/// A part of a direction.
 #[derive(Clone, Debug)]
 pub enum Part {
     Start(Start),
     Header(Header),
     HeadEnd,
-    /// Of the body, without chunks.
+    /// A piece of the body, without chunks.
     Body(Vec<u8>),
-    /// The message is over.
+    /// The end of the message.
     End,
 }
 
-/// What happens to a direction.
+/// An input of a direction.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     Bytes(&'a [u8]),
@@ -34,30 +34,30 @@ pub enum Input<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Parting {
     halves: [Half; 2],
-    /// Methods of requests that wait for an answer.
+    /// Methods of unanswered requests.
     waiting: VecDeque<Vec<u8>>,
-    /// Something was not understood.
+    /// True after ambiguous bytes.
     pub vague: bool,
-    /// Another protocol follows, whose detection is not understood here.
+    /// True if another protocol follows, whose detection is not implemented here.
     pub switched: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Half {
-    /// Bytes that are parts of nothing yet.
+    /// Unparsed bytes.
     rest: Vec<u8>,
     state: State,
     start: Start,
     headers: Vec<Header>,
-    /// A message has begun.
+    /// True within a message.
     has_begun: bool,
-    /// What the request asked that this response answers.
+    /// The method of the request that this response answers.
     asked: Vec<u8>,
-    /// The response cannot have a body: what may follow all the same is not read here.
+    /// True for a response that must not have a body: one that follows anyway is not parsed here.
     announces: bool,
 }
 
-/// Where the next byte stands.
+/// The position of the next byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
@@ -69,12 +69,12 @@ enum State {
     Chunk(u64),
     ChunkEnd,
     Trailers,
-    /// In something else than HTTP/1, or behind the end.
+    /// In another protocol, or after the end.
     Other,
 }
 
 impl Parting {
-    /// The parts that this makes complete.
+    /// Returns the parts that this input completes.
     pub fn take(&mut self, side: Side, input: Input<'_>) -> Vec<Part> {
         let mut parts = Vec::new();
         let half = &mut self.halves[side as usize];
@@ -87,7 +87,7 @@ impl Parting {
                 State::Sized(left) if len < left => half.state = State::Sized(left - len),
                 State::Chunk(left) if len < left => half.state = State::Chunk(left - len),
                 State::UntilEnd | State::Other => {}
-                // What follows may be anything.
+                // Anything may follow.
                 _ => {
                     parts.push(Part::End);
                     half.state = State::Other;
@@ -103,7 +103,7 @@ impl Parting {
         parts
     }
 
-    /// What is left is a line without its end, or one that waited for its folds.
+    /// Ends the rest: a line without its line ending, or one that waited for its folds.
     fn end_line(&mut self, side: Side, parts: &mut Vec<Part>) {
         let half = &mut self.halves[side as usize];
         if half.rest.is_empty() {
@@ -113,7 +113,7 @@ impl Parting {
         let line = without_end(&raw);
         self.vague |= half.announces && half.state == State::Start;
         match half.state {
-            // What stands where a chunk's size is to be is a body at last.
+            // Bytes in place of a chunk size are finally a body.
             State::ChunkSize if side == Side::Response => parts.push(Part::Body(raw)),
             State::Head if line.is_empty() => {
                 parts.push(Part::HeadEnd);
@@ -142,7 +142,7 @@ impl Parting {
         }
     }
 
-    /// A header line with its folds.
+    /// Parses a header line with its folds.
     fn header(&mut self, side: Side, raw: &[u8], parts: &mut Vec<Part>) {
         let half = &mut self.halves[side as usize];
         // A first line that begins with a blank belongs to nothing.
@@ -158,12 +158,12 @@ impl Parting {
         parts.push(Part::Header(header));
     }
 
-    /// Goes on by a part, if there is one.
+    /// Parses the next part, if it is complete.
     fn step(&mut self, side: Side, parts: &mut Vec<Part>) -> Option<()> {
         let half = &mut self.halves[side as usize];
         match half.state {
             State::Start if side == Side::Response && !half.has_begun && half.begins_with_no_line() => {
-                // What a server says first is a body if it is no status line.
+                // The first bytes of a server are a body if they are not a status line.
                 self.vague |= half.rest.starts_with(b"\r") && !half.rest.starts_with(b"\r\n");
                 half.rest.drain(..half.line_ends());
                 self.begin(side, Start::default(), parts);
@@ -180,7 +180,7 @@ impl Parting {
                 match start(side, line) {
                     Some(start) => self.begin(side, start, parts),
                     None if side == Side::Response && half.announces => self.lose(side),
-                    // Without version it is HTTP/0.9, or not; lines that are none are passed over.
+                    // Without a version it is HTTP/0.9, or not; invalid lines are skipped.
                     None if side == Side::Request
                         && is_method(line.split(is_blank).find(|word| !word.is_empty())?) =>
                     {
@@ -251,7 +251,7 @@ impl Parting {
             Side::Response => half.asked = self.waiting.pop_front().unwrap_or_default(),
         }
         self.vague |= self.waiting.len() > WAITING_MAX;
-        // What is sent behind CONNECT before its answer may be anything.
+        // Anything may follow an unanswered CONNECT.
         self.vague |= self.waiting.iter().rev().skip(1).any(|method| method == b"CONNECT") || is_answering;
         half.has_begun = true;
         half.announces = false;
@@ -261,7 +261,7 @@ impl Parting {
         parts.push(Part::Start(start));
     }
 
-    /// What follows the head (RFC 9112 6.3).
+    /// Determines the framing after the head (RFC 9112 6.3).
     fn end_head(&mut self, side: Side, parts: &mut Vec<Part>) {
         let half = &mut self.halves[side as usize];
         let method = if side == Side::Request { &half.start.words[0][..] } else { b"" };
@@ -284,7 +284,7 @@ impl Parting {
             .collect();
         let lengths: Vec<&[u8]> = half.values("content-length").collect();
         let is_length = |value: &[u8]| !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-        // The first one counts that is a number.
+        // The first valid number counts.
         let length = lengths.iter().find(|value| is_length(value));
         let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         let bodiless = status / 100 == 1 || status == 204 || status == 304 || asked == b"HEAD";
@@ -296,7 +296,7 @@ impl Parting {
             _ if lengths.iter().any(|value| value.contains(&b',') || value.contains(&b'\r')) => {
                 return self.lose(side);
             }
-            // What a CONNECT's body is, nothing says (RFC 9110 9.3.6).
+            // The body of a CONNECT is undefined (RFC 9110 9.3.6).
             Some(_) if method == b"CONNECT" => return self.lose(side),
             Some(length) => State::Sized(length),
             None if is_response => State::UntilEnd,
@@ -315,8 +315,7 @@ impl Parting {
 }
 
 impl Half {
-    /// Takes a line with its end; where lines may be folded (RFC 9112 5.2), with those that belong
-    /// to it.
+    /// Takes a line with its line ending and, if `folded`, its continuation lines (RFC 9112 5.2).
     fn line(&mut self, folded: bool) -> Option<Vec<u8>> {
         let mut end = 0;
         loop {
@@ -331,17 +330,17 @@ impl Half {
         Some(self.rest.drain(..end).collect())
     }
 
-    /// How many bytes of line ends there are first.
+    /// Returns the number of leading line-ending bytes.
     fn line_ends(&self) -> usize {
         self.rest.iter().take_while(|byte| b"\r\n".contains(byte)).count()
     }
 
-    /// Whether there is something that cannot become a status line.
+    /// Returns whether the rest cannot become a status line.
     fn begins_with_no_line(&self) -> bool {
         self.rest[self.line_ends()..].iter().zip(b"HTTP/").any(|(byte, of)| byte.to_ascii_uppercase() != *of)
     }
 
-    /// Takes what there is of a body; how much is left of it.
+    /// Takes the available part of a body; returns the number of bytes left.
     fn body(&mut self, left: u64, parts: &mut Vec<Part>) -> Option<u64> {
         if self.rest.is_empty() {
             return None;
@@ -356,7 +355,7 @@ impl Half {
         parts.push(Part::End);
     }
 
-    /// The values of the headers of a name.
+    /// Returns the values of the headers of a name.
     fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         values(&self.headers, name)
     }

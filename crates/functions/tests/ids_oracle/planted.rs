@@ -1,20 +1,19 @@
-//! The function `ids` against the oracle on planted traffic and near-misses of every rule, however
-//! it is cut.
+//! `ids` against the oracle on planted traffic and near misses of every rule, in several
+//! segmentations.
 //!
-//! `RIVULET_IDS_RULES=all` takes all rules, as CI does; else one of each [`STEP`].
+//! `RIVULET_IDS_RULES=all` selects all rules, as in CI; otherwise one of each [`STEP`].
 
-use signatures::Loaded;
+use signatures::LoadedRule;
 
 use crate::compare::{Both, Sum};
 use crate::ids_oracle::plant::{self, Rendering};
 use crate::ids_oracle::shared;
 
-/// Seed of what is planted.
+/// Seed of the planted traffic.
 const SEED: u64 = 7;
-/// Of a thousand packets, those behind a near-miss of an HTTP message that only good will could
-/// read.
+/// Per mille of packets that come after an ambiguous near miss of an HTTP message.
 const VAGUE_MAX: usize = 1;
-/// Of so many rules one is taken, if nobody asks for all.
+/// One of this many rules is selected by default.
 const STEP: usize = 8;
 
 #[test]
@@ -39,7 +38,7 @@ fn planted_traffic_is_reported_as_the_oracle_says() {
             Rendering::Overlapping(size),
             Rendering::Twice(size),
         ];
-        // Where it takes many conversations, how they are cut is not what it is about.
+        // Rules that need many conversations do not depend on segmentation.
         let count = if planted.conversations.len() > 3 { 1 } else { renderings.len() };
         for rendering in &renderings[..count] {
             let compared = both.compare(&plant::frames(&planted.conversations, *rendering));
@@ -64,8 +63,7 @@ fn planted_traffic_is_reported_as_the_oracle_says() {
     assert!(whole > 1000);
 }
 
-/// All rules at once, on the traffic that is planted for some: what one rule does is not to change
-/// what others do.
+/// All rules at once, on the traffic planted for some: rules must not affect one another.
 #[test]
 fn all_rules_together_report_as_the_oracle_says() {
     let Some(loaded) = shared::rules(shared::HOME) else { return };
@@ -87,6 +85,6 @@ fn all_rules_together_report_as_the_oracle_says() {
     sum.check(1, VAGUE_MAX);
 }
 
-fn name(rule: &Loaded, rendering: &Rendering) -> String {
+fn name(rule: &LoadedRule, rendering: &Rendering) -> String {
     format!("{}:{} ({}), {rendering:?}", rule.rule.gid, rule.rule.sid, rule.place)
 }

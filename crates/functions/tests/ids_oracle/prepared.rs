@@ -1,35 +1,35 @@
-//! A rule, ready to be looked at, and on which occasions it is.
+//! A prepared rule, and its inspection points.
 
 use signatures::{
-    Action, Application, Buffer, FastPattern, Flowbit, Match, Only, Position, Protocol, Rule, ThresholdKind,
-    Transport,
+    Application, Buffer, ContentPosition, FastPattern, Flowbit, PayloadMatch, ReassemblyFilter, Rule,
+    RuleAction, RuleProtocol, ThresholdKind, Transport,
 };
 
 use super::buffer::{Matcher, Piece, pairs};
 use super::header::{self, Place};
 use super::http::Buffers;
 
-/// Of a longer anchor so many bytes count.
+/// Bytes of an anchor that count.
 const ANCHOR_BYTES: usize = 32;
 
-/// A rule and what was made of it.
+/// A rule and its prepared parts.
 #[derive(Debug)]
 pub struct Prepared {
     pub rule: Rule,
-    /// The order in which rules are looked at.
+    /// The order of inspection.
     pub order: (u8, u8, u8, u32, usize),
-    /// What is asked of each buffer.
+    /// The tests of each buffer.
     pub asked: Vec<(Buffer, Matcher)>,
-    /// What is looked for first, without case if it says so.
+    /// The anchor, and whether case is ignored.
     pub anchor: Option<(Vec<u8>, bool)>,
-    /// Its pairs of bytes.
+    /// The anchor's byte pairs.
     pub anchor_pairs: Vec<u16>,
     pub occasions: Occasions,
-    /// Whether more bytes around what it holds in change nothing.
+    /// True if further bytes around a match change nothing.
     pub is_positive: bool,
 }
 
-/// On which occasions of a TCP flow a rule is looked at.
+/// The inspection points of a rule in a TCP flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occasions {
     pub packets: bool,
@@ -40,7 +40,7 @@ pub struct Occasions {
     pub ssh: bool,
 }
 
-/// On which messages, and when.
+/// The messages, and the time of inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpOccasion {
     pub requests: bool,
@@ -48,7 +48,7 @@ pub struct HttpOccasion {
     pub with_body: bool,
 }
 
-/// The family of a buffer.
+/// The kind of message of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
     Payload,
@@ -60,7 +60,7 @@ enum Family {
 }
 
 impl Prepared {
-    /// Prepares a rule; the error names what cannot be carried out here.
+    /// Prepares a rule; the error names the unsupported part.
     pub fn new(rule: &Rule, place: usize) -> Result<Prepared, String> {
         if let Some(why) = refused(rule) {
             return Err(why.into());
@@ -79,7 +79,7 @@ impl Prepared {
         Ok(Prepared { rule: rule.clone(), order, asked, anchor, anchor_pairs, occasions, is_positive })
     }
 
-    /// Whether all that the rule asks holds here, but for flowbits and filters.
+    /// Returns whether everything but flowbits and filters matches.
     pub fn holds(&self, place: &Place<'_>, buffers: &Buffers) -> bool {
         header::holds(&self.rule, place)
             && self.asked.iter().all(|(buffer, matcher)| match buffers.get(buffer) {
@@ -88,13 +88,13 @@ impl Prepared {
             })
     }
 
-    /// Whether any search was too long to say.
+    /// Returns whether any search was abandoned.
     pub fn gave_up(&self) -> bool {
         self.asked.iter().any(|(_, matcher)| matcher.gave_up())
     }
 }
 
-/// What of a rule, beside its buffers, cannot be carried out here.
+/// Returns the unsupported part of a rule besides its buffers.
 fn refused(rule: &Rule) -> Option<&'static str> {
     let kind = rule.threshold.map(|threshold| threshold.kind);
     if let Some(test) = rule.application.first() {
@@ -113,24 +113,24 @@ fn refused(rule: &Rule) -> Option<&'static str> {
     }
 }
 
-/// Whether a rule asks for nothing that is not to be there, or to be at an end.
+/// Returns whether a rule tests nothing that must be absent, or at an end.
 fn is_positive(rule: &Rule) -> bool {
     rule.buffers.iter().flat_map(|buffer| &buffer.matches).all(|one| match one {
-        Match::Content(content) => !content.negated && !content.ends,
-        Match::DataAt(data) => !data.negated,
-        Match::Pcre(pcre) => !pcre.negated && !pcre.pattern.contains('$'),
-        Match::ByteTest(test) => !test.negated,
-        Match::Size(_) | Match::Absent { .. } => false,
+        PayloadMatch::Content(content) => !content.negated && !content.ends,
+        PayloadMatch::DataAt(data) => !data.negated,
+        PayloadMatch::Pcre(pcre) => !pcre.negated && !pcre.pattern.contains('$'),
+        PayloadMatch::ByteTest(test) => !test.negated,
+        PayloadMatch::Size(_) | PayloadMatch::Absent { .. } => false,
         _ => true,
     })
 }
 
 fn order(rule: &Rule, place: usize) -> (u8, u8, u8, u32, usize) {
     let action = match rule.action {
-        Action::Pass => 0,
-        Action::Drop => 1,
-        Action::Reject(_) => 2,
-        Action::Alert => 3,
+        RuleAction::Pass => 0,
+        RuleAction::Drop => 1,
+        RuleAction::Reject(_) => 2,
+        RuleAction::Alert => 3,
     };
     let is_test = |bit: &Flowbit| matches!(bit, Flowbit::IsSet(_) | Flowbit::IsNotSet(_));
     let tests = rule.flowbits.iter().any(is_test);
@@ -145,7 +145,7 @@ fn order(rule: &Rule, place: usize) -> (u8, u8, u8, u32, usize) {
 
 fn anchor(rule: &Rule) -> Option<(Vec<u8>, bool)> {
     let (buffer, at) = rule.fast_pattern()?;
-    let Match::Content(content) = &rule.buffers[buffer].matches[at] else { return None };
+    let PayloadMatch::Content(content) = &rule.buffers[buffer].matches[at] else { return None };
     let pattern = match content.fast_pattern {
         Some(FastPattern::Part { offset, length }) => {
             &content.pattern[usize::from(offset)..usize::from(offset) + usize::from(length)]
@@ -159,14 +159,14 @@ fn occasions(rule: &Rule) -> Occasions {
     let families: Vec<Family> = rule.buffers.iter().map(|buffer| family(buffer.buffer)).collect();
     let has = |family: Family| families.contains(&family);
     let all_payload = families.iter().all(|family| *family == Family::Payload);
-    let at_place = |one: &Match| match one {
-        Match::Content(content) => matches!(content.position,
-            Position::Absolute { offset, depth } if depth.is_some() || offset != signatures::Operand::Value(0)),
+    let at_place = |one: &PayloadMatch| match one {
+        PayloadMatch::Content(content) => matches!(content.position,
+            ContentPosition::Absolute { offset, depth } if depth.is_some() || offset != signatures::Operand::Value(0)),
         _ => false,
     };
     let placed = all_payload && rule.buffers.iter().flat_map(|buffer| &buffer.matches).any(at_place);
-    let only_packets = rule.protocol == Protocol::Transport(Transport::TcpPacket)
-        || rule.flow.stream == Some(Only::Plain)
+    let only_packets = rule.protocol == RuleProtocol::Transport(Transport::TcpPacket)
+        || rule.flow.stream == Some(ReassemblyFilter::Plain)
         || !rule.packet.is_empty()
         || rule.buffers.is_empty();
     let http = families.iter().fold(None::<HttpOccasion>, |all, family| match *family {
@@ -180,7 +180,7 @@ fn occasions(rule: &Rule) -> Occasions {
         }
         _ => all,
     });
-    let is_http = matches!(rule.protocol, Protocol::Application(Application::Http | Application::Http1));
+    let is_http = matches!(rule.protocol, RuleProtocol::Application(Application::Http | Application::Http1));
     let of_messages = placed && !only_packets && is_http;
     let whole = HttpOccasion { requests: true, responses: true, with_body: true };
     Occasions {

@@ -1,5 +1,4 @@
-//! Streams put together byte by byte, from the segments of packets: what each packet brings to its
-//! flow's streams.
+//! Streams reassembled byte by byte from segments: the stream events of each packet.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,17 +7,17 @@ use packet::Direction;
 use super::segments::{ACK, Carried, Datagrams, FIN, RST, SYN, Segment};
 use super::witness::{Brought, Observed, What};
 
-/// The largest window that TCP has (RFC 7323 2.3): what is farther away belongs to no connection.
+/// The maximum window of TCP (RFC 7323 2.3): segments farther away belong to no connection.
 const WINDOW_MAX: i64 = 1 << 30;
-/// Bytes that wait for those before them, at most.
+/// Maximum out-of-order bytes.
 const WAITING_MAX: usize = 200 << 10;
 
-/// What packets bring to their flows' streams.
+/// The stream events of packets.
 #[derive(Default)]
 pub struct Reassembly {
     flows: HashMap<u64, [Half; 2]>,
     datagrams: Datagrams,
-    /// Flows of which more waits than may: when they are given up, nothing says.
+    /// Flows with too many out-of-order bytes: the time of their eviction is unspecified.
     vague: Vec<u64>,
 }
 
@@ -27,70 +26,71 @@ pub struct Reassembly {
 struct Half {
     /// The sequence number of the first byte.
     base: Option<u32>,
-    /// It began with a SYN.
+    /// True if it began with a SYN.
     opened: bool,
-    /// Whether what it began with had a right checksum.
+    /// True if its beginning had a valid checksum; `None` if unknown.
     intact: Option<bool>,
-    /// How many bytes were brought, or given up.
+    /// Bytes delivered or skipped.
     next: u64,
-    /// Bytes that wait, each at its place.
+    /// Out-of-order bytes by offset.
     waiting: BTreeMap<u64, Waiting>,
-    /// Up to where segments that were cut go.
+    /// The end of the truncated segments.
     cut: u64,
-    /// Up to where the receiver has all.
+    /// The end of the acknowledged bytes.
     acknowledged: u64,
-    /// The receiver acknowledged something.
+    /// True if the receiver acknowledged something.
     answered: bool,
-    /// Not seen yet: where it begins, by what was sent to it.
+    /// If not seen yet: its beginning according to the other side.
     claimed: Option<u32>,
-    /// Its end was next. Should more be acknowledged, the receiver has not taken it.
+    /// True at its end. If more is acknowledged later, the receiver did not accept the end.
     over: bool,
-    /// It was reset, or may have been. Should more be acknowledged, it was not.
+    /// True after a possible reset. If more is acknowledged later, it was not reset.
     reset: bool,
     suspect: bool,
-    /// Up to which sequence number its receiver offers to take bytes.
+    /// The sequence number up to which its receiver accepts bytes.
     edge: Option<u32>,
-    /// The last timestamp that its receiver took, if all segments have some.
+    /// The last timestamp that its receiver accepted, if all segments have one.
     timestamp: Option<u32>,
-    /// What its SYN said.
+    /// The window scale in its SYN.
     scale: Option<u8>,
     signed: bool,
-    /// A reset was told, and no byte since.
+    /// True after a reported reset without further bytes.
     hushed: bool,
-    /// Behind a reset or an end, its sender sent another SYN.
+    /// True if its sender sent another SYN after a reset or an end.
     attempted: bool,
 }
 
-/// A byte, or an end, that waits.
+/// An out-of-order byte or end.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     byte: u8,
-    /// Where its segment begins and ends.
+    /// The range of its segment.
     span: (i64, i64),
-    /// How doubtful it is that the receiver takes it.
+    /// The doubt that the receiver accepts it.
     doubt: u8,
     fin: bool,
 }
 
-/// It takes it unless the connection is over; few receivers take it; none does.
+/// The levels of doubt: accepted unless the connection has ended; accepted by few receivers; by
+/// none.
 const UNSURE: u8 = 1;
 const UNLIKELY: u8 = 2;
 const IGNORED: u8 = 3;
 
-/// What two lists of packets bring, the same or not.
+/// The comparison of two lists of events.
 #[derive(Debug, Default)]
 pub struct Agreement {
-    /// Pieces of data that are the same.
+    /// Equal pieces of data.
     pub pieces: usize,
-    /// Packets that bring something else.
+    /// Packets with different events.
     pub differing: Vec<String>,
-    /// Packets of flows that are not said well enough.
+    /// Packets of unspecified flows.
     pub vague: usize,
-    /// What each flow's streams came to, from their beginning on, or from the last gap.
+    /// Each flow's streams, from their beginning, or from the last gap.
     pub streams: BTreeMap<u64, [Vec<u8>; 2]>,
 }
 
-/// Whether what packets are said to bring is what they bring.
+/// Compares the recorded events of packets with the derived ones.
 pub fn check(packets: &[Observed]) -> Agreement {
     let (mut reassembly, mut agreement) = (Reassembly::default(), Agreement::default());
     for packet in packets {
@@ -120,7 +120,7 @@ pub fn check(packets: &[Observed]) -> Agreement {
     agreement
 }
 
-/// Pieces that follow one another as one.
+/// Joins consecutive pieces.
 fn joined(brought: &[Brought]) -> Vec<(Direction, u64, What)> {
     let mut all: Vec<(Direction, u64, What)> = Vec::new();
     for Brought { direction, offset, what } in brought {
@@ -145,14 +145,14 @@ fn shown(brought: &[Brought]) -> String {
 }
 
 impl Reassembly {
-    /// What the next packet brings, in order.
+    /// Returns the events of the next packet, in order.
     pub fn packet(&mut self, packet: &Observed) -> Vec<Brought> {
         let mut out = Vec::new();
         let halves = self.flows.entry(packet.flow).or_default();
         let own_is_intact = halves[packet.direction.index()].intact == Some(true);
         let segment = Carried::read(&packet.network).and_then(|carried| match carried.part {
             None => Segment::read(&carried),
-            // Hosts drop it before they put it together with others.
+            // Hosts drop it before reassembly.
             Some(_) if own_is_intact && !carried.has_right_header => None,
             Some(_) => self.datagrams.add(&carried, packet.time_ns),
         });
@@ -168,7 +168,7 @@ impl Reassembly {
 
 fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
     let (own, other) = (direction.index(), direction.other().index());
-    // Hosts drop what acknowledges nothing (RFC 9293 3.10.7.4).
+    // Hosts drop segments without ACK (RFC 9293 3.10.7.4).
     if !segment.has(SYN | RST | ACK) {
         return;
     }
@@ -209,7 +209,7 @@ fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &m
     let counts_early = doubt == 0 && other_is_unknown;
     halves[own].receive(segment, doubt, direction, out);
     if counts_early {
-        // Nobody may be seen to acknowledge what it sent before.
+        // The acknowledgement of its earlier bytes may be invisible.
         halves[other].claimed = Some(segment.acknowledged);
         if !halves[own].over {
             halves[own].waiting.values_mut().for_each(|waiting| waiting.doubt = 0);
@@ -219,7 +219,7 @@ fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &m
     }
 }
 
-/// How doubtful it is that a receiver takes a segment.
+/// Returns how doubtful it is that a receiver accepts a segment.
 fn doubt(own: &Half, other: &Half, segment: &Segment) -> u8 {
     let is_syn = segment.has(SYN);
     let is_wrongly_signed = if segment.signed { !other.signed } else { own.signed && other.signed };
@@ -252,7 +252,7 @@ fn doubt(own: &Half, other: &Half, segment: &Segment) -> u8 {
     u8::from(own.over || (own.reset || own.suspect) && own.answered) * UNSURE
 }
 
-/// The sender of a segment offers to take more of the other one's stream.
+/// Records the window that the sender of a segment offers.
 fn offer(halves: &mut [Half; 2], own: usize, other: usize, segment: &Segment) {
     if !halves[own].opened || !halves[other].opened {
         return;
@@ -268,7 +268,7 @@ fn offer(halves: &mut [Half; 2], own: usize, other: usize, segment: &Segment) {
     }
 }
 
-/// What a SYN does; whether hosts heed it.
+/// Handles a SYN; returns whether hosts accept it.
 fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) -> bool {
     let first = segment.first();
     let (own, other) = (&halves[direction.index()], &halves[direction.other().index()]);
@@ -292,17 +292,17 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     if base != first || is_over && own.next > 0 {
         let is_closed = halves.iter().all(|half| half.over);
         if is_over && !is_closed && other.base.is_some() {
-            // The reset may be forged, behind one end the other half goes on, and this may be
-            // forged, too.
+            // The reset may be forged: after one end, the other direction continues; and this may
+            // be forged, too.
             halves[direction.index()].attempted |= !segment.has(ACK);
             return false;
         }
         if is_over {
-            // The ports are used again (RFC 9293 3.6.1).
+            // The ports are reused (RFC 9293 3.6.1).
             restart(halves, direction, segment, out);
             return true;
         }
-        // Another attempt, as long as nobody answered; but no second answer.
+        // Another attempt is possible until a reply; a second reply is not.
         let is_second = other.answered && other.base.is_some_and(answers);
         if !own.is_empty() || own.answered || is_second {
             suspect(halves, direction);
@@ -314,8 +314,7 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     true
 }
 
-/// An answer says which of several attempts to open it is to; what was sent before is in vain if it
-/// is to none that fits.
+/// Handles a reply that selects one of several attempts; earlier bytes are discarded if none fits.
 fn chooses(
     halves: &mut [Half; 2],
     direction: Direction,
@@ -336,13 +335,13 @@ fn chooses(
     }
 }
 
-/// Another connection begins with this SYN.
+/// Begins another connection with this SYN.
 fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
     let own = Half::opened_by(segment);
     let (mut other, mut of) = (Half::default(), direction);
     if segment.has(ACK) {
         let its = &halves[direction.other().index()];
-        // Who was not seen before is not seen now.
+        // A sender that was not seen before is not seen now.
         if its.base.is_some() {
             other = its.again(segment.acknowledged);
         }
@@ -353,7 +352,7 @@ fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out:
     out.push(Brought { direction: of, offset: 0, what: What::Restart });
 }
 
-/// A reset where hosts heed it: at the next byte (RFC 5961 3.2), or in answer to a SYN, which it
+/// Handles a reset that hosts accept: at the next byte (RFC 5961 3.2), or in reply to a SYN that it
 /// acknowledges.
 fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
     let (own, other) = (&halves[direction.index()], &halves[direction.other().index()]);
@@ -378,8 +377,8 @@ fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     }
 }
 
-/// Before anything else came, a reset or a SYN that is not heeded may end what is not established
-/// yet.
+/// Before anything else arrived, a reset or SYN that is not accepted may still end an unestablished
+/// connection.
 fn suspect(halves: &mut [Half; 2], direction: Direction) {
     if halves[direction.index()].is_empty() {
         halves.iter_mut().for_each(|half| half.suspect = true);
@@ -387,14 +386,14 @@ fn suspect(halves: &mut [Half; 2], direction: Direction) {
 }
 
 impl Half {
-    /// As a SYN begins it.
+    /// The direction after its SYN.
     fn opened_by(segment: &Segment) -> Half {
         let &Segment { intact, timestamp, scale, signed, .. } = segment;
         let base = Some(segment.first());
         Half { base, opened: true, intact, timestamp, scale, signed, ..Half::default() }
     }
 
-    /// It begins again, with this number; what was agreed on stays.
+    /// Restarts the direction with this sequence number; the negotiated options remain.
     fn again(&self, base: u32) -> Half {
         let &Half { opened, intact, timestamp, scale, signed, .. } = self;
         Half { base: Some(base), opened, intact, timestamp, scale, signed, ..Half::default() }
@@ -409,16 +408,16 @@ impl Half {
         }
     }
 
-    /// Where a sequence number stands in the stream; none if it is too far away.
+    /// Returns the offset of a sequence number in the stream; `None` if it is too far away.
     fn place(&self, sequence: u32) -> Option<i64> {
         let next = self.base?.wrapping_add(self.next as u32);
         let distance = i64::from(sequence.wrapping_sub(next) as i32);
         (distance.abs() <= WINDOW_MAX).then_some(self.next as i64 + distance)
     }
 
-    /// Whether its sender may have sent what comes before this number.
+    /// Returns whether its sender may have sent the bytes before this number.
     fn has_sent(&self, sequence: u32) -> bool {
-        // Who was not seen to begin may have sent anything before.
+        // A sender whose beginning was not seen may have sent anything before.
         let least = if self.opened { 0 } else { i64::MIN };
         let end = self.next + u64::from(self.over);
         let waiting = self.waiting.keys().next_back().map_or(0, |last| last + 1);
@@ -426,7 +425,7 @@ impl Half {
         self.base.is_none() || self.place(sequence).is_some_and(|place| (least..=most).contains(&place))
     }
 
-    /// Whether nothing came of it but what is doubtful.
+    /// Returns whether everything received is doubtful.
     fn is_empty(&self) -> bool {
         let is_doubtful = self.waiting.values().all(|waiting| waiting.doubt > 0);
         self.next == 0 && self.acknowledged == 0 && !self.over && is_doubtful
@@ -453,13 +452,13 @@ impl Half {
         }
         let here = first + segment.payload.len() as i64;
         let is_next = first <= next;
-        // What a host takes at once, if it takes it at all, nothing replaces.
+        // Nothing replaces bytes that a host accepts at once, if at all.
         let own = if doubt > 0 && is_next {
             (0, i64::MAX)
         } else {
             (first.max(0), fin.max(next) + i64::from(ends))
         };
-        // Nothing waits that it touches.
+        // Nothing queued overlaps.
         let is_plain = doubt == 0
             && is_next
             && self.waiting.keys().next().is_none_or(|first| here.max(next) <= *first as i64);
@@ -482,7 +481,7 @@ impl Half {
     }
 
     /// As in Linux's queue, a segment that follows the last one, or the last one that begins before
-    /// it, is one with that.
+    /// it, merges with it.
     fn joined(&mut self, new: (i64, i64), doubt: u8) -> (i64, i64) {
         let alike: Vec<_> =
             self.waiting.values().filter(|one| one.doubt == doubt && !one.fin).map(|one| one.span).collect();
@@ -495,9 +494,8 @@ impl Half {
         (old.0, new.1)
     }
 
-    /// What is more doubtful gives way. Else as in Linux's queue: that of the segment that begins
-    /// first counts; of two that begin at the same place, that of the longer one, or of the first
-    /// one.
+    /// Queues a byte. The less doubtful one wins; otherwise, as in Linux's queue, the one whose
+    /// segment begins first; of two that begin at the same place, the longer, then the first.
     fn wait(&mut self, place: u64, new: Waiting) {
         let kept = self.waiting.entry(place).or_insert(new);
         let is_before = new.span.0 < kept.span.0 || new.span.0 == kept.span.0 && new.span.1 > kept.span.1;
@@ -512,7 +510,7 @@ impl Half {
         self.waiting.values_mut().for_each(|one| one.doubt = one.doubt.max(UNSURE));
     }
 
-    /// Brings what is next.
+    /// Delivers the next bytes.
     fn bring(&mut self, direction: Direction, out: &mut Vec<Brought>) {
         self.bring_until(u64::MAX, direction, out);
     }
@@ -546,7 +544,8 @@ impl Half {
         }
     }
 
-    /// What the receiver has, and we have not, never comes once bytes behind it wait.
+    /// Skips bytes that the receiver has and we lack, once bytes after them are queued: they never
+    /// come.
     fn give_up(&mut self, direction: Direction, out: &mut Vec<Brought>) {
         while !self.over
             && let Some((place, waits)) = self.waiting.first_key_value()

@@ -1,4 +1,4 @@
-//! TCP segments in IP packets and in fragments of them, read plainly (RFC 791, RFC 8200, RFC 9293).
+//! TCP segments in IP packets and fragments, parsed strictly (RFC 791, RFC 8200, RFC 9293).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,11 +7,11 @@ pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
 
-/// The number of TCP (RFC 9293).
+/// The protocol number of TCP (RFC 9293).
 const TCP: u8 = 6;
-/// That of the header of IPv6 fragments.
+/// The header number of IPv6 fragments.
 const FRAGMENT: u8 = 44;
-/// Datagrams that are put together at a time, and for how long each.
+/// Maximum datagrams being reassembled, and their timeout.
 const DATAGRAMS_MAX: usize = 1024;
 const DATAGRAM_NS: u64 = 30_000_000_000;
 
@@ -22,55 +22,55 @@ pub struct Segment {
     pub acknowledged: u32,
     pub flags: u8,
     pub window: u16,
-    /// Its options: a timestamp, a shift of windows, and whether it is signed.
+    /// Its options: a timestamp, a window scale, and a signature.
     pub timestamp: Option<u32>,
     pub scale: Option<u8>,
     pub signed: bool,
-    /// Bytes of payload that were sent, of which not all may be here.
+    /// Bytes of payload sent, possibly more than are available.
     pub len: u32,
     pub payload: Vec<u8>,
-    /// Whether its checksums are right; none if not all that they are of is here.
+    /// True if its checksums are valid; `None` if the packet is incomplete.
     pub intact: Option<bool>,
 }
 
-/// What an IP packet carries.
+/// The payload of an IP packet.
 pub struct Carried<'a> {
-    /// The addresses of both ends.
+    /// Both addresses.
     pub ends: &'a [u8],
-    /// Whether the checksum of the IP header is right, if it has one.
+    /// True if the checksum of the IP header, if any, is valid.
     pub has_right_header: bool,
-    /// If it is a fragment, which part of its datagram.
+    /// The part of its datagram, for a fragment.
     pub part: Option<Part>,
-    /// What the first header of it is.
+    /// The number of its first header.
     next: u8,
-    /// It, as far as it is here, and how long it was.
+    /// The available bytes, and the original length.
     bytes: &'a [u8],
     len: usize,
 }
 
-/// Which part of a datagram a fragment is.
+/// The part of a datagram in a fragment.
 pub struct Part {
     identification: u32,
     offset: usize,
     more: bool,
 }
 
-/// Datagrams of which fragments came: their ends and identification.
+/// Incomplete datagrams by endpoints and identification.
 #[derive(Default)]
 pub struct Datagrams(HashMap<(Vec<u8>, u32), Datagram>);
 
-/// One of them.
+/// An incomplete datagram.
 #[derive(Default)]
 struct Datagram {
     since_ns: u64,
     bytes: BTreeMap<usize, u8>,
     len: Option<usize>,
-    /// What the first header of it is.
+    /// The number of its first header.
     next: u8,
 }
 
 impl Segment {
-    /// The segment that a packet carries; none if it carries none, or not its header.
+    /// Parses the segment in a packet; `None` without a complete header.
     pub fn read(carried: &Carried<'_>) -> Option<Segment> {
         let at = tcp_at(carried.next, carried.bytes)?;
         let (tcp, len) = (&carried.bytes[at..], carried.len.checked_sub(at)?);
@@ -107,14 +107,14 @@ impl Segment {
         self.flags & flag != 0
     }
 
-    /// The sequence number of the first byte: a SYN counts as one.
+    /// Returns the sequence number of the first byte: a SYN counts as one.
     pub fn first(&self) -> u32 {
         self.sequence.wrapping_add(u32::from(self.has(SYN)))
     }
 }
 
 impl<'a> Carried<'a> {
-    /// What a packet carries, from its IP header on.
+    /// Parses a packet from its IP header on.
     pub fn read(packet: &'a [u8]) -> Option<Carried<'a>> {
         match packet.first()? >> 4 {
             4 => Carried::by_v4(packet),
@@ -131,7 +131,7 @@ impl<'a> Carried<'a> {
             offset: usize::from(place & 0x1fff) * 8,
             more: place & 0x2000 != 0,
         };
-        // A length of 0 is that of a packet that the sender's hardware was to cut.
+        // A length of 0 is a packet for segmentation by the sender's hardware.
         let until = if until == 0 { packet.len() } else { until };
         Some(Carried {
             ends: packet.get(12..20)?,
@@ -154,7 +154,7 @@ impl<'a> Carried<'a> {
                 let place = u16::from_be_bytes(*header[2..].first_chunk()?);
                 let (offset, more) = (usize::from(place & 0xfff8), place & 1 != 0);
                 let identification = u32::from_be_bytes(*header[4..].first_chunk()?);
-                // The only fragment of its packet is none (RFC 6946).
+                // The only fragment of a packet is not a fragment (RFC 6946).
                 part = (more || offset > 0).then_some(Part { identification, offset, more });
             }
             next = header[0];
@@ -171,7 +171,7 @@ impl<'a> Carried<'a> {
     }
 
     fn is_intact(&self, tcp: &[u8], len: usize) -> Option<bool> {
-        // A longer one is none that a network carries.
+        // No network carries a longer one.
         if tcp.len() < len || self.ends.len() == 8 && len > 0xffff {
             return None;
         }
@@ -181,7 +181,7 @@ impl<'a> Carried<'a> {
 }
 
 impl Datagrams {
-    /// The segment of the datagram that this fragment completes.
+    /// Returns the segment of the datagram that this fragment completes.
     pub fn add(&mut self, carried: &Carried<'_>, now_ns: u64) -> Option<Segment> {
         let part = carried.part.as_ref()?;
         if carried.bytes.len() < carried.len {
@@ -206,9 +206,9 @@ impl Datagrams {
 }
 
 impl Datagram {
-    /// Takes a part; false if it contradicts others.
+    /// Adds a part; false if it contradicts others.
     fn take(&mut self, part: &Part, carried: &Carried<'_>) -> bool {
-        // What goes on does so at a multiple of 8.
+        // All but the last part are multiples of 8.
         let len = if part.more { carried.len / 8 * 8 } else { carried.len };
         let end = part.offset + len;
         let behind = self.bytes.keys().next_back().map_or(0, |last| last + 1);
@@ -233,7 +233,7 @@ impl Datagram {
     }
 }
 
-/// Where TCP begins, behind headers of IPv6.
+/// Returns the offset of TCP after IPv6 headers.
 fn tcp_at(mut next: u8, bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while next != TCP {
@@ -253,7 +253,7 @@ fn header_len(next: u8, header: &[u8]) -> Option<usize> {
     }
 }
 
-/// The sum of words of 16 bits (RFC 1071).
+/// Returns the sum of 16-bit words (RFC 1071).
 fn sum(bytes: &[u8]) -> u64 {
     let word = |pair: &[u8]| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |byte| u64::from(*byte));
     bytes.chunks(2).map(word).sum()

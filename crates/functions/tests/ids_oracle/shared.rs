@@ -3,23 +3,23 @@
 
 use std::path::{Path, PathBuf};
 
-use signatures::{Classifications, Loaded, Report, Ruleset, Variables};
+use signatures::{Classifications, LoadedRule, RuleVariables, Ruleset, RulesetReport};
 
 use super::witness::Frame;
 
-/// What planted traffic takes for home.
+/// The home network of planted traffic.
 pub const HOME: &str = "HOME_NET = [10.0.0.0/8]";
-/// What captures do, whose hosts are anywhere.
+/// The home network of captures: anything.
 pub const ANYWHERE: &str = "HOME_NET = any\nEXTERNAL_NET = any";
 
-/// All active rules that load with these variables; none, and a line that says so, where there are
-/// none.
-pub fn rules(variables: &str) -> Option<Vec<Loaded>> {
+/// Returns all active rules that load with these variables; prints a line and returns `None`
+/// without any.
+pub fn rules(variables: &str) -> Option<Vec<LoadedRule>> {
     let folder = folder("rules")?;
     let text = std::fs::read_to_string(folder.join("classification.config")).unwrap();
     let (classes, _) = Classifications::read("classification.config", &text);
-    let (variables, _) = Variables::read("variables", variables);
-    let mut report = Report::default();
+    let (variables, _) = RuleVariables::read("variables", variables);
+    let mut report = RulesetReport::default();
     for path in files(&folder, "rules") {
         let text = std::fs::read_to_string(&path).unwrap();
         report.append(Ruleset::read(&path.display().to_string(), &text, &variables, &classes));
@@ -27,19 +27,19 @@ pub fn rules(variables: &str) -> Option<Vec<Loaded>> {
     Some(report.ruleset.into_rules())
 }
 
-/// Where the classes of the rules are told.
+/// Returns the path of the classifications.
 pub fn classification() -> PathBuf {
     folder("rules").unwrap_or_default().join("classification.config")
 }
 
-/// The text of all rule files.
+/// Returns the text of all rule files.
 pub fn text() -> Option<String> {
     let folder = folder("rules")?;
     Some(files(&folder, "rules").iter().map(|path| std::fs::read_to_string(path).unwrap()).collect())
 }
 
-/// The frames of each capture that can be read to its end, by name; none, and a line that says so,
-/// where there are none.
+/// Returns the frames of each readable capture, by name; prints a line and returns none without
+/// any.
 pub fn captures() -> Vec<(String, Vec<Frame>)> {
     let Some(folder) = folder("traces") else { return Vec::new() };
     let paths = ["small", "workload"].into_iter().flat_map(|part| files(&folder.join(part), "cap"));

@@ -1,9 +1,9 @@
-//! The function `ids` against Suricata: the same rules and packets, and which rules hold between
-//! whom.
+//! `ids` against Suricata: the same rules and packets; compared are the rules that match between
+//! two endpoints.
 //!
-//! Suricata tells of a rule on another packet, or more often, where it looks at a packet and at its
-//! stream apart. So what is compared is whether it tells of it at all between two ends; and of
-//! rules that count (thresholds), at all.
+//! Suricata may report a rule on another packet, or more often, because it inspects a packet and
+//! its stream separately. Therefore only the presence of a report between two endpoints is
+//! compared; for rules with thresholds, the presence of any report.
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::collections::BTreeSet;
@@ -17,23 +17,23 @@ use nf::stage::load;
 use packet::LinkType;
 use packet::parse::protocol;
 use serde_json::Value;
-use signatures::{Loaded, ThresholdKind};
+use signatures::{LoadedRule, ThresholdKind};
 
 use crate::ids_oracle::plant::{self, Conversation, Rendering};
 use crate::ids_oracle::shared;
 use crate::ids_oracle::witness::{FLOWS_MAX, Frame, pass};
 
-/// Two ends, the lower one first, where ports are those of TCP and UDP; and which rule holds
+/// Two endpoints, the lower one first, with the ports of TCP and UDP; and a rule that matches
 /// between them.
 type Holds = ([(IpAddr, u16); 2], u32);
 
-/// Seed of what is planted.
+/// Seed of the planted traffic.
 const SEED: u64 = 7;
 
-/// Its configuration.
+/// Suricata's configuration.
 pub const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ids_oracle/suricata.yaml");
 
-/// Rules that only this project's function tells of somewhere, and why.
+/// Rules that only `ids` reports somewhere, with the reason.
 const OURS_ALONE: [(u32, &str); 10] = [
     (2008537, "a first line that ends with a bare LF, which is CR LF in a message's payload"),
     (2013028, "what is in a tunnel that Suricata does not unpack"),
@@ -47,7 +47,7 @@ const OURS_ALONE: [(u32, &str); 10] = [
     (2100368, "the same"),
 ];
 
-/// Rules that only Suricata tells of somewhere, and why.
+/// Rules that only Suricata reports somewhere, with the reason.
 const SURICATAS_ALONE: [(u32, &str); 8] = [
     (2010766, "a line of one word, which Suricata takes for a method"),
     (2101603, "the same"),
@@ -96,8 +96,8 @@ fn near_misses_are_reported_as_suricata_does() {
     sides.check(150, &[2008537, 2012886, 2018959, 2101603]);
 }
 
-/// Captures as one, so that rules are read once: each a day behind the one before it, when all
-/// flows are long over.
+/// Concatenates captures, so that rules are loaded once: each begins a day after the previous one,
+/// when all flows have long ended.
 fn one_behind_the_other(captures: impl Iterator<Item = Vec<Frame>>) -> Vec<Frame> {
     const DAY_NS: u64 = 86_400_000_000_000;
     let (mut all, mut now_ns) = (Vec::<Frame>::new(), 0);
@@ -105,7 +105,7 @@ fn one_behind_the_other(captures: impl Iterator<Item = Vec<Frame>>) -> Vec<Frame
         let mut last_ns = capture.first().map_or(0, |frame| frame.time_ns);
         now_ns += DAY_NS;
         for mut frame in capture {
-            // Some captures have times of nowhere.
+            // Some captures have invalid times.
             now_ns += frame.time_ns.saturating_sub(last_ns).min(DAY_NS);
             last_ns = frame.time_ns;
             frame.time_ns = now_ns;
@@ -118,7 +118,7 @@ fn one_behind_the_other(captures: impl Iterator<Item = Vec<Frame>>) -> Vec<Frame
 /// Both, with the same rules.
 struct Sides {
     variables: &'static str,
-    rules: Vec<Loaded>,
+    rules: Vec<LoadedRule>,
     text: String,
     same: usize,
     differing: Vec<String>,
@@ -126,7 +126,7 @@ struct Sides {
 }
 
 impl Sides {
-    /// None, and a line that says so, where there are no rules, or there is no Suricata.
+    /// Creates both; prints a line and returns `None` without rules or Suricata.
     fn new(variables: &'static str) -> Option<Sides> {
         let (rules, text) = (shared::rules(variables)?, shared::text()?);
         if Command::new("suricata").arg("-V").output().is_err() {
@@ -137,8 +137,8 @@ impl Sides {
         Some(Sides { variables, rules, text, same: 0, differing: Vec::new(), explained: BTreeSet::new() })
     }
 
-    /// Conversations for all rules, each between other ends.
-    fn plant(&self, of: impl Fn(&Loaded, plant::Planted) -> Vec<Conversation>) -> Vec<Conversation> {
+    /// Plants conversations for all rules, each between other endpoints.
+    fn plant(&self, of: impl Fn(&LoadedRule, plant::Planted) -> Vec<Conversation>) -> Vec<Conversation> {
         let planted =
             self.rules.iter().filter_map(|rule| Some((rule, plant::plant(&self.rules, rule, SEED)?)));
         let mut all: Vec<_> = planted.flat_map(|(rule, planted)| of(rule, planted)).collect();
@@ -174,8 +174,8 @@ impl Sides {
         }
     }
 
-    /// Nothing differs but what is explained, all explanations are needed, and at least so much is
-    /// the same.
+    /// Checks that only explained rules differ, that all explanations are needed, and that at least
+    /// `least` agree.
     fn check(&self, least: usize, explanations: &[u32]) {
         println!("{} the same, {} rules differ for reasons known", self.same, self.explained.len());
         let shown: Vec<&String> = self.differing.iter().take(40).collect();
@@ -225,22 +225,21 @@ impl Sides {
             command.args(["--set", &format!("{name}={value}")]);
         }
         command.output().unwrap();
-        // It tells nothing of captures whose link type it does not know.
-        let told = std::fs::read_to_string(path("eve.json")).unwrap_or_default();
-        let events = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        // Suricata ignores captures of unknown link types.
+        let reported = std::fs::read_to_string(path("eve.json")).unwrap_or_default();
+        let events = reported.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         events.filter(|event| event["event_type"] == "alert").map(|event| holds(&event)).collect()
     }
 }
 
-/// Whether a rule is told of only after several matches, which each of the two counts in its own
-/// way.
-fn counts(loaded: &Loaded) -> bool {
+/// Returns whether a rule is reported only after several matches, which both count differently.
+fn counts(loaded: &LoadedRule) -> bool {
     let rule = &loaded.rule;
     rule.detection_filter.is_some()
         || rule.threshold.is_some_and(|threshold| !matches!(threshold.kind, ThresholdKind::Limit { .. }))
 }
 
-/// What an alert of Suricata's says.
+/// Parses a Suricata alert.
 fn holds(event: &Value) -> Holds {
     let end = |who: &str| {
         let port = event[format!("{who}_port")].as_u64().unwrap_or(0) as u16;
@@ -261,7 +260,7 @@ fn between(ends: [(IpAddr, u16); 2], number: u8) -> [(IpAddr, u16); 2] {
     ends
 }
 
-/// Writes a capture of nanoseconds: all of the first frame's link type.
+/// Writes a nanosecond capture with the first frame's link type.
 pub fn write(path: &Path, frames: &[Frame]) {
     const SECOND_NS: u64 = 1_000_000_000;
     let link = frames.first().map_or(LinkType::Ethernet, |frame| frame.link);

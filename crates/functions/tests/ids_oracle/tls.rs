@@ -1,37 +1,38 @@
-//! The messages of TLS's handshake (RFC 5246 7.4, RFC 8446 4), and SSH's greeting (RFC 4253 4.2).
+//! TLS handshake messages (RFC 5246 7.4, RFC 8446 4), and the SSH identification string (RFC 4253
+//! 4.2).
 
 use signatures::Buffer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::http::Buffers;
 
-/// Bytes of a direction that are read: a handshake is over long before.
+/// Maximum bytes of a direction: a handshake ends long before.
 const STREAM_MAX: usize = 1 << 18;
-/// Bytes of a greeting.
+/// Maximum bytes of an identification string.
 const GREETING_MAX: usize = 255;
 
-/// One direction of a connection, which is read from its beginning whenever there is more of it.
+/// One direction of a connection, parsed from its beginning at each addition.
 #[derive(Clone, Debug, Default)]
 pub struct Handshake {
     stream: Vec<u8>,
-    told: usize,
+    reported: usize,
     over: bool,
 }
 
 impl Handshake {
-    /// More bytes: the buffers of each message that they complete.
+    /// Adds bytes; returns the buffers of each completed message.
     pub fn tls(&mut self, bytes: &[u8]) -> Vec<Buffers> {
         if !self.keep(bytes) {
             return Vec::new();
         }
         let bytes = handshake(&self.stream);
         let all = messages(&bytes);
-        let fresh = all.iter().skip(self.told).map(|message| buffers(message)).collect();
-        self.told = all.len();
+        let fresh = all.iter().skip(self.reported).map(|message| buffers(message)).collect();
+        self.reported = all.len();
         fresh
     }
 
-    /// More bytes: the buffers of the greeting, if they complete it.
+    /// Adds bytes; returns the buffers of the identification string when it is complete.
     pub fn ssh(&mut self, bytes: &[u8]) -> Option<Buffers> {
         if !self.keep(bytes) {
             return None;
@@ -50,7 +51,7 @@ impl Handshake {
         Some(sent.map(|(buffer, bytes)| (buffer, vec![bytes.to_vec().into()])).collect())
     }
 
-    /// Bytes are missing, or the stream is over.
+    /// Handles missing bytes or the end of the stream.
     pub fn end(&mut self) {
         self.over = true;
     }
@@ -64,7 +65,7 @@ impl Handshake {
     }
 }
 
-/// What the records of the handshake hold, up to the first record that is encrypted.
+/// Returns the contents of the handshake records, up to the first encrypted record.
 fn handshake(stream: &[u8]) -> Vec<u8> {
     let (mut rest, mut bytes) = (stream, Vec::new());
     while let [kind @ (21 | 22), 3, _, high, low, behind @ ..] = rest {
@@ -77,7 +78,7 @@ fn handshake(stream: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The messages that are complete.
+/// Returns the complete messages.
 fn messages(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
     while let [_, a, b, c, behind @ ..] = bytes {
@@ -101,7 +102,7 @@ fn buffers(message: &[u8]) -> Buffers {
     found.unwrap_or_default()
 }
 
-/// Takes bytes behind a length of `width` bytes.
+/// Takes bytes with a length prefix of `width` bytes.
 fn counted<'a>(from: &mut &'a [u8], width: usize) -> Option<&'a [u8]> {
     let len = take(from, width)?.iter().fold(0, |len, byte| len << 8 | usize::from(*byte));
     take(from, len)

@@ -1,6 +1,6 @@
-//! A request's target: the host that it names, and its normal form (RFC 3986).
+//! Request targets: the host, and the normal form (RFC 3986).
 
-/// Scheme, host and port of a target in absolute form, or of CONNECT's; and what follows them.
+/// Returns scheme, host and port of an absolute form or of CONNECT's; and the rest.
 pub fn authority<'a>(method: &[u8], target: &'a [u8]) -> (Option<&'a [u8]>, &'a [u8]) {
     if method == b"CONNECT" && !target.contains(&b'/') {
         return (Some(target), target);
@@ -15,7 +15,7 @@ pub fn authority<'a>(method: &[u8], target: &'a [u8]) -> (Option<&'a [u8]>, &'a 
     (Some(&behind[..end]), &behind[end..])
 }
 
-/// The host without user and port.
+/// Returns the host without user and port.
 pub fn host(authority: &[u8]) -> &[u8] {
     let user = authority.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
     let host = &authority[user..];
@@ -24,7 +24,7 @@ pub fn host(authority: &[u8]) -> &[u8] {
     &host[..end]
 }
 
-/// What `http.uri` holds.
+/// Returns the content of `http.uri`.
 pub fn normal(method: &[u8], target: &[u8]) -> Vec<u8> {
     let (_, rest) = authority(method, target);
     let end = rest.iter().position(|byte| b"?#".contains(byte)).unwrap_or(rest.len());
@@ -34,7 +34,7 @@ pub fn normal(method: &[u8], target: &[u8]) -> Vec<u8> {
     [without_dots(&path), decoded(&rest[end..])].concat()
 }
 
-/// Escapes undone once.
+/// Decodes escapes once.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let digits = |from: usize, count: usize| {
         let digits = std::str::from_utf8(text.get(from..from + count)?).ok()?;
@@ -57,7 +57,7 @@ fn decoded(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Characters of ASCII in a longer form of UTF-8, or in fullwidth, as such.
+/// Decodes overlong and fullwidth forms of ASCII characters.
 fn plain_ascii(text: &[u8]) -> Vec<u8> {
     let (mut out, mut at) = (Vec::new(), 0);
     while at < text.len() {
@@ -76,7 +76,7 @@ fn plain_ascii(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// RFC 3986 5.2.4, letter by letter.
+/// Removes dot segments (RFC 3986 5.2.4), letter by letter.
 fn without_dots(path: &[u8]) -> Vec<u8> {
     let (mut input, mut out) = (path.to_vec(), Vec::new());
     while !input.is_empty() {

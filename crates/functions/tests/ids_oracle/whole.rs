@@ -1,5 +1,5 @@
-//! The search of whole streams, from their beginning or the last gap on: what windows of them find,
-//! and what they cannot.
+//! The search of whole streams, from their beginning or the last gap: which matches windows find,
+//! and which they cannot.
 
 use super::buffer::Piece;
 use super::header::Place;
@@ -7,37 +7,36 @@ use super::http::Buffers;
 use super::prepared::Prepared;
 use signatures::Buffer;
 
-/// The longest stream that is searched whole.
+/// Maximum length of a stream that is searched whole.
 const WHOLE_MAX: usize = 32 << 10;
 
-/// What came of it.
+/// The result of the comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Whole {
-    /// Rules that a window and the whole stream held for the first time at the same piece's end.
+    /// Rules that a window and the whole stream matched first at the same piece.
     pub same: usize,
-    /// Rules that only the whole stream held: the parts of the match are too far apart for a
+    /// Rules that only the whole stream matched: the parts of the match are too far apart for a
     /// window.
     pub far: usize,
-    /// Rules of which one held what the other did not, but ought to have: with the packet.
+    /// Rules that only one matched, although both should have: with the packet.
     pub wrong: Vec<String>,
 }
 
-/// What was found in a stream until now.
+/// The matches in a stream so far.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Rules that the stream held, and that windows of it did.
+    /// Rules that the whole stream matched, and rules that windows matched.
     whole: Vec<usize>,
     windows: Vec<usize>,
 }
 
 impl Found {
-    /// A window held a rule.
+    /// Records a match in a window.
     pub fn in_window(&mut self, rule: usize) {
         self.windows.push(rule);
     }
 
-    /// A piece ends: compares rules that hold in all bytes until here, with what was found in
-    /// windows of them.
+    /// Ends a piece: compares the rules that match all bytes so far with the matches in windows.
     pub fn compare(
         &mut self,
         rules: &[Prepared],
@@ -69,7 +68,7 @@ impl Found {
     }
 }
 
-/// Whether what a rule holds in holds it for good.
+/// Returns whether a match of the rule is permanent.
 fn is_compared(rule: &Prepared) -> bool {
     rule.occasions.pieces && rule.is_positive && rule.rule.flowbits.is_empty()
 }

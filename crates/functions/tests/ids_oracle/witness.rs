@@ -1,5 +1,4 @@
-//! A function that writes down what a chain shows of each packet: all that the oracle knows of the
-//! traffic.
+//! A function that records a chain's view of each packet: all that the oracle knows of the traffic.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -14,29 +13,29 @@ use packet::{Direction, LinkType, PacketClass, PacketPool};
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// An address and a port; 0 where there are no ports.
+/// An address and a port; 0 without ports.
 pub type End = (IpAddr, u16);
 
-/// One packet as a function of a chain saw it.
+/// A packet as seen by a function of a chain.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// Its number in the order of arrival.
+    /// Its number in order of arrival.
     pub sequence: u64,
-    /// When it came.
+    /// Its arrival time.
     pub time_ns: u64,
-    /// Its flow's number, which no other flow has.
+    /// Its flow's unique number.
     pub flow: u64,
-    /// Which way it goes in its flow.
+    /// Its direction within the flow.
     pub direction: Direction,
     /// The sender.
     pub source: End,
     /// The receiver.
     pub destination: End,
-    /// The transport protocol's number.
+    /// The IP protocol number.
     pub protocol: u8,
     /// 4 or 6.
     pub version: u8,
-    /// How it relates to its flow.
+    /// Relation to its flow.
     pub class: PacketClass,
     /// From the IP header on.
     pub network: Vec<u8>,
@@ -44,12 +43,12 @@ pub struct Observed {
     pub transport: Vec<u8>,
     /// The transport's payload.
     pub payload: Vec<u8>,
-    /// What it brought to its flow's streams, in order.
+    /// Its stream events, in order.
     pub brought: Vec<Brought>,
 }
 
 impl Observed {
-    /// The same of a flow of which the other side is the client.
+    /// Returns the packet as seen with client and server swapped.
     pub fn turned(&self) -> Observed {
         let mut turned = self.clone();
         turned.direction = turned.direction.other();
@@ -58,14 +57,14 @@ impl Observed {
     }
 }
 
-/// Something that a packet brought to a stream.
+/// A stream event of a packet.
 #[derive(Clone, Debug)]
 pub struct Brought {
-    /// The stream of the bytes that were sent in this direction.
+    /// The direction of the stream.
     pub direction: Direction,
-    /// Where in it.
+    /// The offset in the stream.
     pub offset: u64,
-    /// What it is.
+    /// The event.
     pub what: What,
 }
 
@@ -79,7 +78,7 @@ pub enum What {
     Reset,
 }
 
-/// A frame that is to be seen.
+/// A frame to send.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub time_ns: u64,
@@ -89,7 +88,7 @@ pub struct Frame {
 }
 
 impl Observed {
-    /// Whether it brought something like this.
+    /// Returns whether it brought such an event.
     pub fn brings(&self, is: impl Fn(&What) -> bool) -> bool {
         self.brought.iter().any(|brought| is(&brought.what))
     }
@@ -100,11 +99,11 @@ thread_local! {
     static FLOWS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Writes down what it sees. Put it before the function that is to be judged, so that it sees what
-/// that drops.
+/// Records what it sees. Place it before the function under test, so that it sees packets that are
+/// dropped.
 pub struct Witness;
 
-/// The number that a flow was given; 0 before.
+/// The flow's number; 0 before it is assigned.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Numbered {
@@ -112,12 +111,12 @@ pub struct Numbered {
 }
 
 impl Witness {
-    /// What all witnesses of this thread saw since the last time.
+    /// Takes everything that the witnesses of this thread recorded.
     pub fn take() -> Vec<Observed> {
         OBSERVED.take()
     }
 
-    /// What a chain of a witness alone sees of these frames.
+    /// Returns the view of these frames by a chain of just a witness.
     pub fn watch(frames: &[Frame]) -> Vec<Observed> {
         drop(Witness::take());
         let flows_max = FLOWS_MAX.min(16 + frames.len() as u32);
@@ -129,7 +128,7 @@ impl Witness {
     }
 }
 
-/// Flows of a chain of a test.
+/// Maximum flows of a test's chain.
 pub const FLOWS_MAX: u32 = 1 << 14;
 
 /// Sends frames through a chain.

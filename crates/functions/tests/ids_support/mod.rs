@@ -1,4 +1,4 @@
-//! `ids` in a chain: rules and packets in; out comes which rule was told of on which packet.
+//! `ids` in a chain: rules and packets in, reports by packet out.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,23 +10,22 @@ pub use crate::http_support::{
     bench, checksums_are_right, conversations, counter, echo, moving, tcp, udp, v4, v6,
 };
 
-/// The group of alerts that are no rule's.
+/// The gid of alerts without a rule.
 pub const OWN_GROUP: u32 = 900;
 
-/// What came of a run.
+/// The result of a run.
 pub struct Seen {
-    /// The numbers of packets, from 1, or 0 for a flow's end, and those of the rules that they were
-    /// told of, in order.
-    pub told: Vec<(u64, u32)>,
-    /// How many packets left.
+    /// Reports in order: the packet's number from 1, or 0 for a flow's end, and the rule's sid.
+    pub reported: Vec<(u64, u32)>,
+    /// Packets that left.
     pub sent: usize,
     pub drops: Vec<(&'static str, u64)>,
-    /// Bytes of streams and messages that found no room.
+    /// Bytes of streams and messages that did not fit.
     pub refused_bytes: u64,
     pub bench: Bench,
 }
 
-/// The configuration with these rules, of which each has to load.
+/// The configuration with these rules, all of which must load.
 pub fn config(rules: &str, more: Value) -> Value {
     let mut config = json!({ "rules": rules, "unsupported": "refuse" });
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -38,19 +37,19 @@ pub fn ids(rules: &str) -> Bench {
     bench("ids", &config(rules, json!({})))
 }
 
-/// Takes packets one by one past these rules, and ends all flows.
+/// Inspects packets one by one with these rules, and ends all flows.
 pub fn watch(rules: &str, packets: &[Arrival]) -> Seen {
     watch_with(rules, json!({}), packets)
 }
 
-/// The same with more of the configuration.
+/// The same with further configuration.
 pub fn watch_with(rules: &str, more: Value, packets: &[Arrival]) -> Seen {
     let mut bench = bench("ids", &config(rules, more));
     packets.iter().for_each(|packet| bench.batch(std::slice::from_ref(packet)));
     end(bench)
 }
 
-/// Ends all flows, after which nothing is kept of any.
+/// Ends all flows, after which no memory is in use.
 pub fn end(mut bench: Bench) -> Seen {
     let sent = bench.sent.len();
     assert!(bench.chain.finish(&mut bench.pool));
@@ -60,31 +59,31 @@ pub fn end(mut bench: Bench) -> Seen {
     let refused_bytes = buffers.refused_bytes();
     let packet = |alert: &nf::Alert| if alert.has_packet { alert.sequence + 1 } else { 0 };
     let is_rules = |alert: &&nf::Alert| alert.detail.as_ref().is_none_or(|detail| detail.group != OWN_GROUP);
-    let told = bench.alerts.iter().filter(is_rules);
-    let told = told.map(|alert| (packet(alert), alert.signature_id)).collect();
-    Seen { told, sent, drops: bench.drops(), refused_bytes, bench }
+    let reported = bench.alerts.iter().filter(is_rules);
+    let reported = reported.map(|alert| (packet(alert), alert.signature_id)).collect();
+    Seen { reported, sent, drops: bench.drops(), refused_bytes, bench }
 }
 
 impl Seen {
-    /// The rules that were told of, in order.
+    /// Returns the reported rules, in order.
     pub fn rules(&self) -> Vec<u32> {
-        self.told.iter().map(|(_, rule)| *rule).collect()
+        self.reported.iter().map(|(_, rule)| *rule).collect()
     }
 
-    /// One of the function's counters.
+    /// Returns one of the function's counters.
     pub fn counter(&self, name: &str) -> u64 {
         counter(&self.bench, name)
     }
 }
 
-/// The rules that were told of when these were said in turn on port 80, in order.
-pub fn told(rules: &str, said: &[(Who, &[u8])]) -> Vec<u32> {
+/// Returns the reported rules, in order, for these turns on port 80.
+pub fn reported(rules: &str, said: &[(Who, &[u8])]) -> Vec<u32> {
     let mut talk = Talk::open(80);
     said.iter().for_each(|(who, bytes)| talk.piece(*who, bytes));
     watch(rules, &talk.segments).rules()
 }
 
-/// A response with these header lines and this body, which is all that follows.
+/// A response with these header lines and this body.
 pub fn response(headers: &str, body: &[u8]) -> Vec<u8> {
     [b"HTTP/1.1 200 OK\r\n", headers.as_bytes(), b"\r\n", body].concat()
 }
@@ -94,13 +93,13 @@ pub fn page(body: &[u8]) -> Vec<u8> {
     response(&format!("Content-Length: {}\r\n", body.len()), body)
 }
 
-/// A datagram from a host to a server's port, at a time.
+/// A datagram from a host to a server's port, at this time.
 pub fn datagram(at_ns: u64, host: u8, port: u16, payload: &[u8]) -> Arrival {
     let network = udp(host_end(host), v4(192, 0, 2, 1, port), payload);
     Arrival { at_ns, side: Side::Inside, network }
 }
 
-/// The end of a host.
+/// The endpoint of a host.
 pub fn host_end(host: u8) -> Endpoint {
     v4(10, 0, 0, host, 5_000)
 }

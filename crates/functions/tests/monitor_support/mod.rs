@@ -1,5 +1,5 @@
-//! A bench for the monitor: frames built from a description, so that a test knows what they hold
-//! without parsing them.
+//! A bench for the monitor: frames built from a description, so that a test knows their contents
+//! without parsing.
 #![allow(dead_code)] // Each test file uses a part.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ pub struct Ip {
     pub vlan: Option<u16>,
     /// TCP flags, or type and code of an ICMP message.
     pub marks: u16,
-    /// Behind the transport header, or behind the IP header of a later fragment.
+    /// After the transport header, or after the IP header of a later fragment.
     pub payload: Vec<u8>,
     pub fragment: Option<Fragment>,
 }
@@ -34,12 +34,12 @@ pub struct Ip {
 #[derive(Clone, Copy, Debug)]
 pub struct Fragment {
     pub id: u16,
-    /// In units of 8 bytes; those of 0 have the transport header.
+    /// In units of 8 bytes; at 0 there is the transport header.
     pub offset: u16,
     pub more: bool,
 }
 
-/// A packet between these ends, such as `10.0.0.1:4000`.
+/// A packet between these endpoints, such as `10.0.0.1:4000`.
 pub fn ip(protocol: u8, from: &str, to: &str) -> Ip {
     let end = |text: &str| {
         let addr: std::net::SocketAddr = text.parse().unwrap();
@@ -63,12 +63,12 @@ impl Ip {
         self
     }
 
-    /// The packet's opposite.
+    /// Returns a packet in the opposite direction.
     pub fn back(&self) -> Ip {
         Ip { from: self.to, to: self.from, ..self.clone() }
     }
 
-    /// The bytes from the IP header on. Checksums are 0: nothing here looks at them.
+    /// Returns the bytes from the IP header on. Checksums are 0: nothing here verifies them.
     pub fn bytes(&self) -> Vec<u8> {
         let body = self.body();
         let mut out = Vec::new();
@@ -183,7 +183,7 @@ impl Bench {
         Bench { chain: Chain::new(stages.collect(), options).unwrap(), monitor, pool: PacketPool::new(512) }
     }
 
-    /// Takes these packets through in one batch; how many came out.
+    /// Sends these packets through in one batch; returns the number that came out.
     pub fn batch(&mut self, arrivals: &[Arrival]) -> usize {
         let mut batch = Vec::new();
         for (time_ns, side, frame) in arrivals {
@@ -211,7 +211,7 @@ impl Bench {
         std::mem::take(&mut self.chain.effects_mut().reports)
     }
 
-    /// The run is over.
+    /// Ends the run.
     pub fn finish(&mut self) -> Vec<FlowReport> {
         self.chain.finish(&mut self.pool);
         self.reports()

@@ -1,4 +1,4 @@
-//! What is encoded, what is not, and what becomes of what cannot be decoded.
+//! Encoding of packets, and the fate of those that cannot be decoded.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ fn data(port: u16, payload: &[u8]) -> Vec<u8> {
 
 // E31
 #[test]
-fn what_was_sent_before_is_sent_once() {
+fn repeated_payloads_are_sent_once() {
     for version in [4, 6] {
         let mut pair = Pair::acquainted(&json!({}));
         let bytes = random_bytes(1, 1_400);
@@ -26,24 +26,25 @@ fn what_was_sent_before_is_sent_once() {
         for kind in kinds {
             assert!(pair.pass(&kind(2)));
         }
-        assert_eq!(pair.count(1, "packets-encoded"), 4);
-        assert_eq!(pair.count(2, "packets-decoded"), 4);
-        let saved = pair.count(1, "bytes-saved");
+        assert_eq!(pair.count(1, "packets_encoded"), 4);
+        assert_eq!(pair.count(2, "packets_decoded"), 4);
+        let saved = pair.count(1, "bytes_saved");
         assert!((4 * 1_350..=4 * 1_400).contains(&saved), "{saved}");
-        assert!(pair.count(2, "bytes-restored") > saved);
+        assert!(pair.count(2, "bytes_restored") > saved);
     }
 }
 
 #[test]
-fn parts_are_found_wherever_they_stand() {
+fn repeated_parts_are_found_at_any_offset() {
     let mut pair = Pair::acquainted(&json!({}));
     let [a, b, c] = [1, 2, 3].map(|seed| random_bytes(seed, 400));
     assert!(!pair.pass(&data(1, &[&a[..], &b].concat())));
     assert!(!pair.pass(&data(1, &c)));
     assert!(pair.pass(&data(2, &[b"new", &c[..], b"more", &a[100..], b"end"].concat())));
     assert_eq!(pair.count(1, "regions"), 2);
-    assert_eq!(pair.count(1, "bytes-saved"), 400 + 300 - 2 * 14 - 12);
-    // A region does not reach over the end of a payload, although payloads lie side by side.
+    assert_eq!(pair.count(1, "bytes_saved"), 400 + 300 - 2 * 14 - 12);
+    // A region does not extend beyond the end of a payload, although payloads are adjacent in the
+    // cache.
     assert!(pair.pass(&data(3, &[&b[..], &a].concat())));
     assert_eq!(pair.count(1, "regions"), 4);
 }
@@ -57,7 +58,7 @@ fn runs_of_zeros_are_found() {
 }
 
 #[test]
-fn what_does_not_get_shorter_goes_as_it_is() {
+fn incompressible_packets_go_plain() {
     let mut pair = Pair::acquainted(&json!({}));
     let bytes = random_bytes(1, 1_000);
     pair.pass(&data(1, &bytes));
@@ -69,18 +70,19 @@ fn what_does_not_get_shorter_goes_as_it_is() {
     }
     let destination_options = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &data(1, &bytes)[20..]].concat();
     assert!(!pair.pass(&ip(host(6, 1, 0).addr, host(6, 2, 0).addr, 60, &destination_options)));
-    assert_eq!((pair.count(1, "packets-encoded"), pair.count(1, "packets_others")), (0, 1));
+    assert_eq!((pair.count(1, "packets_encoded"), pair.count(1, "packets_others")), (0, 1));
 }
 
 #[test]
-fn nothing_is_encoded_for_nobody() {
+fn nothing_is_encoded_without_a_peer() {
     let mut pair = Pair::new(&json!({}));
     let packet = data(1, &random_bytes(1, 1_000));
     for _ in 0..3 {
         assert_eq!(pair.enter(1, &packet), [&packet[..]]);
     }
-    assert_eq!(pair.count(1, "unheard"), 3);
-    // Now it is heard, and for five seconds; but nobody knows what it has of what was sent before.
+    assert_eq!(pair.count(1, "payloads_unconfirmed"), 3);
+    // A report has arrived and counts for five seconds; but the other end's cache of earlier
+    // payloads is unknown.
     assert!(!pair.pass(&packet));
     assert!(!pair.pass(&packet) && pair.pass(&packet));
     pair.now_ns += 5 * SECOND_NS;
@@ -93,51 +95,51 @@ fn nothing_is_encoded_for_nobody() {
 }
 
 #[test]
-fn ends_that_differ_do_not_encode() {
+fn ends_with_different_parameters_do_not_encode() {
     for settings in [json!({ "window": 48 }), json!({ "sample": 64 })] {
         let mut pair = Pair::new(&json!({}));
         pair.ends[1] = end(2, &settings);
         let packet = data(1, &random_bytes(1, 1_000));
         assert!(!pair.pass(&packet) && !pair.pass(&packet));
-        assert_eq!(pair.count(1, "reports-strange"), 1);
+        assert_eq!(pair.count(1, "reports_invalid"), 1);
     }
 }
 
 #[test]
-fn what_is_missing_is_told_and_not_referred_to_again() {
+fn missing_payloads_are_reported_and_not_referenced_again() {
     let mut pair = Pair::acquainted(&json!({}));
     let packet = |port| data(port, &random_bytes(1, 1_000));
     pair.enter(1, &packet(1)); // Lost.
     let wire = pair.enter(1, &packet(2)).remove(0);
     assert_eq!(protocol_of(&wire), ENCODED);
     let (reason, back) = pair.dropped(2, &wire, true);
-    assert_eq!((reason, back.len(), pair.count(2, "references-missed")), ("re-missing", 1, 1));
+    assert_eq!((reason, back.len(), pair.count(2, "references_missed")), ("re-missing", 1, 1));
     assert!(checksums_are_right(&back[0]), "of its header");
     assert_eq!(pair.dropped(1, &back[0], true).0, "re-report");
-    assert_eq!(pair.count(1, "payloads-forgotten"), 1);
+    assert_eq!(pair.count(1, "payloads_evicted"), 1);
     assert!(!pair.pass(&packet(3)), "it goes as it is");
     assert!(pair.pass(&packet(4)));
 }
 
 #[test]
-fn a_segment_that_is_sent_again_goes_as_it_is() {
+fn a_retransmitted_segment_is_not_encoded() {
     let mut pair = Pair::acquainted(&json!({}));
     let bytes = random_bytes(1, 1_000);
     let segment = |seq: u32, flags| tcp_segment(host(4, 1, 5), host(4, 2, 80), flags, [seq, 1], &bytes);
     pair.enter(1, &segment(u32::MAX - 1_500, 0x18)); // Lost.
     let second = pair.enter(1, &segment(u32::MAX - 500, 0x18)).remove(0);
     assert_eq!(pair.dropped(2, &second, true).0, "re-missing");
-    // Nobody tells the sender's end, and it is sent again all the same.
+    // The sender's end gets no report, and a retransmission goes plain anyway.
     assert!(!pair.pass(&segment(u32::MAX - 1_500, 0x18)));
     assert!(!pair.pass(&segment(u32::MAX - 500, 0x18)));
     assert!(pair.pass(&segment(499, 0x18)), "this is new");
     assert!(!pair.pass(&segment(77, 0x02)), "another connection");
     assert!(pair.pass(&segment(1_078, 0x18)));
-    assert_eq!(pair.count(1, "sent-again"), 3);
+    assert_eq!(pair.count(1, "retransmissions"), 3);
 }
 
 #[test]
-fn either_end_may_begin_anew() {
+fn either_end_may_restart() {
     for site in [1, 2] {
         let mut pair = Pair::acquainted(&json!({}));
         let packet = data(1, &random_bytes(1, 1_000));
@@ -159,7 +161,7 @@ fn either_end_may_begin_anew() {
 }
 
 #[test]
-fn what_is_changed_on_the_way_is_dropped() {
+fn corrupted_packets_are_dropped() {
     let mut pair = Pair::acquainted(&json!({}));
     let packet = data(1, &random_bytes(1, 700));
     pair.pass(&packet);
@@ -196,7 +198,7 @@ fn fragments_of_encoded_packets_and_foreign_ones_are_dropped() {
 }
 
 #[test]
-fn what_is_told_is_told_seldom() {
+fn reports_are_rate_limited() {
     let mut pair = Pair::acquainted(&json!({}));
     let mut reports = 0;
     for number in 0..50 {

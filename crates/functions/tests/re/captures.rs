@@ -1,5 +1,5 @@
-//! Every capture over a link: what goes in comes out, byte for byte, and how much less goes over
-//! the link is said; and what the meter of redundancy says of it.
+//! Every capture over a link: packets come out byte for byte as they went in. The test prints the
+//! savings on the link, and the redundancy meter's result.
 
 use std::path::{Path, PathBuf};
 
@@ -16,15 +16,16 @@ struct Frame {
     bytes: Vec<u8>,
 }
 
-/// An end for whom all hosts are here and there. It encodes whether or not the other end is heard:
-/// a capture from a loopback interface has no address that could be told anything.
+/// An end with all hosts on both sides. It encodes whether or not reports arrive: a capture from a
+/// loopback interface has no address for reports.
 fn end() -> Chain {
     let anywhere = json!(["0.0.0.0/0", "::/0"]);
     let config = json!({ "local_networks": anywhere, "remote_networks": anywhere, "patience": 0 });
     Chain::new(vec![stage("re", &config)], Options { flows_max: 1 << 16, ..Options::default() }).unwrap()
 }
 
-/// Takes a packet through an end; what leaves by the other side. What is made goes nowhere.
+/// Sends a packet through an end; returns the one that leaves on the other side. Generated packets
+/// go nowhere.
 fn through(
     chain: &mut Chain,
     pool: &mut PacketPool,
@@ -61,7 +62,7 @@ fn cross(name: &str, frames: &[Frame]) -> Totals {
     let mut totals = Totals { packets: 0, before: 0, on_the_link: 0, encoded: 0 };
     for (number, frame) in frames.iter().enumerate() {
         let context = || format!("{name} packet {}", number + 1);
-        // What the chain refuses is not the function's.
+        // A packet that the chain refuses never reaches the function.
         let Some(sent) = through(&mut here, &mut pool, frame, Side::Inside, &frame.bytes) else { continue };
         let received = through(&mut there, &mut pool, frame, Side::Outside, sent.data());
         let received = received.unwrap_or_else(|| panic!("{}: {:?}", context(), there.counters().drops));
@@ -81,7 +82,7 @@ fn cross(name: &str, frames: &[Frame]) -> Totals {
         let drops = packet::DropReason::ALL.iter().filter(|reason| reason.name().starts_with("re-"));
         drops.map(|reason| chain.counters().drops[reason.index()]).sum::<u64>()
     };
-    // One packet of a capture made by a fuzzer has the protocol number of encoded ones.
+    // One packet of a fuzzer's capture has the protocol number of encoded ones.
     let clashes = here.counters().drops[packet::DropReason::ReClash.index()];
     assert_eq!((dropped(&here), dropped(&there)), (clashes, 0), "{name}");
     assert!(clashes == 0 || clashes == 1 && name.starts_with("fuzz"), "{name}: {clashes} clashes");
@@ -114,8 +115,7 @@ fn every_capture_comes_out_as_it_went_in() {
     assert!(sum.encoded > 1_000);
 }
 
-/// Bytes of streams, and of these the redundant ones, as the meter has them, when a capture comes
-/// so many times.
+/// Returns the meter's stream bytes and redundant bytes for a capture repeated this many times.
 fn measured(frames: &[Frame], times: u64) -> (u64, u64) {
     let mut chain = Chain::new(vec![stage("redundancy", &json!({}))], Options::default()).unwrap();
     let (mut pool, mut out) = (PacketPool::new(64), vec![]);
@@ -138,7 +138,7 @@ fn measured(frames: &[Frame], times: u64) -> (u64, u64) {
     (out + back, out_redundant + back_redundant)
 }
 
-// E23: what the meter finds in streams, beside what is saved of packets above.
+// E23: the redundancy in streams, besides the savings on packets above.
 #[test]
 fn every_capture_is_measured() {
     let Some(captures) = captures() else { return };
@@ -162,7 +162,7 @@ fn every_capture_is_measured() {
     assert!(all_redundant > 100_000);
 }
 
-/// What can be read of a capture.
+/// Reads the readable part of a capture.
 fn frames(path: &Path) -> Vec<Frame> {
     let Ok(mut reader) = CaptureReader::open(path) else { return vec![] };
     let mut frames = vec![];

@@ -1,4 +1,4 @@
-//! What is refused, and what is said of it.
+//! Invalid configurations and their errors.
 
 use functions::re::Re;
 use nf::Setup;
@@ -16,7 +16,7 @@ fn refused(settings: Value) -> String {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_configurations_are_refused() {
     for (settings, message) in [
         (json!({ "cache": "1KB" }), "`cache` must be from 65536 to 4294967296, not 1000"),
         (json!({ "window": 15 }), "`window` must be from 16 to 64, not 15"),
@@ -25,7 +25,7 @@ fn what_makes_no_sense_is_refused() {
         (json!({ "sample": 33 }), "`sample` must be a power of two, not 33"),
         (json!({ "protocol": 6 }), "`protocol` must be from 148 to 254, not 6"),
         (json!({ "protocol": 255 }), "`protocol` must be from 148 to 254, not 255"),
-        (json!({ "local_networks": [] }), "`local_networks` has 1 to 256 networks, not 0"),
+        (json!({ "local_networks": [] }), "`local_networks` has 0 networks, expected 1 to 256"),
         (json!({ "remote_networks": ["10.0.0.1/8"] }), "`10.0.0.1/8` has bits set after its length"),
         (json!({ "cachet": 1 }), "unknown field `cachet`"),
     ] {

@@ -1,5 +1,4 @@
-//! A TCP sender over a link that loses packets of both directions: all bytes come through in the
-//! end.
+//! A TCP sender over a link that loses packets of both directions: all bytes arrive in the end.
 
 use packet::split_mix;
 use serde_json::json;
@@ -10,8 +9,7 @@ use crate::pair::*;
 const SEGMENT: usize = 1_000;
 const WINDOW: u32 = 8;
 
-/// A connection from site 1 to site 2, whose sender goes back to the first segment that was not
-/// acknowledged.
+/// A connection from site 1 to site 2, whose sender goes back to the first unacknowledged segment.
 struct Connection {
     port: u16,
     stream: Vec<u8>,
@@ -30,7 +28,7 @@ impl Connection {
         self.acknowledged as usize * SEGMENT >= self.stream.len()
     }
 
-    /// What the receiver makes of a segment.
+    /// Receives a segment.
     fn receive(&mut self, network: &[u8]) {
         let from = u32::from_be_bytes(network[24..28].try_into().unwrap()) as usize - 1;
         if from == self.received.len() {
@@ -39,8 +37,8 @@ impl Connection {
     }
 }
 
-/// Sends the streams over a link that loses one of so many packets; whether reports come back is
-/// said. How many rounds it took, and the encoded packets.
+/// Sends the streams over a link that loses one in this many packets, with or without reports.
+/// Returns the rounds needed, and the encoded packets.
 fn transfer(
     streams: Vec<Vec<u8>>,
     lost: u64,
@@ -83,20 +81,20 @@ fn transfer(
         }
         if connections.iter().all(Connection::is_done) {
             assert!(connections.iter().all(|connection| connection.received == connection.stream));
-            return (round, pair.count(1, "packets-encoded"));
+            return (round, pair.count(1, "packets_encoded"));
         }
     }
     panic!("not all bytes got through: {:?}", pair.ends[1].drops());
 }
 
-/// Streams that have much in common, also each with itself.
+/// Streams with much redundancy, between and within them.
 fn streams() -> Vec<Vec<u8>> {
     let common: Vec<Vec<u8>> = (0..5).map(|seed| random_bytes(seed, 3_700)).collect();
     (0..4usize).map(|n| (0..20).flat_map(|i| common[(i * (n + 1)) % 5].clone()).collect()).collect()
 }
 
 #[test]
-fn all_bytes_get_through() {
+fn all_bytes_arrive() {
     for (lost, are_reports_lost, settings) in [
         (0, false, json!({})),
         (10, false, json!({})),

@@ -1,4 +1,4 @@
-//! Redundancy elimination: two ends of a link, what goes over it, and what comes out.
+//! Redundancy elimination: two ends of a link, the packets on it, and the packets that come out.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // A test that cannot go on has failed.
 
 mod behaviour;

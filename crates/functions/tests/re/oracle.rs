@@ -1,5 +1,5 @@
-//! A decoder that was written from the format's description alone: slow, with whole lists and
-//! division bit by bit.
+//! A decoder written from the description of the format alone: slow, with whole lists and bitwise
+//! division.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::pair::*;
 const WINDOW: usize = 32;
 const POLYNOMIAL: u128 = 0xbfe6_b8a5_bf37_8d83;
 
-/// The remainder of a window's bits, divided by the polynomial by hand.
+/// Returns the remainder of a window's bits, divided by the polynomial bit by bit.
 fn fingerprint(window: &[u8]) -> u64 {
     let mut remainder: u128 = 0;
     for byte in window {
@@ -23,7 +23,7 @@ fn fingerprint(window: &[u8]) -> u64 {
     remainder as u64
 }
 
-/// All payloads that came, and where in them windows of a fingerprint with five zeros below begin.
+/// All payloads received, and the offsets of windows whose fingerprint has five low zero bits.
 #[derive(Default)]
 struct Decoder {
     payloads: Vec<Vec<u8>>,
@@ -31,7 +31,7 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// A packet as it went over the link; as it was before.
+    /// Decodes a packet from the link.
     fn decode(&mut self, wire: &[u8]) -> Vec<u8> {
         let is_v4 = wire[0] >> 4 == 4;
         let header = if is_v4 { usize::from(wire[0] & 15) * 4 } else { 40 };
@@ -94,7 +94,7 @@ impl Decoder {
 }
 
 #[test]
-fn another_decoder_reads_it() {
+fn an_independent_decoder_agrees() {
     let mut pair = Pair::new(&json!({ "patience": 0 }));
     let mut decoder = Decoder::default();
     let pool: Vec<Vec<u8>> = (0..6).map(|seed| random_bytes(seed, 500)).collect();

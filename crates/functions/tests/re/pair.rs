@@ -8,7 +8,7 @@ use crate::meter_support::{Bench, MS_NS, counter, options, stage, v4};
 
 pub const ENCODED: u8 = 254;
 
-/// A site's end, of which some settings are others.
+/// The configuration of a site's end, with these settings changed.
 pub fn config(site: usize, settings: &Value) -> Value {
     let networks = |site: usize| json!([format!("10.{site}.0.0/16"), format!("2001:db8:{site}::/48")]);
     let mut config =
@@ -40,7 +40,7 @@ pub fn protocol_of(network: &[u8]) -> u8 {
     if network[0] >> 4 == 4 { network[9] } else { network[6] }
 }
 
-/// Both sites' ends; site 1 sends unless another one is said.
+/// The ends of both sites; site 1 sends by default.
 pub struct Pair {
     pub ends: [Bench; 2],
     pub now_ns: u64,
@@ -51,7 +51,7 @@ impl Pair {
         Pair { ends: [1, 2].map(|site| end(site, settings)), now_ns: 1_700_000_000_000_000_000 }
     }
 
-    /// Two that have heard of each other.
+    /// Two ends that have received each other's reports.
     pub fn acquainted(settings: &Value) -> Pair {
         let mut pair = Pair::new(settings);
         let hello = |from, to| {
@@ -67,7 +67,7 @@ impl Pair {
         pair
     }
 
-    /// A packet from within a site: what its end puts on the link.
+    /// Sends a packet from within a site; returns the packets on the link.
     pub fn enter(&mut self, site: usize, network: &[u8]) -> Vec<Vec<u8>> {
         self.now_ns += 1_000;
         let sent = self.ends[site - 1].one(self.now_ns, Inside, network);
@@ -75,7 +75,7 @@ impl Pair {
         sent.into_iter().map(|(_, bytes)| bytes).collect()
     }
 
-    /// A packet from the link: what a site gets of it, and what goes back.
+    /// Delivers a packet from the link; returns the packets to the site, and those that go back.
     pub fn arrive(&mut self, site: usize, network: &[u8]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         self.now_ns += 1_000;
         let sent = self.ends[site - 1].one(self.now_ns, Outside, network);
@@ -85,8 +85,8 @@ impl Pair {
         (by(Inside), by(Outside))
     }
 
-    /// A packet from site 1 to site 2 that nothing happens to, and whether it was encoded. Reports
-    /// come back.
+    /// Sends a packet from site 1 to site 2 without loss, and returns the reports; true if it was
+    /// encoded.
     pub fn pass(&mut self, network: &[u8]) -> bool {
         let wire = self.enter(1, network);
         assert_eq!(wire.len(), 1, "{:?}", self.ends[0].drops());
@@ -103,7 +103,7 @@ impl Pair {
         counter(&self.ends[site - 1], name)
     }
 
-    /// Why the only packet that was dropped lately at a site was.
+    /// Returns the drop reason of the only packet dropped at a site.
     pub fn dropped(&mut self, site: usize, packet: &[u8], from_link: bool) -> (&'static str, Vec<Vec<u8>>) {
         let before = self.ends[site - 1].drops();
         let (out, back) =

@@ -1,4 +1,4 @@
-//! What holds for any packets, however the link loses, doubles and delays them.
+//! Properties of any packets, however the link loses, duplicates and delays them.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::meter_support::*;
 use crate::pair::*;
 
-/// A packet of site 1 to site 2, made of parts that come again and again.
+/// Generates a packet from site 1 to site 2 of repeated parts.
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     let part = (0u64..5, 0usize..300, 1usize..300);
     let parts = prop::collection::vec(part, 1..5);
@@ -29,7 +29,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn what_goes_in_comes_out(packets in prop::collection::vec(packet(), 1..60), window in 16u8..=64, sample in 2u32..8) {
+    fn packets_come_out_as_they_went_in(packets in prop::collection::vec(packet(), 1..60), window in 16u8..=64, sample in 2u32..8) {
         let mut pair = Pair::acquainted(&json!({ "window": window, "sample": 1 << sample }));
         for packet in &packets {
             let wire = pair.enter(1, packet);
@@ -39,12 +39,12 @@ proptest! {
             let (out, _) = pair.arrive(2, &wire[0]);
             prop_assert_eq!(&out[..], std::slice::from_ref(packet));
         }
-        prop_assert_eq!(pair.count(2, "references-missed"), 0);
+        prop_assert_eq!(pair.count(2, "references_missed"), 0);
     }
 
-    /// What comes out went in, and so do those that were not encoded and not lost. 0 to 3: the
-    /// packet arrives; 4: it is lost; 5: it comes twice; 6, 7: it is late. Reports are lost as
-    /// often.
+    /// Every packet that comes out went in, and unencoded packets that were not lost come out. 0 to
+    /// 3: the packet arrives; 4: it is lost; 5: it is duplicated; 6, 7: it is late. Reports are
+    /// lost as often.
     #[test]
     fn nothing_else_comes_out(packets in prop::collection::vec((packet(), 0u8..8), 1..80)) {
         let mut pair = Pair::acquainted(&json!({}));
@@ -82,9 +82,9 @@ proptest! {
         batches_change_nothing("re", &settings, &traffic);
     }
 
-    /// However a shim is made up, nothing wrong comes out.
+    /// No forged encoding yields a wrong packet.
     #[test]
-    fn what_is_made_up_is_dropped(
+    fn forged_encodings_are_dropped(
         count in 0u8..4,
         rest in prop::collection::vec(any::<u8>(), 0..120),
         kind in prop::sample::select(vec![0x11u8, 0x12, 0x21, 0]),

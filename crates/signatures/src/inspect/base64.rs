@@ -1,13 +1,13 @@
-//! Base64, as far as it goes.
+//! Lenient Base64 decoding.
 
 use crate::Base64Mode;
 
 /// Decodes in place.
 ///
-/// Input ends at the first `=`, and at any other byte that is not of the alphabet unless the mode
-/// skips those. A last group of two or three letters gives one or two bytes, padded or not; bits
-/// beyond them do not count. The strict mode instead gives nothing unless all is as RFC 4648,
-/// section 4 has it: whole groups, padding, no other bits.
+/// Input ends at the first `=`, and at any other byte outside the alphabet unless the mode skips
+/// those. A final group of two or three letters gives one or two bytes, padded or not; excess bits
+/// are ignored. The strict mode returns nothing unless the input is as RFC 4648, section 4
+/// requires: whole groups, padding, no excess bits.
 pub(crate) fn decode(buffer: &mut Vec<u8>, mode: Base64Mode) {
     if mode == Base64Mode::Strict && !is_strict(buffer) {
         return buffer.clear();
@@ -24,7 +24,7 @@ pub(crate) fn decode(buffer: &mut Vec<u8>, mode: Base64Mode) {
         held += 6;
         if held >= 8 {
             held -= 8;
-            // Every byte takes more than one letter: what is written was read before.
+            // Each byte takes more than one letter, so the overwritten letters have been read.
             buffer[written] = (bits >> held) as u8;
             written += 1;
         }
@@ -37,7 +37,7 @@ fn is_strict(text: &[u8]) -> bool {
         return false;
     }
     let letters = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
-    // Two letters have 12 bits of which 8 count, three 18 of which 16 do.
+    // Two letters have 12 bits of which 8 count; three have 18 of which 16 count.
     let unused = [0, 0b111111, 0b1111, 0b11][letters.len() % 4];
     letters.iter().all(|letter| six_bits(*letter).is_some())
         && letters.last().is_none_or(|last| six_bits(*last).is_some_and(|six| six & unused == 0))
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_differ_in_what_is_not_of_the_alphabet() {
+    fn modes_differ_on_bytes_outside_the_alphabet() {
         use Base64Mode::*;
         for (text, rfc4648, rfc2045, strict) in [
             ("", "", "", ""),

@@ -1,4 +1,4 @@
-//! Looking for regular expressions.
+//! Matching of regular expressions.
 
 use crate::{Pcre, PcreFlags};
 use regex_automata::meta::Regex;
@@ -7,24 +7,24 @@ use regex_automata::{Input, Span};
 use regex_syntax::hir::{Hir, Look, LookSet};
 
 use crate::inspect::scratch::Budget;
-use crate::inspect::unsupported::Reason;
+use crate::inspect::unsupported::UnsupportedReason;
 
-/// The most bytes of an expression's automaton. Beside it, each clone of an inspection may keep as
-/// many for the states that it met.
+/// Maximum bytes of an expression's automaton. Each clone of an inspection may use the same amount
+/// again for its cache of states.
 pub const EXPRESSION_BYTES_MAX: usize = 2 << 20;
 
-/// An expression to look for.
+/// A compiled expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Expression {
     regex: Regex,
-    /// Whether what it matches from a place on does not depend on what is before that place.
+    /// True if matches after an offset do not depend on the bytes before it.
     pub looks_forward_only: bool,
 }
 
 impl Expression {
-    pub fn new(pcre: &Pcre) -> Result<Self, Reason> {
+    pub fn new(pcre: &Pcre) -> Result<Self, UnsupportedReason> {
         if !pcre.captures.is_empty() {
-            return Err(Reason::Captures);
+            return Err(UnsupportedReason::Captures);
         }
         let hir = parse(pcre)?;
         let forward = [Look::End, Look::EndLF].into_iter().fold(LookSet::empty(), LookSet::insert);
@@ -32,7 +32,7 @@ impl Expression {
         Ok(Self { regex: build(&hir, WhichCaptures::Implicit)?, looks_forward_only })
     }
 
-    /// The leftmost match that begins at `first` or behind it, in what begins at `base`.
+    /// Returns the leftmost match at or after `first`, in the input that begins at `base`.
     pub fn find(&self, bytes: &[u8], base: usize, first: usize, budget: &mut Budget) -> Option<Span> {
         if first > bytes.len() {
             return None;
@@ -45,12 +45,12 @@ impl Expression {
     }
 }
 
-/// An expression whose first group is what it gives.
+/// A compiled expression whose result is its first group.
 #[derive(Clone, Debug)]
 pub(crate) struct Extraction(Regex);
 
 impl Extraction {
-    pub fn new(pattern: &str) -> Result<Self, Reason> {
+    pub fn new(pattern: &str) -> Result<Self, UnsupportedReason> {
         let pcre = Pcre {
             pattern: pattern.to_owned(),
             negated: false,
@@ -60,12 +60,12 @@ impl Extraction {
         };
         let hir = parse(&pcre)?;
         match hir.properties().explicit_captures_len() {
-            0 => Err(Reason::NoGroup),
+            0 => Err(UnsupportedReason::NoGroup),
             _ => build(&hir, WhichCaptures::All).map(Self),
         }
     }
 
-    /// What the first group matches.
+    /// Returns the match of the first group.
     pub fn find(&self, bytes: &[u8]) -> Option<Span> {
         // Two slots for the whole match, two for the first group.
         let mut slots = [None; 4];
@@ -74,17 +74,17 @@ impl Extraction {
     }
 }
 
-fn parse(pcre: &Pcre) -> Result<Hir, Reason> {
-    let pattern = pcre.regex().map_err(Reason::Expression)?;
+fn parse(pcre: &Pcre) -> Result<Hir, UnsupportedReason> {
+    let pattern = pcre.regex().map_err(UnsupportedReason::Expression)?;
     let mut parser = regex_syntax::ParserBuilder::new().utf8(false).build();
-    parser.parse(&pattern).map_err(|_| Reason::TooLarge)
+    parser.parse(&pattern).map_err(|_| UnsupportedReason::TooLarge)
 }
 
-fn build(hir: &Hir, captures: WhichCaptures) -> Result<Regex, Reason> {
+fn build(hir: &Hir, captures: WhichCaptures) -> Result<Regex, UnsupportedReason> {
     let config = Regex::config()
         .utf8_empty(false)
         .which_captures(captures)
         .nfa_size_limit(Some(EXPRESSION_BYTES_MAX))
         .hybrid_cache_capacity(EXPRESSION_BYTES_MAX);
-    Regex::builder().configure(config).build_from_hir(hir).map_err(|_| Reason::TooLarge)
+    Regex::builder().configure(config).build_from_hir(hir).map_err(|_| UnsupportedReason::TooLarge)
 }

@@ -1,14 +1,14 @@
-//! Looking for bytes.
+//! Matching of literal bytes.
 
 use memchr::memmem::Finder;
 use memchr::{memchr_iter, memchr2_iter};
 
 use crate::inspect::scratch::Budget;
 
-/// Bytes to look for.
+/// A compiled literal.
 #[derive(Clone, Debug)]
 pub(crate) struct Literal {
-    /// In lower case if case does not count.
+    /// In lower case if case is ignored.
     pattern: Box<[u8]>,
     how: How,
 }
@@ -16,7 +16,7 @@ pub(crate) struct Literal {
 #[derive(Clone, Debug)]
 enum How {
     Exact(Box<Finder<'static>>),
-    /// In either case: by the byte of the pattern that is likely to be rarest.
+    /// Ignoring case: searches for the byte of the pattern that is likely to be rarest.
     AnyCase {
         rare: usize,
     },
@@ -37,8 +37,8 @@ impl Literal {
         self.pattern.len()
     }
 
-    /// The first place from `first` to `last`, both included. At the last there are enough bytes
-    /// for the pattern.
+    /// Returns the first match from `first` to `last`, both inclusive. The caller ensures that the
+    /// pattern fits at `last`.
     pub fn find(&self, bytes: &[u8], first: usize, last: usize, budget: &mut Budget) -> Option<usize> {
         if first > last {
             return None;
@@ -60,7 +60,8 @@ impl Literal {
         let byte = self.pattern[rare];
         let rest = self.len() - rare - 1;
         let candidates = &part[rare..part.len() - rest];
-        // The place of the rare byte among the candidates is the place of the pattern in the part.
+        // The offset of the rare byte among the candidates equals the offset of the pattern in the
+        // part.
         let mut is_at = |place: &usize| {
             let same = self.same_bytes(&part[*place..]);
             budget.spend(same);
@@ -81,14 +82,14 @@ impl Literal {
         }
     }
 
-    /// How many bytes of the pattern there are in either case before the first that differs.
+    /// Returns the length of the common prefix with the pattern, ignoring case.
     fn same_bytes(&self, bytes: &[u8]) -> usize {
         let same = bytes.iter().zip(&self.pattern).position(|(a, b)| a.to_ascii_lowercase() != *b);
         same.unwrap_or_else(|| self.len().min(bytes.len()))
     }
 }
 
-/// How often a byte comes in the text of protocols, roughly: lower is rarer.
+/// Returns the approximate frequency of a byte in text protocols: lower is rarer.
 fn frequency(byte: u8) -> u8 {
     const COMMON: &[u8] = b"zqjxkvbywgpfmucdlhrsnioate";
     match byte {

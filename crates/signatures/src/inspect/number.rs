@@ -1,27 +1,30 @@
 //! Numbers in a buffer.
 
 use crate::{
-    ByteExtract, ByteJump, ByteMath, ByteTest, JumpOrigin, MathOperator, Number, NumberFormat, TestOperator,
+    ByteExtract, ByteJump, ByteMath, ByteTest, JumpOrigin, MathOperator, NumberField, NumberFormat,
+    TestOperator,
 };
 
 use crate::inspect::scratch::Values;
-use crate::inspect::view::View;
+use crate::inspect::view::BufferView;
 
-/// The most bytes of a number, and of one in text.
+/// Maximum bytes of a binary number, and of the value of one in text.
 const NUMBER_BYTES_MAX: u8 = 8;
 const TEXT_BYTES_MAX: u8 = 23;
 
-/// A number, and where its bytes, or its digits, end.
-struct Found {
+/// A parsed number, and the position after it.
+struct ParsedNumber {
     value: u64,
     end: i64,
 }
 
-impl View<'_> {
-    /// Whether a `byte_test` holds.
+impl BufferView<'_> {
+    /// Returns whether a `byte_test` passes.
     pub fn byte_test(&self, test: &ByteTest, cursor: i64, values: &Values) -> bool {
         let found = self.number(&test.number, cursor, values);
-        let Some((Found { value, .. }, right)) = found.zip(values.resolve(test.value)) else { return false };
+        let Some((ParsedNumber { value, .. }, right)) = found.zip(values.resolve(test.value)) else {
+            return false;
+        };
         let holds = match test.operator {
             TestOperator::Less => value < right,
             TestOperator::AtMost => value <= right,
@@ -34,10 +37,10 @@ impl View<'_> {
         holds != test.negated
     }
 
-    /// Where a `byte_jump` leads. The end of the buffer is a place to go to; a jump to before its
-    /// beginning leads there.
+    /// Returns the target of a `byte_jump`. The end of the buffer is a valid target; a jump to
+    /// before the beginning leads there.
     pub fn byte_jump(&self, jump: &ByteJump, cursor: i64, values: &Values) -> Option<i64> {
-        let Found { value, end } = self.number(&jump.number, cursor, values)?;
+        let ParsedNumber { value, end } = self.number(&jump.number, cursor, values)?;
         let origin = match jump.origin {
             JumpOrigin::Number => end,
             JumpOrigin::Beginning => self.beginning,
@@ -51,9 +54,9 @@ impl View<'_> {
         (place <= self.end()).then_some(place.max(self.beginning))
     }
 
-    /// The value that a `byte_extract` gives its variable, and where the cursor is behind it.
+    /// Returns the value of a `byte_extract`, and the cursor after it.
     pub fn byte_extract(&self, extract: &ByteExtract, cursor: i64, values: &Values) -> Option<(u64, i64)> {
-        let Found { value, end } = self.number(&extract.number, cursor, values)?;
+        let ParsedNumber { value, end } = self.number(&extract.number, cursor, values)?;
         let product = value.wrapping_mul(u64::from(extract.multiplier));
         let value = match extract.align {
             Some(align) => product.checked_next_multiple_of(u64::from(align))?,
@@ -62,10 +65,9 @@ impl View<'_> {
         Some((value, end))
     }
 
-    /// The value that a `byte_math` gives its variable, in 64 bits: what is above them is lost. And
-    /// where the cursor is behind it.
+    /// Returns the value of a `byte_math`, truncated to 64 bits, and the cursor after it.
     pub fn byte_math(&self, math: &ByteMath, cursor: i64, values: &Values) -> Option<(u64, i64)> {
-        let Found { value, end } = self.number(&math.number, cursor, values)?;
+        let ParsedNumber { value, end } = self.number(&math.number, cursor, values)?;
         let right = values.resolve(math.value)?;
         let wide = u64::from(right);
         let value = match math.operator {
@@ -79,12 +81,12 @@ impl View<'_> {
         Some((value, end))
     }
 
-    fn number(&self, number: &Number, cursor: i64, values: &Values) -> Option<Found> {
+    fn number(&self, number: &NumberField, cursor: i64, values: &Values) -> Option<ParsedNumber> {
         let count = values.resolve(number.bytes)?;
         let place = self.base(number.relative, cursor) + i64::from(values.resolve(number.offset)?);
         let end = place + i64::from(count);
         if count == 0 {
-            return Some(Found { value: 0, end });
+            return Some(ParsedNumber { value: 0, end });
         }
         let bytes = self.get(place, usize::from(count))?;
         let whole = usize::from(count);
@@ -94,7 +96,7 @@ impl View<'_> {
             NumberFormat::Little => {
                 (bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)), whole)
             }
-            // Refused before: the order is not known.
+            // Refused earlier: the byte order is unknown.
             NumberFormat::Dce => return None,
             _ if count > TEXT_BYTES_MAX => return None,
             NumberFormat::Hexadecimal => text(bytes, Some(16))?,
@@ -106,16 +108,16 @@ impl View<'_> {
             Some(mask) => (value & u64::from(mask)) >> mask.trailing_zeros(),
             None => value,
         };
-        Some(Found { value, end: place + len as i64 })
+        Some(ParsedNumber { value, end: place + len as i64 })
     }
 }
 
-/// The digits at the beginning, behind white space and a `+`; what follows them does not count.
-/// None if there are none, or if they are more than 64 bits hold. And where they end.
+/// Parses digits after white space and a `+`, and returns the position after them; trailing bytes
+/// are ignored. `None` if there are none or the value exceeds 64 bits.
 fn text(bytes: &[u8], base: Option<u32>) -> Option<(u64, usize)> {
     let digits = bytes.trim_ascii_start();
     let digits = digits.strip_prefix(b"+").unwrap_or(digits);
-    // `0x` stands before digits of base 16, and is a 0 and something else if there are none.
+    // `0x` is a prefix of base 16 digits; without any, it is a 0 and something else.
     let hexadecimal = match digits {
         [b'0', b'x' | b'X', rest @ ..] if rest.first().is_some_and(u8::is_ascii_hexdigit) => Some(rest),
         _ => None,

@@ -1,30 +1,30 @@
-//! Which matches depend on which.
+//! Dependencies between matches.
 //!
-//! Matches that hold or not wherever the earlier ones were found begin a *group*: if one of a group
-//! fails in all places, no other place of an earlier group can help, and none is tried. Within a
-//! group, what follows a content depends on where the content ends, and perhaps on variables that
-//! were set before it; where it does not depend on such a variable, places from which it failed
-//! once need not be tried again.
+//! A match that does not depend on the places of earlier matches begins a *group*. If one of a
+//! group fails at all places, no other place of an earlier group can help, and none is tried.
+//! Within a group, the matches after a content depend on its end and possibly on variables set
+//! before it. If they do not depend on such a variable, places from which they failed once are not
+//! tried again.
 
-use crate::{Match, Number, Operand, Position, Variable};
+use crate::{ByteVariable, ContentPosition, NumberField, Operand, PayloadMatch};
 
-/// How a match stands to those before and behind it.
+/// The dependencies of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// It is the first of a group.
+    /// True for the first match of a group.
     pub begins_group: bool,
-    /// Others of its group follow it: if they fail, its other places are tried.
+    /// True if other matches of its group follow: when they fail, its other places are tried.
     pub goes_back: bool,
-    /// Whether those succeed depends on its end only.
+    /// True if those depend only on its end.
     pub remembers: bool,
 }
 
 impl Order {
-    /// One for each match.
-    pub fn of(matches: &[Match]) -> Vec<Self> {
+    /// Returns the dependencies of each match.
+    pub fn of(matches: &[PayloadMatch]) -> Vec<Self> {
         let uncertain = uncertain_variables(matches);
-        // Whether a match from `at` on uses a variable, one of those set before `at`, that may have
-        // another value.
+        // Whether a match from `at` on uses a variable, set before `at`, that may have another
+        // value.
         let depends = |at: usize, from: usize| {
             let set = variables(&uncertain[..at]);
             matches[from..].iter().flat_map(uses).flatten().any(|used| set.clone().any(|one| one == used))
@@ -40,9 +40,10 @@ impl Order {
     }
 }
 
-/// For each match the variable that it sets, if its value depends on the place of an earlier match.
-fn uncertain_variables(matches: &[Match]) -> Vec<Option<Variable>> {
-    let mut uncertain: Vec<Option<Variable>> = Vec::with_capacity(matches.len());
+/// Returns, for each match, the variable that it sets if the value depends on the place of an
+/// earlier match.
+fn uncertain_variables(matches: &[PayloadMatch]) -> Vec<Option<ByteVariable>> {
+    let mut uncertain: Vec<Option<ByteVariable>> = Vec::with_capacity(matches.len());
     for one in matches {
         let depends =
             reads_cursor(one) || uses(one).iter().flatten().any(|used| uncertain.contains(&Some(*used)));
@@ -51,76 +52,76 @@ fn uncertain_variables(matches: &[Match]) -> Vec<Option<Variable>> {
     uncertain
 }
 
-fn variables(uncertain: &[Option<Variable>]) -> impl Iterator<Item = Variable> + Clone {
+fn variables(uncertain: &[Option<ByteVariable>]) -> impl Iterator<Item = ByteVariable> + Clone {
     uncertain.iter().flatten().copied()
 }
 
-/// Whether the cursor is read before it is moved by something that does not read it.
-fn reads_cursor_before(matches: &[Match]) -> bool {
+/// Returns whether the cursor is read before it is set.
+fn reads_cursor_before(matches: &[PayloadMatch]) -> bool {
     let first = matches.iter().find(|one| reads_cursor(one) || moves_cursor(one));
     first.is_some_and(reads_cursor)
 }
 
-fn reads_cursor(one: &Match) -> bool {
+fn reads_cursor(one: &PayloadMatch) -> bool {
     match one {
-        Match::Content(content) => matches!(content.position, Position::Relative { .. }),
-        Match::Pcre(pcre) => pcre.relative,
-        Match::DataAt(test) => test.relative,
-        Match::Base64Decode(decode) => decode.relative,
+        PayloadMatch::Content(content) => matches!(content.position, ContentPosition::Relative { .. }),
+        PayloadMatch::Pcre(pcre) => pcre.relative,
+        PayloadMatch::DataAt(test) => test.relative,
+        PayloadMatch::Base64Decode(decode) => decode.relative,
         _ => number(one).is_some_and(|number| number.relative),
     }
 }
 
-fn moves_cursor(one: &Match) -> bool {
+fn moves_cursor(one: &PayloadMatch) -> bool {
     match one {
-        Match::Content(content) => !content.negated,
-        Match::Pcre(pcre) => !pcre.negated,
-        Match::ByteJump(_) | Match::ByteExtract(_) | Match::ByteMath(_) => true,
+        PayloadMatch::Content(content) => !content.negated,
+        PayloadMatch::Pcre(pcre) => !pcre.negated,
+        PayloadMatch::ByteJump(_) | PayloadMatch::ByteExtract(_) | PayloadMatch::ByteMath(_) => true,
         _ => false,
     }
 }
 
-fn number(one: &Match) -> Option<&Number> {
+fn number(one: &PayloadMatch) -> Option<&NumberField> {
     match one {
-        Match::ByteTest(test) => Some(&test.number),
-        Match::ByteJump(jump) => Some(&jump.number),
-        Match::ByteExtract(extract) => Some(&extract.number),
-        Match::ByteMath(math) => Some(&math.number),
+        PayloadMatch::ByteTest(test) => Some(&test.number),
+        PayloadMatch::ByteJump(jump) => Some(&jump.number),
+        PayloadMatch::ByteExtract(extract) => Some(&extract.number),
+        PayloadMatch::ByteMath(math) => Some(&math.number),
         _ => None,
     }
 }
 
-fn sets(one: &Match) -> Option<Variable> {
+fn sets(one: &PayloadMatch) -> Option<ByteVariable> {
     match one {
-        Match::ByteExtract(extract) => Some(extract.result),
-        Match::ByteMath(math) => Some(math.result),
+        PayloadMatch::ByteExtract(extract) => Some(extract.result),
+        PayloadMatch::ByteMath(math) => Some(math.result),
         _ => None,
     }
 }
 
-/// The variables that a match uses.
-fn uses(one: &Match) -> [Option<Variable>; 3] {
-    fn variable<N>(operand: &Operand<N>) -> Option<Variable> {
+/// Returns the variables that a match uses.
+fn uses(one: &PayloadMatch) -> [Option<ByteVariable>; 3] {
+    fn variable<N>(operand: &Operand<N>) -> Option<ByteVariable> {
         match operand {
             Operand::Variable(variable) => Some(*variable),
             Operand::Value(_) => None,
         }
     }
     let own = match one {
-        Match::Content(content) => {
+        PayloadMatch::Content(content) => {
             return match &content.position {
-                Position::Absolute { offset, depth } => {
+                ContentPosition::Absolute { offset, depth } => {
                     [variable(offset), depth.as_ref().and_then(variable), None]
                 }
-                Position::Relative { distance, within } => {
+                ContentPosition::Relative { distance, within } => {
                     [variable(distance), within.as_ref().and_then(variable), None]
                 }
             };
         }
-        Match::DataAt(test) => variable(&test.offset),
-        Match::ByteTest(test) => variable(&test.value),
-        Match::ByteJump(jump) => variable(&jump.post_offset),
-        Match::ByteMath(math) => variable(&math.value),
+        PayloadMatch::DataAt(test) => variable(&test.offset),
+        PayloadMatch::ByteTest(test) => variable(&test.value),
+        PayloadMatch::ByteJump(jump) => variable(&jump.post_offset),
+        PayloadMatch::ByteMath(math) => variable(&math.value),
         _ => None,
     };
     let number = number(one);

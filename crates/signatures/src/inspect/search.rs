@@ -1,19 +1,19 @@
-//! Whether all steps hold, for one assignment of places.
+//! Backtracking search over the places of matches.
 
 use crate::{Base64Decode, Base64Mode};
 
 use crate::inspect::base64;
-use crate::inspect::scratch::{Budget, Choice, Failed, Scratch};
+use crate::inspect::scratch::{Budget, Choice, Failed, InspectionScratch};
 use crate::inspect::step::{Content, Step, Test};
-use crate::inspect::view::View;
+use crate::inspect::view::BufferView;
 
-/// Whether all steps hold for one and the same assignment of places, in
+/// Returns whether all steps match for one assignment of places, within
 /// [`crate::inspect::STEPS_MAX`].
 ///
-/// Places are tried from the first on, and the last content or expression that has another place is
-/// the first to be tried elsewhere. So the values that variables are left with are those of the
-/// first places, in this order, that hold.
-pub(crate) fn holds(steps: &[Step], view: View<'_>, scratch: &mut Scratch) -> bool {
+/// Places are tried in ascending order, and the last content or expression with another place is
+/// retried first. Variables therefore have the values of the first assignment in this order that
+/// matches.
+pub(crate) fn holds(steps: &[Step], view: BufferView<'_>, scratch: &mut InspectionScratch) -> bool {
     scratch.choices.clear();
     scratch.failed.clear();
     scratch.failed.resize(steps.len(), Failed::NOTHING);
@@ -27,13 +27,13 @@ pub(crate) fn holds(steps: &[Step], view: View<'_>, scratch: &mut Scratch) -> bo
 
 struct Search<'a, 's> {
     steps: &'a [Step],
-    view: View<'a>,
+    view: BufferView<'a>,
     budget: Budget,
-    scratch: &'s mut Scratch,
+    scratch: &'s mut InspectionScratch,
 }
 
 impl Search<'_, '_> {
-    /// Whether all steps hold.
+    /// Returns whether all steps match.
     fn all(&mut self) -> bool {
         let (mut at, mut cursor) = (0, self.view.beginning);
         while at < self.steps.len() {
@@ -47,7 +47,7 @@ impl Search<'_, '_> {
         true
     }
 
-    /// Tries a step, at the first of its places; gives where the cursor is then.
+    /// Tries a step at its first place; returns the cursor after it.
     fn step(&mut self, at: usize, cursor: i64) -> Option<i64> {
         let Step { test, order } = &self.steps[at];
         if order.begins_group {
@@ -88,8 +88,8 @@ impl Search<'_, '_> {
         holds.then_some(cursor)
     }
 
-    /// Tries the last choice that was made at its next place, and so on; gives which step that is,
-    /// and where it ends.
+    /// Backtracks: tries the last choice at its next place, and so on. Returns the step, and the
+    /// cursor after it.
     fn go_back(&mut self) -> Option<(usize, i64)> {
         while !self.budget.is_spent()
             && let Some(choice) = self.scratch.choices.pop()
@@ -101,8 +101,8 @@ impl Search<'_, '_> {
         None
     }
 
-    /// Finds the next place of a content or an expression, and notes that there may be others;
-    /// gives its end.
+    /// Finds the next place of a content or expression, and records that there may be others;
+    /// returns its end.
     fn choose(&mut self, mut choice: Choice) -> Option<i64> {
         let Step { test, order } = &self.steps[choice.step];
         let failed = &mut self.scratch.failed[choice.step];
@@ -119,7 +119,7 @@ impl Search<'_, '_> {
                 let span = expression.find(bytes, choice.base, choice.next, &mut self.budget);
                 span.map(|span| (span.start, span.end))
             }
-            // Others have no places.
+            // Other matches have no places.
             _ => None,
         };
         let Some((place, end)) = found else {
@@ -131,11 +131,11 @@ impl Search<'_, '_> {
         if order.goes_back {
             self.scratch.choices.push(Choice { next: place + 1, ..choice });
         }
-        // A place in a slice.
+        // An offset in a slice.
         Some(end as i64)
     }
 
-    /// Whether a content is not where it might be; `None` if a variable does not fit.
+    /// Returns whether a content is absent from its range; `None` if a variable does not fit.
     fn lacks(&mut self, content: &Content, cursor: i64) -> Option<bool> {
         let Content { literal, position, ends } = content;
         let places =
@@ -158,5 +158,5 @@ impl Search<'_, '_> {
     }
 }
 
-/// The most bytes that `base64_decode` decodes.
+/// Maximum input bytes of `base64_decode`.
 const DECODED_FROM_MAX: usize = 1 << 16;

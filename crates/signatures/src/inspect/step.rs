@@ -1,16 +1,16 @@
-//! The matches of a buffer, made ready to be tried.
+//! The compiled matches of a buffer.
 
 use crate::{
-    Base64Decode, ByteExtract, ByteJump, ByteMath, ByteTest, Comparison, DataAt, Match, Number, NumberFormat,
-    Position,
+    Base64Decode, ByteExtract, ByteJump, ByteMath, ByteTest, Comparison, ContentPosition, DataAt,
+    NumberField, NumberFormat, PayloadMatch,
 };
 
 use crate::inspect::expression::Expression;
 use crate::inspect::literal::Literal;
 use crate::inspect::order::Order;
-use crate::inspect::unsupported::Reason;
+use crate::inspect::unsupported::UnsupportedReason;
 
-/// A match, and how it stands to those before and behind it.
+/// A compiled match with its dependencies.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub test: Test,
@@ -35,13 +35,12 @@ pub(crate) enum Test {
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
     pub literal: Literal,
-    pub position: Position,
+    pub position: ContentPosition,
     pub ends: bool,
 }
 
-/// The steps of a buffer's matches, in order. What is said of the buffer's absence is not among
-/// them. The error comes with its keyword.
-pub(crate) fn steps(matches: &[Match]) -> Result<Vec<Step>, (&'static str, Reason)> {
+/// Compiles the matches of a buffer, in order, except `absent`. An error names its keyword.
+pub(crate) fn steps(matches: &[PayloadMatch]) -> Result<Vec<Step>, (&'static str, UnsupportedReason)> {
     let orders = Order::of(matches);
     let mut steps = Vec::with_capacity(matches.len());
     for (one, mut order) in matches.iter().zip(orders) {
@@ -55,47 +54,47 @@ pub(crate) fn steps(matches: &[Match]) -> Result<Vec<Step>, (&'static str, Reaso
 }
 
 impl Test {
-    fn new(one: &Match) -> Result<Option<Self>, Reason> {
+    fn new(one: &PayloadMatch) -> Result<Option<Self>, UnsupportedReason> {
         Ok(Some(match one {
-            Match::Content(content) => {
+            PayloadMatch::Content(content) => {
                 let literal = Literal::new(&content.pattern, content.nocase);
                 let ready = Content { literal, position: content.position, ends: content.ends };
                 if content.negated { Self::Lacks(ready) } else { Self::Content(ready) }
             }
-            Match::Pcre(pcre) => {
+            PayloadMatch::Pcre(pcre) => {
                 let (expression, relative) = (Expression::new(pcre)?, pcre.relative);
                 match pcre.negated {
                     true => Self::LacksPcre { expression, relative },
                     false => Self::Pcre { expression, relative },
                 }
             }
-            Match::DataAt(test) => Self::DataAt(*test),
-            Match::Size(size) => Self::Size(*size),
-            Match::ByteTest(test) => {
+            PayloadMatch::DataAt(test) => Self::DataAt(*test),
+            PayloadMatch::Size(size) => Self::Size(*size),
+            PayloadMatch::ByteTest(test) => {
                 known_order(&test.number)?;
                 Self::ByteTest(*test)
             }
-            Match::ByteJump(jump) => {
+            PayloadMatch::ByteJump(jump) => {
                 known_order(&jump.number)?;
                 Self::ByteJump(*jump)
             }
-            Match::ByteExtract(extract) => {
+            PayloadMatch::ByteExtract(extract) => {
                 known_order(&extract.number)?;
                 Self::ByteExtract(*extract)
             }
-            Match::ByteMath(math) => {
+            PayloadMatch::ByteMath(math) => {
                 known_order(&math.number)?;
                 Self::ByteMath(*math)
             }
-            Match::Base64Decode(decode) => Self::Decode(*decode),
-            Match::Absent { .. } => return Ok(None),
+            PayloadMatch::Base64Decode(decode) => Self::Decode(*decode),
+            PayloadMatch::Absent { .. } => return Ok(None),
         }))
     }
 }
 
-fn known_order(number: &Number) -> Result<(), Reason> {
+fn known_order(number: &NumberField) -> Result<(), UnsupportedReason> {
     match number.format {
-        NumberFormat::Dce => Err(Reason::Dce),
+        NumberFormat::Dce => Err(UnsupportedReason::Dce),
         _ => Ok(()),
     }
 }

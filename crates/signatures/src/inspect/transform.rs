@@ -1,19 +1,19 @@
-//! What is done to a buffer before it is looked at.
+//! Buffer transforms, compiled.
 
-use crate::{Base64Mode, Transform};
+use crate::{Base64Mode, BufferTransform};
 use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha2::Sha256;
 
 use crate::inspect::base64;
 use crate::inspect::expression::Extraction;
-use crate::inspect::unsupported::Reason;
+use crate::inspect::unsupported::UnsupportedReason;
 
-/// Steps from one buffer to another, made ready.
+/// A sequence of compiled transforms.
 #[derive(Clone, Debug, Default)]
 pub struct Transforms(Vec<Change>);
 
-/// Each in place, in one buffer.
+/// A transform within one buffer.
 #[derive(Clone, Debug)]
 enum Change {
     DotPrefix,
@@ -33,18 +33,18 @@ enum Change {
 }
 
 impl Transforms {
-    /// The error comes with its keyword.
-    pub(crate) fn new(transforms: &[Transform]) -> Result<Self, (&'static str, Reason)> {
-        let change = |one: &Transform| Change::new(one).map_err(|reason| (one.keyword(), reason));
+    /// Compiles transforms. An error names its keyword.
+    pub(crate) fn new(transforms: &[BufferTransform]) -> Result<Self, (&'static str, UnsupportedReason)> {
+        let change = |one: &BufferTransform| Change::new(one).map_err(|reason| (one.keyword(), reason));
         transforms.iter().map(change).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Puts what the steps give, one after the other, into `out`, in place of what is there.
+    /// Replaces the contents of `out` by the transformed bytes.
     pub fn apply(&self, bytes: &[u8], out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(bytes);
@@ -53,22 +53,24 @@ impl Transforms {
 }
 
 impl Change {
-    fn new(transform: &Transform) -> Result<Self, Reason> {
+    fn new(transform: &BufferTransform) -> Result<Self, UnsupportedReason> {
         Ok(match transform {
-            Transform::DotPrefix => Self::DotPrefix,
-            Transform::StripWhitespace => Self::StripWhitespace,
-            Transform::CompressWhitespace => Self::CompressWhitespace,
-            Transform::ToLowercase => Self::ToLowercase,
-            Transform::ToUppercase => Self::ToUppercase,
-            Transform::ToMd5 => Self::ToMd5,
-            Transform::ToSha1 => Self::ToSha1,
-            Transform::ToSha256 => Self::ToSha256,
-            Transform::UrlDecode => Self::UrlDecode,
-            Transform::HeaderLowercase => Self::HeaderLowercase,
-            Transform::StripPseudoHeaders => Self::StripPseudoHeaders,
-            Transform::Xor { offset, key } => Self::Xor { offset: usize::from(*offset), key: key.clone() },
-            Transform::Pcre { pattern } => Self::Extract(Extraction::new(pattern)?),
-            Transform::FromBase64 { bytes, offset, mode } => Self::FromBase64 {
+            BufferTransform::DotPrefix => Self::DotPrefix,
+            BufferTransform::StripWhitespace => Self::StripWhitespace,
+            BufferTransform::CompressWhitespace => Self::CompressWhitespace,
+            BufferTransform::ToLowercase => Self::ToLowercase,
+            BufferTransform::ToUppercase => Self::ToUppercase,
+            BufferTransform::ToMd5 => Self::ToMd5,
+            BufferTransform::ToSha1 => Self::ToSha1,
+            BufferTransform::ToSha256 => Self::ToSha256,
+            BufferTransform::UrlDecode => Self::UrlDecode,
+            BufferTransform::HeaderLowercase => Self::HeaderLowercase,
+            BufferTransform::StripPseudoHeaders => Self::StripPseudoHeaders,
+            BufferTransform::Xor { offset, key } => {
+                Self::Xor { offset: usize::from(*offset), key: key.clone() }
+            }
+            BufferTransform::Pcre { pattern } => Self::Extract(Extraction::new(pattern)?),
+            BufferTransform::FromBase64 { bytes, offset, mode } => Self::FromBase64 {
                 offset: usize::from(*offset),
                 bytes: bytes.map_or(usize::MAX, |bytes| bytes as usize),
                 mode: *mode,
@@ -129,13 +131,13 @@ impl Change {
     }
 }
 
-/// Leaves so many bytes from a place on, as far as there are any.
+/// Keeps `count` bytes from an offset on, as far as they exist.
 fn cut(buffer: &mut Vec<u8>, from: usize, count: usize) {
     buffer.truncate(from.saturating_add(count));
     buffer.drain(..from.min(buffer.len()));
 }
 
-/// As C's `isspace`.
+/// C's `isspace`.
 fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }
@@ -146,7 +148,7 @@ fn hash<D: Digest>(buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(&hash);
 }
 
-/// `+` is a space, `%` and two hexadecimal digits a byte; another `%` is itself.
+/// Decodes `+` to a space, and `%` with two hexadecimal digits to a byte; any other `%` is kept.
 fn url_decode(buffer: &mut Vec<u8>) {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let (mut read, mut written) = (0, 0);
@@ -172,15 +174,15 @@ fn url_decode(buffer: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn changed(transforms: &[Transform], bytes: &[u8]) -> Vec<u8> {
+    fn changed(transforms: &[BufferTransform], bytes: &[u8]) -> Vec<u8> {
         let mut out = b"before".to_vec();
         Transforms::new(transforms).unwrap().apply(bytes, &mut out);
         out
     }
 
     #[test]
-    fn each_transform_changes_what_it_is_for() {
-        use Transform::*;
+    fn transforms_change_their_input() {
+        use BufferTransform::*;
         let extract = |pattern: &str| Pcre { pattern: pattern.to_owned() };
         let base64 = |bytes, offset| FromBase64 { bytes, offset, mode: Base64Mode::Rfc4648 };
         for (transform, from, to) in [
@@ -211,9 +213,9 @@ mod tests {
     #[test]
     fn hashes_are_those_of_their_standards() {
         for (transform, expected) in [
-            (Transform::ToMd5, "900150983cd24fb0d6963f7d28e17f72"),
-            (Transform::ToSha1, "a9993e364706816aba3e25717850c26c9cd0d89d"),
-            (Transform::ToSha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+            (BufferTransform::ToMd5, "900150983cd24fb0d6963f7d28e17f72"),
+            (BufferTransform::ToSha1, "a9993e364706816aba3e25717850c26c9cd0d89d"),
+            (BufferTransform::ToSha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
         ] {
             let hash = changed(&[transform], b"abc");
             assert_eq!(hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), expected);
@@ -222,14 +224,14 @@ mod tests {
 
     #[test]
     fn transforms_follow_one_another() {
-        let both = [Transform::StripWhitespace, Transform::DotPrefix];
+        let both = [BufferTransform::StripWhitespace, BufferTransform::DotPrefix];
         assert_eq!(changed(&both, b"a b"), b".ab");
         assert_eq!(changed(&[], b"a b"), b"a b");
     }
 
     #[test]
     fn an_expression_must_have_a_group() {
-        let transform = Transform::Pcre { pattern: "a(?:b)".to_owned() };
-        assert_eq!(Transforms::new(&[transform]).unwrap_err(), ("pcrexform", Reason::NoGroup));
+        let transform = BufferTransform::Pcre { pattern: "a(?:b)".to_owned() };
+        assert_eq!(Transforms::new(&[transform]).unwrap_err(), ("pcrexform", UnsupportedReason::NoGroup));
     }
 }

@@ -1,4 +1,4 @@
-//! Buffers and their matches as text.
+//! Printing of buffers and their matches.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -6,9 +6,9 @@ use super::not;
 use crate::buffer::Buffer;
 use crate::payload::*;
 use crate::pcre::{Pcre, PcreFlags};
-use crate::transform::{Base64Mode, Transform};
+use crate::transform::{Base64Mode, BufferTransform};
 
-/// A buffer's name, if it has to be said, its transforms and its matches.
+/// Prints a buffer's name, if necessary, its transforms and its matches.
 pub(super) fn buffer(
     f: &mut Formatter<'_>,
     buffer: &BufferMatches,
@@ -27,8 +27,8 @@ pub(super) fn buffer(
     Ok(())
 }
 
-/// As keyword and, if there is one, argument.
-impl Display for Transform {
+/// Prints the keyword and the argument, if any.
+impl Display for BufferTransform {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(self.keyword())?;
         match self {
@@ -41,7 +41,7 @@ impl Display for Transform {
                 key.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
                 f.write_str("\"")
             }
-            // As it was: what is escaped in it still is.
+            // Escapes are kept as written.
             Self::Pcre { pattern } => write!(f, ":\"{pattern}\""),
             Self::FromBase64 { bytes, offset, mode } => {
                 let mode = match mode {
@@ -60,16 +60,16 @@ impl Display for Transform {
     }
 }
 
-fn show_match(f: &mut Formatter<'_>, one: &Match, names: &[String]) -> fmt::Result {
+fn show_match(f: &mut Formatter<'_>, one: &PayloadMatch, names: &[String]) -> fmt::Result {
     match one {
-        Match::Content(content) => show_content(f, content, names)?,
-        Match::Pcre(pcre) => show_pcre(f, pcre)?,
-        Match::DataAt(DataAt { offset, relative, negated }) => {
+        PayloadMatch::Content(content) => show_content(f, content, names)?,
+        PayloadMatch::Pcre(pcre) => show_pcre(f, pcre)?,
+        PayloadMatch::DataAt(DataAt { offset, relative, negated }) => {
             let relative = if *relative { ",relative" } else { "" };
             write!(f, "isdataat:{}{}{relative}", not(*negated), show(offset, names))?;
         }
-        Match::Size(size) => write!(f, "bsize:{size}")?,
-        Match::ByteTest(ByteTest { number, negated, operator, value }) => {
+        PayloadMatch::Size(size) => write!(f, "bsize:{size}")?,
+        PayloadMatch::ByteTest(ByteTest { number, negated, operator, value }) => {
             let operator = match operator {
                 TestOperator::Less => "<",
                 TestOperator::AtMost => "<=",
@@ -83,7 +83,7 @@ fn show_match(f: &mut Formatter<'_>, one: &Match, names: &[String]) -> fmt::Resu
             write!(f, "byte_test:{bytes},{}{operator},{},{offset}", not(*negated), show(value, names))?;
             number_options(f, number)?;
         }
-        Match::ByteJump(ByteJump { number, multiplier, align, origin, post_offset }) => {
+        PayloadMatch::ByteJump(ByteJump { number, multiplier, align, origin, post_offset }) => {
             write!(f, "byte_jump:{},{}", show(&number.bytes, names), show(&number.offset, names))?;
             number_options(f, number)?;
             if *multiplier != 1 {
@@ -99,7 +99,7 @@ fn show_match(f: &mut Formatter<'_>, one: &Match, names: &[String]) -> fmt::Resu
                 write!(f, ",post_offset {}", show(post_offset, names))?;
             }
         }
-        Match::ByteExtract(ByteExtract { number, result, multiplier, align }) => {
+        PayloadMatch::ByteExtract(ByteExtract { number, result, multiplier, align }) => {
             let (bytes, offset) = (show(&number.bytes, names), show(&number.offset, names));
             write!(f, "byte_extract:{bytes},{offset},{}", name(*result, names))?;
             number_options(f, number)?;
@@ -110,7 +110,7 @@ fn show_match(f: &mut Formatter<'_>, one: &Match, names: &[String]) -> fmt::Resu
                 write!(f, ",align {align}")?;
             }
         }
-        Match::ByteMath(ByteMath { number, operator, value, result }) => {
+        PayloadMatch::ByteMath(ByteMath { number, operator, value, result }) => {
             let operator = match operator {
                 MathOperator::Add => "+",
                 MathOperator::Subtract => "-",
@@ -124,14 +124,16 @@ fn show_match(f: &mut Formatter<'_>, one: &Match, names: &[String]) -> fmt::Resu
             write!(f, ",rvalue {},result {}", show(value, names), name(*result, names))?;
             number_options(f, number)?;
         }
-        Match::Base64Decode(Base64Decode { bytes, offset, relative }) => {
+        PayloadMatch::Base64Decode(Base64Decode { bytes, offset, relative }) => {
             f.write_str("base64_decode:")?;
             if let Some(bytes) = bytes {
                 write!(f, "bytes {bytes},")?;
             }
             write!(f, "offset {offset}{}", if *relative { ",relative" } else { "" })?;
         }
-        Match::Absent { or_else } => f.write_str(if *or_else { "absent:or_else" } else { "absent" })?,
+        PayloadMatch::Absent { or_else } => {
+            f.write_str(if *or_else { "absent:or_else" } else { "absent" })?
+        }
     }
     f.write_str("; ")
 }
@@ -156,12 +158,12 @@ fn show_content(f: &mut Formatter<'_>, content: &Content, names: &[String]) -> f
 
     f.write_str(if content.nocase { "; nocase" } else { "" })?;
     match content.position {
-        Position::Absolute { offset: Operand::Value(0), depth: Some(Operand::Value(depth)) }
+        ContentPosition::Absolute { offset: Operand::Value(0), depth: Some(Operand::Value(depth)) }
             if usize::from(depth) == content.pattern.len() =>
         {
             f.write_str("; startswith")?;
         }
-        Position::Absolute { offset, depth } => {
+        ContentPosition::Absolute { offset, depth } => {
             if offset != Operand::Value(0) {
                 write!(f, "; offset:{}", show(&offset, names))?;
             }
@@ -169,7 +171,7 @@ fn show_content(f: &mut Formatter<'_>, content: &Content, names: &[String]) -> f
                 write!(f, "; depth:{}", show(&depth, names))?;
             }
         }
-        Position::Relative { distance, within } => {
+        ContentPosition::Relative { distance, within } => {
             if distance != Operand::Value(0) || within.is_none() {
                 write!(f, "; distance:{}", show(&distance, names))?;
             }
@@ -195,7 +197,7 @@ fn show_pcre(f: &mut Formatter<'_>, pcre: &Pcre) -> fmt::Result {
     f.write_str("\"")
 }
 
-fn number_options(f: &mut Formatter<'_>, number: &Number) -> fmt::Result {
+fn number_options(f: &mut Formatter<'_>, number: &NumberField) -> fmt::Result {
     f.write_str(if number.relative { ",relative" } else { "" })?;
     f.write_str(match number.format {
         NumberFormat::Big => "",
@@ -216,6 +218,6 @@ fn show<N: Display>(operand: &Operand<N>, names: &[String]) -> String {
     }
 }
 
-fn name(variable: Variable, names: &[String]) -> &str {
+fn name(variable: ByteVariable, names: &[String]) -> &str {
     names.get(usize::from(variable.0)).map_or("?", String::as_str)
 }

@@ -1,19 +1,19 @@
-//! Keywords about numbers in a buffer, and about whether it has data.
+//! Keywords about numbers in a buffer, and about the presence of data.
 
 use crate::RuleError;
 use crate::payload::{
-    Base64Decode, ByteExtract, ByteJump, ByteMath, ByteTest, DataAt, JumpOrigin, Match, MathOperator, Number,
-    NumberFormat, Operand, REACH_BYTES_MAX, TestOperator,
+    Base64Decode, ByteExtract, ByteJump, ByteMath, ByteTest, DataAt, JumpOrigin, MathOperator, NumberField,
+    NumberFormat, Operand, PayloadMatch, REACH_BYTES_MAX, TestOperator,
 };
 use crate::reader::content::operand;
-use crate::reader::{Draft, Given};
-use crate::text::{Piece, Read};
+use crate::reader::{Draft, KeywordUse};
+use crate::text::{ParseResult, Piece};
 
-/// The most bytes of a number, and of one in text.
+/// Maximum bytes of a binary number, and of the value of one in text.
 const NUMBER_BYTES_MAX: u8 = 8;
 const TEXT_BYTES_MAX: u8 = 23;
 
-pub(crate) fn isdataat(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn isdataat(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let mut parts = given.value.split(',');
     let (negated, offset) = parts.next().unwrap_or(given.value).negation();
     let offset = operand(draft, offset, 0..=u16::MAX)?;
@@ -28,11 +28,11 @@ pub(crate) fn isdataat(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     let test = DataAt { offset, relative, negated };
     match draft.ends(test) {
         true => Ok(()),
-        false => draft.push_related(given, relative, Match::DataAt(test)),
+        false => draft.push_related(given, relative, PayloadMatch::DataAt(test)),
     }
 }
 
-pub(crate) fn byte_test(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn byte_test(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let parts: Vec<_> = given.value.split(',').collect();
     let [bytes, operator, value, offset, options @ ..] = &parts[..] else {
         return Err(given.value.wrong("`bytes,operator,value,offset` and options"));
@@ -54,10 +54,14 @@ pub(crate) fn byte_test(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     let value = operand(draft, *value, 0..=u64::MAX)?;
     let options = Options::read(draft, options, &[])?;
     let number = options.number(draft, *bytes, *offset, 1)?;
-    draft.push_related(given, number.relative, Match::ByteTest(ByteTest { number, negated, operator, value }))
+    draft.push_related(
+        given,
+        number.relative,
+        PayloadMatch::ByteTest(ByteTest { number, negated, operator, value }),
+    )
 }
 
-pub(crate) fn byte_jump(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn byte_jump(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let parts: Vec<_> = given.value.split(',').collect();
     let [bytes, offset, options @ ..] = &parts[..] else {
         return Err(given.value.wrong("`bytes,offset` and options"));
@@ -72,10 +76,10 @@ pub(crate) fn byte_jump(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
         origin: options.origin.unwrap_or(JumpOrigin::Number),
         post_offset: options.post_offset.unwrap_or(Operand::Value(0)),
     };
-    draft.push_related(given, number.relative, Match::ByteJump(jump))
+    draft.push_related(given, number.relative, PayloadMatch::ByteJump(jump))
 }
 
-pub(crate) fn byte_extract(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn byte_extract(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let parts: Vec<_> = given.value.split(',').collect();
     let [bytes, offset, name, options @ ..] = &parts[..] else {
         return Err(given.value.wrong("`bytes,offset,name` and options"));
@@ -90,10 +94,10 @@ pub(crate) fn byte_extract(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> 
     let multiplier = options.multiplier.unwrap_or(1);
     let result = draft.define(*name)?;
     let extract = ByteExtract { number, result, multiplier, align };
-    draft.push_related(given, number.relative, Match::ByteExtract(extract))
+    draft.push_related(given, number.relative, PayloadMatch::ByteExtract(extract))
 }
 
-pub(crate) fn byte_math(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn byte_math(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let (mut bytes, mut offset, mut operator, mut value, mut result) = (None, None, None, None, None);
     let mut options = Vec::new();
     for option in given.value.split(',') {
@@ -104,7 +108,7 @@ pub(crate) fn byte_math(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
             "oper" => &mut operator,
             "rvalue" => &mut value,
             "result" => &mut result,
-            // `endian little` and `string hex` say here what elsewhere are options by themselves.
+            // `endian little` and `string hex` equal separate options elsewhere.
             "endian" => {
                 options.push(rest);
                 continue;
@@ -140,10 +144,10 @@ pub(crate) fn byte_math(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     let number = options.number(draft, bytes, offset, 1)?;
     let result = draft.define(result)?;
     let math = ByteMath { number, operator, value: right, result };
-    draft.push_related(given, number.relative, Match::ByteMath(math))
+    draft.push_related(given, number.relative, PayloadMatch::ByteMath(math))
 }
 
-pub(crate) fn base64_decode(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn base64_decode(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let mut decode = Base64Decode { bytes: None, offset: 0, relative: false };
     for option in given.value.split(',').filter(|option| !option.is_empty()) {
         let (word, value) = word_and_rest(option);
@@ -154,10 +158,10 @@ pub(crate) fn base64_decode(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()>
             _ => return Err(option.wrong("`bytes N`, `offset N` or `relative`")),
         }
     }
-    draft.push_related(given, decode.relative, Match::Base64Decode(decode))
+    draft.push_related(given, decode.relative, PayloadMatch::Base64Decode(decode))
 }
 
-/// The options behind the numbers, as far as they were given.
+/// The options after the numbers.
 #[derive(Default)]
 struct Options {
     relative: bool,
@@ -166,15 +170,15 @@ struct Options {
     base: Option<NumberFormat>,
     bitmask: Option<u32>,
     multiplier: Option<u16>,
-    /// `align` by itself, or with a number.
+    /// `align` alone, or with a number.
     align: Option<Option<u8>>,
     origin: Option<JumpOrigin>,
     post_offset: Option<Operand<i32>>,
 }
 
 impl Options {
-    /// Reads options. Those in `own` are taken beside those that all keywords have.
-    fn read(draft: &Draft<'_>, options: &[Piece<'_>], own: &[&str]) -> Read<Self> {
+    /// Parses options; `own` are accepted besides the common ones.
+    fn read(draft: &Draft<'_>, options: &[Piece<'_>], own: &[&str]) -> ParseResult<Self> {
         let mut all = Self::default();
         for option in options {
             let (word, value) = word_and_rest(*option);
@@ -214,10 +218,16 @@ impl Options {
         Ok(all)
     }
 
-    /// The number that the options are about.
-    fn number(&self, draft: &Draft<'_>, bytes: Piece<'_>, offset: Piece<'_>, fewest: u8) -> Read<Number> {
+    /// Builds the number that the options describe.
+    fn number(
+        &self,
+        draft: &Draft<'_>,
+        bytes: Piece<'_>,
+        offset: Piece<'_>,
+        fewest: u8,
+    ) -> ParseResult<NumberField> {
         let format = match (self.text, self.base, self.endian) {
-            // Digits have one order whatever else is said.
+            // Digits have one order whatever the options.
             (true, base, _) => base.unwrap_or(NumberFormat::Any),
             (false, Some(_), _) => {
                 return Err(bytes.error(RuleError::Conflict { one: "a base", other: "no `string`" }));
@@ -225,7 +235,7 @@ impl Options {
             (false, None, endian) => endian.unwrap_or(NumberFormat::Big),
         };
         let most = if self.text { TEXT_BYTES_MAX } else { NUMBER_BYTES_MAX };
-        Ok(Number {
+        Ok(NumberField {
             bytes: operand(draft, bytes, fewest..=most)?,
             offset: operand(draft, offset, -REACH_BYTES_MAX..=REACH_BYTES_MAX)?,
             relative: self.relative,
@@ -235,7 +245,7 @@ impl Options {
     }
 }
 
-fn base(word: Piece<'_>) -> Read<NumberFormat> {
+fn base(word: Piece<'_>) -> ParseResult<NumberFormat> {
     word.one_of(&[
         ("hex", NumberFormat::Hexadecimal),
         ("dec", NumberFormat::Decimal),
@@ -243,13 +253,13 @@ fn base(word: Piece<'_>) -> Read<NumberFormat> {
     ])
 }
 
-fn unknown(option: Piece<'_>, own: &[&str]) -> crate::text::Wrong {
+fn unknown(option: Piece<'_>, own: &[&str]) -> crate::text::SyntaxError {
     let common = ["relative", "big", "little", "dce", "string", "hex", "dec", "oct", "bitmask"];
     let all: Vec<_> = common.iter().chain(own).copied().collect();
     option.wrong(format!("one of `{}`, with a value where it has one", all.join("`, `")))
 }
 
-/// The first word and what follows it.
+/// Splits off the first word.
 fn word_and_rest(piece: Piece<'_>) -> (Piece<'_>, Piece<'_>) {
     let end = piece.text.find(|c: char| c.is_ascii_whitespace()).unwrap_or(piece.text.len());
     (piece.part(0, end), piece.from(end).trim())

@@ -1,11 +1,10 @@
-//! Whether the parts of a rule go together.
+//! Consistency of a rule's parts.
 
 use crate::buffer::Buffer;
-use crate::payload::{FastPattern, Match, Operand, Position, Variable};
-use crate::{PacketTest, Protocol, Rule, RuleError, Transport};
+use crate::payload::{ByteVariable, ContentPosition, FastPattern, Operand, PayloadMatch};
+use crate::{PacketTest, Rule, RuleError, RuleProtocol, Transport};
 
-/// Checks what can only be told of the whole rule, and brings the order of its variables to that of
-/// its matches.
+/// Checks the rule as a whole, and numbers its variables in the order of its matches.
 pub(super) fn together(rule: &mut Rule) -> Result<(), RuleError> {
     size_and_streams(rule)?;
     for buffer in &rule.buffers {
@@ -18,7 +17,7 @@ pub(super) fn together(rule: &mut Rule) -> Result<(), RuleError> {
     order_variables(rule)
 }
 
-/// `dsize` is about packets, not about what is put together from several.
+/// Checks that `dsize` is not combined with reassembled input.
 fn size_and_streams(rule: &Rule) -> Result<(), RuleError> {
     if !rule.packet.iter().any(|test| matches!(test, PacketTest::PayloadBytes(_))) {
         return Ok(());
@@ -39,32 +38,32 @@ fn size_and_streams(rule: &Rule) -> Result<(), RuleError> {
         )
     };
     let other = match rule.protocol {
-        Protocol::Transport(Transport::TcpStream) => "the protocol `tcp-stream`",
+        RuleProtocol::Transport(Transport::TcpStream) => "the protocol `tcp-stream`",
         _ if rule.buffers.iter().any(|b| !of_packets(b.buffer)) => "a buffer of an application protocol",
         _ => return Ok(()),
     };
     Err(RuleError::Conflict { one: "`dsize`, which is about packets,", other })
 }
 
-fn lone_absence(matches: &[Match]) -> Result<(), RuleError> {
-    let absent = matches.iter().any(|m| matches!(m, Match::Absent { or_else: false }));
+fn lone_absence(matches: &[PayloadMatch]) -> Result<(), RuleError> {
+    let absent = matches.iter().any(|m| matches!(m, PayloadMatch::Absent { or_else: false }));
     match absent && matches.len() > 1 {
         true => Err(RuleError::Conflict { one: "`absent`", other: "a match in the same buffer" }),
         false => Ok(()),
     }
 }
 
-/// A content that is only searched for has no place that others could be relative to.
-fn fast_patterns(matches: &[Match]) -> Result<(), RuleError> {
+/// Checks that no match is relative to a content with `fast_pattern:only`, which has no place.
+fn fast_patterns(matches: &[PayloadMatch]) -> Result<(), RuleError> {
     let mut only = false;
     for one in matches {
-        let Match::Content(content) = one else { continue };
-        if only && matches!(content.position, Position::Relative { .. }) {
+        let PayloadMatch::Content(content) = one else { continue };
+        if only && matches!(content.position, ContentPosition::Relative { .. }) {
             let other = "`distance` or `within` right after it";
             return Err(RuleError::Conflict { one: "`fast_pattern:only`", other });
         }
         only = content.fast_pattern == Some(FastPattern::Only);
-        if content.position == Position::ANYWHERE && !(only && (content.ends || content.negated)) {
+        if content.position == ContentPosition::ANYWHERE && !(only && (content.ends || content.negated)) {
             continue;
         }
         if only {
@@ -79,10 +78,10 @@ fn fast_patterns(matches: &[Match]) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// A host name is in lower case when it is looked at.
-fn lower_case(matches: &[Match]) -> Result<(), RuleError> {
+/// Checks that contents in a host name, which is in lower case, are too.
+fn lower_case(matches: &[PayloadMatch]) -> Result<(), RuleError> {
     let upper = matches.iter().any(|m| match m {
-        Match::Content(c) => !c.nocase && c.pattern.iter().any(u8::is_ascii_uppercase),
+        PayloadMatch::Content(c) => !c.nocase && c.pattern.iter().any(u8::is_ascii_uppercase),
         _ => false,
     });
     match upper {
@@ -93,25 +92,24 @@ fn lower_case(matches: &[Match]) -> Result<(), RuleError> {
     }
 }
 
-/// Numbers the variables in the order in which an engine meets their definitions, which must come
-/// before their uses.
+/// Numbers the variables in the order of their definitions, which must precede their uses.
 fn order_variables(rule: &mut Rule) -> Result<(), RuleError> {
-    let mut order: Vec<Variable> = Vec::new();
+    let mut order: Vec<ByteVariable> = Vec::new();
     let mut early = None;
     for one in rule.buffers.iter_mut().flat_map(|buffer| &mut buffer.matches) {
         each_variable(one, &mut |variable, defines| {
             match order.iter().position(|old| old == variable) {
                 // There are at most VARIABLES_MAX of them.
-                Some(place) => *variable = Variable(place as u8),
+                Some(place) => *variable = ByteVariable(place as u8),
                 None if defines => {
                     order.push(*variable);
-                    *variable = Variable((order.len() - 1) as u8);
+                    *variable = ByteVariable((order.len() - 1) as u8);
                 }
                 None => early = Some(*variable),
             }
         });
     }
-    if let Some(Variable(index)) = early {
+    if let Some(ByteVariable(index)) = early {
         let name = &rule.variables[usize::from(index)];
         return Err(RuleError::NeverMatches {
             why: format!(
@@ -124,40 +122,44 @@ fn order_variables(rule: &mut Rule) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// Shows each variable of a match: those that it uses, then the one that it defines.
-fn each_variable(one: &mut Match, see: &mut dyn FnMut(&mut Variable, bool)) {
-    fn used<N>(operand: &mut Operand<N>, see: &mut dyn FnMut(&mut Variable, bool)) {
+/// Visits each variable of a match: first the used ones, then the defined one.
+fn each_variable(one: &mut PayloadMatch, see: &mut dyn FnMut(&mut ByteVariable, bool)) {
+    fn used<N>(operand: &mut Operand<N>, see: &mut dyn FnMut(&mut ByteVariable, bool)) {
         if let Operand::Variable(variable) = operand {
             see(variable, false);
         }
     }
-    if let Match::ByteTest(_) | Match::ByteJump(_) | Match::ByteExtract(_) | Match::ByteMath(_) = one {
+    if let PayloadMatch::ByteTest(_)
+    | PayloadMatch::ByteJump(_)
+    | PayloadMatch::ByteExtract(_)
+    | PayloadMatch::ByteMath(_) = one
+    {
         let number = match one {
-            Match::ByteTest(test) => &mut test.number,
-            Match::ByteJump(jump) => &mut jump.number,
-            Match::ByteExtract(extract) => &mut extract.number,
-            Match::ByteMath(math) => &mut math.number,
+            PayloadMatch::ByteTest(test) => &mut test.number,
+            PayloadMatch::ByteJump(jump) => &mut jump.number,
+            PayloadMatch::ByteExtract(extract) => &mut extract.number,
+            PayloadMatch::ByteMath(math) => &mut math.number,
             _ => return,
         };
         used(&mut number.bytes, see);
         used(&mut number.offset, see);
     }
     match one {
-        Match::Content(content) => match &mut content.position {
-            Position::Absolute { offset, depth } => {
+        PayloadMatch::Content(content) => match &mut content.position {
+            ContentPosition::Absolute { offset, depth } => {
                 used(offset, see);
                 depth.iter_mut().for_each(|depth| used(depth, see));
             }
-            Position::Relative { distance, within } => {
+            ContentPosition::Relative { distance, within } => {
                 used(distance, see);
                 within.iter_mut().for_each(|within| used(within, see));
             }
         },
-        Match::DataAt(test) => used(&mut test.offset, see),
-        Match::ByteTest(test) => used(&mut test.value, see),
-        Match::ByteJump(jump) => used(&mut jump.post_offset, see),
-        Match::ByteExtract(extract) => see(&mut extract.result, true),
-        Match::ByteMath(math) => {
+        PayloadMatch::DataAt(test) => used(&mut test.offset, see),
+        PayloadMatch::ByteTest(test) => used(&mut test.value, see),
+        PayloadMatch::ByteJump(jump) => used(&mut jump.post_offset, see),
+        PayloadMatch::ByteExtract(extract) => see(&mut extract.result, true),
+        PayloadMatch::ByteMath(math) => {
             used(&mut math.value, see);
             see(&mut math.result, true);
         }

@@ -1,4 +1,4 @@
-//! `content` and what says more of it.
+//! `content` and its modifiers.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -6,22 +6,24 @@ use std::ops::RangeInclusive;
 use crate::RuleError;
 use crate::buffer::Buffer;
 use crate::number::Comparison;
-use crate::payload::{CONTENT_BYTES_MAX, Content, FastPattern, Match, Operand, Position, REACH_BYTES_MAX};
-use crate::reader::{Draft, Given, unquote};
-use crate::text::{Piece, Read};
+use crate::payload::{
+    CONTENT_BYTES_MAX, Content, ContentPosition, FastPattern, Operand, PayloadMatch, REACH_BYTES_MAX,
+};
+use crate::reader::{Draft, KeywordUse, unquote};
+use crate::text::{ParseResult, Piece};
 
-pub(crate) fn content(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn content(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let content = read(given)?;
-    draft.push(given, Match::Content(content))
+    draft.push(given, PayloadMatch::Content(content))
 }
 
-/// An older spelling of a content in `http.uri`.
-pub(crate) fn uricontent(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+/// Parses an older spelling of a content in `http.uri`.
+pub(crate) fn uricontent(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let content = read(given)?;
-    draft.push_to(given, Buffer::HttpUri, Match::Content(content))
+    draft.push_to(given, Buffer::HttpUri, PayloadMatch::Content(content))
 }
 
-fn read(given: Given<'_>) -> Read<Content> {
+fn read(given: KeywordUse<'_>) -> ParseResult<Content> {
     let (negated, value) = given.value.negation();
     if !value.text.starts_with('"') {
         return Err(value.wrong("a text in quotes"));
@@ -29,13 +31,12 @@ fn read(given: Given<'_>) -> Read<Content> {
     let text = unquote(value)?;
     known_bytes(text)?;
     let pattern = bytes(text)?;
-    let position = Position::ANYWHERE;
+    let position = ContentPosition::ANYWHERE;
     Ok(Content { pattern, negated, nocase: false, position, ends: false, fast_pattern: None })
 }
 
-/// Refuses a text with U+FFFD, which stands for bytes of the file that are not UTF-8: which ones is
-/// not known any more.
-pub(crate) fn known_bytes(piece: Piece<'_>) -> Read<()> {
+/// Refuses text with U+FFFD, which replaces bytes of the file that are not UTF-8: they are unknown.
+pub(crate) fn known_bytes(piece: Piece<'_>) -> ParseResult<()> {
     match piece.text.find(char::REPLACEMENT_CHARACTER) {
         None => Ok(()),
         Some(at) => {
@@ -46,11 +47,11 @@ pub(crate) fn known_bytes(piece: Piece<'_>) -> Read<()> {
     }
 }
 
-/// The bytes of a content: text, in which `;`, `:`, `"` and `\` may be escaped by `\`, and `|..|`
-/// with hexadecimal bytes.
-fn bytes(piece: Piece<'_>) -> Read<Vec<u8>> {
+/// Parses the bytes of a content: text with `;`, `:`, `"` and `\` escaped by `\`, and `|..|` with
+/// hexadecimal bytes.
+fn bytes(piece: Piece<'_>) -> ParseResult<Vec<u8>> {
     let mut bytes = Vec::with_capacity(piece.text.len());
-    // Within `|..|`: where that began. And half of a byte.
+    // The start of a `|..|`, and half of a byte.
     let (mut hexadecimal, mut half, mut escaped) = (None, None, false);
     for (at, byte) in piece.text.bytes().enumerate() {
         let wrong = |what| Err(piece.part_at(at).error(RuleError::Malformed { what }));
@@ -90,79 +91,79 @@ fn bytes(piece: Piece<'_>) -> Read<Vec<u8>> {
     }
 }
 
-pub(crate) fn nocase(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn nocase(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.content(given)?;
     draft.modify(given, &[])?;
     draft.content(given)?.nocase = true;
     Ok(())
 }
 
-pub(crate) fn offset(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn offset(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.content(given)?;
     draft.modify(given, &["distance", "within", "startswith"])?;
     let value = operand(draft, given.value, 0..=u16::MAX)?;
     match &mut draft.content(given)?.position {
-        Position::Absolute { offset, .. } => *offset = value,
-        other => *other = Position::Absolute { offset: value, depth: None },
+        ContentPosition::Absolute { offset, .. } => *offset = value,
+        other => *other = ContentPosition::Absolute { offset: value, depth: None },
     }
     Ok(())
 }
 
-pub(crate) fn depth(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn depth(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.content(given)?;
     draft.modify(given, &["distance", "within", "startswith"])?;
     let value = operand(draft, given.value, 0..=u16::MAX)?;
     let content = draft.content(given)?;
     fits(given, value, content)?;
     match &mut content.position {
-        Position::Absolute { depth, .. } => *depth = Some(value),
-        other => *other = Position::Absolute { offset: Operand::Value(0), depth: Some(value) },
+        ContentPosition::Absolute { depth, .. } => *depth = Some(value),
+        other => *other = ContentPosition::Absolute { offset: Operand::Value(0), depth: Some(value) },
     }
     Ok(())
 }
 
-pub(crate) fn distance(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn distance(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.content(given)?;
     draft.modify(given, &["offset", "depth", "startswith"])?;
     let value = operand(draft, given.value, -REACH_BYTES_MAX..=REACH_BYTES_MAX)?;
     match &mut draft.content(given)?.position {
-        Position::Relative { distance, .. } => *distance = value,
-        other => *other = Position::Relative { distance: value, within: None },
+        ContentPosition::Relative { distance, .. } => *distance = value,
+        other => *other = ContentPosition::Relative { distance: value, within: None },
     }
     Ok(())
 }
 
-pub(crate) fn within(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn within(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.content(given)?;
     draft.modify(given, &["offset", "depth", "startswith"])?;
     let value = operand(draft, given.value, 0..=REACH_BYTES_MAX)?;
     let content = draft.content(given)?;
     fits(given, value, content)?;
     match &mut content.position {
-        Position::Relative { within, .. } => *within = Some(value),
-        other => *other = Position::Relative { distance: Operand::Value(0), within: Some(value) },
+        ContentPosition::Relative { within, .. } => *within = Some(value),
+        other => *other = ContentPosition::Relative { distance: Operand::Value(0), within: Some(value) },
     }
     Ok(())
 }
 
-pub(crate) fn startswith(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn startswith(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.content(given)?;
     draft.modify(given, &["offset", "depth", "distance", "within"])?;
     let content = draft.content(given)?;
     // A content has at most CONTENT_BYTES_MAX.
     let depth = Some(Operand::Value(content.pattern.len() as u16));
-    content.position = Position::Absolute { offset: Operand::Value(0), depth };
+    content.position = ContentPosition::Absolute { offset: Operand::Value(0), depth };
     Ok(())
 }
 
-pub(crate) fn endswith(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn endswith(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.content(given)?;
     draft.modify(given, &[])?;
     draft.content(given)?.ends = true;
     Ok(())
 }
 
-pub(crate) fn fast_pattern(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn fast_pattern(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.content(given)?;
     draft.once(given)?;
     if draft.content_buffer() == Some(Buffer::Base64Data) {
@@ -188,16 +189,16 @@ pub(crate) fn fast_pattern(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> 
     Ok(())
 }
 
-pub(crate) fn bsize(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn bsize(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     if draft.chosen_buffer().is_none() {
         return Err(given.alone("the name of a buffer"));
     }
     let size = Comparison::read(given.value)?;
-    draft.push(given, Match::Size(size))
+    draft.push(given, PayloadMatch::Size(size))
 }
 
-/// The size of `http.uri`, or after `raw` of `http.uri.raw`.
-pub(crate) fn urilen(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+/// Parses the size of `http.uri`, or after `raw` of `http.uri.raw`.
+pub(crate) fn urilen(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let (size, buffer) = match given.value.cut(",") {
         Some((size, form)) => {
             let forms = [("norm", Buffer::HttpUri), ("raw", Buffer::HttpUriRaw)];
@@ -206,19 +207,23 @@ pub(crate) fn urilen(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
         None => (given.value, Buffer::HttpUri),
     };
     let size = Comparison::read(size)?;
-    draft.push_to(given, buffer, Match::Size(size))
+    draft.push_to(given, buffer, PayloadMatch::Size(size))
 }
 
-pub(crate) fn absent(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn absent(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     if draft.chosen_buffer().is_none() {
         return Err(given.alone("the name of a buffer"));
     }
     let or_else = !given.value.is_empty() && given.value.one_of(&[("or_else", true)])?;
-    draft.push(given, Match::Absent { or_else })
+    draft.push(given, PayloadMatch::Absent { or_else })
 }
 
-/// A number, or the name of a variable.
-pub(crate) fn operand<T>(draft: &Draft<'_>, piece: Piece<'_>, range: RangeInclusive<T>) -> Read<Operand<T>>
+/// Parses a number, or the name of a variable.
+pub(crate) fn operand<T>(
+    draft: &Draft<'_>,
+    piece: Piece<'_>,
+    range: RangeInclusive<T>,
+) -> ParseResult<Operand<T>>
 where
     T: Copy + PartialOrd + Display + TryFrom<i128>,
 {
@@ -228,8 +233,8 @@ where
     }
 }
 
-/// Whether a content fits into so many bytes.
-fn fits<T: Copy + Into<i64>>(given: Given<'_>, bytes: Operand<T>, content: &Content) -> Read<()> {
+/// Checks that a content fits.
+fn fits<T: Copy + Into<i64>>(given: KeywordUse<'_>, bytes: Operand<T>, content: &Content) -> ParseResult<()> {
     let Operand::Value(bytes) = bytes else { return Ok(()) };
     let needed = content.pattern.len();
     match usize::try_from(bytes.into()).is_ok_and(|bytes| bytes >= needed) {

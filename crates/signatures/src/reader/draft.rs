@@ -1,39 +1,41 @@
-//! A rule while it is read.
+//! A rule in progress.
 
 use crate::buffer::Buffer;
 use crate::classification::Classifications;
-use crate::payload::{BufferMatches, Content, DataAt, MATCHES_MAX, Match, Operand, VARIABLES_MAX, Variable};
-use crate::reader::Given;
+use crate::payload::{
+    BufferMatches, ByteVariable, Content, DataAt, MATCHES_MAX, Operand, PayloadMatch, VARIABLES_MAX,
+};
+use crate::reader::KeywordUse;
 use crate::reader::check;
 use crate::reader::header::Header;
 use crate::rule::{DEFAULT_GID, DEFAULT_PRIORITY};
-use crate::text::{Piece, Read, Wrong};
-use crate::transform::Transform;
-use crate::{Action, Flow, PacketTest, Rule, RuleError};
+use crate::text::{ParseResult, Piece, SyntaxError};
+use crate::transform::BufferTransform;
+use crate::{FlowOptions, PacketTest, Rule, RuleAction, RuleError};
 
-/// A rule as far as it is read.
+/// A rule in progress.
 pub(crate) struct Draft<'c> {
     pub rule: Rule,
     pub classes: &'c Classifications,
-    /// The keywords that stand once at most and were seen.
+    /// The unique keywords seen so far.
     once: Vec<&'static str>,
-    /// The buffer that was chosen last; none for the payload.
-    chosen: Option<Chosen>,
-    /// Where the last content is, and which of its modifiers were seen.
+    /// The selected buffer; none for the payload.
+    chosen: Option<ChosenBuffer>,
+    /// The place of the last content, and its modifiers so far.
     last_content: Option<(usize, usize)>,
     modifiers: Vec<&'static str>,
-    /// In which of the rule's buffers the last match is.
+    /// The index of the buffer with the last match.
     last_match: Option<usize>,
     matches: usize,
 }
 
-/// A buffer that was chosen for what follows.
-struct Chosen {
+/// The buffer selected for the following keywords.
+struct ChosenBuffer {
     buffer: Buffer,
-    transforms: Vec<Transform>,
-    /// Where the choice stands in the text.
+    transforms: Vec<BufferTransform>,
+    /// Offset of the selection in the text.
     at: usize,
-    /// Its place in the rule, once something was asked of it.
+    /// The index in the rule, once it has a match.
     place: Option<usize>,
 }
 
@@ -58,8 +60,8 @@ impl<'c> Draft<'c> {
             references: Vec::new(),
             metadata: Vec::new(),
             target: None,
-            alerts: action != Action::Pass,
-            flow: Flow::default(),
+            alerts: action != RuleAction::Pass,
+            flow: FlowOptions::default(),
             packet: Vec::new(),
             application: Vec::new(),
             buffers: Vec::new(),
@@ -83,8 +85,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Notes a keyword that may stand once only.
-    pub fn once(&mut self, given: Given<'_>) -> Read<()> {
+    /// Records a keyword that must be unique.
+    pub fn once(&mut self, given: KeywordUse<'_>) -> ParseResult<()> {
         if self.once.contains(&given.name) {
             return Err(given.repeated());
         }
@@ -96,8 +98,8 @@ impl<'c> Draft<'c> {
         self.once.contains(&keyword)
     }
 
-    /// Adds a test of packets.
-    pub fn packet(&mut self, given: Given<'_>, test: PacketTest) -> Read<()> {
+    /// Adds a packet test.
+    pub fn packet(&mut self, given: KeywordUse<'_>, test: PacketTest) -> ParseResult<()> {
         if self.rule.packet.len() == MATCHES_MAX {
             return Err(given.word.error(RuleError::TooMany { what: "tests in a rule", limit: MATCHES_MAX }));
         }
@@ -105,24 +107,24 @@ impl<'c> Draft<'c> {
         Ok(())
     }
 
-    /// Chooses the buffer for what follows.
-    pub fn choose(&mut self, buffer: Buffer, given: Given<'_>) -> Read<()> {
+    /// Selects the buffer for the following keywords.
+    pub fn choose(&mut self, buffer: Buffer, given: KeywordUse<'_>) -> ParseResult<()> {
         self.leave()?;
         let decoded = || self.rule.buffers.iter().flat_map(|b| &b.matches);
-        if buffer == Buffer::Base64Data && !decoded().any(|m| matches!(m, Match::Base64Decode(_))) {
+        if buffer == Buffer::Base64Data && !decoded().any(|m| matches!(m, PayloadMatch::Base64Decode(_))) {
             return Err(given.alone("a `base64_decode`"));
         }
         self.chosen = match buffer {
             Buffer::Payload => None,
-            _ => Some(Chosen { buffer, transforms: Vec::new(), at: given.word.at, place: None }),
+            _ => Some(ChosenBuffer { buffer, transforms: Vec::new(), at: given.word.at, place: None }),
         };
         Ok(())
     }
 
-    /// Adds a step to the buffer that was chosen.
-    pub fn transform(&mut self, given: Given<'_>, transform: Transform) -> Read<()> {
+    /// Adds a transform to the selected buffer.
+    pub fn transform(&mut self, given: KeywordUse<'_>, transform: BufferTransform) -> ParseResult<()> {
         match &mut self.chosen {
-            Some(Chosen { transforms, place: None, .. }) => {
+            Some(ChosenBuffer { transforms, place: None, .. }) => {
                 transforms.push(transform);
                 Ok(())
             }
@@ -130,8 +132,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Puts the last content, so far in the payload, into another buffer.
-    pub fn move_content(&mut self, buffer: Buffer, given: Given<'_>) -> Read<()> {
+    /// Moves the last content, so far in the payload, to another buffer.
+    pub fn move_content(&mut self, buffer: Buffer, given: KeywordUse<'_>) -> ParseResult<()> {
         if self.chosen.is_some() {
             let (one, other) = ("a buffer named for all that follows", "one named behind a content");
             return Err(given.word.error(RuleError::Conflict { one, other }));
@@ -142,7 +144,7 @@ impl<'c> Draft<'c> {
         }
         let was_last = self.last_match == Some(from) && index + 1 == self.rule.buffers[from].matches.len();
         let content = self.rule.buffers[from].matches.remove(index);
-        // The order of buffers is that of their first match.
+        // Buffers are in the order of their first match.
         self.rule.buffers.pop_if(|last| last.matches.is_empty());
         let to = self.place(buffer, &[]);
         self.rule.buffers[to].matches.push(content);
@@ -153,12 +155,12 @@ impl<'c> Draft<'c> {
         Ok(())
     }
 
-    /// Adds a match to the buffer that was chosen last.
-    pub fn push(&mut self, given: Given<'_>, one: Match) -> Read<()> {
+    /// Adds a match to the selected buffer.
+    pub fn push(&mut self, given: KeywordUse<'_>, one: PayloadMatch) -> ParseResult<()> {
         let place = match &self.chosen {
             None => self.place(Buffer::Payload, &[]),
-            Some(Chosen { place: Some(place), .. }) => *place,
-            Some(Chosen { buffer, transforms, .. }) => {
+            Some(ChosenBuffer { place: Some(place), .. }) => *place,
+            Some(ChosenBuffer { buffer, transforms, .. }) => {
                 let (buffer, transforms) = (*buffer, transforms.clone());
                 let place = match buffer.is_many() {
                     true => self.new_place(buffer, transforms),
@@ -173,15 +175,20 @@ impl<'c> Draft<'c> {
         self.push_at(given, place, one)
     }
 
-    /// Adds a match to a buffer whichever was chosen: one whose keyword names the buffer.
-    pub fn push_to(&mut self, given: Given<'_>, buffer: Buffer, one: Match) -> Read<()> {
+    /// Adds a match to the buffer that its keyword implies, whatever is selected.
+    pub fn push_to(&mut self, given: KeywordUse<'_>, buffer: Buffer, one: PayloadMatch) -> ParseResult<()> {
         let place = self.place(buffer, &[]);
         self.push_at(given, place, one)
     }
 
-    /// Adds a match that may be about the last one. With a chosen buffer it is of that buffer;
-    /// else, if relative, of the buffer that the last match is of.
-    pub fn push_related(&mut self, given: Given<'_>, relative: bool, one: Match) -> Read<()> {
+    /// Adds a match that may refer to the last one: to the selected buffer, or, if relative and
+    /// none is selected, to the buffer of the last match.
+    pub fn push_related(
+        &mut self,
+        given: KeywordUse<'_>,
+        relative: bool,
+        one: PayloadMatch,
+    ) -> ParseResult<()> {
         match (&self.chosen, self.last_match) {
             (None, Some(place)) if relative => self.push_at(given, place, one),
             _ => self.push(given, one),
@@ -189,7 +196,7 @@ impl<'c> Draft<'c> {
     }
 
     /// Marks the last match as ending its buffer, if it is a content that this
-    /// `isdataat:!1,relative` is about.
+    /// `isdataat:!1,relative` refers to.
     pub fn ends(&mut self, test: DataAt) -> bool {
         let says_ends = test == DataAt { offset: Operand::Value(1), relative: true, negated: true };
         let place = match &self.chosen {
@@ -198,7 +205,7 @@ impl<'c> Draft<'c> {
         };
         let last = place.and_then(|place| self.rule.buffers[place].matches.last_mut());
         match last {
-            Some(Match::Content(content)) if says_ends => {
+            Some(PayloadMatch::Content(content)) if says_ends => {
                 content.ends = true;
                 true
             }
@@ -206,17 +213,17 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// The content that modifiers are about.
-    pub fn content(&mut self, given: Given<'_>) -> Read<&mut Content> {
+    /// Returns the content that modifiers refer to.
+    pub fn content(&mut self, given: KeywordUse<'_>) -> ParseResult<&mut Content> {
         let place = self.last_content.and_then(|(b, m)| self.rule.buffers.get_mut(b)?.matches.get_mut(m));
         match place {
-            Some(Match::Content(content)) => Ok(content),
+            Some(PayloadMatch::Content(content)) => Ok(content),
             _ => Err(given.alone("a `content`")),
         }
     }
 
-    /// Notes a modifier that a content may have once only.
-    pub fn modify(&mut self, given: Given<'_>, excludes: &[&'static str]) -> Read<()> {
+    /// Records a content modifier, which must be unique.
+    pub fn modify(&mut self, given: KeywordUse<'_>, excludes: &[&'static str]) -> ParseResult<()> {
         if self.modifiers.contains(&given.name) {
             return Err(given.repeated());
         }
@@ -227,26 +234,26 @@ impl<'c> Draft<'c> {
         Ok(())
     }
 
-    /// The buffer that the last content is in.
+    /// Returns the buffer of the last content.
     pub fn content_buffer(&self) -> Option<Buffer> {
         self.last_content.map(|(place, _)| self.rule.buffers[place].buffer)
     }
 
-    /// The buffer that was chosen for what follows, if one was.
+    /// Returns the selected buffer, if any.
     pub fn chosen_buffer(&self) -> Option<Buffer> {
         self.chosen.as_ref().map(|chosen| chosen.buffer)
     }
 
-    /// A variable that was defined before.
-    pub fn variable(&self, name: Piece<'_>) -> Read<Variable> {
+    /// Returns a variable defined before.
+    pub fn variable(&self, name: Piece<'_>) -> ParseResult<ByteVariable> {
         let place = self.rule.variables.iter().position(|known| known == name.text);
-        place.and_then(|place| u8::try_from(place).ok()).map(Variable).ok_or_else(|| {
+        place.and_then(|place| u8::try_from(place).ok()).map(ByteVariable).ok_or_else(|| {
             name.wrong("a number, or a variable that `byte_extract` or `byte_math` set before")
         })
     }
 
     /// Defines a variable.
-    pub fn define(&mut self, name: Piece<'_>) -> Read<Variable> {
+    pub fn define(&mut self, name: Piece<'_>) -> ParseResult<ByteVariable> {
         let first = name.text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic());
         let rest = name.text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
         if !first || !rest {
@@ -259,14 +266,14 @@ impl<'c> Draft<'c> {
         match u8::try_from(next) {
             Ok(index) if next < VARIABLES_MAX => {
                 self.rule.variables.push(name.text.to_owned());
-                Ok(Variable(index))
+                Ok(ByteVariable(index))
             }
             _ => Err(name.error(RuleError::TooMany { what: "variables in a rule", limit: VARIABLES_MAX })),
         }
     }
 
-    /// The whole rule, if its parts go together.
-    pub fn finish(mut self, text: Piece<'_>) -> Read<Rule> {
+    /// Checks and returns the whole rule.
+    pub fn finish(mut self, text: Piece<'_>) -> ParseResult<Rule> {
         self.leave()?;
         if !self.has("sid") {
             return Err(text.trim().error(RuleError::Missing { what: "`sid`" }));
@@ -276,24 +283,24 @@ impl<'c> Draft<'c> {
         Ok(self.rule)
     }
 
-    /// Leaves the buffer that was chosen; something must have been asked of it.
-    fn leave(&self) -> Read<()> {
+    /// Leaves the selected buffer, which must have a match.
+    fn leave(&self) -> ParseResult<()> {
         match &self.chosen {
-            Some(Chosen { place: None, buffer, at, .. }) => {
-                Err(Wrong { at: *at, error: RuleError::UnusedBuffer { name: buffer.name() } })
+            Some(ChosenBuffer { place: None, buffer, at, .. }) => {
+                Err(SyntaxError { at: *at, error: RuleError::UnusedBuffer { name: buffer.name() } })
             }
             _ => Ok(()),
         }
     }
 
-    fn push_at(&mut self, given: Given<'_>, place: usize, one: Match) -> Read<()> {
+    fn push_at(&mut self, given: KeywordUse<'_>, place: usize, one: PayloadMatch) -> ParseResult<()> {
         if self.matches == MATCHES_MAX {
             return Err(given
                 .word
                 .error(RuleError::TooMany { what: "matches in a rule", limit: MATCHES_MAX }));
         }
         self.matches += 1;
-        let is_content = matches!(one, Match::Content(_));
+        let is_content = matches!(one, PayloadMatch::Content(_));
         let matches = &mut self.rule.buffers[place].matches;
         matches.push(one);
         self.last_match = Some(place);
@@ -304,8 +311,8 @@ impl<'c> Draft<'c> {
         Ok(())
     }
 
-    /// The place of a buffer in the rule, which is made if there is none.
-    fn place(&mut self, buffer: Buffer, transforms: &[Transform]) -> usize {
+    /// Returns the index of a buffer in the rule, adding it if necessary.
+    fn place(&mut self, buffer: Buffer, transforms: &[BufferTransform]) -> usize {
         let same = |known: &BufferMatches| known.buffer == buffer && known.transforms == transforms;
         match self.rule.buffers.iter().position(same) {
             Some(place) => place,
@@ -313,7 +320,7 @@ impl<'c> Draft<'c> {
         }
     }
 
-    fn new_place(&mut self, buffer: Buffer, transforms: Vec<Transform>) -> usize {
+    fn new_place(&mut self, buffer: Buffer, transforms: Vec<BufferTransform>) -> usize {
         self.rule.buffers.push(BufferMatches { buffer, transforms, matches: Vec::new() });
         self.rule.buffers.len() - 1
     }

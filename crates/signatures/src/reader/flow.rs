@@ -1,33 +1,33 @@
-//! Keywords about flows, and about the marks that rules leave.
+//! Keywords about flows, and about the state that rules keep.
 
 use crate::RuleError;
 use crate::flow::*;
 use crate::number::Comparison;
 use crate::packet::PacketTest;
-use crate::reader::{Draft, Given};
-use crate::text::{Piece, Read};
+use crate::reader::{Draft, KeywordUse};
+use crate::text::{ParseResult, Piece};
 
-/// The most bytes of a mark's name.
+/// Maximum bytes of a bit's name.
 const NAME_BYTES_MAX: usize = 256;
-/// The most marks that one `flowbits` names.
+/// Maximum names in one `flowbits`.
 const NAMES_MAX: usize = 100;
-/// The most tests and changes of marks, of each kind, in a rule.
+/// Maximum tests and changes of bits, of each kind, in a rule.
 const MARKS_MAX: usize = 64;
 
-pub(crate) fn flow(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn flow(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.once(given)?;
     let flow = &mut draft.rule.flow;
     for option in given.value.split(',') {
         match option.text {
-            "to_server" | "from_client" => set(&mut flow.direction, Way::ToServer, option)?,
-            "to_client" | "from_server" => set(&mut flow.direction, Way::ToClient, option)?,
-            "established" => set(&mut flow.state, State::Established, option)?,
-            "not_established" => set(&mut flow.state, State::NotEstablished, option)?,
-            "stateless" => set(&mut flow.state, State::Stateless, option)?,
-            "only_stream" => set(&mut flow.stream, Only::Assembled, option)?,
-            "no_stream" => set(&mut flow.stream, Only::Plain, option)?,
-            "only_frag" => set(&mut flow.fragments, Only::Assembled, option)?,
-            "no_frag" => set(&mut flow.fragments, Only::Plain, option)?,
+            "to_server" | "from_client" => set(&mut flow.direction, FlowDirection::ToServer, option)?,
+            "to_client" | "from_server" => set(&mut flow.direction, FlowDirection::ToClient, option)?,
+            "established" => set(&mut flow.state, FlowState::Established, option)?,
+            "not_established" => set(&mut flow.state, FlowState::NotEstablished, option)?,
+            "stateless" => set(&mut flow.state, FlowState::Stateless, option)?,
+            "only_stream" => set(&mut flow.stream, ReassemblyFilter::Assembled, option)?,
+            "no_stream" => set(&mut flow.stream, ReassemblyFilter::Plain, option)?,
+            "only_frag" => set(&mut flow.fragments, ReassemblyFilter::Assembled, option)?,
+            "no_frag" => set(&mut flow.fragments, ReassemblyFilter::Plain, option)?,
             _ => {
                 return Err(option.wrong(
                     "`to_server`, `to_client`, `from_server`, `from_client`, `established`, `not_established`, \
@@ -39,14 +39,14 @@ pub(crate) fn flow(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     Ok(())
 }
 
-fn set<T>(field: &mut Option<T>, value: T, option: Piece<'_>) -> Read<()> {
+fn set<T>(field: &mut Option<T>, value: T, option: Piece<'_>) -> ParseResult<()> {
     match field.replace(value) {
         None => Ok(()),
         Some(_) => Err(option.wrong("an option that does not repeat or contradict one before it")),
     }
 }
 
-pub(crate) fn flowbits(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn flowbits(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     if given.value.text == "noalert" {
         draft.rule.alerts = false;
         return Ok(());
@@ -74,7 +74,7 @@ pub(crate) fn flowbits(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     Ok(())
 }
 
-pub(crate) fn xbits(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn xbits(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let parts: Vec<_> = given.value.split(',').collect();
     let (operation, bit, rest) = match &parts[..] {
         [operation, bit, rest @ ..] if !rest.is_empty() => (operation, bit, rest),
@@ -108,8 +108,8 @@ pub(crate) fn xbits(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     Ok(())
 }
 
-/// `hostbits:set,name,src`: an older spelling of `xbits`, always of one address.
-pub(crate) fn hostbits(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+/// Parses `hostbits:set,name,src`: an older spelling of `xbits`, always of one address.
+pub(crate) fn hostbits(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let (operation, rest) = parts(given.value);
     let (bit, whose) = parts(rest);
     let track = match whose.is_empty() {
@@ -126,7 +126,7 @@ pub(crate) fn hostbits(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     Ok(())
 }
 
-fn xbit_operation(word: Piece<'_>) -> Read<XbitOperation> {
+fn xbit_operation(word: Piece<'_>) -> ParseResult<XbitOperation> {
     word.one_of(&[
         ("set", XbitOperation::Set),
         ("unset", XbitOperation::Unset),
@@ -136,7 +136,7 @@ fn xbit_operation(word: Piece<'_>) -> Read<XbitOperation> {
     ])
 }
 
-pub(crate) fn flowint(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn flowint(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let (number, rest) = parts(given.value);
     let (sign, value) = parts(rest);
     let tests = [
@@ -165,14 +165,14 @@ pub(crate) fn flowint(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     Ok(())
 }
 
-fn flowint_value(piece: Piece<'_>) -> Read<FlowintValue> {
+fn flowint_value(piece: Piece<'_>) -> ParseResult<FlowintValue> {
     match piece.text.starts_with(|c: char| c.is_ascii_digit()) {
         true => piece.number(0..=u32::MAX).map(FlowintValue::Number),
         false => name(piece).map(FlowintValue::Name),
     }
 }
 
-pub(crate) fn stream_size(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn stream_size(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let (side, rest) = parts(given.value);
     let (sign, bytes) = parts(rest);
     let side = side.one_of(&[
@@ -194,13 +194,13 @@ pub(crate) fn stream_size(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     draft.packet(given, PacketTest::StreamSize(StreamSize { side, bytes }))
 }
 
-/// What stands before the first comma, and what behind it.
+/// Splits at the first comma.
 fn parts(piece: Piece<'_>) -> (Piece<'_>, Piece<'_>) {
     let (first, rest) = piece.cut(",").unwrap_or((piece, piece.from(piece.text.len())));
     (first.trim(), rest.trim())
 }
 
-fn name(piece: Piece<'_>) -> Read<String> {
+fn name(piece: Piece<'_>) -> ParseResult<String> {
     let plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, ',' | '|' | ';' | '"' | '\\');
     match !piece.is_empty() && piece.text.len() <= NAME_BYTES_MAX && piece.text.chars().all(plain) {
         true => Ok(piece.text.to_owned()),
@@ -208,7 +208,7 @@ fn name(piece: Piece<'_>) -> Read<String> {
     }
 }
 
-fn room(taken: usize, given: Given<'_>) -> Read<()> {
+fn room(taken: usize, given: KeywordUse<'_>) -> ParseResult<()> {
     match taken < MARKS_MAX {
         true => Ok(()),
         false => {

@@ -1,25 +1,25 @@
-//! A rule's header: `alert tcp $HOME_NET any -> [192.0.2.0/24,!192.0.2.7] 80`.
+//! The header of a rule: `alert tcp $HOME_NET any -> [192.0.2.0/24,!192.0.2.7] 80`.
 
 use std::sync::Arc;
 
 use crate::RuleError;
-use crate::group::{Addresses, Ports};
-use crate::protocol::{Application, Protocol, Transport};
-use crate::rule::{Action, Direction, Rejected};
-use crate::text::{Piece, Read};
-use crate::variables::Variables;
+use crate::group::{AddressSet, PortSet};
+use crate::protocol::{Application, RuleProtocol, Transport};
+use crate::rule::{HeaderDirection, RejectTarget, RuleAction};
+use crate::text::{ParseResult, Piece};
+use crate::variables::RuleVariables;
 
 pub(crate) struct Header {
-    pub action: Action,
-    pub protocol: Protocol,
-    pub source: Arc<Addresses>,
-    pub source_ports: Arc<Ports>,
-    pub direction: Direction,
-    pub destination: Arc<Addresses>,
-    pub destination_ports: Arc<Ports>,
+    pub action: RuleAction,
+    pub protocol: RuleProtocol,
+    pub source: Arc<AddressSet>,
+    pub source_ports: Arc<PortSet>,
+    pub direction: HeaderDirection,
+    pub destination: Arc<AddressSet>,
+    pub destination_ports: Arc<PortSet>,
 }
 
-pub(crate) fn read(text: Piece<'_>, variables: &Variables) -> Read<Header> {
+pub(crate) fn read(text: Piece<'_>, variables: &RuleVariables) -> ParseResult<Header> {
     const EXPECTED: &str = "action, protocol, address, port, direction, address and port";
     let words = words(text);
     let [action, protocol, source, source_ports, arrow, destination, destination_ports] = words[..] else {
@@ -36,7 +36,7 @@ pub(crate) fn read(text: Piece<'_>, variables: &Variables) -> Read<Header> {
     })
 }
 
-/// The words of a header. White space within brackets does not end one, nor does that after a `!`.
+/// Splits a header into words. White space within brackets or after a `!` does not end a word.
 fn words(text: Piece<'_>) -> Vec<Piece<'_>> {
     let (mut words, mut from, mut depth, mut open) = (Vec::new(), None, 0usize, false);
     for (at, byte) in text.text.bytes().enumerate() {
@@ -59,37 +59,37 @@ fn words(text: Piece<'_>) -> Vec<Piece<'_>> {
     words
 }
 
-fn action_of(word: Piece<'_>) -> Read<Action> {
+fn action_of(word: Piece<'_>) -> ParseResult<RuleAction> {
     word.one_of(&[
-        ("alert", Action::Alert),
-        ("drop", Action::Drop),
-        ("reject", Action::Reject(Rejected::Source)),
-        ("rejectsrc", Action::Reject(Rejected::Source)),
-        ("rejectdst", Action::Reject(Rejected::Destination)),
-        ("rejectboth", Action::Reject(Rejected::Both)),
-        ("pass", Action::Pass),
+        ("alert", RuleAction::Alert),
+        ("drop", RuleAction::Drop),
+        ("reject", RuleAction::Reject(RejectTarget::Source)),
+        ("rejectsrc", RuleAction::Reject(RejectTarget::Source)),
+        ("rejectdst", RuleAction::Reject(RejectTarget::Destination)),
+        ("rejectboth", RuleAction::Reject(RejectTarget::Both)),
+        ("pass", RuleAction::Pass),
     ])
 }
 
-fn protocol_of(word: Piece<'_>) -> Read<Protocol> {
+fn protocol_of(word: Piece<'_>) -> ParseResult<RuleProtocol> {
     if let Some((_, hook)) = word.cut(":") {
         return Err(hook.error(RuleError::Unsupported { what: "a state of a protocol (`protocol:state`)" }));
     }
     if let Some(transport) = Transport::by_name(word.text) {
-        return Ok(Protocol::Transport(transport));
+        return Ok(RuleProtocol::Transport(transport));
     }
     match Application::by_name(word.text) {
         Some(Application::Failed | Application::Unknown) | None => {
             Err(word
                 .wrong("a protocol, such as `ip`, `tcp`, `tcp-pkt`, `udp`, `icmp`, `http`, `dns` or `tls`"))
         }
-        Some(application) => Ok(Protocol::Application(application)),
+        Some(application) => Ok(RuleProtocol::Application(application)),
     }
 }
 
-fn direction(word: Piece<'_>) -> Read<Direction> {
+fn direction(word: Piece<'_>) -> ParseResult<HeaderDirection> {
     match word.text {
         "=>" => Err(word.error(RuleError::Unsupported { what: "a rule for whole transactions (`=>`)" })),
-        _ => word.one_of(&[("->", Direction::Forward), ("<>", Direction::Both)]),
+        _ => word.one_of(&[("->", HeaderDirection::Forward), ("<>", HeaderDirection::Both)]),
     }
 }

@@ -1,14 +1,14 @@
-//! Keywords about how often a rule reports.
+//! Keywords about the rate of alerts.
 
 use crate::RuleError;
 use crate::limit::*;
-use crate::reader::{Draft, Given};
-use crate::text::{Piece, Read};
+use crate::reader::{Draft, KeywordUse};
+use crate::text::{ParseResult, Piece};
 
-/// The most tags of a rule.
+/// Maximum tags of a rule.
 const TAGS_MAX: usize = 16;
 
-pub(crate) fn threshold(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn threshold(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.once(given)?;
     let options = options(given, &["type", "track", "count", "seconds", "multiplier"])?;
     exclude(draft, given, "detection_filter")?;
@@ -20,7 +20,7 @@ pub(crate) fn threshold(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
         "limit" => ThresholdKind::Limit { seconds: seconds()? },
         "threshold" => ThresholdKind::Each { seconds: seconds()? },
         "both" => ThresholdKind::Once { seconds: seconds()? },
-        "backoff" if track == Track::Flow => ThresholdKind::Backoff {
+        "backoff" if track == TrackBy::Flow => ThresholdKind::Backoff {
             multiplier: needed(options[4], given, "a `multiplier`")?.number(2..=u32::MAX)?,
         },
         "backoff" => return Err(given.value.wrong("`track by_flow` with `type backoff`")),
@@ -34,7 +34,7 @@ pub(crate) fn threshold(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     Ok(())
 }
 
-pub(crate) fn detection_filter(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn detection_filter(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.once(given)?;
     exclude(draft, given, "threshold")?;
     let options = options(given, &["track", "count", "seconds", "unique_on"])?;
@@ -48,7 +48,7 @@ pub(crate) fn detection_filter(draft: &mut Draft<'_>, given: Given<'_>) -> Read<
     Ok(())
 }
 
-pub(crate) fn tag(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn tag(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     if draft.rule.tags.len() == TAGS_MAX {
         return Err(given.word.error(RuleError::TooMany { what: "tags in a rule", limit: TAGS_MAX }));
     }
@@ -71,12 +71,15 @@ pub(crate) fn tag(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
         Some((count, unit)) => (count.number(1..=u32::MAX)?, unit.one_of(&units)?),
         None => (DEFAULT_TAG_PACKETS, TagUnit::Packets),
     };
-    draft.rule.tags.push(Tag { scope, count, unit });
+    draft.rule.tags.push(TagOption { scope, count, unit });
     Ok(())
 }
 
-/// The values of options `name value, ...` in the order of the names.
-fn options<'a, const N: usize>(given: Given<'a>, names: &[&str; N]) -> Read<[Option<Piece<'a>>; N]> {
+/// Parses options `name value, ...` in the order of the names.
+fn options<'a, const N: usize>(
+    given: KeywordUse<'a>,
+    names: &[&str; N],
+) -> ParseResult<[Option<Piece<'a>>; N]> {
     let mut values = [None; N];
     for option in given.value.split(',') {
         let words: Vec<_> = option.words().collect();
@@ -92,21 +95,21 @@ fn options<'a, const N: usize>(given: Given<'a>, names: &[&str; N]) -> Read<[Opt
     Ok(values)
 }
 
-fn needed<'a>(value: Option<Piece<'a>>, given: Given<'a>, what: &str) -> Read<Piece<'a>> {
+fn needed<'a>(value: Option<Piece<'a>>, given: KeywordUse<'a>, what: &str) -> ParseResult<Piece<'a>> {
     value.ok_or_else(|| given.value.wrong(format!("{what} too")))
 }
 
-fn track(value: Option<Piece<'_>>, given: Given<'_>) -> Read<Track> {
+fn track(value: Option<Piece<'_>>, given: KeywordUse<'_>) -> ParseResult<TrackBy> {
     needed(value, given, "a `track`")?.one_of(&[
-        ("by_src", Track::Source),
-        ("by_dst", Track::Destination),
-        ("by_both", Track::Both),
-        ("by_rule", Track::Rule),
-        ("by_flow", Track::Flow),
+        ("by_src", TrackBy::Source),
+        ("by_dst", TrackBy::Destination),
+        ("by_both", TrackBy::Both),
+        ("by_rule", TrackBy::Rule),
+        ("by_flow", TrackBy::Flow),
     ])
 }
 
-fn exclude(draft: &Draft<'_>, given: Given<'_>, other: &'static str) -> Read<()> {
+fn exclude(draft: &Draft<'_>, given: KeywordUse<'_>, other: &'static str) -> ParseResult<()> {
     match draft.has(other) {
         true => Err(given.word.error(RuleError::Conflict { one: given.name, other })),
         false => Ok(()),

@@ -2,14 +2,14 @@
 
 use crate::RuleError;
 use crate::number::Comparison;
-use crate::packet::{Bits, BitsMode, IpOption, PacketTest};
-use crate::reader::{Draft, Given};
-use crate::text::{Piece, Read};
+use crate::packet::{FlagTest, FlagTestMode, IpOption, PacketTest};
+use crate::reader::{Draft, KeywordUse};
+use crate::text::{ParseResult, Piece};
 
-/// Keywords whose argument is a comparison and nothing else.
+/// Defines keywords whose argument is just a comparison.
 macro_rules! comparisons {
     ($($keyword:ident $test:ident;)*) => {$(
-        pub(crate) fn $keyword(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+        pub(crate) fn $keyword(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
             draft.packet(given, PacketTest::$test(Comparison::read(given.value)?))
         }
     )*};
@@ -28,12 +28,12 @@ comparisons! {
     icode IcmpCode;
 }
 
-pub(crate) fn dsize(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn dsize(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.once(given)?;
     draft.packet(given, PacketTest::PayloadBytes(Comparison::read(given.value)?))
 }
 
-pub(crate) fn tos(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn tos(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let (negated, value) = given.value.negation();
     // `x88` is hexadecimal here.
     let value = match value.strip("x") {
@@ -46,7 +46,7 @@ pub(crate) fn tos(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     draft.packet(given, PacketTest::Tos { negated, value })
 }
 
-pub(crate) fn ip_proto(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn ip_proto(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let (negated, word) = given.value.negation();
     let named = PROTOCOLS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word.text));
     let test = match named {
@@ -82,11 +82,11 @@ const PROTOCOLS: [(&str, u8); 21] = [
     ("sctp", 132),
 ];
 
-pub(crate) fn sameip(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn sameip(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.packet(given, PacketTest::SameAddress)
 }
 
-pub(crate) fn ipopts(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn ipopts(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.once(given)?;
     let option = match given.value.text {
         "any" => IpOption::Any,
@@ -95,64 +95,68 @@ pub(crate) fn ipopts(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     draft.packet(given, PacketTest::IpOption(option))
 }
 
-pub(crate) fn icmp_id(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn icmp_id(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let value = given.unquoted()?.number(0..=u16::MAX)?;
     draft.packet(given, PacketTest::IcmpId(value))
 }
 
-pub(crate) fn icmp_seq(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn icmp_seq(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let value = given.unquoted()?.number(0..=u16::MAX)?;
     draft.packet(given, PacketTest::IcmpSequence(value))
 }
 
-pub(crate) fn flags(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn flags(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     draft.packet(given, PacketTest::TcpFlags(bits(given.value, &TCP_LETTERS)?))
 }
 
-pub(crate) fn fragbits(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
-    draft.packet(given, PacketTest::FragmentBits(bits(given.value, &Bits::FRAGMENT)?))
+pub(crate) fn fragbits(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
+    draft.packet(given, PacketTest::FragmentBits(bits(given.value, &FlagTest::FRAGMENT)?))
 }
 
-/// Those of [`Bits::TCP`], with the digits that two of them had before they had names.
+/// The letters of [`FlagTest::TCP`], with the digits that predate two of them.
 const TCP_LETTERS: [(char, u8); 10] = {
     let mut letters = [('1', 0x80); 10];
     letters[1] = ('2', 0x40);
     let mut i = 0;
-    while i < Bits::TCP.len() {
-        letters[i + 2] = Bits::TCP[i];
+    while i < FlagTest::TCP.len() {
+        letters[i + 2] = FlagTest::TCP[i];
         i += 1;
     }
     letters
 };
 
-/// A mode, before or behind the letters, and after a comma the letters of what is ignored.
-fn bits(piece: Piece<'_>, letters: &[(char, u8)]) -> Read<Bits> {
+/// Parses a mode, before or after the letters, and after a comma the ignored letters.
+fn bits(piece: Piece<'_>, letters: &[(char, u8)]) -> ParseResult<FlagTest> {
     let (test, ignored) = piece.cut(",").unwrap_or((piece, piece.from(piece.text.len())));
     let mut mode = None;
     let bits = letters_of(test.trim(), letters, &mut |sign| {
         let next = match sign {
-            '+' => BitsMode::All,
-            '*' => BitsMode::Any,
-            '!' | '-' => BitsMode::NotAll,
-            '=' => BitsMode::Exactly,
+            '+' => FlagTestMode::All,
+            '*' => FlagTestMode::Any,
+            '!' | '-' => FlagTestMode::NotAll,
+            '=' => FlagTestMode::Exactly,
             _ => return false,
         };
         mode.replace(next).is_none()
     })?;
     let ignored = letters_of(ignored.trim(), letters, &mut |_| false)?;
-    let mode = mode.unwrap_or(BitsMode::Exactly);
+    let mode = mode.unwrap_or(FlagTestMode::Exactly);
     if bits & ignored != 0 {
         return Err(
             piece.error(RuleError::NeverMatches { why: "a flag is both asked for and ignored".into() })
         );
     }
-    if bits == 0 && mode != BitsMode::Exactly {
+    if bits == 0 && mode != FlagTestMode::Exactly {
         return Err(piece.wrong("at least one flag"));
     }
-    Ok(Bits { mode, bits, ignored })
+    Ok(FlagTest { mode, bits, ignored })
 }
 
-fn letters_of(piece: Piece<'_>, letters: &[(char, u8)], other: &mut dyn FnMut(char) -> bool) -> Read<u8> {
+fn letters_of(
+    piece: Piece<'_>,
+    letters: &[(char, u8)],
+    other: &mut dyn FnMut(char) -> bool,
+) -> ParseResult<u8> {
     let mut bits = 0;
     let mut any = false;
     for c in piece.text.chars().filter(|c| !c.is_whitespace()) {

@@ -3,16 +3,16 @@
 use crate::RuleError;
 use crate::buffer::Buffer;
 use crate::expression::ExpressionFeature;
-use crate::payload::Match;
+use crate::payload::PayloadMatch;
 use crate::pcre::{PCRE_BYTES_MAX, Pcre, PcreFlags};
 use crate::reader::content::known_bytes;
-use crate::reader::{Draft, Given, unquote};
-use crate::text::{Piece, Read};
+use crate::reader::{Draft, KeywordUse, unquote};
+use crate::text::{ParseResult, Piece};
 
-/// The most names for groups.
+/// Maximum names of groups.
 const CAPTURES_MAX: usize = 32;
 
-pub(crate) fn pcre(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn pcre(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let (negated, value) = given.value.negation();
     let text = unquote(value)?.trim();
     let Some(inner) = text.strip("/") else { return Err(text.wrong("an expression between `/` and `/`")) };
@@ -43,7 +43,7 @@ pub(crate) fn pcre(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     if expression.regex() == Err(ExpressionFeature::Malformed) {
         return Err(pattern.wrong("an expression in which parentheses, brackets and repetitions are whole"));
     }
-    let one = Match::Pcre(expression);
+    let one = PayloadMatch::Pcre(expression);
     match (buffer, draft.chosen_buffer()) {
         (Some(named), Some(chosen)) if named != chosen => {
             let other = "the buffer of the expression's flags";
@@ -54,7 +54,7 @@ pub(crate) fn pcre(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
     }
 }
 
-/// The buffers that flags name, as older keywords behind contents do.
+/// The buffers that flags select, like older keywords after contents.
 const BUFFERS: [(char, Buffer); 13] = [
     ('U', Buffer::HttpUri),
     ('I', Buffer::HttpUriRaw),
@@ -71,8 +71,7 @@ const BUFFERS: [(char, Buffer); 13] = [
     ('Z', Buffer::HttpHostRaw),
 ];
 
-/// Flags without a meaning here: raw bytes, which there are no others of, and a limit of the
-/// engine's own.
+/// Flags without a meaning here: raw bytes, the only kind, and a limit of Suricata's engine.
 const WITHOUT_MEANING: [char; 2] = ['B', 'O'];
 
 fn all_letters() -> String {
@@ -80,8 +79,8 @@ fn all_letters() -> String {
     PcreFlags::LETTERS.into_iter().chain(['R']).chain(buffers).chain(WITHOUT_MEANING).collect()
 }
 
-/// The expression, its flags, and the names behind a comma. The expression ends at the first `/`
-/// without a `\` before it behind which stand flags, and then the end or a comma and the name of a
+/// Splits into the expression, its flags, and the names after a comma. The expression ends at the
+/// first unescaped `/` that is followed by flags, and then the end or a comma and the name of a
 /// group.
 fn parts(inner: Piece<'_>) -> Option<(Piece<'_>, Piece<'_>, Piece<'_>)> {
     let mut escaped = false;
@@ -111,7 +110,7 @@ fn is_capture(text: &str) -> bool {
     ["flow:", "pkt:", "alert:"].iter().any(|scope| text.starts_with(scope))
 }
 
-fn captures(names: Piece<'_>) -> Read<Vec<String>> {
+fn captures(names: Piece<'_>) -> ParseResult<Vec<String>> {
     let Some(names) = names.strip(",") else { return Ok(Vec::new()) };
     let mut captures = Vec::new();
     for name in names.split(',') {

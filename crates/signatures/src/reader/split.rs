@@ -1,10 +1,10 @@
-//! A rule's text, cut into header and options.
+//! Splitting of a rule's text into header and options.
 
 use crate::RuleError;
-use crate::text::{Piece, Read};
+use crate::text::{ParseResult, Piece};
 
-/// The header and what stands between the parentheses.
-pub(crate) fn halves(text: Piece<'_>) -> Read<(Piece<'_>, Piece<'_>)> {
+/// Splits into the header and the text between the parentheses.
+pub(crate) fn halves(text: Piece<'_>) -> ParseResult<(Piece<'_>, Piece<'_>)> {
     let text = text.trim();
     let Some((header, body)) = text.cut("(") else {
         return Err(text.error(RuleError::Malformed { what: "a rule without options in parentheses" }));
@@ -17,11 +17,10 @@ pub(crate) fn halves(text: Piece<'_>) -> Read<(Piece<'_>, Piece<'_>)> {
     }
 }
 
-/// The options: keyword and argument, both trimmed. After an error there are no more.
+/// Splits into options: keyword and argument, both trimmed. Ends after an error.
 ///
-/// An option ends at a `;` that no `\` stands before. Quotes do not matter: also within them `;` is
-/// written `\;`.
-pub(crate) fn options(body: Piece<'_>) -> impl Iterator<Item = Read<(Piece<'_>, Piece<'_>)>> {
+/// An option ends at an unescaped `;`. Quotes do not matter: within them, too, `;` is written `\;`.
+pub(crate) fn options(body: Piece<'_>) -> impl Iterator<Item = ParseResult<(Piece<'_>, Piece<'_>)>> {
     let mut rest = Some(body);
     std::iter::from_fn(move || {
         let text = rest.take()?.trim();

@@ -1,19 +1,19 @@
-//! Keywords that change a buffer before it is looked at.
+//! Keywords that transform a buffer.
 
 use crate::RuleError;
 use crate::pcre::PCRE_BYTES_MAX;
-use crate::reader::{Draft, Given};
-use crate::text::{Piece, Read};
-use crate::transform::{Base64Mode, Transform};
+use crate::reader::{Draft, KeywordUse};
+use crate::text::{ParseResult, Piece};
+use crate::transform::{Base64Mode, BufferTransform};
 
-/// The most bytes of a key.
+/// Maximum bytes of a key.
 const KEY_BYTES_MAX: usize = 255;
 
-/// Keywords without arguments.
+/// Defines keywords without arguments.
 macro_rules! plain {
     ($($keyword:ident $transform:ident;)*) => {$(
-        pub(crate) fn $keyword(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
-            draft.transform(given, Transform::$transform)
+        pub(crate) fn $keyword(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
+            draft.transform(given, BufferTransform::$transform)
         }
     )*};
 }
@@ -32,7 +32,7 @@ plain! {
     strip_pseudo_headers StripPseudoHeaders;
 }
 
-pub(crate) fn xor(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn xor(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let mut offset = 0;
     let mut key = None;
     for option in given.unquoted()?.split(',') {
@@ -48,10 +48,10 @@ pub(crate) fn xor(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
         }
     }
     let key = key.ok_or_else(|| given.value.wrong("a key of hexadecimal digits"))?;
-    draft.transform(given, Transform::Xor { offset, key })
+    draft.transform(given, BufferTransform::Xor { offset, key })
 }
 
-fn hexadecimal(piece: Piece<'_>) -> Read<Vec<u8>> {
+fn hexadecimal(piece: Piece<'_>) -> ParseResult<Vec<u8>> {
     let digits: Option<Vec<u8>> =
         piece.text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
     match digits {
@@ -62,15 +62,15 @@ fn hexadecimal(piece: Piece<'_>) -> Read<Vec<u8>> {
     }
 }
 
-pub(crate) fn pcrexform(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn pcrexform(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let pattern = given.unquoted()?;
     if pattern.is_empty() || pattern.text.len() > PCRE_BYTES_MAX {
         return Err(pattern.wrong(format!("an expression of 1 to {PCRE_BYTES_MAX} bytes")));
     }
-    draft.transform(given, Transform::Pcre { pattern: pattern.text.to_owned() })
+    draft.transform(given, BufferTransform::Pcre { pattern: pattern.text.to_owned() })
 }
 
-pub(crate) fn from_base64(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+pub(crate) fn from_base64(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let (mut bytes, mut offset, mut mode) = (None, 0, Base64Mode::default());
     let modes =
         [("rfc4648", Base64Mode::Rfc4648), ("rfc2045", Base64Mode::Rfc2045), ("strict", Base64Mode::Strict)];
@@ -83,5 +83,5 @@ pub(crate) fn from_base64(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
             _ => return Err(option.wrong("`bytes N`, `offset N` or `mode NAME`")),
         }
     }
-    draft.transform(given, Transform::FromBase64 { bytes, offset, mode })
+    draft.transform(given, BufferTransform::FromBase64 { bytes, offset, mode })
 }

@@ -1,16 +1,17 @@
-//! Each keyword, on bytes where it holds and on bytes where it does not.
+//! Each keyword, on bytes that match and on bytes that do not.
 //!
-//! The meanings are those of Suricata's user guide: payload keywords, Base64 keywords, transforms.
+//! The expectations are those of Suricata's user guide: payload keywords, Base64 keywords,
+//! transforms.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::support::{all_hold, holds, holds_at, rule};
 use signatures::ExpressionFeature;
 use signatures::inspect::{
-    FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, Inspection, PACKET_STEPS_MAX, Reason, Scratch,
+    FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, Inspection, InspectionScratch, PACKET_STEPS_MAX, UnsupportedReason,
 };
 
-/// Rows of options, bytes, and whether they hold.
+/// Checks rows of options, bytes, and whether they match.
 fn check(rows: &[(&str, &[u8], bool)]) {
     for (options, bytes, expected) in rows {
         assert_eq!(holds(options, bytes), *expected, "{options} on {}", bytes.escape_ascii());
@@ -40,7 +41,7 @@ fn offset_and_depth() {
         (r#"content:"ab"; offset:2;"#, b"__ab", true),
         (r#"content:"ab"; depth:3;"#, b"_ab", true),
         (r#"content:"ab"; depth:3;"#, b"__ab", false),
-        // The depth counts from the offset on.
+        // The depth counts from the offset.
         (r#"content:"ab"; offset:2; depth:3;"#, b"___ab", true),
         (r#"content:"ab"; offset:2; depth:3;"#, b"____ab", false),
         (r#"content:"ab"; offset:9;"#, b"ab", false),
@@ -75,9 +76,9 @@ fn distance_and_within() {
         (r#"content:"b"; content:"ab"; distance:-9; within:9;"#, b"abbbbbbbb", true),
         (r#"content:"a"; content:!"b"; within:2;"#, b"a_cb", true),
         (r#"content:"a"; content:!"b"; within:2;"#, b"a_b", false),
-        // A negated content leaves the cursor where it is.
+        // A negated content does not move the cursor.
         (r#"content:"a"; content:!"x"; distance:0; content:"b"; within:1;"#, b"ab", true),
-        // One without a position begins anew.
+        // A content without a relative position starts at the beginning.
         (r#"content:"b"; content:"a"; content:"b"; distance:0;"#, b"ba", false),
     ]);
 }
@@ -91,7 +92,7 @@ fn other_places_are_tried() {
         (r#"content:"a"; content:!"b"; within:1;"#, b"abac", true),
         (r#"content:"aa"; content:"b"; within:1;"#, b"aaab", true),
         (r#"pcre:"/a+/"; content:"b"; within:1;"#, b"a_aab", true),
-        // From another place, what is before an expression is another.
+        // At another place, other bytes precede the expression.
         (r#"content:"a"; pcre:"/\bb/R";"#, b"aab", true),
         (r#"content:"a"; isdataat:!1,relative;"#, b"aba", true),
         (
@@ -198,11 +199,11 @@ fn byte_jump() {
         (r#"byte_jump:2,0,string,dec; content:"x"; within:1;"#, b"02__x", true),
         ("byte_jump:1,0;", b"\x02__", true),
         ("byte_jump:1,0;", b"\x03__", false),
-        // To before the beginning is to the beginning.
+        // A jump to before the beginning leads to the beginning.
         (r#"byte_jump:1,0,post_offset -2; content:"a"; within:1;"#, b"\x00a", false),
         (r#"byte_jump:1,1,post_offset -9; content:"a"; within:1;"#, b"a\x00", true),
         (r#"content:"bc"; byte_jump:0,0,relative,post_offset -100; content:"a"; within:1;"#, b"a_bc", true),
-        // From behind the digits, however many might have been.
+        // From the end of the digits, however many were allowed.
         (r#"byte_jump:4,0,string,dec; content:"x"; within:1;"#, b"02____x", false),
         (r#"byte_jump:4,0,string,dec; content:"x"; within:1;"#, b"02__x", true),
         ("byte_jump:1,1;", b"\x00", false),
@@ -219,7 +220,7 @@ fn byte_extract_and_byte_math() {
         (r#"byte_extract:1,0,n; content:"xy"; depth:n;"#, b"\x03xy", true),
         (r#"byte_extract:1,0,n; content:"xy"; depth:n;"#, b"\x01xy", false),
         (r#"byte_extract:1,0,n; content:!"xy"; depth:n;"#, b"\x01xy", true),
-        // What does not fit into 16 bits is no offset, whether or not the content is there.
+        // A value beyond 16 bits is not an offset, whether or not the content is present.
         (r#"byte_extract:3,0,n; content:"x"; offset:n;"#, b"\x01\x00\x00x", false),
         (r#"byte_extract:3,0,n; content:!"x"; offset:n;"#, b"\x01\x00\x00x", false),
         (r#"byte_extract:1,0,n,multiplier 2; content:"x"; offset:n; depth:1;"#, b"\x01_x", true),
@@ -229,7 +230,7 @@ fn byte_extract_and_byte_math() {
         (r#"content:"a"; byte_extract:1,0,n,relative; content:"x"; within:n;"#, b"a\x02x", true),
         (r#"content:"a"; byte_extract:1,0,n,relative; content:"x"; within:n;"#, b"a\x01x", true),
         (r#"content:"a"; byte_extract:1,0,n,relative; content:"x"; within:n;"#, b"a\x01_x", false),
-        // Both leave the cursor behind what they read, relative or not.
+        // Both leave the cursor after the number, relative or not.
         (r#"content:"a"; byte_extract:1,0,n,relative; content:"x"; within:1;"#, b"a\x03x", true),
         (r#"content:"ab"; byte_extract:1,0,n; content:"b"; within:1;"#, b"ab", true),
         (r#"content:"ab"; byte_extract:1,0,n; content:"c"; within:1;"#, b"abc", false),
@@ -285,7 +286,7 @@ fn base64() {
         (r#"base64_decode; base64_data; content:!"x";"#, b"!", false),
         ("base64_decode:offset 9;", b"dGVz", false),
         (r#"base64_decode; base64_data; to_uppercase; content:"TEST";"#, b"dGVzdA==", true),
-        // Another place of the content gives other data; the first that gives any is taken.
+        // Another place of the content gives other data; the first place that gives any is used.
         (r#"content:"a"; base64_decode:relative; base64_data; bsize:3;"#, b"a!adGVz", true),
     ]);
 }
@@ -310,7 +311,7 @@ fn transforms() {
     ]);
 }
 
-/// In a stream of which the first bytes are gone.
+/// In a stream whose first bytes are gone.
 #[test]
 fn streams() {
     for (options, bytes, start, expected) in [
@@ -343,19 +344,23 @@ fn streams() {
 }
 
 #[test]
-fn what_cannot_be_carried_out_is_named() {
+fn unsupported_keywords_are_named() {
     for (options, keyword, reason) in [
-        (r#"content:"a"; pcre:"/a(?=b)/";"#, "pcre", Reason::Expression(ExpressionFeature::LookAround)),
-        (r#"pcre:"/(a)\1/";"#, "pcre", Reason::Expression(ExpressionFeature::BackReference)),
-        (r#"pcre:"/(a)/,flow:a";"#, "pcre", Reason::Captures),
-        (r#"pcre:"/(?:[ab]{1000}c){100}/";"#, "pcre", Reason::TooLarge),
-        ("byte_test:2,=,1,0,dce;", "byte_test", Reason::Dce),
+        (
+            r#"content:"a"; pcre:"/a(?=b)/";"#,
+            "pcre",
+            UnsupportedReason::Expression(ExpressionFeature::LookAround),
+        ),
+        (r#"pcre:"/(a)\1/";"#, "pcre", UnsupportedReason::Expression(ExpressionFeature::BackReference)),
+        (r#"pcre:"/(a)/,flow:a";"#, "pcre", UnsupportedReason::Captures),
+        (r#"pcre:"/(?:[ab]{1000}c){100}/";"#, "pcre", UnsupportedReason::TooLarge),
+        ("byte_test:2,=,1,0,dce;", "byte_test", UnsupportedReason::Dce),
         (
             r#"base64_decode; content:"a"; base64_decode; base64_data; content:"b";"#,
             "base64_decode",
-            Reason::Decodes,
+            UnsupportedReason::Decodes,
         ),
-        (r#"http.uri; pcrexform:"a.*d"; content:"bc";"#, "pcrexform", Reason::NoGroup),
+        (r#"http.uri; pcrexform:"a.*d"; content:"bc";"#, "pcrexform", UnsupportedReason::NoGroup),
     ] {
         let unsupported = Inspection::new(&rule(options)).unwrap_err();
         assert_eq!((unsupported.keyword, unsupported.reason), (keyword, reason), "{options}");
@@ -363,14 +368,13 @@ fn what_cannot_be_carried_out_is_named() {
     }
 }
 
-/// Texts that are made to take long: places are remembered, and where that is of no use there is an
-/// end.
+/// Adversarial texts: places are remembered, and where that does not help, evaluation is bounded.
 #[test]
-fn hostile_texts_take_an_end() {
+fn evaluation_of_hostile_texts_is_bounded() {
     let text = vec![b'a'; 60_000];
     let chain = r#"content:"a"; content:"a"; distance:1; content:"a"; within:500; content:"b"; within:9;"#;
     let inspection = Inspection::new(&rule(chain)).unwrap();
-    let mut scratch = Scratch::new();
+    let mut scratch = InspectionScratch::new();
     assert!(!inspection.buffer(0).holds(&text[..2500], &mut scratch));
     assert_eq!(scratch.exhausted(), 0);
 
@@ -380,8 +384,8 @@ fn hostile_texts_take_an_end() {
     assert!(!inspection.buffer(0).holds(&text, &mut scratch));
     assert_eq!(scratch.exhausted(), 1);
 
-    // A packet's evaluations share what it has, and a flow's; what reads the buffer once for each
-    // match goes on.
+    // The evaluations of a packet share its steps, and those of a flow share the flow's; one pass
+    // over the buffer per match is always allowed.
     let plain = Inspection::new(&rule(r#"content:"a"; content:"a"; distance:1; pcre:"/a$/";"#)).unwrap();
     let (mut spent, mut packets) = (0, 0);
     while packets < 50 {
@@ -395,7 +399,7 @@ fn hostile_texts_take_an_end() {
     assert_eq!(spent as usize, FLOW_STEPS_MAX);
     assert!(scratch.steps() < (FLOW_STEPS_MAX + packets * (FLOW_STEPS_PER_PACKET + 20 * 300)) as u64);
 
-    // Negated contents that are not looked for any more do not hold either.
+    // A negated content that is no longer searched for does not match either.
     let negated = r#"content:"a"; content:!"b"; distance:0; content:"b";"#;
     assert!(!all_hold(&Inspection::new(&rule(negated)).unwrap(), &text, 0));
 }

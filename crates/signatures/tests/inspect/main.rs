@@ -1,4 +1,4 @@
-//! The inspection of buffers: keywords, and an independent oracle.
+//! Inspection of buffers: keywords, and an independent oracle.
 
 mod keywords;
 mod oracle;

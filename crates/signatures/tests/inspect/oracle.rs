@@ -1,4 +1,4 @@
-//! Rules of small parts on texts of few letters: what is found is what the slow way finds.
+//! Small rules on texts of few letters: the result equals that of the slow oracle.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::{Union, ValueTree};
 use signatures::Buffer;
-use signatures::inspect::{Inspection, Scratch};
+use signatures::inspect::{Inspection, InspectionScratch};
 
 use crate::support::oracle::{Oracle, State};
 use crate::support::try_rule;
@@ -15,8 +15,7 @@ const PATTERNS: &[&str] = &["a", "b", "aa", "ab", "ba", "abb", "A", "aB", "|01|"
 const EXPRESSIONS: &[&str] =
     &["a", "a+b", "a+?", "^a", "b$", "(a|ab)", "a*", "\\bb", "[^a]b", "a.b", "(b|$)", "\\Ba"];
 const SIZES: &[&str] = &["<9", ">3", "4<>20", "!7"];
-/// What sets the variables that others use: from a place that is fixed, or that depends on where a
-/// content is.
+/// Options that set variables: from a fixed place, or from one that depends on a content.
 const VARIABLES: &[&str] = &[
     "byte_extract:1,0,v0; byte_math:bytes 1, offset 1, oper -, rvalue 1, result v1;",
     "content:\"a\"; byte_extract:1,0,v0,relative; byte_math:bytes 1, offset 1, oper >>, rvalue v0, result v1, relative;",
@@ -26,7 +25,7 @@ const VARIABLES: &[&str] = &[
 const BEFORE: &[&str] =
     &["", "", "", "", "http.uri;", "pkt_data;", "base64_data;", "http.header; to_lowercase;"];
 
-/// A number, or at times a variable.
+/// Generates a number, or sometimes a variable.
 fn operand(numbers: std::ops::Range<i32>) -> impl Strategy<Value = String> {
     prop_oneof![5 => numbers.prop_map(|number| number.to_string()), 1 => select(vec!["v0", "v1"]).prop_map(str::to_owned)]
 }
@@ -58,7 +57,7 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
-/// The options that numbers have in common.
+/// Generates the options that numbers share.
 fn number() -> impl Strategy<Value = (String, String, String)> {
     let options = select(vec![
         "",
@@ -113,7 +112,7 @@ fn options() -> impl Strategy<Value = String> {
     let rest = prop::collection::vec((select(BEFORE), one), 1..6);
     (select(VARIABLES), rest).prop_map(|(variables, rest)| {
         let rest = rest.into_iter().map(|(before, one)| format!("{before} {one}")).collect::<String>();
-        // Without variables where there are none to set.
+        // Without variables if there are none to set.
         if rest.contains("v0") || rest.contains("v1") { format!("{variables} {rest}") } else { rest }
     })
 }
@@ -122,11 +121,11 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(select(b"aaabbbABAB\x00\x01\x01\x02\x03\n 123xYWEW=".to_vec()), 0..24)
 }
 
-/// Evaluates both ways; whether anything was compared.
+/// Evaluates both ways; returns whether anything was compared.
 fn compare(options: &str, texts: [&[u8]; 2], start: u64) -> bool {
     let Ok(rule) = try_rule(options) else { return false };
     let Ok(inspection) = Inspection::new(&rule) else { return false };
-    let mut scratch = Scratch::new();
+    let mut scratch = InspectionScratch::new();
     let mut state = State::default();
     scratch.begin();
     for (index, (one, matches)) in inspection.buffers().iter().zip(&rule.buffers).enumerate() {
@@ -169,7 +168,7 @@ proptest! {
     }
 }
 
-/// The properties above say nothing if few of the rules load.
+/// The properties above are void if few of the rules load.
 #[test]
 fn most_rules_are_compared() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

@@ -1,17 +1,18 @@
-//! Real rules: how many can be carried out, why others cannot, and that each looks at texts made
-//! for it without a panic.
+//! Real rules: the share that is supported, the reasons for the others, and evaluation of matching
+//! texts without a panic.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use signatures::inspect::{Inspection, Scratch};
+use signatures::inspect::{Inspection, InspectionScratch};
 use signatures::{
-    Buffer, BufferMatches, Classifications, Match, Operand, Position, Rule, Ruleset, Variables,
+    Buffer, BufferMatches, Classifications, ContentPosition, Operand, PayloadMatch, Rule, RuleVariables,
+    Ruleset,
 };
 
-/// Files of rules beside the project, or why there are none.
+/// Returns the rule files beside the project, if there are any.
 fn shared() -> Option<PathBuf> {
     let shared = std::env::var_os("RIVULET_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
@@ -32,13 +33,13 @@ fn rules(folder: &Path) -> Vec<Rule> {
     let files = files.iter().filter(|path| path.extension().is_some_and(|e| e == "rules"));
     let reports = files.map(|path| {
         let text = std::fs::read_to_string(path).unwrap();
-        Ruleset::read("shared", &text, &Variables::default(), &classes)
+        Ruleset::read("shared", &text, &RuleVariables::default(), &classes)
     });
     reports.flat_map(|report| report.ruleset.into_rules()).map(|loaded| loaded.rule).collect()
 }
 
 #[test]
-fn nearly_all_rules_can_be_carried_out() {
+fn nearly_all_rules_are_supported() {
     let Some(folder) = shared() else { return };
     let rules = rules(&folder);
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
@@ -52,9 +53,9 @@ fn nearly_all_rules_can_be_carried_out() {
 }
 
 #[test]
-fn rules_look_at_texts_made_for_them() {
+fn rules_match_texts_made_for_them() {
     let Some(folder) = shared() else { return };
-    let mut scratch = Scratch::new();
+    let mut scratch = InspectionScratch::new();
     let (mut plain, mut plain_hold, mut all, mut all_hold) = (0, 0, 0, 0);
     for rule in rules(&folder) {
         let Ok(inspection) = Inspection::new(&rule) else { continue };
@@ -87,27 +88,28 @@ fn rules_look_at_texts_made_for_them() {
     );
     println!("{} evaluations were given up", scratch.exhausted());
     assert_eq!(scratch.exhausted(), 0);
-    // The others have contents whose text another one's negation, `within` or `endswith` excludes.
+    // The others have contents whose text is excluded by another one's negation, `within` or
+    // `endswith`.
     assert!(plain_hold * 100 >= plain * 90);
 }
 
-/// Contents that are not negated, and no transforms.
+/// Returns whether there are only positive contents and no transforms.
 fn is_plain(matches: &BufferMatches) -> bool {
     matches.transforms.is_empty()
-        && matches.matches.iter().all(|one| matches!(one, Match::Content(content) if !content.negated))
+        && matches.matches.iter().all(|one| matches!(one, PayloadMatch::Content(content) if !content.negated))
 }
 
-/// The positive contents of a buffer one after the other, each where it says if that is still free.
+/// Concatenates the positive contents of a buffer, each at its position if that is still free.
 fn made_for(matches: &BufferMatches) -> Vec<u8> {
     let mut text = Vec::new();
     for one in &matches.matches {
-        let Match::Content(content) = one else { continue };
+        let PayloadMatch::Content(content) = one else { continue };
         if content.negated {
             continue;
         }
         let place = match content.position {
-            Position::Absolute { offset: Operand::Value(offset), .. } => text.len().max(offset.into()),
-            Position::Relative { distance: Operand::Value(distance), .. } => {
+            ContentPosition::Absolute { offset: Operand::Value(offset), .. } => text.len().max(offset.into()),
+            ContentPosition::Relative { distance: Operand::Value(distance), .. } => {
                 text.len() + usize::try_from(distance).unwrap_or(0)
             }
             _ => text.len(),

@@ -4,11 +4,11 @@
 
 use signatures::*;
 
-fn read(text: &str) -> Report {
-    Ruleset::read("r", text, &Variables::default(), &Classifications::default())
+fn read(text: &str) -> RulesetReport {
+    Ruleset::read("r", text, &RuleVariables::default(), &Classifications::default())
 }
 
-/// The header as printed, or the fault.
+/// Returns the printed header, or the fault.
 fn header(text: &str) -> String {
     let report = read(&format!("{text} (sid:1;)"));
     match report.faults.first() {
@@ -88,7 +88,7 @@ fn variables_are_shared() {
 }
 
 #[test]
-fn lines_are_put_together() {
+fn lines_are_assembled() {
     let report = read(concat!(
         "\u{feff}# alert tcp any any -> any any (sid:1;)\r\n",
         "  \n",
@@ -118,7 +118,7 @@ fn the_higher_revision_stays() {
     let rule = |sid: u32, rev: u32| format!("alert ip any any -> any any (sid:{sid}; rev:{rev};)\n");
     let mut report = read(&[rule(1, 2), rule(2, 1), rule(1, 3), rule(1, 3), rule(1, 1)].concat());
     let other = [rule(2, 5), rule(3, 1)].concat();
-    report.append(Ruleset::read("s", &other, &Variables::default(), &Classifications::default()));
+    report.append(Ruleset::read("s", &other, &RuleVariables::default(), &Classifications::default()));
     let kept: Vec<_> =
         report.ruleset.rules().iter().map(|l| (l.rule.sid, l.rule.rev, l.place.to_string())).collect();
     assert_eq!(kept, [(1, 3, "r:3".into()), (2, 5, "s:1".into()), (3, 1, "s:2".into())]);
@@ -144,7 +144,7 @@ fn classes_give_priorities() {
         ("classtype:worse;", Err("r:1:40: sid 1: classtype `worse` is not in the classifications")),
     ] {
         let text = format!("alert ip any any -> any any ({options} sid:1;)");
-        let report = Ruleset::read("r", &text, &Variables::default(), &classes);
+        let report = Ruleset::read("r", &text, &RuleVariables::default(), &classes);
         let priority = match report.faults.first() {
             Some(fault) => Err(fault.to_string()),
             None => Ok(report.ruleset.rules()[0].rule.priority),

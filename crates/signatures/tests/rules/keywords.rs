@@ -1,15 +1,14 @@
-//! Each keyword: what is read, shown as the reader prints it, and what is refused, with the column
-//! and the words.
+//! Each keyword: the parsed result, as printed, and the refusals, with column and message.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use signatures::*;
 
-/// Reads a rule of these options, which begin at column 1.
+/// Parses a rule with these options, which begin at column 1.
 fn options(text: &str) -> Result<Rule, String> {
     let head = "alert ip any any -> any any (";
     let line = format!("{head}{text} sid:1; rev:2;)");
-    let mut report = Ruleset::read("r", &line, &Variables::default(), &Classifications::default());
+    let mut report = Ruleset::read("r", &line, &RuleVariables::default(), &Classifications::default());
     if let Some(fault) = report.faults.pop() {
         let column = fault.column as usize;
         assert_eq!((&fault.place.to_string()[..], fault.sid), ("r:1", Some(1)));
@@ -20,7 +19,7 @@ fn options(text: &str) -> Result<Rule, String> {
     Ok(report.ruleset.into_rules().pop().unwrap().rule)
 }
 
-/// The options of a rule but those that each rule here has.
+/// Returns the options of a rule except the common ones.
 fn normal(text: &str) -> String {
     match options(text) {
         Ok(rule) => {
@@ -43,7 +42,7 @@ fn check(rows: &[(&str, &str)]) {
 fn of_the_rule() {
     check(&[
         (r#"msg:"a\;b\"c\\d\:e C:\x";"#, r#"msg:"a\;b\"c\\d:e C:\\x";"#),
-        (r#"msg:"a"; msg:"b";"#, "10: keyword `msg` stands a second time"),
+        (r#"msg:"a"; msg:"b";"#, "10: keyword `msg` is repeated"),
         (r#"msg:"a;"#, "5: a `\"` without a second one; a `;` within is written `\\;`"),
         ("priority:0;", "10: priority: found `0`, expected a number from 1 to 255"),
         ("classtype:x; gid:5;", "classtype:x; gid:5;"),
@@ -59,7 +58,7 @@ fn of_the_rule() {
         ("noalert:x;", "9: keyword `noalert` takes no argument"),
         ("tag:session; tag:host,5,bytes,src;", "tag:session,256,packets; tag:host,5,bytes,src;"),
         ("tag:session,1,bytes,src;", "21: tag: found `src`, expected no side with `session`"),
-        ("priority;", "1: keyword `priority` needs an argument"),
+        ("priority;", "1: keyword `priority` requires an argument"),
         ("contant:\"a\";", "1: keyword `contant` is unknown; did you mean `content`?"),
         ("qqqq:1;", "1: keyword `qqqq` is unknown"),
         ("lua:x.lua;", "1: keyword `lua` is not supported: it runs a program of the rule's"),
@@ -215,8 +214,8 @@ fn contents() {
         (r#"content:"a"; within:5;"#, r#"content:"a"; within:5;"#),
         (r#"content:"a"; distance:0;"#, r#"content:"a"; distance:0;"#),
         (r#"content:"a"; depth:5; distance:1;"#, "23: distance and depth exclude each other"),
-        (r#"content:"a"; nocase; nocase;"#, "22: keyword `nocase` stands a second time"),
-        ("depth:5;", "1: keyword `depth` needs a `content` before it"),
+        (r#"content:"a"; nocase; nocase;"#, "22: keyword `nocase` is repeated"),
+        ("depth:5;", "1: keyword `depth` requires a `content` before it"),
         (
             r#"content:"a"; depth:n;"#,
             "20: depth: found `n`, expected a number, or a variable that `byte_extract` or `byte_math` set before",
@@ -228,7 +227,7 @@ fn contents() {
         ),
         (
             r#"content:"a"; fast_pattern; content:"b"; fast_pattern;"#,
-            "41: keyword `fast_pattern` stands a second time",
+            "41: keyword `fast_pattern` is repeated",
         ),
         (
             r#"content:"a"; depth:4; fast_pattern:only;"#,
@@ -245,7 +244,7 @@ fn contents() {
 #[test]
 fn buffers() {
     check(&[
-        // A modifier is about the content before it, a sticky buffer about all that follows.
+        // A modifier applies to the preceding content, a sticky buffer to everything that follows.
         (
             r#"content:"a"; http_uri; content:"b"; content:"c"; http_uri; distance:0;"#,
             r#"http.uri; content:"a"; content:"c"; distance:0; pkt_data; content:"b";"#,
@@ -258,7 +257,7 @@ fn buffers() {
             r#"file_data; content:"a"; content:"b"; distance:0; pkt_data; content:"c"; dns_query; bsize:>5;"#,
             r#"file.data; content:"a"; content:"b"; distance:0; pkt_data; content:"c"; dns.query; bsize:>5;"#,
         ),
-        // Buffers that there are several of are not put together.
+        // Buffers that can exist several times are not merged.
         (
             r#"dns.query; content:"a"; dns.query; content:"b"; http.uri; content:"c"; http.uri; content:"d";"#,
             r#"dns.query; content:"a"; dns.query; content:"b"; http.uri; content:"c"; content:"d";"#,
@@ -273,12 +272,12 @@ fn buffers() {
         ),
         (
             r#"content:"a"; http_uri; http_header;"#,
-            "24: keyword `http_header` needs a `content` that has no buffer yet before it",
+            "24: keyword `http_header` requires a `content` that has no buffer yet before it",
         ),
-        ("http_uri;", "1: keyword `http_uri` needs a `content` before it"),
-        (r#"http.uri; content:"a"; file.data;"#, "24: nothing is asked of the buffer `file.data`"),
-        (r#"http.uri; http.method; content:"a";"#, "1: nothing is asked of the buffer `http.uri`"),
-        ("bsize:5;", "1: keyword `bsize` needs the name of a buffer before it"),
+        ("http_uri;", "1: keyword `http_uri` requires a `content` before it"),
+        (r#"http.uri; content:"a"; file.data;"#, "24: buffer `file.data` is selected, but no match follows"),
+        (r#"http.uri; http.method; content:"a";"#, "1: buffer `http.uri` is selected, but no match follows"),
+        ("bsize:5;", "1: keyword `bsize` requires the name of a buffer before it"),
         (r#"http.referer; absent;"#, "http.referer; absent;"),
         (
             r#"http.referer; absent; content:"a";"#,
@@ -293,10 +292,13 @@ fn buffers() {
             r#"http.uri; url_decode; to_lowercase; content:"a"; http.uri; content:"b";"#,
             r#"http.uri; url_decode; to_lowercase; content:"a"; http.uri; content:"b";"#,
         ),
-        (r#"content:"a"; dotprefix;"#, "14: keyword `dotprefix` needs the name of a buffer, right before it"),
+        (
+            r#"content:"a"; dotprefix;"#,
+            "14: keyword `dotprefix` requires the name of a buffer, right before it",
+        ),
         (
             r#"http.uri; content:"a"; to_md5;"#,
-            "24: keyword `to_md5` needs the name of a buffer, right before it",
+            "24: keyword `to_md5` requires the name of a buffer, right before it",
         ),
         (
             r#"file.data; xor:offset 1,0d0A; pcrexform:"a(b)"; from_base64:offset 6; content:"a";"#,
@@ -310,7 +312,7 @@ fn buffers() {
             r#"base64_decode:bytes 8, offset 1, relative; base64_data; content:"a";"#,
             r#"base64_decode:bytes 8,offset 1,relative; base64_data; content:"a";"#,
         ),
-        (r#"base64_data; content:"a";"#, "1: keyword `base64_data` needs a `base64_decode` before it"),
+        (r#"base64_data; content:"a";"#, "1: keyword `base64_data` requires a `base64_decode` before it"),
     ]);
 }
 
@@ -356,7 +358,7 @@ fn numbers() {
             "byte_math:bytes 1,offset 0,oper /,rvalue 0,result a;",
             "42: byte_math: can never match: it divides by 0",
         ),
-        // Relative ones go to the buffer of what they are relative to.
+        // Relative matches go to the buffer that they are relative to.
         (
             r#"content:"a"; http_uri; byte_test:1,>,5,0,relative; byte_test:1,>,5,0;"#,
             r#"http.uri; content:"a"; byte_test:1,>,5,0,relative; pkt_data; byte_test:1,>,5,0;"#,
@@ -397,15 +399,19 @@ fn values_mean_what_the_types_say() {
         options(r#"content:"GET|20|"; startswith; content:"x"; within:5; isdataat:10,relative;"#).unwrap();
     let [buffer] = &rule.buffers[..] else { panic!() };
     assert_eq!(buffer.buffer, Buffer::Payload);
-    let [Match::Content(get), Match::Content(x), Match::DataAt(data)] = &buffer.matches[..] else { panic!() };
+    let [PayloadMatch::Content(get), PayloadMatch::Content(x), PayloadMatch::DataAt(data)] =
+        &buffer.matches[..]
+    else {
+        panic!()
+    };
     assert_eq!(get.pattern, b"GET ");
     assert_eq!(
         get.position,
-        Position::Absolute { offset: Operand::Value(0), depth: Some(Operand::Value(4)) }
+        ContentPosition::Absolute { offset: Operand::Value(0), depth: Some(Operand::Value(4)) }
     );
     assert_eq!(
         x.position,
-        Position::Relative { distance: Operand::Value(0), within: Some(Operand::Value(5)) }
+        ContentPosition::Relative { distance: Operand::Value(0), within: Some(Operand::Value(5)) }
     );
     assert_eq!(*data, DataAt { offset: Operand::Value(10), relative: true, negated: false });
 
@@ -414,11 +420,11 @@ fn values_mean_what_the_types_say() {
     assert_eq!(rule.variables, ["a", "c", "b"]);
 }
 
-/// Whether a number is one of those that a test names.
+/// Returns whether a test names the number.
 type Named = fn(u8) -> bool;
 
 #[test]
-fn tests_of_packets_hold_for_the_numbers_they_name() {
+fn packet_tests_match_the_named_numbers() {
     let tests: [(&str, Named); 19] = [
         ("ttl:7;", |n| n == 7),
         ("ttl:!7;", |n| n != 7),
@@ -454,13 +460,13 @@ fn tests_of_packets_hold_for_the_numbers_they_name() {
 }
 
 #[test]
-fn the_content_to_search_for() {
+fn the_fast_pattern_is_chosen() {
     for (text, expected) in [
         (r#"content:"abc"; content:"abcd";"#, Some("abcd")),
-        // Application buffers before the payload, the method behind it.
+        // Application buffers before the payload, the method after it.
         (r#"content:"longer"; content:"abc"; http_uri; content:"POSTPOST"; http_method;"#, Some("abc")),
         (r#"content:"abc"; content:"DELETE"; http_method;"#, Some("abc")),
-        // The more varied of two of one length; else the first.
+        // Of two contents of one length the more varied; otherwise the first.
         (r#"content:"aaaa"; content:"a-b9"; content:"z-b9";"#, Some("a-b9")),
         (r#"content:"ab"; fast_pattern; content:"abcd";"#, Some("ab")),
         (r#"content:!"abcdef"; content:"ab";"#, Some("ab")),
@@ -468,7 +474,7 @@ fn the_content_to_search_for() {
     ] {
         let rule = options(text).unwrap();
         let found = rule.fast_pattern().map(|(b, m)| match &rule.buffers[b].matches[m] {
-            Match::Content(content) => std::str::from_utf8(&content.pattern).unwrap(),
+            PayloadMatch::Content(content) => std::str::from_utf8(&content.pattern).unwrap(),
             _ => panic!(),
         });
         assert_eq!(found, expected, "of `{text}`");
@@ -476,16 +482,19 @@ fn the_content_to_search_for() {
 }
 
 #[test]
-fn every_keyword_is_in_order_and_says_something() {
+fn keywords_are_sorted_and_documented() {
     let mut last = "";
     for keyword in keywords() {
         assert!(last < keyword.name && keyword.name == keyword.name.to_ascii_lowercase());
         last = keyword.name;
-        if let Status::Unsupported(reason) = keyword.status {
+        if let KeywordStatus::Unsupported(reason) = keyword.status {
             let error = options(&format!("{}:x;", keyword.name)).unwrap_err();
             assert_eq!(error, format!("1: keyword `{}` is not supported: {reason}", keyword.name));
         }
     }
-    assert_eq!(keyword("HTTP_URI").map(|k| (k.name, k.kind)), Some(("http_uri", Kind::BufferModifier)));
+    assert_eq!(
+        keyword("HTTP_URI").map(|k| (k.name, k.kind)),
+        Some(("http_uri", KeywordKind::BufferModifier))
+    );
     assert!(keywords().count() > 350);
 }

@@ -1,4 +1,4 @@
-//! The reader of rules: keywords, headers, properties, and a second reader as the oracle.
+//! Parsing of rules: keywords, headers, properties, and a second parser as the oracle.
 
 mod headers;
 mod keywords;

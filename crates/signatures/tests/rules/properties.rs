@@ -1,4 +1,4 @@
-//! What holds for any rule, and for any text.
+//! Properties of any rule, and of any text.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ mod plain;
 
 use plain::options;
 
-/// Options in orders and combinations that people do not write; most of the rules load.
+/// Options in unusual orders and combinations; most of the rules load.
 const OPTIONS: &[&str] = &[
     r#"msg:"a \"quoted\" \; text\\";"#,
     "flow:to_server,established;",
@@ -88,11 +88,11 @@ fn rule() -> impl Strategy<Value = String> {
     )
 }
 
-fn read(text: &str) -> Report {
-    Ruleset::read("p", text, &Variables::default(), &Classifications::default())
+fn read(text: &str) -> RulesetReport {
+    Ruleset::read("p", text, &RuleVariables::default(), &Classifications::default())
 }
 
-/// What has to hold whatever the text is.
+/// Checks the properties of any text.
 fn check(text: &str) -> Result<(), TestCaseError> {
     let report = read(text);
     for fault in &report.faults {
@@ -112,7 +112,7 @@ fn check(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The properties would hold of nothing if no rule loaded.
+/// The properties would be void if no rule loaded.
 #[test]
 fn many_of_the_rules_load() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -141,13 +141,13 @@ proptest! {
     }
 
     #[test]
-    fn options_are_those_that_a_machine_of_three_states_finds(rule in rule()) {
+    fn options_equal_those_of_a_three_state_machine(rule in rule()) {
         let names = options::names(&rule).unwrap();
         prop_assert_eq!(names.last().map(|(_, name)| *name), Some("sid"));
         let loads = read(&rule).faults.is_empty();
         for (at, name) in names {
             prop_assert!(keyword(name).is_some(), "{}", name);
-            // With a name that nobody knows in its place, the reader comes to it and no further.
+            // With an unknown name in its place, the parser gets to it and no further.
             let unknown = format!("{}qqqq{}", &rule[..at], &rule[at + name.len()..]);
             let faults = read(&unknown).faults;
             let fault = &faults[0];
@@ -161,13 +161,13 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read(text in "\\PC*") {
+    fn any_text_is_parsed_without_panic(text in "\\PC*") {
         check(&text)?;
         check(&format!("alert tcp any any -> any any ({text} sid:1;)"))?;
     }
 
     #[test]
-    fn broken_rules_are_refused_whole(rule in rule(), at in any::<prop::sample::Index>(), with in "[ -~]{0,3}") {
+    fn malformed_rules_are_refused_whole(rule in rule(), at in any::<prop::sample::Index>(), with in "[ -~]{0,3}") {
         let at = at.index(rule.len());
         check(&format!("{}{with}{}", &rule[..at], &rule[at + 1..]))?;
         check(&format!("{}{with}{}", &rule[..at], &rule[at..]))?;

@@ -1,16 +1,17 @@
-//! Real rules: how many load, why others do not, and that what is printed is what was read.
+//! Real rules: the share that loads, the reasons for the others, and that the printed rule equals
+//! the parsed one.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use signatures::{Classifications, Match, Report, Ruleset, Variables};
+use signatures::{Classifications, PayloadMatch, RuleVariables, Ruleset, RulesetReport};
 
 #[path = "support/plain/mod.rs"]
 mod plain;
 
-/// Files of rules beside the project, or why there are none.
+/// Returns the rule files beside the project, if there are any.
 fn shared() -> Option<PathBuf> {
     let shared = std::env::var_os("RIVULET_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
@@ -46,16 +47,16 @@ fn classes(folder: &Path) -> Classifications {
     classes
 }
 
-fn read(files: &[(String, String)], classes: &Classifications) -> Report {
-    let variables = Variables::default();
-    let mut report = Report::default();
+fn read(files: &[(String, String)], classes: &Classifications) -> RulesetReport {
+    let variables = RuleVariables::default();
+    let mut report = RulesetReport::default();
     for (name, text) in files {
         report.append(Ruleset::read(name, text, &variables, classes));
     }
     report
 }
 
-/// What the active rules of a file are, without the reader: lines that are not empty and no
+/// Counts the active rules of the files without the parser: lines that are neither empty nor
 /// comments.
 fn active(files: &[(String, String)]) -> usize {
     let lines = files.iter().flat_map(|(_, text)| text.lines());
@@ -87,7 +88,7 @@ fn active_rules_load() {
 fn printed_rules_are_the_same_rules() {
     let Some(folder) = shared() else { return };
     let (files, classes) = (files(&folder), classes(&folder));
-    let variables = Variables::default();
+    let variables = RuleVariables::default();
     for loaded in read(&files, &classes).ruleset.rules() {
         let printed = loaded.rule.to_string();
         let again = Ruleset::read("printed", &printed, &variables, &classes);
@@ -101,10 +102,10 @@ fn rules_are_those_of_a_second_reader() {
     let Some(folder) = shared() else { return };
     let (files, classes) = (files(&folder), classes(&folder));
     let homes = [plain::HOME, "[198.51.100.0/24,2001:db8::/32]"]
-        .map(|home| (home, Variables::read("home", &format!("HOME_NET = {home}")).0));
+        .map(|home| (home, RuleVariables::read("home", &format!("HOME_NET = {home}")).0));
     let mut compared = 0;
     for (name, text) in &files {
-        // Rules that were taken out of use, too.
+        // Disabled rules, too.
         for line in text.lines().map(|line| line.trim_start_matches(['#', ' '])) {
             for (home, variables) in &homes {
                 for loaded in Ruleset::read(name, line, variables, &classes).ruleset.rules() {
@@ -118,12 +119,12 @@ fn rules_are_those_of_a_second_reader() {
     assert!(compared > 5_000);
 }
 
-/// Rules that were taken out of use are rules still.
+/// Disabled rules are still rules.
 #[test]
 fn commented_rules_load_too() {
     let Some(folder) = shared() else { return };
     let classes = classes(&folder);
-    let variables = Variables::default();
+    let variables = RuleVariables::default();
     let (mut loaded, mut refused) = (0, BTreeMap::<String, usize>::new());
     for (name, text) in files(&folder) {
         let commented = text.lines().filter_map(|line| line.strip_prefix('#')).map(str::trim_start);
@@ -152,7 +153,7 @@ fn needs_are_counted() {
         let searched = loaded.rule.fast_pattern();
         without_content += usize::from(searched.is_none());
         if let Some((b, m)) = searched {
-            assert!(matches!(&loaded.rule.buffers[b].matches[m], Match::Content(c) if !c.negated));
+            assert!(matches!(&loaded.rule.buffers[b].matches[m], PayloadMatch::Content(c) if !c.negated));
         }
     }
     needs.iter().for_each(|(need, count)| println!("{count:>6}  {need:?}"));

@@ -1,39 +1,39 @@
-//! The parts of a target, as slices of it.
+//! The parts of a request target, as slices of it.
 
 use memchr::{memchr, memchr2, memrchr};
 
-/// A target's form (RFC 9112 3.2).
+/// The form of a request target (RFC 9112 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum TargetForm {
     /// `/path?query`.
     Origin,
-    /// `http://host/path?query`, as proxies get it.
+    /// `http://host/path?query`, as sent to proxies.
     Absolute,
-    /// `*`, of OPTIONS.
+    /// `*`, for OPTIONS.
     Asterisk,
-    /// Anything else; `host:port` of CONNECT among it.
+    /// Anything else, including `host:port` of CONNECT.
     Other,
 }
 
-/// The parts of a target; parts that are not there are `None`, the path may be empty.
+/// The parts of a request target. Missing parts are `None`; the path may be empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Target<'a> {
+pub struct RequestTarget<'a> {
     /// The form.
-    pub form: Form,
-    /// Without the colon.
+    pub form: TargetForm,
+    /// The scheme, without the colon.
     pub scheme: Option<&'a [u8]>,
-    /// User, host and port, without the slashes; [`split_authority`] parts them.
+    /// User, host and port, without the slashes; [`split_authority`] splits them.
     pub authority: Option<&'a [u8]>,
-    /// Up to the question mark or the number sign.
+    /// The path, up to the question mark or number sign.
     pub path: &'a [u8],
-    /// Without the question mark.
+    /// The query, without the question mark.
     pub query: Option<&'a [u8]>,
-    /// Without the number sign; a client ought not to send it.
+    /// The fragment, without the number sign; clients should not send it.
     pub fragment: Option<&'a [u8]>,
 }
 
-impl<'a> Target<'a> {
-    /// Host without user and port, and the port if one is named: of a target in absolute form.
+impl<'a> RequestTarget<'a> {
+    /// Returns host and port of an absolute form.
     pub fn host(&self) -> Option<(&'a [u8], Option<&'a [u8]>)> {
         self.authority.map(|authority| {
             let (_, host, port) = split_authority(authority);
@@ -42,21 +42,21 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Parts a target (RFC 3986 3). Nothing is decoded.
-pub fn split(target: &[u8]) -> Target<'_> {
+/// Splits a target (RFC 3986 3). Nothing is decoded.
+pub fn split(target: &[u8]) -> RequestTarget<'_> {
     let (scheme, authority, rest) = split_start(target);
     let form = match (authority, rest.first()) {
-        (Some(_), _) => Form::Absolute,
-        (None, Some(b'/')) => Form::Origin,
-        _ if target == b"*" => Form::Asterisk,
-        _ => Form::Other,
+        (Some(_), _) => TargetForm::Absolute,
+        (None, Some(b'/')) => TargetForm::Origin,
+        _ if target == b"*" => TargetForm::Asterisk,
+        _ => TargetForm::Other,
     };
     let (rest, fragment) = cut_at(rest, memchr(b'#', rest));
     let (path, query) = cut_at(rest, memchr(b'?', rest));
-    Target { form, scheme, authority, path, query, fragment }
+    RequestTarget { form, scheme, authority, path, query, fragment }
 }
 
-/// Parts an authority, or a Host header, into user with password, host (in brackets if it is an
+/// Splits an authority, or a Host header, into user with password, host (in brackets if it is an
 /// IPv6 address) and port (RFC 3986 3.2).
 pub fn split_authority(authority: &[u8]) -> (Option<&[u8]>, &[u8], Option<&[u8]>) {
     let (user, place) = match memrchr(b'@', authority) {
@@ -72,7 +72,7 @@ pub fn split_authority(authority: &[u8]) -> (Option<&[u8]>, &[u8], Option<&[u8]>
 
 type Start<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, &'a [u8]);
 
-/// Scheme, authority, and what follows them.
+/// Scheme, authority, and the rest.
 fn split_start(target: &[u8]) -> Start<'_> {
     // Most targets begin with a slash: only others can have a scheme.
     if target.first().is_none_or(|b| !b.is_ascii_alphabetic()) {
@@ -102,15 +102,15 @@ mod tests {
     #[test]
     fn targets_have_parts() {
         let all = split(b"http://u:p@a.example:8080/b/c?d=e?f#g");
-        assert_eq!(all.form, Form::Absolute);
+        assert_eq!(all.form, TargetForm::Absolute);
         assert_eq!((all.scheme, all.authority), (Some(&b"http"[..]), Some(&b"u:p@a.example:8080"[..])));
         assert_eq!(all.host(), Some((&b"a.example"[..], Some(&b"8080"[..]))));
         assert_eq!((all.path, all.query, all.fragment), (&b"/b/c"[..], Some(&b"d=e?f"[..]), Some(&b"g"[..])));
-        assert_eq!(split(b"/a://b?").form, Form::Origin);
+        assert_eq!(split(b"/a://b?").form, TargetForm::Origin);
         assert_eq!(split(b"/a?").query, Some(&b""[..]));
         assert_eq!(
             (split(b"*").form, split(b"a:443").form, split(b"").form),
-            (Form::Asterisk, Form::Other, Form::Other)
+            (TargetForm::Asterisk, TargetForm::Other, TargetForm::Other)
         );
         let bare = split(b"http://a?b");
         assert_eq!((bare.authority, bare.path, bare.query), (Some(&b"a"[..]), &b""[..], Some(&b"b"[..])));

@@ -1,80 +1,82 @@
-//! A connection whose events are written down as text.
+//! A connection that records its events as text.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use applayer::http::{Event, Exchange, FixedLine, Header, Side};
+use applayer::http::{Exchange, ExchangeSide, FixedLineBuffer, HeaderLine, HttpEvent};
 
-/// Longest line of the tests' connections, in bytes.
+/// Maximum line length of the tests' connections, in bytes.
 pub const LINE: usize = 256;
 
-/// A connection and what was told of each direction.
+/// A connection, and the recorded events of each direction.
 #[derive(Default)]
 pub struct Connection {
     pub exchange: Exchange,
-    pub lines: [FixedLine<LINE>; 2],
-    pub told: [Vec<String>; 2],
+    pub lines: [FixedLineBuffer<LINE>; 2],
+    pub reported: [Vec<String>; 2],
 }
 
 impl Connection {
-    pub fn take(&mut self, side: Side, bytes: &[u8]) {
+    pub fn take(&mut self, side: ExchangeSide, bytes: &[u8]) {
         let at = side as usize;
-        let told = &mut self.told[at];
-        let mut sink = |event: Event<'_>| note(told, event);
+        let reported = &mut self.reported[at];
+        let mut sink = |event: HttpEvent<'_>| note(reported, event);
         match side {
-            Side::Request => self.exchange.request(bytes, &mut self.lines[at], &mut sink),
-            Side::Response => self.exchange.response(bytes, &mut self.lines[at], &mut sink),
+            ExchangeSide::Request => self.exchange.request(bytes, &mut self.lines[at], &mut sink),
+            ExchangeSide::Response => self.exchange.response(bytes, &mut self.lines[at], &mut sink),
         }
     }
 
     pub fn request(&mut self, text: &str) -> &mut Self {
-        self.take(Side::Request, text.as_bytes());
+        self.take(ExchangeSide::Request, text.as_bytes());
         self
     }
 
     pub fn response(&mut self, text: &str) -> &mut Self {
-        self.take(Side::Response, text.as_bytes());
+        self.take(ExchangeSide::Response, text.as_bytes());
         self
     }
 
-    pub fn gap(&mut self, side: Side, len: u64) -> &mut Self {
-        let told = &mut self.told[side as usize];
+    pub fn gap(&mut self, side: ExchangeSide, len: u64) -> &mut Self {
+        let reported = &mut self.reported[side as usize];
+        self.exchange.gap(side, len, &mut self.lines[side as usize], &mut |event: HttpEvent<'_>| {
+            note(reported, event)
+        });
+        self
+    }
+
+    pub fn end(&mut self, side: ExchangeSide) -> &mut Self {
+        let reported = &mut self.reported[side as usize];
         self.exchange
-            .gap(side, len, &mut self.lines[side as usize], &mut |event: Event<'_>| note(told, event));
+            .end(side, &mut self.lines[side as usize], &mut |event: HttpEvent<'_>| note(reported, event));
         self
     }
 
-    pub fn end(&mut self, side: Side) -> &mut Self {
-        let told = &mut self.told[side as usize];
-        self.exchange.end(side, &mut self.lines[side as usize], &mut |event: Event<'_>| note(told, event));
-        self
-    }
-
-    /// What was told of a direction, a line an event; forgets it.
-    pub fn told(&mut self, side: Side) -> String {
-        std::mem::take(&mut self.told[side as usize]).join("\n")
+    /// Takes the recorded events of a direction, one per line.
+    pub fn reported(&mut self, side: ExchangeSide) -> String {
+        std::mem::take(&mut self.reported[side as usize]).join("\n")
     }
 }
 
-/// Writes an event down; pieces of one kind are put together, so that cuts do not show.
-fn note(told: &mut Vec<String>, event: Event<'_>) {
+/// Records an event. Consecutive pieces of one kind are joined, so segmentation does not show.
+fn note(reported: &mut Vec<String>, event: HttpEvent<'_>) {
     let line = show(event);
     for kind in ["body ", "opaque ", "skipped "] {
         if let Some(more) = line.strip_prefix(kind)
-            && let Some(last) = told.last_mut().filter(|last| last.starts_with(kind))
+            && let Some(last) = reported.last_mut().filter(|last| last.starts_with(kind))
         {
             return last.push_str(more);
         }
     }
-    told.push(line);
+    reported.push(line);
 }
 
-pub fn show(event: Event<'_>) -> String {
+pub fn show(event: HttpEvent<'_>) -> String {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
-    let header = |h: Header<'_>| {
+    let header = |h: HeaderLine<'_>| {
         let value = h.parts().map(text).collect::<Vec<_>>().join(" ");
         format!("{}: {value}{}", text(h.name), if h.folded { " (folded)" } else { "" })
     };
     match event {
-        Event::Request(r) => {
+        HttpEvent::Request(r) => {
             format!(
                 "request {} {} {} {:?} #{}",
                 text(r.name),
@@ -84,23 +86,23 @@ pub fn show(event: Event<'_>) -> String {
                 r.number
             )
         }
-        Event::Response(r) => {
+        HttpEvent::Response(r) => {
             let interim = if r.interim { " interim" } else { "" };
             let answers = r.answers.map_or("nothing".to_owned(), |number| format!("#{number}"));
             let shown = format!("{} {} {}", text(r.protocol), r.status, text(r.reason));
             format!("response {shown} to {answers}{interim}")
         }
-        Event::Header(h) => format!("header {}", header(h)),
-        Event::HeadersEnd(framing) => format!("framing {framing:?}"),
-        Event::Body(bytes) => format!("body {}", text(bytes)),
-        Event::ChunkExtension(bytes) => format!("extension {}", text(bytes)),
-        Event::Trailer(h) => format!("trailer {}", header(h)),
-        Event::End(end) => format!("end {end:?}"),
-        Event::Switched(protocol) => format!("switched {protocol:?}"),
-        Event::Opaque(bytes) => format!("opaque {}", text(bytes)),
-        Event::Skipped(bytes) => format!("skipped {}", text(bytes)),
-        Event::Gap(len) => format!("gap {len}"),
-        Event::Resynchronised => "resynchronised".to_owned(),
-        Event::Anomaly(anomaly) => format!("! {}", anomaly.name()),
+        HttpEvent::Header(h) => format!("header {}", header(h)),
+        HttpEvent::HeadersEnd(framing) => format!("framing {framing:?}"),
+        HttpEvent::Body(bytes) => format!("body {}", text(bytes)),
+        HttpEvent::ChunkExtension(bytes) => format!("extension {}", text(bytes)),
+        HttpEvent::Trailer(h) => format!("trailer {}", header(h)),
+        HttpEvent::End(end) => format!("end {end:?}"),
+        HttpEvent::Switched(protocol) => format!("switched {protocol:?}"),
+        HttpEvent::Opaque(bytes) => format!("opaque {}", text(bytes)),
+        HttpEvent::Skipped(bytes) => format!("skipped {}", text(bytes)),
+        HttpEvent::Gap(len) => format!("gap {len}"),
+        HttpEvent::Resynchronised => "resynchronised".to_owned(),
+        HttpEvent::Anomaly(anomaly) => format!("! {}", anomaly.name()),
     }
 }

@@ -1,9 +1,8 @@
-//! A second reader of HTTP/1.1 that knows nothing of the parser: it has all bytes at once, takes
-//! only what the grammar of RFC 9112 allows to the letter, and stops at the first byte that is
-//! anything else.
+//! A second, independent parser of HTTP/1.1: it has all bytes at once, accepts only the grammar of
+//! RFC 9112, and stops at the first deviation.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use applayer::http::{Anomaly, End, Event, Framing, Header};
+use applayer::http::{Framing, HeaderLine, HttpAnomaly, HttpEvent, MessageEnd};
 
 /// Names and values of header lines.
 pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -18,7 +17,7 @@ pub struct Message {
     pub body: Vec<u8>,
     pub extensions: Vec<Vec<u8>>,
     pub trailers: Fields,
-    pub end: Option<End>,
+    pub end: Option<MessageEnd>,
 }
 
 impl Message {
@@ -32,19 +31,19 @@ impl Message {
     }
 }
 
-/// What was read of one direction.
+/// The result of parsing one direction.
 #[derive(Debug, Default)]
 pub struct Direction {
-    /// Messages; only the last one may lack its end.
+    /// The messages; only the last one may be incomplete.
     pub messages: Vec<Message>,
-    /// All bytes are of these messages.
+    /// True if all bytes belong to these messages.
     pub clean: bool,
 }
 
-/// Most requests that may wait for their answer.
+/// Maximum unanswered requests.
 const PIPELINE_MAX: usize = 32;
 
-/// Reads what a client sends.
+/// Parses a client's bytes.
 pub fn requests(bytes: &[u8]) -> Direction {
     let mut rest = Rest(bytes);
     let mut read = Direction::default();
@@ -63,7 +62,7 @@ pub fn requests(bytes: &[u8]) -> Direction {
         if let Err(stop) = rest.message(&mut read.messages, request_line, framing) {
             break stop;
         }
-        // What follows a CONNECT is not for sure HTTP.
+        // The bytes after a CONNECT may not be HTTP.
         if read.messages.last().is_some_and(|message| message.start[0] == b"CONNECT") {
             break Stop::Odd;
         }
@@ -72,7 +71,7 @@ pub fn requests(bytes: &[u8]) -> Direction {
     read
 }
 
-/// Reads what a server answers to these.
+/// Parses a server's responses to these requests.
 pub fn responses(bytes: &[u8], requests: &[Message]) -> Direction {
     let mut rest = Rest(bytes);
     let mut read = Direction::default();
@@ -103,21 +102,20 @@ pub fn responses(bytes: &[u8], requests: &[Message]) -> Direction {
     read
 }
 
-/// Why reading stops.
+/// The reason why parsing stops.
 #[derive(Debug, PartialEq, Eq)]
 enum Stop {
-    /// There are no more bytes.
+    /// The bytes end.
     Short,
-    /// Something is not as the grammar has it, or what it means is not for this reader.
+    /// The bytes violate the grammar, or their meaning is beyond this parser.
     Odd,
 }
 
-/// Bytes that are not read yet.
+/// The unread bytes.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    /// Reads a message. One whose head is whole is kept, as far as it goes; one that turns out odd
-    /// is not.
+    /// Parses a message. One with a whole head is kept, possibly incomplete; an odd one is not.
     fn message(
         &mut self,
         messages: &mut Vec<Message>,
@@ -141,7 +139,7 @@ impl<'a> Rest<'a> {
             Framing::Chunked => self.chunks(&mut message),
         };
         match done {
-            Ok(()) => message.end = Some(End::Complete),
+            Ok(()) => message.end = Some(MessageEnd::Complete),
             Err(Stop::Short) => {}
             Err(Stop::Odd) => return done,
         }
@@ -181,7 +179,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// Header lines up to the empty one.
+    /// Parses header lines up to the empty one.
     fn fields(&mut self) -> Result<Fields, Stop> {
         let mut fields = Vec::new();
         loop {
@@ -198,7 +196,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// A line without its CR LF, in which no other controls stand than tabs.
+    /// Parses a line without its CR LF and without control characters other than tabs.
     fn line(&mut self) -> Result<&'a [u8], Stop> {
         let end =
             self.0.iter().position(|&byte| byte.is_ascii_control() && byte != b'\t').ok_or(Stop::Short)?;
@@ -237,7 +235,7 @@ fn is_token(word: &[u8]) -> bool {
     !word.is_empty() && word.iter().all(sign)
 }
 
-/// The Content-Length, and whether the body is chunked.
+/// Returns the Content-Length, and whether the body is chunked.
 fn lengths(message: &Message) -> Result<(Option<u64>, bool), Stop> {
     let codings: Vec<_> = message.values("transfer-encoding").collect();
     let chunked = match codings[..] {
@@ -258,47 +256,47 @@ fn lengths(message: &Message) -> Result<(Option<u64>, bool), Stop> {
     Ok((length, chunked))
 }
 
-/// What the parser tells of one direction, put together in the same way.
+/// The events of one direction, in the same form.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ReportedMessages {
     pub messages: Vec<Message>,
-    /// Bytes that are of no message, and what no line has that the second reader takes.
+    /// Bytes outside messages, and parts of lines that the second parser does not accept.
     pub odd: Vec<String>,
-    /// What comes is behind the message, a body that it may not have.
+    /// True for a body after a message that must not have one.
     is_behind: bool,
 }
 
-impl Told {
-    pub fn note(&mut self, event: Event<'_>) {
-        let field = |header: Header<'_>| (header.name.to_vec(), header.value.to_vec());
+impl ReportedMessages {
+    pub fn note(&mut self, event: HttpEvent<'_>) {
+        let field = |header: HeaderLine<'_>| (header.name.to_vec(), header.value.to_vec());
         match event {
-            Event::Request(r) => self.messages.push(Message::begun([r.name, r.target, r.protocol])),
-            Event::Response(r) => self.messages.push(Message::begun([r.protocol, r.code, r.reason])),
-            Event::Anomaly(anomaly) if is_of_bytes(anomaly) => self.odd.push(anomaly.to_string()),
-            Event::Skipped(_) | Event::Opaque(_) | Event::Resynchronised => {
+            HttpEvent::Request(r) => self.messages.push(Message::begun([r.name, r.target, r.protocol])),
+            HttpEvent::Response(r) => self.messages.push(Message::begun([r.protocol, r.code, r.reason])),
+            HttpEvent::Anomaly(anomaly) if is_of_bytes(anomaly) => self.odd.push(anomaly.to_string()),
+            HttpEvent::Skipped(_) | HttpEvent::Opaque(_) | HttpEvent::Resynchronised => {
                 self.odd.push(format!("{event:?}"))
             }
             _ => {}
         }
         self.is_behind = match event {
-            Event::Request(_) | Event::Response(_) => false,
-            Event::Anomaly(Anomaly::UnexpectedBody) => true,
+            HttpEvent::Request(_) | HttpEvent::Response(_) => false,
+            HttpEvent::Anomaly(HttpAnomaly::UnexpectedBody) => true,
             _ => self.is_behind,
         };
         let Some(message) = self.messages.last_mut().filter(|_| !self.is_behind) else { return };
         match event {
-            Event::Header(header) => message.headers.push(field(header)),
-            Event::HeadersEnd(framing) => message.framing = Some(framing),
-            Event::Body(bytes) => message.body.extend_from_slice(bytes),
-            Event::ChunkExtension(bytes) => message.extensions.push(bytes.to_vec()),
-            Event::Trailer(header) => message.trailers.push(field(header)),
-            Event::End(end) => message.end = Some(end),
+            HttpEvent::Header(header) => message.headers.push(field(header)),
+            HttpEvent::HeadersEnd(framing) => message.framing = Some(framing),
+            HttpEvent::Body(bytes) => message.body.extend_from_slice(bytes),
+            HttpEvent::ChunkExtension(bytes) => message.extensions.push(bytes.to_vec()),
+            HttpEvent::Trailer(header) => message.trailers.push(field(header)),
+            HttpEvent::End(end) => message.end = Some(end),
             _ => {}
         }
     }
 
-    /// That the parser has each message that the second reader has; and no other, if that read all
-    /// there is. Then it has nothing against the bytes either.
+    /// Checks that the parser reports each message of the second parser; and no other, and no
+    /// anomaly of bytes, if that parsed everything.
     pub fn check(mut self, read: Direction) {
         let whole_heads = self.messages.iter().take_while(|message| message.framing.is_some()).count();
         self.messages.truncate(whole_heads);
@@ -307,18 +305,18 @@ impl Told {
             assert_eq!(self.odd, [""; 0], "{read:?}");
         }
         assert!(self.messages.len() >= read.messages.len(), "{self:?}\n{read:?}");
-        for (mut told, read) in self.messages.into_iter().zip(read.messages) {
+        for (mut reported, read) in self.messages.into_iter().zip(read.messages) {
             if read.end.is_none() {
-                told.trailers.clear(); // The last may wait for what follows it.
+                reported.trailers.clear(); // The last may wait for what follows it.
             }
-            assert_eq!(told, read);
+            assert_eq!(reported, read);
         }
     }
 }
 
-/// Whether an anomaly says that bytes are not as the grammar has them, rather than what they say.
-fn is_of_bytes(anomaly: Anomaly) -> bool {
-    use Anomaly::*;
+/// Returns whether an anomaly is a violation of the grammar, not of the semantics.
+fn is_of_bytes(anomaly: HttpAnomaly) -> bool {
+    use HttpAnomaly::*;
     matches!(
         anomaly,
         BareLineFeed

@@ -1,12 +1,12 @@
-//! Work for all cores of the machine.
+//! Work on all cores of the machine.
 
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// What `work` makes of each of these, in their order; as many at a time as there are cores. What
-/// takes long stands first with advantage, so that no core waits for it at the end.
+/// Applies `work` to each item, on as many cores as there are, and returns the results in order.
+/// Put the longest items first, so that no core waits for one at the end.
 pub fn on_all_cores<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let worker = || {

@@ -1,4 +1,4 @@
-//! The collection of captures, and what tshark and openssl say of them.
+//! The capture collection, and the output of tshark and openssl.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -19,12 +19,12 @@ use std::sync::OnceLock;
 
 use all_cores::on_all_cores;
 
-/// A capture, and what tshark says of it.
+/// A capture, and tshark's output.
 pub struct Capture {
     pub name: String,
-    /// Packets with a protocol that is looked at.
+    /// Packets of a tested protocol.
     pub rows: Vec<Row>,
-    /// The TCP connections that those are of.
+    /// The TCP connections of these packets.
     pub connections: Vec<Connection>,
 }
 
@@ -55,12 +55,12 @@ const FIELDS: [&str; 17] = [
 ];
 
 impl Row {
-    /// The values of a field.
+    /// Returns the values of a field.
     pub fn get(&self, field: &str) -> &[String] {
         &self.0[FIELDS.iter().position(|name| *name == field).unwrap()]
     }
 
-    /// The number of the one connection that the packet is of.
+    /// Returns the number of the packet's connection, if it has exactly one.
     pub fn stream(&self) -> Option<u32> {
         match self.get("tcp.stream") {
             [stream] => stream.parse().ok(),
@@ -69,14 +69,14 @@ impl Row {
     }
 }
 
-/// A TCP connection as tshark follows it: which of two nodes sent what, in the order of arrival.
+/// A TCP connection as followed by tshark: the bytes of either node in order of arrival.
 pub struct Connection {
     pub stream: u32,
     pub ports: [u16; 2],
     pub pieces: Vec<(usize, Vec<u8>)>,
 }
 
-/// The captures, if they and tshark are there; tshark is asked once.
+/// Returns the captures, if they and tshark are available; tshark runs once.
 pub fn captures() -> Option<&'static [Capture]> {
     static CAPTURES: OnceLock<Option<Vec<Capture>>> = OnceLock::new();
     CAPTURES.get_or_init(read_captures).as_deref()
@@ -148,19 +148,19 @@ fn connection(text: &str) -> Connection {
 }
 
 impl Connection {
-    /// The node that is taken for the server: that with the lower port.
+    /// Returns the presumed server: the node with the lower port.
     pub fn server(&self) -> usize {
         usize::from(self.ports[1] < self.ports[0])
     }
 }
 
-/// Whether all of `some` are in `all`, in order.
+/// Returns whether `some` is a subsequence of `all`.
 pub fn is_within<T: PartialEq>(some: &[T], all: &[T]) -> bool {
     let mut all = all.iter();
     some.iter().all(|one| all.any(|other| other == one))
 }
 
-/// How tshark writes a gap into what it follows.
+/// Returns whether this is tshark's notation of a gap.
 pub fn is_gap(bytes: &[u8]) -> bool {
     bytes.ends_with(b" bytes missing in capture file]\0")
 }
@@ -171,7 +171,7 @@ pub fn unhex(text: &str) -> Vec<u8> {
     digits.chunks_exact(2).map(pair).collect()
 }
 
-/// What `openssl x509` says of a certificate.
+/// Returns the output of `openssl x509` for a certificate.
 pub fn openssl(der: &[u8], arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("openssl");
     command.args(["x509", "-inform", "DER", "-noout"]).args(arguments);

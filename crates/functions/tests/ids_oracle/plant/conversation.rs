@@ -11,44 +11,44 @@ pub const SYN: u8 = 2;
 pub const PSH: u8 = 8;
 pub const ACK: u8 = 16;
 
-/// Most bytes of payload of a packet.
+/// Maximum payload of a packet.
 const SEGMENT_BYTES: usize = 1400;
 /// Time between two packets.
 const GAP_NS: u64 = 100_000;
-/// The first sequence number of the client and of the server.
+/// The initial sequence numbers of client and server.
 const INITIAL: [u32; 2] = [1_000, 9_000];
 
-/// Who speaks.
+/// The sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Talker {
     Client,
     Server,
 }
 
-/// What the packets are.
+/// The transport of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A connection from its handshake to its end.
     Tcp,
-    /// TCP packets, one for each turn, without any connection.
+    /// TCP packets, one for each turn, without a connection.
     Segments,
     Udp,
-    /// Of this type and code.
+    /// With this type and code.
     Icmp(u8, u8),
     /// Of any other protocol.
     Other(u8),
 }
 
-/// What one of two says.
+/// A turn of a conversation.
 #[derive(Clone, Debug)]
 pub struct Turn {
     pub from: Talker,
     pub bytes: Vec<u8>,
-    /// Whether these bytes are those that the rule asks for.
+    /// True for the bytes that the rule matches.
     pub is_planted: bool,
 }
 
-/// Fields of the headers of planted packets.
+/// Header fields of planted packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields {
     pub ttl: u8,
@@ -91,26 +91,26 @@ pub struct Conversation {
     pub fields: Fields,
 }
 
-/// How a conversation is brought over.
+/// A segmentation of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rendering {
-    /// Each turn in as few packets as can be.
+    /// Each turn in as few packets as possible.
     Whole,
-    /// Each planted turn cut behind so many bytes, once.
+    /// Each planted turn split once, after this many bytes.
     At(usize),
-    /// Each planted turn cut behind so many bytes, and so on.
+    /// Each planted turn in parts of this size.
     Cut(usize),
-    /// The parts of planted turns of so many bytes, the last one first.
+    /// Planted turns in parts of this size, the last one first.
     Backwards(usize),
-    /// Parts of so many bytes, each beginning with the last bytes of the one before.
+    /// Parts of this size, each beginning with the last bytes of the previous one.
     Overlapping(usize),
-    /// Parts of so many bytes, each twice.
+    /// Parts of this size, each twice.
     Twice(usize),
 }
 
 impl Conversation {
-    /// What the client and the server say on a connection; none if there is none, or its packets'
-    /// fields make it another one.
+    /// Returns the streams of client and server; `None` without a connection, or if header fields
+    /// make it another one.
     pub fn said(&self) -> Option<[Vec<u8>; 2]> {
         let Fields { flags, sequence, acknowledgement, .. } = self.fields;
         if self.kind != Kind::Tcp || flags.is_some() || sequence.is_some() || acknowledgement.is_some() {
@@ -123,7 +123,7 @@ impl Conversation {
         )
     }
 
-    /// The frames, the first one at this time.
+    /// Returns the frames, the first one at this time.
     pub fn frames(&self, rendering: Rendering, at_ns: u64) -> Vec<Frame> {
         let mut sender = Sender { of: self, at_ns, sent: INITIAL, frames: Vec::new() };
         match self.kind {
@@ -165,7 +165,7 @@ impl Sender<'_> {
         self.segment(Talker::Client, ACK, 0, &[], Fields::default());
     }
 
-    /// A segment whose bytes stand so far behind what was sent.
+    /// Sends a segment whose bytes begin this far before the end of the sent bytes.
     fn segment(&mut self, from: Talker, flags: u8, behind: usize, payload: &[u8], fields: Fields) {
         let (own, its) = (self.sent[from as usize], self.sent[1 - from as usize]);
         let sequence = fields.sequence.unwrap_or(own.wrapping_add(behind as u32));
@@ -211,7 +211,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Sends an IP packet; the transport's checksum, with the pseudo-header, is at `sum_at`.
+    /// Sends an IP packet; the transport checksum, with the pseudo-header, is at `sum_at`.
     fn send(&mut self, from: Talker, protocol: u8, mut body: Vec<u8>, sum_at: Option<usize>, fields: Fields) {
         let (source, destination) = match from {
             Talker::Client => (self.of.client.0, self.of.server.0),
@@ -254,7 +254,7 @@ fn other(from: Talker) -> Talker {
     }
 }
 
-/// From where to where the packets of a turn go, in the order in which they are sent.
+/// Returns the ranges of a turn's packets, in order of sending.
 fn parts(turn: &Turn, rendering: Rendering) -> Vec<(usize, usize)> {
     let len = turn.bytes.len();
     let cut = |size: usize| cut_of(len, size).collect::<Vec<_>>();
@@ -275,7 +275,7 @@ fn parts(turn: &Turn, rendering: Rendering) -> Vec<(usize, usize)> {
     }
 }
 
-/// From where to where the parts of so many bytes go, of `size` bytes each.
+/// Splits `len` bytes into ranges of `size`.
 fn cut_of(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
     let size = size.clamp(1, SEGMENT_BYTES);
     (0..len).step_by(size).map(move |from| (from, len.min(from + size)))

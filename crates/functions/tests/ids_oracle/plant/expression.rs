@@ -1,4 +1,4 @@
-//! A text that an expression matches.
+//! Texts that match an expression.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
@@ -6,10 +6,10 @@ use signatures::Pcre;
 
 use super::random::Random;
 
-/// Repetitions beyond the least ones at most.
+/// Maximum repetitions beyond the minimum.
 const MORE: usize = 3;
 
-/// A text that the expression is likely to match, where its assertions hold.
+/// Returns a text that the expression is likely to match if its assertions hold.
 pub fn text(pcre: &Pcre, random: &mut Random) -> Option<Vec<u8>> {
     let regex = pcre.regex().ok()?;
     let hir = ParserBuilder::new().utf8(false).unicode(false).nest_limit(400).build().parse(&regex).ok()?;
@@ -36,7 +36,7 @@ fn generate(hir: &Hir, random: &mut Random, out: &mut Vec<u8>) {
     }
 }
 
-/// A member of a class, a letter or digit if there is one.
+/// Returns a member of a class, preferably a letter or digit.
 fn one_of(class: &Class, random: &mut Random) -> Option<u8> {
     let holds = |byte: u8| match class {
         Class::Bytes(bytes) => {

@@ -1,30 +1,31 @@
-//! Bytes that satisfy what a rule asks of a buffer.
+//! Bytes that match a rule's tests of a buffer.
 
 use signatures::{
-    BufferMatches, ByteTest, Comparison, Content, Match, NumberFormat, Operand, Position, TestOperator,
+    BufferMatches, ByteTest, Comparison, Content, ContentPosition, NumberFormat, Operand, PayloadMatch,
+    TestOperator,
 };
 
 use super::expression;
 use super::random::Random;
 use crate::ids_oracle::buffer::Matcher;
 
-/// Most bytes of a planted buffer.
+/// Maximum bytes of a planted buffer.
 const BYTES_MAX: usize = 8000;
-/// Attempts at a buffer.
+/// Attempts per buffer.
 const ATTEMPTS: usize = 24;
 
-/// What stands where nothing is asked for.
+/// The content where nothing is tested.
 #[derive(Clone, Debug, Default)]
 pub struct Ground {
     /// At the beginning; contents may overwrite it.
     pub soft: Vec<u8>,
-    /// What must stand at the beginning.
+    /// Must be at the beginning.
     pub hard: Vec<u8>,
-    /// How many bytes there are to be.
+    /// The required length.
     pub size: Option<Comparison<u16>>,
 }
 
-/// Bytes that satisfy it, checked.
+/// Returns bytes that match, verified.
 pub fn bytes(asked: &BufferMatches, ground: &Ground, random: &mut Random) -> Option<Vec<u8>> {
     let matcher = Matcher::new(asked).ok()?;
     (0..ATTEMPTS).find_map(|attempt| {
@@ -37,10 +38,10 @@ pub fn bytes(asked: &BufferMatches, ground: &Ground, random: &mut Random) -> Opt
     })
 }
 
-/// Bytes, some of which are settled.
+/// Bytes, some of which are fixed.
 struct Canvas {
     cells: Vec<Option<u8>>,
-    /// How much room is left between contents.
+    /// The room left between contents.
     loose: usize,
     filler: u8,
 }
@@ -50,16 +51,16 @@ impl Canvas {
         let mut cursor = 0;
         for one in &asked.matches {
             match one {
-                Match::Content(content) if content.negated => {}
-                Match::Content(content) => {
+                PayloadMatch::Content(content) if content.negated => {}
+                PayloadMatch::Content(content) => {
                     let pattern = flipped(content, random);
                     let (from, until) = self.part(content.position, cursor)?;
                     let at = self.fit(&pattern, from, until)?;
                     self.write(at, &pattern);
                     cursor = at + pattern.len();
                 }
-                Match::Pcre(pcre) if pcre.negated => {}
-                Match::Pcre(pcre) => {
+                PayloadMatch::Pcre(pcre) if pcre.negated => {}
+                PayloadMatch::Pcre(pcre) => {
                     let known = self.known();
                     let regex = regex::bytes::Regex::new(&pcre.regex().ok()?).ok()?;
                     let from = if pcre.relative { cursor.min(known.len()) } else { 0 };
@@ -86,14 +87,14 @@ impl Canvas {
                     self.write(from, &text);
                     cursor = from + text.len();
                 }
-                Match::DataAt(data) if !data.negated => {
+                PayloadMatch::DataAt(data) if !data.negated => {
                     let Operand::Value(offset) = data.offset else { return None };
                     let from = if data.relative { cursor } else { 1 };
                     self.reach(from + usize::from(offset));
                 }
-                Match::ByteTest(test) => self.number(test, cursor)?,
-                Match::ByteJump(jump) => {
-                    // A jump of nothing but its offset, unless a number stands there.
+                PayloadMatch::ByteTest(test) => self.number(test, cursor)?,
+                PayloadMatch::ByteJump(jump) => {
+                    // A jump of just its offset, unless a number is there.
                     let Operand::Value(offset) = jump.number.offset else { return None };
                     let Operand::Value(count) = jump.number.bytes else { return None };
                     let origin = if jump.number.relative { cursor as i64 } else { 0 };
@@ -119,21 +120,22 @@ impl Canvas {
         (self.cells.len() <= BYTES_MAX).then_some(())
     }
 
-    /// From where to where a content may be; None if it depends on a variable.
-    fn part(&self, position: Position, cursor: usize) -> Option<(usize, usize)> {
+    /// Returns the range of a content; `None` if it depends on a variable.
+    fn part(&self, position: ContentPosition, cursor: usize) -> Option<(usize, usize)> {
         let part = |from: i64, len: Option<i64>| {
             let until = len.map_or(usize::MAX, |len| usize::try_from(from + len).unwrap_or(0));
             (from.max(0) as usize, until)
         };
         Some(match position {
-            Position::Absolute { offset: Operand::Value(offset), depth: None } => {
+            ContentPosition::Absolute { offset: Operand::Value(offset), depth: None } => {
                 let free = if offset == 0 { self.cells.len() + self.loose } else { 0 };
                 (usize::from(offset).max(free), usize::MAX)
             }
-            Position::Absolute { offset: Operand::Value(offset), depth: Some(Operand::Value(depth)) } => {
-                part(i64::from(offset), Some(i64::from(depth)))
-            }
-            Position::Relative { distance: Operand::Value(distance), within } => {
+            ContentPosition::Absolute {
+                offset: Operand::Value(offset),
+                depth: Some(Operand::Value(depth)),
+            } => part(i64::from(offset), Some(i64::from(depth))),
+            ContentPosition::Relative { distance: Operand::Value(distance), within } => {
                 let from = cursor as i64 + i64::from(distance);
                 match within {
                     None => part(from + self.loose as i64, None),
@@ -145,7 +147,7 @@ impl Canvas {
         })
     }
 
-    /// The first place from `from` on, and before `until`, where nothing else stands.
+    /// Returns the first place from `from` on, and before `until`, that is not fixed.
     fn fit(&self, pattern: &[u8], from: usize, until: usize) -> Option<usize> {
         let last = until.checked_sub(pattern.len())?.min(self.cells.len().max(from));
         (from..=last).find(|at| {
@@ -154,7 +156,7 @@ impl Canvas {
         })
     }
 
-    /// A number that passes the test.
+    /// Writes a number that passes the test.
     fn number(&mut self, test: &ByteTest, cursor: usize) -> Option<()> {
         let Operand::Value(value) = test.value else { return None };
         let (Operand::Value(offset), Operand::Value(count)) = (test.number.offset, test.number.bytes) else {
@@ -183,8 +185,8 @@ impl Canvas {
             NumberFormat::Decimal | NumberFormat::Any => format!("{number:0count$}").into_bytes(),
             NumberFormat::Dce => return None,
         };
-        // Several tests of one number: what stands there may do for this one, too. It is checked at
-        // the end.
+        // Several tests of one number: existing digits may pass this one, too. The end result is
+        // verified.
         for (at, byte) in text.iter().take(count).enumerate() {
             let here = self.cells.get(from + at).copied().flatten();
             let merged = match (here, test.operator) {
@@ -222,13 +224,13 @@ impl Canvas {
 
     fn finish(&mut self, ground: &Ground, asked: &BufferMatches) -> Option<Vec<u8>> {
         let ends = asked.matches.iter().any(|one| match one {
-            Match::Content(content) => content.ends && !content.negated,
-            Match::DataAt(data) => data.negated,
-            Match::Pcre(pcre) => pcre.pattern.ends_with('$'),
+            PayloadMatch::Content(content) => content.ends && !content.negated,
+            PayloadMatch::DataAt(data) => data.negated,
+            PayloadMatch::Pcre(pcre) => pcre.pattern.ends_with('$'),
             _ => false,
         });
         let size = asked.matches.iter().find_map(|one| match one {
-            Match::Size(size) => Some(*size),
+            PayloadMatch::Size(size) => Some(*size),
             _ => None,
         });
         if let Some(size) = size {
@@ -247,7 +249,7 @@ impl Canvas {
     }
 }
 
-/// A content in either case, if either will do.
+/// Returns a content with random case, if case is ignored.
 fn flipped(content: &Content, random: &mut Random) -> Vec<u8> {
     if !content.nocase {
         return content.pattern.clone();
@@ -259,7 +261,7 @@ fn flipped(content: &Content, random: &mut Random) -> Vec<u8> {
     content.pattern.iter().map(flip).collect()
 }
 
-/// A number that passes a test, the lowest one.
+/// Returns the lowest number that passes a test.
 pub fn passing<T: signatures::Unsigned + TryFrom<u64>>(test: &Comparison<T>, from: u64) -> Option<u64> {
     (from..from + 70_000)
         .chain([u64::from(u32::MAX)])

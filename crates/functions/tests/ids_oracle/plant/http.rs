@@ -1,15 +1,15 @@
-//! A request or response whose buffers are as a rule asks.
+//! Requests and responses whose buffers match a rule.
 
-use signatures::{Buffer, Rule, Way};
+use signatures::{Buffer, FlowDirection, Rule};
 
 use super::conversation::{Talker, Turn};
 use super::fill::{self, Ground};
 use super::random::Random;
 
-/// A request that no rule asks for.
+/// A request that no rule matches.
 pub const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
-/// Headers that are buffers of their own.
+/// Headers that have their own buffers.
 const OWN: [(Buffer, &str); 12] = [
     (Buffer::HttpHost, "Host"),
     (Buffer::HttpHostRaw, "Host"),
@@ -25,11 +25,10 @@ const OWN: [(Buffer, &str); 12] = [
     (Buffer::HttpCookie, ""),
 ];
 
-/// The turns of a connection that a rule with buffers of HTTP is about; `variant` chooses among
-/// ways of putting them.
+/// Returns the turns of a connection for a rule with HTTP buffers; `variant` selects a layout.
 pub fn turns(rule: &Rule, variant: usize, random: &mut Random) -> Option<Vec<Turn>> {
     let is_response = match rule.flow.direction {
-        Some(way) => way == Way::ToClient,
+        Some(way) => way == FlowDirection::ToClient,
         None => rule.buffers.iter().any(|b| {
             matches!(b.buffer, Buffer::HttpStatusCode | Buffer::HttpStatusMessage | Buffer::HttpResponseBody)
         }),
@@ -55,8 +54,7 @@ struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// What the rule asks of a buffer; `Some(None)` if it asks nothing, `None` if there are no such
-    /// bytes.
+    /// Returns bytes for a buffer; `Some(None)` if it is not tested, `None` if no bytes match.
     fn fill(&mut self, buffer: Buffer, ground: &Ground) -> Option<Option<Vec<u8>>> {
         match self.rule.buffers.iter().find(|asked| asked.buffer == buffer) {
             None => Some(None),
@@ -82,7 +80,7 @@ impl Message<'_> {
         let ground = Ground { hard, ..Ground::default() };
         let uri = self.fill(Buffer::HttpUri, &ground)?.map(|uri| escaped(&uri));
         let raw = self.fill(Buffer::HttpUriRaw, &ground)?;
-        // One may do for both; or each has its part.
+        // One target may match both tests; otherwise each has its part.
         let target = match (raw, uri) {
             (Some(raw), Some(uri)) => Some(match self.variant / 3 % 4 {
                 0 => raw,
@@ -196,7 +194,7 @@ impl Message<'_> {
     }
 }
 
-/// The lines of a text that are not empty.
+/// Returns the nonempty lines of a text.
 fn lines(text: &[u8]) -> Vec<Vec<u8>> {
     let lines = text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
@@ -207,7 +205,7 @@ fn is_header(line: &[u8]) -> bool {
     name.len() < line.len() && !name.is_empty() && !name.contains(&b' ')
 }
 
-/// A target whose normal form is this one.
+/// Returns a target with this normal form.
 fn escaped(uri: &[u8]) -> Vec<u8> {
     let escape = |byte: &u8| match byte {
         b'%' | ..=b' ' | 0x7f.. => format!("%{byte:02X}").into_bytes(),

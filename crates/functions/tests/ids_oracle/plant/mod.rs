@@ -1,4 +1,4 @@
-//! Traffic that satisfies a rule, and traffic that just does not.
+//! Traffic that a rule matches, and traffic that it barely does not.
 
 pub mod conversation;
 mod expression;
@@ -9,8 +9,8 @@ pub mod tls;
 mod whom;
 
 use signatures::{
-    Application, Buffer, Comparison, Flowbit, Loaded, Match, PacketTest, Position, Protocol, Rule, State,
-    ThresholdKind, Transport, Way,
+    Application, Buffer, Comparison, ContentPosition, FlowDirection, FlowState, Flowbit, LoadedRule,
+    PacketTest, PayloadMatch, Rule, RuleProtocol, ThresholdKind, Transport,
 };
 
 pub use conversation::{Conversation, Rendering};
@@ -22,30 +22,30 @@ use whom::Whom;
 use super::witness::Frame;
 use super::{Oracle, Witness};
 
-/// Attempts at a rule.
+/// Attempts per rule.
 const ATTEMPTS: usize = 16;
-/// Times that a rule's traffic is sent at most, for its thresholds.
+/// Maximum repetitions of a rule's traffic, for its thresholds.
 const COPIES_MAX: u32 = 600;
 /// Time between two conversations.
 const GAP_NS: u64 = 20_000_000;
 
-/// Traffic of which the oracle says that a rule reports it.
+/// Traffic that a rule reports according to the oracle.
 #[derive(Clone, Debug)]
 pub struct Planted {
     pub conversations: Vec<Conversation>,
-    /// A conversation alone is not enough: the rules that must be there, too.
-    pub others: Vec<Loaded>,
+    /// Other rules that are required besides the conversations.
+    pub others: Vec<LoadedRule>,
 }
 
-/// Traffic that a rule does not report, by what it is made of.
+/// Traffic that a rule does not report, with its name.
 #[derive(Clone, Debug)]
 pub struct NearMiss {
     pub what: &'static str,
     pub conversations: Vec<Conversation>,
 }
 
-/// Traffic for a rule, which may need others of `all` for its marks; none if it could not be made.
-pub fn plant(all: &[Loaded], loaded: &Loaded, seed: u64) -> Option<Planted> {
+/// Plants traffic for a rule, which may need others of `all` for its flowbits; `None` on failure.
+pub fn plant(all: &[LoadedRule], loaded: &LoadedRule, seed: u64) -> Option<Planted> {
     let rule = &loaded.rule;
     let others = setters(all, rule)?;
     let mut random = Random(seed ^ u64::from(rule.sid));
@@ -61,16 +61,16 @@ pub fn plant(all: &[Loaded], loaded: &Loaded, seed: u64) -> Option<Planted> {
 }
 
 impl Planted {
-    /// The rule and those that it needs.
-    pub fn rules(&self, loaded: &Loaded) -> Vec<Loaded> {
+    /// Returns the rule and those that it needs.
+    pub fn rules(&self, loaded: &LoadedRule) -> Vec<LoadedRule> {
         self.others.iter().cloned().chain([loaded.clone()]).collect()
     }
 }
 
-/// Whether the oracle of these rules says that this one reports these conversations.
+/// Returns whether this rule reports these conversations according to an oracle of these rules.
 pub fn reports(
-    rules: &[Loaded],
-    asked: &Loaded,
+    rules: &[LoadedRule],
+    asked: &LoadedRule,
     conversations: &[Conversation],
     rendering: Rendering,
 ) -> bool {
@@ -81,7 +81,7 @@ pub fn reports(
     alerts.iter().any(|alert| (alert.gid, alert.sid) == (asked.rule.gid, asked.rule.sid))
 }
 
-/// The frames of conversations, one after the other.
+/// Returns the frames of conversations, one after the other.
 pub fn frames(conversations: &[Conversation], rendering: Rendering) -> Vec<Frame> {
     let mut at_ns = 1_000_000_000;
     let mut frames = Vec::new();
@@ -92,7 +92,7 @@ pub fn frames(conversations: &[Conversation], rendering: Rendering) -> Vec<Frame
     frames
 }
 
-/// Traffic like the planted, but for something that the rule asks for.
+/// Returns traffic like the planted, except for something that the rule tests.
 pub fn near_misses(rule: &Rule, planted: &Planted, seed: u64) -> Vec<NearMiss> {
     let mut random = Random(seed ^ u64::from(rule.sid) << 20);
     let mut misses = Vec::new();
@@ -107,11 +107,11 @@ pub fn near_misses(rule: &Rule, planted: &Planted, seed: u64) -> Vec<NearMiss> {
         .buffers
         .iter()
         .flat_map(|buffer| &buffer.matches)
-        .filter_map(|one| if let Match::Content(content) = one { Some(content) } else { None })
+        .filter_map(|one| if let PayloadMatch::Content(content) = one { Some(content) } else { None })
         .collect();
     for content in contents.iter().filter(|content| !content.negated) {
         let at = random.below(content.pattern.len());
-        // Other characters may come and go where a buffer is brought into its normal form.
+        // Normalisation may add or remove other characters.
         if !content.pattern[at].is_ascii_alphanumeric() && !is_payload {
             continue;
         }
@@ -119,14 +119,14 @@ pub fn near_misses(rule: &Rule, planted: &Planted, seed: u64) -> Vec<NearMiss> {
     }
     let depths =
         contents.iter().filter(|content| !content.negated).filter_map(|content| match content.position {
-            Position::Absolute {
+            ContentPosition::Absolute {
                 offset: signatures::Operand::Value(offset),
                 depth: Some(signatures::Operand::Value(depth)),
             } => Some(usize::from(offset) + usize::from(depth)),
             _ => None,
         });
-    // What SMB begins with has what such contents ask for, too.
-    let is_smb = rule.protocol == Protocol::Application(Application::Smb);
+    // The beginning of SMB also matches such contents.
+    let is_smb = rule.protocol == RuleProtocol::Application(Application::Smb);
     if is_payload && !is_smb && depths.max().is_some_and(|reach| reach <= MOVED_BYTES) {
         miss("a content is moved out of its place", &mut moved);
     }
@@ -151,7 +151,7 @@ pub fn near_misses(rule: &Rule, planted: &Planted, seed: u64) -> Vec<NearMiss> {
     misses
 }
 
-/// By how much a content is moved: less than fits into a packet.
+/// The distance by which a content is moved: less than a packet's payload.
 const MOVED_BYTES: usize = 700;
 
 fn moved(one: &mut Conversation) -> bool {
@@ -163,7 +163,7 @@ fn moved(one: &mut Conversation) -> bool {
     })
 }
 
-/// Changes a byte of each occurrence; false if none was there, or some still is.
+/// Changes a byte of each occurrence; false if there was none, or if some remain.
 fn change_byte(one: &mut Conversation, pattern: &[u8], at: usize) -> bool {
     let is_here = |bytes: &[u8]| bytes.eq_ignore_ascii_case(pattern);
     let mut changed = false;
@@ -184,12 +184,12 @@ fn change_byte(one: &mut Conversation, pattern: &[u8], at: usize) -> bool {
     changed && !left
 }
 
-/// The rules that set the marks that a rule asks for; none if there are no simple ones.
-fn setters(all: &[Loaded], rule: &Rule) -> Option<Vec<Loaded>> {
+/// Returns the rules that set the flowbits that a rule tests; `None` if there are no simple ones.
+fn setters(all: &[LoadedRule], rule: &Rule) -> Option<Vec<LoadedRule>> {
     let mut found = Vec::new();
     for bit in &rule.flowbits {
         let Flowbit::IsSet(names) = bit else { continue };
-        let sets = |other: &&Loaded| {
+        let sets = |other: &&LoadedRule| {
             let tests = other.rule.flowbits.iter().any(|bit| matches!(bit, Flowbit::IsSet(_)));
             let sets =
                 other.rule.flowbits.iter().any(
@@ -202,7 +202,7 @@ fn setters(all: &[Loaded], rule: &Rule) -> Option<Vec<Loaded>> {
     Some(found)
 }
 
-/// As often as the rule's thresholds ask.
+/// Repeats a conversation as the rule's thresholds require.
 fn copies(rule: &Rule, one: Conversation) -> Vec<Conversation> {
     let of_threshold = rule.threshold.map_or(1, |threshold| match threshold.kind {
         ThresholdKind::Limit { .. } => 1,
@@ -218,7 +218,7 @@ fn copies(rule: &Rule, one: Conversation) -> Vec<Conversation> {
     (0..count.min(COPIES_MAX)).map(copy).collect()
 }
 
-/// A conversation that may satisfy a rule.
+/// Returns a conversation that may match a rule.
 fn conversation(rule: &Rule, variant: usize, random: &mut Random) -> Option<Conversation> {
     let whom = Whom::new(rule);
     let kind = kind(rule, variant)?;
@@ -287,18 +287,18 @@ fn kind(rule: &Rule, variant: usize) -> Option<Kind> {
         Kind::Icmp(code(kind, 8), code(sub, 0))
     };
     Some(match rule.protocol {
-        Protocol::Transport(Transport::Tcp | Transport::TcpPacket | Transport::TcpStream) => {
-            let alone = rule.flow.state != Some(State::Established) && !rule.packet.is_empty();
+        RuleProtocol::Transport(Transport::Tcp | Transport::TcpPacket | Transport::TcpStream) => {
+            let alone = rule.flow.state != Some(FlowState::Established) && !rule.packet.is_empty();
             if alone && variant.is_multiple_of(2) { Kind::Segments } else { Kind::Tcp }
         }
-        Protocol::Transport(Transport::Udp) | Protocol::Application(Application::Dns) => Kind::Udp,
-        Protocol::Transport(Transport::Icmp | Transport::Icmpv4) => icmp(),
-        Protocol::Transport(Transport::Ip | Transport::Ipv4) => match protocol {
+        RuleProtocol::Transport(Transport::Udp) | RuleProtocol::Application(Application::Dns) => Kind::Udp,
+        RuleProtocol::Transport(Transport::Icmp | Transport::Icmpv4) => icmp(),
+        RuleProtocol::Transport(Transport::Ip | Transport::Ipv4) => match protocol {
             Some(protocol) => Kind::Other(protocol as u8),
             None if variant.is_multiple_of(2) => Kind::Tcp,
             None => Kind::Udp,
         },
-        Protocol::Application(_) => Kind::Tcp,
+        RuleProtocol::Application(_) => Kind::Tcp,
         _ => return None,
     })
 }
@@ -327,17 +327,17 @@ fn fields(rule: &Rule) -> Option<Fields> {
     Some(fields)
 }
 
-/// What stands in a payload where the rule asks nothing.
+/// Returns the content of a payload where the rule tests nothing.
 fn ground(rule: &Rule, variant: usize) -> Ground {
     let mut ground = Ground { size: size(rule), ..Ground::default() };
     if speaks_http(rule) && variant.is_multiple_of(2) {
         ground.soft = match rule.flow.direction {
-            Some(Way::ToClient) => b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Q: ".to_vec(),
+            Some(FlowDirection::ToClient) => b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Q: ".to_vec(),
             _ => b"GET / HTTP/1.1\r\nHost: a.example\r\nX-Q: ".to_vec(),
         };
     }
-    if rule.protocol == Protocol::Application(Application::Dns) {
-        let flags = if rule.flow.direction == Some(Way::ToClient) { 0x81 } else { 1 };
+    if rule.protocol == RuleProtocol::Application(Application::Dns) {
+        let flags = if rule.flow.direction == Some(FlowDirection::ToClient) { 0x81 } else { 1 };
         let message = [&[0x12, 0x34, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1][..], b"q\0\0\x01\0\x01"].concat();
         *(if variant.is_multiple_of(2) { &mut ground.soft } else { &mut ground.hard }) = message;
     }
@@ -345,15 +345,15 @@ fn ground(rule: &Rule, variant: usize) -> Ground {
 }
 
 fn speaks_http(rule: &Rule) -> bool {
-    matches!(rule.protocol, Protocol::Application(Application::Http | Application::Http1))
+    matches!(rule.protocol, RuleProtocol::Application(Application::Http | Application::Http1))
 }
 
-/// The least length of the payload that a rule asks for.
+/// Returns the minimum payload length that the rule requires.
 fn length(rule: &Rule) -> Option<usize> {
     size(rule).map_or(Some(0), |size| fill::passing(&size, 0).map(|len| len as usize))
 }
 
-/// What a rule asks of the payload's length.
+/// Returns the rule's test of the payload length.
 fn size(rule: &Rule) -> Option<Comparison<u16>> {
     rule.packet.iter().find_map(|test| match test {
         PacketTest::PayloadBytes(test) => Some(*test),
@@ -361,19 +361,19 @@ fn size(rule: &Rule) -> Option<Comparison<u16>> {
     })
 }
 
-/// What is said before, so that flow and protocol are as the rule asks.
+/// Returns the turns before, so that flow and protocol match the rule.
 fn preface(rule: &Rule, kind: Kind, sender: Talker, variant: usize) -> Vec<Turn> {
     let turn = |from, bytes: &[u8]| Turn { from, bytes: bytes.to_vec(), is_planted: false };
-    let established = rule.flow.state == Some(State::Established);
+    let established = rule.flow.state == Some(FlowState::Established);
     if kind != Kind::Tcp {
-        let needs_first = rule.flow.direction == Some(Way::ToClient);
+        let needs_first = rule.flow.direction == Some(FlowDirection::ToClient);
         return match (established || needs_first, sender) {
             (true, Talker::Client) => vec![turn(Talker::Client, b"k"), turn(Talker::Server, b"k")],
             (true, Talker::Server) => vec![turn(Talker::Client, b"k")],
             (false, _) => Vec::new(),
         };
     }
-    let Protocol::Application(application) = rule.protocol else { return Vec::new() };
+    let RuleProtocol::Application(application) = rule.protocol else { return Vec::new() };
     if variant % 4 == 3 {
         return Vec::new(); // What is planted may say it itself.
     }
@@ -398,7 +398,7 @@ fn preface(rule: &Rule, kind: Kind, sender: Talker, variant: usize) -> Vec<Turn>
     }
 }
 
-/// What clients of SMB begin with: a negotiation that offers one dialect ([MS-CIFS] 2.2.4.52.1).
+/// Returns the first message of an SMB client: a negotiation of one dialect ([MS-CIFS] 2.2.4.52.1).
 fn smb_negotiation() -> Vec<u8> {
     let dialect = b"\x02NT LM 0.12\0";
     let mut message = b"\xffSMB\x72\0\0\0\0\x18\x01\x28".to_vec();
@@ -410,7 +410,7 @@ fn smb_negotiation() -> Vec<u8> {
     [&len[..], &message].concat()
 }
 
-/// A question for a name (RFC 1035 4.1).
+/// Returns a query for a name (RFC 1035 4.1).
 fn dns(name: &[u8]) -> Option<Vec<u8>> {
     let mut message = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split(|byte| *byte == b'.') {

@@ -1,4 +1,4 @@
-//! Random numbers of a seed.
+//! Random numbers from a seed.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// Below `count`, which is not 0.
+    /// Returns a number below `count`, which is not 0.
     pub fn below(&mut self, count: usize) -> usize {
         (self.next() % count.max(1) as u64) as usize
     }

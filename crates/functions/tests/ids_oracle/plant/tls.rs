@@ -1,17 +1,17 @@
-//! Messages of TLS's handshake.
+//! TLS handshake messages.
 
-/// Attributes of names, by the last byte of their identifiers (RFC 5280 A.1).
+/// Name attributes, by the last byte of their identifiers (RFC 5280 A.1).
 const ATTRIBUTES: [(&str, u8); 6] = [("CN", 3), ("C", 6), ("L", 7), ("ST", 8), ("O", 10), ("OU", 11)];
 
-/// A client's hello (RFC 8446 4.1.2) that asks for a name.
+/// Returns a ClientHello (RFC 8446 4.1.2) with this server name.
 pub fn client_hello(name: &[u8]) -> Vec<u8> {
     let list = counted(2, &[&[0][..], &counted(2, name)].concat());
     let extensions = counted(2, &[&[0, 0][..], &counted(2, &list)].concat());
     record(1, &[&[3, 3][..], &[9; 32], &[0, 0, 2, 0x13, 1, 1, 0], &extensions].concat())
 }
 
-/// A chain of one certificate (RFC 5246 7.4.2), whose names are texts such as `C=US, CN=a.example`
-/// and whose number is one such as `01:AB`; none if they are not.
+/// Returns a chain of one certificate (RFC 5246 7.4.2), with names such as `C=US, CN=a.example` and
+/// a serial number such as `01:AB`; `None` if they are malformed.
 pub fn certificate(subject: &[u8], issuer: &[u8], serial: &[u8]) -> Option<Vec<u8>> {
     let digits = serial.split(|byte| *byte == b':').map(|two| std::str::from_utf8(two).ok());
     let serial: Vec<u8> = digits.map(|two| u8::from_str_radix(two?, 16).ok()).collect::<Option<_>>()?;
@@ -45,7 +45,7 @@ fn name(text: &[u8]) -> Option<Vec<u8>> {
     Some(der(0x30, &[&parts.concat()]))
 }
 
-/// A value of DER (ITU-T X.690 8.1).
+/// Returns a DER value (ITU-T X.690 8.1).
 fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let value = parts.concat();
     let len = value.len() as u16;
@@ -53,13 +53,13 @@ fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     [head, value].concat()
 }
 
-/// A record with a message of the handshake.
+/// Returns a record with a handshake message.
 fn record(kind: u8, body: &[u8]) -> Vec<u8> {
     let message = [&[kind][..], &counted(3, body)].concat();
     [&[22, 3, 1][..], &counted(2, &message)].concat()
 }
 
-/// Bytes behind their length, of `width` bytes.
+/// Prefixes bytes with their length, of `width` bytes.
 fn counted(width: usize, bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes()[4 - width..], bytes].concat()
 }

@@ -1,22 +1,22 @@
-//! Between whom a rule's traffic goes.
+//! The endpoints of a rule's traffic.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use signatures::{Addresses, Application, PacketTest, Ports, Protocol, Rule, Way};
+use signatures::{AddressSet, Application, FlowDirection, PacketTest, PortSet, Rule, RuleProtocol};
 
 use super::conversation::Talker;
 
-/// Hosts at home and elsewhere, of which one is in most sets.
+/// Hosts at home and elsewhere; most sets contain one.
 const HOSTS: [Ipv4Addr; 4] = [
     Ipv4Addr::new(10, 1, 2, 3),
     Ipv4Addr::new(198, 51, 100, 7),
     Ipv4Addr::new(10, 9, 8, 7),
     Ipv4Addr::new(203, 0, 113, 5),
 ];
-/// The first port of clients.
+/// The first client port.
 const CLIENT_PORT: u16 = 40_001;
 
-/// The two ends of what a rule asks for.
+/// The two endpoints that a rule matches.
 pub struct Whom<'a> {
     rule: &'a Rule,
     sender: Talker,
@@ -25,18 +25,18 @@ pub struct Whom<'a> {
 impl<'a> Whom<'a> {
     pub fn new(rule: &'a Rule) -> Whom<'a> {
         let sender = match rule.flow.direction {
-            Some(Way::ToClient) => Talker::Server,
+            Some(FlowDirection::ToClient) => Talker::Server,
             _ => Talker::Client,
         };
         Whom { rule, sender }
     }
 
-    /// Who sends what the rule looks at.
+    /// Returns the sender of the bytes that the rule inspects.
     pub fn sender(&self) -> Talker {
         self.sender
     }
 
-    /// The client and the server.
+    /// Returns client and server.
     pub fn ends(&self) -> ((Ipv4Addr, u16), (Ipv4Addr, u16)) {
         let source = host(&self.rule.source, None);
         let same = self.rule.packet.contains(&PacketTest::SameAddress);
@@ -48,53 +48,53 @@ impl<'a> Whom<'a> {
         ((client, self.client_port(0)), (server, self.server_port()))
     }
 
-    /// The port of the client's connection of this number.
+    /// Returns the client port of the connection with this number.
     pub fn client_port(&self, number: u16) -> u16 {
         let wanted = CLIENT_PORT + number;
         let ports = self.ports(Talker::Client);
         if ports.contains(wanted) { wanted } else { first(ports) }
     }
 
-    /// A port that the rule does not have: the server's if that matters, else the client's.
+    /// Returns a port that the rule excludes: the server's if it is tested, otherwise the client's.
     pub fn wrong_port(&self) -> Option<u16> {
         let side = if self.server_is_wrong() { Talker::Server } else { Talker::Client };
-        if self.rule.direction == signatures::Direction::Both {
+        if self.rule.direction == signatures::HeaderDirection::Both {
             return None;
         }
         [7, 31_337, 80, 50_000].into_iter().find(|port| !self.ports(side).contains(*port))
     }
 
-    /// Whether it is the server's port.
+    /// Returns whether the excluded port is the server's.
     pub fn server_is_wrong(&self) -> bool {
         !self.ports(Talker::Server).is_any()
     }
 
     fn server_port(&self) -> u16 {
         let usual = match self.rule.protocol {
-            Protocol::Application(Application::Http) => 80,
-            Protocol::Application(Application::Tls) => 443,
-            Protocol::Application(Application::Ftp) => 21,
-            Protocol::Application(Application::Smtp) => 25,
-            Protocol::Application(Application::Ssh) => 22,
-            Protocol::Application(Application::Smb) => 445,
-            Protocol::Application(Application::Dns) => 53,
+            RuleProtocol::Application(Application::Http) => 80,
+            RuleProtocol::Application(Application::Tls) => 443,
+            RuleProtocol::Application(Application::Ftp) => 21,
+            RuleProtocol::Application(Application::Smtp) => 25,
+            RuleProtocol::Application(Application::Ssh) => 22,
+            RuleProtocol::Application(Application::Smb) => 445,
+            RuleProtocol::Application(Application::Dns) => 53,
             _ => 4_444,
         };
         let ports = self.ports(Talker::Server);
         if ports.contains(usual) { usual } else { first(ports) }
     }
 
-    fn ports(&self, side: Talker) -> &Ports {
+    fn ports(&self, side: Talker) -> &PortSet {
         if side == self.sender { &self.rule.source_ports } else { &self.rule.destination_ports }
     }
 }
 
-fn first(ports: &Ports) -> u16 {
+fn first(ports: &PortSet) -> u16 {
     ports.ranges().first().map_or(1, |(low, high)| if *low == 0 { (*high).min(1) } else { *low })
 }
 
-/// A host of a set, another one if it can be.
-fn host(set: &Addresses, other: Option<Ipv4Addr>) -> Ipv4Addr {
+/// Returns a host of a set, preferably another one.
+fn host(set: &AddressSet, other: Option<Ipv4Addr>) -> Ipv4Addr {
     let known = HOSTS.into_iter().filter(|host| set.contains(IpAddr::V4(*host)));
     let ranges = set.v4().flat_map(|(low, high)| [low, high]);
     let mut all = known.chain(ranges);

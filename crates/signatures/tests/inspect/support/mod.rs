@@ -1,16 +1,16 @@
-//! What the tests share.
+//! Shared parts of the tests.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "not every test uses all of it; a test fails by panicking")]
 
-use signatures::inspect::{Inspection, Scratch};
-use signatures::{Buffer, Classifications, Rule, Ruleset, Variables};
+use signatures::inspect::{Inspection, InspectionScratch};
+use signatures::{Buffer, Classifications, Rule, RuleVariables, Ruleset};
 
 pub mod oracle;
 
-/// The rule with these options, or what is wrong with it.
+/// Returns the rule with these options, or its fault.
 pub fn try_rule(options: &str) -> Result<Rule, String> {
     let text = format!("alert tcp any any -> any any ({options} sid:1;)");
-    let report = Ruleset::read("test.rules", &text, &Variables::default(), &Classifications::default());
+    let report = Ruleset::read("test.rules", &text, &RuleVariables::default(), &Classifications::default());
     match report.ruleset.rules() {
         [one] => Ok(one.rule.clone()),
         _ => Err(format!("{text}: {:?}", report.faults)),
@@ -21,18 +21,18 @@ pub fn rule(options: &str) -> Rule {
     try_rule(options).unwrap()
 }
 
-/// Whether all buffers of a rule hold, each with the same bytes.
+/// Returns whether all buffers of a rule match, each with the same bytes.
 pub fn holds_at(options: &str, bytes: &[u8], start: u64) -> bool {
     all_hold(&Inspection::new(&rule(options)).unwrap(), bytes, start)
 }
 
-/// Whether the rule can be carried out, and holds.
+/// Returns whether the rule is supported and matches.
 pub fn tries(options: &str, bytes: &[u8]) -> bool {
     Inspection::new(&rule(options)).is_ok_and(|inspection| all_hold(&inspection, bytes, 0))
 }
 
 pub fn all_hold(inspection: &Inspection, bytes: &[u8], start: u64) -> bool {
-    let mut scratch = Scratch::new();
+    let mut scratch = InspectionScratch::new();
     scratch.begin();
     inspection.buffers().iter().all(|one| match one.buffer() {
         Buffer::Base64Data => one.holds_decoded(&mut scratch),

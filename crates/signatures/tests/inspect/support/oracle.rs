@@ -1,10 +1,9 @@
-//! Whether matches hold, the slow way: every place of every content and expression, one inside the
-//! other, with nothing remembered and nothing left out. Written from the documentation of the rules
-//! alone.
+//! A slow oracle of matches: it tries every place of every content and expression, nested,
+//! remembers nothing and skips nothing. It is written from the documentation of the rules alone.
 //!
-//! What is compared of expressions: that each place where one begins to match is tried, with the
-//! end that is preferred there (that of an anchored search by another engine of the same library,
-//! `PikeVM`). Other ends of a match that begins in the same place are tried by neither.
+//! For expressions, each place where a match begins is tried, with its preferred end (that of an
+//! anchored search by another engine of the same library, `PikeVM`). Neither implementation tries
+//! other ends of a match that begins at the same place.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -13,58 +12,60 @@ use regex_automata::nfa::thompson::pikevm::PikeVM;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 use signatures::{
-    Content, JumpOrigin, Match, MathOperator, Number, NumberFormat, Operand, Pcre, Position, TestOperator,
+    Content, ContentPosition, JumpOrigin, MathOperator, NumberField, NumberFormat, Operand, PayloadMatch,
+    Pcre, TestOperator,
 };
 
-/// A rule's variables and what it decoded.
+/// The variables and decoded data of a rule.
 #[derive(Clone, Default)]
 pub struct State {
     variables: Vec<u64>,
     pub decoded: Vec<u8>,
 }
 
-/// A buffer: `bytes` are what is there of it, from `start` on.
+/// A buffer: `bytes` are available, from `start` on.
 pub struct Oracle<'a> {
-    matches: &'a [Match],
+    matches: &'a [PayloadMatch],
     expressions: Vec<Option<PikeVM>>,
     bytes: &'a [u8],
     start: i128,
-    /// How many matches may be tried yet.
+    /// Remaining matches to try.
     work: u64,
 }
 
 impl<'a> Oracle<'a> {
-    /// `work` bounds how many matches are tried; an expression counts for more.
-    pub fn new(matches: &'a [Match], bytes: &'a [u8], start: u64, work: u64) -> Self {
+    /// `work` limits the matches tried; an expression counts for more.
+    pub fn new(matches: &'a [PayloadMatch], bytes: &'a [u8], start: u64, work: u64) -> Self {
         let expressions = matches.iter().map(|one| match one {
-            Match::Pcre(pcre) => Some(compile(pcre)),
+            PayloadMatch::Pcre(pcre) => Some(compile(pcre)),
             _ => None,
         });
         Self { matches, expressions: expressions.collect(), bytes, start: start.into(), work }
     }
 
-    /// The state after the first places that hold, in the order of the buffer; `None` if there are
-    /// none. An error if that takes too long to find out.
+    /// Returns the state after the first assignment of places that matches, in the order of the
+    /// buffer; `None` if there is none. An error if that takes too long.
     pub fn holds(mut self, state: &State) -> Result<Option<State>, TooLong> {
         let mut state = state.clone();
         state.variables.resize(256, 0);
         self.rest_holds(0, 0, state)
     }
 
-    /// Whether the matches from `at` on hold, with the cursor so far after the beginning.
+    /// Returns whether the matches from `at` on succeed, with the cursor at this distance from the
+    /// beginning.
     fn rest_holds(&mut self, at: usize, cursor: i128, mut state: State) -> Result<Option<State>, TooLong> {
         self.work = self.work.checked_sub(1).ok_or(TooLong)?;
         let Some(one) = self.matches.get(at) else { return Ok(Some(state)) };
         let end = self.start + self.bytes.len() as i128;
         let holds = match one {
-            Match::Content(content) => {
+            PayloadMatch::Content(content) => {
                 let Some(ends) = self.content_ends(content, cursor, &state) else { return Ok(None) };
                 if !content.negated {
                     return self.any_holds(at, ends, &state);
                 }
                 ends.is_empty()
             }
-            Match::Pcre(pcre) => {
+            PayloadMatch::Pcre(pcre) => {
                 let searched = self.bytes.len() as u64 + 1;
                 self.work = self.work.checked_sub(searched * searched / 16).ok_or(TooLong)?;
                 let ends = self.pcre_ends(at, pcre, cursor);
@@ -73,7 +74,7 @@ impl<'a> Oracle<'a> {
                 }
                 ends.is_empty()
             }
-            Match::DataAt(test) => {
+            PayloadMatch::DataAt(test) => {
                 let Some(offset) = resolve(test.offset, &state) else { return Ok(None) };
                 let has = match test.relative {
                     true => cursor + i128::from(offset) <= end,
@@ -81,8 +82,8 @@ impl<'a> Oracle<'a> {
                 };
                 has ^ test.negated
             }
-            Match::Size(size) => size.holds(end as u64),
-            Match::ByteTest(test) => {
+            PayloadMatch::Size(size) => size.holds(end as u64),
+            PayloadMatch::ByteTest(test) => {
                 let number = self.number(&test.number, cursor, &state);
                 let Some(((value, _), right)) = number.zip(resolve(test.value, &state)) else {
                     return Ok(None);
@@ -98,7 +99,7 @@ impl<'a> Oracle<'a> {
                 };
                 holds ^ test.negated
             }
-            Match::ByteJump(jump) => {
+            PayloadMatch::ByteJump(jump) => {
                 let Some((value, behind)) = self.number(&jump.number, cursor, &state) else {
                     return Ok(None);
                 };
@@ -118,7 +119,7 @@ impl<'a> Oracle<'a> {
                 }
                 return self.rest_holds(at + 1, to.max(0), state);
             }
-            Match::ByteExtract(extract) => {
+            PayloadMatch::ByteExtract(extract) => {
                 let Some((value, behind)) = self.number(&extract.number, cursor, &state) else {
                     return Ok(None);
                 };
@@ -132,7 +133,7 @@ impl<'a> Oracle<'a> {
                 state.variables[usize::from(extract.result.0)] = value;
                 return self.rest_holds(at + 1, behind, state);
             }
-            Match::ByteMath(math) => {
+            PayloadMatch::ByteMath(math) => {
                 let number = self.number(&math.number, cursor, &state);
                 let Some(((value, behind), right)) = number.zip(resolve(math.value, &state)) else {
                     return Ok(None);
@@ -152,7 +153,7 @@ impl<'a> Oracle<'a> {
                 state.variables[usize::from(math.result.0)] = result as u64;
                 return self.rest_holds(at + 1, behind, state);
             }
-            Match::Base64Decode(decode) => {
+            PayloadMatch::Base64Decode(decode) => {
                 let place = if decode.relative { cursor } else { 0 } + i128::from(decode.offset);
                 let Ok(first) = usize::try_from(place - self.start) else { return Ok(None) };
                 let encoded = self.bytes.get(first..).unwrap_or_default();
@@ -161,7 +162,7 @@ impl<'a> Oracle<'a> {
                 state.decoded = decoded(encoded);
                 !state.decoded.is_empty()
             }
-            Match::Absent { or_else } => *or_else,
+            PayloadMatch::Absent { or_else } => *or_else,
             _ => return Err(TooLong),
         };
         if holds { self.rest_holds(at + 1, cursor, state) } else { Ok(None) }
@@ -177,10 +178,10 @@ impl<'a> Oracle<'a> {
         Ok(None)
     }
 
-    /// Where a content ends, in each place where it is.
+    /// Returns the ends of all occurrences of a content.
     fn content_ends(&self, content: &Content, cursor: i128, state: &State) -> Option<Vec<i128>> {
         let (from, to) = match content.position {
-            Position::Absolute { offset, depth } => {
+            ContentPosition::Absolute { offset, depth } => {
                 let from = i128::from(resolve(offset, state)?);
                 let to = match depth {
                     Some(depth) => from + i128::from(resolve(depth, state)?),
@@ -188,7 +189,7 @@ impl<'a> Oracle<'a> {
                 };
                 (from, to)
             }
-            Position::Relative { distance, within } => {
+            ContentPosition::Relative { distance, within } => {
                 let from = cursor + i128::from(resolve(distance, state)?);
                 let to = match within {
                     Some(within) => from + i128::from(resolve(within, state)?),
@@ -229,8 +230,8 @@ impl<'a> Oracle<'a> {
         ends
     }
 
-    /// A number, and where its bytes or digits end.
-    fn number(&self, number: &Number, cursor: i128, state: &State) -> Option<(u64, i128)> {
+    /// Returns a number, and its end.
+    fn number(&self, number: &NumberField, cursor: i128, state: &State) -> Option<(u64, i128)> {
         let count = resolve(number.bytes, state)?;
         let base = if number.relative { cursor } else { 0 };
         let place = base + i128::from(resolve(number.offset, state)?);
@@ -264,7 +265,7 @@ impl<'a> Oracle<'a> {
     }
 }
 
-/// Too long to find out.
+/// The evaluation takes too long.
 #[derive(Debug)]
 pub struct TooLong;
 
@@ -275,7 +276,7 @@ fn resolve<N: Copy + TryFrom<u64>>(operand: Operand<N>, state: &State) -> Option
     }
 }
 
-/// The number, and how many bytes it takes.
+/// Returns the number, and its length in bytes.
 fn digits(bytes: &[u8], format: NumberFormat) -> Option<(u64, usize)> {
     let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
     let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0c']);

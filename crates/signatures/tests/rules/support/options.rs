@@ -1,7 +1,6 @@
-//! The names of a rule's options, found by a machine of three states that knows nothing of the
-//! reader.
+//! The names of a rule's options, found by an independent machine of three states.
 
-/// The names between the first `(` and the last `)` and where each begins, in bytes; none if an
+/// Returns the names between the first `(` and the last `)`, with their byte offsets; `None` if an
 /// option does not end in `;`.
 pub fn names(rule: &str) -> Option<Vec<(usize, &str)>> {
     enum State {
@@ -33,7 +32,7 @@ pub fn names(rule: &str) -> Option<Vec<(usize, &str)>> {
     rule.get(from..end)?.trim().is_empty().then_some(names)
 }
 
-/// Whether an odd number of `\` stands at the end.
+/// Returns whether the text ends with an odd number of `\`.
 fn escaped(text: &str) -> bool {
     text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }

@@ -1,9 +1,9 @@
-//! Which content is to be searched for first.
+//! The fast pattern.
 
 use super::reader::{Part, Reader, Said};
 
-/// The content that is marked, else of those in the buffers of the best kind the longest, of them
-/// the most varied, of them the first (Suricata's guide, "Suricata Fast Pattern Determination
+/// Returns the marked content; otherwise, of those in the highest-ranked buffers, the longest, then
+/// the most varied, then the first (Suricata's guide, "Suricata Fast Pattern Determination
 /// Explained"), with the name of its buffer.
 pub fn fast_pattern(read: &Reader) -> Option<(&'static str, &Said)> {
     let kind = |buffer: &str| match buffer {
@@ -19,12 +19,12 @@ pub fn fast_pattern(read: &Reader) -> Option<(&'static str, &Said)> {
     let rank = |(buffer, said): &(&str, &Said)| {
         (said.fast.is_some(), kind(buffer), said.bytes.len(), variety(&said.bytes))
     };
-    // Of equal ones the last is the greatest.
+    // Of equal ones the last is the maximum.
     contents.collect::<Vec<_>>().into_iter().rev().max_by_key(rank)
 }
 
-/// How varied bytes are: letters count 3 for the first time, other characters that are common 4,
-/// others 6, and 1 again.
+/// Returns the variety of the bytes: 3 for a new letter, 4 for a new common character, 6 for any
+/// other new one, 1 for a repetition.
 fn variety(pattern: &[u8]) -> usize {
     let of = |at: usize| match pattern[at] {
         byte if pattern[..at].contains(&byte) => 1,

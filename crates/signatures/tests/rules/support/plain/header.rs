@@ -1,4 +1,4 @@
-//! The header: action, protocol, and which addresses and ports its groups have.
+//! The header: action, protocol, and the members of its address and port groups.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use signatures::*;
 
 use super::text::number;
 
-/// That the header is what the text says, with `$HOME_NET` as given.
+/// Checks that the header equals the text, with this `$HOME_NET`.
 pub fn check(header: &str, home: &str, rule: &Rule) {
     let mut plain = header.to_owned();
     while let Some(at) = plain.find("! ") {
@@ -26,12 +26,12 @@ pub fn check(header: &str, home: &str, rule: &Rule) {
         panic!("{header}")
     };
     let expected = match &action[..] {
-        "alert" => Action::Alert,
-        "pass" => Action::Pass,
-        "drop" => Action::Drop,
-        "reject" | "rejectsrc" => Action::Reject(Rejected::Source),
-        "rejectdst" => Action::Reject(Rejected::Destination),
-        _ => Action::Reject(Rejected::Both),
+        "alert" => RuleAction::Alert,
+        "pass" => RuleAction::Pass,
+        "drop" => RuleAction::Drop,
+        "reject" | "rejectsrc" => RuleAction::Reject(RejectTarget::Source),
+        "rejectdst" => RuleAction::Reject(RejectTarget::Destination),
+        _ => RuleAction::Reject(RejectTarget::Both),
     };
     assert_eq!(rule.action, expected, "{header}");
     let protocol = protocol.to_ascii_lowercase();
@@ -44,7 +44,7 @@ pub fn check(header: &str, home: &str, rule: &Rule) {
         name => name,
     };
     assert_eq!(rule.protocol.to_string(), name, "{header}");
-    assert_eq!(rule.direction == Direction::Both, arrow == "<>", "{header}");
+    assert_eq!(rule.direction == HeaderDirection::Both, arrow == "<>", "{header}");
     for (group, addresses) in [(source, &rule.source), (destination, &rule.destination)] {
         let mut samples = vec![0u128, u128::from(u32::MAX)];
         each_element(group, home, &mut |element| {
@@ -77,7 +77,7 @@ pub fn check(header: &str, home: &str, rule: &Rule) {
     }
 }
 
-/// What a variable stands for: as in suricata.yaml, `vars`, but for the home network.
+/// Returns the value of a variable, as in suricata.yaml, `vars`, except for the home network.
 fn variable<'a>(name: &str, home: &'a str) -> &'a str {
     match name {
         "HOME_NET" => home,
@@ -99,7 +99,7 @@ fn variable<'a>(name: &str, home: &'a str) -> &'a str {
     }
 }
 
-/// Whether a group has something, by its elements.
+/// Returns whether a group has a member, by its elements.
 fn in_group(group: &str, home: &str, has: &dyn Fn(&str) -> bool) -> bool {
     let group = group.trim();
     if let Some(rest) = group.strip_prefix('!') {
@@ -141,7 +141,7 @@ fn elements(list: &str) -> Vec<&str> {
     parts
 }
 
-/// Whether an element is of IPv6, and its first and last address.
+/// Returns whether an element is IPv6, and its first and last address.
 fn address_ends(element: &str) -> Option<(bool, (u128, u128))> {
     let number = |text: &str| match text.trim().parse().unwrap() {
         IpAddr::V4(four) => (false, u128::from(u32::from(four))),

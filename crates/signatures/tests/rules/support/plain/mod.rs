@@ -1,6 +1,5 @@
-//! A second reader of rules that knows nothing of the first, but for the names of buffers: it takes
-//! a rule that loads apart by plain means and says of each part, with its values, what must have
-//! come of it.
+//! A second rule parser, independent of the first except for the names of buffers. It takes a
+//! loaded rule apart by simple means, and derives the expected value of each part.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -8,27 +7,27 @@
     reason = "each test uses a part; a test fails by panicking"
 )]
 
-use signatures::{Action, Rule};
+use signatures::{Rule, RuleAction};
 
 mod fast;
 mod header;
+mod loaded;
 #[path = "../options.rs"]
 pub mod options;
 mod reader;
 mod text;
-mod told;
 mod values;
 
 use reader::{Part, Reader};
 
-/// `$HOME_NET` where no file says otherwise.
+/// The default `$HOME_NET`.
 pub const HOME: &str = "[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]";
 
-/// What a rule asks of one buffer: its name, what is done to it first, and the matches.
+/// The tests of one buffer: its name, its transforms, and its matches.
 type Slot = (&'static str, Vec<String>, Vec<String>);
 
-/// That a rule is what its text says: its header, its numbers and texts, its marks, all that it
-/// asks of buffers, and which content is to be searched for first.
+/// Checks that a rule equals its text: header, numbers and texts, flowbits, all tests of buffers,
+/// and the fast pattern.
 pub fn check(text: &str, rule: &Rule) {
     check_at(HOME, text, rule);
 }
@@ -42,18 +41,18 @@ pub fn check_at(home: &str, text: &str, rule: &Rule) {
         reader.option(&name.to_ascii_lowercase(), value);
     }
     let first = fast::fast_pattern(&reader).map(|(buffer, said)| (buffer, said.show()));
-    assert_eq!(told::fast_pattern_of(rule), first, "{text}");
+    assert_eq!(loaded::fast_pattern_of(rule), first, "{text}");
     let Reader { mut meta, alerts, parts, .. } = reader;
-    let mut told = told::meta_of(rule, &meta);
-    // What is said of one kind stays in its order, but for `flow`.
-    for words in [&mut meta, &mut told] {
+    let mut loaded = loaded::meta_of(rule, &meta);
+    // Options of one kind keep their order, except for `flow`.
+    for words in [&mut meta, &mut loaded] {
         words.sort_by_key(|one| match one.split_once(' ') {
             Some(("flow", _)) => one.clone(),
             kind => kind.map_or_else(|| one.clone(), |(kind, _)| kind.to_owned()),
         });
     }
-    assert_eq!(told, meta, "{text}");
-    assert_eq!(rule.alerts, alerts.unwrap_or(rule.action != Action::Pass), "{text}");
+    assert_eq!(loaded, meta, "{text}");
+    assert_eq!(rule.alerts, alerts.unwrap_or(rule.action != RuleAction::Pass), "{text}");
     let shown = |part: &Part| match part {
         Part::Content(said) => said.show(),
         Part::Other(other) => other.clone(),
@@ -62,10 +61,10 @@ pub fn check_at(home: &str, text: &str, rule: &Rule) {
         parts.into_iter().map(|(name, steps, parts)| (name, steps, parts.iter().map(shown).collect()));
     let mut slots: Vec<Slot> = slots.collect();
     slots.retain(|slot| !slot.2.is_empty());
-    let mut told: Vec<_> = rule.buffers.iter().map(|buffer| told::slot_of(rule, buffer)).collect();
-    // Several namings of one buffer stay in their order; that of different ones is where they were
-    // named first.
+    let mut loaded: Vec<_> = rule.buffers.iter().map(|buffer| loaded::slot_of(rule, buffer)).collect();
+    // Several namings of one buffer keep their order; different buffers are in the order of their
+    // first naming.
     slots.sort_by_key(|slot| slot.0);
-    told.sort_by_key(|slot| slot.0);
-    assert_eq!(told, slots, "{text}");
+    loaded.sort_by_key(|slot| slot.0);
+    assert_eq!(loaded, slots, "{text}");
 }

@@ -1,12 +1,11 @@
-//! The options of a rule one after the other: what they say about the rule, and what they ask of
-//! which buffer.
+//! The options of a rule, in order: facts about the rule, and tests of buffers.
 
 use signatures::*;
 
 use super::text::{bytes, operand, plain, plain_quotes, unescaped};
 use super::values::{comparison, number_match, step, test_of};
 
-/// What is said of a content.
+/// The options of a content.
 #[derive(Clone, Default)]
 pub struct Said {
     pub negated: bool,
@@ -22,7 +21,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// In words that are the same if what is said is.
+    /// Returns a canonical text.
     pub fn show(&self) -> String {
         let Said { negated, bytes, nocase, ends, .. } = self;
         let zero = || "0".to_owned();
@@ -37,41 +36,41 @@ impl Said {
     }
 }
 
-/// One match on the way.
+/// One match.
 pub enum Part {
     Content(Said),
     Other(String),
 }
 
-/// A buffer that was chosen for what follows.
+/// The buffer selected for the following keywords.
 struct Chosen {
     buffer: Buffer,
     steps: Vec<String>,
-    /// Where what is asked of it stands, once something is.
+    /// Its index, once it has a match.
     place: Option<usize>,
 }
 
-/// What was read so far.
+/// The parsed options so far.
 #[derive(Default)]
 pub struct Reader {
-    /// What is said about the rule itself.
+    /// Facts about the rule itself.
     pub meta: Vec<String>,
     pub alerts: Option<bool>,
-    /// What is asked of each buffer: its name, what is done to it first, and the matches.
+    /// The tests of each buffer: its name, its transforms, and its matches.
     pub parts: Vec<(&'static str, Vec<String>, Vec<Part>)>,
     chosen: Option<Chosen>,
-    /// Where the last content stands, and the last match.
+    /// Indices of the last content and the last match.
     last_content: Option<usize>,
     last: Option<usize>,
 }
 
 impl Reader {
-    /// Reads the next option.
+    /// Parses the next option.
     pub fn option(&mut self, name: &str, value: &str) {
         if let Some((.., buffer)) = HTTP.iter().find(|row| row.0 == name) {
             return self.move_content(*buffer);
         }
-        // Old names have no point behind the protocol.
+        // Old names have no dot after the protocol.
         let dotted = name.replacen('_', ".", 1);
         let named = |buffer: &&Buffer| buffer.name() == name || buffer.name() == dotted;
         let also = |buffer: &&Buffer| buffer.aliases().contains(&name);
@@ -138,8 +137,8 @@ impl Reader {
             "pcre" => {
                 let text = plain_quotes(rest);
                 let at = text.rfind('/').unwrap();
-                // What a name of a group has behind a comma may hold a slash; such rules are for
-                // the first reader alone.
+                // The name of a group after a comma may contain a slash; only the first parser
+                // supports such rules.
                 let letters = text[at + 1..].split(',').next().unwrap().trim();
                 let buffer = letters.chars().find_map(|letter| HTTP.iter().find(|row| row.1 == letter));
                 let part = Part::Other(format!("pcre {not} {} {}", &text[1..at], letters.contains('R')));
@@ -160,7 +159,7 @@ impl Reader {
                 let relative = words.iter().any(|word| word.eq_ignore_ascii_case("relative"));
                 self.push_related(relative, number_match(name, &words, relative));
             }
-            _ if keyword(name).is_some_and(|keyword| keyword.kind == Kind::Transform) => {
+            _ if keyword(name).is_some_and(|keyword| keyword.kind == KeywordKind::Transform) => {
                 self.chosen.as_mut().unwrap().steps.push(step(name, value));
             }
             _ => self.meta.extend(test_of(name, value)),
@@ -190,7 +189,7 @@ impl Reader {
             Some(Chosen { place: Some(place), .. }) => *place,
             Some(Chosen { buffer, steps, .. }) => {
                 let (buffer, steps) = (*buffer, steps.clone());
-                // Each naming of what there may be several of stands for itself.
+                // Each naming of a buffer that can exist several times is separate.
                 let place = if buffer.is_many() {
                     self.parts.push((buffer.name(), steps, Vec::new()));
                     self.parts.len() - 1
@@ -209,7 +208,7 @@ impl Reader {
         self.push_at(place, part);
     }
 
-    /// What is relative goes to the buffer of the match before it.
+    /// Adds a relative match to the buffer of the previous match.
     fn push_related(&mut self, relative: bool, part: String) {
         match (&self.chosen, self.last) {
             (None, Some(place)) if relative => self.push_at(place, Part::Other(part)),
@@ -239,7 +238,7 @@ impl Reader {
         }
     }
 
-    /// Whether the match before is a content, which then has to stand at the end.
+    /// Marks the previous match as ending its buffer, if it is a content.
     fn ends(&mut self) -> bool {
         let place = self.chosen.as_ref().map_or(self.last, |chosen| chosen.place);
         match place.and_then(|place| self.parts[place].2.last_mut()) {
@@ -252,7 +251,7 @@ impl Reader {
     }
 }
 
-/// Keywords and letters of expressions that move what they are of to a buffer.
+/// Keywords, and flags of expressions, that select a buffer.
 const HTTP: [(&str, char, Buffer); 13] = [
     ("http_uri", 'U', Buffer::HttpUri),
     ("http_raw_uri", 'I', Buffer::HttpUriRaw),

@@ -1,8 +1,8 @@
-//! Words of a rule's text: its options, numbers, texts and bytes.
+//! Elements of a rule's text: options, numbers, texts and bytes.
 
 use super::options;
 
-/// The options of a rule: what stands between semicolons that no odd number of `\` stands before.
+/// Returns the options of a rule: the texts between unescaped semicolons.
 pub fn options<'a>(text: &'a str) -> Vec<(&'a str, &'a str)> {
     let names = options::names(text).unwrap();
     let end = text.trim_end().len() - 1;
@@ -22,12 +22,12 @@ pub fn number(text: &str) -> Option<i128> {
     magnitude.map(|magnitude: i128| sign * magnitude)
 }
 
-/// A number as a number, a variable by its name.
+/// Returns a number as a number, and a variable as its name.
 pub fn operand(text: &str) -> String {
     number(text.trim()).map_or_else(|| text.trim().to_owned(), |number| number.to_string())
 }
 
-/// A text without quotes, and without the `\` before what is escaped.
+/// Removes quotes and escapes.
 pub fn plain(text: &str) -> String {
     let text = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
     let (mut plain, mut signs) = (String::new(), text.chars().peekable());
@@ -44,7 +44,7 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// The bytes of a content.
+/// Returns the bytes of a content.
 pub fn bytes(text: &str) -> Vec<u8> {
     let text = &text[1..text.len() - 1];
     let mut bytes = Vec::new();

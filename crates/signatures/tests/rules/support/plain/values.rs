@@ -1,10 +1,10 @@
-//! What the values of options say, in the words in which a loaded rule shows itself.
+//! Expected values of options, in the debug notation of a loaded rule.
 
 use signatures::*;
 
 use super::text::{bytes, number, operand, plain_quotes};
 
-/// A number out of a buffer: bytes and offset, and what they are tested or jumped with.
+/// Formats a number in a buffer: bytes and offset, and its test or jump.
 pub fn number_match(name: &str, words: &[&str], relative: bool) -> String {
     let named = |wanted: &str| {
         let mut cut = words.iter().filter_map(|word| word.split_once(char::is_whitespace));
@@ -43,7 +43,7 @@ pub fn number_match(name: &str, words: &[&str], relative: bool) -> String {
     }
 }
 
-/// A transform with its values.
+/// Formats a transform with its values.
 pub fn step(name: &str, value: &str) -> String {
     let words = plain_quotes(value).split(',').map(|part| part.trim().trim_matches('"').trim());
     let words: Vec<Vec<&str>> = words.map(|part| part.split_whitespace().collect()).collect();
@@ -74,7 +74,7 @@ pub fn step(name: &str, value: &str) -> String {
     }
 }
 
-/// A test of a number, as [`Comparison`] shows itself.
+/// Formats a test of a number like [`Comparison`].
 pub fn comparison(text: &str) -> String {
     let text = text.trim();
     let value = |text: &str| {
@@ -108,7 +108,7 @@ pub fn comparison(text: &str) -> String {
     format!("{name}({})", value(rest))
 }
 
-/// A test of packets, a mark, or how often a rule reports.
+/// Formats a packet test, a flowbit, or a rate of alerts.
 pub fn test_of(name: &str, value: &str) -> Option<String> {
     let parts: Vec<_> = value.split(',').map(str::trim).collect();
     let of = |wanted: &str| {
@@ -164,8 +164,8 @@ pub fn test_of(name: &str, value: &str) -> Option<String> {
             let value = hex.or_else(|| number(value)).unwrap();
             format!("packet Tos {{ negated: {negated}, value: {value} }}")
         }
-        "flags" | "tcp.flags" => format!("packet TcpFlags({})", flags(value, &Bits::TCP)),
-        "fragbits" => format!("packet FragmentBits({})", flags(value, &Bits::FRAGMENT)),
+        "flags" | "tcp.flags" => format!("packet TcpFlags({})", flags(value, &FlagTest::TCP)),
+        "fragbits" => format!("packet FragmentBits({})", flags(value, &FlagTest::FRAGMENT)),
         "stream_size" => {
             let side = match parts[0] {
                 "client" => "Client",
@@ -265,7 +265,7 @@ const PROTOCOLS: [(&str, u8); 21] = [
     ("sctp", 132),
 ];
 
-/// A test of flags, as [`Bits`] shows itself.
+/// Formats a test of flags like [`FlagTest`].
 fn flags(text: &str, letters: &[(char, u8)]) -> String {
     let (asked, ignored) = text.split_once(',').unwrap_or((text, ""));
     let bits = |text: &str| {
@@ -274,10 +274,10 @@ fn flags(text: &str, letters: &[(char, u8)]) -> String {
         plain.chars().map(bit).sum::<u8>()
     };
     let mode = match asked.chars().find(|sign| "+*!-=".contains(*sign)) {
-        Some('+') => BitsMode::All,
-        Some('*') => BitsMode::Any,
-        Some('!' | '-') => BitsMode::NotAll,
-        _ => BitsMode::Exactly,
+        Some('+') => FlagTestMode::All,
+        Some('*') => FlagTestMode::Any,
+        Some('!' | '-') => FlagTestMode::NotAll,
+        _ => FlagTestMode::Exactly,
     };
-    format!("{:?}", Bits { mode, bits: bits(asked), ignored: bits(ignored) })
+    format!("{:?}", FlagTest { mode, bits: bits(asked), ignored: bits(ignored) })
 }

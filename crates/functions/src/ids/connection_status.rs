@@ -1,5 +1,5 @@
-//! Whether a flow's connection is established, as rules ask: by what its hosts heed of it.
-//! [`Connection`] goes by flags alone, which anybody can forge.
+//! The `established` state of a connection, from what its hosts accept. [`Connection`] relies on
+//! flags alone, which anybody can forge.
 
 use nf::stream::StreamEventKind;
 use nf::{Connection, PacketView};
@@ -7,15 +7,15 @@ use packet::parse::protocol;
 use packet::{Direction, PacketClass};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What its connection has come to: the phase up to established ([`Connection::phase`]), and
-/// [`RESET`]. The zero value is that of a flow that has not begun.
+/// The phase of the connection up to established ([`Connection::phase`]), and [`RESET`]. Zero is a
+/// flow that has not begun.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
-pub struct Standing(u8);
+pub struct ConnectionStatus(u8);
 
-/// It was reset, and nothing came since.
+/// The connection was reset, and nothing followed.
 const RESET: u8 = 0x80;
-/// Its first packet was the server's SYN with ACK.
+/// The first packet was the server's SYN with ACK.
 const ANSWER_FIRST: u8 = 0x40;
 
 /// TCP flags (RFC 9293 3.1).
@@ -24,11 +24,11 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-impl Standing {
-    /// A packet comes this way, to the server (original) or from it: its flags count but for those
-    /// of an end, and what it brings to its streams. A reset that it brings counts from the next
-    /// packet on: see [`Standing::reset`]. `async_oneside`: who goes on after its SYN was answered,
-    /// though that was not seen.
+impl ConnectionStatus {
+    /// Handles a packet to the server (original) or from it (reply). All its flags count except
+    /// those that end a connection, and so do its stream events. Its reset counts from the next
+    /// packet on: see [`ConnectionStatus::reset`]. With `async_oneside`, a sender that continues
+    /// after its SYN has an established connection, although the reply was not seen.
     pub fn packet(&mut self, packet: &PacketView<'_>, direction: Direction, async_oneside: bool) {
         let meta = packet.meta();
         if matches!(meta.class, PacketClass::IcmpError | PacketClass::LaterFragment) {
@@ -36,7 +36,7 @@ impl Standing {
         }
         let brings = |is: fn(&StreamEventKind<'_>) -> bool| packet.stream().any(|event| is(&event.kind));
         if self.0 & RESET != 0 && brings(|kind| matches!(kind, StreamEventKind::Data(_))) {
-            // The hosts did not heed it.
+            // The hosts did not accept the reset.
             self.0 &= !RESET;
         }
         if meta.protocol == protocol::TCP {
@@ -44,19 +44,19 @@ impl Standing {
                 return;
             }
             if meta.tcp_flags & SYN != 0 && brings(|kind| *kind == StreamEventKind::Restart) {
-                *self = Standing::default();
+                *self = ConnectionStatus::default();
             }
         }
         let before = self.phase();
         let is_tcp = meta.protocol == protocol::TCP;
         let is_syn = meta.tcp_flags & SYN != 0;
         let phase = match before {
-            // The client's SYN was not seen, but this is what answers it.
+            // The client's SYN was not seen, but this is the reply to it.
             Connection::NEW if is_tcp && is_syn && meta.tcp_flags & ACK != 0 => {
                 self.0 |= ANSWER_FIRST;
                 Connection::SYN_RECEIVED
             }
-            // Its server goes on, so its client has acknowledged that.
+            // The server continues, so the client has acknowledged.
             Connection::SYN_RECEIVED if self.0 & ANSWER_FIRST != 0 && !is_syn => Connection::ESTABLISHED,
             Connection::SYN_SENT if async_oneside && !is_syn && direction == Direction::Original => {
                 Connection::ESTABLISHED
@@ -66,19 +66,19 @@ impl Standing {
         self.0 = phase.phase() | self.0 & (RESET | ANSWER_FIRST);
     }
 
-    /// Its hosts heeded a reset.
+    /// Handles a reset that the hosts accept.
     pub fn reset(&mut self) {
         if self.is_established() {
             self.0 |= RESET;
         }
     }
 
-    /// Whether it counts as established.
+    /// Returns whether the connection counts as established.
     pub fn is_established(self) -> bool {
         self.0 & RESET == 0 && self.was_established()
     }
 
-    /// Whether it was established once, even if it was reset since.
+    /// Returns whether the connection was ever established, even if it was reset since.
     pub fn was_established(self) -> bool {
         let phase = self.phase();
         phase.is_established() || phase == Connection::PICKED_UP

@@ -1,29 +1,29 @@
-//! What is told of bytes in pieces, as text.
+//! Events of segmented bytes, as text.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use applayer::detect::{Application, Detector, Ports, Verdict};
-use applayer::tls::{Event, Stream};
-use applayer::{FixedLine, Side, dns, ssh};
+use applayer::detect::{AppProtocol, Detection, Detector, FlowPorts};
+use applayer::tls::{TlsEvent, TlsStream};
+use applayer::{ExchangeSide, FixedLineBuffer, dns, ssh};
 
-/// Room for a message in these tests, in bytes.
+/// Capacity of the tests' line buffers, in bytes.
 pub const ROOM: usize = 512;
 
-/// A direction of TLS, from any state, with its end.
-pub fn tls(mut stream: Stream, pieces: &[&[u8]]) -> (Stream, Vec<String>) {
-    let mut line = FixedLine::<ROOM>::default();
-    let mut told = Vec::new();
-    let mut sink = |event: Event<'_>| told.push(show(event));
+/// Parses a direction of TLS, from any state, to its end.
+pub fn tls(mut stream: TlsStream, pieces: &[&[u8]]) -> (TlsStream, Vec<String>) {
+    let mut line = FixedLineBuffer::<ROOM>::default();
+    let mut reported = Vec::new();
+    let mut sink = |event: TlsEvent<'_>| reported.push(show(event));
     for piece in pieces {
         stream.take(piece, &mut line, &mut sink);
     }
     stream.end(&mut line, &mut sink);
-    (stream, told)
+    (stream, reported)
 }
 
-pub fn show(event: Event<'_>) -> String {
+pub fn show(event: TlsEvent<'_>) -> String {
     let list = |pieces: Vec<&[u8]>| pieces.iter().map(|piece| text(piece)).collect::<Vec<_>>().join(" ");
     match event {
-        Event::ClientHello(hello) => format!(
+        TlsEvent::ClientHello(hello) => format!(
             "client hello {} name {} protocols {} suites {} extensions {} whole {}",
             hello.version(),
             hello.server_name().map_or("none".to_owned(), text),
@@ -32,7 +32,7 @@ pub fn show(event: Event<'_>) -> String {
             hello.extensions().count(),
             hello.is_whole(),
         ),
-        Event::ServerHello(hello) => format!(
+        TlsEvent::ServerHello(hello) => format!(
             "server hello {} retry {} protocol {} suite {:#06x} whole {}",
             hello.version(),
             hello.is_retry(),
@@ -40,34 +40,34 @@ pub fn show(event: Event<'_>) -> String {
             hello.cipher_suite(),
             hello.is_whole(),
         ),
-        Event::Certificates(chain) => {
+        TlsEvent::Certificates(chain) => {
             format!("certificates {} whole {}", list(chain.iter().collect()), chain.is_whole())
         }
         other => format!("{other:?}"),
     }
 }
 
-/// A direction of SSH, from any state, with its end.
-pub fn ssh(mut reader: ssh::Reader, pieces: &[&[u8]]) -> (ssh::Reader, Vec<String>) {
-    let mut line = FixedLine::<256>::default();
-    let mut told = Vec::new();
-    let mut sink = |greeting: ssh::Greeting<'_>| {
+/// Parses a direction of SSH, from any state, to its end.
+pub fn ssh(mut reader: ssh::GreetingReader, pieces: &[&[u8]]) -> (ssh::GreetingReader, Vec<String>) {
+    let mut line = FixedLineBuffer::<256>::default();
+    let mut reported = Vec::new();
+    let mut sink = |greeting: ssh::SshGreeting<'_>| {
         let parts = [greeting.protocol, greeting.software, greeting.comments].map(text);
-        told.push(format!("{parts:?} cut {}", greeting.is_cut));
+        reported.push(format!("{parts:?} cut {}", greeting.is_cut));
     };
     for piece in pieces {
         reader.take(piece, &mut line, &mut sink);
     }
     reader.end(&mut line, &mut sink);
-    (reader, told)
+    (reader, reported)
 }
 
-/// The verdict on a stream of turns, each in pieces, and what was found in each direction.
+/// Returns the result for a stream of turns, each in pieces, and the protocol of each direction.
 pub fn detect(
     mut detector: Detector,
-    turns: &[(Side, Vec<&[u8]>)],
-    ports: Ports,
-) -> (Verdict, [Option<Application>; 2]) {
+    turns: &[(ExchangeSide, Vec<&[u8]>)],
+    ports: FlowPorts,
+) -> (Detection, [Option<AppProtocol>; 2]) {
     let mut offsets = [0; 2];
     for (side, pieces) in turns {
         for piece in pieces {
@@ -75,26 +75,26 @@ pub fn detect(
             offsets[*side as usize] += piece.len() as u64;
         }
     }
-    (detector.verdict(), [Side::Request, Side::Response].map(|side| detector.found(side)))
+    (detector.verdict(), [ExchangeSide::Request, ExchangeSide::Response].map(|side| detector.found(side)))
 }
 
-/// The entries of a message.
+/// Parses the entries of a message.
 pub fn dns(message: &[u8]) -> Vec<String> {
-    let mut told = Vec::new();
-    let message = match dns::Message::read(message) {
+    let mut reported = Vec::new();
+    let message = match dns::DnsMessage::read(message) {
         Ok(message) => message,
         Err(short) => return vec![short.to_string()],
     };
-    let (mut entries, mut name) = (message.entries(), dns::Name::default());
+    let (mut entries, mut name) = (message.entries(), dns::DnsName::default());
     while let Some(entry) = entries.next(&mut name) {
         assert!(name.as_bytes().len() <= dns::NAME_BYTES_MAX);
-        told.push(match entry {
+        reported.push(match entry {
             Ok(entry) => format!("{:?} {name:?} {} {}", entry.section, entry.kind, text(entry.data)),
             Err(fault) => format!("{name:?} ! {fault}"),
         });
     }
-    assert!(told.len() <= dns::ENTRY_MAX as usize + 1);
-    told
+    assert!(reported.len() <= dns::ENTRY_MAX as usize + 1);
+    reported
 }
 
 fn text(bytes: &[u8]) -> String {

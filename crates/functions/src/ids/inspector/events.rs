@@ -1,54 +1,59 @@
-//! Events about DNS messages and TLS handshakes, whether rules hold or not.
+//! Events about DNS messages and TLS handshakes, whether rules match or not.
 
 use applayer::{dns, tls};
 use nf::{AlertValue, EventField, EventValue};
 use packet::Direction;
 use signatures::Buffer;
 
-use super::Watch;
-use crate::ids::about::{Fields, dns_fields};
-use crate::ids::scene::Scene;
-use crate::ids::state::Kept;
+use super::Inspector;
+use crate::ids::alert_subject::{AlertFields, dns_fields};
+use crate::ids::inspection_buffers::InspectionBuffers;
+use crate::ids::state::KeptBuffer;
 
-/// What of a handshake's messages is told, besides names.
+/// The facts of a handshake in its event, besides names.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Handshake {
-    /// A client's hello came.
+    /// True after a ClientHello.
     pub is_client: bool,
     /// The version that the server chose.
-    pub version: Option<tls::Version>,
-    /// From here on nothing is read.
-    pub is_over: bool,
+    pub version: Option<tls::ProtocolVersion>,
+    /// True once nothing more can be parsed.
+    pub has_ended: bool,
 }
 
 impl Handshake {
-    /// Notes what is told.
-    pub fn note(&mut self, told: &tls::Event<'_>) {
-        match told {
-            tls::Event::ClientHello(_) => self.is_client = true,
-            tls::Event::ServerHello(hello) if !hello.is_retry() => self.version = Some(hello.version()),
-            tls::Event::Certificates(_) | tls::Event::Encrypted => self.is_over = true,
+    /// Records an event of the parser.
+    pub fn note(&mut self, reported: &tls::TlsEvent<'_>) {
+        match reported {
+            tls::TlsEvent::ClientHello(_) => self.is_client = true,
+            tls::TlsEvent::ServerHello(hello) if !hello.is_retry() => self.version = Some(hello.version()),
+            tls::TlsEvent::Certificates(_) | tls::TlsEvent::Encrypted => self.has_ended = true,
             _ => {}
         }
     }
 }
 
-/// The version's two bytes; then the client's server name.
+/// The two bytes of the version, before the client's server name.
 const VERSION_BYTES: usize = 2;
 
-impl Watch<'_, '_> {
-    /// Tells of a DNS message.
+impl Inspector<'_, '_> {
+    /// Reports a DNS message.
     #[cold]
-    pub(super) fn dns_event(&mut self, message: &dns::Message<'_>, direction: Direction) {
+    pub(super) fn dns_event(&mut self, message: &dns::DnsMessage<'_>, direction: Direction) {
         self.event("dns", direction, &dns_fields(message));
     }
 
-    /// Tells of a handshake, once the server's part of it that can be read is over. What the client
-    /// said waits in a growing buffer.
+    /// Reports a handshake once the readable part of the server's side is complete. The client's
+    /// part waits in a buffer.
     #[cold]
-    pub(super) fn tls_event(&mut self, handshake: Handshake, scenes: &[Scene], client: Direction) {
-        let kept = Kept::Text.of(Direction::Original);
-        let first = |buffer| scenes.iter().find_map(|scene| scene.first(buffer));
+    pub(super) fn tls_event(
+        &mut self,
+        handshake: Handshake,
+        all_buffers: &[InspectionBuffers],
+        client: Direction,
+    ) {
+        let kept = KeptBuffer::Text.of(Direction::Original);
+        let first = |buffer| all_buffers.iter().find_map(|buffers| buffers.first(buffer));
         if handshake.is_client {
             let mut hello = self.context.take_buffer(kept);
             hello.clear();
@@ -65,13 +70,13 @@ impl Watch<'_, '_> {
         if let (Some(version), Some(bytes)) = (handshake.version, known.first_chunk_mut()) {
             *bytes = version.0.to_be_bytes();
         }
-        if !handshake.is_over {
+        if !handshake.has_ended {
             hello.push(&known);
             return self.context.give_buffer(kept, hello);
         }
         self.context.give_buffer(kept, hello);
         let Some((version, name)) = known.split_first_chunk::<VERSION_BYTES>() else { return };
-        let mut fields = Fields::new();
+        let mut fields = AlertFields::new();
         for (field, bytes) in [
             ("subject", first(Buffer::TlsCertSubject)),
             ("issuerdn", first(Buffer::TlsCertIssuer)),
@@ -81,14 +86,14 @@ impl Watch<'_, '_> {
         ] {
             fields.extend(bytes.map(|bytes| (field, AlertValue::Text(bytes.to_vec()))));
         }
-        let version = tls::Version(u16::from_be_bytes(*version));
-        // As Suricata writes it: without the space.
+        let version = tls::ProtocolVersion(u16::from_be_bytes(*version));
+        // As in Suricata: without the space.
         let name = version.to_string().replace(' ', "");
         fields.extend((version.0 != 0).then(|| ("version", AlertValue::Text(name.into_bytes()))));
         self.event("tls", client, &fields);
     }
 
-    fn event(&mut self, kind: &'static str, about: Direction, fields: &Fields) {
+    fn event(&mut self, kind: &'static str, about: Direction, fields: &AlertFields) {
         let borrowed: Vec<EventField<'_>> = fields
             .iter()
             .map(|(name, value)| {

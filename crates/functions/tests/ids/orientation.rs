@@ -1,4 +1,4 @@
-//! Who is the server where the beginning of a connection was not seen, or was the server's.
+//! The server's identity when the beginning of a connection was not seen, or was the server's.
 
 use packet::{Endpoint, Side};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::ids_support::*;
 const ASK: &str = "GET /ask HTTP/1.1\r\nHost: x.example\r\n\r\n";
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nSECRET";
 
-/// A rule for each thing that depends on who is the server.
+/// A rule for each thing that depends on the server's identity.
 const RULES: &str = r#"
 alert tcp any any -> any any (msg:"any"; content:"SECRET"; sid:1;)
 alert http any any -> any any (msg:"body"; flow:established,to_client; file.data; content:"SECRET"; sid:2;)
@@ -18,7 +18,8 @@ alert tcp any any -> any any (msg:"answer"; flow:to_client; content:"200 OK"; si
 alert tcp any any -> any any (msg:"never"; flow:to_server; content:"SECRET"; sid:6;)
 "#;
 
-/// What a connection alerts of which these segments, counted from 1, are seen.
+/// Returns the alerts of a connection of which the segments from this one on, counted from 1, are
+/// seen.
 fn seen(talk: &Talk, from: usize) -> Vec<u32> {
     let mut rules = watch(RULES, &talk.segments[from - 1..]).rules();
     rules.sort_unstable();
@@ -33,14 +34,14 @@ fn web(port: u16) -> Talk {
 }
 
 #[test]
-fn whoever_is_seen_first_the_server_is_the_server() {
+fn the_server_is_identified_whichever_side_is_seen_first() {
     let whole = [1, 1, 2, 2, 3, 3, 4, 4, 5, 5];
     let talk = web(80);
-    // With the client's SYN; the server's; the client's acknowledgement; its request.
+    // From the client's SYN; the server's; the client's acknowledgement; its request.
     for from in 1..=4 {
         assert_eq!(seen(&talk, from), whole, "from {from}");
     }
-    // With the answer; and with an acknowledgement of the server's.
+    // From the response; and from an acknowledgement of the server's.
     assert_eq!(seen(&talk, 5), [1, 1, 2, 2, 3, 4, 5, 5]);
     let mut talk = Talk::midstream(80);
     talk.says(Server, "").says(Client, ASK).says(Server, ANSWER);
@@ -48,7 +49,7 @@ fn whoever_is_seen_first_the_server_is_the_server() {
 }
 
 #[test]
-fn words_tell_where_ports_do_not() {
+fn content_determines_the_server_where_ports_do_not() {
     // Neither port is known as a server's; or the client's is.
     for (client, server) in [(40_000, 8_080), (80, 8_080), (80, 80)] {
         let at = |address: [u8; 4], port| {
@@ -64,7 +65,7 @@ fn words_tell_where_ports_do_not() {
 }
 
 #[test]
-fn a_request_is_read_after_the_rest_of_an_answer() {
+fn a_request_is_parsed_after_the_rest_of_a_response() {
     for len in [100, 3_000, 9_000] {
         let mut talk = Talk::midstream(8_080);
         for part in "x".repeat(len).as_bytes().chunks(1_000) {
@@ -76,8 +77,8 @@ fn a_request_is_read_after_the_rest_of_an_answer() {
 }
 
 #[test]
-fn a_syn_is_believed_more_than_what_came_before() {
-    // A forged answer, or a stray segment, before the client's SYN.
+fn a_syn_overrides_earlier_evidence() {
+    // A forged reply, or a stray segment, before the client's SYN.
     for (who, flags) in [(Client, SYN | ACK), (Server, ACK), (Client, ACK)] {
         let mut talk = Talk::midstream(80);
         talk.forges(who, flags, 77);
@@ -103,7 +104,7 @@ fn on_the_same_ports_the_other_side_may_begin() {
 }
 
 #[test]
-fn tls_and_ssh_are_turned_by_their_words() {
+fn tls_and_ssh_determine_the_server() {
     let hello = |kind: u8| {
         let body = [&[3, 3][..], &[b'R'; 32], &[0, 0, 2, 0x13, 1, 1, 0]].concat();
         let message = [&[kind, 0, 0, body.len() as u8][..], &body].concat();
@@ -118,10 +119,10 @@ alert ssh any any -> any any (msg:"server"; flow:to_client; ssh.software; conten
     assert_eq!(watch(rules, &talk.segments).rules(), [1]);
     let mut talk = Talk::midstream(22);
     talk.says(Server, "SSH-2.0-theirs\r\n").says(Client, "SSH-2.0-ours\r\n");
-    assert_eq!(watch(rules, &talk.segments).rules(), [2], "both sides say the same: the port tells");
+    assert_eq!(watch(rules, &talk.segments).rules(), [2], "both sides say the same: the port decides");
 }
 
-/// A DNS message that asks for a name, or answers.
+/// A DNS query or response.
 fn dns(flags: u16) -> Vec<u8> {
     let header = [0x1234, flags, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
     [&header[..], b"\x04name\x07example\0\0\x01\0\x01"].concat()
@@ -136,8 +137,8 @@ alert dns any any -> any any (msg:"answer"; flow:to_client; dns.query; content:"
     let (host, server): (Endpoint, Endpoint) = (v4(10, 0, 0, 1, 5_000), v4(192, 0, 2, 1, 53));
     let answer = Arrival { at_ns: SECOND_NS, side: Side::Outside, network: udp(server, host, &dns(0x8180)) };
     let query = Arrival { at_ns: SECOND_NS, side: Side::Inside, network: udp(host, server, &dns(0x0100)) };
-    assert_eq!(watch(rules, &[answer.clone(), query.clone()]).told, [(1, 2), (2, 1)]);
-    assert_eq!(watch(rules, &[query, answer]).told, [(1, 1), (2, 2)]);
+    assert_eq!(watch(rules, &[answer.clone(), query.clone()]).reported, [(1, 2), (2, 1)]);
+    assert_eq!(watch(rules, &[query, answer]).reported, [(1, 1), (2, 2)]);
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn one_direction_alone_counts_as_established_only_if_so_configured() {
     assert_eq!((seen.rules(), seen.counter("one_sided_connections")), (vec![], 1));
     let seen = watch_with(rules, json!({ "async_oneside": true }), &talk.segments);
     assert_eq!((seen.rules(), seen.counter("one_sided_connections")), (vec![1, 1], 1));
-    // One whose beginning was not seen at all counts anyway.
+    // A connection without any beginning counts anyway.
     let seen = watch(rules, &talk.segments[2..]);
     assert_eq!((seen.rules(), seen.counter("one_sided_connections")), (vec![1, 1], 1));
     assert_eq!(watch(rules, &web(80).segments).counter("one_sided_connections"), 0);

@@ -1,30 +1,30 @@
-//! Who is the server: by a SYN; where none was seen, by ports, until the protocol's words tell. And
-//! what is spoken, before the packet at hand is looked at, so that rules about a protocol hold on
-//! the first packet that shows it.
+//! Orientation of a flow: which side is the server. A SYN decides; otherwise ports do, until the
+//! protocol is detected. The protocol is determined before the current packet is inspected, so that
+//! rules about it match on the first packet that shows it.
 
-use applayer::detect::{Application, Detector, Verdict as Found};
+use applayer::detect::{AppProtocol, Detection, Detector};
 use applayer::dns;
 use nf::PacketView;
 use nf::stream::StreamEventKind;
 use packet::parse::protocol;
 use packet::{Direction, PacketClass};
 
-use super::{Watch, ports, side, turned};
+use super::{Inspector, ports, side, swapped};
 use crate::ids::counter;
-use crate::ids::facts::{Facts, PacketFacts};
-use crate::ids::state::{Flags, State};
+use crate::ids::facts::{InspectionFacts, PacketFacts};
+use crate::ids::state::{FlowFlags, State};
 
-/// Ports below are those of servers (RFC 6335 6).
+/// Ports below are servers' (RFC 6335 6).
 const SERVERS_BELOW: u16 = 1024;
 
 /// TCP flags (RFC 9293 3.1).
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-impl Watch<'_, '_> {
-    /// Says who is the server, as far as the packet tells, and whether it is the first one of its
-    /// direction. `restarts`: a new connection begins with it.
-    pub(super) fn face(
+impl Inspector<'_, '_> {
+    /// Determines the server as far as the packet shows it, and whether the packet is the first of
+    /// its direction. `restarts`: a new connection begins with it.
+    pub(super) fn orient(
         &mut self,
         packet: &PacketView<'_>,
         own: &PacketFacts<'_>,
@@ -44,7 +44,7 @@ impl Watch<'_, '_> {
         if restarts {
             let client = match flags & ACK {
                 0 => direction,
-                // The client may send one, too, to be taken for the server.
+                // The client may send one too, to appear as the server.
                 _ if state.flags.has_asked(direction.other()) => direction.other(),
                 _ if state.is_to_server(Direction::Original) => Direction::Original,
                 _ => Direction::Reply,
@@ -57,17 +57,17 @@ impl Watch<'_, '_> {
             return is_first;
         }
         if is_syn {
-            // Of a connection under way, hosts heed none.
-            if !state.flags.has(Flags::BY_SYN) && state.detector.is_fresh() {
+            // Hosts ignore one within a connection.
+            if !state.flags.has(FlowFlags::BY_SYN) && state.detector.is_fresh() {
                 let is_answer = flags & ACK != 0;
                 state.begin(if is_answer { direction.other() } else { direction });
-                // An answer that is forged must not hide who asks.
+                // A forged reply must not hide the initiator.
                 if is_answer {
-                    state.flags.unset(Flags::BY_SYN);
+                    state.flags.unset(FlowFlags::BY_SYN);
                 }
             }
         } else if !state.flags.has_seen(direction.other()) {
-            state.flags.set(Flags::PICKED_UP);
+            state.flags.set(FlowFlags::PICKED_UP);
             state.detector.pick_up();
             let (from, to) = own.ports().unwrap_or_default();
             if from < SERVERS_BELOW && to >= SERVERS_BELOW {
@@ -77,54 +77,56 @@ impl Watch<'_, '_> {
         is_first
     }
 
-    /// What a packet's bytes tell of what is spoken, and by whom. They are taken for good when the
-    /// streams are looked at.
-    pub(super) fn listen<'a>(
+    /// Determines the protocol and its client from the packet's bytes, without changing the state,
+    /// which follows when the streams are inspected.
+    pub(super) fn preview_protocol<'a>(
         &mut self,
         packet: &PacketView<'_>,
-        facts: Facts<'a>,
+        facts: InspectionFacts<'a>,
         direction: Direction,
         state: &mut State,
-    ) -> Facts<'a> {
+    ) -> InspectionFacts<'a> {
         let (mut detector, mut application) = (state.detector, facts.application);
         for event in packet.stream() {
             let to_server = state.is_to_server(event.direction);
             let same = event.direction == direction;
-            let ours = Facts { to_server, ..if same { facts } else { turned(facts) } };
+            let ours = InspectionFacts { to_server, ..if same { facts } else { swapped(facts) } };
             match event.kind {
                 StreamEventKind::Restart => detector = Detector::default(),
                 StreamEventKind::Data(piece) => {
                     application = detector.stream(side(to_server), event.offset, piece, ports(&ours));
                     let may_turn =
-                        state.flags.has(Flags::PICKED_UP) && !matches!(application, Found::Known(_));
-                    let words = || detector.turned_by_words(ports(&Facts { to_server: !to_server, ..ours }));
-                    if may_turn && let Some(turned) = words() {
+                        state.flags.has(FlowFlags::PICKED_UP) && !matches!(application, Detection::Known(_));
+                    let words = || {
+                        detector.swapped_by_content(ports(&InspectionFacts { to_server: !to_server, ..ours }))
+                    };
+                    if may_turn && let Some(swapped) = words() {
                         state.turn();
-                        (detector, application) = (turned, turned.verdict());
+                        (detector, application) = (swapped, swapped.verdict());
                     }
                 }
                 _ => {}
             }
         }
-        Facts { application, to_server: state.is_to_server(direction), ..facts }
+        InspectionFacts { application, to_server: state.is_to_server(direction), ..facts }
     }
 
-    /// The same of a datagram.
-    pub(super) fn listen_to_datagram<'a>(
+    /// The same for a datagram.
+    pub(super) fn preview_datagram<'a>(
         &mut self,
         own: &PacketFacts<'_>,
-        facts: Facts<'a>,
+        facts: InspectionFacts<'a>,
         direction: Direction,
         state: &mut State,
-    ) -> Facts<'a> {
+    ) -> InspectionFacts<'a> {
         let was_known = state.detector.verdict();
         let application = state.detector.datagram(side(facts.to_server), own.payload, ports(&facts));
-        let mut facts = Facts { application, ..facts };
-        if was_known == Found::Unknown && application != Found::Unknown {
+        let mut facts = InspectionFacts { application, ..facts };
+        if was_known == Detection::Unknown && application != Detection::Unknown {
             facts.is_first_known = state.flags.see_known(direction);
-            // An answer whose question was not seen.
-            let is_answer = || dns::Message::read(own.payload).is_ok_and(|message| message.is_response);
-            let is_dns = application == Found::Known(Application::Dns);
+            // A response whose query was not seen.
+            let is_answer = || dns::DnsMessage::read(own.payload).is_ok_and(|message| message.is_response);
+            let is_dns = application == Detection::Known(AppProtocol::Dns);
             if is_dns && facts.to_server && !state.flags.has_seen(direction.other()) && is_answer() {
                 state.turn();
                 facts.to_server = false;
@@ -133,10 +135,10 @@ impl Watch<'_, '_> {
         facts
     }
 
-    /// Counts a connection in which bytes go on one way, and nothing comes the other way.
+    /// Counts a connection in which bytes continue in one direction and none come in the other.
     pub(super) fn note_one_sided(&mut self, direction: Direction, offset: u64, state: &mut State) {
-        if offset > 0 && !state.flags.has_seen(direction.other()) && !state.flags.has(Flags::ONE_SIDED) {
-            state.flags.set(Flags::ONE_SIDED);
+        if offset > 0 && !state.flags.has_seen(direction.other()) && !state.flags.has(FlowFlags::ONE_SIDED) {
+            state.flags.set(FlowFlags::ONE_SIDED);
             self.context.count(counter::ONE_SIDED, 1);
         }
     }

@@ -1,51 +1,51 @@
-//! What alerts tell of the message that they are about, in the words of EVE.
+//! Details in alerts about the message that matched, with EVE's field names.
 
 use applayer::dns;
 use applayer::http::uri;
 use nf::{AlertMessage, AlertValue};
 use signatures::Buffer;
 
-use super::message::Message;
-use super::scene::Scene;
+use super::inspection_buffers::InspectionBuffers;
+use super::message::HttpMessage;
 
-/// The message that an occasion is about.
+/// The message at an inspection point.
 #[derive(Clone, Copy)]
-pub enum About<'a> {
-    /// None, or one of which nothing is told.
+pub enum AlertSubject<'a> {
+    /// None, or one without details.
     Nothing,
-    /// One of HTTP, with the number of its transaction in the connection.
-    Http(&'a Message, u64),
-    /// One of DNS.
-    Dns(&'a dns::Message<'a>),
-    /// One of TLS's handshake.
-    Tls(&'a Scene),
+    /// An HTTP message, with the number of its transaction in the connection.
+    Http(&'a HttpMessage, u64),
+    /// A DNS message.
+    Dns(&'a dns::DnsMessage<'a>),
+    /// A TLS handshake message.
+    Tls(&'a InspectionBuffers),
 }
 
-/// The most bytes of a text that are told.
+/// Maximum bytes of a text in an alert.
 pub const TEXT_BYTES: usize = 1024;
-/// The most names, or answers, of a DNS message that are told.
+/// Maximum queries or answers of a DNS message in an alert.
 pub const ENTRIES_MAX: usize = 16;
 
 /// Names and values.
-pub type Fields = Vec<(&'static str, AlertValue)>;
+pub type AlertFields = Vec<(&'static str, AlertValue)>;
 
-impl About<'_> {
-    /// The number of the message's transaction, if it has one.
+impl AlertSubject<'_> {
+    /// Returns the transaction number, if the message has one.
     pub fn transaction(&self) -> Option<u64> {
         match self {
-            About::Http(_, number) => Some(*number),
-            About::Dns(_) => Some(0),
-            About::Tls(_) | About::Nothing => None,
+            AlertSubject::Http(_, number) => Some(*number),
+            AlertSubject::Dns(_) => Some(0),
+            AlertSubject::Tls(_) | AlertSubject::Nothing => None,
         }
     }
 
-    /// What is told of it.
+    /// Returns the details of the message.
     pub fn message(&self) -> Option<AlertMessage> {
         let (kind, fields) = match self {
-            About::Nothing => return None,
-            About::Http(message, _) => ("http", of_http(message)),
-            About::Dns(message) => ("dns", of_dns(message)),
-            About::Tls(scene) => ("tls", of_tls(scene)),
+            AlertSubject::Nothing => return None,
+            AlertSubject::Http(message, _) => ("http", of_http(message)),
+            AlertSubject::Dns(message) => ("dns", of_dns(message)),
+            AlertSubject::Tls(buffers) => ("tls", of_tls(buffers)),
         };
         (!fields.is_empty()).then_some(AlertMessage { kind, fields })
     }
@@ -55,8 +55,8 @@ fn text(bytes: &[u8]) -> AlertValue {
     AlertValue::Text(bytes[..bytes.len().min(TEXT_BYTES)].to_vec())
 }
 
-fn of_http(message: &Message) -> Fields {
-    let mut fields = Fields::new();
+fn of_http(message: &HttpMessage) -> AlertFields {
+    let mut fields = AlertFields::new();
     let mut add = |name, bytes: &[u8]| {
         if !bytes.is_empty() {
             fields.push((name, text(bytes)));
@@ -65,20 +65,23 @@ fn of_http(message: &Message) -> Fields {
     let [first, second, third] = message.words();
     if message.is_request() {
         let named = uri::split(second).authority;
-        let host = named.or(message.first_value(applayer::http::Field::Host)).unwrap_or_default();
+        let host = named.or(message.first_value(applayer::http::FieldName::Host)).unwrap_or_default();
         let (_, host, port) = uri::split_authority(host);
         add("hostname", host);
         add("url", second);
-        add("http_user_agent", message.first_value(applayer::http::Field::UserAgent).unwrap_or_default());
-        add("http_refer", message.first_value(applayer::http::Field::Referer).unwrap_or_default());
+        add("http_user_agent", message.first_value(applayer::http::FieldName::UserAgent).unwrap_or_default());
+        add("http_refer", message.first_value(applayer::http::FieldName::Referer).unwrap_or_default());
         add("http_method", first);
         add("protocol", third);
         let port = port.and_then(|port| std::str::from_utf8(port).ok()?.parse::<u16>().ok());
         fields.extend(port.map(|port| ("http_port", AlertValue::Number(port.into()))));
     } else {
-        add("http_content_type", message.first_value(applayer::http::Field::ContentType).unwrap_or_default());
+        add(
+            "http_content_type",
+            message.first_value(applayer::http::FieldName::ContentType).unwrap_or_default(),
+        );
         add("protocol", first);
-        add("redirect", message.first_value(applayer::http::Field::Location).unwrap_or_default());
+        add("redirect", message.first_value(applayer::http::FieldName::Location).unwrap_or_default());
         let status = std::str::from_utf8(second).ok().and_then(|code| code.parse::<u16>().ok());
         fields.extend(status.map(|status| ("status", AlertValue::Number(status.into()))));
     }
@@ -86,8 +89,8 @@ fn of_http(message: &Message) -> Fields {
     fields
 }
 
-/// As in Suricata 7's alerts: the names that are asked for, or the answer.
-fn of_dns(message: &dns::Message<'_>) -> Fields {
+/// Returns the fields as in Suricata 7's alerts: the queries, or the answer.
+fn of_dns(message: &dns::DnsMessage<'_>) -> AlertFields {
     let mut out = Vec::new();
     write_object(&dns_fields(message), &mut out);
     if message.is_response {
@@ -98,19 +101,19 @@ fn of_dns(message: &dns::Message<'_>) -> Fields {
     vec![("query", AlertValue::Json(out))]
 }
 
-fn of_tls(scene: &Scene) -> Fields {
-    let told = [
+fn of_tls(buffers: &InspectionBuffers) -> AlertFields {
+    let reported = [
         ("subject", Buffer::TlsCertSubject),
         ("issuerdn", Buffer::TlsCertIssuer),
         ("serial", Buffer::TlsCertSerial),
         ("fingerprint", Buffer::TlsCertFingerprint),
         ("sni", Buffer::TlsSni),
     ];
-    told.into_iter().filter_map(|(name, buffer)| Some((name, text(scene.first(buffer)?)))).collect()
+    reported.into_iter().filter_map(|(name, buffer)| Some((name, text(buffers.first(buffer)?)))).collect()
 }
 
-/// What is told of a DNS message: its header, the first question, and the answers.
-pub fn dns_fields(message: &dns::Message<'_>) -> Fields {
+/// Returns the fields of a DNS event: the header, the first question, and the answers.
+pub fn dns_fields(message: &dns::DnsMessage<'_>) -> AlertFields {
     let text = |text: &str| AlertValue::Text(text.as_bytes().to_vec());
     let kind = if message.is_response { "answer" } else { "query" };
     let mut fields = vec![("type", text(kind)), ("id", AlertValue::Number(message.id.into()))];
@@ -124,11 +127,11 @@ pub fn dns_fields(message: &dns::Message<'_>) -> Fields {
         );
     }
     fields.push(("opcode", AlertValue::Number(message.opcode.into())));
-    let (mut name, mut entries) = (dns::Name::default(), message.entries());
+    let (mut name, mut entries) = (dns::DnsName::default(), message.entries());
     let (mut has_question, mut count, mut answers) = (false, 0, Vec::new());
     while let Some(Ok(entry)) = entries.next(&mut name) {
         match entry.section {
-            dns::Section::Question if !has_question => {
+            dns::DnsSection::Question if !has_question => {
                 has_question = true;
                 fields.extend(name_fields(name.as_bytes(), entry.kind));
                 fields.push(match message.is_response {
@@ -136,8 +139,8 @@ pub fn dns_fields(message: &dns::Message<'_>) -> Fields {
                     false => ("tx_id", AlertValue::Number(0)),
                 });
             }
-            dns::Section::Question => {}
-            dns::Section::Answer if count < ENTRIES_MAX => {
+            dns::DnsSection::Question => {}
+            dns::DnsSection::Answer if count < ENTRIES_MAX => {
                 answers.push(if count == 0 { b'[' } else { b',' });
                 count += 1;
                 let mut answer = name_fields(name.as_bytes(), entry.kind).to_vec();
@@ -155,7 +158,7 @@ pub fn dns_fields(message: &dns::Message<'_>) -> Fields {
     fields
 }
 
-/// Writes fields as an object of JSON.
+/// Writes fields as a JSON object.
 fn write_object(fields: &[(&'static str, AlertValue)], out: &mut Vec<u8>) {
     out.push(b'{');
     for (at, (name, value)) in fields.iter().enumerate() {
@@ -174,14 +177,14 @@ fn write_object(fields: &[(&'static str, AlertValue)], out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// The name and type of an entry.
+/// Returns the name and type of an entry.
 fn name_fields(name: &[u8], kind: u16) -> [(&'static str, AlertValue); 2] {
     let known = type_name(kind).map_or_else(|| format!("TYPE{kind}"), str::to_owned);
     [("rrname", text(name)), ("rrtype", AlertValue::Text(known.into_bytes()))]
 }
 
-/// The data of a record whose form is known.
-fn data(entry: &dns::Entry<'_>) -> Option<Vec<u8>> {
+/// Formats record data of a known type.
+fn data(entry: &dns::DnsEntry<'_>) -> Option<Vec<u8>> {
     match (entry.kind, entry.data.len()) {
         (1, 4) => {
             entry.data.first_chunk::<4>().map(|octets| std::net::Ipv4Addr::from(*octets).to_string().into())
@@ -189,13 +192,13 @@ fn data(entry: &dns::Entry<'_>) -> Option<Vec<u8>> {
         (28, 16) => {
             entry.data.first_chunk::<16>().map(|octets| std::net::Ipv6Addr::from(*octets).to_string().into())
         }
-        // A text: strings, each behind its length, of which the first is told.
+        // TXT: length-prefixed strings; only the first is reported.
         (16, 1..) => entry.data.get(1..1 + usize::from(entry.data[0])).map(<[u8]>::to_vec),
         _ => None,
     }
 }
 
-/// Writes bytes as a string of JSON: those that are no UTF-8 as `\xff`, as Suricata writes them.
+/// Writes bytes as a JSON string; bytes that are not UTF-8 become `\xff`, as in Suricata.
 fn write_text(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for chunk in bytes.utf8_chunks() {
@@ -254,7 +257,7 @@ mod tests {
     fn a_dns_answer_is_an_object() {
         let bytes = b"\x12\x34\x81\x80\0\x01\0\x02\0\0\0\0\x02a\"\x03org\0\0\x01\0\x01\
             \xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\xc0\x0c\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x07";
-        let message = dns::Message::read(bytes).unwrap();
+        let message = dns::DnsMessage::read(bytes).unwrap();
         let mut out = Vec::new();
         write_object(&dns_fields(&message), &mut out);
         assert_eq!(

@@ -1,69 +1,73 @@
-//! What is done with what the parser tells: it is counted, judged, and put together to
-//! transactions.
+//! Handling of parser events: counting, judging, and assembly of transactions.
 
-use applayer::http::{Anomaly, Event, Field, Header, RequestLine, Side, Sink, StatusLine};
+use applayer::http::{
+    ExchangeSide, FieldName, HeaderLine, HttpAnomaly, HttpEvent, HttpSink, RequestLine, StatusLine,
+};
 use nf::{Context, FlowBuffer};
 
-use super::state::{Blocked, Notes, Phase};
-use super::transactions::{self, Answer, Fields, Item};
-use super::{Anomalies, MethodPolicy, Smuggling};
+use super::state::{BlockReason, FlowNotes, Phase};
+use super::transactions::{self, ResponseFields, StoredField, TransactionFields};
+use super::{AnomalyPolicy, MethodPolicy, SmugglingPolicy};
 use super::{Http, attribute, buffer, counter, group, smuggling};
 use crate::lines::FlowLine;
 
-/// Bytes of a line (a header with its folds) that are read.
+/// Maximum bytes of a line (a header with its folds); a longer one is truncated.
 pub const LINE_MAX: usize = 16 << 10;
 
-/// A direction's incomplete line.
-pub type Kept = FlowLine<LINE_MAX>;
+/// A direction's partial line.
+pub type PartialLine = FlowLine<LINE_MAX>;
 
-/// Takes what the parser tells of one direction.
-pub struct Watch<'a, 'c> {
+/// The receiver of parser events of one direction.
+pub struct HttpInspector<'a, 'c> {
     pub(super) http: &'a Http,
-    pub(super) notes: &'a mut Notes,
+    pub(super) notes: &'a mut FlowNotes,
     pub(super) context: &'a mut Context<'c>,
-    pub(super) side: Side,
+    pub(super) side: ExchangeSide,
 }
 
-impl Sink for Watch<'_, '_> {
+impl HttpSink for HttpInspector<'_, '_> {
     #[inline]
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: HttpEvent<'_>) {
         if self.notes.phase() != Phase::Http && !self.is_recognised_by(event) {
             return;
         }
         match event {
-            Event::Request(request) => self.request(request),
-            Event::Response(response) => self.response(response),
-            Event::Header(header) => self.header(header),
-            Event::Body(bytes) if self.side == Side::Response => self.notes.length += bytes.len() as u64,
-            Event::End(_) => self.end(),
-            Event::Skipped(bytes) => self.context.count(counter::BYTES_SKIPPED, bytes.len() as u64),
-            Event::Opaque(bytes) => self.context.count(counter::BYTES_OPAQUE, bytes.len() as u64),
-            Event::Gap(len) => {
+            HttpEvent::Request(request) => self.request(request),
+            HttpEvent::Response(response) => self.response(response),
+            HttpEvent::Header(header) => self.header(header),
+            HttpEvent::Body(bytes) if self.side == ExchangeSide::Response => {
+                self.notes.length += bytes.len() as u64
+            }
+            HttpEvent::End(_) => self.end(),
+            HttpEvent::Skipped(bytes) => self.context.count(counter::BYTES_SKIPPED, bytes.len() as u64),
+            HttpEvent::Opaque(bytes) => self.context.count(counter::BYTES_OPAQUE, bytes.len() as u64),
+            HttpEvent::Gap(len) => {
                 self.context.count(counter::GAPS, 1);
                 self.context.count(counter::BYTES_MISSING, len);
             }
-            Event::Anomaly(anomaly) => self.anomaly(anomaly),
-            Event::Body(_)
-            | Event::HeadersEnd(_)
-            | Event::ChunkExtension(_)
-            | Event::Trailer(_)
-            | Event::Switched(_)
-            | Event::Resynchronised => {}
+            HttpEvent::Anomaly(anomaly) => self.anomaly(anomaly),
+            HttpEvent::Body(_)
+            | HttpEvent::HeadersEnd(_)
+            | HttpEvent::ChunkExtension(_)
+            | HttpEvent::Trailer(_)
+            | HttpEvent::Switched(_)
+            | HttpEvent::Resynchronised => {}
         }
     }
 }
 
-impl Watch<'_, '_> {
-    /// Where a start line is searched for, whether this is one: then the flow speaks HTTP.
-    fn is_recognised_by(&mut self, event: Event<'_>) -> bool {
-        let found = matches!(event, Event::Request(_) | Event::Response(_));
+impl HttpInspector<'_, '_> {
+    /// While searching for a start line, returns whether the event is one, which means that the
+    /// flow speaks HTTP.
+    fn is_recognised_by(&mut self, event: HttpEvent<'_>) -> bool {
+        let found = matches!(event, HttpEvent::Request(_) | HttpEvent::Response(_));
         if found && self.notes.phase() == Phase::Suspected {
             self.recognised();
         }
         found && self.notes.phase() == Phase::Http
     }
 
-    /// The flow speaks HTTP.
+    /// Records that the flow speaks HTTP.
     pub fn recognised(&mut self) {
         self.notes.enter(Phase::Http);
         self.context.count(counter::FLOWS, 1);
@@ -86,23 +90,24 @@ impl Watch<'_, '_> {
     fn refuse_method(&mut self) {
         self.context.count(counter::METHODS_REFUSED, 1);
         if self.http.method_policy == MethodPolicy::Drop {
-            self.notes.block(Blocked::Method);
+            self.notes.block(BlockReason::Method);
         }
         if self.alerts_for_the_first_time(METHOD_BIT) {
             self.context.alert(smuggling::METHOD_SIGNATURE, "method-not-allowed", "http-method", 2);
         }
     }
 
-    /// Keeps of a request what is told when it is answered.
+    /// Stores the fields of a request that are reported with its response.
     fn keep(&mut self, request: RequestLine<'_>) {
         let mut queue = self.take_queue();
         self.notes.found = 0;
         if transactions::begin(&mut queue, request.number) {
-            self.notes.found = Item::Method.bit() | Item::Url.bit() | Item::Protocol.bit();
+            self.notes.found =
+                StoredField::Method.bit() | StoredField::Url.bit() | StoredField::Protocol.bit();
             let texts = [
-                (Item::Method, request.name),
-                (Item::Url, request.target),
-                (Item::Protocol, request.protocol),
+                (StoredField::Method, request.name),
+                (StoredField::Url, request.target),
+                (StoredField::Protocol, request.protocol),
             ];
             for (item, text) in texts {
                 if !transactions::add(&mut queue, item, text) {
@@ -116,35 +121,35 @@ impl Watch<'_, '_> {
     }
 
     #[inline]
-    fn header(&mut self, header: Header<'_>) {
+    fn header(&mut self, header: HeaderLine<'_>) {
         if !self.http.events {
             return;
         }
         let item = match (self.side, header.field) {
-            (Side::Request, Field::Host) => Item::Host,
-            (Side::Request, Field::UserAgent) => Item::Agent,
-            (Side::Request, Field::Referer) => Item::Referer,
-            (Side::Response, Field::ContentType) => Item::ContentType,
+            (ExchangeSide::Request, FieldName::Host) => StoredField::Host,
+            (ExchangeSide::Request, FieldName::UserAgent) => StoredField::Agent,
+            (ExchangeSide::Request, FieldName::Referer) => StoredField::Referer,
+            (ExchangeSide::Response, FieldName::ContentType) => StoredField::ContentType,
             _ => return,
         };
-        // Of several of a name the first counts.
+        // Of several headers of a name, the first counts.
         let (wanted, place) = match self.side {
-            Side::Request => (self.notes.found != 0, buffer::QUEUE),
-            Side::Response => (self.notes.answering != 0, buffer::ANSWER),
+            ExchangeSide::Request => (self.notes.found != 0, buffer::QUEUE),
+            ExchangeSide::Response => (self.notes.answering != 0, buffer::ANSWER),
         };
         let known = match self.side {
-            Side::Request => &mut self.notes.found,
-            Side::Response => &mut self.notes.answering,
+            ExchangeSide::Request => &mut self.notes.found,
+            ExchangeSide::Response => &mut self.notes.answering,
         };
         if !wanted || *known & item.bit() != 0 {
             return;
         }
         *known |= item.bit();
         let mut kept = match self.side {
-            Side::Request => self.take_queue(),
-            Side::Response => self.take_answer(),
+            ExchangeSide::Request => self.take_queue(),
+            ExchangeSide::Response => self.take_answer(),
         };
-        let is_forgotten = self.side == Side::Request && self.notes.found == 0;
+        let is_forgotten = self.side == ExchangeSide::Request && self.notes.found == 0;
         if !is_forgotten && !transactions::add(&mut kept, item, header.value) {
             self.context.count(counter::TEXTS_CUT, 1);
         }
@@ -165,15 +170,16 @@ impl Watch<'_, '_> {
         if let Some(number) = response.answers {
             self.find_request(number, &mut answer);
         }
-        if answer.as_slice().is_empty() && !transactions::add(&mut answer, Item::Protocol, response.protocol)
+        if answer.as_slice().is_empty()
+            && !transactions::add(&mut answer, StoredField::Protocol, response.protocol)
         {
             self.context.count(counter::TEXTS_CUT, 1);
         }
         self.context.give_buffer(buffer::ANSWER, answer);
     }
 
-    /// Moves the request of this number from the queue to `answer`. Those before it will get no
-    /// answer any more.
+    /// Moves the request with this number from the queue to `answer`. Earlier ones will get no
+    /// response.
     fn find_request(&mut self, number: u32, answer: &mut FlowBuffer) {
         let mut queue = self.take_queue();
         while let Some((oldest, items)) = transactions::oldest(queue.as_slice()) {
@@ -183,7 +189,7 @@ impl Watch<'_, '_> {
             } else if ahead < u32::MAX / 2 {
                 break;
             } else {
-                tell(self.notes, self.context, items, None);
+                report_event(self.notes, self.context, items, None);
             }
             let len = items.len();
             queue.consume(len);
@@ -194,7 +200,7 @@ impl Watch<'_, '_> {
         self.context.give_buffer(buffer::QUEUE, queue);
     }
 
-    /// The requests that wait for their answers; if they gave way to others, they are forgotten.
+    /// Takes the pending requests; if the buffer was evicted, they are lost.
     fn take_queue(&mut self) -> FlowBuffer {
         let queue = self.context.take_buffer(buffer::QUEUE);
         if queue.was_evicted() {
@@ -204,7 +210,7 @@ impl Watch<'_, '_> {
         queue
     }
 
-    /// The transaction that is being answered, without its texts so far if they gave way to others.
+    /// Takes the transaction in progress, without its texts if the buffer was evicted.
     fn take_answer(&mut self) -> FlowBuffer {
         let answer = self.context.take_buffer(buffer::ANSWER);
         if answer.was_evicted() {
@@ -214,21 +220,26 @@ impl Watch<'_, '_> {
     }
 
     fn end(&mut self) {
-        if self.side == Side::Response && self.notes.answering != 0 {
+        if self.side == ExchangeSide::Response && self.notes.answering != 0 {
             let mut answer = self.take_answer();
-            let Notes { status, length, .. } = *self.notes;
-            tell(self.notes, self.context, answer.as_slice(), Some(Answer { status, length }));
+            let FlowNotes { status, length, .. } = *self.notes;
+            report_event(
+                self.notes,
+                self.context,
+                answer.as_slice(),
+                Some(ResponseFields { status, length }),
+            );
             self.notes.answering = 0;
             answer.clear();
             self.context.give_buffer(buffer::ANSWER, answer);
         }
     }
 
-    /// Nobody will answer what is in the queue.
+    /// Reports the pending requests, which will get no response.
     pub fn give_up_requests(&mut self) {
         let mut queue = self.take_queue();
         while let Some((_, items)) = transactions::oldest(queue.as_slice()) {
-            tell(self.notes, self.context, items, None);
+            report_event(self.notes, self.context, items, None);
             let len = items.len();
             queue.consume(len);
         }
@@ -238,21 +249,21 @@ impl Watch<'_, '_> {
     }
 
     #[cold]
-    pub(super) fn anomaly(&mut self, anomaly: Anomaly) {
+    pub(super) fn anomaly(&mut self, anomaly: HttpAnomaly) {
         self.context.count_in(group::ANOMALIES, anomaly as usize, 1);
         let smuggles = smuggling::is_smuggling(anomaly);
         if smuggles {
             self.context.tag_flow(attribute::SMUGGLING, 1);
-            if self.http.smuggling == Smuggling::Drop {
-                self.notes.block(Blocked::Smuggling);
+            if self.http.smuggling == SmugglingPolicy::Drop {
+                self.notes.block(BlockReason::Smuggling);
             }
         }
         let wanted = if smuggles {
-            self.http.smuggling != Smuggling::Off
+            self.http.smuggling != SmugglingPolicy::Off
         } else {
-            // What methods HTTP/2 brings, nobody sees.
-            let hides_methods = anomaly == Anomaly::Http2Unread && !self.http.methods.is_empty();
-            hides_methods || self.http.anomalies == Anomalies::Alert
+            // The methods within HTTP/2 are not visible.
+            let hides_methods = anomaly == HttpAnomaly::Http2Unread && !self.http.methods.is_empty();
+            hides_methods || self.http.anomalies == AnomalyPolicy::Alert
         };
         if wanted && self.alerts_for_the_first_time(1 << anomaly as u32) {
             let (category, severity) = if smuggles { ("http-smuggling", 1) } else { ("http-anomaly", 3) };
@@ -260,7 +271,7 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// Whether nothing with this bit was told of the connection; notes that it was.
+    /// Returns whether the bit is new for the connection, and records it.
     fn alerts_for_the_first_time(&mut self, bit: u64) -> bool {
         let first = self.notes.alerted & bit == 0;
         self.notes.alerted |= bit;
@@ -268,17 +279,17 @@ impl Watch<'_, '_> {
     }
 }
 
-/// The bit of [`Notes::answering`] that says that a response is under way; the others are those of
-/// what it has already.
+/// Bit of [`FlowNotes::answering`]: a response is in progress. The other bits are the fields that
+/// it has.
 const ANSWERING: u8 = 1;
 
-/// Among the bits of anomalies, that of a method that is not allowed.
+/// Bit of a forbidden method, among the bits of anomalies.
 const METHOD_BIT: u64 = 1 << 63;
 
-const _: () = assert!(Anomaly::ALL.len() < 63, "each anomaly has a bit of its own");
+const _: () = assert!(HttpAnomaly::ALL.len() < 63, "each anomaly has a bit of its own");
 
-/// Tells of a transaction: of the client's request, whoever's packet it was that ended it.
-fn tell(notes: &Notes, context: &mut Context<'_>, items: &[u8], answer: Option<Answer>) {
-    let fields = Fields::new(items, answer);
+/// Reports a transaction, in the client's direction, whichever packet ended it.
+fn report_event(notes: &FlowNotes, context: &mut Context<'_>, items: &[u8], answer: Option<ResponseFields>) {
+    let fields = TransactionFields::new(items, answer);
     context.event("http", notes.client(), fields.as_slice());
 }

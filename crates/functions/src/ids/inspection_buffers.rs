@@ -1,47 +1,47 @@
-//! The buffers that there are on an occasion.
+//! The inspection buffers at an inspection point.
 
 use std::ops::Range;
 
 use packet::parse::protocol;
 use signatures::Buffer;
-use signatures::inspect::{Inspection, Scratch};
+use signatures::inspect::{Inspection, InspectionScratch};
 
 use super::facts::PacketFacts;
 
-/// Buffers of a message.
+/// The inspection buffers of a message.
 #[derive(Default)]
-pub struct Scene {
-    /// Those that are not parts of the payload, one behind the other.
+pub struct InspectionBuffers {
+    /// Contents of the buffers that are not parts of the payload.
     bytes: Vec<u8>,
-    buffers: Vec<Place>,
+    locations: Vec<BufferLocation>,
 }
 
-/// Where a buffer stands.
-struct Place {
+/// The place of a buffer's content.
+struct BufferLocation {
     buffer: Buffer,
-    /// Whether it is a part of the payload, or one of the scene's own bytes.
+    /// True for a part of the payload, false for a part of `bytes`.
     in_payload: bool,
     range: Range<usize>,
 }
 
-impl Scene {
-    /// Forgets all.
+impl InspectionBuffers {
+    /// Removes all buffers.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        self.buffers.clear();
+        self.locations.clear();
     }
 
-    /// Whether there is no buffer.
+    /// Returns whether there is no buffer.
     pub fn is_empty(&self) -> bool {
-        self.buffers.is_empty()
+        self.locations.is_empty()
     }
 
     /// Adds a buffer that is a part of the payload. There may be several of a kind.
     pub fn share(&mut self, buffer: Buffer, range: Range<usize>) {
-        self.buffers.push(Place { buffer, in_payload: true, range });
+        self.locations.push(BufferLocation { buffer, in_payload: true, range });
     }
 
-    /// Adds a buffer of these bytes.
+    /// Adds a buffer with these bytes.
     pub fn add(&mut self, buffer: Buffer, bytes: &[u8]) {
         self.write(buffer, |out| out.extend_from_slice(bytes));
     }
@@ -50,61 +50,61 @@ impl Scene {
     pub fn write(&mut self, buffer: Buffer, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
-        self.buffers.push(Place { buffer, in_payload: false, range: start..self.bytes.len() });
+        self.locations.push(BufferLocation { buffer, in_payload: false, range: start..self.bytes.len() });
     }
 
-    /// The first buffer of a kind, of those that are the scene's own bytes.
+    /// Returns the first buffer of a kind that is not a part of the payload.
     pub fn first(&self, wanted: Buffer) -> Option<&[u8]> {
-        let place = self.buffers.iter().find(|place| place.buffer == wanted && !place.in_payload)?;
+        let place = self.locations.iter().find(|place| place.buffer == wanted && !place.in_payload)?;
         self.bytes.get(place.range.clone())
     }
 
-    /// Adds what the last buffer holds as another one.
+    /// Adds a buffer with the content of the last one.
     pub fn again(&mut self, buffer: Buffer) {
-        if let Some(Place { in_payload, range, .. }) = self.buffers.last() {
-            self.buffers.push(Place { buffer, in_payload: *in_payload, range: range.clone() });
+        if let Some(BufferLocation { in_payload, range, .. }) = self.locations.last() {
+            self.locations.push(BufferLocation { buffer, in_payload: *in_payload, range: range.clone() });
         }
     }
 }
 
-/// All that a rule may look into on an occasion.
+/// All input of a rule at an inspection point.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
-    /// The payload, and where in a stream it begins.
+pub struct InspectionInput<'a> {
+    /// The payload.
     pub payload: &'a [u8],
-    /// See there.
+    /// The stream offset of the payload.
     pub start: u64,
     /// The message's buffers.
-    pub scene: &'a Scene,
+    pub buffers: &'a InspectionBuffers,
     /// The packet, for its headers.
     pub packet: Option<&'a PacketFacts<'a>>,
 }
 
-impl View<'_> {
-    /// The message's buffers, in order, and which each is.
+impl InspectionInput<'_> {
+    /// Returns the message's buffers, in order, with their kinds.
     pub fn all(&self) -> impl Iterator<Item = (Buffer, &[u8])> {
-        self.scene.buffers.iter().map(|one| (one.buffer, self.bytes(one)))
+        self.buffers.locations.iter().map(|one| (one.buffer, self.bytes(one)))
     }
 
-    /// Those of a kind.
-    fn buffers(&self, wanted: Buffer) -> impl Iterator<Item = &[u8]> {
-        self.scene.buffers.iter().filter(move |one| one.buffer == wanted).map(|one| self.bytes(one))
+    /// Returns the buffers of a kind.
+    fn of_kind(&self, wanted: Buffer) -> impl Iterator<Item = &[u8]> {
+        self.buffers.locations.iter().filter(move |one| one.buffer == wanted).map(|one| self.bytes(one))
     }
 
-    fn bytes(&self, place: &Place) -> &[u8] {
-        let bytes = if place.in_payload { self.payload } else { &self.scene.bytes };
+    fn bytes(&self, place: &BufferLocation) -> &[u8] {
+        let bytes = if place.in_payload { self.payload } else { &self.buffers.bytes };
         bytes.get(place.range.clone()).unwrap_or_default()
     }
 
-    /// Whether everything is there that the rule asks of buffers.
-    pub fn holds(&self, inspection: &Inspection, scratch: &mut Scratch) -> bool {
+    /// Returns whether all buffers match the rule.
+    pub fn holds(&self, inspection: &Inspection, scratch: &mut InspectionScratch) -> bool {
         scratch.begin();
         inspection.buffers().iter().all(|one| match one.buffer() {
             Buffer::Payload => one.holds_at(self.payload, self.start, scratch),
             Buffer::Base64Data => one.holds_decoded(scratch),
             wanted => {
                 let (mut exists, mut holds) = (false, false);
-                for bytes in self.header(wanted).into_iter().chain(self.buffers(aliased(wanted))) {
+                for bytes in self.header(wanted).into_iter().chain(self.of_kind(aliased(wanted))) {
                     exists = true;
                     holds = holds || one.holds(bytes, scratch);
                 }
@@ -133,7 +133,7 @@ impl View<'_> {
     }
 }
 
-/// Of buffers that always hold the same, the one that is made.
+/// Returns the buffer that represents those with the same content.
 pub fn aliased(buffer: Buffer) -> Buffer {
     match buffer {
         Buffer::DnsQueriesName => Buffer::DnsQuery,

@@ -1,80 +1,82 @@
-//! What rules do that hold on a packet, once all that it brings was looked at: by Suricata's order
-//! of actions, a rule that passes it wins over those that drop it, whichever occasion each held on.
+//! Actions of the rules that match a packet, after all its inspection points. By Suricata's order
+//! of actions, a rule that passes the packet wins over those that drop it, at whichever inspection
+//! point each matched.
 
 use std::ops::Range;
 
-use applayer::detect::{Application, Verdict as Found};
+use applayer::detect::{AppProtocol, Detection};
 use nf::answer::{self, IcmpError};
 use nf::{AlertDetail, AlertMessage, Verdict};
 use packet::parse::protocol;
 use packet::{Direction, DropReason, Endpoint, split_mix};
-use signatures::Action;
+use signatures::RuleAction;
 
-use super::{Occasion, Watch};
-use crate::ids::limit::{Limited, Tracked};
-use crate::ids::state::{Flags, State};
+use super::{InspectionPoint, Inspector};
+use crate::ids::limit::{ThresholdOutcome, TrackerKey};
+use crate::ids::state::{FlowFlags, State};
 use crate::ids::{EXCERPT_BYTES, counter};
 
-/// Rules that hold on a packet, or on what it brings.
+/// The rules that match a packet or what it brings.
 #[derive(Default)]
-pub(super) struct Matches {
-    rules: Vec<Match>,
-    /// What alerts show, one behind the other.
+pub(super) struct RuleMatches {
+    rules: Vec<RuleMatch>,
+    /// The excerpts for alerts.
     excerpts: Vec<u8>,
 }
 
-/// A rule that holds.
-struct Match {
+/// A rule that matches.
+struct RuleMatch {
     rule: u32,
     ends: (Endpoint, Endpoint),
-    application: Found,
+    application: Detection,
     excerpt: Range<usize>,
-    /// Whether it holds on a stream, and not on the packet alone.
+    /// True if it matches a stream, false if it matches the packet alone.
     is_stream: bool,
-    /// Whether what it does is done to the flow.
+    /// True if its action applies to the flow.
     on_flow: bool,
     to_server: bool,
-    /// The message that it is about, if its rule alerts.
+    /// The message's transaction, if the rule alerts.
     transaction: Option<u64>,
     message: Option<AlertMessage>,
 }
 
-impl Matches {
+impl RuleMatches {
     pub fn clear(&mut self) {
         self.rules.clear();
         self.excerpts.clear();
     }
 }
 
-impl Watch<'_, '_> {
-    /// The rule holds on this occasion.
-    pub(super) fn hold(&mut self, number: u32, occasion: &Occasion<'_>) {
+impl Inspector<'_, '_> {
+    /// Records a match at this inspection point.
+    pub(super) fn hold(&mut self, number: u32, point: &InspectionPoint<'_>) {
         let signature = &self.ids.signatures[number as usize];
         let matches = &mut self.work.matches;
         let start = matches.excerpts.len();
-        let shown = &occasion.excerpt[..occasion.excerpt.len().min(EXCERPT_BYTES)];
+        let shown = &point.excerpt[..point.excerpt.len().min(EXCERPT_BYTES)];
         matches.excerpts.extend_from_slice(shown);
-        matches.rules.push(Match {
+        matches.rules.push(RuleMatch {
             rule: number,
-            ends: (occasion.facts.source, occasion.facts.destination),
-            application: occasion.facts.application,
+            ends: (point.facts.source, point.facts.destination),
+            application: point.facts.application,
             excerpt: start..matches.excerpts.len(),
-            is_stream: occasion.is_stream,
-            on_flow: occasion.is_stream || signature.on_flow,
-            to_server: occasion.facts.to_server,
-            transaction: occasion.about.transaction(),
-            message: if signature.alerts { occasion.about.message() } else { None },
+            is_stream: point.is_stream,
+            on_flow: point.is_stream || signature.on_flow,
+            to_server: point.facts.to_server,
+            transaction: point.about.transaction(),
+            message: if signature.alerts { point.about.message() } else { None },
         });
     }
 
-    /// Whether a rule that held on the packet would do more if it held on this occasion, too.
-    pub(super) fn may_widen(&self, number: u32, occasion: &Occasion<'_>) -> bool {
-        let is_alert = self.ids.signatures[number as usize].action == Action::Alert;
-        let is_narrow = |one: &Match| one.rule == number && !one.on_flow;
-        !is_alert && occasion.is_stream && self.work.matches.rules.iter().any(is_narrow)
+    /// Returns whether a rule that matched the packet would do more if it also matched at this
+    /// inspection point.
+    pub(super) fn may_widen(&self, number: u32, point: &InspectionPoint<'_>) -> bool {
+        let is_alert = self.ids.signatures[number as usize].action == RuleAction::Alert;
+        let is_narrow = |one: &RuleMatch| one.rule == number && !one.on_flow;
+        !is_alert && point.is_stream && self.work.matches.rules.iter().any(is_narrow)
     }
 
-    /// It does.
+    /// Widens the match to the flow.
     pub(super) fn widen(&mut self, number: u32) {
         let found = self.work.matches.rules.iter_mut().find(|one| one.rule == number);
         if let Some(one) = found {
@@ -82,7 +84,7 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// Does what the rules say that hold, and says what becomes of the packet.
+    /// Executes the matching rules and returns the verdict on the packet.
     pub(super) fn verdict(mut self, state: &mut State) -> Verdict {
         let made_bytes = self.ids.searches.take_made_bytes();
         if made_bytes > 0 {
@@ -95,7 +97,7 @@ impl Watch<'_, '_> {
         Verdict::Drop(reason)
     }
 
-    /// Does what the rules say that hold; why the packet is dropped, if it is.
+    /// Executes the matching rules and returns the drop reason, if any.
     #[inline(always)]
     pub(super) fn act(&mut self, state: &mut State) -> Option<DropReason> {
         if self.work.matches.rules.is_empty() { None } else { self.act_on_all(state) }
@@ -110,14 +112,14 @@ impl Watch<'_, '_> {
         drop
     }
 
-    fn act_on(&mut self, matches: &mut Matches, state: &mut State) -> Option<DropReason> {
+    fn act_on(&mut self, matches: &mut RuleMatches, state: &mut State) -> Option<DropReason> {
         let mut drop = None;
         for one in &mut matches.rules {
             let signature = &self.ids.signatures[one.rule as usize];
             let limited = match signature.threshold {
-                _ if signature.is_suppressed(one.ends) => Limited::Silent,
+                _ if signature.is_suppressed(one.ends) => ThresholdOutcome::Silent,
                 Some(threshold) => self.tracked(one.rule, one.ends).limited(&threshold, self.context),
-                None => Limited::Told,
+                None => ThresholdOutcome::Reported,
             };
             let action = match signature.rate {
                 Some(rate) if self.tracked(one.rule, one.ends).is_too_often(&rate, self.context) => {
@@ -125,50 +127,50 @@ impl Watch<'_, '_> {
                 }
                 _ => signature.action,
             };
-            if limited == Limited::Nothing {
+            if limited == ThresholdOutcome::Nothing {
                 self.context.count(counter::SUPPRESSED, 1);
                 continue;
             }
-            // Of what flows come to, the first one counts.
-            let is_open = one.on_flow && !state.flags.has(Flags::DROPPED | Flags::PASSED);
+            // The first action on a flow counts.
+            let is_open = one.on_flow && !state.flags.has(FlowFlags::DROPPED | FlowFlags::PASSED);
             match action {
-                Action::Alert => {}
-                Action::Pass => {
+                RuleAction::Alert => {}
+                RuleAction::Pass => {
                     if is_open {
                         self.pass_flow(state);
                     }
                     self.context.count(counter::PASSED, 1);
                     return None;
                 }
-                Action::Drop => drop = drop.or(Some(DropReason::IdsRule)),
-                Action::Reject(_) => {
-                    // One answer will do.
+                RuleAction::Drop => drop = drop.or(Some(DropReason::IdsRule)),
+                RuleAction::Reject(_) => {
+                    // One response is enough.
                     let answers = self.ids.prevents && drop.is_none();
                     drop = drop.or(Some(if answers { self.reject() } else { DropReason::IdsRule }));
                 }
             }
-            if action != Action::Alert && is_open && self.ids.prevents {
-                state.flags.set(Flags::DROPPED);
+            if action != RuleAction::Alert && is_open && self.ids.prevents {
+                state.flags.set(FlowFlags::DROPPED);
             }
             match limited {
                 _ if !signature.alerts => {}
-                Limited::Told => self.alert(one, &matches.excerpts),
+                ThresholdOutcome::Reported => self.alert(one, &matches.excerpts),
                 _ => self.context.count(counter::SUPPRESSED, 1),
             }
         }
         drop
     }
 
-    /// Nothing of the flow is looked at any more, until a new connection begins.
+    /// Stops inspecting the flow until a new connection begins.
     fn pass_flow(&mut self, state: &mut State) {
         for direction in [Direction::Original, Direction::Reply] {
             self.forget(direction);
         }
         state.restart();
-        state.flags.set(Flags::PASSED);
+        state.flags.set(FlowFlags::PASSED);
     }
 
-    fn alert(&mut self, one: &mut Match, excerpts: &[u8]) {
+    fn alert(&mut self, one: &mut RuleMatch, excerpts: &[u8]) {
         let signature = &self.ids.signatures[one.rule as usize];
         self.context.count(counter::ALERTS, 1);
         let (group, sid, revision) = signature.id;
@@ -176,14 +178,14 @@ impl Watch<'_, '_> {
             group,
             revision,
             application: match one.application {
-                Found::Known(Application::Http1) => Some("http"),
-                Found::Known(application) => Some(application.name()),
+                Detection::Known(AppProtocol::Http1) => Some("http"),
+                Detection::Known(application) => Some(application.name()),
                 _ => None,
             },
             payload: excerpts.get(one.excerpt.clone()).unwrap_or_default().to_vec(),
             stream: one.is_stream,
             metadata: signature.metadata.clone(),
-            flow: Some(self.size.told()),
+            flow: Some(self.size.reported()),
             to_server: one.to_server,
             transaction: one.transaction,
             message: one.message.take(),
@@ -198,7 +200,7 @@ impl Watch<'_, '_> {
         );
     }
 
-    /// Answers the packet, if it may be answered.
+    /// Responds to the packet, if a response is allowed.
     fn reject(&mut self) -> DropReason {
         let Some(packet) = self.packet else { return DropReason::IdsRule };
         let mut buffer = answer::buffer();
@@ -214,9 +216,9 @@ impl Watch<'_, '_> {
         }
     }
 
-    pub(super) fn tracked(&self, rule: u32, ends: (Endpoint, Endpoint)) -> Tracked {
+    pub(super) fn tracked(&self, rule: u32, ends: (Endpoint, Endpoint)) -> TrackerKey {
         let flow =
             self.context.flow().key.words().iter().fold(0, |mixed: u64, word| split_mix(&mut (mixed ^ word)));
-        Tracked { rule, ends, flow }
+        TrackerKey { rule, ends, flow }
     }
 }

@@ -1,12 +1,11 @@
-//! What a loaded rule has, in the words of [`Reader`](super::reader::Reader).
+//! The parts of a loaded rule, in the notation of [`Reader`](super::reader::Reader).
 
 use signatures::*;
 
 use super::Slot;
 use super::reader::Said;
 
-/// What the rule has of what the text says about the rule itself. What it has without being told is
-/// left out.
+/// Returns the rule's facts that its text states; defaults are left out.
 pub fn meta_of(rule: &Rule, said: &[String]) -> Vec<String> {
     let mut meta = vec![
         format!("msg {}", rule.msg),
@@ -23,8 +22,8 @@ pub fn meta_of(rule: &Rule, said: &[String]) -> Vec<String> {
     });
     meta.extend(rule.classtype.iter().map(|class| format!("classtype {class}")));
     meta.extend(rule.target.map(|target| match target {
-        Target::Source => "target src_ip".to_owned(),
-        Target::Destination => "target dest_ip".to_owned(),
+        AttackTarget::Source => "target src_ip".to_owned(),
+        AttackTarget::Destination => "target dest_ip".to_owned(),
     }));
     meta.extend(rule.references.iter().map(|one| format!("reference {} {}", one.system, one.id)));
     meta.extend(rule.metadata.iter().map(|(key, value)| format!("metadata {key} {value}")));
@@ -33,14 +32,14 @@ pub fn meta_of(rule: &Rule, said: &[String]) -> Vec<String> {
     let flow = &rule.flow;
     let words = [
         flow.direction.map(|way| match way {
-            Way::ToServer => {
+            FlowDirection::ToServer => {
                 if to_server(said) {
                     "from_client"
                 } else {
                     "to_server"
                 }
             }
-            Way::ToClient => {
+            FlowDirection::ToClient => {
                 if to_client(said) {
                     "from_server"
                 } else {
@@ -49,12 +48,12 @@ pub fn meta_of(rule: &Rule, said: &[String]) -> Vec<String> {
             }
         }),
         flow.state.map(|state| match state {
-            State::Established => "established",
-            State::NotEstablished => "not_established",
-            State::Stateless => "stateless",
+            FlowState::Established => "established",
+            FlowState::NotEstablished => "not_established",
+            FlowState::Stateless => "stateless",
         }),
-        flow.stream.map(|only| if only == Only::Assembled { "only_stream" } else { "no_stream" }),
-        flow.fragments.map(|only| if only == Only::Assembled { "only_frag" } else { "no_frag" }),
+        flow.stream.map(|only| if only == ReassemblyFilter::Assembled { "only_stream" } else { "no_stream" }),
+        flow.fragments.map(|only| if only == ReassemblyFilter::Assembled { "only_frag" } else { "no_frag" }),
     ];
     meta.extend(words.into_iter().flatten().map(|word| format!("flow {word}")));
     meta.extend(rule.packet.iter().map(|test| format!("packet {test:?}")));
@@ -82,35 +81,35 @@ pub fn meta_of(rule: &Rule, said: &[String]) -> Vec<String> {
     meta
 }
 
-/// What the rule asks of a buffer, with its place in the rule.
+/// Returns the tests of a buffer, with its index in the rule.
 pub fn slot_of(rule: &Rule, buffer: &BufferMatches) -> Slot {
     let steps = buffer.transforms.iter().map(step_of).collect();
     (buffer.buffer.name(), steps, buffer.matches.iter().map(|one| match_of(rule, one)).collect())
 }
 
-/// The content to search for first, with the name of its buffer.
+/// Returns the fast pattern, with the name of its buffer.
 pub fn fast_pattern_of(rule: &Rule) -> Option<(&'static str, String)> {
     let (buffer, at) = rule.fast_pattern()?;
     let buffer = &rule.buffers[buffer];
     Some((buffer.buffer.name(), match_of(rule, &buffer.matches[at])))
 }
 
-fn step_of(step: &Transform) -> String {
+fn step_of(step: &BufferTransform) -> String {
     let name = match step {
-        Transform::DotPrefix => "dotprefix",
-        Transform::StripWhitespace => "strip_whitespace",
-        Transform::CompressWhitespace => "compress_whitespace",
-        Transform::ToLowercase => "to_lowercase",
-        Transform::ToUppercase => "to_uppercase",
-        Transform::ToMd5 => "to_md5",
-        Transform::ToSha1 => "to_sha1",
-        Transform::ToSha256 => "to_sha256",
-        Transform::UrlDecode => "url_decode",
-        Transform::HeaderLowercase => "header_lowercase",
-        Transform::StripPseudoHeaders => "strip_pseudo_headers",
-        Transform::Xor { offset, key } => return format!("xor {offset} {key:02x?}"),
-        Transform::Pcre { pattern } => return format!("pcrexform {pattern}"),
-        Transform::FromBase64 { bytes, offset, mode } => {
+        BufferTransform::DotPrefix => "dotprefix",
+        BufferTransform::StripWhitespace => "strip_whitespace",
+        BufferTransform::CompressWhitespace => "compress_whitespace",
+        BufferTransform::ToLowercase => "to_lowercase",
+        BufferTransform::ToUppercase => "to_uppercase",
+        BufferTransform::ToMd5 => "to_md5",
+        BufferTransform::ToSha1 => "to_sha1",
+        BufferTransform::ToSha256 => "to_sha256",
+        BufferTransform::UrlDecode => "url_decode",
+        BufferTransform::HeaderLowercase => "header_lowercase",
+        BufferTransform::StripPseudoHeaders => "strip_pseudo_headers",
+        BufferTransform::Xor { offset, key } => return format!("xor {offset} {key:02x?}"),
+        BufferTransform::Pcre { pattern } => return format!("pcrexform {pattern}"),
+        BufferTransform::FromBase64 { bytes, offset, mode } => {
             return format!("from_base64 {bytes:?} {offset} {mode:?}");
         }
         _ => "another",
@@ -118,17 +117,18 @@ fn step_of(step: &Transform) -> String {
     name.to_owned()
 }
 
-fn match_of(rule: &Rule, one: &Match) -> String {
+fn match_of(rule: &Rule, one: &PayloadMatch) -> String {
     fn value<N: ToString + Copy>(rule: &Rule, operand: Operand<N>) -> String {
         match operand {
             Operand::Value(number) => number.to_string(),
-            Operand::Variable(Variable(index)) => rule.variables[usize::from(index)].clone(),
+            Operand::Variable(ByteVariable(index)) => rule.variables[usize::from(index)].clone(),
         }
     }
-    let number = |number: &Number| (value(rule, number.bytes), value(rule, number.offset), number.relative);
-    let name = |variable: Variable| &rule.variables[usize::from(variable.0)];
+    let number =
+        |number: &NumberField| (value(rule, number.bytes), value(rule, number.offset), number.relative);
+    let name = |variable: ByteVariable| &rule.variables[usize::from(variable.0)];
     match one {
-        Match::Content(content) => {
+        PayloadMatch::Content(content) => {
             let mut said = Said {
                 negated: content.negated,
                 bytes: content.pattern.clone(),
@@ -137,11 +137,11 @@ fn match_of(rule: &Rule, one: &Match) -> String {
                 ..Said::default()
             };
             match content.position {
-                Position::Absolute { offset, depth } => {
+                ContentPosition::Absolute { offset, depth } => {
                     said.offset = Some(value(rule, offset));
                     said.depth = depth.map(|depth| value(rule, depth));
                 }
-                Position::Relative { distance, within } => {
+                ContentPosition::Relative { distance, within } => {
                     said.distance = Some(value(rule, distance));
                     said.within = within.map(|within| value(rule, within));
                 }
@@ -153,10 +153,12 @@ fn match_of(rule: &Rule, one: &Match) -> String {
             });
             said.show()
         }
-        Match::Pcre(pcre) => format!("pcre {} {} {}", pcre.negated, pcre.pattern, pcre.relative),
-        Match::DataAt(at) => format!("isdataat {} {} {}", at.negated, value(rule, at.offset), at.relative),
-        Match::Size(size) => format!("size {size:?}"),
-        Match::ByteTest(test) => {
+        PayloadMatch::Pcre(pcre) => format!("pcre {} {} {}", pcre.negated, pcre.pattern, pcre.relative),
+        PayloadMatch::DataAt(at) => {
+            format!("isdataat {} {} {}", at.negated, value(rule, at.offset), at.relative)
+        }
+        PayloadMatch::Size(size) => format!("size {size:?}"),
+        PayloadMatch::ByteTest(test) => {
             let (bytes, offset, relative) = number(&test.number);
             let sign = match test.operator {
                 TestOperator::Less => "<",
@@ -173,12 +175,12 @@ fn match_of(rule: &Rule, one: &Match) -> String {
                 value(rule, test.value)
             )
         }
-        Match::ByteJump(jump) => {
+        PayloadMatch::ByteJump(jump) => {
             let (bytes, offset, relative) = number(&jump.number);
             let post = value(rule, jump.post_offset);
             format!("byte_jump {bytes} {offset} {} {post} {relative}", jump.multiplier)
         }
-        Match::ByteExtract(extract) => {
+        PayloadMatch::ByteExtract(extract) => {
             let (bytes, offset, relative) = number(&extract.number);
             format!(
                 "byte_extract {bytes} {offset} {} {} {relative}",
@@ -186,15 +188,15 @@ fn match_of(rule: &Rule, one: &Match) -> String {
                 extract.multiplier
             )
         }
-        Match::ByteMath(math) => {
+        PayloadMatch::ByteMath(math) => {
             let (bytes, offset, relative) = number(&math.number);
             format!("byte_math {bytes} {offset} {} {} {relative}", value(rule, math.value), name(math.result))
         }
-        Match::Base64Decode(decode) => {
+        PayloadMatch::Base64Decode(decode) => {
             let bytes = decode.bytes.map(|bytes| bytes.to_string());
             format!("base64_decode {bytes:?} {} {}", decode.offset, decode.relative)
         }
-        Match::Absent { or_else } => format!("absent {or_else}"),
+        PayloadMatch::Absent { or_else } => format!("absent {or_else}"),
         _ => "another".to_owned(),
     }
 }

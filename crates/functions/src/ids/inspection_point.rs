@@ -1,100 +1,100 @@
-//! On which occasions a rule is looked at: see the README.
+//! The inspection points of rules: see the README.
 
 use signatures::{
-    Application, Buffer, Loaded, Match, Only, PacketTest, Position, Protocol, ProtocolTest, Rule, Transport,
-    Way,
+    Application, Buffer, ContentPosition, FlowDirection, LoadedRule, PacketTest, PayloadMatch, ProtocolTest,
+    ReassemblyFilter, Rule, RuleProtocol, Transport,
 };
 
-/// When a rule is looked at.
+/// The inspection points of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Occasions {
-    /// On each packet of TCP.
+pub struct InspectionPoints {
+    /// Each TCP packet.
     pub tcp_packet: bool,
-    /// On each packet of other protocols.
+    /// Each packet of other protocols.
     pub other_packet: bool,
-    /// On each piece of a TCP stream.
+    /// Each piece of a TCP stream.
     pub stream: bool,
-    /// On messages of an application protocol over TCP.
-    pub message: Option<Family>,
+    /// Messages of an application protocol over TCP.
+    pub message: Option<MessageKind>,
 }
 
-/// What is told of an application protocol, and when.
+/// A kind of application message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Family {
+pub enum MessageKind {
     /// The head of an HTTP message.
     HttpHead,
     /// An HTTP message with its body.
     HttpBody,
     /// A DNS message.
     Dns,
-    /// A message of TLS's handshake.
+    /// A TLS handshake message.
     Tls,
-    /// The greeting of SSH.
+    /// The SSH identification string.
     Ssh,
 }
 
-/// A rule cannot be looked at on any occasion.
+/// The reason why a rule has no inspection point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoOccasion {
-    /// It looks at buffers that never exist together.
+pub enum NoInspectionPoint {
+    /// It inspects buffers that never exist together.
     #[error("buffers of different messages or protocols in one rule")]
     Apart,
-    /// Its buffers are of requests and of responses, or of neither that goes its way.
-    #[error("no message that goes this way has all these buffers")]
+    /// Its buffers belong to requests and responses, or to a direction that it excludes.
+    #[error("no message in this direction has all these buffers")]
     Nowhere,
-    /// It asks for something of a packet, and for a message, which is of no one packet.
-    #[error("`{0}` together with buffers of a message")]
+    /// It tests both a packet and a message, which does not belong to a single packet.
+    #[error("`{0}` cannot be combined with buffers of a message")]
     PacketAndMessage(&'static str),
-    /// It looks at messages of one protocol in another.
+    /// It inspects messages of one protocol within another.
     #[error("`{0}` has no {1}")]
-    OtherProtocol(Protocol, &'static str),
-    /// It asks for what packets of its protocol do not have.
+    OtherProtocol(RuleProtocol, &'static str),
+    /// It tests a field that packets of its protocol do not have.
     #[error("packets of `{0}` have no `{1}`")]
-    OtherPacket(Protocol, &'static str),
+    OtherPacket(RuleProtocol, &'static str),
 }
 
-impl Family {
-    /// What there is of it.
+impl MessageKind {
+    /// Returns the name for error messages.
     fn name(self) -> &'static str {
         match self {
-            Family::HttpHead | Family::HttpBody => "messages of HTTP",
-            Family::Dns => "messages of DNS",
-            Family::Tls => "handshakes of TLS",
-            Family::Ssh => "greetings of SSH",
+            MessageKind::HttpHead | MessageKind::HttpBody => "HTTP messages",
+            MessageKind::Dns => "DNS messages",
+            MessageKind::Tls => "TLS handshakes",
+            MessageKind::Ssh => "SSH greetings",
         }
     }
 
-    /// Whether such messages are told of in what a rule with this second word is about.
-    fn is_in(self, protocol: Protocol) -> bool {
+    /// Returns whether such messages occur in a rule's protocol.
+    fn is_in(self, protocol: RuleProtocol) -> bool {
         match protocol {
-            Protocol::Transport(transport) => match transport {
-                Transport::Udp => self == Family::Dns,
+            RuleProtocol::Transport(transport) => match transport {
+                Transport::Udp => self == MessageKind::Dns,
                 Transport::Sctp | Transport::Icmp | Transport::Icmpv4 | Transport::Icmpv6 => false,
                 _ => true,
             },
-            Protocol::Application(application) => match self {
-                Family::HttpHead | Family::HttpBody => {
+            RuleProtocol::Application(application) => match self {
+                MessageKind::HttpHead | MessageKind::HttpBody => {
                     matches!(application, Application::Http | Application::Http1)
                 }
-                Family::Dns => application == Application::Dns,
-                Family::Tls => application == Application::Tls,
-                Family::Ssh => application == Application::Ssh,
+                MessageKind::Dns => application == Application::Dns,
+                MessageKind::Tls => application == Application::Tls,
+                MessageKind::Ssh => application == Application::Ssh,
             },
         }
     }
 }
 
-/// Whether packets of this protocol have what the test is about.
-fn has(protocol: Protocol, test: &PacketTest) -> bool {
+/// Returns whether packets of this protocol have the tested field.
+fn has(protocol: RuleProtocol, test: &PacketTest) -> bool {
     use PacketTest as T;
     let (is_tcp, is_icmp) = match protocol {
-        Protocol::Transport(transport) => match transport {
+        RuleProtocol::Transport(transport) => match transport {
             Transport::Tcp | Transport::TcpPacket | Transport::TcpStream => (true, false),
             Transport::Icmp | Transport::Icmpv4 | Transport::Icmpv6 => (false, true),
             Transport::Udp | Transport::Sctp => (false, false),
             _ => (true, true),
         },
-        Protocol::Application(_) => (true, false),
+        RuleProtocol::Application(_) => (true, false),
     };
     match test {
         T::TcpFlags(_) | T::Sequence(_) | T::Acknowledgement(_) => is_tcp,
@@ -104,61 +104,62 @@ fn has(protocol: Protocol, test: &PacketTest) -> bool {
     }
 }
 
-/// Which messages have the buffer; none: any packet or stream.
-fn family(buffer: Buffer) -> Option<Family> {
+/// Returns the kind of message that has the buffer; `None` for any packet or stream.
+fn family(buffer: Buffer) -> Option<MessageKind> {
     use Buffer as B;
     match buffer {
-        B::HttpRequestBody | B::HttpResponseBody | B::FileData => Some(Family::HttpBody),
+        B::HttpRequestBody | B::HttpResponseBody | B::FileData => Some(MessageKind::HttpBody),
         B::DnsQuery
         | B::DnsQueriesName
         | B::DnsAnswersName
         | B::DnsAuthoritiesName
-        | B::DnsAdditionalsName => Some(Family::Dns),
+        | B::DnsAdditionalsName => Some(MessageKind::Dns),
         _ => match buffer.name().split_once('.') {
-            Some(("http", _)) => Some(Family::HttpHead),
-            Some(("tls", _)) => Some(Family::Tls),
-            Some(("ssh", _)) => Some(Family::Ssh),
+            Some(("http", _)) => Some(MessageKind::HttpHead),
+            Some(("tls", _)) => Some(MessageKind::Tls),
+            Some(("ssh", _)) => Some(MessageKind::Ssh),
             _ => None,
         },
     }
 }
 
-impl Occasions {
-    /// When this rule is looked at.
-    pub fn of(rule: &Rule) -> Result<Occasions, NoOccasion> {
+impl InspectionPoints {
+    /// Determines the inspection points of a rule.
+    pub fn of(rule: &Rule) -> Result<InspectionPoints, NoInspectionPoint> {
         let message = message(rule)?;
         if let Some(family) = message.filter(|family| !family.is_in(rule.protocol)) {
-            return Err(NoOccasion::OtherProtocol(rule.protocol, family.name()));
+            return Err(NoInspectionPoint::OtherProtocol(rule.protocol, family.name()));
         }
-        let goes = |family: Family, to_server| may_go(rule, to_server) && may_have(rule, family, to_server);
+        let goes =
+            |family: MessageKind, to_server| may_go(rule, to_server) && may_have(rule, family, to_server);
         if message.is_some_and(|family| !goes(family, true) && !goes(family, false)) {
-            return Err(NoOccasion::Nowhere);
+            return Err(NoInspectionPoint::Nowhere);
         }
         if let Some(test) = rule.packet.iter().find(|test| !has(rule.protocol, test)) {
-            return Err(NoOccasion::OtherPacket(rule.protocol, test.keyword()));
+            return Err(NoInspectionPoint::OtherPacket(rule.protocol, test.keyword()));
         }
         let is_payload = |buffer: &signatures::BufferMatches| {
             matches!(buffer.buffer, Buffer::Payload | Buffer::Base64Data)
         };
         let only_payload = !rule.buffers.is_empty() && rule.buffers.iter().all(is_payload);
-        let packets_only = rule.protocol == Protocol::Transport(Transport::TcpPacket)
-            || rule.flow.stream == Some(Only::Plain)
+        let packets_only = rule.protocol == RuleProtocol::Transport(Transport::TcpPacket)
+            || rule.flow.stream == Some(ReassemblyFilter::Plain)
             || !rule.packet.is_empty()
             || !only_payload;
-        let streams_only = rule.protocol == Protocol::Transport(Transport::TcpStream)
-            || rule.flow.stream == Some(Only::Assembled);
+        let streams_only = rule.protocol == RuleProtocol::Transport(Transport::TcpStream)
+            || rule.flow.stream == Some(ReassemblyFilter::Assembled);
         let in_place = is_anchored_in_place(rule);
-        let is_http =
-            Family::HttpBody.is_in(rule.protocol) && matches!(rule.protocol, Protocol::Application(_));
+        let is_http = MessageKind::HttpBody.is_in(rule.protocol)
+            && matches!(rule.protocol, RuleProtocol::Application(_));
         let message = match only_payload && !packets_only && in_place && is_http {
-            true => Some(Family::HttpBody),
+            true => Some(MessageKind::HttpBody),
             false => message,
         };
-        let other_message = message.is_some_and(|family| family != Family::Dns);
+        let other_message = message.is_some_and(|family| family != MessageKind::Dns);
         if let (Some(test), true) = (rule.packet.first(), other_message) {
-            return Err(NoOccasion::PacketAndMessage(test.keyword()));
+            return Err(NoInspectionPoint::PacketAndMessage(test.keyword()));
         }
-        Ok(Occasions {
+        Ok(InspectionPoints {
             tcp_packet: !streams_only && if packets_only { message.is_none() } else { in_place },
             other_packet: !other_message && !streams_only,
             stream: only_payload && !packets_only && message.is_none(),
@@ -167,7 +168,7 @@ impl Occasions {
     }
 }
 
-/// Whether a content has to be at a place that counts from the payload's beginning.
+/// Returns whether a content must be at an offset from the beginning of the payload.
 fn is_anchored_in_place(rule: &Rule) -> bool {
     let contents = rule
         .buffers
@@ -175,27 +176,27 @@ fn is_anchored_in_place(rule: &Rule) -> bool {
         .filter(|buffer| buffer.buffer == Buffer::Payload)
         .flat_map(|buffer| &buffer.matches);
     contents.into_iter().any(|one| match one {
-        Match::Content(content) => match content.position {
-            Position::Absolute { .. } => content.position != Position::ANYWHERE,
-            Position::Relative { .. } => false,
+        PayloadMatch::Content(content) => match content.position {
+            ContentPosition::Absolute { .. } => content.position != ContentPosition::ANYWHERE,
+            ContentPosition::Relative { .. } => false,
         },
         _ => false,
     })
 }
 
-/// Whether a rule may hold on what goes this way.
+/// Returns whether a rule may match in this direction.
 pub fn may_go(rule: &Rule, to_server: bool) -> bool {
     match rule.flow.direction {
-        Some(Way::ToServer) => to_server,
-        Some(Way::ToClient) => !to_server,
+        Some(FlowDirection::ToServer) => to_server,
+        Some(FlowDirection::ToClient) => !to_server,
         None => true,
     }
 }
 
-/// Whether messages of this direction can have all buffers that the rule looks at.
-pub fn may_have(rule: &Rule, family: Family, to_server: bool) -> bool {
+/// Returns whether messages of this direction can have all buffers that the rule inspects.
+pub fn may_have(rule: &Rule, family: MessageKind, to_server: bool) -> bool {
     use Buffer as B;
-    if !matches!(family, Family::HttpHead | Family::HttpBody) {
+    if !matches!(family, MessageKind::HttpHead | MessageKind::HttpBody) {
         return true;
     }
     rule.buffers.iter().all(|one| match one.buffer {
@@ -215,28 +216,29 @@ pub fn may_have(rule: &Rule, family: Family, to_server: bool) -> bool {
     })
 }
 
-/// The messages that the rule looks at.
-fn message(rule: &Rule) -> Result<Option<Family>, NoOccasion> {
+/// Determines the kind of message that the rule inspects.
+fn message(rule: &Rule) -> Result<Option<MessageKind>, NoInspectionPoint> {
     let asks_dns = |test: &ProtocolTest| {
         matches!(test, ProtocolTest::DnsOpcode(_) | ProtocolTest::DnsRcode(_) | ProtocolTest::DnsType(_))
     };
-    let mut found = rule.application.iter().any(asks_dns).then_some(Family::Dns);
+    let mut found = rule.application.iter().any(asks_dns).then_some(MessageKind::Dns);
     let headers = rule.buffers.iter().any(|one| is_header(one.buffer));
     for one in rule.buffers.iter().filter_map(|one| family(one.buffer)) {
         found = Some(match (found, one) {
             (None, one) => one,
-            (Some(Family::HttpHead | Family::HttpBody), Family::HttpHead | Family::HttpBody) => {
-                found.max(Some(one)).unwrap_or(one)
-            }
+            (
+                Some(MessageKind::HttpHead | MessageKind::HttpBody),
+                MessageKind::HttpHead | MessageKind::HttpBody,
+            ) => found.max(Some(one)).unwrap_or(one),
             (Some(known), one) if known == one => one,
-            _ => return Err(NoOccasion::Apart),
+            _ => return Err(NoInspectionPoint::Apart),
         });
     }
-    // A message's payload is all of it.
+    // The payload of a message is all of it.
     let asks_payload = rule.buffers.iter().any(|one| one.buffer == Buffer::Payload);
     match found {
-        Some(_) if headers => Err(NoOccasion::Apart),
-        Some(Family::HttpHead) if asks_payload => Ok(Some(Family::HttpBody)),
+        Some(_) if headers => Err(NoInspectionPoint::Apart),
+        Some(MessageKind::HttpHead) if asks_payload => Ok(Some(MessageKind::HttpBody)),
         found => Ok(found),
     }
 }
@@ -255,56 +257,56 @@ fn is_header(buffer: Buffer) -> bool {
     )
 }
 
-/// Whether rules come before others on an occasion, as the README says: a lower rank comes first.
-/// Equal ranks are in the order of the files.
-pub fn rank(loaded: &Loaded) -> (u8, u8, u8, u32) {
-    use signatures::{Action, Flowbit};
+/// Returns the order of inspection, as in the README: lower ranks come first; equal ranks are in
+/// the order of the files.
+pub fn rank(loaded: &LoadedRule) -> (u8, u8, u8, u32) {
+    use signatures::{Flowbit, RuleAction};
     let rule = &loaded.rule;
     let action = match rule.action {
-        Action::Pass => 0,
-        Action::Drop => 1,
-        Action::Reject(_) => 2,
-        Action::Alert => 3,
+        RuleAction::Pass => 0,
+        RuleAction::Drop => 1,
+        RuleAction::Reject(_) => 2,
+        RuleAction::Alert => 3,
     };
     let tests = rule.flowbits.iter().any(|bit| matches!(bit, Flowbit::IsSet(_) | Flowbit::IsNotSet(_)));
     let sets = rule.flowbits.iter().any(|bit| !matches!(bit, Flowbit::IsSet(_) | Flowbit::IsNotSet(_)));
-    let marks = match (sets, tests) {
+    let flowbits = match (sets, tests) {
         (true, false) => 0,
         (true, true) => 1,
         (false, _) => 2,
     };
-    (action, marks, rule.priority, rule.sid)
+    (action, flowbits, rule.priority, rule.sid)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Why such a rule would never be looked at.
+    /// Returns the reason why such a rule has no inspection point.
     fn refusal(head: &str, options: &str) -> Option<String> {
         let text = format!("alert {head} any any -> any any ({options} sid:1;)\n");
         let report = signatures::Ruleset::read("test", &text, &Default::default(), &Default::default());
         let read = report.ruleset.into_rules();
         assert_eq!(read.len(), 1, "{text}: {:?}", report.faults);
-        Occasions::of(&read[0].rule).err().map(|none| none.to_string())
+        InspectionPoints::of(&read[0].rule).err().map(|none| none.to_string())
     }
 
     #[test]
-    fn rules_that_nothing_could_satisfy_are_refused() {
+    fn unsatisfiable_rules_are_refused() {
         for (head, options, why) in [
-            ("smtp", "file_data; content:\"x\";", "`smtp` has no messages of HTTP"),
-            ("udp", "http.uri; content:\"x\";", "`udp` has no messages of HTTP"),
-            ("http", "dns.query; content:\"x\";", "`http` has no messages of DNS"),
-            ("dns", "tls.sni; content:\"x\";", "`dns` has no handshakes of TLS"),
+            ("smtp", "file_data; content:\"x\";", "`smtp` has no HTTP messages"),
+            ("udp", "http.uri; content:\"x\";", "`udp` has no HTTP messages"),
+            ("http", "dns.query; content:\"x\";", "`http` has no DNS messages"),
+            ("dns", "tls.sni; content:\"x\";", "`dns` has no TLS handshakes"),
             (
                 "http",
                 "http.uri; content:\"x\"; http.server; absent;",
-                "no message that goes this way has all these buffers",
+                "no message in this direction has all these buffers",
             ),
             (
                 "http",
                 "flow:to_client; http.uri; content:\"x\";",
-                "no message that goes this way has all these buffers",
+                "no message in this direction has all these buffers",
             ),
             ("icmp", "flags:S;", "packets of `icmp` have no `tcp.flags`"),
             ("udp", "itype:8;", "packets of `udp` have no `itype`"),
