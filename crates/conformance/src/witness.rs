@@ -78,7 +78,7 @@ impl Witness {
                 }
                 Step::Move => {
                     if let Some(mut other) = anew() {
-                        other.advance(now_ns, &mut pool);
+                        other.handle_timeout(now_ns, &mut pool);
                         witness.see_off(chain, &mut other, &mut pool);
                         *chain = other;
                     }

@@ -20,16 +20,16 @@ mod rules;
 mod shapes;
 mod view;
 
-pub(crate) use program::{Course, Layer, ProgramId, Step};
 use program::{Draft, Programs};
-pub(crate) use rules::{CHANGING, Likeness};
-use rules::{EVENTS_MAX, Rule, Rules, Scope, Values};
+pub(crate) use program::{Layer, Path, ProgramId, Step};
+pub(crate) use rules::{CHANGING, RuleKey};
+use rules::{CachedRule, EVENTS_MAX, RuleScope, RuleTable, RuleValues};
 use shapes::Shapes;
 pub use view::{RuleStep, RuleView};
 
 /// Flows' rules, and the programs that they name.
 pub(crate) struct FlowCache {
-    rules: Rules,
+    rules: RuleTable,
     programs: Programs,
     /// Where programs are written.
     draft: Draft,
@@ -71,9 +71,9 @@ pub struct FastPath {
 }
 
 /// What was before a packet was recorded.
-pub(crate) struct Begun {
+pub(crate) struct RecordingStart {
     side: Side,
-    like: Likeness,
+    like: RuleKey,
     ends: (Endpoint, Endpoint),
     covers: OuterMatches,
 }
@@ -94,9 +94,9 @@ impl FlowCache {
             return Ok(None);
         }
         let wraps = stages.iter().any(|stage| wraps(&**stage));
-        let Some(rules) = Rules::new(capacity, Scope { wraps })? else { return Ok(None) };
+        let Some(rules) = RuleTable::new(capacity, RuleScope { wraps })? else { return Ok(None) };
         let taking_part: [Vec<u16>; 2] = [Side::Inside, Side::Outside].map(|side| {
-            let stages = path(side, stages.len()).filter(|&stage| takes_part(&*stages[stage]));
+            let stages = stages_from(side, stages.len()).filter(|&stage| takes_part(&*stages[stage]));
             stages.map(|stage| stage as u16).collect()
         });
         let is_asked = |stage: &u16| !stages[usize::from(*stage)].predicts_uniformly();
@@ -166,7 +166,7 @@ impl FlowCache {
 
     /// Returns the rule for packets of a direction, whether it is current or not.
     #[inline(always)]
-    pub fn rule(&self, record: u32, direction: Direction) -> Option<&Rule> {
+    pub fn rule(&self, record: u32, direction: Direction) -> Option<&CachedRule> {
         self.rules.get(record, direction)
     }
 
@@ -176,25 +176,25 @@ impl FlowCache {
         self.rules.outer(record, direction)
     }
 
-    /// See [`Rules::plain_course`].
+    /// See [`RuleTable::plain_path`].
     #[inline(always)]
-    pub fn plain_course(&self, of: (u32, Direction), like: Likeness) -> Option<(Course, u32)> {
-        self.rules.plain_course(of, like)
+    pub fn plain_path(&self, of: (u32, Direction), like: RuleKey) -> Option<(Path, u32)> {
+        self.rules.plain_path(of, like)
     }
 
-    /// How long such a packet keeps its flow, if it is to follow this course, that of a program
+    /// How long such a packet keeps its flow, if it is to follow this path, that of a program
     /// which does not take every packet, but this one.
     #[inline(always)]
-    pub fn follow_limited(
+    pub fn limited_path(
         &mut self,
-        course: Course,
+        path: Path,
         of: (u32, Direction),
-        like: Likeness,
+        like: RuleKey,
         packet: &Packet,
     ) -> Option<u32> {
-        let program = course.program().filter(|program| program.is_limited())?;
+        let program = path.program().filter(|program| program.is_limited())?;
         let covers = self.programs.covers(program)?;
-        self.rules.follow_limited((course, covers), of, like, packet)
+        self.rules.limited_path((path, covers), of, like, packet)
     }
 
     /// Lends all programs, for so many packets to follow one.
@@ -219,27 +219,27 @@ impl FlowCache {
         &mut self,
         (stages, records): (&[Box<dyn Stage>], &FlowRecords),
         packet: &Packet,
-        (like, connection): (Likeness, Connection),
+        (like, connection): (RuleKey, Connection),
         is_seen: bool,
-    ) -> (Course, u32) {
+    ) -> (Path, u32) {
         let transit = &packet.meta().transit;
         let of = (transit.flow, transit.direction);
-        let mut course = self.rules.course(of, like, packet, &self.programs);
-        if course == Course::REVIEW && self.reviewed == Some(transit.sequence) {
-            course = self.rules.reviewed_course(of, packet, &self.programs);
-        } else if course == Course::REVIEW && is_seen {
-            course = self.look_again(stages, records, packet, like);
+        let mut path = self.rules.path(of, like, packet, &self.programs);
+        if path == Path::REVALIDATE && self.reviewed == Some(transit.sequence) {
+            path = self.rules.revalidated_path(of, packet, &self.programs);
+        } else if path == Path::REVALIDATE && is_seen {
+            path = self.look_again(stages, records, packet, like);
         }
-        if matches!(course, Course::PREDICT | Course::RECORD)
+        if matches!(path, Path::PREDICT | Path::RECORD)
             && is_seen
             && let Some(predicted) = self.predict((stages, records), packet, (like, connection))
         {
             self.counters.predicted += 1;
             return predicted;
         }
-        match course {
-            Course::PREDICT | Course::WALK => (Course::WALK, 0),
-            _ => (course, self.rules.get(of.0, of.1).map_or(0, |rule| rule.keep_ms)),
+        match path {
+            Path::PREDICT | Path::SLOW => (Path::SLOW, 0),
+            _ => (path, self.rules.get(of.0, of.1).map_or(0, |rule| rule.keep_ms)),
         }
     }
 
@@ -252,33 +252,33 @@ impl FlowCache {
         stages: &[Box<dyn Stage>],
         records: &FlowRecords,
         packet: &Packet,
-        like: Likeness,
-    ) -> Course {
+        like: RuleKey,
+    ) -> Path {
         let rules = &mut self.rules;
         let transit = &packet.meta().transit;
         let (record, direction) = (transit.flow, transit.direction);
         if rules.is_watched(record, direction) {
-            return Course::REVIEW;
+            return Path::REVALIDATE;
         }
         if holds(rules, stages, records, (record, direction)) {
             rules.end(record, direction);
         } else {
             rules.renew(record, direction);
         }
-        rules.course_at_last((record, direction), like, packet, &self.programs)
+        rules.path_at_last((record, direction), like, packet, &self.programs)
     }
 
-    /// The lines of records that packets of a course will touch, of `all`.
+    /// The lines of records that packets of a path will touch, of `all`.
     #[inline]
-    pub fn lines(&self, course: Course, all: CacheLines) -> CacheLines {
-        self.programs.lines(course, all)
+    pub fn lines(&self, path: Path, all: CacheLines) -> CacheLines {
+        self.programs.lines(path, all)
     }
 
     /// The program and the ends of the rule that what is recorded makes; none if it makes none.
     fn make_rule(
         &mut self,
         stages: &[Box<dyn Stage>],
-        begun: Begun,
+        begun: RecordingStart,
         protocol: u8,
         verdict: Verdict,
     ) -> Option<(ProgramId, NewEnds)> {
@@ -296,7 +296,7 @@ impl FlowCache {
     ) -> Option<ProgramId> {
         let FlowCache { draft, recordings, programs, .. } = self;
         draft.begin(side, covers);
-        draft.write(path(side, stages.len()), stages, recordings, verdict)?;
+        draft.write(stages_from(side, stages.len()), stages, recordings, verdict)?;
         programs.number(draft.program())
     }
 
@@ -304,7 +304,7 @@ impl FlowCache {
     fn set_rule(
         &mut self,
         (record, direction): (u32, Direction),
-        like: Likeness,
+        like: RuleKey,
         program: ProgramId,
         ends: NewEnds,
     ) -> bool {
@@ -313,7 +313,7 @@ impl FlowCache {
             let FlowCache { draft, rules, recordings, .. } = self;
             let (keep_ms, outer) = (draft.keep_ms(), draft.outer());
             let (len_max, tags) = (draft.len_max(), draft.tags());
-            let values = Values { ends: &ends, keep_ms, outer, len_max, tags };
+            let values = RuleValues { ends: &ends, keep_ms, outer, len_max, tags };
             rules.set(record, direction, like, (program, values));
             rules.note_events(record, direction, events(recordings));
         }
@@ -333,11 +333,11 @@ impl FlowCache {
         header: &RecordHeader,
         packet: &Packet,
         is_observed: bool,
-    ) -> Option<Begun> {
+    ) -> Option<RecordingStart> {
         let meta = packet.meta();
         let (record, direction) = (meta.transit.flow, meta.transit.direction);
         let is_due = |like| is_observed || self.rules.is_due(record, direction, like);
-        let Some(like) = likeness(header, packet).filter(|&like| is_due(like)) else {
+        let Some(like) = rule_key(header, packet).filter(|&like| is_due(like)) else {
             self.rules.forget(record);
             return None;
         };
@@ -345,7 +345,7 @@ impl FlowCache {
         self.recordings.iter_mut().flatten().for_each(|recording| recording.begin(!is_observed));
         (self.recording, self.repeats) = (true, true);
         let covers = OuterMatches::of(packet);
-        Some(Begun { side: meta.transit.side, like, ends: parse::ends(packet), covers })
+        Some(RecordingStart { side: meta.transit.side, like, ends: parse::ends(packet), covers })
     }
 
     /// Something happened to the packet that need not happen to others: it is recorded no further.
@@ -366,7 +366,7 @@ impl FlowCache {
         &mut self,
         stages: &[Box<dyn Stage>],
         header: &RecordHeader,
-        begun: Begun,
+        begun: RecordingStart,
         (record, direction): (u32, Direction),
         (protocol, verdict): (u8, Verdict),
         repeats: bool,
@@ -386,7 +386,7 @@ impl FlowCache {
 
     /// A packet that is settled moved its flow, and stands for no other one: the next one like it
     /// is recorded.
-    pub fn expect_like(&mut self, begun: &Begun, (record, direction): (u32, Direction)) {
+    pub fn expect_like(&mut self, begun: &RecordingStart, (record, direction): (u32, Direction)) {
         self.rules.record_next(record, direction, begun.like);
     }
 
@@ -421,7 +421,7 @@ impl FlowCache {
 }
 
 /// The functions that packets that entered by a side come to, in order.
-fn path(side: Side, count: usize) -> impl Iterator<Item = usize> {
+fn stages_from(side: Side, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |step| if side == Side::Inside { step } else { count - 1 - step })
 }
 
@@ -432,7 +432,7 @@ fn fits(protocol: u8, ends: &NewEnds) -> bool {
 
 /// Whether an event holds of the rule for packets of a direction.
 fn holds(
-    rules: &Rules,
+    rules: &RuleTable,
     stages: &[Box<dyn Stage>],
     records: &FlowRecords,
     (record, direction): (u32, Direction),
@@ -452,10 +452,10 @@ fn events(recordings: &[Option<Recording>]) -> impl Iterator<Item = (u16, EventC
 
 /// What a packet that has joined the flow with this header has in common with others that could be
 /// treated alike; none if none could.
-pub(crate) fn likeness(header: &RecordHeader, packet: &Packet) -> Option<Likeness> {
+pub(crate) fn rule_key(header: &RecordHeader, packet: &Packet) -> Option<RuleKey> {
     let meta = packet.meta();
     let connection = Connection::from_phase(meta.transit.phase);
-    let like = Likeness::new(meta, header.key != meta.key, connection);
+    let like = RuleKey::new(meta, header.key != meta.key, connection);
     let is_ordinary = meta.class == PacketClass::Whole && like.is_ordinary();
     (is_ordinary && !header.has(RecordHeader::FLAG_TURNS)).then_some(like)
 }

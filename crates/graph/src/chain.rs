@@ -1,24 +1,24 @@
 //! The chain: functions in order, over flows.
 //!
-//! Packets come in batches. A batch is parsed and looked up in passes, so that memory is asked for
-//! before it is needed (`enter`); packets of known flows form groups, slices of the batch, and each
-//! function processes a whole group in one call (`cross`), with what the group brought to TCP
-//! streams where it wants that (`subscribed`); then what was decided is carried out (`settle`).
-//! What may create or end a flow, or depends on another packet's outcome, goes alone, after the
-//! group before it; and a group ends before a packet that its packets could matter to otherwise
-//! than in order (see `Gathering`).
+//! Packets arrive in batches. A batch is classified and looked up in passes, so that memory is
+//! prefetched before it is used (`entering`). Packets of known flows form groups, slices of the
+//! batch ([`crate::groups`]); the pipeline processes a whole group at once, and settles it. A packet
+//! that may begin or end a flow, or depends on another packet's outcome, goes alone, after the group
+//! before it.
 //!
-//! So the result is that of one packet after the other, however they are batched. What functions
-//! make in answer to a packet of a known flow goes through the others before the next packet does,
-//! as a packet that may be answered is a group of its own (see `Apart`); alerts, events and flow
-//! reports of a group are put in the order of packets. Three things are left: when the memory of
-//! all streams, or of all growing buffers of a function, is used up, another of them may be the one
-//! that gets none; the first packet that is turned back in the midst of a known flow may reach the
-//! functions on its way back after packets that came behind it; and a flow at whose packet a
-//! function panics ends with its group.
+//! The result is that of one packet after the other, however packets are batched. A packet that
+//! functions may answer is a group of its own, so that the answer passes the other functions before
+//! the next packet does. A group's alerts, events and flow reports are put in the order of packets.
+//! Three differences are left:
 //!
-//! Time is the latest time stamp that any packet had: a packet with an earlier one is late, and
-//! comes now.
+//! - when the memory of all streams, or of all growing buffers of a function, is used up, another
+//!   flow may be the one that gets none;
+//! - the first packet that is turned back in the midst of a known flow may reach the functions on
+//!   its way back after packets that arrived later;
+//! - a flow at whose packet a function panics ends with its group.
+//!
+//! Time is the latest timestamp of any packet: a packet with an earlier one is late, and counts as
+//! arriving now.
 
 mod dispatched;
 mod entering;
@@ -33,13 +33,13 @@ use nf::{Effects, SharedHandle, Verdict};
 use packet::memory::OutOfMemory;
 use packet::{Direction, FlowKey, Packet, PacketPool};
 
-use crate::cache::{Course, FastPath, FlowCache, RuleView};
+use crate::cache::{FastPath, FlowCache, Path, RuleView};
 use crate::classifier::Classifier;
 use crate::flow_table::{Joining, RestoreError};
 use crate::flows::{Flows, SavedLayout};
-use crate::groups::{Gathered, Groups};
+use crate::groups::{GatheredGroup, Groups};
 use crate::observer::Observer;
-use crate::pipeline::{Pipeline, Run};
+use crate::pipeline::{BatchRun, Pipeline};
 use crate::queue::{GROUP_MAX, Queue};
 use crate::reassembly::Reassembly;
 use crate::stages::{Stages, Walked};
@@ -50,14 +50,13 @@ pub use replaying::{NoHistory, history_len};
 /// order.
 pub struct Chain {
     options: Options,
-    /// Which flow each packet belongs to.
     classifier: Classifier,
     /// A command may have changed what passes unjudged.
     is_commanded: bool,
     groups: Groups,
     pipeline: Pipeline,
-    /// The homes of the batch's flows, by the packets' numbers, if the chain was told.
-    homes: Vec<(u64, u32)>,
+    /// The handles of the batch's flows, by the packets' numbers, if the chain was told.
+    handles: Vec<(u64, u32)>,
     /// Memory that is reused.
     waited: Vec<Packet>,
 }
@@ -80,7 +79,7 @@ pub enum ChainError {
 }
 
 impl Chain {
-    /// A chain of these functions, the first one inside.
+    /// Creates a chain of these functions, the first one inside.
     pub fn new(mut stages: Vec<Box<dyn Stage>>, options: Options) -> Result<Chain, ChainError> {
         let changes_flows = stages.iter().map(|stage| stage.descriptor()).find(|d| d.changes_flows);
         if let Some(descriptor) = changes_flows.filter(|_| stages.len() > 1) {
@@ -119,7 +118,7 @@ impl Chain {
             is_commanded: false,
             groups: Groups::new(group_span_ns, order_felt),
             pipeline: Pipeline::new(stages, flows),
-            homes: Vec::new(),
+            handles: Vec::new(),
             waited: Vec::new(),
         })
     }
@@ -129,23 +128,23 @@ impl Chain {
     pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         if self.pipeline.stages.all.is_empty() {
             self.follow_commands();
-            return self.pass_through(batch, &mut Run::new(out, pool, self.classifier.parser()));
+            return self.pass_through(batch, &mut BatchRun::new(out, pool, self.classifier.parser()));
         }
-        self.homes.clear();
+        self.handles.clear();
         self.look_up(batch);
-        let mut run = Run::new(out, pool, self.classifier.parser());
+        let mut run = BatchRun::new(out, pool, self.classifier.parser());
         self.run(batch, &mut run);
         debug_assert!(self.classifier.refuses_none(), "each was dropped in its turn");
     }
 
     /// Takes packets that were looked up through.
-    fn run(&mut self, batch: &mut Vec<Packet>, run: &mut Run<'_, '_>) {
+    fn run(&mut self, batch: &mut Vec<Packet>, run: &mut BatchRun<'_, '_>) {
         let account = self.account(batch.len());
         self.groups.set_apart(&self.pipeline.stages.all);
         let mut queue = Queue::enter(batch);
         let all = || {
             self.run_queue(&mut queue, run);
-            self.advance(self.pipeline.flows.now_ns, run.pool);
+            self.handle_timeout(self.pipeline.flows.now_ns, run.pool);
         };
         if catch_unwind(AssertUnwindSafe(all)).is_err() {
             self.start_over(&mut queue, account, run);
@@ -154,10 +153,10 @@ impl Chain {
     }
 
     /// Takes the packets of a queue through.
-    fn run_queue(&mut self, queue: &mut Queue, run: &mut Run<'_, '_>) {
+    fn run_queue(&mut self, queue: &mut Queue, run: &mut BatchRun<'_, '_>) {
         while queue.rest_len() > 0 {
             let Pipeline { flows, stages, .. } = &mut self.pipeline;
-            let Gathered { load, course, uniform } = self.groups.gather(queue.rest(), flows, &stages.all);
+            let GatheredGroup { load, path, uniform } = self.groups.gather(queue.rest(), flows, &stages.all);
             let count = load.packets as usize;
             if count > 0 {
                 let verdicts = &mut [Verdict::Forward; GROUP_MAX][..count];
@@ -167,15 +166,15 @@ impl Chain {
                         true => PacketTotals::by_side(packets, verdicts),
                         false => load.of(packets),
                     };
-                    self.pipeline.cross(packets, verdicts, loads, course.program(), run);
+                    self.pipeline.cross(packets, verdicts, loads, path.program(), run);
                 } else {
-                    self.pipeline.cross_mixed(packets, verdicts, &self.groups.courses[..count], run);
+                    self.pipeline.cross_mixed(packets, verdicts, &self.groups.paths[..count], run);
                 }
                 self.pipeline.settle_group(queue, verdicts, run);
                 if !self.pipeline.flows.failed.is_empty() {
                     self.pipeline.flows.end_failed(&mut self.pipeline.stages, run.pool);
                 }
-            } else if course == Course::REVIEW {
+            } else if path == Path::REVALIDATE {
                 if let Some(cache) = &mut flows.cache {
                     cache.review(&stages.all, &flows.table.records, &queue.rest()[0]);
                 }
@@ -196,17 +195,17 @@ impl Chain {
     ) {
         let parsed = self.classifier.classify_one(&mut packet);
         observer.arrived(&packet);
-        let mut run = Run::new(out, pool, self.classifier.parser());
+        let mut run = BatchRun::new(out, pool, self.classifier.parser());
         run.observer = Some(observer);
         match parsed {
             Ok(()) if self.pipeline.stages.all.is_empty() => self.pass(packet, &mut run),
             parsed => self.alone(packet, parsed, &mut run),
         }
-        self.advance(self.pipeline.flows.now_ns, pool);
+        self.handle_timeout(self.pipeline.flows.now_ns, pool);
     }
 
-    /// Lets time pass to `now_ns`: flows and fragments whose time is over go.
-    pub fn advance(&mut self, now_ns: u64, pool: &mut PacketPool) {
+    /// Advances the time to `now_ns`: expired flows and fragments are cleared.
+    pub fn handle_timeout(&mut self, now_ns: u64, pool: &mut PacketPool) {
         self.pipeline.handle_timeout(now_ns, pool);
         self.classifier.handle_timeout(self.pipeline.flows.now_ns, pool);
     }
@@ -220,7 +219,7 @@ impl Chain {
         self.pipeline.flows.finish(&mut self.pipeline.stages, pool)
     }
 
-    /// What was counted.
+    /// Returns what was counted.
     pub fn counters(&self) -> Counters {
         let (own, classified) = (&self.pipeline.counters, self.classifier.counters());
         let displaced = self.pipeline.displaced();
@@ -240,74 +239,66 @@ impl Chain {
         counters
     }
 
-    /// How packets went through.
+    /// Returns how packets took the fast path.
     pub fn fast_path(&self) -> FastPath {
         self.pipeline.flows.cache.as_ref().map(FlowCache::counters).unwrap_or_default()
     }
 
-    /// Whether packets of known flows may follow rules.
+    /// Returns true if packets of known flows may follow cached rules.
     pub fn consolidates(&self) -> bool {
         self.pipeline.flows.cache.is_some()
     }
 
-    /// The rule for packets of one direction of a flow, by the number of its record, that are like
-    /// the last one that was recorded; none if there is no such rule.
+    /// Returns the current cached rule for packets of one direction of a flow, by its record's
+    /// number.
     pub fn rule_of(&self, record: u32, direction: Direction) -> Option<RuleView> {
         self.pipeline.flows.cache.as_ref()?.rule_of(record, direction)
     }
 
-    /// How it is to behave.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// What each function's flows share, for chains of the same functions on other threads to
-    /// [`join`](Chain::join).
+    /// Returns what each function's flows share, for chains of the same functions on other threads
+    /// to [`join`](Chain::join).
     pub fn share(&mut self) -> Vec<SharedHandle> {
         self.pipeline.stages.share()
     }
 
-    /// This chain, which has no flows yet, has what its functions share in common with those that
-    /// shared this.
+    /// Shares state with the chain that returned this. The chain must have no flows yet.
     pub fn join(&mut self, commons: Vec<SharedHandle>) {
         self.pipeline.stages.join(commons);
     }
 
-    /// Whoever gives it packets knows whom later fragments follow ([`Chain::learn_first`]): none
-    /// wait here.
-    pub fn let_no_fragments_wait(&mut self) {
-        self.classifier.hold_no_fragments();
-    }
-
-    /// Has what functions share with those of other chains here, to be looked at. Those wait for it
-    /// until [`Chain::give_shared_back`].
+    /// Fetches what functions share with those of other chains. Those wait for it until
+    /// [`Chain::give_shared_back`].
     pub fn fetch_shared(&mut self) {
         self.pipeline.stages.all.iter_mut().for_each(|stage| stage.open());
     }
 
-    /// Lets others have it again.
+    /// Gives it back.
     pub fn give_shared_back(&mut self) {
         self.pipeline.stages.all.iter_mut().for_each(|stage| stage.close());
     }
 
-    /// The chains that joined this one are gone: what was shared is its own again.
+    /// Ends the sharing: the chains that joined this one are gone.
     pub fn part(&mut self) {
         self.pipeline.stages.all.iter_mut().for_each(|stage| stage.part());
     }
 
-    /// The functions, from the inside to the outside.
+    /// Returns the functions, from the inside to the outside.
     pub fn stages(&self) -> &[Box<dyn Stage>] {
         &self.pipeline.stages.all
     }
 
-    /// Packets come from captures: an IPv4 total length of 0 is that of a segment that the
-    /// capturing host's card was to cut.
+    /// See [`Classifier::expect_offloaded`]: packets come from captures.
     pub fn expect_offloaded(&mut self) {
         self.options.offloaded = true;
         self.classifier.expect_offloaded();
     }
 
-    /// A function, to be commanded.
+    /// Returns a function, to be commanded by an operator.
     pub fn stage_mut(&mut self, stage: usize) -> Option<&mut (dyn Stage + 'static)> {
         self.is_commanded = true;
         self.pipeline.flows.cache.iter_mut().for_each(FlowCache::raise_version);
@@ -315,33 +306,33 @@ impl Chain {
         self.pipeline.stages.all.get_mut(stage).map(|stage| &mut **stage)
     }
 
-    /// Processor cycles spent in each function, if [`Options::cycles`] counts them.
+    /// Returns the processor cycles spent in each function, if [`Options::cycles`] counts them.
     pub fn cycles(&self) -> &[u64] {
         &self.pipeline.stages.cycles
     }
 
-    /// The part of these that packets took which went through the functions themselves. The rest is
-    /// that of state functions, which rules of the fast path name.
+    /// Returns the part of them spent on the slow path. The rest was spent in state functions, on the
+    /// fast path.
     pub fn walked(&self) -> &[Walked] {
         &self.pipeline.stages.walked
     }
 
-    /// What functions put out beside packets, to be looked at.
+    /// Returns the functions' output other than packets.
     pub fn effects(&self) -> &Effects {
         &self.pipeline.stages.effects
     }
 
-    /// Alerts, events and flow reports, to be taken.
+    /// Returns alerts, events and flow reports, to be taken.
     pub fn effects_mut(&mut self) -> &mut Effects {
         &mut self.pipeline.stages.effects
     }
 
-    /// Bytes that a flow takes: its record.
+    /// Returns the bytes of a flow's record.
     pub fn record_len(&self) -> usize {
         self.pipeline.flows.table.records.record_len()
     }
 
-    /// Whether a function wants TCP streams put together.
+    /// Returns true if a function subscribes to TCP streams.
     pub fn has_streams(&self) -> bool {
         self.pipeline.flows.reassembly.is_some()
     }
@@ -353,7 +344,7 @@ impl Chain {
         self.pipeline.flows.save_streams(record, out);
     }
 
-    /// The records of flows, to be looked at.
+    /// Returns the flows' records.
     pub fn records(&self) -> &FlowRecords {
         &self.pipeline.flows.table.records
     }
@@ -367,7 +358,7 @@ impl Chain {
         self.pipeline.run_side_by_side(how)
     }
 
-    /// The flow with this key, or with this alias.
+    /// Returns the flow with this key or alias.
     pub fn flow(&self, hash: u64, key: &FlowKey, reversed: bool) -> Option<u32> {
         self.pipeline.flows.table.find(hash, key, reversed).map(|(record, _)| record)
     }
@@ -406,7 +397,7 @@ impl Chain {
         self.pipeline.flows.release(record, &mut self.pipeline.stages);
     }
 
-    /// How its flows are saved.
+    /// Returns the layout of saved flows.
     pub fn saved_layout(&self) -> SavedLayout {
         self.pipeline.flows.saved_layout().clone()
     }

@@ -1,10 +1,10 @@
 //! The flow table: which record a packet belongs to, and when a flow is forgotten.
 
 mod classes;
-mod homes;
+mod handles;
 mod ingresses;
 mod joining;
-mod passes;
+mod second_passes;
 mod wheel;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,12 +22,12 @@ use crate::streams;
 use classes::Classes;
 pub(crate) use classes::Victim;
 pub use classes::{FlowClass, Shares};
-use homes::Homes;
+use handles::FlowHandles;
 use ingresses::Ingresses;
 use joining::AS_LONG_AS_BEFORE;
 pub(crate) use joining::Joining;
-pub(crate) use passes::Pass;
-use passes::Passes;
+pub(crate) use second_passes::SecondPass;
+use second_passes::SecondPasses;
 use wheel::Wheel;
 
 /// The flows of a chain: records, the index over their keys and aliases, and their timers.
@@ -38,9 +38,9 @@ pub(crate) struct FlowTable {
     hasher: FlowHasher,
     /// The flows by class: which of them gives way.
     pub classes: Classes,
-    pub homes: Homes,
+    pub handles: FlowHandles,
     /// Those that turn back.
-    pub passes: Passes,
+    pub passes: SecondPasses,
     /// How packets join their flows.
     pub joining: Joining,
     /// By which ports flows came in, if that matters.
@@ -87,7 +87,7 @@ pub enum RestoreError {
 
 /// Who has the key that a flow was to have as its alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum AliasHolder {
     /// The flow with this record.
     ByFlow(u32),
     /// A flow of another chain.
@@ -138,8 +138,8 @@ impl FlowTable {
             wheel: Wheel::new(flows_max),
             hasher,
             classes: Classes::new(flows_max, &shares, seed)?,
-            homes: Homes::new(flows_max),
-            passes: Passes::default(),
+            handles: FlowHandles::new(flows_max),
+            passes: SecondPasses::default(),
             joining,
             ingresses: remembers_ports.then(|| Ingresses::new(flows_max)),
             layout,
@@ -188,10 +188,10 @@ impl FlowTable {
         Some(entry.record())
     }
 
-    /// The same for a flow with this home.
+    /// The same for a flow with this handle.
     #[inline]
-    pub fn prefetch_home(&self, home: u32, cache: Option<&FlowCache>) -> Option<u32> {
-        let record = self.homes.newest(home)?;
+    pub fn prefetch_handle(&self, handle: u32, cache: Option<&FlowCache>) -> Option<u32> {
+        let record = self.handles.newest(handle)?;
         self.records.prefetch_header(record);
         if let Some(cache) = cache {
             cache.prefetch(record, Direction::Original);
@@ -276,7 +276,7 @@ impl FlowTable {
     }
 
     /// Notes the key that the flow's packets have after the chain, or says who has it.
-    pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), Taken> {
+    pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), AliasHolder> {
         self.drop_alias(record);
         let header = self.records.header(record);
         if header.key == alias {
@@ -284,10 +284,10 @@ impl FlowTable {
         }
         let hash = self.hasher.hash(&alias);
         if let Some((other, _)) = self.find(hash, &alias, reversed) {
-            return Err(Taken::ByFlow(other));
+            return Err(AliasHolder::ByFlow(other));
         }
         if self.ledger.as_ref().is_some_and(|ledger| !ledger.claim(hash)) {
-            return Err(Taken::Elsewhere);
+            return Err(AliasHolder::Elsewhere);
         }
         let header = self.records.header_mut(record);
         header.alias = alias;
@@ -298,7 +298,7 @@ impl FlowTable {
         if self.index.insert(hash, Entry::by_alias(record, header).0).is_err() {
             // Too many keys have hashes like this one's.
             self.drop_alias(record);
-            return Err(Taken::Elsewhere);
+            return Err(AliasHolder::Elsewhere);
         }
         Ok(())
     }
@@ -316,7 +316,7 @@ impl FlowTable {
         }
     }
 
-    /// Forgets the flow; says which home it had.
+    /// Forgets the flow; says which handle it had.
     pub fn remove(&mut self, record: u32) -> Option<u32> {
         self.drop_alias(record);
         let header = self.records.header(record);
@@ -324,7 +324,7 @@ impl FlowTable {
         self.classes.leave(record, header);
         self.wheel.cancel(record);
         self.records.release(record);
-        self.homes.remove(record)
+        self.handles.remove(record)
     }
 
     /// A packet joins its flow, whose class then is that of its connection.
@@ -419,7 +419,7 @@ impl FlowTable {
     }
 
     /// Makes a record of the bytes of a second pass's record that was elsewhere.
-    pub fn take_second_over(&mut self, bytes: &[u8], pass: Pass) -> Result<u32, RestoreError> {
+    pub fn take_second_over(&mut self, bytes: &[u8], pass: SecondPass) -> Result<u32, RestoreError> {
         let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
             return Err(RestoreError::Damaged);
         };
@@ -429,7 +429,7 @@ impl FlowTable {
         }
         let second = self.records.allocate().ok_or(RestoreError::TableFull)?;
         self.records.load(second, bytes);
-        self.passes.add(Pass { second, ..pass }, self.records.capacity());
+        self.passes.add(SecondPass { second, ..pass }, self.records.capacity());
         Ok(second)
     }
 

@@ -17,7 +17,7 @@ use packet::{
 };
 
 use crate::cache::FlowCache;
-use crate::flow_table::{FlowTable, Joining, Pass, Taken, Victim};
+use crate::flow_table::{AliasHolder, FlowTable, Joining, SecondPass, Victim};
 use crate::fragments::Datagram;
 use crate::reassembly::Reassembly;
 use crate::stages::Stages;
@@ -27,12 +27,12 @@ use saving::SavedLayouts;
 
 /// Something that whoever numbers flows must know of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum FlowChange {
     /// Packets with this key, too, are the flow's, and no other's, in place of the alias that it
     /// had before.
     Alias {
-        /// The flow's home.
-        home: u32,
+        /// The flow's handle.
+        handle: u32,
         /// The key; if it is the flow's own, it has no alias any more.
         key: FlowKey,
         /// The key's hash.
@@ -48,10 +48,10 @@ pub enum Change {
         /// When that was.
         at_ns: u64,
     },
-    /// A flow of this home ended.
+    /// A flow of this handle ended.
     Ended {
-        /// The flow's home.
-        home: u32,
+        /// The flow's handle.
+        handle: u32,
     },
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Flows {
     pub cache: Option<FlowCache>,
     /// The flows' TCP streams, if a function wants them.
     pub reassembly: Option<Reassembly>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<FlowChange>,
     /// The latest time that any packet had.
     pub now_ns: u64,
     /// The same as of the last packet that is settled.
@@ -184,7 +184,7 @@ impl Flows {
     pub fn begin(
         &mut self,
         packet: &Packet,
-        home: Option<u32>,
+        handle: Option<u32>,
         stages: &mut Stages,
         pool: &mut PacketPool,
     ) -> Option<u32> {
@@ -193,8 +193,8 @@ impl Flows {
         }
         let record = self.table.create(packet, self.now_ns)?;
         self.forget_rules(record);
-        if let Some(home) = home {
-            self.table.homes.add(home, record);
+        if let Some(handle) = handle {
+            self.table.handles.add(handle, record);
         }
         Some(record)
     }
@@ -298,8 +298,8 @@ impl Flows {
         let record = meta.transit.flow;
         let other = match self.set_alias(record, key, reversed) {
             Ok(()) => return true,
-            Err(Taken::Elsewhere) => return false,
-            Err(Taken::ByFlow(other)) => other,
+            Err(AliasHolder::Elsewhere) => return false,
+            Err(AliasHolder::ByFlow(other)) => other,
         };
         let at_ns = self.settled_ns;
         let may_evict = begins && meta.transit.side == Side::Inside;
@@ -314,15 +314,15 @@ impl Flows {
     }
 
     /// Gives a flow an alias, or says who has it.
-    fn set_alias(&mut self, record: u32, key: FlowKey, reversed: bool) -> Result<(), Taken> {
+    fn set_alias(&mut self, record: u32, key: FlowKey, reversed: bool) -> Result<(), AliasHolder> {
         // A flow of which nothing has passed has no rules.
         if self.table.records.header(record).has(RecordHeader::FLAG_ACCEPTED) {
             self.forget_rules(record);
         }
         self.table.set_alias(record, key, reversed)?;
-        if let Some(home) = self.table.homes.of(record) {
+        if let Some(handle) = self.table.handles.of(record) {
             let hash = self.table.hash(&key);
-            self.changes.push(Change::Alias { home, key, hash });
+            self.changes.push(FlowChange::Alias { handle, key, hash });
         }
         Ok(())
     }
@@ -392,8 +392,8 @@ impl Flows {
             reassembly.forget(record, &mut self.table.records);
         }
         self.end_second_pass(record, reason, stages, pool);
-        if let Some(home) = self.table.remove(record) {
-            self.changes.push(Change::Ended { home });
+        if let Some(handle) = self.table.remove(record) {
+            self.changes.push(FlowChange::Ended { handle });
         }
     }
 
@@ -431,7 +431,7 @@ impl Flows {
         parser: &Parser,
         stages: &mut Stages,
         pool: &mut PacketPool,
-    ) -> Result<Pass, DropReason> {
+    ) -> Result<SecondPass, DropReason> {
         let meta = packet.meta();
         let (main, near, direction) = (meta.transit.flow, meta.transit.side, meta.transit.direction);
         if self.is_full() {
@@ -446,7 +446,7 @@ impl Flows {
         };
         let second = self.table.begin_second(packet, key, self.now_ns).ok_or(DropReason::FlowTableFull)?;
         self.forget_rules(second);
-        let pass = Pass { main, second, stage: stage as u16, near, direction };
+        let pass = SecondPass { main, second, stage: stage as u16, near, direction };
         self.table.passes.add(pass, self.table.records.capacity());
         let mut transit = meta.transit;
         (transit.flow, transit.side) = (second, near.other());
@@ -482,8 +482,8 @@ impl Flows {
     pub fn clear(&mut self, stages: &mut Stages, options: &Options, pool: &mut PacketPool) -> bool {
         let live: Vec<u32> = self.table.live().collect();
         for &record in &live {
-            if let Some(home) = self.table.homes.of(record) {
-                self.changes.push(Change::Ended { home });
+            if let Some(handle) = self.table.handles.of(record) {
+                self.changes.push(FlowChange::Ended { handle });
             }
             let second = self.table.passes.get(record).map(|pass| pass.second);
             for record in [Some(record), second].into_iter().flatten() {

@@ -7,16 +7,16 @@ use nf::stage::{PacketTotals, Stage};
 use packet::parse::protocol;
 use packet::{Meta, Packet, PacketClass, Side};
 
-use crate::cache::{CHANGING, Course, Likeness};
+use crate::cache::{CHANGING, Path, RuleKey};
 use crate::flows::Flows;
 use crate::queue::GROUP_MAX;
 
 /// Packets from the front of what is left of a batch.
-pub(crate) struct Gathered {
+pub(crate) struct GatheredGroup {
     /// How much they are.
     pub load: PacketTotals,
     /// What is to be done with them, or with the first one.
-    pub course: Course,
+    pub path: Path,
     /// Whether it is the same for all.
     pub uniform: bool,
 }
@@ -24,17 +24,17 @@ pub(crate) struct Gathered {
 /// Forms groups of packets of known flows.
 pub(crate) struct Groups {
     /// What is to be done with the packets of a group.
-    pub courses: [Course; GROUP_MAX],
-    other_courses: OtherCourses,
+    pub paths: [Path; GROUP_MAX],
+    other_paths: OtherPaths,
     /// How long a group may take.
     span_ns: u64,
     /// Whether the batch has packets from both sides; if so, `sides` says which may be in one
     /// group.
     pub mixed: bool,
-    sides: Gathering,
+    sides: FlowSides,
     /// Which packets of known flows functions may answer: they go alone; none until it is looked up
     /// again.
-    pub apart: Option<Apart>,
+    pub apart: Option<AnsweredPackets>,
 }
 
 impl Groups {
@@ -42,11 +42,11 @@ impl Groups {
     /// does may matter to another flow's packet from the other.
     pub fn new(span_ns: u64, order_felt: bool) -> Groups {
         Groups {
-            courses: [Course::WALK; _],
-            other_courses: [Course::WALK; _],
+            paths: [Path::SLOW; _],
+            other_paths: [Path::SLOW; _],
             span_ns,
             mixed: false,
-            sides: Gathering::new(order_felt),
+            sides: FlowSides::new(order_felt),
             apart: None,
         }
     }
@@ -55,12 +55,12 @@ impl Groups {
     #[inline]
     pub fn set_apart(&mut self, stages: &[Box<dyn Stage>]) {
         if self.apart.is_none() {
-            self.apart = Some(Apart::of(stages));
+            self.apart = Some(AnsweredPackets::of(stages));
         }
     }
 
     /// Joins packets from the front of `packets` to their flows, as many as form a group. The next
-    /// one begins another group. If it would be the first, the course says whether it goes alone,
+    /// one begins another group. If it would be the first, the path says whether it goes alone,
     /// or is to be reviewed and gathered again.
     #[inline(always)]
     pub fn gather(
@@ -68,7 +68,7 @@ impl Groups {
         packets: &mut [Packet],
         flows: &mut Flows,
         stages: &[Box<dyn Stage>],
-    ) -> Gathered {
+    ) -> GatheredGroup {
         let may_be_apart = self.apart.is_some_and(|apart| apart.is_any);
         match (&flows.cache, may_be_apart) {
             (None, false) => self.gather_as::<false, false>(packets, flows, stages),
@@ -86,7 +86,7 @@ impl Groups {
         packets: &mut [Packet],
         flows: &mut Flows,
         stages: &[Box<dyn Stage>],
-    ) -> Gathered {
+    ) -> GatheredGroup {
         if self.mixed {
             self.sides.clear();
         }
@@ -94,10 +94,10 @@ impl Groups {
         let begin_ns =
             packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().transit.timestamp_ns));
         let until_ns = flows.table.due_ns().min(begin_ns.saturating_add(self.span_ns));
-        let (mut load, mut course, mut uniform) = (PacketTotals::default(), Course::WALK, true);
-        let (all, mut flow_courses) = (flows.table.layout.lines(), FlowCourses::default());
-        // The course of the last packet, if others may follow it, and what they touch.
-        let (mut followed, mut lines) = (Course::RECORD, all);
+        let (mut load, mut path, mut uniform) = (PacketTotals::default(), Path::SLOW, true);
+        let (all, mut flow_paths) = (flows.table.layout.lines(), FlowPaths::default());
+        // The path of the last packet, if others may follow it, and what they touch.
+        let (mut followed, mut lines) = (Path::RECORD, all);
         let most = packets.len().min(GROUP_MAX);
         for packet in &mut packets[..most] {
             let is_apart = APART && self.apart.is_some_and(|apart| apart.has(packet.meta(), packet.len()));
@@ -133,54 +133,53 @@ impl Groups {
             }
             meta.transit.direction = direction;
             let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, direction);
-            let (mut next, mut wish_ms) = (Course::WALK, 0);
+            let (mut next, mut wish_ms) = (Path::SLOW, 0);
             if RULES && let Some(cache) = &mut flows.cache {
-                let (flow, like) = (meta.transit.flow, Likeness::new(meta, by_alias, connection));
-                if let Some((its, keep_ms)) = cache.plain_course((flow, direction), like) {
+                let (flow, like) = (meta.transit.flow, RuleKey::new(meta, by_alias, connection));
+                if let Some((its, keep_ms)) = cache.plain_path((flow, direction), like) {
                     (next, wish_ms) = (its, keep_ms);
                     if next != followed {
                         (followed, lines) = (next, cache.lines(next, all));
                         if load.packets == 0 {
-                            course = next;
+                            path = next;
                         }
                     }
-                } else if let Some(keep_ms) = cache.follow_limited(followed, (flow, direction), like, packet)
-                {
+                } else if let Some(keep_ms) = cache.limited_path(followed, (flow, direction), like, packet) {
                     (next, wish_ms) = (followed, keep_ms);
                     meta = packet.meta_mut();
                 } else {
-                    let is_seen = !flow_courses.walks(flow, course, &self.other_courses);
+                    let is_seen = !flow_paths.walks(flow, path, &self.other_paths);
                     let seen = (&stages[..], &flows.table.records);
                     (next, wish_ms) = cache.choose(seen, packet, (like, connection), is_seen);
                     let Some(again) = flows.table.records.find_header_mut(flow) else { break };
                     header = again;
                     meta = packet.meta_mut();
                     lines = cache.lines(next, all);
-                    followed = if next.is_follow() { next } else { Course::RECORD };
+                    followed = if next.is_fast() { next } else { Path::RECORD };
                     if load.packets == 0 {
-                        course = next;
+                        path = next;
                     }
-                    if matches!(next, Course::RECORD | Course::REVIEW) {
+                    if matches!(next, Path::RECORD | Path::REVALIDATE) {
                         break;
                     }
                 }
-                if next != course {
-                    if !next.mixes() || !course.mixes() {
+                if next != path {
+                    if !next.mixes() || !path.mixes() {
                         break;
                     }
                     uniform = false;
                 }
-                if !flow_courses.add(flow, next, course, &mut self.other_courses) {
+                if !flow_paths.add(flow, next, path, &mut self.other_paths) {
                     break;
                 }
-                self.courses[load.packets as usize % GROUP_MAX] = next;
+                self.paths[load.packets as usize % GROUP_MAX] = next;
             }
             let to_all = !next.is_alone_to_itself();
             if self.mixed && !self.sides.add(meta.transit.flow, meta.transit.side, to_all) {
                 break;
             }
             if RULES
-                && next == Course::WALK
+                && next == Path::SLOW
                 && meta.tcp_flags & CHANGING != 0
                 && let Some(cache) = &mut flows.cache
             {
@@ -202,25 +201,25 @@ impl Groups {
             let joined = packets.iter_mut().take(load.packets as usize);
             joined.for_each(|packet| ingresses.join(packet.meta_mut()));
         }
-        Gathered { load, course, uniform }
+        GatheredGroup { load, path, uniform }
     }
 }
 
 /// Which packets of known flows are groups of their own, as a function may answer them: what it
 /// makes has to go through the functions before the next packet does.
 #[derive(Clone, Copy)]
-pub(crate) struct Apart {
+pub(crate) struct AnsweredPackets {
     answers: AnswerScope,
     /// Whether there may be any such packet.
     pub is_any: bool,
 }
 
-impl Apart {
+impl AnsweredPackets {
     /// Of these functions. Of one alone, answers come to no other.
-    pub fn of(stages: &[Box<dyn Stage>]) -> Apart {
+    pub fn of(stages: &[Box<dyn Stage>]) -> AnsweredPackets {
         let answers = stages.iter().map(|stage| stage.answers()).fold(AnswerScope::NONE, AnswerScope::or);
         let answers = if stages.len() > 1 { answers } else { AnswerScope::NONE };
-        Apart { answers, is_any: answers != AnswerScope::NONE }
+        AnsweredPackets { answers, is_any: answers != AnswerScope::NONE }
     }
 
     /// Whether a whole packet is one.
@@ -241,7 +240,7 @@ impl Apart {
 /// Functions see a group's packets from inside before those from outside. So a flow's packets of
 /// both sides do not meet in a group, nor do any from both sides that come to functions that share
 /// sets or meters.
-pub(crate) struct Gathering {
+pub(crate) struct FlowSides {
     /// For each side, one bit for each of the flows that have a packet in the group, by the low
     /// bits of their number.
     flows: [[u64; WORDS]; 2],
@@ -254,9 +253,9 @@ pub(crate) struct Gathering {
 /// Bits for flows, in words: enough for few to share one among [`GROUP_MAX`].
 const WORDS: usize = 16;
 
-impl Gathering {
-    pub fn new(sides_apart: bool) -> Gathering {
-        Gathering { flows: [[0; WORDS]; 2], sides: [false; 2], sides_apart }
+impl FlowSides {
+    pub fn new(sides_apart: bool) -> FlowSides {
+        FlowSides { flows: [[0; WORDS]; 2], sides: [false; 2], sides_apart }
     }
 
     /// A packet of this flow joins the group; false if the group must be processed before.
@@ -281,44 +280,44 @@ impl Gathering {
     }
 }
 
-/// Which course the packets of each flow take that are in the group, flows by the low bits of their
+/// Which path the packets of each flow take that are in the group, flows by the low bits of their
 /// number.
 ///
-/// Of a group with several courses, the packets of each go through together, and those that walk
-/// last. So a flow's packets take one course, and then may walk, but not the other way round.
+/// Of a group with several paths, the packets of each go through together, and those that walk
+/// last. So a flow's packets take one path, and then may walk, but not the other way round.
 #[derive(Default)]
-pub(crate) struct FlowCourses {
-    /// Flows with a packet of the first packet's course, and with one of another.
+pub(crate) struct FlowPaths {
+    /// Flows with a packet of the first packet's path, and with one of another.
     first: u64,
     others: u64,
 }
 
-/// The last course of each flow that has a packet of another course than the first one; memory that
+/// The last path of each flow that has a packet of another path than the first one; memory that
 /// is used again.
-pub(crate) type OtherCourses = [Course; 64];
+pub(crate) type OtherPaths = [Path; 64];
 
-impl FlowCourses {
-    /// Whether a packet of the flow is to walk. The group's first packet takes the course `first`.
+impl FlowPaths {
+    /// Whether a packet of the flow is to walk. The group's first packet takes the path `first`.
     #[inline]
-    pub fn walks(&self, record: u32, first: Course, of_others: &OtherCourses) -> bool {
+    pub fn walks(&self, record: u32, first: Path, of_others: &OtherPaths) -> bool {
         let (bit, place) = (1 << (record % 64), record as usize % 64);
-        first == Course::WALK && self.first & bit != 0
-            || self.others & bit != 0 && of_others[place] == Course::WALK
+        first == Path::SLOW && self.first & bit != 0
+            || self.others & bit != 0 && of_others[place] == Path::SLOW
     }
 
     /// A packet of this flow joins the group; false if the group must be processed before.
     #[inline(always)]
-    pub fn add(&mut self, record: u32, course: Course, first: Course, of_others: &mut OtherCourses) -> bool {
+    pub fn add(&mut self, record: u32, path: Path, first: Path, of_others: &mut OtherPaths) -> bool {
         let bit = 1 << (record % 64);
-        if course == first {
+        if path == first {
             self.first |= bit;
             return self.others & bit == 0;
         }
         let of_flow = &mut of_others[record as usize % 64];
-        let is_known = self.first & bit != 0 || self.others & bit != 0 && *of_flow != course;
+        let is_known = self.first & bit != 0 || self.others & bit != 0 && *of_flow != path;
         self.others |= bit;
-        *of_flow = course;
-        !is_known || course == Course::WALK
+        *of_flow = path;
+        !is_known || path == Path::SLOW
     }
 }
 
@@ -328,18 +327,17 @@ mod tests {
 
     #[test]
     fn a_flow_takes_one_course_and_may_walk_then() {
-        let [a, b, walk] = [Course::RECORD, Course::REVIEW, Course::WALK]; // Any three.
-        for (first, courses) in [(a, [b, a]), (a, [a, b]), (a, [walk, a]), (walk, [walk, a]), (a, [walk, b])]
-        {
-            let (mut group, others) = (FlowCourses::default(), &mut [walk; 64]);
+        let [a, b, walk] = [Path::RECORD, Path::REVALIDATE, Path::SLOW]; // Any three.
+        for (first, paths) in [(a, [b, a]), (a, [a, b]), (a, [walk, a]), (walk, [walk, a]), (a, [walk, b])] {
+            let (mut group, others) = (FlowPaths::default(), &mut [walk; 64]);
             assert!(group.add(1, first, first, others));
-            assert!(group.add(2, courses[0], first, others));
-            assert!(!group.add(2, courses[1], first, others), "{first:?} {courses:?}");
-            assert!(FlowCourses::default().add(2, courses[1], courses[1], others));
+            assert!(group.add(2, paths[0], first, others));
+            assert!(!group.add(2, paths[1], first, others), "{first:?} {paths:?}");
+            assert!(FlowPaths::default().add(2, paths[1], paths[1], others));
         }
-        let (mut group, others) = (FlowCourses::default(), &mut [walk; 64]);
-        for (flow, course) in [(1, a), (2, b), (2, b), (1, a), (1, walk), (2, walk), (66, walk)] {
-            assert!(group.add(flow, course, a, others), "{flow}");
+        let (mut group, others) = (FlowPaths::default(), &mut [walk; 64]);
+        for (flow, path) in [(1, a), (2, b), (2, b), (1, a), (1, walk), (2, walk), (66, walk)] {
+            assert!(group.add(flow, path, a, others), "{flow}");
         }
         assert!(group.walks(1, a, others) && group.walks(2, a, others) && !group.walks(3, a, others));
     }

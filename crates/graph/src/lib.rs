@@ -1,7 +1,41 @@
 //! Runs network functions in order over flows.
 //!
-//! [`Chain`] is the plain chain: every packet visits every function. It is the reference for every
-//! faster path.
+//! ```text
+//!            +-------------------------------- Chain --------------------------------+
+//! packets -->| Classifier -> FlowTable -> groups of    -> Pipeline         -> settle |--> packets
+//!            | parse,        look up      known flows'    slow path: NFs,     alias, |--> effects
+//!            | number,       the flow     packets         fast path:          timer, |--> changes
+//!            | name flow                                  cached rule         send   |
+//!            +-----------------------------------------------------------------------+
+//! ```
+//!
+//! [`Chain::process`] takes a batch through all of it. A dispatcher that numbers flows and divides
+//! them among units calls the parts in this order:
+//!
+//! 1. [`Chain::classify`] parses and numbers a batch. [`Classifier::is_refused`] says which packets
+//!    could not be parsed.
+//! 2. [`Chain::flow_of`] names the flow of each packet; the dispatcher looks up its own number for
+//!    it, the flow's handle. A packet of no flow goes to [`Chain::process_without_flow`].
+//! 3. [`Chain::process_batch`] processes packets with their flows' handles, here or in the unit's
+//!    own chain. Without handles, [`Chain::process_classified`] finds flows by their keys.
+//! 4. Packets leave through `out`. [`Chain::effects_mut`] has alerts, events and flow reports,
+//!    [`Chain::changes_mut`] the flows' new aliases and ends: the dispatcher must apply them before
+//!    it names further flows.
+//! 5. [`Chain::handle_timeout`] clears expired flows, not before [`Chain::next_timeout_ns`].
+//!
+//! A dispatcher without functions has a [`Classifier`] alone.
+//!
+//! | object | its story |
+//! |---|---|
+//! | `Classifier` | parsing, numbering, flow keys, fragments, ICMP errors |
+//! | `FlowTable` | records, index, aliases, handles, classes, timers |
+//! | `FlowCache` | cached rules, the programs that they name, recording and predicting |
+//! | `Reassembly` | TCP streams and datagrams in fragments ([`streams`]) |
+//! | `Flows` | the three above: flows begin, end, are saved and restored |
+//! | `Groups` | which packets of a batch are processed together |
+//! | `Pipeline` | groups through the functions, on the slow and the fast path; settling |
+//!
+//! Without the fast path every packet visits every function: the reference for every faster path.
 
 mod beside;
 mod cache;
@@ -24,7 +58,7 @@ pub use cache::{FastPath, RuleStep, RuleView};
 pub use chain::{Chain, ChainError, NoHistory, history_len};
 pub use classifier::{Classifier, FlowLookup};
 pub use flow_table::{FlowClass, Ledger, RestoreError, Shares};
-pub use flows::{Change, SavedLayout};
+pub use flows::{FlowChange, SavedLayout};
 pub use fragments::Datagram;
 pub use observer::Observer;
 pub use options::{Counters, Guards, NotIp, Options, Timeouts, WhenFull};

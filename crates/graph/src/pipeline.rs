@@ -45,7 +45,7 @@ pub(crate) struct Pipeline {
 }
 
 /// What goes along with packets on their way through.
-pub(crate) struct Run<'a, 'o> {
+pub(crate) struct BatchRun<'a, 'o> {
     pub out: &'a mut Vec<Packet>,
     pub pool: &'a mut PacketPool,
     pub observer: Option<&'a mut (dyn Observer + 'o)>,
@@ -55,11 +55,11 @@ pub(crate) struct Run<'a, 'o> {
     is_alone: bool,
 }
 
-impl<'a, 'o> Run<'a, 'o> {
+impl<'a, 'o> BatchRun<'a, 'o> {
     /// A run whose packets leave to `out`, and whose buffers are from `pool`.
     #[inline]
-    pub fn new(out: &'a mut Vec<Packet>, pool: &'a mut PacketPool, parser: &Parser) -> Run<'a, 'o> {
-        Run { out, pool, observer: None, parser: *parser, is_alone: false }
+    pub fn new(out: &'a mut Vec<Packet>, pool: &'a mut PacketPool, parser: &Parser) -> BatchRun<'a, 'o> {
+        BatchRun { out, pool, observer: None, parser: *parser, is_alone: false }
     }
 }
 
@@ -119,7 +119,7 @@ impl Pipeline {
         let (packets, verdicts) = (std::slice::from_mut(packet), std::slice::from_mut(&mut verdict));
         let loads = PacketTotals::by_side(packets, verdicts);
         let (out, run_pool) = (&mut Vec::new(), &mut *pool);
-        self.cross(packets, verdicts, loads, None, &mut Run::new(out, run_pool, parser));
+        self.cross(packets, verdicts, loads, None, &mut BatchRun::new(out, run_pool, parser));
         self.answers.drain(..).for_each(|answer| pool.give(answer));
         self.is_replaying = false;
         swap(&mut self.stages.effects, &mut aside);
@@ -132,7 +132,7 @@ impl Pipeline {
 
     /// The pipeline's own code panicked: drops what was under way, and comes to rest.
     #[cold]
-    pub fn abort(&mut self, run: &mut Run<'_, '_>) {
+    pub fn abort(&mut self, run: &mut BatchRun<'_, '_>) {
         self.counters.restarts += 1;
         run.is_alone = false;
         run.observer = None;

@@ -11,7 +11,7 @@ mod peer;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 
-use graph::{Chain, Change, FlowLookup};
+use graph::{Chain, FlowChange, FlowLookup};
 use packet::{DropReason, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{Arrival, Order, Routed, Router, RouterError};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
@@ -160,14 +160,14 @@ impl<S: Store> Stored<S> {
         pool: &mut PacketPool,
     ) -> Result<(), StoredError<S::Error>> {
         let mut admitted = [packet];
-        self.chain.admit(&mut admitted, |_| {});
+        self.chain.classify(&mut admitted, |_| {});
         let [mut packet] = admitted;
-        if packet.meta().class == PacketClass::NotIp && self.chain.is_refused(&packet) {
-            self.chain.process_aside(packet, out, pool);
+        if packet.meta().class == PacketClass::NotIp && self.chain.classifier().is_refused(&packet) {
+            self.chain.process_without_flow(packet, out, pool);
             return Ok(());
         }
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
-        let way = self.chain.way(&mut packet, pool);
+        let way = self.chain.flow_of(&mut packet, pool);
         let meta = packet.meta();
         let (key, hash) = match way {
             FlowLookup::Flow { key, hash } => (key, hash),
@@ -176,18 +176,18 @@ impl<S: Store> Stored<S> {
             }
             FlowLookup::Either { key, hash } => (key, hash),
             FlowLookup::Aside => {
-                self.chain.process_aside(packet, out, pool);
+                self.chain.process_without_flow(packet, out, pool);
                 return Ok(());
             }
         };
         let arrival = Arrival { key: &key, hash, len: meta.wire_len };
         let Routed::To { stamp, .. } = self.router.route(self.now_ns, arrival, &mut self.orders) else {
-            self.chain.drop_admitted(packet, DropReason::FlowTableFull, pool);
+            self.chain.classifier_mut().discard(packet, DropReason::FlowTableFull, pool);
             return Ok(());
         };
         self.fetch(&stamp, pool)?;
         self.batch.push(packet);
-        self.chain.process_admitted(&mut self.batch, &[stamp.flow.slot], out, pool);
+        self.chain.process_batch(&mut self.batch, &[stamp.flow.slot], out, pool);
         self.ended(stamp.flow.slot); // The chain may have had no room for it.
         self.take_changes(pool)?;
         self.keep(stamp.flow)
@@ -275,13 +275,13 @@ impl<S: Store> Stored<S> {
         let mut changes = std::mem::take(self.chain.changes_mut());
         for change in changes.drain(..) {
             match change {
-                Change::Alias { home, key, hash } => {
+                FlowChange::Alias { handle: home, key, hash } => {
                     if let Some(flow) = self.router.flow_in(home) {
                         self.router.take_alias(flow, &key, hash, &mut self.orders);
                     }
                 }
-                Change::Ended { home } => self.ended(home),
-                Change::FirstFragment { .. } => {} // There is one chain, which has learnt it.
+                FlowChange::Ended { handle: home } => self.ended(home),
+                FlowChange::FirstFragment { .. } => {} // There is one chain, which has learnt it.
             }
         }
         let mut orders = std::mem::take(&mut self.orders);

@@ -106,6 +106,6 @@ impl Backend for Inline {
     }
 
     fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
-        core.chain.advance(now_ns, core.pool);
+        core.chain.handle_timeout(now_ns, core.pool);
     }
 }

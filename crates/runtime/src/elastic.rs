@@ -234,7 +234,9 @@ impl<T: Transport> Elastic<T> {
     /// Dispatches a packet that is not a whole one of a flow.
     #[cold]
     fn odd(&mut self, packet: Packet) {
-        if packet.meta().class == PacketClass::NotIp && self.transport.core().chain.is_refused(&packet) {
+        if packet.meta().class == PacketClass::NotIp
+            && self.transport.core().chain.classifier().is_refused(&packet)
+        {
             // As in the graph, unreadable packets do not advance the time.
             self.flush();
             return self.transport.core().process_aside(packet);
@@ -483,7 +485,7 @@ impl<T: Transport> Elastic<T> {
 impl<T: Transport> Backend for Elastic<T> {
     fn process(&mut self, batch: &mut Vec<Packet>, mut core: Core<'_>) {
         self.transport.lend(&mut core);
-        self.transport.core().chain.admit(batch, |hash| self.router.prefetch(hash));
+        self.transport.core().chain.classify(batch, |hash| self.router.prefetch(hash));
         self.transport.note_arrivals(batch);
         let mut guesses = std::mem::take(&mut self.guesses);
         guesses.extend(batch.iter().map(|packet| {

@@ -68,7 +68,7 @@ fn add(
             Source::Copied => chain.restore_copy(flow, pool),
         };
         let record = restored.map_err(|_| Unreadable)?;
-        chain.set_home(record, home);
+        chain.set_handle(record, home);
         rest = next;
     }
     if rest.is_empty() { Ok(()) } else { Err(Unreadable) }

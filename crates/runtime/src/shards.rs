@@ -156,12 +156,12 @@ impl Shard {
         self.take_buffers(pool);
         self.counters.received += batch.len() as u64;
         let directory = Arc::clone(&self.directory);
-        chain.admit(batch, |hash| directory.prefetch(hash));
+        chain.classify(batch, |hash| directory.prefetch(hash));
         let mut work = Work { chain, out, pool };
         for packet in batch.drain(..) {
-            if packet.meta().class == PacketClass::NotIp && work.chain.is_refused(&packet) {
+            if packet.meta().class == PacketClass::NotIp && work.chain.classifier().is_refused(&packet) {
                 self.counters.processed += 1;
-                work.chain.process_aside(packet, work.out, work.pool);
+                work.chain.process_without_flow(packet, work.out, work.pool);
                 continue;
             }
             self.received(packet, &mut work);
@@ -229,7 +229,7 @@ impl Shard {
             _ if work.chain.stages().is_empty() => self.here(packet, work),
             PacketClass::NotIp => self.here(packet, work),
             PacketClass::FirstFragment | PacketClass::LaterFragment => {
-                match self.directory.home(work.chain.datagram_hash(&packet)) {
+                match self.directory.home(work.chain.classifier().datagram_hash(&packet)) {
                     to if to == self.number => self.fragment(packet, work),
                     to => self.hand(to, Handed::Fragment(packet), work),
                 }
@@ -245,7 +245,7 @@ impl Shard {
     /// one went, and behind it.
     fn fragment(&mut self, mut packet: Packet, work: &mut Work<'_>) {
         if packet.meta().class == PacketClass::LaterFragment {
-            return match work.chain.way(&mut packet, work.pool) {
+            return match work.chain.flow_of(&mut packet, work.pool) {
                 FlowLookup::Flow { hash, .. } if self.directory.owner(hash) != self.number => {
                     self.hand(self.directory.owner(hash), Handed::Flow(packet), work);
                 }
@@ -259,7 +259,7 @@ impl Shard {
         // Later ones that stand here in the same batch are to find those before them waiting.
         self.run(work);
         let mut waited = std::mem::take(&mut self.waited);
-        work.chain.learn_elsewhere(&packet, &mut waited);
+        work.chain.classifier_mut().learn_elsewhere(&packet, &mut waited);
         self.hand(owner, Handed::Flow(packet), work);
         for packet in waited.drain(..) {
             self.fragment(packet, work);
@@ -274,7 +274,7 @@ impl Shard {
             self.run(work);
             let meta = packet.meta();
             if work.chain.flow(meta.hash, &meta.key, meta.reversed).is_none()
-                && let FlowLookup::Either { hash, .. } = work.chain.way(&mut packet, work.pool)
+                && let FlowLookup::Either { hash, .. } = work.chain.flow_of(&mut packet, work.pool)
                 && self.directory.owner(hash) != self.number
             {
                 return self.hand(self.directory.owner(hash), Handed::Aside(packet), work);
@@ -293,7 +293,7 @@ impl Shard {
 
     fn run(&mut self, work: &mut Work<'_>) {
         self.counters.processed += self.here.len() as u64;
-        work.chain.process_parsed(&mut self.here, work.out, work.pool);
+        work.chain.process_classified(&mut self.here, work.out, work.pool);
     }
 
     /// Something goes to another worker, with the rest of its batch.
@@ -341,7 +341,7 @@ impl Shard {
             to.bell.ring();
             for packet in to.next.drain(..).filter_map(Handed::packet) {
                 self.counters.no_room += 1;
-                work.chain.drop_admitted(packet, DropReason::WorkerBehind, work.pool);
+                work.chain.classifier_mut().discard(packet, DropReason::WorkerBehind, work.pool);
             }
         }
     }
@@ -353,7 +353,7 @@ impl Backend for Shard {
     }
 
     fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
-        core.chain.advance(now_ns, core.pool);
+        core.chain.handle_timeout(now_ns, core.pool);
     }
 
     fn has_pending(&self) -> bool {

@@ -18,7 +18,7 @@ mod unit_end;
 
 use std::ops::DerefMut;
 
-use graph::{Chain, Change, Datagram, FlowLookup, Options};
+use graph::{Chain, Datagram, FlowChange, FlowLookup, Options};
 use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
@@ -207,15 +207,15 @@ impl LocalGraph {
     }
 
     pub(crate) fn flow_of(&mut self, packet: &mut Packet) -> FlowLookup {
-        self.chain.way(packet, &mut self.pool)
+        self.chain.flow_of(packet, &mut self.pool)
     }
 
     pub(crate) fn process_aside(&mut self, packet: Packet) {
-        self.chain.process_aside(packet, &mut self.out, &mut self.pool);
+        self.chain.process_without_flow(packet, &mut self.out, &mut self.pool);
     }
 
     pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
-        self.chain.drop_admitted(packet, reason, &mut self.pool);
+        self.chain.classifier_mut().discard(packet, reason, &mut self.pool);
     }
 
     pub(crate) fn learn_first(
@@ -225,7 +225,7 @@ impl LocalGraph {
         at_ns: u64,
         waited: &mut Vec<Packet>,
     ) {
-        self.chain.learn_first(datagram, passed, at_ns, waited);
+        self.chain.classifier_mut().learn_first(datagram, passed, at_ns, waited);
     }
 }
 
@@ -268,17 +268,21 @@ pub type FirstFragment = (Datagram, Option<(FlowKey, bool)>, u64);
 
 impl Return {
     /// Notes a change in the graph's flow table. Returns the handle of a flow that has ended.
-    pub(crate) fn note(&mut self, change: Change, flow_at: impl Fn(u32) -> Option<FlowId>) -> Option<u32> {
+    pub(crate) fn note(
+        &mut self,
+        change: FlowChange,
+        flow_at: impl Fn(u32) -> Option<FlowId>,
+    ) -> Option<u32> {
         match change {
-            Change::Alias { home, key, hash } => {
+            FlowChange::Alias { handle: home, key, hash } => {
                 self.aliases.extend(flow_at(home).map(|flow| (flow, key, hash)));
                 None
             }
-            Change::FirstFragment { datagram, passed, at_ns } => {
+            FlowChange::FirstFragment { datagram, passed, at_ns } => {
                 self.fragments.push((datagram, passed, at_ns));
                 None
             }
-            Change::Ended { home } => Some(home),
+            FlowChange::Ended { handle: home } => Some(home),
         }
     }
 

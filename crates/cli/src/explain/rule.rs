@@ -75,15 +75,15 @@ impl RuleStory {
                 let to = |end: End| writes.iter().find(|write| write.0 == end).map(|(_, to)| to.to_string());
                 StepStory::SetEnds { source: to(End::Source), destination: to(End::Destination) }
             }
-            RuleStep::Wrap(stage, ref outer, len_max) => StepStory::Encap {
+            RuleStep::Encap(stage, ref outer, len_max) => StepStory::Encap {
                 function: name(stage),
                 destination: outer.destination().to_string(),
                 header_len: outer.header_len(),
                 len_max,
             },
-            RuleStep::Tag(stage, tag) => StepStory::Push { function: name(stage), tag: tag.to_string() },
-            RuleStep::TakeOut(stage, header_len) => StepStory::Decap { function: name(stage), header_len },
-            RuleStep::Untag(stage, kind) => StepStory::Pop {
+            RuleStep::PushTag(stage, tag) => StepStory::Push { function: name(stage), tag: tag.to_string() },
+            RuleStep::Decap(stage, header_len) => StepStory::Decap { function: name(stage), header_len },
+            RuleStep::PopTag(stage, kind) => StepStory::Pop {
                 function: name(stage),
                 kind: match kind {
                     TagKind::Vlan => "tag",

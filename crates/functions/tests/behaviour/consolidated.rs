@@ -181,7 +181,7 @@ fn play(
             let _ = bench.chain.stage_mut(at).unwrap().control(command);
         }
     }
-    let takes_off = |step: &RuleStep| matches!(step, RuleStep::TakeOut(..) | RuleStep::Untag(..));
+    let takes_off = |step: &RuleStep| matches!(step, RuleStep::Decap(..) | RuleStep::PopTag(..));
     let rules = (0..options.flows_max)
         .flat_map(|record| [Direction::Original, Direction::Reply].map(|direction| (record, direction)))
         .filter_map(|(record, direction)| bench.chain.rule_of(record, direction));
@@ -521,7 +521,7 @@ fn steps(chain: &[Function], how: How, as_it_comes: impl Fn(Vec<u8>, u64) -> Vec
 fn rules_encapsulate_packets() {
     for of in [FUNCTIONS[3], ("enter", "{}", &[])] {
         let steps = steps_of(&[("monitor", "{}", &[]), of, FUNCTIONS[7]]);
-        assert!(steps.iter().any(|step| matches!(step, RuleStep::Wrap(1, ..))), "{steps:?}");
+        assert!(steps.iter().any(|step| matches!(step, RuleStep::Encap(1, ..))), "{steps:?}");
         assert!(!steps.contains(&RuleStep::Process(1)), "{steps:?}");
     }
 }
@@ -535,7 +535,7 @@ fn rules_decapsulate_packets() {
             notify(&mut network, 2);
             in_tunnel(kind, number, &network)
         });
-        assert!(steps.iter().any(|step| matches!(step, RuleStep::TakeOut(1, 20..))), "{kind}: {steps:?}");
+        assert!(steps.iter().any(|step| matches!(step, RuleStep::Decap(1, 20..))), "{kind}: {steps:?}");
         assert!(!steps.iter().any(|step| matches!(step, RuleStep::Process(_))), "{kind}: {steps:?}");
     }
     let twice = steps_of_packets(&[FUNCTIONS[7], leave], |network, number| in_tunnel(7, number, &network));
@@ -546,7 +546,7 @@ fn rules_decapsulate_packets() {
         let steps = steps_of_packets(&chain, |network, _| {
             tagged(&[[0x81, 0, 0x20, 1], [0x81, 0, 0, 2]][..count], &[[0, 1, 1, 64]], &network)
         });
-        let off = |stage, kind| steps.contains(&RuleStep::Untag(stage, kind));
+        let off = |stage, kind| steps.contains(&RuleStep::PopTag(stage, kind));
         assert_eq!([off(1, TagKind::Vlan), off(3, TagKind::Vlan)], [count > 0, count > 1], "{steps:?}");
         assert!(off(2, TagKind::Label) && !steps.iter().any(|step| matches!(step, RuleStep::Process(_))));
     }
@@ -586,12 +586,12 @@ fn outer_headers_cancel() {
         let cancelled = steps.iter().filter(|step| matches!(step, RuleStep::Cancelled(..))).count();
         assert_eq!(cancelled, chain.iter().filter(|function| function.0 == "enter").count(), "{steps:?}");
         assert!(
-            !steps.iter().any(|step| matches!(step, RuleStep::Wrap(..) | RuleStep::Process(_))),
+            !steps.iter().any(|step| matches!(step, RuleStep::Encap(..) | RuleStep::Process(_))),
             "{steps:?}"
         );
     }
     let steps = steps_of(&[enter, monitor, leave]);
-    assert!(matches!(steps[..], [_, RuleStep::Wrap(0, ..), _, RuleStep::Process(2)]), "{steps:?}");
+    assert!(matches!(steps[..], [_, RuleStep::Encap(0, ..), _, RuleStep::Process(2)]), "{steps:?}");
 }
 
 /// Rules add tags in place of functions, planned or not, and add none that are removed before a
@@ -603,15 +603,15 @@ fn rules_add_tags_and_cancel_them() {
     for config in ["{}", r#"{"predicts": true}"#] {
         let mark: Function = ("mark", config, &[]);
         let steps = steps_of(&[monitor, mark]);
-        assert!(matches!(steps[..], [.., RuleStep::Tag(1, _)]), "{steps:?}");
+        assert!(matches!(steps[..], [.., RuleStep::PushTag(1, _)]), "{steps:?}");
         let steps = steps_of(&[mark, remark, unmark, unmark]); // This flow gets two labels.
         assert!(steps.iter().any(|step| matches!(step, RuleStep::Cancelled(0, 4))), "{steps:?}");
         assert!(
-            !steps.iter().any(|step| matches!(step, RuleStep::Process(_) | RuleStep::Tag(..))),
+            !steps.iter().any(|step| matches!(step, RuleStep::Process(_) | RuleStep::PushTag(..))),
             "{steps:?}"
         );
         let steps = steps_of(&[mark, monitor, unmark]);
-        assert!(matches!(steps[..], [_, RuleStep::Tag(0, _), .., RuleStep::Process(2)]), "{steps:?}");
+        assert!(matches!(steps[..], [_, RuleStep::PushTag(0, _), .., RuleStep::Process(2)]), "{steps:?}");
     }
 }
 

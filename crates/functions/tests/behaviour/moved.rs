@@ -67,7 +67,7 @@ impl Unit {
 
     /// Takes over all flows of another unit.
     fn take_over(&mut self, from: &mut Unit, now_ns: u64) {
-        self.chain.advance(now_ns, &mut self.pool);
+        self.chain.handle_timeout(now_ns, &mut self.pool);
         let records = from.chain.records();
         let live: Vec<u32> =
             records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE)).collect();

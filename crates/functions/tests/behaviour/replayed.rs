@@ -248,6 +248,6 @@ fn a_replayed_packet_ends_no_other_flow() {
     unit.history.extend(last);
     unit.catch_up();
     assert_eq!(ended(&unit), 0, "only the unit that has the packet ends it");
-    unit.chain.advance(now_ns, &mut unit.pool);
+    unit.chain.handle_timeout(now_ns, &mut unit.pool);
     assert_eq!(ended(&unit), 1, "and the flow itself continues");
 }

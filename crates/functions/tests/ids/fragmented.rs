@@ -191,7 +191,7 @@ fn incomplete_datagrams_are_dropped_after_the_timeout() {
         bench.one(SECOND_NS + 5 * MS_NS, Side::Inside, &parts[0]);
         // The first one releases the others, whose wait began here.
         let due_ns = SECOND_NS + 5 * MS_NS + seconds * SECOND_NS;
-        assert!(bench.chain.due_ns() <= due_ns);
+        assert!(bench.chain.next_timeout_ns() <= due_ns);
         for (at_ns, held, drops) in
             [(due_ns - SECOND_NS, 3, vec![]), (due_ns, 0, vec![("fragment-timeout", 3)])]
         {
@@ -283,8 +283,8 @@ impl Unit {
         other.chain.restore_flow(&saved, &mut other.pool).unwrap();
         self.chain.release_flow(record);
         let mut first = [packet(SECOND_NS, Side::Inside, first)];
-        other.chain.admit(&mut first, |_| {});
-        other.chain.learn_elsewhere(&first[0], &mut vec![]);
+        other.chain.classify(&mut first, |_| {});
+        other.chain.classifier_mut().learn_elsewhere(&first[0], &mut vec![]);
     }
 }
 

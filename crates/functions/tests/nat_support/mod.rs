@@ -127,7 +127,7 @@ impl Bench {
     /// Advances time without a packet of any flow under test.
     pub fn expire(&mut self) {
         let now_ns = self.now_ns;
-        self.chain.advance(now_ns, &mut self.pool);
+        self.chain.handle_timeout(now_ns, &mut self.pool);
     }
 
     pub fn alerts(&mut self) -> Vec<Alert> {

@@ -75,7 +75,7 @@ fn packets_in_both_directions_follow_planned_rules() {
             let path = one.chain.fast_path();
             assert!(path.packets > 190 && path.recorded == 0, "{protocol}, {inner} in {outer}: {path:?}");
             let steps = one.chain.rule_of(0, Direction::Reply).unwrap().steps;
-            let off = RuleStep::TakeOut(1, headers(protocol, outer));
+            let off = RuleStep::Decap(1, headers(protocol, outer));
             assert!(matches!(&steps[..], [RuleStep::Functions(1, _), then, ..] if *then == off), "{steps:?}");
             assert_eq!(counter_of(&one, 1, "packets_in"), 100);
             assert_eq!(counter_of(&one, 1, "bytes_in"), counter(&other, "bytes_out"));

@@ -5,8 +5,8 @@ use nf::stage::Stage;
 use nf::{Connection, Plan, Verdict};
 use packet::{OuterMatch, OuterMatches, Packet, Transit};
 
-use super::program::{Course, ProgramId};
-use super::rules::{EVENTS_MAX, Likeness, Values};
+use super::program::{Path, ProgramId};
+use super::rules::{EVENTS_MAX, RuleKey, RuleValues};
 use super::{FlowCache, fits};
 
 impl FlowCache {
@@ -18,8 +18,8 @@ impl FlowCache {
         &mut self,
         (stages, records): (&[Box<dyn Stage>], &FlowRecords),
         packet: &Packet,
-        (like, connection): (Likeness, Connection),
-    ) -> Option<(Course, u32)> {
+        (like, connection): (RuleKey, Connection),
+    ) -> Option<(Path, u32)> {
         let &Transit { flow: record, direction, .. } = &packet.meta().transit;
         if !records.header(record).has(RecordHeader::FLAG_ACCEPTED) {
             return None;
@@ -44,17 +44,17 @@ impl FlowCache {
         let wrap = self.said.encap.as_ref();
         let (outer, len_max) = (wrap.map(|(outer, _)| outer), wrap.map_or(u16::MAX, |&(_, len_max)| len_max));
         let keep_ms = self.said.keep_ms;
-        let values = Values { ends, keep_ms, outer, len_max, tags: self.said.tags };
+        let values = RuleValues { ends, keep_ms, outer, len_max, tags: self.said.tags };
         self.rules.set(record, direction, like, (program, values));
-        let course = Course::follow(program);
-        if course.is_plain_follow() {
-            return Some((course, keep_ms));
+        let path = Path::fast(program);
+        if path.is_plain_fast() {
+            return Some((path, keep_ms));
         }
         if program.has_events() {
             self.rules.note_events(record, direction, self.said.events.iter().copied());
         }
-        let course = self.rules.course_at_last((record, direction), like, packet, &self.programs);
-        Some((course, if course == Course::WALK { 0 } else { keep_ms }))
+        let path = self.rules.path_at_last((record, direction), like, packet, &self.programs);
+        Some((path, if path == Path::SLOW { 0 } else { keep_ms }))
     }
 
     /// Has all functions say what they predict of packets like this one that leave the connection

@@ -70,35 +70,35 @@ impl ProgramId {
 /// that no program has, for they are compared for every packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
-pub(crate) struct Course(u16);
+pub(crate) struct Path(u16);
 
-impl Course {
+impl Path {
     /// It walks through the chain.
-    pub const WALK: Course = Course(u16::MAX);
+    pub const SLOW: Path = Path(u16::MAX);
     /// It walks alone, and is recorded.
-    pub const RECORD: Course = Course(u16::MAX - 1);
+    pub const RECORD: Path = Path(u16::MAX - 1);
     /// The rule that there is is looked at first: a command, or every packet, may have ended it.
-    pub const REVIEW: Course = Course(u16::MAX - 2);
+    pub const REVALIDATE: Path = Path(u16::MAX - 2);
     /// It walks, unless functions predict what they would do to it.
-    pub const PREDICT: Course = Course(u16::MAX - 3);
+    pub const PREDICT: Path = Path(u16::MAX - 3);
 
     /// It follows this program.
     #[inline(always)]
-    pub const fn follow(program: ProgramId) -> Course {
-        Course(program.0)
+    pub const fn fast(program: ProgramId) -> Path {
+        Path(program.0)
     }
 
     /// The program that it follows, if it follows one.
     #[inline(always)]
     pub fn program(self) -> Option<ProgramId> {
-        (self.0 < Course::PREDICT.0).then_some(ProgramId(self.0))
+        (self.0 < Path::PREDICT.0).then_some(ProgramId(self.0))
     }
 
     /// Whether such packets may be in one group with others that walk or follow programs: those who
     /// see every packet may feel the order of packets, and so do functions' sets and meters.
     #[inline(always)]
     pub fn mixes(self) -> bool {
-        self == Course::WALK || self.is_alone_to_itself()
+        self == Path::SLOW || self.is_alone_to_itself()
     }
 
     /// Whether what such a packet does matters to its own flow only.
@@ -110,19 +110,18 @@ impl Course {
     /// Whether it is that of packets of a program that is not looked at: the next one of it may be
     /// known by that.
     #[inline(always)]
-    pub fn is_follow(self) -> bool {
+    pub fn is_fast(self) -> bool {
         self.program().is_some_and(ProgramId::is_unwatched)
     }
 
     /// Whether it is that of packets of a program that is not looked at, and takes all of them.
     #[inline(always)]
-    pub fn is_plain_follow(self) -> bool {
+    pub fn is_plain_fast(self) -> bool {
         self.0 & (ProgramId::WATCHED | ProgramId::LIMITED) == 0
     }
 }
 
-const _: () =
-    assert!(PROGRAMS_MAX < (ProgramId::PREDICTED - 4) as usize, "courses have numbers of their own");
+const _: () = assert!(PROGRAMS_MAX < (ProgramId::PREDICTED - 4) as usize, "paths have numbers of their own");
 
 /// Steps in the order in which packets take them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,7 +160,7 @@ impl Program {
     /// What a step pushes is taken away here: neither is done.
     fn cancel(&mut self, (at, pushed): (usize, Pushed)) -> Option<()> {
         let step = self.steps.get_mut(at)?;
-        let (&mut Step::Wrap(by) | &mut Step::Tag(by, _)) = step else { return None };
+        let (&mut Step::Encap(by) | &mut Step::PushTag(by, _)) = step else { return None };
         *step = Step::Cancelled(by, pushed.layer());
         self.steps.push(Step::Restored(pushed.layer()));
         Some(())
@@ -187,14 +186,14 @@ pub(crate) enum Step {
         known: bool,
     },
     /// The packet gets its rule's outer headers, by this function.
-    Wrap(usize),
+    Encap(usize),
     /// The packet gets this tag, by this function.
-    Tag(usize, Tag),
+    PushTag(usize, Tag),
     /// It is taken out of the tunnel that it came in, of which the headers have so many bytes, by
     /// this function.
-    TakeOut(usize, usize),
+    Decap(usize, usize),
     /// The outermost tag of this kind that it came with is taken away, by this function.
-    Untag(usize, TagKind),
+    PopTag(usize, TagKind),
     /// The packet would get this by this function, but it is taken away again before anybody looks:
     /// the packet only counts as that much longer, until it is `Restored` (B14).
     Cancelled(usize, Layer),
@@ -274,10 +273,10 @@ impl Programs {
         Some(ProgramId(flags.iter().fold(index as u16, |id, flag| id | flag)))
     }
 
-    /// The lines of flows' records that packets of a course touch, those that walk `all`.
+    /// The lines of flows' records that packets of a path touch, those that walk `all`.
     #[inline]
-    pub fn lines(&self, course: Course, all: CacheLines) -> CacheLines {
-        course.program().and_then(|id| self.0.get(id.index())).map_or(all, |program| program.lines)
+    pub fn lines(&self, path: Path, all: CacheLines) -> CacheLines {
+        path.program().and_then(|id| self.0.get(id.index())).map_or(all, |program| program.lines)
     }
 
     /// What the packets of a program come in, that does not take every packet.
@@ -363,17 +362,18 @@ impl Draft {
     }
 
     /// Writes what packets are to go through that are treated as the one that was recorded; none if
-    /// its walk cannot stand for others. `path` has the functions, in order; `verdict` is what they
+    /// its walk cannot stand for others. `order` has the functions as the packet met
+    /// them; `verdict` is what they
     /// decided.
     pub fn write(
         &mut self,
-        path: impl Iterator<Item = usize>,
+        order: impl Iterator<Item = usize>,
         stages: &[Box<dyn Stage>],
         recordings: &[Option<Recording>],
         verdict: Verdict,
     ) -> Option<()> {
         let mut rewrite_at = None;
-        for stage in path {
+        for stage in order {
             let recording = recordings.get(stage)?.as_ref();
             if recording.is_some_and(|recording| !recording.repeats()) {
                 return None;
@@ -420,12 +420,12 @@ impl Draft {
                     }
                     HeaderAction::Encap { outer, len_max } => {
                         self.pushed.push((program.steps.len(), Pushed::Outer(outer)));
-                        program.steps.push(Step::Wrap(stage));
+                        program.steps.push(Step::Encap(stage));
                         (program.limited, self.len_max) = (true, self.len_max.min(len_max));
                     }
                     HeaderAction::PushTag(tag) => {
                         self.pushed.push((program.steps.len(), Pushed::Tag(tag)));
-                        program.steps.push(Step::Tag(stage, tag));
+                        program.steps.push(Step::PushTag(stage, tag));
                         program.limited = true;
                         let now = self.tags.0.and_for(tag.kind());
                         self.tags = (now, now.or(self.tags.1));
@@ -435,7 +435,7 @@ impl Draft {
                         None => {
                             self.came_in.1 = true;
                             program.must_come_in(&self.came_in.0)?;
-                            program.steps.push(Step::TakeOut(stage, len));
+                            program.steps.push(Step::Decap(stage, len));
                         }
                     },
                     HeaderAction::PopTag(tag) => {
@@ -443,7 +443,7 @@ impl Draft {
                             Some(pushed) => program.cancel(pushed)?,
                             None => {
                                 program.must_have_tags(&self.came_in.0)?;
-                                program.steps.push(Step::Untag(stage, tag.kind()));
+                                program.steps.push(Step::PopTag(stage, tag.kind()));
                             }
                         }
                         self.tags.0 = self.tags.0.without(tag.kind());

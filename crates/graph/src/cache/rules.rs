@@ -7,7 +7,7 @@ use packet::memory::{OutOfMemory, SlotArray, SlotField};
 use packet::{Direction, Meta, NewEnds, OuterHeaders, OuterMatches, Packet, TagRoom};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::program::{Course, ProgramId, Programs};
+use super::program::{Path, ProgramId, Programs};
 
 /// Events that a rule can have; a walk with more is not made a rule.
 pub(crate) const EVENTS_MAX: usize = 8;
@@ -28,11 +28,11 @@ const WALKS_DOUBLED_MAX: u8 = 7;
 const FIRST_VERSION: u64 = 1 << 32;
 
 /// Both rules of each flow, by the number of its record.
-pub(crate) struct Rules {
-    slots: SlotArray<[Rule; 2]>,
+pub(crate) struct RuleTable {
+    slots: SlotArray<[CachedRule; 2]>,
     /// What few packets need stands apart: rules that are far from one another would share few of a
     /// cache's sets.
-    rest: SlotArray<[[Noted; EVENTS_MAX]; 2]>,
+    rest: SlotArray<[[StoredEvent; EVENTS_MAX]; 2]>,
     /// The outer headers that packets get, in the rest; none in a chain of which no function puts
     /// any on.
     outers: Option<SlotField<[OuterHeaders; 2]>>,
@@ -44,7 +44,7 @@ pub(crate) struct Rules {
 /// What is done with packets of one direction of a flow: a cache line.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub(crate) struct Rule {
+pub(crate) struct CachedRule {
     /// Which packets it is for; 0: it is none.
     stamp: u64,
     /// How long a packet keeps the flow, in milliseconds, if functions say that.
@@ -52,7 +52,7 @@ pub(crate) struct Rule {
     /// The ends that packets get.
     pub ends: NewEnds,
     /// What packets of the stamp do: follow a program, or walk.
-    course: Course,
+    path: Path,
     /// If they walk: so many before one is recorded. If they follow a program: so many in a row
     /// that come in something else.
     walks: u16,
@@ -67,17 +67,17 @@ pub(crate) struct Rule {
     tags: TagRoom,
 }
 
-const _: () = assert!(size_of::<Rule>() == 64);
+const _: () = assert!(size_of::<CachedRule>() == 64);
 
 /// What the rules of a chain have room for.
 #[derive(Clone, Copy)]
-pub(crate) struct Scope {
+pub(crate) struct RuleScope {
     /// Whether functions put outer headers on.
     pub wraps: bool,
 }
 
 /// The values of a rule: what its program leaves to each flow.
-pub(crate) struct Values<'a> {
+pub(crate) struct RuleValues<'a> {
     /// The ends that packets get.
     pub ends: &'a NewEnds,
     /// How long a packet keeps the flow, in milliseconds, if functions say that.
@@ -94,7 +94,7 @@ pub(crate) struct Values<'a> {
 /// An event that a function recorded.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct Noted {
+struct StoredEvent {
     argument: u64,
     id: u16,
     stage: u16,
@@ -106,18 +106,18 @@ struct Noted {
 /// What a packet must have in common with the one that was recorded, beside flow and direction;
 /// with the version, a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Likeness(u64);
+pub(crate) struct RuleKey(u64);
 
 /// TCP flags that change a connection: FIN, SYN, RST.
 pub(crate) const CHANGING: u8 = 7;
 
-impl Likeness {
+impl RuleKey {
     /// Of a packet whose key is the flow's alias, or not, and that has brought the connection to
     /// this.
     #[inline(always)]
-    pub fn new(meta: &Meta, by_alias: bool, connection: Connection) -> Likeness {
+    pub fn new(meta: &Meta, by_alias: bool, connection: Connection) -> RuleKey {
         let (side, flags) = (meta.transit.side as u64, u64::from(meta.tcp_flags & CHANGING));
-        Likeness(u64::from(connection.phase()) | side << 8 | u64::from(by_alias) << 9 | flags << 16)
+        RuleKey(u64::from(connection.phase()) | side << 8 | u64::from(by_alias) << 9 | flags << 16)
     }
 
     /// Whether more such packets are to be expected than a connection has while it is opened or
@@ -143,24 +143,24 @@ impl Likeness {
     }
 }
 
-impl Rule {
+impl CachedRule {
     /// What is done with a packet of the rule's kind: one that the program does not take walks.
     #[inline(never)]
-    fn course_of(&mut self, packet: &Packet, programs: &Programs) -> Course {
-        let course = self.course;
-        let Some(program) = course.program().filter(|program| program.is_limited()) else { return course };
-        let Some(covers) = programs.covers(program) else { return Course::WALK };
+    fn path_of(&mut self, packet: &Packet, programs: &Programs) -> Path {
+        let path = self.path;
+        let Some(program) = path.program().filter(|program| program.is_limited()) else { return path };
+        let Some(covers) = programs.covers(program) else { return Path::SLOW };
         if self.takes(packet, covers) {
-            return course;
+            return path;
         }
         if !covers.are_of(packet) {
             self.walks = self.walks.saturating_sub(1);
             if self.walks == 0 {
-                (self.course, self.walks) = (Course::WALK, 1);
+                (self.path, self.walks) = (Path::SLOW, 1);
                 self.changes = (self.changes + 1).min(WALKS_DOUBLED_MAX);
             }
         }
-        Course::WALK
+        Path::SLOW
     }
 
     /// Whether a packet comes in what is taken off, and is not too long, and has not too many tags,
@@ -176,23 +176,23 @@ impl Rule {
     }
 }
 
-impl Rules {
-    pub fn new(flows_max: u32, scope: Scope) -> Result<Option<Rules>, OutOfMemory> {
-        let without = size_of::<[[Noted; EVENTS_MAX]; 2]>();
+impl RuleTable {
+    pub fn new(flows_max: u32, scope: RuleScope) -> Result<Option<RuleTable>, OutOfMemory> {
+        let without = size_of::<[[StoredEvent; EVENTS_MAX]; 2]>();
         let Some(behind) = SlotField::at(without) else { return Ok(None) };
         let (len, outers) = if scope.wraps {
             (without + size_of::<[OuterHeaders; 2]>(), Some(behind))
         } else {
             (without, None)
         };
-        let slots = SlotArray::new(flows_max, size_of::<[Rule; 2]>())?;
-        Ok(Some(Rules { slots, rest: SlotArray::new(flows_max, len)?, outers, common: FIRST_VERSION }))
+        let slots = SlotArray::new(flows_max, size_of::<[CachedRule; 2]>())?;
+        Ok(Some(RuleTable { slots, rest: SlotArray::new(flows_max, len)?, outers, common: FIRST_VERSION }))
     }
 
     /// Asks for the rule for packets of a direction to be brought to the cache.
     #[inline(always)]
     pub fn prefetch(&self, record: u32, direction: Direction) {
-        self.slots.prefetch(record, direction.index() * size_of::<Rule>());
+        self.slots.prefetch(record, direction.index() * size_of::<CachedRule>());
     }
 
     /// Operators gave a command.
@@ -208,44 +208,40 @@ impl Rules {
         }
     }
 
-    /// The rule for packets of a direction. It need not be one: [`Rules::course`] says which are.
+    /// The rule for packets of a direction. It need not be one: [`RuleTable::path`] says which are.
     #[inline(always)]
-    pub fn get(&self, record: u32, direction: Direction) -> Option<&Rule> {
+    pub fn get(&self, record: u32, direction: Direction) -> Option<&CachedRule> {
         Some(&self.slots.head(record)?[direction.index()])
     }
 
     #[inline(always)]
-    fn get_mut(&mut self, record: u32, direction: Direction) -> Option<&mut Rule> {
+    fn get_mut(&mut self, record: u32, direction: Direction) -> Option<&mut CachedRule> {
         Some(&mut self.slots.head_mut(record)?[direction.index()])
     }
 
     /// What such a packet does, and how long it keeps its flow, if it is to follow a program that
     /// is not looked at and takes all of them. None in all other cases.
     #[inline(always)]
-    pub fn plain_course(
-        &self,
-        (record, direction): (u32, Direction),
-        like: Likeness,
-    ) -> Option<(Course, u32)> {
+    pub fn plain_path(&self, (record, direction): (u32, Direction), like: RuleKey) -> Option<(Path, u32)> {
         let rule = self.get(record, direction)?;
-        let is_plain = rule.stamp == self.common | like.0 && rule.course.is_plain_follow();
-        is_plain.then_some((rule.course, rule.keep_ms))
+        let is_plain = rule.stamp == self.common | like.0 && rule.path.is_plain_fast();
+        is_plain.then_some((rule.path, rule.keep_ms))
     }
 
-    /// How long such a packet keeps its flow, if it is to follow this course, that of a program
+    /// How long such a packet keeps its flow, if it is to follow this path, that of a program
     /// that is not looked at, and takes packets which come in this, or need room for what is put
     /// before them.
     #[inline(never)]
-    pub fn follow_limited(
+    pub fn limited_path(
         &mut self,
-        (course, covers): (Course, &OuterMatches),
+        (path, covers): (Path, &OuterMatches),
         (record, direction): (u32, Direction),
-        like: Likeness,
+        like: RuleKey,
         packet: &Packet,
     ) -> Option<u32> {
         let stamp = self.common | like.0;
         let rule = self.get_mut(record, direction)?;
-        let takes = rule.stamp == stamp && rule.course == course && rule.takes(packet, covers);
+        let takes = rule.stamp == stamp && rule.path == path && rule.takes(packet, covers);
         takes.then_some(rule.keep_ms)
     }
 
@@ -257,81 +253,81 @@ impl Rules {
 
     /// What is to be done with such a packet, of this flow and direction.
     #[inline(always)]
-    pub fn course(
+    pub fn path(
         &mut self,
         (record, direction): (u32, Direction),
-        like: Likeness,
+        like: RuleKey,
         packet: &Packet,
         programs: &Programs,
-    ) -> Course {
+    ) -> Path {
         let stamp = self.common | like.0;
-        let Some(rule) = self.get_mut(record, direction) else { return Course::WALK };
-        if rule.stamp == stamp && rule.course.is_plain_follow() {
-            return rule.course;
+        let Some(rule) = self.get_mut(record, direction) else { return Path::SLOW };
+        if rule.stamp == stamp && rule.path.is_plain_fast() {
+            return rule.path;
         }
         if !like.is_ordinary() {
-            return Course::WALK;
+            return Path::SLOW;
         }
         if rule.stamp != stamp {
             let of_before = rule.stamp as u32 == stamp as u32 && rule.stamp != 0;
-            let before = rule.course.program().filter(|_| of_before);
+            let before = rule.path.program().filter(|_| of_before);
             if before.is_some_and(|program| !program.is_predicted()) {
-                return Course::REVIEW;
+                return Path::REVALIDATE;
             }
             // What was predicted before a command is soon predicted again, if not at once.
             let walks = if before.is_some() { 1 } else { WALKS_FIRST };
-            (rule.stamp, rule.course, rule.walks) = (stamp, Course::WALK, walks);
-            return if before.is_some() || like.is_lasting() { Course::PREDICT } else { Course::WALK };
+            (rule.stamp, rule.path, rule.walks) = (stamp, Path::SLOW, walks);
+            return if before.is_some() || like.is_lasting() { Path::PREDICT } else { Path::SLOW };
         }
-        if let Some(program) = rule.course.program() {
-            return if program.is_unwatched() { rule.course_of(packet, programs) } else { Course::REVIEW };
+        if let Some(program) = rule.path.program() {
+            return if program.is_unwatched() { rule.path_of(packet, programs) } else { Path::REVALIDATE };
         }
         rule.walks = rule.walks.saturating_sub(1);
-        if rule.walks == 0 { Course::RECORD } else { Course::WALK }
+        if rule.walks == 0 { Path::RECORD } else { Path::SLOW }
     }
 
     /// The same, where it is asked seldom.
     #[cold]
     #[inline(never)]
-    pub fn course_at_last(
+    pub fn path_at_last(
         &mut self,
         of: (u32, Direction),
-        like: Likeness,
+        like: RuleKey,
         packet: &Packet,
         programs: &Programs,
-    ) -> Course {
-        self.course(of, like, packet, programs)
+    ) -> Path {
+        self.path(of, like, packet, programs)
     }
 
-    /// Whether such a packet is to be recorded, as [`Rules::course`] said.
-    pub fn is_due(&self, record: u32, direction: Direction, like: Likeness) -> bool {
+    /// Whether such a packet is to be recorded, as [`RuleTable::path`] said.
+    pub fn is_due(&self, record: u32, direction: Direction, like: RuleKey) -> bool {
         let stamp = self.common | like.0;
         self.get(record, direction)
-            .is_some_and(|rule| rule.stamp == stamp && rule.course == Course::WALK && rule.walks == 0)
+            .is_some_and(|rule| rule.stamp == stamp && rule.path == Path::SLOW && rule.walks == 0)
     }
 
     /// The rule for packets of a direction, and its program, if there is one that no command came
     /// behind.
-    pub fn current(&self, record: u32, direction: Direction) -> Option<(&Rule, ProgramId)> {
+    pub fn current(&self, record: u32, direction: Direction) -> Option<(&CachedRule, ProgramId)> {
         let rule = self.get(record, direction)?;
         let is_current = rule.stamp & !u64::from(u32::MAX) == self.common;
-        rule.course.program().filter(|_| is_current).map(|program| (rule, program))
+        rule.path.program().filter(|_| is_current).map(|program| (rule, program))
     }
 
     /// Whether any packet may end the rule for packets of a direction.
     pub fn is_watched(&self, record: u32, direction: Direction) -> bool {
-        let program = self.get(record, direction).and_then(|rule| rule.course.program());
+        let program = self.get(record, direction).and_then(|rule| rule.path.program());
         program.is_some_and(|program| !program.is_unwatched())
     }
 
     /// What a packet does that has such a rule, which was looked at.
-    pub fn reviewed_course(
+    pub fn revalidated_path(
         &mut self,
         (record, direction): (u32, Direction),
         packet: &Packet,
         programs: &Programs,
-    ) -> Course {
-        self.get_mut(record, direction).map_or(Course::WALK, |rule| rule.course_of(packet, programs))
+    ) -> Path {
+        self.get_mut(record, direction).map_or(Path::SLOW, |rule| rule.path_of(packet, programs))
     }
 
     /// The rule was looked at, after a command: it holds on.
@@ -345,23 +341,23 @@ impl Rules {
     /// The rule is none any more: the next packet of its kind is recorded.
     pub fn end(&mut self, record: u32, direction: Direction) {
         let like = self.get(record, direction).map_or(0, |rule| rule.stamp & u64::from(u32::MAX));
-        self.record_next(record, direction, Likeness(like));
+        self.record_next(record, direction, RuleKey(like));
     }
 
     /// The next packet of this kind is recorded.
-    pub fn record_next(&mut self, record: u32, direction: Direction, like: Likeness) {
+    pub fn record_next(&mut self, record: u32, direction: Direction, like: RuleKey) {
         let stamp = self.common | like.0;
         if let Some(rule) = self.get_mut(record, direction) {
-            (rule.stamp, rule.course, rule.walks) = (stamp, Course::WALK, 1);
+            (rule.stamp, rule.path, rule.walks) = (stamp, Path::SLOW, 1);
         }
     }
 
     /// The events of a rule, by their functions' places.
     pub fn events(&self, record: u32, direction: Direction) -> impl Iterator<Item = (usize, EventCondition)> {
-        let program = self.get(record, direction).and_then(|rule| rule.course.program());
+        let program = self.get(record, direction).and_then(|rule| rule.path.program());
         let rest = program.filter(|program| program.has_events()).and_then(|_| self.rest.head(record));
         let events = rest.map_or(&[][..], |both| &both[direction.index()]);
-        events.iter().map_while(|&Noted { argument, id, stage, cause, .. }| {
+        events.iter().map_while(|&StoredEvent { argument, id, stage, cause, .. }| {
             let cause = match cause {
                 0 => return None,
                 1 => Cause::Command,
@@ -377,16 +373,17 @@ impl Rules {
         &mut self,
         record: u32,
         direction: Direction,
-        like: Likeness,
-        (program, values): (ProgramId, Values<'_>),
+        like: RuleKey,
+        (program, values): (ProgramId, RuleValues<'_>),
     ) {
         let stamp = self.common | like.0;
         if let Some(rule) = self.get_mut(record, direction) {
-            let Values { ends, keep_ms, len_max, tags, .. } = values;
-            let course = Course::follow(program);
+            let RuleValues { ends, keep_ms, len_max, tags, .. } = values;
+            let path = Path::fast(program);
             let changes = if rule.stamp == stamp { rule.changes } else { 0 };
             let walks = WALKS_MIN << changes;
-            *rule = Rule { stamp, keep_ms, ends: *ends, course, walks, failures: 0, changes, len_max, tags };
+            *rule =
+                CachedRule { stamp, keep_ms, ends: *ends, path, walks, failures: 0, changes, len_max, tags };
         }
         if let (Some(outers), Some(outer)) = (self.outers, values.outer)
             && let Some(both) = self.rest.get_mut(record, outers)
@@ -407,7 +404,7 @@ impl Rules {
         let mut free = noted.iter_mut();
         for (stage, EventCondition { id, argument, cause }) in events {
             let Some(noted) = free.next() else { return };
-            *noted = Noted { argument, id, stage, cause: cause as u8, spare: [0; 3] };
+            *noted = StoredEvent { argument, id, stage, cause: cause as u8, spare: [0; 3] };
         }
         if let Some(end) = free.next() {
             end.cause = 0;
@@ -416,12 +413,12 @@ impl Rules {
 
     /// No rule could be made of such a packet: some more of them walk before the next one is
     /// recorded.
-    pub fn give_up(&mut self, record: u32, direction: Direction, like: Likeness) {
+    pub fn give_up(&mut self, record: u32, direction: Direction, like: RuleKey) {
         let stamp = self.common | like.0;
         if let Some(rule) = self.get_mut(record, direction) {
-            let failures = if rule.course == Course::WALK { rule.failures } else { 0 };
+            let failures = if rule.path == Path::SLOW { rule.failures } else { 0 };
             rule.stamp = stamp;
-            rule.course = Course::WALK;
+            rule.path = Path::SLOW;
             rule.walks = WALKS_MIN << failures;
             rule.failures = (failures + 1).min(WALKS_DOUBLED_MAX);
         }

@@ -34,16 +34,16 @@ pub enum RuleStep {
     SetEnds(Vec<(End, Endpoint)>),
     /// The function's outer headers are put before it, if it is in no tunnel and its IP packet has
     /// no more bytes than this: longer ones walk.
-    Wrap(usize, OuterHeaders, u16),
+    Encap(usize, OuterHeaders, u16),
     /// The function's VLAN tag or MPLS label is put before it, if there is room for it in its link
     /// layer: others walk.
-    Tag(usize, Tag),
+    PushTag(usize, Tag),
     /// The function takes so many bytes of outer headers off: off packets that come in the same;
     /// others walk.
-    TakeOut(usize, usize),
+    Decap(usize, usize),
     /// The function takes the outermost tag of this kind off: off packets that come with the same;
     /// others walk.
-    Untag(usize, TagKind),
+    PopTag(usize, TagKind),
     /// The function's outer headers, or its tag, of so many bytes, are not put before it, since
     /// another one takes them away.
     Cancelled(usize, usize),
@@ -68,10 +68,10 @@ impl FlowCache {
                 Step::Process(stage) => RuleStep::Process(stage),
                 Step::SetDscp(dscp) => RuleStep::SetDscp(dscp),
                 Step::Rewrite { .. } => RuleStep::SetEnds(rule.ends.writes().collect()),
-                Step::Wrap(stage) => RuleStep::Wrap(stage, outer, rule.len_max),
-                Step::Tag(stage, tag) => RuleStep::Tag(stage, tag),
-                Step::TakeOut(stage, len) => RuleStep::TakeOut(stage, len),
-                Step::Untag(stage, kind) => RuleStep::Untag(stage, kind),
+                Step::Encap(stage) => RuleStep::Encap(stage, outer, rule.len_max),
+                Step::PushTag(stage, tag) => RuleStep::PushTag(stage, tag),
+                Step::Decap(stage, len) => RuleStep::Decap(stage, len),
+                Step::PopTag(stage, kind) => RuleStep::PopTag(stage, kind),
                 Step::Cancelled(stage, layer) => RuleStep::Cancelled(stage, layer.len()),
                 Step::Restored(_) => return None,
                 Step::Drop(stage, reason) => RuleStep::Drop(stage, reason),

@@ -6,16 +6,16 @@ use super::Chain;
 use crate::cache::FlowCache;
 use crate::classifier::LaterFragment;
 use crate::flow_table::FlowTable;
-use crate::flows::Change;
+use crate::flows::FlowChange;
 use crate::fragments::Datagram;
-use crate::pipeline::{Pipeline, Run};
+use crate::pipeline::{BatchRun, Pipeline};
 
 /// A record number that no record has.
 const NO_RECORD: u32 = u32::MAX;
 
 impl Chain {
     /// A chain without functions is a wire that parses.
-    pub(super) fn pass_through(&mut self, batch: &mut Vec<Packet>, run: &mut Run<'_, '_>) {
+    pub(super) fn pass_through(&mut self, batch: &mut Vec<Packet>, run: &mut BatchRun<'_, '_>) {
         self.follow_commands();
         let bytes = self.classifier.classify(batch, |_| {});
         if self.classifier.refuses_none()
@@ -38,7 +38,7 @@ impl Chain {
     }
 
     /// Sends a packet on that no function is to see.
-    pub(super) fn pass(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+    pub(super) fn pass(&mut self, packet: Packet, run: &mut BatchRun<'_, '_>) {
         if packet.meta().class == PacketClass::NotIp {
             self.not_ip(packet, run);
         } else {
@@ -66,15 +66,15 @@ impl Chain {
         });
     }
 
-    /// The same for packets that were parsed before, of flows with these homes, one for each.
-    pub(super) fn look_up_homes(&mut self, batch: &mut [Packet], homes: &[u32]) {
-        debug_assert_eq!(batch.len(), homes.len());
-        self.homes.clear();
+    /// The same for packets that were parsed before, of flows with these handles, one for each.
+    pub(super) fn look_up_handles(&mut self, batch: &mut [Packet], handles: &[u32]) {
+        debug_assert_eq!(batch.len(), handles.len());
+        self.handles.clear();
         let sequences = batch.iter().map(|packet| packet.meta().transit.sequence);
-        self.homes.extend(sequences.zip(homes.iter().copied()));
+        self.handles.extend(sequences.zip(handles.iter().copied()));
         let found = (&self.pipeline.flows.table, self.pipeline.flows.cache.as_ref());
         self.groups.mixed = find_records(found, batch, |(flows, cache), number, _| {
-            flows.prefetch_home(*homes.get(number)?, cache)
+            flows.prefetch_handle(*handles.get(number)?, cache)
         });
     }
 
@@ -90,11 +90,16 @@ impl Chain {
     /// A packet that may begin a flow, that is not a plain packet of one, or that could not be
     /// parsed.
     #[inline(never)]
-    pub(super) fn alone(&mut self, packet: Packet, parsed: Result<(), DropReason>, run: &mut Run<'_, '_>) {
+    pub(super) fn alone(
+        &mut self,
+        packet: Packet,
+        parsed: Result<(), DropReason>,
+        run: &mut BatchRun<'_, '_>,
+    ) {
         if let Err(reason) = parsed {
             return self.pipeline.drop_packet(packet, reason, run);
         }
-        self.advance(packet.meta().transit.timestamp_ns, run.pool);
+        self.handle_timeout(packet.meta().transit.timestamp_ns, run.pool);
         match packet.meta().class {
             PacketClass::NotIp => return self.not_ip(packet, run),
             PacketClass::Whole => {
@@ -109,7 +114,7 @@ impl Chain {
         }
     }
 
-    fn not_ip(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+    fn not_ip(&mut self, packet: Packet, run: &mut BatchRun<'_, '_>) {
         if !self.classifier.passes_not_ip(&packet) {
             return self.pipeline.drop_packet(packet, DropReason::NotIp, run);
         }
@@ -118,7 +123,7 @@ impl Chain {
 
     /// An ICMP error goes with the flow that it speaks of; if there is none, it is a flow of its
     /// own.
-    fn icmp_error(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
+    fn icmp_error(&mut self, mut packet: Packet, run: &mut BatchRun<'_, '_>) {
         let Pipeline { flows, stages, .. } = &mut self.pipeline;
         if flows.find(&packet, stages, run.pool).is_none() {
             self.classifier.set_portless_key(&mut packet);
@@ -126,13 +131,13 @@ impl Chain {
         self.walk(packet, run);
     }
 
-    fn first_fragment(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+    fn first_fragment(&mut self, packet: Packet, run: &mut BatchRun<'_, '_>) {
         let datagram = Datagram::of(&packet);
         let (key, reversed) = (packet.meta().key, packet.meta().reversed);
-        let has_home = self.home_of(&packet).is_some();
+        let has_handle = self.handle_of(&packet).is_some();
         let passed = self.walk(packet, run).then_some((key, reversed));
-        if has_home {
-            self.pipeline.flows.changes.push(Change::FirstFragment {
+        if has_handle {
+            self.pipeline.flows.changes.push(FlowChange::FirstFragment {
                 datagram,
                 passed,
                 at_ns: self.pipeline.flows.now_ns,
@@ -146,11 +151,11 @@ impl Chain {
         self.waited = waited;
     }
 
-    fn later_fragment(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+    fn later_fragment(&mut self, packet: Packet, run: &mut BatchRun<'_, '_>) {
         // Who says whose it is has given it that flow's key.
-        let home = self.home_of(&packet);
-        if home.is_some() {
-            return self.pipeline.follow(packet, home, run);
+        let handle = self.handle_of(&packet);
+        if handle.is_some() {
+            return self.pipeline.follow(packet, handle, run);
         }
         match self.classifier.place_fragment(packet, run.pool) {
             LaterFragment::Follows(packet) => self.pipeline.follow(packet, None, run),
@@ -160,9 +165,9 @@ impl Chain {
     }
 
     /// Takes one packet through the functions, with its flow found or begun; whether it passed.
-    fn walk(&mut self, packet: Packet, run: &mut Run<'_, '_>) -> bool {
-        let home = self.home_of(&packet);
-        self.pipeline.walk(packet, home, run)
+    fn walk(&mut self, packet: Packet, run: &mut BatchRun<'_, '_>) -> bool {
+        let handle = self.handle_of(&packet);
+        self.pipeline.walk(packet, handle, run)
     }
 }
 

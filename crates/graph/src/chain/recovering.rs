@@ -3,11 +3,11 @@
 use packet::{DropReason, PacketPool};
 
 use super::Chain;
-use crate::pipeline::Run;
+use crate::pipeline::BatchRun;
 use crate::queue::Queue;
 
 /// Packets of a batch before it was processed: each has to be accounted for, whatever happens.
-pub(super) struct Account {
+pub(super) struct PacketAccount {
     packets: u64,
     made: u64,
     sent: u64,
@@ -17,8 +17,8 @@ pub(super) struct Account {
 
 impl Chain {
     /// What a batch of so many packets begins with.
-    pub(super) fn account(&self, packets: usize) -> Account {
-        Account {
+    pub(super) fn account(&self, packets: usize) -> PacketAccount {
+        PacketAccount {
             packets: packets as u64,
             made: self.pipeline.counters.packets_made,
             sent: self.pipeline.counters.packets_out + self.classifier.counted().packets_out,
@@ -32,7 +32,12 @@ impl Chain {
     /// functions are and have counted stays.
     #[cold]
     #[inline(never)]
-    pub(super) fn start_over(&mut self, queue: &mut Queue, before: Account, run: &mut Run<'_, '_>) {
+    pub(super) fn start_over(
+        &mut self,
+        queue: &mut Queue,
+        before: PacketAccount,
+        run: &mut BatchRun<'_, '_>,
+    ) {
         self.pipeline.abort(run);
         while queue.rest_len() > 0
             && let Some(packet) = queue.next(run.out)

@@ -8,7 +8,7 @@ use nf::Verdict;
 use packet::{DropReason, Packet, PacketClass, PacketPool};
 
 use super::Chain;
-use crate::cache::likeness;
+use crate::cache::rule_key;
 use crate::pipeline::Pipeline;
 
 /// A packet is no history of a flow that is here, or cannot be parsed.
@@ -38,7 +38,7 @@ impl Chain {
 
     /// Changes a flow's state as this packet does, or its first [`history_len`] bytes, and nothing
     /// else: another unit has it, counts it and lets out what comes of it. Other flows' time goes
-    /// on when the chain processes packets, or is [advanced](Chain::advance). The metadata is to be
+    /// on when the chain processes packets, or is [advanced](Chain::handle_timeout). The metadata is to be
     /// as for [`Chain::process`], with the length on the wire that the packet had.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Chain {
         let (record, direction) = flows.table.find(meta.hash, &meta.key, meta.reversed).ok_or(NoHistory)?;
         (meta.transit.flow, meta.transit.direction) = (record, direction);
         flows.table.join(meta);
-        if likeness(flows.table.records.header(record), packet).is_none() {
+        if rule_key(flows.table.records.header(record), packet).is_none() {
             flows.forget_rules(record);
         }
         let verdict = self.pipeline.replay(packet, parser, pool);

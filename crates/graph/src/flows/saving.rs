@@ -10,7 +10,7 @@ use nf::stage::{SavedPart, Stage, StageEnv};
 use packet::{Direction, PacketPool, Side, split_mix};
 
 use super::Flows;
-use crate::flow_table::{FlowTable, Pass, RestoreError};
+use crate::flow_table::{FlowTable, RestoreError, SecondPass};
 use crate::stages::Stages;
 
 /// What a saved flow begins with: which chain it is of, and how long what follows is that the
@@ -144,7 +144,7 @@ impl Flows {
     }
 
     /// Adds everything that the second pass of a flow owns, after its length.
-    fn save_second(&mut self, pass: Pass, stages: &mut Stages, out: &mut Vec<u8>) {
+    fn save_second(&mut self, pass: SecondPass, stages: &mut Stages, out: &mut Vec<u8>) {
         let begin = out.len();
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&pass.stage.to_le_bytes());
@@ -209,7 +209,7 @@ impl Flows {
         let mut second_record = None;
         if let (Ok(()), Some(second)) = (&restored, &second) {
             let bytes = upgraded_second.as_deref().unwrap_or(second.bytes);
-            let number = self.table.take_second_over(bytes, Pass { main: record, ..second.pass });
+            let number = self.table.take_second_over(bytes, SecondPass { main: record, ..second.pass });
             second_record = number.as_ref().ok().copied();
             second_record.into_iter().for_each(|second| self.forget_rules(second));
             restored =
@@ -302,7 +302,7 @@ impl Flows {
 /// What a flow that turns back owns for its second pass, as it was saved.
 struct SavedSecond<'s> {
     /// Its records have other numbers here.
-    pass: Pass,
+    pass: SecondPass,
     bytes: &'s [u8],
     beside: &'s [u8],
     streams: &'s [u8],
@@ -318,7 +318,7 @@ fn read_second<'s>(
     let (bytes, rest) = rest.split_at_checked(record_len).ok_or(RestoreError::Damaged)?;
     let (beside, streams) =
         rest.split_at_checked(number(&prefix[4..]) as usize).ok_or(RestoreError::Damaged)?;
-    let pass = Pass {
+    let pass = SecondPass {
         main: 0,
         second: 0,
         stage: number(&prefix[..2]) as u16,

@@ -4,14 +4,14 @@ use nf::stage::{PacketGroup, PacketTotals, StageEnv};
 use nf::{GeneratedPacket, Recording, Verdict};
 use packet::{DropReason, Packet, Side};
 
-use super::turning::Traveller;
-use super::{Pipeline, Run};
-use crate::cache::{Course, FlowCache, ProgramId};
+use super::turning::PacketOrigin;
+use super::{BatchRun, Pipeline};
+use crate::cache::{FlowCache, Path, ProgramId};
 use crate::queue::GROUP_MAX;
 use crate::reassembly::Reassembly;
 
 /// How far packets that entered by one side have come.
-pub(super) struct Crossing {
+pub(super) struct GroupCrossing {
     pub side: Side,
     /// Those that are still to be forwarded.
     pub load: PacketTotals,
@@ -23,7 +23,7 @@ pub(super) struct Crossing {
 }
 
 /// An order in which the packets of a group stand for a while.
-struct Order {
+struct PathOrder {
     /// Where each is from.
     places: [u8; GROUP_MAX],
     /// With which one each place is exchanged, one after the other.
@@ -32,15 +32,14 @@ struct Order {
 
 const _: () = assert!(GROUP_MAX <= u64::BITS as usize && GROUP_MAX <= u8::MAX as usize);
 
-impl Order {
-    /// Packets of one course stand together, in their order, and those that walk come last.
-    fn by_course(courses: &[Course]) -> Order {
-        let mut order = Order { places: [0; GROUP_MAX], swaps: [0; GROUP_MAX] };
+impl PathOrder {
+    /// Packets of one path stand together, in their order, and those that walk come last.
+    fn by_path(paths: &[Path]) -> PathOrder {
+        let mut order = PathOrder { places: [0; GROUP_MAX], swaps: [0; GROUP_MAX] };
         let mut places = order.places.iter_mut();
-        let of =
-            |course: Course| courses.iter().rev().fold(0_u64, |set, &of| set << 1 | u64::from(of == course));
-        let walking = of(Course::WALK);
-        let mut following = !walking & (u64::MAX >> (u64::BITS as usize - courses.len()));
+        let of = |path: Path| paths.iter().rev().fold(0_u64, |set, &of| set << 1 | u64::from(of == path));
+        let walking = of(Path::SLOW);
+        let mut following = !walking & (u64::MAX >> (u64::BITS as usize - paths.len()));
         let mut place_all = |mut set: u64| {
             while set != 0
                 && let Some(place) = places.next()
@@ -49,13 +48,13 @@ impl Order {
                 set &= set - 1;
             }
         };
-        while let Some(&course) = courses.get(following.trailing_zeros() as usize) {
-            let own = of(course);
+        while let Some(&path) = paths.get(following.trailing_zeros() as usize) {
+            let own = of(path);
             place_all(own);
             following &= !own;
         }
         place_all(walking);
-        for at in 0..courses.len() {
+        for at in 0..paths.len() {
             // What stood there may have been exchanged for another one.
             let mut from = order.places[at];
             while usize::from(from) < at {
@@ -88,7 +87,7 @@ impl Pipeline {
         verdicts: &mut [Verdict],
         loads: [PacketTotals; 2],
         program: Option<ProgramId>,
-        run: &mut Run<'_, '_>,
+        run: &mut BatchRun<'_, '_>,
     ) {
         let (before, reports) = (self.told(), self.begin_reports());
         self.cross_sides(packets, verdicts, loads, program, run);
@@ -96,7 +95,7 @@ impl Pipeline {
         self.end_reports(reports);
     }
 
-    /// The same for packets of which each has a course of its own: those of one program together,
+    /// The same for packets of which each has a path of its own: those of one program together,
     /// then those that walk. So a flow's packets keep their order: none follows a rule behind one
     /// that walked.
     #[inline(never)]
@@ -104,20 +103,20 @@ impl Pipeline {
         &mut self,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
-        courses: &[Course],
-        run: &mut Run<'_, '_>,
+        paths: &[Path],
+        run: &mut BatchRun<'_, '_>,
     ) {
         let (before, reports) = (self.told(), self.begin_reports());
-        let order = Order::by_course(courses);
+        let order = PathOrder::by_path(paths);
         order.arrange(packets);
         let mut begin = 0;
         while let Some(&first) = order.places.get(begin..packets.len()).and_then(<[u8]>::first) {
-            let course = courses[usize::from(first)];
-            let is_its = |&&place: &&u8| courses[usize::from(place)] == course;
+            let path = paths[usize::from(first)];
+            let is_its = |&&place: &&u8| paths[usize::from(place)] == path;
             let end = begin + order.places[begin..packets.len()].iter().take_while(is_its).count();
             let (own, decided) = (&mut packets[begin..end], &mut verdicts[begin..end]);
             let loads = PacketTotals::by_side(own, decided);
-            self.cross_sides(own, decided, loads, course.program(), run);
+            self.cross_sides(own, decided, loads, path.program(), run);
             begin = end;
         }
         order.put_back(packets);
@@ -134,11 +133,11 @@ impl Pipeline {
         verdicts: &mut [Verdict],
         loads: [PacketTotals; 2],
         program: Option<ProgramId>,
-        run: &mut Run<'_, '_>,
+        run: &mut BatchRun<'_, '_>,
     ) {
         for side in [Side::Inside, Side::Outside] {
             let load = loads[side as usize];
-            let mut crossing = Crossing { side, load, cancelled_len: 0, assembled: false };
+            let mut crossing = GroupCrossing { side, load, cancelled_len: 0, assembled: false };
             if crossing.load.packets > 0 {
                 match program {
                     Some(program) => self.follow_rules(program, &mut crossing, packets, verdicts, run),
@@ -153,12 +152,17 @@ impl Pipeline {
 
     /// Takes those packets that functions turned back on their way back, once all are through.
     #[cold]
-    fn turn_all_back(&mut self, packets: &mut [Packet], verdicts: &mut [Verdict], run: &mut Run<'_, '_>) {
+    fn turn_all_back(
+        &mut self,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        run: &mut BatchRun<'_, '_>,
+    ) {
         let mut turned = std::mem::take(&mut self.turned);
         turned.sort_unstable();
         for (i, stage) in turned.drain(..) {
             let (packet, verdict) = (&mut packets[i..=i], &mut verdicts[i..=i]);
-            self.turn_back(packet, verdict, stage, Traveller::Arrived, run);
+            self.turn_back(packet, verdict, stage, PacketOrigin::Arrived, run);
         }
         self.turned = turned;
     }
@@ -166,10 +170,10 @@ impl Pipeline {
     /// Takes the packets of a crossing through, function by function.
     fn cross_from_side(
         &mut self,
-        crossing: &mut Crossing,
+        crossing: &mut GroupCrossing,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
-        run: &mut Run<'_, '_>,
+        run: &mut BatchRun<'_, '_>,
     ) {
         let count = self.stages.all.len();
         // A packet of a flow that turns back is alone.
@@ -180,7 +184,7 @@ impl Pipeline {
         for step in 0..count {
             let stage = if crossing.side == Side::Inside { step } else { count - 1 - step };
             if let (Some(_), [packet], [Verdict::Forward]) = (pass, &mut *packets, &*verdicts) {
-                self.enter_pass(packet, stage, Traveller::Arrived);
+                self.enter_pass(packet, stage, PacketOrigin::Arrived);
             }
             self.take_through(stage, crossing, packets, verdicts, run);
         }
@@ -194,10 +198,10 @@ impl Pipeline {
     pub(super) fn take_through(
         &mut self,
         stage: usize,
-        crossing: &mut Crossing,
+        crossing: &mut GroupCrossing,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
-        run: &mut Run<'_, '_>,
+        run: &mut BatchRun<'_, '_>,
     ) {
         let side = crossing.side;
         if let Some(reassembly) = &mut self.flows.reassembly
@@ -281,7 +285,7 @@ impl Pipeline {
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
         assembled: bool,
-        run: &mut Run<'_, '_>,
+        run: &mut BatchRun<'_, '_>,
     ) -> bool {
         let made = self.stages.effects.generated.len();
         let mut observed = None;
@@ -334,7 +338,7 @@ impl Pipeline {
 
     /// Sends the packets that a function made, from this number on, in answer to some of `packets`.
     #[inline(always)]
-    pub(super) fn answer_all(&mut self, made: usize, packets: &[Packet], run: &mut Run<'_, '_>) {
+    pub(super) fn answer_all(&mut self, made: usize, packets: &[Packet], run: &mut BatchRun<'_, '_>) {
         while self.stages.effects.generated.len() > made {
             let answer = self.stages.effects.generated.remove(made);
             self.answer(answer, packets, run);
@@ -345,7 +349,7 @@ impl Pipeline {
     /// functions between it and the side that it leaves by. To them it is a packet of the flow that
     /// it answers, in the other direction; it does not count in the flow's clock. What answers a
     /// packet that turned back may be turned back where that was.
-    fn answer(&mut self, made: GeneratedPacket, packets: &[Packet], run: &mut Run<'_, '_>) {
+    fn answer(&mut self, made: GeneratedPacket, packets: &[Packet], run: &mut BatchRun<'_, '_>) {
         self.flows.cache.iter_mut().for_each(FlowCache::stop_recording);
         self.counters.packets_made += u64::from(!self.is_replaying);
         let mut packet = made.packet;
@@ -369,9 +373,9 @@ impl Pipeline {
         let mut verdict = Verdict::Forward;
         let (slice, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
         if let Some(stage) =
-            self.cross_behind(made.stage as usize, slice, verdicts, Traveller::GeneratedPacket, run)
+            self.cross_behind(made.stage as usize, slice, verdicts, PacketOrigin::GeneratedPacket, run)
         {
-            self.turn_back(slice, verdicts, stage, Traveller::GeneratedPacket, run);
+            self.turn_back(slice, verdicts, stage, PacketOrigin::GeneratedPacket, run);
         }
         match verdict {
             Verdict::Drop(reason) => {
@@ -394,18 +398,18 @@ mod tests {
     proptest! {
         #[test]
         fn courses_stand_together_and_go_back(of in prop::collection::vec(0_usize..4, 1..=GROUP_MAX)) {
-            let any = [Course::WALK, Course::RECORD, Course::REVIEW, Course::PREDICT];
-            let courses: Vec<Course> = of.iter().map(|&i| any[i]).collect();
-            let order = Order::by_course(&courses);
-            let mut all: Vec<usize> = (0..courses.len()).collect();
+            let any = [Path::SLOW, Path::RECORD, Path::REVALIDATE, Path::PREDICT];
+            let paths: Vec<Path> = of.iter().map(|&i| any[i]).collect();
+            let order = PathOrder::by_path(&paths);
+            let mut all: Vec<usize> = (0..paths.len()).collect();
             order.arrange(&mut all);
-            let mut expected: Vec<usize> = (0..courses.len()).collect();
-            let first = |i: usize| courses.iter().position(|&course| course == courses[i]);
-            expected.sort_by_key(|&i| (courses[i] == Course::WALK, first(i), i));
+            let mut expected: Vec<usize> = (0..paths.len()).collect();
+            let first = |i: usize| paths.iter().position(|&path| path == paths[i]);
+            expected.sort_by_key(|&i| (paths[i] == Path::SLOW, first(i), i));
             prop_assert_eq!(&all, &expected);
             prop_assert!(all.iter().zip(&order.places).all(|(&i, &place)| i == usize::from(place)));
             order.put_back(&mut all);
-            prop_assert!(all.iter().copied().eq(0..courses.len()));
+            prop_assert!(all.iter().copied().eq(0..paths.len()));
         }
     }
 }

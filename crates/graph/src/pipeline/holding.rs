@@ -6,14 +6,14 @@
 
 use packet::{DropReason, Packet, PacketPool};
 
-use super::{Pipeline, Run};
+use super::{BatchRun, Pipeline};
 use crate::fragments::Displaced;
 use crate::streams::{Passing, Unheld};
 
 impl Pipeline {
     /// A fragment passed all functions: it leaves, or waits for the rest of its datagram.
     #[cold]
-    pub(super) fn send_fragment(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+    pub(super) fn send_fragment(&mut self, packet: Packet, run: &mut BatchRun<'_, '_>) {
         let Some(reassembly) = &mut self.flows.reassembly else { return self.send(packet, run) };
         let (datagrams, lost) = reassembly.datagrams_mut();
         match datagrams.pass(packet, lost) {
@@ -28,7 +28,7 @@ impl Pipeline {
     /// A fragment is dropped: if its datagram is whole with it, or can never be without it, those
     /// that are held back go with it.
     #[cold]
-    pub(super) fn drop_rest_of_datagram(&mut self, packet: &Packet, run: &mut Run<'_, '_>) {
+    pub(super) fn drop_rest_of_datagram(&mut self, packet: &Packet, run: &mut BatchRun<'_, '_>) {
         let Some(reassembly) = &mut self.flows.reassembly else { return };
         for held in reassembly.datagrams_mut().0.drop_noted(packet) {
             self.drop_packet(held, DropReason::FragmentOfDropped, run);

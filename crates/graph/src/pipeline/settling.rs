@@ -4,13 +4,13 @@ use nf::record::RecordHeader;
 use nf::{EndReason, Verdict};
 use packet::{DropReason, Packet, PacketClass};
 
-use super::{Pipeline, Run};
+use super::{BatchRun, Pipeline};
 use crate::queue::Queue;
 
 impl Pipeline {
     /// Settles the group at the front of the queue, in order.
     #[inline(never)]
-    pub fn settle_group(&mut self, queue: &mut Queue, verdicts: &[Verdict], run: &mut Run<'_, '_>) {
+    pub fn settle_group(&mut self, queue: &mut Queue, verdicts: &[Verdict], run: &mut BatchRun<'_, '_>) {
         let mut settled = 0;
         while settled < verdicts.len() {
             if run.observer.is_none() && self.answers.is_empty() {
@@ -52,7 +52,7 @@ impl Pipeline {
     }
 
     /// What becomes of a packet, and of its flow, once all functions had it; whether it passed.
-    pub(super) fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut Run<'_, '_>) -> bool {
+    pub(super) fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut BatchRun<'_, '_>) -> bool {
         let (record, sequence) = (packet.meta().transit.flow, packet.meta().transit.sequence);
         if packet.meta().transit.relearn_alias {
             self.flows.forget_rules(record); // Of both directions, and even if the packet is dropped.
@@ -93,7 +93,7 @@ impl Pipeline {
 
     /// Packets made in answer to packet `sequence` leave right behind it.
     #[cold]
-    fn send_answers(&mut self, sequence: u64, run: &mut Run<'_, '_>) {
+    fn send_answers(&mut self, sequence: u64, run: &mut BatchRun<'_, '_>) {
         let mut answers = std::mem::take(&mut self.answers);
         for packet in answers.extract_if(.., |packet| packet.meta().transit.sequence == sequence) {
             self.send(packet, run);
@@ -101,7 +101,7 @@ impl Pipeline {
         self.answers = answers;
     }
 
-    pub fn send(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
+    pub fn send(&mut self, mut packet: Packet, run: &mut BatchRun<'_, '_>) {
         self.counters.packets_out += 1;
         self.counters.bytes_out += packet.len() as u64;
         let meta = packet.meta_mut();
@@ -112,7 +112,7 @@ impl Pipeline {
         run.out.push(packet);
     }
 
-    pub fn drop_packet(&mut self, packet: Packet, reason: DropReason, run: &mut Run<'_, '_>) {
+    pub fn drop_packet(&mut self, packet: Packet, reason: DropReason, run: &mut BatchRun<'_, '_>) {
         if !self.is_replaying {
             self.counters.drops[reason.index()] += 1;
         }

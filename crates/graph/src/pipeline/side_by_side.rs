@@ -16,7 +16,7 @@ use packet::memory::OutOfMemory;
 use packet::{Packet, Side};
 
 use super::Pipeline;
-use super::crossing::Crossing;
+use super::crossing::GroupCrossing;
 use super::steps::drop_panicked;
 use crate::SideBySide;
 use crate::cache::Step;
@@ -246,11 +246,11 @@ impl Pipeline {
     pub(super) fn run_together(
         &mut self,
         functions: &[Step],
-        crossing: &mut Crossing,
+        crossing: &mut GroupCrossing,
         packets: &[Packet],
         verdicts: &mut [Verdict],
     ) {
-        let &mut Crossing { side, load, .. } = crossing;
+        let &mut GroupCrossing { side, load, .. } = crossing;
         let Some(sides) = self.sides.as_deref_mut() else { return };
         let cut = sides.cut(functions, load.packets);
         let is_measured = sides.is_to_be_measured(functions, cut.is_some());

@@ -4,8 +4,8 @@ use nf::Verdict;
 use nf::stage::{PacketTotals, ReadGroup, Stage};
 use packet::{DropReason, Packet};
 
-use super::crossing::Crossing;
-use super::{Pipeline, Run};
+use super::crossing::GroupCrossing;
+use super::{BatchRun, Pipeline};
 use crate::cache::{Layer, ProgramId, Step};
 
 impl Pipeline {
@@ -15,10 +15,10 @@ impl Pipeline {
     pub(super) fn follow_rules(
         &mut self,
         program: ProgramId,
-        crossing: &mut Crossing,
+        crossing: &mut GroupCrossing,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
-        run: &mut Run<'_, '_>,
+        run: &mut BatchRun<'_, '_>,
     ) {
         let Some(cache) = &mut self.flows.cache else { return };
         // They are back in their place before anything could ask for them: programs are made for
@@ -43,12 +43,12 @@ impl Pipeline {
     fn take_step(
         &mut self,
         step: &Step,
-        crossing: &mut Crossing,
+        crossing: &mut GroupCrossing,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
-        run: &mut Run<'_, '_>,
+        run: &mut BatchRun<'_, '_>,
     ) {
-        let &mut Crossing { side, load, .. } = crossing;
+        let &mut GroupCrossing { side, load, .. } = crossing;
         match *step {
             Step::Pass(stage) => self.stages.all[stage].pass(load, 0),
             Step::Functions(stage, ref functions) => {
@@ -86,7 +86,7 @@ impl Pipeline {
     fn take_rare_step(
         &mut self,
         step: &Step,
-        crossing: &mut Crossing,
+        crossing: &mut GroupCrossing,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
     ) {
@@ -97,7 +97,7 @@ impl Pipeline {
                     packets.iter_mut().zip(verdicts.iter()).filter(|of| *of.1 == Verdict::Forward);
                 forwarded.for_each(|(packet, _)| packet.set_dscp(dscp));
             }
-            Step::Wrap(stage) => {
+            Step::Encap(stage) => {
                 let Some(cache) = &self.flows.cache else { return };
                 let room = |packet: &mut Packet| {
                     let transit = &packet.meta().transit;
@@ -106,15 +106,15 @@ impl Pipeline {
                 };
                 drop_unless(room, &mut *self.stages.all[stage], crossing, packets, verdicts);
             }
-            Step::Tag(stage, tag) => {
+            Step::PushTag(stage, tag) => {
                 let room = |packet: &mut Packet| packet.push_tag(tag).map_err(|_| DropReason::NoHeadroom);
                 drop_unless(room, &mut *self.stages.all[stage], crossing, packets, verdicts);
             }
-            Step::TakeOut(stage, len) => {
+            Step::Decap(stage, len) => {
                 let out = |packet: &mut Packet| packet.decap(len).map_err(|_| DropReason::Internal);
                 drop_unless(out, &mut *self.stages.all[stage], crossing, packets, verdicts);
             }
-            Step::Untag(stage, kind) => {
+            Step::PopTag(stage, kind) => {
                 let off = |packet: &mut Packet| packet.pop_tag(kind).map_err(|_| DropReason::Internal);
                 drop_unless(off, &mut *self.stages.all[stage], crossing, packets, verdicts);
             }
@@ -151,7 +151,7 @@ impl Pipeline {
 #[cold]
 pub(super) fn drop_panicked(
     panicked: u64,
-    crossing: &mut Crossing,
+    crossing: &mut GroupCrossing,
     packets: &[Packet],
     verdicts: &mut [Verdict],
 ) {
@@ -170,7 +170,7 @@ pub(super) fn drop_panicked(
 fn drop_unless<T>(
     done: impl Fn(&mut Packet) -> Result<T, DropReason>,
     stage: &mut dyn Stage,
-    crossing: &mut Crossing,
+    crossing: &mut GroupCrossing,
     packets: &mut [Packet],
     verdicts: &mut [Verdict],
 ) {

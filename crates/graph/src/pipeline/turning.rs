@@ -5,12 +5,12 @@ use nf::record::RecordHeader;
 use nf::stage::PacketTotals;
 use packet::{DropReason, Packet, Side};
 
-use super::{Pipeline, Run};
+use super::{BatchRun, Pipeline};
 use crate::cache::FlowCache;
 
 /// Packets that come to a function a second time, or that a function made.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Traveller {
+pub(super) enum PacketOrigin {
     /// One that arrived: it counts in the flow of its second pass, and brings bytes to the streams
     /// there.
     Arrived,
@@ -27,8 +27,8 @@ impl Pipeline {
         packet: &mut [Packet],
         verdict: &mut [Verdict],
         stage: usize,
-        traveller: Traveller,
-        run: &mut Run<'_, '_>,
+        traveller: PacketOrigin,
+        run: &mut BatchRun<'_, '_>,
     ) {
         self.flows.cache.iter_mut().for_each(FlowCache::stop_recording);
         let record = packet[0].meta().transit.flow;
@@ -64,8 +64,8 @@ impl Pipeline {
         stage: usize,
         packet: &mut [Packet],
         verdict: &mut [Verdict],
-        traveller: Traveller,
-        run: &mut Run<'_, '_>,
+        traveller: PacketOrigin,
+        run: &mut BatchRun<'_, '_>,
     ) -> Option<usize> {
         let side = packet[0].meta().transit.side;
         let (mut next, mut assembled) = (stage, false);
@@ -76,7 +76,7 @@ impl Pipeline {
                 _ => return None,
             };
             self.enter_pass(&mut packet[0], next, traveller);
-            if traveller == Traveller::Arrived
+            if traveller == PacketOrigin::Arrived
                 && !assembled
                 && self.stages.all[next].descriptor().stream
                 && let Some(reassembly) = &mut self.flows.reassembly
@@ -101,7 +101,7 @@ impl Pipeline {
     /// The packet is about to come to this function: it gets the record of its pass, if its flow
     /// turns back.
     #[inline]
-    pub(super) fn enter_pass(&mut self, packet: &mut Packet, stage: usize, traveller: Traveller) {
+    pub(super) fn enter_pass(&mut self, packet: &mut Packet, stage: usize, traveller: PacketOrigin) {
         let meta = packet.meta_mut();
         let Some(pass) = self.flows.table.passes.get(meta.transit.flow) else { return };
         let record = pass.record_at(stage, meta.transit.side, meta.transit.direction);
@@ -110,7 +110,7 @@ impl Pipeline {
         }
         meta.transit.flow = record;
         let header = self.flows.table.records.header_mut(record);
-        if record == pass.second && traveller == Traveller::Arrived {
+        if record == pass.second && traveller == PacketOrigin::Arrived {
             // How long the flow is kept, and whether it moves, is a matter of both passes.
             let (keep_ms, relearn_alias) = (meta.transit.keep_ms, meta.transit.relearn_alias);
             self.flows.table.joining.join(meta, header);

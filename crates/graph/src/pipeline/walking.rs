@@ -4,17 +4,17 @@ use nf::stage::PacketTotals;
 use nf::{EndReason, Verdict};
 use packet::{Direction, DropReason, Packet, PacketClass};
 
-use super::{Pipeline, Run};
+use super::{BatchRun, Pipeline};
 use crate::cache::FlowCache;
 
 impl Pipeline {
     /// Takes one packet through the chain, with its flow found or begun; whether it passed.
-    pub fn walk(&mut self, mut packet: Packet, home: Option<u32>, run: &mut Run<'_, '_>) -> bool {
+    pub fn walk(&mut self, mut packet: Packet, handle: Option<u32>, run: &mut BatchRun<'_, '_>) -> bool {
         let found = self.flows.find(&packet, &mut self.stages, run.pool);
         let begins = found.is_none();
         let (record, direction) = match found {
             Some(found) => found,
-            None => match self.flows.begin(&packet, home, &mut self.stages, run.pool) {
+            None => match self.flows.begin(&packet, handle, &mut self.stages, run.pool) {
                 Some(record) => (record, Direction::Original),
                 None => {
                     self.drop_packet(packet, DropReason::FlowTableFull, run);
@@ -79,10 +79,10 @@ impl Pipeline {
     }
 
     /// A later fragment goes with its first one's flow.
-    pub fn follow(&mut self, packet: Packet, home: Option<u32>, run: &mut Run<'_, '_>) {
+    pub fn follow(&mut self, packet: Packet, handle: Option<u32>, run: &mut BatchRun<'_, '_>) {
         if self.flows.find(&packet, &mut self.stages, run.pool).is_none() {
             return self.drop_packet(packet, DropReason::FragmentOfDropped, run);
         }
-        self.walk(packet, home, run);
+        self.walk(packet, handle, run);
     }
 }

@@ -129,7 +129,7 @@ impl Bench {
 
     /// Lets time pass.
     pub fn advance(&mut self, now_ns: u64) {
-        self.chain.advance(now_ns, &mut self.pool);
+        self.chain.handle_timeout(now_ns, &mut self.pool);
         self.settle();
     }
 

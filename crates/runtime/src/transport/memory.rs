@@ -8,7 +8,7 @@ use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use graph::{Chain, Change};
+use graph::{Chain, FlowChange};
 use packet::{DropReason, Packet};
 use protocol::dispatcher::{Guess, Numbered};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
@@ -136,7 +136,7 @@ impl Memory {
         let mut changes = std::mem::take(self.table.borrow_mut().local.chain.changes_mut());
         for change in changes.drain(..) {
             // There is one table, which knows its fragments.
-            if matches!(change, Change::FirstFragment { .. }) {
+            if matches!(change, FlowChange::FirstFragment { .. }) {
                 continue;
             }
             let table = self.table.borrow();
@@ -253,7 +253,7 @@ impl Transport for Memory {
             if !table.take_news() {
                 return;
             }
-            self.due_ns = self.due_ns.min(table.local.chain.due_ns());
+            self.due_ns = self.due_ns.min(table.local.chain.next_timeout_ns());
         }
         self.take_changes();
     }
@@ -282,7 +282,7 @@ impl Transport for Memory {
         self.now_ns = now_ns;
         {
             let LocalGraph { chain, pool, .. } = &mut self.table.borrow_mut().local;
-            chain.advance(now_ns, pool);
+            chain.handle_timeout(now_ns, pool);
         }
         self.take_changes();
         for unit in (0..self.units.len() as u16).map(UnitId) {
@@ -293,7 +293,7 @@ impl Transport for Memory {
         }
         self.deliver_mails();
         let units = self.units.iter().map(Unit::due_ns);
-        self.due_ns = units.min().unwrap_or(u64::MAX).min(self.table.borrow().local.chain.due_ns());
+        self.due_ns = units.min().unwrap_or(u64::MAX).min(self.table.borrow().local.chain.next_timeout_ns());
     }
 
     fn next_timeout_ns(&self) -> u64 {

@@ -63,7 +63,7 @@ impl OwnEngine {
     pub fn flush(&mut self) {
         if !self.waiting.is_empty() {
             self.through += self.waiting.len() as u64;
-            self.chain.process_admitted(&mut self.waiting, &self.homes, &mut self.out, &mut self.pool);
+            self.chain.process_batch(&mut self.waiting, &self.homes, &mut self.out, &mut self.pool);
             let chain = &self.chain;
             let has_none = |&home: &u32| chain.flows_of(home).next().is_none();
             self.without_flow.extend(self.homes.drain(..).filter(has_none));
@@ -73,8 +73,8 @@ impl OwnEngine {
     /// Lets time pass.
     pub fn advance(&mut self, now_ns: u64) {
         self.flush();
-        if self.chain.due_ns() <= now_ns {
-            self.chain.advance(now_ns, &mut self.pool);
+        if self.chain.next_timeout_ns() <= now_ns {
+            self.chain.handle_timeout(now_ns, &mut self.pool);
         }
     }
 
@@ -82,7 +82,7 @@ impl OwnEngine {
     /// then on knows which of its fragments were dropped here.
     fn pass_time(&mut self, now_ns: u64) {
         self.flush();
-        self.chain.advance(now_ns, &mut self.pool);
+        self.chain.handle_timeout(now_ns, &mut self.pool);
     }
 
     /// Ends all flows, and forgets what waits; `lost` is how many packets are gone that did not
@@ -141,7 +141,7 @@ impl OwnEngine {
             self.flush();
             if self.has(flow.slot) {
                 let home = self.new_home(FlowId { slot: flow.slot, generation: known });
-                self.chain.rehome(flow.slot, home);
+                self.chain.change_handle(flow.slot, home);
             }
             self.generations[slot] = flow.generation;
             return flow.slot;

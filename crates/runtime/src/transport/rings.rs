@@ -167,7 +167,7 @@ impl Rings {
                 }
             };
             chain.join(commons);
-            chain.let_no_fragments_wait();
+            chain.classifier_mut().hold_no_fragments();
             commands.iter().for_each(|(stage, command)| control(&mut chain, *stage, command));
             let slots = config.router_of_threads(chain.options()).flows_max;
             let unit = Unit::new(config.unit_on_thread(id), OwnEngine::new(chain, slots, true));
@@ -317,7 +317,7 @@ impl Transport for Rings {
     }
 
     fn end_batch(&mut self, now_ns: u64) {
-        self.local.chain.advance(now_ns, &mut self.local.pool);
+        self.local.chain.handle_timeout(now_ns, &mut self.local.pool);
         if now_ns < self.notified_ns.saturating_add(TIME_NS) {
             return;
         }

@@ -59,7 +59,7 @@ impl SharedTable {
             return;
         }
         let LocalGraph { chain, pool, out } = &mut self.local;
-        chain.process_admitted(&mut self.waiting, &self.homes, out, pool);
+        chain.process_batch(&mut self.waiting, &self.homes, out, pool);
         self.homes.clear();
         self.has_news = true;
     }

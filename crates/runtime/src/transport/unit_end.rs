@@ -141,7 +141,7 @@ impl UnitEnd {
 
     /// Returns the unit's earliest deadline.
     pub fn next_timeout_ns(&self) -> u64 {
-        self.unit.due_ns().min(self.unit.engine().chain.due_ns())
+        self.unit.due_ns().min(self.unit.engine().chain.next_timeout_ns())
     }
 
     /// Handles something from the dispatcher.
@@ -332,7 +332,7 @@ impl UnitEnd {
                 Dropped::Ended => DropReason::FlowEnded,
                 Dropped::Old | Dropped::Full | Dropped::Refused => DropReason::Internal,
             };
-            chain.drop_admitted(packet, reason, pool);
+            chain.classifier_mut().discard(packet, reason, pool);
         }
     }
 
@@ -350,7 +350,7 @@ impl UnitEnd {
             next.effects = Some(Box::new(effects.take()));
         }
         next.through = self.lost + engine.through;
-        next.due_ns = engine.chain.due_ns().min(unit_due_ns);
+        next.due_ns = engine.chain.next_timeout_ns().min(unit_due_ns);
         if !next.is_empty(self.reported) {
             self.reported = (next.through, next.due_ns);
             let empty = Box::new(Return { unit: self.id, ..Return::default() });

@@ -174,7 +174,7 @@ mod tests {
     fn nobody_is_moved_across_what_may_drop_packets_or_resize_them() {
         let recordings = recordings(&[(Access::Ignore, &[]), (Access::Ignore, &[])]);
         let [a, b] = [0, 1].map(|stage| functions(stage, &recordings));
-        for between in [Step::Process(7), Step::Wrap(7)] {
+        for between in [Step::Process(7), Step::Encap(7)] {
             let mut steps = vec![a, between, b];
             put_together(&mut steps, &recordings);
             assert_eq!(steps, [a, between, b]);

@@ -17,7 +17,7 @@ use packet::{Direction, Side};
 
 /// A flow that turns back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pass {
+pub(crate) struct SecondPass {
     /// The flow's record, which the turning function has, too.
     pub main: u32,
     /// The record of the second pass.
@@ -30,7 +30,7 @@ pub(crate) struct Pass {
     pub direction: Direction,
 }
 
-impl Pass {
+impl SecondPass {
     /// The record that this function has for a packet which comes to it from `side`.
     pub fn record_at(&self, stage: usize, side: Side, direction: Direction) -> u32 {
         let turning = usize::from(self.stage);
@@ -42,13 +42,13 @@ impl Pass {
 
 /// The flows of a table that turn back. Takes no memory for a chain in which none does.
 #[derive(Default)]
-pub(crate) struct Passes {
+pub(crate) struct SecondPasses {
     /// By record, of either pass.
-    of: Vec<Option<Pass>>,
+    of: Vec<Option<SecondPass>>,
     count: u32,
 }
 
-impl Passes {
+impl SecondPasses {
     /// How many flows turn back: how many records are those of second passes.
     #[inline]
     pub fn count(&self) -> u32 {
@@ -57,12 +57,12 @@ impl Passes {
 
     /// The flow that this record is of, if it turns back.
     #[inline]
-    pub fn get(&self, record: u32) -> Option<Pass> {
+    pub fn get(&self, record: u32) -> Option<SecondPass> {
         self.of.get(record as usize).copied().flatten()
     }
 
     /// The flow has a second record from now on. `capacity`: how many records there may be.
-    pub fn add(&mut self, pass: Pass, capacity: u32) {
+    pub fn add(&mut self, pass: SecondPass, capacity: u32) {
         if self.of.is_empty() {
             self.of = vec![None; capacity as usize];
         }
@@ -93,22 +93,24 @@ mod tests {
 
     #[test]
     fn each_pass_has_its_record_and_the_turning_function_the_flows() {
-        let pass = Pass { main: 1, second: 2, stage: 2, near: Side::Inside, direction: Direction::Original };
+        let pass =
+            SecondPass { main: 1, second: 2, stage: 2, near: Side::Inside, direction: Direction::Original };
         let at = |stage, side, direction| pass.record_at(stage, side, direction);
         let (i, o) = (Side::Inside, Side::Outside);
         assert_eq!([0, 1, 2, 3].map(|stage| at(stage, i, Direction::Original)), [1, 1, 1, 1]);
         assert_eq!([1, 0].map(|stage| at(stage, o, Direction::Original)), [2, 2]);
         assert_eq!([0, 1, 2, 3].map(|stage| at(stage, i, Direction::Reply)), [2, 2, 1, 1]);
         assert_eq!([1, 0].map(|stage| at(stage, o, Direction::Reply)), [1, 1]);
-        let outside = Pass { near: o, ..pass };
+        let outside = SecondPass { near: o, ..pass };
         assert_eq!([3, 2].map(|stage| outside.record_at(stage, o, Direction::Reply)), [2, 1]);
         assert_eq!(outside.record_at(3, i, Direction::Reply), 1);
     }
 
     #[test]
     fn a_flow_is_found_by_either_record_until_it_is_removed() {
-        let pass = Pass { main: 3, second: 0, stage: 1, near: Side::Outside, direction: Direction::Reply };
-        let mut passes = Passes::default();
+        let pass =
+            SecondPass { main: 3, second: 0, stage: 1, near: Side::Outside, direction: Direction::Reply };
+        let mut passes = SecondPasses::default();
         assert_eq!((passes.get(3), passes.remove(3), passes.count()), (None, None, 0));
         passes.add(pass, 4);
         assert_eq!((passes.get(3), passes.get(0), passes.get(1)), (Some(pass), Some(pass), None));
