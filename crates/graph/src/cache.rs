@@ -1,5 +1,5 @@
-//! The fast path: packets that are known to be treated as one before them was follow a rule instead
-//! of walking through the chain (B3, B6).
+//! The fast path: packets that every function would treat like an earlier one follow a cached rule
+//! instead of visiting the functions (B3, B6).
 //!
 //! A packet walks alone and is recorded (`walk`); what all functions recorded is consolidated into
 //! a program, which many flows share, and into the flow's own values, its rule. Packets that follow
@@ -31,7 +31,7 @@ pub use view::{RuleStep, RuleView};
 pub(crate) struct FlowCache {
     rules: RuleTable,
     programs: Programs,
-    /// Where programs are written.
+    /// The program that is being written.
     draft: Draft,
     /// By function: what it did to the packet that is recorded; none if it has to see every packet.
     recordings: Vec<Option<Recording>>,
@@ -40,29 +40,29 @@ pub(crate) struct FlowCache {
     taking_part: [Vec<u16>; 2],
     /// Of these, the ones that have to be asked what they predict of each flow.
     asked: [Vec<u16>; 2],
-    /// Whether a packet is being recorded.
+    /// True if a packet is being recorded.
     recording: bool,
-    /// Whether what happens to it can be told of others.
+    /// True if what happens to it can be told of others.
     repeats: bool,
-    /// Whether functions put outer headers on.
+    /// True if functions put outer headers on.
     wraps: bool,
     /// A packet whose flow's events were looked at, and do not hold.
     reviewed: Option<u64>,
-    /// What functions predict, and the programs that were made of that.
+    /// The functions' predictions, and the programs made of them.
     said: PlannedActions,
     shapes: Shapes,
     counters: FastPath,
 }
 
-/// How packets went through a chain. It depends on how they were batched, as nothing else does that
+/// Counters of the fast path. They depend on how packets were batched, as nothing else does that
 /// is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastPath {
-    /// Packets that took the fast path: they followed a rule.
+    /// Packets that took the fast path: they followed a cached rule.
     pub packets: u64,
     /// Of these, those of which the rule was made of what functions foresaw.
     pub predicted: u64,
-    /// How often one of them had state functions run side by side.
+    /// Of these, packets whose state functions ran in parallel.
     pub beside: u64,
     /// Packets that were recorded as they walked, to make rules of.
     pub recorded: u64,
@@ -70,7 +70,7 @@ pub struct FastPath {
     pub failed: u64,
 }
 
-/// What was before a packet was recorded.
+/// The state before a packet was recorded.
 pub(crate) struct RecordingStart {
     side: Side,
     like: RuleKey,
@@ -182,7 +182,7 @@ impl FlowCache {
         self.rules.plain_path(of, like)
     }
 
-    /// How long such a packet keeps its flow, if it is to follow this path, that of a program
+    /// Returns how long such a packet keeps its flow if it follows this path, that of a program
     /// which does not take every packet, but this one.
     #[inline(always)]
     pub fn limited_path(
@@ -197,7 +197,7 @@ impl FlowCache {
         self.rules.limited_path((path, covers), of, like, packet)
     }
 
-    /// Lends all programs, for so many packets to follow one.
+    /// Lends all programs, for n packets to follow one.
     #[inline]
     pub fn lend_programs(&mut self, packets: u64) -> Programs {
         self.counters.packets += packets;
@@ -210,10 +210,9 @@ impl FlowCache {
         self.programs = programs;
     }
 
-    /// What is to be done with a packet that has come so far, of a flow in whose rules it is, and
-    /// that leaves the connection so; and how long it keeps the flow by that, in milliseconds.
-    /// `is_seen`: whether what its flow is by now can be seen; not while one of its packets is yet
-    /// to walk.
+    /// Chooses the path of a packet of a known flow that brings the connection to this, and returns
+    /// the flow's timeout after it, in milliseconds. `is_seen`: true if the flow's state is
+    /// current, so that none of its packets is still to take the slow path.
     #[inline(never)]
     pub fn choose(
         &mut self,
@@ -243,9 +242,8 @@ impl FlowCache {
         }
     }
 
-    /// Looks at a rule from before a command, which was recorded, and which only commands end, for
-    /// the packet that is to be reviewed: what it is to do now. Those that packets may end are left
-    /// to the time when the packets before are through.
+    /// Revalidates a recorded rule from before a command, if only commands end it, and returns the
+    /// packet's path. Rules that packets may end are left until the packets before are through.
     #[inline(never)]
     fn look_again(
         &mut self,
@@ -320,14 +318,14 @@ impl FlowCache {
         few
     }
 
-    /// Where this function's doings are recorded, if they are.
+    /// Returns this function's recording, if a packet is being recorded.
     pub fn recording_of(&mut self, stage: usize) -> Option<&mut Recording> {
         if self.recording { self.recordings.get_mut(stage)?.as_mut() } else { None }
     }
 
-    /// The packet, which has joined its flow, is recorded from here on, if that is due; else what
-    /// was known of its flow counts no more. What an observer is shown is recorded to the end,
-    /// whether a rule can be made of it or not.
+    /// Begins to record the packet, which has joined its flow, if one of its kind must be recorded;
+    /// otherwise forgets the flow's rules. A packet under an observer is recorded to the end, even
+    /// if no rule can be made of it.
     pub fn begin_recording(
         &mut self,
         header: &RecordHeader,
@@ -402,8 +400,8 @@ impl FlowCache {
         self.reviewed = Some(transit.sequence);
     }
 
-    /// A function is about to process a packet that is recorded: what it wants for the flow is told
-    /// apart from others' wishes. Gives these, for [`FlowCache::end_wishes`].
+    /// Takes the flow's timeout out of a recorded packet, before a function processes it, so that
+    /// this function's timeout is known. Returns it for [`FlowCache::end_wishes`].
     pub fn begin_wishes(&self, packets: &mut [Packet]) -> Option<u32> {
         let packet = packets.first_mut().filter(|_| self.recording)?;
         Some(std::mem::take(&mut packet.meta_mut().transit.keep_ms))
@@ -425,12 +423,12 @@ fn stages_from(side: Side, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |step| if side == Side::Inside { step } else { count - 1 - step })
 }
 
-/// Whether packets of the protocol can get these ends: ICMP has one identifier for both.
+/// Returns true if packets of the protocol can get these ends: ICMP has one identifier for both.
 fn fits(protocol: u8, ends: &NewEnds) -> bool {
     !matches!(protocol, protocol::ICMP | protocol::ICMPV6) || ends.writes().count() < 2
 }
 
-/// Whether an event holds of the rule for packets of a direction.
+/// Returns true if an event holds of the rule for packets of a direction.
 fn holds(
     rules: &RuleTable,
     stages: &[Box<dyn Stage>],
@@ -450,8 +448,8 @@ fn events(recordings: &[Option<Recording>]) -> impl Iterator<Item = (u16, EventC
         .flat_map(|(events, stage)| events.iter().map(move |&event| (stage, event)))
 }
 
-/// What a packet that has joined the flow with this header has in common with others that could be
-/// treated alike; none if none could.
+/// Returns the properties that a packet, which has joined the flow with this header, shares with
+/// others that could be treated alike; none if none could.
 pub(crate) fn rule_key(header: &RecordHeader, packet: &Packet) -> Option<RuleKey> {
     let meta = packet.meta();
     let connection = Connection::from_phase(meta.transit.phase);

@@ -2,9 +2,9 @@
 //!
 //! Packets arrive in batches. A batch is classified and looked up in passes, so that memory is
 //! prefetched before it is used (`entering`). Packets of known flows form groups, slices of the
-//! batch ([`crate::groups`]); the pipeline processes a whole group at once, and settles it. A packet
-//! that may begin or end a flow, or depends on another packet's outcome, goes alone, after the group
-//! before it.
+//! batch ([`crate::groups`]); the pipeline processes a whole group at once, and settles it. A
+//! packet that may begin or end a flow, or depends on another packet's outcome, goes alone, after
+//! the group before it.
 //!
 //! The result is that of one packet after the other, however packets are batched. A packet that
 //! functions may answer is a group of its own, so that the answer passes the other functions before
@@ -13,7 +13,7 @@
 //!
 //! - when the memory of all streams, or of all growing buffers of a function, is used up, another
 //!   flow may be the one that gets none;
-//! - the first packet that is turned back in the midst of a known flow may reach the functions on
+//! - the first packet that is turned back within a known flow may reach the functions on
 //!   its way back after packets that arrived later;
 //! - a flow at whose packet a function panics ends with its group.
 //!
@@ -55,7 +55,7 @@ pub struct Chain {
     is_commanded: bool,
     groups: Groups,
     pipeline: Pipeline,
-    /// The handles of the batch's flows, by the packets' numbers, if the chain was told.
+    /// The handles of the batch's flows, by the packets' numbers, if the caller passed any.
     handles: Vec<(u64, u32)>,
     /// Memory that is reused.
     waited: Vec<Packet>,
@@ -124,7 +124,7 @@ impl Chain {
     }
 
     /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now
-    /// being the side that they leave by. The receiver has set what [`Parser::parse`] asks for.
+    /// being the side that they leave by. The receiver has set what [`packet::Parser::parse`] asks for.
     pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         if self.pipeline.stages.all.is_empty() {
             self.follow_commands();
@@ -185,7 +185,7 @@ impl Chain {
         }
     }
 
-    /// Processes one packet, and tells `observer` what every function did to it.
+    /// Processes one packet, and reports to `observer` what every function did to it.
     pub fn observe(
         &mut self,
         mut packet: Packet,
@@ -210,10 +210,10 @@ impl Chain {
         self.classifier.handle_timeout(self.pipeline.flows.now_ns, pool);
     }
 
-    /// Ends all flows: the run is over. Fragments that still wait stay counted as held.
+    /// Ends all flows, at the end of a run. Fragments that still wait stay counted as held.
     ///
     /// False if there are more flows than room for what their ends bring about: then alerts, events
-    /// and reports are to be taken (see [`Chain::effects_mut`]), and the rest ends with the next
+    /// and reports must be taken (see [`Chain::effects_mut`]), and the rest ends with the next
     /// call.
     pub fn finish(&mut self, pool: &mut PacketPool) -> bool {
         self.pipeline.flows.finish(&mut self.pipeline.stages, pool)
@@ -311,8 +311,8 @@ impl Chain {
         &self.pipeline.stages.cycles
     }
 
-    /// Returns the part of them spent on the slow path. The rest was spent in state functions, on the
-    /// fast path.
+    /// Returns the part of them spent on the slow path. The rest was spent in state functions, on
+    /// the fast path.
     pub fn walked(&self) -> &[Walked] {
         &self.pipeline.stages.walked
     }
@@ -382,7 +382,7 @@ impl Chain {
     }
 
     /// The same for a flow that somebody else had since it was saved, who has seen as much time
-    /// pass as this chain: fragments that were held back then, and whose time is over, were dropped
+    /// pass as this chain: fragments that were held back then, and have expired, were dropped
     /// there.
     pub fn restore_copy(&mut self, saved: &[u8], pool: &mut PacketPool) -> Result<u32, RestoreError> {
         self.pipeline.restore_flow(saved, true, pool)

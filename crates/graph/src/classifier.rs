@@ -172,8 +172,8 @@ impl Classifier {
         }
     }
 
-    /// Processes a packet of no flow: one that could not be parsed or is not IP, or a fragment whose
-    /// first one was dropped or has not arrived. Packets must come in order of arrival.
+    /// Processes a packet of no flow: one that could not be parsed or is not IP, or a fragment
+    /// whose first one was dropped or has not arrived. Packets must come in order of arrival.
     ///
     /// For a classifier without functions; otherwise see [`crate::Chain::process_without_flow`].
     pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) {
@@ -262,7 +262,7 @@ impl Classifier {
         }
     }
 
-    /// What was counted, without datagrams that were displaced.
+    /// Returns the counters, without displaced datagrams.
     pub(crate) fn counted(&self) -> &Counters {
         &self.counters
     }

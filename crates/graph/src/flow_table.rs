@@ -1,4 +1,4 @@
-//! The flow table: which record a packet belongs to, and when a flow is forgotten.
+//! The flow table: finds a packet's record by its key, alias or handle, and expires flows.
 
 mod classes;
 mod handles;
@@ -30,7 +30,7 @@ pub(crate) use second_passes::SecondPass;
 use second_passes::SecondPasses;
 use wheel::Wheel;
 
-/// The flows of a chain: records, the index over their keys and aliases, and their timers.
+/// The flows' records, the index of their keys and aliases, their handles, classes and timers.
 pub(crate) struct FlowTable {
     pub records: FlowRecords,
     index: HashIndex,
@@ -41,38 +41,37 @@ pub(crate) struct FlowTable {
     pub handles: FlowHandles,
     /// Those that turn back.
     pub passes: SecondPasses,
-    /// How packets join their flows.
+    /// The way packets join their flows.
     pub joining: Joining,
     /// By which ports flows came in, if that matters.
     pub ingresses: Option<Ingresses>,
     pub layout: RecordLayout,
-    /// Where chains that have other parts of the flows see which aliases are this one's; none if
-    /// there are no such.
+    /// The registry of aliases, if other chains have other shares of the flows.
     pub ledger: Option<Arc<dyn Ledger>>,
 }
 
-/// Where chains that have parts of the flows each tell which aliases are theirs: packets with them
-/// are to come to them. The chains have one seed, so that a key has one hash.
+/// The registry of aliases of chains that each have a share of the flows. Packets with an alias
+/// must reach the chain that claimed it. The chains have one seed, so that a key has one hash.
 pub trait Ledger: Send + Sync {
-    /// Packets with a key of this hash are this chain's from now on; false if they are another
-    /// one's, or there is no room.
+    /// Claims packets with keys of this hash for this chain. Returns false if another chain has
+    /// them, or there is no room.
     fn claim(&self, hash: u64) -> bool;
 
-    /// They are no longer.
+    /// Releases a claim.
     fn release(&self, hash: u64);
 }
 
-/// A flow could not be taken over.
+/// The error of restoring a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// The bytes are not what [`crate::Chain::save_flow`] wrote.
     #[error("the saved flow is damaged")]
     Damaged,
-    /// They were written by a chain of other functions, or of other versions of them.
+    /// They are from a chain of other functions, or of other versions of them.
     #[error("the saved flow is that of another chain")]
     OtherChain,
-    /// A flow with its key or its alias is here already.
-    #[error("a flow with the key or the alias of the saved one is here already")]
+    /// A flow with its key or alias is already here.
+    #[error("a flow with the saved flow's key or alias is already here")]
     Known,
     /// The flow table is full.
     #[error("the flow table is full")]
@@ -80,12 +79,12 @@ pub enum RestoreError {
     /// A function cannot read its state, which is of another version.
     #[error(transparent)]
     Upgrade(#[from] UpgradeError),
-    /// Its TCP streams could not be taken over.
+    /// Its TCP streams could not be restored.
     #[error(transparent)]
     Streams(#[from] streams::RestoreError),
 }
 
-/// Who has the key that a flow was to have as its alias.
+/// The holder of the key that a flow needs as its alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AliasHolder {
     /// The flow with this record.
@@ -94,19 +93,19 @@ pub(crate) enum AliasHolder {
     Elsewhere,
 }
 
-/// What the index has of a flow: the number of its record, whether it is found there by its alias
+/// An index entry: the number of the flow's record, whether the entry is for its alias
 /// (no entry stands in the index twice), and which direction packets have whose key is not
 /// reversed.
 #[derive(Clone, Copy)]
 struct Entry(u32);
 
 impl Entry {
-    /// That by the key that the flow began with.
+    /// Returns the entry for the flow's own key.
     fn by_key(record: u32, header: &RecordHeader) -> Entry {
         Entry(record << 2 | u32::from(header.has(RecordHeader::FLAG_REVERSED)))
     }
 
-    /// That by the key that its packets have once functions rewrote them.
+    /// Returns the entry for the flow's alias, the key of its packets after functions rewrote them.
     fn by_alias(record: u32, header: &RecordHeader) -> Entry {
         Entry(record << 2 | 2 | u32::from(header.has(RecordHeader::FLAG_ALIAS_REVERSED)))
     }
@@ -147,7 +146,7 @@ impl FlowTable {
         })
     }
 
-    /// Makes the table anew, without any flow. Without memory for another one the records stay, and
+    /// Replaces the table by an empty one. Without memory for another one the records stay, and
     /// those of `live` flows are none of any flow.
     pub fn renew(&mut self, live: &[u32], shares: (Shares, u64)) {
         let capacity = self.records.capacity();
@@ -230,13 +229,13 @@ impl FlowTable {
         Some(record)
     }
 
-    /// Whether the record is that of a flow.
+    /// Returns true if the record is that of a flow.
     pub fn is_live(&self, record: u32) -> bool {
         self.records.used().contains(&record) && self.records.header(record).has(RecordHeader::FLAG_LIVE)
     }
 
-    /// Whether a record can be made of these bytes of one that was elsewhere: the keys that it is
-    /// found by, its own and, if it has one, its alias.
+    /// Returns true if a record can be made of these bytes of one that was elsewhere: the keys that
+    /// it is found by, its own and, if it has one, its alias.
     pub fn check(&self, bytes: &[u8]) -> Result<[Option<FlowKey>; 2], RestoreError> {
         let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
             return Err(RestoreError::Damaged);
@@ -376,7 +375,7 @@ impl FlowTable {
     }
 
     /// The flows to be cleared away at `now_ns`, in the order in which their time ended, into
-    /// `due`: exactly those whose last tick is over, whenever this is called. They are still there.
+    /// `due`: exactly those whose last tick has passed, whenever this is called. They stay.
     pub fn expired(&mut self, now_ns: u64, due: &mut Vec<u32>) {
         due.clear();
         self.wheel.advance(now_ns, due);

@@ -1,7 +1,7 @@
 //! The flows, each with all that belongs to it: its record, its cached rules, its TCP streams.
 //!
-//! A flow begins with a packet, ends when its time is over or another one needs its place, and moves
-//! between tables as one run of bytes (`saving`). The functions are told of each.
+//! A flow begins with a packet, ends when it expires or another one needs its place, and moves
+//! between tables as one run of bytes (`saving`). The functions are notified of each.
 
 mod saving;
 
@@ -25,27 +25,25 @@ use crate::{Counters, FlowClass, Options, WhenFull};
 pub use saving::SavedLayout;
 use saving::SavedLayouts;
 
-/// Something that whoever numbers flows must know of one of them.
+/// A change of a flow that the dispatcher must apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowChange {
-    /// Packets with this key, too, are the flow's, and no other's, in place of the alias that it
-    /// had before.
+    /// Packets with this key belong to the flow, too. It replaces the flow's earlier alias.
     Alias {
         /// The flow's handle.
         handle: u32,
-        /// The key; if it is the flow's own, it has no alias any more.
+        /// The key; the flow's own key if it has no alias any more.
         key: FlowKey,
         /// The key's hash.
         hash: u64,
     },
-    /// What became of the first fragment of a datagram is known now, and so is whom the later ones
-    /// follow.
+    /// The first fragment of a datagram passed or was dropped; the later ones follow it.
     FirstFragment {
         /// The datagram.
         datagram: Datagram,
-        /// The flow's key, and whether it is reversed; none: it was dropped.
+        /// The flow's key, and true if it is reversed; none if the fragment was dropped.
         passed: Option<(FlowKey, bool)>,
-        /// When that was.
+        /// The time of its arrival.
         at_ns: u64,
     },
     /// A flow of this handle ended.
@@ -58,7 +56,7 @@ pub enum FlowChange {
 /// All flows, and what they own.
 pub(crate) struct Flows {
     pub table: FlowTable,
-    /// What stands for walks through the functions, if that is worth it.
+    /// The cached rules, if they are worth it.
     pub cache: Option<FlowCache>,
     /// The flows' TCP streams, if a function wants them.
     pub reassembly: Option<Reassembly>,
@@ -71,7 +69,7 @@ pub(crate) struct Flows {
     pub failed: Vec<u32>,
     counters: FlowCounters,
     layouts: SavedLayouts,
-    /// Whether a function may end flows for new ones.
+    /// True if a function may end flows for new ones.
     makes_room: bool,
     when_full: WhenFull,
     /// Memory that is reused.
@@ -151,12 +149,12 @@ impl Flows {
         u64::from(self.table.records.live() - self.table.passes.count())
     }
 
-    /// Whether all records are in use.
+    /// Returns true if all records are in use.
     fn is_full(&self) -> bool {
         self.table.records.live() >= self.table.records.capacity()
     }
 
-    /// What was known of the flow's packets holds no more.
+    /// Forgets the flow's cached rules.
     #[inline]
     pub fn forget_rules(&mut self, record: u32) {
         if let Some(cache) = &mut self.cache {
@@ -164,7 +162,7 @@ impl Flows {
         }
     }
 
-    /// The flow that the packet belongs to. One whose time is over is not found, and ends.
+    /// Returns the flow that the packet belongs to. An expired one is not found, and ends.
     pub fn find(
         &mut self,
         packet: &Packet,
@@ -199,7 +197,7 @@ impl Flows {
         Some(record)
     }
 
-    /// Tells functions that the flow of this packet begins; false if one of them panicked.
+    /// Notifies functions that the flow of this packet begins; false if one of them panicked.
     pub fn start(
         &mut self,
         packet: &Packet,
@@ -327,9 +325,9 @@ impl Flows {
         Ok(())
     }
 
-    /// Whether an outside host opened the flow and nobody answered: then it does not keep its key
-    /// from a flow that an inside host begins. Else whoever sends to a NAT's ports first could keep
-    /// inside hosts from using them.
+    /// Returns true if an outside host opened the flow and nobody answered: then it does not keep
+    /// its key from a flow that an inside host begins. Else an outside host that sends to a NAT's
+    /// ports first could keep inside hosts from using them.
     fn gives_way(&self, record: u32) -> bool {
         let header = self.table.records.header(record);
         let unanswered =
@@ -337,13 +335,13 @@ impl Flows {
         unanswered && header.origin() == Side::Outside
     }
 
-    /// A flow's time is over.
+    /// Ends an expired flow.
     pub fn end_in_time(&mut self, record: u32, stages: &mut Stages, pool: &mut PacketPool) {
         let over = self.table.records.header(record).connection.is_over();
         self.end(record, if over { EndReason::Closed } else { EndReason::Idle }, stages, pool);
     }
 
-    /// Ends the flows whose time is over.
+    /// Ends the expired flows.
     pub fn expire(&mut self, stages: &mut Stages, pool: &mut PacketPool) {
         let mut due = std::mem::take(&mut self.due);
         self.table.expired(self.now_ns, &mut due);
@@ -477,8 +475,8 @@ impl Flows {
         self.table.forget_second(main);
     }
 
-    /// Ends all flows, as far as that can be done, and makes the tables anew; whether the streams'
-    /// memory, too.
+    /// Ends all flows, as far as that can be done, and empties the tables; returns true if the
+    /// streams' memory is new, too.
     pub fn clear(&mut self, stages: &mut Stages, options: &Options, pool: &mut PacketPool) -> bool {
         let live: Vec<u32> = self.table.live().collect();
         for &record in &live {
@@ -494,7 +492,7 @@ impl Flows {
                 }
             }
             // The index may be what failed: then others keep what they have heard of its aliases
-            // until those are claimed anew.
+            // until those are claimed again.
             let _ = catch_unwind(AssertUnwindSafe(|| self.table.drop_alias(record)));
         }
         self.counters.ended[EndReason::Evicted as usize] += live.len() as u64;

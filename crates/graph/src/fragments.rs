@@ -24,17 +24,17 @@ pub const WAITING_MAX: usize = 64;
 /// Memory of fragments that wait at most, as much as Linux has for fragments; what each takes is
 /// that of its buffer. So a flood of fragments leaves most of a pool's buffers to other packets.
 pub const WAITING_MEMORY: usize = 4 << 20;
-/// What a fragment in a small buffer takes of it, and one in a large buffer, of which a pool has
+/// The memory of a fragment in a small buffer, and in a large buffer, of which a pool has
 /// few.
 const SMALL_WEIGHT: usize = 2 << 10;
 const LARGE_WEIGHT: usize = 32 << 10;
 
-/// What a fragment that waits takes of memory.
+/// Returns the memory that a waiting fragment takes.
 pub(crate) fn weight(packet: &Packet) -> usize {
     if packet.len() + HEADROOM <= SMALL_ROOM { SMALL_WEIGHT } else { LARGE_WEIGHT }
 }
 
-/// What is known of a datagram's first fragment.
+/// The outcome for a datagram's first fragment.
 #[derive(Default)]
 pub(crate) enum First {
     /// It has not come; these wait for it.
@@ -43,7 +43,7 @@ pub(crate) enum First {
     Passed {
         /// The flow's key.
         key: FlowKey,
-        /// Whether the key is reversed.
+        /// True if the key is reversed.
         reversed: bool,
     },
     /// It was dropped.
@@ -85,7 +85,7 @@ impl Fragments {
         Fragments { table: Table::new(max), dropped: Vec::new(), max, timeout_ns }
     }
 
-    /// What is known of the datagram's first fragment, if anything.
+    /// Returns the outcome for the datagram's first fragment, if it is known.
     pub fn get(&self, datagram: &Datagram) -> Option<&First> {
         self.table.find(datagram).map(|at| &self.table.get(at).first)
     }
@@ -133,7 +133,7 @@ impl Fragments {
         true
     }
 
-    /// Forgets datagrams whose time is over; fragments that waited in vain are added to `late`.
+    /// Forgets expired datagrams; fragments that waited in vain are added to `late`.
     pub fn expire(&mut self, now_ns: u64, late: &mut Vec<Packet>) {
         for passed in [0, 1] {
             while let Some(at) = self.table.oldest(passed) {
@@ -158,7 +158,7 @@ impl Fragments {
         oldest.map(|at| self.table.get(at).until_ns).min().unwrap_or(u64::MAX)
     }
 
-    /// Whether nothing is remembered.
+    /// Returns true if nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.table.len() == 0 && self.dropped.is_empty()
     }

@@ -13,27 +13,27 @@ use crate::queue::GROUP_MAX;
 
 /// Packets from the front of what is left of a batch.
 pub(crate) struct GatheredGroup {
-    /// How much they are.
+    /// Their number and bytes.
     pub load: PacketTotals,
-    /// What is to be done with them, or with the first one.
+    /// Their path, or that of the first one.
     pub path: Path,
-    /// Whether it is the same for all.
+    /// True if it is the same for all.
     pub uniform: bool,
 }
 
 /// Forms groups of packets of known flows.
 pub(crate) struct Groups {
-    /// What is to be done with the packets of a group.
+    /// The paths of the group's packets.
     pub paths: [Path; GROUP_MAX],
     other_paths: OtherPaths,
-    /// How long a group may take.
+    /// The longest time that a group may span.
     span_ns: u64,
-    /// Whether the batch has packets from both sides; if so, `sides` says which may be in one
+    /// True if the batch has packets from both sides; if so, `sides` says which may be in one
     /// group.
     pub mixed: bool,
     sides: FlowSides,
-    /// Which packets of known flows functions may answer: they go alone; none until it is looked up
-    /// again.
+    /// The packets of known flows that functions may answer: they go alone; none until it is looked
+    /// up again.
     pub apart: Option<AnsweredPackets>,
 }
 
@@ -61,7 +61,7 @@ impl Groups {
 
     /// Joins packets from the front of `packets` to their flows, as many as form a group. The next
     /// one begins another group. If it would be the first, the path says whether it goes alone,
-    /// or is to be reviewed and gathered again.
+    /// or must be revalidated and gathered again.
     #[inline(always)]
     pub fn gather(
         &mut self,
@@ -205,12 +205,12 @@ impl Groups {
     }
 }
 
-/// Which packets of known flows are groups of their own, as a function may answer them: what it
+/// The packets of known flows that are groups of their own, as a function may answer them: what it
 /// makes has to go through the functions before the next packet does.
 #[derive(Clone, Copy)]
 pub(crate) struct AnsweredPackets {
     answers: AnswerScope,
-    /// Whether there may be any such packet.
+    /// True if there may be any such packet.
     pub is_any: bool,
 }
 
@@ -222,7 +222,7 @@ impl AnsweredPackets {
         AnsweredPackets { answers, is_any: answers != AnswerScope::NONE }
     }
 
-    /// Whether a whole packet is one.
+    /// Returns true if a whole packet is one.
     #[inline(always)]
     pub fn has(&self, meta: &Meta, len: usize) -> bool {
         const SYN: u8 = 2;
@@ -235,7 +235,7 @@ impl AnsweredPackets {
     }
 }
 
-/// Which flows have packets in the group, by the side that these entered by.
+/// The flows with packets in the group, by the side that these entered by.
 ///
 /// Functions see a group's packets from inside before those from outside. So a flow's packets of
 /// both sides do not meet in a group, nor do any from both sides that come to functions that share
@@ -244,9 +244,9 @@ pub(crate) struct FlowSides {
     /// For each side, one bit for each of the flows that have a packet in the group, by the low
     /// bits of their number.
     flows: [[u64; WORDS]; 2],
-    /// Whether there is a packet of this side that comes to all functions.
+    /// True if there is a packet of this side that comes to all functions.
     sides: [bool; 2],
-    /// Whether what a packet from one side does may matter to another flow's packet from the other.
+    /// True if what a packet from one side does may matter to another flow's packet from the other.
     sides_apart: bool,
 }
 
@@ -280,7 +280,7 @@ impl FlowSides {
     }
 }
 
-/// Which path the packets of each flow take that are in the group, flows by the low bits of their
+/// The path of each flow's packets in the group, flows by the low bits of their
 /// number.
 ///
 /// Of a group with several paths, the packets of each go through together, and those that walk
@@ -297,7 +297,8 @@ pub(crate) struct FlowPaths {
 pub(crate) type OtherPaths = [Path; 64];
 
 impl FlowPaths {
-    /// Whether a packet of the flow is to walk. The group's first packet takes the path `first`.
+    /// Returns true if a packet of the flow is to walk. The group's first packet takes the path
+    /// `first`.
     #[inline]
     pub fn walks(&self, record: u32, first: Path, of_others: &OtherPaths) -> bool {
         let (bit, place) = (1 << (record % 64), record as usize % 64);

@@ -3,16 +3,16 @@
 use nf::{Recording, Verdict};
 use packet::{DropReason, Packet};
 
-/// Is told what happens to a packet, step by step (see [`crate::Chain::observe`]).
+/// Receives the steps of one packet (see [`crate::Chain::observe`]).
 pub trait Observer {
-    /// It arrived; its metadata are as parsed, if it could be.
+    /// The packet arrived; its metadata is as parsed, if it could be parsed.
     fn arrived(&mut self, packet: &Packet);
-    /// It is about to be processed by this function.
+    /// This function will process the packet next.
     fn before(&mut self, stage: usize, packet: &Packet);
-    /// The function is done with it: what was decided, and what was recorded.
+    /// The function processed the packet, with this verdict and this recording.
     fn after(&mut self, stage: usize, packet: &Packet, verdict: Verdict, recording: &Recording);
-    /// It left.
+    /// The packet left.
     fn sent(&mut self, packet: &Packet);
-    /// It was dropped.
+    /// The packet was dropped.
     fn dropped(&mut self, packet: &Packet, reason: DropReason);
 }

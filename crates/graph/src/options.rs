@@ -1,4 +1,4 @@
-//! How a chain is to behave, and what it has counted.
+//! The options and the counters of a chain.
 
 use nf::stage::OnPanic;
 use nf::{Connection, EndReason, KEEP_MS_MAX};
@@ -8,49 +8,49 @@ use packet::{DropReason, Sanity, TunnelKind, TunnelPorts};
 use crate::streams::{StreamCounters, StreamOptions};
 use crate::{FlowClass, Shares};
 
-/// How a chain is to behave. The default is what a small site would want.
+/// The behaviour of a chain. The defaults suit a small site.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Flows at most; see `when_full`.
+    /// Maximum number of flows; see `when_full`.
     pub flows_max: u32,
-    /// What happens when a flow begins and the table is full.
+    /// The policy for a new flow when the table is full.
     pub when_full: WhenFull,
-    /// Which flows give way when the table is full.
+    /// The shares of classes and sources when the table is full.
     pub shares: Shares,
-    /// How long flows are kept, where no function says it.
+    /// Timeouts of flows, unless a function sets them.
     pub timeouts: Timeouts,
-    /// What happens to frames that are not IP.
+    /// The policy for frames that are not IP.
     pub not_ip: NotIp,
-    /// Whether a flow is that of the innermost IP header (see [`packet::Parser::inner`]).
+    /// True if the innermost IP header determines the flow (see [`packet::Parser::inner`]).
     pub inner: bool,
-    /// The UDP ports by which tunnels are known.
+    /// The UDP ports of tunnels.
     pub tunnel_ports: TunnelPorts,
-    /// Whether an IPv4 total length of 0 stands for the rest of the frame (see
+    /// True if an IPv4 total length of 0 stands for the rest of the frame (see
     /// [`packet::Parser::offloaded`]).
     pub offloaded: bool,
-    /// Which well-formed packets are dropped that nobody may send.
+    /// Checks of well-formed packets that nobody may send.
     pub guards: Guards,
-    /// Whether packets of a flow leave by the port that those of its other direction came in by:
-    /// where a side has several ports.
+    /// True if packets leave by the port where packets of the other direction arrived. Needed where
+    /// a side has several ports.
     pub remembers_ports: bool,
-    /// Whether packets with a wrong IPv4 header checksum are dropped.
+    /// True if packets with a wrong IPv4 header checksum are dropped.
     pub verify_ipv4_checksum: bool,
-    /// Whether flows are the same whatever VLANs their packets come in.
+    /// True if VLAN tags are no part of the flow key.
     pub ignore_vlans: bool,
-    /// Fragmented datagrams that are kept track of at most; for further ones, the oldest give way.
+    /// Maximum number of fragmented datagrams that are tracked; then the oldest one gives way.
     pub fragments_max: usize,
-    /// How long fragments wait for their first one, in nanoseconds.
+    /// Timeout of fragments that wait for the first one of their datagram.
     pub fragment_timeout_ns: u64,
-    /// How TCP streams are put together, if a function wants them.
+    /// Reassembly of TCP streams, if a function subscribes to them.
     pub streams: StreamOptions,
-    /// Whether packets that are known to be treated as others of their flow take the fast path
-    /// (B3). What comes out is the same.
+    /// Enables the fast path: packets follow their flow's cached rule where one applies (B3). The
+    /// output is the same.
     pub consolidate: bool,
-    /// What becomes of a packet at which a function panics.
+    /// The policy for a packet at which a function panics.
     pub on_panic: OnPanic,
-    /// Seed of all that is random.
+    /// Seed of hashes and of everything random.
     pub seed: u64,
-    /// A counter of processor cycles, to measure stages with; none: they are not measured.
+    /// Reads the processor's cycle counter. If set, the cycles of each function are measured.
     pub cycles: Option<fn() -> u64>,
 }
 
@@ -80,18 +80,17 @@ impl Default for Options {
     }
 }
 
-/// What happens when a flow begins and the table is full.
+/// The policy for a new flow when the table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// The new flow's packet is dropped ([`DropReason::FlowTableFull`]).
     RefuseNew,
-    /// The least useful flow goes, by its class and source; see [`Shares`].
+    /// The least useful flow is evicted, by class and source; see [`Shares`].
     EvictOldest,
 }
 
-/// Which well-formed packets are dropped that nobody may send: those of a kind are, or are not; or,
-/// where nothing is said, if a function of the chain drops what it cannot judge
-/// ([`nf::NetworkFunction::forwards_unclassified`]).
+/// Checks that drop well-formed packets that nobody may send. An unset check applies if a function
+/// of the chain drops what it cannot classify ([`nf::NetworkFunction::forwards_unclassified`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guards {
     /// See [`Sanity::martians`].
@@ -107,7 +106,7 @@ pub struct Guards {
 }
 
 impl Guards {
-    /// What they come to.
+    /// Returns the checks; unset ones are `by_default`.
     pub(crate) fn sanity(&self, by_default: bool) -> Sanity {
         Sanity {
             martians: self.martians.unwrap_or(by_default),
@@ -119,27 +118,26 @@ impl Guards {
     }
 }
 
-/// What happens to frames that are not IP, such as ARP.
+/// The policy for frames that are not IP, such as ARP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotIp {
-    /// They pass, unless a function of the chain drops what it cannot judge
-    /// ([`nf::NetworkFunction::forwards_unclassified`]); what a link needs passes anyhow.
+    /// They pass, unless a function of the chain drops what it cannot classify
+    /// ([`nf::NetworkFunction::forwards_unclassified`]). Link control frames pass in any case.
     AsFunctions,
-    /// They pass to the other side untouched, as through a wire.
+    /// They pass to the other side unchanged.
     Pass,
     /// They are dropped ([`DropReason::NotIp`]).
     Drop,
 }
 
-/// How long flows are kept after their last packet, in milliseconds, where no function of the chain
-/// says it.
+/// Timeouts of flows after their last packet, unless a function of the chain sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// TCP connections that are open (RFC 5382 REQ-5: 2 h 4 min).
+    /// Established TCP connections (RFC 5382 REQ-5: 2 h 4 min).
     pub tcp_established_ms: u32,
-    /// TCP connections that open or close (RFC 5382 REQ-5: 4 min).
+    /// TCP connections that are opening or closing (RFC 5382 REQ-5: 4 min).
     pub tcp_transitory_ms: u32,
-    /// UDP, once both sides have spoken (RFC 4787 REQ-5: 5 min).
+    /// UDP, once both sides have sent packets (RFC 4787 REQ-5: 5 min).
     pub udp_ms: u32,
     /// UDP, while only one side has.
     pub udp_unreplied_ms: u32,
@@ -163,7 +161,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// The shortest of them.
+    /// Returns the shortest timeout.
     pub(crate) fn shortest_ms(&self) -> u32 {
         let Timeouts { tcp_established_ms, tcp_transitory_ms, udp_ms, udp_unreplied_ms, icmp_ms, other_ms } =
             *self;
@@ -171,7 +169,7 @@ impl Timeouts {
         all.into_iter().fold(u32::MAX, u32::min)
     }
 
-    /// For a flow of this protocol whose connection is in this phase.
+    /// Returns the timeout of a flow of this protocol in this phase of its connection.
     #[inline(never)]
     pub(crate) fn of(&self, protocol: u8, connection: Connection) -> u32 {
         let ms = match protocol {
@@ -186,7 +184,7 @@ impl Timeouts {
     }
 }
 
-/// What a chain has counted. At all times
+/// The counters of a chain. At all times
 /// `packets_in + packets_made = packets_out + dropped + held`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
@@ -232,13 +230,13 @@ pub struct Counters {
     pub fragments_displaced_by_source: u64,
     /// Frames that were not IP and passed.
     pub not_ip_passed: u64,
-    /// How often the chain's own code panicked: then all flows ended, and it started over.
+    /// Panics of the chain's own code: all flows ended, and it started over.
     pub restarts: u64,
     /// Of these, those that a link needs: ARP, LLDP, spanning tree.
     pub link_control_passed: u64,
     /// Flows that began and are tunnels that were not looked into, by [`TunnelKind`].
     pub tunnels: [u64; TunnelKind::COUNT],
-    /// What was counted of TCP streams; zeros if no function wants them.
+    /// Counters of TCP streams; zeros if no function subscribes to them.
     pub streams: StreamCounters,
 }
 
@@ -279,7 +277,7 @@ impl Counters {
         self.drops.iter().sum()
     }
 
-    /// Whether every packet is accounted for.
+    /// Returns true if every packet is accounted for.
     pub fn add_up(&self) -> bool {
         let came = (self.packets_in + self.packets_made).wrapping_add_signed(self.fragments_moved);
         came == self.packets_out + self.dropped() + self.packets_held

@@ -29,7 +29,7 @@ use side_by_side::Sides;
 pub(crate) struct Pipeline {
     pub stages: Stages,
     pub flows: Flows,
-    /// What it needs to run state functions side by side, if it does.
+    /// The state for running state functions in parallel, if enabled.
     sides: Option<Box<Sides>>,
     /// Packets that left, that functions made, and that were dropped.
     pub counters: Counters,
@@ -38,20 +38,20 @@ pub(crate) struct Pipeline {
     /// Packets of the group that were turned back, by number and by function, until the others are
     /// through.
     turned: Vec<(usize, usize)>,
-    /// Where goes what comes of packets that others have; none if there were none so far.
+    /// The effects of replayed packets, which are discarded; none if there were none so far.
     aside: Option<Box<Effects>>,
-    /// Whether the packets under way are such.
+    /// True if the packets under way are such.
     is_replaying: bool,
 }
 
-/// What goes along with packets on their way through.
+/// The context of a batch on its way through.
 pub(crate) struct BatchRun<'a, 'o> {
     pub out: &'a mut Vec<Packet>,
     pub pool: &'a mut PacketPool,
     pub observer: Option<&'a mut (dyn Observer + 'o)>,
-    /// How packets that functions made are parsed.
+    /// The parser for packets that functions made.
     pub parser: Parser,
-    /// Whether the packet that is under way is the only one.
+    /// True if the packet that is under way is the only one.
     is_alone: bool,
 }
 
@@ -78,7 +78,7 @@ impl Pipeline {
         }
     }
 
-    /// Lets time pass to `now_ns`: flows whose time is over end, and datagrams in fragments are
+    /// Advances the time to `now_ns`: expired flows end, and expired datagrams in fragments are
     /// given up.
     pub fn handle_timeout(&mut self, now_ns: u64, pool: &mut PacketPool) {
         self.flows.now_ns = self.flows.now_ns.max(now_ns);
@@ -150,7 +150,7 @@ impl Pipeline {
         self.flows.failed.clear();
     }
 
-    /// Ends all flows, as far as that can be done, and makes the tables anew.
+    /// Ends all flows, as far as that can be done, and empties the tables.
     pub fn clear_tables(&mut self, options: &Options, pool: &mut PacketPool) {
         self.drop_held(pool);
         let moved = self.fragments_moved();

@@ -14,7 +14,7 @@ pub const GROUP_MAX: usize = 32;
 /// They stay where they are, so that a batch whose packets all pass is handed on as a whole.
 pub(crate) struct Queue {
     packets: VecDeque<Packet>,
-    /// How many of them, at the front, passed.
+    /// The number of packets at the front that passed.
     passed: usize,
 }
 
@@ -32,7 +32,7 @@ impl Queue {
         &mut self.packets.as_mut_slices().0[self.passed..]
     }
 
-    /// How many packets are not through yet.
+    /// Returns the number of packets that are not through yet.
     pub fn rest_len(&self) -> usize {
         self.packets.len() - self.passed
     }

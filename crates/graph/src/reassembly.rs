@@ -15,11 +15,11 @@ use crate::streams::{
 /// The streams of a chain in which a function wants them.
 pub(crate) struct Reassembly {
     reassembler: Reassembler,
-    /// Where the streams stand in flows' records.
+    /// The position of the streams in flows' records.
     part: SlotField<Streams>,
     /// The first function that wants them, as seen from each side.
     first: [usize; 2],
-    /// How often it is reported that memory runs short.
+    /// The limit on reports of memory shortages.
     reports: ReportLimit<{ ShortOf::COUNT }>,
 }
 
@@ -28,7 +28,7 @@ const ALERT_GROUP: u32 = 900;
 /// The number of the first alert about memory of streams; those before it are `ids`'s.
 const FIRST_ALERT: u32 = 11;
 
-/// What an alert about memory of streams says.
+/// Returns the text of an alert about memory of streams.
 fn message(short: ShortOf, is_dropped: bool) -> &'static str {
     match (short.memory, short.kind, is_dropped) {
         (MemoryOf::Early, MemoryShortage::Memory, true) => {
@@ -97,7 +97,7 @@ impl Reassembly {
         self.first[side as usize]
     }
 
-    /// Puts what those packets of a group that entered by `side` bring, and that are to be
+    /// Puts what those packets of a group that entered by `side` bring, and that will be
     /// forwarded, in its place; whether some of them are not to pass.
     pub fn assemble(
         &mut self,
@@ -172,7 +172,7 @@ impl Reassembly {
         self.reassembler.datagrams_mut()
     }
 
-    /// What the group's packets brought.
+    /// Returns what the group's packets brought.
     pub fn deliveries(&self) -> Deliveries<'_> {
         self.reassembler.deliveries()
     }
@@ -200,7 +200,7 @@ impl Reassembly {
         restored.map(|_| ())
     }
 
-    /// The flow is over.
+    /// Forgets a flow that has ended.
     pub fn forget(&mut self, record: u32, records: &mut FlowRecords) {
         self.reassembler.leave_datagrams(record);
         self.forget_streams(record, records);
@@ -218,7 +218,7 @@ impl Reassembly {
         }
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> StreamCounters {
         self.reassembler.counters()
     }

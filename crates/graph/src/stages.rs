@@ -3,7 +3,7 @@
 use nf::stage::Stage;
 use nf::{Effects, SharedHandle};
 
-/// Packets that went through a function itself while cycles were counted, and what they took there.
+/// Packets that a function processed on the slow path while cycles were counted, and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
     /// Packets.
@@ -15,7 +15,7 @@ pub struct Walked {
 /// The functions, from the inside to the outside.
 pub(crate) struct Stages {
     pub all: Vec<Box<dyn Stage>>,
-    /// What they put out.
+    /// Their output other than packets.
     pub effects: Effects,
     /// A counter of processor cycles, to measure them with; none: they are not measured.
     pub clock: Option<fn() -> u64>,
@@ -32,12 +32,12 @@ impl Stages {
         Stages { all, effects: Effects::default(), clock, cycles, walked }
     }
 
-    /// Whether packets that functions cannot judge may pass all of these.
+    /// Returns true if packets that functions cannot judge may pass all of these.
     pub fn pass_unjudged(&self) -> bool {
         self.all.iter().all(|stage| stage.forwards_unclassified())
     }
 
-    /// What each function's flows share, for chains of the same functions on other threads.
+    /// Returns what each function's flows share, for chains of the same functions on other threads.
     pub fn share(&mut self) -> Vec<SharedHandle> {
         self.all.iter_mut().map(|stage| stage.share()).collect()
     }
@@ -47,7 +47,7 @@ impl Stages {
         self.all.iter_mut().zip(commons).for_each(|(stage, common)| stage.join(common));
     }
 
-    /// Adds the cycles since `started` to a function's, which processed so many packets itself.
+    /// Adds the cycles since `started` to a function's, which processed `packets` packets itself.
     #[inline(always)]
     pub fn count_walk(&mut self, stage: usize, packets: u64, started: Option<u64>) {
         if let (Some(clock), Some(started)) = (self.clock, started) {

@@ -55,18 +55,18 @@ pub use segment::{Segment, SegmentOptions};
 pub use sent::{SENT_MAX, SENT_MEMORY};
 pub use shortage::{MemoryOf, ShortOf};
 
-/// How far from where a stream stands a segment may be, in bytes: the largest window that TCP has
+/// Maximum distance of a segment from its stream's next byte: the largest window that TCP has
 /// (RFC 7323 2.3).
 pub const WINDOW_MAX: i64 = 1 << 30;
 
-/// Where both streams of a flow stand: part of the flow's record. Two cache lines.
+/// The state of both streams of a flow: part of the flow's record. Two cache lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Streams {
     halves: [Half; 2],
 }
 
-/// Where one direction's stream stands.
+/// The state of one direction's stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Half {
@@ -111,16 +111,16 @@ pub struct Reassembler {
     held: Held,
     /// In line, what was sent and is not acknowledged.
     sent: Held,
-    /// Whose the packet at hand is.
+    /// The owner of the current packet.
     owner: Owner,
-    /// What there was no memory for with that packet.
+    /// The memory shortage that the current packet met.
     short: Option<ShortOf>,
     /// Why the packet at hand is not to pass.
     fate: Option<DropReason>,
     ttl_min: u8,
-    /// Whether packets are changed, so that hosts can read them in one way only.
+    /// True if packets are changed, so that hosts can read them in one way only.
     normalizes: bool,
-    /// Where the packet at hand differs from what was sent before.
+    /// The difference of the current packet from what was sent before.
     difference: Option<Difference>,
     datagrams: Datagrams,
     /// The one of them that is being read.
@@ -155,12 +155,12 @@ impl Reassembler {
         })
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> StreamCounters {
         StreamCounters { gave_way: self.held.gave_way() + self.sent.gave_way(), ..self.counters }
     }
 
-    /// How many accounts of sources there are.
+    /// Returns the number of accounts of sources.
     pub fn accounts(&self) -> usize {
         self.held.lists().accounts()
     }
@@ -282,7 +282,7 @@ impl Reassembler {
         self.ends.push(self.pieces.len() as u32);
     }
 
-    /// What the group's packets brought.
+    /// Returns what the group's packets brought.
     pub fn deliveries(&self) -> Deliveries<'_> {
         Deliveries {
             pieces: &self.pieces,
@@ -292,14 +292,14 @@ impl Reassembler {
         }
     }
 
-    /// The flow is over: what still waits is forgotten.
+    /// Forgets what still waits of a flow that has ended.
     pub fn forget(&mut self, streams: &mut Streams) {
         for half in &mut streams.halves {
             self.release(half);
         }
     }
 
-    /// The flow with this record is over: its datagrams go on without it.
+    /// Detaches the datagrams of a flow that has ended: they go on without it.
     pub fn leave_datagrams(&mut self, flow: u32) {
         self.datagrams.leave(flow);
     }

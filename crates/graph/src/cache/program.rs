@@ -1,4 +1,4 @@
-//! What is done with packets in place of a walk through the chain, but for the values, which are
+//! Programs: the steps of packets on the fast path, without the values, which are
 //! each flow's own: few programs serve all flows (B5, B6).
 
 use nf::record::CacheLines;
@@ -30,14 +30,14 @@ impl ProgramId {
     /// All that is not its place among programs.
     const FLAGS: u16 = ProgramId::WATCHED | ProgramId::APART | ProgramId::LIMITED | ProgramId::PREDICTED;
 
-    /// Whether packets follow it as long as the rule is not touched.
+    /// Returns true if packets follow it as long as the rule is not touched.
     #[inline(always)]
     pub fn is_unwatched(self) -> bool {
         self.0 & ProgramId::WATCHED == 0
     }
 
-    /// Whether packets follow it only if they are in no tunnel, and not too long to be put into
-    /// one, or have room for tags, or come in what is taken off.
+    /// Returns true if packets follow it only if they are in no tunnel, and not too long to be put
+    /// into one, or have room for tags, or come in what is taken off.
     #[inline(always)]
     pub fn is_limited(self) -> bool {
         self.0 & ProgramId::LIMITED != 0
@@ -48,14 +48,15 @@ impl ProgramId {
         ProgramId(self.0 | ProgramId::PREDICTED)
     }
 
-    /// Whether it is predicted that packets follow it: then it is predicted anew after each command.
+    /// Returns true if it is predicted that packets follow it: then it is predicted again after
+    /// each command.
     #[inline(always)]
     pub fn is_predicted(self) -> bool {
         self.0 & ProgramId::PREDICTED != 0
     }
 
-    /// Whether events are kept of rules that name it: all that were recorded, and of what is
-    /// predicted, those that packets cause.
+    /// Returns true if events are kept of rules that name it: all that were recorded, and of what
+    /// is predicted, those that packets cause.
     #[inline]
     pub fn has_events(self) -> bool {
         !self.is_predicted() || !self.is_unwatched()
@@ -66,7 +67,7 @@ impl ProgramId {
     }
 }
 
-/// What is to be done with a packet of a known flow: it follows a program, or one of these. Numbers
+/// The path of a packet of a known flow: a program, or one of these. Numbers
 /// that no program has, for they are compared for every packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
@@ -94,27 +95,29 @@ impl Path {
         (self.0 < Path::PREDICT.0).then_some(ProgramId(self.0))
     }
 
-    /// Whether such packets may be in one group with others that walk or follow programs: those who
-    /// see every packet may feel the order of packets, and so do functions' sets and meters.
+    /// Returns true if such packets may be in one group with others that walk or follow programs:
+    /// those who see every packet may feel the order of packets, and so do functions' sets and
+    /// meters.
     #[inline(always)]
     pub fn mixes(self) -> bool {
         self == Path::SLOW || self.is_alone_to_itself()
     }
 
-    /// Whether what such a packet does matters to its own flow only.
+    /// Returns true if what such a packet does matters to its own flow only.
     #[inline(always)]
     pub fn is_alone_to_itself(self) -> bool {
         self.0 & (ProgramId::WATCHED | ProgramId::APART) == 0
     }
 
-    /// Whether it is that of packets of a program that is not looked at: the next one of it may be
-    /// known by that.
+    /// Returns true if it is that of packets of a program that is not looked at: the next one of it
+    /// may be known by that.
     #[inline(always)]
     pub fn is_fast(self) -> bool {
         self.program().is_some_and(ProgramId::is_unwatched)
     }
 
-    /// Whether it is that of packets of a program that is not looked at, and takes all of them.
+    /// Returns true if it is that of packets of a program that is not looked at, and takes all of
+    /// them.
     #[inline(always)]
     pub fn is_plain_fast(self) -> bool {
         self.0 & (ProgramId::WATCHED | ProgramId::LIMITED) == 0
@@ -131,14 +134,14 @@ pub(crate) struct Program {
     steps: Vec<Step>,
     /// The lines of flows' records that most packets touch on the way.
     lines: CacheLines,
-    /// Whether an event may come by any packet.
+    /// True if an event may come by any packet.
     watched: bool,
-    /// Whether the order may be felt in which packets of several flows go through.
+    /// True if the order may be felt in which packets of several flows go through.
     apart: bool,
-    /// Whether packets are put into a tunnel, for which they may be too long, or get tags, for
+    /// True if packets are put into a tunnel, for which they may be too long, or get tags, for
     /// which there may be no room, or must come in the same as others.
     limited: bool,
-    /// What packets come in that is taken off, or looked for.
+    /// The outer headers and tags that packets must have.
     covers: OuterMatches,
 }
 
@@ -157,7 +160,7 @@ impl Program {
         Some(())
     }
 
-    /// What a step pushes is taken away here: neither is done.
+    /// Cancels a push that is popped here: neither is done.
     fn cancel(&mut self, (at, pushed): (usize, Pushed)) -> Option<()> {
         let step = self.steps.get_mut(at)?;
         let (&mut Step::Encap(by) | &mut Step::PushTag(by, _)) = step else { return None };
@@ -172,7 +175,7 @@ impl Program {
 pub(crate) enum Step {
     /// This function only counts the packet.
     Pass(usize),
-    /// The next so many steps run state functions that commute (B18).
+    /// The next n steps run state functions that commute (B18).
     Together(usize),
     /// Of this function, these state functions run.
     Functions(usize, Batch),
@@ -182,14 +185,14 @@ pub(crate) enum Step {
     SetDscp(u8),
     /// The packet gets its new ends; `known`: those that it has are those that it came with.
     Rewrite {
-        /// Whether no function that sees every packet had it before.
+        /// True if no function that sees every packet had it before.
         known: bool,
     },
     /// The packet gets its rule's outer headers, by this function.
     Encap(usize),
     /// The packet gets this tag, by this function.
     PushTag(usize, Tag),
-    /// It is taken out of the tunnel that it came in, of which the headers have so many bytes, by
+    /// It is taken out of the tunnel that it came in, whose headers have n bytes, by
     /// this function.
     Decap(usize, usize),
     /// The outermost tag of this kind that it came with is taken away, by this function.
@@ -203,17 +206,17 @@ pub(crate) enum Step {
     Drop(usize, DropReason),
 }
 
-/// What one function puts before a packet and another one takes away.
+/// A layer that one function pushes and another one pops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
-    /// Outer headers of so many bytes.
+    /// Outer headers of n bytes.
     Outer(u8),
     /// A VLAN tag or an MPLS label.
     Tag,
 }
 
 impl Layer {
-    /// How many bytes it has.
+    /// Returns its length in bytes.
     pub fn len(self) -> usize {
         match self {
             Layer::Outer(len) => usize::from(len),
@@ -279,7 +282,7 @@ impl Programs {
         path.program().and_then(|id| self.0.get(id.index())).map_or(all, |program| program.lines)
     }
 
-    /// What the packets of a program come in, that does not take every packet.
+    /// Returns the outer headers and tags that packets of a limited program must have.
     #[inline]
     pub fn covers(&self, id: ProgramId) -> Option<&OuterMatches> {
         self.0.get(id.index()).map(|program| &program.covers)
@@ -295,26 +298,26 @@ impl Programs {
 /// A program while it is written, and the values of its flow's packets. Its memory is used again.
 pub(crate) struct Draft {
     program: Program,
-    /// What the packets have written into them.
+    /// The endpoints that are written into packets.
     writes: Vec<(End, Endpoint)>,
-    /// What is put before them, and by which steps.
+    /// The layers that are pushed, with their steps.
     pushed: Vec<(usize, Pushed)>,
     /// Those of them that nobody has looked at begin here.
     unseen: usize,
-    /// Whether a function that sees every packet may have put it into a tunnel, or taken it out of
+    /// True if a function that sees every packet may have put it into a tunnel, or taken it out of
     /// one, or changed its tags.
     resized: bool,
-    /// What the packet came in, and whether it was taken out of its tunnel.
+    /// The packet's outer headers and tags on arrival, and true if it was taken out of its tunnel.
     came_in: (OuterMatches, bool),
     /// The longest packet that is treated so, in bytes of its IP packet.
     len_max: u16,
     /// The tags that it has more than it came with, and at most had.
     tags: (TagRoom, TagRoom),
-    /// How long functions keep the flow that are not asked for every packet, in milliseconds.
+    /// The timeout set by functions that do not see every packet, in milliseconds.
     keep_ms: u32,
     /// The lines of records that packets touch which walk.
     all: CacheLines,
-    /// Whether state functions that commute are put together.
+    /// True if state functions that commute are put together.
     puts_together: bool,
 }
 
@@ -348,7 +351,7 @@ impl Draft {
         self.puts_together = other.puts_together;
     }
 
-    /// Begins anew, for packets that entered by this side, and came in this, as far as they can be
+    /// Begins again, for packets that entered by this side, and came in this, as far as they can be
     /// told to be alike.
     pub fn begin(&mut self, side: Side, covers: OuterMatches) {
         self.came_in = (covers, false);
@@ -508,16 +511,16 @@ impl Draft {
         self.tags.1
     }
 
-    /// How long the functions that are not asked for every packet keep the flow, in milliseconds.
+    /// Returns the timeout set by functions that do not see every packet, in milliseconds.
     pub fn keep_ms(&self) -> u32 {
         self.keep_ms
     }
 
-    /// Whether what a function did to outer headers and tags it would do to all packets that the
-    /// program takes. What it put on must be all that can be there, beside tags that packets came
-    /// with. What it took away, and the tags that it looked for, must be those that all of them
-    /// come in, or have been put on before it, with nobody who saw it since (B14): a state function
-    /// of its own would have seen it.
+    /// Returns true if what a function did to outer headers and tags it would do to all packets
+    /// that the program takes. What it put on must be all that can be there, beside tags that
+    /// packets came with. What it took away, and the tags that it looked for, must be those that
+    /// all of them come in, or have been put on before it, with nobody who saw it since (B14): a
+    /// state function of its own would have seen it.
     fn holds_for_all(&self, recording: &Recording) -> bool {
         let mut open = self.pushed[self.unseen..].to_vec();
         let seen = |stack| self.pushed[..self.unseen].iter().any(|(_, pushed)| pushed.stack() == stack);
@@ -551,8 +554,8 @@ impl Draft {
         })
     }
 
-    /// Whether a state function reads what was written: it runs before or behind all writes, not
-    /// where its function stood.
+    /// Returns true if a state function reads what was written: it runs before or behind all
+    /// writes, not where its function stood.
     fn is_read(&self, recordings: &[Option<Recording>]) -> bool {
         let written = |field: Field| {
             let end = match field {
@@ -567,7 +570,7 @@ impl Draft {
     }
 }
 
-/// What a function put before packets.
+/// A layer that a function pushed.
 #[derive(Clone, Copy, PartialEq)]
 enum Pushed {
     Outer(OuterHeaders),
@@ -575,7 +578,7 @@ enum Pushed {
 }
 
 impl Pushed {
-    /// Which stack it is the uppermost of: tags, labels, or none of them, outer headers.
+    /// Returns the stack that it is on top of: tags, labels, or none for outer headers.
     fn stack(self) -> Option<TagKind> {
         match self {
             Pushed::Outer(_) => None,
@@ -597,17 +600,18 @@ fn pop(pushed: &mut Vec<(usize, Pushed)>, stack: Option<TagKind>) -> Option<(usi
     Some(pushed.remove(at))
 }
 
-/// Whether a function sees the packets behind step `at`, of those that see every packet.
+/// Returns true if a function sees the packets behind step `at`, of those that see every packet.
 fn seen_since(program: &Program, at: Option<usize>) -> bool {
     at.is_some_and(|at| program.steps[at..].iter().any(|step| matches!(step, Step::Process(_))))
 }
 
-/// Whether packets may be in another tunnel, or have other tags, behind a function.
+/// Returns true if packets may be in another tunnel, or have other tags, behind a function.
 fn may_resize(stage: &dyn Stage) -> bool {
     stage.descriptor().writes.iter().any(|field| matches!(field, Field::Vlan | Field::Encapsulation))
 }
 
-/// Whether a function of which nothing is recorded may write ends, or move where they stand.
+/// Returns true if a function of which nothing is recorded may write ends, or move where they
+/// stand.
 fn may_set_ends(stage: &dyn Stage) -> bool {
     let moves = |field: &Field| {
         matches!(
@@ -622,7 +626,7 @@ fn may_set_ends(stage: &dyn Stage) -> bool {
     stage.descriptor().writes.iter().any(moves)
 }
 
-/// Whether the function whose recording this is wrote ends.
+/// Returns true if the function whose recording this is wrote ends.
 fn sets_ends(recording: &Recording) -> bool {
     let sets =
         |action: &HeaderAction| matches!(action, HeaderAction::SetEnd(..) | HeaderAction::SetEmbeddedEnd(..));

@@ -1,6 +1,6 @@
-//! What is known of flows' packets beside their records: a rule for each direction that stands for
+//! The cached rules of flows, beside their records: a rule for each direction that stands for
 //! the walk through the chain (B6), and the events that end it (B7). A rule is of this chain and
-//! table only: a flow that moves is recorded anew.
+//! table only: a flow that moves is recorded again.
 
 use nf::{Cause, Connection, EventCondition};
 use packet::memory::{OutOfMemory, SlotArray, SlotField};
@@ -18,9 +18,9 @@ pub(crate) const EVENTS_MAX: usize = 8;
 const WALKS_FIRST: u16 = 2;
 
 /// Packets that walk after one of which no rule could be made, before another one is recorded;
-/// twice as many the next time, up to so many times. As many walk in a row that come in something
-/// else than what their rule takes off: what the flow comes in has changed then, as when another
-/// router puts labels before it.
+/// twice as many the next time, up to `WALKS_DOUBLED_MAX` times. As many walk in a row that come in
+/// something else than what their rule takes off: what the flow comes in has changed then, as when
+/// another router puts labels before it.
 const WALKS_MIN: u16 = 8;
 const WALKS_DOUBLED_MAX: u8 = 7;
 
@@ -30,35 +30,35 @@ const FIRST_VERSION: u64 = 1 << 32;
 /// Both rules of each flow, by the number of its record.
 pub(crate) struct RuleTable {
     slots: SlotArray<[CachedRule; 2]>,
-    /// What few packets need stands apart: rules that are far from one another would share few of a
-    /// cache's sets.
+    /// Data that few packets need stands apart: rules that are far from one another would share few
+    /// of a cache's sets.
     rest: SlotArray<[[StoredEvent; EVENTS_MAX]; 2]>,
     /// The outer headers that packets get, in the rest; none in a chain of which no function puts
     /// any on.
     outers: Option<SlotField<[OuterHeaders; 2]>>,
-    /// What all stamps have in common: the version, which every command raises. Rules from before
-    /// hold only if none of their events does; what was predicted before is predicted anew.
+    /// The common part of all stamps: the version, which every command raises. Rules from before
+    /// hold only if none of their events does; what was predicted before is predicted again.
     common: u64,
 }
 
-/// What is done with packets of one direction of a flow: a cache line.
+/// The rule for packets of one direction of a flow: a cache line.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct CachedRule {
-    /// Which packets it is for; 0: it is none.
+    /// The packets that it applies to; 0 for none.
     stamp: u64,
-    /// How long a packet keeps the flow, in milliseconds, if functions say that.
+    /// The timeout after a packet, in milliseconds, if functions set it.
     pub keep_ms: u32,
     /// The ends that packets get.
     pub ends: NewEnds,
-    /// What packets of the stamp do: follow a program, or walk.
+    /// The path of packets of the stamp: a program, or the slow path.
     path: Path,
-    /// If they walk: so many before one is recorded. If they follow a program: so many in a row
+    /// On the slow path: packets before one is recorded. On the fast path: packets in a row
     /// that come in something else.
     walks: u16,
-    /// How often none could be made in a row.
+    /// Failed recordings in a row.
     failures: u8,
-    /// How often one was recorded since others came in something else.
+    /// Recordings since packets arrived in other outer headers.
     changes: u8,
     /// If the program is limited: the longest packets that follow it, in bytes of their IP packets;
     /// `u16::MAX` if they get no outer headers.
@@ -69,10 +69,10 @@ pub(crate) struct CachedRule {
 
 const _: () = assert!(size_of::<CachedRule>() == 64);
 
-/// What the rules of a chain have room for.
+/// The room in the rules of a chain.
 #[derive(Clone, Copy)]
 pub(crate) struct RuleScope {
-    /// Whether functions put outer headers on.
+    /// True if functions put outer headers on.
     pub wraps: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct RuleScope {
 pub(crate) struct RuleValues<'a> {
     /// The ends that packets get.
     pub ends: &'a NewEnds,
-    /// How long a packet keeps the flow, in milliseconds, if functions say that.
+    /// The timeout after a packet, in milliseconds, if functions set it.
     pub keep_ms: u32,
     /// The outer headers that packets get.
     pub outer: Option<&'a OuterHeaders>,
@@ -103,7 +103,7 @@ struct StoredEvent {
     spare: [u8; 3],
 }
 
-/// What a packet must have in common with the one that was recorded, beside flow and direction;
+/// The properties that a packet must share with the recorded one, beside flow and direction;
 /// with the version, a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RuleKey(u64);
@@ -120,8 +120,8 @@ impl RuleKey {
         RuleKey(u64::from(connection.phase()) | side << 8 | u64::from(by_alias) << 9 | flags << 16)
     }
 
-    /// Whether more such packets are to be expected than a connection has while it is opened or
-    /// closed.
+    /// Returns true if more such packets can be expected than a connection has while it is
+    /// opened or closed.
     #[inline]
     fn is_lasting(self) -> bool {
         let connection = Connection::from_phase(self.0 as u8);
@@ -136,7 +136,7 @@ impl RuleKey {
         )
     }
 
-    /// Whether the packet could be treated as others: it does not change a connection.
+    /// Returns true if the packet could be treated as others: it does not change a connection.
     #[inline(always)]
     pub fn is_ordinary(self) -> bool {
         self.0 >> 16 == 0
@@ -144,7 +144,7 @@ impl RuleKey {
 }
 
 impl CachedRule {
-    /// What is done with a packet of the rule's kind: one that the program does not take walks.
+    /// Returns the path of a packet that the rule applies to: slow if the program does not take it.
     #[inline(never)]
     fn path_of(&mut self, packet: &Packet, programs: &Programs) -> Path {
         let path = self.path;
@@ -163,8 +163,8 @@ impl CachedRule {
         Path::SLOW
     }
 
-    /// Whether a packet comes in what is taken off, and is not too long, and has not too many tags,
-    /// for what is put before it.
+    /// Returns true if a packet comes in what is taken off, and is not too long, and has not too
+    /// many tags, for what is put before it.
     #[inline]
     fn takes(&mut self, packet: &Packet, covers: &OuterMatches) -> bool {
         if !covers.are_of(packet) {
@@ -219,7 +219,7 @@ impl RuleTable {
         Some(&mut self.slots.head_mut(record)?[direction.index()])
     }
 
-    /// What such a packet does, and how long it keeps its flow, if it is to follow a program that
+    /// Returns the path of such a packet, and its flow's timeout, if it follows a program that
     /// is not looked at and takes all of them. None in all other cases.
     #[inline(always)]
     pub fn plain_path(&self, (record, direction): (u32, Direction), like: RuleKey) -> Option<(Path, u32)> {
@@ -228,7 +228,7 @@ impl RuleTable {
         is_plain.then_some((rule.path, rule.keep_ms))
     }
 
-    /// How long such a packet keeps its flow, if it is to follow this path, that of a program
+    /// Returns its flow's timeout after such a packet, if it follows this path, that of a program
     /// that is not looked at, and takes packets which come in this, or need room for what is put
     /// before them.
     #[inline(never)]
@@ -251,7 +251,7 @@ impl RuleTable {
         Some(&self.rest.get(record, self.outers?)?[direction.index()])
     }
 
-    /// What is to be done with such a packet, of this flow and direction.
+    /// Returns the path of such a packet, of this flow and direction.
     #[inline(always)]
     pub fn path(
         &mut self,
@@ -299,7 +299,7 @@ impl RuleTable {
         self.path(of, like, packet, programs)
     }
 
-    /// Whether such a packet is to be recorded, as [`RuleTable::path`] said.
+    /// Returns true if such a packet must be recorded, as [`RuleTable::path`] said.
     pub fn is_due(&self, record: u32, direction: Direction, like: RuleKey) -> bool {
         let stamp = self.common | like.0;
         self.get(record, direction)
@@ -314,13 +314,13 @@ impl RuleTable {
         rule.path.program().filter(|_| is_current).map(|program| (rule, program))
     }
 
-    /// Whether any packet may end the rule for packets of a direction.
+    /// Returns true if any packet may end the rule for packets of a direction.
     pub fn is_watched(&self, record: u32, direction: Direction) -> bool {
         let program = self.get(record, direction).and_then(|rule| rule.path.program());
         program.is_some_and(|program| !program.is_unwatched())
     }
 
-    /// What a packet does that has such a rule, which was looked at.
+    /// Returns the path of a packet whose rule was revalidated.
     pub fn revalidated_path(
         &mut self,
         (record, direction): (u32, Direction),

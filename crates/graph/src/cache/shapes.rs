@@ -1,4 +1,4 @@
-//! Which programs are made of what functions predict: many flows' rules by the same few shapes,
+//! The programs made of functions' predictions: many flows' rules by the same few shapes,
 //! without a program being written for each.
 
 use super::program::{PROGRAMS_MAX, ProgramId};
@@ -8,7 +8,7 @@ use super::program::{PROGRAMS_MAX, ProgramId};
 pub(crate) struct Shapes(Vec<(Vec<u32>, Option<ProgramId>)>);
 
 impl Shapes {
-    /// What is made of this one, if it is known.
+    /// Returns the program made of this shape, if it is known.
     #[inline]
     pub fn find(&self, shape: &[u32]) -> Option<Option<ProgramId>> {
         self.0.iter().find(|(known, _)| known == shape).map(|&(_, program)| program)

@@ -1,4 +1,4 @@
-//! Rules to be shown to people: what `rivulet explain` tells of a flow's packets to come.
+//! Cached rules for display: the forecast of `rivulet explain` for a flow's packets.
 
 use nf::EventCondition;
 use packet::{Direction, DropReason, End, Endpoint, OuterHeaders, Tag, TagKind};
@@ -6,48 +6,48 @@ use packet::{Direction, DropReason, End, Endpoint, OuterHeaders, Tag, TagKind};
 use super::FlowCache;
 use super::program::Step;
 
-/// What packets do that follow a flow's rule: its program with the flow's own values, and what ends
-/// it (B5 to B7).
+/// A flow's cached rule: the program with the flow's own values, and the events that end it (B5 to
+/// B7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleView {
-    /// What is done with them, in order.
+    /// The steps, in order.
     pub steps: Vec<RuleStep>,
-    /// Functions' events that end it, with their functions' places in the chain. It ends with its
-    /// flow, too, and with every packet that has to walk.
+    /// The events that end the rule, with their functions' positions in the chain. The rule also
+    /// ends with its flow, and with every packet that takes the slow path.
     pub events: Vec<(usize, EventCondition)>,
 }
 
-/// A step of a rule. Functions are named by their places in the chain.
+/// A step of a cached rule. Functions are named by their positions in the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleStep {
     /// The function only counts the packet.
     Pass(usize),
-    /// The state functions of the next so many steps may run side by side.
+    /// The state functions of the next n steps may run in parallel.
     Together(usize),
-    /// Of the function, these state functions run.
+    /// These state functions of the function run.
     Functions(usize, Vec<u16>),
-    /// The function sees every packet: it processes it.
+    /// The function processes the packet itself: it must see every packet.
     Process(usize),
     /// The packet gets this DSCP.
     SetDscp(u8),
-    /// The packet gets these ends, and both checksums what that adds to them.
+    /// The packet gets these endpoints; both checksums are adjusted.
     SetEnds(Vec<(End, Endpoint)>),
-    /// The function's outer headers are put before it, if it is in no tunnel and its IP packet has
-    /// no more bytes than this: longer ones walk.
+    /// The packet gets the function's outer headers. Packets that are in a tunnel, or longer than
+    /// this, take the slow path.
     Encap(usize, OuterHeaders, u16),
-    /// The function's VLAN tag or MPLS label is put before it, if there is room for it in its link
-    /// layer: others walk.
+    /// The function's VLAN tag or MPLS label is pushed. Packets without room for it take the slow
+    /// path.
     PushTag(usize, Tag),
-    /// The function takes so many bytes of outer headers off: off packets that come in the same;
-    /// others walk.
+    /// The function removes n bytes of outer headers. Packets with other outer headers take the
+    /// slow path.
     Decap(usize, usize),
-    /// The function takes the outermost tag of this kind off: off packets that come with the same;
-    /// others walk.
+    /// The function pops the outermost tag of this kind. Packets with other tags take the slow
+    /// path.
     PopTag(usize, TagKind),
-    /// The function's outer headers, or its tag, of so many bytes, are not put before it, since
-    /// another one takes them away.
+    /// The function's outer headers or tag, of n bytes, are left out, since a later function would
+    /// remove them.
     Cancelled(usize, usize),
-    /// The function, which has counted it, drops it.
+    /// The function counts the packet and drops it.
     Drop(usize, DropReason),
 }
 

@@ -1,6 +1,6 @@
-//! The calls for a dispatcher, which numbers flows and divides them among units: its numbers are the
-//! flows' *handles*, by which the chain finds them. It learns from [`FlowChange`]s what became of
-//! its flows. The crate's head shows the sequence.
+//! The calls for a dispatcher, which numbers flows and divides them among units: its numbers are
+//! the flows' *handles*, by which the chain finds them. It learns from [`FlowChange`]s what became
+//! of its flows. The crate's head shows the sequence.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Chain {
         &self.classifier
     }
 
-    /// Returns the classifier: a dispatcher tells it where fragments went.
+    /// Returns the classifier, which must hear from the dispatcher where fragments went.
     pub fn classifier_mut(&mut self) -> &mut Classifier {
         &mut self.classifier
     }
@@ -87,9 +87,9 @@ impl Chain {
         self.pipeline.flows.table.ledger = Some(ledger);
     }
 
-    /// Processes a classified packet of no known flow: one that could not be parsed or is not IP, or
-    /// a fragment whose first one was dropped or has not arrived. Packets must come in order, after
-    /// all packets that arrived before them.
+    /// Processes a classified packet of no known flow: one that could not be parsed or is not IP,
+    /// or a fragment whose first one was dropped or has not arrived. Packets must come in order,
+    /// after all packets that arrived before them.
     pub fn process_without_flow(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         let parsed = self.classifier.take_refusal(&packet);
         let mut run = BatchRun::new(out, pool, self.classifier.parser());
@@ -142,8 +142,8 @@ impl Chain {
         }
     }
 
-    /// Ends the expired flows with this handle. [`Chain::handle_timeout`] clears them a little later;
-    /// until then no lookup finds them.
+    /// Ends the expired flows with this handle. [`Chain::handle_timeout`] clears them a little
+    /// later; until then no lookup finds them.
     pub fn end_expired_of(&mut self, handle: u32, now_ns: u64, pool: &mut PacketPool) {
         let Pipeline { flows, stages, .. } = &mut self.pipeline;
         flows.now_ns = flows.now_ns.max(now_ns);
@@ -152,7 +152,7 @@ impl Chain {
         over.into_iter().for_each(|record| flows.end_in_time(record, stages, pool));
     }
 
-    /// The handle of the flow that this packet begins, if the chain was told.
+    /// Returns the handle of the flow that this packet begins, if the caller passed one.
     pub(super) fn handle_of(&self, packet: &Packet) -> Option<u32> {
         let sequence = packet.meta().transit.sequence;
         self.handles.iter().find(|&&(of, _)| of == sequence).map(|&(_, handle)| handle)

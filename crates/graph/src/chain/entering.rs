@@ -78,7 +78,7 @@ impl Chain {
         });
     }
 
-    /// What functions cannot judge passes or not as their commands have it by now.
+    /// Applies commands to functions: they may pass or drop what they cannot classify.
     #[inline]
     pub(super) fn follow_commands(&mut self) {
         if self.is_commanded {

@@ -16,7 +16,7 @@ pub(super) struct PacketAccount {
 }
 
 impl Chain {
-    /// What a batch of so many packets begins with.
+    /// Returns the account at the beginning of a batch of n packets.
     pub(super) fn account(&self, packets: usize) -> PacketAccount {
         PacketAccount {
             packets: packets as u64,
@@ -55,7 +55,7 @@ impl Chain {
         self.pipeline.clear_tables(&self.options, run.pool);
     }
 
-    /// Ends all flows, and goes on with empty tables: whoever gives packets to the chain has
+    /// Ends all flows, and goes on with empty tables: the caller has
     /// panicked, and what it knew of flows is gone. So are `lost` packets, which did not come to
     /// the chain.
     pub fn start_anew(&mut self, lost: u64, pool: &mut PacketPool) {

@@ -11,7 +11,7 @@ use nf::{Connection, SourceAccounts};
 use packet::memory::OutOfMemory;
 use packet::parse::protocol;
 
-/// What a flow is worth when the table is full, the least useful class first.
+/// Usefulness of a flow when the table is full, the least useful class first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlowClass {
@@ -30,10 +30,10 @@ pub enum FlowClass {
 }
 
 impl FlowClass {
-    /// How many there are.
+    /// Number of classes.
     pub const COUNT: usize = 6;
 
-    /// All of them, in the order in which they give way.
+    /// All classes, in the order of their eviction.
     pub const ALL: [FlowClass; FlowClass::COUNT] = [
         FlowClass::Closed,
         FlowClass::UdpUnanswered,
@@ -43,7 +43,7 @@ impl FlowClass {
         FlowClass::TcpEstablished,
     ];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             FlowClass::Closed => "closed",
@@ -55,7 +55,7 @@ impl FlowClass {
         }
     }
 
-    /// The class of a flow of this protocol whose connection is in this phase.
+    /// Returns the class of a flow of this protocol in this phase of its connection.
     pub fn of(protocol: u8, connection: Connection) -> FlowClass {
         use Connection as C;
         match (protocol, connection) {
@@ -69,9 +69,9 @@ impl FlowClass {
     }
 }
 
-/// What each class may hold of a full table before its flows give way, in percent. Established TCP
-/// connections give way when none of the others holds more than its share; closed ones have none,
-/// and go first.
+/// The share of each class in a full table, in percent; beyond it, the class's flows are evicted.
+/// Established TCP connections are evicted when no other class exceeds its share. Closed ones have
+/// no share and are evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// UDP of which only one side was seen.
@@ -82,8 +82,8 @@ pub struct Shares {
     pub other: u8,
     /// UDP of which both sides were seen.
     pub udp_answered: u8,
-    /// What one source may hold, of all classes together, before its flows go first within their
-    /// class. A source is the IPv4 address, or the IPv6 /64, that began the flow.
+    /// The share of one source, over all classes; beyond it, its flows are evicted first within
+    /// their class. A source is the IPv4 address, or the IPv6 /64, that began the flow.
     pub per_source: u8,
 }
 
@@ -94,7 +94,7 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// A share of so many flows: at least one.
+    /// Returns this share of `flows_max`, at least one flow.
     fn of(percent: u8, flows_max: u32) -> u32 {
         (u64::from(flows_max) * u64::from(percent)).div_ceil(100).max(1) as u32
     }
@@ -129,7 +129,7 @@ const SAMPLES_MAX: u32 = 4;
 /// A flow with up to this many packets is taken for a query and its answer, not for a conversation.
 const FEW_PACKETS: u64 = 4;
 
-/// The flow that is to go, and why.
+/// The flow to be evicted, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Victim {
     pub record: u32,
@@ -150,7 +150,7 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// For a table of so many flows.
+    /// Creates the classes for a table of up to `flows_max` flows.
     pub fn new(flows_max: u32, shares: &Shares, seed: u64) -> Result<Classes, OutOfMemory> {
         let share = Shares::of(shares.per_source, flows_max);
         let mut sources = SourceAccounts::new(u64::from(flows_max) * 2, share, seed)?;
@@ -164,7 +164,7 @@ impl Classes {
         })
     }
 
-    /// How many flows each class has.
+    /// Returns the number of flows in each class.
     pub fn live(&self) -> [u32; FlowClass::COUNT] {
         self.live
     }

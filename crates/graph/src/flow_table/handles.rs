@@ -1,7 +1,7 @@
-//! Which flows of a table belong to one flow of whoever gives packets to the chain: its handle.
+//! The flows of a table by their handles: the dispatcher's own numbers of flows.
 //!
 //! Who numbers flows before the chain sees them (a router) may still take for one what the chain
-//! has ended and begun anew. So a handle may have several flows, though nearly all have one.
+//! has ended and begun again. So a handle may have several flows, though nearly all have one.
 
 /// Flows of a table by their handles. Touches no memory for a chain that is not told of handles.
 pub(crate) struct FlowHandles {
@@ -23,7 +23,7 @@ struct Link {
 const NONE: u32 = u32::MAX;
 
 impl FlowHandles {
-    /// For a table of so many records.
+    /// Creates the handles of a table of n records.
     pub fn new(records: u32) -> FlowHandles {
         FlowHandles { first: Vec::with_capacity(records as usize), of: Vec::with_capacity(records as usize) }
     }

@@ -10,7 +10,7 @@ pub(crate) struct Ingresses {
 }
 
 impl Ingresses {
-    /// For so many records.
+    /// Creates the ports of n records.
     pub fn new(records: u32) -> Ingresses {
         Ingresses { of: vec![[NO_PORT; 2]; records as usize] }
     }

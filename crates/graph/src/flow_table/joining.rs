@@ -1,4 +1,4 @@
-//! What a packet takes from its flow, and what the flow takes from it, when it joins.
+//! A packet joins its flow: what each takes from the other.
 
 use nf::Connection;
 use nf::record::RecordHeader;
@@ -6,21 +6,21 @@ use packet::{Meta, PacketClass};
 
 use crate::Timeouts;
 
-/// A flow is to be kept after this packet as long as after the one before it, whatever that says
+/// The timeout after this packet is that after the one before it, whatever that says
 /// once it is settled: a packet in front of it in its group may change it.
 pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 
-/// How packets join their flows in a chain.
+/// The way packets join their flows in a chain.
 #[derive(Clone, Copy)]
 pub(crate) struct Joining {
-    /// How long flows are kept.
+    /// The timeouts of flows.
     pub timeouts: Timeouts,
-    /// Whether the functions, not the chain, say that.
+    /// True if the functions, not the chain, say that.
     pub keeps_flows: bool,
-    /// Whether any function has attributes: else no flow has tags, and its record's second line is
+    /// True if any function has attributes: else no flow has tags, and its record's second line is
     /// not touched.
     pub tags: bool,
-    /// Whether packets leave as packets of the flow that they came as, so that their key is the
+    /// True if packets leave as packets of the flow that they came as, so that their key is the
     /// flow's too.
     pub has_aliases: bool,
 }
@@ -69,7 +69,7 @@ impl Joining {
         meta.transit.relearn_alias = false;
     }
 
-    /// How long the chain keeps the flow after a packet that brings its connection to this; 0: the
+    /// Returns the timeout after a packet that brings the flow's connection to this; 0: the
     /// functions say it.
     #[inline(always)]
     fn keep_ms(&self, meta: &Meta, header: &RecordHeader, connection: Connection) -> u32 {

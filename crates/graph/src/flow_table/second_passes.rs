@@ -49,7 +49,7 @@ pub(crate) struct SecondPasses {
 }
 
 impl SecondPasses {
-    /// How many flows turn back: how many records are those of second passes.
+    /// Returns the number of flows that turn back, each with a record for its second pass.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
@@ -74,7 +74,7 @@ impl SecondPasses {
         self.count += 1;
     }
 
-    /// The flow with this record is over, or is elsewhere: gives its second record, if it has one.
+    /// Removes a flow that ended or moved; returns its second record, if it has one.
     pub fn remove(&mut self, main: u32) -> Option<u32> {
         let pass = self.get(main)?;
         for record in [pass.main, pass.second] {

@@ -54,7 +54,7 @@ impl Wheel {
         }
     }
 
-    /// The tick that a time is in. Timers fire when the tick of their deadline is over.
+    /// Returns the tick of a time. Timers fire when the tick of their deadline has passed.
     #[inline]
     pub fn tick(time_ns: u64) -> u64 {
         time_ns >> TICK_BITS

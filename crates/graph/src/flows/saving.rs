@@ -13,7 +13,7 @@ use super::Flows;
 use crate::flow_table::{FlowTable, RestoreError, SecondPass};
 use crate::stages::Stages;
 
-/// What a saved flow begins with: which chain it is of, and how long what follows is that the
+/// The prefix of a saved flow: the chain that it is of, and the length of what the
 /// functions keep beside the record.
 const PREFIX_LEN: usize = 8 + 4;
 
@@ -21,17 +21,17 @@ const PREFIX_LEN: usize = 8 + 4;
 /// follows, after its length.
 const HAS_SECOND: u32 = 1 << 31;
 
-/// What a saved second pass begins with: the function that turns the flow back, the side, the
+/// The prefix of a saved second pass: the function that turns the flow back, the side, the
 /// direction, and how long what follows is that the functions keep beside its record.
 const SECOND_PREFIX_LEN: usize = 2 + 1 + 1 + 4;
 
-/// How a chain's flows are saved ([`crate::Chain::save_flow`]): what a chain with other versions of its
-/// functions has to know to take them over.
+/// The layout of a chain's saved flows ([`crate::Chain::save_flow`]): what a chain with other
+/// versions of its functions has to know to take them over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedLayout {
     fingerprint: u64,
     record_len: usize,
-    /// What stands before the functions' parts: the header, and what TCP streams need.
+    /// Bytes before the functions' parts: the header, and what TCP streams need.
     lead_len: usize,
     parts: Vec<SavedPart>,
 }
@@ -42,7 +42,7 @@ impl SavedLayout {
         self.record_len
     }
 
-    /// Whether it is that of the same functions in the same order, whatever their versions.
+    /// Returns true if it is that of the same functions in the same order, whatever their versions.
     fn is_of_same(&self, other: &SavedLayout) -> bool {
         let functions = |layout: &SavedLayout| -> Vec<_> {
             layout.parts.iter().map(|part| (part.name, part.tag_bits)).collect()
@@ -51,7 +51,7 @@ impl SavedLayout {
     }
 }
 
-/// How flows are saved here, and how they were by other versions of the functions.
+/// The layout of flows that are saved here, and those of other versions of the functions.
 pub(super) struct SavedLayouts {
     own: SavedLayout,
     /// Those whose flows are taken over.
@@ -116,7 +116,7 @@ impl Flows {
         }
     }
 
-    /// How flows are saved here.
+    /// Returns the layout of flows that are saved here.
     pub fn saved_layout(&self) -> &SavedLayout {
         &self.layouts.own
     }
@@ -232,7 +232,7 @@ impl Flows {
     }
 
     /// The same for a flow that somebody else had since it was saved, who has seen as much time
-    /// pass as this chain: fragments that were held back then, and whose time is over, were dropped
+    /// pass as this chain: fragments that were held back then, and have expired, were dropped
     /// there.
     pub fn restore_copy(
         &mut self,
@@ -299,7 +299,7 @@ impl Flows {
     }
 }
 
-/// What a flow that turns back owns for its second pass, as it was saved.
+/// The saved second pass of a flow that turns back.
 struct SavedSecond<'s> {
     /// Its records have other numbers here.
     pass: SecondPass,
@@ -340,7 +340,7 @@ fn number(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
-/// Which chain this is, by its functions, their versions, and its records' size.
+/// Returns the identity of a chain: its functions, their versions, and its records' size.
 fn fingerprint(stages: &[Box<dyn Stage>], layout: &RecordLayout) -> u64 {
     let mut state = layout.len() as u64;
     for stage in stages {

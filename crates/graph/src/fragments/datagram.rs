@@ -3,8 +3,8 @@
 use nf::source_of;
 use packet::{Addr, FlowHasher, FlowKey, Packet, parse, split_mix};
 
-/// Which datagram a fragment is of: addresses and protocol in one direction, and the identification
-/// field.
+/// The identity of a fragment's datagram: addresses and protocol in one direction, and the
+/// identification field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Datagram {
     pub(crate) key: FlowKey,
@@ -22,7 +22,7 @@ impl Datagram {
         Datagram { key, reversed, id: parse::fragment_id(packet) }
     }
 
-    /// Who sends it, as far as sources are told apart.
+    /// Returns its source, as far as sources are distinguished.
     pub(crate) fn source(&self) -> Addr {
         source_of(self.key.ends(self.reversed).0.addr)
     }

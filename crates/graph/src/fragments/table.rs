@@ -112,12 +112,12 @@ impl<T> Table<T> {
         }
     }
 
-    /// How many it has.
+    /// Returns the number of datagrams.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// What all entries weigh.
+    /// Returns the weight of all entries.
     pub fn weight(&self) -> usize {
         self.by_age.iter().map(|queue| queue.weight).sum()
     }
@@ -158,12 +158,12 @@ impl<T> Table<T> {
         some(self.by_age[class].first)
     }
 
-    /// How many entries are of this class.
+    /// Returns the number of entries of this class.
     pub fn class_len(&self, class: usize) -> usize {
         self.by_age[class].len
     }
 
-    /// Whether there is room for a datagram that it does not have yet.
+    /// Returns true if there is room for a datagram that it does not have yet.
     pub fn has_room(&self, datagram: &Datagram) -> bool {
         self.len() < self.max && self.of_source(datagram).len < self.max.div_ceil(SOURCE_PART)
     }
@@ -199,7 +199,7 @@ impl<T> Table<T> {
         self.note_victim(victim, is_source_full)
     }
 
-    /// Whether this entry may weigh so much more: see [`Table::heavy_victim`].
+    /// Returns true if this entry may weigh `more` more: see [`Table::heavy_victim`].
     pub fn has_weight(&self, at: u32, more: usize, max: usize) -> bool {
         self.weight() + more <= max && self.of_source(&self.datagram(at)).weight + more <= max / SOURCE_PART
     }
@@ -278,7 +278,7 @@ impl<T> Table<T> {
         self.by_source.get(&datagram.source()).copied().unwrap_or(Queue::EMPTY)
     }
 
-    /// The first entry of a source but `except` that `may` be it.
+    /// Returns the first entry of a source but `except` that `may` accepts.
     fn first_of(&self, of_source: Queue, except: u32, may: impl Fn(&T) -> bool) -> Option<u32> {
         let mut at = of_source.first;
         while at != NONE && (at == except || !may(self.get(at))) {

@@ -10,7 +10,7 @@ use crate::cache::{FlowCache, Path, ProgramId};
 use crate::queue::GROUP_MAX;
 use crate::reassembly::Reassembly;
 
-/// How far packets that entered by one side have come.
+/// The progress of packets that entered by one side.
 pub(super) struct GroupCrossing {
     pub side: Side,
     /// Those that are still to be forwarded.
@@ -18,13 +18,13 @@ pub(super) struct GroupCrossing {
     /// Bytes that each counts as longer than it is: what would have been put before it, but is
     /// taken away again.
     pub cancelled_len: u64,
-    /// Whether what they brought to streams is at hand.
+    /// True if what they brought to streams is at hand.
     assembled: bool,
 }
 
 /// An order in which the packets of a group stand for a while.
 struct PathOrder {
-    /// Where each is from.
+    /// The original position of each.
     places: [u8; GROUP_MAX],
     /// With which one each place is exchanged, one after the other.
     swaps: [u8; GROUP_MAX],
@@ -77,7 +77,7 @@ impl PathOrder {
 }
 
 impl Pipeline {
-    /// Takes packets, of each side so many, through the functions, those from inside before those
+    /// Takes packets, by side, through the functions, those from inside before those
     /// from outside, or through the steps of a program, and leaves what was decided about each in
     /// `verdicts`.
     #[inline(never)]
@@ -125,7 +125,7 @@ impl Pipeline {
         self.end_reports(reports);
     }
 
-    /// Takes those packets that are to be forwarded, from both sides in turn.
+    /// Takes those packets that will be forwarded, from both sides in turn.
     #[inline(always)]
     fn cross_sides(
         &mut self,
@@ -225,7 +225,7 @@ impl Pipeline {
         crossing.load = PacketTotals::by_side(packets, verdicts)[side as usize];
     }
 
-    /// How many alerts and events there are.
+    /// Returns the numbers of alerts and events.
     #[inline(always)]
     fn told(&self) -> (usize, usize) {
         (self.stages.effects.alerts.len(), self.stages.effects.events.len())

@@ -36,7 +36,7 @@ impl Pipeline {
         self.drop_unheld(run.pool);
     }
 
-    /// Gives up datagrams whose time is over.
+    /// Gives up expired datagrams.
     #[inline]
     pub fn expire_datagrams(&mut self, pool: &mut PacketPool) {
         if let Some(reassembly) = &mut self.flows.reassembly

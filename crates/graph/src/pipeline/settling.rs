@@ -51,7 +51,7 @@ impl Pipeline {
         count
     }
 
-    /// What becomes of a packet, and of its flow, once all functions had it; whether it passed.
+    /// Settles a packet, and its flow, after all functions; returns true if it passed.
     pub(super) fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut BatchRun<'_, '_>) -> bool {
         let (record, sequence) = (packet.meta().transit.flow, packet.meta().transit.sequence);
         if packet.meta().transit.relearn_alias {

@@ -22,22 +22,22 @@ use crate::SideBySide;
 use crate::cache::Step;
 use crate::queue::GROUP_MAX;
 
-/// Of the groups that go in order, one of so many is measured: a prime, so that programs which take
+/// Of the groups that go in order, one in n is measured: a prime, so that programs which take
 /// turns all have theirs.
 const MEASURED_EVERY: u32 = 17;
 
-/// What a measurement weighs in the average, as a power of two: an eighth.
+/// The weight of a measurement in the average, as a power of two: an eighth.
 const WEIGHT_SHIFT: u32 = 3;
 
-/// A measurement counts as so many times the average at most, and so many nanoseconds: something
-/// else had the core meanwhile.
+/// A measurement counts as at most n times the average plus n nanoseconds: something
+/// else had the core in the meantime.
 const OUTLIER: u64 = 4;
 const OUTLIER_NS: u64 = 256;
 
-/// What a chain needs that runs state functions side by side.
+/// The state for running state functions in parallel.
 pub(crate) struct Sides {
     how: SideBySide,
-    /// How long the state functions of each function take for a packet.
+    /// The cost of each function's state functions for a packet.
     paces: Vec<Pace>,
     /// By function, where its part of records stands, and the bits of its attributes.
     parts: Vec<(Range<usize>, u64)>,
@@ -46,13 +46,13 @@ pub(crate) struct Sides {
     /// Of which records, by the same number; and by packet, its flow's number.
     copied: [u32; GROUP_MAX],
     places: [u32; GROUP_MAX],
-    /// What the last ones tell.
+    /// The reports of the last ones.
     effects: Effects,
     /// Groups in order since one was measured.
     unmeasured: u32,
 }
 
-/// How long something takes for a packet, in 1/16 ns; 0: nobody knows yet.
+/// The cost for a packet, in 1/16 ns; 0 if unknown.
 #[derive(Clone, Copy, Default)]
 struct Pace(u64);
 
@@ -85,7 +85,7 @@ impl Sides {
         })
     }
 
-    /// How many of the functions run here, if the others are to run there: such that the shorter
+    /// Returns how many of the functions run here, if the others run there: such that the shorter
     /// side has as much to do as can be. None if that is not worth it, or not known yet.
     fn cut(&self, functions: &[Step], packets: u64) -> Option<usize> {
         let pace = |step: &Step| self.paces.get(stage_of(step)?).map(|pace| pace.0);
@@ -106,8 +106,8 @@ impl Sides {
         (best > 0 && shorter * packets / 16 >= worth_ns).then_some(best)
     }
 
-    /// Whether the group is measured, which goes side by side or does not: if so, or if nothing is
-    /// known of some of these functions, or now and then.
+    /// Returns true if the group is measured, which goes side by side or does not: if so, or if
+    /// nothing is known of some of these functions, or now and then.
     fn is_to_be_measured(&mut self, functions: &[Step], is_cut: bool) -> bool {
         self.unmeasured = (self.unmeasured + 1) % MEASURED_EVERY;
         let is_unknown = |stage: usize| self.paces[stage].0 == 0;
@@ -148,7 +148,7 @@ impl Sides {
         count
     }
 
-    /// Puts what they made of it, of so many flows, in its place.
+    /// Puts what they made of it, of n flows, in its place.
     fn give_back(&mut self, count: usize, records: &mut FlowRecords, there: &[Step]) {
         let tags = there.iter().filter_map(stage_of).fold(0, |tags, stage| tags | self.parts[stage].1);
         for (place, &flow) in (0..).zip(&self.copied[..count]) {
@@ -164,7 +164,7 @@ impl Sides {
     }
 }
 
-/// Where what the last ones tell is kept, with the numbers of its packets.
+/// Returns effects for the reports of the last ones, with the numbers of their packets.
 fn ordering() -> Effects {
     let mut effects = Effects::default();
     effects.order_reports(true);

@@ -1,4 +1,4 @@
-//! What the receiver of a stream has, as its acknowledgements say.
+//! The receiver's progress in a stream, from its acknowledgements.
 
 use packet::Direction;
 
@@ -35,7 +35,7 @@ impl Reassembler {
         }
     }
 
-    /// Whether the sender of this half has sent what comes before this number.
+    /// Returns true if the sender of this half has sent what comes before this number.
     pub(super) fn has_sent(&mut self, half: &Half, sequence: u32) -> bool {
         if !half.has(Half::BEGUN) {
             return true; // Who knows.
@@ -50,7 +50,7 @@ impl Reassembler {
         }
     }
 
-    /// Where what its sender has sent ends, as far as it was seen; an end counts as one byte.
+    /// Returns the end of the sender's bytes, as far as they were seen; a FIN counts as one byte.
     #[cold]
     pub(super) fn sent(&self, half: &Half) -> u64 {
         let next = half.next + u64::from(half.has(Half::ENDED));

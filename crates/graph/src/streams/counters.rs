@@ -1,20 +1,19 @@
-//! What is counted of streams.
+//! Counters of stream reassembly.
 
-/// What was counted of streams.
+/// Counters of stream reassembly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounters {
     /// Bytes delivered in order.
     pub bytes: u64,
-    /// Bytes that were copied because they came too early.
+    /// Bytes copied to an out-of-order queue.
     pub bytes_early: u64,
-    /// Bytes that had been delivered before.
+    /// Bytes retransmitted after delivery.
     pub bytes_again: u64,
     /// Gaps announced.
     pub gaps: u64,
     /// Bytes missing in them.
     pub bytes_missing: u64,
-    /// Segments that came too early, and that there was no memory to keep: a gap, or in line they
-    /// were dropped.
+    /// Out-of-order segments without memory to keep them: a gap, or inline they were dropped.
     pub gave_up: u64,
     /// Of these and of `unrecorded`, those whose stream or source held its share.
     pub over_share: u64,
@@ -36,13 +35,13 @@ pub struct StreamCounters {
     pub old: u64,
     /// Segments beyond the window that their receiver has offered.
     pub beyond_window: u64,
-    /// In line, segments that there was no memory to remember.
+    /// Inline, segments without memory to remember them.
     pub unrecorded: u64,
-    /// In line, packets whose time to live was raised.
+    /// Inline, packets whose TTL was raised.
     pub raised: u64,
-    /// In line, segments whose bytes were replaced by those that were sent first.
+    /// Inline, segments whose bytes were replaced by those sent first.
     pub replaced: u64,
-    /// Urgent bytes, which hosts read beside the stream.
+    /// Urgent bytes, which hosts read outside the stream.
     pub urgent: u64,
     /// Segments with bytes or an end that count only once they are acknowledged: a SYN's, those of
     /// damaged segments, and of those that acknowledge what was not sent.
@@ -58,7 +57,7 @@ pub struct StreamCounters {
 }
 
 impl StreamCounters {
-    /// All of them, by the names that reports use.
+    /// Returns all counters with their names in reports.
     pub fn by_name(&self) -> [(&'static str, u64); 23] {
         [
             ("bytes", self.bytes),

@@ -21,7 +21,7 @@ mod moving;
 /// Datagrams that may be under way at once, as many as a chain keeps track of.
 pub const DATAGRAMS_MAX: usize = 1024;
 
-/// How long a datagram of IPv4 is waited for: as long as Linux does.
+/// Timeout of an IPv4 datagram in fragments, as in Linux.
 pub const DATAGRAM_TIMEOUT_NS: u64 = 30_000_000_000;
 /// The same of IPv6 (RFC 8200 4.5).
 pub const DATAGRAM_TIMEOUT_V6_NS: u64 = 60_000_000_000;
@@ -60,24 +60,24 @@ pub struct Datagrams {
     /// By slot.
     table: Table<Slot>,
     bytes: Zeroed<u8>,
-    /// Which units of each slot are here.
+    /// The units of each slot that have arrived.
     here: Zeroed<u64>,
     /// With which units runs begin: fragments that came one after the other, in order.
     begins: Zeroed<u64>,
-    /// Whether fragments are held back, and those that are lost do not reach their host: then
+    /// True if fragments are held back, and those that are lost do not reach their host: then
     /// nothing of their datagram is forgotten.
     inline: bool,
     /// When each slot's datagram is given up.
     until_ns: Vec<u64>,
-    /// Whose each slot's datagram is: it goes with the flow, if that goes elsewhere.
+    /// The flow of each slot's datagram, which moves with it.
     flows: Vec<u32>,
     /// No datagram is given up before.
     due_ns: u64,
-    /// Slots whose bytes are in use until the group is over.
+    /// Slots whose bytes are in use until the group ends.
     delivered: Vec<u32>,
-    /// Where the packet at hand was noted, and whether its datagram is whole with it.
+    /// The slot of the current packet, and true if its datagram is whole with it.
     noted: Option<(u32, bool)>,
-    /// How many fragments are held back.
+    /// Fragments that are held back.
     held: u64,
     /// Those that are not any more, and have not gone on.
     unheld: Vec<(Packet, Unheld)>,
@@ -95,10 +95,10 @@ struct Slot {
     condemned: bool,
     /// Its length, once its last fragment is here.
     len: Option<usize>,
-    /// Where its transport header begins, and of which protocol that is.
+    /// The offset of its transport header, and its protocol.
     l4: usize,
     protocol: u8,
-    /// How many units are here.
+    /// Units that have arrived.
     units: usize,
     /// Congestion marks that were seen, a bit for each (RFC 3168 5.3).
     marks: u8,
@@ -119,7 +119,7 @@ pub enum Unheld {
     Moved,
 }
 
-/// What becomes of a fragment that passed all functions.
+/// The outcome for a fragment that passed all functions.
 pub enum Passing {
     /// It goes on: nothing is held back for it.
     Alone(Packet),
@@ -131,12 +131,12 @@ pub enum Passing {
     Refused(Packet),
 }
 
-/// What came of a fragment.
+/// The outcome of adding a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// Others are missing.
     Waits,
-    /// It was the last one: all are in this slot, from here to there, until the group is over.
+    /// It was the last one: all are in this slot, from here to there, until the group ends.
     Whole { slot: usize, from: usize, until: usize, protocol: u8 },
     /// The datagram is given up.
     Lost,
@@ -179,7 +179,7 @@ impl Datagrams {
         self.noted = None;
     }
 
-    /// Adds a fragment. `lost` is how many datagrams are given up meanwhile.
+    /// Adds a fragment. `lost` counts datagrams that are given up.
     pub fn add(&mut self, packet: &Packet, lost: &mut u64) -> Added {
         self.noted = None;
         let (meta, datagram) = (packet.meta(), Datagram::of(packet));
@@ -260,12 +260,12 @@ impl Datagrams {
         &self.bytes
     }
 
-    /// Where in them those of a slot begin.
+    /// Returns the offset of a slot's bytes.
     pub fn place(slot: usize) -> usize {
         slot * DATAGRAM_ROOM
     }
 
-    /// How many fragments are held back.
+    /// Fragments that are held back.
     pub fn held(&self) -> u64 {
         self.held
     }
@@ -304,7 +304,7 @@ impl Datagrams {
         all
     }
 
-    /// Gives up the datagrams whose time is over; `lost` is how many.
+    /// Gives up the expired datagrams; `lost` counts them.
     pub fn expire(&mut self, now_ns: u64, lost: &mut u64) {
         if now_ns < self.due_ns {
             return;
@@ -331,7 +331,7 @@ impl Datagrams {
         self.flows[number as usize] = NO_FLOW;
     }
 
-    /// Nothing of a slot's datagram passes any more, until its time is over.
+    /// Nothing of a slot's datagram passes any more, until it expires.
     fn condemn_slot(&mut self, number: u32, packet: &Packet, why: Unheld) {
         let transit = &packet.meta().transit;
         self.delivered.retain(|delivered| *delivered != number);
@@ -394,7 +394,7 @@ impl Datagrams {
         Some(number)
     }
 
-    /// Makes room for so much more in a slot; other datagrams may have to go for it. False if that
+    /// Makes room for more bytes in a slot; other datagrams may have to go for it. False if that
     /// does not help.
     fn make_weight(&mut self, number: u32, more: usize, lost: &mut u64) -> bool {
         while !self.table.has_weight(number, more, HELD_BACK_MEMORY) {
@@ -467,7 +467,7 @@ impl Datagrams {
     }
 }
 
-/// Which units a bitmap has, in order.
+/// Returns the units of a bitmap, in order.
 fn units_in(words: &[u64]) -> impl Iterator<Item = usize> + '_ {
     (0..words.len() * 64).filter(|unit| words[unit / 64] & 1 << (unit % 64) != 0)
 }
@@ -479,8 +479,8 @@ fn congestion(packet: &Packet) -> u8 {
     if meta.version == 4 { byte & 3 } else { byte >> 4 & 3 }
 }
 
-/// Whether fragments with these marks are of no datagram that hosts put together: some are capable
-/// of marks, and some are not (RFC 3168 5.3, and Linux).
+/// Returns true if fragments with these marks are of no datagram that hosts put together: some are
+/// capable of marks, and some are not (RFC 3168 5.3, and Linux).
 fn is_mixture(marks: u8) -> bool {
     marks & 1 != 0 && marks != 1
 }

@@ -1,11 +1,11 @@
-//! How doubtful it is that a host takes a segment: of two for the same place, the less doubtful one
+//! The doubt that a host takes a segment: of two for the same place, the less doubtful one
 //! counts.
 
 use super::{Half, Reassembler, Segment, Streams, Urgent, doubt};
 
 /// It does.
 pub const NONE: u8 = 0;
-/// It does, unless the connection is over.
+/// It does, unless the connection has ended.
 pub const UNSURE: u8 = 1;
 /// Few do.
 pub const UNLIKELY: u8 = 2;
@@ -13,7 +13,7 @@ pub const UNLIKELY: u8 = 2;
 pub const IGNORED: u8 = 3;
 
 impl Reassembler {
-    /// How doubtful it is that the receiver takes a segment, apart from its checksum and what it
+    /// Returns the doubt that the receiver takes a segment, apart from its checksum and what it
     /// acknowledges.
     pub(super) fn doubt(&mut self, segment: &Segment<'_>, streams: &Streams) -> u8 {
         let from = segment.direction.index();
@@ -77,7 +77,7 @@ impl Reassembler {
         streams.halves[1 - from].offer(segment, scale, is_scaled);
     }
 
-    /// What the receiver takes from a segment that it does not ignore.
+    /// Notes what the receiver takes from a segment that it does not ignore.
     pub(super) fn note_options(&mut self, segment: &Segment<'_>, half: &mut Half) {
         if let Some(timestamp) = segment.options.timestamp
             && half.has(Half::STAMPED)

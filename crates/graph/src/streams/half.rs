@@ -1,4 +1,4 @@
-//! What is known of one direction's stream.
+//! The state of one direction's stream.
 
 use super::{Half, Segment, WINDOW_MAX};
 
@@ -7,14 +7,14 @@ impl Half {
     pub(super) const BEGUN: u32 = 1;
     /// A FIN was in order. Should the receiver acknowledge what is after it, then it was not taken.
     pub(super) const ENDED: u32 = 2;
-    /// The connection was reset. Should bytes be acknowledged all the same, then the hosts did not
+    /// The connection was reset. Should bytes still be acknowledged, then the hosts did not
     /// heed it: it was forged.
     pub(super) const RESET: u32 = 4;
     /// A reset or a SYN was refused before anything else came, which may have ended the connection.
     pub(super) const SUSPECT: u32 = 8;
     /// The receiver has more than we have.
     pub(super) const ACKNOWLEDGED: u32 = 16;
-    /// The receiver has acknowledged its beginning: no SYN begins it anew.
+    /// The receiver has acknowledged its beginning: no SYN begins it again.
     pub(super) const ANSWERED: u32 = 32;
     /// It began with a right checksum: one that is wrong is damaged.
     pub(super) const INTACT: u32 = 64;
@@ -39,17 +39,17 @@ impl Half {
     pub(super) const SIGNED: u32 = 1 << 15;
     /// Its SYN has said by how much its windows are shifted.
     pub(super) const SCALED: u32 = 1 << 16;
-    /// What the receiver offers is known.
+    /// The receiver's window is known.
     pub(super) const OFFERED: u32 = 1 << 17;
-    /// What a SYN said of the connection.
+    /// The options that a SYN agreed on.
     pub(super) const AGREED: u32 = Half::STAMPED | Half::SIGNED | Half::SCALED;
 
-    /// Whether any of these flags is set.
+    /// Returns true if any of these flags is set.
     pub(super) fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
-    /// Whether its end was not reached.
+    /// Returns true if its end was not reached.
     pub(super) fn is_open(&self) -> bool {
         self.flags & (Half::BEGUN | Half::ENDED) == Half::BEGUN
     }
@@ -59,7 +59,8 @@ impl Half {
         self.base.wrapping_add(self.next as u32)
     }
 
-    /// How far the sequence number is from the next byte's; none if it is in no window.
+    /// Returns the distance of the sequence number from the next byte's; none if it is in no
+    /// window.
     pub(super) fn distance(&self, sequence: u32) -> Option<i64> {
         let distance = i64::from(sequence.wrapping_sub(self.next_sequence()).cast_signed());
         (distance.abs() <= WINDOW_MAX).then_some(distance)
@@ -106,7 +107,7 @@ impl Half {
         self.agree(segment);
     }
 
-    /// What the first segment says of the connection.
+    /// Takes the options of the connection's first segment.
     pub(super) fn agree(&mut self, segment: &Segment<'_>) {
         let options = &segment.options;
         if let Some(timestamp) = options.timestamp {
@@ -120,8 +121,8 @@ impl Half {
         }
     }
 
-    /// Whether the receiver takes a timestamp for old (RFC 7323 5.3); Linux does not if it has
-    /// taken none but 0.
+    /// Returns true if the receiver takes a timestamp for old (RFC 7323 5.3); Linux does not if it
+    /// has taken none but 0.
     pub(super) fn is_old(&self, timestamp: u32) -> bool {
         self.timestamp != 0 && timestamp.wrapping_sub(self.timestamp).cast_signed() < 0
     }
@@ -137,8 +138,8 @@ impl Half {
         }
     }
 
-    /// Whether it matters if the segment's checksum is right: who once leaves it to hardware does
-    /// so always.
+    /// Returns true if it matters if the segment's checksum is right: who once leaves it to
+    /// hardware does so always.
     pub(super) fn judges(&self, segment: &Segment<'_>) -> bool {
         self.has(Half::INTACT) || !self.has(Half::BEGUN) || segment.has(Segment::SYN)
     }

@@ -28,9 +28,9 @@ pub(super) struct Held {
     free: Vec<u32>,
     /// Blocks that are in a list.
     waiting: usize,
-    /// How many may be.
+    /// Maximum number of blocks in lists.
     waiting_max: usize,
-    /// From so many on, sources have shares.
+    /// Number of blocks from which on sources have shares.
     plenty: usize,
     lists: Lists,
     /// Lists that gave way to others.
@@ -44,7 +44,7 @@ pub(super) struct Block {
     next: BlockLink,
     /// Bytes of it that are in use.
     pub len: u32,
-    /// Where in the stream they stand.
+    /// Their offset in the stream.
     pub offset: u64,
     /// The segment that they came in.
     span: Span,
@@ -71,18 +71,18 @@ pub(super) struct New<'a> {
     /// Doubtful bytes count only once the receiver acknowledges them, and give way to less doubtful
     /// ones.
     pub doubt: u8,
-    /// Whether this is a FIN, which stands for one byte.
+    /// True if this is a FIN, which stands for one byte.
     pub fin: bool,
 }
 
-/// What came of an insertion.
+/// The outcome of an insertion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Inserted {
-    /// How many more bytes wait now.
+    /// Bytes that were added.
     pub added: u32,
-    /// Whether bytes differed from those that they overlapped.
+    /// True if bytes differed from those that they overlapped.
     pub differ: bool,
-    /// Whether there were blocks enough; else only bytes from the front were added.
+    /// True if there were blocks enough; else only bytes from the front were added.
     pub whole: bool,
 }
 
@@ -122,7 +122,7 @@ impl Held {
         self.lists.end(list, self.waiting)
     }
 
-    /// Makes sure that there are blocks for new bytes of a list, and so many others; false if there
+    /// Makes sure that there are blocks for new bytes of a list, and `others` more; false if there
     /// are not.
     pub fn prepare(&mut self, list: u32, owner: Owner, new: &New<'_>, others: usize) -> bool {
         let blocks = new.bytes.len().div_ceil(BLOCK_LEN) + others;
@@ -139,7 +139,7 @@ impl Held {
         can
     }
 
-    /// Whether so many more blocks may be taken: lists give way for them.
+    /// Returns true if n more blocks may be taken: lists give way for them.
     #[cold]
     fn make_room(&mut self, blocks: usize) -> bool {
         if self.plenty < self.waiting_max && self.lists.left(self.waiting) < blocks {
@@ -192,7 +192,7 @@ impl Held {
         &mut self.lists
     }
 
-    /// How many blocks are in a list.
+    /// Returns the number of blocks in lists.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
@@ -202,7 +202,7 @@ impl Held {
         &self.bytes
     }
 
-    /// Where in the memory a block's bytes begin.
+    /// Returns the offset of a block's bytes in the memory.
     pub fn place(&self, block: u32) -> usize {
         block as usize * BLOCK_LEN
     }
@@ -270,7 +270,7 @@ impl Held {
         lost
     }
 
-    /// What is no more doubtful than that is not doubtful any more.
+    /// Trusts bytes of up to this doubt: they are not doubtful any more.
     pub fn trust(&mut self, list: BlockLink, doubt: u8) {
         self.each(list, |block| block.doubt = if block.doubt <= doubt { 0 } else { block.doubt });
     }
@@ -337,7 +337,7 @@ impl Held {
         at >= until
     }
 
-    /// Where the bytes of a list end.
+    /// Returns the end of a list's bytes.
     pub fn end(&self, list: BlockLink) -> Option<u64> {
         self.list(list).last().map(|block| block.offset + block.bytes.len() as u64)
     }

@@ -17,10 +17,10 @@ const ACCOUNTS: u64 = 1 << 16;
 /// Lists that are looked at to find one to give way.
 const LOOKED_AT_MAX: usize = 32;
 
-/// Whose the packet at hand is.
+/// The owner of the current packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner {
-    /// Who began its flow.
+    /// The source that began its flow.
     source: Addr,
     /// Its connection is not open.
     is_weak: bool,
@@ -65,7 +65,7 @@ struct List {
     /// The places of its queue next to its own: one more than a list's number.
     next: u32,
     previous: u32,
-    /// What it held before this offset gave way, if its stream did not come so far since.
+    /// Bytes before this offset were evicted, if its stream did not come so far since.
     lost_until: u64,
     is_weak: bool,
     /// It grew since it was last looked at.
@@ -91,14 +91,14 @@ pub(super) struct Lists {
     /// The list that is being changed: one more than its number.
     open: u32,
     owner: Owner,
-    /// How many blocks waited before that.
+    /// Blocks that waited before that.
     mark: usize,
     /// Why a block was refused last.
     pub shortage: MemoryShortage,
 }
 
 impl Lists {
-    /// For so many blocks, of which a source has this share. Only lists that gave way are more.
+    /// Creates lists for n blocks, of which a source has this share. Only evicted lists are more.
     pub fn new(blocks: usize, share: u32, seed: u64) -> Result<Lists, OutOfMemory> {
         Ok(Lists {
             all: Vec::with_capacity(blocks),
@@ -112,7 +112,7 @@ impl Lists {
         })
     }
 
-    /// How many accounts of sources there are.
+    /// Returns the number of accounts of sources.
     pub fn accounts(&self) -> usize {
         self.sources.accounts()
     }
@@ -131,7 +131,7 @@ impl Lists {
         self.get(list).map_or(BlockLink::default(), |list| list.first)
     }
 
-    /// How many blocks it has.
+    /// Returns the number of its blocks.
     pub fn blocks(&self, list: u32) -> usize {
         self.get(list).map_or(0, |list| list.blocks as usize)
     }
@@ -141,7 +141,7 @@ impl Lists {
         self.sources.account(source_of(owner.source))
     }
 
-    /// A list is about to change, while so many blocks wait.
+    /// Begins a change of a list, while `waiting` blocks wait.
     pub fn begin(&mut self, list: u32, owner: Owner, waiting: usize) {
         (self.open, self.owner, self.mark) = (list, owner, waiting);
     }
@@ -192,7 +192,7 @@ impl Lists {
         }
     }
 
-    /// How many more blocks the list that is being changed may have by its source's share.
+    /// Returns how many more blocks the list that is being changed may have by its source's share.
     pub fn left(&self, waiting: usize) -> usize {
         // A list that was charged stays so: a forged reset makes its connection weak, too.
         let known = self.get(self.open).filter(|list| list.blocks > 0 && !list.is_weak);
@@ -246,13 +246,13 @@ impl Lists {
         self.count(is_weak, account, blocks, 0);
     }
 
-    /// Whether a list gave way since its stream asked last.
+    /// Returns true if a list gave way since its stream asked last.
     #[inline]
     pub fn is_news(&mut self, list: u32) -> bool {
         self.get_mut(list).is_some_and(|list| std::mem::take(&mut list.is_news))
     }
 
-    /// What a list held before this offset gave way; 0 if nothing did.
+    /// Returns the offset before which a list's bytes were evicted; 0 if none were.
     #[inline]
     pub fn lost_until(&self, list: u32) -> u64 {
         self.get(list).map_or(0, |list| list.lost_until)

@@ -1,8 +1,8 @@
 //! IP headers that hosts ignore: options and extension headers that are malformed, or that give a
 //! route.
 
-/// Whether a host ignores a packet with this IP header, which has options or extension headers, up
-/// to its transport header or its fragment's content.
+/// Returns true if a host ignores a packet with this IP header, which has options or extension
+/// headers, up to its transport header or its fragment's content.
 #[cold]
 pub(super) fn is_ignored(header: &[u8]) -> bool {
     match header.first().map(|first| first >> 4) {
@@ -29,7 +29,7 @@ fn is_ignored_v4(mut options: &[u8]) -> bool {
                 let pointer = option.get(2).copied().unwrap_or(0);
                 let is_bad = match *kind {
                     _ if option.len() < 2 => true,
-                    // Hosts accept none unless they are told to.
+                    // Hosts accept none by default.
                     LOOSE_ROUTE | STRICT_ROUTE => true,
                     RECORD_ROUTE => pointer < 4 || pointer <= *len && usize::from(pointer) + 3 > option.len(),
                     TIMESTAMP => is_bad_timestamp(option),
@@ -102,7 +102,8 @@ fn is_ignored_v6(mut next: u8, mut rest: &[u8]) -> bool {
     false
 }
 
-/// Whether an option asks those who do not know it to discard the packet, or is malformed (RFC 8200
+/// Returns true if an option asks those who do not know it to discard the packet, or is malformed
+/// (RFC 8200
 /// 4.2).
 fn has_bad_option(mut options: &[u8]) -> bool {
     const PAD: u8 = 1;

@@ -6,12 +6,12 @@ use packet::{DropReason, Packet, PacketClass};
 
 use super::{Differing, LowTtl, Reassembler, Segment, Streams};
 
-/// Where a packet's payload differs from what was sent before for the same place.
+/// A difference between a packet's payload and what was sent before for the same offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Difference {
-    /// Where in the payload what is compared begins.
+    /// The offset in the payload.
     in_payload: usize,
-    /// Where that stands in what was sent.
+    /// The offset in what was sent.
     offset: u64,
     len: usize,
 }

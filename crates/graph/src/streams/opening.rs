@@ -1,4 +1,4 @@
-//! Where connections begin and break off: which SYNs hosts heed, which of several attempts to open
+//! Opening and resetting connections: which SYNs hosts heed, which of several attempts to open
 //! they take, and which resets.
 
 use nf::stream::StreamPieceKind;
@@ -37,9 +37,9 @@ impl Reassembler {
             self.choose(segment, false, streams);
             return true; // The same one again.
         }
-        // Nobody answered yet, so it is another attempt; or all is over, and the ports are used
-        // again (RFC 9293 3.6.1). To any other one, hosts answer by what they have, and go on (RFC
-        // 5961 4.2); of two answers to one SYN, the first counts.
+        // Nobody answered yet, so it is another attempt; or the connection has ended, and the ports
+        // are used again (RFC 9293 3.6.1). To any other one, hosts answer by what they have, and go
+        // on (RFC 5961 4.2); of two answers to one SYN, the first counts.
         let is_closed = original.has(Half::ENDED) && reply.has(Half::ENDED);
         if over && !is_closed && other.has(Half::BEGUN) {
             // A reset may be forged, behind one end the other half goes on, and this may be forged,
@@ -68,7 +68,7 @@ impl Reassembler {
         true
     }
 
-    /// Of several attempts to open, a SYN/ACK tells which one its sender took, until it is
+    /// Of several attempts to open, a SYN/ACK shows which one its sender took, until it is
     /// acknowledged itself. Bytes that came before it were sent `in_vain` if they acknowledge
     /// another one; so were those of attempts that were not taken.
     fn choose(&mut self, segment: &Segment<'_>, in_vain: bool, streams: &mut Streams) {
@@ -89,7 +89,8 @@ impl Reassembler {
         }
     }
 
-    /// All that came is of no connection, or of one that is over: another one begins with this SYN.
+    /// All that came is of no connection, or of one that has ended: another one begins with this
+    /// SYN.
     fn restart(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
         let from = segment.direction.index();
         self.forget(streams);
@@ -149,7 +150,7 @@ impl Reassembler {
         }
     }
 
-    /// Whether nothing of it came yet, but for what is doubtful.
+    /// Returns true if nothing of it came yet, but for what is doubtful.
     fn is_empty(&self, half: &Half) -> bool {
         let has_come = Half::ENDED | Half::ACKNOWLEDGED;
         half.next == 0

@@ -1,48 +1,47 @@
-//! How streams are put together.
+//! Options of stream reassembly.
 
 use super::span::Span;
 
-/// How streams are put together.
+/// Options of stream reassembly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Which bytes count where segments overlap.
+    /// The bytes that count where segments overlap.
     pub policy: HostPolicy,
-    /// Memory for segments that came too early, all flows together, in bytes. Without room, the
-    /// flow that needs it gives up waiting: a gap; or in line, as `when_full` says.
+    /// Memory of the out-of-order queues of all flows, in bytes. Without room, the flow that needs
+    /// it gets a gap; inline, see `when_full`.
     pub memory: usize,
-    /// What the flows of one source may hold of it, and of [`super::SENT_MEMORY`], once three
-    /// quarters are taken, in percent.
+    /// The share of one source in it, and in [`super::SENT_MEMORY`], once three quarters are taken,
+    /// in percent.
     pub per_source: u8,
     /// Chooses the accounts of sources.
     pub seed: u64,
     /// The same for one direction of one flow.
     pub memory_per_stream: u32,
-    /// Where hosts read urgent bytes.
+    /// The place where hosts read urgent bytes.
     pub urgent: Urgent,
-    /// Packets with a time to live below this may end before they reach their host; if none is
-    /// said, [`TTL_MIN`], or in line [`TTL_MIN_INLINE`].
+    /// Packets with a lower TTL may expire before they reach their host. Unset: [`TTL_MIN`], or
+    /// inline [`TTL_MIN_INLINE`].
     pub ttl_min: Option<u8>,
-    /// Whether packets pass only if hosts take them as they are inspected, where a function
-    /// prevents attacks.
+    /// Inline, passes packets only if hosts read them as they were inspected.
     pub normalize: bool,
-    /// What becomes of packets with a lower one, in line.
+    /// Inline, the policy for packets with a lower TTL.
     pub low_ttl: LowTtl,
-    /// What becomes of segments that differ from what was sent before, in line.
+    /// Inline, the policy for retransmissions with other bytes.
     pub differing: Differing,
-    /// Whether a function prevents attacks: the chain sets it.
+    /// True if a function prevents attacks; set by the chain.
     pub inline: bool,
-    /// What becomes of segments that there is no memory to keep, in line.
+    /// Inline, the policy for segments without memory to keep them.
     pub when_full: WhenFull,
 }
 
-/// What [`StreamOptions::ttl_min`] is where packets are only looked at: hosts are on the other side
-/// of a router at most.
+/// Default of [`StreamOptions::ttl_min`] where packets are only inspected: hosts are at most one
+/// router away.
 pub const TTL_MIN: u8 = 2;
-/// The same where packets are dropped that end before their host: only what explores the way has
-/// less.
+/// Default inline, where packets that expire before their host are dropped: only probes of the
+/// route have less.
 pub const TTL_MIN_INLINE: u8 = 5;
 
-/// What becomes of what cannot be inspected for lack of memory.
+/// The policy for segments that cannot be inspected for lack of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WhenFull {
     /// It passes.
@@ -52,17 +51,17 @@ pub enum WhenFull {
     Drop,
 }
 
-/// What becomes of packets that may end before they reach their host.
+/// The policy for packets that may expire before they reach their host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LowTtl {
     /// They are dropped.
     #[default]
     Drop,
-    /// They get the least time to live that may not.
+    /// Their TTL is raised to the least one that reaches the host.
     Raise,
 }
 
-/// What becomes of segments whose bytes differ from those that were sent before for the same place.
+/// The policy for retransmissions whose bytes differ from those sent first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Differing {
     /// They are dropped.
@@ -91,26 +90,24 @@ impl Default for StreamOptions {
     }
 }
 
-/// Which bytes count where segments that wait overlap: hosts differ, and who tells their attackers
-/// apart must know how (Novak and Sturges, "Target-Based TCP Stream Reassembly", 2007). What was
-/// delivered already counts in any case.
+/// The bytes that count where segments in the out-of-order queue overlap. Hosts differ (Novak and
+/// Sturges, "Target-Based TCP Stream Reassembly", 2007). Delivered bytes count in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HostPolicy {
-    /// Those that came first.
+    /// The first to arrive.
     First,
-    /// Those that came last.
+    /// The last to arrive.
     Last,
-    /// Those that came first, unless the later segment begins before theirs (BSD, Windows).
+    /// The first to arrive, unless the later segment begins before theirs (BSD, Windows).
     Bsd,
-    /// Those that came first, unless the later segment begins before theirs, or at the same place
-    /// and ends after theirs. A segment that follows another one that waits is one with it
-    /// (`tcp_data_queue_ofo`).
+    /// The first to arrive, unless the later segment begins before theirs, or at the same offset
+    /// and ends after theirs. Adjacent queued segments count as one (`tcp_data_queue_ofo`).
     #[default]
     Linux,
 }
 
 impl HostPolicy {
-    /// Whether bytes of a new segment replace those of an old one.
+    /// Returns true if bytes of a new segment replace those of an old one.
     pub(super) fn prefers_new(self, new: Span, old: Span) -> bool {
         match self {
             HostPolicy::First => false,
@@ -121,11 +118,10 @@ impl HostPolicy {
     }
 }
 
-/// Where a host reads urgent bytes.
+/// The place where a host reads urgent bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Urgent {
-    /// Beside the stream, which goes on without them: what sockets do unless their program asks for
-    /// something else.
+    /// Outside the stream, which continues without them: the default of sockets.
     #[default]
     OutOfBand,
     /// In the stream (`SO_OOBINLINE`).

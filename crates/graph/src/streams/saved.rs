@@ -154,7 +154,7 @@ impl Reassembler {
     }
 }
 
-/// What of the saved bytes was not read yet.
+/// The saved bytes that were not read yet.
 pub(super) struct Rest<'a> {
     saved: &'a [u8],
     at: usize,
@@ -165,7 +165,7 @@ impl<'a> Rest<'a> {
         self.at == self.saved.len()
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     pub fn at(&self) -> usize {
         self.at
     }

@@ -9,7 +9,7 @@ use super::network;
 /// A segment: its header's numbers, and its payload as far as it was captured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Segment<'a> {
-    /// Which way it goes in its flow.
+    /// Its direction in its flow.
     pub direction: Direction,
     /// The sequence number.
     pub sequence: u32,
@@ -21,32 +21,32 @@ pub struct Segment<'a> {
     pub window: u16,
     /// The urgent pointer; without meaning unless the URG flag is set.
     pub urgent: u16,
-    /// What its options say.
+    /// Its options.
     pub options: SegmentOptions,
-    /// Whether hosts ignore it for what its IP header says, or it ends before it reaches one.
+    /// True if hosts ignore it for what its IP header says, or it ends before it reaches one.
     pub ignored: bool,
     /// Bytes of payload on the wire.
     pub len: u32,
     /// Those that are here: fewer where a capture cut the packet.
     pub payload: &'a [u8],
-    /// Whether its checksums are right; none if nobody looked, or they cannot be told from what is
+    /// True if its checksums are right; none if nobody looked, or they cannot be told from what is
     /// here.
     pub intact: Option<bool>,
-    /// Whether it was put together from fragments, so that the packet at hand does not have its
+    /// True if it was put together from fragments, so that the packet at hand does not have its
     /// payload.
     pub apart: bool,
 }
 
-/// What of a segment's options matters to whether its receiver takes it.
+/// The options of a segment that decide whether its receiver takes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentOptions {
     /// The value of its timestamp (RFC 7323 3).
     pub timestamp: Option<u32>,
     /// By how many bits its sender's windows are shifted; of a SYN (RFC 7323 2).
     pub scale: Option<u8>,
-    /// Whether it has an MD5 signature (RFC 2385).
+    /// True if it has an MD5 signature (RFC 2385).
     pub signed: bool,
-    /// Whether it has the Authentication Option (RFC 5925).
+    /// True if it has the Authentication Option (RFC 5925).
     pub authenticated: bool,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Segment<'a> {
         Segment::read(packet.data().get(l4..)?, len, meta.transit.direction)
     }
 
-    /// The segment that these bytes begin with, which has so many on the wire.
+    /// Returns the segment that these bytes begin with, which has `wire_len` on the wire.
     #[inline(always)]
     pub(super) fn read(bytes: &'a [u8], len: usize, direction: Direction) -> Option<Segment<'a>> {
         let header: &[u8; 20] = bytes.first_chunk()?;
@@ -140,8 +140,8 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// Whether the checksums of the segment in a packet are right, that of its IPv4 header and its
-    /// own; none if not all of it was captured, or it is none that a network carries.
+    /// Returns true if the checksums of the segment in a packet are right, that of its IPv4 header
+    /// and its own; none if not all of it was captured, or it is none that a network carries.
     pub(super) fn check(packet: &Packet) -> Option<bool> {
         let segment = packet.data().get(usize::from(packet.meta().l4)..packet.flow_end())?;
         if !Segment::has_right_header(packet) {
@@ -165,15 +165,15 @@ impl<'a> Segment<'a> {
         Some(verify(pseudo + sum(segment)))
     }
 
-    /// Whether the IPv4 header's checksum of a packet, if it has one, is right.
+    /// Returns true if the IPv4 header's checksum of a packet, if it has one, is right.
     pub(super) fn has_right_header(packet: &Packet) -> bool {
         let (meta, data) = (packet.meta(), packet.data());
         let header = data.get(usize::from(meta.l3)..usize::from(meta.l4)).unwrap_or_default();
         meta.version != 4 || verify(sum(header))
     }
 
-    /// Whether hosts ignore a packet for what its IP header says, or it ends before it reaches one
-    /// that is so far away.
+    /// Returns true if hosts ignore a packet for what its IP header says, or it ends before it
+    /// reaches one that is so far away.
     #[inline]
     pub(super) fn is_ignored(packet: &Packet, ttl_min: u8) -> bool {
         let (meta, data) = (packet.meta(), packet.data());

@@ -73,7 +73,7 @@ impl Reassembler {
         short.is_none() && !differs
     }
 
-    /// What was remembered may have given way to others: up to which offset something is missing.
+    /// Returns the offset up to which remembered bytes may have been evicted.
     #[inline]
     fn look_for_sent(&mut self, half: &mut Half) -> u64 {
         if self.sent.lists_mut().is_news(half.sent) {

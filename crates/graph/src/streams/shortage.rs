@@ -12,14 +12,14 @@ use super::{Half, Reassembler, WhenFull};
 pub enum MemoryOf {
     /// Segments that came too early.
     Early,
-    /// What was sent and is not acknowledged.
+    /// Unacknowledged segments.
     Sent,
 }
 
-/// What there was no memory for, and why.
+/// A memory shortage, and its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortOf {
-    /// Which memory.
+    /// The memory that is short.
     pub memory: MemoryOf,
     /// Why.
     pub kind: MemoryShortage,
@@ -41,7 +41,7 @@ impl Reassembler {
         self.held.lists().account(self.owner)
     }
 
-    /// What there was no memory for with the packet at hand.
+    /// Returns the memory shortage that the current packet met.
     pub fn shortage(&self) -> Option<ShortOf> {
         self.short
     }
@@ -57,12 +57,12 @@ impl Reassembler {
         }
     }
 
-    /// Whether segments do not pass that there is no memory to keep.
+    /// Returns true if segments do not pass that there is no memory to keep.
     pub(super) fn refuses_when_full(&self) -> bool {
         self.options.inline && self.options.when_full == WhenFull::Drop
     }
 
-    /// What waited may have given way to others.
+    /// Notes whether queued segments were evicted.
     #[cold]
     pub(super) fn look_for_loss(&mut self, half: &mut Half) {
         if self.held.lists_mut().is_news(half.held) {
@@ -87,8 +87,8 @@ impl Reassembler {
         true
     }
 
-    /// Whether there is room for a segment that came too early, and for its end if it has one; if
-    /// not, it does not pass, and its sender sends it again.
+    /// Returns true if there is room for a segment that came too early, and for its end if it has
+    /// one; if not, it does not pass, and its sender sends it again.
     #[cold]
     pub(super) fn can_hold(&mut self, new: &New<'_>, ends: bool, half: &mut Half) -> bool {
         if half.held != 0 {

@@ -1,6 +1,6 @@
 //! Spans of streams.
 
-/// Where in the stream a segment begins and ends; its FIN counts.
+/// The span of a segment in its stream; its FIN counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub from: u64,

@@ -1,20 +1,20 @@
-//! Which state functions of different functions may run at the same time: the complete rule (B18).
+//! The complete rule for running state functions of different functions at the same time (B18).
 //!
 //! Two batches commute if neither writes a payload that the other one reads or writes, and if no
 //! header field that the later one reads is written between them. Memory they do not share: each
 //! has its own part of a flow's record, and what flows share belongs to one function (B20). They
-//! decide nothing, and what they tell is told in their order.
+//! decide nothing, and their reports keep their order.
 
 use nf::{Access, Field, Recording};
 
 use super::Step;
 
-/// What the state functions of one function do with a packet (B17).
+/// The accesses of one function's state functions to a packet (B17).
 #[derive(Clone, Copy)]
 struct Manners {
     /// With its payload: the most that any of them does.
     payload: Access,
-    /// Which header fields any of them reads.
+    /// The header fields that any of them reads.
     reads: Fields,
 }
 
@@ -42,7 +42,7 @@ impl Fields {
     }
 }
 
-/// Whether what two batches do with the payload is the same in either order, and at once.
+/// Returns true if what two batches do with the payload is the same in either order, and at once.
 fn payloads_commute(one: Access, other: Access) -> bool {
     matches!((one, other), (Access::Ignore, _) | (_, Access::Ignore) | (Access::Read, Access::Read))
 }
@@ -50,7 +50,7 @@ fn payloads_commute(one: Access, other: Access) -> bool {
 /// Moves the state functions of a program that commute to the first ones that they do with, and
 /// puts a step before them that says so. `recordings`: what was recorded of each function.
 ///
-/// What they are moved across is done to the packets nevertheless, behind them: other functions
+/// The steps that they are moved across still apply to the packets, after them: other functions
 /// count them, and headers are written that they do not read. Whatever may drop a packet or change
 /// how long it is, they are not moved across. The write of ends is none of that: packets that were
 /// parsed have ends, and programs whose state functions read ends that are written there are none.

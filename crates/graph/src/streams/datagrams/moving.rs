@@ -7,12 +7,12 @@ use super::*;
 use crate::streams::saved::{Rest, RestoreError};
 
 impl Datagrams {
-    /// Where to look for a flow's datagrams.
+    /// Returns the slots to search for a flow's datagrams.
     fn in_use(&self) -> std::ops::Range<usize> {
         if self.table.len() == 0 { 0..0 } else { 0..DATAGRAMS_MAX }
     }
 
-    /// The flow is over. Its datagrams stay: their hosts wait on.
+    /// Detaches a flow that has ended. Its datagrams stay: their hosts keep waiting.
     pub fn leave(&mut self, flow: u32) {
         let in_use = self.in_use();
         self.flows[in_use].iter_mut().filter(|of| **of == flow).for_each(|of| *of = NO_FLOW);
