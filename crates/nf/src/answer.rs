@@ -1,9 +1,8 @@
-//! Packets that answer a packet: TCP resets and ICMP errors, built into a caller's array, with all
-//! checksums.
+//! Answers to packets: TCP resets and ICMP errors, built with all checksums into a caller's array.
 //!
-//! What comes out is an IP packet for [`crate::Context::answer`]. Whether a packet may be answered
-//! at all is decided here once for all functions (RFC 1812 4.3.2.7, RFC 4443 2.4 (e), RFC 9293
-//! 3.5.2); how often is the function's to limit.
+//! The result is an IP packet for [`crate::Context::answer`]. The rules on which packets may be
+//! answered are enforced here for all NFs (RFC 1812 4.3.2.7, RFC 4443 2.4 (e), RFC 9293 3.5.2).
+//! Rate limits are up to the NF.
 //!
 //! ```no_run
 //! # fn f(packet: &nf::PacketView<'_>, context: &mut nf::Context<'_>) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,81 +19,82 @@ use packet::{Addr, Endpoint, LinkType, PacketClass, checksum};
 
 use crate::PacketView;
 
-/// Bytes of the longest answer: an ICMPv6 error fills the minimum MTU at most (RFC 4443 2.4 (c)).
+/// Length in bytes of the longest answer: an ICMPv6 error must fit the minimum MTU (RFC 4443 2.4
+/// (c)).
 pub const ANSWER_MAX: usize = 1280;
 
-/// Bytes of the longest ICMP error for IPv4 (RFC 1812 4.3.2.3).
+/// Length in bytes of the longest ICMP error for IPv4 (RFC 1812 4.3.2.3).
 pub const ICMP_V4_MAX: usize = 576;
 
-/// Where an answer is built.
+/// Space for an answer.
 pub type Buffer = [u8; ANSWER_MAX];
 
-/// An empty buffer.
+/// Returns an empty buffer.
 pub const fn buffer() -> Buffer {
     [0; ANSWER_MAX]
 }
 
-/// What an ICMP or ICMPv6 error says.
+/// The type of an ICMP or ICMPv6 error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
     /// No route to the destination (3/0, RFC 792; 1/0, RFC 4443 3.1).
     NoRoute,
-    /// The destination host cannot be reached (3/1; 1/3).
+    /// The destination host is unreachable (3/1; 1/3).
     HostUnreachable,
-    /// Nobody listens on the port (3/3; 1/4).
+    /// The port is closed (3/3; 1/4).
     PortUnreachable,
-    /// Forbidden by policy (3/13, RFC 1812 5.2.7.1; 1/1).
+    /// Prohibited by policy (3/13, RFC 1812 5.2.7.1; 1/1).
     AdminProhibited,
-    /// The packet is larger than the next link takes (3/4, RFC 1191 4; 2/0, RFC 4443 3.2).
+    /// The packet exceeds the next link's MTU (3/4, RFC 1191 4; 2/0, RFC 4443 3.2).
     TooBig {
-        /// The largest IP packet that passes, in bytes; at most 65,535 for IPv4.
+        /// The MTU in bytes; at most 65,535 for IPv4.
         mtu: u32,
     },
-    /// The time to live ran out on the way (11/0; 3/0).
+    /// The time to live expired in transit (11/0; 3/0).
     TimeExceeded,
 }
 
-/// Why a packet gets no answer.
+/// The reason for which a packet gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
     /// It is not IP.
     #[error("not an IP packet")]
     NotIp,
-    /// A reset answers TCP only.
+    /// It is not TCP, and only TCP is answered by a reset.
     #[error("not a TCP segment")]
     NotTcp,
-    /// It is itself a reset (RFC 9293 3.5.2).
+    /// It is a reset itself (RFC 9293 3.5.2).
     #[error("a reset is not answered by a reset")]
     Reset,
-    /// It is itself an ICMP error or redirect, so that answers would answer answers.
+    /// It is an ICMP error or redirect itself: answers must not answer answers.
     #[error("an ICMP error is not answered")]
     IcmpError,
-    /// It is a later fragment, or, for a reset, any fragment: its length is not known.
+    /// It is a later fragment, or, for a reset, any fragment, whose full length is unknown.
     #[error("a fragment is not answered")]
     Fragment,
-    /// It went to several hosts, on the link or in the network.
-    #[error("a broadcast or multicast is not answered")]
+    /// It was sent to several hosts, on the link or in the network.
+    #[error("a broadcast or multicast packet is not answered")]
     ToMany,
-    /// Its source address names no single host.
-    #[error("the source address is not that of one host")]
+    /// Its source address is not that of a single host.
+    #[error("the source address is not that of a single host")]
     FromNoHost,
-    /// It came in a tunnel that was looked into: an answer outside it would be lost.
-    #[error("a packet within a tunnel is not answered")]
+    /// It arrived in a tunnel that was parsed: an answer outside the tunnel would be lost.
+    #[error("a packet in a tunnel is not answered")]
     Tunnelled,
-    /// Its headers were not captured as far as needed.
-    #[error("the headers are cut")]
+    /// Its headers were not captured completely.
+    #[error("the headers are incomplete")]
     Cut,
-    /// It cannot come from the address given: that is of another IP version, or not one host's.
+    /// The given source address is of another IP version, or not that of a single host.
     #[error("the answer cannot come from this address")]
     NoSource,
 }
 
-/// The TCP reset that a host gives to a segment of a connection that does not exist (RFC 9293
-/// 3.5.2): it takes the segment's acknowledgement number as its sequence number, or, without one, 0
-/// and acknowledges all that the segment has.
+/// Builds the TCP reset that a host sends for a segment without a connection (RFC 9293 3.5.2).
 ///
-/// It comes from the segment's destination, which is where its sender expects it from. Checksums of
-/// the segment are not verified: on virtual links senders leave them to the network card.
+/// Its sequence number is the segment's acknowledgement number. Without one, it is 0 and the reset
+/// acknowledges the whole segment. Its source is the segment's destination, where the sender
+/// expects it from. The segment's checksum is not verified: on virtual links, senders leave it to
+/// the network card.
 ///
 /// # Errors
 /// [`NoAnswer`]: the segment must not, or cannot, be answered.
@@ -131,10 +131,10 @@ pub fn tcp_reset<'b>(packet: &PacketView<'_>, buffer: &'b mut Buffer) -> Result<
     Ok(put_network_header(buffer, from.addr, to.addr, protocol::TCP, TCP_LEN, DEFAULT_CLASS))
 }
 
-/// The ICMP or ICMPv6 error that says `error` about the packet, from the address `from`, quoting as
-/// much of the packet as fits [`ICMP_V4_MAX`] or [`ANSWER_MAX`] bytes.
+/// Builds the ICMP or ICMPv6 error `error` about the packet, sent from the address `from`. It
+/// quotes as much of the packet as fits [`ICMP_V4_MAX`] or [`ANSWER_MAX`] bytes.
 ///
-/// A function without an address of its own takes the packet's destination as `from`.
+/// An NF without an address of its own passes the packet's destination as `from`.
 ///
 /// # Errors
 /// [`NoAnswer`]: the packet must not, or cannot, be answered.
@@ -145,7 +145,7 @@ pub fn icmp_error<'b>(
     buffer: &'b mut Buffer,
 ) -> Result<&'b [u8], NoAnswer> {
     let v4 = packet.meta().version == 4;
-    // A packet too big may be reported to whoever sent it to a group (RFC 4443 2.4 (e.3)).
+    // "Packet too big" may answer a packet to a multicast group (RFC 4443 2.4 (e.3)).
     check_answerable(packet, !v4 && matches!(error, IcmpError::TooBig { .. }))?;
     if from.is_v4() != v4 || is_no_host(from) {
         return Err(NoAnswer::NoSource);
@@ -167,13 +167,14 @@ pub fn icmp_error<'b>(
     Ok(put_network_header(buffer, from, to, number, len, CONTROL_CLASS))
 }
 
-/// A message of this protocol to where a packet came from, in the name of where it goes: for the
-/// gateway that it came by, on the way to its sender, from a gateway without an address of its own.
-/// `from` and `to` are the packet's destination and source, of its outermost header.
+/// Builds a message of this protocol from a packet's destination to its source.
+///
+/// It is for the gateway that the packet came by, from a gateway without an address of its own.
+/// `from` and `to` are destination and source of the packet's outermost header.
 ///
 /// # Errors
-/// [`NoAnswer`]: these are not two hosts, and the message might reach several; or it is longer than
-/// fits [`ANSWER_MAX`] bytes.
+/// [`NoAnswer`]: an address is not that of a single host, so the message might reach several; or the
+/// message exceeds [`ANSWER_MAX`] bytes.
 pub fn message<'b>(
     packet: &PacketView<'_>,
     (from, to): (Addr, Addr),
@@ -214,7 +215,7 @@ const DEFAULT_CLASS: u8 = 0;
 const CONTROL_CLASS: u8 = 0xc0;
 
 impl IcmpError {
-    /// Protocol number, type, code and the four bytes that follow the checksum.
+    /// Returns protocol number, type, code and the four bytes after the checksum.
     fn wire(self, v4: bool) -> (u8, u8, u8, [u8; 4]) {
         let (kind, code) = match (self, v4) {
             (IcmpError::NoRoute, true) => (3, 0),
@@ -239,7 +240,7 @@ impl IcmpError {
     }
 }
 
-/// The rules that hold for every answer.
+/// Checks the rules common to all answers.
 fn check_answerable(packet: &PacketView<'_>, to_many_allowed: bool) -> Result<(), NoAnswer> {
     let meta = packet.meta();
     match meta.class {
@@ -251,7 +252,7 @@ fn check_answerable(packet: &PacketView<'_>, to_many_allowed: bool) -> Result<()
     if meta.l3 != meta.outer_l3 {
         return Err(NoAnswer::Tunnelled);
     }
-    // Errors that quote too little to have their class, and redirects (RFC 4443 2.4 (e.2)).
+    // Errors that quote too little to be classified, and redirects (RFC 4443 2.4 (e.2)).
     let icmp = matches!(meta.protocol, protocol::ICMP | protocol::ICMPV6);
     let redirect = |kind| meta.protocol == protocol::ICMPV6 && kind == 137;
     match packet.transport().first() {
@@ -284,8 +285,8 @@ fn is_link_multicast(packet: &PacketView<'_>) -> bool {
     }
 }
 
-/// Unspecified, "this network", loopback, group, reserved (RFC 1812 4.3.2.7 with 4.2.2.11; RFC 4443
-/// 2.4 (e.6)).
+/// Checks for unspecified, "this network", loopback, multicast and reserved addresses (RFC 1812
+/// 4.3.2.7 with 4.2.2.11; RFC 4443 2.4 (e.6)).
 fn is_no_host(source: Addr) -> bool {
     match source.ip() {
         std::net::IpAddr::V4(v4) => matches!(v4.octets()[0], 0 | 127 | 224..),
@@ -293,7 +294,7 @@ fn is_no_host(source: Addr) -> bool {
     }
 }
 
-/// SEG.LEN: payload bytes, SYN and FIN (RFC 9293 3.4).
+/// Returns SEG.LEN: payload bytes, SYN and FIN (RFC 9293 3.4).
 fn segment_len(packet: &PacketView<'_>, header: &[u8; 20]) -> u32 {
     let before = usize::from(packet.meta().l4 - packet.meta().l3) + usize::from(header[12] >> 4) * 4;
     let payload = packet.ip_len().saturating_sub(before) as u32;
@@ -309,12 +310,11 @@ fn pseudo_header(from: Addr, to: Addr, protocol: u8, len: usize) -> u32 {
     match (from.ip(), to.ip()) {
         (V4(from), V4(to)) => checksum::pseudo_header_v4(from, to, protocol, len as u16),
         (V6(from), V6(to)) => checksum::pseudo_header_v6(from, to, protocol, len as u32),
-        _ => 0, // Both are of the packet's version.
+        _ => 0, // Both have the packet's version.
     }
 }
 
-/// Writes the IP header before the `len` bytes of payload that are in place already; returns the
-/// whole packet.
+/// Writes the IP header in front of `len` bytes of payload and returns the whole packet.
 fn put_network_header(
     buffer: &mut Buffer,
     from: Addr,
@@ -327,7 +327,7 @@ fn put_network_header(
         let header = &mut buffer[..IPV4_LEN];
         header[..2].copy_from_slice(&[0x45, class]);
         header[2..4].copy_from_slice(&((IPV4_LEN + len) as u16).to_be_bytes());
-        // No identification, not to be fragmented (RFC 6864 4.1).
+        // No identification, must not be fragmented (RFC 6864 4.1).
         header[4..10].copy_from_slice(&[0, 0, 0x40, 0, TTL, protocol]);
         header[10..12].fill(0);
         header[12..16].copy_from_slice(&from.v4_bytes());

@@ -1,6 +1,7 @@
-//! Growing buffers of flows: bytes whose number nobody knows before they come, such as a message
-//! that is not complete yet. Beside the fixed-layout state and the map, and bounded like them, they
-//! are the third part of what a flow keeps (S21).
+//! Growing buffers of flows, for data of unknown length such as an incomplete message (S21).
+//!
+//! They are the third part of a flow's state, after the fixed-layout state and the map, and bounded
+//! like these.
 
 use packet::memory::OutOfMemory;
 
@@ -12,59 +13,58 @@ mod supply;
 use supply::Supply;
 pub use supply::{BUFFER_SHARE_PERCENT, MemoryShortage};
 
-/// The bytes of a buffer, taken out of its flow to be worked with: see
-/// [`crate::Context::take_buffer`].
+/// A buffer taken out of its flow to be worked with, see [`crate::Context::take_buffer`].
 ///
-/// It grows up to what its descriptor allows and what the instance's memory has room for.
+/// It grows up to the descriptor's limit and the memory that the instance has left.
 #[derive(Debug, Default)]
 pub struct FlowBuffer {
     bytes: Vec<u8>,
-    /// The most that it may hold.
+    /// Limit on its bytes.
     len_max: usize,
-    /// Bytes that found no room.
+    /// Bytes refused because it was full.
     refused: u64,
-    /// What else than its own length bounds it.
+    /// The shortage that limits it, if its own maximum length does not.
     short: Option<MemoryShortage>,
-    /// What it held gave way to others.
+    /// Its content was evicted.
     was_evicted: bool,
 }
 
 impl FlowBuffer {
-    /// What it holds.
+    /// Returns the content.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What it holds, to be written over.
+    /// Returns the content for overwriting.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
-    /// One that belongs to no flow, and may hold so many bytes: working memory.
+    /// Returns a buffer of no flow that takes up to `len_max` bytes, as working memory.
     pub fn with_room(len_max: usize) -> FlowBuffer {
         FlowBuffer { len_max, ..FlowBuffer::default() }
     }
 
-    /// The most bytes that it can hold now.
+    /// Returns the limit on its bytes.
     pub fn capacity(&self) -> usize {
         self.len_max
     }
 
-    /// Whether what it held gave way to the buffers of others before it was taken.
+    /// Checks if its content was evicted in favour of other buffers before it was taken.
     #[inline]
     pub fn was_evicted(&self) -> bool {
         self.was_evicted
     }
 
-    /// Whether bytes found no room in it since it was taken.
+    /// Checks if it refused bytes since it was taken.
     #[inline]
     pub fn has_refused(&self) -> bool {
         self.refused > 0
     }
 
-    /// Appends what there is room for, and says how many bytes that was; the others are counted.
+    /// Appends as many bytes as fit and returns their number. The others are counted as refused.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.len_max.saturating_sub(self.bytes.len()));
         self.refused += (bytes.len() - taken) as u64;
@@ -72,67 +72,65 @@ impl FlowBuffer {
         taken
     }
 
-    /// Exchanges the bytes for others, of which those count that there is room for: without copying
-    /// any.
+    /// Swaps the content with other bytes without copying, then truncates it to the limit.
     pub fn exchange(&mut self, others: &mut Vec<u8>) {
         std::mem::swap(&mut self.bytes, others);
         self.refused += self.bytes.len().saturating_sub(self.len_max) as u64;
         self.bytes.truncate(self.len_max);
     }
 
-    /// Forgets the first `len` bytes, or all if there are not as many.
+    /// Removes the first `len` bytes, or all if there are fewer.
     pub fn consume(&mut self, len: usize) {
         self.bytes.drain(..len.min(self.bytes.len()));
     }
 
-    /// Keeps the first `len` bytes.
+    /// Truncates the content to `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
 
-    /// Forgets all bytes.
+    /// Removes all bytes.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 }
 
-/// The buffers of all flows of an instance. A flow's record holds their numbers; 0 stands for an
-/// empty one, which takes no memory.
+/// The buffers of all flows of an instance. A flow's record holds their numbers; 0 is an empty one,
+/// which takes no memory.
 pub struct Buffers {
     spec: &'static BufferSpec,
     kept: Vec<Kept>,
-    /// Numbers of `kept` that nothing uses.
+    /// Unused numbers of `kept`.
     free: Vec<u32>,
-    /// Vectors with memory that nothing uses, by the buffer that they were: what comes next is most
-    /// likely as long.
+    /// Unused vectors with memory, by buffer index: the next content is likely of similar length.
     spare: Vec<Vec<Vec<u8>>>,
-    /// Bytes of memory in them.
+    /// Bytes of memory in `spare`.
     spare_bytes: usize,
-    /// Bytes of memory in `kept` beyond what their length explains: see [`excess`]. And the most of
+    /// Bytes of memory in `kept` beyond what lengths explain (see [`excess`]), and the limit on
     /// them.
     excess: usize,
     excess_max: usize,
-    /// Bytes that all may hold.
+    /// Limit on the bytes of all buffers.
     memory: usize,
-    /// Bytes that `kept` may still grow by.
+    /// Bytes by which `kept` may still grow.
     room: usize,
     refused: u64,
-    /// With so many bytes of room, a buffer may have its full length.
+    /// From this much room on, a buffer may have its full length.
     plenty: usize,
     supply: Supply,
 }
 
-/// A buffer of a flow, while nobody has taken it.
+/// A stored buffer of a flow.
 struct Kept {
     bytes: Vec<u8>,
-    /// What is counted for it, where its connection is open by the account of its source.
+    /// Amount charged to the source's account while the connection is open.
     charged: u32,
     account: u16,
-    /// How often its flow has used it, as far as that counts.
+    /// Saturating count of uses by its flow, for eviction.
     uses: u8,
-    /// Its connection was not open when it was last counted, or it holds nothing.
+    /// The connection was not open when last charged, or the buffer is empty.
     is_weak: bool,
-    /// What it held gave way to others.
+    /// Its content was evicted.
     is_lost: bool,
 }
 
@@ -142,20 +140,21 @@ impl Default for Kept {
     }
 }
 
-/// In saved states, the length of a buffer that gave way.
+/// Length that marks an evicted buffer in saved states.
 const LOST: u32 = u32::MAX;
 
-/// Buffers in flow records, at the end of a function's part: four bytes each.
+/// Bytes per buffer number in flow records, at the end of an NF's part.
 const NUMBER_LEN: usize = 4;
 
-/// Bytes of memory that are kept to be used again.
+/// Limit on the bytes of memory kept for reuse.
 const SPARE_BYTES_MAX: usize = 8 << 20;
-/// Of memory, the part that buffers together may have in excess: one in so many.
+/// Divisor of memory for the total excess allowed.
 const EXCESS_PART: usize = 8;
-/// Memory that a short buffer may have without any being in excess.
+/// Memory that a short buffer may have without excess.
 const SLACK_BYTES: usize = 256;
 
-/// The memory of a buffer that its length does not explain: growing takes up to twice the length.
+/// Returns the memory that a buffer's length does not explain: growing takes up to twice the
+/// length.
 #[inline]
 fn excess(bytes: &Vec<u8>) -> usize {
     bytes.capacity().saturating_sub(2 * bytes.len() + SLACK_BYTES)
@@ -165,14 +164,14 @@ impl BufferSpec {
     /// No buffers.
     pub(crate) const NONE: BufferSpec = BufferSpec { count: 0, len_max: 0, memory: 0 };
 
-    /// Bytes that the buffers' numbers take in the record.
+    /// Returns the bytes that the buffer numbers take in the record.
     pub(crate) const fn numbers_len(&self) -> usize {
         self.count * NUMBER_LEN
     }
 }
 
 impl Buffers {
-    /// For so many bytes, of which one source has a share of `percent`.
+    /// Returns buffers of `memory` bytes, with a share of `percent` per source.
     pub(crate) fn new(
         spec: &'static BufferSpec,
         memory: usize,
@@ -196,22 +195,22 @@ impl Buffers {
         })
     }
 
-    /// Bytes that flows hold in buffers.
+    /// Returns the bytes in all buffers.
     pub fn used_bytes(&self) -> usize {
         self.memory - self.room
     }
 
-    /// Bytes that found no room, in their own buffer or in the memory for all.
+    /// Returns the bytes refused, by a buffer's limit or by the common one.
     pub fn refused_bytes(&self) -> u64 {
         self.refused
     }
 
-    /// The bytes of the buffer whose number stands here.
+    /// Returns the content of the buffer with this number.
     pub(crate) fn get(&self, number: &[u8]) -> &[u8] {
         self.index(number).and_then(|at| self.kept.get(at)).map_or(&[], |kept| &kept.bytes)
     }
 
-    /// Appends each of a flow's buffers, its length before it.
+    /// Appends each of a flow's buffers, preceded by its length.
     pub(crate) fn save(&self, numbers: &[u8], out: &mut Vec<u8>) {
         for number in numbers.chunks_exact(NUMBER_LEN).take(self.spec.count) {
             let is_lost =
@@ -223,8 +222,8 @@ impl Buffers {
         }
     }
 
-    /// Fills a flow's buffers with what was saved, and gives what stands behind that. What its
-    /// numbers are belongs to the instance that the flow came from, and counts for nothing.
+    /// Fills a flow's buffers from their saved form and returns the bytes after it. The existing
+    /// numbers belong to the instance that the flow came from and are discarded.
     pub(crate) fn restore<'b>(
         &mut self,
         numbers: &mut [u8],
@@ -245,7 +244,7 @@ impl Buffers {
             }
             self.give(numbers, buffer, taken, header);
             if was_lost || !is_whole {
-                // The flow will miss it.
+                // The flow must learn of the loss.
                 let at = self.vacant();
                 self.kept[at].is_lost = true;
                 number_of(numbers, buffer).copy_from_slice(&(at as u32 + 1).to_le_bytes());
@@ -254,7 +253,7 @@ impl Buffers {
         Some(saved)
     }
 
-    /// Takes the buffer out whose number stands there among a flow's numbers.
+    /// Takes a buffer out of its flow.
     pub(crate) fn take(&mut self, numbers: &mut [u8], buffer: usize, header: &RecordHeader) -> FlowBuffer {
         let at = self.index(number_of(numbers, buffer));
         let mut was_evicted = false;
@@ -276,7 +275,7 @@ impl Buffers {
         FlowBuffer { bytes, len_max: self.spec.len_max, refused: 0, short: None, was_evicted }
     }
 
-    /// Puts bytes in the place of that buffer.
+    /// Stores a buffer in its flow.
     pub(crate) fn give(
         &mut self,
         numbers: &mut [u8],
@@ -291,8 +290,7 @@ impl Buffers {
         }
         let number = number_of(numbers, buffer);
         let at = self.index(number);
-        // Of a buffer that was taken, nothing is there any more; of one that was not, what is given
-        // takes the place.
+        // A taken buffer left nothing behind. Otherwise the stored content is replaced.
         if let Some(before) =
             at.and_then(|at| self.kept.get_mut(at)).map(|kept| std::mem::take(&mut kept.bytes))
         {
@@ -307,7 +305,7 @@ impl Buffers {
             }
             return self.reuse(buffer, bytes);
         }
-        // What is charged is the length: memory must not be much more.
+        // The length is charged, so the memory must not be much larger.
         let in_excess = excess(&bytes);
         if in_excess > self.excess_max - self.excess {
             bytes.shrink_to_fit();
@@ -323,7 +321,7 @@ impl Buffers {
         self.supply.charge(at, kept, header);
     }
 
-    /// A flow is over: its buffers are free.
+    /// Frees the buffers of a flow that ended.
     pub(crate) fn release(&mut self, numbers: &mut [u8]) {
         for buffer in 0..self.spec.count {
             let number = number_of(numbers, buffer);
@@ -350,7 +348,7 @@ impl Buffers {
         self.kept.len() - 1
     }
 
-    /// The number of a buffer that holds nothing is free.
+    /// Frees the number of an empty buffer.
     fn vacate(&mut self, at: usize) {
         if let Some(kept) = self.kept.get_mut(at) {
             self.supply.discharge(at, kept);
@@ -359,14 +357,14 @@ impl Buffers {
         }
     }
 
-    /// Memory for a buffer.
+    /// Returns memory for a buffer.
     fn spare(&mut self, buffer: usize) -> Vec<u8> {
         let bytes = self.spare.get_mut(buffer).and_then(Vec::pop).unwrap_or_default();
         self.spare_bytes -= bytes.capacity();
         bytes
     }
 
-    /// Keeps the memory of what was such a buffer.
+    /// Keeps a buffer's memory for reuse.
     fn reuse(&mut self, buffer: usize, mut bytes: Vec<u8>) {
         let spare_bytes = self.spare_bytes + bytes.capacity();
         if let Some(spare) = self.spare.get_mut(buffer)
@@ -380,7 +378,7 @@ impl Buffers {
     }
 }
 
-/// Where the number of a flow's buffer stands among its numbers.
+/// Returns the bytes of a buffer's number among a flow's numbers.
 pub(crate) fn number_of(numbers: &mut [u8], buffer: usize) -> &mut [u8] {
     numbers.get_mut(buffer * NUMBER_LEN..).and_then(|rest| rest.get_mut(..NUMBER_LEN)).unwrap_or_default()
 }
@@ -394,7 +392,7 @@ mod tests {
 
     static SPEC: BufferSpec = BufferSpec { count: 2, len_max: 8, memory: 20 };
 
-    /// A flow whose connection is open.
+    /// The header of a flow with an open connection.
     fn header() -> RecordHeader {
         let mut header = RecordHeader::new_zeroed();
         header.connection = Connection::ESTABLISHED;
@@ -413,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_what_is_appended_until_its_flow_ends() {
+    fn buffer_holds_its_content_until_its_flow_ends() {
         let mut buffers = buffers();
         let mut numbers = [0; 8];
         assert_eq!(append(&mut buffers, &mut numbers, 1, b"abc"), 3);
@@ -445,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_for_all_is_bounded() {
+    fn total_memory_is_bounded() {
         let mut buffers = buffers();
         let mut flows = [[0; 8]; 4];
         let taken: Vec<usize> = flows.iter_mut().map(|flow| append(&mut buffers, flow, 0, &[7; 8])).collect();
@@ -455,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_takes_the_place_of_what_was_there() {
+    fn stored_buffer_replaces_the_previous_one() {
         let mut buffers = buffers();
         let mut numbers = [0; 8];
         append(&mut buffers, &mut numbers, 0, b"abcdef");
@@ -468,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emptied_buffer_takes_no_memory() {
+    fn empty_buffer_takes_no_memory() {
         let mut buffers = buffers();
         let mut numbers = [0; 8];
         append(&mut buffers, &mut numbers, 0, b"abc");
@@ -481,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_used_again_for_the_same_buffer() {
+    fn memory_is_reused_for_the_same_buffer() {
         let mut buffers = buffers();
         let mut numbers = [0; 8];
         append(&mut buffers, &mut numbers, 1, b"abc");
@@ -494,8 +492,7 @@ mod tests {
     }
     static LARGE: BufferSpec = BufferSpec { count: 2, len_max: 64 << 10, memory: 16 << 20 };
 
-    /// That the buffers of flows have no more memory than what is charged explains, and what may be
-    /// in excess.
+    /// Asserts that the buffers' memory is bounded by their charge and the allowed excess.
     fn assert_is_bounded(buffers: &Buffers) {
         let of_all = |bytes: fn(&Vec<u8>) -> usize| buffers.kept.iter().map(|kept| bytes(&kept.bytes)).sum();
         let (capacity, in_excess): (usize, usize) = (of_all(Vec::capacity), of_all(excess));
@@ -505,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_what_is_charged() {
+    fn memory_follows_the_charge() {
         let mut buffers = Buffers::new(&LARGE, LARGE.memory, 100, 7).unwrap();
         let mut flows = [[0; 8]; 100];
         for flow in &mut flows {
@@ -530,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_long_buffers_is_no_short_ones() {
+    fn memory_of_long_buffers_is_not_reused_for_short_ones() {
         let mut buffers = Buffers::new(&LARGE, LARGE.memory, 100, 7).unwrap();
         let mut flows = [[0; 8]; 100];
         flows.iter_mut().for_each(|flow| _ = append(&mut buffers, flow, 0, &[7; 60 << 10]));

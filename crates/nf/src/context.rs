@@ -5,16 +5,16 @@ use std::any::Any;
 use packet::{Addr, Direction, DropReason, Endpoint, FlowKey, Side, Transit, split_mix};
 
 use crate::buffers::{Buffers, FlowBuffer, MemoryShortage, number_of};
-use crate::common::Access;
-use crate::contents::PayloadCache;
 use crate::effects::{Alert, AlertDetail, AlertSeverity, AlertText, Effects, FlowReport};
-use crate::event::{EventField, Head};
+use crate::event::{EventField, EventHeader};
 use crate::map::StateMap;
 use crate::meters::Meters;
+use crate::payload_cache::PayloadCache;
 use crate::pool::SharedPool;
 use crate::record::RecordHeader;
 use crate::rule_counters::{RuleCounters, RuleLabel};
 use crate::set::SharedSet;
+use crate::sharing::Access;
 use crate::{Connection, PacketView};
 
 /// Longest time for which a packet can keep a flow, in milliseconds: 49 days.
@@ -506,7 +506,7 @@ impl Context<'_> {
     /// beyond [`crate::EVENT_FIELDS_MAX`] are cut; nothing is allocated.
     pub fn event(&mut self, kind: &'static str, about: Direction, fields: &[EventField<'_>]) {
         let flow = self.flow();
-        let head = Head {
+        let head = EventHeader {
             timestamp_ns: flow.now_ns,
             sequence: flow.sequence,
             // Without a packet the number is 0. The first packet, also number 0, is marked when its
@@ -522,7 +522,7 @@ impl Context<'_> {
             fields: 0,
             number: 0,
         };
-        self.effects.events.tell(head, fields);
+        self.effects.events.push(head, fields);
     }
 
     /// Sends a flow's counters to the collectors.

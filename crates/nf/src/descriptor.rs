@@ -25,7 +25,7 @@ pub struct Descriptor {
     pub payload: Access,
     /// Packets that must meet at one instance (E4).
     pub affinity: Affinity,
-    /// How far its instances may be spread (E4).
+    /// Extent over which its instances may be spread (E4).
     pub scaling: Scaling,
     /// State that flows share. There is no other way to share: instances are immutable while
     /// packets flow.
@@ -81,7 +81,7 @@ impl Descriptor {
     }
 }
 
-/// How mature an NF is.
+/// The maturity of an NF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maturity {
     /// Ready for production.

@@ -1,34 +1,35 @@
-//! What functions tell those who listen: events with named fields, such as a transaction of HTTP.
-//! Bounded, and without an allocation for each: their texts lie in one piece of memory until the
-//! runner has taken them.
+//! Events with named fields, such as an HTTP transaction, for consumers such as EVE.
+//!
+//! Bounded and without an allocation per event: all texts share one buffer until the runner takes
+//! them.
 
 use packet::FlowKey;
 
-/// Events that are held until the runner takes them; further ones are counted as lost.
+/// Limit on the events held until the runner takes them. Further ones are counted as lost.
 pub const EVENTS_MAX: usize = 65_536;
-/// Fields of an event at most; further ones are cut off and counted.
+/// Limit on the fields of an event. Further ones are cut and counted.
 pub const EVENT_FIELDS_MAX: usize = 32;
-/// Bytes of all held events' texts at most; an event whose texts find no room is counted as lost.
+/// Limit on the bytes of all texts held. An event whose texts do not fit is counted as lost.
 pub const EVENT_TEXTS_MAX: usize = 4 << 20;
 
-/// Something that happened in a flow, as a function tells it. Becomes one EVE JSON line.
+/// An event in a flow, emitted by an NF. Becomes one EVE JSON line.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// When the packet came, or the flow ended.
+    /// Arrival time of the packet, or time of the flow's end.
     pub timestamp_ns: u64,
-    /// The packet's number; none if the flow's end is the occasion.
+    /// The packet's number; `None` at the flow's end.
     pub sequence: Option<u64>,
-    /// The port that the packet came in by; 0 without a packet.
+    /// The port that the packet arrived at; 0 without a packet.
     pub ingress: u16,
-    /// The function's place in the chain.
+    /// Index of the NF.
     pub stage: u16,
     /// The flow's key.
     pub key: FlowKey,
-    /// Whether it is about what goes from the key's high end to its low end.
+    /// Set if it is about traffic from the key's second end to its first.
     pub reversed: bool,
-    /// What it is about, in EVE's words: `http`.
+    /// EVE's event type: `http`.
     pub kind: &'static str,
-    /// How many of the held alerts come before it.
+    /// Number of held alerts that precede it.
     pub alerts_before: usize,
     fields: &'a [Field],
     texts: &'a [u8],
@@ -39,41 +40,41 @@ pub struct Event<'a> {
 pub enum EventValue<'a> {
     /// A number.
     Number(u64),
-    /// A text, of any bytes.
+    /// Text of arbitrary bytes.
     Text(&'a [u8]),
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
-    /// A value that is written in JSON already: an array or an object.
+    /// An array or object already in JSON.
     Json(&'a [u8]),
 }
 
-/// A field of an event: its name, and its value.
+/// A field of an event: name and value.
 pub type EventField<'a> = (&'static str, EventValue<'a>);
 
 impl<'a> Event<'a> {
-    /// The fields, in the function's order.
+    /// Returns the fields, in the NF's order.
     pub fn fields(&self) -> impl Iterator<Item = EventField<'a>> + use<'a> {
         let texts = self.texts;
         self.fields.iter().map(move |field| (field.name, field.value.read(texts)))
     }
 }
 
-/// The events that are held.
+/// The held events.
 #[derive(Debug, Default)]
 pub struct Events {
-    heads: Vec<Head>,
+    heads: Vec<EventHeader>,
     fields: Vec<Field>,
     texts: Vec<u8>,
     lost: u64,
     fields_cut: u64,
 }
 
-/// An event as it is held: its fields by their place.
+/// An event as stored, with its fields by position.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
+pub(crate) struct EventHeader {
     pub timestamp_ns: u64,
     pub sequence: u64,
-    /// Whether there is a packet.
+    /// Unset if the event has no packet.
     pub packet: bool,
     pub stage: u16,
     pub reversed: bool,
@@ -81,7 +82,7 @@ pub(crate) struct Head {
     pub key: FlowKey,
     pub kind: &'static str,
     pub alerts_before: u32,
-    /// Where its fields are; as a number, where it stood when it was told.
+    /// Position of the fields. `number`: position at which the event was emitted.
     pub first_field: u32,
     pub fields: u32,
     pub number: u32,
@@ -90,22 +91,22 @@ pub(crate) struct Head {
 #[derive(Clone, Copy, Debug)]
 struct Field {
     name: &'static str,
-    value: Held,
+    value: StoredValue,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Held {
+enum StoredValue {
     Number(u64),
     Text { start: u32, len: u32 },
     Flag(bool),
     Json { start: u32, len: u32 },
 }
 
-impl Held {
+impl StoredValue {
     fn text_len(self) -> usize {
         match self {
-            Held::Number(_) | Held::Flag(_) => 0,
-            Held::Text { len, .. } | Held::Json { len, .. } => len as usize,
+            StoredValue::Number(_) | StoredValue::Flag(_) => 0,
+            StoredValue::Text { len, .. } | StoredValue::Json { len, .. } => len as usize,
         }
     }
 
@@ -115,26 +116,26 @@ impl Held {
             text.unwrap_or_default()
         };
         match self {
-            Held::Number(number) => EventValue::Number(number),
-            Held::Text { start, len } => EventValue::Text(text(start, len)),
-            Held::Flag(flag) => EventValue::Flag(flag),
-            Held::Json { start, len } => EventValue::Json(text(start, len)),
+            StoredValue::Number(number) => EventValue::Number(number),
+            StoredValue::Text { start, len } => EventValue::Text(text(start, len)),
+            StoredValue::Flag(flag) => EventValue::Flag(flag),
+            StoredValue::Json { start, len } => EventValue::Json(text(start, len)),
         }
     }
 }
 
 impl Events {
-    /// How many are held.
+    /// Returns the number of events held.
     pub fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Whether none is held.
+    /// Checks if no event is held.
     pub fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
 
-    /// Those that are held, oldest first.
+    /// Returns the held events, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = Event<'_>> {
         self.heads.iter().map(|head| {
             let first = head.first_field as usize;
@@ -153,14 +154,14 @@ impl Events {
         })
     }
 
-    /// Forgets those that are held: they were taken.
+    /// Discards the held events.
     pub fn clear(&mut self) {
         self.heads.clear();
         self.fields.clear();
         self.texts.clear();
     }
 
-    /// Adds those that are held elsewhere, as if they had been told here, and leaves none there.
+    /// Moves all events of `others` here, as if they had been emitted here.
     pub(crate) fn append(&mut self, others: &mut Events) {
         for at in 0..others.heads.len() {
             let head = others.heads[at];
@@ -176,40 +177,40 @@ impl Events {
                 let value = self.hold(field.value.read(&others.texts));
                 self.fields.push(Field { value, ..*field });
             }
-            self.heads.push(Head { number, first_field, ..head });
+            self.heads.push(EventHeader { number, first_field, ..head });
         }
         self.lost += std::mem::take(&mut others.lost);
         self.fields_cut += std::mem::take(&mut others.fields_cut);
         others.clear();
     }
 
-    /// Whether there is room for one more event, with so many bytes of text.
+    /// Checks if there is room for an event with this many bytes of text.
     fn has_room(&self, texts_len: usize) -> bool {
         self.heads.len() < EVENTS_MAX && texts_len <= EVENT_TEXTS_MAX - self.texts.len()
     }
 
-    /// Takes a value, with its text, if it is one.
-    fn hold(&mut self, value: EventValue<'_>) -> Held {
+    /// Stores a value, copying its text.
+    fn hold(&mut self, value: EventValue<'_>) -> StoredValue {
         let mut keep = |text: &[u8]| {
             let start = self.texts.len() as u32;
             self.texts.extend_from_slice(text);
             (start, text.len() as u32)
         };
         match value {
-            EventValue::Number(number) => Held::Number(number),
-            EventValue::Flag(flag) => Held::Flag(flag),
+            EventValue::Number(number) => StoredValue::Number(number),
+            EventValue::Flag(flag) => StoredValue::Flag(flag),
             EventValue::Text(text) => {
                 let (start, len) = keep(text);
-                Held::Text { start, len }
+                StoredValue::Text { start, len }
             }
             EventValue::Json(text) => {
                 let (start, len) = keep(text);
-                Held::Json { start, len }
+                StoredValue::Json { start, len }
             }
         }
     }
 
-    /// Takes those that are held.
+    /// Takes all held events.
     pub(crate) fn take(&mut self) -> Events {
         Events {
             heads: std::mem::take(&mut self.heads),
@@ -220,23 +221,23 @@ impl Events {
         }
     }
 
-    /// Events that found no room.
+    /// Returns the number of events lost because the buffer was full.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Fields beyond [`EVENT_FIELDS_MAX`].
+    /// Returns the number of fields cut beyond [`EVENT_FIELDS_MAX`].
     pub fn fields_cut(&self) -> u64 {
         self.fields_cut
     }
 
-    /// Whether less than half of what can be held is left, of whatever kind.
+    /// Checks if the events or the texts are more than half full.
     pub fn is_half_full(&self) -> bool {
         self.heads.len() > EVENTS_MAX / 2 || self.texts.len() > EVENT_TEXTS_MAX / 2
     }
 
     /// Adds an event with these fields.
-    pub(crate) fn tell(&mut self, head: Head, fields: &[EventField<'_>]) {
+    pub(crate) fn push(&mut self, head: EventHeader, fields: &[EventField<'_>]) {
         let kept = &fields[..fields.len().min(EVENT_FIELDS_MAX)];
         let texts_len: usize = kept.iter().map(|(_, value)| value.text_len()).sum();
         if !self.has_room(texts_len) {
@@ -249,12 +250,11 @@ impl Events {
             let value = self.hold(value);
             self.fields.push(Field { name, value });
         }
-        self.heads.push(Head { number, first_field, fields: kept.len() as u32, ..head });
+        self.heads.push(EventHeader { number, first_field, fields: kept.len() as u32, ..head });
     }
 
-    /// Puts the events from number `first` on in the order of packets and functions; `alerts`, from
-    /// number `first_alert` on, are in that order. An alert comes before the events of its packet
-    /// and function.
+    /// Sorts the events from number `first` on by packet and NF. `alerts`, from number
+    /// `first_alert` on, must be sorted. An alert precedes the events of its packet and NF.
     pub(crate) fn put_in_order(&mut self, first: usize, alerts: &[crate::Alert], first_alert: usize) {
         let heads = self.heads.get_mut(first..).unwrap_or_default();
         heads.sort_unstable_by_key(|head| (head.sequence, head.stage, head.number));
@@ -281,8 +281,8 @@ impl EventValue<'_> {
 mod tests {
     use super::*;
 
-    fn head(sequence: u64, stage: u16) -> Head {
-        Head {
+    fn head(sequence: u64, stage: u16) -> EventHeader {
+        EventHeader {
             timestamp_ns: 1,
             sequence,
             packet: true,
@@ -303,13 +303,13 @@ mod tests {
     }
 
     #[test]
-    fn events_come_out_in_the_order_of_packets_and_functions() {
+    fn events_are_sorted_by_packet_and_nf() {
         let mut events = Events::default();
         let (word, number) = (EventValue::Text(b"word"), EventValue::Number(7));
-        events.tell(head(5, 1), &[("a", word)]);
-        events.tell(head(5, 0), &[("b", number), ("c", word)]);
-        events.tell(head(4, 1), &[]);
-        events.tell(head(5, 0), &[("d", number)]);
+        events.push(head(5, 1), &[("a", word)]);
+        events.push(head(5, 0), &[("b", number), ("c", word)]);
+        events.push(head(4, 1), &[]);
+        events.push(head(5, 0), &[("d", number)]);
         events.put_in_order(0, &[], 0);
         let (b, d) = (vec![("b", number), ("c", word)], vec![("d", number)]);
         assert_eq!(
@@ -321,17 +321,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_elsewhere_is_as_if_it_had_been_told_here() {
+    fn appended_events_equal_events_emitted_here() {
         let texts = [vec![7; 3], vec![8; EVENT_TEXTS_MAX - 5], vec![9; 2]];
         let tell = |events: &mut Events, i: usize| {
             let fields = [("text", EventValue::Text(&texts[i])), ("number", EventValue::Number(i as u64))];
-            events.tell(head(9 - i as u64, i as u16), &fields);
+            events.push(head(9 - i as u64, i as u16), &fields);
         };
         let (mut all, mut here, mut there) = (Events::default(), Events::default(), Events::default());
         tell(&mut all, 0);
         tell(&mut here, 0);
         for i in [2, 1, 1] {
-            // The last one finds no room, here or there.
+            // The last one does not fit, in either place.
             tell(&mut all, i);
             tell(&mut there, i);
         }
@@ -345,18 +345,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_bounded_and_what_is_lost_counted() {
+    fn events_are_bounded_and_losses_counted() {
         let mut events = Events::default();
         let long = vec![0; EVENT_TEXTS_MAX / 2 + 1];
         for _ in 0..2 {
-            events.tell(head(0, 0), &[("a", EventValue::Text(&long))]);
+            events.push(head(0, 0), &[("a", EventValue::Text(&long))]);
         }
         assert_eq!((events.len(), events.lost(), events.is_half_full()), (1, 1, true));
         let many = [("a", EventValue::Number(1)); EVENT_FIELDS_MAX + 3];
-        events.tell(head(0, 0), &many);
+        events.push(head(0, 0), &many);
         assert_eq!((told(&events)[1].1.len(), events.fields_cut()), (EVENT_FIELDS_MAX, 3));
         events.clear();
-        (0..EVENTS_MAX + 2).for_each(|_| events.tell(head(0, 0), &[]));
+        (0..EVENTS_MAX + 2).for_each(|_| events.push(head(0, 0), &[]));
         assert_eq!((events.len(), events.lost()), (EVENTS_MAX, 3));
     }
 }

@@ -238,7 +238,7 @@ pub struct UpgradeError {
     pub to_version: u16,
 }
 
-/// What an instance requests, and the facts that it gets, while it is built.
+/// Requests by an instance while it is built, and facts for it.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Seed of all randomness in the run.

@@ -1,27 +1,27 @@
-//! A bounded hash index: from a hash to the numbers of the things that have it.
+//! A bounded hash index from hashes to item numbers.
 //!
-//! The index holds no keys: it names candidates, and the caller compares. A bucket is one cache
-//! line with seven entries; entries that do not fit go to another bucket, as far away as other bits
-//! of their hash say, and a bucket counts those that passed it by, so that a look-up reads one line
-//! unless that count says otherwise. Everything is a flat array, prefetchable, and never grows.
+//! The index stores no keys: it names candidates, and the caller compares. A bucket is one cache
+//! line with seven entries. Entries that do not fit go to another bucket, at a distance given by
+//! other bits of their hash. A bucket counts the entries that overflowed past it, so a lookup reads
+//! one line unless that count is non-zero. All memory is flat, prefetchable and never grows.
 //!
-//! A bucket that is flooded costs those who share it one more: what does not fit is spread over all
-//! others. No entry is more than [`PROBES_MAX`] buckets away; one that would be is refused, which
-//! takes hashes that were chosen for it, or very bad luck.
+//! A flooded bucket costs others that share it one more read, as its overflow spreads over all
+//! buckets. No entry is more than [`PROBES_MAX`] buckets away. An entry that would be is refused,
+//! which takes chosen hashes or very bad luck.
 
 use packet::memory::{OutOfMemory, Zeroed, equal_mask, prefetch};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const SLOTS: usize = 7;
 
-/// Entries per bucket that the index is sized for; the rest keeps overflow rare.
+/// Entries per bucket that the index is sized for. The spare slots keep overflow rare.
 const FILL: usize = 4;
 
-/// Buckets that are looked into for an entry at most.
+/// Limit on the buckets probed for an entry.
 pub const PROBES_MAX: usize = 8;
 
-/// Seven tags and seven numbers; a tag of 0 is an empty slot. The eighth word of the first half
-/// counts the entries that found no room here and stand in a later bucket of theirs.
+/// Seven tags and seven numbers; tag 0 marks an empty slot. The eighth tag word counts the entries
+/// that overflowed to a later bucket.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 struct Bucket {
@@ -30,7 +30,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// The slots with this tag.
+    /// Returns the slots with this tag.
     #[inline(always)]
     fn slots_with(&self, tag: u32) -> Matches {
         Matches(equal_mask(&self.tags, tag) & ((1 << (2 * SLOTS)) - 1))
@@ -64,7 +64,7 @@ impl Iterator for Matches {
     }
 }
 
-/// An index of up to a fixed number of entries.
+/// An index with a fixed capacity.
 pub struct HashIndex {
     buckets: Zeroed<Bucket>,
     mask: usize,
@@ -78,9 +78,9 @@ pub struct HashIndex {
 pub struct IndexFull;
 
 impl HashIndex {
-    /// An index for up to `capacity` entries. Its memory is reached at random, so it is there from
-    /// the beginning, see [`Zeroed::prefault`]: else packets that begin flows would wait for page
-    /// after page.
+    /// Returns an index for up to `capacity` entries. Its memory is accessed at random and
+    /// therefore prefaulted, see [`Zeroed::prefault`]; otherwise first packets of flows would wait
+    /// for page faults.
     pub fn new(capacity: usize) -> Result<HashIndex, OutOfMemory> {
         let count = capacity.div_ceil(FILL).max(1).next_power_of_two();
         let mut buckets = Zeroed::new(count)?;
@@ -88,28 +88,28 @@ impl HashIndex {
         Ok(HashIndex { buckets, mask: count - 1, capacity, len: 0 })
     }
 
-    /// Bytes of memory that it may come to.
+    /// Returns the bytes of memory in use.
     pub fn memory(&self) -> usize {
         self.buckets.len() * size_of::<Bucket>()
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no entry.
+    /// Checks if the index is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Asks for the bucket of `hash` to be brought into the cache.
+    /// Prefetches the bucket of `hash`.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch(self.buckets.as_ptr().wrapping_add(self.home(hash)));
     }
 
-    /// The first number under `hash` that the caller says is the one.
+    /// Returns the first number under `hash` that `is_it` accepts.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = tag(hash);
@@ -130,7 +130,7 @@ impl HashIndex {
         None
     }
 
-    /// How many buckets a look-up reads that does not find what it looks for.
+    /// Returns the number of buckets that an unsuccessful lookup reads.
     pub fn probes(&self, hash: u64) -> usize {
         let mut at = self.home(hash);
         for probes in 1..PROBES_MAX {
@@ -160,11 +160,10 @@ impl HashIndex {
         self.find(hash, |_| true)
     }
 
-    /// Enters `number` under `hash`. A number may stand in the index only once.
+    /// Inserts `number` under `hash`. A number may be in the index only once.
     ///
     /// # Errors
-    /// If there are as many entries as may be, or none of the buckets that would be looked into has
-    /// room.
+    /// The index is full, or all buckets that would be probed are.
     pub fn insert(&mut self, hash: u64, number: u32) -> Result<(), IndexFull> {
         if self.len >= self.capacity {
             return Err(IndexFull);
@@ -184,8 +183,7 @@ impl HashIndex {
         Err(IndexFull)
     }
 
-    /// An entry under `hash` stands behind so many buckets that it passed: counts it there, or
-    /// (`u32::MAX`) no more.
+    /// Updates the overflow counts of the first `passed` buckets by `by`; `u32::MAX` decrements.
     fn pass(&mut self, hash: u64, passed: usize, by: u32) {
         let mut at = self.home(hash);
         for _ in 0..passed {
@@ -195,7 +193,7 @@ impl HashIndex {
         }
     }
 
-    /// Takes `number`, entered under `hash`, away; whether it was there.
+    /// Removes `number`, inserted under `hash`. Returns false if it was absent.
     pub fn remove(&mut self, hash: u64, number: u32) -> bool {
         let tag = tag(hash);
         let mut at = self.home(hash);
@@ -220,15 +218,15 @@ impl HashIndex {
         hash as usize & self.mask
     }
 
-    /// The bucket after this one: an odd number of buckets on, so that it is not soon the same
-    /// again. It depends on bits of the hash that do not choose the home.
+    /// Returns the next bucket: an odd step, so that it takes long to come round. The step depends
+    /// on bits of the hash that do not select the home bucket.
     #[inline]
     fn next(&self, at: usize, hash: u64) -> usize {
         (at + ((hash >> 40) as usize | 1)) & self.mask
     }
 }
 
-/// The part of the hash that is kept in the bucket; never 0.
+/// Returns the part of the hash kept in the bucket; never 0.
 #[inline]
 fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1
@@ -239,13 +237,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Hashes as a good function makes them.
+    /// Hashes of a good hash function.
     fn random(seed: &mut u64) -> u64 {
         packet::split_mix(seed)
     }
 
     #[test]
-    fn all_of_it_is_in_memory_from_the_beginning() {
+    fn memory_is_prefaulted() {
         use std::os::unix::fs::FileExt;
         const PAGE: usize = 4096;
         let index = HashIndex::new(1 << 20).unwrap();
@@ -260,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_index_refuses_nobody_and_reads_little() {
+    fn full_index_refuses_none_and_reads_little() {
         let (mut index, mut seed) = (HashIndex::new(1 << 20).unwrap(), 7);
         let hashes: Vec<u64> = (0..1 << 20).map(|_| random(&mut seed)).collect();
         for (&hash, number) in hashes.iter().zip(0..) {
             assert_eq!(index.insert(hash, number), Ok(()), "{number}");
         }
         let read: usize = (0..1 << 16).map(|_| index.probes(random(&mut seed))).sum();
-        assert!(read < (1 << 16) * 5 / 4, "{read} buckets for 65,536 look-ups");
+        assert!(read < (1 << 16) * 5 / 4, "{read} buckets for 65,536 lookups");
         for (&hash, number) in hashes.iter().zip(0..) {
             assert_eq!(index.find(hash, |found| found == number), Some(number));
             assert!(index.remove(hash, number));
@@ -275,10 +273,10 @@ mod tests {
         assert!(index.is_empty() && index.buckets.iter().all(|bucket| bucket.passed() == 0));
     }
 
-    /// Somebody sends only what falls into one bucket: those who share it read few more, and all
-    /// others are not touched.
+    /// An attacker sends only flows of one bucket: flows that share it read few more buckets, and
+    /// others are not affected.
     #[test]
-    fn a_flooded_bucket_costs_at_most_three() {
+    fn flooded_bucket_costs_at_most_three_reads() {
         const FLOWS: usize = 1 << 16;
         const FLOOD: u32 = 4_000;
         let (mut index, mut seed) = (HashIndex::new(FLOWS).unwrap(), 7);
@@ -289,14 +287,14 @@ mod tests {
             assert_eq!(index.insert(in_home(random(&mut seed)), number), Ok(()));
             read.push(index.probes(in_home(random(&mut seed))));
         }
-        // One bucket each is what it takes where there is no flood.
+        // One bucket each is the cost without a flood.
         let (most, all) = (*read.iter().max().unwrap(), read.iter().sum::<usize>());
         assert!(most <= 3 && all <= 3 * read.len(), "{most} at most, {all} in {}", read.len());
         let others: usize = (0..1_000).map(|_| index.probes(random(&mut seed))).sum();
-        assert!(others < 1_050, "{others} buckets for 1,000 other look-ups");
+        assert!(others < 1_050, "{others} buckets for 1,000 other lookups");
     }
 
-    /// Who knew the secret, and chose all bits: what is looked into is bounded, and the rest is
+    /// An attacker who knows the secret and chooses all bits: probing is bounded, the rest is
     /// refused.
     #[test]
     fn equal_hashes_are_bounded() {
@@ -310,9 +308,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list, with hashes that collide in buckets and in tags.
+        /// Compared with a plain list, with hashes that collide in buckets and in tags.
         #[test]
-        fn is_like_a_list(steps in prop::collection::vec((any::<bool>(), 0u64..64, 0u32..40), 1..400)) {
+        fn index_behaves_like_a_list(steps in prop::collection::vec((any::<bool>(), 0u64..64, 0u32..40), 1..400)) {
             let mut index = HashIndex::new(64).unwrap();
             let mut list: Vec<(u64, u32)> = Vec::new();
             for (insert, hash, number) in steps {
@@ -322,7 +320,7 @@ mod tests {
                         continue;
                     }
                     let entered = index.insert(hash, number).is_ok();
-                    // It is refused if there are too many, or too many of the same hash.
+                    // Refused if there are too many entries, or too many of the same hash.
                     let alike = list.iter().filter(|&&(other, _)| other == hash).count();
                     prop_assert!(entered || list.len() >= 64 || alike >= 2 * SLOTS);
                     if entered {

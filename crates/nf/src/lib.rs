@@ -7,9 +7,7 @@
 pub mod answer;
 mod bits;
 mod buffers;
-mod common;
 mod connection;
-mod contents;
 mod context;
 mod descriptor;
 mod effects;
@@ -18,6 +16,7 @@ mod function;
 pub mod index;
 mod map;
 mod meters;
+mod payload_cache;
 mod plan;
 pub mod pool;
 pub mod record;
@@ -25,6 +24,7 @@ mod recording;
 mod registry;
 mod rule_counters;
 mod set;
+mod sharing;
 mod sources;
 pub mod stage;
 pub mod stream;
@@ -32,9 +32,7 @@ mod verdict;
 mod view;
 
 pub use buffers::{BUFFER_SHARE_PERCENT, Buffers, FlowBuffer, MemoryShortage};
-pub use common::SharedHandle;
 pub use connection::Connection;
-pub use contents::{CACHED_PAYLOAD_MAX, CachedPayload, PayloadCache};
 pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, OwnedAddresses, SharedState, TagLayout};
 pub use descriptor::{
     Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,
@@ -49,11 +47,13 @@ pub use function::{
 };
 pub use map::{PutError, StateMap};
 pub use meters::{METERS_SCANNED_MAX, MeterKey, MeterValue, Meters};
+pub use payload_cache::{CACHED_PAYLOAD_MAX, CachedPayload, PayloadCache};
 pub use plan::{PLAN_SHAPE_MAX, PREDICTING_NFS_MAX, Plan, PlanShape, PlannedActions};
 pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};
 pub use registry::{ConfigSource, MakeError, Registry, RegistryEntry};
 pub use rule_counters::{RuleCounters, RuleLabel};
 pub use set::SharedSet;
+pub use sharing::SharedHandle;
 pub use sources::{ACCOUNTS_MIN, ReportLimit, SourceAccounts, source_of};
 pub use verdict::{EndReason, Verdict};
 pub use view::PacketView;

@@ -1,13 +1,13 @@
-//! Pools: items that flows take, share and give back, such as NAT ports.
+//! Pools: items that flows take, share and return, such as NAT ports.
 //!
-//! An instance owns the items of the ranges that it leased, so that no two instances hand out the
-//! same one. Items are numbers below the pool's size; what a number stands for is the function's
-//! affair. Whoever takes an item does so in the name of a *key* (a subscriber's endpoint, say),
-//! under which it is found again and which the item leads back to.
+//! An instance owns the items of its leased ranges, so no two instances hand out the same one.
+//! Items are numbers below the pool's size, with a meaning given by the NF. An item is taken under
+//! a *key*, such as a subscriber's endpoint. The key finds the item, and the item leads back to the
+//! key.
 //!
-//! Of an item that is free, the pool has one bit. What it has of those that are taken stands in as
-//! many entries as there can be users, used again before new ones are: so memory follows the users
-//! and not the items, and what is reached at random is in memory from the beginning.
+//! A free item costs one bit. Taken items use entries, one per possible user, reused before new
+//! ones are touched: memory follows the users, not the items. Randomly accessed parts are
+//! prefaulted.
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::{FlowHasher, split_mix};
@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::bits::{Bits, Parity};
 use crate::index::HashIndex;
 
-/// In whose name an item is taken. All zeros is no key.
+/// The key under which an item is taken. All zeros is no key.
 pub type PoolKey = [u64; 6];
 
 /// A pool of items.
@@ -33,35 +33,34 @@ pub struct SharedPool {
     hasher: FlowHasher,
     seed: u64,
     in_use: u32,
-    /// Items taken at once, at most, since the start.
+    /// Largest number of items in use at once since the start.
     peak: u32,
     exhausted: u64,
 }
 
-/// What is known of an item that is taken. One cache line.
+/// Data of a taken item. One cache line.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 struct PoolEntry {
     key: PoolKey,
-    /// What the function notes beside the item.
+    /// The NF's note on the item.
     note: u64,
     users: u32,
     item: u32,
 }
 
-/// Which free item to take.
+/// The free items that may be taken, and where the search starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolRange {
-    /// The first item that may be taken.
+    /// First item of the range.
     pub first: u32,
-    /// How many items from there may be taken.
+    /// Number of items in the range.
     pub count: u32,
-    /// Where the search starts: this one if it is free, else the next free one, round and round.
-    /// Within the range.
+    /// Item at which the search starts, within the range. The search wraps around.
     pub from: u32,
-    /// The search goes in steps of this, so that 2 keeps a port's parity (RFC 4787 REQ-4). At least
-    /// 1; it divides `count` wherever the search is to reach every item of its residue. By 1 and by
-    /// 2 it takes a few steps however many are taken.
+    /// Step of the search, at least 1; 2 keeps a port's parity (RFC 4787 REQ-4). It must divide
+    /// `count` for the search to reach every item of the same residue. Steps 1 and 2 are fast
+    /// however full the pool is.
     pub step: u32,
 }
 
@@ -92,57 +91,57 @@ impl SharedPool {
         })
     }
 
-    /// Its name in the descriptor.
+    /// Returns the name in the descriptor.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// How many are taken.
+    /// Returns the number of items in use.
     pub fn in_use(&self) -> u32 {
         self.in_use
     }
 
-    /// How many were taken at once, at most.
+    /// Returns the largest number of items in use at once.
     pub fn peak(&self) -> u32 {
         self.peak
     }
 
-    /// How many times nothing free was found.
+    /// Returns the number of searches that found no free item.
     pub fn exhausted(&self) -> u64 {
         self.exhausted
     }
 
-    /// The item that is taken in this name.
+    /// Returns the item taken under this key.
     pub fn item_of(&self, key: &PoolKey) -> Option<u32> {
         self.entry_of(key).map(|entry| self.entries[entry].item)
     }
 
-    /// In whose name the item is taken, if it is.
+    /// Returns the key of a taken item.
     pub fn key_of(&self, item: u32) -> Option<&PoolKey> {
         self.entry_at(item).map(|entry| &self.entries[entry].key)
     }
 
-    /// Whether the item is taken. One beyond the pool is, in effect.
+    /// Checks if the item is taken. Items beyond the pool count as taken.
     pub fn is_taken(&self, item: u32) -> bool {
         self.taken.has(item)
     }
 
-    /// The items of a range that are taken, in order.
+    /// Returns the taken items of a range, in order.
     pub fn taken_in(&self, first: u32, count: u32) -> impl Iterator<Item = u32> + '_ {
         self.taken.ones(first, first.saturating_add(count))
     }
 
-    /// Whether a free item can be taken by this choice.
+    /// Checks if the range has a free item.
     pub fn has_free(&self, choice: PoolRange) -> bool {
         self.in_use < self.entries.len() as u32 && self.search(choice).is_some()
     }
 
-    /// One more user of the item that is taken in this name, if one is.
+    /// Adds a user to the item taken under this key, if any.
     pub fn join(&mut self, key: &PoolKey) -> Option<u32> {
         let entry = self.entry_of(key)?;
         let entry = &mut self.entries[entry];
@@ -150,7 +149,7 @@ impl SharedPool {
         Some(entry.item)
     }
 
-    /// Takes a free item in this name, with one user. The name must not have one yet.
+    /// Takes a free item under this key, with one user. The key must not have an item yet.
     pub fn take(&mut self, key: &PoolKey, choice: PoolRange) -> Option<u32> {
         let taken = self.search(choice).and_then(|item| Some((item, self.enter(key, item)?)));
         let Some((item, entry)) = taken else {
@@ -164,7 +163,7 @@ impl SharedPool {
         Some(item)
     }
 
-    /// One user fewer; the last one frees the item. Whether it was freed.
+    /// Removes a user of the item; the last one frees it. Returns true if it was freed.
     pub fn leave(&mut self, item: u32) -> bool {
         let Some(at) = self.entry_at(item) else { return false };
         let entry = &mut self.entries[at];
@@ -181,24 +180,24 @@ impl SharedPool {
         true
     }
 
-    /// How many users a taken item has.
+    /// Returns the number of users of a taken item.
     pub fn users(&self, item: u32) -> u32 {
         self.entry_at(item).map_or(0, |entry| self.entries[entry].users)
     }
 
-    /// What the function noted beside a taken item; 0 at first.
+    /// Returns the NF's note on a taken item, initially 0.
     pub fn note(&self, item: u32) -> u64 {
         self.entry_at(item).map_or(0, |entry| self.entries[entry].note)
     }
 
-    /// Notes something beside a taken item.
+    /// Sets the NF's note on a taken item.
     pub fn set_note(&mut self, item: u32, note: u64) {
         if let Some(entry) = self.entry_at(item) {
             self.entries[entry].note = note;
         }
     }
 
-    /// Bytes that the pool may come to, with all items in use, but for what the allocator adds.
+    /// Returns the bytes of memory with all items in use, without the allocator's overhead.
     pub fn memory_max(&self) -> usize {
         let (bits, entries) = (self.size as usize / 8, self.entries.len());
         bits + entries * size_of::<PoolEntry>() + self.by_item.memory() + self.by_key.memory()
@@ -219,8 +218,7 @@ impl SharedPool {
         Some(found as usize)
     }
 
-    /// An entry for an item that is taken in this name; none if as many are taken as there can be
-    /// users.
+    /// Creates an entry for an item taken under this key. `None` if all entries are in use.
     fn enter(&mut self, key: &PoolKey, item: u32) -> Option<u32> {
         let entry = match self.free.pop() {
             Some(entry) => entry,
@@ -230,7 +228,7 @@ impl SharedPool {
             }
             None => return None,
         };
-        // Both have room for as many as there are entries.
+        // Both indexes have room for all entries.
         self.by_key.insert(self.hasher.hash_words(key), entry).ok()?;
         self.by_item.insert(self.hash(item), entry).ok()?;
         Some(entry)
@@ -240,7 +238,7 @@ impl SharedPool {
         split_mix(&mut (self.seed ^ u64::from(item)))
     }
 
-    /// The first free item in the order that the choice says.
+    /// Returns the first free item in search order.
     fn search(&self, choice: PoolRange) -> Option<u32> {
         let step = choice.step.max(1);
         let end = choice.first.checked_add(choice.count).filter(|&end| end <= self.size)?;
@@ -251,7 +249,7 @@ impl SharedPool {
         self.scan(choice.from, end, step).or_else(|| self.scan(choice.first + residue, choice.from, step))
     }
 
-    /// The first free item of `from, from + step, ...` below `end`.
+    /// Returns the first free item of `from, from + step, ...` below `end`.
     fn scan(&self, from: u32, end: u32, step: u32) -> Option<u32> {
         let parity = match step {
             1 => Parity::Any,
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_shared_by_name_and_freed_by_its_last_user() {
+    fn item_is_shared_by_key_and_freed_by_its_last_user() {
         let mut pool = SharedPool::new("ports", 200, 200, 1).unwrap();
         let (a, b) = ([1; 6], [2; 6]);
         assert_eq!(pool.take(&a, all(7)), Some(7));
@@ -289,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn parity_is_kept_and_ranges_are_not_left() {
+    fn search_keeps_parity_and_stays_in_range() {
         let mut pool = SharedPool::new("ports", 200, 200, 1).unwrap();
         let odd = PoolRange { first: 100, count: 4, from: 101, step: 2 };
         assert_eq!(pool.take(&[1; 6], odd), Some(101));
@@ -301,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_users_and_not_items() {
+    fn memory_follows_users_not_items() {
         // A /24 of external addresses, with TCP, UDP and ICMP, for 65,536 flows.
         let mut pool = SharedPool::new("ports", 3 * 256 * 65_535, 65_536, 1).unwrap();
         assert!(pool.memory_max() < 16 << 20, "{}", pool.memory_max());
@@ -311,7 +309,7 @@ mod tests {
             assert_eq!(pool.take(&[u64::from(i) + 1; 6], choice), Some(from));
         }
         assert_eq!(pool.fresh, 65_536);
-        // No further user, and none of the entries is lost for it.
+        // No further user fits, and no entry leaks.
         let choice = PoolRange { first: 1, count: 10, from: 1, step: 1 };
         assert!(!pool.has_free(choice) && pool.take(&[99_999; 6], choice).is_none());
         assert!(pool.leave(700) && pool.take(&[99_999; 6], choice) == Some(1));
@@ -320,7 +318,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hands_out_each_item_once(starts in prop::collection::vec(0u32..200, 1..260)) {
+        fn each_item_is_handed_out_once(starts in prop::collection::vec(0u32..200, 1..260)) {
             let mut pool = SharedPool::new("ports", 200, 200, 1).unwrap();
             let mut seen = std::collections::BTreeSet::new();
             for (i, from) in starts.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Flow records: everything that a flow owns, in one run of bytes that moves as it is (A11).
+//! Flow records: all state of a flow in one run of bytes that can be moved as is (A11).
 //!
-//! A record is a [`RecordHeader`] and then each function's state and map, at offsets that the chain lays
-//! out. All zero bytes are the state of a flow that has not begun.
+//! A record is a [`RecordHeader`] followed by each NF's state and map, at offsets laid out by the
+//! graph. All zero bytes are the state of a new flow.
 
 use std::ops::Range;
 
@@ -12,33 +12,31 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::connection::Connection;
 use crate::sources::source_of;
 
-/// What the chain keeps of each flow, before the functions' states. Two cache lines.
+/// The graph's own state of a flow, in front of the NFs' states. Two cache lines.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct RecordHeader {
-    /// When its last refreshing packet came.
+    /// Time of the last packet that refreshed the flow.
     pub last_seen_ns: u64,
     /// Packets of the flow so far, both directions (S58).
     pub seq: u64,
-    /// How long after `last_seen_ns` it is forgotten.
+    /// Time after `last_seen_ns` at which the flow expires.
     pub timeout_ms: u32,
-    /// See the `FLAG_` constants of [`RecordHeader`].
+    /// The `FLAG_` constants of [`RecordHeader`].
     pub flags: u8,
-    /// What its connection has come to.
+    /// State of the connection.
     pub connection: Connection,
-    /// Counts the changes of the flow's owner (its epoch), modulo 2^16.
+    /// Epoch of the flow's owner, modulo 2^16.
     pub epoch: u16,
     /// The key that the flow began with.
     pub key: FlowKey,
-    /// The key that packets of the flow have once the functions rewrote them, if they do: the alias
-    /// (design.md 3.8).
+    /// The alias: the key of the flow's packets after all rewrites, if any (DESIGN 3.8).
     pub alias: FlowKey,
-    /// Tags of the flow, which its packets inherit (E4, A29).
+    /// Tags of the flow, inherited by its packets (E4, A29).
     pub tags: u64,
 }
 
-/// A packet in the original direction of a flow without a scope finds all that it needs in the
-/// first line.
+/// A packet in the original direction of a flow without a scope needs only the first cache line.
 const _: () = assert!(std::mem::offset_of!(RecordHeader, key) + std::mem::offset_of!(FlowKey, scope) == 64);
 
 impl RecordHeader {
@@ -50,41 +48,41 @@ impl RecordHeader {
     pub const FLAG_ALIAS: u8 = 4;
     /// A rewritten packet of the original direction has the alias reversed.
     pub const FLAG_ALIAS_REVERSED: u8 = 8;
-    /// A packet of the flow was let through.
+    /// A packet of the flow was forwarded.
     pub const FLAG_ACCEPTED: u8 = 16;
-    /// Packets of the flow turn back within the chain. A record with this flag that is not live is
-    /// that of a flow's second pass.
+    /// Packets of the flow turn back within the graph. A record with this flag that is not live
+    /// belongs to a flow's second pass.
     pub const FLAG_TURNS: u8 = 32;
     /// The flow's first packet came from outside.
     pub const FLAG_FROM_OUTSIDE: u8 = 64;
     /// The key has a scope.
     pub const FLAG_SCOPED: u8 = 128;
 
-    /// Whether a flag is set.
+    /// Checks a flag.
     #[inline]
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// The side that the flow's first packet entered by.
+    /// Returns the side that the flow's first packet entered by.
     #[inline]
     pub fn origin(&self) -> Side {
         if self.has(RecordHeader::FLAG_FROM_OUTSIDE) { Side::Outside } else { Side::Inside }
     }
 
-    /// Who began the flow, as far as sources are told apart.
+    /// Returns the flow's initiator, as far as sources are distinguished.
     pub fn source(&self) -> Addr {
         source_of(self.key.ends(self.has(RecordHeader::FLAG_REVERSED)).0.addr)
     }
 
-    /// Which way a packet with this key goes in the flow, or none if it is not of this flow.
+    /// Returns the direction of a packet with this key, or `None` if it is of another flow.
     #[inline]
     pub fn direction_of(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
         self.direction_if_common(key, reversed).or_else(|| self.direction_if_any(key, reversed))
     }
 
-    /// The same in the common case, without the header's second line: the packet has the key that a
-    /// flow began with whose packets do not turn back, and neither has a scope. None in all others.
+    /// Same for the common case, without touching the second cache line: the packet has the flow's
+    /// own key, packets do not turn back, and neither has a scope. `None` otherwise.
     #[inline(always)]
     pub fn direction_if_common(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
         const FLAGS: u8 = RecordHeader::FLAG_LIVE | RecordHeader::FLAG_SCOPED | RecordHeader::FLAG_TURNS;
@@ -94,8 +92,8 @@ impl RecordHeader {
         common.then(|| self.direction(reversed, RecordHeader::FLAG_REVERSED))
     }
 
-    /// The same in all cases. They are not that rare (replies to rewritten packets, tagged ones),
-    /// but so declared: then what this call does to registers costs the common case nothing.
+    /// Same for all cases. Not that rare (replies to rewritten packets, tagged ones), but marked
+    /// cold so that saving registers for this call costs the common case nothing.
     #[cold]
     #[inline(never)]
     pub fn direction_if_any(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
@@ -110,20 +108,21 @@ impl RecordHeader {
         }
     }
 
-    /// Whether packets of the direction come from this side, of a flow that goes from side to side.
+    /// Checks if packets of this direction enter by this side, in a flow that crosses from side to
+    /// side.
     #[inline]
     pub fn comes_from(&self, side: Side, direction: Direction) -> bool {
         (side == self.origin()) == (direction == Direction::Original)
     }
 
-    /// The direction of a packet that is `reversed`, where `original` says whether those of the
-    /// original direction are.
+    /// Returns the direction of a packet that is `reversed`; `original` is the flag that is set if
+    /// packets of the original direction are.
     #[inline(always)]
     fn direction(&self, reversed: bool, original: u8) -> Direction {
         if reversed == self.has(original) { Direction::Original } else { Direction::Reply }
     }
 
-    /// Sets the flow's key; a packet with it is `reversed` in the original direction.
+    /// Sets the flow's key; original-direction packets with it are `reversed`.
     pub fn set_key(&mut self, key: FlowKey, reversed: bool) {
         self.key = key;
         self.flags &= !(RecordHeader::FLAG_REVERSED | RecordHeader::FLAG_SCOPED);
@@ -135,13 +134,13 @@ impl RecordHeader {
         }
     }
 
-    /// Whether the flow's time is over.
+    /// Checks if the flow's deadline has passed.
     #[inline(always)]
     pub fn has_expired(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.last_seen_ns) > u64::from(self.timeout_ms) * 1_000_000
     }
 
-    /// Where the flow is when something happens to it without a packet.
+    /// Returns the transit data for calls that have no packet.
     pub fn transit(&self, record: u32, now_ns: u64) -> Transit {
         Transit {
             timestamp_ns: now_ns,
@@ -153,27 +152,26 @@ impl RecordHeader {
         }
     }
 
-    /// When the flow is forgotten if nothing more comes.
+    /// Returns the time at which the flow expires.
     #[inline]
     pub fn deadline_ns(&self) -> u64 {
         self.last_seen_ns.saturating_add(u64::from(self.timeout_ms) * 1_000_000)
     }
 }
 
-/// Lines of a record, to be brought into the cache before packets touch them: at most
-/// [`CacheLines::MAX`], the processor's own prefetcher follows.
+/// Cache lines of a record to prefetch, at most [`CacheLines::MAX`]; the hardware prefetcher
+/// follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheLines {
-    /// Where they begin; then zeros, where the header is.
+    /// Their offsets, then zeros (the header's).
     starts: [u16; CacheLines::MAX],
 }
 
 impl CacheLines {
-    /// How many there are at most; others are left out, as are those that begin where 16 bits do
-    /// not reach.
+    /// Limit on the lines. Others are omitted, as are those beyond 16-bit offsets.
     pub const MAX: usize = 8;
 
-    /// The lines in which these bytes of a record stand.
+    /// Returns the lines of these bytes of a record.
     fn of(bytes: Range<usize>) -> CacheLines {
         let mut lines = CacheLines::default();
         let all = bytes.start / LINE..bytes.end.div_ceil(LINE);
@@ -181,7 +179,7 @@ impl CacheLines {
         lines
     }
 
-    /// Adds those of `others` that are not among them.
+    /// Adds the missing lines of `others`.
     pub fn add(&mut self, others: CacheLines) {
         others.starts().for_each(|start| self.push(start));
     }
@@ -200,14 +198,14 @@ impl CacheLines {
     }
 }
 
-/// How records are laid out: where each function's bytes stand, and which lines most packets touch.
+/// The layout of records: each NF's bytes, and the lines that most packets touch.
 #[derive(Clone, Debug)]
 pub struct RecordLayout {
-    /// Bytes of a record so far, the header's included.
+    /// Length of a record so far, header included.
     len: usize,
-    /// Lines behind the header that most packets touch.
+    /// Lines after the header that most packets touch.
     hot: CacheLines,
-    /// Whether most packets touch the header's second line, too.
+    /// Set if most packets touch the header's second line.
     tags: bool,
 }
 
@@ -218,9 +216,8 @@ impl Default for RecordLayout {
 }
 
 impl RecordLayout {
-    /// Adds `len` bytes, of which most packets touch the first `hot_len`, and says where in the
-    /// record they begin, and in which lines the first ones stand. They begin a line if that lets
-    /// packets touch one line less.
+    /// Adds `len` bytes, of which most packets touch the first `hot_len`. Returns their offset and
+    /// the lines of the first ones. They start a new line if packets then touch one line less.
     pub fn add(&mut self, len: usize, hot_len: usize) -> (usize, CacheLines) {
         let count = |start: usize| (start + hot_len).div_ceil(LINE) - start / LINE;
         let next_line = self.len.next_multiple_of(LINE);
@@ -231,18 +228,18 @@ impl RecordLayout {
         (start, lines)
     }
 
-    /// Bytes of a record.
+    /// Returns the length of a record.
     #[allow(clippy::len_without_is_empty, reason = "a record has a header, at least")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The lines behind the header that packets touch which go through all functions.
+    /// Returns the lines after the header touched by packets that run through all NFs.
     pub fn lines(&self) -> CacheLines {
         self.hot
     }
 
-    /// Most packets need the flow's tags, too.
+    /// Declares that most packets need the flow's tags.
     pub fn add_tags(&mut self) {
         self.tags = true;
     }
@@ -251,45 +248,45 @@ impl RecordLayout {
 /// A fixed number of records of equal size.
 pub struct FlowRecords {
     slots: SlotArray<RecordHeader>,
-    /// Whether the header's second line is prefetched, too.
+    /// Set if the header's second line is prefetched.
     tags: bool,
     free: Vec<u32>,
     /// Records below this were used before.
     fresh: u32,
 }
 
-/// A function's state in all records, with their headers.
+/// An NF's state in all records, with their headers.
 pub type States<'r, T> = ColumnMut<'r, RecordHeader, T>;
 
 impl FlowRecords {
-    /// Room for `capacity` flows with records of this layout.
+    /// Returns space for `capacity` flows with records of this layout.
     pub fn new(capacity: u32, layout: RecordLayout) -> Result<FlowRecords, OutOfMemory> {
         let slots = SlotArray::new(capacity, layout.len)?;
         let free = Vec::with_capacity(capacity as usize);
         Ok(FlowRecords { slots, tags: layout.tags, free, fresh: 0 })
     }
 
-    /// How many records there can be.
+    /// Returns the limit on the records.
     pub fn capacity(&self) -> u32 {
         self.slots.count()
     }
 
-    /// How many records are in use.
+    /// Returns the number of records in use.
     pub fn live(&self) -> u32 {
         self.fresh - self.free.len() as u32
     }
 
-    /// The record numbers that were ever in use; those whose header is live are flows.
+    /// Returns the record numbers ever used. Those with a live header are flows.
     pub fn used(&self) -> Range<u32> {
         0..self.fresh
     }
 
-    /// Bytes of a record.
+    /// Returns the length of a record.
     pub fn record_len(&self) -> usize {
         self.slots.slot_len()
     }
 
-    /// Takes a zeroed record into use, or none if all are.
+    /// Takes a zeroed record into use, or returns `None` if all are in use.
     pub fn allocate(&mut self) -> Option<u32> {
         if let Some(record) = self.free.pop() {
             self.slots.bytes_mut(record)?.fill(0);
@@ -301,16 +298,15 @@ impl FlowRecords {
         })
     }
 
-    /// Makes a record that was allocated one that was elsewhere; nothing if the bytes are not as
-    /// many as a record's.
+    /// Overwrites an allocated record with one from elsewhere. Does nothing if the length differs.
     pub fn load(&mut self, record: u32, bytes: &[u8]) {
         if let Some(own) = self.slots.bytes_mut(record).filter(|own| own.len() == bytes.len()) {
             own.copy_from_slice(bytes);
         }
     }
 
-    /// Copies these bytes of another one's record into one here; nothing if one of them has no such
-    /// bytes.
+    /// Copies a range of bytes of another table's record into one here. Does nothing if either
+    /// range is out of bounds.
     #[inline]
     pub fn copy(&mut self, record: u32, from: &FlowRecords, of: u32, bytes: Range<usize>) {
         let there = from.slots.bytes(of).and_then(|there| there.get(bytes.clone()));
@@ -320,52 +316,51 @@ impl FlowRecords {
         }
     }
 
-    /// Gives a record back. It must be in use, and no table may name it any longer.
+    /// Frees a record. It must be in use, and no table may refer to it any more.
     pub fn release(&mut self, record: u32) {
         debug_assert!(self.header(record).flags != 0);
         self.header_mut(record).flags = 0;
         self.free.push(record);
     }
 
-    /// The record's bytes: header, then states. None if there is no such record.
+    /// Returns the record's bytes, header then states. `None` if there is no such record.
     pub fn bytes(&self, record: u32) -> Option<&[u8]> {
         self.slots.bytes(record)
     }
 
-    /// The record's header.
+    /// Returns the record's header.
     ///
     /// # Panics
     /// If there is no such record.
     #[inline(always)]
-    #[allow(clippy::expect_used)] // As an index that is out of bounds.
+    #[allow(clippy::expect_used)] // Panics like an index out of bounds.
     pub fn header(&self, record: u32) -> &RecordHeader {
         self.slots.head(record).expect("a record that was allocated")
     }
 
-    /// The record's header, to be changed.
+    /// Returns the record's header for writing.
     ///
     /// # Panics
     /// If there is no such record.
     #[inline(always)]
-    #[allow(clippy::expect_used)] // As an index that is out of bounds.
+    #[allow(clippy::expect_used)] // Panics like an index out of bounds.
     pub fn header_mut(&mut self, record: u32) -> &mut RecordHeader {
         self.slots.head_mut(record).expect("a record that was allocated")
     }
 
-    /// The record's header; none if there is no such record.
+    /// Returns the record's header; `None` if there is no such record.
     #[inline]
     pub fn find_header(&self, record: u32) -> Option<&RecordHeader> {
         self.slots.head(record)
     }
 
-    /// The record's header, to be changed; none if there is no such record.
+    /// Returns the record's header for writing; `None` if there is no such record.
     #[inline(always)]
     pub fn find_header_mut(&mut self, record: u32) -> Option<&mut RecordHeader> {
         self.slots.head_mut(record)
     }
 
-    /// A function's state in a record; none if there is no such record or if its layout has no such
-    /// state.
+    /// Returns an NF's state in a record; `None` if the record or the state does not exist.
     #[inline(always)]
     pub fn state<T: FromBytes + IntoBytes + Immutable>(
         &self,
@@ -375,7 +370,7 @@ impl FlowRecords {
         self.slots.get(record, state)
     }
 
-    /// The same, to be changed.
+    /// Returns an NF's state in a record for writing.
     #[inline(always)]
     pub fn state_mut<T: FromBytes + IntoBytes>(
         &mut self,
@@ -385,14 +380,14 @@ impl FlowRecords {
         self.slots.get_mut(record, state)
     }
 
-    /// A function's state in all records, to be changed together with their headers and with all
-    /// bytes behind it; none if the layout has no such state.
+    /// Returns an NF's state in all records for writing, together with their headers and the bytes
+    /// after the state. `None` if the layout has no such state.
     #[inline]
     pub fn states_mut<T: FromBytes + IntoBytes>(&mut self, state: SlotField<T>) -> Option<States<'_, T>> {
         self.slots.column_mut(state)
     }
 
-    /// Asks for what most packets touch of the header to be brought into the cache.
+    /// Prefetches the lines of the header that most packets touch.
     #[inline]
     pub fn prefetch_header(&self, record: u32) {
         self.slots.prefetch(record, 0);
@@ -401,8 +396,8 @@ impl FlowRecords {
         }
     }
 
-    /// Asks for lines in which functions' states stand. A step of its own: a processor has only so
-    /// many requests to memory open, and those of a batch are many.
+    /// Prefetches lines of NFs' states. A separate step: the processor limits the requests in
+    /// flight, and a batch has many.
     #[inline(always)]
     pub fn prefetch_states(&self, record: u32, lines: CacheLines) {
         for start in lines.starts {
@@ -419,12 +414,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_two_cache_lines() {
+    fn header_is_two_cache_lines() {
         assert_eq!(size_of::<RecordHeader>(), 128);
     }
 
     #[test]
-    fn what_packets_touch_does_not_straddle_lines_without_need() {
+    fn hot_bytes_do_not_straddle_lines_needlessly() {
         let mut layout = RecordLayout::default();
         let mut add = |len, hot_len| {
             let (start, lines) = layout.add(len, hot_len);
@@ -439,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_each_kept_once_and_bounded() {
+    fn cache_lines_are_unique_and_bounded() {
         let mut lines = CacheLines::of(70..200);
         lines.add(CacheLines::of(100..300));
         assert_eq!(lines.starts().collect::<Vec<_>>(), [64, 128, 192, 256]);

@@ -1,17 +1,17 @@
-//! Which functions there are, by the names that policies use.
+//! The NF types known to a program, by the names that policies use.
 
 use serde::de::DeserializeOwned;
 
 use crate::stage::{LoadError, Stage, load};
 use crate::{Descriptor, NetworkFunction, Setup};
 
-/// A configuration as it was written, in whatever format: what a function's
-/// [`NetworkFunction::Config`] is read from.
+/// A configuration as written, in any format, from which [`NetworkFunction::Config`] is
+/// deserialized.
 pub trait ConfigSource {
-    /// What is wrong with it, and where.
+    /// An error with its position.
     type Error: std::error::Error;
 
-    /// Reads it as a `T`.
+    /// Deserializes a `T`.
     fn read<T: DeserializeOwned>(&self) -> Result<T, Self::Error>;
 }
 
@@ -23,31 +23,31 @@ impl ConfigSource for serde_json::Value {
     }
 }
 
-/// A function type that a policy can name.
+/// An NF type that policies can name.
 pub struct RegistryEntry<C: ConfigSource> {
-    /// What the function says of itself.
+    /// The NF's descriptor.
     pub descriptor: &'static Descriptor,
-    /// Its documentation: what an operator reads.
+    /// The operator's manual.
     pub readme: &'static str,
-    /// Bytes of its per-flow state, without its get/put map.
+    /// Bytes of its per-flow state, without the map.
     pub state_bytes: usize,
     make: Make<C>,
 }
 
 type Make<C> = fn(&C, Setup) -> Result<Box<dyn Stage>, MakeError<<C as ConfigSource>::Error>>;
 
-/// Making a function from a policy failed.
+/// An error of [`RegistryEntry::make`].
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError<E: std::error::Error> {
-    /// The configuration has not the form that the function wants.
+    /// The configuration does not have the form that the NF expects.
     #[error(transparent)]
     Form(E),
-    /// It has, but cannot be used.
+    /// The configuration has the right form but is invalid.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-/// The functions that a program knows, made from configurations of type `C`.
+/// The NF types known to a program, built from configurations of type `C`.
 pub struct Registry<C: ConfigSource> {
     entries: Vec<RegistryEntry<C>>,
 }
@@ -59,12 +59,12 @@ impl<C: ConfigSource> Default for Registry<C> {
 }
 
 impl<C: ConfigSource> Registry<C> {
-    /// A registry without functions.
+    /// Returns an empty registry.
     pub fn new() -> Registry<C> {
         Registry::default()
     }
 
-    /// Adds a function type with its documentation.
+    /// Adds an NF type with its manual.
     pub fn add<N: NetworkFunction>(&mut self, readme: &'static str) {
         let state_bytes = size_of::<N::State>();
         self.entries.push(RegistryEntry {
@@ -75,12 +75,12 @@ impl<C: ConfigSource> Registry<C> {
         });
     }
 
-    /// All function types, in the order in which they were added.
+    /// Returns all NF types in the order of addition.
     pub fn entries(&self) -> &[RegistryEntry<C>] {
         &self.entries
     }
 
-    /// The function type with this name or alias; case does not matter.
+    /// Finds an NF type by name or alias, ignoring case.
     pub fn find(&self, name: &str) -> Option<&RegistryEntry<C>> {
         self.entries.iter().find(|entry| {
             let d = entry.descriptor;
@@ -91,7 +91,7 @@ impl<C: ConfigSource> Registry<C> {
 }
 
 impl<C: ConfigSource> RegistryEntry<C> {
-    /// Makes an instance with this configuration.
+    /// Builds an instance from this configuration.
     pub fn make(&self, config: &C, setup: Setup) -> Result<Box<dyn Stage>, MakeError<C::Error>> {
         (self.make)(config, setup)
     }

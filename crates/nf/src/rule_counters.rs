@@ -1,16 +1,16 @@
-//! Rules of an operator, and what each has decided about: for reports, metrics and explanations.
+//! Operators' rules and their hit counters, for reports, metrics and explanations.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// How operators know a rule.
+/// An operator's identification of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleLabel {
-    /// Its number, from 1; 0: what holds where no rule matches.
+    /// Number from 1; 0 is the default that applies where no rule matches.
     pub number: u32,
-    /// Its name.
+    /// The rule's name.
     pub name: Arc<str>,
-    /// Where it is written, such as `x.rules:12`; empty if that is not known.
+    /// Source position, such as `x.rules:12`; empty if unknown.
     pub place: Arc<str>,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for RuleLabel {
     }
 }
 
-/// What a rule has decided about; what exactly is counted, the function's manual says.
+/// Hit counters of a rule. The NF's manual defines what counts as a hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleCounters {
     /// The rule.
@@ -35,19 +35,19 @@ pub struct RuleCounters {
     pub flows: u64,
     /// Packets.
     pub packets: u64,
-    /// Their bytes; none if the function does not count them.
+    /// Bytes of the packets; `None` if the NF does not count them.
     pub bytes: Option<u64>,
-    /// The time of the last packet; 0: there was none.
+    /// Time of the last packet; 0 if none.
     pub last_hit_ns: u64,
 }
 
 impl RuleCounters {
-    /// Nothing so far.
+    /// Returns zeroed counters.
     pub fn new(label: RuleLabel, counts_bytes: bool) -> RuleCounters {
         RuleCounters { label, flows: 0, packets: 0, bytes: counts_bytes.then_some(0), last_hit_ns: 0 }
     }
 
-    /// Adds packets, the last of them at `at_ns`; `bytes` are theirs.
+    /// Adds packets of `bytes` in total, the last of them at `at_ns`.
     #[inline]
     pub fn hit(&mut self, packets: u64, bytes: usize, at_ns: u64) {
         self.packets = self.packets.wrapping_add(packets);
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_has_each_part_once() {
+    fn label_has_each_part_once() {
         let label = |number, name: &str, place: &str| {
             RuleLabel { number, name: name.into(), place: place.into() }.to_string()
         };

@@ -1,37 +1,37 @@
-//! Accounts of sources: how much of a bounded thing each source holds, and whether that is more
-//! than its share.
+//! Accounts of sources: how much of a bounded resource each source holds, and whether it exceeds
+//! its share.
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::{Addr, split_mix};
 
-/// The fewest accounts of a table: so many that few sources meet.
+/// Minimum number of accounts, so that few sources collide.
 pub const ACCOUNTS_MIN: u64 = 4096;
 
-/// How much each source holds, by a keyed hash of its address. Sources whose hashes meet have one
-/// account: that matters only to those that meet a source above its share.
+/// Amounts held per source, by a keyed hash of its address. Colliding sources share an account,
+/// which matters only when one of them exceeds its share.
 pub struct SourceAccounts {
     held: Zeroed<u32>,
     mask: u64,
     seed: u64,
     share: u32,
-    /// Accounts above the share.
+    /// Number of accounts above the share.
     over: u32,
 }
 
 impl SourceAccounts {
-    /// A table of at least so many accounts, each of which may hold a share.
+    /// Returns at least `accounts` accounts with a limit of `share` each.
     pub fn new(accounts: u64, share: u32, seed: u64) -> Result<SourceAccounts, OutOfMemory> {
         let len = accounts.next_power_of_two().max(ACCOUNTS_MIN);
         let held = Zeroed::new(len as usize)?;
         Ok(SourceAccounts { held, mask: len - 1, seed: seed ^ 0x736f_7572_6365, share, over: 0 })
     }
 
-    /// Brings the table into memory: see [`Zeroed::prefault`].
+    /// Prefaults the table, see [`Zeroed::prefault`].
     pub fn prefault(&mut self) {
         self.held.prefault();
     }
 
-    /// A source's account.
+    /// Returns the number of a source's account.
     pub fn account(&self, source: Addr) -> u32 {
         let bytes = source.to_u128();
         let mut state = self.seed ^ (bytes >> 64) as u64;
@@ -39,17 +39,17 @@ impl SourceAccounts {
         (split_mix(&mut state) & self.mask) as u32
     }
 
-    /// How many accounts there are.
+    /// Returns the number of accounts.
     pub fn accounts(&self) -> usize {
         self.held.len()
     }
 
-    /// The account holds so much more.
+    /// Adds to an account.
     pub fn add(&mut self, account: u32, amount: u32) {
         self.change(account, |held| held.saturating_add(amount));
     }
 
-    /// The account holds so much less.
+    /// Subtracts from an account.
     pub fn remove(&mut self, account: u32, amount: u32) {
         self.change(account, |held| held.saturating_sub(amount));
     }
@@ -62,48 +62,48 @@ impl SourceAccounts {
         self.over = self.over + u32::from(is_over) - u32::from(was_over);
     }
 
-    /// How much the account holds.
+    /// Returns the amount that an account holds.
     pub fn held(&self, account: u32) -> u32 {
         self.held.get(account as usize).copied().unwrap_or(0)
     }
 
-    /// How much more the account may hold.
+    /// Returns the amount left to an account's share.
     pub fn left(&self, account: u32) -> u32 {
         self.share.saturating_sub(self.held(account))
     }
 
-    /// Whether the account holds more than its share.
+    /// Checks if an account exceeds its share.
     pub fn is_over(&self, account: u32) -> bool {
         self.over > 0 && self.held(account) > self.share
     }
 
-    /// Whether any account does.
+    /// Checks if any account exceeds its share.
     pub fn is_any_over(&self) -> bool {
         self.over > 0
     }
 }
 
-/// Between two reports of one kind about one source.
+/// Seconds between two reports of one kind about one source.
 const REPORT_EVERY_S: u64 = 60;
-/// Reports of one kind in a second.
+/// Reports of one kind per second.
 const REPORTS_PER_SECOND: u32 = 10;
 
-/// How often sources are reported for each of some kinds of things: once in a minute, and ten of a
-/// kind in a second.
+/// A rate limit on reports about sources: one per source and kind in a minute, ten per kind in a
+/// second.
 pub struct ReportLimit<const KINDS: usize> {
-    /// When each account was last reported, by kind: seconds, and one.
+    /// Second of each account's last report plus one, by kind.
     reported_s: Zeroed<u32>,
-    /// The second of the last reports of each kind, and how many there were.
+    /// Second of the latest reports of each kind, and their number.
     reports: [(u64, u32); KINDS],
 }
 
 impl<const KINDS: usize> ReportLimit<KINDS> {
-    /// For so many accounts.
+    /// Returns a limit for this many accounts.
     pub fn new(accounts: usize) -> Result<ReportLimit<KINDS>, OutOfMemory> {
         Ok(ReportLimit { reported_s: Zeroed::new(accounts * KINDS)?, reports: [(0, 0); KINDS] })
     }
 
-    /// Whether it is time to report this kind of an account; then it is taken for reported.
+    /// Checks if a report of this kind about an account may be sent now, and counts it.
     pub fn is_due(&mut self, kind: usize, account: u32, now_ns: u64) -> bool {
         let now_s = now_ns / 1_000_000_000;
         let last = self.reported_s.get_mut(account as usize * KINDS + kind);
@@ -121,8 +121,8 @@ impl<const KINDS: usize> ReportLimit<KINDS> {
     }
 }
 
-/// The part of an address by which sources are told apart: of IPv6, the first 64 bits, as one host
-/// can have all of a /64.
+/// Returns the part of an address that identifies a source: of IPv6 the first 64 bits, as one host
+/// may have all of a /64.
 pub fn source_of(addr: Addr) -> Addr {
     if addr.is_v4() { addr } else { Addr::from_u128(addr.to_u128() >> 64 << 64) }
 }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_source() {
+    fn ipv6_network_is_one_source() {
         let addr = |low: u128| Addr::from_u128((0x2001_0db8_0001_0002 << 64) | low);
         assert_eq!(source_of(addr(1)), source_of(addr(u128::from(u64::MAX))));
         assert_ne!(source_of(addr(1)), source_of(Addr::from_u128((0x2001_0db8_0001_0003 << 64) | 1)));

@@ -13,15 +13,15 @@ use packet::{DropReason, Packet, Side, Transit};
 use zerocopy::IntoBytes;
 
 use crate::buffers::Buffers;
-use crate::common::{Access, SharedHandle};
-use crate::contents::PayloadCache;
 use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout};
 use crate::map::StateMap;
 use crate::meters::Meters;
+use crate::payload_cache::PayloadCache;
 use crate::pool::SharedPool;
 use crate::record::{CacheLines, FlowRecords, RecordHeader, RecordLayout, States};
 use crate::recording::{HeaderAction, Recording};
 use crate::set::SharedSet;
+use crate::sharing::{Access, SharedHandle};
 use crate::stream::Deliveries;
 use crate::{
     AnswerScope, BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, LiveFlows,

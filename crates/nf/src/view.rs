@@ -13,7 +13,7 @@ use crate::stream::{Deliveries, Stream};
 pub struct PacketView<'a> {
     packet: &'a mut Packet,
     recording: Option<&'a mut Recording>,
-    /// What the group's packets added to streams, and this packet's number in the group.
+    /// The additions of the group's packets to streams, and this packet's number in the group.
     delivered: Option<(&'a Deliveries<'a>, usize)>,
 }
 

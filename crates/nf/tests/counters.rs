@@ -53,7 +53,7 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn groups_have_the_names_that_the_configuration_gives() {
+fn groups_are_named_by_the_configuration() {
     let stage = load::<Grouped>(vec![names(&["a", "b"]), names(&[])], Setup::new(0, 1)).unwrap();
     let shared = stage.shared();
     assert_eq!(shared.counters, [0]);
@@ -62,7 +62,7 @@ fn groups_have_the_names_that_the_configuration_gives() {
 }
 
 #[test]
-fn a_group_that_is_not_named_is_a_mistake() {
+fn unnamed_group_is_a_load_error() {
     let error = load::<Grouped>(vec![names(&["a"])], Setup::new(0, 1)).err().unwrap();
     assert!(matches!(error, LoadError::Counters { declared: 2, named: 1, .. }), "{error}");
 }

@@ -60,7 +60,6 @@ const PENDING: &[&str] = &[
     "crates/l3/",
     "crates/lab/",
     "crates/mpm/",
-    "crates/nf/",
     "crates/packet/",
     "crates/policy/",
     "crates/protocol/",

@@ -71,7 +71,7 @@ fn error(bytes: &[u8], error: IcmpError) -> Result<Packet, NoAnswer> {
     answered(bytes, |packet, buffer| icmp_error(packet, error, packet.ends().1.addr, buffer).map(<[u8]>::len))
 }
 
-/// By the definition of RFC 1071, not by the code that wrote it.
+/// By the definition of RFC 1071, independent of the code under test.
 fn check_transport_sum(packet: &Packet) {
     let (meta, data) = (packet.meta(), packet.data());
     let segment = &data[meta.l4 as usize..];
@@ -89,7 +89,7 @@ fn check_transport_sum(packet: &Packet) {
 }
 
 #[test]
-fn a_reset_takes_its_numbers_from_the_segment() {
+fn reset_takes_its_numbers_from_the_segment() {
     // what, seq, ack, flags, payload -> seq, ack, flags
     let rows = [
         ("SYN", 100, 0, SYN, 0, 0, 101, RST | ACK),
@@ -115,7 +115,7 @@ fn a_reset_takes_its_numbers_from_the_segment() {
 }
 
 #[test]
-fn link_padding_is_no_payload() {
+fn link_padding_is_not_payload() {
     let mut bytes = v4(A, B, 0, 6, &tcp(100, 0, SYN, 0));
     bytes.extend([0; 6]);
     assert_eq!(reset(&bytes).unwrap().data()[28..32], 101u32.to_be_bytes());
@@ -124,7 +124,7 @@ fn link_padding_is_no_payload() {
 }
 
 #[test]
-fn an_error_has_type_code_and_quotation() {
+fn icmp_error_has_type_code_and_quotation() {
     let rows = [
         (IcmpError::NoRoute, [3, 0], [1, 0], 0u32),
         (IcmpError::HostUnreachable, [3, 1], [1, 3], 0),
@@ -151,7 +151,7 @@ fn an_error_has_type_code_and_quotation() {
 }
 
 #[test]
-fn a_quotation_is_bounded() {
+fn quotation_is_bounded() {
     let answer = error(&v4(A, B, 0, 17, &udp(1400)), IcmpError::AdminProhibited).unwrap();
     assert_eq!(answer.len(), ICMP_V4_MAX);
     let answer = error(&v6(1 << 120, 2 << 120, 17, &udp(1400)), IcmpError::AdminProhibited).unwrap();
@@ -159,7 +159,7 @@ fn a_quotation_is_bounded() {
 }
 
 #[test]
-fn some_packets_are_never_answered() {
+fn forbidden_packets_are_not_answered() {
     let syn = tcp(1, 0, SYN, 0);
     let mut to_all_on_link = v4(A, B, 0, 6, &syn);
     to_all_on_link[..6].fill(0xff);
@@ -212,7 +212,7 @@ fn too_big_answers_a_group_in_ipv6_only() {
 
 proptest! {
     #[test]
-    fn whatever_comes_is_answered_rightly_or_not_at_all(bytes in prop::collection::vec(any::<u8>(), 14..120), v6: bool) {
+    fn any_packet_is_answered_correctly_or_not_at_all(bytes in prop::collection::vec(any::<u8>(), 14..120), v6: bool) {
         let mut bytes = bytes;
         let header: [u8; 4] = if v6 { [0x86, 0xdd, 0x60, 0] } else { [8, 0, 0x45, 0] };
         bytes.splice(12..(16.min(bytes.len())), header);

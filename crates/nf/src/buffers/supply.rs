@@ -1,9 +1,9 @@
-//! Growing buffers when memory runs short: who may still take some, and what gives way.
+//! Growing buffers when memory runs short: who may still take some, and what is evicted.
 //!
-//! While more than a quarter of the memory is free, any flow may take what it needs. Beyond that,
-//! the flows of one source may hold its share. In full memory, buffers of connections that are not
-//! open give way, in the order in which they came; then those of open connections, the ones not
-//! used for long first, and before them those of sources above their share.
+//! While more than a quarter of the memory is free, any flow may take what it needs. Below that,
+//! the flows of one source may hold its share. When memory is full, buffers are evicted: first
+//! those of connections that are not open, in order of arrival. Then those of open connections,
+//! idle ones first, and sources above their share before others.
 
 use packet::memory::OutOfMemory;
 
@@ -11,17 +11,17 @@ use super::{Buffers, FlowBuffer, Kept, NUMBER_LEN, excess};
 use crate::record::RecordHeader;
 use crate::sources::{ReportLimit, SourceAccounts};
 
-/// What the flows of one source may hold of the memory once it runs short, in percent.
+/// Share of the memory that the flows of one source may hold once it runs short, in percent.
 pub const BUFFER_SHARE_PERCENT: u8 = 10;
 
-/// Why something of a flow was not kept.
+/// The reason for which data of a flow was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryShortage {
-    /// The memory for all flows is full, and nothing gives way.
+    /// All memory is in use, and nothing can be evicted.
     Memory = 0,
-    /// The source that began the flow holds its share.
+    /// The flow's source holds its full share.
     Share = 1,
-    /// The flow's buffer gave way to those of others.
+    /// The flow's buffer was evicted in favour of others.
     Evicted = 2,
 }
 
@@ -29,44 +29,44 @@ impl MemoryShortage {
     const COUNT: usize = 3;
 }
 
-/// Bytes that accounts of sources count in.
+/// Granularity of the sources' accounts, in bytes.
 const GRAIN: usize = 64;
-/// Accounts of sources.
+/// Number of accounts of sources.
 const ACCOUNTS: u64 = 1 << 16;
-/// Of memory, the part that is free for all: one in so many.
+/// Divisor of memory for the part that is free for all.
 const FREE_PART: usize = 4;
-/// Bytes that are kept free for each buffer of the flow at hand, while something can give way.
+/// Bytes kept free for each buffer of the current flow while something can be evicted.
 const RESERVE_BYTES: usize = 64 << 10;
-/// The most of memory that is kept free for that: one part in so many.
+/// Divisor of memory that bounds this reserve.
 const RESERVE_PART: usize = 8;
-/// Buffers of open connections that are looked at to find some to give way, for one that is taken.
-const LOOKED_AT_MAX: usize = 128;
-/// Buffers that give way for one that is taken.
+/// Limit on the buffers of open connections scanned for eviction, per buffer taken.
+const SCANNED_MAX: usize = 128;
+/// Limit on the buffers evicted per buffer taken.
 const VICTIMS_MAX: usize = 32;
-/// How often a buffer is passed over that was used as often since.
+/// Limit on the uses that protect a buffer from eviction.
 const USES_MAX: u8 = 3;
 /// No buffer.
 const NONE: u32 = u32::MAX;
 
-/// A place in the queue of buffers of connections that are not open.
+/// A link in the queue of buffers of connections that are not open.
 #[derive(Clone, Copy)]
-struct Place {
+struct QueueLink {
     next: u32,
     previous: u32,
 }
 
-/// What is needed where memory is short.
+/// State for times when memory is short.
 pub(super) struct Supply {
     sources: SourceAccounts,
-    /// Below so many free bytes, shares count.
+    /// With less free memory than this, shares apply.
     free: usize,
-    /// Below so many, something gives way.
+    /// With less free memory than this, buffers are evicted.
     reserve: usize,
-    /// The queue's places, by buffer; its first and its last one.
-    places: Vec<Place>,
+    /// The queue's links, by buffer, then its first and last buffer.
+    places: Vec<QueueLink>,
     first: u32,
     last: u32,
-    /// The next buffer to look at for one of an open connection.
+    /// The next buffer to scan among open connections.
     hand: usize,
     evictions: u64,
     count: u64,
@@ -93,23 +93,23 @@ impl Supply {
         })
     }
 
-    /// Memory is plenty from so many free bytes on, for flows with `count` buffers of up to
-    /// `len_max` bytes.
+    /// Returns the free memory from which on nothing is limited, for flows with `count` buffers of
+    /// up to `len_max` bytes.
     pub fn plenty(&self, count: usize, len_max: usize) -> usize {
         self.free.max(count * len_max)
     }
 
-    /// Something was not kept.
+    /// Counts a shortage.
     #[cold]
     pub fn note(&mut self, kind: MemoryShortage) {
         self.count += 1;
         self.kind = Some(kind);
     }
 
-    /// A buffer holds as many bytes as it does from now on.
+    /// Charges a buffer for its current content.
     #[inline]
     pub fn charge(&mut self, at: usize, kept: &mut Kept, header: &RecordHeader) {
-        let grains = kept.bytes.len().div_ceil(GRAIN) as u32; // A buffer's length is that of a `u32` at most.
+        let grains = kept.bytes.len().div_ceil(GRAIN) as u32; // A buffer's length fits in a `u32`.
         if kept.is_weak || kept.charged != grains {
             self.charge_other(at, kept, grains, header);
         }
@@ -128,7 +128,7 @@ impl Supply {
                 self.unlink(at as u32);
             }
             (kept.is_weak, kept.charged) = (false, 0);
-            kept.account = self.sources.account(header.source()) as u16; // There are no more.
+            kept.account = self.sources.account(header.source()) as u16; // There are 2^16 accounts.
         }
         match grains.checked_sub(kept.charged) {
             Some(more) => self.sources.add(kept.account.into(), more),
@@ -137,7 +137,7 @@ impl Supply {
         kept.charged = grains;
     }
 
-    /// A buffer holds nothing any more.
+    /// Discharges a buffer that became empty.
     pub fn discharge(&mut self, at: usize, kept: &mut Kept) {
         match std::mem::take(&mut kept.charged) {
             0 => {}
@@ -149,18 +149,18 @@ impl Supply {
 
     fn push(&mut self, at: u32) {
         if self.places.len() <= at as usize {
-            self.places.resize(at as usize + 1, Place { next: NONE, previous: NONE });
+            self.places.resize(at as usize + 1, QueueLink { next: NONE, previous: NONE });
         }
         let last = std::mem::replace(&mut self.last, at);
         match last {
             NONE => self.first = at,
             last => self.places[last as usize].next = at,
         }
-        self.places[at as usize] = Place { next: NONE, previous: last };
+        self.places[at as usize] = QueueLink { next: NONE, previous: last };
     }
 
     fn unlink(&mut self, at: u32) {
-        let Some(&Place { next, previous }) = self.places.get(at as usize) else { return };
+        let Some(&QueueLink { next, previous }) = self.places.get(at as usize) else { return };
         match previous {
             NONE => self.first = next,
             previous => self.places[previous as usize].next = next,
@@ -171,7 +171,7 @@ impl Supply {
         }
     }
 
-    /// The buffers of connections that are not open, those first that came first.
+    /// Returns the buffers of connections that are not open, oldest first.
     fn weak(&self) -> impl Iterator<Item = u32> {
         let next = |&at: &u32| self.places.get(at as usize).map(|place| place.next);
         std::iter::successors(Some(self.first), next).take_while(|&at| at != NONE)
@@ -179,7 +179,7 @@ impl Supply {
 }
 
 impl Kept {
-    /// A flow has used it, not for the first time.
+    /// Counts a repeated use by its flow.
     #[inline]
     pub(super) fn use_again(&mut self) {
         if self.charged > 0 {
@@ -189,12 +189,12 @@ impl Kept {
 }
 
 impl Buffers {
-    /// How often something was not kept, or was missed as it had given way.
+    /// Returns the number of times that data was not kept, or was missed after an eviction.
     pub(crate) fn shortages(&self) -> u64 {
         self.supply.count
     }
 
-    /// Buffers that gave way to others.
+    /// Returns the number of buffers evicted in favour of others.
     pub fn evictions(&self) -> u64 {
         self.supply.evictions
     }
@@ -203,13 +203,13 @@ impl Buffers {
         self.supply.kind
     }
 
-    /// Whether it is time to report a shortage that met this flow.
+    /// Checks if a shortage that met this flow should be reported now.
     pub(crate) fn is_to_report(&mut self, kind: MemoryShortage, header: &RecordHeader, now_ns: u64) -> bool {
         let account = self.supply.sources.account(header.source());
         self.supply.reports.is_due(kind as usize, account, now_ns)
     }
 
-    /// A buffer with these bytes was taken while memory is short: how much it may hold.
+    /// Returns a buffer with a limit, for content taken while memory is short.
     #[cold]
     #[inline(never)]
     pub(super) fn ration(
@@ -219,7 +219,8 @@ impl Buffers {
         bytes: Vec<u8>,
         header: &RecordHeader,
     ) -> FlowBuffer {
-        // A flow that was charged stays so: a forged reset makes its connection weak, too.
+        // A flow that was charged stays charged: a forged reset would also mark its connection as
+        // closed.
         let is_charged = |kept: &Kept| !kept.is_weak && kept.charged > 0;
         let own = || numbers.chunks_exact(NUMBER_LEN).filter_map(|number| self.index(number)).chain(at);
         let is_weak =
@@ -234,8 +235,8 @@ impl Buffers {
         if left > bytes.len() {
             self.make_room(numbers, is_weak);
         }
-        // Nobody else can take from what is left while this one is out, but for its own flow's
-        // other buffers: their part is kept back.
+        // While this buffer is out, only the same flow's other buffers can take memory: their part
+        // is reserved.
         let part = (self.room / self.spec.count.max(1)).min(self.spec.len_max);
         let short = match part {
             part if left < part => Some(MemoryShortage::Share),
@@ -245,15 +246,15 @@ impl Buffers {
         FlowBuffer { len_max: part.min(left).max(bytes.len()), bytes, refused: 0, short, was_evicted: false }
     }
 
-    /// Lets buffers give way until the reserve is free. A connection that is not open takes nothing
-    /// from one that is.
+    /// Evicts buffers until the reserve is free. A connection that is not open takes nothing from
+    /// one that is.
     fn make_room(&mut self, own: &[u8], is_weak: bool) {
         let is_own = |at: u32| own.chunks_exact(NUMBER_LEN).any(|number| number == (at + 1).to_le_bytes());
         for _ in 0..VICTIMS_MAX {
             if self.room >= self.supply.reserve {
                 return;
             }
-            // Of its own there are no more than it has buffers.
+            // A flow has no more buffers of its own than `count`.
             let Some(at) = self.supply.weak().find(|&at| !is_own(at)) else { break };
             self.give_way(at as usize);
         }
@@ -264,7 +265,7 @@ impl Buffers {
         let mut idle_count = 0;
         let any_over = self.supply.sources.is_any_over();
         let mut least = None;
-        for _ in 0..LOOKED_AT_MAX.min(self.kept.len()) {
+        for _ in 0..SCANNED_MAX.min(self.kept.len()) {
             if self.room >= self.supply.reserve {
                 return;
             }
@@ -296,7 +297,7 @@ impl Buffers {
         }
     }
 
-    /// A buffer gives way: its flow will miss it.
+    /// Evicts a buffer; its flow will learn of the loss.
     fn give_way(&mut self, at: usize) {
         let Some(kept) = self.kept.get_mut(at) else { return };
         let bytes = std::mem::take(&mut kept.bytes);
@@ -336,7 +337,7 @@ mod tests {
             Flow { header, numbers: [0; 8] }
         }
 
-        /// Makes one of its buffers longer; how many bytes there was room for.
+        /// Appends to a buffer and returns the number of bytes that fit.
         fn push(&mut self, buffer: usize, len: usize, buffers: &mut Buffers) -> usize {
             let mut taken = buffers.take(&mut self.numbers, buffer, &self.header);
             let pushed = taken.push(&vec![7; len]);
@@ -361,7 +362,7 @@ mod tests {
     const HALF_OPEN: Connection = Connection::SYN_SENT;
 
     #[test]
-    fn a_forged_reset_frees_no_share() {
+    fn forged_reset_frees_no_share() {
         let mut buffers = buffers();
         let mut attacker: Vec<Flow> = (0..1_000).map(|_| Flow::new(1, OPEN)).collect();
         for flow in &mut attacker {
@@ -373,12 +374,12 @@ mod tests {
             flow.push(0, 256, &mut buffers);
             flow.push(1, 256, &mut buffers);
         }
-        // While its buffer is out, one finds plenty again.
+        // While its buffer is out, a flow finds plenty of memory again.
         assert!(buffers.used_bytes() <= before + 256);
     }
 
     #[test]
-    fn a_source_beyond_its_share_leaves_memory_for_others() {
+    fn source_above_its_share_leaves_memory_for_others() {
         let mut buffers = buffers();
         let mut attacker: Vec<Flow> = (0..1_000).map(|_| Flow::new(1, OPEN)).collect();
         let taken: usize = attacker.iter_mut().map(|flow| flow.fill(&mut buffers)).sum();
@@ -400,13 +401,13 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_are_not_open_give_way_first() {
+    fn buffers_of_closed_connections_are_evicted_first() {
         let mut buffers = buffers();
         let mut open = Flow::new(1, OPEN);
         open.push(0, 100, &mut buffers);
         let mut flood: Vec<Flow> = (0..1_000).map(|at| Flow::new(10 + at, HALF_OPEN)).collect();
         flood.iter_mut().for_each(|flow| _ = flow.fill(&mut buffers));
-        assert!(buffers.evictions() > 1_000, "the flood displaces itself: {}", buffers.evictions());
+        assert!(buffers.evictions() > 1_000, "the flood evicts itself: {}", buffers.evictions());
         let mut others: Vec<Flow> = (0..10).map(|at| Flow::new(2_000 + at, OPEN)).collect();
         let before = buffers.shortages();
         assert!(others.iter_mut().all(|other| other.fill(&mut buffers) == 512));
@@ -417,7 +418,7 @@ mod tests {
             (oldest.as_slice(), shortage(&buffers)),
             (&[][..], (before + 1, Some(MemoryShortage::Evicted)))
         );
-        // Those that are left are in the queue, and nothing else is.
+        // The remaining buffers are in the queue, and nothing else is.
         flood
             .iter_mut()
             .chain(&mut others)
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn of_open_connections_idle_ones_give_way() {
+    fn idle_open_connections_are_evicted_before_busy_ones() {
         let mut buffers = buffers();
         let mut idle = Flow::new(1, OPEN);
         let mut active = Flow::new(2, OPEN);
@@ -448,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_moves_still_misses_what_gave_way() {
+    fn evictions_are_remembered_across_a_move() {
         let (mut here, mut there) = (buffers(), buffers());
         let mut flow = Flow::new(1, HALF_OPEN);
         flow.fill(&mut here);
@@ -462,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_misses_what_there_is_no_memory_for_where_it_moves() {
+    fn moved_flow_learns_of_content_that_did_not_fit() {
         let (mut here, mut there) = (buffers(), Buffers::new(&SPEC, 300, 100, 7).unwrap());
         let mut flow = Flow::new(1, OPEN);
         flow.fill(&mut here);
@@ -477,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_go_with_their_flows() {
+    fn accounts_follow_their_flows() {
         let (mut here, mut there) = (buffers(), buffers());
         let mut flows: Vec<Flow> = (0..20).map(|_| Flow::new(1, OPEN)).collect();
         for flow in &mut flows {

@@ -1,20 +1,20 @@
-//! Contents: the last payloads that any flow brought, found again by fingerprints of parts of them.
+//! A cache of the most recent payloads of all flows, found by fingerprints of their parts.
 //!
-//! Payloads stand one behind the other in a ring; the oldest go as new ones come. A fingerprint
-//! leads to a place in the latest payload that was noted with it, as long as that payload is here.
-//! Contents are one instance's, or common to instances on several threads (see [`crate::SharedHandle`]);
-//! on several machines each has its own.
+//! Payloads lie one after the other in a ring; new ones overwrite the oldest. A fingerprint leads
+//! to a position in the latest payload noted with it while that payload is in the ring. The cache
+//! belongs to one instance, or is shared by instances on several threads (see
+//! [`crate::SharedHandle`]). Each machine has its own.
 
 use packet::memory::{OutOfMemory, Zeroed};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Bytes of the longest payload that is kept.
+/// Length in bytes of the longest payload that is kept.
 pub const CACHED_PAYLOAD_MAX: usize = u16::MAX as usize;
 
 /// Fingerprints that compete for one cache line.
 const WAYS: usize = 4;
 
-/// Bytes before each payload: its length, and whether it is to be found.
+/// Bytes in front of each payload: its length, and a flag for forgotten ones.
 const HEAD: usize = 4;
 
 /// A ring of payloads, with fingerprints of their parts.
@@ -22,39 +22,38 @@ pub struct PayloadCache {
     name: &'static str,
     ring: Zeroed<u8>,
     buckets: Zeroed<[Slot; WAYS]>,
-    /// Where the next payload begins, in all bytes that ever were.
+    /// Start of the next payload, in bytes since the beginning.
     head: u64,
-    /// Payloads that begin before are gone.
+    /// Payloads that start before this were overwritten.
     tail: u64,
     kept_bytes: u64,
     displaced: u64,
 }
 
-/// A fingerprint, and what it leads to.
+/// A fingerprint and the position that it leads to.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct Slot {
-    /// Where the payload begins, in all bytes that ever were; 0: the slot is free.
+    /// Start of the payload, in bytes since the beginning; 0 if the slot is free.
     payload: u64,
-    /// The fingerprint, as far as it is compared.
+    /// The compared part of the fingerprint.
     tag: u32,
-    /// Which byte of the payload it is of.
+    /// The byte of the payload.
     offset: u32,
 }
 
-/// A place in a payload.
+/// A position in a cached payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachedPayload<'a> {
     /// The whole payload.
     pub payload: &'a [u8],
-    /// The byte of it that the fingerprint was noted with.
+    /// The byte that the fingerprint was noted with.
     pub offset: usize,
 }
 
 impl PayloadCache {
-    /// So many bytes, with the payloads' heads of four bytes each, and room for so many
-    /// fingerprints, rounded up to whole cache lines, of which there is one at least. A ring has at
-    /// least [`CACHED_PAYLOAD_MAX`] bytes.
+    /// Returns a cache for `bytes` of payload, at least [`CACHED_PAYLOAD_MAX`], each payload taking
+    /// four bytes more. Fingerprints are rounded up to whole cache lines, at least one.
     ///
     /// # Errors
     /// There is not enough memory.
@@ -70,34 +69,34 @@ impl PayloadCache {
         })
     }
 
-    /// Its name in the descriptor.
+    /// Returns the name in the descriptor.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Bytes of payloads at most, with their heads.
+    /// Returns the size of the ring in bytes.
     pub fn capacity(&self) -> usize {
         self.ring.len()
     }
 
-    /// Bytes of memory in all.
+    /// Returns all memory in use, in bytes.
     pub fn memory(&self) -> usize {
         self.ring.len() + self.buckets.len() * size_of::<[Slot; WAYS]>()
     }
 
-    /// Bytes of all payloads that ever were kept.
+    /// Returns the bytes of all payloads kept since the start.
     pub fn kept_bytes(&self) -> u64 {
         self.kept_bytes
     }
 
-    /// How many fingerprints took the place of another one whose payload was still here: the oldest
-    /// one of a cache line goes.
+    /// Returns the number of fingerprints that displaced one whose payload was still cached. The
+    /// oldest one of a cache line is displaced.
     pub fn displaced(&self) -> u64 {
         self.displaced
     }
 
-    /// Keeps a payload; what it is to be [noted](Contents::note) by. None if it is longer than
-    /// [`CACHED_PAYLOAD_MAX`].
+    /// Stores a payload and returns its handle for [`PayloadCache::note`]. `None` if it is longer
+    /// than [`CACHED_PAYLOAD_MAX`].
     #[inline]
     pub fn keep(&mut self, payload: &[u8]) -> Option<u64> {
         let head = u16::try_from(payload.len()).ok()?.to_le_bytes();
@@ -105,7 +104,7 @@ impl PayloadCache {
         let mut at = self.head;
         let behind = capacity - at % capacity;
         if (len as u64) > behind {
-            at += behind; // A payload is not cut in two: what is left of the ring stays unused this time.
+            at += behind; // A payload is not split: the rest of the ring stays unused this time.
         }
         let (head_at, rest) = self.ring[(at % capacity) as usize..][..len].split_at_mut(HEAD);
         head_at.copy_from_slice(&[head[0], head[1], 1, 0]);
@@ -116,7 +115,7 @@ impl PayloadCache {
         Some(at)
     }
 
-    /// Lets a fingerprint lead to a byte of a payload that was kept, and to no other any more.
+    /// Makes a fingerprint lead to a byte of a stored payload, replacing its previous target.
     #[inline]
     pub fn note(&mut self, fingerprint: u64, payload: u64, offset: u16) {
         let (bucket, tag) = self.place(fingerprint);
@@ -130,8 +129,8 @@ impl PayloadCache {
         slots[at] = Slot { payload, tag, offset: offset.into() };
     }
 
-    /// The place that a fingerprint leads to. What is there may, seldom, have been noted with
-    /// another one: the caller compares.
+    /// Returns the position that a fingerprint leads to. In rare cases it was noted with another
+    /// fingerprint: the caller must compare.
     #[inline]
     pub fn find(&self, fingerprint: u64) -> Option<CachedPayload<'_>> {
         let (bucket, tag) = self.place(fingerprint);
@@ -142,8 +141,8 @@ impl PayloadCache {
         (is_here == 1).then_some(CachedPayload { payload, offset: slot.offset as usize })
     }
 
-    /// Forgets the payload that a fingerprint leads to, by all its fingerprints; whether there was
-    /// one.
+    /// Forgets the payload that a fingerprint leads to, for all its fingerprints. Returns false if
+    /// there was none.
     pub fn forget(&mut self, fingerprint: u64) -> bool {
         let (bucket, tag) = self.place(fingerprint);
         let tail = self.tail;
@@ -155,15 +154,15 @@ impl PayloadCache {
         self.ring.get_mut(at + 2).is_some_and(|is_here| std::mem::take(is_here) == 1)
     }
 
-    /// Forgets all.
+    /// Forgets all payloads.
     pub fn clear(&mut self) {
         self.tail = self.head;
     }
 
-    /// The fingerprint's cache line, and what is compared there.
+    /// Returns the fingerprint's cache line and the part that is compared.
     #[inline]
     fn place(&self, fingerprint: u64) -> (usize, u32) {
-        // Fingerprints may have bits in common, so that they are mixed first.
+        // Fingerprints may have bits in common, so they are mixed first.
         let mixed = packet::split_mix(&mut { fingerprint });
         let bucket = ((mixed >> 32) * self.buckets.len() as u64) >> 32;
         (bucket as usize, mixed as u32)
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_leads_to_the_last_payload_that_it_was_noted_with() {
+    fn fingerprint_leads_to_its_latest_payload() {
         let mut contents = contents(64);
         let first = contents.keep(b"one").unwrap();
         contents.note(7, first, 1);
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_forgotten_by_all_its_fingerprints() {
+    fn forgotten_payload_has_no_fingerprints() {
         let mut contents = contents(64);
         let kept = contents.keep(b"payload").unwrap();
         (0..9).for_each(|fingerprint| contents.note(fingerprint, kept, 0));
@@ -210,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_not_kept() {
+    fn payloads_over_the_limit_are_not_kept() {
         assert!(contents(4).keep(&[0; CACHED_PAYLOAD_MAX]).is_some());
         assert!(contents(4).keep(&[0; CACHED_PAYLOAD_MAX + 1]).is_none());
     }
 
     #[test]
-    fn no_room_for_fingerprints_is_room_for_a_few() {
+    fn zero_fingerprints_round_up_to_one_line() {
         let mut contents = contents(0);
         assert_eq!(contents.find(7), None);
         let kept = contents.keep(b"payload").unwrap();
@@ -225,10 +224,10 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list: what is found is what was kept, and what was kept last is found, as long
-        /// as lines have room.
+        /// Compared with a list: everything found was stored, and the latest payloads are found
+        /// unless cache lines overflow.
         #[test]
-        fn is_like_a_list(lens in prop::collection::vec((0usize..40_000, any::<u8>()), 1..60), few in any::<bool>()) {
+        fn cache_behaves_like_a_list(lens in prop::collection::vec((0usize..40_000, any::<u8>()), 1..60), few in any::<bool>()) {
             let mut contents = contents(if few { 8 } else { 4_096 });
             let mut list: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
             for (number, (len, byte)) in (0u64..).zip(lens) {
@@ -236,7 +235,7 @@ mod tests {
                 let kept = contents.keep(&payload).unwrap();
                 contents.note(number, kept, number as u16);
                 list.push_back((number, payload));
-                // A payload is not cut: up to one's length may be unused.
+                // Payloads are not split, so up to the length of one may be unused.
                 while list.iter().map(|(_, payload)| payload.len() + HEAD).sum::<usize>() > contents.capacity() {
                     list.pop_front();
                 }
@@ -249,7 +248,7 @@ mod tests {
                 prop_assert_eq!(contents.find(*last).unwrap().payload, payload);
                 let gone = list.iter().filter(|(number, _)| contents.find(*number).is_none());
                 let gone: usize = gone.map(|(_, payload)| HEAD + payload.len()).sum();
-                prop_assert!(few || gone <= 2 * (40_000 + HEAD), "{gone} bytes are gone too early");
+                prop_assert!(few || gone <= 2 * (40_000 + HEAD), "{gone} bytes were overwritten too early");
             }
             prop_assert!(few || contents.displaced() == 0);
         }

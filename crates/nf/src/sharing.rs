@@ -6,9 +6,9 @@
 use std::mem::swap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::contents::PayloadCache;
 use crate::context::SharedState;
 use crate::meters::Meters;
+use crate::payload_cache::PayloadCache;
 use crate::pool::SharedPool;
 use crate::set::SharedSet;
 
