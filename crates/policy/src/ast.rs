@@ -1,7 +1,7 @@
 //! A policy as it is written: the syntax tree. Two pieces of syntax are equal when they say the
 //! same, wherever they stand.
 
-use crate::literal::Literal;
+use crate::literal::ConfigLiteral;
 use crate::source::Span;
 
 /// A piece of syntax and where it stands.
@@ -33,18 +33,18 @@ pub type Name = Spanned<String>;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct File {
     /// Declarations and pipelets.
-    pub items: Vec<Item>,
+    pub items: Vec<PolicyItem>,
 }
 
 /// A declaration or a pipelet.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Item {
+pub enum PolicyItem {
     /// `let name = value;`
     Let {
         /// The name.
         name: Name,
         /// What it stands for.
-        value: Value,
+        value: ValueExpr,
     },
     /// `Port<0-7> name { ... };`
     Port {
@@ -55,7 +55,7 @@ pub enum Item {
         /// What the ports are called.
         name: Name,
         /// The configuration block.
-        config: Option<Value>,
+        config: Option<ValueExpr>,
     },
     /// `Type name { ... };`
     Nf {
@@ -64,14 +64,14 @@ pub enum Item {
         /// The instance.
         name: Name,
         /// The configuration block.
-        config: Option<Value>,
+        config: Option<ValueExpr>,
     },
     /// `settings { ... };`
     Settings {
         /// The word `settings`.
         keyword: Spanned<()>,
         /// The block.
-        config: Value,
+        config: ValueExpr,
     },
     /// `pipelet name { ... }`
     Pipelet {
@@ -80,26 +80,26 @@ pub enum Item {
         /// A pipelet may do without a name.
         name: Option<Name>,
         /// The statements.
-        chains: Vec<Chain>,
+        chains: Vec<EdgeChain>,
     },
 }
 
 /// `a [filter] -> b <-> c;`
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chain {
+pub struct EdgeChain {
     /// At least one source with its arrow.
-    pub hops: Vec<Hop>,
+    pub hops: Vec<EdgeChainHop>,
     /// The node at the end.
     pub last: Name,
 }
 
 /// A node, its filter and the arrow behind it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hop {
+pub struct EdgeChainHop {
     /// The node that packets come from.
     pub node: Name,
     /// Which of its packets take this way; all, if absent.
-    pub filter: Option<Filter>,
+    pub filter: Option<FilterExpr>,
     /// Where they go.
     pub arrow: Spanned<Arrow>,
 }
@@ -114,30 +114,30 @@ pub enum Arrow {
 }
 
 /// A value with its place.
-pub type Value = Spanned<ValueKind>;
+pub type ValueExpr = Spanned<ValueExprKind>;
 
 /// What a value is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ValueKind {
+pub enum ValueExprKind {
     /// A literal of one word.
-    Literal(Literal),
+    Literal(ConfigLiteral),
     /// `"..."` or `"""..."""`
-    Text(Text),
+    Text(TextExpr),
     /// `file("path")`; the place is that of the path.
-    File(Spanned<Text>),
+    File(Spanned<TextExpr>),
     /// A bare word: the name of a `let`, or a word that the reader of the configuration knows.
     Word(String),
     /// `$name`
     Reference(String),
     /// `[...]`, or `{...}` without keys
-    List(Vec<Value>),
+    List(Vec<ValueExpr>),
     /// `{ key: value, ... }`
-    Object(Vec<(Name, Value)>),
+    Object(Vec<(Name, ValueExpr)>),
 }
 
 /// A string.
 #[derive(Clone, Debug)]
-pub struct Text {
+pub struct TextExpr {
     /// What it says, escape sequences resolved.
     pub text: String,
     /// Which characters are written with escape sequences, as in [`values::Origin::escapes`].
@@ -146,36 +146,36 @@ pub struct Text {
     pub quotes: u32,
 }
 
-impl PartialEq for Text {
+impl PartialEq for TextExpr {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
 /// A boolean expression over a packet, with its place.
-pub type Filter = Spanned<FilterKind>;
+pub type FilterExpr = Spanned<FilterExprKind>;
 
 /// What a filter says.
 #[derive(Clone, Debug, PartialEq)]
-pub enum FilterKind {
+pub enum FilterExprKind {
     /// `true`, `false`
     Always(bool),
     /// `!a`
-    Not(Box<Filter>),
+    Not(Box<FilterExpr>),
     /// `a && b && c`, two at least
-    All(Vec<Filter>),
+    All(Vec<FilterExpr>),
     /// `a || b || c`, two at least
-    Any(Vec<Filter>),
+    Any(Vec<FilterExpr>),
     /// `dst port >= 1024`
     Test {
         /// `src` or `dst`; both are tried if absent.
-        side: Option<Side>,
+        side: Option<FilterSide>,
         /// The header field.
         field: Field,
-        /// [`Compare::Eq`] if not written.
-        compare: Compare,
+        /// [`Comparison::Eq`] if not written.
+        compare: Comparison,
         /// What it is compared with.
-        value: Value,
+        value: ValueExpr,
     },
     /// `tcp flags syn,!ack`: the flags and whether each has to be set
     Flags(Vec<(Spanned<TcpFlag>, bool)>),
@@ -186,13 +186,13 @@ pub enum FilterKind {
         /// The attribute.
         name: Name,
         /// The comparison; a bare attribute has to be present and not zero.
-        test: Option<(Compare, Value)>,
+        test: Option<(Comparison, ValueExpr)>,
     },
 }
 
 /// Which end of a packet's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum FilterSide {
     /// The source.
     Src,
     /// The destination.
@@ -202,7 +202,7 @@ pub enum Side {
 /// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants say it")]
-pub enum Compare {
+pub enum Comparison {
     Eq,
     Ne,
     Lt,
@@ -286,7 +286,7 @@ impl TcpFlag {
     }
 }
 
-impl Side {
+impl FilterSide {
     /// How the language writes it.
     pub fn word(self) -> &'static str {
         match self {
@@ -305,7 +305,7 @@ impl Side {
     }
 }
 
-impl Compare {
+impl Comparison {
     /// How the language writes it.
     pub fn sign(self) -> &'static str {
         match self {

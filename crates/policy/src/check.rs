@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 pub use value::RESOLVED_BYTES_MAX;
 
-use crate::ast::{self, File, Item, Name};
-use crate::diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Report};
+use crate::ast::{self, File, PolicyItem, Name};
+use crate::diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
 use crate::files::Files;
 use crate::filter::Filter;
 use crate::policy::{Nf, PORT_MAX, Pipelet, Port};
@@ -35,10 +35,10 @@ pub(crate) struct Checked {
 /// Checks a tree, and a filter in which its names may be used; what is wrong goes to the report.
 pub(crate) fn check(
     file: &File,
-    filter: Option<&ast::Filter>,
+    filter: Option<&ast::FilterExpr>,
     whole: Span,
     files: &mut Files<'_>,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Checked {
     let mut checker = Checker {
         report,
@@ -67,7 +67,7 @@ pub(crate) fn check(
 }
 
 struct Checker<'a, 'f> {
-    report: &'a mut Report,
+    report: &'a mut Diagnostics,
     files: &'a mut Files<'f>,
     /// Files that were loaded, by path.
     texts: BTreeMap<String, value::LoadedFile>,
@@ -88,12 +88,12 @@ struct Checker<'a, 'f> {
 /// What a name stands for, and where it was given.
 #[derive(Clone, Copy)]
 struct Named {
-    what: What,
+    what: NamedKind,
     span: Span,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum What {
+enum NamedKind {
     Value,
     /// Index of a port.
     Port(usize),
@@ -106,10 +106,10 @@ impl Checker<'_, '_> {
     fn declare(&mut self, file: &File) {
         for item in &file.items {
             match item {
-                Item::Let { name, .. } => {
-                    self.enter(name, What::Value);
+                PolicyItem::Let { name, .. } => {
+                    self.enter(name, NamedKind::Value);
                 }
-                Item::Port { first, last, name, .. } => {
+                PolicyItem::Port { first, last, name, .. } => {
                     let end = last.as_ref().unwrap_or(first);
                     let numbers = first.span.to(end.span);
                     if first.node > end.node {
@@ -119,7 +119,7 @@ impl Checker<'_, '_> {
                         let message = format!("there is no port number above {PORT_MAX}");
                         self.report.push(Diagnostic::error(message, numbers));
                     }
-                    if self.enter(name, What::Port(self.ports.len())) {
+                    if self.enter(name, NamedKind::Port(self.ports.len())) {
                         self.ports.push(Port {
                             name: name.node.clone(),
                             // Out of range was reported, and the policy will not be used.
@@ -131,8 +131,8 @@ impl Checker<'_, '_> {
                         });
                     }
                 }
-                Item::Nf { type_name, name, .. } => {
-                    if self.enter(name, What::Nf(self.nfs.len())) {
+                PolicyItem::Nf { type_name, name, .. } => {
+                    if self.enter(name, NamedKind::Nf(self.nfs.len())) {
                         self.nfs.push(Nf {
                             type_name: type_name.node.clone(),
                             name: name.node.clone(),
@@ -142,7 +142,7 @@ impl Checker<'_, '_> {
                         });
                     }
                 }
-                Item::Settings { .. } | Item::Pipelet { .. } => {}
+                PolicyItem::Settings { .. } | PolicyItem::Pipelet { .. } => {}
             }
         }
         let mut types: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -153,13 +153,13 @@ impl Checker<'_, '_> {
     }
 
     /// Gives a name to something; false, with an error, if it is taken or there are too many.
-    fn enter(&mut self, name: &Name, what: What) -> bool {
+    fn enter(&mut self, name: &Name, what: NamedKind) -> bool {
         if let Some(first) = self.names.get(&name.node) {
             let error = Diagnostic::error(format!("the name `{}` is given twice", name.node), name.span);
             self.report.push(error.remark("given again here").label(first.span, "given first here"));
             return false;
         }
-        if what != What::Value && self.ports.len() + self.nfs.len() == NODES_MAX {
+        if what != NamedKind::Value && self.ports.len() + self.nfs.len() == NODES_MAX {
             let message = format!("a policy has at most {NODES_MAX} ports and network functions");
             self.report.push(Diagnostic::error(message, name.span));
             return false;
@@ -171,7 +171,7 @@ impl Checker<'_, '_> {
     /// Resolves the `let`s in their order: each may refer to those above it.
     fn resolve_lets(&mut self, file: &File) {
         for item in &file.items {
-            if let Item::Let { name, value } = item
+            if let PolicyItem::Let { name, value } = item
                 && self.names.get(&name.node).is_some_and(|n| n.span == name.span)
             {
                 let value = self.value(value);
@@ -185,16 +185,16 @@ impl Checker<'_, '_> {
         let mut settings: Option<Value> = None;
         for item in &file.items {
             match item {
-                Item::Port { name, config: Some(config), .. }
-                | Item::Nf { name, config: Some(config), .. } => {
+                PolicyItem::Port { name, config: Some(config), .. }
+                | PolicyItem::Nf { name, config: Some(config), .. } => {
                     let value = Value { span: name.span, ..self.value(config) };
                     match self.names.get(&name.node).filter(|n| n.span == name.span).map(|n| n.what) {
-                        Some(What::Port(at)) => self.ports[at].config = value,
-                        Some(What::Nf(at)) => self.nfs[at].config = value,
+                        Some(NamedKind::Port(at)) => self.ports[at].config = value,
+                        Some(NamedKind::Nf(at)) => self.nfs[at].config = value,
                         _ => {}
                     }
                 }
-                Item::Settings { keyword, config } => {
+                PolicyItem::Settings { keyword, config } => {
                     if let Some(first) = &settings {
                         let error = Diagnostic::error("the settings are given twice", keyword.span);
                         self.report.push(error.label(first.span, "given first here"));
@@ -225,10 +225,10 @@ impl Checker<'_, '_> {
     fn warn_unused(&mut self, file: &File) {
         for item in &file.items {
             let (name, what) = match item {
-                Item::Let { name, .. } => (name, "value"),
-                Item::Port { name, .. } => (name, "port"),
-                Item::Nf { name, .. } => (name, "network function"),
-                Item::Settings { .. } | Item::Pipelet { .. } => continue,
+                PolicyItem::Let { name, .. } => (name, "value"),
+                PolicyItem::Port { name, .. } => (name, "port"),
+                PolicyItem::Nf { name, .. } => (name, "network function"),
+                PolicyItem::Settings { .. } | PolicyItem::Pipelet { .. } => continue,
             };
             if !self.used.contains(&name.node) {
                 self.report
@@ -239,7 +239,7 @@ impl Checker<'_, '_> {
 
     /// Reports a name that stands for nothing, with the nearest one that would do: one of the
     /// picked names or `more`.
-    fn unknown(&mut self, what: &str, name: &str, span: Span, pick: impl Fn(What) -> bool, more: &[&str]) {
+    fn unknown(&mut self, what: &str, name: &str, span: Span, pick: impl Fn(NamedKind) -> bool, more: &[&str]) {
         let mut error = Diagnostic::error(format!("unknown {what} `{name}`"), span);
         // The search takes time, and a full report does not keep what it finds.
         if self.report.diagnostics.len() < DIAGNOSTICS_MAX {

@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 
-use crate::source::{SourceTooLarge, Sources, Span};
+use crate::source::{SourceTooLarge, SourceMap, Span};
 
 /// Most diagnostics that one reading keeps; what comes after is only counted.
 pub const DIAGNOSTICS_MAX: usize = 100;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub enum DiagnosticSeverity {
     /// The policy cannot be used.
     Error,
     /// The policy can be used, but probably does not say what its author means.
@@ -23,7 +23,7 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Error or warning.
-    pub severity: Severity,
+    pub severity: DiagnosticSeverity,
     /// One line.
     pub message: String,
     /// The places that it is about; the first is the place of the fault, the others explain it.
@@ -53,12 +53,12 @@ pub enum Colour {
 impl Diagnostic {
     /// An error at a place.
     pub fn error(message: impl fmt::Display, span: Span) -> Self {
-        Self::new(Severity::Error, message, span)
+        Self::new(DiagnosticSeverity::Error, message, span)
     }
 
     /// A warning at a place.
     pub fn warning(message: impl fmt::Display, span: Span) -> Self {
-        Self::new(Severity::Warning, message, span)
+        Self::new(DiagnosticSeverity::Warning, message, span)
     }
 
     /// The same with a remark at the place of the fault.
@@ -86,10 +86,10 @@ impl Diagnostic {
 
     /// The diagnostic with the lines of source that it is about, as compilers print it, ending in a
     /// newline.
-    pub fn render(&self, sources: &Sources, colour: Colour) -> String {
+    pub fn render(&self, sources: &SourceMap, colour: Colour) -> String {
         let level = match self.severity {
-            Severity::Error => Level::ERROR,
-            Severity::Warning => Level::WARNING,
+            DiagnosticSeverity::Error => Level::ERROR,
+            DiagnosticSeverity::Warning => Level::WARNING,
         };
         let message = self.shown_message(sources);
         let main = level.primary_title(message).elements(pieces(sources, &self.labels));
@@ -104,7 +104,7 @@ impl Diagnostic {
 
     /// The diagnostic in one line:
     /// `edge.rvl:12:5: error: unknown name `wam_net`; did you mean `wan_net`?`.
-    pub fn line(&self, sources: &Sources) -> String {
+    pub fn line(&self, sources: &SourceMap) -> String {
         let place = self.labels.first().map(|label| {
             let (line, column) = sources.line_column(label.span);
             format!("{}:{line}:{column}: ", sources.name(label.span.source))
@@ -120,7 +120,7 @@ impl Diagnostic {
     }
 
     /// The message without the secret that it may be about.
-    fn shown_message(&self, sources: &Sources) -> String {
+    fn shown_message(&self, sources: &SourceMap) -> String {
         let mut message = self.message.clone();
         for label in &self.labels {
             let (span, written) = (label.span, sources.slice(label.span));
@@ -131,13 +131,13 @@ impl Diagnostic {
         message
     }
 
-    fn new(severity: Severity, message: impl fmt::Display, span: Span) -> Self {
+    fn new(severity: DiagnosticSeverity, message: impl fmt::Display, span: Span) -> Self {
         let labels = vec![Label { span, text: String::new() }];
         Self { severity, message: message.to_string(), labels, help: None }
     }
 }
 
-impl fmt::Display for Severity {
+impl fmt::Display for DiagnosticSeverity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Error => "error",
@@ -148,19 +148,19 @@ impl fmt::Display for Severity {
 
 /// Everything that a reading found, with the sources to print it.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct Diagnostics {
     /// The texts that the diagnostics are about.
-    pub sources: Sources,
+    pub sources: SourceMap,
     /// What was found, in the order of the text; at most [`DIAGNOSTICS_MAX`].
     pub diagnostics: Vec<Diagnostic>,
     /// How many more were found and not kept.
     pub omitted: usize,
 }
 
-impl Report {
+impl Diagnostics {
     /// Whether anything found is an error.
     pub fn has_errors(&self) -> bool {
-        self.diagnostics.iter().any(|d| d.severity == Severity::Error)
+        self.diagnostics.iter().any(|d| d.severity == DiagnosticSeverity::Error)
     }
 
     /// All diagnostics as compilers print them, with an empty line between two.
@@ -176,7 +176,7 @@ impl Report {
             return self.diagnostics.push(diagnostic);
         }
         self.omitted += 1;
-        if diagnostic.severity == Severity::Error && !self.has_errors() {
+        if diagnostic.severity == DiagnosticSeverity::Error && !self.has_errors() {
             self.diagnostics.pop();
             self.diagnostics.push(diagnostic);
         }
@@ -190,7 +190,7 @@ impl Report {
     /// A report that refuses a source which is too large to be one of its sources.
     pub(crate) fn refuse(&mut self, name: &str, error: SourceTooLarge) {
         let message = format!("{name}: {error}");
-        self.push(Diagnostic { severity: Severity::Error, message, labels: Vec::new(), help: None });
+        self.push(Diagnostic { severity: DiagnosticSeverity::Error, message, labels: Vec::new(), help: None });
     }
 
     fn rest(&self) -> String {
@@ -202,7 +202,7 @@ impl Report {
 }
 
 /// One line for each diagnostic.
-impl fmt::Display for Report {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for diagnostic in &self.diagnostics {
             writeln!(f, "{}", diagnostic.line(&self.sources))?;
@@ -211,7 +211,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl std::error::Error for Report {}
+impl std::error::Error for Diagnostics {}
 
 /// Most characters of a line that are shown on each side of a place.
 const SHOWN_CHARS: usize = 120;
@@ -220,7 +220,7 @@ const SHOWN_LINES: usize = 30;
 
 /// The pieces of source to show. Each is a few whole lines, or the neighbourhood of one place in a
 /// very long line: what is shown of a diagnostic does not grow with the source.
-fn pieces<'a>(sources: &'a Sources, labels: &'a [Label]) -> Vec<Element<'a>> {
+fn pieces<'a>(sources: &'a SourceMap, labels: &'a [Label]) -> Vec<Element<'a>> {
     if let Some(window) = common_window(sources, labels) {
         let name = sources.name(labels[0].span.source);
         return vec![snippet(sources, labels, window, true).path(name).into()];
@@ -245,7 +245,7 @@ fn pieces<'a>(sources: &'a Sources, labels: &'a [Label]) -> Vec<Element<'a>> {
 
 /// The whole lines that hold all labels, if they are of one source, near each other and not too
 /// long.
-fn common_window(sources: &Sources, labels: &[Label]) -> Option<Range<usize>> {
+fn common_window(sources: &SourceMap, labels: &[Label]) -> Option<Range<usize>> {
     let id = labels.first()?.span.source;
     let lines = || labels.iter().map(|label| sources.line_column(label.span).0);
     let (first, last) = (lines().min()?, lines().max()?);
@@ -259,7 +259,7 @@ fn common_window(sources: &Sources, labels: &[Label]) -> Option<Range<usize>> {
 
 /// A part of a source with the labels in it; `first`: the first label is the place of the fault.
 fn snippet<'a>(
-    sources: &'a Sources,
+    sources: &'a SourceMap,
     labels: &'a [Label],
     window: Range<usize>,
     first: bool,

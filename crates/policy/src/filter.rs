@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::ast::{Compare, Side};
+use crate::ast::{Comparison, FilterSide};
 
 /// A boolean expression over one packet. Requirement E2.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub enum Filter {
     /// An address is in a set. False for a packet without IP addresses.
     Address {
         /// Which of the two addresses.
-        side: Side,
+        side: FilterSide,
         /// The set.
         set: AddressSet,
     },
@@ -48,7 +48,7 @@ pub enum Filter {
         /// The attribute.
         name: String,
         /// What it has to be; `None`: present, and neither zero nor an empty text.
-        test: Option<(Compare, Scalar)>,
+        test: Option<(Comparison, Scalar)>,
     },
 }
 
@@ -107,8 +107,8 @@ impl Filter {
             Self::Not(inner) => !inner.matches(packet),
             Self::All(parts) => parts.iter().all(|p| p.matches(packet)),
             Self::Any(parts) => parts.iter().any(|p| p.matches(packet)),
-            Self::Address { side: Side::Src, set } => packet.src_ip.is_some_and(|a| set.contains(a)),
-            Self::Address { side: Side::Dst, set } => packet.dst_ip.is_some_and(|a| set.contains(a)),
+            Self::Address { side: FilterSide::Src, set } => packet.src_ip.is_some_and(|a| set.contains(a)),
+            Self::Address { side: FilterSide::Dst, set } => packet.dst_ip.is_some_and(|a| set.contains(a)),
             Self::Number { field, set } => packet.numbers.get(field).is_some_and(|n| set.contains(*n)),
             Self::TcpFlags { set, clear } => {
                 packet.tcp_flags.is_some_and(|f| f & set == *set && f & clear == 0)
@@ -159,7 +159,7 @@ impl NumberField {
     }
 }
 
-impl Compare {
+impl Comparison {
     /// Whether the comparison holds. A number and a text are only ever unequal, and texts have no
     /// order.
     fn holds(self, left: &Scalar, right: &Scalar) -> bool {

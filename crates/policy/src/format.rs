@@ -2,15 +2,15 @@
 
 use std::fmt::{self, Formatter, Write};
 
-use crate::ast::{Arrow, Chain, File, Filter, FilterKind, Item, Name, Text, Value, ValueKind};
+use crate::ast::{Arrow, EdgeChain, File, FilterExpr, FilterExprKind, PolicyItem, Name, TextExpr, ValueExpr, ValueExprKind};
 
 /// What reads back as an equal tree.
 impl fmt::Display for File {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let mut before: Option<&Item> = None;
+        let mut before: Option<&PolicyItem> = None;
         for item in &self.items {
-            let is_pipelet = matches!(item, Item::Pipelet { .. });
-            if before.is_some_and(|b| is_pipelet || matches!(b, Item::Pipelet { .. })) {
+            let is_pipelet = matches!(item, PolicyItem::Pipelet { .. });
+            if before.is_some_and(|b| is_pipelet || matches!(b, PolicyItem::Pipelet { .. })) {
                 f.write_char('\n')?;
             }
             writeln!(f, "{item}")?;
@@ -20,7 +20,7 @@ impl fmt::Display for File {
     }
 }
 
-impl fmt::Display for Item {
+impl fmt::Display for PolicyItem {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Let { name, value } => {
@@ -59,7 +59,7 @@ impl fmt::Display for Item {
     }
 }
 
-impl fmt::Display for Chain {
+impl fmt::Display for EdgeChain {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for hop in &self.hops {
             f.write_str(&hop.node.node)?;
@@ -75,31 +75,31 @@ impl fmt::Display for Chain {
     }
 }
 
-impl fmt::Display for Filter {
+impl fmt::Display for FilterExpr {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.node {
-            FilterKind::Always(value) => write!(f, "{value}"),
-            FilterKind::Not(inner) if inner.is_joined() => write!(f, "!({inner})"),
+            FilterExprKind::Always(value) => write!(f, "{value}"),
+            FilterExprKind::Not(inner) if inner.is_joined() => write!(f, "!({inner})"),
             // `!dst port 80` would be right, but does not look it.
-            FilterKind::Not(inner)
-                if matches!(inner.node, FilterKind::Test { .. } | FilterKind::Flags(_)) =>
+            FilterExprKind::Not(inner)
+                if matches!(inner.node, FilterExprKind::Test { .. } | FilterExprKind::Flags(_)) =>
             {
                 write!(f, "!({inner})")
             }
-            FilterKind::Not(inner) => write!(f, "!{inner}"),
-            FilterKind::All(parts) => write_joined(f, parts, " && "),
-            FilterKind::Any(parts) => write_joined(f, parts, " || "),
-            FilterKind::Test { side, field, compare, value } => {
+            FilterExprKind::Not(inner) => write!(f, "!{inner}"),
+            FilterExprKind::All(parts) => write_joined(f, parts, " && "),
+            FilterExprKind::Any(parts) => write_joined(f, parts, " || "),
+            FilterExprKind::Test { side, field, compare, value } => {
                 if let Some(side) = side {
                     write!(f, "{} ", side.word())?;
                 }
                 write!(f, "{} ", field.word())?;
-                if *compare != crate::ast::Compare::Eq {
+                if *compare != crate::ast::Comparison::Eq {
                     write!(f, "{} ", compare.sign())?;
                 }
                 write_value(f, value, 0)
             }
-            FilterKind::Flags(flags) => {
+            FilterExprKind::Flags(flags) => {
                 f.write_str("tcp flags ")?;
                 for (at, (flag, set)) in flags.iter().enumerate() {
                     let (comma, not) = (if at > 0 { "," } else { "" }, if *set { "" } else { "!" });
@@ -107,7 +107,7 @@ impl fmt::Display for Filter {
                 }
                 Ok(())
             }
-            FilterKind::Attribute { owner, name, test } => {
+            FilterExprKind::Attribute { owner, name, test } => {
                 write!(f, "{}.{}", owner.node, name.node)?;
                 let Some((compare, value)) = test else { return Ok(()) };
                 write!(f, " {} ", compare.sign())?;
@@ -117,14 +117,14 @@ impl fmt::Display for Filter {
     }
 }
 
-impl Filter {
+impl FilterExpr {
     /// Whether it has an operator that binds looser than `!`.
     fn is_joined(&self) -> bool {
-        matches!(self.node, FilterKind::All(_) | FilterKind::Any(_))
+        matches!(self.node, FilterExprKind::All(_) | FilterExprKind::Any(_))
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for ValueExpr {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write_value(f, self, 0)
     }
@@ -132,7 +132,7 @@ impl fmt::Display for Value {
 
 /// A joined part of a joined filter gets parentheses, needed or not: nobody has to know what binds
 /// tighter.
-fn write_joined(f: &mut Formatter<'_>, parts: &[Filter], operator: &str) -> fmt::Result {
+fn write_joined(f: &mut Formatter<'_>, parts: &[FilterExpr], operator: &str) -> fmt::Result {
     for (at, part) in parts.iter().enumerate() {
         if at > 0 {
             f.write_str(operator)?;
@@ -142,25 +142,25 @@ fn write_joined(f: &mut Formatter<'_>, parts: &[Filter], operator: &str) -> fmt:
     Ok(())
 }
 
-fn write_block(f: &mut Formatter<'_>, config: Option<&Value>) -> fmt::Result {
+fn write_block(f: &mut Formatter<'_>, config: Option<&ValueExpr>) -> fmt::Result {
     let Some(config) = config else { return Ok(()) };
     f.write_char(' ')?;
     write_value(f, config, 0)
 }
 
-fn write_value(f: &mut Formatter<'_>, value: &Value, depth: usize) -> fmt::Result {
+fn write_value(f: &mut Formatter<'_>, value: &ValueExpr, depth: usize) -> fmt::Result {
     match &value.node {
-        ValueKind::Literal(literal) => write!(f, "{literal}"),
-        ValueKind::Text(text) => write_text(f, &text.text),
-        ValueKind::File(path) => {
-            let Text { text, .. } = &path.node;
+        ValueExprKind::Literal(literal) => write!(f, "{literal}"),
+        ValueExprKind::Text(text) => write_text(f, &text.text),
+        ValueExprKind::File(path) => {
+            let TextExpr { text, .. } = &path.node;
             f.write_str("file(")?;
             write_text(f, text)?;
             f.write_char(')')
         }
-        ValueKind::Word(word) => f.write_str(word),
-        ValueKind::Reference(name) => write!(f, "${name}"),
-        ValueKind::List(values) => {
+        ValueExprKind::Word(word) => f.write_str(word),
+        ValueExprKind::Reference(name) => write!(f, "${name}"),
+        ValueExprKind::List(values) => {
             f.write_char('[')?;
             for (at, value) in values.iter().enumerate() {
                 f.write_str(if at > 0 { ", " } else { "" })?;
@@ -168,8 +168,8 @@ fn write_value(f: &mut Formatter<'_>, value: &Value, depth: usize) -> fmt::Resul
             }
             f.write_char(']')
         }
-        ValueKind::Object(entries) if entries.is_empty() => f.write_str("{}"),
-        ValueKind::Object(entries) => {
+        ValueExprKind::Object(entries) if entries.is_empty() => f.write_str("{}"),
+        ValueExprKind::Object(entries) => {
             f.write_str("{\n")?;
             for (key, value) in entries {
                 write!(f, "{:1$}", "", 2 * (depth + 1))?;

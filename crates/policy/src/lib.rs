@@ -45,13 +45,13 @@ mod token;
 mod value;
 
 pub use check::{NODES_MAX, RESOLVED_BYTES_MAX};
-pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, Label, Report, Severity};
+pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, Label, Diagnostics, DiagnosticSeverity};
 pub use files::{FileAccess, FileText, Files};
 pub use filter::{AddressSet, Fields, Filter, NumberField, NumberSet, Scalar};
-pub use literal::{Literal, Prefix};
+pub use literal::{ConfigLiteral, Prefix};
 pub use parser::{DEPTH_MAX, RESERVED};
-pub use policy::{Direction, Edge, Nf, Node, PORT_MAX, Pipelet, Policy, Port, syntax};
-pub use source::{SOURCE_BYTES_MAX, SourceId, SourceTooLarge, Sources, Span};
+pub use policy::{EdgeDirection, Edge, Nf, Node, PORT_MAX, Pipelet, Policy, Port, syntax};
+pub use source::{SOURCE_BYTES_MAX, SourceId, SourceTooLarge, SourceMap, Span};
 pub use text::{UNREADABLE, decode_text};
 pub use token::NAME_BYTES_MAX;
-pub use value::{ConfigFault, Entry, Value, ValueKind};
+pub use value::{ConfigFault, ConfigEntry, Value, ValueKind};

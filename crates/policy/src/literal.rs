@@ -15,7 +15,7 @@ pub struct Prefix {
 
 /// A literal of one word.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Literal {
+pub enum ConfigLiteral {
     /// `true`, `false`.
     Bool(bool),
     /// A whole number from `i64::MIN` to `u64::MAX`; multipliers (`1M`) are resolved.
@@ -85,7 +85,7 @@ impl fmt::Display for Prefix {
 }
 
 /// As the language writes it.
-impl fmt::Display for Literal {
+impl fmt::Display for ConfigLiteral {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bool(value) => write!(f, "{value}"),

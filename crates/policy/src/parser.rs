@@ -4,8 +4,8 @@
 mod filter;
 mod value;
 
-use crate::ast::{Arrow, Chain, File, Filter, Hop, Item, Name, Spanned};
-use crate::diagnostic::{Diagnostic, Report};
+use crate::ast::{Arrow, EdgeChain, File, FilterExpr, EdgeChainHop, PolicyItem, Name, Spanned};
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::source::{SourceId, Span};
 use crate::token::{Kind, Token, tokens};
 
@@ -20,7 +20,7 @@ pub const RESERVED: [&str; 10] =
     ["let", "settings", "pipelet", "Port", "Drop", "true", "false", "and", "or", "not"];
 
 /// Reads one source of the report. What is wrong is reported; the tree holds what could be read.
-pub(crate) fn parse(source: SourceId, report: &mut Report) -> File {
+pub(crate) fn parse(source: SourceId, report: &mut Diagnostics) -> File {
     let text = report.sources.text(source).to_owned();
     let tokens = tokens(source, &text, report);
     let mut parser = Parser { text: &text, tokens, at: 0, open: 0, depth: 0, report };
@@ -37,7 +37,7 @@ pub(crate) fn parse(source: SourceId, report: &mut Report) -> File {
 
 /// Reads one source of the report as a filter, and nothing else. None if it is not one; the report
 /// says why.
-pub(crate) fn parse_filter(source: SourceId, report: &mut Report) -> Option<Filter> {
+pub(crate) fn parse_filter(source: SourceId, report: &mut Diagnostics) -> Option<FilterExpr> {
     let text = report.sources.text(source).to_owned();
     let tokens = tokens(source, &text, report);
     let mut parser = Parser { text: &text, tokens, at: 0, open: 0, depth: 0, report };
@@ -63,12 +63,12 @@ struct Parser<'a> {
     open: usize,
     /// Values and filters around the current token.
     depth: usize,
-    report: &'a mut Report,
+    report: &'a mut Diagnostics,
 }
 
 impl Parser<'_> {
     /// One item; `None` for a stray `;`.
-    fn item(&mut self) -> Parsed<Option<Item>> {
+    fn item(&mut self) -> Parsed<Option<PolicyItem>> {
         if self.take(";").is_some() {
             return Ok(None);
         }
@@ -78,24 +78,24 @@ impl Parser<'_> {
                 self.bump();
                 let name = self.new_name("a name for the value")?;
                 self.expect("=")?;
-                Item::Let { name, value: self.value()? }
+                PolicyItem::Let { name, value: self.value()? }
             }
             Some("Port") => {
                 self.bump();
                 let (first, last) = self.port_numbers()?;
                 let name = self.new_name("a name for the port")?;
-                Item::Port { first, last, name, config: self.block()? }
+                PolicyItem::Port { first, last, name, config: self.block()? }
             }
             Some("settings") => {
                 self.bump();
                 let Some(config) = self.block()? else { return self.unexpected("`{` and the settings") };
-                Item::Settings { keyword: Spanned::new((), keyword), config }
+                PolicyItem::Settings { keyword: Spanned::new((), keyword), config }
             }
             Some("pipelet") => return self.pipelet().map(Some),
             Some(word) if !RESERVED.contains(&word) => {
                 let type_name = self.name("a type")?;
                 let name = self.new_name("a name for the network function")?;
-                Item::Nf { type_name, name, config: self.block()? }
+                PolicyItem::Nf { type_name, name, config: self.block()? }
             }
             _ => {
                 return self
@@ -104,7 +104,7 @@ impl Parser<'_> {
         };
         self.end_statement(matches!(
             &item,
-            Item::Port { config: Some(_), .. } | Item::Nf { config: Some(_), .. } | Item::Settings { .. }
+            PolicyItem::Port { config: Some(_), .. } | PolicyItem::Nf { config: Some(_), .. } | PolicyItem::Settings { .. }
         ))?;
         Ok(Some(item))
     }
@@ -117,7 +117,7 @@ impl Parser<'_> {
         Ok((first, last))
     }
 
-    fn pipelet(&mut self) -> Parsed<Item> {
+    fn pipelet(&mut self) -> Parsed<PolicyItem> {
         let keyword = Spanned::new((), self.bump().span);
         let name = if self.is("{") { None } else { Some(self.new_name("a name for the pipelet, or `{`")?) };
         let level = self.open;
@@ -141,10 +141,10 @@ impl Parser<'_> {
         }
         self.take("}");
         self.take(";");
-        Ok(Item::Pipelet { keyword, name, chains })
+        Ok(PolicyItem::Pipelet { keyword, name, chains })
     }
 
-    fn chain(&mut self) -> Parsed<Chain> {
+    fn chain(&mut self) -> Parsed<EdgeChain> {
         let mut hops = Vec::new();
         let mut node = self.name("a node: a port, a network function or `Drop`")?;
         loop {
@@ -161,12 +161,12 @@ impl Parser<'_> {
                         return Err(Reported);
                     }
                     self.end_chain()?;
-                    return Ok(Chain { hops, last: node });
+                    return Ok(EdgeChain { hops, last: node });
                 }
             };
             let arrow = Spanned::new(arrow, self.bump().span);
             let next = self.name("the node that the packets go to")?;
-            hops.push(Hop { node: std::mem::replace(&mut node, next), filter, arrow });
+            hops.push(EdgeChainHop { node: std::mem::replace(&mut node, next), filter, arrow });
         }
     }
 

@@ -7,7 +7,7 @@ use values::{ConfigError, Position};
 
 use crate::ast::{self, File};
 use crate::check::check;
-use crate::diagnostic::{Diagnostic, Report};
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::files::Files;
 use crate::filter::Filter;
 use crate::parser::{parse, parse_filter};
@@ -30,7 +30,7 @@ pub struct Policy {
     /// Pipelets in the order of the text.
     pub pipelets: Vec<Pipelet>,
     /// Warnings, and the sources that spans are about.
-    pub report: Report,
+    pub report: Diagnostics,
 }
 
 /// One or several ports with one name.
@@ -83,7 +83,7 @@ pub struct Edge {
     /// Which packets; [`Filter::Always`] if the policy gives no filter.
     pub filter: Filter,
     /// Whether the edge is on the way forth or on the way back.
-    pub direction: Direction,
+    pub direction: EdgeDirection,
     /// The arrow.
     pub span: Span,
 }
@@ -102,7 +102,7 @@ pub enum Node {
 /// `a <-> b` is an edge forward from a to b and one in reverse from b to a. A packet that entered
 /// on a forward edge stays on forward edges, and likewise in reverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
+pub enum EdgeDirection {
     /// As written.
     Forward,
     /// The way back of `<->`, its filter mirrored.
@@ -115,7 +115,7 @@ impl Policy {
     ///
     /// # Errors
     /// The report of everything that is wrong, if anything is. Warnings alone are no error.
-    pub fn read(name: &str, text: &str, files: &mut Files<'_>) -> Result<Self, Box<Report>> {
+    pub fn read(name: &str, text: &str, files: &mut Files<'_>) -> Result<Self, Box<Diagnostics>> {
         let (id, file, report) = read_syntax(name, text)?;
         // What could not be read may be what a name refers to: no second error for the same fault.
         if report.has_errors() {
@@ -133,7 +133,7 @@ impl Policy {
         (name, text): (&str, &str),
         (filter_name, filter): (&str, &str),
         files: &mut Files<'_>,
-    ) -> Result<(Self, Filter), Box<Report>> {
+    ) -> Result<(Self, Filter), Box<Diagnostics>> {
         let (id, file, mut report) = read_syntax(name, text)?;
         let filter = match report.sources.add(filter_name, filter.to_owned()) {
             Ok(id) => parse_filter(id, &mut report),
@@ -151,10 +151,10 @@ impl Policy {
     fn check(
         id: SourceId,
         file: &File,
-        filter: Option<&ast::Filter>,
+        filter: Option<&ast::FilterExpr>,
         files: &mut Files<'_>,
-        mut report: Report,
-    ) -> Result<(Self, Option<Filter>), Box<Report>> {
+        mut report: Diagnostics,
+    ) -> Result<(Self, Option<Filter>), Box<Diagnostics>> {
         let whole = Span { source: id, start: 0, end: 0 };
         let checked = check(file, filter, whole, files, &mut report);
         report.sort();
@@ -214,13 +214,13 @@ impl Policy {
 ///
 /// # Errors
 /// The report, if anything is wrong.
-pub fn syntax(name: &str, text: &str) -> Result<File, Box<Report>> {
+pub fn syntax(name: &str, text: &str) -> Result<File, Box<Diagnostics>> {
     let (_, file, report) = read_syntax(name, text)?;
     if report.has_errors() { Err(Box::new(report)) } else { Ok(file) }
 }
 
-fn read_syntax(name: &str, text: &str) -> Result<(SourceId, File, Report), Box<Report>> {
-    let mut report = Report::default();
+fn read_syntax(name: &str, text: &str) -> Result<(SourceId, File, Diagnostics), Box<Diagnostics>> {
+    let mut report = Diagnostics::default();
     match report.sources.add(name, text.to_owned()) {
         Ok(id) => {
             let file = parse(id, &mut report);

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// not cut.
 pub const SOURCE_BYTES_MAX: usize = 16 << 20;
 
-/// One of the texts of a [`Sources`].
+/// One of the texts of a [`SourceMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(u32);
 
@@ -26,7 +26,7 @@ pub struct Span {
 
 /// The texts that belong to one policy, each with the name that messages call it by.
 #[derive(Clone, Debug, Default)]
-pub struct Sources(Vec<Source>);
+pub struct SourceMap(Vec<Source>);
 
 #[derive(Clone, Debug)]
 struct Source {
@@ -44,7 +44,7 @@ pub struct SourceTooLarge {
     pub bytes: usize,
 }
 
-impl Sources {
+impl SourceMap {
     /// Adds a text under a name, normally that of its file.
     ///
     /// # Errors

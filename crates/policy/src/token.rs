@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::ast::Text;
-use crate::diagnostic::{Diagnostic, Report};
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::literal::Prefix;
 use crate::source::{SourceId, Span};
 
@@ -47,7 +47,7 @@ const SIGNS: [&str; 24] = [
 
 /// Cuts a source into tokens; the last is always [`Kind::End`]. What is no token is reported and
 /// left out.
-pub(crate) fn tokens(source: SourceId, text: &str, report: &mut Report) -> Vec<Token> {
+pub(crate) fn tokens(source: SourceId, text: &str, report: &mut Diagnostics) -> Vec<Token> {
     let mut lexer = Lexer { source, text, at: 0, report };
     let mut tokens = Vec::new();
     if text.starts_with('\u{feff}') {
@@ -70,7 +70,7 @@ struct Lexer<'a> {
     source: SourceId,
     text: &'a str,
     at: usize,
-    report: &'a mut Report,
+    report: &'a mut Diagnostics,
 }
 
 impl<'a> Lexer<'a> {

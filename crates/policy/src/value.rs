@@ -8,7 +8,7 @@ use std::sync::Arc;
 use values::Located;
 
 use crate::files::FileAccess;
-use crate::literal::Literal;
+use crate::literal::ConfigLiteral;
 use crate::source::Span;
 
 pub use de::Error as ConfigFault;
@@ -27,7 +27,7 @@ pub struct Value {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValueKind {
     /// A literal of one word.
-    Literal(Literal),
+    Literal(ConfigLiteral),
     /// A string, with its origin.
     Text(Arc<Located>),
     /// The text of a file, with its origin, and who may use the file if that is known.
@@ -38,12 +38,12 @@ pub enum ValueKind {
     /// Values in order.
     List(Vec<Value>),
     /// Keys, each once, with their values, in order.
-    Object(Vec<Entry>),
+    Object(Vec<ConfigEntry>),
 }
 
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct ConfigEntry {
     /// The key.
     pub key: String,
     /// Where it stands.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use policy::{Colour, Policy, Report};
+use policy::{Colour, Policy, Diagnostics};
 use serde::Deserialize;
 use values::{ByteCount, ConfigError, Located, Nanos};
 
@@ -50,7 +50,7 @@ impl Firewall {
 }
 
 /// What is wrong with a policy and the configurations in it.
-fn report(name: &str, text: &str, folder: &Path) -> Report {
+fn report(name: &str, text: &str, folder: &Path) -> Diagnostics {
     let mut files = |path: &str| match fs::read_to_string(folder.join(path)) {
         Ok(text) => Ok(text.into()),
         Err(_) => Err("there is no such file".to_owned()),

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside the tests themselves")]
 
-use policy::{Colour, Direction, Fields, Node, NumberField, Policy, Scalar};
+use policy::{Colour, EdgeDirection, Fields, Node, NumberField, Policy, Scalar};
 use serde::Deserialize;
 use values::{BitRate, ByteCount, ConfigError, Located, Nanos, PacketRate};
 
@@ -188,7 +188,7 @@ fn both_directions_mirror_their_filters() {
     let edges = &policy.pipelets[0].edges;
     let way: Vec<_> = edges.iter().map(|e| (e.from, e.to, e.direction)).collect();
     let (a, b, n, f) = (Node::Port(0), Node::Port(1), Node::Nf(0), Node::Nf(1));
-    use Direction::{Forward, Reverse};
+    use EdgeDirection::{Forward, Reverse};
     assert_eq!(
         way,
         [

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use policy::ast::*;
 use policy::{
-    AddressSet, Colour, Fields, Filter as Checked, Literal, NumberField, NumberSet, Policy, Prefix, RESERVED,
-    Report, Scalar, Sources, Span,
+    AddressSet, Colour, Fields, FilterExpr as Checked, ConfigLiteral, NumberField, NumberSet, Policy, Prefix, RESERVED,
+    Diagnostics, Scalar, SourceMap, Span,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ use values::Quantity;
 
 /// Any place: trees are compared without places.
 static NOWHERE: LazyLock<Span> = LazyLock::new(|| {
-    let source = Sources::default().add("", String::new()).unwrap();
+    let source = SourceMap::default().add("", String::new()).unwrap();
     Span { source, start: 0, end: 0 }
 });
 
@@ -25,13 +25,13 @@ fn at<T>(node: T) -> Spanned<T> {
     Spanned::new(node, *NOWHERE)
 }
 
-fn name() -> impl Strategy<Value = Name> {
+fn name() -> impl Strategy<ValueExpr = Name> {
     "[a-zA-Z_][a-zA-Z0-9_]{0,6}(-[a-z0-9]{1,3})?"
         .prop_filter("reserved", |n| !RESERVED.contains(&n.as_str()))
         .prop_map(at)
 }
 
-fn address() -> impl Strategy<Value = IpAddr> {
+fn address() -> impl Strategy<ValueExpr = IpAddr> {
     prop_oneof![
         any::<u32>().prop_map(|a| IpAddr::V4(Ipv4Addr::from_bits(a))),
         any::<u128>().prop_map(|a| IpAddr::V6(Ipv6Addr::from_bits(a))),
@@ -40,101 +40,101 @@ fn address() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
-fn literal() -> impl Strategy<Value = Literal> {
+fn literal() -> impl Strategy<ValueExpr = ConfigLiteral> {
     prop_oneof![
-        any::<bool>().prop_map(Literal::Bool),
-        any::<u64>().prop_map(|n| Literal::Integer(n.into())),
-        any::<i64>().prop_map(|n| Literal::Integer(n.into())),
-        (-1e9f64..1e9).prop_map(Literal::Float),
+        any::<bool>().prop_map(ConfigLiteral::Bool),
+        any::<u64>().prop_map(|n| ConfigLiteral::Integer(n.into())),
+        any::<i64>().prop_map(|n| ConfigLiteral::Integer(n.into())),
+        (-1e9f64..1e9).prop_map(ConfigLiteral::Float),
         select(vec!["10s", "2h4m", "1.5KB", "64KiB", "2500Mbps", "10Mpps", "500us"])
-            .prop_map(|t| Literal::Amount(Quantity::parse(t).unwrap(), t.to_owned())),
-        address().prop_map(Literal::Address),
-        (address(), 0u8..=32).prop_map(|(a, length)| Literal::Prefix(Prefix::new(a, length).unwrap())),
+            .prop_map(|t| ConfigLiteral::Amount(Quantity::parse(t).unwrap(), t.to_owned())),
+        address().prop_map(ConfigLiteral::Address),
+        (address(), 0u8..=32).prop_map(|(a, length)| ConfigLiteral::Prefix(Prefix::new(a, length).unwrap())),
         (any::<u32>(), any::<u32>()).prop_map(|(a, b)| {
-            Literal::AddressRange(Ipv4Addr::from_bits(a.min(b)).into(), Ipv4Addr::from_bits(a.max(b)).into())
+            ConfigLiteral::AddressRange(Ipv4Addr::from_bits(a.min(b)).into(), Ipv4Addr::from_bits(a.max(b)).into())
         }),
-        (any::<u64>(), any::<u64>()).prop_map(|(a, b)| Literal::NumberRange(a.min(b), a.max(b))),
-        any::<[u8; 6]>().prop_map(Literal::Mac),
+        (any::<u64>(), any::<u64>()).prop_map(|(a, b)| ConfigLiteral::NumberRange(a.min(b), a.max(b))),
+        any::<[u8; 6]>().prop_map(ConfigLiteral::Mac),
     ]
 }
 
-fn text() -> impl Strategy<Value = Text> {
-    "\\PC{0,8}|[\\x00-\\x7f]{0,8}".prop_map(|text| Text { text, escapes: Vec::new(), quotes: 1 })
+fn text() -> impl Strategy<ValueExpr = TextExpr> {
+    "\\PC{0,8}|[\\x00-\\x7f]{0,8}".prop_map(|text| TextExpr { text, escapes: Vec::new(), quotes: 1 })
 }
 
-fn value() -> impl Strategy<Value = Value> {
+fn value() -> impl Strategy<ValueExpr = ValueExpr> {
     let leaf = prop_oneof![
-        4 => literal().prop_map(ValueKind::Literal),
-        1 => text().prop_map(ValueKind::Text),
-        1 => text().prop_map(|path| ValueKind::File(at(path))),
-        1 => name().prop_map(|n| ValueKind::Word(n.node)),
-        1 => name().prop_map(|n| ValueKind::Reference(n.node)),
+        4 => literal().prop_map(ValueExprKind::Literal),
+        1 => text().prop_map(ValueExprKind::Text),
+        1 => text().prop_map(|path| ValueExprKind::File(at(path))),
+        1 => name().prop_map(|n| ValueExprKind::Word(n.node)),
+        1 => name().prop_map(|n| ValueExprKind::Reference(n.node)),
     ];
     let key = prop_oneof![4 => name(), 1 => text().prop_map(|t| at(t.text))];
     leaf.prop_map(at).prop_recursive(3, 12, 4, move |inner| {
         prop_oneof![
-            vec(inner.clone(), 0..4).prop_map(ValueKind::List),
-            vec((key.clone(), inner), 0..4).prop_map(ValueKind::Object),
+            vec(inner.clone(), 0..4).prop_map(ValueExprKind::List),
+            vec((key.clone(), inner), 0..4).prop_map(ValueExprKind::Object),
         ]
         .prop_map(at)
     })
 }
 
-fn block() -> impl Strategy<Value = Value> {
-    vec((name(), value()), 0..4).prop_map(|entries| at(ValueKind::Object(entries)))
+fn block() -> impl Strategy<ValueExpr = ValueExpr> {
+    vec((name(), value()), 0..4).prop_map(|entries| at(ValueExprKind::Object(entries)))
 }
 
-fn compare() -> impl Strategy<Value = Compare> {
-    select(vec![Compare::Eq, Compare::Ne, Compare::Lt, Compare::Le, Compare::Gt, Compare::Ge])
+fn compare() -> impl Strategy<ValueExpr = Comparison> {
+    select(vec![Comparison::Eq, Comparison::Ne, Comparison::Lt, Comparison::Le, Comparison::Gt, Comparison::Ge])
 }
 
-fn filter() -> impl Strategy<Value = Filter> {
-    let side = select(vec![None, Some(Side::Src), Some(Side::Dst)]);
+fn filter() -> impl Strategy<ValueExpr = FilterExpr> {
+    let side = select(vec![None, Some(FilterSide::Src), Some(FilterSide::Dst)]);
     let sided = select(vec![Field::Ip, Field::Ip6, Field::Net, Field::Port]);
     let plain = select(vec![Field::Proto, Field::Vlan, Field::Tenant, Field::Dscp]);
-    let test = |side, field, compare, value| FilterKind::Test { side, field, compare, value };
+    let test = |side, field, compare, value| FilterExprKind::Test { side, field, compare, value };
     let leaf = prop_oneof![
-        any::<bool>().prop_map(FilterKind::Always),
+        any::<bool>().prop_map(FilterExprKind::Always),
         (side, sided, compare(), value()).prop_map(move |(s, f, c, v)| test(s, f, c, v)),
         (plain, compare(), value()).prop_map(move |(f, c, v)| test(None, f, c, v)),
-        vec((select(TcpFlag::ALL).prop_map(at), any::<bool>()), 1..4).prop_map(FilterKind::Flags),
+        vec((select(TcpFlag::ALL).prop_map(at), any::<bool>()), 1..4).prop_map(FilterExprKind::Flags),
         (name(), name(), proptest::option::of((compare(), value())))
-            .prop_map(|(owner, name, test)| FilterKind::Attribute { owner, name, test }),
+            .prop_map(|(owner, name, test)| FilterExprKind::Attribute { owner, name, test }),
     ];
     leaf.prop_map(at).prop_recursive(4, 16, 3, |inner| {
         prop_oneof![
-            inner.clone().prop_map(|f| FilterKind::Not(Box::new(f))),
-            vec(inner.clone(), 2..4).prop_map(FilterKind::All),
-            vec(inner, 2..4).prop_map(FilterKind::Any),
+            inner.clone().prop_map(|f| FilterExprKind::Not(Box::new(f))),
+            vec(inner.clone(), 2..4).prop_map(FilterExprKind::All),
+            vec(inner, 2..4).prop_map(FilterExprKind::Any),
         ]
         .prop_map(at)
     })
 }
 
-fn chain() -> impl Strategy<Value = Chain> {
+fn chain() -> impl Strategy<ValueExpr = EdgeChain> {
     let arrow = select(vec![Arrow::Forward, Arrow::Both]).prop_map(at);
-    let hop = (name(), proptest::option::of(filter()), arrow).prop_map(|(node, filter, arrow)| Hop {
+    let hop = (name(), proptest::option::of(filter()), arrow).prop_map(|(node, filter, arrow)| EdgeChainHop {
         node,
         filter,
         arrow,
     });
-    (vec(hop, 1..4), name()).prop_map(|(hops, last)| Chain { hops, last })
+    (vec(hop, 1..4), name()).prop_map(|(hops, last)| EdgeChain { hops, last })
 }
 
-fn item() -> impl Strategy<Value = Item> {
+fn item() -> impl Strategy<ValueExpr = PolicyItem> {
     use proptest::option::of;
     prop_oneof![
-        (name(), value()).prop_map(|(name, value)| Item::Let { name, value }),
+        (name(), value()).prop_map(|(name, value)| PolicyItem::Let { name, value }),
         (any::<u64>(), of(any::<u64>()), name(), of(block())).prop_map(|(first, last, name, config)| {
-            Item::Port { first: at(first), last: last.map(at), name, config }
+            PolicyItem::Port { first: at(first), last: last.map(at), name, config }
         }),
-        (name(), name(), of(block())).prop_map(|(type_name, name, config)| Item::Nf {
+        (name(), name(), of(block())).prop_map(|(type_name, name, config)| PolicyItem::Nf {
             type_name,
             name,
             config
         }),
-        block().prop_map(|config| Item::Settings { keyword: at(()), config }),
-        (of(name()), vec(chain(), 0..4)).prop_map(|(name, chains)| Item::Pipelet {
+        block().prop_map(|config| PolicyItem::Settings { keyword: at(()), config }),
+        (of(name()), vec(chain(), 0..4)).prop_map(|(name, chains)| PolicyItem::Pipelet {
             keyword: at(()),
             name,
             chains
@@ -143,7 +143,7 @@ fn item() -> impl Strategy<Value = Item> {
 }
 
 /// Reads with files that do not exist, and prints whatever is reported in every form.
-fn read(text: &str) -> Result<Policy, Box<Report>> {
+fn read(text: &str) -> Result<Policy, Box<Diagnostics>> {
     let result = Policy::read("p.rvl", text, &mut |_| Err("there are no files".into()));
     let report = match &result {
         Ok(policy) => &policy.report,
@@ -191,7 +191,7 @@ impl Truth {
     }
 }
 
-fn truth() -> impl Strategy<Value = Truth> {
+fn truth() -> impl Strategy<ValueExpr = Truth> {
     (0u8..4).prop_map(Truth::Atom).prop_recursive(5, 24, 2, |inner| {
         let pair = || (inner.clone().prop_map(Box::new), inner.clone().prop_map(Box::new));
         prop_oneof![

@@ -6,7 +6,7 @@ use graph::{Chain, Options};
 use nf::stage::LoadError;
 use nf::{MakeError, Registry, Setup};
 use packet::Side;
-use policy::{Diagnostic, Direction, Filter, Node, Policy, Value};
+use policy::{Diagnostic, EdgeDirection, Filter, Node, Policy, Value};
 
 use crate::ports::{Port, PortConfig, Ports};
 use crate::settings::{LinkControlSetting, Settings};
@@ -139,7 +139,7 @@ fn line(policy: &Policy) -> Result<Line, Box<Diagnostic>> {
         let help = "write `pipelet { inside <-> function <-> outside; }`";
         return Err(Box::new(Diagnostic::error(message, span).help(help)));
     };
-    let edges: Vec<_> = pipelet.edges.iter().filter(|edge| edge.direction == Direction::Forward).collect();
+    let edges: Vec<_> = pipelet.edges.iter().filter(|edge| edge.direction == EdgeDirection::Forward).collect();
     if let Some(edge) = pipelet.edges.iter().find(|edge| edge.filter != Filter::Always(true)) {
         return Err(not_a_line("filters on edges are not carried out yet", edge.span));
     }

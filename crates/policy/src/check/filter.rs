@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use super::{Checker, What};
-use crate::ast::{self, Compare, Field, FilterKind, Name, Side};
+use super::{Checker, NamedKind};
+use crate::ast::{self, Comparison, Field, FilterExprKind, Name, FilterSide};
 use crate::diagnostic::Diagnostic;
 use crate::filter::{AddressSet, Filter, NumberField, NumberSet, Scalar};
-use crate::literal::Literal;
+use crate::literal::ConfigLiteral;
 use crate::parser::PROTOCOLS;
 use crate::source::Span;
 use crate::value::{Value, ValueKind};
 
 impl Checker<'_, '_> {
     /// Resolves a filter. What is wrong is reported, and "always" takes its place.
-    pub(super) fn filter(&mut self, filter: &ast::Filter) -> Filter {
+    pub(super) fn filter(&mut self, filter: &ast::FilterExpr) -> Filter {
         match &filter.node {
-            FilterKind::Always(value) => Filter::Always(*value),
-            FilterKind::Not(inner) => Filter::Not(Box::new(self.filter(inner))),
-            FilterKind::All(parts) => Filter::All(parts.iter().map(|p| self.filter(p)).collect()),
-            FilterKind::Any(parts) => Filter::Any(parts.iter().map(|p| self.filter(p)).collect()),
-            FilterKind::Test { side, field, compare, value } => {
+            FilterExprKind::Always(value) => Filter::Always(*value),
+            FilterExprKind::Not(inner) => Filter::Not(Box::new(self.filter(inner))),
+            FilterExprKind::All(parts) => Filter::All(parts.iter().map(|p| self.filter(p)).collect()),
+            FilterExprKind::Any(parts) => Filter::Any(parts.iter().map(|p| self.filter(p)).collect()),
+            FilterExprKind::Test { side, field, compare, value } => {
                 self.test(*side, *field, *compare, value, filter.span).unwrap_or(Filter::Always(true))
             }
-            FilterKind::Flags(flags) => {
+            FilterExprKind::Flags(flags) => {
                 let bits = |wanted: bool| {
                     flags
                         .iter()
@@ -36,22 +36,22 @@ impl Checker<'_, '_> {
                 }
                 Filter::TcpFlags { set, clear }
             }
-            FilterKind::Attribute { owner, name, test } => self.attribute(owner, name, test.as_ref()),
+            FilterExprKind::Attribute { owner, name, test } => self.attribute(owner, name, test.as_ref()),
         }
     }
 
     fn test(
         &mut self,
-        side: Option<Side>,
+        side: Option<FilterSide>,
         field: Field,
-        compare: Compare,
-        value: &ast::Value,
+        compare: Comparison,
+        value: &ast::ValueExpr,
         span: Span,
     ) -> Option<Filter> {
         let number = |field| move |set| Filter::Number { field, set };
         let test = match field {
             Field::Ip | Field::Ip6 | Field::Net => {
-                if !matches!(compare, Compare::Eq | Compare::Ne) {
+                if !matches!(compare, Comparison::Eq | Comparison::Ne) {
                     let message = format!("addresses are not compared with `{}`", compare.sign());
                     self.report.push(Diagnostic::error(message, span).help("use `==`, `!=` or a range"));
                     return None;
@@ -62,8 +62,8 @@ impl Checker<'_, '_> {
             Field::Port => {
                 let set = self.numbers(value, compare, NumberField::SrcPort, &[])?;
                 either(side, |side| match side {
-                    Side::Src => number(NumberField::SrcPort)(set.clone()),
-                    Side::Dst => number(NumberField::DstPort)(set.clone()),
+                    FilterSide::Src => number(NumberField::SrcPort)(set.clone()),
+                    FilterSide::Dst => number(NumberField::DstPort)(set.clone()),
                 })
             }
             Field::Proto => {
@@ -75,17 +75,17 @@ impl Checker<'_, '_> {
             }
             Field::Dscp => number(NumberField::Dscp)(self.numbers(value, compare, NumberField::Dscp, &[])?),
         };
-        Some(if compare == Compare::Ne { Filter::Not(Box::new(test)) } else { test })
+        Some(if compare == Comparison::Ne { Filter::Not(Box::new(test)) } else { test })
     }
 
-    fn addresses(&mut self, operand: &ast::Value, field: Field) -> Option<AddressSet> {
+    fn addresses(&mut self, operand: &ast::ValueExpr, field: Field) -> Option<AddressSet> {
         let value = self.operand(operand, &[])?;
         let mut ranges = Vec::new();
         for leaf in leaves(&value) {
             let range = match &leaf.kind {
-                ValueKind::Literal(Literal::Address(address)) => (*address, *address),
-                ValueKind::Literal(Literal::AddressRange(first, last)) => (*first, *last),
-                ValueKind::Literal(Literal::Prefix(prefix)) => {
+                ValueKind::Literal(ConfigLiteral::Address(address)) => (*address, *address),
+                ValueKind::Literal(ConfigLiteral::AddressRange(first, last)) => (*first, *last),
+                ValueKind::Literal(ConfigLiteral::Prefix(prefix)) => {
                     if prefix.network() != *prefix {
                         let message = format!("`{prefix}` has bits behind its length");
                         let error = Diagnostic::error(message, leaf.span);
@@ -119,8 +119,8 @@ impl Checker<'_, '_> {
     /// The numbers for which the comparison holds (for "not equal": those for which it does not).
     fn numbers(
         &mut self,
-        operand: &ast::Value,
-        compare: Compare,
+        operand: &ast::ValueExpr,
+        compare: Comparison,
         field: NumberField,
         words: &[(&str, u8)],
     ) -> Option<NumberSet> {
@@ -128,8 +128,8 @@ impl Checker<'_, '_> {
         let mut ranges = Vec::new();
         for leaf in leaves(&value) {
             let range = match &leaf.kind {
-                ValueKind::Literal(Literal::Integer(n)) if let Ok(n) = u64::try_from(*n) => (n, n),
-                ValueKind::Literal(Literal::NumberRange(first, last)) => (*first, *last),
+                ValueKind::Literal(ConfigLiteral::Integer(n)) if let Ok(n) = u64::try_from(*n) => (n, n),
+                ValueKind::Literal(ConfigLiteral::NumberRange(first, last)) => (*first, *last),
                 ValueKind::Word(word) if let Some((_, n)) = words.iter().find(|(name, _)| name == word) => {
                     (u64::from(*n), u64::from(*n))
                 }
@@ -155,28 +155,28 @@ impl Checker<'_, '_> {
             _ => None,
         };
         let range = match (compare, single) {
-            (Compare::Eq | Compare::Ne, _) => return Some(NumberSet::new(ranges)),
+            (Comparison::Eq | Comparison::Ne, _) => return Some(NumberSet::new(ranges)),
             (_, None) => return self.misfit(value.span, operand.span, "a single number"),
-            (Compare::Lt, Some(0)) => return Some(NumberSet::default()),
-            (Compare::Lt, Some(n)) => (0, n - 1),
-            (Compare::Le, Some(n)) => (0, n),
+            (Comparison::Lt, Some(0)) => return Some(NumberSet::default()),
+            (Comparison::Lt, Some(n)) => (0, n - 1),
+            (Comparison::Le, Some(n)) => (0, n),
             // No field's maximum is u64::MAX, and `n` is at most that maximum.
-            (Compare::Gt, Some(n)) => (n + 1, field.max()),
-            (Compare::Ge, Some(n)) => (n, field.max()),
+            (Comparison::Gt, Some(n)) => (n + 1, field.max()),
+            (Comparison::Ge, Some(n)) => (n, field.max()),
         };
         Some(NumberSet::new(vec![range]))
     }
 
-    fn attribute(&mut self, owner: &Name, name: &Name, test: Option<&(Compare, ast::Value)>) -> Filter {
+    fn attribute(&mut self, owner: &Name, name: &Name, test: Option<&(Comparison, ast::ValueExpr)>) -> Filter {
         let instance = self.names.get(&owner.node).map(|n| n.what);
         let nfs: Arc<[usize]> = match instance {
-            Some(What::Nf(at)) => [at].into(),
+            Some(NamedKind::Nf(at)) => [at].into(),
             _ => self.types.get(&owner.node).cloned().unwrap_or_default(),
         };
         if nfs.is_empty() {
             let types: Vec<String> = self.types.keys().take(SUGGESTED_MAX).cloned().collect();
             let types: Vec<&str> = types.iter().map(String::as_str).collect();
-            let pick = |what| matches!(what, What::Nf(_));
+            let pick = |what| matches!(what, NamedKind::Nf(_));
             self.unknown("network function", &owner.node, owner.span, pick, &types);
         }
         let test = match test {
@@ -189,30 +189,30 @@ impl Checker<'_, '_> {
         let attribute = |test| Filter::Attribute { nfs, name: name.node.clone(), test };
         match test {
             // As for header fields: what is absent is unequal.
-            Some((Compare::Ne, value)) => Filter::Not(Box::new(attribute(Some((Compare::Eq, value))))),
+            Some((Comparison::Ne, value)) => Filter::Not(Box::new(attribute(Some((Comparison::Eq, value))))),
             test => attribute(test),
         }
     }
 
-    fn scalar(&mut self, operand: &ast::Value, compare: Compare) -> Option<Scalar> {
+    fn scalar(&mut self, operand: &ast::ValueExpr, compare: Comparison) -> Option<Scalar> {
         let value = self.value(operand);
         let scalar = match value.kind {
-            ValueKind::Literal(Literal::Bool(truth)) => Scalar::Number(truth.into()),
-            ValueKind::Literal(Literal::Integer(n)) if let Ok(n) = u64::try_from(n) => Scalar::Number(n),
-            ValueKind::Literal(Literal::Amount(amount, _)) => Scalar::Number(amount.value),
-            ValueKind::Literal(Literal::Address(address)) => Scalar::Text(address.to_string()),
+            ValueKind::Literal(ConfigLiteral::Bool(truth)) => Scalar::Number(truth.into()),
+            ValueKind::Literal(ConfigLiteral::Integer(n)) if let Ok(n) = u64::try_from(n) => Scalar::Number(n),
+            ValueKind::Literal(ConfigLiteral::Amount(amount, _)) => Scalar::Number(amount.value),
+            ValueKind::Literal(ConfigLiteral::Address(address)) => Scalar::Text(address.to_string()),
             ValueKind::Text(text) | ValueKind::File(text, _) => Scalar::Text(text.as_str().to_owned()),
             ValueKind::Word(word) => Scalar::Text(word),
             _ => return self.misfit(value.span, operand.span, "a number, a text or a word"),
         };
-        if matches!(scalar, Scalar::Text(_)) && !matches!(compare, Compare::Eq | Compare::Ne) {
+        if matches!(scalar, Scalar::Text(_)) && !matches!(compare, Comparison::Eq | Comparison::Ne) {
             return self.misfit(value.span, operand.span, "a number, for texts have no order");
         }
         Some(scalar)
     }
 
     /// An operand whose words, other than `known` ones, have to be names of values.
-    fn operand(&mut self, operand: &ast::Value, known: &[(&str, u8)]) -> Option<Value> {
+    fn operand(&mut self, operand: &ast::ValueExpr, known: &[(&str, u8)]) -> Option<Value> {
         let value = self.value(operand);
         let unknown = leaves(&value).into_iter().find_map(|leaf| match &leaf.kind {
             ValueKind::Word(word) if known.iter().all(|(name, _)| name != word) => {
@@ -222,7 +222,7 @@ impl Checker<'_, '_> {
         });
         if let Some((word, span)) = unknown {
             let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-            self.unknown("value", &word, span, |what| what == What::Value, &known);
+            self.unknown("value", &word, span, |what| what == NamedKind::Value, &known);
             return None;
         }
         Some(value)
@@ -248,10 +248,10 @@ impl Checker<'_, '_> {
 const SUGGESTED_MAX: usize = 64;
 
 /// The test for one side, or for either one.
-fn either(side: Option<Side>, test: impl Fn(Side) -> Filter) -> Filter {
+fn either(side: Option<FilterSide>, test: impl Fn(FilterSide) -> Filter) -> Filter {
     match side {
         Some(side) => test(side),
-        None => Filter::Any(vec![test(Side::Src), test(Side::Dst)]),
+        None => Filter::Any(vec![test(FilterSide::Src), test(FilterSide::Dst)]),
     }
 }
 

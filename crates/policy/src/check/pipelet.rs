@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Checker, What};
-use crate::ast::{Arrow, Chain, File, Item, Name};
+use super::{Checker, NamedKind};
+use crate::ast::{Arrow, EdgeChain, File, PolicyItem, Name};
 use crate::diagnostic::Diagnostic;
 use crate::filter::Filter;
-use crate::policy::{Direction, Edge, Node, Pipelet};
+use crate::policy::{EdgeDirection, Edge, Node, Pipelet};
 use crate::source::Span;
 
 impl Checker<'_, '_> {
@@ -14,7 +14,7 @@ impl Checker<'_, '_> {
         let mut names: BTreeMap<&str, Span> = BTreeMap::new();
         let mut result = Vec::new();
         for item in &file.items {
-            let Item::Pipelet { keyword, name, chains } = item else { continue };
+            let PolicyItem::Pipelet { keyword, name, chains } = item else { continue };
             if let Some(name) = name
                 && let Some(first) = names.insert(&name.node, name.span)
             {
@@ -39,7 +39,7 @@ impl Checker<'_, '_> {
     }
 
     /// The edges of one statement.
-    fn chain(&mut self, chain: &Chain) -> Vec<Edge> {
+    fn chain(&mut self, chain: &EdgeChain) -> Vec<Edge> {
         let names = || chain.hops.iter().map(|h| &h.node).chain([&chain.last]);
         let nodes: Vec<Option<Node>> = names().map(|name| self.node(name)).collect();
         for (name, node) in names().zip(&nodes).skip(1).take(chain.hops.len() - 1) {
@@ -65,13 +65,13 @@ impl Checker<'_, '_> {
             let span = hop.arrow.span;
             if both {
                 let (from, to, filter) = (to, from, filter.mirrored());
-                edges.push(Edge { from, to, filter, direction: Direction::Reverse, span });
+                edges.push(Edge { from, to, filter, direction: EdgeDirection::Reverse, span });
             }
-            edges.push(Edge { from, to, filter, direction: Direction::Forward, span });
+            edges.push(Edge { from, to, filter, direction: EdgeDirection::Forward, span });
         }
         // The way forth in order, then the way back in its order.
         let (mut forth, back): (Vec<Edge>, Vec<Edge>) =
-            edges.into_iter().partition(|e| e.direction == Direction::Forward);
+            edges.into_iter().partition(|e| e.direction == EdgeDirection::Forward);
         forth.extend(back.into_iter().rev());
         forth
     }
@@ -82,15 +82,15 @@ impl Checker<'_, '_> {
         }
         self.used.insert(name.node.clone());
         match self.names.get(&name.node).map(|n| n.what) {
-            Some(What::Port(at)) => Some(Node::Port(at)),
-            Some(What::Nf(at)) => Some(Node::Nf(at)),
-            Some(What::Value) => {
+            Some(NamedKind::Port(at)) => Some(Node::Port(at)),
+            Some(NamedKind::Nf(at)) => Some(Node::Nf(at)),
+            Some(NamedKind::Value) => {
                 let message = format!("`{}` is a value, not a port or network function", name.node);
                 self.report.push(Diagnostic::error(message, name.span));
                 None
             }
             None => {
-                let pick = |what| what != What::Value;
+                let pick = |what| what != NamedKind::Value;
                 self.unknown("port or network function", &name.node, name.span, pick, &["Drop"]);
                 None
             }
@@ -98,7 +98,7 @@ impl Checker<'_, '_> {
     }
 
     fn warn_repeated(&mut self, edges: &[Edge]) {
-        let mut seen: BTreeMap<(Node, Node, Direction), Vec<&Edge>> = BTreeMap::new();
+        let mut seen: BTreeMap<(Node, Node, EdgeDirection), Vec<&Edge>> = BTreeMap::new();
         for edge in edges {
             let same = seen.entry((edge.from, edge.to, edge.direction)).or_default();
             if let Some(first) = same.iter().find(|e| e.filter == edge.filter) {
@@ -116,7 +116,7 @@ impl Checker<'_, '_> {
     fn check_circle(&mut self, edges: &[Edge]) {
         let inner: Vec<(usize, usize, Span)> = edges
             .iter()
-            .filter(|e| e.direction == Direction::Forward)
+            .filter(|e| e.direction == EdgeDirection::Forward)
             .filter_map(|e| match (e.from, e.to) {
                 (Node::Nf(from), Node::Nf(to)) => Some((from, to, e.span)),
                 _ => None,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use values::{Located, Origin};
 
-use super::{Checker, What};
-use crate::ast::{self, Spanned, Text};
+use super::{Checker, NamedKind};
+use crate::ast::{self, Spanned, TextExpr};
 use crate::diagnostic::Diagnostic;
 use crate::files::{FileAccess, FileText};
-use crate::literal::Literal;
+use crate::literal::ConfigLiteral;
 use crate::source::Span;
-use crate::value::{Entry, Value, ValueKind};
+use crate::value::{ConfigEntry, Value, ValueKind};
 
 /// Most bytes that all resolved values of a policy and the files in them take together, so that
 /// values which contain values many times cannot exhaust memory.
@@ -22,33 +22,33 @@ pub(super) type LoadedFile = Option<(Arc<Located>, Option<Arc<FileAccess>>)>;
 
 impl Checker<'_, '_> {
     /// Resolves a value. What cannot be resolved is reported, and an empty object takes its place.
-    pub(super) fn value(&mut self, value: &ast::Value) -> Value {
+    pub(super) fn value(&mut self, value: &ast::ValueExpr) -> Value {
         let span = value.span;
         if !self.spend(std::mem::size_of::<Value>(), span) {
             return Value::empty(span);
         }
         let kind = match &value.node {
-            ast::ValueKind::Literal(literal) => ValueKind::Literal(literal.clone()),
-            ast::ValueKind::Text(text) => ValueKind::Text(Arc::new(self.located(text, span))),
-            ast::ValueKind::File(path) => return self.file(path, span),
-            ast::ValueKind::Word(name) => {
+            ast::ValueExprKind::Literal(literal) => ValueKind::Literal(literal.clone()),
+            ast::ValueExprKind::Text(text) => ValueKind::Text(Arc::new(self.located(text, span))),
+            ast::ValueExprKind::File(path) => return self.file(path, span),
+            ast::ValueExprKind::Word(name) => {
                 return self.named(name, span).unwrap_or(Value { kind: ValueKind::Word(name.clone()), span });
             }
-            ast::ValueKind::Reference(name) => {
+            ast::ValueExprKind::Reference(name) => {
                 return self.named(name, span).unwrap_or_else(|| {
                     if !self.names.contains_key(name) {
-                        self.unknown("value", name, span, |what| what == What::Value, &[]);
+                        self.unknown("value", name, span, |what| what == NamedKind::Value, &[]);
                     }
                     Value::empty(span)
                 });
             }
-            ast::ValueKind::List(values) => ValueKind::List(values.iter().map(|v| self.value(v)).collect()),
-            ast::ValueKind::Object(entries) => ValueKind::Object(self.entries(entries)),
+            ast::ValueExprKind::List(values) => ValueKind::List(values.iter().map(|v| self.value(v)).collect()),
+            ast::ValueExprKind::Object(entries) => ValueKind::Object(self.entries(entries)),
         };
         Value { kind, span }
     }
 
-    fn entries(&mut self, entries: &[(ast::Name, ast::Value)]) -> Vec<Entry> {
+    fn entries(&mut self, entries: &[(ast::Name, ast::ValueExpr)]) -> Vec<ConfigEntry> {
         let mut first: BTreeMap<&str, Span> = BTreeMap::new();
         let mut result = Vec::with_capacity(entries.len());
         for (key, value) in entries {
@@ -58,14 +58,14 @@ impl Checker<'_, '_> {
                 continue;
             }
             first.insert(&key.node, key.span);
-            result.push(Entry { key: key.node.clone(), key_span: key.span, value: self.value(value) });
+            result.push(ConfigEntry { key: key.node.clone(), key_span: key.span, value: self.value(value) });
         }
         result
     }
 
     /// The value of a `let`, if `name` is the name of one.
     pub(super) fn named(&mut self, name: &str, span: Span) -> Option<Value> {
-        let named = *self.names.get(name).filter(|n| n.what == What::Value)?;
+        let named = *self.names.get(name).filter(|n| n.what == NamedKind::Value)?;
         self.used.insert(name.to_owned());
         let Some(bytes) = self.lets.get(name).map(|value| size(value, self.budget)) else {
             let error = Diagnostic::error(format!("`{name}` is used before its value is known"), span);
@@ -77,7 +77,7 @@ impl Checker<'_, '_> {
         Some(self.lets.get(name).filter(|_| affordable).map_or(Value::empty(span), Value::clone))
     }
 
-    fn file(&mut self, path: &Spanned<Text>, span: Span) -> Value {
+    fn file(&mut self, path: &Spanned<TextExpr>, span: Span) -> Value {
         if !self.texts.contains_key(&path.node.text) {
             let text = self.load(path);
             self.texts.insert(path.node.text.clone(), text);
@@ -88,7 +88,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    fn load(&mut self, path: &Spanned<Text>) -> LoadedFile {
+    fn load(&mut self, path: &Spanned<TextExpr>) -> LoadedFile {
         let name = path.node.text.as_str();
         let loaded = (self.files)(name);
         if loaded.as_ref().is_ok_and(|file| !self.spend(file.text.len(), path.span)) {
@@ -109,7 +109,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    fn located(&self, text: &Text, span: Span) -> Located {
+    fn located(&self, text: &TextExpr, span: Span) -> Located {
         let inner = Span { start: span.start + text.quotes, ..span };
         let (line, column) = self.report.sources.line_column(inner);
         let source = self.report.sources.name(span.source).to_owned();
@@ -142,7 +142,7 @@ fn located(text: &str, name: &str) -> Located {
 fn size(value: &Value, most: usize) -> usize {
     let own = std::mem::size_of::<Value>()
         + match &value.kind {
-            ValueKind::Literal(Literal::Amount(_, text)) | ValueKind::Word(text) => text.len(),
+            ValueKind::Literal(ConfigLiteral::Amount(_, text)) | ValueKind::Word(text) => text.len(),
             _ => 0,
         };
     let inner: &mut dyn Iterator<Item = (&Value, usize)> = match &value.kind {

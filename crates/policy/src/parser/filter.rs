@@ -1,7 +1,7 @@
 //! Filters, from the loosest binding to the tightest: `||`, `&&`, `!`.
 
 use super::{Parsed, Parser, RESERVED};
-use crate::ast::{Compare, Field, Filter, FilterKind, Side, Spanned, TcpFlag, ValueKind};
+use crate::ast::{Comparison, Field, FilterExpr, FilterExprKind, FilterSide, Spanned, TcpFlag, ValueExprKind};
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 use crate::token::Kind;
@@ -12,7 +12,7 @@ pub(crate) const PROTOCOLS: [(&str, u8); 5] =
 
 impl Parser<'_> {
     /// `[...]` behind a node, if one begins here.
-    pub(super) fn edge_filter(&mut self) -> Parsed<Option<Filter>> {
+    pub(super) fn edge_filter(&mut self) -> Parsed<Option<FilterExpr>> {
         if self.take("[").is_none() {
             return Ok(None);
         }
@@ -24,9 +24,9 @@ impl Parser<'_> {
         Ok(Some(filter))
     }
 
-    pub(super) fn filter(&mut self) -> Parsed<Filter> {
-        self.operators("||", "or", FilterKind::Any, |p| {
-            p.operators("&&", "and", FilterKind::All, Self::factor)
+    pub(super) fn filter(&mut self) -> Parsed<FilterExpr> {
+        self.operators("||", "or", FilterExprKind::Any, |p| {
+            p.operators("&&", "and", FilterExprKind::All, Self::factor)
         })
     }
 
@@ -35,9 +35,9 @@ impl Parser<'_> {
         &mut self,
         sign: &str,
         word: &str,
-        join: impl FnOnce(Vec<Filter>) -> FilterKind,
-        part: impl Fn(&mut Self) -> Parsed<Filter>,
-    ) -> Parsed<Filter> {
+        join: impl FnOnce(Vec<FilterExpr>) -> FilterExprKind,
+        part: impl Fn(&mut Self) -> Parsed<FilterExpr>,
+    ) -> Parsed<FilterExpr> {
         let first = part(self)?;
         let mut parts = vec![first];
         while self.take(sign).or_else(|| self.take_word(word)).is_some() {
@@ -51,11 +51,11 @@ impl Parser<'_> {
         Ok(Spanned::new(join(parts), span))
     }
 
-    fn factor(&mut self) -> Parsed<Filter> {
+    fn factor(&mut self) -> Parsed<FilterExpr> {
         if let Some(not) = self.take("!").or_else(|| self.take_word("not")) {
             let inner = self.nested(Self::factor)?;
             let span = not.to(inner.span);
-            return Ok(Spanned::new(FilterKind::Not(Box::new(inner)), span));
+            return Ok(Spanned::new(FilterExprKind::Not(Box::new(inner)), span));
         }
         if let Some(open) = self.take("(") {
             let inner = self.nested(Self::filter)?;
@@ -65,15 +65,15 @@ impl Parser<'_> {
         self.test()
     }
 
-    fn test(&mut self) -> Parsed<Filter> {
+    fn test(&mut self) -> Parsed<FilterExpr> {
         let span = self.peek().span;
         let word = self.word().unwrap_or_default().to_owned();
         if self.peek().kind == Kind::Name && *self.peek_second() == Kind::Sign(".") {
             return self.attribute();
         }
         let side = match word.as_str() {
-            "src" => Some(Side::Src),
-            "dst" => Some(Side::Dst),
+            "src" => Some(FilterSide::Src),
+            "dst" => Some(FilterSide::Dst),
             _ => None,
         };
         if side.is_some() {
@@ -91,7 +91,7 @@ impl Parser<'_> {
         }
         if matches!(word.as_str(), "true" | "false") {
             self.bump();
-            return Ok(Spanned::new(FilterKind::Always(word == "true"), span));
+            return Ok(Spanned::new(FilterExprKind::Always(word == "true"), span));
         }
         if word == "tcp" && self.second_word() == Some("flags") {
             self.bump();
@@ -100,8 +100,8 @@ impl Parser<'_> {
         }
         if PROTOCOLS.iter().any(|(name, _)| *name == word) {
             self.bump();
-            let value = Spanned::new(ValueKind::Word(word), span);
-            let test = FilterKind::Test { side: None, field: Field::Proto, compare: Compare::Eq, value };
+            let value = Spanned::new(ValueExprKind::Word(word), span);
+            let test = FilterExprKind::Test { side: None, field: Field::Proto, compare: Comparison::Eq, value };
             return Ok(Spanned::new(test, span));
         }
         if self.peek().kind == Kind::Name && !RESERVED.contains(&word.as_str()) {
@@ -115,16 +115,16 @@ impl Parser<'_> {
     }
 
     /// The field's word is the current token.
-    fn field(&mut self, start: Span, side: Option<Side>, field: Field) -> Parsed<Filter> {
+    fn field(&mut self, start: Span, side: Option<FilterSide>, field: Field) -> Parsed<FilterExpr> {
         self.bump();
-        let compare = self.compare().unwrap_or(Compare::Eq);
+        let compare = self.compare().unwrap_or(Comparison::Eq);
         let value = self.value()?;
         let span = start.to(value.span);
-        Ok(Spanned::new(FilterKind::Test { side, field, compare, value }, span))
+        Ok(Spanned::new(FilterExprKind::Test { side, field, compare, value }, span))
     }
 
     /// `syn,!ack`, behind `tcp flags`.
-    fn flags(&mut self, start: Span) -> Parsed<Filter> {
+    fn flags(&mut self, start: Span) -> Parsed<FilterExpr> {
         let mut flags = Vec::new();
         loop {
             let set = self.take("!").is_none();
@@ -134,12 +134,12 @@ impl Parser<'_> {
             let span = self.bump().span;
             flags.push((Spanned::new(flag, span), set));
             if self.take(",").is_none() {
-                return Ok(Spanned::new(FilterKind::Flags(flags), start.to(span)));
+                return Ok(Spanned::new(FilterExprKind::Flags(flags), start.to(span)));
             }
         }
     }
 
-    fn attribute(&mut self) -> Parsed<Filter> {
+    fn attribute(&mut self) -> Parsed<FilterExpr> {
         let owner = self.name("a network function")?;
         self.expect(".")?;
         let name = self.name("an attribute")?;
@@ -150,17 +150,17 @@ impl Parser<'_> {
             span = span.to(value.span);
             test = Some((compare, value));
         }
-        Ok(Spanned::new(FilterKind::Attribute { owner, name, test }, span))
+        Ok(Spanned::new(FilterExprKind::Attribute { owner, name, test }, span))
     }
 
-    fn compare(&mut self) -> Option<Compare> {
+    fn compare(&mut self) -> Option<Comparison> {
         let compare = match self.peek().kind {
-            Kind::Sign("==" | "=") => Compare::Eq,
-            Kind::Sign("!=") => Compare::Ne,
-            Kind::Sign("<") => Compare::Lt,
-            Kind::Sign("<=") => Compare::Le,
-            Kind::Sign(">") => Compare::Gt,
-            Kind::Sign(">=") => Compare::Ge,
+            Kind::Sign("==" | "=") => Comparison::Eq,
+            Kind::Sign("!=") => Comparison::Ne,
+            Kind::Sign("<") => Comparison::Lt,
+            Kind::Sign("<=") => Comparison::Le,
+            Kind::Sign(">") => Comparison::Gt,
+            Kind::Sign(">=") => Comparison::Ge,
             _ => return None,
         };
         self.bump();

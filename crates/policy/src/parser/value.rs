@@ -5,22 +5,22 @@ use std::net::IpAddr;
 use values::{Quantity, QuantityKind};
 
 use super::{Parsed, Parser, Reported};
-use crate::ast::{Name, Spanned, Text, Value, ValueKind};
+use crate::ast::{Name, Spanned, TextExpr, ValueExpr, ValueExprKind};
 use crate::diagnostic::Diagnostic;
-use crate::literal::Literal;
+use crate::literal::ConfigLiteral;
 use crate::source::Span;
 use crate::token::Kind;
 
 impl Parser<'_> {
     /// A configuration block, if one begins here.
-    pub(super) fn block(&mut self) -> Parsed<Option<Value>> {
+    pub(super) fn block(&mut self) -> Parsed<Option<ValueExpr>> {
         if !self.is("{") {
             return Ok(None);
         }
         self.nested(Self::object).map(Some)
     }
 
-    pub(super) fn value(&mut self) -> Parsed<Value> {
+    pub(super) fn value(&mut self) -> Parsed<ValueExpr> {
         let token = self.peek();
         let (span, kind) = (token.span, token.kind.clone());
         let node = match kind {
@@ -36,15 +36,15 @@ impl Parser<'_> {
                 return self.nested(|p| if keyed { p.object() } else { p.list("{", "}") });
             }
             Kind::Sign("-") | Kind::Number | Kind::Address(_) => return self.number_or_range(),
-            Kind::Prefix(prefix) => ValueKind::Literal(Literal::Prefix(prefix)),
-            Kind::Mac(mac) => ValueKind::Literal(Literal::Mac(mac)),
-            Kind::Text(text) => ValueKind::Text(text),
-            Kind::Reference => ValueKind::Reference(self.text[span.range()][1..].to_owned()),
+            Kind::Prefix(prefix) => ValueExprKind::Literal(ConfigLiteral::Prefix(prefix)),
+            Kind::Mac(mac) => ValueExprKind::Literal(ConfigLiteral::Mac(mac)),
+            Kind::Text(text) => ValueExprKind::Text(text),
+            Kind::Reference => ValueExprKind::Reference(self.text[span.range()][1..].to_owned()),
             Kind::Name => match &self.text[span.range()] {
                 "file" if *self.peek_second() == Kind::Sign("(") => return self.file(),
-                "true" => ValueKind::Literal(Literal::Bool(true)),
-                "false" => ValueKind::Literal(Literal::Bool(false)),
-                word => ValueKind::Word(word.to_owned()),
+                "true" => ValueExprKind::Literal(ConfigLiteral::Bool(true)),
+                "false" => ValueExprKind::Literal(ConfigLiteral::Bool(false)),
+                word => ValueExprKind::Word(word.to_owned()),
             },
             _ => return self.unexpected("a value"),
         };
@@ -59,7 +59,7 @@ impl Parser<'_> {
         }
         let number = self.number()?;
         match number.node {
-            Literal::Integer(value) if let Ok(value) = u64::try_from(value) => {
+            ConfigLiteral::Integer(value) if let Ok(value) = u64::try_from(value) => {
                 Ok(Spanned::new(value, number.span))
             }
             other => {
@@ -70,7 +70,7 @@ impl Parser<'_> {
         }
     }
 
-    fn list(&mut self, open: &str, close: &str) -> Parsed<Value> {
+    fn list(&mut self, open: &str, close: &str) -> Parsed<ValueExpr> {
         let start = self.expect(open)?;
         let mut values = Vec::new();
         while !self.is(close) {
@@ -80,13 +80,13 @@ impl Parser<'_> {
             }
         }
         let end = self.expect(close)?;
-        Ok(Spanned::new(ValueKind::List(values), start.to(end)))
+        Ok(Spanned::new(ValueExprKind::List(values), start.to(end)))
     }
 
-    fn object(&mut self) -> Parsed<Value> {
+    fn object(&mut self) -> Parsed<ValueExpr> {
         let level = self.open;
         let start = self.expect("{")?;
-        let mut entries: Vec<(Name, Value)> = Vec::new();
+        let mut entries: Vec<(Name, ValueExpr)> = Vec::new();
         while !self.is("}") {
             if self.is_end() {
                 let error =
@@ -101,10 +101,10 @@ impl Parser<'_> {
             }
         }
         let end = self.bump().span;
-        Ok(Spanned::new(ValueKind::Object(entries), start.to(end)))
+        Ok(Spanned::new(ValueExprKind::Object(entries), start.to(end)))
     }
 
-    fn entry(&mut self) -> Parsed<(Name, Value)> {
+    fn entry(&mut self) -> Parsed<(Name, ValueExpr)> {
         let key = match &self.peek().kind {
             Kind::Text(text) => Spanned::new(text.text.clone(), self.peek().span),
             Kind::Name => Spanned::new(self.text[self.peek().span.range()].to_owned(), self.peek().span),
@@ -143,31 +143,31 @@ impl Parser<'_> {
         }
     }
 
-    fn file(&mut self) -> Parsed<Value> {
+    fn file(&mut self) -> Parsed<ValueExpr> {
         let start = self.bump().span;
         self.expect("(")?;
         let Kind::Text(text) = self.peek().kind.clone() else { return self.unexpected("a path in quotes") };
-        let path: Spanned<Text> = Spanned::new(text, self.bump().span);
+        let path: Spanned<TextExpr> = Spanned::new(text, self.bump().span);
         let end = self.expect(")")?;
-        Ok(Spanned::new(ValueKind::File(path), start.to(end)))
+        Ok(Spanned::new(ValueExprKind::File(path), start.to(end)))
     }
 
     /// `80`, `-5`, `80-90`, `10s`, `192.0.2.1`, `192.0.2.1-192.0.2.9`
-    fn number_or_range(&mut self) -> Parsed<Value> {
+    fn number_or_range(&mut self) -> Parsed<ValueExpr> {
         let first = self.number_or_address()?;
         if !self.is("-") {
-            return Ok(Spanned::new(ValueKind::Literal(first.node), first.span));
+            return Ok(Spanned::new(ValueExprKind::Literal(first.node), first.span));
         }
         self.bump();
         let last = self.number_or_address()?;
         let span = first.span.to(last.span);
         let range = match (first.node, last.node) {
-            (Literal::Address(a), Literal::Address(b)) => address_range(a, b),
-            (Literal::Integer(a), Literal::Integer(b)) => number_range(a, b),
+            (ConfigLiteral::Address(a), ConfigLiteral::Address(b)) => address_range(a, b),
+            (ConfigLiteral::Integer(a), ConfigLiteral::Integer(b)) => number_range(a, b),
             _ => Err("a range goes between two addresses or two whole numbers"),
         };
         match range {
-            Ok(range) => Ok(Spanned::new(ValueKind::Literal(range), span)),
+            Ok(range) => Ok(Spanned::new(ValueExprKind::Literal(range), span)),
             Err(message) => {
                 self.report.push(Diagnostic::error(message, span));
                 Err(Reported)
@@ -175,9 +175,9 @@ impl Parser<'_> {
         }
     }
 
-    fn number_or_address(&mut self) -> Parsed<Spanned<Literal>> {
+    fn number_or_address(&mut self) -> Parsed<Spanned<ConfigLiteral>> {
         if let Kind::Address(address) = self.peek().kind {
-            return Ok(Spanned::new(Literal::Address(address), self.bump().span));
+            return Ok(Spanned::new(ConfigLiteral::Address(address), self.bump().span));
         }
         let minus = self.take("-");
         if self.peek().kind != Kind::Number {
@@ -187,20 +187,20 @@ impl Parser<'_> {
         let Some(minus) = minus else { return Ok(number) };
         let span = minus.to(number.span);
         match number.node {
-            Literal::Integer(value) if -value >= i128::from(i64::MIN) => {
-                Ok(Spanned::new(Literal::Integer(-value), span))
+            ConfigLiteral::Integer(value) if -value >= i128::from(i64::MIN) => {
+                Ok(Spanned::new(ConfigLiteral::Integer(-value), span))
             }
-            Literal::Float(value) => Ok(Spanned::new(Literal::Float(-value), span)),
+            ConfigLiteral::Float(value) => Ok(Spanned::new(ConfigLiteral::Float(-value), span)),
             _ => self.bad_number(span, "there is no such negative number".to_owned()),
         }
     }
 
-    fn number(&mut self) -> Parsed<Spanned<Literal>> {
+    fn number(&mut self) -> Parsed<Spanned<ConfigLiteral>> {
         let span = self.bump().span;
         let text = &self.text[span.range()];
         if let Some(digits) = text.strip_prefix("0x") {
             return match u64::from_str_radix(&digits.replace('_', ""), 16) {
-                Ok(value) => Ok(Spanned::new(Literal::Integer(value.into()), span)),
+                Ok(value) => Ok(Spanned::new(ConfigLiteral::Integer(value.into()), span)),
                 Err(_) => {
                     self.bad_number(span, "a hexadecimal number has 1 to 16 digits 0-9, a-f".to_owned())
                 }
@@ -208,15 +208,15 @@ impl Parser<'_> {
         }
         if text.contains('.') && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
             return match text.parse::<f64>() {
-                Ok(value) if value.is_finite() => Ok(Spanned::new(Literal::Float(value), span)),
+                Ok(value) if value.is_finite() => Ok(Spanned::new(ConfigLiteral::Float(value), span)),
                 _ => self.bad_number(span, "too large".to_owned()),
             };
         }
         match Quantity::parse(text) {
             Ok(Quantity { kind: QuantityKind::Count, value }) => {
-                Ok(Spanned::new(Literal::Integer(value.into()), span))
+                Ok(Spanned::new(ConfigLiteral::Integer(value.into()), span))
             }
-            Ok(amount) => Ok(Spanned::new(Literal::Amount(amount, text.to_owned()), span)),
+            Ok(amount) => Ok(Spanned::new(ConfigLiteral::Amount(amount, text.to_owned()), span)),
             Err(error) => self.bad_number(span, error.to_string()),
         }
     }
@@ -228,22 +228,22 @@ impl Parser<'_> {
     }
 }
 
-fn address_range(first: IpAddr, last: IpAddr) -> Result<Literal, &'static str> {
+fn address_range(first: IpAddr, last: IpAddr) -> Result<ConfigLiteral, &'static str> {
     if first.is_ipv4() != last.is_ipv4() {
         return Err("an address range lies within one address family");
     }
     if first > last {
         return Err("the range ends before it begins");
     }
-    Ok(Literal::AddressRange(first, last))
+    Ok(ConfigLiteral::AddressRange(first, last))
 }
 
-fn number_range(first: i128, last: i128) -> Result<Literal, &'static str> {
+fn number_range(first: i128, last: i128) -> Result<ConfigLiteral, &'static str> {
     let (Ok(first), Ok(last)) = (u64::try_from(first), u64::try_from(last)) else {
         return Err("a range has no negative numbers");
     };
     if first > last {
         return Err("the range ends before it begins");
     }
-    Ok(Literal::NumberRange(first, last))
+    Ok(ConfigLiteral::NumberRange(first, last))
 }

@@ -17,10 +17,10 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use values::{Located, Secret};
 
-use super::{Entry, Value, ValueKind};
+use super::{ConfigEntry, Value, ValueKind};
 use crate::diagnostic::Diagnostic;
 use crate::files::FileAccess;
-use crate::literal::Literal;
+use crate::literal::ConfigLiteral;
 use crate::source::Span;
 use crate::suggest::similar;
 
@@ -154,7 +154,7 @@ impl<'de> Deserializer<'de> for &'de Value {
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match &self.kind {
-            ValueKind::Literal(Literal::Amount(amount, _)) => {
+            ValueKind::Literal(ConfigLiteral::Amount(amount, _)) => {
                 visitor.visit_u64(amount.value).map_err(|e: Error| e.at(self.span))
             }
             _ => self.deserialize_any(visitor),
@@ -241,21 +241,21 @@ impl Value {
     }
 }
 
-fn visit_literal<'de, V: Visitor<'de>>(literal: &'de Literal, visitor: V) -> Result<V::Value, Error> {
+fn visit_literal<'de, V: Visitor<'de>>(literal: &'de ConfigLiteral, visitor: V) -> Result<V::Value, Error> {
     match literal {
-        Literal::Bool(value) => visitor.visit_bool(*value),
-        Literal::Integer(value) => match (u64::try_from(*value), i64::try_from(*value)) {
+        ConfigLiteral::Bool(value) => visitor.visit_bool(*value),
+        ConfigLiteral::Integer(value) => match (u64::try_from(*value), i64::try_from(*value)) {
             (Ok(value), _) => visitor.visit_u64(value),
             (_, Ok(value)) => visitor.visit_i64(value),
             _ => visitor.visit_i128(*value),
         },
-        Literal::Float(value) => visitor.visit_f64(*value),
-        Literal::Amount(_, text) => visitor.visit_borrowed_str(text),
-        Literal::Address(_)
-        | Literal::Prefix(_)
-        | Literal::AddressRange(..)
-        | Literal::NumberRange(..)
-        | Literal::Mac(_) => visitor.visit_string(literal.to_string()),
+        ConfigLiteral::Float(value) => visitor.visit_f64(*value),
+        ConfigLiteral::Amount(_, text) => visitor.visit_borrowed_str(text),
+        ConfigLiteral::Address(_)
+        | ConfigLiteral::Prefix(_)
+        | ConfigLiteral::AddressRange(..)
+        | ConfigLiteral::NumberRange(..)
+        | ConfigLiteral::Mac(_) => visitor.visit_string(literal.to_string()),
     }
 }
 
@@ -275,7 +275,7 @@ impl<'de> SeqAccess<'de> for Values<'de> {
 }
 
 struct Entries<'de> {
-    rest: std::slice::Iter<'de, Entry>,
+    rest: std::slice::Iter<'de, ConfigEntry>,
     /// That of the key that was given out last.
     value: Option<&'de Value>,
 }
