@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use clap::ArgGroup;
 use io::capture::{CaptureFormat, FormatKind};
 use runtime::{Assembly, Live, Runner};
-use sim::scenario::Time;
+use values::Nanos;
 
 use crate::explain::Selection;
 use crate::messages::{Console, say};
@@ -57,7 +57,7 @@ pub struct Args {
     pub count: Option<u64>,
     /// Stop after this time, on interfaces
     #[arg(long, value_name = "TIME", conflicts_with = "read")]
-    pub duration: Option<Time>,
+    pub duration: Option<Nanos>,
     /// Driver of ports that are named by an interface alone; `auto` uses AF_XDP where it is
     /// transparent, otherwise packet sockets
     #[arg(long, default_value = "auto", value_parser = up::drivers())]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ::sim::scenario::Rate;
+use values::PositiveBitRate;
 use console::Term;
 use io::traffic::{AddressPrefix, Attacks, Popularity, TrafficAddresses, TrafficProfile};
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
@@ -66,7 +66,7 @@ pub struct Args {
     pub flows: u64,
     /// Capacity of a unit
     #[arg(long, value_name = "RATE", default_value = "100Mbps")]
-    pub unit_capacity: Rate,
+    pub unit_capacity: PositiveBitRate,
     /// Maximum number of units
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
     pub units_max: u16,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use serde_json::Value;
-use sim::scenario::Time;
+use values::Nanos;
 
 use crate::output::{self, Format};
 use rates::Rates;
@@ -29,7 +29,7 @@ pub struct Args {
     pub address: String,
     /// Refresh interval
     #[arg(short, long, value_name = "TIME", default_value = "1s")]
-    pub interval: Time,
+    pub interval: Nanos,
     /// Print a single snapshot, with rates over one interval, and exit
     #[arg(long)]
     pub once: bool,

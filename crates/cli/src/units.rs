@@ -9,7 +9,8 @@ use anyhow::Context;
 use runtime::elastic::{UNITS_MAX, UnitsConfig, UnitsReport};
 use runtime::transport::Maker;
 use runtime::{Assembly, Runner};
-use sim::scenario::{Mode, Rate, Time};
+use sim::scenario::Mode;
+use values::{Nanos, PositiveBitRate};
 use values::BitRate;
 
 use crate::output::{duration, rate, thousands};
@@ -28,9 +29,9 @@ pub struct Options {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
     pub units_max: Option<u16>,
     #[arg(long, value_name = "RATE", help = with_default("Capacity of a unit", BitRate(DEFAULTS.capacity_bps)))]
-    pub unit_capacity: Option<Rate>,
-    #[arg(long, value_name = "TIME", help = with_default("Gap between two packets of a flow that starts a new flowlet; slower units need a longer one", Time(DEFAULTS.gap_ns)))]
-    pub gap: Option<Time>,
+    pub unit_capacity: Option<PositiveBitRate>,
+    #[arg(long, value_name = "TIME", help = with_default("Gap between two packets of a flow that starts a new flowlet; slower units need a longer one", Nanos(DEFAULTS.gap_ns)))]
+    pub gap: Option<Nanos>,
     #[arg(long, value_name = "SHARE", help = with_default("Target load of the units as a share of their capacity; none: as published, start a unit when a flowlet finds no room", ShareOrNone(DEFAULTS.follow_at)))]
     pub follow_at: Option<ShareOrNone>,
     #[arg(long, value_name = "SHARE", help = with_default("Load of a unit, as a share of its capacity, up to which flows stay on it; none: as published, assign every flowlet again", ShareOrNone(DEFAULTS.stay_below)))]

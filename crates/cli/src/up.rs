@@ -21,7 +21,7 @@ use io::port::{DRIVERS, Interface, PortSpec, drivers_in_use};
 use runtime::shards::WORKERS_MAX;
 use runtime::transport::Maker;
 use runtime::{Assembly, Change, Ports};
-use sim::scenario::Time;
+use values::Nanos;
 
 use crate::control::Script;
 use crate::eve::EventKinds;
@@ -87,7 +87,7 @@ pub struct Args {
     pub metrics: Option<SocketAddr>,
     /// Stop after this time
     #[arg(long, value_name = "TIME")]
-    pub duration: Option<Time>,
+    pub duration: Option<Nanos>,
     /// Seed of everything random, unless the policy sets one [default: random]
     #[arg(long)]
     pub seed: Option<u64>,

@@ -82,7 +82,8 @@ impl fmt::Display for Setup {
 mod tests {
     use super::*;
     use sim::Scenario;
-    use sim::scenario::{Mode, Share};
+    use sim::scenario::Mode;
+    use values::Share;
 
     #[test]
     fn a_setup_is_a_scenario() {

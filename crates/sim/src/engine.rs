@@ -252,7 +252,7 @@ impl Hasher for FlowHash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Size;
+    use values::ByteCount;
 
     fn packet(clock: u64) -> Packet {
         Packet { came_ns: 0, at_unit_ns: 0, clock, len: 125 }
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn messages_take_time_that_packets_wait_for() {
-        let units = Units { message_cost: crate::scenario::Cost(400_500), ..Units::default() };
+        let units = Units { message_cost: values::Picos(400_500), ..Units::default() };
         let mut engine = Counting::new(Service::of(&units).unwrap(), StateLen::of(&units));
         engine.take_messages(1_000, 2);
         assert_eq!((engine.done_ns(), engine.free_ns()), (1_801, 1_801));
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn packets_change_so_many_bytes_of_a_state() {
-        let units = Units { state: Size(100), changes: Some(Size(21)), ..Units::default() };
+        let units = Units { state: ByteCount(100), changes: Some(ByteCount(21)), ..Units::default() };
         let mut engine = Counting::new(Service::of(&units).unwrap(), StateLen::of(&units));
         let (mut before, mut after) = (Vec::new(), Vec::new());
         engine.process(0, flow(3, 0), packet(1));

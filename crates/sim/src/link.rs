@@ -185,13 +185,13 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Rate, Share, Time};
+    use values::{Nanos, PositiveBitRate, Share};
 
     fn links(link: Link) -> Links {
         let links = scenario::Links {
             router_to_unit: link,
-            bandwidth: Rate(8_000_000),
-            copy_time: Time(1_000),
+            bandwidth: PositiveBitRate(8_000_000),
+            copy_time: Nanos(1_000),
             ..scenario::Links::default()
         };
         Links::new(&links, 3, 1)
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_arrives_in_order_whatever_the_jitter() {
-        let mut links = links(Link { jitter: Time(10_000), ..Link::default() });
+        let mut links = links(Link { jitter: Nanos(10_000), ..Link::default() });
         let mut last = 0;
         for now in (0..100_000).step_by(100) {
             let arrives = links.message(now, UnitId(1));
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn messages_of_units_are_lost_late_and_repeated_as_often_as_is_said() {
-        let faults = Faults { loss: Share(0.1), again: Share(0.2), late: Share(0.3), late_by: Time(1_000) };
+        let faults = Faults { loss: Share(0.1), again: Share(0.2), late: Share(0.3), late_by: Nanos(1_000) };
         let all = scenario::Links { messages: faults, ..scenario::Links::default() };
         let mut links = Links::new(&all, 3, 1);
         let came: Vec<_> = (0..10_000).map(|_| links.message_to_router(0, UnitId(0))).collect();

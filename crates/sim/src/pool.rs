@@ -121,11 +121,11 @@ impl WarmPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Time;
+    use values::Nanos;
 
     #[test]
     fn who_waits_is_ready_at_once_and_is_replaced() {
-        let units = Units { warm: 1, start: Time(1_000), warm_start: Time(10), ..Units::default() };
+        let units = Units { warm: 1, start: Nanos(1_000), warm_start: Nanos(10), ..Units::default() };
         let mut pool = WarmPool::new(&units);
         assert_eq!(pool.order(500), Start { ready_after_ns: 10, filled_after_ns: Some(1_000) });
         assert_eq!(pool.order(600), Start { ready_after_ns: 1_000, filled_after_ns: None }, "nobody waits");
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn without_a_pool_all_starts_are_cold_and_nothing_waits() {
-        let mut pool = WarmPool::new(&Units { start: Time(7), ..Units::default() });
+        let mut pool = WarmPool::new(&Units { start: Nanos(7), ..Units::default() });
         assert_eq!(pool.order(5), Start { ready_after_ns: 7, filled_after_ns: None });
         pool.give_back(9);
         assert_eq!(pool.order(10).ready_after_ns, 7);

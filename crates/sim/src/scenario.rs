@@ -2,7 +2,6 @@
 //! one is an error.
 
 mod links;
-mod quantity;
 mod router;
 mod state;
 mod units;
@@ -10,9 +9,9 @@ mod workload;
 
 use protocol::metering::Tariff;
 use serde::Deserialize;
+use values::Nanos;
 
 pub use links::{Faults, Link, Links};
-pub use quantity::{Cost, Factor, QuantityError, Rate, Share, Size, Time};
 pub use router::{Choice, DrainWhen, Mode, ModeError, RateOver, Router, Targets, WhenFull};
 pub use state::{Place, State};
 pub use units::{Count, CountError, ServiceKind, UNITS_MAX, Units};
@@ -45,20 +44,20 @@ pub struct Scenario {
 #[serde(deny_unknown_fields, default)]
 pub struct Run {
     /// Packets arrive until this time; what is under way then is still processed.
-    pub time: Time,
+    pub time: Nanos,
     /// Packets that arrive before this time do not count for latencies, nor changes of units for
     /// the share without waiting (R7).
-    pub warm_up: Time,
+    pub warm_up: Nanos,
     /// Demand and capacity are reported for each epoch of this length: 100 ms (S47).
-    pub epoch: Time,
+    pub epoch: Nanos,
     /// What is under way after the last packet has this long to come to an end; what has not is a
     /// violation.
-    pub patience: Time,
+    pub patience: Nanos,
 }
 
 impl Default for Run {
     fn default() -> Run {
-        let ms = |ms: u64| Time(ms * 1_000_000);
+        let ms = |ms: u64| Nanos(ms * 1_000_000);
         Run { time: ms(2_000), warm_up: ms(100), epoch: ms(100), patience: ms(10_000) }
     }
 }
@@ -93,18 +92,20 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
+    use values::{ByteCount, Picos, PositiveBitRate, Share};
+
     use super::*;
 
     #[test]
     fn the_empty_scenario_is_that_of_the_papers() {
         let scenario = Scenario::parse("").unwrap();
-        assert_eq!(scenario.router.gap, Time(500_000)); // S30
-        assert_eq!(scenario.router.size_max, Some(Size(15_000))); // S31
+        assert_eq!(scenario.router.gap, Nanos(500_000)); // S30
+        assert_eq!(scenario.router.size_max, Some(ByteCount(15_000))); // S31
         assert_eq!((scenario.router.lambda, scenario.router.targets_count), (Share(0.25), 3)); // S37, S55
-        assert_eq!(scenario.units.capacity, Rate(1_000_000_000)); // S41
+        assert_eq!(scenario.units.capacity, PositiveBitRate(1_000_000_000)); // S41
         assert_eq!(scenario.router.bucket.0 * scenario.router.buckets as u64, 100_000_000); // S40
-        assert_eq!(scenario.run.epoch, Time(100_000_000)); // S47
-        assert_eq!(scenario.links.copy_time, Time(160_000)); // S64
+        assert_eq!(scenario.run.epoch, Nanos(100_000_000)); // S47
+        assert_eq!(scenario.links.copy_time, Nanos(160_000)); // S64
     }
 
     #[test]
@@ -127,8 +128,8 @@ mod tests {
             "#,
         )
         .unwrap();
-        assert_eq!(scenario.router.mode, Mode::SmartFlow { every: Time(50_000_000) });
-        assert_eq!(scenario.units.byte_cost, Some(Cost(500)));
+        assert_eq!(scenario.router.mode, Mode::SmartFlow { every: Nanos(50_000_000) });
+        assert_eq!(scenario.units.byte_cost, Some(Picos(500)));
         assert_eq!(scenario.links.router_to_unit.loss, Share(0.01));
         let Workload::Trace(trace) = scenario.workload else { panic!("it is a trace") };
         assert_eq!(trace.profile, Profile::WA);
@@ -139,14 +140,18 @@ mod tests {
     fn errors_name_line_and_column() {
         let cases = [
             ("[router]\nlamda = 0.5\n", "line 2, column 1", "unknown field `lamda`"),
-            ("[router]\nlambda = 1.5\n", "line 2, column 10", "not a share"),
-            ("[run]\n\ntime = \"5\"\n", "line 3, column 8", "not a time"),
+            ("[router]\nlambda = 1.5\n", "line 2, column 10", "expected a share from 0 to 1"),
+            ("[run]\n\ntime = \"5\"\n", "line 3, column 8", "expected a duration"),
             ("[workload.random]\n", "line 1, column 11", "expected one of `trace`, `steady`, `capture`"),
             ("[router]\nmode = \"smart\"\n", "line 2, column 8", "`smart` is not a mode"),
             ("[units]\ncount = \"4..2\"\n", "line 2, column 9", "number of units"),
             ("[workload.trace]\ncurve = []\n", "line 2, column 9", "point"),
-            ("[workload.steady]\nrate = \"0bps\"\n", "line 2, column 8", "rate above 0"),
-            ("[workload.capture]\nfile = \"a.pcap\"\nspeedup = 0\n", "line 3, column 11", "not a factor"),
+            ("[workload.steady]\nrate = \"0bps\"\n", "line 2, column 8", "expected an amount above 0"),
+            (
+                "[workload.capture]\nfile = \"a.pcap\"\nspeedup = 0\n",
+                "line 3, column 11",
+                "expected a factor above 0",
+            ),
             (
                 "[workload.capture]\nfile = \"a.pcap\"\ncopies = 70000\n",
                 "line 3, column 10",

@@ -132,7 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::scenario::{Cost, Rate, Time};
+    use values::{Nanos, Picos, PositiveBitRate};
 
     fn of(units: Units) -> Service {
         Service::of(&units).unwrap()
@@ -142,9 +142,9 @@ mod tests {
     fn quota(bits: u64) -> Units {
         Units {
             service: ServiceKind::Quota,
-            quota_period: Time(10_000),
-            capacity: Rate(bits * 100_000),
-            packet_cost: Some(Cost(1_000_000)),
+            quota_period: Nanos(10_000),
+            capacity: PositiveBitRate(bits * 100_000),
+            packet_cost: Some(Picos(1_000_000)),
             ..Units::default()
         }
     }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn packets_take_what_the_capacity_says() {
-        let at = |bps| of(Units { capacity: Rate(bps), ..Units::default() });
+        let at = |bps| of(Units { capacity: PositiveBitRate(bps), ..Units::default() });
         assert_eq!(at(1_000_000_000).ns(1_434), 11_472);
         assert_eq!(at(300_000_000_000).ns(15_000), 400);
         assert_eq!(at(8_000_000_000_000).ns(1_000_000), 1_000);
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn packets_take_what_their_costs_say() {
         let costs = |packet, byte| {
-            of(Units { packet_cost: Some(Cost(packet)), byte_cost: Some(Cost(byte)), ..Units::default() })
+            of(Units { packet_cost: Some(Picos(packet)), byte_cost: Some(Picos(byte)), ..Units::default() })
         };
         assert_eq!(costs(200_000, 500).ns(1_000), 700);
         assert_eq!(costs(0, u64::MAX).ns(u32::MAX), u64::MAX);
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_quota_needs_to_know_what_packets_take() {
         assert_eq!(Service::of(&Units { packet_cost: None, ..quota(1) }).err(), Some(NoQuota));
-        assert_eq!(Service::of(&Units { quota_period: Time(0), ..quota(1) }).err(), Some(NoQuota));
+        assert_eq!(Service::of(&Units { quota_period: Nanos(0), ..quota(1) }).err(), Some(NoQuota));
     }
 
     proptest! {

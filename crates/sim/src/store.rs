@@ -215,7 +215,7 @@ mod tests {
     use protocol::message::Watermark;
 
     use super::*;
-    use crate::scenario::Time;
+    use values::Nanos;
 
     const FLOW: FlowId = FlowId { slot: 0, generation: 0 };
 
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn requests_are_dealt_with_one_after_the_other() {
-        let mut store = Store::new(scenario::State { store_time: Time(10), ..scenario::State::default() });
+        let mut store = Store::new(scenario::State { store_time: Nanos(10), ..scenario::State::default() });
         assert_eq!([store.serve(100), store.serve(100), store.serve(200)], [110, 120, 210]);
     }
 

@@ -20,12 +20,13 @@ use crate::event::EventQueue;
 use crate::latency::{Latencies, Latency};
 use crate::link::Links;
 use crate::pool::{PoolCounters, WarmPool};
-use crate::scenario::{Cost, Link, Run, Scenario};
+use crate::scenario::{Link, Run, Scenario};
 use crate::server::{Parcel, Server, Slab};
 use crate::service::Service;
 use crate::store::{Request, Store};
 use crate::tally::{Changes, Tally};
 use crate::workload::{Packets, Statistics, WorkloadStatistics};
+use values::Picos;
 
 /// What is going to happen.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +82,7 @@ pub struct World {
     events: EventQueue<Event>,
     arrivals: Arrivals,
     router: Router,
-    router_cost: [Cost; 2],
+    router_cost: [Picos; 2],
     router_busy_until_ns: u64,
     servers: Vec<Server>,
     state_len: StateLen,

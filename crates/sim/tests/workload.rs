@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use sim::scenario::Workload;
 use sim::scenario::{Bursts, Profile, Trace};
-use sim::scenario::{Rate, Workload};
 use sim::workload::{Arriving, Packets, RateCurve, Shape, Statistics, WorkloadStatistics};
+use values::PositiveBitRate;
 
 /// The whole of a trace, at 5 times its natural speed.
 fn whole(profile: Profile, bursts: Bursts, seed: u64) -> (Statistics, [f64; 2]) {
-    let curve = RateCurve::flat(Rate(5_000_000_000));
+    let curve = RateCurve::flat(PositiveBitRate(5_000_000_000));
     let until_ns = (Shape::of(profile).fitted(bursts).trace_ns / 5.0) as u64;
     let workload = Workload::Trace(Trace { profile, bursts, curve, adversary: None });
     let mut statistics = WorkloadStatistics::new();

@@ -1,7 +1,8 @@
-//! Values of configurations: amounts with a unit, texts that know where they were written, secrets.
+//! Values of configurations: amounts with a unit, shares, texts with their source position,
+//! secrets.
 //!
 //! A configuration struct derives `Deserialize` and uses these types for its fields. They read
-//! plain JSON (`"10s"`, `"64KiB"`, integers in the base unit) as well as the literals of the policy
+//! plain JSON (`"10s"`, `"64KiB"`, integers in the base unit) and the literals of the policy
 //! language, with one grammar for both:
 //!
 //! ```text
@@ -14,16 +15,20 @@
 //! count    = "" / "k" / "M" / "G" / "T"        ; powers of 1000
 //! ```
 //!
-//! `kB`, `K`, `Kbps`, `Kpps` and `µs` are accepted as well. An amount must come to a whole number
-//! of the base unit (nanoseconds, bytes, bits per second, packets per second) that fits 64 bits:
-//! `1.5ns` is an error.
+//! `kB`, `K`, `Kbps`, `Kpps` and `µs` are accepted as well. An amount must be a whole number of the
+//! base unit (nanoseconds, bytes, bits per second, packets per second) that fits in 64 bits:
+//! `1.5ns` is an error. [`Picos`] counts picoseconds and also reads `ps`.
 
 mod located;
 mod quantity;
+mod ratio;
 mod secret;
 
 pub use located::{ConfigError, Located, Origin, Position};
-pub use quantity::{BitRate, ByteCount, Nanos, PacketRate, Quantity, QuantityError, QuantityKind};
+pub use quantity::{
+    BitRate, ByteCount, Nanos, PacketRate, Picos, PositiveBitRate, Quantity, QuantityError, QuantityKind,
+};
+pub use ratio::{Factor, Share};
 pub use secret::Secret;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Texts that know where they were written, and errors that name the place.
+//! Texts that know their source position, and errors that name it.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -8,32 +8,32 @@ use serde::de::value::{MapAccessDeserializer, MapDeserializer};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A text from a configuration that remembers where it was written, so that whoever parses it can
-/// say `acl.rules:12:5`. Two of them are equal when their texts are.
+/// A configuration text that knows its source position, so that its parser can report
+/// `acl.rules:12:5`. Equal if the texts are equal.
 #[derive(Clone, Debug, Default)]
 pub struct Located {
     text: String,
     origin: Option<Origin>,
 }
 
-/// Where a [`Located`] text begins in its source.
+/// Source position of a [`Located`] text.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Origin {
-    /// The source's name, normally a file name.
+    /// Name of the source, normally a file name.
     pub source: String,
     /// Line of the text's first character, from 1.
     pub line: u32,
     /// Column of the text's first character, in characters from 1.
     pub column: u32,
-    /// The characters of the text that the source writes with an escape sequence, by rising offset:
-    /// (byte offset in the text, characters that the sequence takes in the source).
+    /// Characters of the text written as escape sequences, in ascending order: byte offset in the
+    /// text, and length of the sequence in the source, in characters.
     pub escapes: Vec<(u32, u32)>,
 }
 
-/// A place in a source.
+/// A position in a source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// The source's name; `None` if the text's origin is not known (lines then count within the
+    /// Name of the source; `None` if the text's origin is unknown (lines then count within the
     /// text).
     pub source: Option<Arc<str>>,
     /// Line, from 1.
@@ -42,35 +42,34 @@ pub struct Position {
     pub column: u32,
 }
 
-/// What is wrong with a configuration, and where.
+/// A fault in a configuration, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The place, if it is known more exactly than "the whole configuration".
+    /// The position; `None` for the whole configuration.
     pub position: Option<Position>,
-    /// How many characters are at fault from there; at least 1.
+    /// Number of characters at fault, at least 1.
     pub width: u32,
-    /// One line, without the place.
+    /// One line, without the position.
     pub message: String,
 }
 
 impl Located {
-    /// A text whose origin is known.
+    /// Returns a text of known origin.
     pub fn with_origin(text: impl Into<String>, origin: Origin) -> Self {
         Self { text: text.into(), origin: Some(origin) }
     }
 
-    /// The text, escape sequences resolved.
+    /// Returns the text with escape sequences resolved.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Where the text begins, if that is known.
+    /// Returns the position of the text's start, if known.
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
     }
 
-    /// The place in the source of the character at byte `offset` of the text; offsets behind the
-    /// end mean the end.
+    /// Returns the source position of byte `offset` of the text; offsets past the end mean the end.
     pub fn position(&self, offset: usize) -> Position {
         let (mut line, mut column) = self.origin.as_ref().map_or((1, 1), |o| (o.line, o.column));
         let mut escapes = self.origin.iter().flat_map(|o| &o.escapes).peekable();
@@ -86,19 +85,20 @@ impl Located {
         Position { source, line, column }
     }
 
-    /// An error about the bytes `at` of the text.
+    /// Returns an error about the bytes `at` of the text.
     pub fn error(&self, at: Range<usize>, message: impl fmt::Display) -> ConfigError {
         let (start, end) = (self.position(at.start), self.position(at.end));
         let width = if start.line == end.line { end.column.saturating_sub(start.column).max(1) } else { 1 };
         ConfigError { position: Some(start), width, message: message.to_string() }
     }
 
-    /// The text in the form in which a deserializer hands it to [`Located`] with its origin: pass
-    /// this to `visit_map` when `deserialize_newtype_struct` is called with the name
+    /// Returns the form in which a deserializer passes a text and its origin to [`Located`].
+    ///
+    /// Pass it to `visit_map` when `deserialize_newtype_struct` is called with the name
     /// [`Located::TOKEN`].
     ///
     /// # Errors
-    /// None in practice: the origin has to be encoded, and it always can be.
+    /// None in practice: an origin can always be encoded.
     pub fn into_map<'de, E: de::Error>(self) -> Result<impl MapAccess<'de, Error = E>, E> {
         let origin = serde_json::to_string(&self.origin).map_err(E::custom)?;
         Ok(MapDeserializer::new([("text", self.text), ("origin", origin)].into_iter()))
@@ -169,7 +169,7 @@ impl fmt::Display for Position {
 }
 
 impl ConfigError {
-    /// An error about the configuration as a whole.
+    /// Returns an error about the configuration as a whole.
     pub fn new(message: impl fmt::Display) -> Self {
         Self { position: None, width: 1, message: message.to_string() }
     }
@@ -214,7 +214,7 @@ impl<'de> Visitor<'de> for LocatedVisitor {
     }
 }
 
-/// What [`Located::into_map`] yields.
+/// The map behind [`Located::into_map`].
 #[derive(serde::Deserialize)]
 struct Encoded {
     text: String,

@@ -1,5 +1,6 @@
 //! Amounts with a unit.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,13 +10,13 @@ use serde::ser::{Serialize, Serializer};
 /// An amount, in the base unit of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quantity {
-    /// What is counted.
+    /// The kind.
     pub kind: QuantityKind,
-    /// How many of the base unit: ns, bytes, bits/s, packets/s or just a number.
+    /// Value in the base unit: ns, bytes, bits/s, packets/s or a plain number.
     pub value: u64,
 }
 
-/// What a [`Quantity`] counts.
+/// Kinds of quantities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QuantityKind {
     /// A bare number, or one with a multiplier: `1_000`, `64k`.
@@ -30,57 +31,64 @@ pub enum QuantityKind {
     PacketRate,
 }
 
-/// Why a text is not an amount.
+/// The reason why a text is not a valid amount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// No digits where a number has to stand.
+    /// Digits are missing.
     #[error("expected a number with a unit, such as `10s`, `64KiB` or `1Gbps`")]
     NotANumber,
-    /// The letters after the number are no unit.
+    /// The letters after the number are not a unit.
     #[error(
         "unknown unit `{0}`: use ns, us, ms, s, m, h, d; B, KB, KiB ... TiB; bps ... Tbps; pps ... Gpps; k, M, G, T"
     )]
     UnknownUnit(String),
-    /// Only a duration has several parts, each with a smaller unit than the one before.
-    #[error("only durations have several parts, from the largest unit to the smallest, such as `2h4m`")]
+    /// Only a duration may have several parts, in descending units.
+    #[error("only durations may have several parts, in descending units, such as `2h4m`")]
     Parts,
     /// The amount is not a whole number of base units.
     #[error("not a whole number of {0}")]
     Fraction(&'static str),
-    /// The amount does not fit 64 bits.
-    #[error("too large: the most is {}", u64::MAX)]
+    /// The amount does not fit in 64 bits.
+    #[error("too large: at most {} is allowed", u64::MAX)]
     TooLarge,
+    /// The amount is 0.
+    #[error("expected an amount above 0")]
+    Zero,
     /// An amount of another kind was expected.
     #[error("expected {expected}, found {found}")]
     Kind {
-        /// The kind that was asked for.
+        /// The expected kind.
         expected: QuantityKind,
-        /// The kind that was given.
+        /// The kind found.
         found: QuantityKind,
     },
 }
 
 impl Quantity {
-    /// Reads an amount of any kind; the unit tells which.
+    /// Parses an amount of any kind, as given by its unit.
     ///
     /// # Errors
-    /// [`QuantityError`], see the grammar at the head of this module.
+    /// [`QuantityError`]; the crate's documentation has the grammar.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
+        Self::parse_parts(text, |name| Unit::find(name).copied())
+    }
+
+    /// Parses a sum of numbers with units that `find` knows.
+    fn parse_parts(text: &str, find: impl Fn(&str) -> Option<Unit>) -> Result<Self, QuantityError> {
         let mut rest = text;
-        let mut last: Option<&Unit> = None;
+        let mut last: Option<Unit> = None;
         let mut value = 0u64;
         loop {
             let (number, after) = Number::split(rest)?;
             let end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
             let (unit_text, after) = after.split_at(end);
-            let unit =
-                Unit::find(unit_text).ok_or_else(|| QuantityError::UnknownUnit(unit_text.to_owned()))?;
+            let unit = find(unit_text).ok_or_else(|| QuantityError::UnknownUnit(unit_text.to_owned()))?;
             if last.is_some_and(|l| {
                 unit.kind != QuantityKind::Duration || l.kind != unit.kind || l.scale <= unit.scale
             }) {
                 return Err(QuantityError::Parts);
             }
-            value = value.checked_add(number.scaled(unit)?).ok_or(QuantityError::TooLarge)?;
+            value = value.checked_add(number.scaled(&unit)?).ok_or(QuantityError::TooLarge)?;
             if after.is_empty() {
                 return Ok(Self { kind: unit.kind, value });
             }
@@ -88,20 +96,24 @@ impl Quantity {
         }
     }
 
-    /// Reads an amount of one kind.
+    /// Parses an amount of one kind.
     fn parse_as(text: &str, expected: QuantityKind) -> Result<u64, QuantityError> {
-        let quantity = Self::parse(text)?;
-        let is_none =
-            expected == QuantityKind::Duration && quantity.kind == QuantityKind::Count && quantity.value == 0;
-        if quantity.kind != expected && !is_none {
-            return Err(QuantityError::Kind { expected, found: quantity.kind });
+        Self::parse(text)?.of_kind(expected)
+    }
+
+    /// Returns the value of an amount of this kind. The bare number 0 is a duration, too.
+    fn of_kind(self, expected: QuantityKind) -> Result<u64, QuantityError> {
+        let is_zero =
+            expected == QuantityKind::Duration && self.kind == QuantityKind::Count && self.value == 0;
+        if self.kind != expected && !is_zero {
+            return Err(QuantityError::Kind { expected, found: self.kind });
         }
-        Ok(quantity.value)
+        Ok(self.value)
     }
 }
 
-/// Reads a text with a unit, or an integer: a bare number. For fields that take amounts of several
-/// kinds.
+/// Deserializes a text with a unit, or an integer as a bare number. For fields that take amounts of
+/// several kinds.
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(QuantityVisitor)
@@ -115,7 +127,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// The shortest text that reads back as the same amount: `10s`, `2h4m`, `1.5KB`.
+/// Prints the shortest text that parses to the same amount: `10s`, `2h4m`, `1.5KB`.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = UNITS.iter().filter(|u| u.kind == self.kind && !u.alias);
@@ -195,6 +207,57 @@ amount!(
     QuantityKind::PacketRate
 );
 
+/// A span of time in picoseconds, such as the cost of a byte: `500ps`, `0.8ns`.
+///
+/// Reads a text with a unit of time; only 0 needs none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Picos(pub u64);
+
+impl FromStr for Picos {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let find = |name: &str| match Unit::find(name).copied() {
+            Some(unit) if unit.kind == QuantityKind::Duration => {
+                Some(Unit { scale: 1_000 * unit.scale, ..unit })
+            }
+            None if name == "ps" => Some(unit("ps", QuantityKind::Duration, 1)),
+            other => other,
+        };
+        let value =
+            Quantity::parse_parts(text, find).and_then(|amount| amount.of_kind(QuantityKind::Duration));
+        value.map(Self).map_err(|error| match error {
+            QuantityError::Fraction(_) => QuantityError::Fraction("picoseconds"),
+            other => other,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Picos {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<'de, str>::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A bit rate above 0, in bits per second: `500Mbps`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PositiveBitRate(pub u64);
+
+impl FromStr for PositiveBitRate {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match Quantity::parse_as(text, QuantityKind::BitRate)? {
+            0 => Err(QuantityError::Zero),
+            rate => Ok(Self(rate)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PositiveBitRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<'de, str>::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
 struct AmountVisitor(QuantityKind);
 
 impl Visitor<'_> for AmountVisitor {
@@ -209,8 +272,7 @@ impl Visitor<'_> for AmountVisitor {
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<u64, E> {
-        // A bare number of times would be nanoseconds, which nobody means; nothing is nothing in
-        // every unit.
+        // A bare number would mean nanoseconds, which nobody intends. Zero needs no unit.
         match self.0 {
             expected @ QuantityKind::Duration if value > 0 => {
                 Err(E::custom(QuantityError::Kind { expected, found: QuantityKind::Count }))
@@ -245,6 +307,7 @@ impl Visitor<'_> for QuantityVisitor {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Unit {
     name: &'static str,
     kind: QuantityKind,
@@ -262,7 +325,7 @@ const fn alias(name: &'static str, kind: QuantityKind, scale: u64) -> Unit {
     Unit { name, kind, scale, alias: true }
 }
 
-/// Within a kind, units to print stand from large to small.
+/// Within a kind, printed units are in descending order.
 static UNITS: [Unit; 36] = {
     use QuantityKind::{BitRate, Count, Duration, PacketRate, Size};
     [
@@ -279,7 +342,7 @@ static UNITS: [Unit; 36] = {
         unit("ms", Duration, 1_000_000),
         unit("us", Duration, 1_000),
         unit("ns", Duration, 1),
-        // Both characters that look like a mu: MICRO SIGN and GREEK SMALL LETTER MU.
+        // Both characters that look like mu: MICRO SIGN and GREEK SMALL LETTER MU.
         alias("\u{b5}s", Duration, 1_000),
         alias("\u{3bc}s", Duration, 1_000),
         unit("TiB", Size, 1 << 40),
@@ -328,11 +391,11 @@ struct Number {
     places: u32,
 }
 
-/// More digits than this cannot fit any amount (zeros aside, which nobody writes).
+/// More digits than this fit no amount (except superfluous zeros).
 const NUMBER_DIGITS_MAX: usize = 24;
 
 impl Number {
-    /// Splits a number off the head of `text`.
+    /// Splits a number off the start of `text`.
     fn split(text: &str) -> Result<(Self, &str), QuantityError> {
         let whole_end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
         let (whole, mut rest) = text.split_at(whole_end);
@@ -355,10 +418,10 @@ impl Number {
         Ok((Self { digits: value, places: fraction.len() as u32 }, rest))
     }
 
-    /// This many of `unit`, in base units.
+    /// Converts this number of `unit` to base units.
     fn scaled(&self, unit: &Unit) -> Result<u64, QuantityError> {
-        // 24 digits times the largest scale, 86_400_000_000_000 < 2^47, is below 2^127.
-        let (scaled, divisor) = (self.digits * u128::from(unit.scale), 10u128.pow(self.places));
+        let scaled = self.digits.checked_mul(unit.scale.into()).ok_or(QuantityError::TooLarge)?;
+        let divisor = 10u128.pow(self.places);
         if scaled % divisor != 0 {
             return Err(QuantityError::Fraction(unit.base()));
         }
@@ -366,7 +429,7 @@ impl Number {
     }
 }
 
-/// `value` in `unit`, if that is at least 1 (or the base unit) and comes to a short exact decimal.
+/// Formats `value` in `unit`, if it is at least 1 (or the base unit) and a short exact decimal.
 fn decimal(value: u64, unit: &Unit) -> Option<String> {
     const PLACES_MAX: usize = 3;
     let (whole, mut rest) = (value / unit.scale, value % unit.scale);
@@ -381,14 +444,14 @@ fn decimal(value: u64, unit: &Unit) -> Option<String> {
         if place == 0 {
             text.push('.');
         }
-        // A rest is below the scale, at most 2^47, so that ten times as much fits.
+        // The rest is below the scale, at most 2^47, so ten times the rest fits.
         text.push(char::from(b'0' + (rest * 10 / unit.scale) as u8));
         rest = rest * 10 % unit.scale;
     }
     None
 }
 
-/// `value` as parts from the largest unit down: `2h4m`.
+/// Formats `value` as parts in descending units: `2h4m`.
 fn parts<'u>(mut value: u64, units: impl Iterator<Item = &'u Unit>) -> String {
     let mut text = String::new();
     for unit in units {

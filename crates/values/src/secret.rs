@@ -1,12 +1,13 @@
-//! Keys and the like.
+//! Secrets, such as keys.
 
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// A text that no message and no debug output shows: a key, a password. Read from a file, that file
-/// must be its owner's alone; the policy's deserializer sees to that, as it is asked for a newtype
-/// struct named [`Secret::TOKEN`].
+/// A secret, such as a key or a password, that no message and no debug output shows.
+///
+/// A file that it is read from must be private to its owner. The policy's deserializer checks this
+/// when it is asked for a newtype struct named [`Secret::TOKEN`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -14,11 +15,11 @@ impl Secret {
     /// The name under which a deserializer is asked for a secret.
     pub const TOKEN: &'static str = "$rivulet::Secret";
 
-    /// Returns the bytes of a secret that is written in hexadecimal digits.
+    /// Decodes a secret written in hexadecimal digits.
     ///
     /// # Errors
-    /// It does not consist of pairs of hexadecimal digits, after `0x` if wanted, and of white
-    /// space. The message has no place: whoever shows an error shows the text around it.
+    /// It does not consist of pairs of hexadecimal digits and white space, after an optional `0x`.
+    /// The message has no position: showing an error with its source would show the secret.
     pub fn bytes(&self) -> Result<Vec<u8>, String> {
         let text = self.0.strip_prefix("0x").unwrap_or(&self.0);
         let digits: Option<Vec<u8>> = text
@@ -28,7 +29,7 @@ impl Secret {
             .collect();
         match digits.as_deref().map(<[u8]>::as_chunks::<2>) {
             Some((pairs, [])) => Ok(pairs.iter().map(|[high, low]| high << 4 | low).collect()),
-            _ => Err("a key is written as pairs of hexadecimal digits".to_owned()),
+            _ => Err("a key must consist of pairs of hexadecimal digits".to_owned()),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::located::LocatedVisitor;
 
 #[test]
-fn amounts_read_and_print() {
+fn amounts_are_parsed_and_printed() {
     let cases: [(&str, QuantityKind, u64, &str); 16] = [
         ("10s", QuantityKind::Duration, 10_000_000_000, "10s"),
         ("2h4m", QuantityKind::Duration, 7_440_000_000_000, "2h4m"),
@@ -84,7 +84,7 @@ fn plain_json_is_read() {
 }
 
 #[test]
-fn a_located_text_finds_its_places() {
+fn located_text_finds_its_positions() {
     let origin = Origin { source: "edge.rvl".into(), line: 7, column: 11, escapes: vec![(2, 2)] };
     let text = Located::with_origin("ab\ncé\nd", origin.clone());
     let place = |offset| text.position(offset).to_string();
@@ -103,7 +103,7 @@ fn a_located_text_finds_its_places() {
 
 proptest! {
     #[test]
-    fn what_is_printed_reads_back(value in any::<u64>(), shift in 0u32..64, zeros in 0u32..13) {
+    fn printed_amounts_parse_back(value in any::<u64>(), shift in 0u32..64, zeros in 0u32..13) {
         let value = (value >> shift) / 10u64.pow(zeros) * 10u64.pow(zeros);
         for kind in [
             QuantityKind::Count,
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in "[0-9_.nusmhdkMGTBbpiKé ]{0,40}") {
+    fn any_text_is_accepted_or_refused(text in "[0-9_.nusmhdkMGTBbpiKé ]{0,40}") {
         if let Ok(quantity) = Quantity::parse(&text) {
             prop_assert_eq!(Quantity::parse(&quantity.to_string()), Ok(quantity));
         }
@@ -126,11 +126,40 @@ proptest! {
 }
 
 #[test]
-fn a_field_may_take_amounts_of_any_kind() {
+fn field_may_take_amounts_of_any_kind() {
     let read = |json: &str| serde_json::from_str::<Quantity>(json);
     let rate = Quantity { kind: QuantityKind::PacketRate, value: 10_000 };
     assert_eq!(read("\"10kpps\"").unwrap(), rate);
     assert_eq!(read("64").unwrap(), Quantity { kind: QuantityKind::Count, value: 64 });
     assert!(read("\"10parsec\"").unwrap_err().to_string().contains("unknown unit"));
     assert!(read("-1").unwrap_err().to_string().contains("a number with a unit"));
+}
+
+#[test]
+fn picoseconds_shares_and_factors_have_bounds() {
+    for (text, value) in [("0.8ns", 800), ("500ps", 500), ("2us1ps", 2_000_001), ("0", 0)] {
+        assert_eq!(text.parse(), Ok(Picos(value)), "{text}");
+    }
+    for text in ["", "5", "us", "5 parsecs", "-1s", "1.2.3s", "1e3s", "0.5ps", "15KB", "999999999d"] {
+        assert!(text.parse::<Picos>().is_err(), "{text}");
+    }
+    assert_eq!("2.5Gbps".parse(), Ok(PositiveBitRate(2_500_000_000)));
+    assert_eq!("0Gbps".parse::<PositiveBitRate>(), Err(QuantityError::Zero));
+    assert_eq!(serde_json::from_str::<Share>("0.25").unwrap(), Share(0.25));
+    let error = serde_json::from_str::<Share>("1.5").unwrap_err().to_string();
+    assert!(error.starts_with("expected a share from 0 to 1, found 1.5"), "{error}");
+    assert_eq!(serde_json::from_str::<Factor>("3.0").unwrap(), Factor(3.0));
+    assert!(serde_json::from_str::<Factor>("0.0").is_err());
+}
+
+#[test]
+fn times_sizes_and_rates_of_scenarios_are_parsed() {
+    assert_eq!("500us".parse(), Ok(Nanos(500_000)));
+    assert_eq!("1.5ms".parse(), Ok(Nanos(1_500_000)));
+    assert_eq!("15KB".parse(), Ok(ByteCount(15_000)));
+    for text in ["", "5", "us", "5 parsecs", "-1s", "1.2.3s", "99999999999s", "1e3s"] {
+        assert!(text.parse::<Nanos>().is_err(), "{text}");
+    }
+    let error = "7apples".parse::<ByteCount>().unwrap_err().to_string();
+    assert!(error.starts_with("unknown unit `apples`"), "{error}");
 }

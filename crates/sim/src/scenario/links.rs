@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Rate, Share, Time};
+use values::{Nanos, PositiveBitRate, Share};
 
 /// What lies between the router and the units, and between units. The defaults are those of the
 /// papers' test bed: a round trip of 130 us, and 160 us for a state to get across (S64).
@@ -22,9 +22,9 @@ pub struct Links {
     pub unit_to_store: Link,
     /// What a copy of a state that is sent ahead takes in place of the latency between units (S64).
     /// A state that is asked for takes that.
-    pub copy_time: Time,
+    pub copy_time: Nanos,
     /// Bits per second at which states leave a unit, one behind the other.
-    pub bandwidth: Rate,
+    pub bandwidth: PositiveBitRate,
 }
 
 impl Default for Links {
@@ -35,8 +35,8 @@ impl Default for Links {
             messages: Faults::default(),
             unit_to_router: Link::default(),
             unit_to_store: Link::default(),
-            copy_time: Time(160_000),
-            bandwidth: Rate(10_000_000_000),
+            copy_time: Nanos(160_000),
+            bandwidth: PositiveBitRate(10_000_000_000),
         }
     }
 }
@@ -47,25 +47,25 @@ impl Default for Links {
 #[serde(deny_unknown_fields, default)]
 pub struct Link {
     /// From end to end.
-    pub latency: Time,
+    pub latency: Nanos,
     /// Up to so much more, at random.
-    pub jitter: Time,
+    pub jitter: Nanos,
     /// Share of packets that are lost.
     pub loss: Share,
     /// Share of packets that take `reorder_by` longer, and are overtaken meanwhile.
     pub reorder: Share,
     /// How much longer.
-    pub reorder_by: Time,
+    pub reorder_by: Nanos,
 }
 
 impl Default for Link {
     fn default() -> Link {
         Link {
-            latency: Time(65_000),
-            jitter: Time(0),
+            latency: Nanos(65_000),
+            jitter: Nanos(0),
             loss: Share(0.0),
             reorder: Share(0.0),
-            reorder_by: Time(50_000),
+            reorder_by: Nanos(50_000),
         }
     }
 }
@@ -81,11 +81,11 @@ pub struct Faults {
     /// Share of them that take up to `late_by` longer, and are overtaken meanwhile.
     pub late: Share,
     /// How much later.
-    pub late_by: Time,
+    pub late_by: Nanos,
 }
 
 impl Default for Faults {
     fn default() -> Faults {
-        Faults { loss: Share(0.0), again: Share(0.0), late: Share(0.0), late_by: Time(1_000_000) }
+        Faults { loss: Share(0.0), again: Share(0.0), late: Share(0.0), late_by: Nanos(1_000_000) }
     }
 }

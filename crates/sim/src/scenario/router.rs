@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-use super::{Cost, Rate, Share, Size, Time};
+use values::{ByteCount, Nanos, Picos, PositiveBitRate, Share};
 
 /// How packets are assigned to units.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -16,10 +16,10 @@ pub struct Router {
     /// What is assigned: flowlets, flows, packets, or buckets of flows.
     pub mode: Mode,
     /// T: a flow that is silent for longer begins a flowlet: 500 us (S30).
-    pub gap: Time,
+    pub gap: Nanos,
     /// B: a flowlet does not grow beyond this size: 15 KB (S31). None: it may.
     #[serde(deserialize_with = "size_or_none")]
-    pub size_max: Option<Size>,
+    pub size_max: Option<ByteCount>,
     /// Weight of a flow's newest flowlet in the estimate of its next: 0.5 (S34).
     pub alpha: Share,
     /// Over which time a flowlet's rate is measured: as long as it lasts (S34).
@@ -43,18 +43,18 @@ pub struct Router {
     pub copy_from: Option<Share>,
     /// What it takes a unit to process; unless said, what that is (S41). Less leaves room for
     /// bursts that its load meter does not see (S105).
-    pub capacity: Option<Rate>,
+    pub capacity: Option<PositiveBitRate>,
     /// Units are started ahead when all are loaded to this share: 0.9 (S42).
     pub start_at: Share,
     /// Units are as many as all that comes asks for, loaded to this share, whether flowlets find
     /// room or not. None: as published.
     pub follow_at: Option<Share>,
     /// A unit without a packet for so long is stopped: 200 ms (S43).
-    pub idle: Time,
+    pub idle: Nanos,
     /// What the others' loads must be for that: below a limit on average.
     pub drain_when: DrainWhen,
     /// Load is measured in buckets of this time: 500 us (S40).
-    pub bucket: Time,
+    pub bucket: Nanos,
     /// So many buckets count: 200 (S40).
     pub buckets: usize,
     /// So many of the last ones count on their own, too: a burst that the others hide keeps
@@ -65,11 +65,11 @@ pub struct Router {
     /// What becomes of a new flow if there are as many.
     pub when_full: WhenFull,
     /// A flow that is silent for so long ends, whether a unit knows it or not. None: no flow does.
-    pub forget_after: Option<Time>,
+    pub forget_after: Option<Nanos>,
     /// What the router takes for a packet: nothing.
-    pub packet_cost: Cost,
+    pub packet_cost: Picos,
     /// What it takes on top for the assignment of a flowlet: nothing.
-    pub flowlet_cost: Cost,
+    pub flowlet_cost: Picos,
 }
 
 /// What is assigned to units.
@@ -82,7 +82,7 @@ pub enum Mode {
     /// Flows, anew after each interval if their unit is overloaded (S88).
     SmartFlow {
         /// The interval.
-        every: Time,
+        every: Nanos,
     },
     /// Packets, one by one (S5).
     Packet,
@@ -91,7 +91,7 @@ pub enum Mode {
         /// Buckets.
         buckets: NonZeroU32,
         /// Buckets are moved to balance the load after each interval; none: never.
-        every: Option<Time>,
+        every: Option<Nanos>,
     },
 }
 
@@ -159,11 +159,11 @@ pub enum WhenFull {
 
 impl Default for Router {
     fn default() -> Router {
-        let ms = |ms: u64| Time(ms * 1_000_000);
+        let ms = |ms: u64| Nanos(ms * 1_000_000);
         Router {
             mode: Mode::Flowlet,
-            gap: Time(500_000),
-            size_max: Some(Size(15_000)),
+            gap: Nanos(500_000),
+            size_max: Some(ByteCount(15_000)),
             alpha: Share(0.5),
             rate_over: RateOver::Burst,
             lambda: Share(0.25),
@@ -178,20 +178,20 @@ impl Default for Router {
             follow_at: None,
             idle: ms(200),
             drain_when: DrainWhen::MeanIsBelow,
-            bucket: Time(500_000),
+            bucket: Nanos(500_000),
             buckets: 200,
             alarm_buckets: 0,
             flows_max: const { NonZeroU32::new(1 << 20).unwrap() },
             when_full: WhenFull::RefuseNew,
             forget_after: None,
-            packet_cost: Cost(0),
-            flowlet_cost: Cost(0),
+            packet_cost: Picos(0),
+            flowlet_cost: Picos(0),
         }
     }
 }
 
 /// A size, or `none`.
-fn size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Size>, D::Error> {
+fn size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ByteCount>, D::Error> {
     match Cow::<'de, str>::deserialize(from)?.as_ref() {
         "none" => Ok(None),
         text => text.parse().map(Some).map_err(D::Error::custom),
@@ -208,7 +208,7 @@ impl FromStr for Mode {
 
     fn from_str(text: &str) -> Result<Mode, ModeError> {
         let wrong = || ModeError(text.to_owned());
-        let time = |time: &str| time.parse().ok().filter(|&time| time > Time(0)).ok_or_else(wrong);
+        let time = |time: &str| time.parse().ok().filter(|&time| time > Nanos(0)).ok_or_else(wrong);
         let number = |number: &str| number.parse().map_err(|_| wrong());
         match text.split([':', '=']).collect::<Vec<_>>()[..] {
             ["flowlet"] => Ok(Mode::Flowlet),

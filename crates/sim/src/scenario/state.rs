@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::Time;
+use values::Nanos;
 
 /// Where the states of flows are.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -12,7 +12,7 @@ pub struct State {
     #[serde(rename = "where")]
     pub place: Place,
     /// What the store takes for a request, one after the other.
-    pub store_time: Time,
+    pub store_time: Nanos,
     /// With `store`: a flowlet's first packet waits for the state even if the unit has had the flow
     /// all the time (S94).
     pub reread: bool,
@@ -41,6 +41,6 @@ impl Place {
 
 impl Default for State {
     fn default() -> State {
-        State { place: Place::Unit, store_time: Time(1_000), reread: true }
+        State { place: Place::Unit, store_time: Nanos(1_000), reread: true }
     }
 }

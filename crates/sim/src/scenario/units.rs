@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-use super::{Cost, Rate, Size, Time};
+use values::{ByteCount, Nanos, Picos, PositiveBitRate};
 
 /// What processes packets.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -14,73 +14,73 @@ pub struct Units {
     /// How many there are: 1 to 10.
     pub count: Count,
     /// What one of them processes: 1 Gbps (S41).
-    pub capacity: Rate,
+    pub capacity: PositiveBitRate,
     /// How `capacity` limits a unit.
     pub service: ServiceKind,
     /// Over which periods a quota counts: 100 ms, as those of containers on Linux.
-    pub quota_period: Time,
+    pub quota_period: Nanos,
     /// What a packet takes; with `byte_cost` or without it, in place of `capacity`.
-    pub packet_cost: Option<Cost>,
+    pub packet_cost: Option<Picos>,
     /// What a byte takes, on top.
-    pub byte_cost: Option<Cost>,
+    pub byte_cost: Option<Picos>,
     /// What a message takes of the unit that it comes to, and of one that sends it to another unit:
     /// nothing, unless said.
-    pub message_cost: Cost,
+    pub message_cost: Picos,
     /// Packets that wait at a unit; more are dropped.
     pub queue: usize,
     /// From the order to start one until it is ready (S106).
-    pub start: Time,
+    pub start: Nanos,
     /// So many units wait, started, for an order, on top of those that are active: none (S106).
     pub warm: u16,
     /// From the order of one that waits until it is ready.
-    pub warm_start: Time,
+    pub warm_start: Nanos,
     /// Bytes of a flow's state.
-    pub state: Size,
+    pub state: ByteCount,
     /// How many of these bytes each packet changes, at least 8; unless said, all.
-    pub changes: Option<Size>,
+    pub changes: Option<ByteCount>,
     /// Whether copies tell only what has changed since one that the other unit has.
     pub deltas: bool,
     /// A flow's state is copied ahead when the flow has been silent for this long; unless said, T/2
     /// (S51).
-    pub replicate_after: Option<Time>,
+    pub replicate_after: Option<Nanos>,
     /// How long a packet waits for those before it.
-    pub order: Time,
+    pub order: Nanos,
     /// After how long a state that did not come is asked for once more, and one that was not
     /// acknowledged is sent once more.
-    pub pull_again: Time,
+    pub pull_again: Nanos,
     /// Packets that wait for state or for those before them, all flows of a unit.
     pub held_max: usize,
     /// The same, of one flow.
     pub held_per_flow_max: usize,
     /// Bytes of states that were copied to a unit ahead.
-    pub replicas_max: Size,
+    pub replicas_max: ByteCount,
     /// A flow that is silent for this long ends; none: never.
-    pub expire_after: Option<Time>,
+    pub expire_after: Option<Nanos>,
 }
 
 impl Default for Units {
     fn default() -> Units {
         Units {
             count: Count { min: 1, max: 10 },
-            capacity: Rate(1_000_000_000),
+            capacity: PositiveBitRate(1_000_000_000),
             service: ServiceKind::Rate,
-            quota_period: Time(100_000_000),
+            quota_period: Nanos(100_000_000),
             packet_cost: None,
             byte_cost: None,
-            message_cost: Cost(0),
+            message_cost: Picos(0),
             queue: 1 << 20,
-            start: Time(0),
+            start: Nanos(0),
             warm: 0,
-            warm_start: Time(0),
-            state: Size(64),
+            warm_start: Nanos(0),
+            state: ByteCount(64),
             changes: None,
             deltas: false,
             replicate_after: None,
-            order: Time(1_000_000),
-            pull_again: Time(10_000_000),
+            order: Nanos(1_000_000),
+            pull_again: Nanos(10_000_000),
             held_max: 1 << 16,
             held_per_flow_max: 1 << 12,
-            replicas_max: Size(256_000_000),
+            replicas_max: ByteCount(256_000_000),
             expire_after: None,
         }
     }

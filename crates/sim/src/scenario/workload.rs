@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{Factor, Rate, Size, Time};
 use crate::workload::{RateCurve, Recording};
+use values::{ByteCount, Factor, Nanos, PositiveBitRate};
 
 /// Which packets come.
 #[derive(Clone, Debug, Deserialize)]
@@ -102,15 +102,15 @@ pub struct Adversary {
     pub packets: NonZeroU32,
     /// Size of its packets.
     #[serde(default = "burst_packet_size")]
-    pub packet_size: Size,
+    pub packet_size: ByteCount,
 }
 
 fn burst_packets() -> NonZeroU32 {
     const { NonZeroU32::new(20).unwrap() }
 }
 
-fn burst_packet_size() -> Size {
-    Size(1_400)
+fn burst_packet_size() -> ByteCount {
+    ByteCount(1_400)
 }
 
 /// Packets of one size at one rate.
@@ -118,9 +118,9 @@ fn burst_packet_size() -> Size {
 #[serde(deny_unknown_fields, default)]
 pub struct Steady {
     /// The rate.
-    pub rate: Rate,
+    pub rate: PositiveBitRate,
     /// Bytes of each packet.
-    pub packet_size: Size,
+    pub packet_size: ByteCount,
     /// Flows that send them.
     pub flows: NonZeroU32,
     /// One flow more sends at this rate, evenly, or at one that changes.
@@ -128,14 +128,14 @@ pub struct Steady {
     /// What lies between packets.
     pub spacing: Spacing,
     /// No packet comes after this time; unless said, as long as the run takes.
-    pub until: Option<Time>,
+    pub until: Option<Nanos>,
 }
 
 impl Default for Steady {
     fn default() -> Steady {
         Steady {
-            rate: Rate(500_000_000),
-            packet_size: Size(1_000),
+            rate: PositiveBitRate(500_000_000),
+            packet_size: ByteCount(1_000),
             flows: const { NonZeroU32::new(100).unwrap() },
             elephant: None,
             spacing: Spacing::Even,

@@ -172,7 +172,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::scenario::{Factor, Recorded};
+    use crate::scenario::Recorded;
+    use values::Factor;
 
     fn key(flow: u8) -> FlowKey {
         let end = |last: u8, port| Endpoint::new(Addr::from_v4_bytes([10, 0, 0, last]), port);

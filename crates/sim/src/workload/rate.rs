@@ -6,13 +6,13 @@ use std::fmt;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
-use crate::scenario::{Rate, Time};
+use values::{Nanos, PositiveBitRate};
 
 /// A rate over time: straight lines between points; before the first point the rate is its, after
 /// the last one that one's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateCurve {
-    points: Vec<(Time, Rate)>,
+    points: Vec<(Nanos, PositiveBitRate)>,
 }
 
 /// Why points make no curve.
@@ -31,7 +31,7 @@ impl RateCurve {
     ///
     /// # Errors
     /// If there are none, or they are not in order of time.
-    pub fn new(points: Vec<(Time, Rate)>) -> Result<RateCurve, RateCurveError> {
+    pub fn new(points: Vec<(Nanos, PositiveBitRate)>) -> Result<RateCurve, RateCurveError> {
         if points.is_empty() {
             return Err(RateCurveError::Empty);
         }
@@ -42,13 +42,13 @@ impl RateCurve {
     }
 
     /// Always the same rate.
-    pub fn flat(rate: Rate) -> RateCurve {
-        RateCurve { points: vec![(Time(0), rate)] }
+    pub fn flat(rate: PositiveBitRate) -> RateCurve {
+        RateCurve { points: vec![(Nanos(0), rate)] }
     }
 
     /// 1 to 10 Gbps, up and down, within 8 seconds: 5 Gbps in the mean (R5).
     pub fn up_and_down() -> RateCurve {
-        let point = |ms: u64, gbps: u64| (Time(ms * 1_000_000), Rate(gbps * 1_000_000_000));
+        let point = |ms: u64, gbps: u64| (Nanos(ms * 1_000_000), PositiveBitRate(gbps * 1_000_000_000));
         let points = [
             (0, 1),
             (300, 2),
@@ -212,7 +212,7 @@ mod tests {
         let mean = curve.bits_until(8_000_000_000) / 8.0;
         assert!((mean / 5.2e9 - 1.0).abs() < 0.1, "{mean}");
         assert_eq!(RateCurve::new(vec![]), Err(RateCurveError::Empty));
-        let back = vec![(Time(5), Rate(1)), (Time(5), Rate(2))];
+        let back = vec![(Nanos(5), PositiveBitRate(1)), (Nanos(5), PositiveBitRate(2))];
         assert_eq!(RateCurve::new(back), Err(RateCurveError::Unordered));
     }
 }

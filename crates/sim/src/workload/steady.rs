@@ -102,17 +102,17 @@ impl Iterator for SteadyPackets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Rate, Size, Time};
     use crate::workload::RateCurve;
+    use values::{ByteCount, Nanos, PositiveBitRate};
 
     fn steady(spacing: Spacing) -> Steady {
         Steady {
-            rate: Rate(1_000_000_000),
-            packet_size: Size(1_000),
+            rate: PositiveBitRate(1_000_000_000),
+            packet_size: ByteCount(1_000),
             flows: 10.try_into().unwrap(),
             spacing,
             elephant: None,
-            until: Some(Time(80_000_000)),
+            until: Some(Nanos(80_000_000)),
         }
     }
 
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn an_elephant_sends_as_its_rate_changes() {
-        let point = |ms: u64, mbps: u64| (Time(ms * 1_000_000), Rate(mbps * 1_000_000));
+        let point = |ms: u64, mbps: u64| (Nanos(ms * 1_000_000), PositiveBitRate(mbps * 1_000_000));
         let rate = RateCurve::new(vec![point(0, 4_000), point(40, 4_000), point(41, 1_000)]).unwrap();
         let steady = Steady { elephant: Some(rate), ..steady(Spacing::Poisson) };
         let packets: Vec<_> = SteadyPackets::new(&steady, 1).collect();
