@@ -1,15 +1,15 @@
-//! A policy as it is written: the syntax tree. Two pieces of syntax are equal when they say the
-//! same, wherever they stand.
+//! The syntax tree of a policy. Trees compare equal if they mean the same, whatever their
+//! positions.
 
 use crate::literal::ConfigLiteral;
 use crate::source::Span;
 
-/// A piece of syntax and where it stands.
+/// A syntax node with its position.
 #[derive(Clone, Debug)]
 pub struct Spanned<T> {
-    /// What it says.
+    /// The node.
     pub node: T,
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
 }
 
@@ -20,13 +20,13 @@ impl<T: PartialEq> PartialEq for Spanned<T> {
 }
 
 impl<T> Spanned<T> {
-    /// Puts a piece of syntax in its place.
+    /// Attaches a position to a node.
     pub fn new(node: T, span: Span) -> Self {
         Self { node, span }
     }
 }
 
-/// A name that the author chose.
+/// A name chosen by the author.
 pub type Name = Spanned<String>;
 
 /// A whole policy, items in the order of the text.
@@ -43,25 +43,25 @@ pub enum PolicyItem {
     Let {
         /// The name.
         name: Name,
-        /// What it stands for.
+        /// The value.
         value: ValueExpr,
     },
     /// `Port<0-7> name { ... };`
     Port {
-        /// The first port number.
+        /// First port number.
         first: Spanned<u64>,
-        /// The last one, if a range is written.
+        /// Last port number, if a range is written.
         last: Option<Spanned<u64>>,
-        /// What the ports are called.
+        /// Name of the ports.
         name: Name,
         /// The configuration block.
         config: Option<ValueExpr>,
     },
     /// `Type name { ... };`
     Nf {
-        /// The type of network function.
+        /// The NF type.
         type_name: Name,
-        /// The instance.
+        /// Name of the instance.
         name: Name,
         /// The configuration block.
         config: Option<ValueExpr>,
@@ -77,7 +77,7 @@ pub enum PolicyItem {
     Pipelet {
         /// The word `pipelet`.
         keyword: Spanned<()>,
-        /// A pipelet may do without a name.
+        /// The optional name.
         name: Option<Name>,
         /// The statements.
         chains: Vec<EdgeChain>,
@@ -89,22 +89,22 @@ pub enum PolicyItem {
 pub struct EdgeChain {
     /// At least one source with its arrow.
     pub hops: Vec<EdgeChainHop>,
-    /// The node at the end.
+    /// The last node.
     pub last: Name,
 }
 
-/// A node, its filter and the arrow behind it.
+/// A node with its filter and the arrow after it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgeChainHop {
-    /// The node that packets come from.
+    /// The source of the packets.
     pub node: Name,
-    /// Which of its packets take this way; all, if absent.
+    /// Filter on the packets; all if absent.
     pub filter: Option<FilterExpr>,
-    /// Where they go.
+    /// The arrow to the next node.
     pub arrow: Spanned<Arrow>,
 }
 
-/// How two nodes are joined.
+/// An arrow between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrow {
     /// `->`
@@ -113,19 +113,19 @@ pub enum Arrow {
     Both,
 }
 
-/// A value with its place.
+/// A value with its position.
 pub type ValueExpr = Spanned<ValueExprKind>;
 
-/// What a value is.
+/// Kinds of values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValueExprKind {
     /// A literal of one word.
     Literal(ConfigLiteral),
     /// `"..."` or `"""..."""`
     Text(TextExpr),
-    /// `file("path")`; the place is that of the path.
+    /// `file("path")`, at the position of the path.
     File(Spanned<TextExpr>),
-    /// A bare word: the name of a `let`, or a word that the reader of the configuration knows.
+    /// A bare word: the name of a `let`, or a word known to the reader of the configuration.
     Word(String),
     /// `$name`
     Reference(String),
@@ -138,11 +138,11 @@ pub enum ValueExprKind {
 /// A string.
 #[derive(Clone, Debug)]
 pub struct TextExpr {
-    /// What it says, escape sequences resolved.
+    /// The text with escape sequences resolved.
     pub text: String,
-    /// Which characters are written with escape sequences, as in [`values::Origin::escapes`].
+    /// The characters written as escape sequences, as in [`values::Origin::escapes`].
     pub escapes: Vec<(u32, u32)>,
-    /// How many bytes the opening quotes take.
+    /// Length of the opening quotes in bytes.
     pub quotes: u32,
 }
 
@@ -152,32 +152,32 @@ impl PartialEq for TextExpr {
     }
 }
 
-/// A boolean expression over a packet, with its place.
+/// A boolean expression over a packet, with its position.
 pub type FilterExpr = Spanned<FilterExprKind>;
 
-/// What a filter says.
+/// Kinds of filter expressions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FilterExprKind {
     /// `true`, `false`
     Always(bool),
     /// `!a`
     Not(Box<FilterExpr>),
-    /// `a && b && c`, two at least
+    /// `a && b && c`, at least two
     All(Vec<FilterExpr>),
-    /// `a || b || c`, two at least
+    /// `a || b || c`, at least two
     Any(Vec<FilterExpr>),
     /// `dst port >= 1024`
     Test {
-        /// `src` or `dst`; both are tried if absent.
+        /// `src` or `dst`; if absent, either may match.
         side: Option<FilterSide>,
         /// The header field.
         field: Field,
         /// [`Comparison::Eq`] if not written.
         compare: Comparison,
-        /// What it is compared with.
+        /// The operand.
         value: ValueExpr,
     },
-    /// `tcp flags syn,!ack`: the flags and whether each has to be set
+    /// `tcp flags syn,!ack`: flags, each with true for set and false for clear
     Flags(Vec<(Spanned<TcpFlag>, bool)>),
     /// `FW.safe`, `lb.weight >= 3`
     Attribute {
@@ -185,12 +185,12 @@ pub enum FilterExprKind {
         owner: Name,
         /// The attribute.
         name: Name,
-        /// The comparison; a bare attribute has to be present and not zero.
+        /// The comparison; a bare attribute must be present and non-zero.
         test: Option<(Comparison, ValueExpr)>,
     },
 }
 
-/// Which end of a packet's way.
+/// One end of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterSide {
     /// The source.
@@ -211,7 +211,7 @@ pub enum Comparison {
     Ge,
 }
 
-/// A table of words: the enum's variants with how the language writes them.
+/// Defines an enum with the words of its variants in the language.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$doc])*
@@ -219,15 +219,15 @@ macro_rules! words {
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// How the language writes it.
+            /// Returns the word of the language.
             pub fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
 
-            /// The one that is written so.
+            /// Returns the variant of a word.
             pub fn find(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|v| v.word() == word)
             }
@@ -250,7 +250,7 @@ words! {
         Proto = "proto",
         /// The outermost VLAN identifier.
         Vlan = "vlan",
-        /// The tenant to whom the packet belongs.
+        /// The tenant that owns the packet.
         Tenant = "tenant",
         /// The differentiated services code point (RFC 2474).
         Dscp = "dscp",
@@ -268,9 +268,9 @@ words! {
         Rst = "rst",
         /// Push.
         Psh = "psh",
-        /// The acknowledgment number counts.
+        /// The acknowledgment number is valid.
         Ack = "ack",
-        /// The urgent pointer counts.
+        /// The urgent pointer is valid.
         Urg = "urg",
         /// ECN echo.
         Ece = "ece",
@@ -280,14 +280,14 @@ words! {
 }
 
 impl TcpFlag {
-    /// Its bit in the flags octet of the header.
+    /// Returns its bit in the header's flags octet.
     pub fn bit(self) -> u8 {
         1 << self as u8
     }
 }
 
 impl FilterSide {
-    /// How the language writes it.
+    /// Returns the word of the language.
     pub fn word(self) -> &'static str {
         match self {
             Self::Src => "src",
@@ -295,7 +295,7 @@ impl FilterSide {
         }
     }
 
-    /// The other end.
+    /// Returns the other end.
     #[must_use]
     pub fn mirrored(self) -> Self {
         match self {
@@ -306,7 +306,7 @@ impl FilterSide {
 }
 
 impl Comparison {
-    /// How the language writes it.
+    /// Returns the operator of the language.
     pub fn sign(self) -> &'static str {
         match self {
             Self::Eq => "==",

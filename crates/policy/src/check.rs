@@ -1,5 +1,4 @@
-//! From the syntax tree to a [`Policy`]: names are resolved, numbers checked, graphs proved
-//! acyclic.
+//! From the syntax tree to a [`Policy`]: resolves names, checks numbers, rejects cycles.
 
 mod filter;
 mod pipelet;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 
 pub use value::RESOLVED_BYTES_MAX;
 
-use crate::ast::{self, File, PolicyItem, Name};
+use crate::ast::{self, File, Name, PolicyItem};
 use crate::diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
 use crate::files::Files;
 use crate::filter::Filter;
@@ -19,20 +18,20 @@ use crate::source::Span;
 use crate::suggest::similar;
 use crate::value::Value;
 
-/// Most ports and network functions in a policy.
+/// Limit on the ports and NFs of a policy.
 pub const NODES_MAX: usize = 4096;
 
-/// What a policy is made of, as far as it could be checked.
+/// The parts of a policy, as far as they passed the checks.
 pub(crate) struct Checked {
     pub ports: Vec<Port>,
     pub nfs: Vec<Nf>,
     pub settings: Value,
     pub pipelets: Vec<Pipelet>,
-    /// The filter that was given beside the policy.
+    /// The filter passed beside the policy.
     pub filter: Option<Filter>,
 }
 
-/// Checks a tree, and a filter in which its names may be used; what is wrong goes to the report.
+/// Checks a tree, and a filter that may use its names. Faults are added to the report.
 pub(crate) fn check(
     file: &File,
     filter: Option<&ast::FilterExpr>,
@@ -58,7 +57,7 @@ pub(crate) fn check(
     checker.check_port_numbers();
     let pipelets = checker.pipelets(file);
     let filter = filter.map(|filter| checker.filter(filter));
-    // What an error hides may look unused or repeated: first things first.
+    // An error may hide uses and duplicates, so these warnings come only without errors.
     if !checker.report.has_errors() {
         checker.warn_unused(file);
         pipelets.iter().for_each(|pipelet| checker.warn_of_pipelet(pipelet));
@@ -69,15 +68,15 @@ pub(crate) fn check(
 struct Checker<'a, 'f> {
     report: &'a mut Diagnostics,
     files: &'a mut Files<'f>,
-    /// Files that were loaded, by path.
+    /// Loaded files, by path.
     texts: BTreeMap<String, value::LoadedFile>,
-    /// Bytes that resolved values may still take.
+    /// Bytes left for resolved values.
     budget: usize,
     /// Values of the `let`s so far.
     lets: BTreeMap<String, Value>,
-    /// Everything that has a name outside pipelets.
+    /// All names outside pipelets.
     names: BTreeMap<String, Named>,
-    /// The names that something refers to.
+    /// Names that are referred to.
     used: BTreeSet<String>,
     ports: Vec<Port>,
     nfs: Vec<Nf>,
@@ -85,7 +84,7 @@ struct Checker<'a, 'f> {
     types: BTreeMap<String, Arc<[usize]>>,
 }
 
-/// What a name stands for, and where it was given.
+/// A name's meaning and position.
 #[derive(Clone, Copy)]
 struct Named {
     what: NamedKind,
@@ -97,12 +96,12 @@ enum NamedKind {
     Value,
     /// Index of a port.
     Port(usize),
-    /// Index of a network function.
+    /// Index of an NF.
     Nf(usize),
 }
 
 impl Checker<'_, '_> {
-    /// Enters all names, so that their order in the text does not matter.
+    /// Declares all names first, so that their order in the text does not matter.
     fn declare(&mut self, file: &File) {
         for item in &file.items {
             match item {
@@ -113,16 +112,19 @@ impl Checker<'_, '_> {
                     let end = last.as_ref().unwrap_or(first);
                     let numbers = first.span.to(end.span);
                     if first.node > end.node {
-                        self.report.push(Diagnostic::error("the range ends before it begins", numbers));
+                        self.report.push(Diagnostic::error(
+                            "the range is reversed: its end is below its start",
+                            numbers,
+                        ));
                     }
                     if first.node.max(end.node) > PORT_MAX.into() {
-                        let message = format!("there is no port number above {PORT_MAX}");
+                        let message = format!("the port number exceeds {PORT_MAX}");
                         self.report.push(Diagnostic::error(message, numbers));
                     }
                     if self.enter(name, NamedKind::Port(self.ports.len())) {
                         self.ports.push(Port {
                             name: name.node.clone(),
-                            // Out of range was reported, and the policy will not be used.
+                            // Out of range: already reported, and the policy will not be used.
                             numbers: u16::try_from(first.node).unwrap_or(PORT_MAX)
                                 ..=u16::try_from(end.node).unwrap_or(PORT_MAX),
                             config: Value::empty(name.span),
@@ -152,15 +154,15 @@ impl Checker<'_, '_> {
         self.types = types.into_iter().map(|(name, nfs)| (name, nfs.into())).collect();
     }
 
-    /// Gives a name to something; false, with an error, if it is taken or there are too many.
+    /// Declares a name. Reports an error and returns false if it is taken or there are too many.
     fn enter(&mut self, name: &Name, what: NamedKind) -> bool {
         if let Some(first) = self.names.get(&name.node) {
-            let error = Diagnostic::error(format!("the name `{}` is given twice", name.node), name.span);
-            self.report.push(error.remark("given again here").label(first.span, "given first here"));
+            let error = Diagnostic::error(format!("the name `{}` is defined twice", name.node), name.span);
+            self.report.push(error.remark("defined again here").label(first.span, "first defined here"));
             return false;
         }
         if what != NamedKind::Value && self.ports.len() + self.nfs.len() == NODES_MAX {
-            let message = format!("a policy has at most {NODES_MAX} ports and network functions");
+            let message = format!("a policy may have at most {NODES_MAX} ports and NFs");
             self.report.push(Diagnostic::error(message, name.span));
             return false;
         }
@@ -168,7 +170,7 @@ impl Checker<'_, '_> {
         true
     }
 
-    /// Resolves the `let`s in their order: each may refer to those above it.
+    /// Resolves the `let`s in order: each may refer to earlier ones.
     fn resolve_lets(&mut self, file: &File) {
         for item in &file.items {
             if let PolicyItem::Let { name, value } = item
@@ -180,7 +182,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Resolves configuration blocks; returns the settings, if there are any.
+    /// Resolves configuration blocks and returns the settings, if any.
     fn configure(&mut self, file: &File) -> Option<Value> {
         let mut settings: Option<Value> = None;
         for item in &file.items {
@@ -196,8 +198,8 @@ impl Checker<'_, '_> {
                 }
                 PolicyItem::Settings { keyword, config } => {
                     if let Some(first) = &settings {
-                        let error = Diagnostic::error("the settings are given twice", keyword.span);
-                        self.report.push(error.label(first.span, "given first here"));
+                        let error = Diagnostic::error("there are two `settings` blocks", keyword.span);
+                        self.report.push(error.label(first.span, "the first one"));
                         continue;
                     }
                     settings = Some(Value { span: keyword.span, ..self.value(config) });
@@ -214,7 +216,7 @@ impl Checker<'_, '_> {
         let mut reaching: Option<&Port> = None;
         for port in order {
             if let Some(before) = reaching.filter(|b| b.numbers.end() >= port.numbers.start()) {
-                let message = format!("port {} belongs to `{}` already", port.numbers.start(), before.name);
+                let message = format!("port {} already belongs to `{}`", port.numbers.start(), before.name);
                 let error = Diagnostic::error(message, port.numbers_span);
                 self.report.push(error.label(before.numbers_span, format!("the ports of `{}`", before.name)));
             }
@@ -237,11 +239,17 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Reports a name that stands for nothing, with the nearest one that would do: one of the
-    /// picked names or `more`.
-    fn unknown(&mut self, what: &str, name: &str, span: Span, pick: impl Fn(NamedKind) -> bool, more: &[&str]) {
+    /// Reports an undefined name and suggests the nearest of the picked names and `more`.
+    fn unknown(
+        &mut self,
+        what: &str,
+        name: &str,
+        span: Span,
+        pick: impl Fn(NamedKind) -> bool,
+        more: &[&str],
+    ) {
         let mut error = Diagnostic::error(format!("unknown {what} `{name}`"), span);
-        // The search takes time, and a full report does not keep what it finds.
+        // The search takes time, and a full report would discard the result.
         if self.report.diagnostics.len() < DIAGNOSTICS_MAX {
             let picked =
                 self.names.iter().filter(|(_, named)| pick(named.what)).map(|(name, _)| name.as_str());

@@ -1,47 +1,47 @@
-//! What is wrong with a policy, said so that an operator can mend it.
+//! Diagnostics: errors and warnings about a policy, with positions and remedies.
 
 use std::fmt;
 use std::ops::Range;
 
 use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 
-use crate::source::{SourceTooLarge, SourceMap, Span};
+use crate::source::{SourceMap, SourceTooLarge, Span};
 
-/// Most diagnostics that one reading keeps; what comes after is only counted.
+/// Limit on the diagnostics kept. Further ones are only counted.
 pub const DIAGNOSTICS_MAX: usize = 100;
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiagnosticSeverity {
     /// The policy cannot be used.
     Error,
-    /// The policy can be used, but probably does not say what its author means.
+    /// The policy can be used, but probably does not mean what its author intended.
     Warning,
 }
 
-/// One finding.
+/// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Error or warning.
     pub severity: DiagnosticSeverity,
     /// One line.
     pub message: String,
-    /// The places that it is about; the first is the place of the fault, the others explain it.
+    /// Positions: first that of the fault, then others that explain it.
     pub labels: Vec<Label>,
-    /// How to mend it, if that can be said.
+    /// The remedy, if known.
     pub help: Option<String>,
 }
 
-/// A place with a remark, which may be empty.
+/// A position with a remark, which may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Where.
+    /// The position.
     pub span: Span,
-    /// What is there.
+    /// The remark.
     pub text: String,
 }
 
-/// Whether a rendered diagnostic contains terminal colours.
+/// Use of terminal colours in rendered diagnostics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
     /// ANSI escape sequences.
@@ -51,17 +51,17 @@ pub enum Colour {
 }
 
 impl Diagnostic {
-    /// An error at a place.
+    /// Returns an error at a position.
     pub fn error(message: impl fmt::Display, span: Span) -> Self {
         Self::new(DiagnosticSeverity::Error, message, span)
     }
 
-    /// A warning at a place.
+    /// Returns a warning at a position.
     pub fn warning(message: impl fmt::Display, span: Span) -> Self {
         Self::new(DiagnosticSeverity::Warning, message, span)
     }
 
-    /// The same with a remark at the place of the fault.
+    /// Adds a remark at the position of the fault.
     #[must_use]
     pub fn remark(mut self, text: impl fmt::Display) -> Self {
         if let Some(first) = self.labels.first_mut() {
@@ -70,22 +70,21 @@ impl Diagnostic {
         self
     }
 
-    /// The same with another place that explains it.
+    /// Adds another position that explains the fault.
     #[must_use]
     pub fn label(mut self, span: Span, text: impl fmt::Display) -> Self {
         self.labels.push(Label { span, text: text.to_string() });
         self
     }
 
-    /// The same with advice.
+    /// Adds a remedy.
     #[must_use]
     pub fn help(mut self, text: impl fmt::Display) -> Self {
         self.help = Some(text.to_string());
         self
     }
 
-    /// The diagnostic with the lines of source that it is about, as compilers print it, ending in a
-    /// newline.
+    /// Renders the diagnostic with its source lines, as compilers do, ending in a newline.
     pub fn render(&self, sources: &SourceMap, colour: Colour) -> String {
         let level = match self.severity {
             DiagnosticSeverity::Error => Level::ERROR,
@@ -102,8 +101,8 @@ impl Diagnostic {
         renderer.render(&groups) + "\n"
     }
 
-    /// The diagnostic in one line:
-    /// `edge.rvl:12:5: error: unknown name `wam_net`; did you mean `wan_net`?`.
+    /// Renders the diagnostic in one line: `edge.rvl:12:5: error: unknown name `wam_net`; did you
+    /// mean `wan_net`?`.
     pub fn line(&self, sources: &SourceMap) -> String {
         let place = self.labels.first().map(|label| {
             let (line, column) = sources.line_column(label.span);
@@ -119,7 +118,7 @@ impl Diagnostic {
         )
     }
 
-    /// The message without the secret that it may be about.
+    /// Returns the message with any secret masked.
     fn shown_message(&self, sources: &SourceMap) -> String {
         let mut message = self.message.clone();
         for label in &self.labels {
@@ -146,31 +145,31 @@ impl fmt::Display for DiagnosticSeverity {
     }
 }
 
-/// Everything that a reading found, with the sources to print it.
+/// All diagnostics of one policy, with the sources to render them.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
-    /// The texts that the diagnostics are about.
+    /// The texts that the diagnostics refer to.
     pub sources: SourceMap,
-    /// What was found, in the order of the text; at most [`DIAGNOSTICS_MAX`].
+    /// At most [`DIAGNOSTICS_MAX`], in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
-    /// How many more were found and not kept.
+    /// Number of diagnostics not kept.
     pub omitted: usize,
 }
 
 impl Diagnostics {
-    /// Whether anything found is an error.
+    /// Checks if there is an error.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(|d| d.severity == DiagnosticSeverity::Error)
     }
 
-    /// All diagnostics as compilers print them, with an empty line between two.
+    /// Renders all diagnostics as compilers do, separated by empty lines.
     pub fn render(&self, colour: Colour) -> String {
         let rendered: Vec<String> =
             self.diagnostics.iter().map(|d| d.render(&self.sources, colour)).collect();
         rendered.join("\n") + &self.rest()
     }
 
-    /// Adds a finding. A full report keeps errors rather than warnings.
+    /// Adds a diagnostic. When full, errors replace warnings.
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         if self.diagnostics.len() < DIAGNOSTICS_MAX {
             return self.diagnostics.push(diagnostic);
@@ -182,15 +181,20 @@ impl Diagnostics {
         }
     }
 
-    /// Puts the findings into the order of the text.
+    /// Sorts the diagnostics by position.
     pub(crate) fn sort(&mut self) {
         self.diagnostics.sort_by_key(|d| d.labels.first().map(|l| l.span));
     }
 
-    /// A report that refuses a source which is too large to be one of its sources.
+    /// Adds an error about a text that is too large to be a source.
     pub(crate) fn refuse(&mut self, name: &str, error: SourceTooLarge) {
         let message = format!("{name}: {error}");
-        self.push(Diagnostic { severity: DiagnosticSeverity::Error, message, labels: Vec::new(), help: None });
+        self.push(Diagnostic {
+            severity: DiagnosticSeverity::Error,
+            message,
+            labels: Vec::new(),
+            help: None,
+        });
     }
 
     fn rest(&self) -> String {
@@ -201,7 +205,7 @@ impl Diagnostics {
     }
 }
 
-/// One line for each diagnostic.
+/// One line per diagnostic.
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for diagnostic in &self.diagnostics {
@@ -213,13 +217,13 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// Most characters of a line that are shown on each side of a place.
+/// Limit on the characters of a line shown on each side of a position.
 const SHOWN_CHARS: usize = 120;
-/// Labels of one source that are farther apart than this are shown as separate pieces.
+/// Labels of one source farther apart than this are shown as separate snippets.
 const SHOWN_LINES: usize = 30;
 
-/// The pieces of source to show. Each is a few whole lines, or the neighbourhood of one place in a
-/// very long line: what is shown of a diagnostic does not grow with the source.
+/// Returns the snippets to show. Each is a few whole lines, or the surroundings of a position in a
+/// very long line, so the output does not grow with the source.
 fn pieces<'a>(sources: &'a SourceMap, labels: &'a [Label]) -> Vec<Element<'a>> {
     if let Some(window) = common_window(sources, labels) {
         let name = sources.name(labels[0].span.source);
@@ -235,7 +239,7 @@ fn pieces<'a>(sources: &'a SourceMap, labels: &'a [Label]) -> Vec<Element<'a>> {
         if window == range {
             elements.push(snippet.path(name).into());
         } else {
-            // The place is given apart, for the snippet begins or ends within the line.
+            // The position is given explicitly, as the snippet begins or ends within the line.
             elements.push(Origin::path(name).line(line).char_column(column).into());
             elements.push(snippet.into());
         }
@@ -243,7 +247,7 @@ fn pieces<'a>(sources: &'a SourceMap, labels: &'a [Label]) -> Vec<Element<'a>> {
     elements
 }
 
-/// The whole lines that hold all labels, if they are of one source, near each other and not too
+/// Returns the lines that hold all labels, if they are of one source, close together and not too
 /// long.
 fn common_window(sources: &SourceMap, labels: &[Label]) -> Option<Range<usize>> {
     let id = labels.first()?.span.source;
@@ -257,7 +261,7 @@ fn common_window(sources: &SourceMap, labels: &[Label]) -> Option<Range<usize>> 
     (first..=last).all(short).then_some(window)
 }
 
-/// A part of a source with the labels in it; `first`: the first label is the place of the fault.
+/// Returns a part of a source with its labels; `first` if the first label is the fault.
 fn snippet<'a>(
     sources: &'a SourceMap,
     labels: &'a [Label],
@@ -279,7 +283,7 @@ fn snippet<'a>(
     Snippet::source(sources.shown(id, window.clone())).line_start(line_start).annotations(annotations)
 }
 
-/// The part of `line` within [`SHOWN_CHARS`] of `at`.
+/// Returns the part of `line` within [`SHOWN_CHARS`] of `at`.
 fn clip(text: &str, line: Range<usize>, at: usize) -> Range<usize> {
     let at = at.clamp(line.start, line.end);
     let start = text[line.start..at]

@@ -1,18 +1,18 @@
-//! Files that a policy names. The caller loads them, and says who may use them.
+//! Files that a policy names. The caller loads them and reports their access rights.
 
-/// Gives the text of a file that a policy names with `file("...")`, or says why it cannot.
+/// Loads the file that a policy names with `file("...")`, or returns the reason why it cannot.
 pub type Files<'f> = dyn FnMut(&str) -> Result<FileText, String> + 'f;
 
-/// A file that was loaded.
+/// A loaded file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileText {
     /// Its text.
     pub text: String,
-    /// Who may use it; `None` if it is no file of the system. Then it can be a secret.
+    /// Its access rights; `None` if it is not a file of the system. It may then be a secret.
     pub access: Option<FileAccess>,
 }
 
-/// Who may use a file of the system.
+/// The access rights of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileAccess {
     /// Its path, as an operator can use it.
@@ -22,7 +22,7 @@ pub struct FileAccess {
 }
 
 impl FileAccess {
-    /// Returns whether its owner alone may read and write it.
+    /// Checks if only its owner may read and write it.
     pub fn is_private(&self) -> bool {
         const GROUP_AND_OTHERS: u32 = 0o066;
         self.mode & GROUP_AND_OTHERS == 0

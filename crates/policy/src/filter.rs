@@ -1,5 +1,5 @@
-//! Filters after the names in them are resolved, and what they mean: [`Filter::matches`] is the
-//! reference that every compiled form of a filter has to agree with.
+//! Filters with all names resolved, and their meaning: [`Filter::matches`] is the reference for
+//! every compiled form.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,52 +7,52 @@ use std::sync::Arc;
 
 use crate::ast::{Comparison, FilterSide};
 
-/// A boolean expression over one packet. Requirement E2.
+/// A boolean expression over one packet (E2).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
     /// All packets or none.
     Always(bool),
-    /// What the inner filter does not let pass.
+    /// Negation.
     Not(Box<Filter>),
-    /// Every one of them has to hold.
+    /// Conjunction.
     All(Vec<Filter>),
-    /// At least one of them has to hold.
+    /// Disjunction.
     Any(Vec<Filter>),
-    /// An address is in a set. False for a packet without IP addresses.
+    /// An address is in a set. False for packets without IP addresses.
     Address {
-        /// Which of the two addresses.
+        /// Source or destination.
         side: FilterSide,
         /// The set.
         set: AddressSet,
     },
-    /// A number is in a set. False for a packet that lacks the field.
+    /// A number is in a set. False for packets without the field.
     Number {
-        /// Which number.
+        /// The field.
         field: NumberField,
         /// The set.
         set: NumberSet,
     },
-    /// TCP flags: all bits of `set` are one and all bits of `clear` are zero. False for what is not
-    /// TCP.
+    /// TCP flags: all bits of `set` are 1 and all bits of `clear` are 0. False for packets other
+    /// than TCP.
     TcpFlags {
-        /// Bits of the header's flags octet that have to be one.
+        /// Bits of the header's flags octet that must be 1.
         set: u8,
-        /// Bits that have to be zero.
+        /// Bits that must be 0.
         clear: u8,
     },
-    /// An attribute that a network function gave to the packet. False if none of them gave it.
+    /// An attribute set on the packet by an NF. False if none set it.
     Attribute {
-        /// The instances whose attribute it may be, as indices of [`crate::Policy::nfs`]; one is
-        /// enough.
+        /// Instances that may have set the attribute, as indices in [`crate::Policy::nfs`]; any
+        /// suffices.
         nfs: Arc<[usize]>,
         /// The attribute.
         name: String,
-        /// What it has to be; `None`: present, and neither zero nor an empty text.
+        /// The comparison; `None` requires presence and neither 0 nor an empty string.
         test: Option<(Comparison, Scalar)>,
     },
 }
 
-/// A field of a packet that is a number.
+/// A numeric field of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NumberField {
     /// Source port of TCP, UDP or SCTP.
@@ -72,13 +72,13 @@ pub enum NumberField {
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scalar {
-    /// A number; truth is 1 and 0.
+    /// A number; 1 and 0 for true and false.
     Number(u64),
-    /// A text.
+    /// A string.
     Text(String),
 }
 
-/// What a filter knows of a packet. `None`: the packet does not have it.
+/// A packet's fields as filters see them. `None` for absent ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of `Filter`")]
 pub struct Fields {
@@ -87,20 +87,20 @@ pub struct Fields {
     pub numbers: BTreeMap<NumberField, u64>,
     /// The flags octet of a TCP header.
     pub tcp_flags: Option<u8>,
-    /// Attributes by the index of the instance that gave them, and name.
+    /// Attributes by name and the index of the instance that set them.
     pub attributes: BTreeMap<(usize, String), Scalar>,
 }
 
-/// A set of numbers: ranges that neither overlap nor touch, in rising order.
+/// A set of numbers: disjoint, non-adjacent ranges in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NumberSet(Vec<(u64, u64)>);
 
-/// A set of addresses of both families: ranges that do not overlap, in rising order, IPv4 first.
+/// A set of addresses of both families: disjoint ranges in ascending order, IPv4 first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressSet(Vec<(IpAddr, IpAddr)>);
 
 impl Filter {
-    /// Whether a packet passes.
+    /// Checks if a packet matches.
     pub fn matches(&self, packet: &Fields) -> bool {
         match self {
             Self::Always(value) => *value,
@@ -122,8 +122,7 @@ impl Filter {
         }
     }
 
-    /// The filter for the answers to the packets that this one lets pass: source and destination
-    /// change places.
+    /// Returns the filter for replies to matching packets: source and destination are swapped.
     #[must_use]
     pub fn mirrored(&self) -> Self {
         let all = |parts: &[Self]| parts.iter().map(Self::mirrored).collect();
@@ -139,7 +138,7 @@ impl Filter {
 }
 
 impl NumberField {
-    /// The largest value that the field can have.
+    /// Returns the field's largest value.
     pub fn max(self) -> u64 {
         match self {
             Self::SrcPort | Self::DstPort => u16::MAX.into(),
@@ -160,7 +159,7 @@ impl NumberField {
 }
 
 impl Comparison {
-    /// Whether the comparison holds. A number and a text are only ever unequal, and texts have no
+    /// Evaluates the comparison. A number and a string are always unequal, and strings have no
     /// order.
     fn holds(self, left: &Scalar, right: &Scalar) -> bool {
         match (self, left, right) {
@@ -176,7 +175,7 @@ impl Comparison {
 }
 
 impl NumberSet {
-    /// The set of all numbers in the ranges (first, last).
+    /// Returns the union of the ranges (first, last).
     pub fn new(mut ranges: Vec<(u64, u64)>) -> Self {
         ranges.retain(|(first, last)| first <= last);
         ranges.sort_unstable();
@@ -190,12 +189,12 @@ impl NumberSet {
         Self(merged)
     }
 
-    /// The ranges (first, last) in rising order.
+    /// Returns the ranges (first, last) in ascending order.
     pub fn ranges(&self) -> &[(u64, u64)] {
         &self.0
     }
 
-    /// Whether the number is in the set.
+    /// Checks if the set contains the number.
     pub fn contains(&self, number: u64) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < number);
         self.0.get(at).is_some_and(|(first, _)| *first <= number)
@@ -203,14 +202,14 @@ impl NumberSet {
 }
 
 impl AddressSet {
-    /// The set of all addresses in the ranges (first, last), each within one family.
+    /// Returns the union of the ranges (first, last), each within one family.
     pub fn new(mut ranges: Vec<(IpAddr, IpAddr)>) -> Self {
         ranges.retain(|(first, last)| first <= last && first.is_ipv4() == last.is_ipv4());
         ranges.sort_unstable();
         let mut merged: Vec<(IpAddr, IpAddr)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
             match merged.last_mut() {
-                // IPv4 addresses come before all IPv6 ones: an overlap is within one family.
+                // IPv4 addresses sort before all IPv6 ones: ranges overlap only within a family.
                 Some(before) if first <= before.1 => before.1 = before.1.max(last),
                 _ => merged.push((first, last)),
             }
@@ -218,12 +217,12 @@ impl AddressSet {
         Self(merged)
     }
 
-    /// The ranges (first, last) in rising order.
+    /// Returns the ranges (first, last) in ascending order.
     pub fn ranges(&self) -> &[(IpAddr, IpAddr)] {
         &self.0
     }
 
-    /// Whether the address is in the set.
+    /// Checks if the set contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < address);
         self.0.get(at).is_some_and(|(first, _)| *first <= address)

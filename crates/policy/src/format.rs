@@ -1,10 +1,12 @@
-//! The syntax tree as text, in one style. Comments are not part of the tree: they are lost.
+//! Formatting of a syntax tree in one style. Comments are not part of the tree and are lost.
 
 use std::fmt::{self, Formatter, Write};
 
-use crate::ast::{Arrow, EdgeChain, File, FilterExpr, FilterExprKind, PolicyItem, Name, TextExpr, ValueExpr, ValueExprKind};
+use crate::ast::{
+    Arrow, EdgeChain, File, FilterExpr, FilterExprKind, Name, PolicyItem, TextExpr, ValueExpr, ValueExprKind,
+};
 
-/// What reads back as an equal tree.
+/// The output parses to an equal tree.
 impl fmt::Display for File {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut before: Option<&PolicyItem> = None;
@@ -80,7 +82,7 @@ impl fmt::Display for FilterExpr {
         match &self.node {
             FilterExprKind::Always(value) => write!(f, "{value}"),
             FilterExprKind::Not(inner) if inner.is_joined() => write!(f, "!({inner})"),
-            // `!dst port 80` would be right, but does not look it.
+            // `!dst port 80` would be correct, but looks wrong.
             FilterExprKind::Not(inner)
                 if matches!(inner.node, FilterExprKind::Test { .. } | FilterExprKind::Flags(_)) =>
             {
@@ -118,7 +120,7 @@ impl fmt::Display for FilterExpr {
 }
 
 impl FilterExpr {
-    /// Whether it has an operator that binds looser than `!`.
+    /// Checks for an operator that binds looser than `!`.
     fn is_joined(&self) -> bool {
         matches!(self.node, FilterExprKind::All(_) | FilterExprKind::Any(_))
     }
@@ -130,8 +132,7 @@ impl fmt::Display for ValueExpr {
     }
 }
 
-/// A joined part of a joined filter gets parentheses, needed or not: nobody has to know what binds
-/// tighter.
+/// Nested operators get parentheses even where precedence makes them redundant.
 fn write_joined(f: &mut Formatter<'_>, parts: &[FilterExpr], operator: &str) -> fmt::Result {
     for (at, part) in parts.iter().enumerate() {
         if at > 0 {

@@ -1,10 +1,11 @@
-//! The operator's language: which network functions there are, and which packets pass them in which
-//! order. `docs/policy.md` is its reference. Requirements E2, E3.
+//! The operator's policy language: NFs, and the order in which packets pass them (E2, E3).
+//!
+//! `docs/policy.md` is the reference.
 //!
 //! Text becomes tokens, tokens a syntax tree ([`ast`]), and the tree a checked [`Policy`].
-//! Everything keeps its place in the text, so that whatever is wrong, up to a line in a rule file
-//! that a network function reads, is reported there. The crate reads no files itself: the caller
-//! loads what a policy names.
+//! Everything keeps its source position, so that errors are reported there, even in a rule file
+//! that an NF parses. The crate reads no files itself: the caller loads the files that a policy
+//! names.
 //!
 //! ```
 //! use policy::{Colour, Policy};
@@ -45,13 +46,13 @@ mod token;
 mod value;
 
 pub use check::{NODES_MAX, RESOLVED_BYTES_MAX};
-pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, Label, Diagnostics, DiagnosticSeverity};
+pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, DiagnosticSeverity, Diagnostics, Label};
 pub use files::{FileAccess, FileText, Files};
 pub use filter::{AddressSet, Fields, Filter, NumberField, NumberSet, Scalar};
 pub use literal::{ConfigLiteral, Prefix};
 pub use parser::{DEPTH_MAX, RESERVED};
-pub use policy::{EdgeDirection, Edge, Nf, Node, PORT_MAX, Pipelet, Policy, Port, syntax};
-pub use source::{SOURCE_BYTES_MAX, SourceId, SourceTooLarge, SourceMap, Span};
+pub use policy::{Edge, EdgeDirection, Nf, Node, PORT_MAX, Pipelet, Policy, Port, syntax};
+pub use source::{SOURCE_BYTES_MAX, SourceId, SourceMap, SourceTooLarge, Span};
 pub use text::{UNREADABLE, decode_text};
 pub use token::NAME_BYTES_MAX;
-pub use value::{ConfigFault, ConfigEntry, Value, ValueKind};
+pub use value::{ConfigEntry, ConfigFault, Value, ValueKind};

@@ -1,12 +1,12 @@
-//! Values that are written as one word: numbers, amounts, addresses.
+//! Values written as one word: numbers, amounts, addresses.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use values::Quantity;
 
-/// An address prefix, such as `10.0.0.0/8`. Bits behind the length may be set, as in an interface's
-/// address.
+/// An address prefix, such as `10.0.0.0/8`. Bits after the prefix length may be set, as in the
+/// address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
     address: IpAddr,
@@ -22,7 +22,7 @@ pub enum ConfigLiteral {
     Integer(i128),
     /// A number with a fraction: `0.75`.
     Float(f64),
-    /// An amount with a unit (never a bare count), and how it was written.
+    /// An amount with a unit (never a bare count), and its text.
     Amount(Quantity, String),
     /// An IPv4 or IPv6 address.
     Address(IpAddr),
@@ -37,28 +37,28 @@ pub enum ConfigLiteral {
 }
 
 impl Prefix {
-    /// The prefix of `length` bits, if the address has as many.
+    /// Returns a prefix of `length` bits; `None` if the address is shorter.
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         (length <= width(address)).then_some(Self { address, length })
     }
 
-    /// The address as it was written.
+    /// Returns the address as written.
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// The number of leading bits that count.
+    /// Returns the prefix length in bits.
     pub fn length(&self) -> u8 {
         self.length
     }
 
-    /// The same prefix with all bits behind its length zero.
+    /// Returns the prefix with all bits after its length cleared.
     #[must_use]
     pub fn network(&self) -> Self {
         Self { address: self.bounds().0, length: self.length }
     }
 
-    /// The first and the last address with this prefix.
+    /// Returns the first and the last address of the prefix.
     pub fn bounds(&self) -> (IpAddr, IpAddr) {
         let host_bits = u32::from(width(self.address) - self.length);
         match self.address {
@@ -84,7 +84,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// As the language writes it.
+/// In the syntax of the language.
 impl fmt::Display for ConfigLiteral {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

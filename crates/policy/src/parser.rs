@@ -1,25 +1,24 @@
-//! From tokens to the syntax tree: recursive descent that goes on after an error at the next `;`,
+//! From tokens to the syntax tree: recursive descent that resumes after an error at the next `;`,
 //! `}` or entry.
 
 mod filter;
 mod value;
 
-use crate::ast::{Arrow, EdgeChain, File, FilterExpr, EdgeChainHop, PolicyItem, Name, Spanned};
+use crate::ast::{Arrow, EdgeChain, EdgeChainHop, File, FilterExpr, Name, PolicyItem, Spanned};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::source::{SourceId, Span};
-use crate::token::{Kind, Token, tokens};
+use crate::token::{Token, TokenKind, tokens};
 
 pub(crate) use filter::PROTOCOLS;
 
-/// How deep values and filters may nest. Deeper ones are an error, so that no input exhausts the
-/// stack.
+/// Limit on the nesting of values and filters, so that no input exhausts the stack.
 pub const DEPTH_MAX: usize = 64;
 
-/// Words that mean something to the language and cannot name a value, port or NF.
+/// Keywords, which cannot name a value, port or NF.
 pub const RESERVED: [&str; 10] =
     ["let", "settings", "pipelet", "Port", "Drop", "true", "false", "and", "or", "not"];
 
-/// Reads one source of the report. What is wrong is reported; the tree holds what could be read.
+/// Parses one source of the report. Faults are reported; the tree holds whatever parsed.
 pub(crate) fn parse(source: SourceId, report: &mut Diagnostics) -> File {
     let text = report.sources.text(source).to_owned();
     let tokens = tokens(source, &text, report);
@@ -35,8 +34,8 @@ pub(crate) fn parse(source: SourceId, report: &mut Diagnostics) -> File {
     File { items }
 }
 
-/// Reads one source of the report as a filter, and nothing else. None if it is not one; the report
-/// says why.
+/// Parses one source of the report as a single filter. `None` if it is not one; the report says
+/// why.
 pub(crate) fn parse_filter(source: SourceId, report: &mut Diagnostics) -> Option<FilterExpr> {
     let text = report.sources.text(source).to_owned();
     let tokens = tokens(source, &text, report);
@@ -49,25 +48,25 @@ pub(crate) fn parse_filter(source: SourceId, report: &mut Diagnostics) -> Option
     Some(filter)
 }
 
-/// An error was found, and is in the report.
+/// Marks an error that is already in the report.
 struct Reported;
 
 type Parsed<T> = Result<T, Reported>;
 
 struct Parser<'a> {
     text: &'a str,
-    /// Never empty: the last one is the end.
+    /// Never empty: the last token is the end.
     tokens: Vec<Token>,
     at: usize,
-    /// Braces that are open before the current token.
+    /// Number of open braces before the current token.
     open: usize,
-    /// Values and filters around the current token.
+    /// Number of values and filters around the current token.
     depth: usize,
     report: &'a mut Diagnostics,
 }
 
 impl Parser<'_> {
-    /// One item; `None` for a stray `;`.
+    /// Parses one item; `None` for a stray `;`.
     fn item(&mut self) -> Parsed<Option<PolicyItem>> {
         if self.take(";").is_some() {
             return Ok(None);
@@ -94,17 +93,18 @@ impl Parser<'_> {
             Some("pipelet") => return self.pipelet().map(Some),
             Some(word) if !RESERVED.contains(&word) => {
                 let type_name = self.name("a type")?;
-                let name = self.new_name("a name for the network function")?;
+                let name = self.new_name("a name for the NF")?;
                 PolicyItem::Nf { type_name, name, config: self.block()? }
             }
             _ => {
-                return self
-                    .unexpected("`let`, `Port`, `settings`, `pipelet` or the type of a network function");
+                return self.unexpected("`let`, `Port`, `settings`, `pipelet` or an NF type");
             }
         };
         self.end_statement(matches!(
             &item,
-            PolicyItem::Port { config: Some(_), .. } | PolicyItem::Nf { config: Some(_), .. } | PolicyItem::Settings { .. }
+            PolicyItem::Port { config: Some(_), .. }
+                | PolicyItem::Nf { config: Some(_), .. }
+                | PolicyItem::Settings { .. }
         ))?;
         Ok(Some(item))
     }
@@ -127,7 +127,7 @@ impl Parser<'_> {
             if self.is_end() {
                 let error =
                     Diagnostic::error("the pipelet is not closed", self.peek().span).remark("expected `}`");
-                self.report.push(error.label(brace, "it begins here"));
+                self.report.push(error.label(brace, "it starts here"));
                 break;
             }
             if self.take(";").is_some() {
@@ -146,18 +146,17 @@ impl Parser<'_> {
 
     fn chain(&mut self) -> Parsed<EdgeChain> {
         let mut hops = Vec::new();
-        let mut node = self.name("a node: a port, a network function or `Drop`")?;
+        let mut node = self.name("a node: a port, an NF or `Drop`")?;
         loop {
             let filter = self.edge_filter()?;
             let arrow = match self.peek().kind {
-                Kind::Sign("->") => Arrow::Forward,
-                Kind::Sign("<->") => Arrow::Both,
+                TokenKind::Sign("->") => Arrow::Forward,
+                TokenKind::Sign("<->") => Arrow::Both,
                 _ if hops.is_empty() => return self.unexpected("`->` or `<->`"),
                 _ => {
                     if let Some(filter) = filter {
-                        let error = Diagnostic::error("a filter behind the last node", filter.span);
-                        self.report
-                            .push(error.help("a filter stands behind the node that the packets come from"));
+                        let error = Diagnostic::error("a filter after the last node", filter.span);
+                        self.report.push(error.help("a filter belongs after the source of an arrow"));
                         return Err(Reported);
                     }
                     self.end_chain()?;
@@ -165,12 +164,12 @@ impl Parser<'_> {
                 }
             };
             let arrow = Spanned::new(arrow, self.bump().span);
-            let next = self.name("the node that the packets go to")?;
+            let next = self.name("the target node")?;
             hops.push(EdgeChainHop { node: std::mem::replace(&mut node, next), filter, arrow });
         }
     }
 
-    /// The `;` behind an edge. A `:` in its place, an easy slip, is read as `;` with a warning.
+    /// Parses the `;` after an edge. A `:` in its place, an easy slip, is accepted with a warning.
     fn end_chain(&mut self) -> Parsed<()> {
         if let Some(colon) = self.take(":") {
             let warning = Diagnostic::warning("`:` at the end of a statement", colon);
@@ -180,7 +179,7 @@ impl Parser<'_> {
         self.end_statement(self.is("}"))
     }
 
-    /// The `;` that ends a statement; it may be missing behind a block.
+    /// Parses the `;` that ends a statement; it may be missing after a block.
     fn end_statement(&mut self, optional: bool) -> Parsed<()> {
         if self.take(";").is_some() || optional {
             return Ok(());
@@ -190,22 +189,22 @@ impl Parser<'_> {
         let place = Span { start: last.end, ..last };
         let error = Diagnostic::error(format!("expected `;`, found {found}"), place).remark("expected `;`");
         self.report.push(error);
-        // The next line most likely begins a statement: nothing of it has to be skipped.
+        // The next line most likely begins a statement, so nothing needs to be skipped.
         if self.peek().new_line { Ok(()) } else { Err(Reported) }
     }
 
-    /// A name that is being given to something.
+    /// Parses a name that is being defined.
     fn new_name(&mut self, what: &str) -> Parsed<Name> {
         let name = self.name(what)?;
         if RESERVED.contains(&name.node.as_str()) {
-            let error = Diagnostic::error(format!("`{}` is a word of the language", name.node), name.span);
+            let error = Diagnostic::error(format!("`{}` is a keyword", name.node), name.span);
             self.report.push(error.help("choose another name"));
         }
         Ok(name)
     }
 
     fn name(&mut self, what: &str) -> Parsed<Name> {
-        if self.peek().kind != Kind::Name {
+        if self.peek().kind != TokenKind::Name {
             return self.unexpected(what);
         }
         let span = self.bump().span;
@@ -219,15 +218,15 @@ impl Parser<'_> {
         &self.tokens[self.at]
     }
 
-    fn peek_second(&self) -> &Kind {
-        self.tokens.get(self.at + 1).map_or(&Kind::End, |t| &t.kind)
+    fn peek_second(&self) -> &TokenKind {
+        self.tokens.get(self.at + 1).map_or(&TokenKind::End, |t| &t.kind)
     }
 
     fn bump(&mut self) -> &Token {
         let at = self.at;
         match self.tokens[at].kind {
-            Kind::Sign("{") => self.open += 1,
-            Kind::Sign("}") => self.open = self.open.saturating_sub(1),
+            TokenKind::Sign("{") => self.open += 1,
+            TokenKind::Sign("}") => self.open = self.open.saturating_sub(1),
             _ => {}
         }
         self.at = (at + 1).min(self.tokens.len() - 1);
@@ -235,11 +234,11 @@ impl Parser<'_> {
     }
 
     fn is_end(&self) -> bool {
-        self.peek().kind == Kind::End
+        self.peek().kind == TokenKind::End
     }
 
     fn is(&self, sign: &str) -> bool {
-        matches!(self.peek().kind, Kind::Sign(s) if s == sign)
+        matches!(self.peek().kind, TokenKind::Sign(s) if s == sign)
     }
 
     fn take(&mut self, sign: &str) -> Option<Span> {
@@ -253,22 +252,22 @@ impl Parser<'_> {
         }
     }
 
-    /// The current token's text, if it is a name.
+    /// Returns the current token's text, if it is a name.
     fn word(&self) -> Option<&str> {
-        (self.peek().kind == Kind::Name).then(|| &self.text[self.peek().span.range()])
+        (self.peek().kind == TokenKind::Name).then(|| &self.text[self.peek().span.range()])
     }
 
-    /// The text of the token behind the current one, if that is a name.
+    /// Returns the next token's text, if it is a name.
     fn second_word(&self) -> Option<&str> {
         let token = self.tokens.get(self.at + 1)?;
-        (token.kind == Kind::Name).then(|| &self.text[token.span.range()])
+        (token.kind == TokenKind::Name).then(|| &self.text[token.span.range()])
     }
 
     fn describe(&self) -> String {
         let token = self.peek();
         match token.kind {
-            Kind::End => "the end of the policy".to_owned(),
-            Kind::Text(_) => "a string".to_owned(),
+            TokenKind::End => "the end of the policy".to_owned(),
+            TokenKind::Text(_) => "a string".to_owned(),
             _ => format!("`{}`", shorten(&self.text[token.span.range()])),
         }
     }
@@ -282,8 +281,9 @@ impl Parser<'_> {
     /// Runs `inner` one level deeper.
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == DEPTH_MAX {
-            let error = Diagnostic::error(format!("nested more than {DEPTH_MAX} deep"), self.peek().span);
-            self.report.push(error.help("name a part of it with `let`, or split the statement"));
+            let error =
+                Diagnostic::error(format!("nested more than {DEPTH_MAX} levels deep"), self.peek().span);
+            self.report.push(error.help("define a part of it with `let`, or split the statement"));
             return Err(Reported);
         }
         self.depth += 1;
@@ -292,12 +292,12 @@ impl Parser<'_> {
         result
     }
 
-    /// Goes on behind the statement that began at token `start` with `level` open braces.
+    /// Resumes after the statement that began at token `start` with `level` open braces.
     fn skip_statement(&mut self, level: usize, start: usize) {
         loop {
             let ended = self.at > start
                 && self.open <= level
-                && matches!(self.tokens[self.at - 1].kind, Kind::Sign(";" | "}"));
+                && matches!(self.tokens[self.at - 1].kind, TokenKind::Sign(";" | "}"));
             let closes = self.is("}") && self.open <= level && level > 0;
             let next_item = self.peek().new_line
                 && self.at > start
@@ -312,7 +312,7 @@ impl Parser<'_> {
     }
 }
 
-/// The head of a text, for a message that repeats it.
+/// Returns the start of a text, for quoting in a message.
 fn shorten(text: &str) -> String {
     const SHOWN_MAX: usize = 40;
     match text.char_indices().nth(SHOWN_MAX) {

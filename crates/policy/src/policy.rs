@@ -1,4 +1,4 @@
-//! A policy that has been read and checked.
+//! A parsed and checked policy.
 
 use std::ops::RangeInclusive;
 
@@ -14,22 +14,21 @@ use crate::parser::{parse, parse_filter};
 use crate::source::{SourceId, Span};
 use crate::value::{ConfigFault, Value};
 
-/// The largest number of a port.
+/// Largest port number.
 pub const PORT_MAX: u16 = u16::MAX;
 
-/// What an operator wants: which network functions there are, and which packets pass them in which
-/// order. Requirements E2, E3.
+/// An operator's policy: NFs, and the order in which packets pass them (E2, E3).
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// Ports in the order of the text.
     pub ports: Vec<Port>,
-    /// Instances of network functions in the order of the text.
+    /// NF instances in the order of the text.
     pub nfs: Vec<Nf>,
-    /// Options of the run: an object, empty if the policy gives none.
+    /// Options of the run: an object, empty if there are none.
     pub settings: Value,
     /// Pipelets in the order of the text.
     pub pipelets: Vec<Pipelet>,
-    /// Warnings, and the sources that spans are about.
+    /// Warnings, and the sources that spans refer to.
     pub report: Diagnostics,
 }
 
@@ -40,95 +39,95 @@ pub struct Port {
     pub name: String,
     /// The port numbers; no two ports of a policy share one.
     pub numbers: RangeInclusive<u16>,
-    /// An object, empty if the policy gives none.
+    /// An object, empty if there is none.
     pub config: Value,
-    /// Where the name is given.
+    /// Position of the name.
     pub span: Span,
     pub(crate) numbers_span: Span,
 }
 
-/// An instance of a network function.
+/// An NF instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nf {
-    /// The type; which types there are is not the language's to know.
+    /// The NF type; the language does not know which types exist.
     pub type_name: String,
-    /// The name of the instance.
+    /// Name of the instance.
     pub name: String,
-    /// An object, empty if the policy gives none.
+    /// An object, empty if there is none.
     pub config: Value,
-    /// Where the name is given.
+    /// Position of the name.
     pub span: Span,
-    /// Where the type is written.
+    /// Position of the type.
     pub type_span: Span,
 }
 
-/// The way of one class of traffic: an acyclic graph.
+/// The path of one class of traffic: an acyclic graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pipelet {
-    /// The name, if it has one.
+    /// The optional name.
     pub name: Option<String>,
-    /// Edges in the order of the text; those of a chain of `<->` first forth, then back.
+    /// Edges in the order of the text; for a chain of `<->`, the forward edges first.
     pub edges: Vec<Edge>,
-    /// Where the name is given, or else the word `pipelet`.
+    /// Position of the name, or of the word `pipelet`.
     pub span: Span,
 }
 
-/// Packets of `from` that pass the filter go to `to`.
+/// A connection that takes packets of `from` that pass the filter to `to`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     /// The source.
     pub from: Node,
     /// The target.
     pub to: Node,
-    /// Which packets; [`Filter::Always`] if the policy gives no filter.
+    /// The filter; [`Filter::Always`] if none is written.
     pub filter: Filter,
-    /// Whether the edge is on the way forth or on the way back.
+    /// Forward or reverse.
     pub direction: EdgeDirection,
-    /// The arrow.
+    /// Position of the arrow.
     pub span: Span,
 }
 
-/// What an edge joins.
+/// One end of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Node {
-    /// Index of [`Policy::ports`].
+    /// Index in [`Policy::ports`].
     Port(usize),
-    /// Index of [`Policy::nfs`].
+    /// Index in [`Policy::nfs`].
     Nf(usize),
-    /// Where packets end.
+    /// The sink of dropped packets.
     Drop,
 }
 
-/// `a <-> b` is an edge forward from a to b and one in reverse from b to a. A packet that entered
-/// on a forward edge stays on forward edges, and likewise in reverse.
+/// The direction of an edge: `a <-> b` is a forward edge from a to b and a reverse edge from b to
+/// a. Packets stay on edges of the direction by which they entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeDirection {
     /// As written.
     Forward,
-    /// The way back of `<->`, its filter mirrored.
+    /// The way back of `<->`, with its filter mirrored.
     Reverse,
 }
 
 impl Policy {
-    /// Reads and checks a policy. `name` is what messages call it, normally its file name; `files`
-    /// loads what `file("...")` names.
+    /// Parses and checks a policy. `name` appears in messages, normally the file name; `files`
+    /// loads the arguments of `file("...")`.
     ///
     /// # Errors
-    /// The report of everything that is wrong, if anything is. Warnings alone are no error.
+    /// All errors and warnings, if there is at least one error.
     pub fn read(name: &str, text: &str, files: &mut Files<'_>) -> Result<Self, Box<Diagnostics>> {
         let (id, file, report) = read_syntax(name, text)?;
-        // What could not be read may be what a name refers to: no second error for the same fault.
+        // A name may refer to something that did not parse: report each fault once.
         if report.has_errors() {
             return Err(Box::new(report));
         }
         Self::check(id, &file, None, files, report).map(|(policy, _)| policy)
     }
 
-    /// Reads and checks a policy as [`Policy::read`] does, and a filter in which the policy's names
-    /// may be used; messages call it `filter_name`.
+    /// Parses and checks a policy as [`Policy::read`] does, and a filter that may use the policy's
+    /// names; messages call it `filter_name`.
     ///
     /// # Errors
-    /// As for [`Policy::read`], of the policy and of the filter.
+    /// As [`Policy::read`], for the policy and the filter.
     pub fn read_with_filter(
         (name, text): (&str, &str),
         (filter_name, filter): (&str, &str),
@@ -165,28 +164,28 @@ impl Policy {
         Ok((Self { ports, nfs, settings, pipelets, report }, filter))
     }
 
-    /// Reads a configuration from one of the values of this policy.
+    /// Deserializes a configuration from one of this policy's values.
     ///
     /// # Errors
-    /// What is wrong, at the exact key or value. An error that a type makes itself points into a
-    /// text when its message begins with a place, as that of a [`ConfigError`] does.
+    /// The fault, at the exact key or value. If a type's own error message begins with a position,
+    /// as that of a [`ConfigError`] does, the error points there.
     pub fn config<'v, T: Deserialize<'v>>(&self, value: &'v Value) -> Result<T, Box<Diagnostic>> {
         T::deserialize(value).map_err(|fault| Box::new(self.fault(fault, value.span)))
     }
 
-    /// The diagnostic for a configuration that could not be read; `default` is the place if the
-    /// fault has none.
+    /// Returns the diagnostic for a configuration that did not deserialize. `default` is used if
+    /// the fault has no position.
     pub fn fault(&self, fault: ConfigFault, default: Span) -> Diagnostic {
         self.placed(&fault.message).unwrap_or_else(|| fault.diagnostic(default))
     }
 
-    /// The diagnostic for an error that was found in a configuration after it was read; `default`
-    /// is the place if the error does not name one in the sources of this policy.
+    /// Returns the diagnostic for an error found after deserializing. `default` is used if the
+    /// error names no position in this policy's sources.
     pub fn diagnose(&self, error: &ConfigError, default: Span) -> Diagnostic {
         let span = error.position.as_ref().and_then(|position| self.locate(position, error.width));
         match span {
             Some(span) => Diagnostic::error(&error.message, span).label(default, "used here"),
-            // A place in a text of unknown origin is a place in nothing.
+            // A position in a text of unknown origin is useless.
             None if error.position.as_ref().is_some_and(|position| position.source.is_none()) => {
                 Diagnostic::error(&error.message, default)
             }
@@ -199,7 +198,7 @@ impl Policy {
         self.report.sources.span_at(source, position.line, position.column, width)
     }
 
-    /// The diagnostic for a message `source:line:column: text` about one of the sources.
+    /// Returns the diagnostic for a message `source:line:column: text` about one of the sources.
     fn placed(&self, message: &str) -> Option<Diagnostic> {
         let (place, text) = message.split_once(": ")?;
         let mut parts = place.rsplitn(3, ':');
@@ -210,10 +209,10 @@ impl Policy {
     }
 }
 
-/// Reads a policy's syntax only: names are not resolved, files not loaded.
+/// Parses a policy's syntax only, without resolving names or loading files.
 ///
 /// # Errors
-/// The report, if anything is wrong.
+/// All errors and warnings, if there is at least one error.
 pub fn syntax(name: &str, text: &str) -> Result<File, Box<Diagnostics>> {
     let (_, file, report) = read_syntax(name, text)?;
     if report.has_errors() { Err(Box::new(report)) } else { Ok(file) }

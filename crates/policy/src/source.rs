@@ -1,30 +1,30 @@
-//! The texts that a policy is made of, and places in them.
+//! The texts of a policy, and positions in them.
 
 mod redact;
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Most bytes in one source, the policy itself or a file that it names. Larger ones are refused,
-/// not cut.
+/// Limit on the bytes of a source, the policy or a file that it names. Larger ones are refused, not
+/// cut.
 pub const SOURCE_BYTES_MAX: usize = 16 << 20;
 
-/// One of the texts of a [`SourceMap`].
+/// A text of a [`SourceMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(u32);
 
 /// A range of bytes in a source, on character boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// Which source.
+    /// The source.
     pub source: SourceId,
     /// First byte.
     pub start: u32,
-    /// First byte behind the range.
+    /// End of the range, exclusive.
     pub end: u32,
 }
 
-/// The texts that belong to one policy, each with the name that messages call it by.
+/// The texts of one policy, each with its name in messages.
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap(Vec<Source>);
 
@@ -32,20 +32,20 @@ pub struct SourceMap(Vec<Source>);
 struct Source {
     name: String,
     text: String,
-    /// The offset at which each line begins.
+    /// Offset of each line.
     lines: Vec<u32>,
 }
 
-/// A source was not accepted, because it exceeds [`SOURCE_BYTES_MAX`].
+/// A source larger than [`SOURCE_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{bytes} bytes are too many: a source has at most {SOURCE_BYTES_MAX}")]
+#[error("the source has {bytes} bytes, at most {SOURCE_BYTES_MAX} are allowed")]
 pub struct SourceTooLarge {
-    /// The size of the refused text.
+    /// Size of the text.
     pub bytes: usize,
 }
 
 impl SourceMap {
-    /// Adds a text under a name, normally that of its file.
+    /// Adds a text under a name, normally its file name.
     ///
     /// # Errors
     /// [`SourceTooLarge`].
@@ -59,27 +59,27 @@ impl SourceMap {
         Ok(SourceId(self.0.len() as u32 - 1))
     }
 
-    /// The source with that name, if there is one.
+    /// Returns the source with that name.
     pub fn find(&self, name: &str) -> Option<SourceId> {
         self.0.iter().position(|s| s.name == name).map(|at| SourceId(at as u32))
     }
 
-    /// The name of a source; empty if it is not one of these.
+    /// Returns the name of a source; empty if it is not in this map.
     pub fn name(&self, id: SourceId) -> &str {
         self.get(id).map_or("", |s| &s.name)
     }
 
-    /// The text of a source; empty if it is not one of these.
+    /// Returns the text of a source; empty if it is not in this map.
     pub fn text(&self, id: SourceId) -> &str {
         self.get(id).map_or("", |s| &s.text)
     }
 
-    /// The text that a span covers; empty if it does not lie in these sources.
+    /// Returns the text of a span; empty if it is not in this map.
     pub fn slice(&self, span: Span) -> &str {
         self.text(span.source).get(span.range()).unwrap_or("")
     }
 
-    /// Line and column of a span's start, in characters, both from 1.
+    /// Returns line and column of a span's start, in characters, both from 1.
     pub fn line_column(&self, span: Span) -> (usize, usize) {
         let Some(source) = self.get(span.source) else { return (1, 1) };
         let line = source.lines.partition_point(|start| *start <= span.start).max(1);
@@ -87,8 +87,8 @@ impl SourceMap {
         (line, before.chars().count() + 1)
     }
 
-    /// The span of `width` characters at a line and column from 1, cut to that line; `None` if
-    /// there is no such line.
+    /// Returns the span of `width` characters at a line and column from 1, cut to that line. `None`
+    /// if there is no such line.
     pub fn span_at(&self, source: SourceId, line: u32, column: u32, width: u32) -> Option<Span> {
         let range = self.line_range(source, line as usize)?;
         let text = self.text(source).get(range.clone())?;
@@ -100,7 +100,7 @@ impl SourceMap {
         Some(Span { source, start: offset(column), end: offset(column.saturating_add(width)) })
     }
 
-    /// The bytes of a line (from 1), without its end.
+    /// Returns the bytes of a line (from 1), without its end.
     pub(crate) fn line_range(&self, source: SourceId, line: usize) -> Option<Range<usize>> {
         let source = self.get(source)?;
         let start = *source.lines.get(line.checked_sub(1)?)? as usize;
@@ -109,9 +109,9 @@ impl SourceMap {
         Some(start..end)
     }
 
-    /// A part of a source as messages may show it: of a policy, without its secrets.
+    /// Returns a part of a source for messages: of a policy, with its secrets masked.
     pub(crate) fn shown(&self, id: SourceId, window: Range<usize>) -> Cow<'_, str> {
-        // Files are the language of somebody else: their keys are not ours.
+        // Files have a syntax of their own, with other keys.
         let is_policy = id == SourceId(0);
         if is_policy {
             redact::redacted(self.text(id), window)
@@ -126,12 +126,12 @@ impl SourceMap {
 }
 
 impl Span {
-    /// From the start of `self` to the end of `other`.
+    /// Returns the span from the start of `self` to the end of `other`.
     pub fn to(self, other: Self) -> Self {
         Self { end: other.end.max(self.start), ..self }
     }
 
-    /// The first `bytes` bytes of the span.
+    /// Returns the first `bytes` bytes of the span.
     pub(crate) fn head(self, bytes: u32) -> Self {
         Self { end: self.end.min(self.start.saturating_add(bytes)), ..self }
     }

@@ -1,9 +1,9 @@
 //! "Did you mean": the known word nearest to an unknown one.
 
-/// The candidate that a typing error could have turned into `word`; of several equally near, the
-/// first.
+/// Returns the candidate that a typing error could have turned into `word`; the first of several
+/// equally near ones.
 pub(crate) fn similar<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // One error in three characters; longer words than names can be are not worth the comparison.
+    // One error in three characters. Words longer than names can be are not worth the comparison.
     let most = (word.chars().count() / 3).max(1);
     candidates
         .filter(|c| c.len().abs_diff(word.len()) <= most && c.len() <= crate::token::NAME_BYTES_MAX)

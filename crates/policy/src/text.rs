@@ -1,12 +1,12 @@
-//! Text files as they are found in the field, as UTF-8.
+//! Decoding of text files as found in the field, into UTF-8.
 
-/// Stands for bytes of a file that are not UTF-8: U+FFFD. Readers of patterns refuse it, as the
-/// bytes that were meant are unknown.
+/// Replaces bytes of a file that are not UTF-8: U+FFFD. Readers of patterns refuse it, as the
+/// original bytes are lost.
 pub const UNREADABLE: char = char::REPLACEMENT_CHARACTER;
 
-/// Decodes a text file. A byte order mark is dropped; with one of UTF-16, the text is decoded from
-/// UTF-16. Bytes that are not UTF-8 become [`UNREADABLE`], so that a comment in Latin-1 does not
-/// make a file useless, and lines and the characters after them keep their places.
+/// Decodes a text file. A byte order mark is dropped; that of UTF-16 selects UTF-16. Bytes that are
+/// not UTF-8 become [`UNREADABLE`], so that a comment in Latin-1 does no harm and positions of
+/// lines and characters remain valid.
 pub fn decode_text(bytes: &[u8]) -> String {
     match bytes {
         [0xef, 0xbb, 0xbf, text @ ..] => utf8(text),
@@ -17,8 +17,8 @@ pub fn decode_text(bytes: &[u8]) -> String {
 }
 
 fn utf8(bytes: &[u8]) -> String {
-    // Each invalid byte is one character, as it was in the text's own encoding; `from_utf8_lossy`
-    // joins some.
+    // Each invalid byte becomes one character, as in its original encoding; `from_utf8_lossy` would
+    // join some.
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_that_is_not_utf8_is_one_character() {
+    fn each_invalid_byte_becomes_one_character() {
         assert_eq!(decode_text(b"# r\xe4gles\nnext"), "# r\u{fffd}gles\nnext");
         assert_eq!(decode_text(b"\xe4\xb8 \xfc"), "\u{fffd}\u{fffd} \u{fffd}");
         assert_eq!(decode_text("B\u{fc}ro".as_bytes()), "B\u{fc}ro");

@@ -2,30 +2,30 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::ast::Text;
+use crate::ast::TextExpr;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::literal::Prefix;
 use crate::source::{SourceId, Span};
 
-/// A token and where it stands.
+/// A token and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Token {
-    pub kind: Kind,
+    pub kind: TokenKind,
     pub span: Span,
-    /// Whether a line ended between the token before and this one.
+    /// Set if a line ended between the previous token and this one.
     pub new_line: bool,
 }
 
-/// What a token is. Names and numbers are read from the source by their span.
+/// Kinds of tokens. Names and numbers are read from the source by their span.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     Name,
     /// A number with its unit, if any: `80`, `0.75`, `2h4m`.
     Number,
     Address(IpAddr),
     Prefix(Prefix),
     Mac([u8; 6]),
-    Text(Text),
+    Text(TextExpr),
     /// `$name`; the span includes the sign.
     Reference,
     /// Punctuation, as written.
@@ -33,20 +33,19 @@ pub(crate) enum Kind {
     End,
 }
 
-/// Most characters in a name.
+/// Limit on the bytes of a name.
 pub const NAME_BYTES_MAX: usize = 100;
 
-const NAME_HELP: &str =
-    "names are made of ASCII letters, digits, `_` and inner `-`; other text goes into quotes";
+const NAME_HELP: &str = "names consist of ASCII letters, digits, `_` and inner `-`; put other text in quotes";
 
-/// Signs, longer ones before their own beginnings.
+/// Signs, longer ones before their own prefixes.
 const SIGNS: [&str; 24] = [
     "<->", "->", "<=", ">=", "==", "!=", "&&", "||", "{", "}", "[", "]", "(", ")", "<", ">", ";", ":", ",",
     "=", "!", "-", ".", "/",
 ];
 
-/// Cuts a source into tokens; the last is always [`Kind::End`]. What is no token is reported and
-/// left out.
+/// Splits a source into tokens; the last is always [`TokenKind::End`]. Invalid text is reported and
+/// skipped.
 pub(crate) fn tokens(source: SourceId, text: &str, report: &mut Diagnostics) -> Vec<Token> {
     let mut lexer = Lexer { source, text, at: 0, report };
     let mut tokens = Vec::new();
@@ -57,7 +56,7 @@ pub(crate) fn tokens(source: SourceId, text: &str, report: &mut Diagnostics) -> 
         let new_line = lexer.skip_blank();
         let start = lexer.at;
         let Some(first) = lexer.rest().chars().next() else {
-            tokens.push(Token { kind: Kind::End, span: lexer.span(start), new_line });
+            tokens.push(Token { kind: TokenKind::End, span: lexer.span(start), new_line });
             return tokens;
         };
         if let Some(kind) = lexer.token(first) {
@@ -83,7 +82,7 @@ impl<'a> Lexer<'a> {
         Span { source: self.source, start: start as u32, end: self.at as u32 }
     }
 
-    /// Passes white space and comments; tells whether a line ended there.
+    /// Skips white space and comments. Returns true if a line ended there.
     fn skip_blank(&mut self) -> bool {
         let mut new_line = false;
         loop {
@@ -97,7 +96,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn token(&mut self, first: char) -> Option<Kind> {
+    fn token(&mut self, first: char) -> Option<TokenKind> {
         let start = self.at;
         if (first.is_ascii_hexdigit() || self.rest().starts_with("::"))
             && let Some(kind) = self.colons()
@@ -115,24 +114,24 @@ impl<'a> Lexer<'a> {
         }
         if first == '$' && self.rest()[1..].starts_with(is_name_start) {
             self.at += 1 + name_length(&self.rest()[1..]);
-            return Some(Kind::Reference);
+            return Some(TokenKind::Reference);
         }
         if let Some(sign) = SIGNS.iter().find(|s| self.rest().starts_with(**s)) {
             self.at += sign.len();
-            return Some(Kind::Sign(sign));
+            return Some(TokenKind::Sign(sign));
         }
         self.at += first.len_utf8();
         match first {
-            // A slip of the finger: say so and read on as if it were doubled.
+            // A typing error: report it and continue as if the sign were doubled.
             '&' | '|' => {
                 let sign = if first == '&' { "&&" } else { "||" };
                 let error = Diagnostic::error(format!("unexpected `{first}`"), self.span(start));
                 self.report.push(error.help(format!("write `{sign}`")));
-                return Some(Kind::Sign(sign));
+                return Some(TokenKind::Sign(sign));
             }
             '$' => {
                 let error = Diagnostic::error("`$` without a name", self.span(start));
-                self.report.push(error.help("`$name` stands for the value that `let name = ...;` gave it"));
+                self.report.push(error.help("`$name` is the value of `let name = ...;`"));
             }
             _ => {
                 self.at += run(self.rest(), |c| !c.is_ascii() && c.is_alphanumeric());
@@ -140,31 +139,31 @@ impl<'a> Lexer<'a> {
                 let error = Diagnostic::error(format!("unexpected `{text}`"), self.span(start));
                 let alphabetic = first.is_alphabetic();
                 let help =
-                    "names are made of ASCII letters, digits, `_` and inner `-`; other text goes into quotes";
+                    "names consist of ASCII letters, digits, `_` and inner `-`; put other text in quotes";
                 self.report.push(if alphabetic { error.help(help) } else { error });
             }
         }
         None
     }
 
-    fn name(&mut self) -> Kind {
+    fn name(&mut self) -> TokenKind {
         let start = self.at;
         self.at += name_length(self.rest());
         if self.at - start > NAME_BYTES_MAX {
             let error =
                 Diagnostic::error("the name is too long", self.span(start).head(NAME_BYTES_MAX as u32));
-            self.report.push(error.help(format!("a name has at most {NAME_BYTES_MAX} characters")));
+            self.report.push(error.help(format!("a name may have at most {NAME_BYTES_MAX} characters")));
         }
         if self.rest().starts_with(char::is_alphabetic) {
             self.at += run(self.rest(), |c| c.is_alphanumeric() || c == '_');
-            let error = Diagnostic::error("a name with letters that are not ASCII", self.span(start));
+            let error = Diagnostic::error("the name contains non-ASCII letters", self.span(start));
             self.report.push(error.help(NAME_HELP));
         }
-        Kind::Name
+        TokenKind::Name
     }
 
-    /// What contains colons: an IPv6 address or prefix, or a MAC address.
-    fn colons(&mut self) -> Option<Kind> {
+    /// Scans text with colons: an IPv6 address or prefix, or a MAC address.
+    fn colons(&mut self) -> Option<TokenKind> {
         let start = self.at;
         let length = run(self.rest(), |c| c.is_ascii_hexdigit() || c == ':' || c == '.');
         let word = &self.rest()[..length];
@@ -178,11 +177,11 @@ impl<'a> Lexer<'a> {
         }
         let mac = mac(word)?;
         self.at += length;
-        Some(Kind::Mac(mac))
+        Some(TokenKind::Mac(mac))
     }
 
-    /// What begins with a digit: an IPv4 address or prefix, or a number with its unit.
-    fn number(&mut self) -> Option<Kind> {
+    /// Scans text that begins with a digit: an IPv4 address or prefix, or a number with its unit.
+    fn number(&mut self) -> Option<TokenKind> {
         let start = self.at;
         let mut length = 0;
         loop {
@@ -196,41 +195,44 @@ impl<'a> Lexer<'a> {
         let word = &self.rest()[..length];
         self.at += length;
         if word.bytes().filter(|b| *b == b'.').count() < 2 {
-            return Some(Kind::Number);
+            return Some(TokenKind::Number);
         }
         match word.parse::<Ipv4Addr>() {
             Ok(address) => Some(self.address(start, IpAddr::V4(address))),
             Err(_) => {
                 let error = Diagnostic::error(format!("`{word}` is not an IPv4 address"), self.span(start));
-                self.report
-                    .push(error.help("an IPv4 address is four numbers from 0 to 255, without leading zeros"));
-                Some(Kind::Address(Ipv4Addr::UNSPECIFIED.into()))
+                self.report.push(
+                    error.help(
+                        "an IPv4 address consists of four numbers from 0 to 255, without leading zeros",
+                    ),
+                );
+                Some(TokenKind::Address(Ipv4Addr::UNSPECIFIED.into()))
             }
         }
     }
 
-    /// An address that has just been read, or the prefix that it begins.
-    fn address(&mut self, start: usize, address: IpAddr) -> Kind {
+    /// Returns the scanned address, or the prefix that it begins.
+    fn address(&mut self, start: usize, address: IpAddr) -> TokenKind {
         let after = self.rest();
         if !after.starts_with('/') || !after[1..].starts_with(|c: char| c.is_ascii_digit()) {
-            return Kind::Address(address);
+            return TokenKind::Address(address);
         }
         let digits = run(&after[1..], |c| c.is_ascii_alphanumeric());
         self.at += 1 + digits;
         let length = &after[1..=digits];
         match length.parse().ok().and_then(|length| Prefix::new(address, length)) {
-            Some(prefix) => Kind::Prefix(prefix),
+            Some(prefix) => TokenKind::Prefix(prefix),
             None => {
                 let most = if address.is_ipv4() { 32 } else { 128 };
                 let error =
                     Diagnostic::error(format!("`/{length}` is not a prefix length"), self.span(start));
-                self.report.push(error.help(format!("here it is a number from 0 to {most}")));
-                Kind::Address(address)
+                self.report.push(error.help(format!("expected a number from 0 to {most}")));
+                TokenKind::Address(address)
             }
         }
     }
 
-    fn string(&mut self) -> Option<Kind> {
+    fn string(&mut self) -> Option<TokenKind> {
         let start = self.at;
         if let Some(inner) = self.rest().strip_prefix("\"\"\"") {
             let end = inner.find("\"\"\"");
@@ -240,7 +242,7 @@ impl<'a> Lexer<'a> {
                     .push(Diagnostic::error("the text has no closing `\"\"\"`", self.span(start).head(3)));
             }
             let text = inner[..end.unwrap_or(inner.len())].to_owned();
-            return Some(Kind::Text(Text { text, escapes: Vec::new(), quotes: 3 }));
+            return Some(TokenKind::Text(TextExpr { text, escapes: Vec::new(), quotes: 3 }));
         }
         let (mut text, mut escapes) = (String::new(), Vec::new());
         self.at += 1;
@@ -253,14 +255,16 @@ impl<'a> Lexer<'a> {
                 break;
             }
             if !self.rest().starts_with('\\') {
-                // A `;` at the end of the line is more likely the statement's than the string's.
+                // A `;` at the end of the line more likely belongs to the statement than to the
+                // string.
                 if text.ends_with(';') && self.text[..self.at].ends_with(';') {
                     text.pop();
                     self.at -= 1;
                 }
                 let error = Diagnostic::error("the string is not closed", self.span(start));
-                self.report
-                    .push(error.help("a string ends on its line; text of several lines goes into `\"\"\"`"));
+                self.report.push(
+                    error.help("a string must end on its line; use `\"\"\"` for text of several lines"),
+                );
                 break;
             }
             let escape = self.at;
@@ -269,11 +273,10 @@ impl<'a> Lexer<'a> {
                 text.push(c);
             }
         }
-        Some(Kind::Text(Text { text, escapes, quotes: 1 }))
+        Some(TokenKind::Text(TextExpr { text, escapes, quotes: 1 }))
     }
 
-    /// The character that an escape sequence stands for. All sequences are ASCII: bytes are
-    /// characters.
+    /// Returns the character of an escape sequence. All sequences are ASCII: bytes are characters.
     fn escape(&mut self) -> Option<char> {
         let start = self.at;
         self.at += 1;
@@ -294,13 +297,14 @@ impl<'a> Lexer<'a> {
         };
         if found.is_none() {
             let error = Diagnostic::error("unknown escape sequence", self.span(start));
-            self.report.push(error.help("there are \\n, \\r, \\t, \\0, \\\\, \\\" and \\u{hex digits}"));
+            self.report
+                .push(error.help("expected one of \\n, \\r, \\t, \\0, \\\\, \\\" and \\u{hex digits}"));
         }
         found
     }
 }
 
-/// The bytes of the longest head of `text` whose characters all pass.
+/// Returns the length in bytes of the longest prefix of `text` whose characters all pass.
 fn run(text: &str, pass: impl Fn(char) -> bool) -> usize {
     text.find(|c| !pass(c)).unwrap_or(text.len())
 }
@@ -309,7 +313,7 @@ fn is_name_start(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_'
 }
 
-/// Letters, digits, `_`, and `-` between two of them.
+/// Returns the length of a name: letters, digits, `_`, and `-` between two of them.
 fn name_length(text: &str) -> usize {
     let inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut length = run(text, inner);
@@ -329,7 +333,7 @@ fn mac(word: &str) -> Option<[u8; 6]> {
     parts.next().is_none().then_some(mac)
 }
 
-/// Whether the text, written as it is, is one name.
+/// Checks if the text is exactly one name.
 pub(crate) fn is_name(text: &str) -> bool {
     text.starts_with(is_name_start) && name_length(text) == text.len()
 }

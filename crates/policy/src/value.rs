@@ -1,5 +1,4 @@
-//! Values after the names in them are resolved: what a network function's configuration is read
-//! from.
+//! Values with all names resolved: the input of an NF's configuration.
 
 mod de;
 
@@ -13,31 +12,29 @@ use crate::source::Span;
 
 pub use de::Error as ConfigFault;
 
-/// A value and where it is written.
+/// A value and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
-    /// What it is.
+    /// The value itself.
     pub kind: ValueKind,
-    /// Where it stands. For a whole configuration block, this is the name that the block belongs
-    /// to.
+    /// Its position. For a whole configuration block, that of the name that the block belongs to.
     pub span: Span,
 }
 
-/// What a value is.
+/// Kinds of values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValueKind {
     /// A literal of one word.
     Literal(ConfigLiteral),
     /// A string, with its origin.
     Text(Arc<Located>),
-    /// The text of a file, with its origin, and who may use the file if that is known.
+    /// The text of a file, with its origin and, if known, its access rights.
     File(Arc<Located>, Option<Arc<FileAccess>>),
-    /// A word that is not the name of a value; it means what the reader of the configuration takes
-    /// it for.
+    /// A word that does not name a value; its meaning is up to the reader of the configuration.
     Word(String),
     /// Values in order.
     List(Vec<Value>),
-    /// Keys, each once, with their values, in order.
+    /// Unique keys with their values, in order.
     Object(Vec<ConfigEntry>),
 }
 
@@ -46,14 +43,14 @@ pub enum ValueKind {
 pub struct ConfigEntry {
     /// The key.
     pub key: String,
-    /// Where it stands.
+    /// Position of the key.
     pub key_span: Span,
     /// The value.
     pub value: Value,
 }
 
 impl Value {
-    /// The value of a key of an object.
+    /// Returns the value of an object's key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         match &self.kind {
             ValueKind::Object(entries) => entries.iter().find(|e| e.key == key).map(|e| &e.value),
@@ -61,7 +58,7 @@ impl Value {
         }
     }
 
-    /// An object without entries.
+    /// Returns an empty object.
     pub(crate) fn empty(span: Span) -> Self {
         Self { kind: ValueKind::Object(Vec::new()), span }
     }

@@ -1,10 +1,10 @@
-//! The messages for what operators get wrong: each `errors/*.rvl` against the `.txt` beside it.
-//! With `RIVULET_BLESS=1` in the environment the `.txt` files are written instead.
+//! Error messages that operators see: each `errors/*.rvl` against the `.txt` beside it. With
+//! `RIVULET_BLESS=1` in the environment the `.txt` files are written instead.
 
 use std::fs;
 use std::path::Path;
 
-use policy::{Colour, Policy, Diagnostics};
+use policy::{Colour, Diagnostics, Policy};
 use serde::Deserialize;
 use values::{ByteCount, ConfigError, Located, Nanos};
 
@@ -33,7 +33,7 @@ struct Firewall {
 }
 
 impl Firewall {
-    /// Each line begins with `allow` or `deny`.
+    /// Requires each line to begin with `allow` or `deny`.
     fn check(&self) -> Result<(), ConfigError> {
         let mut offset = 0;
         for line in self.rules.split_inclusive('\n') {
@@ -49,7 +49,7 @@ impl Firewall {
     }
 }
 
-/// What is wrong with a policy and the configurations in it.
+/// Returns all faults of a policy and of the configurations in it.
 fn report(name: &str, text: &str, folder: &Path) -> Diagnostics {
     let mut files = |path: &str| match fs::read_to_string(folder.join(path)) {
         Ok(text) => Ok(text.into()),
@@ -75,7 +75,7 @@ fn report(name: &str, text: &str, folder: &Path) -> Diagnostics {
 }
 
 #[test]
-fn messages_are_as_agreed() {
+fn messages_match_the_golden_files() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors");
     let mut paths: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|e| e == "rvl"));

@@ -1,4 +1,4 @@
-//! Policies that are right, and what they mean.
+//! Valid policies and their meaning.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside the tests themselves")]
 
@@ -6,7 +6,7 @@ use policy::{Colour, EdgeDirection, Fields, Node, NumberField, Policy, Scalar};
 use serde::Deserialize;
 use values::{BitRate, ByteCount, ConfigError, Located, Nanos, PacketRate};
 
-/// The example of the E2 talk, to the letter; the colon behind `n -> f` is its own.
+/// The example of the E2 talk, verbatim, including the colon after `n -> f`.
 const SLIDE: &str = "Proxy p; NAT n; FW f;
 Port<0-7> int;
 Port<8-15> ext;
@@ -33,7 +33,7 @@ fn read_with(text: &str, files: &mut policy::Files<'_>) -> Policy {
 
 // E2, E3
 #[test]
-fn the_slide_is_read_to_the_letter() {
+fn example_of_the_talk_is_accepted_verbatim() {
     let tree = policy::syntax("slide.rvl", SLIDE).unwrap();
     assert_eq!(tree.items.len(), 6);
     let unresolved = Policy::read("slide.rvl", SLIDE, &mut |_| Err(String::new())).unwrap_err();
@@ -102,7 +102,7 @@ struct Everything {
 }
 
 #[test]
-fn a_configuration_reads_every_literal() {
+fn configuration_reads_every_literal() {
     let policy = read_with(
         r#"
 let my_net = 10.0.0.0/8
@@ -161,7 +161,7 @@ pipelet { inside <-> n <-> inside; }
 }
 
 #[test]
-fn an_error_of_a_type_points_into_its_text() {
+fn error_of_a_type_points_into_its_text() {
     #[derive(Debug, Deserialize)]
     #[serde(try_from = "Located")]
     struct Rules;
@@ -231,7 +231,7 @@ struct Locked {
 }
 
 #[test]
-fn secrets_come_from_files_that_are_private() {
+fn secrets_come_from_private_files_only() {
     let locked = |text: &str, mode: Option<u32>| {
         let text = format!("N n {{ {text} }};");
         let policy = read_with(&text, &mut |path| {
@@ -250,14 +250,14 @@ fn secrets_come_from_files_that_are_private() {
         let said = [format!("`/etc/a.key` has mode {mode:04o}"), "chmod 600 /etc/a.key".to_owned()];
         assert!(said.iter().all(|said| error.contains(said)), "{error}");
         assert!(!error.contains("c0ffee"), "{error}");
-        // Those of other texts are nobody's business, and not shown where they are misplaced.
+        // Other files' texts are confidential, and not shown where they are misplaced.
         let error = locked(r#"key: "00", number: file("a.key")"#, Some(mode)).unwrap_err();
         assert!(error.contains("found the text of a file") && !error.contains("c0ffee"), "{error}");
     }
 }
 
 #[test]
-fn messages_show_no_secret() {
+fn messages_do_not_show_secrets() {
     for text in [
         r#"key: "c0ffee", number: x"#,
         r#"key: "c0ffee" x"#,
@@ -297,7 +297,7 @@ fn limits_are_kept() {
     assert!(refused(&large).to_string().contains("a source has at most"));
     let nodes: String = (0..=policy::NODES_MAX).map(|n| format!("T n{n};\n")).collect();
     assert!(refused(&nodes).to_string().contains("at most 4096 ports and network functions"));
-    // Each value holds the one before it ten times.
+    // Each value holds the previous one ten times.
     let levels = (1..12).map(|n| format!("let a{n} = [{}];\n", format!("a{},", n - 1).repeat(10)));
     let bomb: String = std::iter::once("let a0 = 1;\n".to_owned()).chain(levels).collect();
     assert!(refused(&bomb).to_string().contains("values of the policy take more than"));

@@ -1,4 +1,4 @@
-//! What holds for all policies.
+//! Properties of all policies.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside the tests themselves")]
 
@@ -7,15 +7,15 @@ use std::sync::LazyLock;
 
 use policy::ast::*;
 use policy::{
-    AddressSet, Colour, Fields, FilterExpr as Checked, ConfigLiteral, NumberField, NumberSet, Policy, Prefix, RESERVED,
-    Diagnostics, Scalar, SourceMap, Span,
+    AddressSet, Colour, ConfigLiteral, Diagnostics, Fields, FilterExpr as Checked, NumberField, NumberSet,
+    Policy, Prefix, RESERVED, Scalar, SourceMap, Span,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use values::Quantity;
 
-/// Any place: trees are compared without places.
+/// Any position: trees compare without positions.
 static NOWHERE: LazyLock<Span> = LazyLock::new(|| {
     let source = SourceMap::default().add("", String::new()).unwrap();
     Span { source, start: 0, end: 0 }
@@ -51,7 +51,10 @@ fn literal() -> impl Strategy<ValueExpr = ConfigLiteral> {
         address().prop_map(ConfigLiteral::Address),
         (address(), 0u8..=32).prop_map(|(a, length)| ConfigLiteral::Prefix(Prefix::new(a, length).unwrap())),
         (any::<u32>(), any::<u32>()).prop_map(|(a, b)| {
-            ConfigLiteral::AddressRange(Ipv4Addr::from_bits(a.min(b)).into(), Ipv4Addr::from_bits(a.max(b)).into())
+            ConfigLiteral::AddressRange(
+                Ipv4Addr::from_bits(a.min(b)).into(),
+                Ipv4Addr::from_bits(a.max(b)).into(),
+            )
         }),
         (any::<u64>(), any::<u64>()).prop_map(|(a, b)| ConfigLiteral::NumberRange(a.min(b), a.max(b))),
         any::<[u8; 6]>().prop_map(ConfigLiteral::Mac),
@@ -85,7 +88,14 @@ fn block() -> impl Strategy<ValueExpr = ValueExpr> {
 }
 
 fn compare() -> impl Strategy<ValueExpr = Comparison> {
-    select(vec![Comparison::Eq, Comparison::Ne, Comparison::Lt, Comparison::Le, Comparison::Gt, Comparison::Ge])
+    select(vec![
+        Comparison::Eq,
+        Comparison::Ne,
+        Comparison::Lt,
+        Comparison::Le,
+        Comparison::Gt,
+        Comparison::Ge,
+    ])
 }
 
 fn filter() -> impl Strategy<ValueExpr = FilterExpr> {
@@ -113,11 +123,8 @@ fn filter() -> impl Strategy<ValueExpr = FilterExpr> {
 
 fn chain() -> impl Strategy<ValueExpr = EdgeChain> {
     let arrow = select(vec![Arrow::Forward, Arrow::Both]).prop_map(at);
-    let hop = (name(), proptest::option::of(filter()), arrow).prop_map(|(node, filter, arrow)| EdgeChainHop {
-        node,
-        filter,
-        arrow,
-    });
+    let hop = (name(), proptest::option::of(filter()), arrow)
+        .prop_map(|(node, filter, arrow)| EdgeChainHop { node, filter, arrow });
     (vec(hop, 1..4), name()).prop_map(|(hops, last)| EdgeChain { hops, last })
 }
 
@@ -142,7 +149,7 @@ fn item() -> impl Strategy<ValueExpr = PolicyItem> {
     ]
 }
 
-/// Reads with files that do not exist, and prints whatever is reported in every form.
+/// Reads a policy without files, and renders all diagnostics in every form.
 fn read(text: &str) -> Result<Policy, Box<Diagnostics>> {
     let result = Policy::read("p.rvl", text, &mut |_| Err("there are no files".into()));
     let report = match &result {
@@ -154,7 +161,7 @@ fn read(text: &str) -> Result<Policy, Box<Diagnostics>> {
     result
 }
 
-/// A boolean expression over attributes `n.a0` to `n.a3`, by which the filters are judged.
+/// A boolean expression over attributes `n.a0` to `n.a3`: the oracle for filters.
 #[derive(Clone, Debug)]
 enum Truth {
     Atom(u8),
@@ -173,7 +180,8 @@ impl Truth {
         }
     }
 
-    /// With no more parentheses than the documented precedence needs: `!` before `&&` before `||`.
+    /// Writes it with no more parentheses than the documented precedence needs: `!` before `&&`
+    /// before `||`.
     fn write(&self, binding: u8, words: bool) -> String {
         let (own, text) = match self {
             Self::Atom(n) => (3, format!("n.a{n}")),
@@ -294,7 +302,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn what_is_printed_reads_back(items in vec(item(), 0..5)) {
+    fn formatted_policies_parse_back(items in vec(item(), 0..5)) {
         let file = File { items };
         let text = file.to_string();
         match policy::syntax("printed.rvl", &text) {
@@ -362,7 +370,7 @@ proptest! {
     }
 
     #[test]
-    fn sets_hold_what_their_ranges_hold(ranges in vec((0u8..40, 0u8..40), 0..8)) {
+    fn sets_contain_what_their_ranges_contain(ranges in vec((0u8..40, 0u8..40), 0..8)) {
         let numbers = NumberSet::new(ranges.iter().map(|(a, b)| (u64::from(*a), u64::from(*b))).collect());
         let ip = |n: u8| IpAddr::from([10, 0, 0, n]);
         let addresses = AddressSet::new(ranges.iter().map(|(a, b)| (ip(*a), ip(*b))).collect());
@@ -376,7 +384,7 @@ proptest! {
 
     // E2
     #[test]
-    fn acyclic_graphs_are_accepted_and_circles_refused(
+    fn acyclic_graphs_are_accepted_and_cycles_refused(
         order in Just((0..10usize).collect::<Vec<_>>()).prop_shuffle(),
         pairs in vec((0usize..10, 0usize..10), 1..25),
         both: bool,

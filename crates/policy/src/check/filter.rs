@@ -1,9 +1,9 @@
-//! Filters: operands become sets, `port` without a side becomes both, `!=` becomes "not equal".
+//! Resolution of filters: operands become sets, `port` without a side matches either, `!=` negates.
 
 use std::sync::Arc;
 
 use super::{Checker, NamedKind};
-use crate::ast::{self, Comparison, Field, FilterExprKind, Name, FilterSide};
+use crate::ast::{self, Comparison, Field, FilterExprKind, FilterSide, Name};
 use crate::diagnostic::Diagnostic;
 use crate::filter::{AddressSet, Filter, NumberField, NumberSet, Scalar};
 use crate::literal::ConfigLiteral;
@@ -12,7 +12,7 @@ use crate::source::Span;
 use crate::value::{Value, ValueKind};
 
 impl Checker<'_, '_> {
-    /// Resolves a filter. What is wrong is reported, and "always" takes its place.
+    /// Resolves a filter. Faults are reported, and a filter that always matches is returned.
     pub(super) fn filter(&mut self, filter: &ast::FilterExpr) -> Filter {
         match &filter.node {
             FilterExprKind::Always(value) => Filter::Always(*value),
@@ -31,7 +31,7 @@ impl Checker<'_, '_> {
                 };
                 let (set, clear) = (bits(true), bits(false));
                 if set & clear != 0 {
-                    let message = "a flag cannot be set and clear at once";
+                    let message = "a flag cannot be both set and clear";
                     self.report.push(Diagnostic::error(message, filter.span));
                 }
                 Filter::TcpFlags { set, clear }
@@ -52,7 +52,7 @@ impl Checker<'_, '_> {
         let test = match field {
             Field::Ip | Field::Ip6 | Field::Net => {
                 if !matches!(compare, Comparison::Eq | Comparison::Ne) {
-                    let message = format!("addresses are not compared with `{}`", compare.sign());
+                    let message = format!("addresses cannot be compared with `{}`", compare.sign());
                     self.report.push(Diagnostic::error(message, span).help("use `==`, `!=` or a range"));
                     return None;
                 }
@@ -87,10 +87,10 @@ impl Checker<'_, '_> {
                 ValueKind::Literal(ConfigLiteral::AddressRange(first, last)) => (*first, *last),
                 ValueKind::Literal(ConfigLiteral::Prefix(prefix)) => {
                     if prefix.network() != *prefix {
-                        let message = format!("`{prefix}` has bits behind its length");
+                        let message = format!("`{prefix}` has bits set after its prefix length");
                         let error = Diagnostic::error(message, leaf.span);
                         let help = format!(
-                            "write `{}`, or `{}` for the one address",
+                            "write `{}` for the network, or `{}` for the address",
                             prefix.network(),
                             prefix.address()
                         );
@@ -116,7 +116,7 @@ impl Checker<'_, '_> {
         Some(AddressSet::new(ranges))
     }
 
-    /// The numbers for which the comparison holds (for "not equal": those for which it does not).
+    /// Returns the numbers for which the comparison holds; for `!=`, those for which it does not.
     fn numbers(
         &mut self,
         operand: &ast::ValueExpr,
@@ -160,14 +160,19 @@ impl Checker<'_, '_> {
             (Comparison::Lt, Some(0)) => return Some(NumberSet::default()),
             (Comparison::Lt, Some(n)) => (0, n - 1),
             (Comparison::Le, Some(n)) => (0, n),
-            // No field's maximum is u64::MAX, and `n` is at most that maximum.
+            // No field's maximum is `u64::MAX`, and `n` is at most that maximum.
             (Comparison::Gt, Some(n)) => (n + 1, field.max()),
             (Comparison::Ge, Some(n)) => (n, field.max()),
         };
         Some(NumberSet::new(vec![range]))
     }
 
-    fn attribute(&mut self, owner: &Name, name: &Name, test: Option<&(Comparison, ast::ValueExpr)>) -> Filter {
+    fn attribute(
+        &mut self,
+        owner: &Name,
+        name: &Name,
+        test: Option<&(Comparison, ast::ValueExpr)>,
+    ) -> Filter {
         let instance = self.names.get(&owner.node).map(|n| n.what);
         let nfs: Arc<[usize]> = match instance {
             Some(NamedKind::Nf(at)) => [at].into(),
@@ -188,7 +193,7 @@ impl Checker<'_, '_> {
         };
         let attribute = |test| Filter::Attribute { nfs, name: name.node.clone(), test };
         match test {
-            // As for header fields: what is absent is unequal.
+            // As for header fields: an absent attribute is unequal.
             Some((Comparison::Ne, value)) => Filter::Not(Box::new(attribute(Some((Comparison::Eq, value))))),
             test => attribute(test),
         }
@@ -198,20 +203,22 @@ impl Checker<'_, '_> {
         let value = self.value(operand);
         let scalar = match value.kind {
             ValueKind::Literal(ConfigLiteral::Bool(truth)) => Scalar::Number(truth.into()),
-            ValueKind::Literal(ConfigLiteral::Integer(n)) if let Ok(n) = u64::try_from(n) => Scalar::Number(n),
+            ValueKind::Literal(ConfigLiteral::Integer(n)) if let Ok(n) = u64::try_from(n) => {
+                Scalar::Number(n)
+            }
             ValueKind::Literal(ConfigLiteral::Amount(amount, _)) => Scalar::Number(amount.value),
             ValueKind::Literal(ConfigLiteral::Address(address)) => Scalar::Text(address.to_string()),
             ValueKind::Text(text) | ValueKind::File(text, _) => Scalar::Text(text.as_str().to_owned()),
             ValueKind::Word(word) => Scalar::Text(word),
-            _ => return self.misfit(value.span, operand.span, "a number, a text or a word"),
+            _ => return self.misfit(value.span, operand.span, "a number, a string or a word"),
         };
         if matches!(scalar, Scalar::Text(_)) && !matches!(compare, Comparison::Eq | Comparison::Ne) {
-            return self.misfit(value.span, operand.span, "a number, for texts have no order");
+            return self.misfit(value.span, operand.span, "a number: text has no order");
         }
         Some(scalar)
     }
 
-    /// An operand whose words, other than `known` ones, have to be names of values.
+    /// Resolves an operand whose words, except `known` ones, must be names of values.
     fn operand(&mut self, operand: &ast::ValueExpr, known: &[(&str, u8)]) -> Option<Value> {
         let value = self.value(operand);
         let unknown = leaves(&value).into_iter().find_map(|leaf| match &leaf.kind {
@@ -228,7 +235,7 @@ impl Checker<'_, '_> {
         Some(value)
     }
 
-    /// Reports a value that does not fit; it may stand elsewhere than the filter that uses it.
+    /// Reports a value of the wrong kind, which may be defined away from the filter that uses it.
     fn misfit<T>(&mut self, at: Span, operand: Span, expected: &str) -> Option<T> {
         let error = Diagnostic::error(format!("expected {expected}"), at);
         self.report.push(if at == operand { error } else { error.label(operand, "used here") });
@@ -244,10 +251,10 @@ impl Checker<'_, '_> {
     }
 }
 
-/// Most types that a misspelt name is compared with.
+/// Limit on the types that a misspelt name is compared with.
 const SUGGESTED_MAX: usize = 64;
 
-/// The test for one side, or for either one.
+/// Returns the test for one side, or for either.
 fn either(side: Option<FilterSide>, test: impl Fn(FilterSide) -> Filter) -> Filter {
     match side {
         Some(side) => test(side),
@@ -255,7 +262,7 @@ fn either(side: Option<FilterSide>, test: impl Fn(FilterSide) -> Filter) -> Filt
     }
 }
 
-/// The value itself, or the values in the list that it is, to any depth.
+/// Returns the value itself, or all values in a list, to any depth.
 fn leaves(value: &Value) -> Vec<&Value> {
     let mut result = Vec::new();
     let mut rest = vec![value];

@@ -1,12 +1,12 @@
-//! Pipelets: their nodes are known, and no packet goes in a circle.
+//! Checks of pipelets: all nodes are known, and there is no cycle.
 
 use std::collections::BTreeMap;
 
 use super::{Checker, NamedKind};
-use crate::ast::{Arrow, EdgeChain, File, PolicyItem, Name};
+use crate::ast::{Arrow, EdgeChain, File, Name, PolicyItem};
 use crate::diagnostic::Diagnostic;
 use crate::filter::Filter;
-use crate::policy::{EdgeDirection, Edge, Node, Pipelet};
+use crate::policy::{Edge, EdgeDirection, Node, Pipelet};
 use crate::source::Span;
 
 impl Checker<'_, '_> {
@@ -18,7 +18,8 @@ impl Checker<'_, '_> {
             if let Some(name) = name
                 && let Some(first) = names.insert(&name.node, name.span)
             {
-                let error = Diagnostic::error(format!("two pipelets are named `{}`", name.node), name.span);
+                let error =
+                    Diagnostic::error(format!("two pipelets have the name `{}`", name.node), name.span);
                 self.report.push(error.label(first, "the first one"));
             }
             let span = name.as_ref().map_or(keyword.span, |n| n.span);
@@ -29,7 +30,7 @@ impl Checker<'_, '_> {
         result
     }
 
-    /// Warns of what a pipelet says that its author can hardly mean.
+    /// Warns of statements that are probably mistakes.
     pub(super) fn warn_of_pipelet(&mut self, pipelet: &Pipelet) {
         if pipelet.edges.is_empty() {
             self.report.push(Diagnostic::warning("the pipelet is empty", pipelet.span));
@@ -38,17 +39,17 @@ impl Checker<'_, '_> {
         self.warn_ends(&pipelet.edges);
     }
 
-    /// The edges of one statement.
+    /// Returns the edges of one statement.
     fn chain(&mut self, chain: &EdgeChain) -> Vec<Edge> {
         let names = || chain.hops.iter().map(|h| &h.node).chain([&chain.last]);
         let nodes: Vec<Option<Node>> = names().map(|name| self.node(name)).collect();
         for (name, node) in names().zip(&nodes).skip(1).take(chain.hops.len() - 1) {
             if matches!(node, Some(Node::Port(_))) {
                 let error = Diagnostic::error(
-                    format!("the port `{}` is in the middle of a chain", name.node),
+                    format!("the port `{}` is in the middle of a statement", name.node),
                     name.span,
                 );
-                self.report.push(error.help("a packet that reaches a port leaves; write two statements"));
+                self.report.push(error.help("packets leave at a port; write two statements"));
             }
         }
         let mut edges = Vec::new();
@@ -57,7 +58,7 @@ impl Checker<'_, '_> {
             let both = hop.arrow.node == Arrow::Both;
             let target = names().nth(at + 1).filter(|n| Self::is_drop(n) && both);
             if let Some(name) = Self::is_drop(&hop.node).then_some(&hop.node).or(target) {
-                let error = Diagnostic::error("nothing comes from `Drop`", name.span);
+                let error = Diagnostic::error("`Drop` cannot be a source: no packets leave it", name.span);
                 self.report.push(if both { error.help("write `->`") } else { error });
                 continue;
             }
@@ -69,7 +70,7 @@ impl Checker<'_, '_> {
             }
             edges.push(Edge { from, to, filter, direction: EdgeDirection::Forward, span });
         }
-        // The way forth in order, then the way back in its order.
+        // Forward edges in order, then reverse edges in theirs.
         let (mut forth, back): (Vec<Edge>, Vec<Edge>) =
             edges.into_iter().partition(|e| e.direction == EdgeDirection::Forward);
         forth.extend(back.into_iter().rev());
@@ -85,13 +86,13 @@ impl Checker<'_, '_> {
             Some(NamedKind::Port(at)) => Some(Node::Port(at)),
             Some(NamedKind::Nf(at)) => Some(Node::Nf(at)),
             Some(NamedKind::Value) => {
-                let message = format!("`{}` is a value, not a port or network function", name.node);
+                let message = format!("`{}` is a value, not a port or NF", name.node);
                 self.report.push(Diagnostic::error(message, name.span));
                 None
             }
             None => {
                 let pick = |what| what != NamedKind::Value;
-                self.unknown("port or network function", &name.node, name.span, pick, &["Drop"]);
+                self.unknown("port or NF", &name.node, name.span, pick, &["Drop"]);
                 None
             }
         }
@@ -102,7 +103,7 @@ impl Checker<'_, '_> {
         for edge in edges {
             let same = seen.entry((edge.from, edge.to, edge.direction)).or_default();
             if let Some(first) = same.iter().find(|e| e.filter == edge.filter) {
-                let warning = Diagnostic::warning("the same edge is written twice", edge.span);
+                let warning = Diagnostic::warning("duplicate edge", edge.span);
                 self.report.push(warning.label(first.span, "the first one"));
             } else if same.len() < COMPARED_MAX {
                 same.push(edge);
@@ -110,9 +111,8 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The forward edges between network functions have to be free of circles; those of the way
-    /// back are then, too, for each of them is a forward edge turned round. Ports end every way.
-    /// Requirement E2: a pipelet is a DAG.
+    /// Rejects cycles of forward edges between NFs. Reverse edges are mirrored forward edges, so
+    /// they have none either, and ports end every path. A pipelet is a DAG (E2).
     fn check_circle(&mut self, edges: &[Edge]) {
         let inner: Vec<(usize, usize, Span)> = edges
             .iter()
@@ -134,16 +134,15 @@ impl Checker<'_, '_> {
             names
         };
         let last = circle[circle.len() - 1];
-        let error =
-            Diagnostic::error(format!("packets go in a circle: {}", shown.join(" -> ")), inner[last].2);
+        let error = Diagnostic::error(format!("packets would loop: {}", shown.join(" -> ")), inner[last].2);
         let error = circle[..circle.len() - 1]
             .iter()
             .take(SHOWN_MAX)
-            .fold(error.remark("this edge closes it"), |error, edge| error.label(inner[*edge].2, ""));
+            .fold(error.remark("this edge closes the loop"), |error, edge| error.label(inner[*edge].2, ""));
         self.report.push(error);
     }
 
-    /// Warns of network functions that packets do not reach or do not leave.
+    /// Warns of NFs that packets do not reach or do not leave.
     fn warn_ends(&mut self, edges: &[Edge]) {
         let mut ways: BTreeMap<usize, (Option<Span>, Option<Span>)> = BTreeMap::new();
         for edge in edges {
@@ -158,10 +157,12 @@ impl Checker<'_, '_> {
             let name = &self.nfs[nf].name;
             let warning = match way {
                 (Some(span), None) => {
-                    Diagnostic::warning(format!("packets that `{name}` lets pass go nowhere"), span)
-                        .help(format!("write `{name} -> ...`, or `{name} -> Drop` if that is meant"))
+                    Diagnostic::warning(format!("packets forwarded by `{name}` have no next node"), span)
+                        .help(format!("write `{name} -> ...`, or `{name} -> Drop` to drop them"))
                 }
-                (None, Some(span)) => Diagnostic::warning(format!("no packet reaches `{name}` here"), span),
+                (None, Some(span)) => {
+                    Diagnostic::warning(format!("no packet reaches `{name}` in this pipelet"), span)
+                }
                 _ => continue,
             };
             self.report.push(warning);
@@ -169,13 +170,13 @@ impl Checker<'_, '_> {
     }
 }
 
-/// Most edges between the same nodes that a further one is compared with.
+/// Limit on the edges between the same nodes that a further one is compared with.
 const COMPARED_MAX: usize = 16;
-/// Most nodes of a circle that a message names.
+/// Limit on the nodes of a cycle that a message names.
 const SHOWN_MAX: usize = 10;
 
-/// The edges of a circle, as indices, in the order of the way; `None` if there is none. An edge is
-/// (from, to, _).
+/// Returns the edges of a cycle as indices, in order; `None` if there is none. An edge is (from,
+/// to, _).
 fn circle(nodes: usize, edges: &[(usize, usize, Span)]) -> Option<Vec<usize>> {
     let mut incoming = vec![0usize; nodes];
     let mut outgoing = vec![Vec::new(); nodes];
@@ -193,8 +194,8 @@ fn circle(nodes: usize, edges: &[(usize, usize, Span)]) -> Option<Vec<usize>> {
             }
         }
     }
-    // What is left has an edge from another one that is left: going backwards must come to a node
-    // twice.
+    // Every remaining node has an edge from another remaining one: walking backwards must repeat a
+    // node.
     let mut into = vec![None; nodes];
     for (edge, (from, to, _)) in edges.iter().enumerate() {
         if incoming[*from] > 0 {
@@ -212,7 +213,7 @@ fn circle(nodes: usize, edges: &[(usize, usize, Span)]) -> Option<Vec<usize>> {
     }
     let mut circle = way.split_off(passed[node]?);
     circle.reverse();
-    // The edge that is written last closes the circle.
+    // The edge written last closes the cycle.
     let last = circle.iter().enumerate().max_by_key(|(_, edge)| **edge).map_or(0, |(at, _)| at);
     let length = circle.len();
     circle.rotate_left((last + 1) % length);

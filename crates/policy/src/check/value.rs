@@ -1,4 +1,4 @@
-//! Values: names are replaced by what they stand for, files by their texts.
+//! Resolution of values: names are replaced by their values, files by their text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::literal::ConfigLiteral;
 use crate::source::Span;
 use crate::value::{ConfigEntry, Value, ValueKind};
 
-/// Most bytes that all resolved values of a policy and the files in them take together, so that
-/// values which contain values many times cannot exhaust memory.
+/// Limit on the bytes of all resolved values and files of a policy, so that values nested by
+/// reference cannot exhaust memory.
 pub const RESOLVED_BYTES_MAX: usize = 64 << 20;
 
-/// A file's text and who may use it; `None` if it could not be loaded, which was reported.
+/// A file's text and access rights; `None` if it could not be loaded, which was reported.
 pub(super) type LoadedFile = Option<(Arc<Located>, Option<Arc<FileAccess>>)>;
 
 impl Checker<'_, '_> {
-    /// Resolves a value. What cannot be resolved is reported, and an empty object takes its place.
+    /// Resolves a value. Faults are reported, and an empty object is returned.
     pub(super) fn value(&mut self, value: &ast::ValueExpr) -> Value {
         let span = value.span;
         if !self.spend(std::mem::size_of::<Value>(), span) {
@@ -42,7 +42,9 @@ impl Checker<'_, '_> {
                     Value::empty(span)
                 });
             }
-            ast::ValueExprKind::List(values) => ValueKind::List(values.iter().map(|v| self.value(v)).collect()),
+            ast::ValueExprKind::List(values) => {
+                ValueKind::List(values.iter().map(|v| self.value(v)).collect())
+            }
             ast::ValueExprKind::Object(entries) => ValueKind::Object(self.entries(entries)),
         };
         Value { kind, span }
@@ -53,8 +55,8 @@ impl Checker<'_, '_> {
         let mut result = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             if let Some(first) = first.get(key.node.as_str()) {
-                let error = Diagnostic::error(format!("the key `{}` is given twice", key.node), key.span);
-                self.report.push(error.label(*first, "given first here"));
+                let error = Diagnostic::error(format!("the key `{}` occurs twice", key.node), key.span);
+                self.report.push(error.label(*first, "first here"));
                 continue;
             }
             first.insert(&key.node, key.span);
@@ -63,14 +65,14 @@ impl Checker<'_, '_> {
         result
     }
 
-    /// The value of a `let`, if `name` is the name of one.
+    /// Returns the value of a `let`, if `name` is one.
     pub(super) fn named(&mut self, name: &str, span: Span) -> Option<Value> {
         let named = *self.names.get(name).filter(|n| n.what == NamedKind::Value)?;
         self.used.insert(name.to_owned());
         let Some(bytes) = self.lets.get(name).map(|value| size(value, self.budget)) else {
-            let error = Diagnostic::error(format!("`{name}` is used before its value is known"), span);
+            let error = Diagnostic::error(format!("`{name}` is used before it is defined"), span);
             let error = error.label(named.span, "given here");
-            self.report.push(error.help("a `let` may refer to those above it"));
+            self.report.push(error.help("a `let` can only refer to earlier ones"));
             return Some(Value::empty(span));
         };
         let affordable = self.spend(bytes, span);
@@ -118,15 +120,14 @@ impl Checker<'_, '_> {
         Located::with_origin(text.text.clone(), origin)
     }
 
-    /// Takes bytes from the budget; false, with an error the first time, if it does not have as
-    /// many.
+    /// Takes bytes from the budget. Returns false if they do not fit, with an error the first time.
     fn spend(&mut self, bytes: usize, span: Span) -> bool {
         if bytes <= self.budget {
             self.budget -= bytes;
             return true;
         }
         if self.budget > 0 {
-            let message = format!("the values of the policy take more than {RESOLVED_BYTES_MAX} bytes");
+            let message = format!("the values of the policy exceed {RESOLVED_BYTES_MAX} bytes");
             self.report.push(Diagnostic::error(message, span));
             self.budget = 0;
         }
@@ -138,7 +139,7 @@ fn located(text: &str, name: &str) -> Located {
     Located::with_origin(text, Origin { source: name.to_owned(), line: 1, column: 1, escapes: Vec::new() })
 }
 
-/// What a copy of the value takes, counted until it is more than `most`. Texts are shared.
+/// Returns the bytes of a copy of the value, or a number above `most`. Texts are shared.
 fn size(value: &Value, most: usize) -> usize {
     let own = std::mem::size_of::<Value>()
         + match &value.kind {

@@ -1,17 +1,19 @@
 //! Filters, from the loosest binding to the tightest: `||`, `&&`, `!`.
 
 use super::{Parsed, Parser, RESERVED};
-use crate::ast::{Comparison, Field, FilterExpr, FilterExprKind, FilterSide, Spanned, TcpFlag, ValueExprKind};
+use crate::ast::{
+    Comparison, Field, FilterExpr, FilterExprKind, FilterSide, Spanned, TcpFlag, ValueExprKind,
+};
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
-use crate::token::Kind;
+use crate::token::TokenKind;
 
-/// Protocols that a filter may name alone: `tcp` is `proto tcp`.
+/// Protocols that may be used alone as a filter: `tcp` is `proto tcp`.
 pub(crate) const PROTOCOLS: [(&str, u8); 5] =
     [("tcp", 6), ("udp", 17), ("icmp", 1), ("icmp6", 58), ("sctp", 132)];
 
 impl Parser<'_> {
-    /// `[...]` behind a node, if one begins here.
+    /// Parses the `[...]` after a node, if one begins here.
     pub(super) fn edge_filter(&mut self) -> Parsed<Option<FilterExpr>> {
         if self.take("[").is_none() {
             return Ok(None);
@@ -30,7 +32,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `part`s with the same operator between them.
+    /// Parses `part`s separated by the same operator.
     fn operators(
         &mut self,
         sign: &str,
@@ -68,7 +70,7 @@ impl Parser<'_> {
     fn test(&mut self) -> Parsed<FilterExpr> {
         let span = self.peek().span;
         let word = self.word().unwrap_or_default().to_owned();
-        if self.peek().kind == Kind::Name && *self.peek_second() == Kind::Sign(".") {
+        if self.peek().kind == TokenKind::Name && *self.peek_second() == TokenKind::Sign(".") {
             return self.attribute();
         }
         let side = match word.as_str() {
@@ -101,11 +103,12 @@ impl Parser<'_> {
         if PROTOCOLS.iter().any(|(name, _)| *name == word) {
             self.bump();
             let value = Spanned::new(ValueExprKind::Word(word), span);
-            let test = FilterExprKind::Test { side: None, field: Field::Proto, compare: Comparison::Eq, value };
+            let test =
+                FilterExprKind::Test { side: None, field: Field::Proto, compare: Comparison::Eq, value };
             return Ok(Spanned::new(test, span));
         }
-        if self.peek().kind == Kind::Name && !RESERVED.contains(&word.as_str()) {
-            let error = Diagnostic::error(format!("`{word}` is not a test"), span);
+        if self.peek().kind == TokenKind::Name && !RESERVED.contains(&word.as_str()) {
+            let error = Diagnostic::error(format!("unknown test `{word}`"), span);
             self.report.push(error.help(
                 "tests begin with src, dst, ip, ip6, net, port, proto, tcp, udp, icmp, icmp6, sctp, vlan, tenant, dscp, or an attribute such as `FW.safe`",
             ));
@@ -114,7 +117,7 @@ impl Parser<'_> {
         self.unexpected("a test such as `dst port 80`")
     }
 
-    /// The field's word is the current token.
+    /// Parses a test; the field's word is the current token.
     fn field(&mut self, start: Span, side: Option<FilterSide>, field: Field) -> Parsed<FilterExpr> {
         self.bump();
         let compare = self.compare().unwrap_or(Comparison::Eq);
@@ -123,7 +126,7 @@ impl Parser<'_> {
         Ok(Spanned::new(FilterExprKind::Test { side, field, compare, value }, span))
     }
 
-    /// `syn,!ack`, behind `tcp flags`.
+    /// Parses `syn,!ack` after `tcp flags`.
     fn flags(&mut self, start: Span) -> Parsed<FilterExpr> {
         let mut flags = Vec::new();
         loop {
@@ -140,7 +143,7 @@ impl Parser<'_> {
     }
 
     fn attribute(&mut self) -> Parsed<FilterExpr> {
-        let owner = self.name("a network function")?;
+        let owner = self.name("an NF")?;
         self.expect(".")?;
         let name = self.name("an attribute")?;
         let mut span = owner.span.to(name.span);
@@ -155,12 +158,12 @@ impl Parser<'_> {
 
     fn compare(&mut self) -> Option<Comparison> {
         let compare = match self.peek().kind {
-            Kind::Sign("==" | "=") => Comparison::Eq,
-            Kind::Sign("!=") => Comparison::Ne,
-            Kind::Sign("<") => Comparison::Lt,
-            Kind::Sign("<=") => Comparison::Le,
-            Kind::Sign(">") => Comparison::Gt,
-            Kind::Sign(">=") => Comparison::Ge,
+            TokenKind::Sign("==" | "=") => Comparison::Eq,
+            TokenKind::Sign("!=") => Comparison::Ne,
+            TokenKind::Sign("<") => Comparison::Lt,
+            TokenKind::Sign("<=") => Comparison::Le,
+            TokenKind::Sign(">") => Comparison::Gt,
+            TokenKind::Sign(">=") => Comparison::Ge,
             _ => return None,
         };
         self.bump();

@@ -9,10 +9,10 @@ use crate::ast::{Name, Spanned, TextExpr, ValueExpr, ValueExprKind};
 use crate::diagnostic::Diagnostic;
 use crate::literal::ConfigLiteral;
 use crate::source::Span;
-use crate::token::Kind;
+use crate::token::TokenKind;
 
 impl Parser<'_> {
-    /// A configuration block, if one begins here.
+    /// Parses a configuration block, if one begins here.
     pub(super) fn block(&mut self) -> Parsed<Option<ValueExpr>> {
         if !self.is("{") {
             return Ok(None);
@@ -24,24 +24,26 @@ impl Parser<'_> {
         let token = self.peek();
         let (span, kind) = (token.span, token.kind.clone());
         let node = match kind {
-            Kind::Sign("[") => return self.nested(|p| p.list("[", "]")),
-            Kind::Sign("{") => {
+            TokenKind::Sign("[") => return self.nested(|p| p.list("[", "]")),
+            TokenKind::Sign("{") => {
                 let keyed = match self.peek_second() {
-                    Kind::Sign("}") => true,
-                    Kind::Name | Kind::Text(_) => {
-                        self.tokens.get(self.at + 2).is_some_and(|t| t.kind == Kind::Sign(":"))
+                    TokenKind::Sign("}") => true,
+                    TokenKind::Name | TokenKind::Text(_) => {
+                        self.tokens.get(self.at + 2).is_some_and(|t| t.kind == TokenKind::Sign(":"))
                     }
                     _ => false,
                 };
                 return self.nested(|p| if keyed { p.object() } else { p.list("{", "}") });
             }
-            Kind::Sign("-") | Kind::Number | Kind::Address(_) => return self.number_or_range(),
-            Kind::Prefix(prefix) => ValueExprKind::Literal(ConfigLiteral::Prefix(prefix)),
-            Kind::Mac(mac) => ValueExprKind::Literal(ConfigLiteral::Mac(mac)),
-            Kind::Text(text) => ValueExprKind::Text(text),
-            Kind::Reference => ValueExprKind::Reference(self.text[span.range()][1..].to_owned()),
-            Kind::Name => match &self.text[span.range()] {
-                "file" if *self.peek_second() == Kind::Sign("(") => return self.file(),
+            TokenKind::Sign("-") | TokenKind::Number | TokenKind::Address(_) => {
+                return self.number_or_range();
+            }
+            TokenKind::Prefix(prefix) => ValueExprKind::Literal(ConfigLiteral::Prefix(prefix)),
+            TokenKind::Mac(mac) => ValueExprKind::Literal(ConfigLiteral::Mac(mac)),
+            TokenKind::Text(text) => ValueExprKind::Text(text),
+            TokenKind::Reference => ValueExprKind::Reference(self.text[span.range()][1..].to_owned()),
+            TokenKind::Name => match &self.text[span.range()] {
+                "file" if *self.peek_second() == TokenKind::Sign("(") => return self.file(),
                 "true" => ValueExprKind::Literal(ConfigLiteral::Bool(true)),
                 "false" => ValueExprKind::Literal(ConfigLiteral::Bool(false)),
                 word => ValueExprKind::Word(word.to_owned()),
@@ -52,9 +54,9 @@ impl Parser<'_> {
         Ok(Spanned::new(node, span))
     }
 
-    /// A whole number without a unit.
+    /// Parses a whole number without a unit.
     pub(super) fn count(&mut self) -> Parsed<Spanned<u64>> {
-        if self.peek().kind != Kind::Number {
+        if self.peek().kind != TokenKind::Number {
             return self.unexpected("a number");
         }
         let number = self.number()?;
@@ -91,7 +93,7 @@ impl Parser<'_> {
             if self.is_end() {
                 let error =
                     Diagnostic::error("the block is not closed", self.peek().span).remark("expected `}`");
-                self.report.push(error.label(start, "it begins here"));
+                self.report.push(error.label(start, "it starts here"));
                 return Err(Reported);
             }
             let at = self.at;
@@ -106,8 +108,8 @@ impl Parser<'_> {
 
     fn entry(&mut self) -> Parsed<(Name, ValueExpr)> {
         let key = match &self.peek().kind {
-            Kind::Text(text) => Spanned::new(text.text.clone(), self.peek().span),
-            Kind::Name => Spanned::new(self.text[self.peek().span.range()].to_owned(), self.peek().span),
+            TokenKind::Text(text) => Spanned::new(text.text.clone(), self.peek().span),
+            TokenKind::Name => Spanned::new(self.text[self.peek().span.range()].to_owned(), self.peek().span),
             _ => return self.unexpected("a key or `}`"),
         };
         self.bump();
@@ -119,19 +121,19 @@ impl Parser<'_> {
         self.unexpected("`,` or `}`")
     }
 
-    /// Whether something follows, on a new line: that separates entries as well as a sign does.
+    /// Checks for a token on a new line, which separates entries as a comma does.
     fn new_line(&self) -> bool {
         self.peek().new_line && !self.is_end()
     }
 
-    /// Goes on behind the entry that began at token `start` in a block with `level` open braces.
+    /// Resumes after the entry that began at token `start` in a block with `level` open braces.
     fn skip_entry(&mut self, level: usize, start: usize) {
         while !(self.is_end() || self.is("}") && self.open <= level) {
             if self.at > start && self.open <= level {
                 let separated = self.take(",").or_else(|| self.take(";")).is_some();
-                let is_key = matches!(self.peek().kind, Kind::Name | Kind::Text(_));
+                let is_key = matches!(self.peek().kind, TokenKind::Name | TokenKind::Text(_));
                 if separated && !self.is(",")
-                    || self.peek().new_line && is_key && *self.peek_second() == Kind::Sign(":")
+                    || self.peek().new_line && is_key && *self.peek_second() == TokenKind::Sign(":")
                 {
                     return;
                 }
@@ -146,13 +148,15 @@ impl Parser<'_> {
     fn file(&mut self) -> Parsed<ValueExpr> {
         let start = self.bump().span;
         self.expect("(")?;
-        let Kind::Text(text) = self.peek().kind.clone() else { return self.unexpected("a path in quotes") };
+        let TokenKind::Text(text) = self.peek().kind.clone() else {
+            return self.unexpected("a path in quotes");
+        };
         let path: Spanned<TextExpr> = Spanned::new(text, self.bump().span);
         let end = self.expect(")")?;
         Ok(Spanned::new(ValueExprKind::File(path), start.to(end)))
     }
 
-    /// `80`, `-5`, `80-90`, `10s`, `192.0.2.1`, `192.0.2.1-192.0.2.9`
+    /// Parses `80`, `-5`, `80-90`, `10s`, `192.0.2.1` or `192.0.2.1-192.0.2.9`.
     fn number_or_range(&mut self) -> Parsed<ValueExpr> {
         let first = self.number_or_address()?;
         if !self.is("-") {
@@ -164,7 +168,7 @@ impl Parser<'_> {
         let range = match (first.node, last.node) {
             (ConfigLiteral::Address(a), ConfigLiteral::Address(b)) => address_range(a, b),
             (ConfigLiteral::Integer(a), ConfigLiteral::Integer(b)) => number_range(a, b),
-            _ => Err("a range goes between two addresses or two whole numbers"),
+            _ => Err("a range needs two addresses or two whole numbers"),
         };
         match range {
             Ok(range) => Ok(Spanned::new(ValueExprKind::Literal(range), span)),
@@ -176,11 +180,11 @@ impl Parser<'_> {
     }
 
     fn number_or_address(&mut self) -> Parsed<Spanned<ConfigLiteral>> {
-        if let Kind::Address(address) = self.peek().kind {
+        if let TokenKind::Address(address) = self.peek().kind {
             return Ok(Spanned::new(ConfigLiteral::Address(address), self.bump().span));
         }
         let minus = self.take("-");
-        if self.peek().kind != Kind::Number {
+        if self.peek().kind != TokenKind::Number {
             return self.unexpected(if minus.is_some() { "a number" } else { "a number or an address" });
         }
         let number = self.number()?;
@@ -191,7 +195,7 @@ impl Parser<'_> {
                 Ok(Spanned::new(ConfigLiteral::Integer(-value), span))
             }
             ConfigLiteral::Float(value) => Ok(Spanned::new(ConfigLiteral::Float(-value), span)),
-            _ => self.bad_number(span, "there is no such negative number".to_owned()),
+            _ => self.bad_number(span, "out of range for a negative number".to_owned()),
         }
     }
 
@@ -223,27 +227,27 @@ impl Parser<'_> {
 
     fn bad_number<T>(&mut self, span: Span, why: String) -> Parsed<T> {
         let text = super::shorten(&self.text[span.range()]);
-        self.report.push(Diagnostic::error(format!("`{text}` is not a number here"), span).help(why));
+        self.report.push(Diagnostic::error(format!("`{text}` is not a valid number"), span).help(why));
         Err(Reported)
     }
 }
 
 fn address_range(first: IpAddr, last: IpAddr) -> Result<ConfigLiteral, &'static str> {
     if first.is_ipv4() != last.is_ipv4() {
-        return Err("an address range lies within one address family");
+        return Err("an address range needs two addresses of one family");
     }
     if first > last {
-        return Err("the range ends before it begins");
+        return Err("the range is reversed: its end is below its start");
     }
     Ok(ConfigLiteral::AddressRange(first, last))
 }
 
 fn number_range(first: i128, last: i128) -> Result<ConfigLiteral, &'static str> {
     let (Ok(first), Ok(last)) = (u64::try_from(first), u64::try_from(last)) else {
-        return Err("a range has no negative numbers");
+        return Err("a range cannot contain negative numbers");
     };
     if first > last {
-        return Err("the range ends before it begins");
+        return Err("the range is reversed: its end is below its start");
     }
     Ok(ConfigLiteral::NumberRange(first, last))
 }

@@ -1,16 +1,16 @@
-//! Lines of a policy as messages show them: without the secrets in them.
+//! Masking of secrets in the lines of a policy that messages show.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 /// Keys of objects whose values are secrets.
 const SECRET_KEYS: [&str; 3] = ["key", "secret", "password"];
-/// Bytes before what is shown in which the beginning of a secret is looked for.
+/// Bytes before the shown part that are searched for the start of a secret.
 const LOOK_BACK: usize = 4096;
-/// A word or number of fewer characters, such as the key of a GRE tunnel, is no secret.
+/// A shorter word or number, such as the key of a GRE tunnel, is not a secret.
 const BARE_SECRET_MIN: usize = 16;
 
-/// The part of a text in which each character of a secret is a `*`.
+/// Returns a part of a text with each character of a secret replaced by `*`.
 pub(super) fn redacted(text: &str, window: Range<usize>) -> Cow<'_, str> {
     let start = text.floor_char_boundary(window.start.saturating_sub(LOOK_BACK));
     let mut shown = Cow::Borrowed(&text[window.clone()]);
@@ -18,7 +18,7 @@ pub(super) fn redacted(text: &str, window: Range<usize>) -> Cow<'_, str> {
         let from = (start + secret.start).max(window.start) - window.start;
         let to = (start + secret.end).saturating_sub(window.start);
         if from < to {
-            // As many bytes, so that places in the text stay where they are.
+            // Same number of bytes, so that positions in the text remain valid.
             let stars = |c: char| if c == '\n' { "\n".to_owned() } else { "*".repeat(c.len_utf8()) };
             let hidden: String = shown[from..to].chars().map(stars).collect();
             shown.to_mut().replace_range(from..to, &hidden);
@@ -27,8 +27,7 @@ pub(super) fn redacted(text: &str, window: Range<usize>) -> Cow<'_, str> {
     shown
 }
 
-/// Where secrets are: what follows `key:` in quotes, or is long. The text need not be a policy's
-/// that can be read.
+/// Returns the ranges of secrets: quoted or long values after `key:`. The text need not parse.
 fn secrets(text: &str) -> impl Iterator<Item = Range<usize>> {
     SECRET_KEYS.iter().flat_map(move |key| {
         text.match_indices(key).filter_map(move |(at, _)| secret_after(text, at, at + key.len()))
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_stars_and_nothing_else_is() {
+    fn only_secrets_are_masked() {
         for (text, shown) in [
             (r#"key: "0a1b" }"#, r#"key: "****" }"#),
             (r#"{ "secret" :"a\"b", x: "y" }"#, r#"{ "secret" :"****", x: "y" }"#),
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_begins_before_what_is_shown_is_hidden() {
+    fn secret_that_starts_before_the_shown_part_is_masked() {
         let text = "a: 1, key: \"\"\"aé\nbc\"\"\", d: 2";
         let start = text.find("bc").unwrap();
         assert_eq!(redacted(text, start..text.len()), "**\"\"\", d: 2");

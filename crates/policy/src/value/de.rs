@@ -1,4 +1,4 @@
-//! A [`Value`] as the input of serde. An error points at the innermost key or value that caused it.
+//! Serde deserialization of a [`Value`]. An error points at the innermost key or value at fault.
 //!
 //! | the value | asked for an integer | asked for a string or anything |
 //! |---|---|---|
@@ -24,15 +24,17 @@ use crate::literal::ConfigLiteral;
 use crate::source::Span;
 use crate::suggest::similar;
 
-/// Why a configuration could not be read, and where. What [`Value`] returns as a `Deserializer`;
-/// [`crate::Policy::config`] makes a [`Diagnostic`] of it.
+/// A configuration that does not deserialize, with the position of the fault.
+///
+/// The error type of [`Value`] as a `Deserializer`; [`crate::Policy::config`] turns it into a
+/// [`Diagnostic`].
 #[derive(Debug)]
 pub struct Error {
     /// One line.
     pub message: String,
-    /// How to mend it, if that is known.
+    /// The remedy, if known.
     pub help: Option<String>,
-    /// The innermost key or value that is at fault, if it is not the whole.
+    /// The innermost key or value at fault; `None` for the whole.
     pub span: Option<Span>,
 }
 
@@ -41,13 +43,13 @@ impl Error {
         Self { message, help, span: None }
     }
 
-    /// The same error at `span`, unless it has a place already.
+    /// Sets the position unless there is one.
     fn at(mut self, span: Span) -> Self {
         self.span.get_or_insert(span);
         self
     }
 
-    /// The same error, without the text of a file: that may be long, or nobody's business.
+    /// Removes a file's text from the message: it may be long, or confidential.
     fn without(self, text: &str) -> Self {
         Self { message: self.message.replace(&format!("`{text}`"), "the text of a file"), ..self }
     }
@@ -93,8 +95,8 @@ impl de::Error for Error {
             "u8" => format!("a number from 0 to {}", u8::MAX),
             "u16" => format!("a number from 0 to {}", u16::MAX),
             "u32" => format!("a number from 0 to {}", u32::MAX),
-            "u64" | "usize" => "a whole number from 0".to_owned(),
-            "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number within its range".to_owned(),
+            "u64" | "usize" => "a non-negative whole number".to_owned(),
+            "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number in range".to_owned(),
             "f32" | "f64" => "a number".to_owned(),
             other => other.strip_prefix("struct ").map_or(other.to_owned(), |_| "an object".to_owned()),
         };
@@ -102,11 +104,11 @@ impl de::Error for Error {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("unknown key `{field}`"), one_of(field, expected, "there are no keys here"))
+        Self::new(format!("unknown key `{field}`"), one_of(field, expected, "no keys are allowed here"))
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("unknown word `{variant}`"), one_of(variant, expected, "no word fits here"))
+        Self::new(format!("unknown word `{variant}`"), one_of(variant, expected, "no words are allowed here"))
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -114,7 +116,7 @@ impl de::Error for Error {
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Self::new(format!("the key `{field}` is given twice"), None)
+        Self::new(format!("the key `{field}` occurs twice"), None)
     }
 }
 
@@ -123,10 +125,10 @@ fn one_of(word: &str, expected: &[&str], none: &str) -> Option<String> {
         return Some(format!("did you mean `{near}`?"));
     }
     let all: Vec<String> = expected.iter().map(|e| format!("`{e}`")).collect();
-    Some(if all.is_empty() { none.to_owned() } else { format!("there are {}", all.join(", ")) })
+    Some(if all.is_empty() { none.to_owned() } else { format!("expected one of {}", all.join(", ")) })
 }
 
-/// Integers of all sizes are asked for like the largest; serde's visitors check the range.
+/// Integers of all sizes are deserialized like the largest; serde's visitors check the range.
 macro_rules! integers {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -216,7 +218,7 @@ impl<'de> Deserializer<'de> for &'de Value {
 }
 
 impl Value {
-    /// Gives a secret. An error shows nothing of it.
+    /// Deserializes a secret. Errors do not show it.
     fn secret<'de, V: Visitor<'de>>(&'de self, visitor: V) -> Result<V::Value, Error> {
         let text = match &self.kind {
             ValueKind::Text(text) => text,
@@ -236,7 +238,7 @@ impl Value {
                 return Err(Error::new(message, None));
             }
         };
-        // What a visitor says of a text may have that text in it.
+        // A visitor's message may quote the text.
         visitor.visit_borrowed_str(text.as_str()).map_err(|error: Error| error.without(text))
     }
 }
@@ -276,7 +278,7 @@ impl<'de> SeqAccess<'de> for Values<'de> {
 
 struct Entries<'de> {
     rest: std::slice::Iter<'de, ConfigEntry>,
-    /// That of the key that was given out last.
+    /// The value of the most recent key.
     value: Option<&'de Value>,
 }
 
@@ -292,7 +294,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
         let Some(value) = self.value.take() else {
-            return Err(de::Error::custom("a value was asked for before its key"));
+            return Err(de::Error::custom("a value was requested before its key"));
         };
         seed.deserialize(value).map_err(|e| e.at(value.span))
     }
