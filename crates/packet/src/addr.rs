@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// An IPv4 or IPv6 address in 16 bytes, network byte order; IPv4 in its mapped form
 /// (`::ffff:a.b.c.d`, RFC 4291 2.5.5.2).
 ///
-/// The all-zero value is the unspecified IPv6 address and serves as "none" in zeroed state.
+/// All zeros is the unspecified IPv6 address and means "none" in zeroed state.
 #[derive(
     Clone, Copy, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -18,58 +18,58 @@ pub struct Addr([u8; 16]);
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 impl Addr {
-    /// "No address": all bytes zero.
+    /// No address: all bytes zero.
     pub const NONE: Addr = Addr([0; 16]);
 
-    /// The address whose 16 bytes these are.
+    /// Returns the address of these 16 bytes.
     #[inline]
     pub const fn from_bytes(bytes: [u8; 16]) -> Addr {
         Addr(bytes)
     }
 
-    /// The IPv4 address whose 4 bytes these are.
+    /// Returns the IPv4 address of these 4 bytes.
     #[inline]
     pub const fn from_v4_bytes(v4: [u8; 4]) -> Addr {
         Addr([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, v4[0], v4[1], v4[2], v4[3]])
     }
 
-    /// All 16 bytes.
+    /// Returns all 16 bytes.
     #[inline]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// The last four bytes: the IPv4 address, if it is one.
+    /// Returns the last four bytes: the IPv4 address, if it is one.
     #[inline]
     pub const fn v4_bytes(&self) -> [u8; 4] {
         [self.0[12], self.0[13], self.0[14], self.0[15]]
     }
 
-    /// Whether this is an IPv4 address in mapped form.
+    /// Checks for an IPv4 address in mapped form.
     #[inline]
     pub fn is_v4(&self) -> bool {
         self.0[..12] == MAPPED
     }
 
-    /// The IP version: 4 or 6.
+    /// Returns the IP version, 4 or 6.
     #[inline]
     pub fn version(&self) -> u8 {
         if self.is_v4() { 4 } else { 6 }
     }
 
-    /// As a number, most significant byte first; orders addresses as people do.
+    /// Converts to a number, most significant byte first; the order is the usual one of addresses.
     #[inline]
     pub const fn to_u128(self) -> u128 {
         u128::from_be_bytes(self.0)
     }
 
-    /// From a number, the inverse of [`Addr::to_u128`].
+    /// Converts from a number, the inverse of [`Addr::to_u128`].
     #[inline]
     pub const fn from_u128(number: u128) -> Addr {
         Addr(number.to_be_bytes())
     }
 
-    /// The standard library's form.
+    /// Converts to the standard library's type.
     pub fn ip(self) -> IpAddr {
         if self.is_v4() {
             IpAddr::V4(Ipv4Addr::from(self.v4_bytes()))
@@ -126,21 +126,21 @@ impl fmt::Debug for Addr {
     }
 }
 
-/// One end of a flow: an address and a transport port (or an ICMP query identifier; 0 where the
+/// One end of a flow: an address and a transport port (or an ICMP query identifier; 0 if the
 /// protocol has neither).
 #[derive(
     Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
 #[repr(C)]
 pub struct Endpoint {
-    /// Its address.
+    /// The address.
     pub addr: Addr,
-    /// Its port, in host byte order.
+    /// The port, in host byte order.
     pub port: u16,
 }
 
 impl Endpoint {
-    /// The endpoint `addr:port`.
+    /// Returns the endpoint `addr:port`.
     #[inline]
     pub const fn new(addr: Addr, port: u16) -> Endpoint {
         Endpoint { addr, port }

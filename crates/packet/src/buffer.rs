@@ -3,23 +3,23 @@
 use crate::Meta;
 use crate::memory::{LINE, prefetch};
 
-/// Room kept free before a packet's first byte, so that headers can be pushed without moving the
-/// payload: an IPv6, a UDP and a tunnel header with options, twice. So many bytes that Ethernet,
-/// IPv4 and TCP headers lie in one cache line.
+/// Bytes kept free in front of a packet, so that headers can be pushed without moving the payload:
+/// enough for an IPv6, a UDP and a tunnel header with options, twice. Chosen so that Ethernet, IPv4
+/// and TCP headers share a cache line.
 pub const HEADROOM: usize = 248;
 
-/// Bytes of a small buffer, headroom included. An odd number of cache lines with what stands before
-/// them, so that buffers side by side do not fall onto the same cache sets.
+/// Size of a small buffer, headroom included. With its metadata an odd number of cache lines, so
+/// that adjacent buffers do not map to the same cache sets.
 pub const SMALL_ROOM: usize = 2096;
 
-/// Bytes of a large buffer: the longest record of a capture file (262,144) with headroom and some
+/// Size of a large buffer: the longest record of a capture file (262,144) with headroom and some
 /// tailroom.
 pub const LARGE_ROOM: usize = 262_144 + 2 * HEADROOM;
 
-/// A packet: its bytes with room around them, and what is known of it.
+/// A packet: its bytes with room around them, and its metadata.
 ///
-/// It is owned by whoever holds it and moves as a pointer. To be given back to a [`PacketPool`]; one that
-/// is only dropped frees its memory, and its pool can make that many fewer.
+/// It has one owner and moves as a pointer. Return it to a [`PacketPool`]; a dropped packet frees
+/// its memory, and the pool has one fewer.
 pub struct Packet(Box<Frame<[u8]>>);
 
 #[repr(C, align(64))]
@@ -30,11 +30,11 @@ struct Frame<R: ?Sized> {
     room: R,
 }
 
-/// Cache lines of what is known of a packet.
+/// Cache lines of a packet's metadata.
 const KNOWN_LINES: usize = std::mem::offset_of!(Frame<[u8; SMALL_ROOM]>, room).div_ceil(LINE);
 
 impl<R: ?Sized> Frame<R> {
-    /// Where in the room the packet's bytes are.
+    /// Returns the range of the packet's bytes in the buffer.
     #[inline(always)]
     fn bytes(&self) -> std::ops::Range<usize> {
         let head = self.head as usize;
@@ -42,18 +42,18 @@ impl<R: ?Sized> Frame<R> {
     }
 }
 
-/// There is not enough room before or behind the packet's bytes.
+/// Not enough room before or after the packet's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no room for {wanted} more bytes in the packet's buffer ({available} free)")]
 pub struct NoRoom {
-    /// How many bytes were wanted.
+    /// Bytes requested.
     pub wanted: usize,
-    /// How many were free on that side.
+    /// Bytes free on that side.
     pub available: usize,
 }
 
 impl Packet {
-    /// A packet of its own, outside any pool: for tests and for control paths.
+    /// Returns a packet outside any pool, for tests and control paths.
     pub fn from_bytes(data: &[u8]) -> Packet {
         let mut packet = if data.len() + HEADROOM <= SMALL_ROOM { new_small() } else { new_large() };
         let fits = data.len().min(packet.0.room.len() - HEADROOM);
@@ -63,15 +63,15 @@ impl Packet {
         packet
     }
 
-    /// The bytes, from the link-layer header on.
+    /// Returns the bytes, from the link-layer header on.
     #[inline]
     pub fn data(&self) -> &[u8] {
         let frame = &*self.0;
         &frame.room[frame.bytes()]
     }
 
-    /// The bytes, to be changed. Whoever changes the length that the IP header says, after the
-    /// packet was parsed, sets [`Meta::plain_len`] to 0.
+    /// Returns the bytes for writing. After changing the IP header's length of a parsed packet, set
+    /// [`Meta::plain_len`] to 0.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         let frame = &mut *self.0;
@@ -79,19 +79,19 @@ impl Packet {
         &mut frame.room[bytes]
     }
 
-    /// What is known of the packet.
+    /// Returns the metadata.
     #[inline]
     pub fn meta(&self) -> &Meta {
         &self.0.meta
     }
 
-    /// What is known of the packet, to be changed.
+    /// Returns the metadata for writing.
     #[inline]
     pub fn meta_mut(&mut self) -> &mut Meta {
         &mut self.0.meta
     }
 
-    /// Bytes, as with [`Packet::data_mut`], and metadata at once.
+    /// Returns bytes, as with [`Packet::data_mut`], and metadata together.
     #[inline]
     pub fn parts_mut(&mut self) -> (&mut [u8], &mut Meta) {
         let frame = &mut *self.0;
@@ -99,27 +99,26 @@ impl Packet {
         (&mut frame.room[bytes], &mut frame.meta)
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     #[inline]
     #[allow(clippy::len_without_is_empty)] // A packet is not a collection.
     pub fn len(&self) -> usize {
         self.0.len as usize
     }
 
-    /// How many bytes can be pushed in front.
+    /// Returns the number of bytes that can be pushed in front.
     #[inline]
     pub fn headroom(&self) -> usize {
         self.0.head as usize
     }
 
-    /// How many bytes can be added behind.
+    /// Returns the number of bytes that can be appended.
     #[inline]
     pub fn tailroom(&self) -> usize {
         self.0.room.len() - self.0.head as usize - self.0.len as usize
     }
 
-    /// Adds `count` bytes in front; their content is undefined. The metadata's offsets are not
-    /// touched.
+    /// Adds `count` bytes of undefined content in front. The metadata's offsets are unchanged.
     #[inline]
     pub fn push_front(&mut self, count: usize) -> Result<(), NoRoom> {
         let available = self.headroom();
@@ -131,7 +130,7 @@ impl Packet {
         Ok(())
     }
 
-    /// Takes up to `count` bytes away in front.
+    /// Removes up to `count` bytes in front.
     #[inline]
     pub fn pull_front(&mut self, count: usize) {
         let count = count.min(self.len()) as u32;
@@ -139,13 +138,13 @@ impl Packet {
         self.0.len -= count;
     }
 
-    /// Shortens the packet to at most `len` bytes.
+    /// Truncates the packet to at most `len` bytes.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         self.0.len = self.0.len.min(len.min(u32::MAX as usize) as u32);
     }
 
-    /// Adds `bytes` behind.
+    /// Appends `bytes`.
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
         let available = self.tailroom();
         if bytes.len() > available {
@@ -157,8 +156,8 @@ impl Packet {
         Ok(())
     }
 
-    /// Takes these bytes as content, with the default headroom before them, and fresh metadata:
-    /// what a receiver does with an empty buffer.
+    /// Fills an empty buffer as a receiver does: copies the bytes after the default headroom and
+    /// resets the metadata.
     #[inline(always)]
     pub fn receive(&mut self, data: &[u8]) -> Result<(), NoRoom> {
         let frame = &mut *self.0;
@@ -172,8 +171,8 @@ impl Packet {
         Ok(())
     }
 
-    /// Asks for what is read first of a packet that another core has had: what is known of it, and
-    /// where its headers are if nothing was pushed or pulled.
+    /// Prefetches what is read first of a packet from another core: its metadata, and its headers
+    /// if none were pushed or pulled.
     #[inline]
     pub fn prefetch(&self) {
         let frame = &raw const *self.0;
@@ -194,15 +193,15 @@ impl std::fmt::Debug for Packet {
     }
 }
 
-/// Copies all of `from` to `to`, which is as long: the shortest Ethernet frames, which come by the
-/// million, without a call.
+/// Copies `from` to `to`, of equal length. The shortest Ethernet frames, the most frequent ones,
+/// are copied without a call.
 #[inline(always)]
 fn copy(from: &[u8], to: &mut [u8]) {
     const HALF: usize = 32;
     if (HALF..=2 * HALF).contains(&from.len())
         && let (Some(head), Some(tail)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>())
     {
-        // They overlap where the frame is shorter than both.
+        // The halves overlap if the frame is shorter than both.
         to[..HALF].copy_from_slice(head);
         let last = to.len() - HALF;
         to[last..].copy_from_slice(tail);
@@ -219,9 +218,8 @@ fn new_large() -> Packet {
     Packet(Box::new(Frame { meta: Meta::default(), head: 0, len: 0, room: [0; LARGE_ROOM] }))
 }
 
-/// Where packets come from and go back to: a bounded number of buffers, made at the start (small
-/// ones) or when first needed (large ones). Taking from an empty pool fails; the caller counts
-/// [`crate::DropReason::NoBuffer`].
+/// A bounded pool of packets. Small buffers are allocated at the start, large ones on demand.
+/// Taking from an empty pool fails; the caller counts [`crate::DropReason::NoBuffer`].
 pub struct PacketPool {
     small: Vec<Packet>,
     large: Vec<Packet>,
@@ -230,11 +228,11 @@ pub struct PacketPool {
 }
 
 impl PacketPool {
-    /// Large buffers that a pool makes at most, when first needed.
+    /// Limit on the large buffers of a pool, which are allocated on demand.
     pub const LARGE_MAX: usize = 256;
 
-    /// A pool of `small` buffers of [`SMALL_ROOM`] bytes and up to [`PacketPool::LARGE_MAX`] of
-    /// [`LARGE_ROOM`].
+    /// Returns a pool of `small` buffers of [`SMALL_ROOM`] bytes and up to
+    /// [`PacketPool::LARGE_MAX`] of [`LARGE_ROOM`].
     pub fn new(small: usize) -> PacketPool {
         PacketPool {
             small: (0..small).map(|_| new_small()).collect(),
@@ -244,21 +242,21 @@ impl PacketPool {
         }
     }
 
-    /// A packet with these bytes and fresh metadata, or none if the pool is empty or the packet too
-    /// long.
+    /// Returns a packet with these bytes and fresh metadata. `None` if the pool is empty or the
+    /// packet too long.
     #[inline]
     pub fn take(&mut self, data: &[u8]) -> Option<Packet> {
         let mut packet =
             if data.len() + HEADROOM <= SMALL_ROOM { self.small.pop() } else { self.take_large(data.len()) };
         match &mut packet {
-            Some(packet) => packet.receive(data).ok()?, // It has room: so it was chosen.
+            Some(packet) => packet.receive(data).ok()?, // It has room, by the choice above.
             None => self.refused += 1,
         }
         packet
     }
 
-    /// Adds up to `count` small buffers to `batch`, to be filled by [`Packet::receive`]; how many
-    /// there were.
+    /// Adds up to `count` small buffers to `batch`, to be filled by [`Packet::receive`], and
+    /// returns their number.
     #[inline]
     pub fn take_small(&mut self, count: usize, batch: &mut Vec<Packet>) -> usize {
         let rest = self.small.len().saturating_sub(count);
@@ -268,7 +266,7 @@ impl PacketPool {
         taken
     }
 
-    /// Gives a packet back.
+    /// Returns a packet to the pool.
     #[inline]
     pub fn give(&mut self, packet: Packet) {
         if packet.is_small() {
@@ -278,7 +276,7 @@ impl PacketPool {
         }
     }
 
-    /// Gives packets back, all at once.
+    /// Returns several packets to the pool.
     #[inline]
     pub fn give_all(&mut self, packets: &mut Vec<Packet>) {
         if packets.iter().all(Packet::is_small) {
@@ -288,28 +286,29 @@ impl PacketPool {
         }
     }
 
-    /// Moves packets to `out`: large ones, and small ones beyond this many.
+    /// Moves packets to `out`: large ones, and small ones beyond `keep`.
     pub fn take_surplus(&mut self, keep: usize, out: &mut Vec<Packet>) {
         out.append(&mut self.large);
         out.extend(self.small.drain(keep.min(self.small.len())..));
     }
 
-    /// Frees small buffers beyond this many.
+    /// Frees small buffers beyond `keep`.
     pub fn trim(&mut self, keep: usize) {
         self.small.truncate(keep);
     }
 
-    /// Makes small buffers until there are this many.
+    /// Allocates small buffers up to `count`.
     pub fn fill(&mut self, count: usize) {
         self.small.resize_with(count.max(self.small.len()), new_small);
     }
 
-    /// Makes this many small buffers in the place of ones that were lost, by a panic.
+    /// Allocates this many small buffers to replace those lost in a panic.
     pub fn replace_lost(&mut self, count: usize) {
         self.fill(self.free() + count);
     }
 
-    /// Whether a packet of `len` bytes could be taken now, if it is not too long at all.
+    /// Checks if a packet of `len` bytes can be taken now, provided that it is not too long for any
+    /// buffer.
     #[inline]
     pub fn has_room(&self, len: usize) -> bool {
         if len + HEADROOM <= SMALL_ROOM {
@@ -319,12 +318,12 @@ impl PacketPool {
         }
     }
 
-    /// Small buffers that are free now.
+    /// Returns the number of free small buffers.
     pub fn free(&self) -> usize {
         self.small.len()
     }
 
-    /// How many times no buffer was to be had.
+    /// Returns the number of failed requests.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -346,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_fills_an_odd_number_of_cache_lines() {
+    fn buffer_fills_an_odd_number_of_cache_lines() {
         assert_eq!(size_of::<Frame<[u8; SMALL_ROOM]>>() / 64 % 2, 1);
         assert!(size_of::<Meta>() <= 136, "{}", size_of::<Meta>());
     }
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_come_and_go_without_moving_the_payload() {
+    fn headers_are_pushed_and_pulled_in_place() {
         let mut packet = Packet::from_bytes(b"payload");
         let at = packet.data().as_ptr();
         packet.push_front(4).unwrap();
@@ -378,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_bounded_and_takes_back() {
+    fn pool_is_bounded_and_reuses_buffers() {
         let mut pool = PacketPool::new(2);
         let a = pool.take(&[1; 60]).unwrap();
         let _b = pool.take(&[2; 1500]).unwrap();

@@ -22,7 +22,8 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 
-/// The checksum over `bytes`: the complement of their one's complement sum. RFC 1071 section 1.
+/// Returns the checksum over `bytes`: the complement of their one's complement sum. RFC 1071
+/// section 1.
 #[inline]
 pub fn checksum(bytes: &[u8]) -> u16 {
     finish(sum(bytes))
@@ -43,12 +44,12 @@ pub fn sum(bytes: &[u8]) -> u32 {
     u32::from(u16::from_be(fold(total)))
 }
 
-/// From so many bytes on, wider vectors are worth the question whether the processor has them.
+/// From this many bytes on, wider vectors are worth checking the processor's features.
 const MANY: usize = 128;
 
-/// The sum of the bytes as words in native order, whose place in it does not matter until the end
-/// (RFC 1071 section 2 (B)): 32-bit words into a 64-bit accumulator, so that there is no carry to
-/// chase, and the loop vectorises.
+/// Sums the bytes as words in native order, whose byte order does not matter until the end (RFC
+/// 1071 section 2 (B)). 32-bit words go into a 64-bit accumulator: there is no carry chain, and the
+/// loop vectorises.
 #[inline(always)]
 fn total(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<4>();
@@ -69,34 +70,34 @@ fn total_of_many(bytes: &[u8]) -> u64 {
         fn total_wide(bytes: &[u8]) -> u64 {
             total(bytes)
         }
-        // SAFETY: the processor has what the function is compiled for: that was just asked.
+        // SAFETY: the processor has the features that the function is compiled for, as just
+        // checked.
         return unsafe { total_wide(bytes) };
     }
     total(bytes)
 }
 
-/// Folds the carries of a partial sum and complements it: the value to write into a checksum field.
+/// Folds the carries of a partial sum and complements it: the value for a checksum field.
 #[inline]
 pub fn finish(partial: u32) -> u16 {
     !fold(u64::from(partial))
 }
 
-/// [`finish`] for UDP, where a zero would mean "no checksum" and is written as `0xffff`. RFC 768,
-/// RFC 8200 section 8.1.
+/// [`finish`] for UDP, where zero means "no checksum" and is written as `0xffff`. RFC 768, RFC 8200
+/// section 8.1.
 #[inline]
 pub fn finish_udp(partial: u32) -> u16 {
     udp_zero(finish(partial))
 }
 
-/// Whether a partial sum over data *and* its checksum field (and pseudo-header) shows the data to
-/// be intact.
+/// Checks a partial sum over data *and* its checksum field (and pseudo-header).
 #[inline]
 pub fn verify(partial: u32) -> bool {
     finish(partial) == 0
 }
 
-/// The partial sum of the pseudo-header for a transport segment of `len_bytes` in IPv4. RFC 768,
-/// RFC 9293 section 3.1.
+/// Returns the partial sum of the pseudo-header of an IPv4 transport segment of `len_bytes`. RFC
+/// 768, RFC 9293 section 3.1.
 #[inline]
 pub fn pseudo_header_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, len_bytes: u16) -> u32 {
     let total = u64::from(source.to_bits())
@@ -106,8 +107,8 @@ pub fn pseudo_header_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, l
     u32::from(fold(total))
 }
 
-/// The partial sum of the pseudo-header for an upper-layer packet of `len_bytes` in IPv6. RFC 8200
-/// section 8.1.
+/// Returns the partial sum of the pseudo-header of an IPv6 upper-layer packet of `len_bytes`. RFC
+/// 8200 section 8.1.
 ///
 /// `destination` is the final one (the last address of a routing header), `next_header` the
 /// upper-layer protocol.
@@ -120,38 +121,36 @@ pub fn pseudo_header_v6(source: Ipv6Addr, destination: Ipv6Addr, next_header: u8
     u32::from(fold(total))
 }
 
-/// The checksum after one 16-bit word of the data went from `old` to `new`. RFC 1624 equation 3.
+/// Updates a checksum for a 16-bit word that changed from `old` to `new`. RFC 1624 equation 3.
 ///
-/// Not for a UDP field, where zero has a meaning: see [`Delta::apply_udp`].
+/// Not for UDP, where zero has a meaning: see [`Delta::apply_udp`].
 #[inline]
 pub fn update16(checksum: u16, old: u16, new: u16) -> u16 {
     Delta::of16(old, new).apply(checksum)
 }
 
-/// The checksum after a 32-bit value at an even offset went from `old` to `new`. RFC 1624 equation
-/// 3.
+/// Updates a checksum for a 32-bit value at an even offset. RFC 1624 equation 3.
 #[inline]
 pub fn update32(checksum: u16, old: u32, new: u32) -> u16 {
     Delta::of32(old, new).apply(checksum)
 }
 
-/// The checksum after a 128-bit value at an even offset went from `old` to `new`. RFC 1624 equation
-/// 3.
+/// Updates a checksum for a 128-bit value at an even offset. RFC 1624 equation 3.
 #[inline]
 pub fn update128(checksum: u16, old: u128, new: u128) -> u16 {
     Delta::of128(old, new).apply(checksum)
 }
 
-/// What a set of rewritten fields does to a checksum: the sum of `~old + new` over them, in one's
-/// complement arithmetic.
+/// The effect of a set of rewritten fields on a checksum: the sum of `~old + new` over them, in
+/// one's complement arithmetic.
 ///
-/// Deltas add up in any order, `-delta` undoes `delta`, and [`Delta::ZERO`] changes nothing, so the
-/// delta of a whole chain's header changes is computed once and applied to each packet with one
-/// addition. Equal changes compare equal. Fields must lie at even offsets of the checksummed data.
+/// Deltas add up in any order, `-delta` undoes `delta`, and [`Delta::ZERO`] changes nothing. So the
+/// delta of all header changes on a path is computed once and applied to each packet with one
+/// addition. Equal changes compare equal. Fields must be at even offsets of the checksummed data.
 ///
-/// For intact data other than all zeros the result is bit for bit the checksum a full computation
-/// gives. (Data of nothing but zeros has the two valid checksums `0` and `0xffff`; no IP, TCP or
-/// ICMP header is such.)
+/// For valid data other than all zeros, the result is bit for bit that of a full computation. (Data
+/// of zeros only has two valid checksums, `0` and `0xffff`; no IP, TCP or ICMP header is like
+/// that.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Delta(
     /// The residue modulo `0xffff`, in `0..0xffff`: one's complement addition is addition modulo
@@ -163,13 +162,13 @@ impl Delta {
     /// No change.
     pub const ZERO: Delta = Delta(0);
 
-    /// One 16-bit word went from `old` to `new`.
+    /// A 16-bit word changed from `old` to `new`.
     #[inline]
     pub const fn of16(old: u16, new: u16) -> Delta {
         Delta(((!old as u32 + new as u32) % 0xffff) as u16)
     }
 
-    /// A 32-bit value went from `old` to `new`.
+    /// A 32-bit value changed from `old` to `new`.
     #[inline]
     pub const fn of32(old: u32, new: u32) -> Delta {
         // 2^16 = 1 modulo 0xffff, so a 32-bit value is congruent to the sum of its words, and !old
@@ -177,26 +176,26 @@ impl Delta {
         Delta(((!old as u64 + new as u64) % 0xffff) as u16)
     }
 
-    /// A 128-bit value went from `old` to `new`.
+    /// A 128-bit value changed from `old` to `new`.
     #[inline]
     pub const fn of128(old: u128, new: u128) -> Delta {
         Delta(((sum128(!old) + sum128(new)) % 0xffff) as u16)
     }
 
-    /// A run of bytes whose partial [`sum`] was `old` now has the partial sum `new`.
+    /// A run of bytes changed its partial [`sum`] from `old` to `new`.
     #[inline]
     pub const fn of_sums(old: u32, new: u32) -> Delta {
         Delta::of32(old, new)
     }
 
-    /// The checksum field after the change. RFC 1624 equation 3.
+    /// Returns the checksum field after the change. RFC 1624 equation 3.
     #[inline]
     pub const fn apply(self, checksum: u16) -> u16 {
         let total = !checksum as u32 + self.0 as u32;
         !((total & 0xffff) + (total >> 16)) as u16
     }
 
-    /// The UDP checksum field after the change: zero (the sender computed none) stays zero, and a
+    /// Returns the UDP checksum field after the change. Zero (none computed) stays zero, and a
     /// result of zero is written as `0xffff`. RFC 768; RFC 6935 for the zero in IPv6 tunnels.
     #[inline]
     pub const fn apply_udp(self, checksum: u16) -> u16 {
@@ -255,7 +254,7 @@ impl core::iter::Sum for Delta {
     }
 }
 
-/// Adds the carries back in until 16 bits are left.
+/// Folds the carries until 16 bits are left.
 #[inline]
 const fn fold(total: u64) -> u16 {
     let total = (total & 0xffff_ffff) + (total >> 32); // < 2^33
@@ -264,7 +263,7 @@ const fn fold(total: u64) -> u16 {
     ((total & 0xffff) + (total >> 16)) as u16
 }
 
-/// The sum of the four 32-bit parts, congruent to the sum of the eight 16-bit words.
+/// Returns the sum of the four 32-bit parts, congruent to that of the eight 16-bit words.
 #[inline]
 const fn sum128(value: u128) -> u64 {
     let (high, low) = ((value >> 64) as u64, value as u64);
@@ -304,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ones_and_nothing() {
+    fn all_ones_and_empty_data_have_known_sums() {
         assert_eq!(checksum(&[]), 0xffff);
         for len in 2..200 {
             let bytes = vec![0xff; len];
@@ -340,7 +339,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fast_sum_is_the_reference(bytes in words(), skip in 0usize..8) {
+        fn fast_sum_equals_the_reference(bytes in words(), skip in 0usize..8) {
             let bytes = &bytes[skip.min(bytes.len())..];
             prop_assert_eq!(checksum(bytes), reference(bytes));
         }

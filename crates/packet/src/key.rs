@@ -1,4 +1,4 @@
-//! Flow keys: the identity of a flow, the same for both of its directions, and their keyed hash.
+//! Flow keys, the same for both directions of a flow, and their keyed hash.
 
 use std::fmt;
 
@@ -6,29 +6,28 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Addr, Endpoint, memory};
 
-/// Identifies a flow: the 5-tuple with its ends in canonical order, plus what keeps equal 5-tuples
-/// apart (S7).
+/// The identity of a flow: the 5-tuple with its ends in canonical order, and what distinguishes
+/// equal 5-tuples (S7).
 ///
-/// Both directions of a flow have the same key; which way a packet went is told apart by the
-/// `reversed` flag that [`FlowKey::new`] returns beside it. 48 bytes without padding, so that a key
-/// is compared and hashed as six words.
+/// Both directions have the same key; the `reversed` flag of [`FlowKey::new`] distinguishes them.
+/// The 48 bytes without padding are compared and hashed as six words.
 ///
-/// The canonical order is any that is quick to tell: that of the addresses' bytes as they stand in
-/// memory, read as numbers with the last byte first, and then of the ports'.
+/// The canonical order is one that is fast to compute: that of the addresses' bytes in memory, read
+/// as little-endian numbers, then of the ports'.
 #[derive(Clone, Copy, Default, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 #[allow(clippy::derived_hash_with_manual_eq)] // Equal words are equal fields.
 pub struct FlowKey {
     low: Addr,
     high: Addr,
-    /// In network byte order, as addresses are.
+    /// In network byte order, like the addresses.
     low_port: [u8; 2],
     high_port: [u8; 2],
     /// IP protocol number of the transport header (IANA).
     pub protocol: u8,
-    /// 4 or 6; 0 in a zeroed key, which equals no packet's.
+    /// 4 or 6; 0 in a zeroed key, which matches no packet.
     pub version: u8,
-    /// The tenant that the packet belongs to; 0 where there is but one.
+    /// The packet's tenant; 0 if there is only one.
     pub tenant: u16,
     /// VLAN tags and virtual network of the packet.
     pub scope: Scope,
@@ -37,8 +36,8 @@ pub struct FlowKey {
 const KEY_LEN: usize = size_of::<FlowKey>();
 
 impl FlowKey {
-    /// The key of a packet from `source` to `destination`, and whether the canonical order reversed
-    /// them.
+    /// Returns the key of a packet from `source` to `destination`, and true if the canonical order
+    /// reversed them.
     #[inline]
     pub fn new(
         source: Endpoint,
@@ -64,7 +63,7 @@ impl FlowKey {
         (key, reversed)
     }
 
-    /// The same for an IPv4 packet without tags, from its header's fields as they stand there.
+    /// Same for an untagged IPv4 packet, from the header's fields as they are in memory.
     #[inline(always)]
     pub fn of_ipv4(
         source: ([u8; 4], [u8; 2]),
@@ -72,9 +71,8 @@ impl FlowKey {
         protocol: u8,
         tenant: u16,
     ) -> (FlowKey, bool) {
-        // An end as one number: the lower half of the mapped address, with the port where that has
-        // zeros. Comparing two compares address and port, and the smaller one is a choice without a
-        // branch.
+        // Each end as one number: the lower half of the mapped address, with the port in its zeros.
+        // One comparison covers address and port, and the minimum needs no branch.
         let end = |(address, port): ([u8; 4], [u8; 2])| {
             let (address, port) = (u32::from_le_bytes(address), u16::from_le_bytes(port));
             u64::from(address) << 32 | 0xffff_0000 | u64::from(port)
@@ -88,7 +86,7 @@ impl FlowKey {
         (zerocopy::transmute!(words), source > destination)
     }
 
-    /// Source and destination of a packet that carries this key in the given order.
+    /// Returns source and destination of a packet with this key.
     #[inline]
     pub fn ends(&self, reversed: bool) -> (Endpoint, Endpoint) {
         let low = Endpoint::new(self.low, u16::from_be_bytes(self.low_port));
@@ -96,14 +94,14 @@ impl FlowKey {
         if reversed { (high, low) } else { (low, high) }
     }
 
-    /// Whether all but the scopes of both keys are equal.
+    /// Compares all but the scopes.
     #[inline(always)]
     pub fn equals_without_scope(&self, other: &FlowKey) -> bool {
         const LEN: usize = std::mem::offset_of!(FlowKey, scope);
         memory::equal::<LEN, KEY_LEN>(zerocopy::transmute_ref!(self), zerocopy::transmute_ref!(other))
     }
 
-    /// The key as six words, for hashing and comparing.
+    /// Returns the key as six words, for hashing and comparing.
     #[inline(always)]
     pub fn words(&self) -> [u64; 6] {
         zerocopy::transmute!(*self)
@@ -135,14 +133,14 @@ impl fmt::Debug for FlowKey {
     }
 }
 
-/// What separates flows with equal 5-tuples: two VLAN identifiers and a virtual network identifier.
+/// Distinguishes flows with equal 5-tuples: two VLAN identifiers and a virtual network identifier.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 pub struct Scope(u64);
 
 impl Scope {
-    /// Adds the next VLAN tag inwards. The outermost two count; further ones are not part of the
-    /// key. Identifier 0 is no VLAN: the tag has a priority only (IEEE 802.1Q 9.6).
+    /// Adds the next inner VLAN tag. Tags after the outermost two are not part of the key, nor is
+    /// identifier 0, which is a priority tag (IEEE 802.1Q 9.6).
     #[inline]
     pub fn with_vlan(self, id: u16) -> Scope {
         if id & 0xfff == 0 {
@@ -164,29 +162,29 @@ impl Scope {
         Scope((self.0 & 0xffff_ffff) | u64::from(id) << 32)
     }
 
-    /// The same without VLANs: where tags say the direction, not the network.
+    /// Removes the VLANs, for links whose tags give the direction rather than the network.
     #[inline]
     pub fn without_vlans(self) -> Scope {
         Scope(self.0 & !0xffff_ffff)
     }
 
-    /// Whether there is neither a VLAN tag nor a virtual network.
+    /// Checks that there is neither VLAN tag nor virtual network.
     #[inline(always)]
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The outermost VLAN identifier, if the packet was tagged.
+    /// Returns the outermost VLAN identifier, if tagged.
     pub fn vlan(self) -> Option<u16> {
         (self.0 & 0x1000 != 0).then_some((self.0 & 0xfff) as u16)
     }
 
-    /// The second VLAN identifier (QinQ), if there was one.
+    /// Returns the second VLAN identifier (QinQ), if any.
     pub fn inner_vlan(self) -> Option<u16> {
         ((self.0 >> 13) & 0x1000 != 0).then_some(((self.0 >> 13) & 0xfff) as u16)
     }
 
-    /// The virtual network identifier; 0 where there is none.
+    /// Returns the virtual network identifier; 0 if there is none.
     pub fn network(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -214,12 +212,12 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// A keyed hash of flow keys. Keys come from whoever sends packets, so the hash must not be
-/// predictable: the seed is a secret in production and a parameter in runs that must repeat.
+/// A keyed hash of flow keys. Senders choose the keys, so the hash must be unpredictable: the seed
+/// is a secret in production, and a parameter in repeatable runs.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowHasher {
     secrets: [u64; 6],
-    /// What the words that are zero in every untagged IPv4 packet's key contribute.
+    /// Contribution of the words that are zero in the key of every untagged IPv4 packet.
     untagged_ipv4: u64,
 }
 
@@ -227,26 +225,26 @@ impl FlowHasher {
     /// For parsing where the hash does not matter.
     pub(crate) const UNKEYED: FlowHasher = FlowHasher { secrets: [0; 6], untagged_ipv4: 0 };
 
-    /// The hasher with this seed.
+    /// Returns the hasher with this seed.
     pub fn new(seed: u64) -> FlowHasher {
         let mut state = seed;
         let secrets: [u64; 6] = std::array::from_fn(|_| split_mix(&mut state));
         FlowHasher { untagged_ipv4: seldom_words(&secrets, 0, 0, 0), secrets }
     }
 
-    /// 64 well mixed bits of the key. Symmetric, because the key is.
+    /// Returns 64 well-mixed bits, the same for both directions.
     #[inline]
     pub fn hash(&self, key: &FlowKey) -> u64 {
         self.hash_words(&key.words())
     }
 
-    /// The same for any six words.
+    /// Same for any six words.
     #[inline]
     pub fn hash_words(&self, w: &[u64; 6]) -> u64 {
         self.mix(w[1], w[3], w[4], seldom_words(&self.secrets, w[0], w[2], w[5]))
     }
 
-    /// The hash of a key that [`FlowKey::of_ipv4`] made: half the work.
+    /// Hashes a key made by [`FlowKey::of_ipv4`], in half the time.
     #[inline(always)]
     pub(crate) fn hash_untagged_ipv4(&self, key: &FlowKey) -> u64 {
         let w = key.words();
@@ -260,13 +258,13 @@ impl FlowHasher {
     }
 }
 
-/// The upper halves of both addresses, and the scope.
+/// Mixes the upper halves of both addresses, and the scope.
 #[inline]
 fn seldom_words(s: &[u64; 6], low: u64, high: u64, scope: u64) -> u64 {
     fold(fold(low ^ s[3], high ^ s[4]), scope ^ s[5])
 }
 
-/// The next number of a SplitMix64 sequence (Steele et al., 2014).
+/// Returns the next number of a SplitMix64 sequence (Steele et al., 2014).
 #[inline]
 pub fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -276,7 +274,7 @@ pub fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Both halves of a 128-bit product, folded.
+/// Folds both halves of a 128-bit product.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -306,7 +304,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_short_way_to_an_ipv4_key_is_the_same(
+        fn fast_ipv4_key_equals_the_general_one(
             a: ([u8; 4], [u8; 2]),
             b: ([u8; 4], [u8; 2]),
             same_address: bool,

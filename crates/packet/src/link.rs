@@ -1,9 +1,9 @@
-//! Link types: how the first header of a frame is to be read.
+//! Link types: the format of a frame's first header.
 
-/// The outermost header of a captured or received frame, by its number in the `LINKTYPE_` registry.
+/// The format of the outermost header of a captured or received frame, by its `LINKTYPE_` number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LinkType {
-    /// BSD loopback: a 4-byte address family in the byte order of the capturing host (0, and 108 in
+    /// BSD loopback: a 4-byte address family in the byte order of the capturing host (0; 108 in
     /// network order).
     Null,
     /// Ethernet II or 802.3 (1).
@@ -19,13 +19,13 @@ pub enum LinkType {
     LinuxSll,
     /// Linux "cooked" capture, version 2 (276).
     LinuxSll2,
-    /// Anything else, by its number: carried through as it is. `docs/link-types.md` lists those in
-    /// which IP is found.
+    /// Any other number, passed through unchanged. `docs/link-types.md` lists those in which IP is
+    /// found.
     Other(u16),
 }
 
 impl LinkType {
-    /// The link type that a capture file's number stands for.
+    /// Returns the link type of a capture file's number.
     pub fn from_number(number: u16) -> LinkType {
         match number {
             0 => LinkType::Null,
@@ -39,7 +39,7 @@ impl LinkType {
         }
     }
 
-    /// The number to write into a capture file.
+    /// Returns the number for a capture file.
     pub fn number(self) -> u16 {
         match self {
             LinkType::Null => 0,

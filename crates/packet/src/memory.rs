@@ -1,5 +1,4 @@
-//! Large zeroed memory, on huge pages where the system grants them, slots in it, and cache
-//! prefetching.
+//! Large zeroed memory, on huge pages if available; slot arrays in it; cache prefetching.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -11,22 +10,21 @@ mod slots;
 
 pub use slots::{ColumnMut, LINE, SlotArray, SlotField};
 
-/// A fixed number of `T`s, all bytes zero at first, in memory that is mapped lazily and, from 2 MiB
-/// on, asked to be huge pages: a table of a million flows would otherwise miss the TLB on every
-/// look-up.
+/// A fixed number of zeroed `T`s in lazily mapped memory, on huge pages from 2 MiB on if granted: a
+/// table of a million flows would otherwise miss the TLB on every lookup.
 pub struct Zeroed<T> {
     map: MmapMut,
     len: usize,
     of: PhantomData<T>,
 }
 
-/// Memory for a table could not be had.
+/// Memory for a table could not be allocated.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot map {bytes} bytes of memory: {source}")]
 pub struct OutOfMemory {
-    /// How many bytes were asked for.
+    /// Bytes requested.
     pub bytes: usize,
-    /// What the system said.
+    /// Error of the system.
     pub source: std::io::Error,
 }
 
@@ -35,27 +33,25 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Bytes of the smallest page.
 const PAGE: usize = 4096;
 
-/// Tables up to this size are brought into memory as a whole where [`Zeroed::prefault`] asks for
-/// it.
+/// Limit on the tables that [`Zeroed::prefault`] brings into memory.
 pub const PREFAULT_MAX: usize = 256 << 20;
 
 impl<T: FromBytes + IntoBytes> Zeroed<T> {
-    /// Maps room for `len` values (at least one).
+    /// Maps memory for `len` values, at least one.
     pub fn new(len: usize) -> Result<Zeroed<T>, OutOfMemory> {
         let len = len.max(1);
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
         const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to pages only") };
         let map = MmapMut::map_anon(bytes).map_err(|source| OutOfMemory { bytes, source })?;
         if bytes >= HUGE_PAGE {
-            // A hint: where huge pages are off, the table works, only slower.
+            // A hint: without huge pages the table works, only slower.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Ok(Zeroed { map, len, of: PhantomData })
     }
 
-    /// Brings all of it into memory, if it is not larger than [`PREFAULT_MAX`]: for tables that are
-    /// reached at random, whose packets would otherwise wait, page after page, until the system has
-    /// zeroed each.
+    /// Touches all pages of tables up to [`PREFAULT_MAX`]. For randomly accessed tables, whose
+    /// first packets would otherwise wait for page faults.
     pub fn prefault(&mut self) {
         if self.map.len() <= PREFAULT_MAX {
             for page in self.map.chunks_mut(PAGE) {
@@ -89,8 +85,8 @@ impl<T> DerefMut for Zeroed<T> {
     }
 }
 
-/// Asks the processor to bring the cache line at this address into its first-level cache. Only a
-/// hint; the address may be any.
+/// Prefetches the cache line at this address into the first-level cache. A hint; any address is
+/// allowed.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -103,7 +99,7 @@ pub fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// Asks for all cache lines of a value, as [`prefetch`] does for one.
+/// Prefetches all cache lines of a value.
 #[inline(always)]
 pub fn prefetch_all<T>(value: *const T) {
     let bytes = value.cast::<u8>();
@@ -113,7 +109,7 @@ pub fn prefetch_all<T>(value: *const T) {
     }
 }
 
-/// Which of eight words equal `wanted`: bits `2 * i` and `2 * i + 1` are set if word `i` does.
+/// Compares eight words with `wanted`: bits `2 * i` and `2 * i + 1` are set if word `i` is equal.
 #[inline(always)]
 pub fn equal_mask(words: &[u32; 8], wanted: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -131,7 +127,7 @@ pub fn equal_mask(words: &[u32; 8], wanted: u32) -> u32 {
     words.iter().enumerate().fold(0, |mask, (i, &word)| mask | if word == wanted { 3 << (2 * i) } else { 0 })
 }
 
-/// Whether the first `LEN` bytes, at least 16, are the same: without a branch and without a call.
+/// Compares the first `LEN` bytes, at least 16, without a branch or a call.
 #[inline(always)]
 pub fn equal<const LEN: usize, const N: usize>(a: &[u8; N], b: &[u8; N]) -> bool {
     const { assert!(LEN >= 16 && LEN <= N, "at least one vector, and no more than there is") };
@@ -159,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_compared_to_the_last() {
+    fn all_bytes_are_compared() {
         let a: [u8; 40] = std::array::from_fn(|i| i as u8);
         assert!(equal::<40, 40>(&a, &a.clone()));
         for i in 0..40 {
@@ -179,7 +175,7 @@ mod tests {
         assert_eq!(equal_mask(&words, 6), 0);
     }
 
-    /// How many pages of a table are in memory, as the kernel has it.
+    /// Returns the number of the table's pages in memory, according to the kernel.
     fn pages_here<T>(memory: &Zeroed<T>) -> usize {
         use std::os::unix::fs::FileExt;
         let pages = std::fs::File::open("/proc/self/pagemap").unwrap();
@@ -193,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn is_in_memory_from_the_start_where_it_is_asked_for() {
+    fn prefaulted_memory_is_resident() {
         let mut memory = Zeroed::<u64>::new(1 << 20).unwrap();
         memory[0] = 5;
         assert!(pages_here(&memory) < 2048);
@@ -206,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn is_zero_and_keeps_what_is_written() {
+    fn memory_is_zeroed_and_writable() {
         let mut memory = Zeroed::<u64>::new(1 << 19).unwrap();
         assert_eq!(memory.len(), 1 << 19);
         assert!(memory.iter().all(|&word| word == 0));

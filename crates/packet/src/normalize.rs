@@ -1,15 +1,15 @@
-//! Changes to packets that leave their receiver no choice how to read them.
+//! Normalization: changes that leave receivers no choice in how to read a packet.
 
 use crate::checksum::{Delta, sum};
 use crate::rewrite::{inside_checksummed_tunnel, put, word};
 use crate::{Meta, Packet, RewriteError};
 
-/// Where in a TCP header its checksum stands.
+/// Offset of the checksum in a TCP header.
 const TCP_CHECKSUM: usize = 16;
 
 impl Packet {
-    /// Raises the time to live or hop limit of the flow's IP header to `least`; false if it is no
-    /// lower.
+    /// Raises the time to live or hop limit of the flow's IP header to `least`. Returns false if it
+    /// was not lower.
     pub fn raise_ttl(&mut self, least: u8) -> bool {
         self.change(|data, meta| match (meta.version, data.get_mut(meta.l3 as usize..).unwrap_or_default()) {
             (4, [_, _, _, _, _, _, _, _, ttl, next, high, low, ..]) if *ttl < least => {
@@ -27,8 +27,8 @@ impl Packet {
         })
     }
 
-    /// Puts these bytes in the place of as many of the TCP payload, from `at` on; its checksum
-    /// stays as right as it was. False, and nothing is changed, if there are not as many.
+    /// Overwrites TCP payload bytes from `at` on; a wrong checksum stays equally wrong. Returns
+    /// false and changes nothing if the payload is too short.
     pub fn overwrite_tcp_payload(&mut self, at: usize, bytes: &[u8]) -> bool {
         let end = self.flow_end();
         self.change(|data, meta| {

@@ -29,7 +29,7 @@ pub(crate) use extension::{AUTHENTICATION, FRAGMENT, ROUTING, is_extension};
 pub(crate) use link::{LENGTH_MAX, family};
 pub(crate) use tunnel::{GENEVE, GRE_IN_UDP, GUE, VXLAN};
 
-/// IP protocol numbers that the parser treats (IANA).
+/// IP protocol numbers known to the parser (IANA).
 pub mod protocol {
     /// ICMP for IPv4.
     pub const ICMP: u8 = 1;
@@ -53,43 +53,42 @@ pub mod protocol {
     pub const UDP_LITE: u8 = 136;
 }
 
-/// VLAN tags and MPLS labels that are looked through, each.
+/// Limit on the VLAN tags, and on the MPLS labels, that the parser follows.
 pub const SHIM_MAX: usize = 8;
 
-/// IPv6 extension headers that are looked through.
+/// Limit on the IPv6 extension headers that the parser follows.
 pub const EXTENSION_MAX: usize = 8;
 
-/// Tunnels within tunnels that are looked into.
+/// Limit on nested tunnels that the parser enters.
 pub const TUNNEL_MAX: usize = 4;
 
-/// Where a transport header begins at most, so that offsets still fit when headers were pushed
-/// before it.
+/// Limit on the offset of a transport header, so that offsets still fit after pushing headers.
 const OFFSET_MAX: usize = u16::MAX as usize - crate::HEADROOM - 64;
 
-/// How packets are parsed.
+/// A parser of frames, with its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Parser {
     /// The hash of flow keys.
     pub hasher: FlowHasher,
-    /// Whether a flow is that of the innermost IP header ([`TunnelKind`] lists the tunnels), not of
-    /// the outermost.
+    /// If set, a flow is that of the innermost IP header ([`TunnelKind`] lists the tunnels), else
+    /// of the outermost.
     pub inner: bool,
-    /// The UDP ports by which tunnels are known.
+    /// The UDP ports of tunnels.
     pub tunnel_ports: TunnelPorts,
-    /// Whether an IPv4 total length of 0 stands for the rest of the frame, as in captures of
-    /// sending hosts, whose cards cut segments.
+    /// If set, an IPv4 total length of 0 means the rest of the frame, as in captures on sending
+    /// hosts with segmentation offload.
     pub offloaded: bool,
-    /// Which well-formed packets are refused; those with wrong addresses are for whoever knows that
-    /// they begin a flow.
+    /// Well-formed packets to refuse. Wrong addresses are checked later, when a packet begins a
+    /// flow.
     pub sanity: Sanity,
-    /// Whether a wrong IPv4 header checksum is a reason to drop (RFC 1812 5.2.2).
+    /// If set, drop packets with a wrong IPv4 header checksum (RFC 1812 5.2.2).
     pub verify_ipv4_checksum: bool,
-    /// Whether VLAN tags are no part of flows' keys: a mirror may tag both directions differently.
+    /// If set, VLAN tags are not part of flow keys: a mirror may tag both directions differently.
     pub ignore_vlans: bool,
 }
 
 impl Parser {
-    /// A parser of outermost headers that leaves checksums to the hosts.
+    /// Returns a parser of outermost headers that leaves checksums to the hosts.
     pub fn new(hasher: FlowHasher) -> Parser {
         Parser {
             hasher,
@@ -102,9 +101,9 @@ impl Parser {
         }
     }
 
-    /// Fills in the packet's metadata. `wire_len`, `link`, `key.tenant`, and when and where the
-    /// packet came in (`transit`), are the receiver's to set before; all else is set here. A packet
-    /// that cannot be parsed is of class [`PacketClass::NotIp`].
+    /// Fills in the packet's metadata. The receiver must have set `wire_len`, `link`, `key.tenant`
+    /// and the arrival in `transit`; all else is set here. An unparsable packet gets class
+    /// [`PacketClass::NotIp`].
     #[inline(always)]
     pub fn parse(&self, packet: &mut Packet) -> Result<(), DropReason> {
         let (data, meta) = packet.parts_mut();
@@ -115,7 +114,7 @@ impl Parser {
         self.parse_any(data, meta)
     }
 
-    /// The key of the packet as its headers are now: see [`current_key`].
+    /// Returns the key of the packet's current headers: see [`current_key`].
     #[inline]
     pub fn current_key(&self, packet: &Packet) -> (FlowKey, bool) {
         let (mut key, reversed) = current_key(packet);
@@ -125,7 +124,7 @@ impl Parser {
         (key, reversed)
     }
 
-    /// The kind of tunnel that the flow's packet is, if it is one: it was not looked into.
+    /// Returns the kind of tunnel, if the flow's packet is one that was not entered.
     pub fn tunnel_kind(&self, packet: &Packet) -> Option<TunnelKind> {
         let meta = packet.meta();
         match meta.class {
@@ -225,12 +224,12 @@ impl Parser {
     }
 }
 
-/// Finds the headers anew of a packet that has become another one, from its outermost IP header on.
-/// Key, hash and order stay those that it came with.
+/// Parses the headers again, from the outermost IP header on, after the packet became another one.
+/// Key, hash and order stay as on arrival.
 ///
 /// # Errors
-/// As of [`Parser::parse`]; the packet is then of class [`PacketClass::NotIp`].
-pub fn look_again(packet: &mut Packet) -> Result<(), DropReason> {
+/// Those of [`Parser::parse`]; the packet then has class [`PacketClass::NotIp`].
+pub fn reparse(packet: &mut Packet) -> Result<(), DropReason> {
     let Meta { key, hash, reversed, .. } = *packet.meta();
     let parsed = Parser::new(FlowHasher::UNKEYED).parse(packet);
     let meta = packet.meta_mut();
@@ -238,8 +237,8 @@ pub fn look_again(packet: &mut Packet) -> Result<(), DropReason> {
     parsed
 }
 
-/// The key of the packet's own addresses and protocol, with ports 0: for an ICMP error that quotes
-/// no known flow, and for telling fragmented datagrams apart.
+/// Returns the key of the packet's addresses and protocol, with ports 0: for ICMP errors that quote
+/// no known flow, and to identify fragmented datagrams.
 pub fn portless_key(packet: &Packet) -> (FlowKey, bool) {
     let meta = packet.meta();
     let (source, destination) = network::addresses(packet.data(), meta.l3 as usize, meta.version);
@@ -247,7 +246,7 @@ pub fn portless_key(packet: &Packet) -> (FlowKey, bool) {
     FlowKey::new(a, b, meta.protocol, meta.version, meta.key.scope, meta.key.tenant)
 }
 
-/// The identification of the datagram that this fragment is of (RFC 791 3.2, RFC 8200 4.5).
+/// Returns the identification of this fragment's datagram (RFC 791 3.2, RFC 8200 4.5).
 pub fn fragment_id(packet: &Packet) -> u32 {
     let (data, meta) = (packet.data(), packet.meta());
     let l3 = meta.l3 as usize;
@@ -257,19 +256,19 @@ pub fn fragment_id(packet: &Packet) -> u32 {
     fragment_header(data, l3).and_then(|at| be32(data, at + 4)).unwrap_or(0)
 }
 
-/// The part of a datagram that a fragment holds.
+/// The part of a datagram in a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentPart {
-    /// Where in the packet it begins.
+    /// Offset in the packet.
     pub at: usize,
-    /// Where in the datagram it begins, in bytes.
+    /// Offset in the datagram, in bytes.
     pub offset: u16,
-    /// Whether others follow.
+    /// Set if more fragments follow.
     pub more: bool,
 }
 
-/// The part of its datagram that this fragment holds (RFC 791 3.2, RFC 8200 4.5); none if its
-/// headers do not say.
+/// Returns the part of the datagram in this fragment (RFC 791 3.2, RFC 8200 4.5); `None` if the
+/// headers do not give it.
 pub fn fragment_part(packet: &Packet) -> Option<FragmentPart> {
     let (data, meta) = (packet.data(), packet.meta());
     let l3 = meta.l3 as usize;
@@ -282,7 +281,7 @@ pub fn fragment_part(packet: &Packet) -> Option<FragmentPart> {
     Some(FragmentPart { at: at + 8, offset: word & !7, more: word & 1 != 0 })
 }
 
-/// Where the fragment header of the IPv6 packet stands whose header is at `l3`.
+/// Returns the offset of the fragment header of the IPv6 packet whose header is at `l3`.
 fn fragment_header(data: &[u8], l3: usize) -> Option<usize> {
     let (mut next_header, mut at) = (*data.get(l3 + 6)?, l3 + 40);
     while next_header != FRAGMENT && is_extension(next_header) {
@@ -297,20 +296,20 @@ fn fragment_header(data: &[u8], l3: usize) -> Option<usize> {
     (next_header == FRAGMENT).then_some(at)
 }
 
-/// The key of the packet as its headers are now, with the tags and the tunnel that it is in,
-/// whatever it was when it arrived. Only for packets that have a flow.
+/// Returns the key of the packet's current headers, tags and tunnel. Only for packets that have a
+/// flow.
 #[inline]
 pub fn current_key(packet: &Packet) -> (FlowKey, bool) {
     let (source, destination) = ends(packet);
     let meta = packet.meta();
-    // Most packets are in nothing: their IP header follows right upon Ethernet's.
+    // Most packets are in no tunnel: their IP header follows Ethernet's directly.
     let is_bare = meta.link == LinkType::Ethernet && meta.l3 == 14;
     let scope = if is_bare { Scope::default() } else { current_scope(packet).unwrap_or(meta.key.scope) };
     FlowKey::new(source, destination, meta.protocol, meta.version, scope, meta.key.tenant)
 }
 
-/// The VLAN tags and the virtual network that stand before the flow's IP header now; none if what
-/// stands there cannot be parsed.
+/// Returns the VLAN tags and the virtual network currently in front of the flow's IP header. `None`
+/// if they cannot be parsed.
 #[inline(never)]
 fn current_scope(packet: &Packet) -> Option<Scope> {
     let (data, meta) = (packet.data(), packet.meta());
@@ -325,17 +324,17 @@ fn current_scope(packet: &Packet) -> Option<Scope> {
     (at == l3).then_some(scope)
 }
 
-/// The outermost tunnel that a packet is in.
+/// The outermost tunnel of a packet.
 pub(crate) struct Tunnel {
-    /// The protocol behind the outermost IP header and its extensions.
+    /// The protocol after the outermost IP header and its extensions.
     pub protocol: u8,
-    /// Where that begins.
+    /// Offset of the tunnel's header.
     pub at: usize,
-    /// Where the next IP header begins.
+    /// Offset of the next IP header.
     pub l3: usize,
 }
 
-/// The outermost tunnel that the packet is in; none if it is in none that is known.
+/// Returns the outermost tunnel; `None` if the packet is in no known one.
 pub(crate) fn outermost(packet: &Packet) -> Option<Tunnel> {
     let (data, meta) = (packet.data(), packet.meta());
     let (l3, version) = link::version_nibble(data, usize::from(meta.outer_l3)).ok()?;
@@ -345,7 +344,7 @@ pub(crate) fn outermost(packet: &Packet) -> Option<Tunnel> {
     Some(Tunnel { protocol: found.protocol, at: found.l4, l3: inner.l3 })
 }
 
-/// Source and destination as the headers are now; ports are 0 where there are none.
+/// Returns source and destination of the current headers; ports are 0 if there are none.
 #[inline]
 pub fn ends(packet: &Packet) -> (Endpoint, Endpoint) {
     match plain_ends(packet) {
@@ -354,7 +353,7 @@ pub fn ends(packet: &Packet) -> (Endpoint, Endpoint) {
     }
 }
 
-/// The same in the common case; none in others.
+/// Same for the common case; `None` otherwise.
 #[inline(always)]
 pub(crate) fn plain_ends(packet: &Packet) -> Option<(Endpoint, Endpoint)> {
     let (data, meta) = (packet.data(), packet.meta());

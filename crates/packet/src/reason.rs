@@ -1,11 +1,11 @@
-//! Why a packet was dropped: one closed list for the whole system.
+//! Reasons for drops: one closed list for the whole system.
 
 use std::fmt;
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// Why a packet was dropped. Every drop anywhere has one of these reasons and is counted
-        /// under it; the names are what reports, metrics and `rivulet explain` show.
+        /// The reason for which a packet was dropped. Every drop is counted under one of these;
+        /// reports, metrics and `rivulet explain` show their names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum DropReason { $($(#[doc = $doc])+ $variant,)+ }
@@ -14,12 +14,12 @@ macro_rules! reasons {
             /// All reasons, in order of their numbers.
             pub const ALL: &'static [DropReason] = &[$(DropReason::$variant,)+];
 
-            /// The name in reports.
+            /// Returns the name in reports.
             pub const fn name(self) -> &'static str {
                 match self { $(DropReason::$variant => $name,)+ }
             }
 
-            /// What it means, in a sentence.
+            /// Returns an explanation in one sentence.
             pub const fn meaning(self) -> &'static str {
                 match self { $(DropReason::$variant => concat!($($doc,)+).trim_ascii(),)+ }
             }
@@ -28,247 +28,241 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The link-layer header is cut.
+    /// The link-layer header is truncated.
     LinkTruncated = "link-truncated",
-    /// More VLAN tags or MPLS labels than we look through.
+    /// There are more VLAN tags or MPLS labels than the parser follows.
     LinkTooDeep = "link-too-deep",
-    /// The link type is not one that we look into.
+    /// The link type is not supported.
     LinkUnknown = "link-unknown",
-    /// The link layer has no place for the VLAN tag or MPLS label that a function puts on: it is
-    /// not Ethernet, or is PPPoE.
+    /// The link layer cannot carry the VLAN tag or MPLS label that an NF pushes: it is not
+    /// Ethernet, or is PPPoE.
     LinkTags = "link-tags",
-    /// Not IP, and the policy says to drop such frames.
+    /// Not IP, and the policy drops such frames.
     NotIp = "not-ip",
-    /// IP behind MPLS labels, PPPoE or LLC/SNAP, which a firewall's default of deny covers unless
-    /// the policy has it looked into.
+    /// IP after MPLS labels, PPPoE or LLC/SNAP, which a default-deny firewall does not see unless
+    /// the policy enables it.
     LinkEncapsulated = "link-encapsulated",
-    /// The IP version is neither 4 nor 6, or not what the link layer announced.
+    /// The IP version is neither 4 nor 6, or not the one announced by the link layer.
     IpVersion = "ip-version",
-    /// The IPv4 header is cut.
+    /// The IPv4 header is truncated.
     Ipv4Truncated = "ipv4-truncated",
     /// The IPv4 header length is below 20 bytes or beyond the packet (RFC 791).
     Ipv4HeaderLength = "ipv4-header-length",
     /// The IPv4 total length is smaller than the header or larger than the packet (RFC 791).
     Ipv4TotalLength = "ipv4-total-length",
-    /// The IPv4 header checksum is wrong, and the policy says to verify it.
+    /// The IPv4 header checksum is wrong, and the policy verifies it.
     Ipv4Checksum = "ipv4-checksum",
-    /// The IPv6 header is cut.
+    /// The IPv6 header is truncated.
     Ipv6Truncated = "ipv6-truncated",
     /// The IPv6 payload length is larger than the packet (RFC 8200).
     Ipv6PayloadLength = "ipv6-payload-length",
-    /// IPv6 extension headers are cut or malformed (RFC 8200 4).
+    /// IPv6 extension headers are truncated or malformed (RFC 8200 4).
     Ipv6Extension = "ipv6-extension",
-    /// More IPv6 extension headers than we look through.
+    /// There are more IPv6 extension headers than the parser follows.
     Ipv6ExtensionChain = "ipv6-extension-chain",
-    /// A source address that no host may send from, or a destination that must not be on a link:
-    /// loopback, unspecified, reserved, a group or the broadcast address as the source, or the
-    /// router's own address as the source (RFC 1812 5.3.7, RFC 1122 3.2.1.3, RFC 6890).
+    /// A forbidden source address, or a destination that must not appear on a link: loopback,
+    /// unspecified, reserved; a multicast or broadcast source; the router's own address as the
+    /// source (RFC 1812 5.3.7, RFC 1122 3.2.1.3, RFC 6890).
     Martian = "martian",
-    /// Source and destination, address and port, are the same (a "LAND" packet, RFC 6274 3.14).
+    /// Source and destination, address and port, are identical (a "LAND" packet, RFC 6274 3.14).
     Land = "land",
     /// A source route: the IPv4 options LSRR and SSRR (RFC 7126 4.3, 4.4), or an IPv6 routing
     /// header of type 0 (RFC 5095).
     SourceRoute = "source-route",
-    /// The time to live, or hop limit, was 0 when the packet came: nobody may send such packets
-    /// (RFC 1122 3.2.1.7).
+    /// The packet arrived with a time to live or hop limit of 0, which must not be sent (RFC 1122
+    /// 3.2.1.7).
     TtlZero = "ttl-zero",
-    /// The TCP header is cut.
+    /// The TCP header is truncated.
     TcpTruncated = "tcp-truncated",
     /// The TCP data offset is below 5 or beyond the packet (RFC 9293 3.1).
     TcpHeaderLength = "tcp-header-length",
-    /// The UDP header is cut.
+    /// The UDP header is truncated.
     UdpTruncated = "udp-truncated",
     /// The UDP length is below 8 or larger than the packet (RFC 768).
     UdpLength = "udp-length",
-    /// The ICMP header is cut.
+    /// The ICMP header is truncated.
     IcmpTruncated = "icmp-truncated",
-    /// The header of another transport protocol with ports (SCTP, DCCP, UDP-Lite) is cut.
+    /// The header of another transport protocol with ports (SCTP, DCCP, UDP-Lite) is truncated.
     TransportTruncated = "transport-truncated",
-    /// A fragment whose datagram's first fragment, or all of it where it must be inspected whole,
-    /// did not come in time.
+    /// The datagram's first fragment, or the whole datagram if it must be inspected, did not arrive
+    /// in time.
     FragmentTimeout = "fragment-timeout",
-    /// The table of fragmented datagrams, or the share of the source, is full: the datagram gave
-    /// way to a newer one.
+    /// The table of fragmented datagrams or the source's share of it is full: the datagram was
+    /// evicted for a newer one.
     FragmentTableFull = "fragment-table-full",
-    /// The datagram has more fragments waiting, or held back, than are kept.
+    /// The datagram exceeds the limit on pending fragments.
     FragmentTooMany = "fragment-too-many",
     /// A fragment that overlaps its transport header or is too small to hold it (RFC 1858, RFC
     /// 3128, RFC 5722).
     FragmentIllegal = "fragment-illegal",
     /// The datagram's first fragment, or the datagram as a whole, was dropped, so its other
-    /// fragments are.
+    /// fragments are too.
     FragmentOfDropped = "fragment-of-dropped",
-    /// The flow table is full and the policy says to refuse new flows.
+    /// The flow table is full and the policy refuses new flows.
     FlowTableFull = "flow-table-full",
-    /// The flow ended, to make room for another, while the packet was on its way to the flow's
-    /// unit.
+    /// The flow was evicted for another while the packet was on its way to the flow's unit.
     FlowEnded = "flow-ended",
-    /// The worker that has the packet's flow, or its datagram, is behind: as many packets from the
-    /// one that received it wait as may.
+    /// The queue to the worker that owns the packet's flow or datagram is full.
     WorkerBehind = "worker-behind",
     /// The rewritten packet's reverse 5-tuple belongs to another live flow.
     AliasConflict = "alias-conflict",
-    /// An ICMP error that belongs to no known flow, where a function needs one (RFC 5508 REQ-4).
+    /// An ICMP error that belongs to no known flow, although an NF requires one (RFC 5508 REQ-4).
     IcmpErrorUnrelated = "icmp-error-unrelated",
     /// No buffer was free.
     NoBuffer = "no-buffer",
-    /// A header did not fit into the room before the packet.
+    /// A header did not fit in front of the packet.
     NoHeadroom = "no-headroom",
-    /// The packet is larger than a buffer or than the outgoing side can carry.
+    /// The packet is larger than a buffer, or than the outgoing link can carry.
     TooBig = "too-big",
-    /// The time to live ran out (RFC 1812 5.3.1).
+    /// The time to live expired (RFC 1812 5.3.1).
     TtlExpired = "ttl-expired",
-    /// A function failed on the packet: it panicked. Its flow ended, unless the policy says
-    /// otherwise.
+    /// An NF panicked on the packet. Its flow ended, unless the policy says otherwise.
     FunctionPanic = "function-panic",
-    /// A policy's filter or its `Drop` node.
+    /// Dropped by a policy's filter or its `Drop` node.
     Policy = "policy",
     /// NAT: no mapping for a packet from outside, and no static forward.
     NatNoMapping = "nat-no-mapping",
     /// NAT: a mapping exists, but its filtering behaviour refuses this sender (RFC 4787 REQ-8).
     NatFiltered = "nat-filtered",
-    /// NAT: a packet of a known flow that entered by the side where packets of its direction never
-    /// do.
+    /// NAT: a packet of a known flow entered by the wrong side for its direction.
     NatWrongSide = "nat-wrong-side",
     /// NAT: no free external port for this subscriber.
     NatPortsExhausted = "nat-ports-exhausted",
     /// NAT: the subscriber's limit of ports or sessions is reached (RFC 6888 REQ-4).
     NatSubscriberLimit = "nat-subscriber-limit",
-    /// NAT: a protocol that is not translated.
+    /// NAT: the protocol is not translated.
     NatProtocol = "nat-protocol",
-    /// NAT: an address that is not translated, and the policy says to drop such packets.
+    /// NAT: the address is not translated, and the policy drops such packets.
     NatUntranslated = "nat-untranslated",
-    /// NAT: hairpinning is off by policy.
+    /// NAT: hairpinning is disabled by the policy.
     NatHairpin = "nat-hairpin",
     /// NAT: an ICMP error whose embedded packet cannot be translated.
     NatIcmpEmbedded = "nat-icmp-embedded",
-    /// NAT: a packet of a new flow that may not open one (a TCP packet without SYN, RFC 7857 2).
+    /// NAT: the packet must not open a flow (a TCP packet without SYN, RFC 7857 2).
     NatNotOpening = "nat-not-opening",
     /// Load balancer: no server is up.
     LbNoServer = "lb-no-server",
-    /// Load balancer: the flow's server went down, and the policy says to end its flows.
+    /// Load balancer: the flow's server went down, and the policy ends its flows.
     LbServerDown = "lb-server-down",
     /// Load balancer: a packet from a server that belongs to no known flow.
     LbNoFlow = "lb-no-flow",
-    /// Load balancer: a fragment or protocol that the mode cannot carry.
+    /// Load balancer: a fragment or protocol that the mode does not support.
     LbProtocol = "lb-protocol",
-    /// Load balancer: an echo request to a service's address, which was answered in its place.
+    /// Load balancer: an echo request to a service's address; the load balancer answered it.
     LbAnswered = "lb-answered",
-    /// Firewall: a rule denies it.
+    /// Firewall: denied by a rule.
     FirewallDenied = "firewall-denied",
-    /// Firewall: a rule rejects it, and an answer was sent.
+    /// Firewall: rejected by a rule, and an answer was sent.
     FirewallRejected = "firewall-rejected",
     /// Firewall: no rule matched and the default denies.
     FirewallDefault = "firewall-default",
-    /// Firewall: the packet does not fit its connection's state.
+    /// Firewall: the packet does not match its connection's state.
     FirewallInvalid = "firewall-invalid",
     /// Policer: the packet exceeds its rate.
     PolicerRate = "policer-rate",
-    /// Policer: all meters are in use, and the policy says to drop packets without one.
+    /// Policer: all meters are in use, and the policy drops packets without one.
     PolicerNoMeter = "policer-no-meter",
-    /// Whitelist: UDP that nobody asked for.
+    /// Whitelist: unsolicited UDP.
     WhitelistUnsolicited = "whitelist-unsolicited",
-    /// Whitelist: a protocol other than UDP, and the policy says to drop such packets.
+    /// Whitelist: a protocol other than UDP, and the policy drops such packets.
     WhitelistProtocol = "whitelist-protocol",
-    /// Denial-of-service preventer: the flow went beyond a limit, and is blocked until it ends.
+    /// Denial-of-service preventer: the flow exceeded a limit, and is blocked until it ends.
     DosFlow = "dos-flow",
-    /// Denial-of-service preventer: the source begins flows faster than it may.
+    /// Denial-of-service preventer: the source exceeds its rate of new flows.
     DosSource = "dos-source",
-    /// Denial-of-service preventer: all meters of sources are in use, and the policy says to drop
-    /// what begins a flow without one.
+    /// Denial-of-service preventer: all meters of sources are in use, and the policy drops new
+    /// flows without one.
     DosNoMeter = "dos-no-meter",
-    /// Intrusion detection: a rule says to drop it.
+    /// Intrusion detection: dropped by a rule.
     IdsRule = "ids-rule",
-    /// Intrusion detection: a rule rejects it, and an answer was sent.
+    /// Intrusion detection: rejected by a rule, and an answer was sent.
     IdsRejected = "ids-rejected",
-    /// Intrusion detection: a rule dropped the flow before.
+    /// Intrusion detection: a rule dropped the flow earlier.
     IdsFlow = "ids-flow",
-    /// HTTP: the connection's client and server may disagree about where messages end, and the
-    /// policy says to drop its packets.
+    /// HTTP: client and server may disagree about where messages end, and the policy drops such
+    /// connections.
     HttpSmuggling = "http-smuggling",
-    /// HTTP: a request's method is not allowed, and the policy says to drop its connection's
-    /// packets.
+    /// HTTP: the request's method is not allowed, and the policy drops such connections.
     HttpMethod = "http-method",
-    /// VPN: it names a security association that is not ours (RFC 4301 5.2).
+    /// VPN: the packet names an unknown security association (RFC 4301 5.2).
     VpnNoSa = "vpn-no-sa",
-    /// VPN: headers, lengths or padding of AH or ESP are not as they must be.
+    /// VPN: headers, lengths or padding of AH or ESP are malformed.
     VpnMalformed = "vpn-malformed",
     /// VPN: a fragment of a packet that must be verified whole (RFC 4302 3.4.1, RFC 4303 3.4.1).
     VpnFragment = "vpn-fragment",
-    /// VPN: its sequence number was there before, or is too old to say (RFC 4303 3.4.3).
+    /// VPN: the sequence number was seen before, or is older than the window (RFC 4303 3.4.3).
     VpnReplayed = "vpn-replayed",
-    /// VPN: its integrity check value is wrong (RFC 4303 3.4.4).
+    /// VPN: the integrity check value is wrong (RFC 4303 3.4.4).
     VpnIntegrity = "vpn-integrity",
-    /// VPN: what came out of the tunnel is not from and for the networks at its ends (RFC 4301
-    /// 5.2).
+    /// VPN: the inner packet does not match the networks of the tunnel (RFC 4301 5.2).
     VpnSelector = "vpn-selector",
-    /// VPN: in the clear from outside, from and for networks between which there is a tunnel (RFC
-    /// 4301 5.2).
+    /// VPN: an unencrypted packet from outside between networks that a tunnel connects (RFC 4301
+    /// 5.2).
     VpnClear = "vpn-clear",
     /// VPN: all sequence numbers of the security association are used up (RFC 4303 3.3.3).
     VpnExhausted = "vpn-exhausted",
     /// VPN: a dummy packet, which must be discarded (RFC 4303 2.6).
     VpnDummy = "vpn-dummy",
-    /// VPN: the tunnel was congested, and the packet's transport would not learn it (RFC 6040 4.2).
+    /// VPN: the tunnel was congested, and the packet cannot carry the congestion mark (RFC 6040
+    /// 4.2).
     VpnCongestion = "vpn-congestion",
-    /// VPN: an ICMP error in the clear that quotes, or goes between, what a tunnel protects (RFC
+    /// VPN: an unencrypted ICMP error that quotes or concerns traffic protected by a tunnel (RFC
     /// 4301 6.2).
     VpnError = "vpn-error",
-    /// VPN: it goes through no tunnel, and the policy says to drop such packets.
+    /// VPN: the packet matches no tunnel, and the policy drops such packets.
     VpnOther = "vpn-other",
-    /// Tunnel: it comes from another address than the other end's.
+    /// Tunnel: the source is not the address of the other end.
     TunnelPeer = "tunnel-peer",
-    /// Tunnel: it has another key or network identifier, or has one where none is expected.
+    /// Tunnel: the key or network identifier is wrong, or unexpected.
     TunnelKey = "tunnel-key",
-    /// Tunnel: what is in it is no IP packet that can be taken out: other headers than are known,
-    /// or another protocol.
+    /// Tunnel: the content is not an IP packet that can be decapsulated: unknown headers, or
+    /// another protocol.
     TunnelMalformed = "tunnel-malformed",
-    /// Tunnel: a fragment of an outer packet, which would have to be put together first.
+    /// Tunnel: a fragment of an outer packet, which is not reassembled.
     TunnelFragment = "tunnel-fragment",
-    /// Tunnel: it is in a tunnel already, and another one around it is not made.
+    /// Tunnel: the packet is already in a tunnel, and nesting is not supported.
     TunnelNested = "tunnel-nested",
-    /// Tunnel: the way was congested, and the packet's transport would not learn it (RFC 6040 4.2).
+    /// Tunnel: the path was congested, and the packet cannot carry the congestion mark (RFC 6040
+    /// 4.2).
     TunnelCongestion = "tunnel-congestion",
-    /// Tunnel: it came from outside through no tunnel, and the policy does not let such packets
-    /// pass.
+    /// Tunnel: the packet came from outside without a tunnel, and the policy does not forward such
+    /// packets.
     TunnelOther = "tunnel-other",
-    /// Redundancy elimination: what it is encoded with is not as it must be.
+    /// Redundancy elimination: the encoding is malformed.
     ReMalformed = "re-malformed",
     /// Redundancy elimination: a fragment of an encoded packet, which can be decoded only whole.
     ReFragment = "re-fragment",
-    /// Redundancy elimination: it refers to content that is not here; the other end is notified.
+    /// Redundancy elimination: the packet refers to missing content; the other end is notified.
     ReMissing = "re-missing",
-    /// Redundancy elimination: what was decoded is not what was encoded.
+    /// Redundancy elimination: the decoded content fails its checksum.
     ReChecksum = "re-checksum",
-    /// Redundancy elimination: it came with the protocol number that marks encoded packets, but is
-    /// none yet.
+    /// Redundancy elimination: an unencoded packet arrived with the protocol number that marks
+    /// encoded ones.
     ReClash = "re-clash",
-    /// Redundancy elimination: a report of the other end, which goes no further.
+    /// Redundancy elimination: a report from the other end, consumed here.
     ReReport = "re-report",
-    /// Streams: hosts may ignore it, or take it otherwise than it was inspected, and the policy
-    /// prevents attacks: a wrong checksum, an old timestamp, a time to live that ends before the
-    /// host, what is beyond the window, and the like.
+    /// Streams: hosts may ignore the segment or read it differently than it was inspected, and the
+    /// policy prevents attacks: a wrong checksum, an old timestamp, a time to live that expires
+    /// before the host, data beyond the window, and the like.
     StreamIgnored = "stream-ignored",
-    /// Streams: its bytes differ from those that were sent before for the same place, and the
-    /// policy prevents attacks.
+    /// Streams: the bytes differ from those sent earlier for the same position, and the policy
+    /// prevents attacks.
     StreamDiffers = "stream-differs",
-    /// Streams: there is no memory to keep track of its bytes, and the policy says to drop them
-    /// then.
+    /// Streams: no memory is left to track the bytes, and the policy drops them.
     StreamMemory = "stream-memory",
-    /// Intrusion detection: there is no memory to keep what is looked at, and the policy says to
-    /// drop the flow then.
+    /// Intrusion detection: no memory is left for inspection, and the policy drops the flow.
     IdsMemory = "ids-memory",
-    /// A function's own decision, for functions outside this list.
+    /// The decision of an NF outside this list.
     Function = "function",
-    /// A broken invariant of ours: a bug. Never expected.
+    /// An internal invariant is violated: a bug.
     Internal = "internal",
 }
 
 impl DropReason {
-    /// How many reasons there are; their numbers are below this.
+    /// Number of reasons; their numbers are below this.
     pub const COUNT: usize = DropReason::ALL.len();
 
-    /// The reason's number.
+    /// Returns the reason's number.
     pub const fn index(self) -> usize {
         self as usize
     }

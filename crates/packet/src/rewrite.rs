@@ -1,8 +1,7 @@
-//! Changing headers: addresses and ports with their checksums, tunnels around a packet, tags before
-//! it.
+//! Header rewriting: addresses and ports with their checksums, outer headers, tags.
 //!
-//! Checksums are updated incrementally (RFC 1624), so that a right one stays right and a wrong one
-//! stays wrong: a function in the middle must not hide what went wrong before it.
+//! Checksums are updated incrementally (RFC 1624), so a valid one stays valid and a wrong one stays
+//! wrong: an NF on the path must not hide earlier corruption.
 
 mod congestion;
 mod cover;
@@ -23,17 +22,17 @@ use crate::checksum::{self, Delta};
 use crate::parse::{self, protocol};
 use crate::{Addr, DropReason, Endpoint, LinkType, Meta, Packet, PacketClass};
 
-/// Which end of a packet.
+/// An end of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// Where it comes from.
+    /// The source.
     Source,
-    /// Where it goes to.
+    /// The destination.
     Destination,
 }
 
 impl End {
-    /// The other end.
+    /// Returns the other end.
     #[inline]
     pub const fn other(self) -> End {
         match self {
@@ -43,35 +42,35 @@ impl End {
     }
 }
 
-/// The packet could not be changed as asked.
+/// The packet could not be rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RewriteError {
-    /// An IPv4 address for an IPv6 packet, or the other way round.
+    /// The address is of the other IP version.
     #[error("the address is not of the packet's IP version")]
     Version,
-    /// No room for a header before the packet.
+    /// There is no headroom for a header.
     #[error("no headroom for the new header")]
     NoHeadroom,
-    /// The packet is not one that can carry, or has, such a header.
+    /// The packet does not have, or cannot carry, such a header.
     #[error("the packet has no such header")]
     NoHeader,
-    /// The packet would be longer than its length field can say.
+    /// The packet would exceed its length field.
     #[error("the packet is too big")]
     TooBig,
-    /// The packet's link layer has no place for it.
+    /// The packet's link layer cannot carry it.
     #[error("the link layer has no place for such a tag")]
     Link,
-    /// The packet would have more tags or labels than are looked through ([`parse::SHIM_MAX`]).
+    /// The packet would have more tags or labels than the parser follows ([`parse::SHIM_MAX`]).
     #[error("the packet has as many tags as are looked through")]
     TooDeep,
-    /// It would come out of a tunnel without telling of the congestion that it met there.
+    /// Decapsulation would lose the congestion mark of the outer header.
     #[error("the packet cannot tell of congestion")]
     Congestion,
 }
 
 impl RewriteError {
-    /// Why a packet is dropped that could not be changed. `own`: the function's own reason, for
-    /// packets that are not such as it treats.
+    /// Returns the drop reason of a packet that could not be rewritten. `own` is the NF's reason
+    /// for packets that it does not handle.
     #[cold]
     pub fn reason_or(self, own: DropReason) -> DropReason {
         match self {
@@ -86,8 +85,8 @@ impl RewriteError {
 }
 
 impl Packet {
-    /// Sets address and port of one end, and all checksums that cover them. In a later fragment
-    /// only the address is there to be set; for ICMP queries the port is the identifier.
+    /// Rewrites address and port of one end, and all checksums that cover them. A later fragment
+    /// only has the address; the port of an ICMP query is its identifier.
     #[inline(always)]
     pub fn set_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
@@ -106,8 +105,8 @@ impl Packet {
         set_end(data, meta, end, to)
     }
 
-    /// Sets address and port of one end of the packet that this ICMP error quotes, its checksums as
-    /// far as they are quoted, and the error's own checksum (RFC 5508 REQ-4, REQ-5).
+    /// Rewrites address and port of one end of the packet quoted in this ICMP error, its checksums
+    /// as far as they are quoted, and the error's own checksum (RFC 5508 REQ-4, REQ-5).
     pub fn set_embedded_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
         if (meta.version == 4) != to.addr.is_v4() || meta.class != PacketClass::IcmpError {
@@ -119,8 +118,8 @@ impl Packet {
         set_embedded(data, meta, end, to)
     }
 
-    /// Puts `header` between the link layer and the outermost IP header. It begins with an IP
-    /// header of `version`, whose length and checksum fields must already be right (see
+    /// Inserts `header` between the link layer and the outermost IP header. It begins with an IP
+    /// header of `version`, whose length and checksum fields must be valid (see
     /// [`Packet::ip_len`]).
     pub fn encap_bytes(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
         let l2 = self.meta().outer_l3 as usize;
@@ -136,7 +135,7 @@ impl Packet {
         data.copy_within(header.len()..header.len() + l2, 0);
         data[l2..l2 + header.len()].copy_from_slice(header);
         meta.shift(header.len() as i32);
-        // If there is a tunnel with a checksum within, that one makes good for what changes inside.
+        // A tunnel with a checksum further inside already accounts for inner changes.
         if meta.outer_udp == 0
             && let Some(at) = checksummed_udp(header, version)
         {
@@ -148,8 +147,8 @@ impl Packet {
         set_network_protocol(data, meta, version)
     }
 
-    /// Takes the outermost `len` bytes of network headers away: the reverse of
-    /// [`Packet::encap_bytes`]. What then comes first is an IP header of `version`.
+    /// Removes the outermost `len` bytes of network headers, the reverse of
+    /// [`Packet::encap_bytes`]. An IP header of `version` must follow.
     pub fn strip_outer(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
         let l2 = meta.outer_l3 as usize;
@@ -161,7 +160,7 @@ impl Packet {
         }
         let version_before = data.get(l2).map_or(0, |first| first >> 4);
         match data.split_first_chunk_mut::<ETHERNET_LEN>() {
-            // Of one length, it is moved in one go.
+            // A header of known length is moved in one go.
             Some((link, rest)) if l2 == ETHERNET_LEN && len >= ETHERNET_LEN => {
                 rest[len - ETHERNET_LEN..len].copy_from_slice(link);
             }
@@ -175,7 +174,8 @@ impl Packet {
         if version == version_before { Ok(()) } else { set_network_protocol(data, meta, version) }
     }
 
-    /// The length of the packet from its outermost IP header on, in bytes, as its header says it.
+    /// Returns the packet's length from its outermost IP header on, in bytes, as given by that
+    /// header.
     #[inline(always)]
     pub fn ip_len(&self) -> usize {
         let meta = self.meta();
@@ -186,15 +186,15 @@ impl Packet {
         }
     }
 
-    /// Where the IP packet with the flow's header ends, in bytes from the packet's first one, as
-    /// that header says it: in a tunnel, padding may follow within the outer packet.
+    /// Returns the end of the IP packet with the flow's header, as given by that header, in bytes
+    /// from the packet's start. In a tunnel, padding may follow within the outer packet.
     #[inline(always)]
     pub fn flow_end(&self) -> usize {
         let (l3, meta) = (self.meta().l3 as usize, self.meta());
         if meta.is_plain() { l3 + usize::from(meta.plain_len) } else { l3 + ip_len(self.data(), l3) }
     }
 
-    /// Cuts the link layer's padding behind the IP packet away.
+    /// Removes link-layer padding after the IP packet.
     pub fn trim_trailer(&mut self) {
         let end = self.meta().outer_l3 as usize + self.ip_len();
         if end < self.len() {
@@ -205,8 +205,8 @@ impl Packet {
         }
     }
 
-    /// Takes one from the time to live or hop limit of the flow's IP header; false if it is used up
-    /// (it stays as it was).
+    /// Decrements the time to live or hop limit of the flow's IP header. Returns false and changes
+    /// nothing if it is used up.
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         let (data, meta) = self.parts_mut();
@@ -232,11 +232,11 @@ impl Packet {
     }
 }
 
-/// Bytes of an Ethernet header without tags.
+/// Length of an untagged Ethernet header.
 const ETHERNET_LEN: usize = 14;
 
-/// Where in these headers, which begin with an IP header of `version`, a UDP header with a checksum
-/// follows it.
+/// Returns the offset of a UDP header with a checksum after the IP header of `version` that these
+/// headers begin with.
 fn checksummed_udp(headers: &[u8], version: u8) -> Option<usize> {
     let (protocol_at, at) = match (version, headers.first()?) {
         (4, first) => (9, usize::from(first & 0xf) * 4),
@@ -246,8 +246,8 @@ fn checksummed_udp(headers: &[u8], version: u8) -> Option<usize> {
     (is_udp && word(headers, at + 6) != 0).then_some(at)
 }
 
-/// The length of the IP packet that begins at `l3`, as its header says it; where it does not, what
-/// there is.
+/// Returns the length of the IP packet at `l3` from its header, or the available bytes if it gives
+/// none.
 #[inline(never)]
 fn ip_len(data: &[u8], l3: usize) -> usize {
     let header = data.get(l3..).unwrap_or_default();
@@ -329,10 +329,10 @@ fn set_end(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), R
     Ok(())
 }
 
-/// The common case in one go. False: nothing was changed.
+/// Handles the common case in one go. Returns false if nothing was changed.
 ///
-/// All numbers are as they stand in memory: a sum of words is the same, byte by byte, in either
-/// order (RFC 1071 2 B).
+/// All numbers are in native byte order: a sum of words is the same, byte by byte, in either order
+/// (RFC 1071 2 B).
 #[inline(always)]
 fn set_end_plain(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> bool {
     let (address_at, port_at) = if end == End::Source { (12, 20) } else { (16, 22) };
@@ -346,7 +346,7 @@ fn set_end_plain(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> bool {
     let old = u32::from_ne_bytes([h[address_at], h[address_at + 1], h[address_at + 2], h[address_at + 3]]);
     let new = to.addr.v4_bytes();
     h[address_at..address_at + 4].copy_from_slice(&new);
-    // RFC 1624 equation 3, its terms summed before they are folded.
+    // RFC 1624 equation 3, its terms summed before folding.
     let address = u64::from(!old) + u64::from(u32::from_ne_bytes(new));
     let sum = fold(address + u64::from(!word(h, 10)));
     h[10..12].copy_from_slice(&sum.to_ne_bytes());
@@ -362,15 +362,15 @@ fn set_end_plain(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> bool {
     true
 }
 
-/// The complement of a sum of words with its carries added in: each half of a number is added to
-/// the other, and what the upper sum then is has the lower one's carry in it.
+/// Returns the complement of a sum of words with its carries folded: the halves of the number are
+/// added to each other, and the upper sum then includes the lower one's carry.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
     let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
     !(sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
-/// Sets an address and the IPv4 header checksum; returns what changed.
+/// Sets an address and the IPv4 header checksum; returns the change.
 #[inline]
 fn set_address(data: &mut [u8], l3: usize, version: u8, end: End, to: Addr) -> Result<Delta, RewriteError> {
     let header = data.get_mut(l3..).ok_or(RewriteError::NoHeader)?;
@@ -394,8 +394,8 @@ fn set_address(data: &mut [u8], l3: usize, version: u8, end: End, to: Addr) -> R
     }
 }
 
-/// Whether the destination in the IPv6 header is only the next one on a route: then the transport's
-/// checksum covers the last one, which a routing header names (RFC 8200 8.1).
+/// Checks if the IPv6 destination is an intermediate hop of a routing header. The transport
+/// checksum then covers the last one (RFC 8200 8.1).
 #[inline]
 fn is_on_a_route(data: &[u8], l3: usize, l4: usize) -> bool {
     const HEADER_BYTES: usize = 40;
@@ -423,7 +423,7 @@ fn is_on_a_route_by_extensions(data: &[u8], l3: usize, l4: usize) -> bool {
     false
 }
 
-/// Sets a port, or a query's identifier; returns what changed.
+/// Sets a port, or a query's identifier; returns the change.
 #[inline]
 fn set_port(data: &mut [u8], l4: usize, protocol: u8, end: End, to: u16) -> Delta {
     let at = match protocol {
@@ -450,7 +450,7 @@ fn set_port(data: &mut [u8], l4: usize, protocol: u8, end: End, to: u16) -> Delt
     }
 }
 
-/// Applies changes of address and port to the transport checksum; only those it covers.
+/// Applies changes of address and port to the transport checksum, if it covers them.
 #[inline]
 fn fix_transport(data: &mut [u8], l4: usize, protocol: u8, version: u8, address: Delta, port: Delta) {
     let (at, delta) = match protocol {
@@ -467,17 +467,17 @@ fn fix_transport(data: &mut [u8], l4: usize, protocol: u8, version: u8, address:
     }
 }
 
-/// The quoted packet is changed like any other, and the error's checksum by what that did to the
-/// bytes it covers.
+/// Changes the quoted packet like any other, and the error's checksum by the change of the covered
+/// bytes.
 #[cold]
 fn set_embedded(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), RewriteError> {
     let (l3, icmp) = (meta.l3 as usize, meta.l4 as usize);
-    // What stands behind the IP packet is not quoted, and not covered.
+    // Bytes after the IP packet are neither quoted nor covered.
     let len = data.len().min(l3 + ip_len(data, l3));
     let data = &mut data[..len];
     let quoted = parse::embedded(data, icmp, meta.version).ok_or(RewriteError::NoHeader)?;
-    // Up to the last checksum field that can be changed; a sum over an even number of bytes, from
-    // an even offset.
+    // Up to the last checksum field that can change; a sum over an even number of bytes from an
+    // even offset.
     let covered = icmp + 8..data.len().min((quoted.l4 + 18).next_multiple_of(2));
     let before = checksum::sum(&data[covered.clone()]);
     let mut address = set_address(data, quoted.l3, quoted.version, end, to.addr)?;
@@ -493,8 +493,7 @@ fn set_embedded(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<
     Ok(())
 }
 
-/// Changes the headers within a tunnel whose UDP header has a checksum, and that checksum by the
-/// bytes' change.
+/// Changes the headers within a tunnel whose UDP header has a checksum, and updates that checksum.
 #[cold]
 pub(crate) fn inside_checksummed_tunnel(
     data: &mut [u8],
@@ -510,8 +509,8 @@ pub(crate) fn inside_checksummed_tunnel(
     Ok(())
 }
 
-/// Tells the link layer that what it carries has become `by` bytes longer: the length in a PPPoE
-/// header (RFC 2516 4), or in that of an IEEE 802.3 frame.
+/// Adjusts the length in the link layer, that of a PPPoE (RFC 2516 4) or IEEE 802.3 header, after
+/// its payload grew by `by` bytes.
 pub fn grow_link(data: &mut [u8], link: LinkType, by: i32) {
     let mut at = match link {
         LinkType::Ethernet => 12,
@@ -538,7 +537,7 @@ fn set_network_protocol(data: &mut [u8], meta: &Meta, version: u8) -> Result<(),
         LinkType::Ppp if l3 == 1 => data[0] = ppp as u8,
         LinkType::LinuxSll2 if l3 == 20 => put(data, 0, ether_type),
         LinkType::Ethernet | LinkType::Ppp | LinkType::LinuxSll | LinkType::LinuxSll2 => {
-            // The type right before IP; behind MPLS labels there is none, and the version nibble
+            // The type right before IP; after MPLS labels there is none, and the version nibble
             // tells. A last label's low half has the bottom-of-stack bit, which none of these types
             // has.
             match l3.checked_sub(2).map(|at| (at, word(data, at))) {

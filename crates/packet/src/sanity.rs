@@ -1,17 +1,16 @@
-//! Well-formed packets that nobody may send, and those that a link cannot do without.
+//! Well-formed packets that must not be sent, and packets that a link depends on.
 //!
-//! Neither is for the parser to decide: a sensor wants to see them. [`Sanity`] says which ones are
-//! dropped.
+//! The parser accepts both, since a sensor wants to see them. [`Sanity`] selects the ones to drop.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::parse::{self, is_extension, protocol};
 use crate::{DropReason, LinkType, Packet, PacketClass};
 
-/// The well-formed packets that are dropped.
+/// The well-formed packets to drop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sanity {
-    /// From or to addresses that must not be on a link ([`DropReason::Martian`]).
+    /// From or to addresses that must not appear on a link ([`DropReason::Martian`]).
     pub martians: bool,
     /// From an address to itself ([`DropReason::Land`]).
     pub land: bool,
@@ -28,7 +27,7 @@ impl Sanity {
     pub const STRICT: Sanity =
         Sanity { martians: true, land: true, source_routes: true, ttl_zero: true, encapsulated: true };
 
-    /// Checks the addresses that a parsed packet came with.
+    /// Checks the addresses that a parsed packet arrived with.
     ///
     /// # Errors
     /// [`DropReason::Martian`], [`DropReason::Land`].
@@ -38,7 +37,7 @@ impl Sanity {
         }
         let (source, destination) = parse::ends(packet);
         let (from, to) = (source.addr.ip(), destination.addr.ip());
-        // A host that has no address yet asks for one (RFC 2131), or whether one is free (RFC 4862
+        // A host without an address requests one (RFC 2131), or checks if one is free (RFC 4862
         // 5.4).
         let has_none = from.is_unspecified() && (to.is_multicast() || is_broadcast(to));
         let is_mapped = packet.meta().version == 6 && (source.addr.is_v4() || destination.addr.is_v4());
@@ -53,13 +52,13 @@ impl Sanity {
     }
 }
 
-/// Whether no packet on a link may come from this address (RFC 1122 3.2.1.3, RFC 6890). IPv4
-/// addresses mapped to IPv6, which no packet may have, look like IPv4's here.
+/// Checks if no packet on a link may have this source (RFC 1122 3.2.1.3, RFC 6890). Mapped IPv4
+/// addresses, which no packet may contain, look like IPv4 here.
 pub fn is_martian_source(address: IpAddr) -> bool {
     address.is_multicast() || is_broadcast(address) || address.is_unspecified() || is_never_on_a_link(address)
 }
 
-/// Whether no packet on a link may go to this address.
+/// Checks if no packet on a link may have this destination.
 pub fn is_martian_destination(address: IpAddr) -> bool {
     address.is_unspecified() || is_never_on_a_link(address) && !is_broadcast(address)
 }
@@ -68,7 +67,7 @@ fn is_broadcast(address: IpAddr) -> bool {
     address == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
-/// "This network", loopback and reserved addresses.
+/// Checks for "this network", loopback and reserved addresses.
 fn is_never_on_a_link(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => matches!(v4.octets()[0], 0 | 127 | 240..),
@@ -76,7 +75,7 @@ fn is_never_on_a_link(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an IP header with its options or extension headers has a source route.
+/// Checks an IP header with options or extension headers for a source route.
 pub(crate) fn has_source_route(header: &[u8], version: u8) -> bool {
     if version == 4 {
         has_route_option(header.get(20..).unwrap_or_default())
@@ -109,7 +108,8 @@ fn has_route_header(header: &[u8]) -> bool {
     routing_headers(header).any(|[_, _, kind, _]| kind == 0)
 }
 
-/// The first bytes of an IPv6 packet's routing headers: next header, length, type, segments left.
+/// Returns the first bytes of an IPv6 packet's routing headers: next header, length, type, segments
+/// left.
 fn routing_headers(packet: &[u8]) -> impl Iterator<Item = [u8; 4]> {
     let (mut next, mut at) = (packet.get(6).copied().unwrap_or(0), 40);
     let headers = std::iter::from_fn(move || {
@@ -129,8 +129,8 @@ fn routing_headers(packet: &[u8]) -> impl Iterator<Item = [u8; 4]> {
     headers.take(parse::EXTENSION_MAX).filter(|&(kind, _)| kind == parse::ROUTING).map(|(_, header)| header)
 }
 
-/// Whether the IP packet at the beginning of `network` has a route to go on by once it is where its
-/// header sends it: an IPv4 source route, or a routing header of any type, that is not used up.
+/// Checks if the IP packet continues to another address from its current destination: an IPv4
+/// source route, or a routing header of any type, that is not used up.
 pub fn is_routed_elsewhere(network: &[u8]) -> bool {
     match network.first().map(|first| first >> 4) {
         Some(4) => {
@@ -142,13 +142,14 @@ pub fn is_routed_elsewhere(network: &[u8]) -> bool {
     }
 }
 
-/// Groups of bridges' and link-layer protocols (IEEE 802.1Q tables 8-1 to 8-3), and Cisco's.
+/// Multicast addresses of bridges and link-layer protocols (IEEE 802.1Q tables 8-1 to 8-3), and
+/// Cisco's.
 const BRIDGE_GROUPS: [u8; 5] = [0x01, 0x80, 0xc2, 0x00, 0x00];
 const BRIDGE_GROUP_LAST: u8 = 0x2f;
 const CISCO_GROUPS: [u8; 5] = [0x01, 0x00, 0x0c, 0xcc, 0xcc];
 
-/// Whether a frame that is not IP is one that a link needs: ARP, RARP, LLDP, LACP, 802.1X, CFM;
-/// spanning tree and other protocols of bridges.
+/// Checks if a non-IP frame is needed by its link: ARP, RARP, LLDP, LACP, 802.1X, CFM; spanning
+/// tree and other bridge protocols.
 pub fn is_link_control_frame(packet: &Packet) -> bool {
     let data = packet.data();
     let type_at = match packet.meta().link {
@@ -163,7 +164,7 @@ pub fn is_link_control_frame(packet: &Packet) -> bool {
     is_to_bridges || is_control_type(data, type_at)
 }
 
-/// The EtherTypes of those protocols, behind VLAN tags, too.
+/// Checks for the EtherTypes of those protocols, also after VLAN tags.
 fn is_control_type(data: &[u8], mut at: usize) -> bool {
     for _ in 0..=parse::SHIM_MAX {
         match data.get(at..).and_then(|rest| rest.first_chunk()).map(|&bytes| u16::from_be_bytes(bytes)) {
@@ -175,8 +176,8 @@ fn is_control_type(data: &[u8], mut at: usize) -> bool {
     false
 }
 
-/// Whether an IP packet is one that its link needs and that goes no further: neighbour discovery
-/// and group membership of IPv6 (RFC 4890 4.4.1), and DHCP between client and server.
+/// Checks if an IP packet is needed by its link and goes no further: IPv6 neighbour discovery and
+/// group membership (RFC 4890 4.4.1), and DHCP between client and server.
 pub fn is_link_control_packet(packet: &Packet) -> bool {
     let meta = packet.meta();
     if meta.class != PacketClass::Whole {
@@ -191,7 +192,7 @@ pub fn is_link_control_packet(packet: &Packet) -> bool {
         protocol::ICMPV6 => {
             let hop_limit = packet.network().get(7).copied();
             match packet.transport().first() {
-                // RFC 4861 7.1, RFC 3122, RFC 3971: nobody has taken a hop away.
+                // RFC 4861 7.1, RFC 3122, RFC 3971: not forwarded by any router.
                 Some(133..=136 | 141 | 142 | 148 | 149) => hop_limit == Some(255),
                 // RFC 2710, RFC 3810, RFC 4286.
                 Some(130..=132 | 143 | 151..=153) => hop_limit == Some(1) && is_on_link(source.addr.ip()),
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn source_routes_are_found_behind_other_options() {
+    fn source_routes_are_found_after_other_options() {
         let header = |options: &[u8]| [&[0; 20], options].concat();
         for (options, is_route) in [
             (&[0x83, 7, 4, 10, 0, 0, 1, 0][..], true),
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn martians_are_those_that_no_router_forwards() {
+    fn martians_are_addresses_that_no_router_forwards() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         for (text, source, destination) in [
             ("127.0.0.1", true, true),

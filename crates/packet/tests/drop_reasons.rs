@@ -1,5 +1,5 @@
-//! `docs/drop-reasons.md` is made of [`DropReason::ALL`]; with `RIVULET_BLESS` set, this test
-//! writes it.
+//! `docs/drop-reasons.md` is generated from [`DropReason::ALL`]; with `RIVULET_BLESS` set, this
+//! test writes it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write;
@@ -9,14 +9,14 @@ use std::path::Path;
 use packet::DropReason;
 
 #[test]
-fn the_page_lists_all_reasons() {
+fn page_lists_all_reasons() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/drop-reasons.md");
     let page = page();
     if std::env::var_os("RIVULET_BLESS").is_some() {
         fs::write(&path, &page).unwrap();
     }
     let found = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(found, page, "RIVULET_BLESS=1 cargo test -p packet --test drop_reasons rewrites it");
+    assert_eq!(found, page, "RIVULET_BLESS=1 cargo test -p packet --test drop_reasons writes it");
 }
 
 fn page() -> String {

@@ -1,5 +1,4 @@
-//! Every capture that is at hand: nothing panics, and the flows are those that another program
-//! counted.
+//! All available captures: nothing panics, and the flows are those that another program counted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,8 +8,7 @@ use std::path::{Path, PathBuf};
 use io::capture::CaptureReader;
 use packet::{FlowHasher, LinkType, Packet, PacketClass, Parser, parse};
 
-/// Where the captures are; none if they are not here, which only the build's own machines must not
-/// say.
+/// Returns the folder of the captures; `None` if it is absent, which is an error only in CI.
 fn captures() -> Option<PathBuf> {
     let shared = std::env::var_os("RIVULET_SHARED").map(PathBuf::from);
     let shared = shared.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"));
@@ -23,13 +21,13 @@ fn captures() -> Option<PathBuf> {
     None
 }
 
-/// What was counted in a capture.
+/// Counts of a capture.
 #[derive(Default)]
 struct Counted {
     packets: u64,
-    /// Of the outermost IP header, each direction for itself, fragments but the first with ports 0.
+    /// Outermost flows by direction; later fragments have ports 0.
     one_way: HashSet<String>,
-    /// The same, both directions as one.
+    /// Same, both directions as one.
     sessions: HashSet<String>,
     /// Packets that the parser refuses.
     refused: u64,
@@ -53,8 +51,8 @@ fn count(path: &Path) -> Counted {
         if parser.parse(&mut packet).is_err() || is_unknown_to_the_manifest(&packet) {
             counted.refused += 1;
         } else if packet.meta().class != PacketClass::NotIp {
-            // The manifest knows no tags, no identifiers of queries, and of an ICMP error only its
-            // own addresses.
+            // The manifest ignores tags and query identifiers, and uses only an ICMP error's own
+            // addresses.
             let (mut a, mut b) = parse::ends(&packet);
             let protocol = packet.meta().protocol;
             if !matches!(protocol, 6 | 17 | 132) {
@@ -68,8 +66,8 @@ fn count(path: &Path) -> Counted {
     counted
 }
 
-/// Whether the manifest's program does not find the IP packet: behind rarer link types, and LLC in
-/// Ethernet.
+/// Checks for packets in which the manifest's program does not find IP: rarer link types, and LLC
+/// in Ethernet.
 fn is_unknown_to_the_manifest(packet: &Packet) -> bool {
     let is_length = |data: &[u8]| data.get(12..14).is_some_and(|word| word[0] < 6);
     match packet.meta().link {
@@ -79,10 +77,10 @@ fn is_unknown_to_the_manifest(packet: &Packet) -> bool {
     }
 }
 
-/// The two count alike but for packets that we refuse and the manifest's program does not (headers
-/// that are cut or lie about their length): each of those can be one flow.
+/// Both count alike except for packets that only we refuse (truncated headers or wrong lengths);
+/// each of those can be one flow.
 #[test]
-fn captures_have_the_flows_that_their_manifest_says() {
+fn captures_have_the_flows_of_their_manifest() {
     let Some(traces) = captures() else { return };
     let manifest = std::fs::read_to_string(traces.join("MANIFEST.tsv")).unwrap();
     let mut lines = manifest.lines().map(|line| line.split('\t').collect::<Vec<_>>());
@@ -94,7 +92,7 @@ fn captures_have_the_flows_that_their_manifest_says() {
         let number = |column: usize| line[column].parse::<u64>().unwrap();
         let counted = count(&traces.join(line[0]));
         if counted.packets != number(packets) {
-            println!("{}: not read to its end", line[0]); // The reader's affair.
+            println!("{}: not read to its end", line[0]); // Up to the reader.
             continue;
         }
         files += 1;

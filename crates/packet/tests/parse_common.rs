@@ -1,9 +1,9 @@
-//! The parser's short way for common packets against its long way.
+//! The parser's fast path compared with the general one.
 
 use packet::{FlowHasher, Packet, Parser, parse};
 use proptest::prelude::*;
 
-/// A frame that is a common one, but for a few bytes.
+/// A common frame, except for a few bytes.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let tail = prop::collection::vec(any::<u8>(), 0..80);
     let changes = prop::collection::vec((0usize..60, any::<u8>()), 0..3);
@@ -33,9 +33,9 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn the_short_way_is_the_long_way(data in frame(), cut in 0u32..4, tenant: u16) {
+    fn fast_path_equals_the_general_path(data in frame(), cut in 0u32..4, tenant: u16) {
         let short = Parser::new(FlowHasher::new(7));
-        // Looking into tunnels takes the long way, and finds the same where there is none.
+        // Entering tunnels takes the general path, with the same result if there is none.
         let long = Parser { inner: true, ..short };
         let mut packets = [Packet::from_bytes(&data), Packet::from_bytes(&data)];
         for packet in &mut packets {

@@ -1,5 +1,5 @@
-//! The parser against whatever comes: it never panics, its offsets stay within the packet, and it
-//! reads what others read.
+//! The parser on arbitrary input: it never panics, its offsets stay within the packet, and other
+//! parsers agree.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,7 +28,7 @@ fn parsed(frame: &[u8], link: LinkType, inner: bool, cut: u32) -> (Packet, Resul
     (packet, result)
 }
 
-/// What holds of every packet that was accepted; and everything that reads it can be called.
+/// Checks the invariants of every accepted packet, and calls all accessors.
 fn holds(packet: &Packet) -> Result<(), TestCaseError> {
     let meta = packet.meta();
     if meta.class == PacketClass::NotIp {
@@ -202,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_panics_and_offsets_stay_within(
+    fn parser_never_panics_and_offsets_stay_within(
         (link, frame) in frames(),
         inner: bool,
         cut in prop_oneof![Just(0u32), 1u32..64, any::<u32>()],
@@ -214,9 +214,9 @@ proptest! {
         prop_assert_eq!(packet.data(), &frame[..]);
     }
 
-    /// However short a capture cuts a good packet: an error, or the same flow.
+    /// However short a capture truncates a valid packet: an error, or the same flow.
     #[test]
-    fn cutting_a_packet_does_not_change_its_flow(network in network()) {
+    fn truncation_does_not_change_the_flow(network in network()) {
         let (whole, result) = parsed(&network, LinkType::RawIp, false, 0);
         if result.is_err() || whole.meta().class != PacketClass::Whole {
             return Ok(());
@@ -232,9 +232,9 @@ proptest! {
         }
     }
 
-    /// An independent parser, and the checked views, find the same.
+    /// An independent parser, and the checked views, agree.
     #[test]
-    fn others_read_the_same(frame in built()) {
+    fn other_parsers_agree(frame in built()) {
         let (packet, result) = parsed(&frame, LinkType::Ethernet, false, 0);
         prop_assert_eq!(result, Ok(()));
         holds(&packet)?;
@@ -290,10 +290,10 @@ proptest! {
         prop_assert_eq!(usize::from(meta.payload - meta.l4), header_len);
     }
 
-    /// What the parser accepts as a whole packet of TCP or UDP, the checked views accept too,
-    /// whatever was done to it.
+    /// The checked views accept every whole TCP or UDP packet that the parser accepts, even a
+    /// damaged one.
     #[test]
-    fn the_views_accept_what_the_parser_accepts((link, frame) in frames()) {
+    fn views_accept_what_the_parser_accepts((link, frame) in frames()) {
         let (packet, result) = parsed(&frame, link, false, 0);
         let meta = packet.meta();
         if result.is_err() || meta.class != PacketClass::Whole {

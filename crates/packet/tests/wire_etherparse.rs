@@ -1,5 +1,4 @@
-//! An independent parser as the oracle: what `etherparse` accepts, the views accept, and they read
-//! the same.
+//! `etherparse` as an independent oracle: the views accept what it accepts, and read the same.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -60,8 +59,8 @@ fn agree_on_link(bytes: &[u8]) -> Outcome {
 }
 
 fn agree_on_network(bytes: &[u8]) -> Outcome {
-    // A total length below the header's is for etherparse an error of the payload, for us of the
-    // header.
+    // A total length below the header's is an error of the payload for etherparse, of the header
+    // for us.
     if let Ok(theirs) = Ipv4HeaderSlice::from_slice(bytes)
         && theirs.payload_len().is_ok()
     {
@@ -80,7 +79,7 @@ fn agree_on_network(bytes: &[u8]) -> Outcome {
         prop_assert_eq!(ours.checksum(), theirs.header_checksum());
         prop_assert_eq!(ours.source(), theirs.source_addr());
         prop_assert_eq!(ours.destination(), theirs.destination_addr());
-        // etherparse forgets the reserved flag.
+        // etherparse drops the reserved flag.
         let mut filled = ours.as_ref().to_vec();
         filled[6] &= 0x7f;
         let mut filled = ipv4::Packet::new_checked_header(&mut filled)?;
@@ -106,7 +105,7 @@ fn agree_on_extensions(bytes: &[u8]) -> Outcome {
             continue;
         };
         match ipv6_walk::walk(IpProtocol(kind), bytes) {
-            // etherparse goes on behind the header of a later fragment, where there is only data.
+            // etherparse continues after the header of a later fragment, where there is only data.
             Ok(ours) if ours.fragment.is_some_and(|fragment| fragment.offset != 0) => {
                 prop_assert!(ours.offset <= bytes.len() - rest.len());
             }
@@ -158,7 +157,7 @@ fn agree_on_transport(bytes: &[u8]) -> Outcome {
         prop_assert_eq!(ours.header_len(), theirs.slice().len());
         agree_on_tcp_options(&ours, &theirs)?;
     }
-    // A length of zero is for etherparse "to the end"; for us it is malformed.
+    // A length of zero means "to the end" for etherparse; for us it is malformed.
     if let Ok(theirs) = UdpSlice::from_slice(bytes)
         && theirs.length() != 0
     {
@@ -189,7 +188,7 @@ fn agree_on_transport(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// etherparse stops at the first option that it does not know, or that is wrong.
+/// etherparse stops at the first option that is unknown or malformed.
 fn agree_on_tcp_options(ours: &tcp::Packet<&[u8]>, theirs: &TcpHeaderSlice<'_>) -> Outcome {
     let mut options = ours.options();
     for option in theirs.options_iterator() {
@@ -276,7 +275,7 @@ fn frames() -> impl Strategy<Value = (Vec<u8>, Vec<usize>)> {
     )
 }
 
-/// Walks a valid frame from its first byte to its transport checksum, all of which must be right.
+/// Walks a valid frame from its first byte to its transport checksum; all checksums must be valid.
 fn every_checksum_is_right(bytes: &[u8]) -> Outcome {
     let frame = ethernet::Frame::new_checked(bytes)?;
     let mut tags = vlan::Tags::new(frame.ethertype_or_length(), frame.payload());

@@ -9,7 +9,7 @@ use views::read_everything;
 #[path = "support/views.rs"]
 mod views;
 
-/// First bytes that get past the checks of a version, so that random bytes reach further.
+/// First bytes that pass the checks of a version, so that random bytes reach further.
 fn first_bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::sample::select(vec![
         vec![],
@@ -100,7 +100,7 @@ fn valid_packets() -> Vec<Vec<u8>> {
     };
     add(16, &|bytes| geneve.emit(bytes));
     add(4, &|bytes| gue::Repr::data(IpProtocol::IPV4).emit(bytes));
-    // Those without a value.
+    // Those without a `Repr`.
     packets.push(vec![0xaa, 0xaa, 3, 0, 0, 0, 8, 0, 0x45]);
     packets.push(vec![6, 1, 5, 2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
     packets.push(vec![17, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 9, 9, 9, 9, 9]);

@@ -1,11 +1,11 @@
-//! A value that is emitted and parsed is the same value; what does not fit is refused.
+//! A value that is emitted and parsed is unchanged; values that do not fit are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use packet::wire::*;
 use proptest::prelude::*;
 
-/// Emits into a buffer that is dirty and longer than needed, checks that no byte behind the header
+/// Emits into a dirty buffer that is longer than needed. Checks that no byte after the header
 /// changed, and that one byte less of room is refused.
 fn emitted(
     len: usize,
@@ -222,7 +222,7 @@ proptest! {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn values_that_do_not_fit_are_refused() {
     let unrepresentable = |result: Result<(), WireError>| {
         assert!(matches!(result, Err(WireError::Unrepresentable { .. })), "{result:?}");
     };

@@ -139,7 +139,8 @@ fn line(policy: &Policy) -> Result<Line, Box<Diagnostic>> {
         let help = "write `pipelet { inside <-> function <-> outside; }`";
         return Err(Box::new(Diagnostic::error(message, span).help(help)));
     };
-    let edges: Vec<_> = pipelet.edges.iter().filter(|edge| edge.direction == EdgeDirection::Forward).collect();
+    let edges: Vec<_> =
+        pipelet.edges.iter().filter(|edge| edge.direction == EdgeDirection::Forward).collect();
     if let Some(edge) = pipelet.edges.iter().find(|edge| edge.filter != Filter::Always(true)) {
         return Err(not_a_line("filters on edges are not carried out yet", edge.span));
     }

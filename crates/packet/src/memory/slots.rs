@@ -1,4 +1,4 @@
-//! Equal slots of memory, each made of the same parts: what records of flows are kept in.
+//! Arrays of equal memory slots with typed fields: the storage of flow records.
 
 use std::marker::PhantomData;
 
@@ -13,11 +13,11 @@ pub const LINE: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; LINE]);
 
-/// A fixed number of slots of equal size, whole cache lines each, all bytes zero at first. Each
-/// begins with an `H`, its head.
+/// A fixed number of zeroed slots of equal size in whole cache lines. Each begins with an `H`, its
+/// head.
 ///
-/// A part of a slot is found by one multiplication and checked by two comparisons: where it begins
-/// was proven fit for its type when its [`SlotField`] was made. The head is there if the slot is.
+/// A field is located by one multiplication and checked by two comparisons: alignment was checked
+/// when its [`SlotField`] was made. The head exists in every slot.
 pub struct SlotArray<H> {
     memory: Zeroed<Line>,
     slots: u32,
@@ -25,7 +25,7 @@ pub struct SlotArray<H> {
     of: PhantomData<fn() -> H>,
 }
 
-/// Where in every slot a `T` stands.
+/// The position of a `T` in every slot.
 pub struct SlotField<T> {
     start: usize,
     of: PhantomData<fn() -> T>,
@@ -40,7 +40,7 @@ impl<T> Clone for SlotField<T> {
 impl<T> Copy for SlotField<T> {}
 
 impl<T: FromBytes + IntoBytes> SlotField<T> {
-    /// The part that begins so many bytes into the slot; none if a `T` cannot stand there.
+    /// Returns the field at this offset. `None` if a `T` would be misaligned.
     pub const fn at(start: usize) -> Option<SlotField<T>> {
         const { assert!(align_of::<T>() <= LINE, "slots are aligned to cache lines only") };
         if !start.is_multiple_of(align_of::<T>()) || start > isize::MAX as usize - size_of::<T>() {
@@ -49,12 +49,12 @@ impl<T: FromBytes + IntoBytes> SlotField<T> {
         Some(SlotField { start, of: PhantomData })
     }
 
-    /// Its first byte.
+    /// Returns the field's first byte.
     pub const fn start(self) -> usize {
         self.start
     }
 
-    /// The first byte behind it.
+    /// Returns the field's end.
     #[inline(always)]
     const fn end(self) -> usize {
         self.start + size_of::<T>() // No overflow: see `at`.
@@ -62,7 +62,7 @@ impl<T: FromBytes + IntoBytes> SlotField<T> {
 }
 
 impl<H: FromBytes + IntoBytes> SlotArray<H> {
-    /// Room for `slots` slots of at least `slot_len` bytes, and of what a head takes.
+    /// Returns `slots` slots of at least `slot_len` bytes, and at least the head's size.
     pub fn new(slots: u32, slot_len: usize) -> Result<SlotArray<H>, OutOfMemory> {
         const { assert!(align_of::<H>() <= LINE, "slots are aligned to cache lines only") };
         let lines = slot_len.max(size_of::<H>()).div_ceil(LINE).max(1);
@@ -70,17 +70,17 @@ impl<H: FromBytes + IntoBytes> SlotArray<H> {
         Ok(SlotArray { memory, slots, slot_len: lines * LINE, of: PhantomData })
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub fn count(&self) -> u32 {
         self.slots
     }
 
-    /// Bytes of a slot.
+    /// Returns the bytes of a slot.
     pub fn slot_len(&self) -> usize {
         self.slot_len
     }
 
-    /// The head of a slot; none if there is no such slot.
+    /// Returns the head of a slot; `None` if there is no such slot.
     #[inline(always)]
     pub fn head(&self, slot: u32) -> Option<&H>
     where
@@ -93,7 +93,7 @@ impl<H: FromBytes + IntoBytes> SlotArray<H> {
         (slot < self.slots).then(|| unsafe { &*self.start_of(slot).cast::<H>() })
     }
 
-    /// The same, to be changed.
+    /// Returns the head of a slot for writing.
     #[inline(always)]
     pub fn head_mut(&mut self, slot: u32) -> Option<&mut H> {
         // SAFETY: as in `head`; the memory is borrowed exclusively as long as the H, and H has no
@@ -101,7 +101,7 @@ impl<H: FromBytes + IntoBytes> SlotArray<H> {
         (slot < self.slots).then(|| unsafe { &mut *self.start_of_mut(slot).cast::<H>() })
     }
 
-    /// A part of a slot; none if there is no such slot, or if the slots do not have it.
+    /// Returns a field of a slot; `None` if the slot or the field is out of range.
     #[inline(always)]
     pub fn get<T: FromBytes + IntoBytes + Immutable>(&self, slot: u32, part: SlotField<T>) -> Option<&T> {
         if slot >= self.slots || part.end() > self.slot_len {
@@ -112,7 +112,7 @@ impl<H: FromBytes + IntoBytes> SlotArray<H> {
         Some(unsafe { &*self.start_of(slot).add(part.start).cast::<T>() })
     }
 
-    /// The same, to be changed.
+    /// Returns a field of a slot for writing.
     #[inline(always)]
     pub fn get_mut<T: FromBytes + IntoBytes>(&mut self, slot: u32, part: SlotField<T>) -> Option<&mut T> {
         if slot >= self.slots || part.end() > self.slot_len {
@@ -123,8 +123,8 @@ impl<H: FromBytes + IntoBytes> SlotArray<H> {
         Some(unsafe { &mut *self.start_of_mut(slot).add(part.start).cast::<T>() })
     }
 
-    /// A part of all slots, to be changed together with their heads; none if the slots do not have
-    /// it, or not behind their heads.
+    /// Returns a field of all slots for writing, together with their heads. `None` if the field is
+    /// out of range or overlaps the head.
     #[inline]
     pub fn column_mut<T: FromBytes + IntoBytes>(
         &mut self,
@@ -136,26 +136,25 @@ impl<H: FromBytes + IntoBytes> SlotArray<H> {
         Some(ColumnMut { slots: self, part })
     }
 
-    /// All bytes of a slot; none if there is no such slot.
+    /// Returns all bytes of a slot; `None` if there is no such slot.
     pub fn bytes(&self, slot: u32) -> Option<&[u8]> {
         let lines = self.slot_len / LINE;
         Some(self.memory.get(slot as usize * lines..)?.get(..lines)?.as_bytes())
     }
 
-    /// The same, to be changed.
+    /// Returns all bytes of a slot for writing.
     pub fn bytes_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
         let lines = self.slot_len / LINE;
         Some(self.memory.get_mut(slot as usize * lines..)?.get_mut(..lines)?.as_mut_bytes())
     }
 
-    /// Asks for the cache line that is `at` bytes into the slot. Only a hint: slot and place may be
-    /// any.
+    /// Prefetches the cache line at offset `at` of the slot. A hint; any arguments are allowed.
     #[inline(always)]
     pub fn prefetch(&self, slot: u32, at: usize) {
         prefetch(self.start_of(slot).wrapping_add(at));
     }
 
-    /// Where the slot begins, if there is such a slot.
+    /// Returns the start of the slot, if it exists.
     #[inline(always)]
     fn start_of(&self, slot: u32) -> *const u8 {
         self.memory.as_ptr().cast::<u8>().wrapping_add((slot as usize).wrapping_mul(self.slot_len))
@@ -167,15 +166,15 @@ impl<H: FromBytes + IntoBytes> SlotArray<H> {
     }
 }
 
-/// A part of all slots, behind their heads, as a column of a table: what was checked of it holds
-/// for every slot.
+/// A field of all slots, after their heads, as a column of a table. Its checks hold for every slot.
 pub struct ColumnMut<'s, H, T> {
     slots: &'s mut SlotArray<H>,
     part: SlotField<T>,
 }
 
 impl<H: FromBytes + IntoBytes, T: FromBytes + IntoBytes> ColumnMut<'_, H, T> {
-    /// The head of a slot, its part, and all bytes behind that; none if there is no such slot.
+    /// Returns the head of a slot, its field, and all bytes after the field; `None` if there is no
+    /// such slot.
     #[inline(always)]
     pub fn at(&mut self, slot: u32) -> Option<(&mut H, &mut T, &mut [u8])> {
         if slot >= self.slots.slots {
@@ -202,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_found_changed_and_kept_apart() {
+    fn fields_are_found_written_and_separate() {
         let mut slots = SlotArray::<u64>::new(3, 100).unwrap();
         assert_eq!((slots.count(), slots.slot_len()), (3, 128));
         let part = SlotField::<[u16; 4]>::at(10).unwrap();
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_stand_there_is_none() {
+    fn absent_slots_and_fields_are_none() {
         assert!(SlotField::<u64>::at(4).is_none());
         assert!(SlotField::<u64>::at(usize::MAX - 7).is_none());
         let mut slots = SlotArray::<u64>::new(2, 64).unwrap();
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_as_long_as_its_head_at_least() {
+    fn slot_is_at_least_as_long_as_its_head() {
         assert_eq!(SlotArray::<[u64; 9]>::new(1, 10).unwrap().slot_len(), 128);
         assert_eq!(SlotArray::<()>::new(1, 0).unwrap().slot_len(), 64);
     }

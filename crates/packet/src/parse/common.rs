@@ -1,17 +1,16 @@
-//! The common case: an untagged Ethernet frame with a whole IPv4 packet without options, TCP or
-//! UDP, whose time to live is not 0.
+//! Fast path for common frames: untagged Ethernet, a whole IPv4 packet without options, TCP or UDP,
+//! and a time to live above 0.
 //!
-//! What it accepts it fills in exactly as the general parser would; whatever is unusual it leaves
-//! to that.
+//! It fills in exactly what the general parser would, and leaves everything unusual to that.
 
 use super::protocol;
 use crate::{FlowKey, LinkType, Meta, PacketClass};
 
-/// EtherType of IPv4, then version 4 and five words of header; behind it a byte that may be any.
+/// EtherType of IPv4, then version 4 and five words of header, and an arbitrary byte.
 const ETHER_IPV4: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
 const ETHER_IPV4_MASK: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
 
-/// Of the word with flags and fragment offset, what is not zero in a fragment.
+/// Flags and fragment offset that are non-zero in a fragment.
 const FRAGMENT_MASK: u16 = u16::from_le_bytes([0x3f, 0xff]);
 
 const L3: usize = 14;
@@ -19,7 +18,7 @@ const L4: usize = 34;
 const UDP_END: usize = L4 + 8;
 const TCP_END: usize = L4 + 20;
 
-/// Parses the frame if it is a common one; `hash` is left to be set. False: nothing was changed.
+/// Parses a common frame, leaving `hash` unset. Returns false if nothing was changed.
 #[inline(always)]
 pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
     let Some(h) = data.first_chunk::<UDP_END>() else { return false };

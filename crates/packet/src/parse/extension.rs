@@ -1,5 +1,5 @@
-//! IPv6 extension headers: which next headers are one, and the walk over them to the transport
-//! header or, in a later fragment, to the fragment's data.
+//! IPv6 extension headers: recognition, and the walk to the transport header or, in a later
+//! fragment, to the fragment's data.
 
 use super::EXTENSION_MAX;
 use super::network::{Found, fragment_class};
@@ -11,17 +11,17 @@ pub(crate) const FRAGMENT: u8 = 44;
 pub(crate) const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
 
-/// Whether an extension header follows, not the transport's (IANA).
+/// Checks for an extension header rather than the transport's (IANA).
 #[inline]
 pub(crate) fn is_extension(next_header: u8) -> bool {
     matches!(next_header, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION | 135 | 139 | 140)
 }
 
-/// Walks the extension headers up to the transport's (RFC 8200 4.1), a later fragment's up to its
+/// Walks the extension headers up to the transport's (RFC 8200 4.1), in a later fragment up to its
 /// data.
 #[cold]
 pub(super) fn skip(data: &[u8], found: &mut Found) -> Result<(), DropReason> {
-    // A chain that a capture cut leads nowhere: neither the ports nor where they stand are known.
+    // If a capture truncated the headers, neither the ports nor their position are known.
     let cut = if found.whole.complete { DropReason::Ipv6Extension } else { DropReason::Ipv6Truncated };
     for _ in 0..EXTENSION_MAX {
         if !is_extension(found.protocol) {

@@ -1,11 +1,10 @@
-//! The link layer: from the first byte of a frame past its Ethernet, PPP, Linux or BSD header and
-//! past the VLAN tags, MPLS labels, PPPoE and LLC/SNAP behind that, to where IP begins.
+//! The link layer: from the first byte of a frame to IP, past the Ethernet, PPP, Linux or BSD
+//! header and past VLAN tags, MPLS labels, PPPoE and LLC/SNAP.
 
 use super::{SHIM_MAX, be16, be32, link_types};
 use crate::{DropReason, LinkType, Scope};
 
-/// Finds the network header behind the link layer's: its offset and IP version, or none if the
-/// frame is not IP.
+/// Finds the network header: its offset and IP version, or `None` if the frame is not IP.
 #[inline]
 pub(super) fn parse(
     data: &[u8],
@@ -35,7 +34,7 @@ pub(super) fn parse(
     }
 }
 
-/// VLAN tags, MPLS labels and PPPoE between the link layer and IP.
+/// Skips VLAN tags, MPLS labels and PPPoE between the link layer and IP.
 #[cold]
 pub(super) fn shims(
     data: &[u8],
@@ -68,15 +67,14 @@ pub(super) fn shims(
     Err(DropReason::LinkTooDeep)
 }
 
-/// The longest payload of an IEEE 802.3 frame: where an EtherType stands, what is not above it is a
-/// length.
+/// The longest payload of an IEEE 802.3 frame: up to this value, the EtherType field is a length.
 pub(crate) const LENGTH_MAX: u16 = 1500;
 
-/// Bytes of an LLC header with SNAP.
+/// Length of an LLC header with SNAP.
 pub(super) const LLC_SNAP_LEN: usize = 8;
 
-/// The EtherType that LLC with SNAP names (RFC 1042; OUI 00-00-F8 is that of bridges, IEEE 802.1H);
-/// none for other protocols of LLC.
+/// Returns the EtherType of LLC with SNAP (RFC 1042; OUI 00-00-F8 is that of bridges, IEEE 802.1H).
+/// `None` for other LLC protocols.
 pub(super) fn llc(data: &[u8], at: usize) -> Option<u16> {
     match data.get(at..at + LLC_SNAP_LEN)? {
         &[0xaa, 0xaa, 0x03, 0, 0, 0 | 0xf8, high, low] => Some(u16::from_be_bytes([high, low])),
@@ -84,8 +82,7 @@ pub(super) fn llc(data: &[u8], at: usize) -> Option<u16> {
     }
 }
 
-/// Whether something but VLAN tags stands between the link layer's header and IP: MPLS, PPPoE or
-/// LLC.
+/// Checks for MPLS, PPPoE or LLC between the link layer's header and IP.
 #[cold]
 pub(super) fn is_encapsulated(data: &[u8], link: LinkType) -> bool {
     let mut at = match link {
@@ -103,7 +100,7 @@ pub(super) fn is_encapsulated(data: &[u8], link: LinkType) -> bool {
     true
 }
 
-/// Where an IP packet begins of which only the first nibble tells the version.
+/// Finds an IP packet whose version is given only by its first nibble.
 pub(super) fn version_nibble(data: &[u8], at: usize) -> Result<(usize, u8), DropReason> {
     match data.get(at).map(|byte| byte >> 4) {
         Some(version @ (4 | 6)) => Ok((at, version)),
@@ -112,8 +109,8 @@ pub(super) fn version_nibble(data: &[u8], at: usize) -> Result<(usize, u8), Drop
     }
 }
 
-/// The IP version that the BSD address family before it stands for, in either byte order; the
-/// systems differ on IPv6.
+/// Returns the IP version of the preceding BSD address family, in either byte order; the systems
+/// differ on IPv6.
 pub(crate) fn family(data: &[u8]) -> Option<u8> {
     let number = be32(data, 0)?;
     match if number > 0xffff { number.swap_bytes() } else { number } {
@@ -123,7 +120,7 @@ pub(crate) fn family(data: &[u8]) -> Option<u8> {
     }
 }
 
-/// Skips an MPLS label stack (RFC 3032); what follows is IP if its first nibble says so (RFC 4928).
+/// Skips an MPLS label stack (RFC 3032); IP follows if the first nibble says so (RFC 4928).
 pub(super) fn labels(data: &[u8], mut at: usize) -> Result<Option<(usize, u8)>, DropReason> {
     for _ in 0..SHIM_MAX {
         let entry = be32(data, at).ok_or(DropReason::LinkTruncated)?;

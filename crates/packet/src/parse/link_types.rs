@@ -1,30 +1,29 @@
-//! Link types that captures have beside Ethernet's and the commonest others: where IP begins in
-//! their frames.
+//! Rarer link types of captures: the position of IP in their frames.
 //!
-//! They are read as tshark reads them. What is not IP, or is encrypted or compressed, is carried
+//! They are read as tshark reads them. Frames that are not IP, or encrypted or compressed, pass
 //! through.
 
 use super::link::{LLC_SNAP_LEN, llc, ppp_ether_type, shims, version_nibble};
 use super::{be16, be32};
 use crate::{DropReason, LinkType, Scope};
 
-/// Where IP begins, and its version; none if the frame is not IP.
+/// Offset of IP and its version; `None` if the frame is not IP.
 type At = Option<(usize, u8)>;
 
-/// How a frame of a link type leads to IP. None: the frame's headers are cut.
+/// Finds IP in a frame of a link type. `None` if the headers are truncated.
 type Find = fn(&[u8], &mut Scope) -> Option<At>;
 
-/// A link type that is looked into.
+/// A supported link type.
 pub struct LinkTypeInfo {
     /// Its number in the `LINKTYPE_` registry.
     pub number: u16,
-    /// Its name there.
+    /// Its name in the registry.
     pub name: &'static str,
     /// Finds IP.
     find: Find,
 }
 
-/// The link types that are looked into, beside those that [`LinkType`] names, by number.
+/// The supported link types beside those of [`LinkType`], by number.
 pub const LINK_TYPES: &[LinkTypeInfo] = &[
     known(6, "IEEE802_5", token_ring),
     known(7, "ARCNET_BSD", |data, _| arcnet(data, 2)),
@@ -85,7 +84,7 @@ fn by_nibble(data: &[u8], at: usize) -> At {
     version_nibble(data, at).ok()
 }
 
-/// By the EtherType at `type_at`, of what begins at `at`.
+/// By the EtherType at `type_at`, with a payload at `at`.
 fn by_type(data: &[u8], type_at: usize, at: usize, scope: &mut Scope) -> Option<At> {
     shims(data, be16(data, type_at)?, at, scope).ok()
 }
@@ -106,7 +105,7 @@ fn by_llc(data: &[u8], at: usize, scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// The network layer's identifier (ISO/IEC TR 9577).
+/// By the network layer protocol identifier (ISO/IEC TR 9577).
 fn by_nlpid(data: &[u8], nlpid: u8, at: usize) -> At {
     match nlpid {
         0xcc | 0x8e => by_nibble(data, at),
@@ -128,7 +127,7 @@ fn ppp(data: &[u8], at: usize, scope: &mut Scope) -> Option<At> {
     by_ppp_number(data, if has_address { at + 2 } else { at }, scope)
 }
 
-/// IEEE 802.5: a source address with its first bit set says that a route follows.
+/// IEEE 802.5: a source address with its first bit set announces a source route.
 fn token_ring(data: &[u8], scope: &mut Scope) -> Option<At> {
     const HEADER_LEN: usize = 14;
     let has_route = data.get(8)? & 0x80 != 0;
@@ -136,7 +135,7 @@ fn token_ring(data: &[u8], scope: &mut Scope) -> Option<At> {
     by_llc(data, HEADER_LEN + route_len, scope)
 }
 
-/// RFC 1051 and RFC 1201, behind the addresses. Packets that were split are not put together.
+/// RFC 1051 and RFC 1201, after the addresses. Split packets are not reassembled.
 fn arcnet(data: &[u8], mut at: usize) -> Option<At> {
     const EXCEPTION: u8 = 0xff;
     const IP_OF_RFC_1051: u8 = 240;
@@ -160,7 +159,7 @@ fn cisco_hdlc(data: &[u8], scope: &mut Scope) -> Option<At> {
     by_type(data, 2, 4, scope)
 }
 
-/// RFC 2427, and Cisco's way with an EtherType right behind the address.
+/// RFC 2427, and Cisco's variant with an EtherType after the address.
 fn frame_relay(data: &[u8], scope: &mut Scope) -> Option<At> {
     const UNNUMBERED: u8 = 0x03;
     const SNAP: u8 = 0x80;
@@ -181,7 +180,7 @@ fn frame_relay(data: &[u8], scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// Sun's raw ATM: what it carries, path, circuit.
+/// Sun's raw ATM: payload type, path, circuit.
 fn sun_atm(data: &[u8], scope: &mut Scope) -> Option<At> {
     const LAN_EMULATION: u8 = 1;
     const LLC: u8 = 2;
@@ -192,7 +191,7 @@ fn sun_atm(data: &[u8], scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// IEEE 802.11: data frames that are not encrypted, behind a header of the capturing host's.
+/// IEEE 802.11: unencrypted data frames, after a header of the capturing host.
 fn wireless(data: &[u8], at: usize, scope: &mut Scope) -> Option<At> {
     const DATA: u8 = 0x08;
     const NO_DATA: u8 = 0x40;
@@ -225,7 +224,7 @@ fn prism(data: &[u8], scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// DOCSIS: packets of Ethernet alone, behind the header, its extension and check sequence.
+/// DOCSIS: only Ethernet packets, after the header, its extension and check sequence.
 fn docsis(data: &[u8], scope: &mut Scope) -> Option<At> {
     const PACKET: u8 = 0;
     let &[control, extension_len, ..] = data.first_chunk::<4>()?;
@@ -236,7 +235,7 @@ fn docsis(data: &[u8], scope: &mut Scope) -> Option<At> {
     ethernet(data, 6 + extension, scope)
 }
 
-/// Endace's records: of Ethernet and HDLC.
+/// Endace records of Ethernet and HDLC.
 fn endace(data: &[u8], scope: &mut Scope) -> Option<At> {
     const HEADER_LEN: usize = 16;
     const EXTENSION_LEN: usize = 8;
@@ -263,7 +262,7 @@ fn endace(data: &[u8], scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// Linux's log of netfilter: attributes, of which one is the packet, in the byte order of the
+/// Linux's netfilter log: attributes, one of which is the packet, in the byte order of the
 /// capturing host.
 fn nflog(data: &[u8], _scope: &mut Scope) -> Option<At> {
     const HEADER_LEN: usize = 4;
@@ -272,7 +271,7 @@ fn nflog(data: &[u8], _scope: &mut Scope) -> Option<At> {
     let mut at = HEADER_LEN;
     for _ in 0..ATTRIBUTES_MAX {
         let (len, kind) = (le16(data, at)?, le16(data, at + 2)?);
-        // Types are below 256: the one with its high byte set is of the other order.
+        // Types are below 256: a high byte reveals the other byte order.
         let (len, kind) = if kind > 0xff { (len.swap_bytes(), kind.swap_bytes()) } else { (len, kind) };
         if kind == PAYLOAD {
             return Some(by_nibble(data, at + 4));
@@ -285,7 +284,7 @@ fn nflog(data: &[u8], _scope: &mut Scope) -> Option<At> {
     Some(None)
 }
 
-/// Apple's: its length, and the type of what follows it.
+/// Apple's: its length, and the type of the next header.
 fn packet_tap(data: &[u8], scope: &mut Scope) -> Option<At> {
     let word = |at: usize| be32(data, at).map(u32::swap_bytes);
     let at = word(0)? as usize;

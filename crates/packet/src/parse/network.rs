@@ -1,43 +1,43 @@
-//! The network layer: an IPv4 or IPv6 header with what stands between it and the transport's, the
-//! kind of fragment that the packet is, and how much of it a capture left.
+//! The network layer: an IPv4 or IPv6 header up to the transport's, the kind of fragment, and the
+//! captured length.
 
 use super::{extension, protocol};
 use crate::sanity::{Sanity, has_source_route};
 use crate::{Addr, DropReason, PacketClass};
 
-/// An IP header that was found, on the way down.
+/// An IP header found on the way down.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     pub l3: usize,
     pub l4: usize,
-    /// Where the IP payload ends, as far as it was captured.
+    /// End of the captured IP payload.
     pub end: usize,
     pub source: Addr,
     pub destination: Addr,
     pub protocol: u8,
     pub version: u8,
     pub class: PacketClass,
-    /// Whether all of it is here.
+    /// Completeness of the capture.
     pub whole: Whole,
 }
 
-/// Whether the whole frame was captured, or at least the whole of the IP packet at hand.
+/// Completeness of the capture: of the whole frame, or at least of the current IP packet.
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
     pub complete: bool,
-    /// Whether a total length of 0 stands for what there is: the sending host captured the packet
-    /// before its card cut it.
+    /// If set, a total length of 0 means the available bytes: the sending host captured the packet
+    /// before its card segmented it.
     pub offloaded: bool,
 }
 
 impl Whole {
-    /// A header that is not there is an error, unless the capture cut the packet.
+    /// Returns an error if a header is missing, unless the capture was truncated.
     #[inline]
     pub fn check(self, there: bool, reason: DropReason) -> Result<(), DropReason> {
         if there || !self.complete { Ok(()) } else { Err(reason) }
     }
 
-    /// What is here up to the IP packet's end is whole, however much was cut behind it.
+    /// Marks the IP packet as complete if its end was captured, whatever is missing after it.
     #[inline]
     fn at_least(self, there: bool, reason: DropReason) -> Result<Whole, DropReason> {
         self.check(there, reason)?;
@@ -45,13 +45,13 @@ impl Whole {
     }
 }
 
-/// Reads the IP header at `l3`, up to where the transport header begins.
+/// Parses the IP header at `l3`, up to the transport header.
 #[inline]
 pub(super) fn parse(data: &[u8], l3: usize, version: u8, whole: Whole) -> Result<Found, DropReason> {
     if version == 4 { ipv4(data, l3, whole) } else { ipv6(data, l3, whole) }
 }
 
-/// Source and destination address of the IP header at `l3`.
+/// Returns source and destination address of the IP header at `l3`.
 #[inline]
 pub(super) fn addresses(data: &[u8], l3: usize, version: u8) -> (Addr, Addr) {
     let header = data.get(l3..).unwrap_or_default();
@@ -70,8 +70,8 @@ pub(super) fn addresses(data: &[u8], l3: usize, version: u8) -> (Addr, Addr) {
     }
 }
 
-/// Refuses an IPv4 header whose checksum is wrong (RFC 1812 5.2.2). `offloaded`: one of 0 was to be
-/// completed by a card.
+/// Refuses an IPv4 header with a wrong checksum (RFC 1812 5.2.2). With `offloaded`, a checksum of 0
+/// was left to a card.
 pub(super) fn verify_ipv4(data: &[u8], l3: usize, offloaded: bool) -> Result<(), DropReason> {
     let header_len = usize::from(data.get(l3).map_or(0, |byte| byte & 0xf)) * 4;
     match data.get(l3..l3 + header_len) {
@@ -81,7 +81,7 @@ pub(super) fn verify_ipv4(data: &[u8], l3: usize, offloaded: bool) -> Result<(),
     }
 }
 
-/// Refuses what well-formed headers must not say: source routes, and a time to live of 0.
+/// Refuses source routes and a time to live of 0.
 #[cold]
 pub(super) fn check_sanity(data: &[u8], found: &Found, sanity: Sanity) -> Result<(), DropReason> {
     let header = data.get(found.l3..found.l4).unwrap_or_default();
@@ -95,7 +95,7 @@ pub(super) fn check_sanity(data: &[u8], found: &Found, sanity: Sanity) -> Result
     Ok(())
 }
 
-/// What kind of fragment it is; one that would overwrite a TCP header's flags is refused (RFC 1858
+/// Classifies a fragment. One that would overwrite a TCP header's flags is refused (RFC 1858
 /// 3.2.1).
 #[inline]
 pub(super) fn fragment_class(offset: u16, more: bool, protocol: u8) -> Result<PacketClass, DropReason> {
@@ -122,8 +122,8 @@ fn ipv4(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
         return Err(DropReason::Ipv4HeaderLength);
     }
     let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    // An aggregate larger than the field can say (Linux "BIG TCP"), or one that a host captured
-    // before it was cut.
+    // An aggregate larger than the field (Linux "BIG TCP"), or one captured by the sender before
+    // segmentation.
     let (total_len, whole) = if total_len == 0 && (rest.len() > 0xffff || whole.offloaded) {
         (rest.len(), whole)
     } else if total_len < header_len {
@@ -157,7 +157,7 @@ fn ipv6(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
         return Err(DropReason::IpVersion);
     }
     let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    // A length of 0 is a jumbogram (RFC 2675) or an aggregate: then the payload is what there is.
+    // A length of 0 is a jumbogram (RFC 2675) or an aggregate: the payload is what is available.
     let end = if payload_len == 0 { rest.len() } else { 40 + payload_len };
     let whole = whole.at_least(end <= rest.len(), DropReason::Ipv6PayloadLength)?;
     let end = l3 + end.min(rest.len());
@@ -178,7 +178,7 @@ fn ipv6(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
     Ok(found)
 }
 
-/// The 16 bytes of a slice of that length.
+/// Returns the 16 bytes of a slice of that length.
 #[inline]
 fn array(bytes: &[u8]) -> [u8; 16] {
     let mut out = [0; 16];

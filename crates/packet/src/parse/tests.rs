@@ -1,4 +1,4 @@
-//! Fixtures: frames written out, and what the parser says of each.
+//! Literal frames and the parser's results for them.
 
 use super::*;
 use crate::{LinkType, Side};
@@ -126,7 +126,7 @@ fn every_link_type_leads_to_ip() {
 }
 
 #[test]
-fn tags_and_labels_are_looked_through() {
+fn tags_and_labels_are_skipped() {
     let fixtures: Vec<(Vec<u8>, Option<u16>, Option<u16>)> = vec![
         (ethernet(0x8100, &[0x20, 7, 0x08, 0x00]), Some(7), None),
         (ethernet(0x88a8, &[0, 7, 0x81, 0x00, 0, 9, 0x08, 0x00]), Some(7), Some(9)),
@@ -146,7 +146,7 @@ fn tags_and_labels_are_looked_through() {
 }
 
 #[test]
-fn what_is_not_ip_has_no_key() {
+fn frames_other_than_ip_have_no_key() {
     let frames = [
         ethernet(0x0806, &[0; 28]),
         ethernet(38, &[0x42, 0x42, 3, 0, 0]),
@@ -164,7 +164,7 @@ fn what_is_not_ip_has_no_key() {
 }
 
 #[test]
-fn options_move_the_transport_header() {
+fn options_shift_the_transport_header() {
     let mut packet = [&UDP4[..20], &[1; 8], &UDP4[20..]].concat();
     packet[0] = 0x47;
     packet[3] = 40;
@@ -173,11 +173,11 @@ fn options_move_the_transport_header() {
 }
 
 #[test]
-fn fragments_are_told_from_whole_packets() {
+fn fragments_are_distinguished_from_whole_packets() {
     let fixtures = [
         (0x4000, PacketClass::Whole, 1000),
         (0x0000, PacketClass::Whole, 1000),
-        (0x8000, PacketClass::Whole, 1000), // The reserved bit says nothing.
+        (0x8000, PacketClass::Whole, 1000), // The reserved bit has no meaning.
         (0x2000, PacketClass::FirstFragment, 1000),
         (0x2002, PacketClass::LaterFragment, 0),
         (0x0002, PacketClass::LaterFragment, 0),
@@ -218,7 +218,7 @@ fn ipv6_extension_headers_are_walked() {
 }
 
 #[test]
-fn transport_headers_say_where_payload_begins() {
+fn transport_headers_give_the_payload_offset() {
     let ports = [0x03, 0xe8, 0, 53];
     let tcp = [&ports[..], &[0; 8], &[0x60, 0x12, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1], b"hello"].concat();
     let meta = raw(&ipv4(6, &tcp)).unwrap();
@@ -236,9 +236,9 @@ fn transport_headers_say_where_payload_begins() {
     assert_eq!(key(&raw(&esp).unwrap()), "10.1.2.3:0 > 192.0.2.1:0 50");
 }
 
-/// The identifier of a query stands for both ports, so that request and answer have one key.
+/// A query's identifier stands for both ports, so that request and answer have one key.
 #[test]
-fn icmp_queries_have_their_identifier_for_a_port() {
+fn icmp_queries_use_their_identifier_as_port() {
     for (kind, id) in [(8, 7), (0, 7), (13, 7), (17, 7), (9, 0), (10, 0)] {
         let meta = raw(&ipv4(1, &[kind, 0, 0, 0, 0, 7, 0, 1])).unwrap();
         assert_eq!((meta.class, meta.key.ends(false).0.port), (PacketClass::Whole, id), "type {kind}");
@@ -249,9 +249,9 @@ fn icmp_queries_have_their_identifier_for_a_port() {
     }
 }
 
-/// An error has the key of the packet that it quotes, in the direction in which the error goes.
+/// An error has the key of the packet that it quotes, in the direction of the error.
 #[test]
-fn icmp_errors_have_the_key_of_what_they_quote() {
+fn icmp_errors_have_the_key_of_the_quoted_packet() {
     let swapped = |text: &str| {
         let (source, rest) = text.split_once(" > ").unwrap();
         let (destination, _) = rest.split_once(' ').unwrap();
@@ -267,15 +267,14 @@ fn icmp_errors_have_the_key_of_what_they_quote() {
         let meta = raw(&ipv6(58, &[&[kind, 1, 0, 0, 0, 0, 0, 0], &udp6()[..]].concat())).unwrap();
         assert_eq!((key(&meta), meta.class), (format!("{} 58", swapped(KEY6)), PacketClass::IcmpError));
     }
-    // Quoted too short, of another version, or a later fragment: then it is known by its own
-    // addresses only.
+    // A short quotation, another version, or a later fragment: known only by its own addresses.
     let mut later = UDP4;
     later[7] = 2;
     for quoted in [&UDP4[..23], &udp6()[..], &later[..], &[]] {
         let meta = raw(&ipv4(1, &[&[3, 1, 0, 0, 0, 0, 0, 0], quoted].concat())).unwrap();
         assert_eq!((meta.class, key(&meta).as_str()), (PacketClass::Whole, "10.1.2.3:0 > 192.0.2.1:0 1"));
     }
-    // What stands behind the packet is not quoted.
+    // Bytes after the packet are not quoted.
     let error = ipv4(1, &[&[3, 1, 0, 0, 0, 0, 0, 0], &UDP4[..22]].concat());
     assert_eq!(raw(&[error, UDP4[22..].to_vec()].concat()).unwrap().class, PacketClass::Whole);
 }
@@ -292,9 +291,9 @@ fn both_directions_have_one_key() {
     assert_ne!(forth.reversed, back.reversed);
 }
 
-/// A capture may have cut the packet: it is good as long as addresses and ports are there.
+/// A truncated packet is accepted if addresses and ports are there.
 #[test]
-fn cut_packets_are_good_as_far_as_they_go() {
+fn truncated_packets_with_ports_are_accepted() {
     let tcp = ipv4(6, &[&[0x03, 0xe8, 0, 53], &[0; 8][..], &[0x80, 0x02], &[0; 300]].concat());
     for to in 24..tcp.len() {
         let meta = cut(&tcp, to).unwrap();
@@ -305,7 +304,7 @@ fn cut_packets_are_good_as_far_as_they_go() {
     assert_eq!(cut(&tcp, 23).err(), Some(DropReason::TcpTruncated));
     assert_eq!(cut(&tcp, 19).err(), Some(DropReason::Ipv4Truncated));
     assert_eq!(key(&cut(&UDP4, 24).unwrap()), KEY4);
-    // Cut within an extension header, or before what follows it: nobody knows the ports.
+    // Truncated within an extension header, or before the next one: the ports are unknown.
     let chain = ipv6(0, &[&[17, 1][..], &[0; 14], &udp6()[40..]].concat());
     for to in 40..60 {
         assert!(cut(&chain, to).is_err(), "{to}");
@@ -313,10 +312,9 @@ fn cut_packets_are_good_as_far_as_they_go() {
     assert_eq!(key(&cut(&chain, 60).unwrap()), KEY6);
 }
 
-/// What matters is whether the IP packet is here as a whole: a capture that cut only what follows
-/// it excuses nothing.
+/// Only the completeness of the IP packet matters: a truncated trailer excuses nothing.
 #[test]
-fn a_cut_trailer_is_no_cut_packet() {
+fn truncated_trailer_does_not_truncate_the_packet() {
     let mut packet = UDP4;
     packet[25] = 13;
     let with_trailer = [&packet[..], &[0; 8]].concat();
@@ -387,9 +385,9 @@ fn every_fault_has_its_reason() {
     assert_eq!(strict.parse(&mut packet), Err(Ipv4Checksum));
 }
 
-/// Offsets that do not fit the metadata are refused, not cut.
+/// Offsets that do not fit the metadata are refused, not truncated.
 #[test]
-fn headers_beyond_the_reach_of_offsets_are_refused() {
+fn headers_beyond_the_offset_limit_are_refused() {
     let mut packet = vec![];
     for level in 0..=TUNNEL_MAX {
         let next = if level == TUNNEL_MAX { 17 } else { 41 };
@@ -406,7 +404,7 @@ fn headers_beyond_the_reach_of_offsets_are_refused() {
 }
 
 #[test]
-fn tunnels_are_looked_into_on_demand() {
+fn tunnels_are_entered_on_demand() {
     let vxlan = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &ethernet(0x0800, &UDP4)].concat();
     let geneve = [&[1, 0, 0x65, 0x58, 0, 0, 42, 0, 0, 0, 0, 0][..], &ethernet(0x0800, &UDP4)].concat();
     let geneve_ip = [&[0, 0, 0x08, 0x00, 0, 0, 42, 0][..], &UDP4].concat();
@@ -452,8 +450,8 @@ fn tunnels_are_looked_into_on_demand() {
     assert_eq!((key(&six).as_str(), six.l3, six.version), (KEY6, 20, 6));
 }
 
-/// Each direction of a GTP-U session has a tunnel identifier of its own, so it cannot be part of
-/// the key.
+/// Each direction of a GTP-U session has its own tunnel identifier, so it cannot be part of the
+/// key.
 #[test]
 fn both_directions_of_a_gtp_session_have_one_key() {
     let session = |teid: u8| {
@@ -462,9 +460,10 @@ fn both_directions_of_a_gtp_session_have_one_key() {
     assert_eq!(session(1).key, session(2).key);
 }
 
-/// What looked like a tunnel but leads nowhere leaves the outer packet as it is, its scope too.
+/// A header that looks like a tunnel but leads nowhere leaves the outer packet and its scope
+/// unchanged.
 #[test]
-fn what_leads_nowhere_is_no_tunnel() {
+fn headers_that_lead_nowhere_are_not_tunnels() {
     let fixtures: Vec<Vec<u8>> = vec![
         ipv4(4, &[0x45; 10]),
         ipv4(47, &[&[0x20, 0, 0x08, 0x06, 0, 0, 0, 42][..], &[0; 28]].concat()),
@@ -475,7 +474,7 @@ fn what_leads_nowhere_is_no_tunnel() {
             &udp(9999, 4789, 0, &[&[8, 0, 0, 0, 0, 0, 42, 0][..], &ethernet(0x0806, &[0; 28])].concat()),
         ),
         ipv4(17, &udp(2152, 2152, 0, &[0x32, 1, 0, 4, 0, 0, 0, 0])),
-        // The checksum of GRE covers what a function would change.
+        // The checksum of GRE covers what an NF would change.
         ipv4(47, &[&[0x80, 0, 0x08, 0x00, 1, 2, 0, 0][..], &UDP4].concat()),
     ];
     for network in fixtures {
@@ -486,7 +485,7 @@ fn what_leads_nowhere_is_no_tunnel() {
 }
 
 #[test]
-fn a_tunnels_checksum_is_remembered() {
+fn checksum_of_a_tunnel_is_remembered() {
     let vxlan = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &ethernet(0x0800, &UDP4)].concat();
     assert_eq!(inner(&ipv4(17, &udp(9999, 4789, 7, &vxlan))).outer_udp, 20);
     assert_eq!(inner(&ipv4(17, &udp(9999, 4789, 0, &vxlan))).outer_udp, 0);

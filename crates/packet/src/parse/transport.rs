@@ -1,5 +1,4 @@
-//! The transport layer: the header's length and its ports or query identifier, and which ICMP
-//! messages are errors and which are queries.
+//! The transport layer: header length, ports or query identifier, and the classes of ICMP messages.
 
 use super::network::Found;
 use super::protocol;
@@ -29,7 +28,7 @@ pub(super) fn parse(data: &[u8], found: &mut Found, meta: &mut Meta) -> Result<(
     Ok(ports(data, found.l4, found.protocol))
 }
 
-/// Source and destination port; a query identifier stands for both; 0 for protocols without.
+/// Returns source and destination port; a query identifier stands for both; 0 without ports.
 #[inline]
 pub(super) fn ports(data: &[u8], l4: usize, protocol: u8) -> (u16, u16) {
     let header = data.get(l4..).unwrap_or_default();
@@ -51,7 +50,7 @@ pub(super) fn ports(data: &[u8], l4: usize, protocol: u8) -> (u16, u16) {
     }
 }
 
-/// Whether the type is an error that quotes a packet: unreachable, quench, redirect, time exceeded,
+/// Checks for an error that quotes a packet: unreachable, quench, redirect, time exceeded,
 /// parameter problem.
 #[inline]
 pub fn is_error(protocol: u8, kind: u8) -> bool {
@@ -61,8 +60,8 @@ pub fn is_error(protocol: u8, kind: u8) -> bool {
     }
 }
 
-/// Whether the type is a query or its answer, with an identifier: echo, timestamp, information,
-/// address mask.
+/// Checks for a query or its answer, with an identifier: echo, timestamp, information, address
+/// mask.
 #[inline]
 pub fn is_query(protocol: u8, kind: u8) -> bool {
     match protocol {
@@ -75,7 +74,7 @@ pub fn is_query(protocol: u8, kind: u8) -> bool {
 #[inline]
 fn tcp(body: &[u8], found: &Found, meta: &mut Meta) -> Result<usize, DropReason> {
     let Some(header) = body.first_chunk::<20>() else {
-        // A first fragment that does not hold the header is an evasion (RFC 1858 3.1); a cut
+        // A first fragment without the whole header is an evasion (RFC 1858 3.1); a truncated
         // capture is not.
         let reason = if found.class == PacketClass::FirstFragment {
             DropReason::FragmentIllegal
@@ -119,8 +118,7 @@ fn udp(body: &[u8], found: &Found) -> Result<usize, DropReason> {
     Ok(8)
 }
 
-/// RFC 792, RFC 4443. The header is taken to have 8 bytes; four are enough for types without a
-/// rest.
+/// RFC 792, RFC 4443. The header is assumed to have 8 bytes; four suffice for types without a rest.
 #[inline]
 fn icmp(body: &[u8], found: &mut Found) -> Result<usize, DropReason> {
     let Some(&kind) = body.first() else {

@@ -1,16 +1,16 @@
-//! Looking into tunnels: where the next IP header inwards begins, if the packet carries one.
+//! Tunnels: the position of the next inner IP header.
 
 use super::link::{labels, shims, version_nibble};
 use super::network::Found;
 use super::{EXTENSION_MAX, be16, be32, protocol};
 use crate::{PacketClass, Scope};
 
-/// UDP ports by which tunnels are known (IANA).
+/// UDP ports of tunnels (IANA).
 pub(crate) const VXLAN: u16 = 4789;
 pub(crate) const GENEVE: u16 = 6081;
 pub(crate) const GUE: u16 = 6080;
 pub(crate) const GRE_IN_UDP: u16 = 4754;
-/// The port of VXLAN of Linux's first versions, and of those that were made to talk to them.
+/// The VXLAN port of early Linux versions and their peers.
 const VXLAN_OF_LINUX: u16 = 8472;
 const VXLAN_GPE: u16 = 4790;
 const GTP_U: u16 = 2152;
@@ -19,46 +19,46 @@ const MPLS_IN_UDP: u16 = 6635;
 const L2TP: u16 = 1701;
 const TZSP: u16 = 37008;
 
-/// Protocol numbers of tunnels (IANA).
+/// IP protocol numbers of tunnels (IANA).
 const ETHER_IP: u8 = 97;
 const L2TP_V3: u8 = 115;
 const MPLS_IN_IP: u8 = 137;
 
-/// EtherTypes of what is in GRE.
+/// EtherTypes in GRE.
 const ERSPAN: u16 = 0x88be;
 const ERSPAN_3: u16 = 0x22eb;
 const PPP: u16 = 0x880b;
 
-/// UDP ports at most by which VXLAN is known.
+/// Limit on the UDP ports of VXLAN.
 pub const VXLAN_PORTS_MAX: usize = 4;
 
-/// The UDP ports by which tunnels are known, where these may be others than IANA's.
+/// UDP ports of tunnels that may differ from IANA's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelPorts {
-    /// VXLAN's; 0: none.
+    /// Ports of VXLAN; 0 for none.
     pub vxlan: [u16; VXLAN_PORTS_MAX],
 }
 
 impl TunnelPorts {
-    /// IANA's, and VXLAN's of Linux.
+    /// IANA's ports, and Linux's for VXLAN.
     pub const DEFAULT: TunnelPorts = TunnelPorts { vxlan: [VXLAN, VXLAN_OF_LINUX, 0, 0] };
 }
 
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// Kinds of tunnels that are told apart.
+        /// Kinds of tunnels.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum TunnelKind { $($(#[doc = $doc])+ $variant,)+ }
 
         impl TunnelKind {
-            /// All of them, in order of their numbers.
+            /// All kinds, in order of their numbers.
             pub const ALL: &'static [TunnelKind] = &[$(TunnelKind::$variant,)+];
 
-            /// How many there are.
+            /// Number of kinds.
             pub const COUNT: usize = TunnelKind::ALL.len();
 
-            /// The name in reports.
+            /// Returns the name in reports.
             pub const fn name(self) -> &'static str {
                 match self { $(TunnelKind::$variant => $name,)+ }
             }
@@ -69,9 +69,9 @@ macro_rules! kinds {
 kinds! {
     /// GRE (RFC 2784) with IP, Ethernet or MPLS.
     Gre = "gre",
-    /// ERSPAN of types I, II and III: mirrored Ethernet in GRE.
+    /// ERSPAN types I, II and III: mirrored Ethernet in GRE.
     Erspan = "erspan",
-    /// PPTP: PPP in GRE, never looked into.
+    /// PPTP: PPP in GRE, never parsed.
     Pptp = "pptp",
     /// IPv4 or IPv6 in IP.
     IpInIp = "ip-in-ip",
@@ -89,13 +89,13 @@ kinds! {
     Gue = "gue",
     /// Teredo (RFC 4380).
     Teredo = "teredo",
-    /// L2TP, of version 2 by UDP and of version 3 by IP, never looked into.
+    /// L2TP version 2 over UDP and version 3 over IP, never parsed.
     L2tp = "l2tp",
-    /// TaZmen's sniffer protocol, by which wireless probes and routers mirror.
+    /// TaZmen Sniffer Protocol, used by wireless probes and routers for mirroring.
     Tzsp = "tzsp",
 }
 
-/// The kind of tunnel whose header begins at `l4`, behind an IP header with this protocol.
+/// Returns the kind of tunnel whose header is at `l4`, after an IP header with this protocol.
 pub(super) fn kind(data: &[u8], l4: usize, protocol: u8, ports: TunnelPorts) -> Option<TunnelKind> {
     use TunnelKind::{
         Erspan, EtherIp, Geneve, Gre, GtpU, Gue, IpInIp, L2tp, Mpls, Pptp, Teredo, Tzsp, Vxlan,
@@ -113,7 +113,7 @@ pub(super) fn kind(data: &[u8], l4: usize, protocol: u8, ports: TunnelPorts) -> 
         protocol::UDP => {
             let (source, destination) = (be16(data, l4)?, be16(data, l4 + 2)?);
             let first = be32(data, l4 + 8)?;
-            // Ports are anybody's: the header has to look like it.
+            // Any application may use these ports, so the header must look right.
             match destination {
                 port if ports.vxlan.contains(&port) || port == VXLAN_GPE => {
                     (first & 0x0800_0000 != 0).then_some(Vxlan)
@@ -137,14 +137,14 @@ pub(super) fn kind(data: &[u8], l4: usize, protocol: u8, ports: TunnelPorts) -> 
 pub(super) struct Inner {
     pub l3: usize,
     pub version: u8,
-    /// The UDP header around it, if that has a checksum which a change within must keep right.
+    /// Offset of the surrounding UDP header, if its checksum must be updated with inner changes.
     pub checksummed_udp: Option<usize>,
 }
 
-/// Goes one tunnel inwards; none if the packet is not one that we know.
+/// Enters one tunnel; `None` if it is not a known one.
 pub(super) fn enter(data: &[u8], outer: &Found, scope: &mut Scope, ports: TunnelPorts) -> Option<Inner> {
     if outer.class != PacketClass::Whole {
-        return None; // A fragment of a tunnel packet: its inner packet is not here as a whole.
+        return None; // A fragment of a tunnel packet: its inner packet is incomplete.
     }
     let data = data.get(..outer.end)?;
     match outer.protocol {
@@ -178,7 +178,7 @@ pub(super) fn enter(data: &[u8], outer: &Found, scope: &mut Scope, ports: Tunnel
     }
 }
 
-/// The EtherType of Ethernet within (RFC 1701).
+/// EtherType of Ethernet frames in GRE (RFC 1701).
 const ETHERNET: u16 = 0x6558;
 
 fn mpls(data: &[u8], at: usize) -> Option<Inner> {
@@ -201,13 +201,12 @@ fn by_ether_type(data: &[u8], ether_type: u16, at: usize, scope: &mut Scope) -> 
     Some(Inner { l3, version, checksummed_udp: None })
 }
 
-/// An Ethernet frame within; its VLAN tags count to the scope as far as there is room.
+/// An inner Ethernet frame; its VLAN tags are added to the scope while there is room.
 fn ethernet(data: &[u8], at: usize, scope: &mut Scope) -> Option<(usize, u8)> {
     shims(data, be16(data, at + 12)?, at + 14, scope).ok()?
 }
 
-/// RFC 2784, RFC 2890; version 0 without routing, and without a checksum: that covers what
-/// functions change within.
+/// RFC 2784, RFC 2890: version 0 without routing and checksum, which would cover what NFs change.
 fn gre(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     let flags = be16(data, at)?;
     if flags & 0xc007 != 0 {
@@ -230,8 +229,8 @@ fn gre(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     }
 }
 
-/// draft-foschiano-erspan: type II has 8 bytes, III 12, or 20 with a subheader of the platform.
-/// VLAN and session are not part of the flow's key: the mirrored frame's own tags are.
+/// draft-foschiano-erspan: type II has 8 bytes, type III 12, or 20 with a platform subheader. VLAN
+/// and session are not part of the flow's key: the mirrored frame's own tags are.
 fn erspan(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     let header_len = match data.get(at)? >> 4 {
         1 => 8,
@@ -242,8 +241,7 @@ fn erspan(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     by_ether_type(data, ETHERNET, at + header_len, scope)
 }
 
-/// Version 1, a packet received or sent, of Ethernet; fields up to the one that says that there are
-/// no more.
+/// Version 1, a received or sent Ethernet packet; fields up to the end marker.
 fn tzsp(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     const FIELDS_MAX: usize = 32;
     const OF_ETHERNET: u16 = 1;
@@ -272,7 +270,7 @@ fn vxlan(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     by_ether_type(data, ETHERNET, at + 8, scope)
 }
 
-/// draft-ietf-nvo3-vxlan-gpe 3: a header that says what follows.
+/// draft-ietf-nvo3-vxlan-gpe 3: a header with a next protocol.
 fn vxlan_gpe(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     let word = be32(data, at)?;
     let ether_type = match (word & 0x3c00_0000 == 0x0c00_0000, word as u8) {
@@ -296,8 +294,8 @@ fn geneve(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     by_ether_type(data, word as u16, at + 8 + options, scope)
 }
 
-/// 3GPP TS 29.281 5.1: a G-PDU, with its optional fields and extension headers. Its tunnel
-/// identifier is not part of the flow's key: each direction of a session has one of its own.
+/// 3GPP TS 29.281 5.1: a G-PDU, with optional fields and extension headers. The tunnel identifier
+/// is not part of the flow's key, as it differs between the directions of a session.
 fn gtp_u(data: &[u8], at: usize) -> Option<Inner> {
     let word = be32(data, at)?;
     let (flags, kind) = ((word >> 24) as u8, (word >> 16) as u8);

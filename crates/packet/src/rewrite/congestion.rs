@@ -1,8 +1,8 @@
-//! Congestion that is told in IP headers (RFC 3168), on the way out of a tunnel (RFC 6040).
+//! Congestion marks in IP headers (RFC 3168) on decapsulation (RFC 6040).
 
 use crate::checksum::Delta;
 
-/// The codepoints of explicit congestion notification (RFC 3168 5), the lower two bits of a traffic
+/// Codepoints of explicit congestion notification (RFC 3168 5), the lower two bits of a traffic
 /// class.
 mod ecn {
     pub const MASK: u8 = 3;
@@ -11,9 +11,9 @@ mod ecn {
     pub const CE: u8 = 3;
 }
 
-/// The traffic class of a packet with the class `inner` once it has come out of an outer header
-/// with the class `outer`; none if it is to be dropped, because it would hide that there was
-/// congestion (RFC 6040 4.2, figure 4). The DSCP is the inner one's (RFC 4301 5.1.2.1).
+/// Returns the traffic class of a packet of class `inner` after decapsulation from class `outer`.
+/// `None` if it must be dropped because the congestion mark would be lost (RFC 6040 4.2, figure 4).
+/// The DSCP is the inner one (RFC 4301 5.1.2.1).
 #[inline]
 pub fn class_after_decap(inner: u8, outer: u8) -> Option<u8> {
     let (own, outer) = (inner & ecn::MASK, outer & ecn::MASK);
@@ -26,8 +26,7 @@ pub fn class_after_decap(inner: u8, outer: u8) -> Option<u8> {
     Some(inner & !ecn::MASK | ecn)
 }
 
-/// The traffic class of the IP header at the beginning of `header`: DSCP and ECN; 0 if it is not
-/// here.
+/// Returns the traffic class (DSCP and ECN) of the IP header in `header`; 0 if it is not there.
 #[inline(always)]
 pub(super) fn traffic_class(header: &[u8]) -> u8 {
     match *header {
@@ -37,7 +36,7 @@ pub(super) fn traffic_class(header: &[u8]) -> u8 {
     }
 }
 
-/// Sets it; the checksum changes with it.
+/// Sets the traffic class and updates the checksum.
 pub(super) fn set_traffic_class(header: &mut [u8], to: u8) {
     match header {
         [first, class, _, _, _, _, _, _, _, _, high, low, ..] if *first >> 4 == 4 => {
@@ -57,10 +56,10 @@ pub(super) fn set_traffic_class(header: &mut [u8], to: u8) {
 mod tests {
     use super::*;
 
-    // RFC 6040 figure 4: by the inner header's, by the outer header's Not-ECT, ECT(1), ECT(0), CE
-    // as their numbers go.
+    // RFC 6040 figure 4: rows by the inner ECN field, columns by the outer one (Not-ECT, ECT(1),
+    // ECT(0), CE, in order of their numbers).
     #[test]
-    fn congestion_is_told_as_rfc_6040_says() {
+    fn congestion_follows_rfc_6040() {
         let rows = [
             [Some(0), Some(0), Some(0), None],
             [Some(1), Some(1), Some(1), Some(3)],
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_what_was_set() {
+    fn traffic_class_reads_back() {
         let mut header = [0x45, 0xb8, 0, 20, 1, 2, 0x40, 0, 64, 6, 0, 0, 10, 1, 0, 1, 10, 2, 0, 1];
         let sum = crate::checksum::checksum(&header);
         header[10..12].copy_from_slice(&sum.to_be_bytes());

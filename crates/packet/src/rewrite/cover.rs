@@ -1,50 +1,49 @@
-//! What packets come in, and come out of: tags and outer headers, as far as packets that are
-//! treated alike have the same (B11, B14).
+//! Matching of outer headers and tags: packets treated alike must arrive with the same (B11, B14).
 
 use super::congestion::{class_after_decap, set_traffic_class, traffic_class};
 use super::{RewriteError, tags, word};
 use crate::parse::{self, Tunnel, protocol};
 use crate::{Packet, PacketClass};
 
-/// Bytes of tags, or of outer headers, at most, of which others can be told to be like them: outer
-/// headers are longer with more than 22 bytes of options, tags never.
+/// Limit on the bytes of tags, or of outer headers, that can be matched. Outer headers are longer
+/// only with more than 22 bytes of options, tags never.
 pub const OUTER_MATCH_LEN_MAX: usize = 96;
 
 const WORD_LEN: usize = size_of::<u128>();
 
-/// What stands before the headers of packets, but for what is each packet's own.
+/// A pattern of the bytes in front of a packet's headers, except for per-packet fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OuterMatch {
     len: u8,
-    /// What all have, and zeros for what is each packet's own.
+    /// The common bits; zeros for per-packet fields.
     bytes: [u128; OUTER_MATCH_LEN_MAX / WORD_LEN],
-    /// The bits that all have alike.
+    /// Mask of the common bits.
     mask: [u128; OUTER_MATCH_LEN_MAX / WORD_LEN],
 }
 
-/// What packets come in that are treated alike, as far as that matters.
+/// The patterns of packets that are treated alike, as far as they matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OuterMatches {
-    /// From the first type behind their Ethernet addresses up to their outermost IP header, to the
-    /// bit.
+    /// From the first type after the Ethernet addresses to the outermost IP header, matched
+    /// exactly.
     pub tags: Option<OuterMatch>,
-    /// From the outermost IP header up to the flow's.
+    /// From the outermost IP header to the flow's.
     pub outer: Option<OuterMatch>,
 }
 
 impl OuterMatches {
-    /// Those of a packet, as far as packets can be told to come in the same.
+    /// Returns the patterns of a packet, as far as they can be matched.
     pub fn of(packet: &Packet) -> OuterMatches {
         OuterMatches { tags: OuterMatch::tags_of(packet), outer: OuterMatch::outer_of(packet) }
     }
 
-    /// Bytes of the outer headers.
+    /// Returns the length of the outer headers.
     #[inline]
     pub fn outer_len(&self) -> usize {
         self.outer.as_ref().map_or(0, OuterMatch::len)
     }
 
-    /// Whether a packet comes in the same, so that all of these can be taken off.
+    /// Checks if a packet has the same tags and outer headers, so that all of them can be removed.
     #[inline]
     pub fn are_of(&self, packet: &Packet) -> bool {
         self.tags.as_ref().is_none_or(|tags| tags.are_tags_of(packet))
@@ -53,17 +52,17 @@ impl OuterMatches {
 }
 
 impl OuterMatch {
-    /// The tags that a packet comes with, or that it has none; none if its link layer has no place
-    /// for tags, or says how long the packet is.
+    /// Returns the pattern of a packet's tags, possibly empty. `None` if its link layer has no
+    /// place for tags, or contains the packet's length.
     pub fn tags_of(packet: &Packet) -> Option<OuterMatch> {
         tags::are_all(packet).then(|| OuterMatch::new(packet.data().get(tags::range(packet))?, |_| 0xff))?
     }
 
-    /// The outer headers of a packet in one tunnel; none if it is in none, in several, or in one of
-    /// which headers have options or say each packet's length.
+    /// Returns the pattern of the outer headers of a packet in one tunnel. `None` if it is in none
+    /// or several, or if the headers have options or contain the packet's length.
     ///
-    /// Each packet's own are, of IP headers, lengths, class, identification, DF bit, flow label,
-    /// time to live and checksum; of UDP headers the source port, length and checksum; and GRE's
+    /// Per-packet fields are, in IP headers: lengths, class, identification, DF bit, flow label,
+    /// time to live and checksum. In UDP headers: source port, length and checksum. And GRE's
     /// sequence number.
     #[inline]
     pub fn outer_of(packet: &Packet) -> Option<OuterMatch> {
@@ -72,7 +71,7 @@ impl OuterMatch {
         if is_in_one { OuterMatch::of_headers(packet, meta.outer_l3.into(), meta.l3.into()) } else { None }
     }
 
-    /// The same of a packet whose outer headers stand there.
+    /// Same for a packet whose outer headers are at this position.
     #[inline(never)]
     fn of_headers(packet: &Packet, start: usize, end: usize) -> Option<OuterMatch> {
         let header = packet.data().get(start..end)?;
@@ -98,7 +97,7 @@ impl OuterMatch {
         })
     }
 
-    /// None if they are too long.
+    /// Returns `None` if there are too many bytes.
     fn new(bytes: &[u8], mask_at: impl Fn(usize) -> u8) -> Option<OuterMatch> {
         let (mut masked, mut mask) = ([0; OUTER_MATCH_LEN_MAX], [0; OUTER_MATCH_LEN_MAX]);
         for (at, (masked, byte)) in masked.get_mut(..bytes.len())?.iter_mut().zip(bytes).enumerate() {
@@ -113,19 +112,19 @@ impl OuterMatch {
         Some(OuterMatch { len: bytes.len() as u8, bytes: words(&masked), mask: words(&mask) })
     }
 
-    /// How many bytes they are.
-    #[allow(clippy::len_without_is_empty, reason = "nothing is no cover")]
+    /// Returns the number of bytes.
+    #[allow(clippy::len_without_is_empty, reason = "an empty pattern is a pattern")]
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// The bytes, with zeros for what is each packet's own.
+    /// Returns the bytes, with zeros for per-packet fields.
     pub fn bytes(&self) -> impl Iterator<Item = u8> {
         self.bytes.iter().flat_map(|word| word.to_ne_bytes()).take(self.len())
     }
 
-    /// What tells it apart from all others that are made of packets, in words.
+    /// Returns the pattern in words, unique among patterns of packets.
     pub fn words(&self) -> impl Iterator<Item = u32> {
         let used = self.bytes.iter().take(self.len().div_ceil(WORD_LEN));
         let words = used.flat_map(|word| [0, 32, 64, 96].map(|shift| (word >> shift) as u32));
@@ -139,8 +138,8 @@ impl OuterMatch {
             && self.is_at(packet.data(), range.start)
     }
 
-    /// Whether it is before the packet's headers, which can come out: the outer header says the
-    /// length that the packet has, and its class is one of which the packet can tell.
+    /// Checks if the outer headers are in front of the packet's and can be removed: the outer
+    /// length matches the packet, and the packet can carry the congestion mark.
     #[inline]
     fn is_outer_of(&self, packet: &Packet) -> bool {
         let (data, meta) = (packet.data(), packet.meta());
@@ -153,7 +152,7 @@ impl OuterMatch {
         inner_len != 0 && outer_len == inner_len + self.len() && class_after_decap(inner, outer).is_some()
     }
 
-    /// Whether it stands there. Behind a cover there is an IP header, so that nothing ends with it.
+    /// Checks for the pattern at this offset. An IP header always follows, so the packet is longer.
     #[inline]
     fn is_at(&self, data: &[u8], at: usize) -> bool {
         let there = data.get(at..at + self.len().next_multiple_of(WORD_LEN)).unwrap_or_default();
@@ -167,12 +166,12 @@ impl OuterMatch {
 
 const UDP_LEN: usize = 8;
 
-/// By byte of an IPv4 header without options, the bits that are not each packet's own: all but
-/// class, length, identification, DF, time to live and checksum.
+/// Bits of an IPv4 header without options that are common: all but class, length, identification,
+/// DF, time to live and checksum.
 const V4_MASK: [u8; 20] =
     [0xff, 0, 0, 0, 0, 0, 0xbf, 0xff, 0, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
 
-/// The same of an IPv6 header: version, next header, addresses.
+/// Same for an IPv6 header: version, next header, addresses.
 const V6_MASK: [u8; 40] = {
     let mut mask = [0xff; 40];
     (mask[0], mask[1], mask[2], mask[3]) = (0xf0, 0, 0, 0);
@@ -180,19 +179,17 @@ const V6_MASK: [u8; 40] = {
     mask
 };
 
-/// The same of a UDP header: its destination port.
+/// Same for a UDP header: the destination port.
 const UDP_MASK: [u8; UDP_LEN] = [0, 0, 0xff, 0xff, 0, 0, 0, 0];
 
-/// Where the sequence number of the GRE header stands that begins there, if it has one (RFC 2890
-/// 2).
+/// Returns the offset of the sequence number of the GRE header at `at`, if it has one (RFC 2890 2).
 fn gre_number_at(headers: &[u8], at: usize) -> Option<usize> {
     let flags = word(headers, at);
     let key_len = if flags & 0x2000 != 0 { 4 } else { 0 };
     (flags & 0x1000 != 0).then_some(at + 4 + key_len)
 }
 
-/// What the IP header says at the beginning of `header`: its packet's length, 0 where it does not,
-/// and its class.
+/// Returns the packet length in an IP header, 0 if it gives none, and its class.
 #[inline(always)]
 fn said(header: &[u8]) -> (usize, u8) {
     match *header {
@@ -206,13 +203,13 @@ fn said(header: &[u8]) -> (usize, u8) {
 }
 
 impl Packet {
-    /// Takes the packet out of a tunnel: the reverse of [`Packet::encap`]. The outermost `len` bytes
-    /// of network headers go; what comes to light is an IP header, and gets to know of the
-    /// congestion that the outer one tells of (RFC 6040 4.2). Gives its version.
+    /// Decapsulates: removes the outermost `len` bytes of network headers, the reverse of
+    /// [`Packet::encap`]. The inner header takes over the outer congestion mark (RFC 6040 4.2).
+    /// Returns its IP version.
     ///
     /// # Errors
-    /// [`RewriteError`]: `Congestion` if the header that comes to light cannot tell of it;
-    /// `NoHeader` if there is none. Nothing is changed then.
+    /// [`RewriteError`]: `Congestion` if the inner header cannot carry the mark; `NoHeader` if there is no
+    /// inner header. Nothing is changed then.
     pub fn decap(&mut self, len: usize) -> Result<u8, RewriteError> {
         let at = usize::from(self.meta().outer_l3);
         let outer = self.data().get(at..).unwrap_or_default();
@@ -230,8 +227,8 @@ impl Packet {
         Ok(version)
     }
 
-    /// Whether the packet is in no tunnel, or in one with `outer_len` bytes of headers, and its IP
-    /// packet within is not longer than this.
+    /// Checks that the packet has exactly `outer_len` bytes of outer headers, and that the IP
+    /// packet inside has at most `len_max` bytes.
     #[inline]
     pub fn fits_after_decap(&self, outer_len: usize, len_max: u16) -> bool {
         let meta = self.meta();

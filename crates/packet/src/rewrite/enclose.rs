@@ -1,22 +1,21 @@
-//! Packets that become the payload of others, and come out again: tunnels that nobody but their
-//! ends looks into.
+//! Opaque tunnels: a packet becomes the payload of another, and comes out again.
 //!
-//! Unlike [`Packet::encap_bytes`], which leaves the flow's header where it is, only further in,
-//! this makes another packet: its headers are found anew, and the flow's are the outermost ones.
+//! Unlike [`Packet::encap_bytes`], which keeps the flow's header, only further in, this makes
+//! another packet: its headers are parsed again, and the outermost ones are the flow's.
 
 use super::{RewriteError, grow_link};
 use crate::{DropReason, Packet, PacketClass, parse};
 
-/// Bytes that can be put behind a packet that is enclosed, at most.
+/// Limit on the bytes appended to an encapsulated packet.
 pub const TRAILER_MAX: usize = 64;
 
 impl Packet {
-    /// Puts `header`, which begins with an IP header of `version`, between the link layer and the
-    /// outermost IP header, and `trailer_len` zeros, [`TRAILER_MAX`] at most, behind the IP packet.
-    /// What the link layer had there goes. The new header's length says all of it.
+    /// Inserts `header`, which begins with an IP header of `version`, between the link layer and
+    /// the outermost IP header, and appends `trailer_len` zeros, at most [`TRAILER_MAX`], to the IP
+    /// packet. Link-layer padding is removed. The new header's length must cover everything.
     ///
     /// # Errors
-    /// [`RewriteError`]; a packet that was not captured whole has `NoHeader`. Nothing is changed
+    /// [`RewriteError`]; `NoHeader` for a packet that was not captured whole. Nothing is changed
     /// then.
     pub fn encap_opaque(
         &mut self,
@@ -32,20 +31,20 @@ impl Packet {
         let Some(trailer) = [0; TRAILER_MAX].get(..trailer_len).filter(|_| trailer_len <= room) else {
             return Err(RewriteError::TooBig);
         };
-        self.encap_bytes(header, version)?; // Which cuts padding away.
+        self.encap_bytes(header, version)?; // This removes padding.
         self.extend(trailer).map_err(|_| RewriteError::TooBig)?;
         let (data, meta) = self.parts_mut();
         meta.wire_len += trailer_len as u32;
         grow_link(data, meta.link, trailer_len as i32);
-        parse::look_again(self).map_err(|_| RewriteError::NoHeader)
+        parse::reparse(self).map_err(|_| RewriteError::NoHeader)
     }
 
-    /// Leaves, of the outermost IP packet, only the one of `version` that begins `at` bytes within
-    /// it and has `len` bytes: the reverse of [`Packet::encap_opaque`].
+    /// Reduces the outermost IP packet to the one of `version` at offset `at` within it, of `len`
+    /// bytes: the reverse of [`Packet::encap_opaque`].
     ///
     /// # Errors
-    /// What is wrong with the headers that come to light, or [`DropReason::Internal`] if there is
-    /// no such place in the packet.
+    /// The fault in the inner headers, or [`DropReason::Internal`] if the range is outside the
+    /// packet.
     pub fn decap_opaque(&mut self, at: usize, len: usize, version: u8) -> Result<(), DropReason> {
         let l2 = self.meta().outer_l3 as usize;
         if l2 + at + len > self.len() {
@@ -55,12 +54,12 @@ impl Packet {
         self.truncate(l2 + at + len);
         let (data, meta) = self.parts_mut();
         meta.wire_len = meta.wire_len.saturating_sub(behind as u32);
-        // The length that the link layer says has none of its own padding.
+        // The link layer's length excludes its own padding.
         let longer = len as i32 - super::ip_len(data, l2) as i32 + at as i32;
         grow_link(data, meta.link, longer);
         meta.l3 = (l2 + at) as u16;
         self.strip_outer(at, version).map_err(|_| DropReason::Internal)?;
-        parse::look_again(self)
+        parse::reparse(self)
     }
 }
 
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_enclosed_comes_out_again() {
+    fn opaque_encap_is_reversible() {
         let ethernet = [&[2; 12][..], &[8, 0]].concat();
         let pppoe = [&[2; 12][..], &[0x88, 0x64, 0x11, 0, 0, 1, 0, 30, 0, 0x21]].concat();
         for (link, before) in
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_as_it_is() {
+    fn packets_that_do_not_fit_are_unchanged() {
         let mut packet = parsed(LinkType::RawIp, &[], &[]);
         assert_eq!(packet.encap_opaque(&outer(0), TRAILER_MAX + 1, 4), Err(RewriteError::TooBig));
         assert_eq!(packet.encap_opaque(&[0x45; crate::HEADROOM + 1], 0, 4), Err(RewriteError::NoHeadroom));

@@ -1,28 +1,28 @@
-//! New ends for all packets of one direction of a flow: what several functions write becomes one
-//! write, and checksums are changed once, by sums that were made in advance (B15, B16).
+//! Combined endpoint rewrites for one direction of a flow. The writes of several NFs become one,
+//! and checksums change once, by precomputed sums (B15, B16).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{End, RewriteError, fold};
 use crate::{Endpoint, Packet, parse};
 
-/// The ends that packets get that all had the same ones before.
+/// The new endpoints of packets that all had the same ones.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct NewEnds {
     source: Endpoint,
     destination: Endpoint,
-    /// What the writes together add to the sum of an IPv4 header, and to that of a segment or
-    /// datagram; as it stands in memory.
+    /// Amounts that all writes together add to the sums of an IPv4 header and of a segment or
+    /// datagram, in native byte order.
     network_sum: u16,
     transport_sum: u16,
-    /// Bits of the ends that are written: see [`bit`].
+    /// Set of the ends that are written: see [`bit`].
     written: u8,
-    /// Whether all that were written are IPv4 addresses.
+    /// Set if all written addresses are IPv4.
     is_v4: u8,
 }
 
-/// The bit of an end.
+/// Returns the bit of an end.
 const fn bit(end: End) -> u8 {
     match end {
         End::Source => 1,
@@ -30,25 +30,25 @@ const fn bit(end: End) -> u8 {
     }
 }
 
-/// Ends while they are written, one after the other.
+/// Endpoints while NFs rewrite them one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndsDraft {
-    /// The ends by now, but for the sums.
+    /// The endpoints so far, without the sums.
     new: NewEnds,
-    /// What was added to the sum of an IPv4 header, and to that of a segment or datagram.
+    /// Amounts added to the sums of an IPv4 header and of a segment or datagram.
     network: u64,
     transport: u64,
 }
 
 impl EndsDraft {
-    /// Nothing is written yet in packets from `source` to `destination`.
+    /// Returns a draft for packets from `source` to `destination`.
     #[inline(always)]
     pub fn new((source, destination): (Endpoint, Endpoint)) -> EndsDraft {
         let new = NewEnds { source, destination, is_v4: 1, ..NewEnds::default() };
         EndsDraft { new, network: 0, transport: 0 }
     }
 
-    /// Begins anew: nothing is written yet in packets with the ends of this one.
+    /// Restarts the draft with the endpoints of this packet.
     #[inline(always)]
     pub fn begin(&mut self, packet: &Packet) {
         match parse::plain_ends(packet) {
@@ -62,19 +62,19 @@ impl EndsDraft {
         *self = EndsDraft::new(parse::ends(packet));
     }
 
-    /// The source by now.
+    /// Returns the source so far.
     #[inline(always)]
     pub fn source(&self) -> Endpoint {
         self.new.source
     }
 
-    /// The destination by now.
+    /// Returns the destination so far.
     #[inline(always)]
     pub fn destination(&self) -> Endpoint {
         self.new.destination
     }
 
-    /// One end gets this address and port.
+    /// Rewrites address and port of one end.
     #[inline(always)]
     pub fn set_end(&mut self, end: End, to: Endpoint) {
         let there = match end {
@@ -90,7 +90,7 @@ impl EndsDraft {
         *there = to;
     }
 
-    /// What was written, put together.
+    /// Combines all writes.
     #[inline(always)]
     pub fn finish(&mut self) -> &NewEnds {
         self.new.network_sum = !fold(self.network);
@@ -100,15 +100,14 @@ impl EndsDraft {
 }
 
 impl NewEnds {
-    /// What becomes of packets from `source` to `destination`, if these writes are done one after
-    /// the other.
+    /// Returns the combined effect of these writes on packets from `source` to `destination`.
     pub fn new(ends: (Endpoint, Endpoint), writes: impl IntoIterator<Item = (End, Endpoint)>) -> NewEnds {
         let mut draft = EndsDraft::new(ends);
         writes.into_iter().for_each(|(end, to)| draft.set_end(end, to));
         *draft.finish()
     }
 
-    /// Which ends are written, with what.
+    /// Returns the written ends and their values.
     pub fn writes(&self) -> impl Iterator<Item = (End, Endpoint)> {
         let ends = [(End::Source, self.source), (End::Destination, self.destination)];
         ends.into_iter().filter(|&(end, _)| self.written & bit(end) != 0)
@@ -116,8 +115,8 @@ impl NewEnds {
 }
 
 impl Packet {
-    /// Writes new ends. The packet has those that the ones for which these were made had, as far as
-    /// `known`; else what it has is looked at.
+    /// Rewrites the endpoints. With `known`, the packet is known to have the endpoints for which
+    /// `new` was computed; otherwise they are compared first.
     #[inline(always)]
     pub fn set_ends(&mut self, new: &NewEnds, known: bool) -> Result<(), RewriteError> {
         if known && self.set_ends_plain(new) { Ok(()) } else { self.set_ends_any(new) }
@@ -128,7 +127,8 @@ impl Packet {
         new.writes().try_for_each(|(end, to)| self.set_end(end, to))
     }
 
-    /// The common case in one go, as in `set_end_plain`. False: nothing was changed.
+    /// Handles the common case in one go, as in `set_end_plain`. Returns false if nothing was
+    /// changed.
     #[inline(always)]
     fn set_ends_plain(&mut self, new: &NewEnds) -> bool {
         let (data, meta) = self.parts_mut();

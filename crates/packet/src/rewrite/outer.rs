@@ -1,5 +1,5 @@
-//! The outer headers of a tunnel, made once for a flow: of each packet come only its length, what
-//! it says of its class and of fragments, and checksums (B14, B16).
+//! Outer headers of a tunnel, built once per flow. Each packet only adds its length, class,
+//! fragment fields and checksums (B14, B16).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -7,33 +7,33 @@ use super::RewriteError;
 use crate::parse::protocol;
 use crate::{Addr, Packet, checksum};
 
-/// Bytes that can stand between the outer IP or UDP header and the inner IP packet, at most: as
-/// many as VXLAN takes (RFC 7348 5), its Ethernet header included.
+/// Limit on the bytes between the outer IP or UDP header and the inner IP packet: those of VXLAN
+/// (RFC 7348 5), its Ethernet header included.
 pub const SHIM_LEN_MAX: usize = 22;
 
-/// Bytes of the longest outer headers: IPv6, UDP, and what stands behind.
+/// Length of the longest outer headers: IPv6, UDP, and a shim.
 pub const OUTER_LEN_MAX: usize = IPV6_LEN + UDP_LEN + SHIM_LEN_MAX;
 
-/// What is put before the packets of one direction of a flow: an IP header, a UDP header if wanted,
-/// and bytes that are the same for all. So IP in IP (RFC 2003, RFC 2473), GRE (RFC 2784), GUE,
-/// VXLAN (RFC 7348), Geneve (RFC 8926) and MPLS in any of them are made.
+/// Outer headers for the packets of one direction of a flow: an IP header, an optional UDP header,
+/// and constant bytes. These make IP in IP (RFC 2003, RFC 2473), GRE (RFC 2784), GUE, VXLAN (RFC
+/// 7348), Geneve (RFC 8926) and MPLS in any of them.
 ///
-/// DSCP and ECN are those of the inner packet (RFC 6040 4.1, normal mode), but for a DSCP of its
-/// own (RFC 2983 3.1), and in IPv4 its DF bit (RFC 2003 3.1); over an IPv6 packet DF is not set
-/// (RFC 4213 3.2.1). A packet that may be fragmented has an identification (RFC 6864 4): its number
-/// in its flow, from where the flow's entropy says.
+/// DSCP and ECN are copied from the inner packet (RFC 6040 4.1, normal mode), except for a DSCP of
+/// its own (RFC 2983 3.1). In IPv4 the DF bit is copied too (RFC 2003 3.1); over an IPv6 packet DF
+/// is not set (RFC 4213 3.2.1). A packet that may be fragmented has an identification (RFC 6864 4):
+/// its number in its flow, offset by the flow's entropy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct OuterHeaders {
     source: Addr,
     destination: Addr,
     entropy: u32,
-    /// 0: no UDP header.
+    /// 0 for no UDP header.
     udp_port: u16,
-    /// What the IP header says is next, if it is not UDP; 0: the inner packet.
+    /// Next protocol of the IP header if it is not UDP; 0 for the inner packet's.
     protocol: u8,
     ttl: u8,
-    /// Whether there is a UDP checksum, and the DSCP, if it is its own.
+    /// Flags: UDP checksum, own DSCP; and that DSCP.
     class: u8,
     shim_len: u8,
     shim: [u8; SHIM_LEN_MAX],
@@ -47,72 +47,72 @@ const UDP_LEN: usize = 8;
 
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// In [`OuterHeaders`]'s `class`: there is a UDP checksum.
+/// Flag in [`OuterHeaders`]'s `class`: there is a UDP checksum.
 const HAS_CHECKSUM: u8 = 0x80;
 
-/// The DSCP is its own, and stands in the lower six bits.
+/// Flag: the lower six bits hold a DSCP of its own.
 const HAS_DSCP: u8 = 0x40;
 
-/// The bits of a traffic class that are ECN.
+/// ECN bits of a traffic class.
 const ECN: u8 = 3;
 
-/// The lowest of the 2^14 source ports that tell flows apart (RFC 6335 6; draft-ietf-intarea-gue
+/// Lowest of the 2^14 source ports that distinguish flows (RFC 6335 6; draft-ietf-intarea-gue
 /// 5.11).
 const ENTROPY_PORT: u16 = 0xc000;
 
 impl OuterHeaders {
-    /// IP in IP, between two addresses of one version. `entropy` is what varies from flow to flow:
-    /// identification, flow label (RFC 6438) and UDP source port begin there. `ttl`: time to live
-    /// or hop limit.
+    /// Returns IP in IP between two addresses of one version. `entropy` varies from flow to flow:
+    /// the identification, flow label (RFC 6438) and UDP source port derive from it. `ttl` is the
+    /// time to live or hop limit.
     pub fn new(source: Addr, destination: Addr, ttl: u8, entropy: u32) -> OuterHeaders {
         OuterHeaders { source, destination, ttl, entropy, ..OuterHeaders::default() }
     }
 
-    /// With a UDP header to this port, and a checksum or none. A packet that was not captured whole
-    /// gets none.
+    /// Adds a UDP header to this port, with or without checksum. A packet that was not captured
+    /// whole gets none.
     pub fn over_udp(self, port: u16, has_checksum: bool) -> OuterHeaders {
         let checksum = if has_checksum { HAS_CHECKSUM } else { 0 };
         OuterHeaders { udp_port: port, class: self.class & !HAS_CHECKSUM | checksum, ..self }
     }
 
-    /// With this DSCP, 0 to 63, whatever the inner packet has.
+    /// Sets a DSCP, 0 to 63, independent of the inner packet.
     pub fn with_dscp(self, dscp: u8) -> OuterHeaders {
         OuterHeaders { class: self.class & HAS_CHECKSUM | HAS_DSCP | dscp & 0x3f, ..self }
     }
 
-    /// The same for another flow, with another [`entropy`](Outer::new).
+    /// Returns the same headers for another flow, with another [`entropy`](OuterHeaders::new).
     pub fn with_entropy(self, entropy: u32) -> OuterHeaders {
         OuterHeaders { entropy, ..self }
     }
 
-    /// With these bytes right before the inner packet, [`SHIM_LEN_MAX`] at most, as the payload of
-    /// UDP, or of IP with this protocol's number.
+    /// Adds these bytes in front of the inner packet, at most [`SHIM_LEN_MAX`], as the payload of
+    /// UDP, or of IP with this protocol number.
     ///
     /// # Errors
-    /// [`RewriteError::TooBig`] if they are too many.
+    /// [`RewriteError::TooBig`] if there are too many.
     pub fn with_shim(self, protocol: u8, bytes: &[u8]) -> Result<OuterHeaders, RewriteError> {
         let mut outer = OuterHeaders { protocol, shim_len: bytes.len() as u8, ..self };
         outer.shim.get_mut(..bytes.len()).ok_or(RewriteError::TooBig)?.copy_from_slice(bytes);
         Ok(outer)
     }
 
-    /// Bytes that it puts before a packet.
+    /// Returns the length of the headers.
     pub fn header_len(&self) -> usize {
         let network = if self.destination.is_v4() { IPV4_LEN } else { IPV6_LEN };
         network + self.udp_len() + usize::from(self.shim_len)
     }
 
-    /// The longest IP packet that it can take, but for those that are longer than `len_max`.
+    /// Returns the length of the longest IP packet that fits, at most `len_max`.
     pub fn room_within(&self, len_max: u16) -> u16 {
         len_max.min(u16::MAX - self.header_len() as u16)
     }
 
-    /// Where it takes packets to.
+    /// Returns the destination of the tunnel.
     pub fn destination(&self) -> Addr {
         self.destination
     }
 
-    /// The version of its IP header.
+    /// Returns the version of the IP header.
     pub fn version(&self) -> u8 {
         self.destination.version()
     }
@@ -121,7 +121,7 @@ impl OuterHeaders {
         if self.udp_port == 0 { 0 } else { UDP_LEN }
     }
 
-    /// What the outer IP header says is in it.
+    /// Returns the next protocol of the outer IP header.
     fn next_protocol(&self, inner: &Inner) -> u8 {
         match (self.udp_port, self.protocol) {
             (0, 0) if inner.version == 4 => protocol::IPV4,
@@ -165,8 +165,7 @@ impl OuterHeaders {
         header[24..40].copy_from_slice(self.destination.as_bytes());
     }
 
-    /// The UDP header at the beginning of `rest`, behind which all is there but the packet, and
-    /// that in `data`.
+    /// Writes the UDP header at the start of `rest`, which ends before the packet in `data`.
     fn put_udp(&self, rest: &mut [u8], inner: &Inner, data: &[u8]) {
         let len = rest.len() + inner.len;
         rest[..2].copy_from_slice(&(ENTROPY_PORT | (self.entropy >> 18) as u16).to_be_bytes());
@@ -183,15 +182,15 @@ impl OuterHeaders {
         match (self.source.ip(), self.destination.ip()) {
             (V4(s), V4(d)) => checksum::pseudo_header_v4(s, d, protocol::UDP, len as u16),
             (V6(s), V6(d)) => checksum::pseudo_header_v6(s, d, protocol::UDP, len as u32),
-            _ => 0, // Both are of one version.
+            _ => 0, // Both have one version.
         }
     }
 }
 
-/// What outer headers say of the packet in them.
+/// The facts that outer headers contain about the inner packet.
 struct Inner {
     version: u8,
-    /// Of the IP packet, as its header says it.
+    /// Length of the IP packet from its header.
     len: usize,
     traffic_class: u8,
     dont_fragment: bool,
@@ -200,7 +199,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// None if the packet is in a tunnel already, or is not one of IP.
+    /// Returns `None` if the packet is already in a tunnel, or not IP.
     fn of(packet: &Packet) -> Option<Inner> {
         let meta = packet.meta();
         let network = packet.data().get(meta.l3 as usize..)?;
@@ -223,11 +222,10 @@ impl Inner {
 }
 
 impl Packet {
-    /// Puts outer headers before a packet that is in no tunnel yet. The flow's headers stay where
-    /// they are looked for.
+    /// Adds outer headers to a packet in no tunnel. The flow's headers remain the inner ones.
     ///
     /// # Errors
-    /// [`RewriteError`]; nothing is changed then but for padding.
+    /// [`RewriteError`]; nothing but padding is changed then.
     pub fn encap(&mut self, outer: &OuterHeaders) -> Result<(), RewriteError> {
         let inner = Inner::of(self).ok_or(RewriteError::NoHeader)?;
         let mut bytes = [0; OUTER_LEN_MAX];

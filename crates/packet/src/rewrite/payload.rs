@@ -1,4 +1,4 @@
-//! Packets whose payload another one stands for: of the outermost IP packet only its header stays.
+//! Payload replacement: only the header of the outermost IP packet stays.
 
 use super::grow_link;
 use crate::checksum::Delta;
@@ -7,15 +7,14 @@ use crate::{DropReason, Packet, PacketClass, parse};
 const V6_LEN: usize = 40;
 
 impl Packet {
-    /// Puts `payload` in the place of all that stands behind the outermost IP header, and behind
-    /// the IP packet, and `protocol` into that header, with the new length; its checksum changes
-    /// with them. IPv6 extension headers are part of what goes. The packet's headers are found
-    /// anew.
+    /// Replaces everything after the outermost IP header, up to the packet's end, by `payload`, and
+    /// updates protocol, length and checksum of that header. IPv6 extension headers are replaced
+    /// too. The packet's headers are parsed again.
     ///
     /// # Errors
-    /// [`DropReason::TooBig`] if there is no room, or no length field for it, and
-    /// [`DropReason::Internal`] if there is no IP header: then nothing is changed. Or what is wrong
-    /// with the headers that the new payload begins with.
+    /// [`DropReason::TooBig`] if there is no room or no length field for it, and
+    /// [`DropReason::Internal`] if there is no IP header: nothing is changed then. Or a fault in
+    /// the headers of the new payload.
     pub fn replace_payload(&mut self, protocol: u8, payload: &[u8]) -> Result<(), DropReason> {
         let (l3, before) = (self.meta().outer_l3 as usize, self.ip_len());
         let header_len = match self.data().get(l3) {
@@ -40,7 +39,7 @@ impl Packet {
         set_header(data.get_mut(l3..).unwrap_or_default(), length, protocol);
         meta.wire_len = wire_len;
         grow_link(data, meta.link, said as i32 - before as i32);
-        parse::look_again(self)
+        parse::reparse(self)
     }
 }
 
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replaced_comes_back() {
+    fn replaced_payload_can_be_restored() {
         for (version, ether_type) in [(4, [8, 0]), (6, [0x86, 0xdd])] {
             let network = udp(version);
             let at = network.len() - 12;
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_as_it_is() {
+    fn packets_that_do_not_fit_are_unchanged() {
         let mut packet = parsed(LinkType::RawIp, &[], &udp(4), &[]);
         assert_eq!(packet.replace_payload(254, &[0; 2_000]), Err(DropReason::TooBig));
         assert_eq!(packet.replace_payload(254, &[0; 65_512]), Err(DropReason::TooBig));

@@ -1,11 +1,11 @@
-//! VLAN tags and MPLS labels, which stand between the Ethernet addresses and the IP header (B14).
+//! VLAN tags and MPLS labels between the Ethernet addresses and the IP header (B14).
 //!
-//! A packet has two stacks of them: its tags, right behind the addresses, and behind all tags its
-//! labels. Each is pushed and popped at its outer end, and neither is in the other's way. Four
-//! bytes come or go before the packet; what moves is the link layer's header alone.
+//! A packet has two stacks: tags right after the addresses, and labels after all tags. Each is
+//! pushed and popped at its outer end, independently. Four bytes are added or removed in front;
+//! only the link layer's header moves.
 //!
-//! Labels follow the pipe model of RFC 3443 3.2: a label has a time to live of its own, and what it
-//! has left says nothing to the packet within, so that a push and a pop leave a packet as it was.
+//! Labels follow the pipe model of RFC 3443 3.2: a label's time to live is independent of the inner
+//! packet's, so a push and a pop leave a packet unchanged.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,25 +16,25 @@ use super::{RewriteError, put, word};
 use crate::wire::EtherType;
 use crate::{LinkType, Packet, PacketClass, parse};
 
-/// Bytes of a VLAN tag or an MPLS label.
+/// Length of a VLAN tag or an MPLS label.
 pub const TAG_LEN: usize = 4;
 
-/// Where an Ethernet frame says what follows its addresses.
+/// Offset of the EtherType in an Ethernet frame.
 const ETHER_TYPE_AT: usize = 12;
 
-/// The bit of a label that no other one follows (RFC 3032 2.1).
+/// The bit of the last label of a stack (RFC 3032 2.1).
 const BOTTOM_OF_STACK: u8 = 1;
 
 /// A VLAN tag (IEEE 802.1Q 9.6) or an MPLS label (RFC 3032 2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag {
     ether_type: EtherType,
-    /// The tag's control information, in the lower half, or the label's entry without its
-    /// bottom-of-stack bit: that is its place's.
+    /// The tag's control information in the lower half, or the label's entry without its
+    /// bottom-of-stack bit, which depends on the position.
     bits: u32,
 }
 
-/// The stacks of tags that a packet has.
+/// Stacks of tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TagKind {
     /// VLAN tags.
@@ -44,30 +44,30 @@ pub enum TagKind {
 }
 
 impl Tag {
-    /// The tag of a customer's VLAN (802.1Q). `vid`: 0 (no VLAN, only a priority) to 4,094; `pcp`,
-    /// the priority: 0 to 7; `dei`: whether the frame is the first to be dropped. None if one is
-    /// beyond its limit.
+    /// Returns the tag of a customer's VLAN (802.1Q), or `None` if an argument is out of range:
+    /// `vid` from 0 (priority only) to 4,094; the priority `pcp` from 0 to 7; `dei` marks frames to
+    /// be dropped first.
     pub fn vlan(vid: u16, pcp: u8, dei: bool) -> Option<Tag> {
         let is_valid = vid < 0xfff && pcp < 8;
         let bits = u32::from(pcp) << 13 | u32::from(dei) << 12 | u32::from(vid);
         is_valid.then_some(Tag { ether_type: EtherType::VLAN, bits })
     }
 
-    /// The tag of a provider's VLAN (802.1ad), with the same limits.
+    /// Returns the tag of a provider's VLAN (802.1ad), with the same limits.
     pub fn service_vlan(vid: u16, pcp: u8, dei: bool) -> Option<Tag> {
         Some(Tag { ether_type: EtherType::QINQ, ..Tag::vlan(vid, pcp, dei)? })
     }
 
-    /// A label, 16 to 2^20 - 1 (those below have meanings of their own, RFC 3032 2.1, RFC 7274);
-    /// `tc`, the traffic class (RFC 5462): 0 to 7; `ttl`: at least 1. None if one is beyond its
-    /// limit.
+    /// Returns a label, or `None` if an argument is out of range: `label` from 16 (lower ones are
+    /// reserved, RFC 3032 2.1, RFC 7274) to 2^20 - 1; the traffic class `tc` (RFC 5462) from 0 to
+    /// 7; `ttl` at least 1.
     pub fn label(label: u32, tc: u8, ttl: u8) -> Option<Tag> {
         let is_valid = (16..1 << 20).contains(&label) && tc < 8 && ttl > 0;
         let bits = label << 12 | u32::from(tc) << 9 | u32::from(ttl);
         is_valid.then_some(Tag { ether_type: EtherType::MPLS, bits })
     }
 
-    /// Which stack it belongs to.
+    /// Returns the stack that it belongs to.
     pub fn kind(self) -> TagKind {
         match self.ether_type {
             EtherType::MPLS | EtherType::MPLS_UPSTREAM => TagKind::Label,
@@ -75,7 +75,7 @@ impl Tag {
         }
     }
 
-    /// The VLAN's identifier, or the label.
+    /// Returns the VLAN's identifier, or the label.
     pub fn id(self) -> u32 {
         match self.kind() {
             TagKind::Vlan => self.bits & 0xfff,
@@ -83,7 +83,7 @@ impl Tag {
         }
     }
 
-    /// The tag's priority, or the label's traffic class: 0 to 7.
+    /// Returns the tag's priority, or the label's traffic class: 0 to 7.
     pub fn class(self) -> u8 {
         match self.kind() {
             TagKind::Vlan => (self.bits >> 13 & 7) as u8,
@@ -91,7 +91,7 @@ impl Tag {
         }
     }
 
-    /// What tells it apart from all others, in two words.
+    /// Returns a unique representation in two words.
     pub fn words(self) -> [u32; 2] {
         [u32::from(self.ether_type.0), self.bits]
     }
@@ -116,7 +116,7 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// How many tags, and how many labels, a packet is to have room for.
+/// Room for tags and labels that a packet must have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct TagRoom {
@@ -127,7 +127,7 @@ pub struct TagRoom {
 }
 
 impl TagRoom {
-    /// Room for one more of this kind.
+    /// Adds room for one of this kind.
     pub fn and_for(self, kind: TagKind) -> TagRoom {
         match kind {
             TagKind::Vlan => TagRoom { vlans: self.vlans.saturating_add(1), ..self },
@@ -135,7 +135,7 @@ impl TagRoom {
         }
     }
 
-    /// Room for one of this kind less.
+    /// Removes room for one of this kind.
     pub fn without(self, kind: TagKind) -> TagRoom {
         match kind {
             TagKind::Vlan => TagRoom { vlans: self.vlans.saturating_sub(1), ..self },
@@ -143,24 +143,24 @@ impl TagRoom {
         }
     }
 
-    /// As much room as either needs.
+    /// Returns the room that suffices for either.
     pub fn or(self, other: TagRoom) -> TagRoom {
         TagRoom { vlans: self.vlans.max(other.vlans), labels: self.labels.max(other.labels) }
     }
 }
 
-/// What stands between the addresses of an Ethernet frame and its IP header.
+/// The contents between the addresses of an Ethernet frame and its IP header.
 struct Stacks {
-    /// Tags, and the PPPoE header: what the parser looks through of one kind.
+    /// Tags, and the PPPoE header: counted by the parser's limit.
     shims: usize,
-    /// Labels; none where there is no place for any, since the packet is in PPPoE.
+    /// Labels; `None` if there is no place for any because the packet is in PPPoE.
     labels: Option<usize>,
-    /// Where the type stands that follows all tags.
+    /// Offset of the EtherType after all tags.
     type_at: usize,
 }
 
 impl Stacks {
-    /// Those of a packet of IP.
+    /// Returns the stacks of an IP packet.
     fn of(packet: &Packet) -> Result<Stacks, RewriteError> {
         let (data, meta) = (packet.data(), packet.meta());
         if meta.link != LinkType::Ethernet {
@@ -186,7 +186,7 @@ impl Stacks {
         })
     }
 
-    /// Whether the parser looks through so many more.
+    /// Checks if the parser would follow this many more.
     fn have(&self, room: TagRoom) -> Result<(), RewriteError> {
         let shims = self.shims + usize::from(room.vlans);
         let labels = match (self.labels, room.labels) {
@@ -198,22 +198,22 @@ impl Stacks {
     }
 }
 
-/// Where the types, tags and labels of an Ethernet frame stand.
+/// Returns the range of types, tags and labels in an Ethernet frame.
 pub(super) fn range(packet: &Packet) -> Range<usize> {
     ETHER_TYPE_AT..usize::from(packet.meta().outer_l3)
 }
 
-/// Whether nothing else stands there.
+/// Checks that this range contains nothing else.
 pub(super) fn are_all(packet: &Packet) -> bool {
     Stacks::of(packet).is_ok_and(|stacks| stacks.labels.is_some())
 }
 
 impl Packet {
-    /// Puts a tag, or a label, before all others that the packet has of its kind.
+    /// Pushes a tag or label in front of all others of its kind.
     ///
     /// # Errors
-    /// [`RewriteError`]: `Link` if it is no Ethernet frame, or a label is to stand in PPPoE;
-    /// `TooDeep` if it were more of a kind than [`parse::SHIM_MAX`]. Nothing is changed then.
+    /// [`RewriteError`]: `Link` if it is not an Ethernet frame, or for a label in PPPoE; `TooDeep` beyond
+    /// [`parse::SHIM_MAX`] of a kind. Nothing is changed then.
     pub fn push_tag(&mut self, tag: Tag) -> Result<(), RewriteError> {
         let stacks = Stacks::of(self)?;
         stacks.have(TagRoom::default().and_for(tag.kind()))?;
@@ -241,7 +241,7 @@ impl Packet {
         Ok(())
     }
 
-    /// The outermost tag, or label, that the packet has.
+    /// Returns the outermost tag or label.
     pub fn tag(&self, kind: TagKind) -> Option<Tag> {
         let stacks = Stacks::of(self).ok()?;
         let data = self.data();
@@ -260,10 +260,10 @@ impl Packet {
         }
     }
 
-    /// Takes the outermost tag, or label, away, and gives it: the reverse of [`Packet::push_tag`].
+    /// Removes and returns the outermost tag or label: the reverse of [`Packet::push_tag`].
     ///
     /// # Errors
-    /// [`RewriteError`]: `NoHeader` if there is none, `Link` if it is no Ethernet frame. Nothing is
+    /// [`RewriteError`]: `NoHeader` if there is none, `Link` if it is not an Ethernet frame. Nothing is
     /// changed then.
     pub fn pop_tag(&mut self, kind: TagKind) -> Result<Tag, RewriteError> {
         let stacks = Stacks::of(self)?;
@@ -285,14 +285,14 @@ impl Packet {
         Ok(tag)
     }
 
-    /// Whether so many tags and labels can be pushed.
+    /// Checks if this many tags and labels can be pushed.
     #[inline]
     pub fn takes_tags(&self, room: TagRoom) -> bool {
         let len = TAG_LEN * (usize::from(room.vlans) + usize::from(room.labels));
         len == 0 || self.headroom() >= len && Stacks::of(self).and_then(|stacks| stacks.have(room)).is_ok()
     }
 
-    /// The link layer's header has become so much longer.
+    /// Shifts offsets after the link layer's header grew.
     fn shift_network(&mut self, by: i32) {
         let meta = self.meta_mut();
         meta.shift(by);

@@ -10,7 +10,7 @@ mod cover;
 mod outer;
 mod tags;
 
-/// RFC 1071, byte by byte: the oracle, which knows nothing of increments.
+/// RFC 1071, byte by byte: the oracle, independent of incremental updates.
 fn slow_sum(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for (i, &byte) in bytes.iter().enumerate() {
@@ -35,7 +35,7 @@ fn fields(packet: &[u8]) -> (usize, usize, u8, Vec<u8>) {
     (header, total, protocol, pseudo)
 }
 
-/// Where the checksum field of a transport is.
+/// Returns the offset of the checksum field of a transport.
 fn field_of(protocol: u8) -> Option<usize> {
     match protocol {
         6 => Some(16),
@@ -45,8 +45,8 @@ fn field_of(protocol: u8) -> Option<usize> {
     }
 }
 
-/// For every checksum in a whole IP packet, from outside to inside, whether it is right: what
-/// tunnels and ICMP errors carry included, as far as it is whole.
+/// Returns, for every checksum in a whole IP packet from outside to inside, true if it is valid.
+/// Includes the contents of tunnels and ICMP errors, as far as they are whole.
 fn verdicts(packet: &[u8]) -> Vec<bool> {
     let (header, total, protocol, pseudo) = fields(packet);
     let mut right = vec![];
@@ -274,8 +274,8 @@ fn apply(packet: &mut Packet, change: Change) -> Result<(), RewriteError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every checksum, wherever in the packet, has the verdict that it had; the link layer and the
-    /// trailer are untouched.
+    /// Every checksum in the packet keeps its validity; the link layer and the trailer are
+    /// untouched.
     #[test]
     fn checksums_keep_their_verdicts(
         network_bytes in prop_oneof![plain(), error(), tunnelled()],
@@ -286,7 +286,7 @@ proptest! {
         inner: bool,
     ) {
         let mut packet = frame(&framing, &network_bytes, &trailer, inner);
-        // Bytes behind all headers that the oracle reads, or a checksum: what was wrong before.
+        // Bytes after all headers that the oracle reads, or a checksum: a fault from before.
         let payload = packet.meta().payload as usize;
         let udp_sum = packet.meta().protocol == protocol::UDP && packet.meta().has_transport();
         let nothing_within = verdicts(&packet.data()[packet.meta().l3 as usize..]).len() <= 2;
@@ -302,7 +302,8 @@ proptest! {
         for change in changes {
             let _ = apply(&mut packet, change);
             let now = verdicts(network(&packet));
-            // What had the port of a tunnel may have it no more; then nobody knows what is within.
+            // A packet to a tunnel's port may no longer have that port; its contents are then
+            // unknown.
             let known = now.len().min(right.len());
             prop_assert!(known == right.len() || !inner);
             prop_assert_eq!(&now, &right[..known], "after {:?}", change);
@@ -313,9 +314,9 @@ proptest! {
         prop_assert_eq!(packet.len(), before.len());
     }
 
-    /// What was set is what is read, and setting it back brings the bytes back.
+    /// Endpoints that were set read back, and setting the old ones restores the bytes.
     #[test]
-    fn there_and_back_again(network_bytes in prop_oneof![plain(), error(), tunnelled()], a: u128, p: u16, inner: bool) {
+    fn set_ends_read_back_and_are_reversible(network_bytes in prop_oneof![plain(), error(), tunnelled()], a: u128, p: u16, inner: bool) {
         let framing = (LinkType::RawIp, vec![], vec![]);
         let mut packet = frame(&framing, &network_bytes, &[], inner);
         let before = packet.data().to_vec();
@@ -332,10 +333,10 @@ proptest! {
         }
     }
 
-    /// Writes that were put together do what they do one after the other, on packets with the ends
-    /// for which they were and on others if it is looked at those.
+    /// Combined writes equal the same writes one after the other, on packets with the endpoints for
+    /// which they were combined and, if compared first, on others.
     #[test]
-    fn writes_put_together_are_those_in_turn(
+    fn combined_writes_equal_writes_in_turn(
         network_bytes in prop_oneof![plain(), tunnelled()],
         writes in prop::collection::vec((any::<bool>(), any::<u128>(), any::<u16>()), 0..4),
         other: bool,
@@ -369,12 +370,12 @@ proptest! {
         prop_assert_eq!(packet.data(), in_turn.data());
     }
 
-    /// A packet that a capture cut is changed like the whole one, as far as it goes.
+    /// A packet truncated by a capture changes like the whole one, as far as it goes.
     #[test]
-    fn cut_packets_change_like_whole_ones(network_bytes in plain(), change in change(), keep in 0usize..80) {
+    fn truncated_packets_change_like_whole_ones(network_bytes in plain(), change in change(), keep in 0usize..80) {
         let framing = (LinkType::RawIp, vec![], vec![]);
         let mut whole = frame(&framing, &network_bytes, &[], false);
-        // A checksum of which only one byte was captured is nobody's.
+        // A checksum of which only one byte was captured is not checked.
         let keep = (whole.meta().l4 as usize + 8 + keep / 2 * 2).min(whole.len());
         let mut cut = Packet::from_bytes(&network_bytes[..keep]);
         cut.meta_mut().link = LinkType::RawIp;
@@ -386,10 +387,10 @@ proptest! {
         prop_assert_eq!(cut.data(), &whole.data()[..keep]);
     }
 
-    /// Headers pushed and pulled: the packet is what it was, and what it is called on the link is
-    /// true in between.
+    /// After pushing and pulling headers the packet is restored, and the link layer's type is right
+    /// in between.
     #[test]
-    fn tunnels_come_and_go(
+    fn tunnels_are_pushed_and_pulled(
         network_bytes in prop_oneof![plain(), error()],
         framing in framing(),
         trailer in prop::collection::vec(any::<u8>(), 0..9),
@@ -427,15 +428,15 @@ fn framing_len((_, v4, v6): &(LinkType, Vec<u8>, Vec<u8>), version: u8) -> usize
     if version == 4 { v4.len() } else { v6.len() }
 }
 
-/// Where a PPPoE header says how long its payload is.
+/// Returns the offset of the length in a PPPoE header.
 fn pppoe_length((link, v4, _): &(LinkType, Vec<u8>, Vec<u8>)) -> Option<usize> {
     (*link == LinkType::Ethernet && v4[12..14] == [0x88, 0x64]).then_some(18)
 }
 
-/// With a routing header the transport checksum covers the last destination, whatever the next one
-/// is (RFC 8200 8.1).
+/// With a routing header, the transport checksum covers the final destination, not the next one
+/// (RFC 8200 8.1).
 #[test]
-fn the_destination_on_a_route_is_not_covered() {
+fn intermediate_destination_of_a_route_is_not_covered() {
     let (next, last) = ([0x22; 16], [0x33; 16]);
     let udp = [0, 53, 0, 53, 0, 11, 0, 0, 1, 2, 3];
     let mut direct = ip(true, 17, &udp, true);
@@ -459,8 +460,7 @@ fn the_destination_on_a_route_is_not_covered() {
     assert_eq!(verdicts(&arrived), [true]);
 }
 
-/// Of a first fragment the transport checksum covers the datagram: it is changed by what changed in
-/// the header.
+/// In a first fragment, the transport checksum covers the datagram: it changes with the header.
 #[test]
 fn fragments_of_a_datagram_change_together() {
     let payload: Vec<u8> = (0..60).collect();
@@ -492,7 +492,7 @@ fn fragments_of_a_datagram_change_together() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_and_changes_nothing() {
+fn impossible_rewrites_are_refused_and_change_nothing() {
     let four = Endpoint::new(Addr::from_v4_bytes([1, 2, 3, 4]), 5);
     let raw = (LinkType::RawIp, vec![], vec![]);
     let mut six = frame(&raw, &ip(true, 17, &[0, 1, 0, 2, 0, 8, 0, 0], true), &[], false);
@@ -512,9 +512,9 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     }
 }
 
-/// A tunnel whose checksum was to be kept right is gone: nothing is written where it was.
+/// A tunnel whose checksum had to be updated is removed: nothing is written at its position.
 #[test]
-fn a_tunnel_taken_away_is_forgotten() {
+fn removed_tunnel_is_forgotten() {
     let inside = ip(false, 17, &[0, 1, 0, 2, 0, 8, 0, 0], true);
     let nested = vxlan(false, true, &ip(false, 4, &inside, true));
     let mut packet = frame(&(LinkType::RawIp, vec![], vec![]), &nested, &[], true);
@@ -526,7 +526,7 @@ fn a_tunnel_taken_away_is_forgotten() {
 }
 
 #[test]
-fn a_tunnel_put_around_is_remembered() {
+fn added_tunnel_is_remembered() {
     let inside = ip(false, 17, &[0, 1, 0, 2, 0, 8, 0, 0], true);
     for (six, with_checksum) in [(false, true), (true, true), (false, false), (true, false)] {
         let nested = vxlan(six, with_checksum, &inside);
@@ -539,7 +539,7 @@ fn a_tunnel_put_around_is_remembered() {
 }
 
 #[test]
-fn a_used_up_hop_count_stays() {
+fn used_up_hop_count_stays() {
     for six in [false, true] {
         let mut packet = ip(six, 17, &[0, 1, 0, 2, 0, 8, 0, 0], true);
         packet[if six { 7 } else { 8 }] = 2;

@@ -10,23 +10,23 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 pub enum IpAddresses {
     /// Of an IPv4 packet.
     V4 {
-        /// Who sent it.
+        /// Source address.
         source: Ipv4Addr,
-        /// Who shall receive it.
+        /// Destination address.
         destination: Ipv4Addr,
     },
     /// Of an IPv6 packet.
     V6 {
-        /// Who sent it.
+        /// Source address.
         source: Ipv6Addr,
-        /// Who shall receive it; with a routing header, the last address on the way.
+        /// Destination address; with a routing header, the final one.
         destination: Ipv6Addr,
     },
 }
 
 impl IpAddresses {
-    /// The partial checksum of the pseudo-header for an upper-layer packet of `len_bytes`, at most
-    /// 65,535.
+    /// Returns the partial checksum of the pseudo-header for an upper-layer packet of `len_bytes`,
+    /// at most 65,535.
     #[inline]
     pub fn pseudo_header(self, protocol: IpProtocol, len_bytes: usize) -> u32 {
         match self {

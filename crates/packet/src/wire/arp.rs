@@ -16,11 +16,11 @@ pub const ETHERNET_IPV4_LEN: usize = 28;
 pub const HARDWARE_ETHERNET: u16 = 1;
 
 numbers! {
-    /// What an ARP packet asks or says.
+    /// Operation of an ARP packet.
     pub struct Operation(u16);
-    /// Who has the target protocol address?
+    /// Request for the target's hardware address.
     REQUEST = 1;
-    /// The sender has.
+    /// Reply with the sender's hardware address.
     REPLY = 2;
 }
 
@@ -51,43 +51,43 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), self.header_len())
     }
 
-    /// The packet's length in bytes.
+    /// Returns the packet's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         FIXED_LEN + 2 * usize::from(self.hardware_len()) + 2 * usize::from(self.protocol_len())
     }
 
-    /// The sender's hardware address.
+    /// Returns the sender's hardware address.
     #[inline]
     pub fn sender_hardware(&self) -> &[u8] {
         &self.bytes()[self.address(0, 0, self.hardware_len())]
     }
 
-    /// The sender's protocol address.
+    /// Returns the sender's protocol address.
     #[inline]
     pub fn sender_protocol(&self) -> &[u8] {
         &self.bytes()[self.address(1, 0, self.protocol_len())]
     }
 
-    /// The target's hardware address; without meaning in a request.
+    /// Returns the target's hardware address; without meaning in a request.
     #[inline]
     pub fn target_hardware(&self) -> &[u8] {
         &self.bytes()[self.address(1, 1, self.hardware_len())]
     }
 
-    /// The target's protocol address.
+    /// Returns the target's protocol address.
     #[inline]
     pub fn target_protocol(&self) -> &[u8] {
         &self.bytes()[self.address(2, 1, self.protocol_len())]
     }
 
-    /// Where the link's padding lies in the buffer: an ARP packet carries nothing.
+    /// Returns where the link's padding lies in the buffer: an ARP packet carries nothing.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         self.header_len()..self.bytes().len()
     }
 
-    /// Where the address of `len` bytes lies that comes after so many hardware and protocol
+    /// Returns the address of `len` bytes after the given numbers of hardware and protocol
     /// addresses.
     #[inline]
     fn address(&self, hardware_before: usize, protocol_before: usize, len: u8) -> Range<usize> {
@@ -114,7 +114,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// The values of a checked packet.
+    /// Parses a checked packet.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Repr {
         })
     }
 
-    /// How many bytes [`Repr::emit`] writes.
+    /// Returns the number of bytes that [`Repr::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         ETHERNET_IPV4_LEN
     }

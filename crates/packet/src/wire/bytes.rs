@@ -1,5 +1,5 @@
-//! What all views share: how a field is read and written, the `view!` table that makes a view, and
-//! the type-length-value walk that IPv4 and TCP options have in common.
+//! Common parts of all views: reading and writing of fields, the `view!` table that makes a view,
+//! and the type-length-value walk that IPv4 and TCP options have in common.
 
 use super::WireError;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -53,13 +53,13 @@ impl Field for Ipv6Addr {
     }
 }
 
-/// A 24-bit field, as tunnel identifiers have it.
+/// Returns a 24-bit field, as tunnel identifiers have it.
 #[inline]
 pub(super) fn read_u24(bytes: &[u8]) -> u32 {
     u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2])
 }
 
-/// The low 24 bits of `value` into a 24-bit field.
+/// Returns the low 24 bits of `value` into a 24-bit field.
 #[inline]
 pub(super) fn write_u24(value: u32, bytes: &mut [u8]) {
     bytes.copy_from_slice(&value.to_be_bytes()[1..]);
@@ -112,13 +112,13 @@ macro_rules! view {
                 Ok(view)
             }
 
-            /// The buffer back.
+            /// Returns the buffer.
             #[inline]
             pub fn into_inner(self) -> T {
                 self.buffer
             }
 
-            /// What follows the header, up to the end that the header gives, if it gives one.
+            /// Returns the payload, up to the end given by the header, if any.
             #[inline]
             pub fn payload(&self) -> &[u8] {
                 &self.buffer.as_ref()[self.payload_range()]
@@ -140,7 +140,7 @@ macro_rules! view {
         }
 
         impl<T: AsRef<[u8]> + AsMut<[u8]>> $name<T> {
-            /// What follows the header, to be written to.
+            /// Returns the payload for writing.
             #[inline]
             pub fn payload_mut(&mut self) -> &mut [u8] {
                 let range = self.payload_range();
@@ -186,7 +186,7 @@ pub(super) fn require(holds: bool, header: &'static str, field: &'static str) ->
     if holds { Ok(()) } else { Err(WireError::Malformed { header, field }) }
 }
 
-/// The first `len` bytes of `buffer`, zeroed, to emit a header into.
+/// Returns the first `len` bytes of `buffer`, zeroed, to emit a header into.
 #[inline]
 pub(super) fn room<'a>(
     header: &'static str,
@@ -201,7 +201,7 @@ pub(super) fn room<'a>(
     Ok(room)
 }
 
-/// Fails unless a value `fits` into the field it is to be emitted to.
+/// Fails unless a value `fits` into its field.
 #[inline]
 pub(super) fn fits(fits: bool, header: &'static str, field: &'static str) -> Result<(), WireError> {
     if fits { Ok(()) } else { Err(WireError::Unrepresentable { header, field }) }

@@ -12,12 +12,12 @@ pub const HEADER_LEN: usize = 14;
 view! {
     /// A view of an Ethernet frame without preamble and frame check sequence.
     pub struct Frame;
-    /// Who shall receive it.
+    /// Destination address.
     destination, set_destination: MacAddress = 0..6;
-    /// Who sent it.
+    /// Source address.
     source, set_source: MacAddress = 6..12;
-    /// What it carries or, if [`EtherType::is_length`], how many bytes it carries, an LLC header
-    /// first.
+    /// Protocol of the payload or, if [`EtherType::is_length`], its length in bytes, with an LLC
+    /// header first.
     ethertype_or_length, set_ethertype_or_length: EtherType = 12..14;
 }
 
@@ -36,26 +36,26 @@ impl<T: AsRef<[u8]>> Frame<T> {
         Ok(())
     }
 
-    /// The header's length in bytes; an LLC header counts as payload.
+    /// Returns the header's length in bytes; an LLC header counts as payload.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN
     }
 
-    /// Whether it is an 802.3 frame: the payload is an [`super::llc::Packet`], and padding after it
-    /// is cut off.
+    /// Checks if it is an 802.3 frame: the payload is an [`super::llc::Packet`], and padding after
+    /// it is cut off.
     #[inline]
     pub fn is_802_3(&self) -> bool {
         self.ethertype_or_length().is_length()
     }
 
-    /// What an Ethernet II frame carries; none for an 802.3 frame.
+    /// Returns the payload's protocol in an Ethernet II frame; `None` for an 802.3 frame.
     #[inline]
     pub fn ethertype(&self) -> Option<EtherType> {
         Some(self.ethertype_or_length()).filter(|ethertype| !ethertype.is_length())
     }
 
-    /// Where the payload lies in the buffer. An Ethernet II frame's includes any padding.
+    /// Returns the range of the payload in the buffer. An Ethernet II frame's includes any padding.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         match self.ethertype_or_length() {
@@ -68,16 +68,16 @@ impl<T: AsRef<[u8]>> Frame<T> {
 /// The header of an Ethernet II frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Repr {
-    /// Who shall receive it.
+    /// Destination address.
     pub destination: MacAddress,
-    /// Who sent it.
+    /// Source address.
     pub source: MacAddress,
-    /// What it carries.
+    /// Protocol of the payload.
     pub ethertype: EtherType,
 }
 
 impl Repr {
-    /// The header of a checked frame.
+    /// Parses the header of a checked frame.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Repr {
         Ok(Repr { destination: frame.destination(), source: frame.source(), ethertype })
     }
 
-    /// How many bytes [`Repr::emit`] writes.
+    /// Returns the number of bytes that [`Repr::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN
     }

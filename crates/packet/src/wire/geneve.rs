@@ -23,7 +23,7 @@ const CRITICAL: u8 = 0x80;
 view! {
     /// A view of a Geneve packet.
     pub struct Packet;
-    /// What it carries.
+    /// Protocol of the payload.
     protocol, set_protocol: EtherType = 2..4;
 }
 
@@ -40,25 +40,25 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), self.header_len())
     }
 
-    /// The version; 0 in a checked packet.
+    /// Returns the version; 0 in a checked packet.
     #[inline]
     pub fn version(&self) -> u8 {
         self.bytes()[0] >> 6
     }
 
-    /// The header's length in bytes, options included.
+    /// Returns the header's length in bytes, options included.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN + usize::from(self.bytes()[0] & 0x3f) * 4
     }
 
-    /// Whether it is a control packet of the tunnel's endpoints (the O bit).
+    /// Checks if it is a control packet of the tunnel's endpoints (the O bit).
     #[inline]
     pub fn is_control(&self) -> bool {
         self.bytes()[1] & 0x80 != 0
     }
 
-    /// Whether an option is critical, so that who does not know it must drop the packet (the C
+    /// Checks if an option is critical, so that who does not know it must drop the packet (the C
     /// bit).
     #[inline]
     pub fn has_critical_options(&self) -> bool {
@@ -71,19 +71,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
         read_u24(&self.bytes()[4..7])
     }
 
-    /// The options, in order.
+    /// Returns the options, in order.
     #[inline]
     pub fn options(&self) -> Options<'_> {
         Options::new(self.options_bytes())
     }
 
-    /// The options, as bytes.
+    /// Returns the options, as bytes.
     #[inline]
     pub fn options_bytes(&self) -> &[u8] {
         &self.bytes()[HEADER_LEN..self.header_len()]
     }
 
-    /// Where the payload lies in the buffer.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         self.header_len()..self.bytes().len()
@@ -117,7 +117,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         write_u24(value, &mut self.bytes_mut()[4..7]);
     }
 
-    /// The bytes of the options, to be written to.
+    /// Returns the bytes of the options, to be written to.
     #[inline]
     pub fn options_mut(&mut self) -> &mut [u8] {
         let end = self.header_len();
@@ -128,21 +128,21 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 /// An option of a Geneve header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GeneveOption<'a> {
-    /// Who defines the type. RFC 8926 section 7.
+    /// Namespace of the type. RFC 8926 section 7.
     pub class: u16,
-    /// What the option is; the highest bit says that it is critical.
+    /// Type of the option; the highest bit marks it as critical.
     pub kind: u8,
     /// A multiple of four bytes, up to [`OPTION_DATA_LEN_MAX`].
     pub data: &'a [u8],
 }
 
 impl GeneveOption<'_> {
-    /// Whether who does not know the option must drop the packet.
+    /// Checks if receivers that do not know the option must drop the packet.
     pub const fn is_critical(&self) -> bool {
         self.kind & CRITICAL != 0
     }
 
-    /// How many bytes [`GeneveOption::emit`] writes.
+    /// Returns the number of bytes that [`GeneveOption::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         OPTION_HEADER_LEN + self.data.len()
     }
@@ -172,7 +172,7 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// The options in `bytes`, those between the fixed fields and the payload.
+    /// Returns the options in `bytes`, those between the fixed fields and the payload.
     #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Options { rest: bytes }
@@ -201,9 +201,9 @@ impl<'a> Iterator for Options<'a> {
 /// A Geneve header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Repr<'a> {
-    /// Whether it is a control packet of the tunnel's endpoints.
+    /// Set if it is a control packet of the tunnel's endpoints.
     pub is_control: bool,
-    /// What it carries.
+    /// Protocol of the payload.
     pub protocol: EtherType,
     /// Virtual network identifier, 24 bits.
     pub vni: u32,
@@ -213,7 +213,7 @@ pub struct Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// The values of a checked packet.
+    /// Parses a checked packet.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl<'a> Repr<'a> {
         Ok(Repr { is_control: packet.is_control(), protocol: packet.protocol(), vni: packet.vni(), options })
     }
 
-    /// How many bytes [`Repr::emit`] writes.
+    /// Returns the number of bytes that [`Repr::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN + self.options.len()
     }
@@ -252,7 +252,7 @@ impl<'a> Repr<'a> {
     }
 }
 
-/// Whether one of the options is critical.
+/// Checks if one of the options is critical.
 fn any_critical(options: &[u8]) -> Result<bool, WireError> {
     Options::new(options).try_fold(false, |critical, option| Ok(critical | option?.is_critical()))
 }

@@ -20,9 +20,9 @@ const ACKNOWLEDGMENT_PRESENT: u16 = 0x0080;
 view! {
     /// A view of a GRE packet.
     pub struct Packet;
-    /// Which optional fields there are, and the version.
+    /// Flags of the optional fields, and the version.
     flags_and_version, set_flags_and_version: u16 = 0..2;
-    /// What it carries; PPP in version 1.
+    /// Protocol of the payload; PPP in version 1.
     protocol, set_protocol: EtherType = 2..4;
 }
 
@@ -42,50 +42,50 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), self.header_len())
     }
 
-    /// The version; 1 is PPTP's, whose payload is PPP.
+    /// Returns the version; 1 is PPTP's, whose payload is PPP.
     #[inline]
     pub fn version(&self) -> u8 {
         self.flags_and_version() as u8 & 7
     }
 
-    /// The header's length in bytes, with all fields that the flags announce.
+    /// Returns the header's length in bytes, with all fields that the flags announce.
     #[inline]
     pub fn header_len(&self) -> usize {
         self.acknowledgment_range().end
     }
 
-    /// The checksum of header and payload. Version 0 only.
+    /// Returns the checksum of header and payload. Version 0 only.
     #[inline]
     pub fn checksum(&self) -> Option<u16> {
         let range = self.checksum_range();
         (!range.is_empty()).then(|| u16::read(&self.bytes()[range.start..range.start + 2]))
     }
 
-    /// The key; in version 1, the payload length and the call's number.
+    /// Returns the key; in version 1, the payload length and the call's number.
     #[inline]
     pub fn key(&self) -> Option<u32> {
         self.word(self.key_range())
     }
 
-    /// The sequence number.
+    /// Returns the sequence number.
     #[inline]
     pub fn sequence_number(&self) -> Option<u32> {
         self.word(self.sequence_range())
     }
 
-    /// The highest sequence number received. Version 1 only.
+    /// Returns the highest sequence number received. Version 1 only.
     #[inline]
     pub fn acknowledgment_number(&self) -> Option<u32> {
         self.word(self.acknowledgment_range())
     }
 
-    /// Whether the checksum, if there is one, is right.
+    /// Verifies the checksum, if there is one.
     #[inline]
     pub fn verify_checksum(&self) -> bool {
         self.checksum().is_none() || checksum::verify(checksum::sum(self.bytes()))
     }
 
-    /// Where the payload lies in the buffer, which must end where the IP packet does.
+    /// Returns the range of the payload in the buffer, which must end where the IP packet does.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         self.header_len()..self.bytes().len()
@@ -162,9 +162,9 @@ const fn optional_word(start: usize, is_present: bool) -> Range<usize> {
 /// A GRE header of version 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Repr {
-    /// What it carries.
+    /// Protocol of the payload.
     pub protocol: EtherType,
-    /// Whether there is a checksum.
+    /// Set if there is a checksum.
     pub has_checksum: bool,
     /// The key, if any.
     pub key: Option<u32>,
@@ -173,7 +173,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// The values of a checked packet.
+    /// Parses a checked packet.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl Repr {
         })
     }
 
-    /// How many bytes [`Repr::emit`] writes.
+    /// Returns the number of bytes that [`Repr::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         let optional_words = self.has_checksum as usize
             + self.key.is_some() as usize
@@ -196,7 +196,7 @@ impl Repr {
         HEADER_LEN_MIN + 4 * optional_words
     }
 
-    /// Writes the header, with room for the checksum if there is to be one, to the start of
+    /// Writes the header, with space for the checksum, if any, to the start of
     /// `buffer`; [`Packet::fill_checksum`] computes it once the payload is there.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ const NAME: &str = "GTP-U";
 
 /// The mandatory part of the header, in bytes.
 pub const HEADER_LEN_MIN: usize = 8;
-/// The most extension headers that are looked through.
+/// Limit on the extension headers that a walk follows.
 pub const EXTENSION_HEADERS_MAX: usize = 8;
 /// The UDP port that GTP-U is sent to.
 pub const PORT: u16 = 2152;
@@ -18,13 +18,13 @@ pub const PORT: u16 = 2152;
 const LONG_HEADER_LEN: usize = 12;
 
 numbers! {
-    /// What a GTP-U message is.
+    /// Type of a GTP-U message.
     pub struct MessageType(u8);
-    /// Is the peer alive?
+    /// Echo request.
     ECHO_REQUEST = 1;
-    /// It is.
+    /// Echo response.
     ECHO_RESPONSE = 2;
-    /// The peer knows no such tunnel.
+    /// The peer does not know the tunnel.
     ERROR_INDICATION = 26;
     /// The last packet on an old path.
     END_MARKER = 254;
@@ -35,9 +35,9 @@ numbers! {
 view! {
     /// A view of a GTP-U message.
     pub struct Packet;
-    /// What it is.
+    /// Message type.
     message_type, set_message_type: MessageType = 1..2;
-    /// How many bytes follow the first eight.
+    /// Bytes after the first eight.
     length, set_length: u16 = 2..4;
     /// Tunnel endpoint identifier.
     teid, set_teid: u32 = 4..8;
@@ -61,13 +61,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.extension_headers().try_for_each(|extension| extension.map(drop))
     }
 
-    /// The version; 1 in a checked packet.
+    /// Returns the version; 1 in a checked packet.
     #[inline]
     pub fn version(&self) -> u8 {
         self.bytes()[0] >> 5
     }
 
-    /// The header's length in bytes, extension headers included.
+    /// Returns the header's length in bytes, extension headers included.
     #[inline]
     pub fn header_len(&self) -> usize {
         let extensions: usize =
@@ -88,7 +88,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         (self.bytes()[0] & 1 != 0).then(|| self.bytes()[10])
     }
 
-    /// The extension headers, in order.
+    /// Returns the extension headers, in order.
     #[inline]
     pub fn extension_headers(&self) -> ExtensionHeaders<'_> {
         let bytes = self.bytes();
@@ -96,13 +96,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
         ExtensionHeaders { rest: &bytes[self.fixed_len()..self.end()], kind, seen: 0 }
     }
 
-    /// Where the payload lies in the buffer.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         self.header_len()..self.end()
     }
 
-    /// The length of the header without extension headers, in bytes.
+    /// Returns the length of the header without extension headers, in bytes.
     #[inline]
     fn fixed_len(&self) -> usize {
         if self.bytes()[0] & 7 == 0 { HEADER_LEN_MIN } else { LONG_HEADER_LEN }
@@ -117,7 +117,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 /// An extension header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExtensionHeader<'a> {
-    /// What it is, never 0; 0x85 is the PDU session container.
+    /// Type of the header, never 0; 0x85 is the PDU session container.
     pub kind: u8,
     /// Without length and next type: two bytes, or two more than a multiple of four.
     pub content: &'a [u8],

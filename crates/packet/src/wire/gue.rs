@@ -16,9 +16,9 @@ pub const PORT: u16 = 6080;
 view! {
     /// A view of a GUE packet of variant 0.
     pub struct Packet;
-    /// What it carries; the type of a control message if [`Self::is_control`].
+    /// Protocol of the payload; the type of a control message if [`Self::is_control`].
     proto_ctype, set_proto_ctype: IpProtocol = 1..2;
-    /// Which optional fields there are.
+    /// Flags of the optional fields.
     flags, set_flags: u16 = 2..4;
 }
 
@@ -36,31 +36,31 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), self.header_len())
     }
 
-    /// The variant; 0 in a checked packet.
+    /// Returns the variant; 0 in a checked packet.
     #[inline]
     pub fn variant(&self) -> u8 {
         self.bytes()[0] >> 6
     }
 
-    /// Whether it is a control message rather than data.
+    /// Checks if it is a control message rather than data.
     #[inline]
     pub fn is_control(&self) -> bool {
         self.bytes()[0] & 0x20 != 0
     }
 
-    /// The header's length in bytes, optional fields included.
+    /// Returns the header's length in bytes, optional fields included.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN + usize::from(self.bytes()[0] & 0x1f) * 4
     }
 
-    /// The optional fields that the flags announce, and private data after them.
+    /// Returns the optional fields that the flags announce, and private data after them.
     #[inline]
     pub fn fields(&self) -> &[u8] {
         &self.bytes()[HEADER_LEN..self.header_len()]
     }
 
-    /// Where the payload lies in the buffer.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         self.header_len()..self.bytes().len()
@@ -82,7 +82,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         *byte = with_bits(*byte, 0x20, u8::from(value) << 5);
     }
 
-    /// The optional fields, to be written to.
+    /// Returns the optional fields, to be written to.
     #[inline]
     pub fn fields_mut(&mut self) -> &mut [u8] {
         let end = self.header_len();
@@ -93,23 +93,23 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 /// A GUE header of variant 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Repr<'a> {
-    /// Whether it is a control message rather than data.
+    /// Set if it is a control message rather than data.
     pub is_control: bool,
-    /// What it carries; the type of a control message.
+    /// Protocol of the payload, or the type of a control message.
     pub proto_ctype: IpProtocol,
-    /// Which optional fields there are.
+    /// Flags of the optional fields.
     pub flags: u16,
     /// The optional fields and private data, a multiple of four bytes up to [`FIELDS_LEN_MAX`].
     pub fields: &'a [u8],
 }
 
 impl<'a> Repr<'a> {
-    /// The header of a data packet without optional fields.
+    /// Returns the header of a data packet without optional fields.
     pub const fn data(protocol: IpProtocol) -> Self {
         Repr { is_control: false, proto_ctype: protocol, flags: 0, fields: &[] }
     }
 
-    /// The values of a checked packet.
+    /// Parses a checked packet.
     pub fn parse<T: AsRef<[u8]>>(packet: &'a Packet<T>) -> Repr<'a> {
         Repr {
             is_control: packet.is_control(),
@@ -119,7 +119,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// How many bytes [`Repr::emit`] writes.
+    /// Returns the number of bytes that [`Repr::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN + self.fields.len()
     }

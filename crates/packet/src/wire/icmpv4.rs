@@ -12,9 +12,9 @@ const NAME: &str = "ICMPv4";
 pub const HEADER_LEN: usize = 8;
 
 numbers! {
-    /// What an ICMP message is about.
+    /// Type of an ICMP message.
     pub struct Type(u8);
-    /// Answers an echo request.
+    /// Echo reply.
     ECHO_REPLY = 0;
     /// The original datagram did not reach its destination.
     DESTINATION_UNREACHABLE = 3;
@@ -22,24 +22,24 @@ numbers! {
     SOURCE_QUENCH = 4;
     /// There is a better first hop.
     REDIRECT = 5;
-    /// Asks for an echo.
+    /// Echo request.
     ECHO_REQUEST = 8;
     /// RFC 1256.
     ROUTER_ADVERTISEMENT = 9;
     /// RFC 1256.
     ROUTER_SOLICITATION = 10;
-    /// The original datagram was too long on the way.
+    /// The original datagram's time to live expired.
     TIME_EXCEEDED = 11;
     /// The original datagram's header is wrong.
     PARAMETER_PROBLEM = 12;
-    /// Asks for the time.
+    /// Timestamp request.
     TIMESTAMP_REQUEST = 13;
-    /// Tells the time.
+    /// Reply to a timestamp request.
     TIMESTAMP_REPLY = 14;
 }
 
 impl Type {
-    /// Whether the message reports on an original datagram, whose start it carries. RFC 1122
+    /// Checks if the message reports on an original datagram, whose start it carries. RFC 1122
     /// section 3.2.2.
     #[inline]
     pub const fn is_error(self) -> bool {
@@ -53,8 +53,8 @@ impl Type {
         )
     }
 
-    /// Whether the message has an identifier and a sequence number, and belongs to a query and its
-    /// replies.
+    /// Checks if the message has an identifier and a sequence number, and belongs to a query and
+    /// its replies.
     #[inline]
     pub const fn is_query(self) -> bool {
         matches!(
@@ -71,9 +71,9 @@ pub const CODE_FRAGMENTATION_NEEDED: u8 = 4;
 view! {
     /// A view of an ICMP message.
     pub struct Packet;
-    /// What it is about.
+    /// Message type.
     message_type, set_message_type: Type = 0..1;
-    /// More exactly.
+    /// Code, which refines the type.
     code, set_code: u8 = 1..2;
     /// The checksum.
     checksum, set_checksum: u16 = 2..4;
@@ -101,14 +101,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), HEADER_LEN)
     }
 
-    /// The header's length in bytes.
+    /// Returns the header's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN
     }
 
-    /// Of an error: the start of the datagram that it reports on, without any extensions after it.
-    /// Usually cut off: read it with [`super::ipv4::Packet::new_checked_header`].
+    /// Returns, of an error, the start of the datagram that it reports on, without any extensions
+    /// after it. Usually cut off: read it with [`super::ipv4::Packet::new_checked_header`].
     #[inline]
     pub fn original_datagram(&self) -> Option<&[u8]> {
         let payload = self.message_type().is_error().then(|| self.payload())?;
@@ -123,13 +123,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Where lies in the buffer what follows the header.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         HEADER_LEN..self.bytes().len()
     }
 
-    /// Whether the checksum of a whole message is right.
+    /// Verifies the checksum of a whole message.
     #[inline]
     pub fn verify_checksum(&self) -> bool {
         checksum::verify(checksum::sum(self.bytes()))
@@ -149,16 +149,16 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 /// An ICMP echo or error message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Repr<'a> {
-    /// Asks for an echo.
+    /// Echo request.
     EchoRequest {
-        /// Whose request.
+        /// Identifier of the sender.
         ident: u16,
-        /// Which of them.
+        /// Sequence number.
         sequence_number: u16,
-        /// To be returned.
+        /// Data that the reply returns.
         data: &'a [u8],
     },
-    /// Answers it.
+    /// Echo reply.
     EchoReply {
         /// As in the request.
         ident: u16,
@@ -169,25 +169,25 @@ pub enum Repr<'a> {
     },
     /// The original datagram did not reach its destination.
     DestinationUnreachable {
-        /// Why.
+        /// Code, the reason.
         code: u8,
         /// The MTU, in bytes, for [`CODE_FRAGMENTATION_NEEDED`]; otherwise 0.
         next_hop_mtu: u16,
         /// The start of the datagram.
         original: &'a [u8],
     },
-    /// The original datagram was too long on the way (code 0), or its fragments were (1).
+    /// The original datagram's time to live expired (code 0), or its reassembly timed out (1).
     TimeExceeded {
-        /// Which.
+        /// Code, which of both.
         code: u8,
         /// The start of the datagram.
         original: &'a [u8],
     },
     /// The original datagram's header is wrong.
     ParameterProblem {
-        /// How.
+        /// Code, the kind of fault.
         code: u8,
-        /// Where, in bytes from its start.
+        /// Offset of the fault, in bytes.
         pointer: u8,
         /// The start of the datagram.
         original: &'a [u8],
@@ -195,7 +195,7 @@ pub enum Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// The values of a checked message; the extensions of RFC 4884 are left out.
+    /// Parses a checked message; the extensions of RFC 4884 are left out.
     ///
     /// # Errors
     ///
@@ -216,7 +216,7 @@ impl<'a> Repr<'a> {
         })
     }
 
-    /// How many bytes [`Repr::emit`] writes: the whole message.
+    /// Returns the number of bytes that [`Repr::emit`] writes: the whole message.
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN + self.data().len()
     }

@@ -12,19 +12,19 @@ const NAME: &str = "ICMPv6";
 pub const HEADER_LEN: usize = 8;
 
 numbers! {
-    /// What an ICMPv6 message is about.
+    /// Type of an ICMPv6 message.
     pub struct Type(u8);
     /// The original packet did not reach its destination.
     DESTINATION_UNREACHABLE = 1;
     /// The original packet is longer than the MTU of a link.
     PACKET_TOO_BIG = 2;
-    /// The original packet was too long on the way.
+    /// The original packet's hop limit expired.
     TIME_EXCEEDED = 3;
     /// The original packet's header is wrong.
     PARAMETER_PROBLEM = 4;
-    /// Asks for an echo.
+    /// Echo request.
     ECHO_REQUEST = 128;
-    /// Answers an echo request.
+    /// Echo reply.
     ECHO_REPLY = 129;
     /// RFC 2710.
     MULTICAST_LISTENER_QUERY = 130;
@@ -47,14 +47,14 @@ numbers! {
 }
 
 impl Type {
-    /// Whether the message reports on an original packet, whose start it carries. RFC 4443 section
-    /// 2.1.
+    /// Checks if the message reports on an original packet, whose start it carries. RFC 4443
+    /// section 2.1.
     #[inline]
     pub const fn is_error(self) -> bool {
         self.0 < 128
     }
 
-    /// Whether the message has an identifier and a sequence number.
+    /// Checks if the message has an identifier and a sequence number.
     #[inline]
     pub const fn is_query(self) -> bool {
         matches!(self, Type::ECHO_REQUEST | Type::ECHO_REPLY)
@@ -64,9 +64,9 @@ impl Type {
 view! {
     /// A view of an ICMPv6 message.
     pub struct Packet;
-    /// What it is about.
+    /// Message type.
     message_type, set_message_type: Type = 0..1;
-    /// More exactly.
+    /// Code, which refines the type.
     code, set_code: u8 = 1..2;
     /// The checksum.
     checksum, set_checksum: u16 = 2..4;
@@ -93,14 +93,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), HEADER_LEN)
     }
 
-    /// The header's length in bytes.
+    /// Returns the header's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN
     }
 
-    /// Of an error: the start of the packet that it reports on, without any extensions after it.
-    /// Usually cut off: read it with [`super::ipv6::Packet::new_checked_header`].
+    /// Returns, of an error, the start of the packet that it reports on, without any extensions
+    /// after it. Usually cut off: read it with [`super::ipv6::Packet::new_checked_header`].
     #[inline]
     pub fn original_packet(&self) -> Option<&[u8]> {
         let payload = self.message_type().is_error().then(|| self.payload())?;
@@ -112,13 +112,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Where lies in the buffer what follows the header.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         HEADER_LEN..self.bytes().len()
     }
 
-    /// Whether the checksum of a whole message is right.
+    /// Verifies the checksum of a whole message.
     #[inline]
     pub fn verify_checksum(&self, addresses: IpAddresses) -> bool {
         checksum::verify(self.partial_sum(addresses))
@@ -142,16 +142,16 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 /// An ICMPv6 echo or error message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Repr<'a> {
-    /// Asks for an echo.
+    /// Echo request.
     EchoRequest {
-        /// Whose request.
+        /// Identifier of the sender.
         ident: u16,
-        /// Which of them.
+        /// Sequence number.
         sequence_number: u16,
-        /// To be returned.
+        /// Data that the reply returns.
         data: &'a [u8],
     },
-    /// Answers it.
+    /// Echo reply.
     EchoReply {
         /// As in the request.
         ident: u16,
@@ -162,7 +162,7 @@ pub enum Repr<'a> {
     },
     /// The original packet did not reach its destination.
     DestinationUnreachable {
-        /// Why.
+        /// Code, the reason.
         code: u8,
         /// The start of the packet.
         original: &'a [u8],
@@ -174,18 +174,18 @@ pub enum Repr<'a> {
         /// The start of the packet.
         original: &'a [u8],
     },
-    /// The original packet was too long on the way (code 0), or its fragments were (1).
+    /// The original packet's hop limit expired (code 0), or its reassembly timed out (1).
     TimeExceeded {
-        /// Which.
+        /// Code, which of both.
         code: u8,
         /// The start of the packet.
         original: &'a [u8],
     },
     /// The original packet's header is wrong.
     ParameterProblem {
-        /// How.
+        /// Code, the kind of fault.
         code: u8,
-        /// Where, in bytes from its start.
+        /// Offset of the fault, in bytes.
         pointer: u32,
         /// The start of the packet.
         original: &'a [u8],
@@ -193,7 +193,7 @@ pub enum Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// The values of a checked message; the extensions of RFC 4884 are left out.
+    /// Parses a checked message; the extensions of RFC 4884 are left out.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ impl<'a> Repr<'a> {
         })
     }
 
-    /// How many bytes [`Repr::emit`] writes: the whole message.
+    /// Returns the number of bytes that [`Repr::emit`] writes: the whole message.
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN + self.data().len()
     }

@@ -20,17 +20,17 @@ view! {
     pub struct Packet;
     /// The length of header and payload in bytes.
     total_len, set_total_len: u16 = 2..4;
-    /// Identification: what the fragments of one packet have in common.
+    /// Identification, common to the fragments of a packet.
     ident, set_ident: u16 = 4..6;
     /// Time to live, in hops.
     ttl, set_ttl: u8 = 8..9;
-    /// What the packet carries.
+    /// Protocol of the payload.
     protocol, set_protocol: IpProtocol = 9..10;
     /// The header checksum.
     checksum, set_checksum: u16 = 10..12;
-    /// Who sent it.
+    /// Source address.
     source, set_source: Ipv4Addr = 12..16;
-    /// Who shall receive it.
+    /// Destination address.
     destination, set_destination: Ipv4Addr = 16..20;
 }
 
@@ -75,13 +75,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), self.header_len())
     }
 
-    /// The version; 4 in a checked packet.
+    /// Returns the version; 4 in a checked packet.
     #[inline]
     pub fn version(&self) -> u8 {
         self.bytes()[0] >> 4
     }
 
-    /// The header's length in bytes, options included (the IHL field times four).
+    /// Returns the header's length in bytes, options included (the IHL field times four).
     #[inline]
     pub fn header_len(&self) -> usize {
         usize::from(self.bytes()[0] & 0xf) * 4
@@ -99,45 +99,45 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.bytes()[1] & 3
     }
 
-    /// The flag "don't fragment".
+    /// Returns the flag "don't fragment".
     #[inline]
     pub fn dont_fragment(&self) -> bool {
         self.bytes()[6] & 0x40 != 0
     }
 
-    /// The flag "more fragments".
+    /// Returns the flag "more fragments".
     #[inline]
     pub fn more_fragments(&self) -> bool {
         self.bytes()[6] & 0x20 != 0
     }
 
-    /// Where this fragment's payload starts in the whole payload, in bytes.
+    /// Returns where this fragment's payload starts in the whole payload, in bytes.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
         let bytes = self.bytes();
         u16::from_be_bytes([bytes[6], bytes[7]]) << 3
     }
 
-    /// Whether it is a fragment of a packet rather than a whole one.
+    /// Checks if it is a fragment of a packet rather than a whole one.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.more_fragments() || self.fragment_offset() != 0
     }
 
-    /// The options, in order.
+    /// Returns the options, in order.
     #[inline]
     pub fn options(&self) -> Options<'_> {
         Options::new(&self.bytes()[HEADER_LEN..self.header_len()])
     }
 
-    /// Where the payload lies in the buffer: no further than the total length, and no further than
-    /// the buffer.
+    /// Returns the range of the payload in the buffer: no further than the total length, and no
+    /// further than the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         self.header_len()..usize::from(self.total_len()).min(self.bytes().len())
     }
 
-    /// Whether the header checksum is right.
+    /// Verifies the header checksum.
     #[inline]
     pub fn verify_checksum(&self) -> bool {
         checksum::verify(checksum::sum(&self.bytes()[..self.header_len()]))
@@ -210,22 +210,22 @@ pub struct Repr {
     pub dont_fragment: bool,
     /// The flag "more fragments".
     pub more_fragments: bool,
-    /// Where the fragment starts, in bytes, a multiple of eight.
+    /// Offset of the fragment in bytes, a multiple of eight.
     pub fragment_offset: u16,
     /// Time to live, in hops.
     pub ttl: u8,
-    /// What the packet carries.
+    /// Protocol of the payload.
     pub protocol: IpProtocol,
-    /// Who sent it.
+    /// Source address.
     pub source: Ipv4Addr,
-    /// Who shall receive it.
+    /// Destination address.
     pub destination: Ipv4Addr,
-    /// How many bytes follow the header.
+    /// Bytes after the header.
     pub payload_len: u16,
 }
 
 impl Repr {
-    /// The values of a checked packet; its options are left out.
+    /// Parses a checked packet; its options are left out.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Repr {
         Repr {
             dscp: packet.dscp(),
@@ -243,7 +243,7 @@ impl Repr {
         }
     }
 
-    /// How many bytes [`Repr::emit`] writes.
+    /// Returns the number of bytes that [`Repr::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN
     }

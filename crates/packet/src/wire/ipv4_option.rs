@@ -10,7 +10,7 @@ const NAME: &str = "IPv4";
 pub struct Ipv4Option<'a> {
     /// Copied flag, class and number.
     pub kind: u8,
-    /// What follows the length; empty for the one-byte "no operation".
+    /// Data after the length; empty for the one-byte "no operation".
     pub data: &'a [u8],
 }
 
@@ -28,7 +28,7 @@ impl Ipv4Option<'_> {
     /// Router alert. RFC 2113.
     pub const ROUTER_ALERT: u8 = 148;
 
-    /// Whether each fragment carries it, rather than the first only.
+    /// Checks if each fragment carries it, rather than the first only.
     pub const fn is_copied(&self) -> bool {
         self.kind & 0x80 != 0
     }
@@ -39,7 +39,7 @@ impl Ipv4Option<'_> {
 pub struct Options<'a>(Tlvs<'a>);
 
 impl<'a> Options<'a> {
-    /// The options in `bytes`, those between the fixed fields and the payload.
+    /// Returns the options in `bytes`, those between the fixed fields and the payload.
     #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Options(Tlvs { header: NAME, rest: bytes })

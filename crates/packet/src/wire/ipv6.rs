@@ -14,15 +14,15 @@ pub const HEADER_LEN: usize = 40;
 view! {
     /// A view of an IPv6 packet; extension headers count as payload, see [`super::ipv6_walk`].
     pub struct Packet;
-    /// How many bytes follow the fixed header, extension headers included.
+    /// Bytes after the fixed header, extension headers included.
     payload_len, set_payload_len: u16 = 4..6;
-    /// What follows the fixed header.
+    /// Next header.
     next_header, set_next_header: IpProtocol = 6..7;
     /// Hop limit.
     hop_limit, set_hop_limit: u8 = 7..8;
-    /// Who sent it.
+    /// Source address.
     source, set_source: Ipv6Addr = 8..24;
-    /// Who shall receive it (next, if there is a routing header).
+    /// Destination address (the next one, if there is a routing header).
     destination, set_destination: Ipv6Addr = 24..40;
 }
 
@@ -63,13 +63,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
         require(self.version() == 6, NAME, "version")
     }
 
-    /// The version; 6 in a checked packet.
+    /// Returns the version; 6 in a checked packet.
     #[inline]
     pub fn version(&self) -> u8 {
         self.bytes()[0] >> 4
     }
 
-    /// The fixed header's length in bytes.
+    /// Returns the fixed header's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN
@@ -101,8 +101,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u32::from_be_bytes([0, bytes[1] & 0xf, bytes[2], bytes[3]])
     }
 
-    /// Where the payload lies in the buffer: no further than the payload length, and no further
-    /// than the buffer.
+    /// Returns the range of the payload in the buffer: no further than the payload length, and no
+    /// further than the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         HEADER_LEN..(HEADER_LEN + usize::from(self.payload_len())).min(self.bytes().len())
@@ -143,20 +143,20 @@ pub struct Repr {
     pub traffic_class: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// What follows the header.
+    /// Next header.
     pub next_header: IpProtocol,
     /// Hop limit.
     pub hop_limit: u8,
-    /// Who sent it.
+    /// Source address.
     pub source: Ipv6Addr,
-    /// Who shall receive it.
+    /// Destination address.
     pub destination: Ipv6Addr,
-    /// How many bytes follow the header.
+    /// Bytes after the header.
     pub payload_len: u16,
 }
 
 impl Repr {
-    /// The values of a checked packet.
+    /// Parses a checked packet.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Repr {
         Repr {
             traffic_class: packet.traffic_class(),
@@ -169,7 +169,7 @@ impl Repr {
         }
     }
 
-    /// How many bytes [`Repr::emit`] writes.
+    /// Returns the number of bytes that [`Repr::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN
     }

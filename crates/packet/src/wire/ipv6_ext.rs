@@ -15,14 +15,14 @@ view! {
     /// length in units of eight bytes. As an item of [`super::ipv6_walk::Headers`] it is any
     /// extension header, and the buffer that header only.
     pub struct Header;
-    /// What follows the header.
+    /// Next header.
     next_header, set_next_header: IpProtocol = 0..1;
     /// The header's length in units of eight bytes, without the first; a fragment header has zero
     /// here, an authentication header its length in units of four, minus two.
     header_ext_len, set_header_ext_len: u8 = 1..2;
     /// The type of a routing header.
     routing_type, set_routing_type: u8 = 2..3;
-    /// How many of a routing header's nodes are still to be visited.
+    /// Number of of a routing header's nodes are still to be visited.
     segments_left, set_segments_left: u8 = 3..4;
 }
 
@@ -38,27 +38,27 @@ impl<T: AsRef<[u8]>> Header<T> {
         need(NAME, self.bytes(), self.header_len())
     }
 
-    /// The header's length in bytes, by [`Self::header_ext_len`] in units of eight.
+    /// Returns the header's length in bytes, by [`Self::header_ext_len`] in units of eight.
     #[inline]
     pub fn header_len(&self) -> usize {
         (usize::from(self.header_ext_len()) + 1) * 8
     }
 
-    /// The header's options, or a routing header's type, count and data: all after the first two
-    /// bytes.
+    /// Returns the header's options, or a routing header's type, count and data: all after the
+    /// first two bytes.
     #[inline]
     pub fn data(&self) -> &[u8] {
         let bytes = self.bytes();
         &bytes[2..self.header_len().min(bytes.len())]
     }
 
-    /// The options of a hop-by-hop or destination options header.
+    /// Returns the options of a hop-by-hop or destination options header.
     #[inline]
     pub fn options(&self) -> Options<'_> {
         Options { rest: self.data() }
     }
 
-    /// Where lies in the buffer what follows the header.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         let len = self.bytes().len();
@@ -99,9 +99,9 @@ impl<'a> Iterator for Options<'a> {
 view! {
     /// A view of a fragment header.
     pub struct Fragment;
-    /// What the fragmentable part starts with.
+    /// Next header of the fragmentable part.
     next_header, set_next_header: IpProtocol = 0..1;
-    /// What the fragments of one packet have in common.
+    /// Identification, common to the fragments of a packet.
     ident, set_ident: u32 = 4..8;
 }
 
@@ -116,20 +116,20 @@ impl<T: AsRef<[u8]>> Fragment<T> {
         need(NAME, self.bytes(), FRAGMENT_LEN)
     }
 
-    /// The header's length in bytes.
+    /// Returns the header's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         FRAGMENT_LEN
     }
 
-    /// Where the fragment starts in the fragmentable part, in bytes.
+    /// Offset in the fragmentable part, in bytes.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
         let bytes = self.bytes();
         u16::from_be_bytes([bytes[2], bytes[3]]) & !7
     }
 
-    /// Whether more fragments follow.
+    /// Checks if more fragments follow.
     #[inline]
     pub fn more_fragments(&self) -> bool {
         self.bytes()[3] & 1 != 0
@@ -145,26 +145,26 @@ impl<T: AsRef<[u8]>> Fragment<T> {
         }
     }
 
-    /// Where the fragment's data lies in the buffer.
+    /// Returns the range of the fragment's data in the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         FRAGMENT_LEN..self.bytes().len()
     }
 }
 
-/// What a fragment header says.
+/// Contents of a fragment header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FragmentInfo {
-    /// Where the fragment starts in the fragmentable part, in bytes.
+    /// Offset in the fragmentable part, in bytes.
     pub offset: u16,
-    /// Whether more fragments follow it.
+    /// Set if more fragments follow it.
     pub more_fragments: bool,
-    /// What the fragments of one packet have in common.
+    /// Identification, common to the fragments of a packet.
     pub ident: u32,
 }
 
 impl FragmentInfo {
-    /// Whether the packet, for all its fragment header, is whole. RFC 6946.
+    /// Checks if the packet is whole despite its fragment header. RFC 6946.
     pub const fn is_atomic(&self) -> bool {
         self.offset == 0 && !self.more_fragments
     }
@@ -173,7 +173,7 @@ impl FragmentInfo {
 view! {
     /// A view of an authentication header. RFC 4302.
     pub struct Authentication;
-    /// What follows the header.
+    /// Next header.
     next_header, set_next_header: IpProtocol = 0..1;
     /// The header's length in units of four bytes, minus two.
     payload_len, set_payload_len: u8 = 1..2;
@@ -195,7 +195,7 @@ impl<T: AsRef<[u8]>> Authentication<T> {
         header_len(IpProtocol::AH, self.bytes()).map(drop)
     }
 
-    /// The header's length in bytes.
+    /// Returns the header's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         (usize::from(self.payload_len()) + 2) * 4
@@ -207,14 +207,14 @@ impl<T: AsRef<[u8]>> Authentication<T> {
         &self.bytes()[12..self.header_len()]
     }
 
-    /// Where lies in the buffer what follows the header.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         self.header_len()..self.bytes().len()
     }
 }
 
-/// The length in bytes of the extension header of a `kind` for which
+/// Returns the length in bytes of the extension header of a `kind` for which
 /// [`IpProtocol::is_ipv6_extension`] holds, which `bytes` starts with and has all of.
 pub(super) fn header_len(kind: IpProtocol, bytes: &[u8]) -> Result<usize, WireError> {
     need(NAME, bytes, 8)?;

@@ -7,23 +7,23 @@ use super::{IpProtocol, WireError};
 
 const NAME: &str = "IPv6 extension header";
 
-/// The most extension headers that a walk looks through.
+/// Limit on the extension headers that a walk follows.
 pub const EXTENSION_HEADERS_MAX: usize = 10;
-/// What comes after the extension headers of an IPv6 packet.
+/// The upper layer after the extension headers of an IPv6 packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UpperLayer {
     /// The protocol after the last header walked over. It is not an extension header of
     /// [`IpProtocol::is_ipv6_extension`], unless `fragment` is one that is not the first: then it
     /// is what the fragment header says of the first one's payload.
     pub protocol: IpProtocol,
-    /// Where it starts, in bytes from the first extension header.
+    /// Its offset, in bytes from the first extension header.
     pub offset: usize,
     /// The fragment header, if there was one; of several, the last.
     pub fragment: Option<FragmentInfo>,
 }
 
 /// Walks from `next_header`, at the start of `payload`, over all extension headers. The walk ends
-/// at the first header that is not one, and behind the header of a fragment other than the first,
+/// at the first header that is not one, and after the header of a fragment other than the first,
 /// where upper-layer data has no header.
 ///
 /// # Errors
@@ -52,7 +52,7 @@ pub struct Headers<'a> {
 }
 
 impl<'a> Headers<'a> {
-    /// A walk from `next_header`, at the start of `payload`.
+    /// Returns a walk from `next_header`, at the start of `payload`.
     pub const fn new(next_header: IpProtocol, payload: &'a [u8]) -> Self {
         Headers { payload, next_header, offset: 0, seen: 0, fragment: None, has_failed: false }
     }

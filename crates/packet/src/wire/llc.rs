@@ -37,7 +37,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), self.header_len())
     }
 
-    /// The length of the LLC and SNAP headers in bytes.
+    /// Returns the length of the LLC and SNAP headers in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         let is_unnumbered = self.control() & 3 == 3;
@@ -48,21 +48,21 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Whether a SNAP header follows.
+    /// Checks if a SNAP header follows.
     #[inline]
     pub fn is_snap(&self) -> bool {
         self.dsap() == SNAP_SAP && self.ssap() == SNAP_SAP && self.control() == 3
     }
 
-    /// The SNAP header's organisation (24 bits) and the protocol that it assigned.
+    /// Returns the SNAP header's organisation (24 bits) and the protocol that it assigned.
     #[inline]
     pub fn snap(&self) -> Option<(u32, u16)> {
         let bytes = self.bytes();
         self.is_snap().then(|| (read_u24(&bytes[3..6]), u16::from_be_bytes([bytes[6], bytes[7]])))
     }
 
-    /// What the SNAP header says that follows, as an EtherType: organisation 0 (RFC 1042) or 0xf8
-    /// (IEEE 802.1H).
+    /// Returns the payload's protocol from the SNAP header as an EtherType: organisation 0 (RFC
+    /// 1042) or 0xf8 (IEEE 802.1H).
     #[inline]
     pub fn ethertype(&self) -> Option<EtherType> {
         match self.snap()? {
@@ -71,7 +71,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Where the payload lies in the buffer.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         self.header_len()..self.bytes().len()

@@ -7,7 +7,7 @@ const NAME: &str = "MPLS label stack entry";
 
 /// One entry of a label stack, in bytes.
 pub const ENTRY_LEN: usize = 4;
-/// The most entries that [`Stack`] looks through.
+/// Limit on the entries that [`Stack`] walks.
 pub const ENTRIES_MAX: usize = 16;
 
 view! {
@@ -30,13 +30,13 @@ impl<T: AsRef<[u8]>> Entry<T> {
         need(NAME, self.bytes(), ENTRY_LEN)
     }
 
-    /// The entry's length in bytes.
+    /// Returns the entry's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         ENTRY_LEN
     }
 
-    /// The label, 20 bits.
+    /// Returns the label, 20 bits.
     #[inline]
     pub fn label(&self) -> u32 {
         self.word() >> 12
@@ -48,13 +48,13 @@ impl<T: AsRef<[u8]>> Entry<T> {
         (self.word() >> 9) as u8 & 7
     }
 
-    /// Whether it is the last entry of the stack.
+    /// Checks if it is the last entry of the stack.
     #[inline]
     pub fn is_bottom(&self) -> bool {
         self.word() & 0x100 != 0
     }
 
-    /// Where lies in the buffer what follows the entry.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         ENTRY_LEN..self.bytes().len()
@@ -91,13 +91,13 @@ pub struct Stack<'a> {
 }
 
 impl<'a> Stack<'a> {
-    /// The stack at the start of `payload`.
+    /// Returns the stack at the start of `payload`.
     pub const fn new(payload: &'a [u8]) -> Self {
         Stack { payload, seen: 0, is_done: false }
     }
 
-    /// What follows the last entry seen. The stack does not say what it is; a first nibble of 4 or
-    /// 6 is most likely IP.
+    /// Returns the bytes after the last entry seen. The stack does not give their protocol; a first
+    /// nibble of 4 or 6 is most likely IP.
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }

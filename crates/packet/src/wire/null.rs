@@ -25,22 +25,22 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), HEADER_LEN)
     }
 
-    /// The header's length in bytes.
+    /// Returns the header's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN
     }
 
-    /// The address family, as the capturing host numbers them. They are all small, which tells the
-    /// byte order.
+    /// Returns the address family, as the capturing host numbers them. All are small, which reveals
+    /// the byte order.
     #[inline]
     pub fn family(&self) -> u32 {
         let family = u32::read(&self.bytes()[..HEADER_LEN]);
         family.min(family.swap_bytes())
     }
 
-    /// What follows, if it is IP: AF_INET is 2 everywhere, AF_INET6 is 10 (Linux), 24 (NetBSD,
-    /// OpenBSD), 28 (FreeBSD) or 30 (macOS).
+    /// Returns the payload's protocol, if it is IP: AF_INET is 2 everywhere, AF_INET6 is 10
+    /// (Linux), 24 (NetBSD, OpenBSD), 28 (FreeBSD) or 30 (macOS).
     #[inline]
     pub fn ethertype(&self) -> Option<EtherType> {
         match self.family() {
@@ -50,7 +50,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Where the payload lies in the buffer.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         HEADER_LEN..self.bytes().len()

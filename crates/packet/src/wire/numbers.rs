@@ -50,7 +50,7 @@ macro_rules! numbers {
 pub(super) use numbers;
 
 numbers! {
-    /// What a frame carries. IEEE 802 numbers, RFC 9542 appendix B.
+    /// Protocol of a frame's payload. IEEE 802 numbers, RFC 9542 appendix B.
     pub struct EtherType(u16);
     /// Internet protocol, version 4.
     IPV4 = 0x0800;
@@ -89,13 +89,13 @@ numbers! {
 }
 
 impl EtherType {
-    /// Whether a VLAN tag follows.
+    /// Checks if a VLAN tag follows.
     #[inline]
     pub const fn is_vlan(self) -> bool {
         matches!(self, EtherType::VLAN | EtherType::QINQ | EtherType::QINQ_OLD)
     }
 
-    /// Whether the number is in truth the length of an 802.3 frame, in bytes. IEEE 802.3 clause
+    /// Checks if the number is in truth the length of an 802.3 frame, in bytes. IEEE 802.3 clause
     /// 3.2.6.
     #[inline]
     pub const fn is_length(self) -> bool {
@@ -104,8 +104,8 @@ impl EtherType {
 }
 
 numbers! {
-    /// What an IP packet carries: the Protocol field of IPv4, the Next Header field of IPv6. IANA
-    /// protocol numbers.
+    /// Protocol of an IP packet's payload: the Protocol field of IPv4, the Next Header field of
+    /// IPv6. IANA protocol numbers.
     pub struct IpProtocol(u8);
     /// IPv6 hop-by-hop options.
     HOP_BY_HOP = 0;
@@ -154,7 +154,7 @@ numbers! {
 }
 
 impl IpProtocol {
-    /// Whether it is an IPv6 extension header that [`super::ipv6_walk`] walks over: one of
+    /// Checks if it is an IPv6 extension header that [`super::ipv6_walk`] walks over: one of
     /// hop-by-hop options, routing, fragment, destination options, authentication. RFC 8200 section
     /// 4, RFC 4302.
     #[inline]
@@ -178,13 +178,13 @@ impl MacAddress {
     /// All stations.
     pub const BROADCAST: MacAddress = MacAddress([0xff; 6]);
 
-    /// Whether it names a group of stations; broadcast is one.
+    /// Checks if it names a group of stations; broadcast is one.
     #[inline]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether it names all stations.
+    /// Checks if it names all stations.
     #[inline]
     pub fn is_broadcast(self) -> bool {
         self == MacAddress::BROADCAST

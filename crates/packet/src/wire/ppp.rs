@@ -15,7 +15,7 @@ pub const PPPOE_HEADER_LEN: usize = 6;
 const ADDRESS_AND_CONTROL: [u8; 2] = [0xff, 0x03];
 
 numbers! {
-    /// What a PPP frame carries.
+    /// Protocol of a PPP frame's payload.
     pub struct Protocol(u16);
     /// IPv4.
     IPV4 = 0x0021;
@@ -36,7 +36,7 @@ numbers! {
 }
 
 impl Protocol {
-    /// The EtherType of the same payload, if there is one.
+    /// Returns the EtherType of the same payload, if there is one.
     #[inline]
     pub const fn ethertype(self) -> Option<EtherType> {
         match self {
@@ -62,19 +62,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// [`WireError::Truncated`].
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
-        // The byte that tells the protocol field's length, then the rest of it.
+        // The byte that determines the protocol field's length, then the rest of it.
         need(NAME, self.bytes(), self.protocol_start() + 1)?;
         need(NAME, self.bytes(), self.header_len())
     }
 
-    /// The header's length in bytes, 1 to 4.
+    /// Returns the header's length in bytes, 1 to 4.
     #[inline]
     pub fn header_len(&self) -> usize {
         let is_compressed = self.bytes()[self.protocol_start()] & 1 != 0;
         self.protocol_start() + if is_compressed { 1 } else { 2 }
     }
 
-    /// What the frame carries.
+    /// Protocol of the payload.
     #[inline]
     pub fn protocol(&self) -> Protocol {
         match self.bytes()[self.protocol_start()..self.header_len()] {
@@ -84,7 +84,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Where the payload lies in the buffer.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         self.header_len()..self.bytes().len()
@@ -97,7 +97,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 numbers! {
-    /// What a PPPoE packet is.
+    /// Code of a PPPoE packet.
     pub struct Code(u8);
     /// A session's data.
     SESSION = 0x00;
@@ -119,11 +119,11 @@ view! {
     pub struct Session;
     /// Version and type, both 1.
     version_and_type, set_version_and_type: u8 = 0..1;
-    /// What it is.
+    /// Message type.
     code, set_code: Code = 1..2;
-    /// Which session, together with the Ethernet addresses.
+    /// Identifies the session, together with the Ethernet addresses.
     session_id, set_session_id: u16 = 2..4;
-    /// How many bytes follow the header.
+    /// Bytes after the header.
     length, set_length: u16 = 4..6;
 }
 
@@ -140,13 +140,13 @@ impl<T: AsRef<[u8]>> Session<T> {
         need(PPPOE, self.bytes(), self.payload_range().end)
     }
 
-    /// The header's length in bytes.
+    /// Returns the header's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         PPPOE_HEADER_LEN
     }
 
-    /// Where the payload lies in the buffer.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         PPPOE_HEADER_LEN..PPPOE_HEADER_LEN + usize::from(self.length())

@@ -17,7 +17,7 @@ pub const V2_HEADER_LEN: usize = 20;
 const ADDRESS_LEN: usize = 8;
 
 numbers! {
-    /// Which way a packet went.
+    /// Direction of a packet.
     pub struct PacketType(u16);
     /// To this host.
     HOST = 0;
@@ -34,14 +34,14 @@ numbers! {
 view! {
     /// A view of a packet of version 1.
     pub struct Packet;
-    /// Which way it went.
+    /// Direction of the packet.
     packet_type, set_packet_type: PacketType = 0..2;
     /// The kind of link, an ARPHRD value.
     hardware_type, set_hardware_type: u16 = 2..4;
     /// The length of the sender's link-layer address in bytes; of more than eight only eight are
     /// there.
     address_len, set_address_len: u16 = 4..6;
-    /// What follows, on most kinds of links; 4 stands for an 802.2 LLC header.
+    /// Protocol of the payload, on most kinds of links; 4 stands for an 802.2 LLC header.
     protocol, set_protocol: EtherType = 14..16;
 }
 
@@ -56,19 +56,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), HEADER_LEN)
     }
 
-    /// The header's length in bytes.
+    /// Returns the header's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN
     }
 
-    /// The sender's link-layer address, at most its first eight bytes.
+    /// Returns the sender's link-layer address, at most its first eight bytes.
     #[inline]
     pub fn address(&self) -> &[u8] {
         &self.bytes()[6..6 + usize::from(self.address_len()).min(ADDRESS_LEN)]
     }
 
-    /// Where the payload lies in the buffer.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         HEADER_LEN..self.bytes().len()
@@ -78,7 +78,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 view! {
     /// A view of a packet of version 2.
     pub struct Packet2;
-    /// What follows, on most kinds of links; 4 stands for an 802.2 LLC header.
+    /// Protocol of the payload, on most kinds of links; 4 stands for an 802.2 LLC header.
     protocol, set_protocol: EtherType = 0..2;
     /// The number of the interface, as the capturing host counts.
     interface_index, set_interface_index: u32 = 4..8;
@@ -100,25 +100,25 @@ impl<T: AsRef<[u8]>> Packet2<T> {
         need(NAME_2, self.bytes(), V2_HEADER_LEN)
     }
 
-    /// The header's length in bytes.
+    /// Returns the header's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         V2_HEADER_LEN
     }
 
-    /// Which way it went.
+    /// Direction of the packet.
     #[inline]
     pub fn packet_type(&self) -> PacketType {
         PacketType(u16::from(self.bytes()[10]))
     }
 
-    /// The sender's link-layer address, at most its first eight bytes.
+    /// Returns the sender's link-layer address, at most its first eight bytes.
     #[inline]
     pub fn address(&self) -> &[u8] {
         &self.bytes()[12..12 + usize::from(self.address_len()).min(ADDRESS_LEN)]
     }
 
-    /// Where the payload lies in the buffer.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         V2_HEADER_LEN..self.bytes().len()

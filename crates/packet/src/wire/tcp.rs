@@ -57,13 +57,13 @@ impl Flags {
         (Flags::AE, "AE"),
     ];
 
-    /// Whether all bits of `other` are set.
+    /// Checks if all bits of `other` are set.
     #[inline]
     pub const fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any bit of `other` is set.
+    /// Checks if any bit of `other` is set.
     #[inline]
     pub const fn intersects(self, other: Flags) -> bool {
         self.0 & other.0 != 0
@@ -106,7 +106,7 @@ view! {
     window, set_window: u16 = 14..16;
     /// The checksum.
     checksum, set_checksum: u16 = 16..18;
-    /// Where urgent data ends, counted from the sequence number; without meaning unless URG is set.
+    /// End of the urgent data, relative to the sequence number; undefined unless URG is set.
     urgent_pointer, set_urgent_pointer: u16 = 18..20;
 }
 
@@ -124,27 +124,27 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), self.header_len())
     }
 
-    /// The header's length in bytes, options included (the data offset field times four).
+    /// Returns the header's length in bytes, options included (the data offset field times four).
     #[inline]
     pub fn header_len(&self) -> usize {
         usize::from(self.bytes()[12] >> 4) * 4
     }
 
-    /// The control bits.
+    /// Returns the control bits.
     #[inline]
     pub fn flags(&self) -> Flags {
         let bytes = self.bytes();
         Flags(u16::from_be_bytes([bytes[12], bytes[13]]) & Flags::MASK)
     }
 
-    /// The options, in order.
+    /// Returns the options, in order.
     #[inline]
     pub fn options(&self) -> Options<'_> {
         Options::new(&self.bytes()[HEADER_LEN..self.header_len()])
     }
 
-    /// How many sequence numbers the segment takes: one per payload byte, one for SYN, one for FIN.
-    /// RFC 9293 section 3.4.
+    /// Returns the number of sequence numbers the segment takes: one per payload byte, one for SYN,
+    /// one for FIN. RFC 9293 section 3.4.
     #[inline]
     pub fn segment_len(&self) -> usize {
         let flags = self.flags();
@@ -153,13 +153,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
             + usize::from(flags.contains(Flags::FIN))
     }
 
-    /// Where the payload lies in the buffer, which must end where the IP packet does.
+    /// Returns the range of the payload in the buffer, which must end where the IP packet does.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         self.header_len()..self.bytes().len()
     }
 
-    /// Whether the checksum of a whole segment is right.
+    /// Checks if the checksum of a whole segment is right.
     #[inline]
     pub fn verify_checksum(&self, addresses: IpAddresses) -> bool {
         checksum::verify(self.partial_sum(addresses))
@@ -187,7 +187,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         bytes[13] = low;
     }
 
-    /// The bytes of the options, to be written to.
+    /// Returns the bytes of the options, to be written to.
     #[inline]
     pub fn options_mut(&mut self) -> &mut [u8] {
         let end = self.header_len();
@@ -218,15 +218,15 @@ pub struct Repr {
     pub flags: Flags,
     /// The receive window, before scaling.
     pub window: u16,
-    /// Where urgent data ends; without meaning unless URG is set.
+    /// End of the urgent data; undefined unless URG is set.
     pub urgent_pointer: u16,
     /// The maximum segment size in bytes, if announced.
     pub max_segment_size: Option<u16>,
 }
 
 impl Repr {
-    /// The values of a checked segment; options other than the maximum segment size are left out,
-    /// and so is one behind a malformed option.
+    /// Parses a checked segment; options other than the maximum segment size are left out,
+    /// and so is one after a malformed option.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Repr {
         let max_segment_size = packet.options().find_map(|option| match option {
             Ok(TcpOption::MaximumSegmentSize(bytes)) => Some(bytes),
@@ -244,7 +244,7 @@ impl Repr {
         }
     }
 
-    /// How many bytes [`Repr::emit`] writes.
+    /// Returns the number of bytes that [`Repr::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         match self.max_segment_size {
             Some(_) => HEADER_LEN + MSS_OPTION_LEN,

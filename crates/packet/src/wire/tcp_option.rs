@@ -33,7 +33,7 @@ pub enum TcpOption<'a> {
     Mptcp(&'a [u8]),
     /// Any other option.
     Unknown {
-        /// What it is.
+        /// Message type.
         kind: u8,
         /// The bytes after the length.
         data: &'a [u8],
@@ -88,7 +88,7 @@ impl Iterator for SackBlocks<'_> {
 pub struct Options<'a>(Tlvs<'a>);
 
 impl<'a> Options<'a> {
-    /// The options in `bytes`, those between the fixed fields and the payload.
+    /// Returns the options in `bytes`, those between the fixed fields and the payload.
     #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Options(Tlvs { header: NAME, rest: bytes })

@@ -59,20 +59,20 @@ impl<T: AsRef<[u8]>> Packet<T> {
         require(usize::from(self.length()) >= HEADER_LEN, NAME, "length")
     }
 
-    /// The header's length in bytes.
+    /// Returns the header's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN
     }
 
-    /// Where the payload lies in the buffer: no further than the length field, and no further than
-    /// the buffer.
+    /// Returns the range of the payload in the buffer: no further than the length field, and no
+    /// further than the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         HEADER_LEN..usize::from(self.length()).min(self.bytes().len())
     }
 
-    /// Whether the checksum of a whole datagram is right. None (zero) is right in IPv4, and wrong
+    /// Checks if the checksum of a whole datagram is right. None (zero) is right in IPv4, and wrong
     /// in IPv6 (RFC 8200 section 8.1) but for the tunnels of RFC 6935, which the caller must know.
     #[inline]
     pub fn verify_checksum(&self, addresses: IpAddresses) -> bool {
@@ -106,12 +106,12 @@ pub struct Repr {
     pub source_port: u16,
     /// The port it is sent to.
     pub destination_port: u16,
-    /// How many bytes follow the header.
+    /// Bytes after the header.
     pub payload_len: u16,
 }
 
 impl Repr {
-    /// The values of a checked datagram.
+    /// Parses a checked datagram.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Repr {
         Repr {
             source_port: packet.source_port(),
@@ -121,7 +121,7 @@ impl Repr {
         }
     }
 
-    /// How many bytes [`Repr::emit`] writes.
+    /// Returns the number of bytes that [`Repr::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN
     }

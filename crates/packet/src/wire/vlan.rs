@@ -15,7 +15,7 @@ view! {
     pub struct Tag;
     /// Priority, drop eligibility and VLAN identifier in one number.
     tci, set_tci: u16 = 0..2;
-    /// What follows the tag.
+    /// Protocol after the tag.
     ethertype, set_ethertype: EtherType = 2..4;
 }
 
@@ -30,7 +30,7 @@ impl<T: AsRef<[u8]>> Tag<T> {
         need(NAME, self.bytes(), HEADER_LEN)
     }
 
-    /// The tag's length in bytes.
+    /// Returns the tag's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN
@@ -54,7 +54,7 @@ impl<T: AsRef<[u8]>> Tag<T> {
         self.tci() & 0xfff
     }
 
-    /// Where the payload lies in the buffer.
+    /// Returns the range of the payload in the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         HEADER_LEN..self.bytes().len()
@@ -92,17 +92,17 @@ pub struct Tags<'a> {
 }
 
 impl<'a> Tags<'a> {
-    /// The tags at the start of `payload`, which `ethertype` announces.
+    /// Returns the tags at the start of `payload`, which `ethertype` announces.
     pub const fn new(ethertype: EtherType, payload: &'a [u8]) -> Self {
         Tags { ethertype, payload, seen: 0, has_failed: false }
     }
 
-    /// What the payload is, by the last tag seen.
+    /// Returns the payload's protocol, from the last tag seen.
     pub const fn ethertype(&self) -> EtherType {
         self.ethertype
     }
 
-    /// What follows the last tag seen.
+    /// Returns the bytes after the last tag seen.
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -143,17 +143,17 @@ pub struct Repr {
     pub dei: bool,
     /// VLAN identifier, 0 to 4095.
     pub vid: u16,
-    /// What follows the tag.
+    /// Protocol after the tag.
     pub ethertype: EtherType,
 }
 
 impl Repr {
-    /// The values of a checked tag.
+    /// Parses a checked tag.
     pub fn parse<T: AsRef<[u8]>>(tag: &Tag<T>) -> Repr {
         Repr { pcp: tag.pcp(), dei: tag.dei(), vid: tag.vid(), ethertype: tag.ethertype() }
     }
 
-    /// How many bytes [`Repr::emit`] writes.
+    /// Returns the number of bytes that [`Repr::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN
     }

@@ -31,19 +31,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), HEADER_LEN)
     }
 
-    /// The header's length in bytes.
+    /// Returns the header's length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN
     }
 
-    /// The VXLAN network identifier, 24 bits; none if the flags say that it is not valid.
+    /// Returns the VXLAN network identifier, 24 bits; none if the flags say that it is not valid.
     #[inline]
     pub fn vni(&self) -> Option<u32> {
         (self.flags() & VNI_VALID != 0).then(|| read_u24(&self.bytes()[4..7]))
     }
 
-    /// Where the frame lies in the buffer.
+    /// Returns where the frame lies in the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
         HEADER_LEN..self.bytes().len()
@@ -67,7 +67,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// The values of a checked packet.
+    /// Parses a checked packet.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Repr {
         Ok(Repr { vni })
     }
 
-    /// How many bytes [`Repr::emit`] writes.
+    /// Returns the number of bytes that [`Repr::emit`] writes.
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN
     }

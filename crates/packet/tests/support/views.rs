@@ -1,12 +1,12 @@
-//! Every view of a header over any bytes: what is checked is read to the end.
+//! Every view of a header over any bytes: checked views are read to the end.
 
 use std::hint::black_box;
 
 use packet::wire::*;
 
-/// Wraps `bytes` in each view and, where that succeeds, calls everything that reads.
+/// Wraps `bytes` in each view and, if that succeeds, calls every getter.
 pub fn read_everything(bytes: &[u8]) {
-    /// `view { getters } { walks }`: each getter is called, each walk is walked to its end.
+    /// `view { getters } { walks }`: calls each getter, and walks each walk to its end.
     macro_rules! read {
         ($($view:path { $($getter:ident)* } { $($walk:ident)* })*) => {$(
             if let Ok(view) = <$view>::new_checked(bytes) {
@@ -67,7 +67,7 @@ pub fn read_everything(bytes: &[u8]) {
     walk_everything(bytes);
 }
 
-/// Takes every value, and everything that needs more than the view.
+/// Parses every `Repr`, and everything that needs more than the view.
 fn parse_everything(bytes: &[u8]) {
     let v4 = IpAddresses::V4 { source: [10, 0, 0, 1].into(), destination: [10, 0, 0, 2].into() };
     let v6 = IpAddresses::V6 { source: [1; 16].into(), destination: [2; 16].into() };
@@ -99,7 +99,7 @@ fn parse_everything(bytes: &[u8]) {
     }
 }
 
-/// Walks from every number that could announce what the bytes are.
+/// Walks from every number that could announce these bytes.
 fn walk_everything(bytes: &[u8]) {
     for kind in (0..=u8::MAX).map(IpProtocol) {
         if let Ok(upper) = ipv6_walk::walk(kind, bytes) {

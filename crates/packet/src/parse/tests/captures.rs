@@ -89,7 +89,7 @@ fn link_types_of_captures_lead_to_ip() {
         assert_eq!(key(&meta), KEY4, "{link:?} {header:?}");
         assert_eq!(usize::from(meta.outer_l3), header.len(), "{link:?} {header:?}");
         for len in 0..header.len() {
-            // A cut one is refused, or is not IP; it is nothing else.
+            // A truncated header is refused, or is not IP; never anything else.
             if let Ok(meta) = parse(link, &header[..len]) {
                 assert_eq!(meta.class, PacketClass::NotIp, "{link:?} {header:?} cut to {len}");
             }
@@ -99,7 +99,7 @@ fn link_types_of_captures_lead_to_ip() {
 }
 
 #[test]
-fn what_is_not_ip_or_hidden_in_those_is_carried() {
+fn rarer_link_types_without_ip_pass_through() {
     let protected = [&[0x08, 0x41][..], &zeros(22), &snap(0x0800), &UDP4].concat();
     let beacon = [&[0x80, 0][..], &zeros(60)].concat();
     let arp = [snap(0x0806), zeros(28)].concat();
@@ -128,7 +128,7 @@ fn llc_with_snap_leads_to_ip() {
 }
 
 #[test]
-fn a_total_length_of_zero_is_the_frames_where_hosts_capture_themselves() {
+fn total_length_of_zero_means_the_frame_with_offload() {
     let mut network = UDP4;
     network[2..4].fill(0);
     assert_eq!(raw(&network).unwrap_err(), DropReason::Ipv4TotalLength);
@@ -159,7 +159,7 @@ fn mirrored() -> Vec<u8> {
 }
 
 #[test]
-fn mirrored_traffic_is_looked_into() {
+fn mirrored_traffic_is_entered() {
     let gre = |flags: u16, kind: u16, rest: &[u8]| {
         ipv4(47, &[&flags.to_be_bytes()[..], &kind.to_be_bytes(), rest, &mirrored()].concat())
     };
@@ -191,7 +191,7 @@ fn mirrored_traffic_is_looked_into() {
 }
 
 #[test]
-fn tunnels_that_are_not_looked_into_have_a_kind() {
+fn tunnels_that_are_not_entered_have_a_kind() {
     let kind = |inner: bool, ports: TunnelPorts, network: &[u8]| {
         let parser = Parser { tunnel_ports: ports, ..parser(inner) };
         let mut packet = Packet::from_bytes(network);
@@ -218,7 +218,7 @@ fn tunnels_that_are_not_looked_into_have_a_kind() {
 }
 
 #[test]
-fn what_nobody_may_send_is_refused_on_demand() {
+fn forbidden_packets_are_refused_on_demand() {
     let strict = Parser { sanity: Sanity::STRICT, ..parser(false) };
     let refused = |parser: &Parser, link: LinkType, frame: &[u8]| {
         let mut packet = Packet::from_bytes(frame);

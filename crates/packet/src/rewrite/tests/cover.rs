@@ -1,11 +1,10 @@
-//! What packets come in, against bits that are turned one by one, and tables of which of them are
-//! each packet's own.
+//! Patterns of outer headers, compared with flipped bits and tables of per-packet fields.
 
 use super::outer::outer_of;
 use super::*;
 
-/// The bits of outer headers, by byte, that are each packet's own, from what the documents call
-/// them; without lengths, which must be right.
+/// Returns the per-packet bits of outer headers, by byte, from the documents; without lengths,
+/// which must match.
 fn own_bits(headers: &[u8]) -> Vec<u8> {
     let mut own = vec![0; headers.len()];
     let is_v4 = headers[0] >> 4 == 4;
@@ -27,7 +26,7 @@ fn own_bits(headers: &[u8]) -> Vec<u8> {
     own
 }
 
-/// A packet of Ethernet in outer headers, both with ECT(0), as it is parsed when it arrives.
+/// An Ethernet packet in outer headers, both with ECT(0), parsed as on arrival.
 fn wrapped(outer: &OuterHeaders, network_bytes: &[u8], framing: &(LinkType, Vec<u8>, Vec<u8>)) -> Packet {
     let mut network_bytes = network_bytes.to_vec();
     super::super::congestion::set_traffic_class(&mut network_bytes, 2);
@@ -45,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn outer_headers_are_alike_but_for_what_is_each_packets_own(
+    fn outer_headers_match_except_for_per_packet_fields(
         network_bytes in plain(),
         other in plain(),
         [six, with_checksum, with_other_checksum] in any::<[bool; 3]>(),
@@ -91,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn tags_are_alike_to_the_bit(network_bytes in plain(), framing in framing()) {
+    fn tags_match_exactly(network_bytes in plain(), framing in framing()) {
         let packet = frame(&framing, &network_bytes, &[], true);
         let in_pppoe = framing.1.get(12..14) == Some(&[0x88, 0x64]);
         let Some(tags) = OuterMatch::tags_of(&packet) else {
@@ -110,10 +109,9 @@ proptest! {
     }
 }
 
-/// In which packets come that cannot be told to be alike: options, tunnels in tunnels, headers that
-/// say each packet's length.
+/// Headers that cannot be matched: options, nested tunnels, headers with the packet's length.
 #[test]
-fn not_all_covers_are_told() {
+fn some_outer_headers_have_no_pattern() {
     let inside = ip(false, 17, &[0x40, 0, 0x40, 1, 0, 8, 0, 0], true);
     let told = |network_bytes: &[u8]| {
         let mut packet = frame(&bare(), network_bytes, &[], true);
@@ -143,7 +141,7 @@ fn not_all_covers_are_told() {
 
 // RFC 6040 4.2
 #[test]
-fn congestion_comes_out_or_nothing_does() {
+fn congestion_mark_is_kept_or_decap_refused() {
     for (six, version) in [(false, 4), (true, 4), (false, 6), (true, 6)] {
         for (own, outer_class) in (0..4).flat_map(|own| (0..4).map(move |outer| (own, outer))) {
             let inside = ip(version == 6, 17, &[0x40, 0, 0x40, 1, 0, 8, 0, 0], true);

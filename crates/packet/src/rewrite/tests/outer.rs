@@ -3,8 +3,8 @@
 use super::*;
 
 proptest! {
-    /// Outer headers that were made for a flow are true of each packet: the parser finds the same
-    /// packet in them, checksums are right, and what they are to take over they have.
+    /// Outer headers made for a flow are valid for each packet: the parser finds the same inner
+    /// packet, checksums are valid, and copied fields are equal.
     #[test]
     fn outer_headers_fit_every_packet(
         mut network_bytes in prop_oneof![plain(), error()],
@@ -52,7 +52,7 @@ proptest! {
     }
 }
 
-/// IP in IP, GRE, GUE, VXLAN and Geneve, as their documents have them.
+/// IP in IP, GRE, GUE, VXLAN and Geneve, by their documents.
 pub(super) fn outer_of(
     kind: usize,
     six: bool,

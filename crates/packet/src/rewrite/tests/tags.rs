@@ -1,8 +1,8 @@
-//! Tags and labels against a frame that is put together anew, and the parser.
+//! Tags and labels, compared with frames built from their parts, and the parser.
 
 use super::*;
 
-/// A frame's parts, outermost first: the oracle, which knows nothing of bytes that move.
+/// A frame's parts, outermost first: the oracle, independent of in-place moves.
 #[derive(Clone, Default)]
 struct Parts {
     vlans: Vec<[u8; 4]>,
@@ -41,7 +41,7 @@ enum Step {
     Ends(u128, u16),
 }
 
-/// A tag, and its bytes as the standards have them.
+/// A tag, and its bytes by the standards.
 fn tag() -> impl Strategy<Value = (Tag, [u8; 4])> {
     let vlan = (0u16..0xfff, 0u8..8, any::<bool>(), any::<bool>()).prop_map(|(vid, pcp, dei, service)| {
         let make = if service { Tag::service_vlan } else { Tag::vlan };
@@ -67,10 +67,10 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is pushed and popped, the frame is what its parts make, its metadata is what the
-    /// parser finds, and its key too.
+    /// After any pushes and pops, the frame equals its parts, its metadata is what the parser
+    /// finds, and so is its key.
     #[test]
-    fn frames_are_what_their_parts_make(
+    fn frames_equal_their_parts(
         network_bytes in prop_oneof![plain(), tunnelled()],
         trailer in prop::collection::vec(any::<u8>(), 0..20),
         steps in prop::collection::vec(step(), 1..40),
@@ -81,7 +81,7 @@ proptest! {
         let mut packet = Packet::from_bytes(&parts.bytes(&trailer));
         parse_again(&mut packet, inner);
         let version = network_bytes[0] >> 4;
-        // Outer headers stand behind all tags.
+        // Outer headers follow all tags.
         let wrapped = outer.is_some_and(|kind| {
             inner && packet.encap(&super::outer::outer_of(kind, true, version, false, 7)).is_ok()
         });
@@ -140,10 +140,9 @@ proptest! {
         prop_assert_eq!(packet.data()[l3..].as_ptr(), payload_at, "what is behind the link layer stays where it is");
     }
 
-    /// Only Ethernet takes tags, and in PPPoE there is no place for labels: nothing is changed
-    /// then.
+    /// Only Ethernet takes tags, and PPPoE has no place for labels: nothing is changed then.
     #[test]
-    fn link_layers_without_a_place_are_left_as_they_are(
+    fn link_layers_without_tags_are_unchanged(
         network_bytes in plain(),
         framing in framing(),
         (tag, _) in tag(),
@@ -178,7 +177,7 @@ fn tags_have_their_limits() {
 }
 
 #[test]
-fn a_packet_without_room_or_ip_takes_no_tag() {
+fn packet_without_headroom_or_ip_takes_no_tag() {
     let parts = Parts { network: ip(false, 17, &[0, 9, 0, 9, 0, 8, 0, 0], false), ..Parts::default() };
     let mut packet = Packet::from_bytes(&parts.bytes(&[]));
     parse_again(&mut packet, false);
