@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mpm::{Cursor, Literal, LITERAL_MAX, Set};
+use mpm::{Cursor, Literal, LITERAL_MAX, LiteralSet};
 use zerocopy::{FromBytes, IntoBytes};
 
 #[path = "../../crates/mpm/tests/support/naive.rs"]
@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
     let lengths = take(&mut rest, count);
     let text = rest;
 
-    let Ok(set) = Set::new(literals.clone()) else { unreachable!("their lengths are allowed") };
+    let Ok(set) = LiteralSet::new(literals.clone()) else { unreachable!("their lengths are allowed") };
     let expected = naive::naive(&literals, text);
     let mut whole = Vec::new();
     set.find(text, |literal, end| whole.push((literal, end)));

@@ -1,23 +1,23 @@
-//! How fast sets of literals are searched for: `cargo run --profile dist -p mpm --example speed`.
+//! Measures the search for sets of literals: `cargo run --release -p mpm --example speed`.
 //!
-//! Sets, texts and their mixture come from a seeded generator. Every text is searched in pieces of
-//! 1,460 bytes, all matches are told; a figure is the median of the rounds, and the searches take
-//! turns so that they meet the same conditions.
+//! A seeded generator makes sets and texts. Every text is searched in pieces of 1,460 bytes, and
+//! all matches are reported. Figures are medians; the searches take turns so that conditions are
+//! equal.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind, automaton::OverlappingState};
-use mpm::{Cursor, Literal, Set};
+use mpm::{Cursor, Literal, LiteralSet};
 
 #[path = "support/text.rs"]
 mod text;
 
 use text::{Lengths, Random, http, literals, near_misses};
 
-/// The size of a text: more than the fastest cache holds, and so little that a busy machine seldom
-/// interrupts a round.
+/// Size of a text: larger than the L1 cache, and small enough that a busy machine rarely interrupts
+/// a round.
 const TEXT_BYTES: usize = 256 << 10;
 /// A packet's payload.
 const PIECE_BYTES: usize = 1460;
@@ -41,7 +41,7 @@ fn main() {
 /// Counts the matches in a text.
 type Search<'a> = Box<dyn Fn(&[u8]) -> usize + 'a>;
 
-/// A search, and the bytes that it holds.
+/// A search, and its memory in bytes.
 struct Entrant<'a> {
     name: &'static str,
     bytes: usize,
@@ -49,7 +49,7 @@ struct Entrant<'a> {
 }
 
 fn compare(literals: &[Literal], title: &str) {
-    let set = Set::new(literals.to_vec()).unwrap();
+    let set = LiteralSet::new(literals.to_vec()).unwrap();
     let automaton = |kind| {
         let bytes = literals.iter().map(|literal| &literal.bytes);
         let mut builder = AhoCorasick::builder();
@@ -80,7 +80,7 @@ fn compare(literals: &[Literal], title: &str) {
     }
 }
 
-/// Each entrant's rate, and the bytes of text for one match.
+/// Returns each entrant's rate, and the bytes of text per match.
 fn measure(entrants: &[Entrant], text: &[u8]) -> Vec<(f64, f64)> {
     let mut rates = vec![Vec::new(); entrants.len()];
     let mut matches = vec![0; entrants.len()];
@@ -99,8 +99,8 @@ fn measure(entrants: &[Entrant], text: &[u8]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The number of matches in a stream.
-fn scan(set: &Set, text: &[u8]) -> usize {
+/// Counts the matches in a stream.
+fn scan(set: &LiteralSet, text: &[u8]) -> usize {
     let (mut cursor, mut matches) = (Cursor::default(), 0);
     for piece in text.chunks(PIECE_BYTES) {
         set.scan(&mut cursor, piece, |literal, end| {
@@ -111,8 +111,7 @@ fn scan(set: &Set, text: &[u8]) -> usize {
     matches
 }
 
-/// The number of matches in pieces, each by itself: an automaton of that crate cannot be left and
-/// resumed.
+/// Counts the matches in separate pieces: an automaton of that crate cannot be left and resumed.
 fn overlapping(automaton: &AhoCorasick, text: &[u8]) -> usize {
     let mut matches = 0;
     for piece in text.chunks(PIECE_BYTES) {

@@ -1,33 +1,33 @@
-//! What is remembered between two pieces of a stream.
+//! The state of a search between two pieces of a stream.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::literal::LITERAL_MAX;
 
-/// The bytes before a piece that can be part of a literal that ends in it.
+/// Number of bytes before a piece that can be part of a literal ending in it.
 pub(crate) const RECENT: usize = LITERAL_MAX - 1;
 
-/// One direction of a stream, so far: its last bytes. It does not depend on the
-/// [`Set`](crate::Set), so that the set may be another one for the next piece.
+/// The state of one direction of a stream: its last bytes. It is independent of the
+/// [`LiteralSet`](crate::LiteralSet), so the set may change between pieces.
 ///
-/// It is 32 bytes that can be stored, moved and compared as such; any 32 bytes are a cursor, and
+/// Its 32 bytes can be stored, moved and compared as such. Any 32 bytes are a valid cursor, and
 /// zeros are that of a fresh stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Cursor {
     /// The last bytes of the stream, oldest first, then zeros.
     recent: [u8; RECENT],
-    /// How many there are; more than there can be stands for all.
+    /// Number of these bytes; larger values mean all.
     held: u8,
 }
 
 impl Cursor {
-    /// The last bytes of the stream, oldest first.
+    /// Returns the last bytes of the stream, oldest first.
     pub(crate) fn recent(&self) -> &[u8] {
         &self.recent[..usize::from(self.held).min(RECENT)]
     }
 
-    /// Moves on over a piece of the stream.
+    /// Advances over a piece of the stream.
     pub(crate) fn advance(&mut self, piece: &[u8]) {
         if let Some(last) = piece.last_chunk() {
             *self = Self { recent: *last, held: RECENT as u8 };

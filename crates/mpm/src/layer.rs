@@ -1,4 +1,4 @@
-//! The literals that are looked for with windows of one width and stride.
+//! Layers: the literals that are searched with windows of one width and stride.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,12 @@ use crate::packed::{PACKED_MAX, Packed};
 use crate::sieve::Sieve;
 use crate::windows::{ByKey, Hash, array_at, folded, key, window_at, word_at};
 
-/// How many hashes are tried for the one that takes the least of the sample for literals.
+/// Number of hashes tried to find the one with the fewest false positives in the sample.
 const HASHES_TRIED: u16 = 4;
 
-// What the search takes, measured, in tenths of processor cycles: for a window, for one that stays
-// in the sieve and for each of its entries, for one that only looks like one of those; where few
-// windows are looked for, for a byte, a sixth of a tenth more for each of them (less in random
-// bytes, more in text), and for one that is found.
+// Measured costs of the search, in tenths of processor cycles. For a window; for one that passes
+// the sieve and for each of its entries; for a false match. With the packed search: for a byte,
+// plus a sixtieth for each window (less in random bytes, more in text), and for a candidate.
 const WINDOW_COST: u64 = 14;
 const NOTE_COST: u64 = 150;
 const ENTRY_COST: u64 = 50;
@@ -22,40 +21,39 @@ const MISTAKE_COST: u64 = 60;
 const PACKED_COST: u64 = 4;
 const PACKED_FOUND_COST: u64 = 600;
 
-/// The most needles of three bytes that have windows before them: they fill the sieve.
+/// Limit on three-byte needles with windows that begin a byte before them: these fill the sieve.
 const LED_MAX: usize = 16;
 
-/// Finds literals through windows at every so many bytes.
+/// Finds literals through windows at a fixed stride.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     stride: Stride,
-    /// Finds few windows faster than the sieve does, if this processor can; then they are looked at
-    /// at every byte.
+    /// The packed search, faster than the sieve for few windows if the processor supports it. It
+    /// examines windows at every byte.
     packed: Option<Packed>,
     sieve: Sieve,
     hash: Hash,
-    /// By the highest bits of a hash, where its entries begin; behind the last one, where they end.
+    /// By the highest bits of a hash, the start of its entries; the last element is the end.
     starts: Vec<u32>,
-    /// By how much a hash is shifted to be an index of `starts`.
+    /// Shift from a hash to an index of `starts`.
     shift: u32,
     entries: Vec<Entry>,
 }
 
-/// How a layer looks at text.
+/// Width and stride of a layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Form {
-    /// Bytes of a window.
+    /// Width of a window in bytes.
     width: usize,
     stride: Stride,
 }
 
-/// A layer of which is known what it would cost. Of all that are thought of for a set, one to three
-/// are made.
+/// A candidate for a layer, with its cost. One to three of all candidates for a set are built.
 pub(crate) struct Draft {
     form: Form,
-    /// The window of each entry, before what is twice in a bucket went.
+    /// The window of each entry, before duplicates in a bucket were removed.
     windows: Vec<u32>,
-    /// Of 2^32 places in other text, how many are expected to be noted.
+    /// Expected matches in 2^32 positions of other text.
     expected: u64,
     hash: Hash,
     shift: u32,
@@ -63,10 +61,10 @@ pub(crate) struct Draft {
     entries: Vec<(u32, Entry)>,
 }
 
-/// The distance of the windows that are looked at, in bytes.
+/// Distance of the examined windows in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stride {
-    /// One, where there are few windows.
+    /// One, for few windows.
     Packed,
     One,
     Two,
@@ -83,22 +81,22 @@ impl Stride {
     }
 }
 
-/// A window that gives a literal away.
+/// A window that reveals a literal.
 #[derive(Clone, Debug)]
 struct Entry {
     /// Eight bytes of the literal around the window.
     word: Word,
     literal: u32,
-    /// Where the window begins in the literal; -1: a byte before it.
+    /// Start of the window in the literal; -1 for a byte before it.
     window: i8,
-    /// Where the word begins in the literal.
+    /// Start of the word in the literal.
     lead: u8,
-    /// The length of the literal; the word is all of it, up to eight.
+    /// Length of the literal; up to eight bytes, the word is all of it.
     length: u8,
 }
 
 impl Form {
-    /// Those that there are for the needles of these numbers, the usual one first.
+    /// Returns the possible forms for the needles of these numbers, the usual one first.
     pub(crate) fn all(needles: &[Needle], numbers: &[u32]) -> impl DoubleEndedIterator<Item = Form> {
         let lengths = numbers.iter().map(|&number| needles[number as usize].length());
         let shortest = lengths.clone().min().unwrap_or(1);
@@ -108,15 +106,15 @@ impl Form {
             5..=6 => (4, Stride::Two),
             7.. => (4, Stride::Four),
         };
-        // Windows at every other byte: needles that leave no room for one on an odd way have one
-        // that begins a byte before them, whatever that byte is.
+        // Windows at every other byte: needles too short for a window at odd alignment use one that
+        // begins a byte before them, for every value of that byte.
         let is_led = shortest == 3 && lengths.filter(|&length| length == 3).count() <= LED_MAX;
         let led = is_led.then_some((3, Stride::Two));
         let packed = (numbers.len() <= PACKED_MAX).then_some((shortest.min(4), Stride::Packed));
         [Some(usual), led, packed].into_iter().flatten().map(|(width, stride)| Form { width, stride })
     }
 
-    /// What looking at so many bytes of text takes, with so many entries, if nothing is found.
+    /// Returns the least cost of `bytes` of text without matches, for this many entries.
     pub(crate) fn least_cost(self, entries: usize, bytes: u64) -> u64 {
         let window_cost = match self.stride {
             Stride::Packed => PACKED_COST + entries as u64 / 6,
@@ -125,14 +123,14 @@ impl Form {
         self.places(bytes) * window_cost
     }
 
-    /// The windows of so many bytes of text.
+    /// Returns the number of windows in `bytes` of text.
     fn places(self, bytes: u64) -> u64 {
         bytes / self.stride.bytes() as u64
     }
 }
 
 impl Draft {
-    /// Of this form, for those of the needles that have these numbers.
+    /// Returns the draft of this form for the needles of these numbers.
     pub(crate) fn new(
         needles: &[Needle],
         numbers: &[u32],
@@ -148,16 +146,15 @@ impl Draft {
         let bits = (2 * entries.len()).next_power_of_two().trailing_zeros();
         let shift = 32 - bits;
         let bucket = |window: u32| hash.of(window) >> shift;
-        // What is found does not depend on what the literal's window was, but for where it begins:
-        // once in a bucket is enough.
+        // The result depends on the literal's window only through its start: one entry per bucket
+        // suffices.
         let place = |(window, entry): &(u32, Entry)| (bucket(*window), entry.literal, entry.window);
         entries.sort_by_key(place);
         entries.dedup_by_key(|one| place(one));
         Self { form, windows, expected, hash, shift, entries }
     }
 
-    /// About how long it takes to search so many bytes of text. It does not depend on what this
-    /// processor can.
+    /// Returns the approximate time to search `bytes` of text, independent of the processor.
     pub(crate) fn cost(&self, bytes: u64) -> u64 {
         let is_packed = self.form.stride == Stride::Packed;
         let (note_cost, mistake_cost) =
@@ -170,7 +167,7 @@ impl Draft {
             + mistaken * mistake_cost
     }
 
-    /// The layer.
+    /// Builds the layer.
     pub(crate) fn finish(self, model: &Model) -> Layer {
         let Self { form: Form { width, stride }, windows, hash, shift, entries, .. } = self;
         let packed = match stride {
@@ -190,8 +187,7 @@ impl Draft {
 }
 
 impl Layer {
-    /// Tells of every literal of this layer that is in the text: its number, where it starts and
-    /// where it ends.
+    /// Reports every literal of this layer in the text: number, start and end.
     #[inline]
     pub(crate) fn find(&self, needles: &[Needle], text: &[u8], found: &mut impl FnMut(u32, usize, usize)) {
         if let Some(packed) = &self.packed {
@@ -211,13 +207,13 @@ impl Layer {
         }
     }
 
-    /// What it takes, in bytes.
+    /// Returns the memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let packed = self.packed.as_ref().map_or(0, Packed::bytes);
         packed + self.sieve.bytes() + size_of_val(&self.starts[..]) + size_of_val(&self.entries[..])
     }
 
-    /// The entries that a window may be.
+    /// Returns the candidate entries of a window.
     #[inline(always)]
     fn entries(&self, window: u32) -> &[Entry] {
         let bucket = (self.hash.of(window) >> self.shift) as usize;
@@ -225,7 +221,7 @@ impl Layer {
     }
 }
 
-/// Tells of every literal of these that lies in the text so that its window is at `at`.
+/// Reports each candidate that is in the text with its window at `at`.
 #[inline]
 fn decide(
     entries: &[Entry],
@@ -246,9 +242,9 @@ fn decide(
     }
 }
 
-/// For each needle, and each way that it can lie under the windows, the window least expected in
-/// other text and least used by other needles; if it has none on its last way, all that begin a
-/// byte before it.
+/// Selects, for each needle and alignment, the window least expected in other text and least used
+/// by other needles. If the last alignment has none, selects all windows that begin a byte before
+/// it.
 fn choose(
     needles: &[Needle],
     numbers: &[u32],
@@ -277,7 +273,7 @@ fn choose(
                 continue;
             };
             *used.entry(key(window, width)).or_default() += 1;
-            // The window in the middle of the word, as far as the literal allows.
+            // The window is in the middle of the word, as far as the literal allows.
             let lead = at.saturating_sub(2).min(needle.length().saturating_sub(8));
             let entry =
                 Entry { word: needle.word(lead), literal, window: at as i8, lead: lead as u8, length };

@@ -1,32 +1,32 @@
-//! What is searched for.
+//! The literals to search for.
 
 use crate::windows::word_at;
 
-/// The most bytes a literal can have.
+/// Limit on the bytes of a literal.
 pub const LITERAL_MAX: usize = 32;
 
-/// A string of bytes to be searched for.
+/// A byte string to search for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Literal {
-    /// The bytes: 1 to [`LITERAL_MAX`].
+    /// 1 to [`LITERAL_MAX`] bytes.
     pub bytes: Vec<u8>,
-    /// Whether the letters A to Z stand for a to z as well, and the other way round.
+    /// If set, ASCII letters match in either case.
     pub nocase: bool,
 }
 
 impl Literal {
-    /// Bytes that are found as they are written.
+    /// Returns a literal that matches exactly.
     pub fn exact(bytes: impl AsRef<[u8]>) -> Self {
         Self { bytes: bytes.as_ref().to_vec(), nocase: false }
     }
 
-    /// Bytes whose ASCII letters are found in either case.
+    /// Returns a literal whose ASCII letters match in either case.
     pub fn nocase(bytes: impl AsRef<[u8]>) -> Self {
         Self { bytes: bytes.as_ref().to_vec(), nocase: true }
     }
 }
 
-/// A literal as it is compared: a text is the literal if its bits under the mask are these.
+/// A literal in the form for comparisons: text matches if it equals `bytes` under `mask`.
 #[derive(Clone, Debug)]
 pub(crate) struct Needle {
     bits: [u8; LITERAL_MAX],
@@ -34,7 +34,7 @@ pub(crate) struct Needle {
     length: u8,
 }
 
-/// What [`Needle`] has in eight of its bytes.
+/// Eight bytes of a [`Needle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     bits: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Word {
 }
 
 impl Needle {
-    /// The needle of these bytes, if they are neither none nor too many.
+    /// Returns the needle of a literal; `None` if it is empty or too long.
     pub(crate) fn new(literal: &Literal) -> Option<Self> {
         let length = literal.bytes.len();
         if length == 0 || length > LITERAL_MAX {
@@ -50,8 +50,8 @@ impl Needle {
         }
         let mut needle = Self { bits: [0; LITERAL_MAX], mask: [0; LITERAL_MAX], length: length as u8 };
         for (at, &byte) in literal.bytes.iter().enumerate() {
-            // The two cases of a letter differ in this bit, and no other byte is a letter but for
-            // this bit.
+            // The two cases of a letter differ in this bit, and only letters become letters by this
+            // bit.
             let either = literal.nocase && byte.is_ascii_alphabetic();
             needle.mask[at] = if either { !0x20 } else { !0 };
             needle.bits[at] = byte & needle.mask[at];
@@ -59,23 +59,22 @@ impl Needle {
         Some(needle)
     }
 
-    /// The number of its bytes.
+    /// Returns the number of bytes.
     pub(crate) fn length(&self) -> usize {
         usize::from(self.length)
     }
 
-    /// Its bytes, of which those whose case does not matter are in upper case.
+    /// Returns the bytes, those that match in either case in upper case.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bits[..self.length()]
     }
 
-    /// Its eight bytes from `at`; where it ends sooner, the rest matches anything.
+    /// Returns eight bytes from `at`; beyond the end, anything matches.
     pub(crate) fn word(&self, at: usize) -> Word {
         Word { bits: word_at(&self.bits, at), mask: word_at(&self.mask, at) }
     }
 
-    /// Whether the text begins with the needle. All of its bytes are looked at: that is faster than
-    /// to count.
+    /// Checks if the text begins with the needle. Comparing all bytes is faster than counting.
     #[inline(always)]
     pub(crate) fn begins(&self, text: &[u8; LITERAL_MAX]) -> bool {
         let differ = |at: usize| text[at] & self.mask[at] ^ self.bits[at];
@@ -84,7 +83,7 @@ impl Needle {
 }
 
 impl Word {
-    /// Whether these eight bytes of text are the needle's.
+    /// Checks if these eight bytes of text match.
     #[inline(always)]
     pub(crate) fn is(self, text: u64) -> bool {
         text & self.mask == self.bits

@@ -1,15 +1,13 @@
-//! What text is like: how often a window is to be expected in it.
+//! A model of text: the expected frequency of windows.
 
 use std::sync::LazyLock;
 
 use crate::windows::{ByKey, folded, key};
 
-/// Requests, responses, pages, scripts and prose as they are common, in our own words; and words
-/// that are common.
+/// Typical requests, responses, pages, scripts and prose, in our own words; and common words.
 const SAMPLE: &str = include_str!("sample.txt");
 
-/// Counts of single bytes, pairs and windows in the sample, in which letters are folded like
-/// windows.
+/// Counts of single bytes, pairs and windows in the sample, with letters folded as in windows.
 pub(crate) struct Model {
     singles: Vec<u32>,
     pairs: Vec<u32>,
@@ -17,11 +15,10 @@ pub(crate) struct Model {
     windows: Vec<u32>,
 }
 
-/// What the model expects of windows, each worked out once: a set asks for the same ones again and
-/// again.
+/// Cached frequencies of windows: a set requests the same ones repeatedly.
 pub(crate) struct Frequencies<'m> {
     model: &'m Model,
-    /// Of windows of 1 to 4 bytes.
+    /// For windows of 1 to 4 bytes.
     known: [ByKey<u64>; 4],
 }
 
@@ -40,14 +37,14 @@ impl<'m> Frequencies<'m> {
 static MODEL: LazyLock<Model> = LazyLock::new(Model::new);
 
 impl Model {
-    /// The one model that there is.
+    /// Returns the only model.
     pub(crate) fn get() -> &'static Self {
         &MODEL
     }
 
     fn new() -> Self {
         let mut sample = SAMPLE.replace('\n', "\r\n").into_bytes();
-        // What binary protocols pad with.
+        // Padding of binary protocols.
         sample.extend([[0; 64], [255; 64]].as_flattened());
         let windows = sample.array_windows().map(|&window| folded(u32::from_le_bytes(window))).collect();
         let mut model = Self { singles: vec![0; 1 << 8], pairs: vec![0; 1 << 16], windows };
@@ -59,13 +56,13 @@ impl Model {
         model
     }
 
-    /// Every window of the sample.
+    /// Returns every window of the sample.
     pub(crate) fn windows(&self) -> &[u32] {
         &self.windows
     }
 
-    /// How often the first `width` bytes of a window are to be expected in 2^32 places: as often as
-    /// in the sample or as its pairs of bytes follow upon each other there, whichever is more.
+    /// Returns the expected occurrences of the first `width` bytes of a window in 2^32 positions:
+    /// their frequency in the sample, or that derived from pairs of bytes, whichever is higher.
     pub(crate) fn frequency(&self, window: u32, width: usize) -> u64 {
         let window = folded(window);
         let places = self.windows.len() as u64;
@@ -81,7 +78,7 @@ impl Model {
         guess.max((self.seen(window, width) << 32) / places)
     }
 
-    /// How often the sample has the first `width` bytes of the folded window.
+    /// Returns the occurrences of the first `width` bytes of the folded window in the sample.
     fn seen(&self, window: u32, width: usize) -> u64 {
         let first = |window: u32| window.swap_bytes() >> (8 * (4 - width));
         let begin = self.windows.partition_point(|&other| first(other) < first(window));

@@ -1,17 +1,16 @@
-//! Few windows, found by comparing many places of the text at once: the packed search of
-//! `aho-corasick`.
+//! Search for few windows, comparing many positions at once: the packed search of `aho-corasick`.
 
 use aho_corasick::Span;
 use aho_corasick::packed::Searcher;
 
 use crate::windows::folded;
 
-/// The most windows that are few.
+/// Limit on the windows of a packed search.
 pub(crate) const PACKED_MAX: usize = 64;
 
-/// What of a text is folded at once: of most packets, all.
+/// Bytes of text folded at once; most packets fit.
 const CHUNK: usize = 1536;
-/// What is so little that to clear a chunk would take longer.
+/// Texts up to this size are too small to clear a whole chunk for.
 const LITTLE: usize = 64;
 
 /// Finds windows of one width.
@@ -22,7 +21,8 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// For the first `width` bytes of these windows, if this processor can.
+    /// Returns the search for the first `width` bytes of these windows, if the processor supports
+    /// it.
     pub(crate) fn new(windows: impl IntoIterator<Item = u32>, width: usize) -> Option<Self> {
         let mut patterns: Vec<_> =
             windows.into_iter().map(|window| folded(window).to_le_bytes()[..width].to_vec()).collect();
@@ -31,7 +31,7 @@ impl Packed {
         Some(Self { searcher: Searcher::new(patterns)?, width })
     }
 
-    /// Tells where in the text windows seem to be, in ascending order.
+    /// Reports the positions of probable windows in the text, in ascending order.
     #[inline]
     pub(crate) fn find(&self, text: &[u8], mut found: impl FnMut(usize)) {
         if text.len() <= LITTLE {
@@ -47,7 +47,7 @@ impl Packed {
         }
     }
 
-    /// The same, with room for the text.
+    /// Same, with a buffer for the folded text.
     #[inline]
     fn find_in(&self, room: &mut [u8], text: &[u8], found: &mut impl FnMut(usize)) {
         let folded = &mut room[..text.len()];
@@ -59,7 +59,7 @@ impl Packed {
         }
     }
 
-    /// What it takes, in bytes.
+    /// Returns the memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.searcher.memory_usage()
     }

@@ -1,4 +1,4 @@
-//! The set of literals, and the search for them.
+//! Sets of literals, and the search for them.
 
 use crate::cursor::{Cursor, RECENT};
 use crate::layer::Layer;
@@ -6,26 +6,26 @@ use crate::literal::{LITERAL_MAX, Literal, Needle};
 use crate::model::Model;
 use crate::plan;
 
-/// The most literals of a set.
+/// Limit on the literals of a set.
 pub const LITERALS_MAX: usize = 1 << 16;
 
-/// Literals that are searched for together. A literal's number is its place among those that the
-/// set was made of; the same bytes may be given more than once.
+/// Literals that are searched for together. A literal's number is its position in the input;
+/// duplicates are allowed.
 ///
-/// How long the literals are says how fast the search is: ones of seven bytes or more are best,
-/// then those of four or more; of shorter ones even a few make it slow.
+/// Speed depends on the lengths: seven bytes or more are best, then four or more. Even a few
+/// shorter ones make the search slow.
 #[derive(Clone, Debug)]
-pub struct Set {
+pub struct LiteralSet {
     needles: Vec<Needle>,
     layers: Vec<Layer>,
-    /// The bytes before a piece that can be part of a literal: one fewer than the longest has.
+    /// Number of bytes before a piece that can be part of a literal: one less than the longest has.
     reach: usize,
 }
 
-/// Why literals are no [`Set`].
+/// The reason why literals cannot form a [`LiteralSet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SetError {
-    /// A literal has no bytes, and would be everywhere.
+pub enum LiteralSetError {
+    /// A literal is empty, and would match everywhere.
     #[error("literal {literal} is empty")]
     Empty {
         /// Its number.
@@ -36,7 +36,7 @@ pub enum SetError {
     TooLong {
         /// Its number.
         literal: u32,
-        /// The number of its bytes.
+        /// Its length.
         bytes: usize,
     },
     /// There are more than [`LITERALS_MAX`].
@@ -44,14 +44,13 @@ pub enum SetError {
     TooMany,
 }
 
-impl Set {
-    /// The set of these literals; none at all are allowed, too. The same literals give the same
-    /// set.
+impl LiteralSet {
+    /// Builds the set of these literals, possibly none. Deterministic.
     ///
     /// # Errors
     ///
-    /// If one of them is empty or too long, or if there are too many.
-    pub fn new(literals: impl IntoIterator<Item = Literal>) -> Result<Self, SetError> {
+    /// A literal is empty or too long, or there are too many.
+    pub fn new(literals: impl IntoIterator<Item = Literal>) -> Result<Self, LiteralSetError> {
         let mut needles = Vec::new();
         for (number, literal) in (0..).zip(literals) {
             needles.push(needle(number, &literal)?);
@@ -61,23 +60,22 @@ impl Set {
         Ok(Self { needles, layers, reach })
     }
 
-    /// Whether these literals, or any part of them, are a set: without the work of making it.
+    /// Checks if these literals, or any part of them, can form a set, without building it.
     ///
     /// # Errors
     ///
     /// Those of [`new`](Self::new).
-    pub fn check<'a>(literals: impl IntoIterator<Item = &'a Literal>) -> Result<(), SetError> {
+    pub fn check<'a>(literals: impl IntoIterator<Item = &'a Literal>) -> Result<(), LiteralSetError> {
         (0..).zip(literals).try_for_each(|(number, literal)| needle(number, literal).map(drop))
     }
 
-    /// Searches the next piece of a stream, and calls `found` with a literal's number and with the
-    /// end of it, in bytes from the start of the piece, for each occurrence of each literal that
-    /// ends in this piece, be it that it began in an earlier one, that it overlaps others, or that
-    /// the same is found for another literal. However a stream is cut into pieces, the same
-    /// occurrences are found, each once.
+    /// Searches the next piece of a stream. Calls `found` with the number and the end, in bytes
+    /// from the start of the piece, for each occurrence of each literal that ends in this piece.
     ///
-    /// Those that began in earlier pieces come first. Otherwise the order is always the same for
-    /// the same set, cursor and piece, but neither the ends nor the numbers are sorted.
+    /// Occurrences may begin in an earlier piece, overlap, or coincide with those of other
+    /// literals. However a stream is cut, the same occurrences are found, each once. Those that
+    /// began in earlier pieces come first. The order is deterministic for the same set, cursor and
+    /// piece, but not sorted.
     #[inline]
     pub fn scan(&self, cursor: &mut Cursor, piece: &[u8], mut found: impl FnMut(u32, usize)) {
         let recent = cursor.recent();
@@ -89,7 +87,7 @@ impl Set {
         cursor.advance(piece);
     }
 
-    /// Searches a text that is no part of a stream, as [`scan`](Self::scan) does.
+    /// Searches text outside any stream, as [`scan`](Self::scan) does.
     #[inline]
     pub fn find(&self, text: &[u8], mut found: impl FnMut(u32, usize)) {
         for layer in &self.layers {
@@ -97,24 +95,24 @@ impl Set {
         }
     }
 
-    /// The number of literals.
+    /// Returns the number of literals.
     pub fn len(&self) -> usize {
         self.needles.len()
     }
 
-    /// Whether there are none.
+    /// Checks if there are no literals.
     pub fn is_empty(&self) -> bool {
         self.needles.is_empty()
     }
 
-    /// What the set takes, in bytes.
+    /// Returns the memory in use, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
         size_of::<Self>() + size_of_val(&self.needles[..]) + size_of_val(&self.layers[..]) + layers
     }
 
-    /// Tells of the literals that begin in `recent`, which has at most `reach` bytes, and end in
-    /// the piece behind it.
+    /// Reports literals that begin in `recent`, which has at most `reach` bytes, and end in the
+    /// next piece.
     fn span(&self, recent: &[u8], piece: &[u8], found: &mut impl FnMut(u32, usize)) {
         let mut joint = [0; 2 * RECENT];
         let (seam, end) = (recent.len(), recent.len() + piece.len().min(self.reach));
@@ -130,13 +128,13 @@ impl Set {
     }
 }
 
-/// The literal with this number, as it is compared.
-fn needle(number: u32, literal: &Literal) -> Result<Needle, SetError> {
+/// Returns the literal in the form for comparisons.
+fn needle(number: u32, literal: &Literal) -> Result<Needle, LiteralSetError> {
     if number as usize == LITERALS_MAX {
-        return Err(SetError::TooMany);
+        return Err(LiteralSetError::TooMany);
     }
     Needle::new(literal).ok_or(match literal.bytes.len() {
-        0 => SetError::Empty { literal: number },
-        bytes => SetError::TooLong { literal: number, bytes },
+        0 => LiteralSetError::Empty { literal: number },
+        bytes => LiteralSetError::TooLong { literal: number, bytes },
     })
 }

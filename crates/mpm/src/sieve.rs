@@ -1,20 +1,20 @@
-//! The sieve: a table of hashes, and the pass over text that looks each window up in it.
+//! The sieve: a table of hashes, and the pass over text that looks up each window.
 
 use crate::windows::array_at;
 
-/// The bytes of text of which it is asked at once whether any window stays in the sieve.
+/// Bytes of text that are tested at once for windows that pass the sieve.
 const BLOCK: usize = 128;
-/// Windows in them that begin at an even place, or those at an odd one.
+/// Windows of a block at even positions, or at odd ones.
 const PAIRS: usize = BLOCK / 2;
-/// Of these, as many as the compiler writes out one after the other.
+/// Number of these that the compiler unrolls.
 const PART: usize = 16;
-/// What of a text a block's windows reach.
+/// Bytes of text covered by a block's windows.
 const SPAN: usize = BLOCK + 4;
-/// Case does not matter: letters become lower case, and some other bytes become one too.
+/// Case folding: letters become lower case, and some other bytes collide with them.
 const FOLD: u16 = 0x2020;
 
-/// A set of windows of one width, and of others that look like them: a byte for each hash, 1 if a
-/// window has it. Each size is a type, so that no look needs a check.
+/// A set of windows of one width, with false positives: a byte per hash, 1 if a window has it. Each
+/// size is a type, so that lookups need no bounds check.
 #[derive(Clone, Debug)]
 pub(crate) struct Sieve {
     hash: Hash,
@@ -32,17 +32,17 @@ const KIB_4: usize = 1 << 12;
 const KIB_16: usize = 1 << 14;
 const KIB_64: usize = 1 << 16;
 
-/// How windows are hashed: their first two bytes as one number, and their last two as another one.
+/// A hash of windows: of their first two bytes as one number, and of their last two as another.
 #[derive(Clone, Copy, Debug)]
 struct Hash {
     multipliers: [u16; 2],
-    /// Where in the window its last two bytes begin.
+    /// Offset of the last two bytes in the window.
     last: usize,
 }
 
 impl Sieve {
-    /// Of these windows' first `width` bytes, 1 to 4; each seed gives another one. At most one hash
-    /// in sixteen is taken, unless there are more than 4,096 windows.
+    /// Returns the sieve of the first `width` bytes, 1 to 4, of these windows; each seed gives
+    /// another one. At most one hash in sixteen is set, unless there are more than 4,096 windows.
     pub(crate) fn new(windows: &[u32], width: usize, seed: u16) -> Self {
         let table = match Self::bytes_for(windows.len()) {
             KIB_4 => Table::KiB4(Box::new([0; _])),
@@ -54,7 +54,7 @@ impl Sieve {
         sieve
     }
 
-    /// What one of so many windows takes, in bytes.
+    /// Returns the bytes of a sieve for this many windows.
     pub(crate) fn bytes_for(windows: usize) -> usize {
         match windows {
             0..=256 => KIB_4,
@@ -72,7 +72,7 @@ impl Sieve {
         }
     }
 
-    /// Whether the window was added, or one that looks like it.
+    /// Checks for a window, with false positives.
     pub(crate) fn has(&self, window: u32) -> bool {
         let hash = self.hash.of(window);
         let byte = match &self.table {
@@ -83,7 +83,7 @@ impl Sieve {
         byte == 1
     }
 
-    /// What it takes, in bytes.
+    /// Returns the memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match &self.table {
             Table::KiB4(table) => size_of_val(&**table),
@@ -92,8 +92,8 @@ impl Sieve {
         }
     }
 
-    /// Tells where in the text, in steps of `STRIDE` (1, 2 or 4), windows seem to be in this set;
-    /// behind the text there are zeros.
+    /// Reports the positions in the text, in steps of `STRIDE` (1, 2 or 4), of probable windows.
+    /// Zeros follow the text.
     #[inline]
     pub(crate) fn pass<const STRIDE: usize>(&self, text: &[u8], found: impl FnMut(usize)) {
         match &self.table {
@@ -104,8 +104,8 @@ impl Sieve {
     }
 }
 
-/// What the table says is gathered as bits of one number, and only that is asked for: a branch at
-/// every window would be guessed wrong too often.
+/// Gathers the lookups as bits of one number and tests that: a branch per window would be
+/// mispredicted too often.
 #[inline]
 fn pass<const STRIDE: usize, const SIZE: usize>(
     table: &[u8; SIZE],
@@ -136,8 +136,8 @@ fn pass<const STRIDE: usize, const SIZE: usize>(
     }
 }
 
-/// Which of the hashes, in steps of `STRIDE` bytes, are in the table: a bit for each, the first
-/// one's the lowest.
+/// Returns the hashes in the table, in steps of `STRIDE` bytes: one bit each, the first in the
+/// lowest.
 #[inline(always)]
 fn look<const STRIDE: usize, const SIZE: usize>(
     table: &[u8; SIZE],
@@ -161,8 +161,7 @@ impl Hash {
     fn new(width: usize, seed: u16) -> Self {
         let [first, second] =
             [0x9e37, 0x85eb].map(|odd: u16| odd.wrapping_add(seed.wrapping_mul(0x3c6e)) | 1);
-        // Of a single byte, the one behind it does not count: what a product has from bit 16 on is
-        // lost.
+        // For a single byte, the following one is ignored: bits of a product from 16 on are lost.
         let multipliers = if width == 1 { [first << 8, 0] } else { [first, second] };
         Self { multipliers, last: width.saturating_sub(2) }
     }
@@ -173,7 +172,7 @@ impl Hash {
         self.of_pairs(u16::from_le_bytes([bytes[0], bytes[1]]), u16::from_le_bytes(last))
     }
 
-    /// Of the windows of the block that begin at an even place, or at an odd one.
+    /// Hashes the windows of the block at even or at odd positions.
     #[inline(never)]
     fn of_block(self, block: &[u8; SPAN], odd: usize, hashes: &mut [u16; PAIRS]) {
         // `odd` is 0 or 1, and `last` at most 2.
@@ -184,8 +183,8 @@ impl Hash {
         }
     }
 
-    /// The lower half of one product and the upper half of the other: so each byte counts in all of
-    /// the hash's bits, or nearly.
+    /// Combines the lower half of one product and the upper half of the other, so that each byte
+    /// affects nearly all bits of the hash.
     #[inline(always)]
     fn of_pairs(self, first: u16, last: u16) -> u16 {
         let upper = (u32::from(last | FOLD) * u32::from(self.multipliers[1])) >> 16;

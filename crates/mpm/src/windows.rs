@@ -1,21 +1,21 @@
-//! How text is looked at: words of it, and the windows that are hashed.
+//! Access to text: words, and windows with their hashes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Eight bytes from `at`, little-endian; where the text ends, zeros.
+/// Returns eight bytes from `at`, little-endian; zeros beyond the end.
 #[inline(always)]
 pub(crate) fn word_at(text: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array_at(text, at))
 }
 
-/// The window from `at`, little-endian; where the text ends, zeros.
+/// Returns the window at `at`, little-endian; zeros beyond the end.
 #[inline(always)]
 pub(crate) fn window_at(text: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array_at(text, at))
 }
 
-/// `N` bytes from `at`; where the text ends, zeros.
+/// Returns `N` bytes from `at`; zeros beyond the end.
 #[inline(always)]
 pub(crate) fn array_at<const N: usize>(text: &[u8], at: usize) -> [u8; N] {
     let rest = text.get(at..).unwrap_or_default();
@@ -32,37 +32,37 @@ fn padded<const N: usize>(rest: &[u8]) -> [u8; N] {
     bytes
 }
 
-/// How windows are hashed: their first so many bytes, without regard to the case of letters.
+/// A hash of the first bytes of a window, ignoring the case of letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hash {
     multiplier: u32,
 }
 
 impl Hash {
-    /// The hash of the first 1 to 4 bytes of a window.
+    /// Returns the hash of the first 1 to 4 bytes of a window.
     pub(crate) fn new(width: usize) -> Self {
-        // What a product has from bit 32 on is lost; so, after a shift by a byte, the window's last
-        // byte does not count.
+        // Bits of a product from 32 on are lost; so after a shift by a byte, the window's last byte
+        // is ignored.
         Self { multiplier: 0x5bd1_e995 << (8 * (4 - width)) }
     }
 
-    /// Of which the highest bits are the best.
+    /// Returns the hash; its highest bits are the best.
     #[inline(always)]
     pub(crate) fn of(self, window: u32) -> u32 {
         folded(window).wrapping_mul(self.multiplier)
     }
 }
 
-/// What counts of the first so many bytes of a window: of two that are alike, it is the same.
+/// Returns the significant part of the first `width` bytes of a window; equal for similar windows.
 pub(crate) fn key(window: u32, width: usize) -> u32 {
     folded(window) << (8 * (4 - width))
 }
 
-/// Something of each window, by its key. Which ones there are is nobody's choice but that of who
-/// wrote the literals.
+/// A value per window, by its key. Keys come only from the authors of literals, so they need no
+/// secret hash.
 pub(crate) type ByKey<V> = HashMap<u32, V, BuildHasherDefault<KeyHasher>>;
 
-/// Keys as they are, their bits spread.
+/// Keys as they are, with their bits spread.
 #[derive(Default)]
 pub(crate) struct KeyHasher(u64);
 
@@ -81,7 +81,7 @@ impl Hasher for KeyHasher {
     }
 }
 
-/// Letters in lower case; some other bytes become one too.
+/// Folds letters to lower case; some other bytes collide with them.
 #[inline(always)]
 pub(crate) fn folded(window: u32) -> u32 {
     window | 0x2020_2020

@@ -1,18 +1,17 @@
-//! What is found is what is there: against a naive search and against the crate `aho-corasick`.
+//! The search compared with a naive one and with the crate `aho-corasick`.
 
 #[path = "support/naive.rs"]
 mod naive;
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use mpm::{Cursor, LITERAL_MAX, Literal, Set};
+use mpm::{Cursor, LITERAL_MAX, Literal, LiteralSet};
 use naive::naive;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Bytes of which few differ, so that literals are found often, overlap, and begin and end one
-/// another; among them the two cases of letters, and pairs that only differ as letters' cases do
-/// without being letters.
+/// Few distinct bytes, so that literals match often, overlap, and begin and end one another. Among
+/// them the two cases of letters, and pairs that differ in the case bit without being letters.
 fn alphabet() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         Just(b"a".to_vec()),
@@ -27,7 +26,7 @@ fn text(alphabet: Vec<u8>, lengths: std::ops::RangeInclusive<usize>) -> impl Str
     prop::collection::vec(prop::sample::select(alphabet), lengths)
 }
 
-/// Literals of at least so many bytes, and a text into which some of them were put.
+/// Literals of at least this length, and a text that contains some of them.
 fn case() -> impl Strategy<Value = (Vec<Literal>, Vec<u8>)> {
     (alphabet(), 1..=12usize).prop_flat_map(|(alphabet, shortest)| {
         let literal =
@@ -52,7 +51,7 @@ fn case() -> impl Strategy<Value = (Vec<Literal>, Vec<u8>)> {
     })
 }
 
-/// The text, in pieces that end at these places.
+/// The text, cut at these positions.
 fn pieces<'a>(text: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).chain([text.len()]).collect();
     ends.sort_unstable();
@@ -60,9 +59,9 @@ fn pieces<'a>(text: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     starts.zip(ends).map(|(start, end)| &text[start..end]).collect()
 }
 
-/// What is found in a stream of these pieces, sorted, with ends from the start of the stream. In
-/// between, the cursor is moved as bytes.
-fn scanned(set: &Set, pieces: &[&[u8]]) -> Vec<(u32, usize)> {
+/// Returns all occurrences in a stream of these pieces, sorted, with ends from the start of the
+/// stream. The cursor is moved as bytes between pieces.
+fn scanned(set: &LiteralSet, pieces: &[&[u8]]) -> Vec<(u32, usize)> {
     let (mut bytes, mut before, mut found) = ([0u8; size_of::<Cursor>()], 0, Vec::new());
     for piece in pieces {
         let mut cursor: Cursor = zerocopy::transmute!(bytes);
@@ -77,7 +76,7 @@ fn scanned(set: &Set, pieces: &[&[u8]]) -> Vec<(u32, usize)> {
     found
 }
 
-fn found(set: &Set, text: &[u8]) -> Vec<(u32, usize)> {
+fn found(set: &LiteralSet, text: &[u8]) -> Vec<(u32, usize)> {
     let mut found = Vec::new();
     set.find(text, |literal, end| found.push((literal, end)));
     found.sort_unstable();
@@ -88,22 +87,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn all_that_is_there_is_found_once((literals, text) in case()) {
-        let set = Set::new(literals.clone()).unwrap();
+    fn each_occurrence_is_found_once((literals, text) in case()) {
+        let set = LiteralSet::new(literals.clone()).unwrap();
         prop_assert_eq!(found(&set, &text), naive(&literals, &text));
     }
 
     #[test]
     fn cuts_change_nothing((literals, text) in case(), cuts in prop::collection::vec(any::<Index>(), 0..40)) {
-        let set = Set::new(literals.clone()).unwrap();
+        let set = LiteralSet::new(literals.clone()).unwrap();
         let expected = naive(&literals, &text);
         prop_assert_eq!(&scanned(&set, &pieces(&text, &cuts)), &expected);
         prop_assert_eq!(&scanned(&set, &text.chunks(1).collect::<Vec<_>>()), &expected);
     }
 
     #[test]
-    fn any_bytes_are_a_cursor((literals, text) in case(), bytes: [u8; 32]) {
-        let set = Set::new(literals.clone()).unwrap();
+    fn any_bytes_are_a_valid_cursor((literals, text) in case(), bytes: [u8; 32]) {
+        let set = LiteralSet::new(literals.clone()).unwrap();
         let mut cursor = Cursor::read_from_bytes(&bytes).unwrap();
         let recent = &bytes[..usize::from(bytes[31]).min(31)];
         let mut seen = Vec::new();
@@ -117,12 +116,12 @@ proptest! {
     }
 
     #[test]
-    fn a_cursor_does_not_depend_on_the_set((literals, text) in case(), cut: Index) {
+    fn cursor_is_independent_of_the_set((literals, text) in case(), cut: Index) {
         let cut = cut.index(text.len() + 1);
         let mut cursor = Cursor::default();
-        Set::new([]).unwrap().scan(&mut cursor, &text[..cut], |_, _| unreachable!());
+        LiteralSet::new([]).unwrap().scan(&mut cursor, &text[..cut], |_, _| unreachable!());
         let mut seen = Vec::new();
-        Set::new(literals.clone()).unwrap().scan(&mut cursor, &text[cut..], |literal, end| seen.push((literal, cut + end)));
+        LiteralSet::new(literals.clone()).unwrap().scan(&mut cursor, &text[cut..], |literal, end| seen.push((literal, cut + end)));
         seen.sort_unstable();
         let expected: Vec<_> = naive(&literals, &text).into_iter().filter(|&(_, end)| end > cut).collect();
         prop_assert_eq!(seen, expected);
@@ -132,7 +131,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// As many literals as there are in use, and another implementation.
+    /// As many literals as are in use, and another implementation.
     #[test]
     fn large_sets_agree_with_aho_corasick(
         words in prop::collection::vec("[a-eA-E/.=]{2,12}", 1..1500),
@@ -153,7 +152,7 @@ proptest! {
         let mut expected: Vec<_> =
             other.find_overlapping_iter(&text).map(|found| (found.pattern().as_u32(), found.end())).collect();
         expected.sort_unstable();
-        let set = Set::new(literals).unwrap();
+        let set = LiteralSet::new(literals).unwrap();
         prop_assert_eq!(&found(&set, &text), &expected);
         prop_assert_eq!(&scanned(&set, &text.chunks(100).collect::<Vec<_>>()), &expected);
     }

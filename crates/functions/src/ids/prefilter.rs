@@ -1,11 +1,11 @@
 //! The prefilter: a multi-pattern search for literals without which a rule cannot match.
 
-use mpm::{Cursor, LITERAL_MAX, Literal, Set, SetError};
+use mpm::{Cursor, LITERAL_MAX, Literal, LiteralSet, LiteralSetError};
 use signatures::{Buffer, Content, ContentPosition, Operand, PayloadMatch, Rule};
 
 /// A search for one literal per rule. A rule is identified by its index, or by its use (`T`).
 pub struct Prefilter<T = u32> {
-    set: Set,
+    set: LiteralSet,
     /// Rule and length of each literal.
     rules: Vec<(T, usize)>,
 }
@@ -15,9 +15,9 @@ pub type PrefilterEntry<T = u32> = (Literal, T);
 
 impl<T: Copy> Prefilter<T> {
     /// Builds the search.
-    pub fn new(entries: Vec<PrefilterEntry<T>>) -> Result<Prefilter<T>, SetError> {
+    pub fn new(entries: Vec<PrefilterEntry<T>>) -> Result<Prefilter<T>, LiteralSetError> {
         let rules = entries.iter().map(|(literal, rule)| (*rule, literal.bytes.len())).collect();
-        Ok(Prefilter { set: Set::new(entries.into_iter().map(|(literal, _)| literal))?, rules })
+        Ok(Prefilter { set: LiteralSet::new(entries.into_iter().map(|(literal, _)| literal))?, rules })
     }
 
     /// Reports each rule whose literal is in the text.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use applayer::detect::Detection;
-use mpm::{Literal, SetError};
+use mpm::{Literal, LiteralSetError};
 use signatures::{Application, Buffer, HeaderDirection, PortSet, Rule, RuleProtocol, Transport};
 
 use super::inspection_buffers::aliased;
@@ -69,7 +69,7 @@ fn kind_of(number: u8) -> usize {
 
 impl Prefilters {
     /// Builds the prefilters.
-    pub fn new(rules: &LoadedRules) -> Result<Prefilters, SetError> {
+    pub fn new(rules: &LoadedRules) -> Result<Prefilters, LiteralSetError> {
         let mut groups: [Vec<GroupedRule>; 4] = Default::default();
         let mut messages: BTreeMap<(MessageKind, bool), MessageRules> = BTreeMap::new();
         for (number, (_, points, loaded)) in (0..).zip(&rules.signatures) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use applayer::detect::{AppProtocol, Detection};
-use mpm::{Cursor, Literal, Set, SetError};
+use mpm::{Cursor, Literal, LiteralSet, LiteralSetError};
 use signatures::{PortSet, RuleProtocol};
 
 use super::facts::is_application;
@@ -104,7 +104,7 @@ pub const LONG_BYTES: usize = 5;
 const REACHES: [usize; 2] = [64, NEAR_BYTES];
 
 impl GroupPrefilter {
-    fn new(items: &[&GroupedRule]) -> Result<GroupPrefilter, SetError> {
+    fn new(items: &[&GroupedRule]) -> Result<GroupPrefilter, LiteralSetError> {
         let mut near: [Vec<PrefilterEntry>; REACHES.len()] = Default::default();
         let mut far: Vec<PrefilterEntry<PatternUse>> = Vec::new();
         let (mut always_in_packets, mut always_in_streams) = (Vec::new(), Vec::new());
@@ -193,9 +193,9 @@ fn number_of(application: Detection) -> usize {
 
 impl SignatureGroups {
     /// Groups the rules.
-    pub fn new(items: Vec<GroupedRule>) -> Result<SignatureGroups, SetError> {
+    pub fn new(items: Vec<GroupedRule>) -> Result<SignatureGroups, LiteralSetError> {
         // Any subset of patterns that pass this check can be searched for.
-        Set::check(items.iter().filter_map(|item| item.literal.as_ref()))?;
+        LiteralSet::check(items.iter().filter_map(|item| item.literal.as_ref()))?;
         let ways = [0, 1].map(|to_client| {
             let of = |item: &GroupedRule| item.ports[to_client].clone();
             let mut starts = vec![0];

@@ -1,9 +1,9 @@
-//! Literals as rules have them, and text as they meet it. The words are not those that the crate's
-//! own model of text is made of.
+//! Literals as in rules, and text as it meets them. The words differ from those of the crate's
+//! model.
 
 use mpm::Literal;
 
-/// Numbers that depend on the seed alone (xorshift64*).
+/// Numbers that depend only on the seed (xorshift64*).
 pub struct Random(u64);
 
 impl Random {
@@ -27,13 +27,13 @@ impl Random {
     }
 }
 
-/// How long literals are.
+/// Lengths of literals.
 #[derive(Clone, Copy)]
 pub enum Lengths {
     Long,
     Medium,
     Short,
-    /// As the longest contents of published rules are: one in twenty has fewer than four bytes.
+    /// Those of the longest contents of published rules: one in twenty has fewer than four bytes.
     AsInRules,
 }
 
@@ -121,7 +121,7 @@ fn word(random: &mut Random) -> String {
     (0..2 + random.below(3)).map(|_| random.pick(SOUNDS)).collect()
 }
 
-/// So many literals without case, no two the same.
+/// Returns `count` distinct literals without case.
 pub fn literals(count: usize, lengths: Lengths, random: &mut Random) -> Vec<Literal> {
     let mut chosen: Vec<Literal> = Vec::new();
     let mut known = std::collections::HashSet::new();
@@ -205,7 +205,7 @@ pub fn http(bytes: usize, literals: &[Literal], random: &mut Random) -> Vec<u8> 
     text.into_bytes()
 }
 
-/// Literals, one after the other, of each of which one byte is another one.
+/// Literals one after the other, each with one byte changed.
 pub fn near_misses(bytes: usize, literals: &[Literal], random: &mut Random) -> Vec<u8> {
     let mut text = Vec::new();
     while text.len() < bytes {

@@ -1,8 +1,8 @@
-//! The search as one would say it: every literal, at every place.
+//! The obvious search: every literal at every position.
 
 use mpm::Literal;
 
-/// Each literal's number and where it ends in the text, sorted.
+/// Returns each literal's number and end in the text, sorted.
 pub fn naive(literals: &[Literal], text: &[u8]) -> Vec<(u32, usize)> {
     let mut found = Vec::new();
     for (number, literal) in literals.iter().enumerate() {
