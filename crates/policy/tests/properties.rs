@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use policy::ast::*;
 use policy::{
-    AddressSet, Colour, ConfigLiteral, Diagnostics, Fields, FilterExpr as Checked, NumberField, NumberSet,
+    AddressSet, Colour, ConfigLiteral, Diagnostics, Fields, Filter as Checked, NumberField, NumberSet,
     Policy, Prefix, RESERVED, Scalar, SourceMap, Span,
 };
 use proptest::collection::vec;
@@ -25,13 +25,13 @@ fn at<T>(node: T) -> Spanned<T> {
     Spanned::new(node, *NOWHERE)
 }
 
-fn name() -> impl Strategy<ValueExpr = Name> {
+fn name() -> impl Strategy<Value = Name> {
     "[a-zA-Z_][a-zA-Z0-9_]{0,6}(-[a-z0-9]{1,3})?"
         .prop_filter("reserved", |n| !RESERVED.contains(&n.as_str()))
         .prop_map(at)
 }
 
-fn address() -> impl Strategy<ValueExpr = IpAddr> {
+fn address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![
         any::<u32>().prop_map(|a| IpAddr::V4(Ipv4Addr::from_bits(a))),
         any::<u128>().prop_map(|a| IpAddr::V6(Ipv6Addr::from_bits(a))),
@@ -40,7 +40,7 @@ fn address() -> impl Strategy<ValueExpr = IpAddr> {
     ]
 }
 
-fn literal() -> impl Strategy<ValueExpr = ConfigLiteral> {
+fn literal() -> impl Strategy<Value = ConfigLiteral> {
     prop_oneof![
         any::<bool>().prop_map(ConfigLiteral::Bool),
         any::<u64>().prop_map(|n| ConfigLiteral::Integer(n.into())),
@@ -61,11 +61,11 @@ fn literal() -> impl Strategy<ValueExpr = ConfigLiteral> {
     ]
 }
 
-fn text() -> impl Strategy<ValueExpr = TextExpr> {
+fn text() -> impl Strategy<Value = TextExpr> {
     "\\PC{0,8}|[\\x00-\\x7f]{0,8}".prop_map(|text| TextExpr { text, escapes: Vec::new(), quotes: 1 })
 }
 
-fn value() -> impl Strategy<ValueExpr = ValueExpr> {
+fn value() -> impl Strategy<Value = ValueExpr> {
     let leaf = prop_oneof![
         4 => literal().prop_map(ValueExprKind::Literal),
         1 => text().prop_map(ValueExprKind::Text),
@@ -83,11 +83,11 @@ fn value() -> impl Strategy<ValueExpr = ValueExpr> {
     })
 }
 
-fn block() -> impl Strategy<ValueExpr = ValueExpr> {
+fn block() -> impl Strategy<Value = ValueExpr> {
     vec((name(), value()), 0..4).prop_map(|entries| at(ValueExprKind::Object(entries)))
 }
 
-fn compare() -> impl Strategy<ValueExpr = Comparison> {
+fn compare() -> impl Strategy<Value = Comparison> {
     select(vec![
         Comparison::Eq,
         Comparison::Ne,
@@ -98,7 +98,7 @@ fn compare() -> impl Strategy<ValueExpr = Comparison> {
     ])
 }
 
-fn filter() -> impl Strategy<ValueExpr = FilterExpr> {
+fn filter() -> impl Strategy<Value = FilterExpr> {
     let side = select(vec![None, Some(FilterSide::Src), Some(FilterSide::Dst)]);
     let sided = select(vec![Field::Ip, Field::Ip6, Field::Net, Field::Port]);
     let plain = select(vec![Field::Proto, Field::Vlan, Field::Tenant, Field::Dscp]);
@@ -121,14 +121,14 @@ fn filter() -> impl Strategy<ValueExpr = FilterExpr> {
     })
 }
 
-fn chain() -> impl Strategy<ValueExpr = EdgeChain> {
+fn chain() -> impl Strategy<Value = EdgeChain> {
     let arrow = select(vec![Arrow::Forward, Arrow::Both]).prop_map(at);
     let hop = (name(), proptest::option::of(filter()), arrow)
         .prop_map(|(node, filter, arrow)| EdgeChainHop { node, filter, arrow });
     (vec(hop, 1..4), name()).prop_map(|(hops, last)| EdgeChain { hops, last })
 }
 
-fn item() -> impl Strategy<ValueExpr = PolicyItem> {
+fn item() -> impl Strategy<Value = PolicyItem> {
     use proptest::option::of;
     prop_oneof![
         (name(), value()).prop_map(|(name, value)| PolicyItem::Let { name, value }),
@@ -199,7 +199,7 @@ impl Truth {
     }
 }
 
-fn truth() -> impl Strategy<ValueExpr = Truth> {
+fn truth() -> impl Strategy<Value = Truth> {
     (0u8..4).prop_map(Truth::Atom).prop_recursive(5, 24, 2, |inner| {
         let pair = || (inner.clone().prop_map(Box::new), inner.clone().prop_map(Box::new));
         prop_oneof![
