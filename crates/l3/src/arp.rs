@@ -1,19 +1,19 @@
-//! ARP: who has an IPv4 address (RFC 826, RFC 5227).
+//! ARP, for IPv4 (RFC 826, RFC 5227).
 
 use std::net::Ipv4Addr;
 
 use packet::wire::{EtherType, MacAddress, arp, ethernet};
 
-/// Bytes of an ARP packet in its frame.
+/// Length of an ARP packet with its Ethernet header.
 const LEN: usize = ethernet::HEADER_LEN + arp::ETHERNET_IPV4_LEN;
 
-/// The ARP packet of a frame, if it is one of IPv4 and Ethernet addresses.
+/// Parses the ARP packet of a frame; `None` unless it is for IPv4 on Ethernet.
 pub fn parse(frame: &[u8]) -> Option<arp::Repr> {
     let packet = arp::Packet::new_checked(frame.get(ethernet::HEADER_LEN..)?).ok()?;
     arp::Repr::parse(&packet).ok()
 }
 
-/// A frame that asks all who has the address.
+/// Builds a broadcast request for an address.
 pub fn request(own: (MacAddress, Ipv4Addr), target: Ipv4Addr) -> Vec<u8> {
     frame(
         MacAddress::BROADCAST,
@@ -27,7 +27,7 @@ pub fn request(own: (MacAddress, Ipv4Addr), target: Ipv4Addr) -> Vec<u8> {
     )
 }
 
-/// A frame that tells who asked that the address is here.
+/// Builds a reply that the address is here.
 pub fn reply(own: (MacAddress, Ipv4Addr), to: (MacAddress, Ipv4Addr)) -> Vec<u8> {
     frame(
         to.0,

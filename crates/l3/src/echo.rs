@@ -1,13 +1,13 @@
-//! Pings: echo requests to an address of the host's own (RFC 792, RFC 4443 4).
+//! Echo replies to pings of the port's addresses (RFC 792, RFC 4443 4).
 
 use packet::checksum;
 use packet::wire::{IpProtocol, icmpv4, icmpv6, ipv4, ipv6};
 
-/// How far an answer may go.
+/// Time to live of replies.
 const TTL: u8 = 64;
 
-/// Makes an answer of an echo request, in place, from the IP header on; false if it is none, or a
-/// fragment of one.
+/// Turns an echo request into its reply, in place, from the IP header on. Returns false for other
+/// packets and for fragments.
 pub fn answer(packet: &mut [u8]) -> bool {
     match packet.first().map(|first| first >> 4) {
         Some(4) => answer_v4(packet).is_some(),

@@ -1,8 +1,9 @@
-//! IPv4 packets that are longer than a link takes, in fragments (RFC 791 3.2).
+//! Fragmentation of IPv4 packets larger than the MTU (RFC 791 3.2).
 
 use packet::wire::{ethernet, ipv4};
 
-/// The frames of a packet's fragments, each of at most `mtu` bytes of IP; none if it cannot be cut.
+/// Returns the frames of a packet's fragments, each with at most `mtu` bytes of IP. `None` if it
+/// must not be fragmented.
 pub fn cut(frame: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     let (link, packet) = frame.split_at_checked(ethernet::HEADER_LEN)?;
     let whole = ipv4::Packet::new_checked(packet).ok()?;
@@ -29,8 +30,7 @@ pub fn cut(frame: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     Some(fragments.collect())
 }
 
-/// Of the options, only those that say so are in fragments but the first; in place of others there
-/// is nothing to be done.
+/// Replaces options without the copied flag by no-operations, as later fragments require.
 fn leave_out_options(options: &mut [u8]) {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;

@@ -1,30 +1,31 @@
-//! What makes a router's port of a wire's: addresses of its own, neighbours, next hops, and the
-//! answers that a router owes.
+//! L3: what makes a port a router's: ARP, neighbour discovery, next hops, time to live, ICMP
+//! errors.
 //!
-//! A [`Host`] stands between an interface and a chain. Frames that [arrive](Host::arrive) are its
-//! own business (ARP, neighbour discovery, pings), nobody's, or go through the chain; packets that
-//! [depart](Host::depart) get the next hop's address, once that is known, and a time to live that
-//! is one less. It answers for addresses that the chain's functions own, too. It depends on no
-//! clock and no socket: time and frames are given, and what it wants sent is taken from it.
+//! A [`RouterPort`] is placed between an interface and a graph. It consumes incoming frames that
+//! are for the port itself (ARP, neighbour discovery, pings) or for other machines, and forwards
+//! the rest to the graph. Outgoing packets get the next hop's address, once that is known, and a
+//! decremented time to live. The port also answers for addresses owned by the graph's NFs.
 //!
-//! A wire's port whose chain owns addresses has a [`Proxy`] in its place, which answers for those
-//! alone.
+//! A [`ProxyPort`] takes its place on a wire whose graph owns addresses; it answers for those only.
 //!
-//! Errors about packets that depart go back through the chain, so that functions that rewrote a
-//! packet rewrite what is said about it.
+//! Errors about outgoing packets go back through the graph, so that NFs that rewrote a packet also
+//! rewrite the error. There is no clock and no socket: times and frames are arguments, and frames
+//! to send are taken from the port.
 
 mod announce;
 mod arp;
 mod echo;
 mod fragment;
-mod host;
+mod frame;
+mod interface_address;
+mod nd;
 mod neighbours;
-mod network;
-mod proxy;
-mod solicit;
+mod proxy_port;
+mod router_port;
 
 pub use announce::{ANNOUNCED_MAX, ANNOUNCEMENTS_PER_MS};
-pub use host::{Arrival, Config, Counters, Departure, ERRORS_PER_SECOND, Host, untag};
-pub use neighbours::{NEIGHBOURS_MAX, QUEUE_MAX};
-pub use network::{Network, NotANetwork};
-pub use proxy::{Proxy, ProxyConfig, SENDERS_MAX};
+pub use frame::untag;
+pub use interface_address::{InterfaceAddress, InterfaceAddressError};
+pub use neighbours::{NEIGHBOURS_MAX, PENDING_PER_NEIGHBOUR_MAX};
+pub use proxy_port::{ProxyPort, ProxyPortConfig, SENDERS_MAX};
+pub use router_port::{Config, Counters, ERRORS_PER_SECOND, EgressAction, IngressAction, RouterPort};

@@ -1,4 +1,4 @@
-//! Measures the search for sets of literals: `cargo run --release -p mpm --example speed`.
+//! Measures the search for sets of literals: `cargo run --profile dist -p mpm --example speed`.
 //!
 //! A seeded generator makes sets and texts. Every text is searched in pieces of 1,460 bytes, and
 //! all matches are reported. Figures are medians; the searches take turns so that conditions are

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use io::port::{Interface, LinkMonitor, LinkState, TransmitBurst};
-use l3::{Arrival, Departure, Host, Proxy};
+use l3::{EgressAction, IngressAction, ProxyPort, RouterPort};
 use nf::{Alert, Event, FlowReport, OwnedAddresses};
 use packet::wire::MacAddress;
 use packet::{LinkType, Packet};
@@ -114,9 +114,9 @@ enum End {
     /// Nothing: all frames go through.
     Wire,
     /// Who answers for addresses of functions on a wire.
-    Proxy(Box<Proxy>),
+    Proxy(Box<ProxyPort>),
     /// A router's port, which has addresses.
-    Host(Box<Host>),
+    Router(Box<RouterPort>),
 }
 
 /// What became of an interface.
@@ -387,14 +387,14 @@ impl Attached {
         let mut untagged = Vec::new();
         let received = self.interface.receive(|data| {
             has_come = true;
-            let is_router = matches!(wire.outlets[at].end, End::Host(_));
+            let is_router = matches!(wire.outlets[at].end, End::Router(_));
             let is_tagged = is_router && l3::untag(data, &mut untagged);
             let data = if is_tagged { &untagged[..] } else { data };
             if result.is_ok() {
                 match wire.outlets[at].arrive(data, wire.now_ns) {
-                    Arrival::Through => result = wire.take_in(intake, runner, self.port, data),
-                    Arrival::Refused(reason) => runner.refuse(self.port, data.len(), reason),
-                    Arrival::Kept => {}
+                    IngressAction::Forward => result = wire.take_in(intake, runner, self.port, data),
+                    IngressAction::Drop(reason) => runner.refuse(self.port, data.len(), reason),
+                    IngressAction::Consumed => {}
                 }
             }
         });
@@ -467,18 +467,26 @@ fn end(port: &Port, link: LinkState, wire: &[MacAddress], runner: &Runner) -> En
         }
         let here = on_a_side.filter(|owned| owned.side == Some(port.side));
         let (owned, wire) = (here.map(range).collect(), wire.to_vec());
-        return End::Proxy(Box::new(Proxy::new(l3::ProxyConfig { mac: mac(link), wire, owned, part })));
+        return End::Proxy(Box::new(ProxyPort::new(l3::ProxyPortConfig {
+            mac: mac(link),
+            wire,
+            nf_addresses: owned,
+            shard: part,
+        })));
     }
     let router = assembly.ports.all().iter().flat_map(|port| &port.networks);
-    End::Host(Box::new(Host::new(l3::Config {
+    End::Router(Box::new(RouterPort::new(l3::Config {
         mac: mac(link),
         mtu: link.mtu,
-        networks: port.networks.clone(),
+        addresses: port.networks.clone(),
         gateways: port.gateways.clone(),
-        owned: all_owned.filter(|owned| owned.side.is_none_or(|side| side == port.side)).map(range).collect(),
-        router: router.map(|network| network.address).collect(),
-        refuses_martians: assembly.chain.options().guards.martians != Some(false),
-        part,
+        nf_addresses: all_owned
+            .filter(|owned| owned.side.is_none_or(|side| side == port.side))
+            .map(range)
+            .collect(),
+        router_addresses: router.map(|network| network.address).collect(),
+        drop_martians: assembly.chain.options().guards.martians != Some(false),
+        shard: part,
     })))
 }
 
@@ -493,24 +501,24 @@ fn mac(link: LinkState) -> MacAddress {
 
 impl End {
     /// A packet is to leave by the port.
-    fn depart(&mut self, frame: &mut [u8], now_ns: u64) -> Departure {
+    fn depart(&mut self, frame: &mut [u8], now_ns: u64) -> EgressAction {
         match self {
-            End::Wire => Departure::Leaves,
-            End::Proxy(proxy) => proxy.depart(frame, now_ns),
-            End::Host(host) => host.depart(frame, now_ns),
+            End::Wire => EgressAction::Transmit,
+            End::Proxy(proxy) => proxy.handle_egress(frame, now_ns),
+            End::Router(host) => host.handle_egress(frame, now_ns),
         }
     }
 }
 
 impl Outlet {
     /// A frame has arrived at the port: on a wire, all go through.
-    fn arrive(&mut self, frame: &[u8], now_ns: u64) -> Arrival {
+    fn arrive(&mut self, frame: &[u8], now_ns: u64) -> IngressAction {
         let arrival = match &mut self.end {
-            End::Wire => return Arrival::Through,
-            End::Proxy(proxy) => proxy.arrive(frame, now_ns),
-            End::Host(host) => host.arrive(frame, now_ns),
+            End::Wire => return IngressAction::Forward,
+            End::Proxy(proxy) => proxy.handle_ingress(frame, now_ns),
+            End::Router(host) => host.handle_ingress(frame, now_ns),
         };
-        if arrival == Arrival::Kept {
+        if arrival == IngressAction::Consumed {
             // Packets that waited for what this frame told leave before others.
             self.collect();
         }
@@ -521,8 +529,8 @@ impl Outlet {
     fn overhear(&mut self, frame: &[u8], now_ns: u64) {
         match &mut self.end {
             End::Wire => return,
-            End::Proxy(proxy) => proxy.overhear(frame, now_ns),
-            End::Host(host) => host.overhear(frame, now_ns),
+            End::Proxy(proxy) => proxy.snoop(frame, now_ns),
+            End::Router(host) => host.snoop(frame, now_ns),
         }
         self.collect();
     }
@@ -530,8 +538,8 @@ impl Outlet {
     fn pass_time(&mut self, now_ns: u64) {
         match &mut self.end {
             End::Wire => {}
-            End::Proxy(proxy) => proxy.pass_time(now_ns),
-            End::Host(host) => host.pass_time(now_ns),
+            End::Proxy(proxy) => proxy.handle_timeout(now_ns),
+            End::Router(host) => host.handle_timeout(now_ns),
         }
     }
 
@@ -543,13 +551,13 @@ impl Outlet {
             End::Proxy(proxy) => {
                 proxy.set_link(mac(link), wire);
                 if is_back {
-                    proxy.come_up(now_ns);
+                    proxy.handle_link_up(now_ns);
                 }
             }
-            End::Host(host) => {
+            End::Router(host) => {
                 host.set_link(mac(link), link.mtu);
                 if is_back {
-                    host.come_up(now_ns);
+                    host.handle_link_up(now_ns);
                 }
             }
         }
@@ -559,8 +567,8 @@ impl Outlet {
     fn take_told(&mut self) -> Vec<Vec<u8>> {
         match &mut self.end {
             End::Wire => Vec::new(),
-            End::Proxy(proxy) => proxy.take_told(),
-            End::Host(host) => host.take_told(),
+            End::Proxy(proxy) => proxy.take_snooped(),
+            End::Router(host) => host.take_snooped(),
         }
     }
 
@@ -568,15 +576,15 @@ impl Outlet {
     fn take_returned(&mut self) -> Vec<Vec<u8>> {
         match &mut self.end {
             End::Wire | End::Proxy(_) => Vec::new(),
-            End::Host(host) => host.take_returned(),
+            End::Router(host) => host.take_returned(),
         }
     }
 
     fn host_report(&self) -> Option<HostReport> {
         match &self.end {
             End::Wire => None,
-            End::Proxy(proxy) => Some(HostReport::of(proxy.counters(), proxy.waiting())),
-            End::Host(host) => Some(HostReport::of(host.counters(), host.waiting())),
+            End::Proxy(proxy) => Some(HostReport::of(proxy.counters(), proxy.pending())),
+            End::Router(host) => Some(HostReport::of(host.counters(), host.pending())),
         }
     }
 
@@ -585,7 +593,7 @@ impl Outlet {
         let frames = match &mut self.end {
             End::Wire => return,
             End::Proxy(proxy) => proxy.take_frames(),
-            End::Host(host) => host.take_frames(),
+            End::Router(host) => host.take_frames(),
         };
         for frame in frames {
             self.outbox.push(&frame);
@@ -652,7 +660,7 @@ impl<O: Output> Output for Wire<'_, O> {
     fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), O::Error> {
         if let Some(outlet) = self.outlets.iter_mut().find(|outlet| outlet.port == port) {
             let frame = outlet.outbox.push(packet.data());
-            if outlet.end.depart(frame, self.now_ns) == Departure::Kept {
+            if outlet.end.depart(frame, self.now_ns) == EgressAction::Consumed {
                 outlet.outbox.pop();
             }
         }

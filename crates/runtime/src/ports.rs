@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use l3::Network;
+use l3::InterfaceAddress;
 use packet::{Addr, Packet, PacketClass, Side, parse};
 use serde::{Deserialize, Deserializer};
 
@@ -20,7 +20,7 @@ pub struct PortConfig {
     /// Addresses that the port has on its link, each with its network's prefix: it is a router's
     /// port then, and no wire's.
     #[serde(deserialize_with = "one_or_many")]
-    pub address: Vec<Network>,
+    pub address: Vec<InterfaceAddress>,
     /// Next hops for what is not on the link, one of each IP version.
     #[serde(deserialize_with = "one_or_many")]
     pub gateway: Vec<IpAddr>,
@@ -118,7 +118,7 @@ pub struct Port {
     /// Source prefixes behind it.
     pub prefixes: Vec<Prefix>,
     /// Its own addresses on its link; none: it is a wire's port.
-    pub networks: Vec<Network>,
+    pub networks: Vec<InterfaceAddress>,
     /// Its next hops.
     pub gateways: Vec<IpAddr>,
 }

@@ -407,8 +407,8 @@ pub struct HostReport {
 impl HostReport {
     pub(crate) fn of(counted: l3::Counters, waiting: u64) -> HostReport {
         HostReport {
-            kept: counted.kept,
-            made: counted.made,
+            kept: counted.consumed,
+            made: counted.generated,
             returned: counted.returned,
             withheld: counted.withheld,
             unreachable: counted.unreachable,

@@ -1,4 +1,4 @@
-//! Neighbour discovery: who has an IPv6 address (RFC 4861).
+//! Neighbour discovery, for IPv6 (RFC 4861).
 
 use std::net::Ipv6Addr;
 
@@ -10,25 +10,25 @@ const ADVERTISEMENT: u8 = 136;
 const SOURCE_OPTION: u8 = 1;
 const TARGET_OPTION: u8 = 2;
 
-/// Bytes of a solicitation or an advertisement without options.
+/// Length of a solicitation or an advertisement without options.
 const MESSAGE_LEN: usize = 24;
-/// Bytes of the option that tells an Ethernet address.
+/// Length of an option with an Ethernet address.
 const OPTION_LEN: usize = 8;
 
-/// Neighbour discovery comes from the link itself: nobody has taken a hop away (RFC 4861 7.1).
+/// Hop limit of neighbour discovery, which proves that no router forwarded it (RFC 4861 7.1).
 const HOP_LIMIT: u8 = 255;
 
-/// What a message of neighbour discovery says.
-pub enum Message {
-    /// Who has the target? From one that may have said its own address.
+/// A message of neighbour discovery.
+pub enum NdMessage {
+    /// Request for the target's address; the sender may have included its own.
     Solicitation { target: Ipv6Addr, source: Option<MacAddress> },
-    /// The target is there.
+    /// The target is at this address.
     Advertisement { target: Ipv6Addr, mac: MacAddress },
 }
 
-/// The message in an ICMPv6 packet that begins with its IPv6 header; none for any other, and for
-/// one that is not valid.
-pub fn parse(packet: &[u8]) -> Option<Message> {
+/// Parses the message in an ICMPv6 packet from its IPv6 header on; `None` for other or invalid
+/// ones.
+pub fn parse(packet: &[u8]) -> Option<NdMessage> {
     let header = ipv6::Packet::new_checked(packet).ok()?;
     let message = header.payload();
     let len = u32::try_from(message.len()).ok()?;
@@ -43,13 +43,13 @@ pub fn parse(packet: &[u8]) -> Option<Message> {
     }
     let target = Ipv6Addr::from(*message[8..].first_chunk::<16>()?);
     match message[0] {
-        SOLICITATION => Some(Message::Solicitation { target, source: option(message, SOURCE_OPTION) }),
-        ADVERTISEMENT => Some(Message::Advertisement { target, mac: option(message, TARGET_OPTION)? }),
+        SOLICITATION => Some(NdMessage::Solicitation { target, source: option(message, SOURCE_OPTION) }),
+        ADVERTISEMENT => Some(NdMessage::Advertisement { target, mac: option(message, TARGET_OPTION)? }),
         _ => None,
     }
 }
 
-/// The Ethernet address that an option of this kind tells.
+/// Returns the Ethernet address in an option of this kind.
 fn option(message: &[u8], kind: u8) -> Option<MacAddress> {
     let mut options = &message[MESSAGE_LEN..];
     while let [found, units, ..] = *options {
@@ -63,7 +63,7 @@ fn option(message: &[u8], kind: u8) -> Option<MacAddress> {
     None
 }
 
-/// A frame that asks who has the target.
+/// Builds a solicitation of the target.
 pub fn solicitation(own: (MacAddress, Ipv6Addr), target: Ipv6Addr) -> Vec<u8> {
     let [.., a, b, c] = target.octets();
     let group = Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c]);
@@ -71,8 +71,8 @@ pub fn solicitation(own: (MacAddress, Ipv6Addr), target: Ipv6Addr) -> Vec<u8> {
     frame(destination, own, group, (SOLICITATION, 0), target, SOURCE_OPTION)
 }
 
-/// A frame that tells that the target is here, which has this Ethernet address: to who asked, or to
-/// all if nobody can be told (one that asks whether an address is free has none).
+/// Builds an advertisement that the target is at this Ethernet address, in reply to `to`. Without
+/// it, all nodes are addressed (a node that checks if an address is free has none).
 pub fn advertisement(own: (MacAddress, Ipv6Addr), to: Option<(MacAddress, Ipv6Addr)>) -> Vec<u8> {
     const ROUTER: u8 = 0x80;
     const SOLICITED: u8 = 0x40;

@@ -1,10 +1,9 @@
-//! A wire's port whose chain owns addresses: it answers for them, as nobody else has them (proxy
-//! ARP, RFC 1027; RFC 4389 for IPv6).
+//! The port of a wire whose graph owns addresses: it answers for those (proxy ARP, RFC 1027; RFC
+//! 4389 for IPv6).
 //!
-//! Everything else passes as on any wire. Frames come to the wire's own cards for those addresses
-//! alone; when such a frame leaves again, with the address that a function gave it, it goes to the
-//! card of whoever has that: the one that packets from this address last came from, or the one that
-//! says so when it is asked.
+//! Everything else passes as on any wire. Only frames to the NFs' addresses arrive at the wire's
+//! own interfaces. After an NF rewrote such a packet, its frame goes to the interface of the new
+//! destination: the last known sender of that address, or the one that answers a solicitation.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,87 +11,88 @@ use packet::Addr;
 use packet::wire::{EtherType, MacAddress, arp as wire_arp, ethernet};
 
 use crate::announce::{Announcements, announcement};
-use crate::host::{Arrival, Counters, Departure, Ip, link_local};
-use crate::neighbours::{Found, Neighbours};
-use crate::solicit::Message;
-use crate::{arp, solicit};
+use crate::frame::{Ip, link_local};
+use crate::nd::NdMessage;
+use crate::neighbours::{LookupResult, Neighbours};
+use crate::router_port::{Counters, EgressAction, IngressAction};
+use crate::{arp, nd};
 
-/// Senders whose cards are remembered, a power of two; of two with one place, the later one is.
+/// Limit on the senders remembered, a power of two. A later sender displaces one in the same slot.
 pub const SENDERS_MAX: usize = 4_096;
 
-/// What a wire's port is on its link.
+/// The configuration of a wire's port on its link.
 #[derive(Clone, Debug)]
-pub struct ProxyConfig {
+pub struct ProxyPortConfig {
     /// Its Ethernet address.
     pub mac: MacAddress,
-    /// Those of all ports of the wire.
+    /// Ethernet addresses of all the wire's ports.
     pub wire: Vec<MacAddress>,
-    /// Addresses that functions own, from the first to the last, for neighbours here.
-    pub owned: Vec<(Addr, Addr)>,
-    /// Which part of the port it is, and how many there are.
-    pub part: (usize, usize),
+    /// Ranges of addresses owned by NFs, first and last, for neighbours on this side.
+    pub nf_addresses: Vec<(Addr, Addr)>,
+    /// Index and number of the shards of this port.
+    pub shard: (usize, usize),
 }
 
-/// A wire's side of one port.
-pub struct Proxy {
-    config: ProxyConfig,
+/// A wire's port that answers for the addresses of NFs.
+pub struct ProxyPort {
+    config: ProxyPortConfig,
     announcements: Announcements,
     neighbours: Neighbours,
     /// By a hash of their addresses.
     senders: Vec<Option<(Addr, MacAddress)>>,
     frames: Vec<Vec<u8>>,
-    told: Vec<Vec<u8>>,
+    snooped: Vec<Vec<u8>>,
     counters: Counters,
 }
 
-impl Proxy {
-    /// One that begins by announcing what functions own.
-    pub fn new(config: ProxyConfig) -> Proxy {
-        Proxy {
-            announcements: Announcements::new(&config.owned),
+impl ProxyPort {
+    /// Returns a port that starts by announcing the addresses of NFs.
+    pub fn new(config: ProxyPortConfig) -> ProxyPort {
+        ProxyPort {
+            announcements: Announcements::new(&config.nf_addresses),
             config,
             neighbours: Neighbours::default(),
             senders: vec![None; SENDERS_MAX],
             frames: Vec::new(),
-            told: Vec::new(),
+            snooped: Vec::new(),
             counters: Counters::default(),
         }
     }
 
-    /// The cards are these now.
+    /// Updates the Ethernet addresses.
     pub fn set_link(&mut self, mac: MacAddress, wire: &[MacAddress]) {
         self.config.mac = mac;
         self.config.wire.clear();
         self.config.wire.extend_from_slice(wire);
     }
 
-    /// The link has come up.
-    pub fn come_up(&mut self, now_ns: u64) {
-        self.neighbours.doubt(now_ns);
+    /// Handles a link that came up.
+    pub fn handle_link_up(&mut self, now_ns: u64) {
+        self.neighbours.mark_stale(now_ns);
         self.announcements.restart();
     }
 
-    /// A frame has arrived: whether it goes through the chain.
-    pub fn arrive(&mut self, frame: &[u8], now_ns: u64) -> Arrival {
+    /// Handles an incoming frame.
+    pub fn handle_ingress(&mut self, frame: &[u8], now_ns: u64) -> IngressAction {
         let Some(said) = self.hear(frame, now_ns) else {
             self.remember_sender(frame);
-            return Arrival::Through;
+            return IngressAction::Forward;
         };
         self.frames.extend(said);
-        if self.config.part.1 > 1 {
-            self.told.push(frame.to_vec());
+        if self.config.shard.1 > 1 {
+            self.snooped.push(frame.to_vec());
         }
-        self.counters.kept += 1;
-        Arrival::Kept
+        self.counters.consumed += 1;
+        IngressAction::Consumed
     }
 
-    /// A frame that tells of a neighbour has arrived at another part of the port.
-    pub fn overhear(&mut self, frame: &[u8], now_ns: u64) {
+    /// Learns from a frame about neighbours that another shard received and answers.
+    pub fn snoop(&mut self, frame: &[u8], now_ns: u64) {
         let _said_there = self.hear(frame, now_ns);
     }
 
-    /// A frame that asks for an address of a function, or answers what this port has asked: what is
-    /// to be said to it. None: it is others' business.
+    /// Handles requests for an NF's address and answers to this port's requests. Returns the
+    /// answer, if any. `None` for other frames.
     fn hear(&mut self, frame: &[u8], now_ns: u64) -> Option<Option<Vec<u8>>> {
         let link = ethernet::Frame::new_checked(frame).ok()?;
         let is_to_me = link.destination() == self.config.mac;
@@ -108,8 +108,8 @@ impl Proxy {
             return is_to_me.then_some(None);
         }
         let source = Ip::of(frame).filter(|ip| !ip.destination.is_v4())?.source;
-        match solicit::parse(&frame[ethernet::HEADER_LEN..])? {
-            Message::Solicitation { target, source: said } => {
+        match nd::parse(&frame[ethernet::HEADER_LEN..])? {
+            NdMessage::Solicitation { target, source: said } => {
                 if !self.is_owned(Addr::from(IpAddr::V6(target))) {
                     return None;
                 }
@@ -117,9 +117,9 @@ impl Proxy {
                     IpAddr::V6(v6) if !v6.is_unspecified() => Some((said.unwrap_or(link.source()), v6)),
                     _ => None,
                 };
-                Some(Some(solicit::advertisement((self.config.mac, target), asker)))
+                Some(Some(nd::advertisement((self.config.mac, target), asker)))
             }
-            Message::Advertisement { target, mac } => {
+            NdMessage::Advertisement { target, mac } => {
                 self.learn(Addr::from(IpAddr::V6(target)), mac, now_ns);
                 is_to_me.then_some(None)
             }
@@ -128,7 +128,10 @@ impl Proxy {
 
     fn is_owned(&self, address: Addr) -> bool {
         let number = address.to_u128();
-        self.config.owned.iter().any(|(first, last)| (first.to_u128()..=last.to_u128()).contains(&number))
+        self.config
+            .nf_addresses
+            .iter()
+            .any(|(first, last)| (first.to_u128()..=last.to_u128()).contains(&number))
     }
 
     fn learn(&mut self, address: Addr, mac: MacAddress, now_ns: u64) {
@@ -147,35 +150,35 @@ impl Proxy {
         }
     }
 
-    /// A packet is to leave by this port: if its frame came to the wire itself, it gets the card of
-    /// the packet's destination.
-    pub fn depart(&mut self, frame: &mut [u8], now_ns: u64) -> Departure {
+    /// Handles an outgoing packet: if its frame was addressed to the wire itself, it gets the
+    /// Ethernet address of the packet's destination.
+    pub fn handle_egress(&mut self, frame: &mut [u8], now_ns: u64) -> EgressAction {
         let to = frame.first_chunk().copied().map(MacAddress);
         if !to.is_some_and(|to| self.config.wire.contains(&to)) {
-            return Departure::Leaves;
+            return EgressAction::Transmit;
         }
-        let Some(ip) = Ip::of(frame) else { return Departure::Leaves };
+        let Some(ip) = Ip::of(frame) else { return EgressAction::Transmit };
         if let Some(&Some((address, mac))) = self.senders.get(place(ip.destination))
             && address == ip.destination
         {
             self.put_addresses(frame, mac);
-            return Departure::Leaves;
+            return EgressAction::Transmit;
         }
         match self.neighbours.find(ip.destination, frame, now_ns) {
-            Found::Here { mac, ask } => {
+            LookupResult::Resolved { mac, solicit } => {
                 self.put_addresses(frame, mac);
-                if ask {
-                    self.ask(ip.destination);
+                if solicit {
+                    self.solicit(ip.destination);
                 }
-                Departure::Leaves
+                EgressAction::Transmit
             }
-            Found::Waits { ask, lost } => {
+            LookupResult::Pending { solicit, lost } => {
                 self.counters.withheld += 1;
                 self.counters.unreachable += u64::from(lost);
-                if ask {
-                    self.ask(ip.destination);
+                if solicit {
+                    self.solicit(ip.destination);
                 }
-                Departure::Kept
+                EgressAction::Consumed
             }
         }
     }
@@ -185,53 +188,53 @@ impl Proxy {
         frame[6..12].copy_from_slice(&self.config.mac.0);
     }
 
-    /// Asks who has an address, in nobody's name (RFC 5227 1.1), or in that of the card's
-    /// link-local address.
-    fn ask(&mut self, address: Addr) {
+    /// Solicits an address, from the unspecified address (RFC 5227 1.1) or the interface's
+    /// link-local one.
+    fn solicit(&mut self, address: Addr) {
         let mac = self.config.mac;
         self.frames.push(match (address.ip(), link_local(mac).ip()) {
             (IpAddr::V4(target), _) => arp::request((mac, Ipv4Addr::UNSPECIFIED), target),
-            (IpAddr::V6(target), IpAddr::V6(own)) => solicit::solicitation((mac, own), target),
+            (IpAddr::V6(target), IpAddr::V6(own)) => nd::solicitation((mac, own), target),
             (IpAddr::V6(_), IpAddr::V4(_)) => return,
         });
     }
 
-    /// Time has come so far.
-    pub fn pass_time(&mut self, now_ns: u64) {
-        if self.config.part.0 == 0 {
-            let (due, _) = self.announcements.due(now_ns);
+    /// Retransmits solicitations and sends announcements.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        if self.config.shard.0 == 0 {
+            let (due, _) = self.announcements.take_due(now_ns);
             self.counters.announced += due.len() as u64;
             self.frames.extend(due.into_iter().map(|address| announcement(self.config.mac, address)));
         }
-        let (mut ask, mut lost) = (Vec::new(), Vec::new());
-        self.neighbours.overdue(now_ns, &mut ask, &mut lost);
-        ask.into_iter().for_each(|address| self.ask(address));
+        let (mut solicited, mut lost) = (Vec::new(), Vec::new());
+        self.neighbours.expire(now_ns, &mut solicited, &mut lost);
+        solicited.into_iter().for_each(|address| self.solicit(address));
         self.counters.unreachable += lost.len() as u64;
     }
 
-    /// Frames that are to be sent.
+    /// Takes the frames to send.
     pub fn take_frames(&mut self) -> Vec<Vec<u8>> {
-        self.counters.made += self.frames.len() as u64;
+        self.counters.generated += self.frames.len() as u64;
         std::mem::take(&mut self.frames)
     }
 
-    /// Frames that told of neighbours, for the port's other parts.
-    pub fn take_told(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.told)
+    /// Takes the frames about neighbours, for the port's other shards.
+    pub fn take_snooped(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.snooped)
     }
 
-    /// What it has done so far.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
-        Counters { unannounced: self.announcements.left_out(), ..self.counters }
+        Counters { unannounced: self.announcements.omitted(), ..self.counters }
     }
 
-    /// Packets that wait for a neighbour's address now.
-    pub fn waiting(&self) -> u64 {
-        self.neighbours.waiting()
+    /// Returns the number of packets waiting for a neighbour's address.
+    pub fn pending(&self) -> u64 {
+        self.neighbours.pending()
     }
 }
 
-/// Where an address's card is remembered.
+/// Returns the slot of a sender's address.
 fn place(address: Addr) -> usize {
     let number = address.to_u128();
     let folded = (number as u64 ^ (number >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

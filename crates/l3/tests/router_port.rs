@@ -1,5 +1,5 @@
-//! A host by what it says: frames are built and read by another implementation.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! Behaviour of a router's port: frames are built and parsed by another implementation.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,10 @@ use etherparse::{
     ArpOperation, ArpPacket, Icmpv4Type, Icmpv6Type, NetHeaders, NetSlice, PacketBuilder, PacketHeaders,
     SlicedPacket, TransportHeader,
 };
-use l3::{Arrival, Config, Departure, Host, NEIGHBOURS_MAX, Proxy, ProxyConfig, QUEUE_MAX};
+use l3::{
+    Config, EgressAction, IngressAction, NEIGHBOURS_MAX, PENDING_PER_NEIGHBOUR_MAX, ProxyPort,
+    ProxyPortConfig, RouterPort,
+};
 use packet::Addr;
 use packet::wire::MacAddress;
 use proptest::prelude::*;
@@ -24,22 +27,22 @@ fn config() -> Config {
     Config {
         mac: MacAddress(OWN),
         mtu: 1500,
-        networks: vec!["10.0.0.254/24".parse().unwrap(), "fd00::fe/64".parse().unwrap()],
+        addresses: vec!["10.0.0.254/24".parse().unwrap(), "fd00::fe/64".parse().unwrap()],
         gateways: vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))],
-        owned: vec![(addr("10.0.0.100"), addr("10.0.0.103"))],
-        router: Vec::new(),
-        refuses_martians: true,
-        part: (0, 1),
+        nf_addresses: vec![(addr("10.0.0.100"), addr("10.0.0.103"))],
+        router_addresses: Vec::new(),
+        drop_martians: true,
+        shard: (0, 1),
     }
 }
 
-fn host() -> Host {
-    let mut host = Host::new(config());
-    assert_eq!(host.take_frames().len(), 3, "it tells its addresses, and its link-local one");
-    // And those of functions, twice.
-    [0, 2, 4].into_iter().for_each(|second| host.pass_time(second * SECOND));
-    assert_eq!(host.take_frames().len(), 2 * 4 + 3);
-    host
+fn router_port() -> RouterPort {
+    let mut port = RouterPort::new(config());
+    assert_eq!(port.take_frames().len(), 3, "it announces its addresses, and its link-local one");
+    // And those of NFs, twice.
+    [0, 2, 4].into_iter().for_each(|second| port.handle_timeout(second * SECOND));
+    assert_eq!(port.take_frames().len(), 2 * 4 + 3);
+    port
 }
 
 fn udp(to: [u8; 6], source: &str, destination: &str, ttl: u8, len: usize) -> Vec<u8> {
@@ -74,11 +77,11 @@ fn arp(operation: ArpOperation, sender: ([u8; 6], [u8; 4]), target: [u8; 4]) -> 
     frame
 }
 
-/// Who answers for an IPv4 address.
-fn answer_for(host: &mut Host, target: [u8; 4]) -> Option<Vec<u8>> {
+/// Returns the Ethernet address in the answer for an IPv4 address.
+fn answer_for(port: &mut RouterPort, target: [u8; 4]) -> Option<Vec<u8>> {
     let asked = arp(ArpOperation::REQUEST, (CLIENT, [10, 0, 0, 1]), target);
-    assert_eq!(host.arrive(&asked, 0), Arrival::Kept);
-    let frames = host.take_frames();
+    assert_eq!(port.handle_ingress(&asked, 0), IngressAction::Consumed);
+    let frames = port.take_frames();
     let frame = frames.first()?;
     let sliced = SlicedPacket::from_ethernet(frame).unwrap();
     let Some(NetSlice::Arp(told)) = sliced.net else { panic!("{frame:?}") };
@@ -88,102 +91,102 @@ fn answer_for(host: &mut Host, target: [u8; 4]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn it_answers_for_its_own_address_and_those_of_functions_alone() {
-    let mut host = host();
+fn only_own_and_nf_addresses_are_answered_for() {
+    let mut port = router_port();
     for here in [254, 100, 103] {
-        assert_eq!(answer_for(&mut host, [10, 0, 0, here]), Some(OWN.to_vec()), "{here}");
+        assert_eq!(answer_for(&mut port, [10, 0, 0, here]), Some(OWN.to_vec()), "{here}");
     }
     for elsewhere in [1, 99, 104] {
-        assert_eq!(answer_for(&mut host, [10, 0, 0, elsewhere]), None, "{elsewhere}");
+        assert_eq!(answer_for(&mut port, [10, 0, 0, elsewhere]), None, "{elsewhere}");
     }
 }
 
-/// A port's hosts: one tells of the port, each knows what another one has heard, and the one that
-/// heard it answers.
+/// A port's shards: one announces, each learns what another one received, and only the receiver
+/// answers.
 #[test]
-fn hosts_of_one_port_hear_of_neighbours_from_each_other() {
-    let mut hosts = [0, 1].map(|number| Host::new(Config { part: (number, 2), ..config() }));
-    assert_eq!(hosts.each_mut().map(|host| host.take_frames().len()), [3, 0]);
+fn shards_of_a_port_learn_neighbours_from_each_other() {
+    let mut hosts = [0, 1].map(|number| RouterPort::new(Config { shard: (number, 2), ..config() }));
+    assert_eq!(hosts.each_mut().map(|port| port.take_frames().len()), [3, 0]);
     let [first, second] = &mut hosts;
     let mut packet = udp(OWN, "192.0.2.1", "10.0.0.7", 9, 30);
-    assert_eq!(second.depart(&mut packet, 0), Departure::Kept);
-    assert_eq!((second.take_frames().len(), second.waiting()), (1, 1), "it asks");
+    assert_eq!(second.handle_egress(&mut packet, 0), EgressAction::Consumed);
+    assert_eq!((second.take_frames().len(), second.pending()), (1, 1), "it solicits");
     let reply = arp(ArpOperation::REPLY, (CLIENT, [10, 0, 0, 7]), [10, 0, 0, 254]);
-    assert_eq!(first.arrive(&reply, 0), Arrival::Kept);
-    for told in first.take_told() {
-        second.overhear(&told, 0);
+    assert_eq!(first.handle_ingress(&reply, 0), IngressAction::Consumed);
+    for told in first.take_snooped() {
+        second.snoop(&told, 0);
     }
-    assert_eq!((second.take_frames().len(), second.waiting()), (1, 0), "what waited leaves");
-    assert_eq!((second.counters().kept, second.take_told().len()), (0, 0), "it arrived once");
+    assert_eq!((second.take_frames().len(), second.pending()), (1, 0), "pending packets leave");
+    assert_eq!((second.counters().consumed, second.take_snooped().len()), (0, 0), "it arrived once");
     let asked = arp(ArpOperation::REQUEST, (CLIENT, [10, 0, 0, 7]), [10, 0, 0, 254]);
-    first.arrive(&asked, 0);
-    first.take_told().iter().for_each(|told| second.overhear(told, 0));
-    assert_eq!([first, second].map(|host| host.take_frames().len()), [1, 0], "one answers");
+    first.handle_ingress(&asked, 0);
+    first.take_snooped().iter().for_each(|told| second.snoop(told, 0));
+    assert_eq!([first, second].map(|port| port.take_frames().len()), [1, 0], "one answers");
 }
 
 #[test]
-fn who_solicits_an_ipv6_address_is_told() {
-    let mut host = host();
-    let mut other = Host::new(Config {
+fn ipv6_solicitation_gets_an_advertisement() {
+    let mut port = router_port();
+    let mut other = RouterPort::new(Config {
         mac: MacAddress(CLIENT),
         mtu: 1500,
-        networks: vec!["fd00::1/64".parse().unwrap()],
+        addresses: vec!["fd00::1/64".parse().unwrap()],
         gateways: Vec::new(),
-        owned: Vec::new(),
-        router: Vec::new(),
-        refuses_martians: true,
-        part: (0, 1),
+        nf_addresses: Vec::new(),
+        router_addresses: Vec::new(),
+        drop_martians: true,
+        shard: (0, 1),
     });
     other.take_frames();
-    // Two hosts find each other, as the kernel's own stack finds them in other tests.
+    // Two ports find each other; other tests use the kernel's own stack.
     let mut packet = udp([0; 6], "fd00::1", "fd00::fe", 64, 10);
-    assert_eq!(other.depart(&mut packet, 0), Departure::Kept);
+    assert_eq!(other.handle_egress(&mut packet, 0), EgressAction::Consumed);
     let asked = other.take_frames();
     assert_eq!(asked.len(), 1);
-    assert_eq!(host.arrive(&asked[0], 0), Arrival::Kept);
-    let told = host.take_frames();
+    assert_eq!(port.handle_ingress(&asked[0], 0), IngressAction::Consumed);
+    let told = port.take_frames();
     assert_eq!(told.len(), 1);
     let parsed = PacketHeaders::from_ethernet_slice(&told[0]).unwrap();
     let Some(TransportHeader::Icmpv6(icmp)) = parsed.transport else { panic!("{:?}", parsed.transport) };
     let Some(NetHeaders::Ipv6(ip, _)) = parsed.net else { panic!("{:?}", parsed.net) };
     let sum = icmp.icmp_type.calc_checksum(ip.source, ip.destination, parsed.payload.slice()).unwrap();
     assert_eq!((icmp.checksum, ip.hop_limit), (sum, 255));
-    assert_eq!(other.arrive(&told[0], 0), Arrival::Kept);
+    assert_eq!(other.handle_ingress(&told[0], 0), IngressAction::Consumed);
     let sent = other.take_frames();
-    assert_eq!(sent.len(), 1, "what waited leaves");
+    assert_eq!(sent.len(), 1, "pending packets leave");
     assert_eq!((&sent[0][..6], &sent[0][6..12]), (&OWN[..], &CLIENT[..]));
 }
 
 #[test]
-fn a_ping_to_it_is_answered_and_one_to_a_function_goes_through() {
-    let mut host = host();
+fn ping_to_the_port_is_answered_and_to_an_nf_forwarded() {
+    let mut port = router_port();
     let mut ping = Vec::new();
     let build = |destination| PacketBuilder::ethernet2(CLIENT, OWN).ipv4([10, 0, 0, 1], destination, 64);
     build([10, 0, 0, 254]).icmpv4_echo_request(7, 9).write(&mut ping, b"echo").unwrap();
-    assert_eq!(host.arrive(&ping, 0), Arrival::Kept);
-    let frames = host.take_frames();
+    assert_eq!(port.handle_ingress(&ping, 0), IngressAction::Consumed);
+    let frames = port.take_frames();
     let parsed = PacketHeaders::from_ethernet_slice(&frames[0]).unwrap();
     let Some(TransportHeader::Icmpv4(icmp)) = parsed.transport else { panic!() };
     assert!(matches!(icmp.icmp_type, Icmpv4Type::EchoReply(echo) if (echo.id, echo.seq) == (7, 9)));
     assert_eq!(icmp.checksum, icmp.icmp_type.calc_checksum(b"echo"));
     assert_eq!(&frames[0][..6], &CLIENT);
-    // One that came through the chain is answered through it; an answer is not answered.
+    // A ping through the graph is answered through it; a reply is not answered.
     let mut back = frames[0].clone();
-    assert_eq!(host.depart(&mut ping.clone(), 0), Departure::Kept);
-    assert_eq!((host.take_returned().len(), host.take_frames().len()), (1, 0));
+    assert_eq!(port.handle_egress(&mut ping.clone(), 0), EgressAction::Consumed);
+    assert_eq!((port.take_returned().len(), port.take_frames().len()), (1, 0));
     back[..6].copy_from_slice(&OWN);
     back[26..34].rotate_left(4);
-    assert_eq!((host.arrive(&back, 0), host.take_frames().len()), (Arrival::Kept, 0));
+    assert_eq!((port.handle_ingress(&back, 0), port.take_frames().len()), (IngressAction::Consumed, 0));
     let mut other = Vec::new();
     build([10, 0, 0, 100]).icmpv4_echo_request(7, 9).write(&mut other, b"echo").unwrap();
-    assert_eq!(host.arrive(&other, 0), Arrival::Through);
+    assert_eq!(port.handle_ingress(&other, 0), IngressAction::Forward);
 }
 
 #[test]
-fn what_is_not_for_a_router_does_not_go_through() {
-    let mut host = host();
+fn frames_not_for_a_router_are_consumed() {
+    let mut port = router_port();
     let other_mac = [2, 0, 0, 0, 0, 0x77];
-    assert_eq!(host.arrive(&udp(OWN, "10.0.0.1", "192.0.2.1", 64, 9), 0), Arrival::Through);
+    assert_eq!(port.handle_ingress(&udp(OWN, "10.0.0.1", "192.0.2.1", 64, 9), 0), IngressAction::Forward);
     for (mac, source, destination) in [
         (other_mac, "10.0.0.1", "192.0.2.1"),
         ([0xff; 6], "10.0.0.1", "192.0.2.1"),
@@ -194,20 +197,20 @@ fn what_is_not_for_a_router_does_not_go_through() {
         (OWN, "fd00::1", "ff02::1"),
     ] {
         let frame = udp(mac, source, destination, 64, 9);
-        assert_eq!(host.arrive(&frame, 0), Arrival::Kept, "{source} to {destination}");
+        assert_eq!(port.handle_ingress(&frame, 0), IngressAction::Consumed, "{source} to {destination}");
     }
-    assert_eq!(host.counters().kept, 7);
+    assert_eq!(port.counters().consumed, 7);
 }
 
 #[test]
-fn the_last_hop_is_told_that_time_is_over_and_who_tells_is_limited() {
-    let mut host = host();
+fn expired_packets_get_time_exceeded_at_a_limited_rate() {
+    let mut port = router_port();
     let late = udp(OWN, "10.0.0.1", "192.0.2.1", 1, 9);
     for _ in 0..1_000 {
-        assert_eq!(host.arrive(&late, SECOND), Arrival::Kept);
+        assert_eq!(port.handle_ingress(&late, SECOND), IngressAction::Consumed);
     }
-    let frames = host.take_frames();
-    assert_eq!(frames.len(), 50, "as many as may be sent at once");
+    let frames = port.take_frames();
+    assert_eq!(frames.len(), 50, "the limit at once");
     let parsed = PacketHeaders::from_ethernet_slice(&frames[0]).unwrap();
     let Some(NetHeaders::Ipv4(ip, _)) = &parsed.net else { panic!() };
     assert_eq!((ip.source, ip.destination), ([10, 0, 0, 254], [10, 0, 0, 1]));
@@ -217,79 +220,88 @@ fn the_last_hop_is_told_that_time_is_over_and_who_tells_is_limited() {
 }
 
 #[test]
-fn packets_wait_for_a_neighbour_in_order_and_a_silent_one_is_given_up() {
-    let mut host = host();
+fn arp_pending_packets_keep_order_and_unresolved_neighbour_gets_host_unreachable() {
+    let mut port = router_port();
     for len in 1..=3 {
         let mut frame = udp(OWN, "192.0.2.1", "10.0.0.1", 64, len);
-        assert_eq!(host.depart(&mut frame, 0), Departure::Kept);
+        assert_eq!(port.handle_egress(&mut frame, 0), EgressAction::Consumed);
     }
-    assert_eq!(host.take_frames().len(), 1, "it asks once");
-    host.arrive(&arp(ArpOperation::REPLY, (CLIENT, [10, 0, 0, 1]), [10, 0, 0, 254]), 1);
-    let lens: Vec<_> = host.take_frames().iter().map(|frame| frame.len() - 42).collect();
+    assert_eq!(port.take_frames().len(), 1, "it solicits once");
+    port.handle_ingress(&arp(ArpOperation::REPLY, (CLIENT, [10, 0, 0, 1]), [10, 0, 0, 254]), 1);
+    let lens: Vec<_> = port.take_frames().iter().map(|frame| frame.len() - 42).collect();
     assert_eq!(lens, [1, 2, 3]);
     let mut next = udp(OWN, "192.0.2.1", "10.0.0.1", 64, 9);
-    assert_eq!(host.depart(&mut next, 2), Departure::Leaves);
+    assert_eq!(port.handle_egress(&mut next, 2), EgressAction::Transmit);
     let ip = etherparse::Ipv4Header::from_slice(&next[14..]).unwrap().0;
     assert_eq!((ip.time_to_live, ip.header_checksum), (63, ip.calc_header_checksum()));
-    // Not on the link: by the gateway, who is known.
-    assert_eq!(host.depart(&mut udp(OWN, "10.0.0.9", "198.51.100.1", 64, 9), 3), Departure::Leaves);
+    // Not on the link: through the gateway, which is known.
+    assert_eq!(
+        port.handle_egress(&mut udp(OWN, "10.0.0.9", "198.51.100.1", 64, 9), 3),
+        EgressAction::Transmit
+    );
 
-    // Nobody has this address: three questions, and the sender is told.
-    assert_eq!(host.depart(&mut udp(OWN, "192.0.2.1", "10.0.0.9", 64, 9), 4), Departure::Kept);
-    let mut questions = host.take_frames().len();
+    // Nobody has this address: three solicitations, then the sender gets an error.
+    assert_eq!(port.handle_egress(&mut udp(OWN, "192.0.2.1", "10.0.0.9", 64, 9), 4), EgressAction::Consumed);
+    let mut questions = port.take_frames().len();
     for second in 1..10 {
-        host.pass_time(4 + second * SECOND);
-        questions += host.take_frames().len();
+        port.handle_timeout(4 + second * SECOND);
+        questions += port.take_frames().len();
     }
     assert_eq!(questions, 3);
-    let returned = host.take_returned();
+    let returned = port.take_returned();
     assert_eq!(returned.len(), 1);
     let parsed = PacketHeaders::from_ethernet_slice(&returned[0]).unwrap();
     let Some(TransportHeader::Icmpv4(icmp)) = &parsed.transport else { panic!() };
     assert!(matches!(icmp.icmp_type, Icmpv4Type::DestinationUnreachable(_)));
-    assert_eq!((host.counters().unreachable, host.waiting()), (1, 0));
+    assert_eq!((port.counters().unreachable, port.pending()), (1, 0));
 }
 
 #[test]
-fn neighbours_are_asked_for_again_when_the_link_has_come_up() {
-    let mut host = host();
+fn neighbours_are_solicited_again_after_the_link_came_up() {
+    let mut port = router_port();
     let other = [2, 0, 0, 0, 0, 2];
-    let speak = |host: &mut Host, now_ns| {
+    let speak = |port: &mut RouterPort, now_ns| {
         let mut frame = udp(OWN, "192.0.2.1", "10.0.0.1", 64, 9);
-        let departure = host.depart(&mut frame, now_ns);
-        (departure, frame[..6].to_vec(), host.take_frames().len())
+        let departure = port.handle_egress(&mut frame, now_ns);
+        (departure, frame[..6].to_vec(), port.take_frames().len())
     };
     let told = |mac| arp(ArpOperation::REPLY, (mac, [10, 0, 0, 1]), [10, 0, 0, 254]);
-    host.arrive(&arp(ArpOperation::REQUEST, (CLIENT, [10, 0, 0, 1]), [10, 0, 0, 254]), 40 * SECOND);
-    host.take_frames();
+    port.handle_ingress(&arp(ArpOperation::REQUEST, (CLIENT, [10, 0, 0, 1]), [10, 0, 0, 254]), 40 * SECOND);
+    port.take_frames();
     let now = 41 * SECOND;
-    assert_eq!(speak(&mut host, now), (Departure::Leaves, CLIENT.to_vec(), 0), "it is known");
-    host.come_up(now);
-    assert_eq!(host.take_frames().len(), 3, "it tells its addresses");
-    // It is used as it was known, asked for once in a second, and then as it says.
-    assert_eq!(speak(&mut host, now), (Departure::Leaves, CLIENT.to_vec(), 1));
-    assert_eq!(speak(&mut host, now + 1), (Departure::Leaves, CLIENT.to_vec(), 0));
-    host.arrive(&told(other), now + 2);
-    assert_eq!(speak(&mut host, now + 3), (Departure::Leaves, other.to_vec(), 0));
-    // One that was asked for while the link was down is asked for at once.
-    assert_eq!(host.depart(&mut udp(OWN, "192.0.2.1", "10.0.0.9", 64, 9), now + 4), Departure::Kept);
-    assert_eq!(host.take_frames().len(), 1);
-    host.come_up(now + 5);
-    host.take_frames();
-    host.pass_time(now + 6);
-    // Beside the addresses of functions that are announced again.
-    assert_eq!((host.take_frames().len(), host.waiting()), (1 + 4, 1));
+    assert_eq!(speak(&mut port, now), (EgressAction::Transmit, CLIENT.to_vec(), 0), "it is known");
+    port.handle_link_up(now);
+    assert_eq!(port.take_frames().len(), 3, "it announces its addresses");
+    // The old address stays in use, is solicited once per second, and then replaced by the answer.
+    assert_eq!(speak(&mut port, now), (EgressAction::Transmit, CLIENT.to_vec(), 1));
+    assert_eq!(speak(&mut port, now + 1), (EgressAction::Transmit, CLIENT.to_vec(), 0));
+    port.handle_ingress(&told(other), now + 2);
+    assert_eq!(speak(&mut port, now + 3), (EgressAction::Transmit, other.to_vec(), 0));
+    // A neighbour solicited while the link was down is solicited again at once.
+    assert_eq!(
+        port.handle_egress(&mut udp(OWN, "192.0.2.1", "10.0.0.9", 64, 9), now + 4),
+        EgressAction::Consumed
+    );
+    assert_eq!(port.take_frames().len(), 1);
+    port.handle_link_up(now + 5);
+    port.take_frames();
+    port.handle_timeout(now + 6);
+    // In addition to the addresses of NFs, which are announced again.
+    assert_eq!((port.take_frames().len(), port.pending()), (1 + 4, 1));
 }
 
 #[test]
-fn without_a_route_or_beyond_the_mtu_the_sender_is_told() {
-    let mut host = host();
-    assert_eq!(host.depart(&mut udp(OWN, "fd00::1", "fd99::1", 64, 9), 0), Departure::Kept);
-    assert_eq!(host.depart(&mut udp(OWN, "fd00::2", "fd00::1", 64, 1_500), 0), Departure::Kept);
-    // Nor is there one to all hosts of a network, by the gateway or otherwise.
-    assert_eq!(host.depart(&mut udp(OWN, "192.0.2.1", "10.0.0.255", 64, 9), 0), Departure::Kept);
-    assert!(host.take_frames().is_empty());
-    let returned = host.take_returned();
+fn sender_gets_no_route_and_too_big_errors() {
+    let mut port = router_port();
+    assert_eq!(port.handle_egress(&mut udp(OWN, "fd00::1", "fd99::1", 64, 9), 0), EgressAction::Consumed);
+    assert_eq!(port.handle_egress(&mut udp(OWN, "fd00::2", "fd00::1", 64, 1_500), 0), EgressAction::Consumed);
+    // There is no route to a network's broadcast address either, through the gateway or otherwise.
+    assert_eq!(
+        port.handle_egress(&mut udp(OWN, "192.0.2.1", "10.0.0.255", 64, 9), 0),
+        EgressAction::Consumed
+    );
+    assert!(port.take_frames().is_empty());
+    let returned = port.take_returned();
     let kinds = returned[..2].iter().map(|frame| {
         match PacketHeaders::from_ethernet_slice(frame).unwrap().transport.unwrap() {
             TransportHeader::Icmpv6(icmp) => icmp.icmp_type,
@@ -303,62 +315,62 @@ fn without_a_route_or_beyond_the_mtu_the_sender_is_told() {
 
 #[test]
 fn queues_and_tables_are_bounded() {
-    let mut host = host();
-    for _ in 0..QUEUE_MAX + 5 {
-        host.depart(&mut udp(OWN, "192.0.2.1", "10.0.0.9", 64, 9), 0);
+    let mut port = router_port();
+    for _ in 0..PENDING_PER_NEIGHBOUR_MAX + 5 {
+        port.handle_egress(&mut udp(OWN, "192.0.2.1", "10.0.0.9", 64, 9), 0);
     }
-    assert_eq!((host.waiting(), host.counters().unreachable), (QUEUE_MAX as u64, 5));
-    // More neighbours than are kept, each of whom spoke.
-    let mut guest = Host::new(Config {
+    assert_eq!((port.pending(), port.counters().unreachable), (PENDING_PER_NEIGHBOUR_MAX as u64, 5));
+    // More neighbours than are kept, each of which spoke.
+    let mut guest = RouterPort::new(Config {
         mac: MacAddress(OWN),
         mtu: 1500,
-        networks: vec!["10.0.0.0/8".parse().unwrap()],
+        addresses: vec!["10.0.0.0/8".parse().unwrap()],
         gateways: Vec::new(),
-        owned: Vec::new(),
-        router: Vec::new(),
-        refuses_martians: true,
-        part: (0, 1),
+        nf_addresses: Vec::new(),
+        router_addresses: Vec::new(),
+        drop_martians: true,
+        shard: (0, 1),
     });
     for i in 1..=2 * NEIGHBOURS_MAX as u32 {
         let address = (0x0a00_0000 + i).to_be_bytes();
-        guest.arrive(&arp(ArpOperation::REQUEST, (CLIENT, address), [10, 0, 0, 0]), u64::from(i));
+        guest.handle_ingress(&arp(ArpOperation::REQUEST, (CLIENT, address), [10, 0, 0, 0]), u64::from(i));
     }
     let known = (1..=2 * NEIGHBOURS_MAX as u32).filter(|i| {
         let address = Ipv4Addr::from(0x0a00_0000 + i).to_string();
-        guest.depart(&mut udp(OWN, "192.0.2.1", &address, 64, 9), SECOND) == Departure::Leaves
+        guest.handle_egress(&mut udp(OWN, "192.0.2.1", &address, 64, 9), SECOND) == EgressAction::Transmit
     });
     assert!(known.count() <= NEIGHBOURS_MAX);
-    // A scan of a large network: nobody answers, and what waits is bounded, too.
+    // A scan of a large network: nobody answers, and pending packets are bounded, too.
     for i in 1..=2 * NEIGHBOURS_MAX as u32 {
         let address = Ipv4Addr::from(0x0a80_0000 + i).to_string();
-        guest.depart(&mut udp(OWN, "192.0.2.1", &address, 64, 9), SECOND);
+        guest.handle_egress(&mut udp(OWN, "192.0.2.1", &address, 64, 9), SECOND);
     }
-    assert!(guest.waiting() <= NEIGHBOURS_MAX as u64);
+    assert!(guest.pending() <= NEIGHBOURS_MAX as u64);
     assert!(guest.counters().unreachable >= NEIGHBOURS_MAX as u64);
 }
 
 proptest! {
     #[test]
-    fn fragments_are_the_packet(len in 1_473usize..9_000, mtu in 68u32..1_500) {
-        let mut host = Host::new(Config {
+    fn fragments_reassemble_to_the_packet(len in 1_473usize..9_000, mtu in 68u32..1_500) {
+        let mut port = RouterPort::new(Config {
             mac: MacAddress(OWN),
             mtu,
-            networks: vec!["10.0.0.254/24".parse().unwrap()],
+            addresses: vec!["10.0.0.254/24".parse().unwrap()],
             gateways: Vec::new(),
-            owned: Vec::new(),
-            router: Vec::new(),
-            refuses_martians: true,
-            part: (0, 1),
+            nf_addresses: Vec::new(),
+            router_addresses: Vec::new(),
+            drop_martians: true,
+            shard: (0, 1),
         });
-        host.arrive(&arp(ArpOperation::REQUEST, (CLIENT, [10, 0, 0, 1]), [10, 0, 0, 254]), 0);
-        host.take_frames();
+        port.handle_ingress(&arp(ArpOperation::REQUEST, (CLIENT, [10, 0, 0, 1]), [10, 0, 0, 254]), 0);
+        port.take_frames();
         let mut whole = udp(OWN, "192.0.2.1", "10.0.0.1", 64, len);
         whole[20] &= !0x40; // It may be cut.
         let header = etherparse::Ipv4Header::from_slice(&whole[14..]).unwrap().0;
         whole[24..26].copy_from_slice(&header.calc_header_checksum().to_be_bytes());
-        prop_assert_eq!(host.depart(&mut whole.clone(), 0), Departure::Kept);
+        prop_assert_eq!(port.handle_egress(&mut whole.clone(), 0), EgressAction::Consumed);
         let mut put_together = vec![0; whole.len() - 34];
-        let frames = host.take_frames();
+        let frames = port.take_frames();
         for (number, frame) in frames.iter().enumerate() {
             prop_assert!(frame.len() <= mtu as usize + 14);
             let ip = etherparse::Ipv4Header::from_slice(&frame[14..]).unwrap().0;
@@ -372,10 +384,10 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_arrives_or_departs_breaks_it(
+    fn arbitrary_frames_do_not_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0u8..6, cut in 0usize..200, at in 0usize..120, to: u8,
     ) {
-        let mut host = host();
+        let mut port = router_port();
         let mut frame = match kind {
             0 => bytes,
             1 => udp(OWN, "10.0.0.1", "10.0.0.254", 64, bytes.len()),
@@ -393,26 +405,26 @@ proptest! {
             *byte = to;
         }
         frame.truncate(frame.len().saturating_sub(cut % 60));
-        host.arrive(&frame, 0);
-        host.depart(&mut frame, 0);
-        host.pass_time(SECOND);
+        port.handle_ingress(&frame, 0);
+        port.handle_egress(&mut frame, 0);
+        port.handle_timeout(SECOND);
     }
 }
 
-/// Priority tags (IEEE 802.1Q 9.6) are taken off; tags of VLANs stay, and the frame is none of this
-/// port's.
+/// Priority tags (IEEE 802.1Q 9.6) are removed. VLAN tags stay, and such a frame is not for this
+/// port.
 #[test]
-fn priority_tagged_frames_are_of_the_untagged_network() {
+fn priority_tagged_frames_belong_to_the_untagged_network() {
     let plain = udp(OWN, "10.0.0.1", "192.0.2.1", 64, 30);
     let with = |tags: &[[u8; 4]]| [&plain[..12], &tags.concat(), &plain[12..]].concat();
     let mut untagged = Vec::new();
     for tags in [&[[0x81, 0, 0, 0]][..], &[[0x81, 0, 0xf0, 0]], &[[0x88, 0xa8, 0xe0, 0], [0x81, 0, 0x20, 0]]]
     {
         let frame = with(tags);
-        assert_eq!(host().arrive(&frame, 0), Arrival::Kept, "nobody looks behind the tag");
+        assert_eq!(router_port().handle_ingress(&frame, 0), IngressAction::Consumed, "the tag is not parsed");
         assert!(l3::untag(&frame, &mut untagged));
         assert_eq!(untagged, plain);
-        assert_eq!(host().arrive(&untagged, 0), Arrival::Through);
+        assert_eq!(router_port().handle_ingress(&untagged, 0), IngressAction::Forward);
     }
     let priority_then_vlan = with(&[[0x81, 0, 0xe0, 0], [0x81, 0, 0, 7]]);
     assert!(l3::untag(&priority_then_vlan, &mut untagged));
@@ -422,8 +434,8 @@ fn priority_tagged_frames_are_of_the_untagged_network() {
     }
 }
 
-/// The addresses that frames announce: by ARP that asks for the sender's own, or by an
-/// advertisement to all.
+/// Returns the addresses that frames announce: by gratuitous ARP, or by an advertisement to all
+/// nodes.
 fn announced(frames: &[Vec<u8>]) -> Vec<IpAddr> {
     let of = |frame: &Vec<u8>| {
         let sliced = SlicedPacket::from_ethernet(frame).unwrap();
@@ -444,16 +456,16 @@ fn announced(frames: &[Vec<u8>]) -> Vec<IpAddr> {
 }
 
 #[test]
-fn addresses_of_functions_are_announced_at_the_start_and_when_the_link_is_back() {
+fn nf_addresses_are_announced_at_the_start_and_after_link_up() {
     let owned = vec![(addr("10.0.0.100"), addr("10.0.0.103")), (addr("fd00::80"), addr("fd00::80"))];
     let expected = ["10.0.0.100", "10.0.0.101", "10.0.0.102", "10.0.0.103", "fd00::80"].map(ip);
-    let mut host = Host::new(Config { owned, ..config() });
-    host.take_frames();
+    let mut port = RouterPort::new(Config { nf_addresses: owned, ..config() });
+    port.take_frames();
     let mut round = |at_ns: u64| {
         let frames: Vec<_> = (0..10)
             .flat_map(|ms| {
-                host.pass_time(at_ns + ms * 1_000_000);
-                host.take_frames()
+                port.handle_timeout(at_ns + ms * 1_000_000);
+                port.take_frames()
             })
             .collect();
         announced(&frames)
@@ -463,14 +475,14 @@ fn addresses_of_functions_are_announced_at_the_start_and_when_the_link_is_back()
     let own = ["10.0.0.254", "fd00::fe", "fe80::ff:fe00:fe"].map(ip);
     assert_eq!(round(3 * SECOND), [&own[..], &expected].concat(), "once more");
     assert!(round(6 * SECOND).is_empty());
-    host.come_up(9 * SECOND);
-    assert_eq!(announced(&host.take_frames()), own);
-    host.pass_time(9 * SECOND);
-    assert_eq!(announced(&host.take_frames()), expected);
-    assert_eq!(host.counters().announced, 15);
-    let mut second = Host::new(Config { part: (1, 2), ..config() });
-    second.pass_time(SECOND);
-    assert!(second.take_frames().is_empty(), "one of a port's hosts announces");
+    port.handle_link_up(9 * SECOND);
+    assert_eq!(announced(&port.take_frames()), own);
+    port.handle_timeout(9 * SECOND);
+    assert_eq!(announced(&port.take_frames()), expected);
+    assert_eq!(port.counters().announced, 15);
+    let mut second = RouterPort::new(Config { shard: (1, 2), ..config() });
+    second.handle_timeout(SECOND);
+    assert!(second.take_frames().is_empty(), "only the first shard announces");
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -478,9 +490,9 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn martians_are_refused_for_a_reason() {
+fn martians_are_dropped_with_their_reason() {
     let router = vec![addr("10.0.0.254"), addr("203.0.113.1")];
-    let mut host = Host::new(Config { router: router.clone(), ..config() });
+    let mut port = RouterPort::new(Config { router_addresses: router.clone(), ..config() });
     for (source, destination) in [
         ("127.0.0.1", "192.0.2.1"),
         ("0.1.2.3", "192.0.2.1"),
@@ -500,65 +512,81 @@ fn martians_are_refused_for_a_reason() {
         ("::ffff:10.0.0.5", "2001:db8::1"),
     ] {
         let frame = udp(OWN, source, destination, 9, 10);
-        let arrival = host.arrive(&frame, 0);
-        assert_eq!(arrival, Arrival::Refused(packet::DropReason::Martian), "{source} > {destination}");
+        let arrival = port.handle_ingress(&frame, 0);
+        assert_eq!(arrival, IngressAction::Drop(packet::DropReason::Martian), "{source} > {destination}");
     }
-    assert_eq!(host.arrive(&udp(OWN, "10.0.0.5", "192.0.2.1", 9, 10), 0), Arrival::Through);
-    assert_eq!(host.arrive(&udp([0xff; 6], "0.0.0.0", "255.255.255.255", 9, 10), 0), Arrival::Kept);
-    assert_eq!(host.counters().kept, 1);
-    let mut lenient = Host::new(Config { router, refuses_martians: false, ..config() });
-    assert_eq!(lenient.arrive(&udp(OWN, "240.0.0.1", "192.0.2.1", 9, 10), 0), Arrival::Through);
+    assert_eq!(port.handle_ingress(&udp(OWN, "10.0.0.5", "192.0.2.1", 9, 10), 0), IngressAction::Forward);
+    assert_eq!(
+        port.handle_ingress(&udp([0xff; 6], "0.0.0.0", "255.255.255.255", 9, 10), 0),
+        IngressAction::Consumed
+    );
+    assert_eq!(port.counters().consumed, 1);
+    let mut lenient = RouterPort::new(Config { router_addresses: router, drop_martians: false, ..config() });
+    assert_eq!(lenient.handle_ingress(&udp(OWN, "240.0.0.1", "192.0.2.1", 9, 10), 0), IngressAction::Forward);
 }
 
-/// The cards of a wire.
+/// The interfaces of a wire.
 const OUTSIDE: [u8; 6] = [2, 0, 0, 0, 0, 0xa0];
 const INSIDE: [u8; 6] = [2, 0, 0, 0, 0, 0xa1];
 
 /// The two ends of a wire with a NAT, which owns addresses outside.
-fn wire() -> [Proxy; 2] {
+fn wire() -> [ProxyPort; 2] {
     let wire = vec![MacAddress(INSIDE), MacAddress(OUTSIDE)];
     let owned = vec![(addr("203.0.113.1"), addr("203.0.113.4")), (addr("2001:db8::1"), addr("2001:db8::1"))];
     let proxy = |mac, owned| {
-        Proxy::new(ProxyConfig { mac: MacAddress(mac), wire: wire.clone(), owned, part: (0, 1) })
+        ProxyPort::new(ProxyPortConfig {
+            mac: MacAddress(mac),
+            wire: wire.clone(),
+            nf_addresses: owned,
+            shard: (0, 1),
+        })
     };
     [proxy(INSIDE, Vec::new()), proxy(OUTSIDE, owned)]
 }
 
 #[test]
-fn a_wire_answers_for_addresses_of_functions_alone() {
+fn wire_answers_only_for_nf_addresses() {
     let [mut inside, mut outside] = wire();
     let asks = |target| arp(ArpOperation::REQUEST, (CLIENT, [203, 0, 113, 254]), target);
-    assert_eq!(outside.arrive(&asks([203, 0, 113, 4]), 0), Arrival::Kept);
+    assert_eq!(outside.handle_ingress(&asks([203, 0, 113, 4]), 0), IngressAction::Consumed);
     let frames = outside.take_frames();
     let sliced = SlicedPacket::from_ethernet(&frames[0]).unwrap();
     let Some(NetSlice::Arp(told)) = sliced.net else { panic!("{frames:?}") };
     assert_eq!((told.operation(), told.sender_protocol_addr()), (ArpOperation::REPLY, &[203, 0, 113, 4][..]));
     assert_eq!((told.sender_hw_addr(), told.target_hw_addr()), (&OUTSIDE[..], &CLIENT[..]));
-    assert_eq!(outside.arrive(&asks([203, 0, 113, 5]), 0), Arrival::Through, "it is somebody else's");
-    assert_eq!(inside.arrive(&asks([203, 0, 113, 4]), 0), Arrival::Through, "that of the other end");
-    outside.pass_time(0);
+    assert_eq!(
+        outside.handle_ingress(&asks([203, 0, 113, 5]), 0),
+        IngressAction::Forward,
+        "it belongs to another machine"
+    );
+    assert_eq!(
+        inside.handle_ingress(&asks([203, 0, 113, 4]), 0),
+        IngressAction::Forward,
+        "that of the other end"
+    );
+    outside.handle_timeout(0);
     let expected = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4", "2001:db8::1"].map(ip);
     assert_eq!(announced(&outside.take_frames()), expected);
-    inside.pass_time(0);
+    inside.handle_timeout(0);
     assert!(inside.take_frames().is_empty());
 }
 
 #[test]
 fn packets_to_addresses_of_functions_get_to_who_they_are_for() {
     let [mut inside, _outside] = wire();
-    // Not addressed to the wire: they pass as they are, and their senders are remembered.
+    // Not addressed to the wire: they pass unchanged, and their senders are remembered.
     let forth = udp([9; 6], "10.0.0.5", "192.0.2.1", 9, 10);
-    assert_eq!(inside.arrive(&forth, 0), Arrival::Through);
+    assert_eq!(inside.handle_ingress(&forth, 0), IngressAction::Forward);
     let mut other = udp([9; 6], "192.0.2.1", "10.0.0.5", 9, 10);
-    assert_eq!(inside.depart(&mut other, 0), Departure::Leaves);
+    assert_eq!(inside.handle_egress(&mut other, 0), EgressAction::Transmit);
     assert_eq!(other[..6], [9; 6]);
-    // What came to the wire's card has been translated: it goes to the sender's card.
+    // A frame to the wire's interface was translated: it goes to the interface of the sender.
     let mut answer = udp(OUTSIDE, "192.0.2.1", "10.0.0.5", 9, 10);
-    assert_eq!(inside.depart(&mut answer, 0), Departure::Leaves);
+    assert_eq!(inside.handle_egress(&mut answer, 0), EgressAction::Transmit);
     assert_eq!((&answer[..6], &answer[6..12]), (&CLIENT[..], &INSIDE[..]));
-    // Whoever has not spoken is asked for.
+    // An address that has not spoken is solicited.
     let mut early = udp(OUTSIDE, "192.0.2.1", "10.0.0.9", 9, 10);
-    assert_eq!((inside.depart(&mut early, 0), inside.waiting()), (Departure::Kept, 1));
+    assert_eq!((inside.handle_egress(&mut early, 0), inside.pending()), (EgressAction::Consumed, 1));
     let asked = inside.take_frames();
     let sliced = SlicedPacket::from_ethernet(&asked[0]).unwrap();
     let Some(NetSlice::Arp(probe)) = sliced.net else { panic!("{asked:?}") };
@@ -568,12 +596,12 @@ fn packets_to_addresses_of_functions_get_to_who_they_are_for() {
     );
     let mut reply = arp(ArpOperation::REPLY, (CLIENT, [10, 0, 0, 9]), [0; 4]);
     reply[..6].copy_from_slice(&INSIDE);
-    assert_eq!(inside.arrive(&reply, 0), Arrival::Kept);
+    assert_eq!(inside.handle_ingress(&reply, 0), IngressAction::Consumed);
     let sent = inside.take_frames();
-    assert_eq!((sent.len(), &sent[0][..6], inside.waiting()), (1, &CLIENT[..], 0));
-    // Nobody answers: it is lost, and counted.
+    assert_eq!((sent.len(), &sent[0][..6], inside.pending()), (1, &CLIENT[..], 0));
+    // Nobody answers: the packet is lost and counted.
     let mut late = udp(OUTSIDE, "192.0.2.1", "10.0.0.77", 9, 10);
-    inside.depart(&mut late, 0);
-    (0..5).for_each(|second| inside.pass_time(second * SECOND));
-    assert_eq!((inside.counters().unreachable, inside.waiting()), (1, 0));
+    inside.handle_egress(&mut late, 0);
+    (0..5).for_each(|second| inside.handle_timeout(second * SECOND));
+    assert_eq!((inside.counters().unreachable, inside.pending()), (1, 0));
 }
