@@ -35,7 +35,7 @@ fn main() -> std::io::Result<()> {
         let mut seed = [functions, &[0xff, 0][..]].concat();
         let (client, server) = (v4(10, 0, 0, 1, 4000), v4(198, 18, 0, 1, 80));
         let again = udp(client, server, b"again");
-        // A tunnel's end gets it from outside, in GRE.
+        // A tunnel's end receives it from outside, in GRE.
         let (again, side) = match name {
             "tunnel-end" => {
                 seed[functions.len() + 1] = 4;
@@ -162,8 +162,8 @@ fn main() -> std::io::Result<()> {
             write(&root.join("http_differential").join(format!("{name}-{kind}")), &seed)?;
         }
     }
-    // A descriptor and a number at a time: of a frame that came, of one in pieces, of buffers to be
-    // filled; and of what cannot be.
+    // A descriptor and a number at a time: of an incoming frame, of a split one, of empty buffers;
+    // and invalid ones.
     let descriptor = |flags: u8, region: u8, len: u8, offset: u8| {
         vec![flags, 0, region, 0, len, 0, 0, 0, 0, offset, 0, 0, 0, 0, 0, 0]
     };
@@ -219,7 +219,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Chains for the target `consolidated`, by the numbers of its functions.
+/// Graphs for the target `consolidated`, by the numbers of their NFs.
 const CONSOLIDATED: &[(&str, &[u8])] = &[
     ("real-chain", &[0, 2, 4, 3]),
     ("strict-nat", &[1]),
@@ -300,7 +300,7 @@ fn capture(path: &Path, format: CaptureFormat, networks: &[(&str, Vec<u8>)]) -> 
     writer.finish()
 }
 
-/// Commands, by the number of a function.
+/// Commands, by the number of an NF.
 const COMMANDS: &[(u8, &str)] = &[
     (0, "drain 203.0.113.1\nresume 203.0.113.1\n"),
     (2, "server one down\nserver one up\nserver one weight 3\nserver two drain"),
@@ -313,7 +313,7 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::write(path, bytes)
 }
 
-/// Packets of every kind that the parser and the functions of the tests tell apart, below 256 bytes
+/// Packets of every kind that the parser and the NFs of the tests distinguish, below 256 bytes
 /// each.
 fn networks() -> Vec<(&'static str, Vec<u8>)> {
     let (inside, peer) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));

@@ -1,5 +1,4 @@
-//! What the targets of single functions share: traffic made of any bytes, and the promises that
-//! hold for it.
+//! Common parts of the targets of single NFs: traffic made of any bytes, and its invariants.
 
 use graph::{Chain, Options, WhenFull};
 use nf::Setup;
@@ -60,10 +59,10 @@ pub fn through(function: &str, configs: &[Value], data: &[u8]) -> Option<Chain> 
     }
     assert_eq!(chain.records().live(), 0);
     if let Some(buffers) = &chain.stages()[0].shared().buffers {
-        assert_eq!(buffers.used_bytes(), 0, "flows that are over left bytes in buffers");
+        assert_eq!(buffers.used_bytes(), 0, "ended flows left bytes in buffers");
     }
     for pool in &chain.stages()[0].shared().pools {
-        assert_eq!(pool.in_use(), 0, "items of pool `{}` were not given back", pool.name());
+        assert_eq!(pool.in_use(), 0, "items of pool `{}` were not returned", pool.name());
     }
     Some(chain)
 }

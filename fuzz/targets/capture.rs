@@ -1,5 +1,5 @@
-//! Any bytes as a capture file: reading ends, holds no more than it says, and what was read can be
-//! written and read again.
+//! Any bytes as a capture file: reading terminates and holds no more than promised, and the records
+//! can be written and read again.
 
 #![no_main]
 

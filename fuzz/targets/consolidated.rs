@@ -1,10 +1,10 @@
-//! Sends arbitrary packets, in batches and with operators' commands in between, through chains of
-//! functions with a fast path. Output and effects equal those of the slow path (B4), also when
-//! commuting state functions run in the opposite order (B18).
+//! Any packets, in any batches, with commands in between, through graphs of NFs with a fast path.
+//! The fast path has the output and the state of the slow path (B4), also with commuting state
+//! functions in another order (B18).
 //!
-//! Input: a byte for each of up to four functions, ended by a byte that names none; a byte of
-//! options; then packets as for the target `graph`. The upper bits of the side's byte determine
-//! whether the batch ends with the packet, and whether a command follows.
+//! Input: a byte for each of up to four NFs, ended by one that names none; a byte of options; then
+//! packets as for the target `graph`. The upper bits of the side's byte mark the end of a batch and
+//! a following command.
 
 #![no_main]
 
@@ -28,8 +28,8 @@ const FUNCTIONS_MAX: usize = 4;
 const PACKETS_MAX: usize = 100;
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
-/// Functions with their configurations and commands. Pools and sets are small, because they are
-/// allocated for every input and must be exhausted.
+/// NFs, their configurations and commands. Pools and sets are small: they are set up for every
+/// input, and must run out.
 const FUNCTIONS: [(&str, &str, &[&str]); 11] = [
     (
         "nat",
@@ -70,7 +70,7 @@ const FUNCTIONS: [(&str, &str, &[&str]); 11] = [
     ),
 ];
 
-/// A packet, whether its batch ends with it, and the command that follows, with its function.
+/// A packet, the end of its batch, and the command that follows: the NF, and its command.
 struct Step {
     arrival: Arrival,
     ends_batch: bool,

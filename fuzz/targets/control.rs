@@ -1,5 +1,5 @@
-//! Any commands to any function: one that it does not know, or cannot carry out, is an error;
-//! nothing panics, and packets go on.
+//! Any commands to any NF: one that is unknown or cannot be executed is an error; nothing panics,
+//! and packets continue.
 
 #![no_main]
 
@@ -20,7 +20,7 @@ use packets::{frame, udp, v4};
 
 static SUBJECTS: LazyLock<Vec<Subject>> = LazyLock::new(built_in);
 
-// Input: a byte that chooses the function, then commands, a line each.
+// Input: a byte that chooses the NF, then commands, one per line.
 fuzz_target!(|data: &[u8]| {
     let Some((&which, script)) = data.split_first() else { return };
     let Ok(script) = std::str::from_utf8(script) else { return };
@@ -34,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
     let packet = frame(&udp(v4(10, 0, 0, 1, 4000), v4(198, 18, 0, 1, 80), b"whatever"));
     for (number, command) in script.lines().enumerate().take(64) {
         let refused = chain.stage_mut(0).unwrap().control(command).is_err();
-        // What is done, it does again; what it refuses, it refuses again: commands are no toggles.
+        // Commands are idempotent: accepted ones are accepted again, refused ones refused again.
         assert_eq!(chain.stage_mut(0).unwrap().control(command).is_err(), refused, "{subject}: {command}");
         let mut packet = pool.take(&packet).unwrap();
         packet.meta_mut().transit.side = Side::Inside;

@@ -1,6 +1,6 @@
-//! Any packets, messages and times at any router: nothing panics; a flow's packets are numbered one
-//! by one, its epoch never falls, it has one owner in each, and everything that is ordered agrees
-//! with what was stamped.
+//! Any packets, messages and times at any dispatcher: nothing panics. A flow's packets are numbered
+//! one by one, its epoch never falls, it has one owner per epoch, and all orders agree with the
+//! stamps.
 
 #![no_main]
 
@@ -62,7 +62,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut trial = Trial::new(config);
     for &[kind, a, b, c] in steps.as_chunks().0 {
-        // Time passes by up to some seconds: a few bits, shifted.
+        // Up to some seconds pass: a few bits, shifted.
         let ns = u64::from(b) << (c % 25);
         trial.step(&match kind % 16 {
             0 | 1 => Step::Wait { ns },

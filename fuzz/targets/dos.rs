@@ -1,5 +1,5 @@
-//! Any packets, of any sides and times, through preventers of denial of service: nothing panics,
-//! and every packet is accounted for.
+//! Any packets, of any sides and times, through denial-of-service preventers: nothing panics, and
+//! every packet is accounted for.
 
 #![no_main]
 

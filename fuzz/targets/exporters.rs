@@ -1,6 +1,5 @@
-//! Any flow reports and NAT events as IPFIX messages of any size: an independent decoder reads
-//! them, and finds a record for each direction and event, in messages numbered by the records
-//! before them.
+//! Any flow reports and NAT events as IPFIX messages of any size. An independent decoder reads them
+//! and finds a record for each direction and event, in messages numbered by the preceding records.
 
 #![no_main]
 
@@ -15,7 +14,7 @@ mod ipfix_decoder;
 
 use ipfix_decoder::Decoder;
 
-/// Bytes of input that a report is made of.
+/// Bytes of input per report.
 const REPORT: usize = 48;
 
 // Input: two bytes of options, two of the longest message, then reports.
@@ -95,7 +94,7 @@ fn report(bytes: &[u8; REPORT]) -> FlowReport {
     }
 }
 
-/// A NAT event that is like a report, of any kind.
+/// A NAT event similar to a report, of any kind.
 fn event(report: &FlowReport) -> NatRecord {
     let ends = |first, second| [Endpoint { addr: first, port: 1 }, Endpoint { addr: second, port: 2 }];
     NatRecord {

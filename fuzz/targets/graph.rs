@@ -1,5 +1,5 @@
-//! Any packets at any times through a chain of functions that rewrite, drop, turn, answer and keep:
-//! every packet and every flow is accounted for, no buffer is lost, and batching changes nothing.
+//! Any packets at any times through a graph of NFs that rewrite, drop, turn back, answer and keep.
+//! Every packet and every flow is accounted for, no buffer is lost, and batching changes nothing.
 //!
 //! Input: a byte of options, then for each packet: time step (2 bytes), side, length, and that many
 //! bytes of IP packet.
@@ -60,7 +60,7 @@ fn stages() -> Vec<Box<dyn Stage>> {
     ]
 }
 
-/// At most as many packets as the bench has buffers for.
+/// At most as many packets as the bench has buffers.
 fn traffic(mut bytes: &[u8]) -> Vec<Arrival> {
     let (mut at_ns, mut traffic) = (START_NS, vec![]);
     while let [high, low, side, len, rest @ ..] = bytes {

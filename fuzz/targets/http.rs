@@ -1,8 +1,8 @@
-//! Any bytes of both directions of a connection: the HTTP parser does not panic, and tells the same
-//! however they are cut.
+//! Any bytes of both directions of a connection: the HTTP parser does not panic, and reports the
+//! same however they are cut.
 //!
-//! Input: pieces of a connection. A byte tells direction, gap or end, one the length, one where to
-//! cut; then the bytes.
+//! Input: pieces of a connection. One byte gives direction, gap or end, one the length, one where
+//! to cut; then the bytes.
 
 #![no_main]
 

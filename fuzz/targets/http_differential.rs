@@ -1,6 +1,6 @@
-//! Any bytes as a request or a response: what `httparse` takes as a head is the same head here.
+//! Any bytes as a request or a response: a head accepted by `httparse` is parsed alike here.
 //!
-//! Input: a byte tells which of both; then the bytes.
+//! Input: a byte selects request or response; then the bytes.
 
 #![no_main]
 
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         let mut response = httparse::Response::new(&mut headers);
         let Ok(httparse::Status::Complete(_)) = response.parse(bytes) else { return };
         let code = format!("{:03}", response.code.unwrap_or_default());
-        // The phrase is read in another way: there it ends at bytes beyond ASCII, and keeps its
+        // The phrase is parsed differently: there it ends at bytes beyond ASCII, and keeps its
         // blanks.
         [b"HTTP/1".to_vec(), code.into_bytes()]
     };

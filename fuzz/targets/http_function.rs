@@ -1,6 +1,5 @@
-//! Any packets, of any sides and times, and any bytes of connections in HTTP, through `http`:
-//! nothing panics, every packet is accounted for, and flows that are over leave nothing in growing
-//! buffers.
+//! Any packets, of any sides and times, and any bytes of HTTP connections, through `http`: nothing
+//! panics, every packet is accounted for, and ended flows leave nothing in growing buffers.
 
 #![no_main]
 

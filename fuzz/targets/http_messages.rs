@@ -1,8 +1,9 @@
-//! Any bytes of both directions of a connection, in pieces: the HTTP parser tells the messages that
-//! a second reader of whole bytes finds in them, as far as that takes them, with headers, bodies,
+//! Any bytes of both directions of a connection, in pieces: the HTTP parser reports the messages
+//! that a second reader of whole bytes finds in them, as far as it goes, with headers, bodies,
 //! chunk extensions and trailers.
 //!
-//! Input: a byte says how long pieces are; then the requests; behind a byte of 0xff, the responses.
+//! Input: a byte gives the length of pieces; then the requests; after a byte of 0xff, the
+//! responses.
 
 #![no_main]
 
@@ -29,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let [reported_requests, reported_responses] = reported;
     let requests = plain::requests(requests);
-    // What is answered, and so how a response ends, is known only where all requests are.
+    // The request, and so the end of the response, is known only if all requests are there.
     if requests.clean {
         reported_responses.check(plain::responses(responses, &requests.messages));
     }

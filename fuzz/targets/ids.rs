@@ -1,5 +1,5 @@
 //! Any packets, of any sides and times, and any bytes of connections, through `ids`: nothing
-//! panics, every packet is accounted for, and flows that are over leave nothing in growing buffers.
+//! panics, every packet is accounted for, and ended flows leave nothing in growing buffers.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use serde_json::json;
 #[path = "../traffic.rs"]
 mod traffic;
 
-/// Rules for each kind of occasion, and ones that match soon.
+/// Rules for each inspection point, and rules that match soon.
 const RULES: &str = r#"
 alert ip any any -> any any (msg:"packet"; ttl:<3; sid:1;)
 alert tcp any any -> any any (msg:"near"; content:"G"; depth:1; content:!"x"; sid:2;)

@@ -1,6 +1,6 @@
-//! Any text as detection rules: reading it does not panic, a rule that loads is the same rule again
-//! when it is printed, and it is what a second reader finds in its text: header, options, values,
-//! and what is asked of which buffer.
+//! Any text as detection rules: parsing does not panic, a rule that loads is the same when printed
+//! and loaded again. It also equals the result of a second reader: header, options, values, and
+//! tests per buffer.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
-//! Any options of a rule on any bytes: nothing panics, and on short texts what is found is what the
-//! slow way finds.
+//! Any options of a rule on any bytes: nothing panics, and on short texts the result equals that of
+//! a slow reference.
 //!
-//! Input: a byte for where the bytes begin in their stream; a line with the options; the bytes.
+//! Input: a byte for the offset of the bytes in their stream; a line with the options; the bytes.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ use signatures::{Buffer, Classifications, RuleVariables, Ruleset};
 #[allow(clippy::unwrap_used)]
 mod oracle;
 
-/// The longest text that the slow way looks at, in bytes, and how much work it may be.
+/// Limits on the text of the slow reference, in bytes, and on its work.
 const SLOW_BYTES: usize = 64;
 const SLOW_WORK: u64 = 30_000;
 
@@ -45,7 +45,7 @@ fuzz_target!(|data: &[u8]| {
         };
         let mut transformed = Vec::new();
         one.transforms().apply(&text, &mut transformed);
-        // Behind a buffer of which the slow way said nothing, it does not know the variables.
+        // After a buffer without a result, the reference does not know the variables.
         let Some(before) = state.take() else { continue };
         if transformed.len() > SLOW_BYTES || scratch.exhausted() > 0 {
             continue;

@@ -1,6 +1,5 @@
-//! Any frames at a router's port, from its link and to it, at any times, and a link that goes down
-//! and changes: nothing panics, what waits is bounded, and what is sent is a frame that the link
-//! takes.
+//! Any frames at a router's port, incoming and outgoing, at any times, and a link that goes down
+//! and changes: nothing panics, pending packets are bounded, and sent frames fit the link.
 
 #![no_main]
 
@@ -13,8 +12,8 @@ use packet::wire::MacAddress;
 
 const ETHERNET: usize = 14;
 
-// Input: a byte that chooses the port, then steps: what happens, how much time passes, a length,
-// and that many bytes.
+// Input: a byte that chooses the port, then steps: event, time that passes, length, and that many
+// bytes.
 fuzz_target!(|data: &[u8]| {
     let [choice, rest @ ..] = data else { return };
     let mut rest = rest;

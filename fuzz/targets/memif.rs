@@ -1,5 +1,5 @@
-//! A peer of a port of shared memory that says anything, and writes anything into the memory: the
-//! port goes on, or ends it, and each frame that it was to send is accounted for.
+//! A peer of a shared-memory port that sends any message and writes anything into the memory: the
+//! port continues or closes, and each outgoing frame is accounted for.
 
 #![no_main]
 
@@ -45,7 +45,7 @@ fn message(kind: u16, fields: &[u8]) -> [u8; 128] {
     message
 }
 
-/// Lets the port go on, as its driver does.
+/// Lets the port continue, as its driver does.
 fn go_on(port: &mut Interface, sent: &mut u64) {
     let _ = port.sockets();
     let _ = port.receive(|frame| assert!(!frame.is_empty()));
@@ -98,7 +98,7 @@ fuzz_target!(|data: &[u8]| {
         let (these, behind) = bytes.split_at(usize::from(*len).min(bytes.len()));
         rest = behind;
         match kind % 4 {
-            // What is in the memory.
+            // Contents of the memory.
             0 | 1 => {
                 let _ =
                     rustix::io::pwrite(&memory, these, u64::from(*at) * if kind & 4 == 0 { 2 } else { 16 });

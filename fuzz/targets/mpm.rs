@@ -1,7 +1,7 @@
-//! Any literals in any text, in any pieces: found is what a naive search finds, each once.
+//! Any literals in any text, in any pieces: the matches are those of a naive search, each once.
 //!
-//! Input: the number of literals, the literals, each behind its length and whether case matters,
-//! the number of pieces, the lengths of the pieces, and the text, which is the rest.
+//! Input: the number of literals; each literal with its length and case flag before it; the number
+//! of pieces; the lengths of the pieces; the rest is the text.
 
 #![no_main]
 
@@ -45,7 +45,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(seen, expected);
 });
 
-/// The next so many bytes, or what is left.
+/// Returns the next `count` bytes, or the rest.
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> &'a [u8] {
     let (taken, left) = rest.split_at(count.min(rest.len()));
     *rest = left;

@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
             "refresh": "both",
             "untranslated": "pass",
         }),
-        // Few ports, so that blocks are exhausted.
+        // Few ports, so that blocks run out.
         json!({
             "external": ["203.0.113.1"],
             "ports": "1020-1055",
@@ -54,8 +54,7 @@ fuzz_target!(|data: &[u8]| {
             "ipv6": "drop",
         }),
         json!({ "nptv6": [{ "inside": "2001:db8::/48", "outside": "2001:db8:1::/48" }] }),
-        // The interface identifier is adjusted; one prefix is longer, and another pair covers the
-        // rest.
+        // The identifier is adjusted; one prefix is longer, and another pair handles the rest.
         json!({
             "nptv6": [
                 { "inside": "2001:db8::/64", "outside": "2001:db8:1::/56" },

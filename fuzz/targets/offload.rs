@@ -1,6 +1,5 @@
-//! Any frame with any instructions for a card (checksum to complete, segments to cut, tag to put
-//! back): nothing panics, and it is handed over as frames of bounded length, or counted as
-//! unreadable.
+//! Any frame with any offload instructions (checksum to complete, segments to cut, tag to restore):
+//! nothing panics. It is delivered as frames of bounded length, or counted as unreadable.
 
 #![no_main]
 

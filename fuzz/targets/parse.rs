@@ -1,5 +1,4 @@
-//! Any bytes as a frame of any link type: parsing does not panic, and rewriting is undone by
-//! rewriting back.
+//! Any bytes as a frame of any link type: parsing does not panic, and rewriting is reversible.
 //!
 //! Input: link type, mode, bytes cut by the capture, then the frame.
 
@@ -53,13 +52,12 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// The version of what comes first in the packet that was wrapped.
+/// Returns the IP version of the packet before its encapsulation.
 fn meta_version(packet: &Packet, meta: &packet::Meta) -> u8 {
     packet.data().get(usize::from(meta.outer_l3) + 20).map_or(4, |byte| byte >> 4)
 }
 
-/// Checksums that were wrong may come back as the other form of zero: all other bytes have to be
-/// the same.
+/// Wrong checksums may return as the other form of zero: all other bytes must be equal.
 fn without_checksums(packet: &Packet) -> Vec<u8> {
     without_checksums_of(packet.data(), packet)
 }

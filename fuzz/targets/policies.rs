@@ -1,5 +1,5 @@
-//! Any packets through whole policies, three ways: function by function, by the fast path, and on
-//! units that take turns at every packet. The same packets leave, and the same is reported of them.
+//! Any packets through whole policies, three ways: NF by NF, on the fast path, and on units that
+//! take turns at every packet. The same packets leave, with the same reports.
 
 #![no_main]
 
@@ -27,13 +27,12 @@ const POLICIES: [&str; 5] = [
      pipelet { inside <-> h <-> i <-> n <-> outside; }",
 ];
 
-/// What came out.
+/// The output of a run.
 #[derive(Debug, Default, PartialEq)]
 struct Sink {
     sent: Vec<(u16, u64, Vec<u8>)>,
     told: Vec<String>,
-    /// What flows' ends gave rise to: each table ends flows that end at once in an order of its
-    /// own.
+    /// Output caused by ends of flows: each table ends simultaneous flows in an order of its own.
     ends: Vec<String>,
 }
 
@@ -63,7 +62,7 @@ impl Output for Sink {
     }
 }
 
-/// A packet, and whether a batch ends with it.
+/// A packet, and the end of its batch.
 struct Step<'a> {
     port: u16,
     timestamp_ns: u64,

@@ -1,5 +1,5 @@
-//! Any text as a policy: reading it does not panic, what is wrong with it can be shown, and what is
-//! a policy is one again when it is printed.
+//! Any text as a policy: parsing does not panic, diagnostics can be rendered, and a valid policy is
+//! valid again when printed.
 
 #![no_main]
 

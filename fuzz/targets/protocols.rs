@@ -1,7 +1,7 @@
 //! Any bytes as a direction of TLS, of SSH, of any protocol, as a DNS message, as a certificate:
-//! nothing panics, and how they are cut changes nothing.
+//! nothing panics, and cuts change nothing.
 //!
-//! Input: a byte tells the ports and the side, one where to cut; then the bytes.
+//! Input: one byte gives the ports and the side, one where to cut; then the bytes.
 
 #![no_main]
 

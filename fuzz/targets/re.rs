@@ -1,6 +1,8 @@
-//! Any packets, of any sides and times, through ends of a link between two sites: nothing panics,
-//! and every packet is accounted for. What is behind the checksum is reached by packets that the
-//! other end makes of the input; what comes out of them unchanged is what went in.
+//! Any packets, of any sides and times, through the ends of a link between two sites: nothing
+//! panics, and every packet is accounted for.
+//!
+//! Packets made by the other end reach the code after the checksum. Unmodified, they decode to the
+//! input.
 
 #![no_main]
 
@@ -14,7 +16,7 @@ use serde_json::{Value, json};
 #[path = "../traffic.rs"]
 mod traffic;
 
-/// An end for which all hosts are here and there.
+/// An end for which all hosts are on both sides.
 fn config(more: Value) -> Value {
     let anywhere = json!(["0.0.0.0/0", "::/0"]);
     let mut config = json!({
@@ -37,8 +39,8 @@ fuzz_target!(|data: &[u8]| {
     crossed(data);
 });
 
-/// Takes packets over a link: what leaves the one end is what the other gets, but for a byte; what
-/// is made goes back.
+/// Takes packets over a link: the output of one end is the input of the other, except for a byte;
+/// generated packets go back.
 fn crossed(mut rest: &[u8]) {
     let end = || {
         let config = serde_json::from_value(config(json!({}))).expect("the configuration is right");

@@ -1,5 +1,5 @@
-//! Any packets, of any sides and times, through a meter of redundancy: nothing panics, every packet
-//! is accounted for, and what streams bring is either redundant or unique once flows are over.
+//! Any packets, of any sides and times, through a redundancy meter: nothing panics, every packet is
+//! accounted for, and all stream bytes are either redundant or unique once flows have ended.
 
 #![no_main]
 

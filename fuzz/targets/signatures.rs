@@ -1,4 +1,4 @@
-//! Any text as a firewall's rules: loading it does not panic, and an error says where.
+//! Any text as a firewall's rules: loading does not panic, and an error has a position.
 
 #![no_main]
 

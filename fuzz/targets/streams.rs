@@ -1,11 +1,11 @@
 //! Segments, acknowledgements, resets and new connections of both directions of a flow, in any
-//! order, overlapping, contradicting each other, and moves to another unit between them: the
-//! reassembler delivers what a model that keeps every byte by itself does. Saved streams that are
-//! any bytes do not make it panic.
+//! order, overlapping and contradictory, with moves to another unit between them. The reassembler
+//! delivers the same as a model that keeps every byte. Arbitrary saved streams do not make it
+//! panic.
 //!
-//! Input: the policy and where the client's numbers begin, the server's lie opposite; then steps of
-//! four bytes. Bit 4 of a step's first byte says whose it is, those above it whether hosts may not
-//! take it.
+//! Input: the policy and the client's initial sequence number, the server's is opposite; then steps
+//! of four bytes. Bit 4 of a step's first byte gives its sender; the bits above it, the reasons for
+//! which hosts may not accept it.
 
 #![no_main]
 
@@ -21,18 +21,18 @@ use stream_model::{ACK, Bench, FIN, Model, RST, SYN, Seen};
 
 const POLICIES: [HostPolicy; 4] = [HostPolicy::First, HostPolicy::Last, HostPolicy::Bsd, HostPolicy::Linux];
 
-/// What one end sends on the connection at hand.
+/// The traffic of one end on the current connection.
 #[derive(Default)]
 struct End {
-    /// Its SYN's number.
+    /// Sequence number of its SYN.
     isn: u32,
     model: Model,
-    /// Bytes up to the last one that was sent.
+    /// Bytes up to the last one sent.
     sent: u64,
 }
 
 impl End {
-    /// A new connection begins.
+    /// Starts a new connection.
     fn begin(&mut self, isn: u32) {
         let seen = std::mem::take(&mut self.model.seen);
         *self = End { isn, ..End::default() };
@@ -44,10 +44,10 @@ impl End {
     }
 }
 
-/// Why hosts may not take a segment.
+/// The reason why hosts may not accept a segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Doubt {
-    /// It acknowledges what was not sent: so far from where that stream stands.
+    /// It acknowledges unsent data: this far from the stream's position.
     Acknowledges(u32),
     /// Its checksum is wrong.
     Damaged,
@@ -59,8 +59,8 @@ struct Connection {
 }
 
 impl Connection {
-    /// The end that a direction begins at sends a segment, which acknowledges all that the other's
-    /// stream has.
+    /// Sends a segment from the end that a direction starts at; it acknowledges the other's whole
+    /// stream.
     fn send(&mut self, from: Direction, flags: u8, number: u32, payload: &[u8]) {
         self.send_in_doubt(from, flags, number, payload, None);
     }
@@ -89,7 +89,7 @@ impl Connection {
         self.send(client, ACK, client_isn.wrapping_add(1), b"");
     }
 
-    /// Only the answer to a SYN is seen: behind both ends, another connection begins with it.
+    /// Only the answer to a SYN is seen: another connection starts with it, unnoticed by both ends.
     fn answer(&mut self, server: Direction, server_isn: u32) {
         let client = &mut self.ends[server.other().index()];
         client.model.seen.push(Seen::Restart);
@@ -108,8 +108,8 @@ impl Connection {
         self.ends.iter().all(|end| end.model.has_ended())
     }
 
-    /// A reset, which hosts heed where the stream stands and after all that waits; told once, until
-    /// bytes come all the same.
+    /// A reset, which hosts accept at the stream's position and after all pending data; reported
+    /// once, unless bytes follow.
     fn reset(&mut self, from: Direction, offset: u64) {
         let end = &self.ends[from.index()];
         let is_heeded = offset == end.model.next() || end.model.waits_until() == Some(offset);
@@ -120,8 +120,8 @@ impl Connection {
         self.ends.iter_mut().for_each(|end| end.model.reset());
     }
 
-    /// A reset or a SYN was refused: before anything else came of its sender, it may have ended the
-    /// connection.
+    /// A reset or a SYN was refused: until something else arrives from its sender, it may have
+    /// ended the connection.
     fn suspect(&mut self, from: Direction) {
         if !self.ends[from.index()].model.has_come() {
             self.ends.iter_mut().for_each(|end| end.model.suspect());
@@ -139,10 +139,10 @@ fuzz_target!(|data: &[u8]| {
         let from = if step & 16 == 0 { Direction::Original } else { Direction::Reply };
         let (is_over, is_closed) = (flow.is_over(), flow.is_closed());
         let end = &mut flow.ends[from.index()];
-        // 16 bytes apart at most for most, so that they meet; now and then far ahead.
+        // Most are at most 16 bytes apart, so that they meet; a few are far ahead.
         let offset = u64::from(start) + if high > 250 { 16 * u64::from(high) } else { 0 };
         match step % 16 {
-            // The other end has everything up to here, also what was not seen.
+            // The other end has everything up to here, including unseen bytes.
             0 => {
                 let until = offset.min(end.sent);
                 end.model.acknowledged(until);
@@ -163,7 +163,7 @@ fuzz_target!(|data: &[u8]| {
             3 if is_over && high % 2 == 0 => {
                 end.model.seen.push(Seen::Restart);
                 let [client, server] = [from, from.other()].map(|end| flow.ends[end.index()].isn);
-                // Another number than before: with the same it would be the old SYN again.
+                // Another number than before: with the same one it would be the old SYN.
                 let far = |by: u8| (u32::from(by) + 1) << 20;
                 flow.open(from, client.wrapping_add(far(start)), server.wrapping_add(far(len)));
             }

@@ -1,6 +1,5 @@
-//! Sends arbitrary packets, from any side and at any time, through tunnels: nothing panics, and
-//! every packet is accounted for. To reach the code after the checks, some packets get the other
-//! end's outer headers.
+//! Any packets, of any sides and times, through tunnels: nothing panics, and every packet is
+//! accounted for. Packets in headers of the other end reach the code after the checks.
 
 #![no_main]
 
@@ -32,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
         config("geneve", ends4, frames()),
     ];
     traffic::through("tunnel", &configs, data);
-    // Uses the outer addresses that the tunnel accepts.
+    // With outer addresses that it accepts.
     let Some((choice, rest)) = data.split_first() else { return };
     let mut made = vec![*choice];
     let mut rest = rest;

@@ -1,6 +1,6 @@
-//! Sends arbitrary packets, from any side and at any time, through gateways: nothing panics, and
-//! every packet is accounted for. To reach the code after verification, a gateway at the other end
-//! encapsulates parts of the input.
+//! Any packets, of any sides and times, through gateways: nothing panics, and every packet is
+//! accounted for. Packets made by a gateway at the other end reach the code after the integrity
+//! check.
 
 #![no_main]
 
@@ -20,7 +20,7 @@ const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1
 fn config(protocol: &str, ends: [&str; 2], more: Value) -> Value {
     let mut tunnel = json!({
         "name": "t", "protocol": protocol, "local": ends[0], "remote": ends[1],
-        // Every packet encapsulated at one end may be decapsulated at the other.
+        // Packets into one end may come out at the other, whatever they are.
         "local_networks": ["0.0.0.0/0", "::/0"], "remote_networks": ["0.0.0.0/0", "2000::/3"],
         "outbound": { "spi": 0x1001, "key": key(protocol, 0) }, "inbound": [{ "spi": 0x1001, "key": key(protocol, 1) }],
     });
@@ -49,8 +49,8 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Sends packets through the gateways of both ends: one end's output, with a few bytes changed, is
-/// the other end's input.
+/// Takes packets through the gateways of both ends: the output of one is the input of the other,
+/// except for a few bytes.
 fn crossed(protocol: &str, mut rest: &[u8]) {
     let ends = ["192.0.2.1", "198.51.100.1"];
     let mut here = config(protocol, ends, json!({}));

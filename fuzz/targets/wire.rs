@@ -1,4 +1,4 @@
-//! Any bytes as a header of any kind: no view that is checked panics, whatever is read of it.
+//! Any bytes as a header of any kind: no checked view panics, whatever is read.
 
 #![no_main]
 

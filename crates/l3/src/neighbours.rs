@@ -120,7 +120,8 @@ impl Neighbours {
     }
 
     /// Marks all neighbours as stale after the link was down. They are solicited with the next
-    /// packet and used meanwhile. Outstanding solicitations are repeated, as nobody received them.
+    /// packet and used in the meantime. Outstanding solicitations are repeated, as nobody received
+    /// them.
     pub fn mark_stale(&mut self, now_ns: u64) {
         for neighbour in self.known.values_mut() {
             neighbour.confirmed_ns = neighbour.confirmed_ns.min(now_ns.saturating_sub(REACHABLE_NS));

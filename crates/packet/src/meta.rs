@@ -29,7 +29,7 @@ impl Side {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Direction {
-    /// That of the flow's first packet.
+    /// The direction of the flow's first packet.
     #[default]
     Original,
     /// The opposite one.

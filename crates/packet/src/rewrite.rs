@@ -528,7 +528,7 @@ pub fn grow_link(data: &mut [u8], link: LinkType, by: i32) {
     }
 }
 
-/// Tells the link layer which IP version follows.
+/// Sets the link layer's protocol for this IP version.
 fn set_network_protocol(data: &mut [u8], meta: &Meta, version: u8) -> Result<(), RewriteError> {
     let l3 = meta.outer_l3 as usize;
     let (ether_type, ppp, family): (u16, u16, u32) =
@@ -538,7 +538,7 @@ fn set_network_protocol(data: &mut [u8], meta: &Meta, version: u8) -> Result<(),
         LinkType::LinuxSll2 if l3 == 20 => put(data, 0, ether_type),
         LinkType::Ethernet | LinkType::Ppp | LinkType::LinuxSll | LinkType::LinuxSll2 => {
             // The type right before IP; after MPLS labels there is none, and the version nibble
-            // tells. A last label's low half has the bottom-of-stack bit, which none of these types
+            // decides. A last label's low half has the bottom-of-stack bit, which none of these types
             // has.
             match l3.checked_sub(2).map(|at| (at, word(data, at))) {
                 Some((at, 0x0800 | 0x86dd)) => put(data, at, ether_type),

@@ -229,7 +229,7 @@ impl Checker<'_, '_> {
             let (name, what) = match item {
                 PolicyItem::Let { name, .. } => (name, "value"),
                 PolicyItem::Port { name, .. } => (name, "port"),
-                PolicyItem::Nf { name, .. } => (name, "network function"),
+                PolicyItem::Nf { name, .. } => (name, "NF"),
                 PolicyItem::Settings { .. } | PolicyItem::Pipelet { .. } => continue,
             };
             if !self.used.contains(&name.node) {

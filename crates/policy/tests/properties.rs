@@ -402,7 +402,7 @@ proptest! {
         if let Some((a, b)) = edges.first() {
             let closed = format!("{text}n{} -> n{};\n}}", order[*b], order[*a]);
             let report = read(&closed).unwrap_err();
-            prop_assert!(report.to_string().contains("error: packets go in a circle: "), "{}", report);
+            prop_assert!(report.to_string().contains("error: packets would loop: "), "{}", report);
         }
     }
 

@@ -182,7 +182,7 @@ impl Checker<'_, '_> {
             let types: Vec<String> = self.types.keys().take(SUGGESTED_MAX).cloned().collect();
             let types: Vec<&str> = types.iter().map(String::as_str).collect();
             let pick = |what| matches!(what, NamedKind::Nf(_));
-            self.unknown("network function", &owner.node, owner.span, pick, &types);
+            self.unknown("NF", &owner.node, owner.span, pick, &types);
         }
         let test = match test {
             None => None,
