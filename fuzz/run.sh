@@ -1,13 +1,14 @@
 #!/bin/sh
-# Runs fuzz targets, all of them unless some are named, as many at a time as there are cores; fails if one crashes. Needs cargo-fuzz
+# Runs all or the given fuzz targets, one per core at a time; fails if one crashes. Needs cargo-fuzz
 # and a nightly compiler.
 #
-#   fuzz/run.sh [SECONDS [TARGET...]]     60 seconds for each unless said
+#   fuzz/run.sh [SECONDS [TARGET...]]     60 seconds each by default
 #
-# FUZZ_SEED       the seed; drawn and printed if it is not set
-# FUZZ_SANITIZER  address unless set; none builds and runs faster
+# FUZZ_SEED       the seed; drawn and printed if unset
+# FUZZ_SANITIZER  address by default; none builds and runs faster
 #
-# Inputs that reach new code are kept in fuzz/learned, and the next run begins with them; crashing ones in fuzz/artifacts.
+# Inputs that reach new code are kept in fuzz/learned, where the next run starts; crashing ones are
+# kept in fuzz/artifacts.
 set -eu
 cd "$(dirname "$0")"
 
@@ -22,7 +23,7 @@ cargo +nightly fuzz build --fuzz-dir . --sanitizer "$sanitizer"
 failed=$(mktemp)
 trap 'rm -f "$failed"' EXIT
 
-# One line for a run that found nothing; of one that crashed, all that it printed when it did, and what reproduces it.
+# Prints one line for a run without findings; for a crash, the whole output and the reproducer.
 one='
     target=$1 learned=learned/$1 log=$(mktemp)
     mkdir -p "$learned"

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use l3::{Arrival, Config, Departure, Host, NEIGHBOURS_MAX, QUEUE_MAX};
+use l3::{Config, EgressAction, IngressAction, NEIGHBOURS_MAX, PENDING_PER_NEIGHBOUR_MAX, RouterPort};
 use libfuzzer_sys::fuzz_target;
 use packet::Addr;
 use packet::wire::MacAddress;
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     let [choice, rest @ ..] = data else { return };
     let mut rest = rest;
     let mut mtu = 1_500;
-    let mut host = Host::new(config(*choice, mtu));
+    let mut port = RouterPort::new(config(*choice, mtu));
     let mut now_ns = 1_000_000_000;
     while let [what, step, length, bytes @ ..] = rest {
         let (frame, after) = bytes.split_at(usize::from(*length).min(bytes.len()));
@@ -26,32 +26,32 @@ fuzz_target!(|data: &[u8]| {
         now_ns += u64::from(step >> 4) << (2 * (step & 15));
         match what % 8 {
             0..=2 => {
-                let arrival = host.arrive(frame, now_ns);
-                assert!(matches!(arrival, Arrival::Through | Arrival::Kept | Arrival::Refused(_)));
+                let action = port.handle_ingress(frame, now_ns);
+                assert!(matches!(action, IngressAction::Forward | IngressAction::Consumed | IngressAction::Drop(_)));
             }
             3 | 4 => {
                 let mut frame = frame.to_vec();
                 if frame.len() >= ETHERNET {
-                    let departure = host.depart(&mut frame, now_ns);
-                    assert!(matches!(departure, Departure::Leaves | Departure::Kept));
+                    let action = port.handle_egress(&mut frame, now_ns);
+                    assert!(matches!(action, EgressAction::Transmit | EgressAction::Consumed));
                 }
             }
-            5 => host.overhear(frame, now_ns),
-            6 => host.pass_time(now_ns),
+            5 => port.snoop(frame, now_ns),
+            6 => port.handle_timeout(now_ns),
             _ => {
                 mtu = 1_280 + u32::from(*step) * 8;
-                host.set_link(MacAddress([2, 0, 0, 0, 0, *step]), mtu);
-                host.come_up(now_ns);
+                port.set_link(MacAddress([2, 0, 0, 0, 0, *step]), mtu);
+                port.handle_link_up(now_ns);
             }
         }
-        for frame in host.take_frames() {
+        for frame in port.take_frames() {
             assert!(frame.len() >= ETHERNET, "{frame:02x?}");
         }
-        for frame in host.take_returned() {
+        for frame in port.take_returned() {
             assert!(frame.len() > ETHERNET, "{frame:02x?}");
         }
-        host.take_told();
-        assert!(host.waiting() <= (NEIGHBOURS_MAX * QUEUE_MAX) as u64);
+        port.take_snooped();
+        assert!(port.pending() <= (NEIGHBOURS_MAX * PENDING_PER_NEIGHBOUR_MAX) as u64);
     }
 });
 
@@ -67,11 +67,11 @@ fn config(choice: u8, mtu: u32) -> Config {
     Config {
         mac: MacAddress([2, 0, 0, 0, 0, 0xfe]),
         mtu,
-        networks: networks.iter().map(|network| network.parse().unwrap()).collect(),
+        addresses: networks.iter().map(|network| network.parse().unwrap()).collect(),
         gateways: if choice & 4 == 0 { vec![v4, v6] } else { Vec::new() },
-        owned: vec![(owned("10.0.0.100"), owned("10.0.0.103")), (owned("fd00::100"), owned("fd00::1ff"))],
-        part: if choice & 8 == 0 { (0, 1) } else { (1, 2) },
-        router: vec![owned("203.0.113.1")],
-        refuses_martians: choice & 16 == 0,
+        nf_addresses: vec![(owned("10.0.0.100"), owned("10.0.0.103")), (owned("fd00::100"), owned("fd00::1ff"))],
+        shard: if choice & 8 == 0 { (0, 1) } else { (1, 2) },
+        router_addresses: vec![owned("203.0.113.1")],
+        drop_martians: choice & 16 == 0,
     }
 }
