@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use values::PositiveBitRate;
 use console::Term;
 use io::traffic::{AddressPrefix, Attacks, Popularity, TrafficAddresses, TrafficProfile};
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
+use values::PositiveBitRate;
 
 use crate::eve::EventKinds;
 use crate::files;

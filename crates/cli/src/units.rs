@@ -10,8 +10,8 @@ use runtime::elastic::{UNITS_MAX, UnitsConfig, UnitsReport};
 use runtime::transport::Maker;
 use runtime::{Assembly, Runner};
 use sim::scenario::Mode;
-use values::{Nanos, PositiveBitRate};
 use values::BitRate;
+use values::{Nanos, PositiveBitRate};
 
 use crate::output::{duration, rate, thousands};
 use crate::{picture, policies};

@@ -56,7 +56,7 @@ pub enum IcmpError {
 
 /// The reason for which a packet gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoAnswer {
+pub enum NotAnswerable {
     /// It is not IP.
     #[error("not an IP packet")]
     NotIp,
@@ -97,19 +97,19 @@ pub enum NoAnswer {
 /// the network card.
 ///
 /// # Errors
-/// [`NoAnswer`]: the segment must not, or cannot, be answered.
-pub fn tcp_reset<'b>(packet: &PacketView<'_>, buffer: &'b mut Buffer) -> Result<&'b [u8], NoAnswer> {
+/// [`NotAnswerable`]: the segment must not, or cannot, be answered.
+pub fn tcp_reset<'b>(packet: &PacketView<'_>, buffer: &'b mut Buffer) -> Result<&'b [u8], NotAnswerable> {
     check_answerable(packet, false)?;
     if packet.meta().protocol != protocol::TCP {
-        return Err(NoAnswer::NotTcp);
+        return Err(NotAnswerable::NotTcp);
     }
     if packet.meta().class != PacketClass::Whole {
-        return Err(NoAnswer::Fragment);
+        return Err(NotAnswerable::Fragment);
     }
-    let header = packet.transport().first_chunk::<20>().ok_or(NoAnswer::Cut)?;
+    let header = packet.transport().first_chunk::<20>().ok_or(NotAnswerable::Cut)?;
     let flags = header[13];
     if flags & RST != 0 {
-        return Err(NoAnswer::Reset);
+        return Err(NotAnswerable::Reset);
     }
     let (seq, ack, flags) = if flags & ACK != 0 {
         (be32(header, 8), 0, RST)
@@ -137,18 +137,18 @@ pub fn tcp_reset<'b>(packet: &PacketView<'_>, buffer: &'b mut Buffer) -> Result<
 /// An NF without an address of its own passes the packet's destination as `from`.
 ///
 /// # Errors
-/// [`NoAnswer`]: the packet must not, or cannot, be answered.
+/// [`NotAnswerable`]: the packet must not, or cannot, be answered.
 pub fn icmp_error<'b>(
     packet: &PacketView<'_>,
     error: IcmpError,
     from: Addr,
     buffer: &'b mut Buffer,
-) -> Result<&'b [u8], NoAnswer> {
+) -> Result<&'b [u8], NotAnswerable> {
     let v4 = packet.meta().version == 4;
     // "Packet too big" may answer a packet to a multicast group (RFC 4443 2.4 (e.3)).
     check_answerable(packet, !v4 && matches!(error, IcmpError::TooBig { .. }))?;
     if from.is_v4() != v4 || is_no_host(from) {
-        return Err(NoAnswer::NoSource);
+        return Err(NotAnswerable::NoSource);
     }
     let to = packet.ends().0.addr;
     let l4 = network_header_len(packet);
@@ -173,7 +173,7 @@ pub fn icmp_error<'b>(
 /// `from` and `to` are destination and source of the packet's outermost header.
 ///
 /// # Errors
-/// [`NoAnswer`]: an address is not that of a single host, so the message might reach several; or the
+/// [`NotAnswerable`]: an address is not that of a single host, so the message might reach several; or the
 /// message exceeds [`ANSWER_MAX`] bytes.
 pub fn message<'b>(
     packet: &PacketView<'_>,
@@ -181,18 +181,18 @@ pub fn message<'b>(
     protocol: u8,
     message: &[u8],
     buffer: &'b mut Buffer,
-) -> Result<&'b [u8], NoAnswer> {
+) -> Result<&'b [u8], NotAnswerable> {
     if is_to_many(from) || is_link_multicast(packet) {
-        return Err(NoAnswer::ToMany);
+        return Err(NotAnswerable::ToMany);
     }
     if from.is_v4() != to.is_v4() || is_no_host(from) {
-        return Err(NoAnswer::NoSource);
+        return Err(NotAnswerable::NoSource);
     }
     if is_no_host(to) {
-        return Err(NoAnswer::FromNoHost);
+        return Err(NotAnswerable::FromNoHost);
     }
     let at = if from.is_v4() { IPV4_LEN } else { IPV6_LEN };
-    let room = buffer.get_mut(at..at + message.len()).ok_or(NoAnswer::Cut)?;
+    let room = buffer.get_mut(at..at + message.len()).ok_or(NotAnswerable::Cut)?;
     room.copy_from_slice(message);
     Ok(put_network_header(buffer, from, to, protocol, message.len(), CONTROL_CLASS))
 }
@@ -241,32 +241,32 @@ impl IcmpError {
 }
 
 /// Checks the rules common to all answers.
-fn check_answerable(packet: &PacketView<'_>, to_many_allowed: bool) -> Result<(), NoAnswer> {
+fn check_answerable(packet: &PacketView<'_>, to_many_allowed: bool) -> Result<(), NotAnswerable> {
     let meta = packet.meta();
     match meta.class {
-        PacketClass::NotIp => return Err(NoAnswer::NotIp),
-        PacketClass::LaterFragment => return Err(NoAnswer::Fragment),
-        PacketClass::IcmpError => return Err(NoAnswer::IcmpError),
+        PacketClass::NotIp => return Err(NotAnswerable::NotIp),
+        PacketClass::LaterFragment => return Err(NotAnswerable::Fragment),
+        PacketClass::IcmpError => return Err(NotAnswerable::IcmpError),
         PacketClass::Whole | PacketClass::FirstFragment => {}
     }
     if meta.l3 != meta.outer_l3 {
-        return Err(NoAnswer::Tunnelled);
+        return Err(NotAnswerable::Tunnelled);
     }
     // Errors that quote too little to be classified, and redirects (RFC 4443 2.4 (e.2)).
     let icmp = matches!(meta.protocol, protocol::ICMP | protocol::ICMPV6);
     let redirect = |kind| meta.protocol == protocol::ICMPV6 && kind == 137;
     match packet.transport().first() {
-        None if icmp => return Err(NoAnswer::Cut),
+        None if icmp => return Err(NotAnswerable::Cut),
         Some(&kind) if icmp && (parse::is_error(meta.protocol, kind) || redirect(kind)) => {
-            return Err(NoAnswer::IcmpError);
+            return Err(NotAnswerable::IcmpError);
         }
         _ => {}
     }
     let (Endpoint { addr: source, .. }, Endpoint { addr: destination, .. }) = packet.ends();
     if !to_many_allowed && (is_to_many(destination) || is_link_multicast(packet)) {
-        return Err(NoAnswer::ToMany);
+        return Err(NotAnswerable::ToMany);
     }
-    if is_no_host(source) { Err(NoAnswer::FromNoHost) } else { Ok(()) }
+    if is_no_host(source) { Err(NotAnswerable::FromNoHost) } else { Ok(()) }
 }
 
 fn is_to_many(destination: Addr) -> bool {

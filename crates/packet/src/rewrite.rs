@@ -538,8 +538,8 @@ fn set_network_protocol(data: &mut [u8], meta: &Meta, version: u8) -> Result<(),
         LinkType::LinuxSll2 if l3 == 20 => put(data, 0, ether_type),
         LinkType::Ethernet | LinkType::Ppp | LinkType::LinuxSll | LinkType::LinuxSll2 => {
             // The type right before IP; after MPLS labels there is none, and the version nibble
-            // decides. A last label's low half has the bottom-of-stack bit, which none of these types
-            // has.
+            // decides. A last label's low half has the bottom-of-stack bit, which none of these
+            // types has.
             match l3.checked_sub(2).map(|at| (at, word(data, at))) {
                 Some((at, 0x0800 | 0x86dd)) => put(data, at, ether_type),
                 Some((at, 0x0021 | 0x0057)) => put(data, at, ppp),

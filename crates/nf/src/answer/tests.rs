@@ -48,8 +48,8 @@ fn udp(payload: usize) -> Vec<u8> {
 
 fn answered(
     bytes: &[u8],
-    make: impl FnOnce(&PacketView<'_>, &mut Buffer) -> Result<usize, NoAnswer>,
-) -> Result<Packet, NoAnswer> {
+    make: impl FnOnce(&PacketView<'_>, &mut Buffer) -> Result<usize, NotAnswerable>,
+) -> Result<Packet, NotAnswerable> {
     let parser = Parser::new(FlowHasher::new(1));
     let mut packet = Packet::from_bytes(bytes);
     parser.parse(&mut packet).unwrap();
@@ -63,11 +63,11 @@ fn answered(
     Ok(answer)
 }
 
-fn reset(bytes: &[u8]) -> Result<Packet, NoAnswer> {
+fn reset(bytes: &[u8]) -> Result<Packet, NotAnswerable> {
     answered(bytes, |packet, buffer| tcp_reset(packet, buffer).map(<[u8]>::len))
 }
 
-fn error(bytes: &[u8], error: IcmpError) -> Result<Packet, NoAnswer> {
+fn error(bytes: &[u8], error: IcmpError) -> Result<Packet, NotAnswerable> {
     answered(bytes, |packet, buffer| icmp_error(packet, error, packet.ends().1.addr, buffer).map(<[u8]>::len))
 }
 
@@ -163,23 +163,23 @@ fn forbidden_packets_are_not_answered() {
     let syn = tcp(1, 0, SYN, 0);
     let mut to_all_on_link = v4(A, B, 0, 6, &syn);
     to_all_on_link[..6].fill(0xff);
-    let rows: Vec<(&str, Vec<u8>, NoAnswer)> = vec![
-        ("a reset", v4(A, B, 0, 6, &tcp(1, 0, RST, 0)), NoAnswer::Reset),
-        ("a first fragment", v4(A, B, 0x2000, 6, &syn), NoAnswer::Fragment),
-        ("a later fragment", v4(A, B, 9, 6, &syn), NoAnswer::Fragment),
-        ("UDP", v4(A, B, 0, 17, &udp(0)), NoAnswer::NotTcp),
-        ("to a group", v4(A, [224, 0, 0, 1], 0, 6, &syn), NoAnswer::ToMany),
-        ("to all", v4(A, [255; 4], 0, 6, &syn), NoAnswer::ToMany),
-        ("to all on the link", to_all_on_link, NoAnswer::ToMany),
-        ("to a group, IPv6", v6(1 << 120, 0xff02 << 112 | 1, 6, &syn), NoAnswer::ToMany),
-        ("from nobody", v4([0; 4], B, 0, 6, &syn), NoAnswer::FromNoHost),
-        ("from itself", v4([127, 0, 0, 1], B, 0, 6, &syn), NoAnswer::FromNoHost),
-        ("from a group", v4([239, 1, 1, 1], B, 0, 6, &syn), NoAnswer::FromNoHost),
-        ("from nobody, IPv6", v6(0, 2 << 120, 6, &syn), NoAnswer::FromNoHost),
+    let rows: Vec<(&str, Vec<u8>, NotAnswerable)> = vec![
+        ("a reset", v4(A, B, 0, 6, &tcp(1, 0, RST, 0)), NotAnswerable::Reset),
+        ("a first fragment", v4(A, B, 0x2000, 6, &syn), NotAnswerable::Fragment),
+        ("a later fragment", v4(A, B, 9, 6, &syn), NotAnswerable::Fragment),
+        ("UDP", v4(A, B, 0, 17, &udp(0)), NotAnswerable::NotTcp),
+        ("to a group", v4(A, [224, 0, 0, 1], 0, 6, &syn), NotAnswerable::ToMany),
+        ("to all", v4(A, [255; 4], 0, 6, &syn), NotAnswerable::ToMany),
+        ("to all on the link", to_all_on_link, NotAnswerable::ToMany),
+        ("to a group, IPv6", v6(1 << 120, 0xff02 << 112 | 1, 6, &syn), NotAnswerable::ToMany),
+        ("from nobody", v4([0; 4], B, 0, 6, &syn), NotAnswerable::FromNoHost),
+        ("from itself", v4([127, 0, 0, 1], B, 0, 6, &syn), NotAnswerable::FromNoHost),
+        ("from a group", v4([239, 1, 1, 1], B, 0, 6, &syn), NotAnswerable::FromNoHost),
+        ("from nobody, IPv6", v6(0, 2 << 120, 6, &syn), NotAnswerable::FromNoHost),
     ];
     for (what, bytes, want) in rows {
         assert_eq!(reset(&bytes).err(), Some(want), "{what}");
-        if !matches!(want, NoAnswer::Reset | NoAnswer::NotTcp) && what != "a first fragment" {
+        if !matches!(want, NotAnswerable::Reset | NotAnswerable::NotTcp) && what != "a first fragment" {
             assert_eq!(error(&bytes, IcmpError::AdminProhibited).err(), Some(want), "{what}");
         }
     }
@@ -190,9 +190,9 @@ fn icmp_errors_are_not_answered_but_queries_are() {
     let ask = |bytes: &[u8]| error(bytes, IcmpError::AdminProhibited).err();
     let quoted = &v4(B, A, 0, 17, &udp(0))[14..];
     let unreachable = [&[3, 1, 0, 0, 0, 0, 0, 0], quoted].concat();
-    assert_eq!(ask(&v4(A, B, 0, 1, &unreachable)), Some(NoAnswer::IcmpError));
-    assert_eq!(ask(&v4(A, B, 0, 1, &[3, 1, 0, 0, 0, 0, 0, 0])), Some(NoAnswer::IcmpError));
-    assert_eq!(ask(&v6(1 << 120, 2 << 120, 58, &[137, 0, 0, 0, 0, 0, 0, 0])), Some(NoAnswer::IcmpError));
+    assert_eq!(ask(&v4(A, B, 0, 1, &unreachable)), Some(NotAnswerable::IcmpError));
+    assert_eq!(ask(&v4(A, B, 0, 1, &[3, 1, 0, 0, 0, 0, 0, 0])), Some(NotAnswerable::IcmpError));
+    assert_eq!(ask(&v6(1 << 120, 2 << 120, 58, &[137, 0, 0, 0, 0, 0, 0, 0])), Some(NotAnswerable::IcmpError));
     assert_eq!(ask(&v4(A, B, 0, 1, &[8, 0, 0, 0, 0, 1, 0, 1])), None);
     assert_eq!(ask(&v6(1 << 120, 2 << 120, 58, &[128, 0, 0, 0, 0, 1, 0, 1])), None);
 }
@@ -206,8 +206,11 @@ fn too_big_answers_a_group_in_ipv6_only() {
     let (group, host) = (Addr::from_u128(0xff0e << 112 | 1), Addr::from_u128(9 << 120));
     let bytes = v6(1 << 120, group.to_u128(), 17, &udp(9));
     assert_eq!(ask(&bytes, host), None);
-    assert_eq!(ask(&bytes, group), Some(NoAnswer::NoSource));
-    assert_eq!(ask(&v4(A, [224, 0, 0, 1], 0, 17, &udp(9)), Addr::from_v4_bytes(B)), Some(NoAnswer::ToMany));
+    assert_eq!(ask(&bytes, group), Some(NotAnswerable::NoSource));
+    assert_eq!(
+        ask(&v4(A, [224, 0, 0, 1], 0, 17, &udp(9)), Addr::from_v4_bytes(B)),
+        Some(NotAnswerable::ToMany)
+    );
 }
 
 proptest! {
