@@ -27,10 +27,10 @@ pub const ANSWER_MAX: usize = 1280;
 pub const ICMP_V4_MAX: usize = 576;
 
 /// Space for an answer.
-pub type Buffer = [u8; ANSWER_MAX];
+pub type AnswerBuffer = [u8; ANSWER_MAX];
 
 /// Returns an empty buffer.
-pub const fn buffer() -> Buffer {
+pub const fn buffer() -> AnswerBuffer {
     [0; ANSWER_MAX]
 }
 
@@ -98,7 +98,10 @@ pub enum NotAnswerable {
 ///
 /// # Errors
 /// [`NotAnswerable`]: the segment must not, or cannot, be answered.
-pub fn tcp_reset<'b>(packet: &PacketView<'_>, buffer: &'b mut Buffer) -> Result<&'b [u8], NotAnswerable> {
+pub fn tcp_reset<'b>(
+    packet: &PacketView<'_>,
+    buffer: &'b mut AnswerBuffer,
+) -> Result<&'b [u8], NotAnswerable> {
     check_answerable(packet, false)?;
     if packet.meta().protocol != protocol::TCP {
         return Err(NotAnswerable::NotTcp);
@@ -142,7 +145,7 @@ pub fn icmp_error<'b>(
     packet: &PacketView<'_>,
     error: IcmpError,
     from: Addr,
-    buffer: &'b mut Buffer,
+    buffer: &'b mut AnswerBuffer,
 ) -> Result<&'b [u8], NotAnswerable> {
     let v4 = packet.meta().version == 4;
     // "Packet too big" may answer a packet to a multicast group (RFC 4443 2.4 (e.3)).
@@ -180,7 +183,7 @@ pub fn message<'b>(
     (from, to): (Addr, Addr),
     protocol: u8,
     message: &[u8],
-    buffer: &'b mut Buffer,
+    buffer: &'b mut AnswerBuffer,
 ) -> Result<&'b [u8], NotAnswerable> {
     if is_to_many(from) || is_link_multicast(packet) {
         return Err(NotAnswerable::ToMany);
@@ -316,7 +319,7 @@ fn pseudo_header(from: Addr, to: Addr, protocol: u8, len: usize) -> u32 {
 
 /// Writes the IP header in front of `len` bytes of payload and returns the whole packet.
 fn put_network_header(
-    buffer: &mut Buffer,
+    buffer: &mut AnswerBuffer,
     from: Addr,
     to: Addr,
     protocol: u8,

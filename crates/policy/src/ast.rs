@@ -172,8 +172,8 @@ pub enum FilterExprKind {
         side: Option<FilterSide>,
         /// The header field.
         field: Field,
-        /// [`Comparison::Eq`] if not written.
-        compare: Comparison,
+        /// [`FilterComparison::Eq`] if not written.
+        compare: FilterComparison,
         /// The operand.
         value: ValueExpr,
     },
@@ -186,7 +186,7 @@ pub enum FilterExprKind {
         /// The attribute.
         name: Name,
         /// The comparison; a bare attribute must be present and non-zero.
-        test: Option<(Comparison, ValueExpr)>,
+        test: Option<(FilterComparison, ValueExpr)>,
     },
 }
 
@@ -202,7 +202,7 @@ pub enum FilterSide {
 /// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants say it")]
-pub enum Comparison {
+pub enum FilterComparison {
     Eq,
     Ne,
     Lt,
@@ -305,7 +305,7 @@ impl FilterSide {
     }
 }
 
-impl Comparison {
+impl FilterComparison {
     /// Returns the operator of the language.
     pub fn sign(self) -> &'static str {
         match self {

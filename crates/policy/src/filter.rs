@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::ast::{Comparison, FilterSide};
+use crate::ast::{FilterComparison, FilterSide};
 
 /// A boolean expression over one packet (E2).
 #[derive(Clone, Debug, PartialEq)]
@@ -23,12 +23,12 @@ pub enum Filter {
         /// Source or destination.
         side: FilterSide,
         /// The set.
-        set: AddressSet,
+        set: FilterAddressSet,
     },
     /// A number is in a set. False for packets without the field.
     Number {
         /// The field.
-        field: NumberField,
+        field: FilterNumberField,
         /// The set.
         set: NumberSet,
     },
@@ -48,13 +48,13 @@ pub enum Filter {
         /// The attribute.
         name: String,
         /// The comparison; `None` requires presence and neither 0 nor an empty string.
-        test: Option<(Comparison, Scalar)>,
+        test: Option<(FilterComparison, Scalar)>,
     },
 }
 
 /// A numeric field of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NumberField {
+pub enum FilterNumberField {
     /// Source port of TCP, UDP or SCTP.
     SrcPort,
     /// Destination port of TCP, UDP or SCTP.
@@ -84,7 +84,7 @@ pub enum Scalar {
 pub struct Fields {
     pub src_ip: Option<IpAddr>,
     pub dst_ip: Option<IpAddr>,
-    pub numbers: BTreeMap<NumberField, u64>,
+    pub numbers: BTreeMap<FilterNumberField, u64>,
     /// The flags octet of a TCP header.
     pub tcp_flags: Option<u8>,
     /// Attributes by name and the index of the instance that set them.
@@ -97,7 +97,7 @@ pub struct NumberSet(Vec<(u64, u64)>);
 
 /// A set of addresses of both families: disjoint ranges in ascending order, IPv4 first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AddressSet(Vec<(IpAddr, IpAddr)>);
+pub struct FilterAddressSet(Vec<(IpAddr, IpAddr)>);
 
 impl Filter {
     /// Checks if a packet matches.
@@ -137,7 +137,7 @@ impl Filter {
     }
 }
 
-impl NumberField {
+impl FilterNumberField {
     /// Returns the field's largest value.
     pub fn max(self) -> u64 {
         match self {
@@ -158,7 +158,7 @@ impl NumberField {
     }
 }
 
-impl Comparison {
+impl FilterComparison {
     /// Evaluates the comparison. A number and a string are always unequal, and strings have no
     /// order.
     fn holds(self, left: &Scalar, right: &Scalar) -> bool {
@@ -201,7 +201,7 @@ impl NumberSet {
     }
 }
 
-impl AddressSet {
+impl FilterAddressSet {
     /// Returns the union of the ranges (first, last), each within one family.
     pub fn new(mut ranges: Vec<(IpAddr, IpAddr)>) -> Self {
         ranges.retain(|(first, last)| first <= last && first.is_ipv4() == last.is_ipv4());

@@ -96,7 +96,7 @@ impl fmt::Display for FilterExpr {
                     write!(f, "{} ", side.word())?;
                 }
                 write!(f, "{} ", field.word())?;
-                if *compare != crate::ast::Comparison::Eq {
+                if *compare != crate::ast::FilterComparison::Eq {
                     write!(f, "{} ", compare.sign())?;
                 }
                 write_value(f, value, 0)

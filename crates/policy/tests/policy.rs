@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside the tests themselves")]
 
-use policy::{Colour, EdgeDirection, Fields, Node, NumberField, Policy, Scalar};
+use policy::{Colour, EdgeDirection, Fields, FilterNumberField, Node, Policy, Scalar};
 use serde::Deserialize;
 use values::{BitRate, ByteCount, ConfigError, Located, Nanos, PacketRate};
 
@@ -58,13 +58,13 @@ fn example_of_the_talk_is_accepted_verbatim() {
 
     let filter = |edge: usize| &policy.pipelets[0].edges[edge].filter;
     let mut packet = Fields { dst_ip: Some("192.0.2.1".parse().unwrap()), ..Fields::default() };
-    packet.numbers.insert(NumberField::DstPort, 80);
+    packet.numbers.insert(FilterNumberField::DstPort, 80);
     assert!(filter(0).matches(&packet) && !filter(1).matches(&packet) && filter(2).matches(&packet));
     assert!(!filter(4).matches(&packet) && filter(5).matches(&packet), "not known to be safe");
     packet.attributes.insert((2, "safe".into()), Scalar::Number(1));
     assert!(filter(4).matches(&packet) && !filter(5).matches(&packet));
     packet.dst_ip = Some("198.51.100.9".parse().unwrap());
-    packet.numbers.insert(NumberField::DstPort, 81);
+    packet.numbers.insert(FilterNumberField::DstPort, 81);
     assert!(!filter(4).matches(&packet) && !filter(0).matches(&packet) && filter(1).matches(&packet));
 }
 
@@ -201,7 +201,7 @@ fn both_directions_mirror_their_filters() {
         ]
     );
     let mut answer = Fields::default();
-    answer.numbers.extend([(NumberField::SrcPort, 80), (NumberField::Proto, 6)]);
+    answer.numbers.extend([(FilterNumberField::SrcPort, 80), (FilterNumberField::Proto, 6)]);
     assert!(edges[5].filter.matches(&answer) && !edges[0].filter.matches(&answer));
     assert_eq!(edges[5].filter.mirrored(), edges[0].filter);
     assert_eq!(policy.report.diagnostics, []);

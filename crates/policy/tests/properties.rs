@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use policy::ast::*;
 use policy::{
-    AddressSet, Colour, ConfigLiteral, Diagnostics, Fields, Filter as Checked, NumberField, NumberSet,
-    Policy, Prefix, RESERVED, Scalar, SourceMap, Span,
+    Colour, ConfigLiteral, Diagnostics, Fields, Filter as Checked, FilterAddressSet, FilterNumberField,
+    NumberSet, Policy, Prefix, RESERVED, Scalar, SourceMap, Span,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -87,14 +87,14 @@ fn block() -> impl Strategy<Value = ValueExpr> {
     vec((name(), value()), 0..4).prop_map(|entries| at(ValueExprKind::Object(entries)))
 }
 
-fn compare() -> impl Strategy<Value = Comparison> {
+fn compare() -> impl Strategy<Value = FilterComparison> {
     select(vec![
-        Comparison::Eq,
-        Comparison::Ne,
-        Comparison::Lt,
-        Comparison::Le,
-        Comparison::Gt,
-        Comparison::Ge,
+        FilterComparison::Eq,
+        FilterComparison::Ne,
+        FilterComparison::Lt,
+        FilterComparison::Le,
+        FilterComparison::Gt,
+        FilterComparison::Ge,
     ])
 }
 
@@ -331,7 +331,7 @@ proptest! {
     fn comparisons_of_numbers(value in 0u16..70, found in proptest::option::of(0u16..70), near: bool) {
         let found = if near { Some(value) } else { found };
         let mut packet = Fields::default();
-        packet.numbers.extend(found.map(|n| (NumberField::DstPort, n.into())));
+        packet.numbers.extend(found.map(|n| (FilterNumberField::DstPort, n.into())));
         let holds = |sign: &str| edge_filter(&format!("dst port {sign} {value}")).matches(&packet);
         let is = |test: fn(&u16, &u16) -> bool| found.is_some_and(|n| test(&n, &value));
         prop_assert_eq!(holds(""), is(u16::eq));
@@ -373,7 +373,7 @@ proptest! {
     fn sets_contain_what_their_ranges_contain(ranges in vec((0u8..40, 0u8..40), 0..8)) {
         let numbers = NumberSet::new(ranges.iter().map(|(a, b)| (u64::from(*a), u64::from(*b))).collect());
         let ip = |n: u8| IpAddr::from([10, 0, 0, n]);
-        let addresses = AddressSet::new(ranges.iter().map(|(a, b)| (ip(*a), ip(*b))).collect());
+        let addresses = FilterAddressSet::new(ranges.iter().map(|(a, b)| (ip(*a), ip(*b))).collect());
         for n in 0..41u8 {
             let held = ranges.iter().any(|(a, b)| (*a..=*b).contains(&n));
             prop_assert_eq!(numbers.contains(n.into()), held);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use packet::parse::{self, protocol};
 use packet::{Packet, PacketClass};
-use policy::{Fields, Filter, NumberField, Scalar};
+use policy::{Fields, Filter, FilterNumberField, Scalar};
 use runtime::{Assembly, Runner};
 
 use super::witness::{Outcome, Passage};
@@ -81,20 +81,20 @@ fn fields(packet: &Packet) -> Fields {
     }
     let (source, destination) = parse::ends(packet);
     let mut numbers = BTreeMap::from([
-        (NumberField::Proto, meta.protocol.into()),
-        (NumberField::Tenant, meta.key.tenant.into()),
+        (FilterNumberField::Proto, meta.protocol.into()),
+        (FilterNumberField::Tenant, meta.key.tenant.into()),
     ]);
     let has_ports = matches!(meta.protocol, protocol::TCP | protocol::UDP | protocol::SCTP);
     if has_ports && meta.class != PacketClass::LaterFragment {
-        numbers.insert(NumberField::SrcPort, source.port.into());
-        numbers.insert(NumberField::DstPort, destination.port.into());
+        numbers.insert(FilterNumberField::SrcPort, source.port.into());
+        numbers.insert(FilterNumberField::DstPort, destination.port.into());
     }
     if let Some(vlan) = meta.key.scope.vlan() {
-        numbers.insert(NumberField::Vlan, vlan.into());
+        numbers.insert(FilterNumberField::Vlan, vlan.into());
     }
     if let Some(&[a, b]) = packet.data().get(meta.l3 as usize..).and_then(|ip| ip.first_chunk()) {
         let traffic_class = if meta.version == 4 { b } else { a << 4 | b >> 4 };
-        numbers.insert(NumberField::Dscp, (traffic_class >> 2).into());
+        numbers.insert(FilterNumberField::Dscp, (traffic_class >> 2).into());
     }
     Fields {
         src_ip: Some(source.addr.ip()),

@@ -48,7 +48,7 @@ fn udp(payload: usize) -> Vec<u8> {
 
 fn answered(
     bytes: &[u8],
-    make: impl FnOnce(&PacketView<'_>, &mut Buffer) -> Result<usize, NotAnswerable>,
+    make: impl FnOnce(&PacketView<'_>, &mut AnswerBuffer) -> Result<usize, NotAnswerable>,
 ) -> Result<Packet, NotAnswerable> {
     let parser = Parser::new(FlowHasher::new(1));
     let mut packet = Packet::from_bytes(bytes);

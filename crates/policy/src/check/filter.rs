@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{Checker, NamedKind};
-use crate::ast::{self, Comparison, Field, FilterExprKind, FilterSide, Name};
+use crate::ast::{self, Field, FilterComparison, FilterExprKind, FilterSide, Name};
 use crate::diagnostic::Diagnostic;
-use crate::filter::{AddressSet, Filter, NumberField, NumberSet, Scalar};
+use crate::filter::{Filter, FilterAddressSet, FilterNumberField, NumberSet, Scalar};
 use crate::literal::ConfigLiteral;
 use crate::parser::PROTOCOLS;
 use crate::source::Span;
@@ -44,14 +44,14 @@ impl Checker<'_, '_> {
         &mut self,
         side: Option<FilterSide>,
         field: Field,
-        compare: Comparison,
+        compare: FilterComparison,
         value: &ast::ValueExpr,
         span: Span,
     ) -> Option<Filter> {
         let number = |field| move |set| Filter::Number { field, set };
         let test = match field {
             Field::Ip | Field::Ip6 | Field::Net => {
-                if !matches!(compare, Comparison::Eq | Comparison::Ne) {
+                if !matches!(compare, FilterComparison::Eq | FilterComparison::Ne) {
                     let message = format!("addresses cannot be compared with `{}`", compare.sign());
                     self.report.push(Diagnostic::error(message, span).help("use `==`, `!=` or a range"));
                     return None;
@@ -60,25 +60,35 @@ impl Checker<'_, '_> {
                 either(side, |side| Filter::Address { side, set: set.clone() })
             }
             Field::Port => {
-                let set = self.numbers(value, compare, NumberField::SrcPort, &[])?;
+                let set = self.numbers(value, compare, FilterNumberField::SrcPort, &[])?;
                 either(side, |side| match side {
-                    FilterSide::Src => number(NumberField::SrcPort)(set.clone()),
-                    FilterSide::Dst => number(NumberField::DstPort)(set.clone()),
+                    FilterSide::Src => number(FilterNumberField::SrcPort)(set.clone()),
+                    FilterSide::Dst => number(FilterNumberField::DstPort)(set.clone()),
                 })
             }
-            Field::Proto => {
-                number(NumberField::Proto)(self.numbers(value, compare, NumberField::Proto, &PROTOCOLS)?)
+            Field::Proto => number(FilterNumberField::Proto)(self.numbers(
+                value,
+                compare,
+                FilterNumberField::Proto,
+                &PROTOCOLS,
+            )?),
+            Field::Vlan => {
+                number(FilterNumberField::Vlan)(self.numbers(value, compare, FilterNumberField::Vlan, &[])?)
             }
-            Field::Vlan => number(NumberField::Vlan)(self.numbers(value, compare, NumberField::Vlan, &[])?),
-            Field::Tenant => {
-                number(NumberField::Tenant)(self.numbers(value, compare, NumberField::Tenant, &[])?)
+            Field::Tenant => number(FilterNumberField::Tenant)(self.numbers(
+                value,
+                compare,
+                FilterNumberField::Tenant,
+                &[],
+            )?),
+            Field::Dscp => {
+                number(FilterNumberField::Dscp)(self.numbers(value, compare, FilterNumberField::Dscp, &[])?)
             }
-            Field::Dscp => number(NumberField::Dscp)(self.numbers(value, compare, NumberField::Dscp, &[])?),
         };
-        Some(if compare == Comparison::Ne { Filter::Not(Box::new(test)) } else { test })
+        Some(if compare == FilterComparison::Ne { Filter::Not(Box::new(test)) } else { test })
     }
 
-    fn addresses(&mut self, operand: &ast::ValueExpr, field: Field) -> Option<AddressSet> {
+    fn addresses(&mut self, operand: &ast::ValueExpr, field: Field) -> Option<FilterAddressSet> {
         let value = self.operand(operand, &[])?;
         let mut ranges = Vec::new();
         for leaf in leaves(&value) {
@@ -113,15 +123,15 @@ impl Checker<'_, '_> {
             ranges.push(range);
         }
         self.not_empty(&ranges, operand.span)?;
-        Some(AddressSet::new(ranges))
+        Some(FilterAddressSet::new(ranges))
     }
 
     /// Returns the numbers for which the comparison holds; for `!=`, those for which it does not.
     fn numbers(
         &mut self,
         operand: &ast::ValueExpr,
-        compare: Comparison,
-        field: NumberField,
+        compare: FilterComparison,
+        field: FilterNumberField,
         words: &[(&str, u8)],
     ) -> Option<NumberSet> {
         let value = self.operand(operand, words)?;
@@ -155,14 +165,14 @@ impl Checker<'_, '_> {
             _ => None,
         };
         let range = match (compare, single) {
-            (Comparison::Eq | Comparison::Ne, _) => return Some(NumberSet::new(ranges)),
+            (FilterComparison::Eq | FilterComparison::Ne, _) => return Some(NumberSet::new(ranges)),
             (_, None) => return self.misfit(value.span, operand.span, "a single number"),
-            (Comparison::Lt, Some(0)) => return Some(NumberSet::default()),
-            (Comparison::Lt, Some(n)) => (0, n - 1),
-            (Comparison::Le, Some(n)) => (0, n),
+            (FilterComparison::Lt, Some(0)) => return Some(NumberSet::default()),
+            (FilterComparison::Lt, Some(n)) => (0, n - 1),
+            (FilterComparison::Le, Some(n)) => (0, n),
             // No field's maximum is `u64::MAX`, and `n` is at most that maximum.
-            (Comparison::Gt, Some(n)) => (n + 1, field.max()),
-            (Comparison::Ge, Some(n)) => (n, field.max()),
+            (FilterComparison::Gt, Some(n)) => (n + 1, field.max()),
+            (FilterComparison::Ge, Some(n)) => (n, field.max()),
         };
         Some(NumberSet::new(vec![range]))
     }
@@ -171,7 +181,7 @@ impl Checker<'_, '_> {
         &mut self,
         owner: &Name,
         name: &Name,
-        test: Option<&(Comparison, ast::ValueExpr)>,
+        test: Option<&(FilterComparison, ast::ValueExpr)>,
     ) -> Filter {
         let instance = self.names.get(&owner.node).map(|n| n.what);
         let nfs: Arc<[usize]> = match instance {
@@ -194,12 +204,14 @@ impl Checker<'_, '_> {
         let attribute = |test| Filter::Attribute { nfs, name: name.node.clone(), test };
         match test {
             // As for header fields: an absent attribute is unequal.
-            Some((Comparison::Ne, value)) => Filter::Not(Box::new(attribute(Some((Comparison::Eq, value))))),
+            Some((FilterComparison::Ne, value)) => {
+                Filter::Not(Box::new(attribute(Some((FilterComparison::Eq, value)))))
+            }
             test => attribute(test),
         }
     }
 
-    fn scalar(&mut self, operand: &ast::ValueExpr, compare: Comparison) -> Option<Scalar> {
+    fn scalar(&mut self, operand: &ast::ValueExpr, compare: FilterComparison) -> Option<Scalar> {
         let value = self.value(operand);
         let scalar = match value.kind {
             ValueKind::Literal(ConfigLiteral::Bool(truth)) => Scalar::Number(truth.into()),
@@ -212,7 +224,9 @@ impl Checker<'_, '_> {
             ValueKind::Word(word) => Scalar::Text(word),
             _ => return self.misfit(value.span, operand.span, "a number, a string or a word"),
         };
-        if matches!(scalar, Scalar::Text(_)) && !matches!(compare, Comparison::Eq | Comparison::Ne) {
+        if matches!(scalar, Scalar::Text(_))
+            && !matches!(compare, FilterComparison::Eq | FilterComparison::Ne)
+        {
             return self.misfit(value.span, operand.span, "a number: text has no order");
         }
         Some(scalar)

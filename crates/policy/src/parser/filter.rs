@@ -2,7 +2,7 @@
 
 use super::{Parsed, Parser, RESERVED};
 use crate::ast::{
-    Comparison, Field, FilterExpr, FilterExprKind, FilterSide, Spanned, TcpFlag, ValueExprKind,
+    Field, FilterComparison, FilterExpr, FilterExprKind, FilterSide, Spanned, TcpFlag, ValueExprKind,
 };
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
@@ -103,8 +103,12 @@ impl Parser<'_> {
         if PROTOCOLS.iter().any(|(name, _)| *name == word) {
             self.bump();
             let value = Spanned::new(ValueExprKind::Word(word), span);
-            let test =
-                FilterExprKind::Test { side: None, field: Field::Proto, compare: Comparison::Eq, value };
+            let test = FilterExprKind::Test {
+                side: None,
+                field: Field::Proto,
+                compare: FilterComparison::Eq,
+                value,
+            };
             return Ok(Spanned::new(test, span));
         }
         if self.peek().kind == TokenKind::Name && !RESERVED.contains(&word.as_str()) {
@@ -120,7 +124,7 @@ impl Parser<'_> {
     /// Parses a test; the field's word is the current token.
     fn field(&mut self, start: Span, side: Option<FilterSide>, field: Field) -> Parsed<FilterExpr> {
         self.bump();
-        let compare = self.compare().unwrap_or(Comparison::Eq);
+        let compare = self.compare().unwrap_or(FilterComparison::Eq);
         let value = self.value()?;
         let span = start.to(value.span);
         Ok(Spanned::new(FilterExprKind::Test { side, field, compare, value }, span))
@@ -156,14 +160,14 @@ impl Parser<'_> {
         Ok(Spanned::new(FilterExprKind::Attribute { owner, name, test }, span))
     }
 
-    fn compare(&mut self) -> Option<Comparison> {
+    fn compare(&mut self) -> Option<FilterComparison> {
         let compare = match self.peek().kind {
-            TokenKind::Sign("==" | "=") => Comparison::Eq,
-            TokenKind::Sign("!=") => Comparison::Ne,
-            TokenKind::Sign("<") => Comparison::Lt,
-            TokenKind::Sign("<=") => Comparison::Le,
-            TokenKind::Sign(">") => Comparison::Gt,
-            TokenKind::Sign(">=") => Comparison::Ge,
+            TokenKind::Sign("==" | "=") => FilterComparison::Eq,
+            TokenKind::Sign("!=") => FilterComparison::Ne,
+            TokenKind::Sign("<") => FilterComparison::Lt,
+            TokenKind::Sign("<=") => FilterComparison::Le,
+            TokenKind::Sign(">") => FilterComparison::Gt,
+            TokenKind::Sign(">=") => FilterComparison::Ge,
             _ => return None,
         };
         self.bump();
