@@ -68,6 +68,22 @@ pub fn load_for_threads(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assem
     Ok((assembly, Arc::new(make)))
 }
 
+/// Does the same as [`load`], and returns a function that makes the same assembly again.
+pub fn load_for_trial(
+    path: &Path,
+    seed: u64,
+) -> anyhow::Result<(Assembly, impl Fn() -> Result<Assembly, String> + Clone + 'static)> {
+    let name = path.display().to_string();
+    let policy = Arc::new(read(&name, &text(path)?, folder(path))?);
+    let assembly = made(&name, &policy, Some(seed))?;
+    let seed = assembly.seed;
+    let make = move || {
+        runtime::assemble(&policy, &functions::registry(), seed, None)
+            .map_err(|_| "not enough memory for another graph".to_owned())
+    };
+    Ok((assembly, make))
+}
+
 /// Does the same as [`load`] in `parts` parts, which share the flows.
 pub fn load_parts(path: &Path, seed: Option<u64>, parts: u32) -> anyhow::Result<Vec<Assembly>> {
     let name = path.display().to_string();

@@ -2,6 +2,7 @@
 
 mod compare;
 mod summary;
+mod trial;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,6 +45,8 @@ pub struct Args {
     /// Print a line for each interval, with the load of each unit
     #[arg(long)]
     pub epochs: bool,
+    #[command(flatten)]
+    pub trial: trial::Options,
     /// Print JSON: an object, or a list for several modes or seeds
     #[arg(long)]
     pub json: bool,
@@ -55,6 +58,7 @@ Examples:
   rivulet sim --mode flowlet,smart-flow:50ms,smart-flow:100ms,flow
   rivulet sim examples/sim/trace-b.toml --seeds 1..20
   rivulet sim examples/sim/lossy.toml --epochs
+  rivulet sim --policy examples/nat.rvl --read in.pcap --faults examples/faults/lossy.toml --seeds 1..100
   rivulet sim --json | jq .latency_at_unit";
 
 /// A range of seeds.
@@ -83,6 +87,11 @@ impl FromStr for Seeds {
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(policy) = &args.trial.policy {
+        let modes = if args.mode.is_empty() { vec![Mode::Flowlet] } else { args.mode.clone() };
+        let seeds = args.seeds.unwrap_or(Seeds { first: args.seed, last: args.seed });
+        return trial::run(policy, &args.trial, &modes, seeds, args.json);
+    }
     let scenario = read(args.scenario.as_deref())?;
     let modes = if args.mode.is_empty() { vec![scenario.router.mode] } else { args.mode.clone() };
     let seeds = args.seeds.unwrap_or(Seeds { first: args.seed, last: args.seed });

@@ -11,12 +11,12 @@ use protocol::message::UnitId;
 
 use crate::assembly::Assembly;
 use crate::backend::{Backend, Core, Inline};
-use crate::elastic::{ElasticError, Threads, Units, UnitsConfig};
+use crate::elastic::{Elastic, ElasticError, Threads, Units, UnitsConfig};
 use crate::panics::Processing;
 use crate::ports::{Port, Ports};
 use crate::report::{PortReport, Report, new_histogram};
 use crate::shards::{Part, Shard};
-use crate::transport::Maker;
+use crate::transport::{Maker, Transport};
 
 /// Frames that are processed together.
 pub const BATCH: usize = 64;
@@ -155,6 +155,22 @@ impl Runner {
     ) -> Result<Runner, ElasticError> {
         let mut runner = Runner::new(assembly, name);
         runner.backend = Box::new(Threads::new(config, &mut runner.assembly.chain, make)?);
+        Ok(runner)
+    }
+
+    /// Creates a runner on units that are reached through this transport.
+    ///
+    /// # Errors
+    /// If the configuration is invalid.
+    pub fn on_transport<T: Transport + 'static>(
+        assembly: Assembly,
+        name: &str,
+        config: UnitsConfig,
+        transport: T,
+    ) -> Result<Runner, ElasticError> {
+        let mut runner = Runner::new(assembly, name);
+        let dispatcher = config.router_of_threads(runner.assembly.chain.options());
+        runner.backend = Box::new(Elastic::with_transport(config, dispatcher, transport)?);
         Ok(runner)
     }
 

@@ -32,6 +32,7 @@ use crate::report::Report;
 pub use lane::{MAILS, RETURNS, RING};
 pub use memory::Memory;
 pub use rings::{IN_FLIGHT_MAX, Maker, Rings, THREADS_MAX};
+pub use unit_end::{Left, Mail, Sending, ToUnit, UnitEnd};
 
 /// The dispatcher's side of a transport.
 pub trait Transport {
@@ -195,12 +196,16 @@ pub struct LocalGraph {
 
 impl LocalGraph {
     /// Creates one that stands in while its owner has the real one.
-    pub(crate) fn placeholder(like: &Chain) -> Result<LocalGraph, ElasticError> {
+    ///
+    /// # Errors
+    /// If there is no memory for tables.
+    pub fn placeholder(like: &Chain) -> Result<LocalGraph, ElasticError> {
         let nothing = Chain::new(Vec::new(), Options { flows_max: 1, ..*like.options() })?;
         Ok(LocalGraph { chain: Box::new(nothing), pool: PacketPool::new(0), out: Vec::new() })
     }
 
-    pub(crate) fn swap(&mut self, core: &mut Core<'_>) {
+    /// Swaps it with that of the calling thread.
+    pub fn swap(&mut self, core: &mut Core<'_>) {
         std::mem::swap(&mut self.chain, core.chain);
         std::mem::swap(&mut self.out, core.out);
         std::mem::swap(&mut self.pool, core.pool);
@@ -214,7 +219,8 @@ impl LocalGraph {
         self.chain.process_without_flow(packet, &mut self.out, &mut self.pool);
     }
 
-    pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
+    /// Drops a packet.
+    pub fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
         self.chain.classifier_mut().discard(packet, reason, &mut self.pool);
     }
 

@@ -26,6 +26,7 @@ mod arrivals;
 mod checks;
 mod engine;
 mod event;
+pub mod faulty;
 mod latency;
 mod link;
 mod parts;

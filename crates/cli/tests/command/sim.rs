@@ -97,6 +97,29 @@ fn the_examples_are_valid_scenarios() {
 }
 
 #[test]
+fn policy_over_faulty_links_releases_what_a_single_graph_does() {
+    let place = Place::new();
+    place.stdout("traffic --packets 2k --seed 2 --write in.pcapng");
+    let nat = workspace("examples/nat.rvl");
+    let faults = workspace("examples/faults/lossy.toml");
+    let command = format!("sim --policy {} --read in.pcapng --json", nat.display());
+    let lossy = format!("{command} --faults {} --seeds 1..3 --mode packet", faults.display());
+    let report = place.json(&lossy);
+    assert_eq!(report["differences"].as_array().unwrap().len(), 0, "{report}");
+    for counter in ["released", "states_moved", "packets_lost", "packets_late", "messages_lost"] {
+        assert!(report[counter].as_u64().unwrap() > 10, "{counter}: {report}");
+    }
+    assert_eq!(place.json(&lossy), report, "the same seeds give the same run");
+    let perfect = place.json(&command);
+    assert_eq!(perfect["packets_lost"], 0);
+    assert_eq!(perfect["released"].as_u64(), Some(2_000));
+    place.write("wrong.toml", "[packets]\nloss = 2.0\n");
+    let refused = place.refused(1, &format!("{command} --faults wrong.toml"));
+    assert!(refused.contains("wrong.toml") && refused.contains("line 2"), "{refused}");
+    assert!(place.refused(2, &format!("sim --policy {}", nat.display())).contains("--read"));
+}
+
+#[test]
 fn captures_are_workloads() {
     let place = Place::new();
     place.stdout("traffic --packets 3k --seed 2 --write in.pcapng");

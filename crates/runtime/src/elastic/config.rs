@@ -97,12 +97,12 @@ impl UnitsConfig {
 
     /// The router of units on threads: it sees to it that all of them together have no more flows
     /// than the chain may have.
-    pub(crate) fn router_of_threads(&self, options: &Options) -> protocol::dispatcher::Config {
+    pub fn router_of_threads(&self, options: &Options) -> protocol::dispatcher::Config {
         protocol::dispatcher::Config { flows_max: options.flows_max, ..self.router(options) }
     }
 
     /// A unit. Its flows end when the chain says so.
-    pub(crate) fn unit(&self, id: UnitId) -> protocol::unit::Config {
+    pub fn unit(&self, id: UnitId) -> protocol::unit::Config {
         protocol::unit::Config {
             replicate_after_ns: (self.copies > 0).then_some(self.gap_ns / 2), // S51
             deltas: self.deltas,

@@ -32,10 +32,9 @@ use nf::SharedHandle;
 use packet::{DropReason, Packet};
 use protocol::dispatcher::Numbered;
 use protocol::message::{Message, Stamp, UnitId};
-use protocol::unit::{Counters, Unit};
+use protocol::unit::Counters;
 
 use super::lane::{Bell, Lane, MAILS, Mailbox, RETURNS, RING};
-use super::own_table::OwnEngine;
 use super::unit_end::{Figures, Left, Mail, ToUnit, UnitEnd, control};
 use super::{LocalGraph, Return, Started, Transport};
 use crate::backend::Core;
@@ -166,12 +165,10 @@ impl Rings {
                     catch_unwind(AssertUnwindSafe(|| make().ok())).ok().flatten()?
                 }
             };
-            chain.join(commons);
-            chain.classifier_mut().hold_no_fragments();
             commands.iter().for_each(|(stage, command)| control(&mut chain, *stage, command));
-            let slots = config.router_of_threads(chain.options()).flows_max;
-            let unit = Unit::new(config.unit_on_thread(id), OwnEngine::new(chain, slots, true));
-            let end = UnitEnd::new(id, unit, worker::clock_ns);
+            let flows_max = config.router_of_threads(chain.options()).flows_max;
+            let unit = config.unit_on_thread(id);
+            let end = UnitEnd::new(unit, chain, commons, flows_max, true, worker::clock_ns);
             Some(Worker { end, inbox, mails, mailboxes, in_flight, returns, bell: rung, board }.run())
         };
         let thread = std::thread::Builder::new().name(format!("unit-{}", id.0)).spawn(work)?;

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use graph::Chain;
 use hdrhistogram::Histogram;
+use nf::SharedHandle;
 use packet::{DropReason, Packet};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
 use protocol::unit::{Counters, Dropped, Outbox, Unit};
@@ -50,14 +51,18 @@ pub enum Mail {
 }
 
 /// Something that a unit sends.
-pub(super) enum Sending {
+pub enum Sending {
+    /// A report to the dispatcher.
     Return(Box<Return>),
+    /// A message or packet to another unit.
     Mail(UnitId, Mail),
 }
 
 /// What a unit leaves behind.
-pub(super) struct Left {
+pub struct Left {
+    /// Its graph.
     pub chain: Box<Chain>,
+    /// Its counters.
     pub counters: Counters,
     /// Flows that it had at the end of the run.
     pub flows_live: u64,
@@ -100,6 +105,8 @@ pub struct UnitEnd {
     pulls: Histogram<u64>,
     received: u64,
     forwarded: u64,
+    /// On a lossy transport: packets that the unit dropped, by sequence.
+    dropped: Vec<u64>,
     /// Packets that were lost to a panic.
     lost: u64,
     /// A question of the dispatcher is not answered yet.
@@ -109,7 +116,20 @@ pub struct UnitEnd {
 }
 
 impl UnitEnd {
-    pub(super) fn new(id: UnitId, unit: Unit<OwnEngine>, clock_ns: fn() -> u64) -> UnitEnd {
+    /// Creates a unit that runs this graph, which has no flows yet. `flows_max` is the number of
+    /// flows of its dispatcher. If the transport is reliable, a state is released once it is sent.
+    pub fn new(
+        config: protocol::unit::Config,
+        mut chain: Box<Chain>,
+        shared: Vec<SharedHandle>,
+        flows_max: u32,
+        is_reliable: bool,
+        clock_ns: fn() -> u64,
+    ) -> UnitEnd {
+        chain.join(shared);
+        chain.classifier_mut().hold_no_fragments();
+        let id = config.id;
+        let unit = Unit::new(config, OwnEngine::new(chain, flows_max, is_reliable));
         let mut end = UnitEnd {
             id,
             unit,
@@ -125,6 +145,7 @@ impl UnitEnd {
             pulls: new_histogram(),
             received: 0,
             forwarded: 0,
+            dropped: Vec::new(),
             lost: 0,
             is_asked: false,
             is_resetting: false,
@@ -139,13 +160,28 @@ impl UnitEnd {
         self.is_finished
     }
 
-    /// Returns the unit's earliest deadline.
+    /// Returns the protocol's earliest deadline at the unit; its flows have others.
     pub fn next_timeout_ns(&self) -> u64 {
-        self.unit.due_ns().min(self.unit.engine().chain.next_timeout_ns())
+        self.unit.due_ns()
+    }
+
+    /// Returns the unit's counters.
+    pub fn counters(&self) -> Counters {
+        *self.unit.counters()
+    }
+
+    /// Returns the unit's graph.
+    pub fn graph(&self) -> &Chain {
+        &self.unit.engine().chain
+    }
+
+    /// Returns packets that the unit dropped, by sequence, on a lossy transport.
+    pub fn take_dropped(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.dropped)
     }
 
     /// Handles something from the dispatcher.
-    pub fn handle(&mut self, given: ToUnit) -> Option<Box<Figures>> {
+    pub(super) fn handle_asked(&mut self, given: ToUnit) -> Option<Box<Figures>> {
         let unit = &mut self.unit;
         self.is_asked = matches!(given, ToUnit::Step(_) | ToUnit::Answer | ToUnit::Reset | ToUnit::Resume);
         match given {
@@ -187,6 +223,11 @@ impl UnitEnd {
         None
     }
 
+    /// Handles something from the dispatcher.
+    pub fn handle(&mut self, given: ToUnit) {
+        self.handle_asked(given);
+    }
+
     /// Handles something from another unit.
     pub fn handle_mail(&mut self, mail: Mail) {
         self.handled += 1;
@@ -217,6 +258,18 @@ impl UnitEnd {
         self.collect();
     }
 
+    /// Sets the time.
+    pub fn set_time(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    /// Handles deadlines of the protocol that have passed, and none of flows.
+    pub fn handle_protocol_timeout(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.unit.advance(self.now_ns, &mut self.outbox);
+        self.collect();
+    }
+
     /// Handles deadlines that have passed.
     pub fn handle_timeout(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
@@ -235,7 +288,7 @@ impl UnitEnd {
     }
 
     /// Returns what the unit sends next.
-    pub(super) fn poll(&mut self) -> Option<Sending> {
+    pub fn poll(&mut self) -> Option<Sending> {
         self.sending.pop_front()
     }
 
@@ -324,9 +377,12 @@ impl UnitEnd {
             self.forwarded += 1;
             self.sending.push_back(Sending::Mail(to, Mail::Packet(stamp, packet)));
         }
-        let OwnEngine { chain, pool, through, .. } = self.unit.engine_mut();
+        let OwnEngine { chain, pool, through, is_reliable, .. } = self.unit.engine_mut();
         for (why, _, packet) in self.outbox.dropped.drain(..) {
             *through += 1;
+            if !*is_reliable {
+                self.dropped.push(packet.meta().transit.sequence);
+            }
             // On a reliable transport no packet comes twice, and fewer are in flight than may wait.
             let reason = match why {
                 Dropped::Ended => DropReason::FlowEnded,
@@ -382,7 +438,7 @@ impl UnitEnd {
 
     /// Ends flows at the end of the run, as far as there is room for what that brings about.
     /// Returns whether all have ended.
-    pub(super) fn end_flows(&mut self) -> bool {
+    pub fn end_flows(&mut self) -> bool {
         let OwnEngine { chain, pool, .. } = self.unit.engine_mut();
         let is_done = chain.finish(pool);
         chain.changes_mut().clear();

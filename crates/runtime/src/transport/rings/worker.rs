@@ -106,7 +106,7 @@ impl Worker {
         self.inbox.read_chunk(count).iter().for_each(prefetch);
         for _ in 0..count {
             if let Ok(given) = self.inbox.pop() {
-                if let Some(figures) = self.end.handle(given) {
+                if let Some(figures) = self.end.handle_asked(given) {
                     *lock(&self.board) = Some(figures);
                 }
                 self.note_sent();

@@ -1,0 +1,177 @@
+//! `rivulet sim --policy`: a policy over faulty links, against a single graph.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ::sim::faulty::{Difference, FaultPlan, Outcome, Trial, TrialFrame};
+use ::sim::scenario::Mode;
+use anyhow::Context;
+use runtime::elastic::UnitsConfig;
+use serde_json::json;
+
+use super::Seeds;
+use crate::output::{self, thousands};
+use crate::sources::{PortFile, Sources};
+use crate::{policies, texts};
+
+/// Seed of the policy's own randomness: seeds of `--seeds` are those of the links.
+const POLICY_SEED: u64 = 7;
+
+/// Most packets of a trial: all are kept in memory.
+const PACKETS_MAX: usize = 1_000_000;
+
+/// Options of a trial.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Policies")]
+pub struct Options {
+    /// Run this policy's functions on units behind simulated links, and compare what is released
+    /// with a single graph; needs --read
+    #[arg(long, value_name = "POLICY", requires = "read", conflicts_with = "scenario")]
+    pub policy: Option<PathBuf>,
+    /// Capture with the policy's traffic; with `PORT=` in front, of one port
+    #[arg(long, value_name = "[PORT=]FILE", requires = "policy")]
+    pub read: Vec<PortFile>,
+    /// Faults of the links, as TOML; without it, links are perfect
+    #[arg(long, value_name = "FILE", requires = "policy")]
+    pub faults: Option<PathBuf>,
+    /// Units, at most
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "policy",
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub units: u16,
+}
+
+/// Runs a trial for each mode and seed, and prints what the links did, and the first differences.
+pub fn run(
+    policy: &Path,
+    options: &Options,
+    modes: &[Mode],
+    seeds: Seeds,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let plan = match &options.faults {
+        Some(path) => {
+            let text = texts::read(path)?;
+            FaultPlan::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?
+        }
+        None => FaultPlan::default(),
+    };
+    let (assembly, maker) = policies::load_for_trial(policy, POLICY_SEED)?;
+    let mut sources = Sources::open(&options.read, &assembly.ports)?;
+    let mut frames = Vec::new();
+    while let Some((frame, from)) = sources.next() {
+        anyhow::ensure!(frames.len() < PACKETS_MAX, "a trial has at most {PACKETS_MAX} packets");
+        frames.push(TrialFrame {
+            timestamp_ns: frame.timestamp_ns,
+            link: frame.link,
+            wire_len: frame.wire_len,
+            from,
+            data: frame.data.to_vec(),
+        });
+    }
+    let mut trial = Trial {
+        assemble: maker,
+        name: policy.display().to_string(),
+        frames,
+        config: UnitsConfig::default(),
+        plan,
+    };
+    let runs = (seeds.last - seeds.first + 1) * modes.len() as u64;
+    let bar = output::progress(Some(runs), "runs");
+    let (mut sum, mut moved, mut released) = (Outcome::default(), 0, 0);
+    let mut differences: Vec<(String, u64, Difference)> = Vec::new();
+    for &mode in modes {
+        trial.config = UnitsConfig {
+            mode: mode.into(),
+            units_max: options.units,
+            capacity_bps: 5_000_000,
+            ..UnitsConfig::as_published()
+        };
+        for seed in seeds.first..=seeds.last {
+            let report = trial.run(seed).context("cannot set up units")?;
+            add(&mut sum, &report.outcome);
+            moved += report.report.units.as_ref().map_or(0, |units| units.states_moved);
+            released += report.released;
+            differences.extend(report.difference.map(|difference| (mode.to_string(), seed, difference)));
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    if as_json {
+        let differences: Vec<_> = differences
+            .iter()
+            .map(|(mode, seed, difference)| {
+                json!({ "mode": mode, "seed": seed, "difference": difference.to_string() })
+            })
+            .collect();
+        output::print_json(&json!({
+            "policy": trial.name,
+            "runs": runs,
+            "packets": trial.frames.len() as u64 * runs,
+            "released": released,
+            "states_moved": moved,
+            "packets_lost": sum.packets_lost,
+            "packets_late": sum.packets_late,
+            "messages_lost": sum.messages_lost,
+            "messages_repeated": sum.messages_repeated,
+            "messages_late": sum.messages_late,
+            "differences": differences,
+        }))?;
+    } else {
+        output::print(&summary(
+            &trial.name,
+            runs,
+            trial.frames.len() as u64,
+            &sum,
+            moved,
+            released,
+            &differences,
+        ))?;
+    }
+    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn add(sum: &mut Outcome, outcome: &Outcome) {
+    sum.packets_lost += outcome.packets_lost;
+    sum.packets_late += outcome.packets_late;
+    sum.messages_lost += outcome.messages_lost;
+    sum.messages_repeated += outcome.messages_repeated;
+    sum.messages_late += outcome.messages_late;
+}
+
+/// Differences that are shown.
+const SHOWN_MAX: usize = 10;
+
+fn summary(
+    name: &str,
+    runs: u64,
+    packets: u64,
+    sum: &Outcome,
+    moved: u64,
+    released: u64,
+    differences: &[(String, u64, Difference)],
+) -> String {
+    let mut text = format!(
+        "{name}: {} runs of {} packets, {} released, {} states moved\n\
+         links: {} packets lost, {} overtaken; of messages {} lost, {} repeated, {} overtaken\n",
+        thousands(runs),
+        thousands(packets),
+        thousands(released),
+        thousands(moved),
+        thousands(sum.packets_lost),
+        thousands(sum.packets_late),
+        thousands(sum.messages_lost),
+        thousands(sum.messages_repeated),
+        thousands(sum.messages_late),
+    );
+    for (mode, seed, difference) in differences.iter().take(SHOWN_MAX) {
+        let _ = writeln!(text, "seed {seed}, {mode}: {difference}");
+    }
+    match differences.len() {
+        0 => text += "no difference from a single graph\n",
+        count => {
+            let _ = writeln!(text, "{count} of {runs} runs differ from a single graph");
+        }
+    }
+    text
+}

@@ -1,0 +1,477 @@
+//! Real policies on units behind faulty links, on virtual time.
+//!
+//! [`Faulty`] is a transport between a real dispatcher and real units, each with a graph of its
+//! own. Packets and messages take time, and are lost, repeated, delayed and overtaken as a
+//! [`FaultPlan`] says. The same plan and seed give the same run. Messages of the dispatcher and
+//! reports of units arrive, in order; packets, and messages between units, may not.
+
+mod trial;
+
+use std::cell::RefCell;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::rc::Rc;
+
+use graph::Chain;
+use nf::SharedHandle;
+use packet::{DropReason, Packet};
+use protocol::dispatcher::Numbered;
+use protocol::message::{Message, Stamp, UnitId};
+use protocol::unit::Counters;
+use runtime::elastic::{ElasticError, UnitsConfig};
+use runtime::report::Report;
+use runtime::transport::{LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitEnd};
+use runtime::{Assembly, Core, Runner};
+use serde::Deserialize;
+
+use crate::random::Random;
+use crate::scenario::{Faults, Link};
+
+pub use trial::{Difference, Trial, TrialFrame, TrialReport};
+
+/// Time of the run after which units handle deadlines, in nanoseconds.
+const STEP_NS: u64 = 1_000_000;
+
+/// Time after which a run is given up in which nothing happens any more though packets are pending.
+const PATIENCE_NS: u64 = 60_000_000_000;
+
+/// Faults between a dispatcher and its units.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FaultPlan {
+    /// Links, for packets.
+    pub packets: Link,
+    /// Messages that units send, to each other and to the dispatcher.
+    pub messages: Faults,
+}
+
+impl FaultPlan {
+    /// Reads a plan in TOML.
+    ///
+    /// # Errors
+    /// If the text is no plan; the message has the line and what was expected.
+    pub fn parse(text: &str) -> Result<FaultPlan, String> {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
+}
+
+/// What the links have done, to be looked at during and after a run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Packets that no unit processed, by sequence: they were lost, or came too late.
+    pub unprocessed: BTreeSet<u64>,
+    /// Packets that were lost on a link.
+    pub packets_lost: u64,
+    /// Packets that were overtaken.
+    pub packets_late: u64,
+    /// Messages that were lost.
+    pub messages_lost: u64,
+    /// Messages that arrived twice.
+    pub messages_repeated: u64,
+    /// Messages that were overtaken.
+    pub messages_late: u64,
+    /// Packets that were pending for ever, so that the run was given up.
+    pub stuck: u64,
+}
+
+/// A transport over faulty links.
+pub struct Faulty {
+    plan: FaultPlan,
+    config: UnitsConfig,
+    make: Box<dyn Fn() -> Result<Box<Chain>, String>>,
+    local: LocalGraph,
+    shared: Vec<SharedHandle>,
+    units: Vec<Option<Box<UnitEnd>>>,
+    random: Random,
+    now_ns: u64,
+    stepped_ns: u64,
+    events: BinaryHeap<Reverse<Scheduled>>,
+    /// Events that were scheduled so far.
+    scheduled: u64,
+    /// Latest arrival of what keeps its order: to each unit, and back.
+    to_unit_ns: Vec<u64>,
+    back_ns: Vec<u64>,
+    reports: VecDeque<Box<Return>>,
+    sent: u64,
+    through: u64,
+    through_of: Vec<u64>,
+    unanswered: u64,
+    mails: u64,
+    is_finishing: bool,
+    outcome: Rc<RefCell<Outcome>>,
+}
+
+/// Something that arrives at a time.
+struct Scheduled {
+    at_ns: u64,
+    number: u64,
+    event: Event,
+}
+
+#[allow(clippy::large_enum_variant)] // Nearly all are packets.
+enum Event {
+    ToUnit(UnitId, ToUnit),
+    Mail(UnitId, Mail),
+    Report(Box<Return>),
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at_ns, self.number).cmp(&(other.at_ns, other.number))
+    }
+}
+
+/// Creates a runner of a policy on units behind faulty links, and returns what the links do.
+/// `make` makes a graph for each unit, of the same policy with the same seed.
+///
+/// # Errors
+/// If the configuration is invalid, or a graph cannot be made.
+pub fn runner(
+    mut assembly: Assembly,
+    name: &str,
+    config: UnitsConfig,
+    plan: FaultPlan,
+    seed: u64,
+    make: impl Fn() -> Result<Box<Chain>, String> + 'static,
+) -> Result<(Runner, Rc<RefCell<Outcome>>), ElasticError> {
+    let outcome = Rc::new(RefCell::new(Outcome::default()));
+    let units = usize::from(config.units_max);
+    let mut transport = Faulty {
+        plan,
+        config,
+        make: Box::new(make),
+        local: LocalGraph::placeholder(&assembly.chain)?,
+        shared: assembly.chain.share(),
+        units: (0..units).map(|_| None).collect(),
+        random: Random::new(seed, "faulty links"),
+        now_ns: 0,
+        stepped_ns: 0,
+        events: BinaryHeap::new(),
+        scheduled: 0,
+        to_unit_ns: vec![0; units],
+        back_ns: vec![0; units],
+        reports: VecDeque::new(),
+        sent: 0,
+        through: 0,
+        through_of: vec![0; units],
+        unanswered: 0,
+        mails: 0,
+        is_finishing: false,
+        outcome: Rc::clone(&outcome),
+    };
+    for unit in (0..config.units_min).map(UnitId) {
+        transport.spawn(unit).map_err(ElasticError::Graph)?;
+    }
+    Ok((Runner::on_transport(assembly, name, config, transport)?, outcome))
+}
+
+/// Units measure no time here.
+fn no_clock() -> u64 {
+    0
+}
+
+impl Faulty {
+    fn spawn(&mut self, unit: UnitId) -> Result<(), String> {
+        let chain = (self.make)()?;
+        let flows_max = self.config.router_of_threads(chain.options()).flows_max;
+        let config = self.config.unit(unit);
+        let end = UnitEnd::new(config, chain, self.shared.clone(), flows_max, false, no_clock);
+        self.units[unit.index()] = Some(Box::new(end));
+        self.collect(unit);
+        Ok(())
+    }
+
+    fn schedule(&mut self, at_ns: u64, event: Event) {
+        self.scheduled += 1;
+        self.events.push(Reverse(Scheduled { at_ns, number: self.scheduled, event }));
+    }
+
+    /// Returns when something arrives that is sent now.
+    fn arrival_ns(&mut self) -> u64 {
+        let link = self.plan.packets;
+        self.now_ns + link.latency.0 + self.random.below(link.jitter.0 + 1)
+    }
+
+    /// Returns when something arrives after everything that was sent to the unit before.
+    fn in_order_ns(&mut self, unit: UnitId) -> u64 {
+        let at_ns = self.arrival_ns().max(self.to_unit_ns[unit.index()]);
+        self.to_unit_ns[unit.index()] = at_ns;
+        at_ns
+    }
+
+    /// Sends a packet, or loses it.
+    fn send_packet(&mut self, packet: Packet, send: impl FnOnce(Packet) -> Event) {
+        let link = self.plan.packets;
+        if self.random.happens(link.loss.0) {
+            let mut outcome = self.outcome.borrow_mut();
+            outcome.packets_lost += 1;
+            outcome.unprocessed.insert(packet.meta().transit.sequence);
+            self.through += 1;
+            return self.local.drop_packet(packet, DropReason::Internal);
+        }
+        let mut at_ns = self.arrival_ns();
+        if self.random.happens(link.reorder.0) {
+            self.outcome.borrow_mut().packets_late += 1;
+            at_ns += link.reorder_by.0;
+        }
+        let event = send(packet);
+        self.schedule(at_ns, event);
+    }
+
+    /// Sends a message between units as often as it arrives.
+    fn send_mail(&mut self, from: UnitId, to: UnitId, message: &Message) {
+        let faults = self.plan.messages;
+        if self.random.happens(faults.loss.0) {
+            self.outcome.borrow_mut().messages_lost += 1;
+            return;
+        }
+        let mut at_ns = self.arrival_ns();
+        if self.random.happens(faults.late.0) {
+            self.outcome.borrow_mut().messages_late += 1;
+            at_ns += self.random.below(faults.late_by.0 + 1);
+        }
+        let again_ns = self.random.happens(faults.again.0).then(|| self.random.below(faults.late_by.0 + 1));
+        for delay_ns in std::iter::once(0).chain(again_ns) {
+            self.mails += 1;
+            self.schedule(at_ns + delay_ns, Event::Mail(to, Mail::Message(from, message.clone())));
+        }
+        self.outcome.borrow_mut().messages_repeated += u64::from(again_ns.is_some());
+    }
+
+    /// Sends what a unit sends.
+    fn collect(&mut self, unit: UnitId) {
+        loop {
+            let Some(end) = &mut self.units[unit.index()] else { return };
+            let dropped = end.take_dropped();
+            let Some(sending) = end.poll() else {
+                self.outcome.borrow_mut().unprocessed.extend(dropped);
+                return;
+            };
+            self.outcome.borrow_mut().unprocessed.extend(dropped);
+            match sending {
+                Sending::Return(mut report) => {
+                    let (loss, random) = (self.plan.messages.loss.0, &mut self.random);
+                    let before = report.messages.len();
+                    report.messages.retain(|_| !random.happens(loss));
+                    let lost = before - report.messages.len();
+                    self.outcome.borrow_mut().messages_lost += lost as u64;
+                    let at_ns = self.arrival_ns().max(self.back_ns[unit.index()]);
+                    self.back_ns[unit.index()] = at_ns;
+                    self.schedule(at_ns, Event::Report(report));
+                }
+                Sending::Mail(to, Mail::Message(from, message)) => self.send_mail(from, to, &message),
+                Sending::Mail(to, Mail::Packet(stamp, packet)) => {
+                    self.mails += 1;
+                    let before = self.events.len();
+                    self.send_packet(packet, |packet| Event::Mail(to, Mail::Packet(stamp, packet)));
+                    self.mails -= u64::from(self.events.len() == before);
+                }
+            }
+        }
+    }
+
+    /// Returns when something happens next.
+    fn next_ns(&self) -> Option<u64> {
+        let event_ns = self.events.peek().map(|Reverse(next)| next.at_ns);
+        let timeouts = self.units.iter().flatten().map(|end| end.next_timeout_ns());
+        let timeout_ns = timeouts.min().filter(|&at_ns| at_ns < u64::MAX);
+        event_ns.into_iter().chain(timeout_ns).min()
+    }
+
+    /// Lets everything happen up to a time.
+    fn run_to(&mut self, until_ns: u64) {
+        while let Some(next_ns) = self.next_ns().filter(|&next_ns| next_ns <= until_ns) {
+            self.now_ns = self.now_ns.max(next_ns);
+            let is_event = self.events.peek().is_some_and(|Reverse(event)| event.at_ns <= next_ns);
+            match is_event.then(|| self.events.pop()).flatten() {
+                Some(Reverse(Scheduled { event, .. })) => self.deliver(event),
+                None => self.handle_unit_timeouts(),
+            }
+        }
+        self.now_ns = self.now_ns.max(until_ns);
+    }
+
+    fn deliver(&mut self, event: Event) {
+        let now_ns = self.now_ns;
+        match event {
+            Event::Report(report) => self.reports.push_back(report),
+            Event::ToUnit(unit, given) => {
+                let given = match given {
+                    ToUnit::Packet(_, stamp, packet) => ToUnit::Packet(now_ns, stamp, packet),
+                    ToUnit::Message(_, message) => ToUnit::Message(now_ns, message),
+                    other => other,
+                };
+                self.at_unit(unit, |end| end.handle(given));
+            }
+            Event::Mail(unit, mail) => {
+                self.mails -= 1;
+                self.at_unit(unit, |end| {
+                    end.set_time(now_ns);
+                    end.handle_mail(mail);
+                });
+            }
+        }
+    }
+
+    fn handle_unit_timeouts(&mut self) {
+        let now_ns = self.now_ns;
+        for unit in (0..self.units.len() as u16).map(UnitId) {
+            let is_due = |end: &&mut Box<UnitEnd>| end.next_timeout_ns() <= now_ns;
+            if self.units[unit.index()].as_mut().filter(is_due).is_some() {
+                self.at_unit(unit, |end| end.handle_protocol_timeout(now_ns));
+            }
+        }
+    }
+
+    fn at_unit(&mut self, unit: UnitId, act: impl FnOnce(&mut UnitEnd)) {
+        if let Some(end) = &mut self.units[unit.index()] {
+            act(end);
+            end.report();
+            self.collect(unit);
+        }
+    }
+
+    /// Sends every started unit something that it answers.
+    fn ask(&mut self, question: impl Fn() -> ToUnit) {
+        for unit in (0..self.units.len() as u16).map(UnitId) {
+            if self.units[unit.index()].is_some() {
+                self.unanswered += 1;
+                let at_ns = self.in_order_ns(unit);
+                self.schedule(at_ns, Event::ToUnit(unit, question()));
+            }
+        }
+    }
+}
+
+impl Transport for Faulty {
+    const IS_LOCAL: bool = false;
+
+    type Access<'a> = &'a mut LocalGraph;
+
+    fn lend(&mut self, core: &mut Core<'_>) {
+        self.local.swap(core);
+    }
+
+    fn core(&mut self) -> &mut LocalGraph {
+        &mut self.local
+    }
+
+    fn continue_flowlet(&mut self, now_ns: u64, numbered: &Numbered, stamp: Stamp, packet: Packet) {
+        self.packet(now_ns, numbered.unit, stamp, packet);
+    }
+
+    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+        self.run_to(now_ns.max(self.now_ns));
+        self.sent += 1;
+        self.send_packet(packet, |packet| Event::ToUnit(unit, ToUnit::Packet(now_ns, stamp, packet)));
+    }
+
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: Message) {
+        self.now_ns = self.now_ns.max(now_ns);
+        let at_ns = self.in_order_ns(unit);
+        self.schedule(at_ns, Event::ToUnit(unit, ToUnit::Message(now_ns, message)));
+    }
+
+    fn start(&mut self, unit: UnitId) -> Started {
+        if self.units[unit.index()].is_some() {
+            return Started::Ready;
+        }
+        if self.spawn(unit).is_ok() { Started::Pending } else { Started::Unchanged }
+    }
+
+    fn receive(&mut self) -> Option<Box<Return>> {
+        let mut report = self.reports.pop_front()?;
+        self.local.out.append(&mut report.out);
+        report.buffers.drain(..).for_each(|packet| self.local.pool.give(packet));
+        let through = &mut self.through_of[report.unit.index()];
+        self.through += report.through - *through;
+        *through = report.through;
+        self.unanswered -= u64::from(report.has_answered);
+        Some(report)
+    }
+
+    fn has_pending(&self) -> bool {
+        self.sent > self.through && self.outcome.borrow().stuck == 0
+    }
+
+    fn end_batch(&mut self, now_ns: u64) {
+        self.run_to(now_ns.max(self.now_ns));
+        self.local.chain.handle_timeout(now_ns, &mut self.local.pool);
+    }
+
+    /// Time passes until something happens.
+    fn wait(&mut self) {
+        match self.next_ns().filter(|&next_ns| next_ns < self.now_ns + PATIENCE_NS) {
+            Some(next_ns) => self.run_to(next_ns),
+            None if self.is_finishing => {}
+            None => self.outcome.borrow_mut().stuck = self.sent - self.through,
+        }
+    }
+
+    fn drain_messages(&mut self) {
+        self.ask(|| ToUnit::Answer);
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.stepped_ns = now_ns;
+        self.ask(|| ToUnit::Step(now_ns));
+    }
+
+    fn next_timeout_ns(&self) -> u64 {
+        self.stepped_ns.saturating_add(STEP_NS)
+    }
+
+    fn has_unanswered(&self) -> bool {
+        self.unanswered > 0 || self.mails > 0
+    }
+
+    fn finish(&mut self) {
+        self.is_finishing = true;
+        for unit in (0..self.units.len() as u16).map(UnitId) {
+            let mut is_done = self.units[unit.index()].is_none();
+            while !is_done {
+                self.at_unit(unit, |end| is_done = end.end_flows());
+            }
+        }
+        while let Some(Reverse(Scheduled { at_ns, event, .. })) = self.events.pop() {
+            self.now_ns = self.now_ns.max(at_ns);
+            if let Event::Report(report) = event {
+                self.reports.push_back(report);
+            }
+        }
+    }
+
+    fn has_finished(&mut self) -> bool {
+        let has_finished = self.reports.is_empty();
+        if has_finished {
+            self.local.chain.part();
+        }
+        has_finished
+    }
+
+    fn unit_counters(&self) -> Vec<Counters> {
+        self.units.iter().flatten().map(|end| end.counters()).collect()
+    }
+
+    fn add_to_report(&self, report: &mut Report, names: &[String]) {
+        let size = report.flows.size;
+        for end in self.units.iter().flatten() {
+            report.add(Report::of(&report.policy, report.seed, end.graph(), names));
+        }
+        report.flows.size = size;
+    }
+}

@@ -1,0 +1,106 @@
+//! Real policies on units behind faulty links: what is released is what a single graph releases of
+//! the packets that a unit processed, flow by flow.
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+#[path = "../../runtime/tests/support/mod.rs"]
+mod support;
+
+use io::traffic::Payload;
+use packet::LinkType;
+use protocol::dispatcher::Mode;
+use runtime::elastic::UnitsConfig;
+use runtime::{Assembly, Ingress};
+use sim::faulty::{FaultPlan, Outcome, Trial, TrialFrame};
+
+use support::{Arriving, assembly, conversation, profile};
+
+const LOSSY: &str = r#"
+    [packets]
+    latency = "65us"
+    jitter = "40us"
+    loss = 0.01
+    reorder = 0.05
+    reorder_by = "120us"
+
+    [messages]
+    loss = 0.05
+    again = 0.05
+    late = 0.1
+    late_by = "1ms"
+"#;
+
+const CLEAN: &str = "[packets]\nlatency = \"65us\"";
+
+fn config(mode: Mode) -> UnitsConfig {
+    UnitsConfig { mode, units_max: 4, capacity_bps: 5_000_000, ..UnitsConfig::as_published() }
+}
+
+fn trial(name: &'static str, frames: &[Arriving], plan: &str, mode: Mode) -> Trial<impl Assemble> {
+    let frame = |frame: &Arriving| TrialFrame {
+        timestamp_ns: frame.timestamp_ns,
+        link: LinkType::Ethernet,
+        wire_len: frame.data.len() as u32,
+        from: Ingress::Port(frame.port),
+        data: frame.data.clone(),
+    };
+    Trial {
+        assemble: move || Ok(assembly(name)),
+        name: name.to_owned(),
+        frames: frames.iter().map(frame).collect(),
+        config: config(mode),
+        plan: FaultPlan::parse(plan).unwrap(),
+    }
+}
+
+trait Assemble: Fn() -> Result<Assembly, String> + Clone + 'static {}
+
+impl<F: Fn() -> Result<Assembly, String> + Clone + 'static> Assemble for F {}
+
+fn check(trial: &Trial<impl Assemble>, seed: u64) -> Outcome {
+    let report = trial.run(seed).unwrap();
+    assert_eq!(report.difference, None, "{}, seed {seed}, {:?}", trial.name, trial.config.mode);
+    assert!(report.released > 0);
+    report.outcome
+}
+
+fn check_all(name: &'static str, payload: Payload) {
+    let frames = conversation(name, &profile(payload, 1_200, 20_000.0, 7));
+    for mode in [Mode::Flowlet, Mode::Packet] {
+        check(&trial(name, &frames, CLEAN, mode), 1);
+        let lossy = trial(name, &frames, LOSSY, mode);
+        let mut sum = Outcome::default();
+        for seed in 1..=3 {
+            let outcome = check(&lossy, seed);
+            sum.packets_lost += outcome.packets_lost;
+            sum.packets_late += outcome.packets_late;
+            sum.messages_lost += outcome.messages_lost;
+        }
+        assert!(sum.packets_lost > 10 && sum.packets_late > 10, "{sum:?}");
+        assert!(mode == Mode::Flowlet || sum.messages_lost > 10, "{sum:?}");
+    }
+}
+
+#[test]
+fn nat_survives_faults() {
+    check_all("nat.rvl", Payload::Random);
+}
+
+#[test]
+fn load_balancer_survives_faults() {
+    check_all("lb.rvl", Payload::Random);
+}
+
+#[test]
+fn firewall_survives_faults() {
+    check_all("firewall.rvl", Payload::Random);
+}
+
+#[test]
+fn policer_survives_faults() {
+    check_all("policer.rvl", Payload::Random);
+}
+
+#[test]
+fn all_functions_survive_faults() {
+    check_all("all.rvl", Payload::Http);
+}
