@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::difference::differs;
 use crate::{Difference, Subject, Trial, built_in};
 
-/// How much is tried.
+/// The extent of the trials.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Packets at least, in all trials together.
@@ -25,7 +25,7 @@ impl Default for Plan {
     }
 }
 
-/// What was tried.
+/// The extent of the trials that were run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Trials: chains of one to six functions.

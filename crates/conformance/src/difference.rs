@@ -1,4 +1,4 @@
-//! What differs, and the smallest chain that shows it.
+//! A difference, and the smallest chain that shows it.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,9 +10,9 @@ use crate::{Step, Trial};
 pub struct Difference {
     /// Its functions with their configurations, from the inside to the outside.
     pub functions: Vec<String>,
-    /// What happened, up to where it shows.
+    /// The steps up to where it shows.
     pub steps: Vec<String>,
-    /// What is other than in the plain chain.
+    /// The difference from the plain chain.
     pub what: String,
 }
 
@@ -29,7 +29,7 @@ impl Difference {
                 Ok(_) => function += 1,
             }
         }
-        // The first so many steps.
+        // The shortest sequence of first steps.
         let (mut same, mut other) = (0, trial.steps.len());
         while same + 1 < other {
             let count = same.midpoint(other);
@@ -70,7 +70,7 @@ impl fmt::Display for Difference {
 
 impl std::error::Error for Difference {}
 
-/// How many packets followed rules, if nothing differs; else what does.
+/// Returns how many packets followed rules, or the difference.
 pub(crate) fn differs(trial: &Trial<'_>) -> Result<u64, String> {
     let run = |consolidate| {
         let ran = catch_unwind(AssertUnwindSafe(|| trial.run(consolidate)));

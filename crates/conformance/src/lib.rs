@@ -10,10 +10,10 @@
 //! use conformance::{Plan, Subject, compare};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let registry = functions::registry();
-//! let policer = Subject::new("policer", r#"{ "rate": "20kbps" }"#)?.with_commands(["rate 100kbps"]);
-//! let totals = compare(&registry, &[policer], &Plan { packets: 4_000, ..Plan::default() }, |_| {})?;
-//! assert!(totals.packets >= 4_000 && totals.followed > 0);
+//! let registry = functions::registry(); let policer = Subject::new("policer", r#"{ "rate":
+//! "20kbps" }"#)?.with_commands(["rate 100kbps"]); let totals = compare(&registry, &[policer],
+//! &Plan { packets: 4_000, ..Plan::default() }, |_| {})?; assert!(totals.packets >= 4_000 &&
+//! totals.followed > 0);
 //! # Ok(())
 //! # }
 //! ```

@@ -46,7 +46,7 @@ impl Tape {
         self.arrivals.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.arrivals.is_empty()
     }
@@ -74,7 +74,7 @@ impl Tape {
         self.bytes.extend(frame);
     }
 
-    /// `times` packets of 64 bytes of each of so many flows, from the inside by UDP: in every pass
+    /// Creates `times` UDP packets of 64 bytes of each of n flows, from the inside: in every pass
     /// one of each flow, in another order; `gap_ns` from packet to packet.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Tape {
         Ok(tape)
     }
 
-    /// So many packets of conversations with the service, from both sides, this share of them by
+    /// Creates n packets of conversations with the service, from both sides, this share of them by
     /// TCP and the others by UDP: of `flows` at a time, of this length.
     ///
     /// # Errors
@@ -127,8 +127,7 @@ impl Tape {
         })
     }
 
-    /// So many packets of requests by HTTP and what a server says to them: of `flows` at a time, of
-    /// this length.
+    /// Creates n packets of HTTP requests and responses: of `flows` at a time, of this length.
     ///
     /// # Errors
     /// If such traffic cannot be made up.
@@ -169,8 +168,8 @@ impl Tape {
         Ok(tape)
     }
 
-    /// The captured IPv4 packets that are whole, by TCP and UDP, up to so many. Whoever speaks
-    /// first is inside; servers have the service's address, and clients one for each pair of
+    /// Reads up to n whole IPv4 packets of TCP and UDP from a capture. The end that sends first is
+    /// inside; servers have the service's address, and clients one for each pair of
     /// addresses that spoke, so that a load balancer has something to do: all else is as it was
     /// captured.
     ///
@@ -272,8 +271,8 @@ impl Tape {
         }
     }
 
-    /// The flows that have so many packets at least, both directions together; and those that have
-    /// fewer.
+    /// Splits the tape into the flows with at least `least` packets, both directions together, and
+    /// those with fewer.
     pub fn by_length(&self, least: usize) -> (Tape, Tape) {
         let parser = Parser::new(FlowHasher::new(1));
         let key = |arrival: &Arrival| {

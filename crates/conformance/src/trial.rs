@@ -17,7 +17,7 @@ pub struct Trial<'a> {
     pub functions: Vec<&'a Subject>,
     /// Packets, as they come to this chain: those from outside answer what leaves it.
     pub tape: Tape,
-    /// What happens.
+    /// The steps.
     pub steps: Vec<Step>,
     pub(crate) registry: &'a Registry<Value>,
     options: Options,

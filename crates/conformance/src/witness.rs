@@ -9,10 +9,10 @@ use packet::{Packet, PacketPool, Side};
 
 use super::Tape;
 
-/// What happens.
+/// A step of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// So many packets are handed over at once.
+    /// A batch of n packets.
     Batch(usize),
     /// A command goes to a function, which may refuse it.
     Command(usize, String),
@@ -39,8 +39,8 @@ pub struct Witness {
     pub sent: Vec<(u64, Side, Vec<u8>)>,
     /// Packets that followed rules. Not compared.
     pub followed: u64,
-    /// What commands came to, alerts in order, and how many events there were with them; then what
-    /// was counted, by chain and functions, what flows share, and flow reports.
+    /// Results of commands, alerts in order, and the number of events with them; then counters of
+    /// the chain and its functions, what flows share, and flow reports.
     told: Vec<String>,
     reports: Vec<String>,
     events: usize,
@@ -50,13 +50,13 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Plays a tape through a chain, step by step, and ends all flows that are left. `anew`:
-    /// another chain of the same functions, where flows move to; if there is none, they stay.
+    /// Plays a tape through a chain, step by step, and ends all flows that are left. `replace`
+    /// creates another chain of the same functions, where flows move to; without one, they stay.
     pub fn of(
         chain: &mut Chain,
         tape: &Tape,
         steps: &[Step],
-        anew: &mut dyn FnMut() -> Option<Chain>,
+        replace: &mut dyn FnMut() -> Option<Chain>,
     ) -> Witness {
         let mut witness = Witness::default();
         let mut pool = PacketPool::new(512);
@@ -77,7 +77,7 @@ impl Witness {
                     chain.process(&mut batch, &mut out, &mut pool);
                 }
                 Step::Move => {
-                    if let Some(mut other) = anew() {
+                    if let Some(mut other) = replace() {
                         other.handle_timeout(now_ns, &mut pool);
                         witness.see_off(chain, &mut other, &mut pool);
                         *chain = other;
@@ -112,7 +112,7 @@ impl Witness {
         self.take_leave(chain);
     }
 
-    /// What a chain has told since it was heard last.
+    /// Takes what the chain reported since the last call.
     fn hear(&mut self, chain: &mut Chain) {
         let effects = chain.effects_mut();
         self.told.extend(effects.alerts.drain(..).map(|alert| format!("{alert:?}")));
@@ -121,7 +121,7 @@ impl Witness {
         self.reports.extend(effects.reports.drain(..).map(|report| format!("{report:?}")));
     }
 
-    /// What was counted in a chain that goes.
+    /// Takes the counters of a chain that is replaced.
     fn take_leave(&mut self, chain: &Chain) {
         self.told.push(format!("{} events, {:?}", self.events, chain.counters()));
         self.told.extend(chain.stages().iter().map(|stage| shared(&**stage)));
@@ -134,12 +134,12 @@ impl Witness {
         (differing + self.sent.len().abs_diff(other.sent.len())) as u64
     }
 
-    /// Whether all that is not packets is the same.
+    /// Returns true if everything but packets is the same.
     pub fn same_state(&self, other: &Witness) -> bool {
         self.told == other.told && self.reports == other.reports && self.flows == other.flows
     }
 
-    /// What is other than in another run, the first thing; none if nothing is.
+    /// Returns the first difference from another run, if there is one.
     pub fn difference(&self, other: &Witness) -> Option<String> {
         let packet = |sent: Option<&(u64, Side, Vec<u8>)>| {
             sent.map_or("no packet".to_owned(), |(number, side, bytes)| {

@@ -1,4 +1,4 @@
-//! What is right is found to be right, and what is wrong to be wrong.
+//! Right functions pass, and wrong ones are found.
 
 use conformance::{Failure, Plan, Subject, built_in, compare};
 use nf::{
@@ -9,8 +9,8 @@ use serde::Deserialize;
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Drops all packets of a flow behind so many, and does not say that it has to see every packet for
-/// that.
+/// Drops all packets of a flow after the first n, and does not declare that it must see every
+/// packet for that.
 struct Forgetful {
     packets_max: u32,
 }

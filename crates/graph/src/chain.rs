@@ -124,7 +124,8 @@ impl Chain {
     }
 
     /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now
-    /// being the side that they leave by. The receiver has set what [`packet::Parser::parse`] asks for.
+    /// being the side that they leave by. The receiver must have set what [`packet::Parser::parse`]
+    /// asks for.
     pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         if self.pipeline.stages.all.is_empty() {
             self.follow_commands();

@@ -179,7 +179,7 @@ fn ports_are_used_again_after_the_end_but_not_before() {
     let mut bench = Bench::with_policy(HostPolicy::Linux);
     bench.open(99);
     bench.client(100, b"ab");
-    bench.segment(Direction::Original, SYN, 7000, 0, b""); // In the midst: no host would heed it.
+    bench.segment(Direction::Original, SYN, 7000, 0, b""); // Within the stream: no host would heed it.
     bench.client(102, b"cd");
     bench.segment(Direction::Original, RST, 104, 0, b"");
     bench.client(110, b"never in order");
@@ -581,7 +581,7 @@ fn old_timestamps_signatures_and_bytes_beyond_the_window_are_ignored() {
     assert_eq!(bench.seen[0], [data(0, b"request")]);
     let counters = bench.reassembler.counters();
     assert_eq!((counters.old, counters.ignored, counters.beyond_window), (2, 1, 1));
-    // If its receiver takes it all the same, it counts.
+    // If its receiver still takes it, it counts.
     stamped(&mut bench, 1, 107, b", and more");
     bench.server_acknowledges(117);
     assert_eq!(bench.seen[0], [data(0, b"request, and more")]);

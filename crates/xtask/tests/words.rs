@@ -55,8 +55,6 @@ const BAD_WORDS: &[(&str, &str)] = &[
 #[rustfmt::skip]
 const PENDING: &[&str] = &[
     "crates/cli/",
-    "crates/conformance/",
-    "crates/graph/",
     "crates/lab/",
     "crates/protocol/",
     "crates/runtime/",

@@ -71,7 +71,7 @@ fn an_exchanged_server_is_the_flows_server() {
     assert_eq!(bench.chain.counters().flows_live, 2);
 }
 
-/// What was rewritten to is another flow's key: the packet cannot be told from that flow's, so it
+/// The rewritten key is another flow's: the packet looks like that flow's, so it
 /// does not leave.
 #[test]
 fn a_rewritten_flow_that_looks_like_another_is_refused() {
@@ -83,7 +83,7 @@ fn a_rewritten_flow_that_looks_like_another_is_refused() {
     assert_eq!(bench.drops(), [("alias-conflict", 1)]);
     assert_eq!(bench.chain.counters().ended(nf::EndReason::Rejected), 1);
     assert_eq!(bench.chain.counters().flows_live, 1);
-    // Once the other flow is over, even if nobody has cleared it away yet, there is no conflict.
+    // Once the other flow has expired, even if nobody has cleared it yet, there is no conflict.
     let over = T + u64::from(Options::default().timeouts.udp_ms) * 1_000_000 + 1;
     bench.through(over, Side::Inside, &udp(inside, peer, &[0]));
     assert_eq!(bench.chain.counters().flows_live, 1);

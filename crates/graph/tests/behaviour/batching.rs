@@ -81,7 +81,7 @@ fn a_flow_may_end_within_a_batch() {
     assert_eq!(outcome(3), outcome(1));
 }
 
-/// What comes behind a reset in the batch does not bring back the time that an open connection is
+/// A packet after a reset in the batch does not bring back the time that an open connection is
 /// kept.
 #[test]
 fn a_reset_within_a_batch_shortens_the_flows_time() {

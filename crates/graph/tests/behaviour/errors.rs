@@ -55,7 +55,7 @@ fn an_error_about_an_unknown_flow_is_a_flow_of_its_own() {
     assert_eq!(bench.chain.counters().flows_started, 2);
 }
 
-/// A flow whose time is over is not known any more, whether or not it was cleared away already.
+/// An expired flow is not known any more, whether or not it was cleared already.
 #[test]
 fn an_error_about_a_flow_that_is_over_is_unrelated() {
     let (inside, peer) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));

@@ -153,7 +153,7 @@ fn segments_in_fragments_are_put_together_within_bounds() {
         let counters = bench.chain.counters().streams;
         (counters.bytes, counters.fragments, counters.fragments_lost)
     };
-    // So many at once.
+    // All at once.
     let mut bench = listener();
     for id in 0..=DATAGRAMS_MAX as u16 {
         let pieces = segment_in_pieces(id);
@@ -173,7 +173,7 @@ fn segments_in_fragments_are_put_together_within_bounds() {
     // What is left of one that gave way is another one, which is not whole.
     bench.one(T + SECOND, Side::Inside, &last_of(given_way - 1));
     assert_eq!(streams(&bench), (60, before + 2, given_way));
-    // Their time is over without another fragment.
+    // They expire without another fragment.
     bench.advance(T + SECOND + DATAGRAM_TIMEOUT_NS);
     assert_eq!(streams(&bench), (60, before + 2, before / 3));
 

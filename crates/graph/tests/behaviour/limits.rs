@@ -25,7 +25,7 @@ fn a_full_table_refuses_new_flows() {
     bench.through(T, Side::Inside, &request(1, 0));
     let counters = bench.chain.counters();
     assert_eq!((counters.flows_started, counters.flows_live, counters.flows_peak), (3, 3, 3));
-    // Once one is over there is room.
+    // Once one has ended there is room.
     bench.one(T + 121_000_000_000, Side::Inside, &request(4, 0));
     assert_eq!(bench.drops(), [("flow-table-full", 2)]);
 }

@@ -1,4 +1,4 @@
-//! How a chain behaves, seen from outside: packets in, packets out, counters, state.
+//! The behaviour of a chain, seen from outside: packets in, packets out, counters, state.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 #[path = "../support/mod.rs"]

@@ -22,7 +22,7 @@ struct Step {
     byte: u8,
 }
 
-/// What became of a packet: its number in the flow that began with these ends, or the reason for
+/// The outcome of a packet: its number in the flow that began with these ends, or the reason for
 /// its end.
 #[derive(Clone, Debug, PartialEq)]
 enum Fate {
@@ -166,7 +166,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step.prop_map(to_step), 1..150)
 }
 
-/// What the chain made of packet `sequence`, as its functions told it.
+/// Returns the outcome of packet `sequence`, as the chain's functions reported it.
 fn fate_in(bench: &Bench, sequence: u64, drops_before: &[(&'static str, u64)]) -> Fate {
     let Some(alert) = bench.alerts.iter().find(|alert| alert.sequence == sequence) else {
         let drops = bench.drops();

@@ -16,7 +16,7 @@ use crate::support::traffic::{START_NS, traffic};
 const FLOWS: u32 = 1024;
 const SEED: u64 = 11;
 
-/// Functions that keep of their flows what there is to be kept: states, maps, buffers, streams,
+/// Functions that keep everything that can be kept of flows: states, maps, buffers, streams,
 /// aliases, tags, timers. None shares anything but counters: what flows share stays where it is.
 fn movers() -> Vec<Box<dyn Stage>> {
     vec![
@@ -63,8 +63,8 @@ fn move_all(from: &mut Bench, to: &mut Bench) {
     }
 }
 
-/// What can be seen from outside: packets in order, then the rest. Numbers of packets are each
-/// chain's own, and so is the order in which flows end whose time is over at once.
+/// The outcome seen from outside: packets in order, then the rest. Numbers of packets are each
+/// chain's own, and so is the order in which flows end that expire at once.
 fn seen(benches: &mut [Bench]) -> Vec<String> {
     let (mut sent, mut seen) = (vec![], vec![]);
     for bench in benches {

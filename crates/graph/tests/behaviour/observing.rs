@@ -1,4 +1,4 @@
-//! Watching one packet: the observer is told everything, and watching changes nothing.
+//! Watching one packet: the observer hears everything, and watching changes nothing.
 
 use graph::{Observer, Options};
 use nf::{HeaderAction, Recording, Verdict};

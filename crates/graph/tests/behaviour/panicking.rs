@@ -23,12 +23,12 @@ use crate::support::traffic::traffic;
 
 const T: u64 = 1_000_000_000_000;
 
-/// Panics on command, in the midst of a change of its state: bit 6 of the first payload byte.
+/// Panics on command, within a change of its state: bit 6 of the first payload byte.
 struct Fragile<const FAST: bool>;
 
 const PANIC: u8 = 0x40;
 
-/// What [`Fragile`] keeps: both halves are equal between packets.
+/// The state of [`Fragile`]: both halves are equal between packets.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::KnownLayout, zerocopy::Immutable)]
 #[repr(C)]
 struct Halves([u32; 2]);
@@ -220,7 +220,7 @@ proptest! {
     }
 }
 
-/// A stage that fails outside of its function, as the chain's own code might: every so many
+/// A stage that fails outside of its function, as the chain's own code might: every n
 /// packets.
 struct Broken {
     stage: Box<dyn Stage>,

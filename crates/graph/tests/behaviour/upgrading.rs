@@ -94,7 +94,7 @@ fn bench<N: NetworkFunction<Config = ()>>() -> Bench {
     Bench::new(stages, Options { flows_max: FLOWS, ..Options::default() })
 }
 
-/// So many packets of one flow; how many of them came out.
+/// Plays n packets of one flow; returns how many of them came out.
 fn send(bench: &mut Bench, count: u64, at_ns: u64) -> usize {
     let network = udp(v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53), &[0]);
     let before = bench.chain.counters().packets_out;

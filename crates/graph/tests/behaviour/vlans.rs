@@ -18,7 +18,7 @@ fn with(tags: &[[u8; 4]], network: &[u8]) -> Vec<u8> {
     if tags.is_empty() { network.to_vec() } else { tagged(tags, &[], network) }
 }
 
-/// A tag with VLAN ID 0 has a priority only (IEEE 802.1Q 9.6): whoever puts it on or takes it off,
+/// A tag with VLAN ID 0 has a priority only (IEEE 802.1Q 9.6): if a switch pushes or pops it,
 /// the flow is the same.
 #[test]
 fn a_priority_tag_is_no_vlan() {

@@ -14,7 +14,7 @@ pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
 pub const URG: u8 = 32;
 
-/// What happened to a stream, bytes put together.
+/// The events of a stream, with bytes put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     Restart,
@@ -29,9 +29,9 @@ pub struct Bench {
     pub reassembler: Reassembler,
     pub streams: Streams,
     pub seen: [Vec<Seen>; 2],
-    /// Whether the next segments' checksums are right, if anybody looks.
+    /// True if the next segments' checksums are right, if anybody looks.
     pub intact: Option<bool>,
-    /// What their options say.
+    /// Their options.
     pub options: SegmentOptions,
     /// Their urgent pointer.
     pub urgent: u16,
@@ -68,7 +68,7 @@ impl Bench {
         self.cut_segment(direction, flags, sequence, acknowledgment, payload, payload.len());
     }
 
-    /// A segment of which only so much was captured.
+    /// A segment that was captured in part.
     pub fn cut_segment(
         &mut self,
         direction: Direction,
@@ -132,7 +132,7 @@ impl Bench {
 #[derive(Clone, Copy)]
 struct Waiting {
     byte: u8,
-    /// Where its segment begins and ends.
+    /// Its segment's span.
     span: (u64, u64),
     doubt: u8,
     fin: bool,
@@ -154,7 +154,7 @@ pub struct Model {
     pub seen: Vec<Seen>,
 }
 
-/// What acknowledges what was not sent, and what may come after an end.
+/// The doubt of segments that acknowledge what was not sent, or may come after an end.
 const IGNORED: u8 = 3;
 const UNSURE: u8 = 1;
 
@@ -276,17 +276,17 @@ impl Model {
         (self.is_reset, self.is_hushed) = (true, true);
     }
 
-    /// What was refused may have ended the connection.
+    /// A refused segment may have ended the connection.
     pub fn suspect(&mut self) {
         self.is_suspect = true;
     }
 
-    /// Where the stream stands.
+    /// Returns the stream's next offset.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether its end came, and nothing after it was acknowledged.
+    /// Returns true if its end came, and nothing after it was acknowledged.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
@@ -296,7 +296,7 @@ impl Model {
         self.ended || self.is_reset
     }
 
-    /// Whether any of it came that hosts do not ignore.
+    /// Returns true if any of it came that hosts do not ignore.
     pub fn has_come(&self) -> bool {
         self.next > 0
             || self.ended
@@ -304,7 +304,7 @@ impl Model {
             || self.waiting.values().any(|waiting| waiting.doubt == 0)
     }
 
-    /// Where all that waits ends.
+    /// Returns the end of all that waits.
     pub fn waits_until(&self) -> Option<u64> {
         self.waiting.last_key_value().map(|(last, _)| last + 1)
     }

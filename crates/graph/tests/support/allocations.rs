@@ -53,10 +53,10 @@ unsafe impl GlobalAlloc for Counting {
 /// Packets per batch.
 const BATCH: usize = 64;
 
-/// How many times this thread allocates while `rounds` rounds of these frames pass the chain, after
-/// a few to warm up. The frames (side, bytes from the Ethernet header on) are exchanged again and
-/// again, 10 us apart, so that after the first rounds every flow is known. Alerts and reports are
-/// thrown away.
+/// Returns how many times this thread allocates while `rounds` rounds of these frames pass the
+/// chain, after a few to warm up. The frames (side, bytes from the Ethernet header on) are
+/// exchanged again and again, 10 us apart, so that after the first rounds every flow is known.
+/// Alerts and reports are thrown away.
 pub fn of_known_flows(stages: Vec<Box<dyn Stage>>, frames: &[(Side, Vec<u8>)], rounds: usize) -> u64 {
     let mut chain = Chain::new(stages, Options { flows_max: 4096, ..Options::default() }).unwrap();
     through(&mut chain, frames, rounds)

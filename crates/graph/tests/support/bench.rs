@@ -55,7 +55,7 @@ pub struct Bench {
     pub reports: Vec<FlowReport>,
     out: Vec<Packet>,
     buffers: usize,
-    /// Whether the chain may start over: then packets are lost inside of it.
+    /// True if the chain may start over: then packets are lost inside of it.
     starts_over: bool,
 }
 

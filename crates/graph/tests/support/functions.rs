@@ -23,10 +23,10 @@ pub mod command {
     pub const KEEP: u8 = 0x30;
 }
 
-/// What [`Keeper`] keeps flows for, by the command's two bits.
+/// The timeouts of [`Keeper`], by the command's two bits.
 pub const KEEPS_MS: [u64; 4] = [1_000, 0, 5, 100_000];
 
-/// What functions of tests say of themselves, but for what is their own.
+/// The common part of test functions' descriptors.
 pub const BASE: Descriptor = Descriptor {
     name: "base",
     aliases: &[],
@@ -59,7 +59,7 @@ fn commanded(packet: &PacketView<'_>, bit: u8) -> bool {
     packet.payload().first().is_some_and(|byte| byte & bit != 0)
 }
 
-/// Whether the packet is an ICMP error about a packet of its flow.
+/// Returns true if the packet is an ICMP error about a packet of its flow.
 fn is_related(packet: &PacketView<'_>, context: &Context<'_>) -> bool {
     packet.meta().class == PacketClass::IcmpError && !matches!(context.flow().key.protocol, 1 | 58)
 }
@@ -76,10 +76,10 @@ macro_rules! plain_new {
 /// Rewrites sources of flows from inside to one address, with ports from a pool: a small NAT.
 pub struct Masquerade;
 
-/// How many flows [`Masquerade`] has ports for.
+/// Number of flows that [`Masquerade`] has ports for.
 pub const MASQUERADE_PORTS: u32 = 8;
 
-/// What [`Masquerade`] rewrites to, for the first port of its pool.
+/// Returns the endpoint that [`Masquerade`] rewrites to, for an item of its pool.
 pub fn masquerade_end(item: u32) -> Endpoint {
     Endpoint::new(Addr::from_v4_bytes([203, 0, 113, 1]), 40_000 + item as u16)
 }
@@ -315,7 +315,7 @@ impl NetworkFunction for Rejecter {
     }
 }
 
-/// Drops and answers packets on command, in the midst of flows too.
+/// Drops and answers packets on command, within flows too.
 pub struct Interrupter;
 
 impl NetworkFunction for Interrupter {
@@ -357,7 +357,7 @@ impl NetworkFunction for Keeper {
     }
 }
 
-/// How long [`Keeper`] keeps a flow after a packet whose payload begins with this byte.
+/// Returns how long [`Keeper`] keeps a flow after a packet whose payload begins with this byte.
 pub fn keep_ms(byte: u8) -> u64 {
     KEEPS_MS[usize::from((byte & command::KEEP) >> 4)]
 }
@@ -394,7 +394,7 @@ impl NetworkFunction for Allocator {
     }
 }
 
-/// Listens to its flows' streams: keeps a hash of all that happened to each, and tells of it now
+/// Listens to its flows' streams: keeps a hash of all that happened to each, and reports it now
 /// and then.
 pub struct Listener;
 
@@ -430,7 +430,7 @@ impl NetworkFunction for Listener {
     }
 }
 
-/// Tells of every packet which way it goes in its flow.
+/// Reports every packet's direction in its flow.
 pub struct Telltale;
 
 impl NetworkFunction for Telltale {
@@ -445,7 +445,7 @@ impl NetworkFunction for Telltale {
     }
 }
 
-/// Tells events of packets, and of what their streams bring, with texts of different lengths.
+/// Reports events of packets, and of what their streams bring, with texts of different lengths.
 pub struct Teller;
 
 impl NetworkFunction for Teller {
@@ -476,7 +476,7 @@ impl NetworkFunction for Teller {
     }
 }
 
-/// Tells of every packet and of every flow's end.
+/// Reports every packet and every flow's end.
 pub struct Witness;
 
 impl NetworkFunction for Witness {

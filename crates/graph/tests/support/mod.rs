@@ -1,4 +1,4 @@
-//! What the tests of the chain have in common: packets made by slow and obvious code, small
+//! Support for the tests of the chain: packets made by slow and obvious code, small
 //! functions that do one thing each, and a bench that runs a chain over traffic and writes down
 //! everything that can be seen from outside.
 #![allow(dead_code)] // Every test binary uses a part of it.

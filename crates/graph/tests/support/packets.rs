@@ -32,7 +32,7 @@ pub fn frame(network: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], ether_type, network].concat()
 }
 
-/// What [`frame`] takes of an IP packet behind these tags and labels; the last label has its
+/// Returns the frame of an IP packet after these tags and labels; the last label has its
 /// bottom-of-stack bit.
 pub fn tagged(tags: &[[u8; 4]], labels: &[[u8; 4]], network: &[u8]) -> Vec<u8> {
     let ether_type: [u8; 2] = match network[0] >> 4 {
@@ -173,7 +173,8 @@ pub fn fragments(whole: &[u8], id: u16, size: usize) -> Vec<Vec<u8>> {
     pieces.iter().enumerate().map(cut).collect()
 }
 
-/// Whether all checksums of an IP packet that is no fragment are right; by full recomputation.
+/// Returns true if all checksums of an IP packet that is no fragment are right; by full
+/// recomputation.
 pub fn checksums_are_right(network: &[u8]) -> bool {
     if network[0] >> 4 == 4 {
         let header = &network[..usize::from(network[0] & 15) * 4];
