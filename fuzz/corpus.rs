@@ -4,7 +4,7 @@
 use std::io::Error;
 use std::path::Path;
 
-use io::capture::{CaptureFormat, FormatKind, CaptureRecord, WriteError, CaptureWriter};
+use io::capture::{CaptureFormat, CaptureRecord, CaptureWriter, FormatKind, WriteError};
 use packet::{Addr, Endpoint, LinkType};
 
 #[path = "../crates/graph/tests/support/packets.rs"]

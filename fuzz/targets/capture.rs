@@ -5,7 +5,7 @@
 
 use std::io::Cursor;
 
-use io::capture::{RECORD_BYTES_MAX, CaptureReader};
+use io::capture::{CaptureReader, RECORD_BYTES_MAX};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

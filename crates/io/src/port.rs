@@ -257,12 +257,12 @@ impl Interface {
         self.port.receive(&mut self.counters, each)
     }
 
-    /// Sends the frames of the outbox, and empties it. Frames that the interface does not take are
+    /// Sends the frames of the burst, and empties it. Frames that the interface does not take are
     /// counted and lost: as on a wire, senders notice.
-    pub fn send(&mut self, outbox: &mut TransmitBurst) {
-        self.port.send(outbox, &mut self.counters);
-        outbox.bytes.clear();
-        outbox.lens.clear();
+    pub fn send(&mut self, burst: &mut TransmitBurst) {
+        self.port.send(burst, &mut self.counters);
+        burst.bytes.clear();
+        burst.lens.clear();
     }
 
     /// Returns file descriptors, one of which becomes readable when a frame arrives; but see

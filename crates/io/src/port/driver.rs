@@ -88,7 +88,7 @@ pub trait Driver: Sized {
     fn receive(&mut self, counters: &mut Counters, each: impl FnMut(&[u8])) -> io::Result<()>;
 
     /// Sends a burst. Frames that the interface does not take are counted and lost.
-    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters);
+    fn send(&mut self, burst: &TransmitBurst, counters: &mut Counters);
 
     /// Returns file descriptors, one of which becomes readable when a frame arrives.
     fn sockets(&self) -> Vec<BorrowedFd<'_>>;

@@ -249,16 +249,16 @@ mod tests {
         let lens: Vec<usize> = frames.iter().map(Vec::len).collect();
         let mut units = Vec::new();
         super::units(&frames.concat(), &lens, MTU, &mut units);
-        let (mut rest, mut came) = (frames, Vec::new());
+        let (mut rest, mut arrived) = (frames, Vec::new());
         for unit in &units {
             let (these, others) = rest.split_at(unit.frames);
             let payload = these.iter().flat_map(|frame| frame[unit.skip()..].to_vec());
             let frame: Vec<u8> = unit.headers().iter().copied().chain(payload).collect();
-            came.extend(cut(&frame, unit.offload));
+            arrived.extend(cut(&frame, unit.offload));
             rest = others;
         }
         assert!(rest.is_empty());
-        (units.iter().map(|unit| unit.frames).collect(), came)
+        (units.iter().map(|unit| unit.frames).collect(), arrived)
     }
 
     proptest! {
@@ -268,9 +268,9 @@ mod tests {
         ) {
             let options: &[u8] = if has_options { &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2] } else { &[] };
             let frames = segments(is_v4, options, (count - 1) * usize::from(step) + last, step);
-            let (units, came) = sent(&frames);
+            let (units, arrived) = sent(&frames);
             prop_assert_eq!(units, [count]);
-            prop_assert_eq!(came, frames);
+            prop_assert_eq!(arrived, frames);
         }
 
         /// Damaged, missing, changed, doubled, reordered, of several flows: all arrive as they were
@@ -298,16 +298,16 @@ mod tests {
                     }
                 }
             }
-            let (_, came) = sent(&frames);
-            prop_assert_eq!(came, frames);
+            let (_, arrived) = sent(&frames);
+            prop_assert_eq!(arrived, frames);
         }
     }
 
     #[test]
     fn joined_frames_fit_a_packet() {
         let frames = segments(true, &[], 64_000, 700);
-        let (units, came) = sent(&frames);
-        assert_eq!((units, came), (vec![64, 28], frames));
+        let (units, arrived) = sent(&frames);
+        assert_eq!((units, arrived), (vec![64, 28], frames));
         // 46 of them have more bytes than a packet may have.
         let mut frames = segments(true, &[], 44 * 1_448, 1_448);
         for number in 44..46u32 {

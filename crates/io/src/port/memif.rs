@@ -267,14 +267,14 @@ impl Driver for MemifPort {
         Ok(())
     }
 
-    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
-        if outbox.lens.is_empty() {
+    fn send(&mut self, burst: &TransmitBurst, counters: &mut Counters) {
+        if burst.lens.is_empty() {
             return;
         }
         let mut outlet = self.shared.outlet();
         let mtu = self.shared.config.mtu.into();
         let mut fault = None;
-        for frame in outbox.frames() {
+        for frame in burst.frames() {
             let outlet = &mut *outlet;
             let Some(sender) = outlet.sender.as_mut().filter(|_| fault.is_none()) else {
                 counters.down += 1;

@@ -101,8 +101,8 @@ impl Driver for PacketPort {
         self.socket.receive(counters, each)
     }
 
-    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
-        self.socket.send(outbox, counters);
+    fn send(&mut self, burst: &TransmitBurst, counters: &mut Counters) {
+        self.socket.send(burst, counters);
     }
 
     fn sockets(&self) -> Vec<BorrowedFd<'_>> {

@@ -121,8 +121,8 @@ macro_rules! registry {
                 match self { $(OpenPort::$driver(port) => Driver::receive(&mut **port, counters, each)),+ }
             }
 
-            fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
-                match self { $(OpenPort::$driver(port) => Driver::send(&mut **port, outbox, counters)),+ }
+            fn send(&mut self, burst: &TransmitBurst, counters: &mut Counters) {
+                match self { $(OpenPort::$driver(port) => Driver::send(&mut **port, burst, counters)),+ }
             }
 
             fn sockets(&self) -> Vec<BorrowedFd<'_>> {

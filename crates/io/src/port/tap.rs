@@ -200,10 +200,10 @@ impl Driver for TapPort {
         Ok(())
     }
 
-    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
+    fn send(&mut self, burst: &TransmitBurst, counters: &mut Counters) {
         let mtu = self.link.mtu as usize;
-        join::units(&outbox.bytes, &outbox.lens, mtu, &mut self.units);
-        let (mut frames, mut has_waited) = (outbox.frames(), false);
+        join::units(&burst.bytes, &burst.lens, mtu, &mut self.units);
+        let (mut frames, mut has_waited) = (burst.frames(), false);
         for unit in &self.units {
             let mut pieces = [IoSlice::new(&[]); 2 + JOINED_MAX];
             (pieces[0], pieces[1]) = (IoSlice::new(unit.offload.as_bytes()), IoSlice::new(unit.headers()));
@@ -311,10 +311,10 @@ impl TapPort {
     fn state(&self) -> State {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut waits = [PollFd::new(&self.device, PollFlags::OUT)];
-        let told = poll(&mut waits, Some(&AT_ONCE)).map(|_| waits[0].revents());
-        match told {
-            Ok(told) if told.contains(PollFlags::ERR) => State::Gone,
-            Ok(told) if told.contains(PollFlags::OUT) => State::Up,
+        let events = poll(&mut waits, Some(&AT_ONCE)).map(|_| waits[0].revents());
+        match events {
+            Ok(events) if events.contains(PollFlags::ERR) => State::Gone,
+            Ok(events) if events.contains(PollFlags::OUT) => State::Up,
             _ => State::Down,
         }
     }

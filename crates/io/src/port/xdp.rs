@@ -230,18 +230,18 @@ impl Driver for XdpPort {
         Ok(())
     }
 
-    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
+    fn send(&mut self, burst: &TransmitBurst, counters: &mut Counters) {
         if let Some(sender) = &mut self.sender {
-            return sender.send(outbox, counters);
+            return sender.send(burst, counters);
         }
         let Some(queue) = self.queues.first_mut() else { return };
-        if outbox.lens.is_empty() {
+        if burst.lens.is_empty() {
             return;
         }
         // Frames that the kernel did not take before go first. Until it takes them, it is given no
         // others.
         let mut state = if queue.left() > 0 { queue.send(counters) } else { Sent::All };
-        for frame in outbox.frames() {
+        for frame in burst.frames() {
             if is_too_long(frame, self.mtu) {
                 counters.too_long += 1;
                 continue;

@@ -21,7 +21,7 @@ enum EalState {
     /// With these cards.
     With(Vec<String>),
     /// It cannot be tried again.
-    InVain(String),
+    Failed(String),
 }
 
 /// Announces a device that will be opened, before DPDK begins: DPDK takes no further cards later,
@@ -60,7 +60,7 @@ pub fn begin(device: &DpdkDevice, parts: usize) -> Result<()> {
                 }
             };
         }
-        EalState::InVain(why) => return Err(Error::other(why.clone())),
+        EalState::Failed(why) => return Err(Error::other(why.clone())),
     };
     let processors = sched_getaffinity(None)?;
     let first = (0..CpuSet::MAX_CPU).find(|&processor| processors.is_set(processor)).unwrap_or(0);
@@ -70,7 +70,7 @@ pub fn begin(device: &DpdkDevice, parts: usize) -> Result<()> {
     let cards = devices.iter().filter(|device| device.is_card).map(|card| card.name.clone()).collect();
     *begun = match &result {
         Ok(()) => EalState::With(cards),
-        Err(error) => EalState::InVain(format!("DPDK could not begin before: {error}")),
+        Err(error) => EalState::Failed(format!("DPDK could not begin before: {error}")),
     };
     result.map_err(|error| Error::new(error.kind(), format!("DPDK cannot begin: {error}")))
 }
@@ -127,7 +127,7 @@ pub fn on_thread<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -
 mod tests {
     use super::*;
 
-    fn told(devices: &[&str], queues: usize, has_huge_pages: bool) -> String {
+    fn command_line(devices: &[&str], queues: usize, has_huge_pages: bool) -> String {
         let devices: Vec<_> = devices.iter().map(|text| DpdkDevice::parse(text).unwrap()).collect();
         arguments(&devices, queues, 3, has_huge_pages).join(" ")
     }
@@ -135,9 +135,9 @@ mod tests {
     #[test]
     fn dpdks_command_line_has_cards_and_memory() {
         let always = "rivulet --no-telemetry --log-level=error --lcores=0@3";
-        let virtual_only = told(&["net_null0", "net_ring0,a=b"], 4, false);
+        let virtual_only = command_line(&["net_null0", "net_ring0,a=b"], 4, false);
         assert_eq!(virtual_only, format!("{always} --no-shconf --no-huge -m 256 --no-pci"));
-        let cards = told(&["03:00.0", "net_null0", "0000:03:00.1,a=b"], 3, true);
+        let cards = command_line(&["03:00.0", "net_null0", "0000:03:00.1,a=b"], 3, true);
         assert_eq!(cards, format!("{always} --in-memory -a 0000:03:00.0 -a 0000:03:00.1,a=b"));
     }
 }

@@ -17,8 +17,8 @@ use crate::port::packet::promiscuous;
 use crate::port::{Counters, TransmitBurst, is_too_long, open_checksum};
 
 /// Number and length of the waits for a device without room for a frame.
-const MOMENTS: u32 = 20;
-const MOMENT: Duration = Duration::from_micros(50);
+const WAITS: u32 = 20;
+const WAIT: Duration = Duration::from_micros(50);
 
 /// One part of a DPDK device.
 pub struct DpdkPort {
@@ -118,13 +118,13 @@ impl Driver for DpdkPort {
         Ok(())
     }
 
-    fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
-        let (mut bytes, mut lens) = (&outbox.bytes[..], &outbox.lens[..]);
+    fn send(&mut self, burst: &TransmitBurst, counters: &mut Counters) {
+        let (mut bytes, mut lens) = (&burst.bytes[..], &burst.lens[..]);
         if !self.link.is_up {
             counters.down += lens.len() as u64;
             return;
         }
-        let (mtu, mut moments) = (self.link.mtu as usize, 0);
+        let (mtu, mut waits) = (self.link.mtu as usize, 0);
         while !lens.is_empty() {
             let fitting = fitting(bytes, lens, mtu);
             let sent = if fitting == 0 { Ok(0) } else { self.queue().send(bytes, &lens[..fitting]) };
@@ -138,9 +138,9 @@ impl Driver for DpdkPort {
                     counters.sent_bytes += lens[..sent].iter().sum::<usize>() as u64;
                     sent
                 }
-                _ if moments < MOMENTS => {
-                    moments += 1;
-                    thread::sleep(MOMENT);
+                _ if waits < WAITS => {
+                    waits += 1;
+                    thread::sleep(WAIT);
                     0
                 }
                 _ => {

@@ -100,9 +100,9 @@ impl MemifConfig {
     /// at the other end.
     pub fn address(&self) -> [u8; 6] {
         let role = if self.role == Role::Server { b's' } else { b'c' };
-        let said = self.socket.bytes().chain(self.id.to_le_bytes()).chain([role]);
+        let identity = self.socket.bytes().chain(self.id.to_le_bytes()).chain([role]);
         // FNV-1a.
-        let hash = said.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        let hash = identity.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         let [_, _, first, rest @ ..] = hash.to_be_bytes();
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_invalid_part() {
-        for (text, said) in [
+        for (text, expected) in [
             ("", "expected a socket's path"),
             ("@", "expected a socket's path"),
             (",id=1", "expected a socket's path"),
@@ -237,7 +237,7 @@ mod tests {
             ("a,secret=1234567890123456789012345", "secret=...: expected 1 to 24 bytes"),
         ] {
             let error = text.parse::<MemifConfig>().unwrap_err().to_string();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 

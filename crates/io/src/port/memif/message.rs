@@ -324,8 +324,8 @@ mod tests {
             Message::AddRegion { index: 1, size: 2 }.bytes()[..12],
             [4, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0]
         );
-        let said = Message::Disconnect { code: 1, reason: "x".repeat(200) }.bytes();
-        assert_eq!((said[5], said[6], said[100], said[101]), (0, b'x', b'x', 0));
+        let bytes = Message::Disconnect { code: 1, reason: "x".repeat(200) }.bytes();
+        assert_eq!((bytes[5], bytes[6], bytes[100], bytes[101]), (0, b'x', b'x', 0));
     }
 
     #[test]

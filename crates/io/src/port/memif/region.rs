@@ -45,7 +45,7 @@ impl Region {
             return Err(refused("memory of no or too many bytes"));
         }
         if file.metadata()?.len() < len {
-            return Err(refused("memory shorter than was said"));
+            return Err(refused("memory shorter than announced"));
         }
         let len = usize::try_from(len).map_err(|_| refused("memory of too many bytes"))?;
         let map = MmapOptions::new().len(len).map_raw(&file)?;

@@ -177,10 +177,10 @@ impl Server {
         let (Some(from_client), Some(to_client)) = (from_client.take(), to_client.take()) else {
             return refused("a ring is missing");
         };
-        let ring = |said: AddRing| {
-            let region = regions.get(usize::from(said.region));
-            let ring =
-                region.and_then(|region| Ring::new(Arc::clone(region), said.offset as usize, said.log2));
+        let ring = |announced: AddRing| {
+            let region = regions.get(usize::from(announced.region));
+            let ring = region
+                .and_then(|region| Ring::new(Arc::clone(region), announced.offset as usize, announced.log2));
             ring.filter(Ring::has_cookie).map_or_else(|| refused("a ring is not where it should be"), Ok)
         };
         let buffers = || Buffers::Peer(Arc::clone(&regions));
@@ -197,13 +197,13 @@ pub struct Client {
     config: Arc<MemifConfig>,
     /// Made once the server's limits are known.
     memory: Option<Memory>,
-    said: ServerState,
+    state: ClientState,
     peer: String,
 }
 
 /// Last message of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ServerState {
+enum ClientState {
     Nothing,
     Init,
     Region,
@@ -266,12 +266,12 @@ impl Memory {
 impl Client {
     /// Makes a client, which waits for the server's first message.
     pub fn new(config: Arc<MemifConfig>) -> Client {
-        Client { config, memory: None, said: ServerState::Nothing, peer: String::new() }
+        Client { config, memory: None, state: ClientState::Nothing, peer: String::new() }
     }
 
     fn handle_message(&mut self, message: Message) -> Result<Progress, SessionEnd> {
-        match (message, self.said, &self.memory) {
-            (Message::Hello(hello), ServerState::Nothing, _) => {
+        match (message, self.state, &self.memory) {
+            (Message::Hello(hello), ClientState::Nothing, _) => {
                 if !(hello.min_version..=hello.max_version).contains(&VERSION) {
                     return refused("unknown version");
                 }
@@ -280,7 +280,7 @@ impl Client {
                 [0, 1].iter().filter_map(|&number| memory.ring(number)).for_each(|ring| ring.begin());
                 self.memory = Some(memory);
                 self.peer = hello.name;
-                self.said = ServerState::Init;
+                self.state = ClientState::Init;
                 let init = Init {
                     version: VERSION,
                     id: self.config.id,
@@ -290,24 +290,24 @@ impl Client {
                 };
                 Ok(Progress::Send(Message::Init(init), None))
             }
-            (Message::Ack, ServerState::Init, Some(memory)) => {
-                self.said = ServerState::Region;
+            (Message::Ack, ClientState::Init, Some(memory)) => {
+                self.state = ClientState::Region;
                 let region = Message::AddRegion { index: 0, size: memory.region.len() as u64 };
                 Ok(Progress::Send(region, Some(memory.file.try_clone().or_else(refused)?)))
             }
-            (Message::Ack, ServerState::Region, Some(memory)) => {
-                self.said = ServerState::RingToServer;
+            (Message::Ack, ClientState::Region, Some(memory)) => {
+                self.state = ClientState::RingToServer;
                 memory.ring_message(0)
             }
-            (Message::Ack, ServerState::RingToServer, Some(memory)) => {
-                self.said = ServerState::Rings;
+            (Message::Ack, ClientState::RingToServer, Some(memory)) => {
+                self.state = ClientState::Rings;
                 memory.ring_message(1)
             }
-            (Message::Ack, ServerState::Rings, _) => {
-                self.said = ServerState::Connect;
+            (Message::Ack, ClientState::Rings, _) => {
+                self.state = ClientState::Connect;
                 Ok(Progress::Send(Message::Connect { name: self.config.name() }, None))
             }
-            (Message::Connected { .. }, ServerState::Connect, Some(_)) => {
+            (Message::Connected { .. }, ClientState::Connect, Some(_)) => {
                 Ok(Progress::Connected(None, Box::new(self.queues()?)))
             }
             _ => refused("unexpected message"),
@@ -343,18 +343,18 @@ pub mod tests {
         let (server, hello) = Server::new(Arc::new(server.clone()));
         let mut server = Session::Server(Box::new(server));
         let mut client = Session::Client(Box::new(Client::new(Arc::new(client.clone()))));
-        let (mut said, mut file) = (hello, None);
+        let (mut message, mut file) = (hello, None);
         loop {
-            let Progress::Send(answer, beside) = client.handle_message(&said.bytes(), file)? else {
+            let Progress::Send(answer, beside) = client.handle_message(&message.bytes(), file)? else {
                 panic!("too early")
             };
             match server.handle_message(&answer.bytes(), beside)? {
-                Progress::Send(next, beside) => (said, file) = (next, beside),
+                Progress::Send(next, beside) => (message, file) = (next, beside),
                 Progress::Connected(last, servers) => {
                     let Progress::Connected(None, clients) =
                         client.handle_message(&last.unwrap().bytes(), None)?
                     else {
-                        panic!("it has said all");
+                        panic!("it has sent everything");
                     };
                     return Ok((*servers, *clients));
                 }
@@ -398,13 +398,13 @@ pub mod tests {
     fn server_after(messages: &[(Message, Option<OwnedFd>)]) -> (Session, Result<Progress, SessionEnd>) {
         let (server, _) = Server::new(Arc::new(server()));
         let mut server = Session::Server(Box::new(server));
-        let mut heard = Ok(Progress::Send(Message::Ack, None));
+        let mut result = Ok(Progress::Send(Message::Ack, None));
         for (message, file) in messages {
-            assert!(heard.is_ok());
-            heard =
+            assert!(result.is_ok());
+            result =
                 server.handle_message(&message.bytes(), file.as_ref().map(|file| file.try_clone().unwrap()));
         }
-        (server, heard)
+        (server, result)
     }
 
     #[test]
@@ -433,8 +433,8 @@ pub mod tests {
             .err()
             .unwrap()
         {
-            SessionEnd::Here(said) => assert!(said.contains(why), "{said}, not {why}"),
-            SessionEnd::ByPeer(said) => panic!("{said}, not {why}"),
+            SessionEnd::Here(reason) => assert!(reason.contains(why), "{reason}, not {why}"),
+            SessionEnd::ByPeer(reason) => panic!("{reason}, not {why}"),
         };
         let is_good = server_after(&[hello(), good(), rung(ring), rung(back), connect()]).1;
         assert!(matches!(is_good, Ok(Progress::Connected(..))));
@@ -446,7 +446,7 @@ pub mod tests {
         refused(&[hello(), (Message::AddRegion { index: 0, size: 1 }, None)], "without its file");
         refused(&[hello(), good(), good()], "unexpected number");
         refused(&[hello(), region(memory().file, 1 << 40)], "region 0: memory of no or too many bytes");
-        refused(&[hello(), region(memory().file, 1 << 30)], "shorter than was said");
+        refused(&[hello(), region(memory().file, 1 << 30)], "shorter than announced");
         let open = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&open, 4096).unwrap();
         refused(&[hello(), region(open, 4096)], "not sealed");

@@ -88,8 +88,8 @@ impl PacketSocket {
     }
 
     /// See [`crate::port::Interface::send`].
-    pub fn send(&mut self, outbox: &TransmitBurst, counters: &mut Counters) {
-        let (mut bytes, mut lens) = (&outbox.bytes[..], &outbox.lens[..]);
+    pub fn send(&mut self, burst: &TransmitBurst, counters: &mut Counters) {
+        let (mut bytes, mut lens) = (&burst.bytes[..], &burst.lens[..]);
         let mut has_waited = false;
         while !lens.is_empty() {
             let now = &lens[..lens.len().min(sys::FRAMES)];

@@ -146,7 +146,7 @@ pub struct Inbox {
     offloads: Box<[OffloadHeader; FRAMES]>,
     controls: Box<[Control; FRAMES]>,
     /// Of each frame, its length, and whether it was cut off.
-    came: Vec<(usize, bool)>,
+    arrived: Vec<(usize, bool)>,
     room: Box<[u8]>,
 }
 
@@ -157,7 +157,7 @@ impl Inbox {
         Inbox {
             offloads: Box::new([OffloadHeader::default(); FRAMES]),
             controls: Box::new([Control([0; 64]); FRAMES]),
-            came: Vec::with_capacity(FRAMES),
+            arrived: Vec::with_capacity(FRAMES),
             room: vec![0; FRAMES * ROOM].into_boxed_slice(),
         }
     }
@@ -167,7 +167,7 @@ impl Inbox {
     /// # Errors
     /// Those of `recvmmsg`; [`std::io::ErrorKind::WouldBlock`] if nothing has arrived.
     pub fn receive(&mut self, socket: &OwnedFd) -> Result<usize> {
-        self.came.clear();
+        self.arrived.clear();
         let mut pieces: [[libc::iovec; 2]; FRAMES] = std::array::from_fn(|i| {
             let room = &mut self.room[i * ROOM..][FRONT_ROOM..ROOM];
             [
@@ -200,7 +200,7 @@ impl Inbox {
         })? as usize;
         for (message, control) in messages[..count].iter().zip(self.controls.iter_mut()) {
             let len = (message.msg_len as usize).saturating_sub(size_of::<OffloadHeader>());
-            self.came.push((len, message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0));
+            self.arrived.push((len, message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0));
             let used = message.msg_hdr.msg_controllen.min(control.0.len());
             control.0[used..].fill(0);
         }
@@ -209,7 +209,7 @@ impl Inbox {
 
     /// Returns the frame with this number of the last call.
     pub fn frame(&mut self, at: usize) -> RawFrame<'_> {
-        let (len, is_cut_off) = self.came[at];
+        let (len, is_cut_off) = self.arrived[at];
         RawFrame {
             room: &mut self.room[at * ROOM..][..FRONT_ROOM + len.min(FRAME_LEN_MAX)],
             offload: self.offloads[at],
@@ -223,18 +223,18 @@ impl Inbox {
 fn taken_tag(control: &Control) -> Option<TakenTag> {
     // SAFETY: the room is aligned for both structures and long enough for them together, and both
     // are plain numbers; bytes that the kernel did not write are zeros.
-    let (header, told) = unsafe {
+    let (header, auxdata) = unsafe {
         let at = control.0.as_ptr();
-        let told = at.add(libc::CMSG_LEN(0) as usize).cast::<libc::tpacket_auxdata>();
-        (at.cast::<libc::cmsghdr>().read(), told.read_unaligned())
+        let auxdata = at.add(libc::CMSG_LEN(0) as usize).cast::<libc::tpacket_auxdata>();
+        (at.cast::<libc::cmsghdr>().read(), auxdata.read_unaligned())
     };
     let is_told = header.cmsg_level == libc::SOL_PACKET
         && header.cmsg_type == libc::PACKET_AUXDATA
-        && told.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
-    let has_protocol = told.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+        && auxdata.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
+    let has_protocol = auxdata.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
     is_told.then_some(TakenTag {
-        protocol: if has_protocol { told.tp_vlan_tpid } else { 0x8100 },
-        control: told.tp_vlan_tci,
+        protocol: if has_protocol { auxdata.tp_vlan_tpid } else { 0x8100 },
+        control: auxdata.tp_vlan_tci,
     })
 }
 
