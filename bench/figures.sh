@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 readonly RUNS=${1:-5}
 readonly ROUNDS=5
-readonly WORKLOADS=(forward nat lb firewall monitor policer policer-source whitelist dos chain4 chain4-consolidated firewall-new http ids ids-matching ids-random router router-flowlet)
+readonly WORKLOADS=(forward nat lb firewall monitor policer policer-source whitelist dos chain4 chain4-consolidated firewall-new http ids ids-matching ids-random dispatcher dispatcher-flowlet)
 readonly RIVULET=${CARGO_TARGET_DIR:-target}/dist/rivulet
 
 cargo build --profile dist --quiet
@@ -45,7 +45,7 @@ for workload in "${WORKLOADS[@]}"; do
     for popularity in "" --zipf; do
         for flows in 1 1k 100k 1M; do
             # Packets that each open a flow belong to no flow that could be used more or less often.
-            [[ $workload == @(firewall-new|router-flowlet) && ($flows != 1k || -n $popularity) ]] && continue
+            [[ $workload == @(firewall-new|dispatcher-flowlet) && ($flows != 1k || -n $popularity) ]] && continue
             # Of what is said, each flow keeps kilobytes.
             [[ $workload == @(http|ids|ids-matching|ids-random) && ($flows == 1M || -n $popularity) ]] && continue
             row "$(quietest "$workload" --flows "$flows" $popularity)"

@@ -8,8 +8,8 @@
 //! rounds is the dispatcher's own cost.
 
 mod conversation;
+mod dispatcher;
 mod floor;
-mod router;
 mod tape;
 mod workload;
 
@@ -28,9 +28,10 @@ use workload::Workload;
 
 /// Measures the cost of a packet on one core, in memory
 ///
-/// The workloads `router` and `router-flowlet` alternate with rounds that only copy and parse the
-/// same packets, and `--on-units` with rounds of the same functions without units. `without ns` is
-/// the median of these rounds, `own ns` that of the differences of neighbouring rounds.
+/// The workloads `dispatcher` and `dispatcher-flowlet` alternate with rounds that only copy and
+/// parse the same packets, and `--on-units` with rounds of the same functions without units.
+/// `without ns` is the median of these rounds, `own ns` that of the differences of neighbouring
+/// rounds.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Workload to measure
@@ -64,7 +65,8 @@ pub struct Args {
     /// rules]
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub rules: Vec<PathBuf>,
-    /// Units of the workloads `router` and `router-flowlet`, and their maximum with `--on-units`
+    /// Units of the workloads `dispatcher` and `dispatcher-flowlet`, and their maximum with
+    /// `--on-units`
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub units: u16,
     /// Compare with elastic units: dispatcher, units and functions on one thread
@@ -77,7 +79,7 @@ pub struct Args {
 
 /// Result of a measurement.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct Measurement {
     workload: &'static str,
     flows: u32,
     packet_size: u16,
@@ -141,7 +143,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(args: &Args, flows: u32, flow_length: Option<u32>) -> anyhow::Result<Measured> {
+fn measure(args: &Args, flows: u32, flow_length: Option<u32>) -> anyhow::Result<Measurement> {
     let popularity = args.zipf.map_or_else(|| "uniform".to_owned(), |s| format!("zipf {s}"));
     let bar = output::progress(Some(u64::from(args.rounds) * 2), "rounds");
     bar.set_message(format!("{} with {} flows", args.workload.name(), thousands(flows.into())));
@@ -194,7 +196,7 @@ fn measure(args: &Args, flows: u32, flow_length: Option<u32>) -> anyhow::Result<
     }
     bar.finish_and_clear();
     let ns_per_packet = median(&mut ours);
-    Ok(Measured {
+    Ok(Measurement {
         workload: args.workload.name(),
         flows,
         packet_size,
@@ -227,7 +229,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-fn table(results: &[Measured]) -> String {
+fn table(results: &[Measurement]) -> String {
     let mut columns = vec![
         "workload",
         "flows",

@@ -23,7 +23,7 @@ use crate::traffic::{Pps, count};
 use crate::units::ShareOrNone;
 use sample::{History, Outcome};
 use view::Screen;
-use world::{START_NS, Tide, World};
+use world::{DemoNetwork, LoadCurve, START_NS};
 
 /// The policy of the demonstration.
 const POLICY: &str = include_str!("../../../examples/demo.rvl");
@@ -125,8 +125,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         deltas: args.deltas,
         ..UnitsConfig::default()
     };
-    let tide = Tide::new(args.seconds * 1_000_000_000);
-    let mut world = World::new(&profile, tide, assembly, config, sinks)?;
+    let tide = LoadCurve::new(args.seconds * 1_000_000_000);
+    let mut world = DemoNetwork::new(&profile, tide, assembly, config, sinks)?;
     let mut history = History::new(&world, VICTIM);
     let mut screen = match args.output {
         _ if sources::name_standard_stream(&writes) => Screen::Silent,

@@ -38,7 +38,7 @@ struct Finding {
     check: String,
     state: State,
     found: String,
-    /// What to do; empty if nothing.
+    /// Remedy; empty if none is needed.
     advice: String,
 }
 

@@ -25,9 +25,9 @@ pub struct EveAlert<'a> {
     event_type: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     vlan: Vec<u16>,
-    src_ip: Addressed,
+    src_ip: EveAddr,
     src_port: u16,
-    dest_ip: Addressed,
+    dest_ip: EveAddr,
     dest_port: u16,
     proto: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct EveAlert<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     flow: Option<FlowSoFar>,
     #[serde(flatten)]
-    excerpt: Option<Excerpt>,
+    excerpt: Option<EvePayload>,
     /// Translation by a NAT.
     #[serde(skip_serializing_if = "Option::is_none")]
     nat: Option<EveTranslation>,
@@ -123,8 +123,8 @@ struct FlowSoFar {
     bytes_toserver: u64,
     bytes_toclient: u64,
     start: String,
-    src_ip: Addressed,
-    dest_ip: Addressed,
+    src_ip: EveAddr,
+    dest_ip: EveAddr,
     src_port: u16,
     dest_port: u16,
 }
@@ -137,8 +137,8 @@ impl FlowSoFar {
             bytes_toserver: flow.bytes[0],
             bytes_toclient: flow.bytes[1],
             start: timestamp(flow.start_ns),
-            src_ip: Addressed(client.addr),
-            dest_ip: Addressed(server.addr),
+            src_ip: EveAddr(client.addr),
+            dest_ip: EveAddr(server.addr),
             src_port: client.port,
             dest_port: server.port,
         }
@@ -150,11 +150,11 @@ impl FlowSoFar {
 struct EveTranslation {
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol: Option<&'static str>,
-    internal_ip: Addressed,
+    internal_ip: EveAddr,
     /// Absent if all ports of the host are translated.
     #[serde(skip_serializing_if = "Option::is_none")]
     internal_port: Option<u16>,
-    external_ip: Addressed,
+    external_ip: EveAddr,
     external_port: u16,
     /// Last port of a block.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,9 +166,9 @@ impl EveTranslation {
         let Translation { protocol, internal, external, ports: (first, last) } = *translation;
         EveTranslation {
             protocol,
-            internal_ip: Addressed(internal.addr),
+            internal_ip: EveAddr(internal.addr),
             internal_port: protocol.map(|_| internal.port),
-            external_ip: Addressed(external),
+            external_ip: EveAddr(external),
             external_port: first,
             external_port_last: protocol.is_none().then_some(last),
         }
@@ -177,7 +177,7 @@ impl EveTranslation {
 
 /// The inspected bytes.
 #[derive(Serialize)]
-struct Excerpt {
+struct EvePayload {
     /// Base64.
     payload: String,
     /// Non-printable bytes are dots.
@@ -196,9 +196,9 @@ pub struct EveEvent<'a> {
 /// Fields of an event, as an object.
 pub struct Fields<'a>(pub &'a [EventField<'a>]);
 
-struct Addressed(Addr);
+struct EveAddr(Addr);
 
-impl Serialize for Addressed {
+impl Serialize for EveAddr {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
     }
@@ -217,9 +217,9 @@ impl<'a> EveAlert<'a> {
             pcap_cnt: alert.has_packet.then_some(alert.sequence + 1),
             event_type: "alert",
             vlan: vlans(&alert.key),
-            src_ip: Addressed(source.addr),
+            src_ip: EveAddr(source.addr),
             src_port: source.port,
-            dest_ip: Addressed(destination.addr),
+            dest_ip: EveAddr(destination.addr),
             dest_port: destination.port,
             proto: protocol(alert.key.protocol),
             alert: EveSignature {
@@ -244,7 +244,7 @@ impl<'a> EveAlert<'a> {
             }),
             app_proto: detail.and_then(|detail| detail.application),
             nat: detail.and_then(|detail| detail.translation.as_ref()).map(EveTranslation::new),
-            excerpt: detail.filter(|detail| !detail.payload.is_empty()).map(Excerpt::new),
+            excerpt: detail.filter(|detail| !detail.payload.is_empty()).map(EvePayload::new),
             function,
         }
     }
@@ -275,9 +275,9 @@ impl Serialize for EveEvent<'_> {
         if !vlans.is_empty() {
             line.serialize_entry("vlan", &vlans)?;
         }
-        line.serialize_entry("src_ip", &Addressed(source.addr))?;
+        line.serialize_entry("src_ip", &EveAddr(source.addr))?;
         line.serialize_entry("src_port", &source.port)?;
-        line.serialize_entry("dest_ip", &Addressed(destination.addr))?;
+        line.serialize_entry("dest_ip", &EveAddr(destination.addr))?;
         line.serialize_entry("dest_port", &destination.port)?;
         line.serialize_entry("proto", &protocol(event.key.protocol))?;
         line.serialize_entry(event.kind, &Fields(&event.fields().collect::<Vec<_>>()))?;
@@ -329,13 +329,13 @@ fn flow_id(key: &FlowKey) -> u64 {
     packet::FlowHasher::new(0).hash(key) >> 11
 }
 
-impl Excerpt {
-    fn new(detail: &AlertDetail) -> Excerpt {
+impl EvePayload {
+    fn new(detail: &AlertDetail) -> EvePayload {
         let printable = |&byte: &u8| match byte {
             b' '..=b'~' | b'\n' | b'\r' | b'\t' => byte as char,
             _ => '.',
         };
-        Excerpt {
+        EvePayload {
             payload: BASE64_STANDARD.encode(&detail.payload),
             payload_printable: detail.payload.iter().map(printable).collect(),
             stream: u8::from(detail.stream),

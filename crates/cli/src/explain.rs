@@ -17,12 +17,12 @@ use crate::messages::say;
 use crate::output::{self, Format};
 use crate::policies;
 use crate::sources::{PortFile, Sources};
-use story::Story;
-use witness::Collected;
+use story::Explanation;
+use witness::CollectedOutput;
 
 pub use select::Selection;
 pub(crate) use story::deciding_rule;
-pub use witness::{Outcome, Passage, Witness};
+pub use witness::{Outcome, PacketTrace, Tracer};
 
 /// Explains, packet by packet, what each function of a policy did
 ///
@@ -79,8 +79,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     (selection.flow, selection.packet, selection.dropped) = (args.flow, args.packet, args.dropped);
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let mut runner = Runner::new(assembly, &args.policy.display().to_string());
-    let mut witness = Witness::default();
-    let mut collected = Collected::default();
+    let mut witness = Tracer::default();
+    let mut collected = CollectedOutput::default();
     let mut printer = Printer { format: args.output, shown: 0 };
     let mut number = 0;
     while let Some((frame, from)) = sources.next() {
@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         runner.observe(frame, from, &mut witness, &mut collected)?;
         for passage in witness.take(&frame, from, &runner) {
             if selection.takes(&passage, &runner) && printer.shown < args.limit {
-                printer.print(&Story::new(&passage, &collected, &runner))?;
+                printer.print(&Explanation::new(&passage, &collected, &runner))?;
             }
         }
         collected.clear();
@@ -119,7 +119,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn print(&mut self, story: &Story) -> anyhow::Result<()> {
+    fn print(&mut self, story: &Explanation) -> anyhow::Result<()> {
         let mut out = io::stdout().lock();
         match self.format {
             Format::Table => write!(out, "{}{story}", if self.shown > 0 { "\n" } else { "" })?,

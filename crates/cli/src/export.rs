@@ -10,7 +10,7 @@ use nf::FlowReport;
 use runtime::report::OutputReport;
 
 use crate::messages::Console;
-use crate::sinks::{Chunk, Outcome, Pen, Spool, Target};
+use crate::sinks::{Chunk, Outcome, OutputWriter, Spool, Target};
 
 /// Timeout of a message that the socket's buffer cannot take, after which it is given up.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);
@@ -53,16 +53,16 @@ pub struct Export {
     name: String,
     exporter: Exporter,
     messages: Chunk,
-    place: Place,
+    place: OutputState,
     gathered: Vec<FlowReport>,
     gathered_nat: Vec<NatRecord>,
     now_s: u32,
 }
 
 /// State of the output.
-enum Place {
+enum OutputState {
     /// Opened; writing has not begun.
-    Opened(Box<Pen>),
+    Opened(Box<OutputWriter>),
     Begun(Spool),
 }
 
@@ -80,13 +80,13 @@ impl Export {
                     preamble: Vec::new(),
                     repeats: true,
                 };
-                let pen = Pen::open(target).with_context(|| format!("cannot write {name}"))?;
+                let pen = OutputWriter::open(target).with_context(|| format!("cannot write {name}"))?;
                 (name, pen)
             }
             Destination::Udp(collector) => {
                 let address = resolve(collector)?;
                 let socket = connect(address).with_context(|| format!("cannot send to {collector}"))?;
-                (collector.clone(), Pen::to_collector(socket))
+                (collector.clone(), OutputWriter::to_collector(socket))
             }
         };
         let gathered = Vec::with_capacity(GATHERED);
@@ -94,7 +94,7 @@ impl Export {
             name,
             exporter,
             messages: Chunk::default(),
-            place: Place::Opened(Box::new(pen)),
+            place: OutputState::Opened(Box::new(pen)),
             gathered,
             gathered_nat: Vec::new(),
             now_s: 0,
@@ -104,11 +104,11 @@ impl Export {
     /// Starts to write: on a thread that reports to `console`, or without it directly.
     pub fn begin(self, console: Option<&Console>) -> anyhow::Result<Export> {
         let place = match (self.place, console) {
-            (Place::Opened(pen), Some(console)) => {
-                Place::Begun(Spool::queued(self.name.clone(), *pen, console.clone())?)
+            (OutputState::Opened(pen), Some(console)) => {
+                OutputState::Begun(Spool::queued(self.name.clone(), *pen, console.clone())?)
             }
-            (Place::Opened(pen), None) => Place::Begun(Spool::direct(self.name.clone(), *pen)),
-            (begun @ Place::Begun(_), _) => begun,
+            (OutputState::Opened(pen), None) => OutputState::Begun(Spool::direct(self.name.clone(), *pen)),
+            (begun @ OutputState::Begun(_), _) => begun,
         };
         Ok(Export { place, ..self })
     }
@@ -141,7 +141,7 @@ impl Export {
             self.messages.push(message);
         }
         self.gathered_nat.clear();
-        if let Place::Begun(spool) = &mut self.place {
+        if let OutputState::Begun(spool) = &mut self.place {
             spool.records(&self.messages);
             spool.flush();
         }
@@ -152,7 +152,7 @@ impl Export {
 
     /// Reopens the file by name. A new file is a session of its own and starts with the templates.
     pub fn reopen(&mut self) {
-        let Place::Begun(spool) = &mut self.place else { return };
+        let OutputState::Begun(spool) = &mut self.place else { return };
         spool.reopen();
         if let Ok(exporter) = Exporter::new(Options::default()) {
             self.exporter = exporter;
@@ -161,14 +161,14 @@ impl Export {
 
     /// Returns whether nothing more can be written.
     pub fn has_failed(&self) -> bool {
-        matches!(&self.place, Place::Begun(spool) if spool.has_failed())
+        matches!(&self.place, OutputState::Begun(spool) if spool.has_failed())
     }
 
     /// Counts of the messages so far.
     pub fn counts(&self) -> OutputReport {
         match &self.place {
-            Place::Begun(spool) => spool.counts(),
-            Place::Opened(_) => OutputReport::default(),
+            OutputState::Begun(spool) => spool.counts(),
+            OutputState::Opened(_) => OutputReport::default(),
         }
     }
 
@@ -176,8 +176,8 @@ impl Export {
     pub fn finish(mut self) -> anyhow::Result<Outcome> {
         self.send()?;
         match self.place {
-            Place::Begun(spool) => Ok(spool.finish()),
-            Place::Opened(_) => bail!("the export was never begun"),
+            OutputState::Begun(spool) => Ok(spool.finish()),
+            OutputState::Opened(_) => bail!("the export was never begun"),
         }
     }
 }

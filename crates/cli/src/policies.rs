@@ -14,7 +14,7 @@ use crate::{output, texts};
 /// The command cannot continue, and the reason was already printed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Refused(pub String);
+pub struct AlreadyReported(pub String);
 
 /// Reads a policy from a file (`-` is standard input) and assembles it. `seed` applies unless the
 /// policy sets one; without either, a random seed is used.
@@ -45,7 +45,7 @@ pub fn filter(path: &Path, text: &str, filter: &str) -> anyhow::Result<(Filter, 
     let read = Policy::read_with_filter((&name, text), ("--filter", filter), &mut files);
     let (policy, filter) = read.map_err(|report| {
         messages::write_text(&report.render(colour()));
-        Refused(format!("`{filter}` is not a valid filter"))
+        AlreadyReported(format!("`{filter}` is not a valid filter"))
     })?;
     Ok((filter, policy.nfs.into_iter().map(|nf| nf.name).collect()))
 }
@@ -102,7 +102,7 @@ fn read(name: &str, text: &str, folder: &Path) -> anyhow::Result<Policy> {
     let mut files = |file: &str| read_file(folder, file);
     let policy = Policy::read(name, text, &mut files).map_err(|report| {
         messages::write_text(&report.render(colour));
-        Refused(format!("{name} is not a valid policy"))
+        AlreadyReported(format!("{name} is not a valid policy"))
     })?;
     if !policy.report.diagnostics.is_empty() {
         messages::write_text(&policy.report.render(colour));
@@ -121,7 +121,7 @@ fn made_part(name: &str, policy: &Policy, seed: Option<u64>, parts: u32) -> anyh
         for diagnostic in &wrong {
             messages::write_text(&diagnostic.render(&policy.report.sources, colour()));
         }
-        Refused(format!("{name} is not a valid policy"))
+        AlreadyReported(format!("{name} is not a valid policy"))
     })?;
     warn(&assembly.warnings);
     Ok(assembly)

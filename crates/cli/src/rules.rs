@@ -40,7 +40,7 @@ Exit code 1: a rule does not load.";
 
 /// The result as JSON.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct RulesResult<'a> {
     loaded: usize,
     refused: usize,
     unsupported: usize,
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let loaded = rules.len();
     match args.output {
         Format::Json => {
-            output::print_json(&Answer { loaded, refused, unsupported, problems: &rules.problems })?
+            output::print_json(&RulesResult { loaded, refused, unsupported, problems: &rules.problems })?
         }
         Format::Table => {
             let problems: String = rules.problems.iter().map(|problem| format!("{problem}\n")).collect();

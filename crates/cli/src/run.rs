@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report_file = args.report.as_deref().map(files::create).transpose()?;
     let bar = if args.quiet { ProgressBar::hidden() } else { output::progress(size(&args.read), "bytes") };
     let mut runner = args.units.runner(&args.policy, assembly, maker)?;
-    let mut pace = Pace::new(args.speedup);
+    let mut pace = Speedup::new(args.speedup);
     let mut packets = 0u64;
     let mut has_failed = false;
     while signals.stop().is_none()
@@ -166,14 +166,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Scales the time since the first packet.
-struct Pace {
+struct Speedup {
     speedup: f64,
     first_ns: Option<u64>,
 }
 
-impl Pace {
-    fn new(speedup: f64) -> Pace {
-        Pace { speedup, first_ns: None }
+impl Speedup {
+    fn new(speedup: f64) -> Speedup {
+        Speedup { speedup, first_ns: None }
     }
 
     fn at(&mut self, at_ns: u64) -> u64 {

@@ -106,7 +106,7 @@ fn plan(name: &Name, root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
         }
         plan.push((path, name.fill_in(template)));
     }
-    let mut change = |path: PathBuf, edit: &dyn Fn(&str) -> Result<String, edit::Unexpected>| {
+    let mut change = |path: PathBuf, edit: &dyn Fn(&str) -> Result<String, edit::MissingLine>| {
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let text = edit(&text).with_context(|| format!("cannot change {}", path.display()))?;
         plan.push((path, text));

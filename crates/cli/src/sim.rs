@@ -36,8 +36,8 @@ pub struct Args {
     pub seed: u64,
     /// Range of seeds, both ends included; shows medians with 95% bootstrap intervals
     #[arg(long, value_name = "A..B", conflicts_with = "seed")]
-    pub seeds: Option<Seeds>,
-    /// What to assign to units, instead of the scenario's mode; several modes are compared
+    pub seeds: Option<SeedRange>,
+    /// Assign this to units instead of the scenario's mode; several modes are compared
     ///
     /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME
     #[arg(long, value_delimiter = ',')]
@@ -63,7 +63,7 @@ Examples:
 
 /// A range of seeds.
 #[derive(Clone, Copy, Debug)]
-pub struct Seeds {
+pub struct SeedRange {
     first: u64,
     last: u64,
 }
@@ -71,14 +71,14 @@ pub struct Seeds {
 /// Maximum number of runs of a mode.
 const SEEDS_MAX: u64 = 10_000;
 
-impl FromStr for Seeds {
+impl FromStr for SeedRange {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Seeds, String> {
-        let seeds = text
-            .split_once("..")
-            .and_then(|(first, last)| Some(Seeds { first: first.parse().ok()?, last: last.parse().ok()? }));
-        let fits = |seeds: &Seeds| seeds.first <= seeds.last && seeds.last - seeds.first < SEEDS_MAX;
+    fn from_str(text: &str) -> Result<SeedRange, String> {
+        let seeds = text.split_once("..").and_then(|(first, last)| {
+            Some(SeedRange { first: first.parse().ok()?, last: last.parse().ok()? })
+        });
+        let fits = |seeds: &SeedRange| seeds.first <= seeds.last && seeds.last - seeds.first < SEEDS_MAX;
         seeds.filter(fits).ok_or_else(|| {
             format!("`{text}` is not a range of up to {SEEDS_MAX} seeds; expected 1..20, for example")
         })
@@ -89,12 +89,12 @@ impl FromStr for Seeds {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(policy) = &args.trial.policy {
         let modes = if args.mode.is_empty() { vec![Mode::Flowlet] } else { args.mode.clone() };
-        let seeds = args.seeds.unwrap_or(Seeds { first: args.seed, last: args.seed });
+        let seeds = args.seeds.unwrap_or(SeedRange { first: args.seed, last: args.seed });
         return trial::run(policy, &args.trial, &modes, seeds, args.json);
     }
     let scenario = read(args.scenario.as_deref())?;
     let modes = if args.mode.is_empty() { vec![scenario.router.mode] } else { args.mode.clone() };
-    let seeds = args.seeds.unwrap_or(Seeds { first: args.seed, last: args.seed });
+    let seeds = args.seeds.unwrap_or(SeedRange { first: args.seed, last: args.seed });
     let runs = (seeds.last - seeds.first + 1) * modes.len() as u64;
     let bar = output::progress(Some(runs * scenario.run.time.0 / 1_000_000), "ms");
     let (mut groups, mut took, mut packets) = (Vec::new(), Duration::ZERO, 0);

@@ -22,10 +22,10 @@ use crate::messages::Console;
 use crate::nat_record::nat_record;
 use crate::sources::{PortFile, port_named};
 
-pub use capture::{Capture, Tape};
+pub use capture::{Capture, SharedBuffer};
 pub use limit::PER_SOURCE;
 use limit::{EveSuppressed, Limiter};
-pub use pen::{Chunk, Pen, Target};
+pub use pen::{Chunk, OutputWriter, Target};
 pub use spool::{Outcome, Spool};
 
 /// Names of outputs in reports. Captures are counted together: a report does not depend on the
@@ -39,7 +39,7 @@ const IPFIX: &str = "ipfix";
 pub struct Sinks {
     captures: Vec<Capture>,
     /// The alert file before [`Sinks::begin`].
-    opened: Option<(String, Pen)>,
+    opened: Option<(String, OutputWriter)>,
     alerts: Option<Spool>,
     limiter: Option<Limiter>,
     flows: Option<Export>,
@@ -96,7 +96,10 @@ impl Sinks {
                     preamble: Vec::new(),
                     repeats: false,
                 };
-                Some((name.clone(), Pen::open(target).with_context(|| format!("cannot write {name}"))?))
+                Some((
+                    name.clone(),
+                    OutputWriter::open(target).with_context(|| format!("cannot write {name}"))?,
+                ))
             }
             None => None,
         };

@@ -55,7 +55,7 @@ struct Source {
     from: Option<u16>,
     reader: CaptureReader,
     /// Frames read ahead to learn their times.
-    ahead: VecDeque<Ahead>,
+    ahead: VecDeque<BufferedFrame>,
     /// Time of the first of them.
     next_ns: Option<u64>,
     /// Buffers for reuse.
@@ -68,7 +68,7 @@ struct Source {
 }
 
 /// A frame read ahead.
-struct Ahead {
+struct BufferedFrame {
     stamp_ns: Option<u64>,
     interface: u32,
     link: LinkType,
@@ -122,7 +122,7 @@ impl Sources {
         let (timestamp_ns, at) = times.min()?;
         self.taken = Some(at);
         let source = &self.sources[at];
-        let Ahead { interface, link, wire_len, ref data, .. } = *source.ahead.front()?;
+        let BufferedFrame { interface, link, wire_len, ref data, .. } = *source.ahead.front()?;
         let from = source.from.map_or(Ingress::Interface(interface), Ingress::Port);
         Some((Frame { timestamp_ns, link, wire_len, data }, from))
     }
@@ -187,7 +187,7 @@ impl Source {
 
     /// Reads ahead, and determines the next frame's time from the timestamps that follow it.
     fn place_next(&mut self) {
-        let is_enough = |ahead: &VecDeque<Ahead>| {
+        let is_enough = |ahead: &VecDeque<BufferedFrame>| {
             ahead.iter().skip(1).filter(|ahead| ahead.stamp_ns.is_some()).count() >= STAMPS_AHEAD
         };
         while !is_enough(&self.ahead) && self.ahead.len() < AHEAD_MAX && self.read_ahead() {}
@@ -214,7 +214,7 @@ impl Source {
                     self.spare.push(data);
                     return true;
                 }
-                self.ahead.push_back(Ahead { stamp_ns, interface, link, wire_len, data });
+                self.ahead.push_back(BufferedFrame { stamp_ns, interface, link, wire_len, data });
                 true
             }
             Ok(None) => false,

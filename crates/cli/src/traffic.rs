@@ -13,7 +13,7 @@ use packet::LinkType;
 use serde::Serialize;
 
 use crate::output::{self, Format, Table, duration, thousands};
-use arguments::{Attack, Length, Mix, Pace, PacketBytes};
+use arguments::{Attack, Length, Pace, PacketBytes, ProtocolMix};
 pub use arguments::{Pps, count};
 
 /// Packets to write without `--packets` and `--duration`.
@@ -56,7 +56,7 @@ pub struct Args {
     /// Weights of the kinds of flows: tcp=70,udp=30,icmp=1,fragments=1; an omitted kind has weight
     /// 0
     #[arg(long, value_name = "KIND=WEIGHT,...")]
-    pub protocols: Option<Mix>,
+    pub protocols: Option<ProtocolMix>,
     /// Share of IPv6 flows, 0 to 1
     #[arg(long, value_name = "SHARE")]
     pub ipv6: Option<f64>,
@@ -82,7 +82,7 @@ pub struct Args {
     pub vlan: Option<u16>,
     /// Payload of packets
     #[arg(long, value_enum)]
-    pub payload: Option<arguments::Contents>,
+    pub payload: Option<arguments::PayloadKind>,
     /// IPv4 addresses of clients
     #[arg(long, value_name = "PREFIX")]
     pub clients: Option<AddressPrefix<std::net::Ipv4Addr>>,
@@ -139,7 +139,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let bar = if args.quiet { ProgressBar::hidden() } else { output::progress(profile.packets, "packets") };
-    let mut written = Written { file: name.clone(), ..Written::default() };
+    let mut written = TrafficSummary { file: name.clone(), ..TrafficSummary::default() };
     while let Some(frame) = generator.next() {
         let record = CaptureRecord {
             timestamp_ns: frame.timestamp_ns,
@@ -189,7 +189,7 @@ fn profile(args: &Args) -> anyhow::Result<TrafficProfile> {
     if let Some(PacketBytes(bytes)) = args.size {
         profile.frame_bytes = bytes;
     }
-    if let Some(Mix(protocols)) = args.protocols {
+    if let Some(ProtocolMix(protocols)) = args.protocols {
         profile.protocols = protocols;
     }
     for attack in &args.attack {
@@ -218,9 +218,9 @@ fn profile(args: &Args) -> anyhow::Result<TrafficProfile> {
     Ok(profile)
 }
 
-/// What was written.
+/// Counts of the written traffic.
 #[derive(Debug, Default, Serialize)]
-struct Written {
+struct TrafficSummary {
     file: String,
     packets: u64,
     /// Packets of servers.
@@ -235,7 +235,7 @@ struct Written {
     flows_left_out: u64,
 }
 
-impl Written {
+impl TrafficSummary {
     fn summary(&self) -> String {
         let mut text = format!(
             "{}: {} packets ({} from servers), {} bytes, {} flows in {}\n",

@@ -38,7 +38,7 @@ use lock::InterfaceLock;
 pub use lock::PREFIX as LOCK_PREFIX;
 pub use mirror::{ACCEPTED, REQUEST};
 use rates::{Rates, TunnelWarning};
-use server::Board;
+use server::LatestReport;
 
 /// Runs a policy on network interfaces until SIGINT (Ctrl-C) or SIGTERM
 ///
@@ -219,7 +219,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         (_, last) => Engine::several(parts, interfaces.into_iter().chain(last).collect(), sinks)?,
     };
-    let board = Board::new(engine.report()?);
+    let board = LatestReport::new(engine.report()?);
     if let Some(listener) = listener {
         server::serve(listener, board.clone()).context("cannot start the metrics threads")?;
     }
@@ -230,7 +230,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let end_ns = args.duration.map(|duration| engine.now_ns().saturating_add(duration.0));
     let mut rates = Rates::new(engine.now_ns());
     let mut tunnels = TunnelWarning::default();
-    let mut stats = Period { every_ns: STATS_EVERY_NS, last_ns: engine.now_ns() };
+    let mut stats = Timer { every_ns: STATS_EVERY_NS, last_ns: engine.now_ns() };
     while signals.stop().is_none() && end_ns.is_none_or(|end_ns| engine.now_ns() < end_ns) {
         let now_ns = engine.now_ns();
         if controls.is_due(now_ns) {
@@ -278,16 +278,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Period of the `stats` records.
+/// Timer of the `stats` records.
 const STATS_EVERY_NS: u64 = 8_000_000_000;
 
 /// A periodic timer.
-struct Period {
+struct Timer {
     every_ns: u64,
     last_ns: u64,
 }
 
-impl Period {
+impl Timer {
     /// Returns whether the period has elapsed, and restarts it if so.
     fn is_due(&mut self, now_ns: u64) -> bool {
         let is_due = now_ns.saturating_sub(self.last_ns) >= self.every_ns;

@@ -54,7 +54,6 @@ const BAD_WORDS: &[(&str, &str)] = &[
 /// Parts of the workspace that have not been rewritten yet.
 #[rustfmt::skip]
 const PENDING: &[&str] = &[
-    "crates/cli/",
     "crates/lab/",
     "crates/protocol/",
     "crates/runtime/",

@@ -18,7 +18,7 @@ const RESPONSE_SEGMENTS: usize = 8;
 
 /// Content of the conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum Content {
     /// HTTP requests and responses padded with one character.
     Padding,
     /// Requests with a cookie and pages of text with links.
@@ -51,12 +51,12 @@ struct Flow {
 
 impl Conversations {
     /// Creates the conversations of this many flows, with `payload_len` bytes per segment.
-    pub fn new(said: Said, flows: u32, payload_len: usize) -> Conversations {
+    pub fn new(said: Content, flows: u32, payload_len: usize) -> Conversations {
         let payload_len = payload_len.max(1);
         let (request, response) = match said {
-            Said::Padding => (request(payload_len, zeros), response(payload_len, zeros)),
-            Said::Pages => (request(payload_len, hexadecimal), response(payload_len, page)),
-            Said::Noise => (noise(payload_len, 1), noise(RESPONSE_SEGMENTS * payload_len, 2)),
+            Content::Padding => (request(payload_len, zeros), response(payload_len, zeros)),
+            Content::Pages => (request(payload_len, hexadecimal), response(payload_len, page)),
+            Content::Noise => (noise(payload_len, 1), noise(RESPONSE_SEGMENTS * payload_len, 2)),
         };
         let segments = |text: &[u8]| (text.len() / payload_len) as u32;
         let text = [&request[..], &response].concat();

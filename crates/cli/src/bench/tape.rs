@@ -46,16 +46,16 @@ impl Tape {
     /// Creates a tape of packets of `packet_size` bytes on the wire over this many concurrent
     /// flows, with uniform or Zipf popularity.
     pub fn new(flows: u32, packet_size: u16, zipf: Option<f64>, kind: Kind) -> Tape {
-        Tape::of(flows, packet_size, Pick::new(flows, zipf), kind)
+        Tape::of(flows, packet_size, FlowPicker::new(flows, zipf), kind)
     }
 
     /// Creates a tape of flows with uniform popularity that end after `length` packets each. Others
     /// replace them, some in each round.
     pub fn of_length(flows: u32, packet_size: u16, length: u32) -> Tape {
-        Tape::of(flows, packet_size, Pick::of_length(flows, length), Kind::Udp)
+        Tape::of(flows, packet_size, FlowPicker::of_length(flows, length), Kind::Udp)
     }
 
-    fn of(flows: u32, packet_size: u16, mut pick: Pick, kind: Kind) -> Tape {
+    fn of(flows: u32, packet_size: u16, mut pick: FlowPicker, kind: Kind) -> Tape {
         let frame_len = packet_size as usize - 4; // Without the frame check sequence.
         let count = match (kind, pick.length) {
             (Kind::Syn, _) => FRAMES_MIN.max(NEW_FLOWS_FACTOR * flows as usize),
@@ -104,7 +104,7 @@ impl Tape {
 }
 
 /// Picks flows at random.
-struct Pick {
+struct FlowPicker {
     state: u64,
     /// All flows; the first `left` ones have not been drawn in this round.
     deck: Vec<u32>,
@@ -116,8 +116,8 @@ struct Pick {
     cumulative: Vec<f64>,
 }
 
-impl Pick {
-    fn new(flows: u32, zipf: Option<f64>) -> Pick {
+impl FlowPicker {
+    fn new(flows: u32, zipf: Option<f64>) -> FlowPicker {
         let mut cumulative = Vec::new();
         if let Some(exponent) = zipf {
             let mut sum = 0.0;
@@ -126,7 +126,7 @@ impl Pick {
                 sum
             }));
         }
-        Pick {
+        FlowPicker {
             state: 42,
             deck: (0..flows).collect(),
             left: flows as usize,
@@ -136,8 +136,8 @@ impl Pick {
         }
     }
 
-    fn of_length(flows: u32, length: u32) -> Pick {
-        Pick { length: Some(length.max(1)), ..Pick::new(flows, None) }
+    fn of_length(flows: u32, length: u32) -> FlowPicker {
+        FlowPicker { length: Some(length.max(1)), ..FlowPicker::new(flows, None) }
     }
 
     fn next(&mut self) -> u32 {
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn each_flow_comes_once_a_round_with_uniform_popularity() {
-        let mut pick = Pick::new(100, None);
+        let mut pick = FlowPicker::new(100, None);
         let rounds = [0, 1].map(|_| (0..100).map(|_| pick.next()).collect::<Vec<_>>());
         assert_ne!(rounds[0], rounds[1], "each round has another order");
         for mut round in rounds {
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn flows_end_after_their_packets() {
-        let mut pick = Pick::of_length(10, 3);
+        let mut pick = FlowPicker::of_length(10, 3);
         let mut packets = [0; 100];
         (0..10 * 12).for_each(|_| packets[pick.next() as usize] += 1);
         assert!(packets[10..30].iter().all(|&count| count == 3), "{packets:?}");
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_first_flow_is_the_most_popular_by_zipfs_law() {
-        let mut pick = Pick::new(1000, Some(1.0));
+        let mut pick = FlowPicker::new(1000, Some(1.0));
         let first = (0..10_000).filter(|_| pick.next() == 0).count();
         assert!((1200..1500).contains(&first), "1 in 7.5: {first}");
     }

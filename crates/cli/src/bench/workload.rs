@@ -8,8 +8,8 @@ use graph::Chain;
 use packet::{Packet, PacketPool};
 use runtime::elastic::{Units, UnitsConfig};
 
-use super::conversation::{Conversations, PAYLOAD, Said};
-use super::router::{ParseWorld, RouterWorld};
+use super::conversation::{Content, Conversations, PAYLOAD};
+use super::dispatcher::{DispatcherTarget, ParseTarget};
 use super::tape::{Frames, Kind, Tape};
 use crate::policies;
 
@@ -49,9 +49,9 @@ pub enum Workload {
     /// The same on the fast path
     Chain4Consolidated,
     /// Dispatcher: parse, look the flow up, stamp; no packet starts a flowlet
-    Router,
+    Dispatcher,
     /// Dispatcher, every packet starts a flowlet: estimate, assign, choose units for replicas
-    RouterFlowlet,
+    DispatcherFlowlet,
 }
 
 impl Workload {
@@ -74,8 +74,8 @@ impl Workload {
             Workload::IdsRandom => "ids-random",
             Workload::Chain4 => "chain4",
             Workload::Chain4Consolidated => "chain4-consolidated",
-            Workload::Router => "router",
-            Workload::RouterFlowlet => "router-flowlet",
+            Workload::Dispatcher => "dispatcher",
+            Workload::DispatcherFlowlet => "dispatcher-flowlet",
         }
     }
 
@@ -96,7 +96,7 @@ impl Workload {
     /// Returns whether flows may end.
     pub fn has_flows_that_end(self) -> bool {
         self.frames() == Kind::Udp
-            && !matches!(self, Workload::Forward | Workload::Router | Workload::RouterFlowlet)
+            && !matches!(self, Workload::Forward | Workload::Dispatcher | Workload::DispatcherFlowlet)
     }
 
     /// Sets the workload up for this many flows.
@@ -108,15 +108,15 @@ impl Workload {
         rules: &[PathBuf],
         units: u16,
         on_units: bool,
-    ) -> anyhow::Result<Box<dyn World>> {
+    ) -> anyhow::Result<Box<dyn Target>> {
         Ok(match self {
-            Workload::Router | Workload::RouterFlowlet if on_units => {
+            Workload::Dispatcher | Workload::DispatcherFlowlet if on_units => {
                 bail!("`{}` has no functions that could be on units", self.name())
             }
-            Workload::Router => Box::new(RouterWorld::new(flows, batch_len, units, false)?),
-            Workload::RouterFlowlet => Box::new(RouterWorld::new(flows, batch_len, units, true)?),
+            Workload::Dispatcher => Box::new(DispatcherTarget::new(flows, batch_len, units, false)?),
+            Workload::DispatcherFlowlet => Box::new(DispatcherTarget::new(flows, batch_len, units, true)?),
             _ => {
-                let world = ChainWorld::new(self, flows, packet_size, batch_len, rules)?;
+                let world = GraphTarget::new(self, flows, packet_size, batch_len, rules)?;
                 Box::new(if on_units { world.on_units(units)? } else { world })
             }
         })
@@ -124,15 +124,15 @@ impl Workload {
 
     /// Sets up the same work without the subject of the workload, to be subtracted; `None` if the
     /// workload has no such baseline.
-    pub fn without(self, batch_len: usize) -> Option<Box<dyn World>> {
-        matches!(self, Workload::Router | Workload::RouterFlowlet)
-            .then(|| Box::new(ParseWorld::new(batch_len)) as Box<dyn World>)
+    pub fn without(self, batch_len: usize) -> Option<Box<dyn Target>> {
+        matches!(self, Workload::Dispatcher | Workload::DispatcherFlowlet)
+            .then(|| Box::new(ParseTarget::new(batch_len)) as Box<dyn Target>)
     }
 
     /// The policy for this many flows.
     fn policy(self, flows: u32, rules: &[PathBuf]) -> String {
         let line = match self {
-            Workload::Forward | Workload::Router | Workload::RouterFlowlet => "inside <-> outside",
+            Workload::Forward | Workload::Dispatcher | Workload::DispatcherFlowlet => "inside <-> outside",
             Workload::Nat => "inside <-> n <-> outside",
             Workload::Lb => "inside <-> l <-> outside",
             Workload::Firewall | Workload::FirewallNew => "inside <-> f <-> outside",
@@ -249,7 +249,7 @@ fn firewall() -> String {
 }
 
 /// The subject of a measurement.
-pub trait World {
+pub trait Target {
     /// Opens the tape's flows, and plays a warm-up.
     fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()>;
 
@@ -270,7 +270,7 @@ pub const WARM_UP: usize = 1 << 16;
 pub const PACE_NS: u64 = 50;
 
 /// A graph under measurement.
-pub struct ChainWorld {
+pub struct GraphTarget {
     chain: Box<Chain>,
     /// The units that it runs on, unless it runs inline.
     units: Option<Units>,
@@ -282,12 +282,12 @@ pub struct ChainWorld {
     fresh: bool,
     /// Payloads, in the workloads that have any.
     conversations: Option<Conversations>,
-    said: Said,
+    said: Content,
     /// Rules match the payloads.
     matching: bool,
 }
 
-impl ChainWorld {
+impl GraphTarget {
     /// Creates the workload's graph.
     pub fn new(
         workload: Workload,
@@ -295,15 +295,15 @@ impl ChainWorld {
         packet_size: u16,
         batch_len: usize,
         rules: &[PathBuf],
-    ) -> anyhow::Result<ChainWorld> {
+    ) -> anyhow::Result<GraphTarget> {
         let policy = workload.policy(flows, rules);
         let assembly = policies::parse(workload.name(), &policy, Path::new(""), None)?;
         let said = match workload {
-            Workload::Ids | Workload::IdsMatching => Said::Pages,
-            Workload::IdsRandom => Said::Noise,
-            _ => Said::Padding,
+            Workload::Ids | Workload::IdsMatching => Content::Pages,
+            Workload::IdsRandom => Content::Noise,
+            _ => Content::Padding,
         };
-        Ok(ChainWorld {
+        Ok(GraphTarget {
             chain: assembly.chain,
             units: None,
             pool: PacketPool::new(4 * batch_len),
@@ -320,7 +320,7 @@ impl ChainWorld {
     }
 
     /// Moves it to up to `units_max` units.
-    pub fn on_units(mut self, units_max: u16) -> anyhow::Result<ChainWorld> {
+    pub fn on_units(mut self, units_max: u16) -> anyhow::Result<GraphTarget> {
         let config = UnitsConfig { units_max, ..UnitsConfig::default() };
         self.units = Some(Units::new(config, &self.chain)?);
         Ok(self)
@@ -353,7 +353,7 @@ impl ChainWorld {
     }
 }
 
-impl World for ChainWorld {
+impl Target for GraphTarget {
     fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()> {
         for opening in tape.openings() {
             self.run(opening.chunks_exact(opening.len()));
@@ -389,7 +389,7 @@ impl World for ChainWorld {
                 "{started} flows started, expected about {expected}"
             );
         }
-        if self.conversations.is_some() && self.said == Said::Padding {
+        if self.conversations.is_some() && self.said == Content::Padding {
             let shared = self.chain.stages()[0].shared();
             let anomalies: u64 =
                 shared.groups.iter().filter(|g| g.name == "anomalies").flat_map(|g| &g.values).sum();

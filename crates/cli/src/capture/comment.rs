@@ -4,12 +4,12 @@ use nf::{Alert, Connection, Verdict};
 use packet::Direction;
 use runtime::Runner;
 
-use crate::explain::{Outcome, Passage, deciding_rule};
+use crate::explain::{Outcome, PacketTrace, deciding_rule};
 
 /// Renders one line: `nat: forward; firewall: drop (firewall-default) | dropped (firewall-default)
 /// | flow 2, original direction, packet 1 of the flow, connection unreplied | packet 3`, followed
 /// by the packet's alerts.
-pub fn of(passage: &Passage, alerts: &[(String, Alert)], runner: &Runner) -> String {
+pub fn of(passage: &PacketTrace, alerts: &[(String, Alert)], runner: &Runner) -> String {
     let mut parts = Vec::new();
     let steps: Vec<_> = passage
         .steps
@@ -54,7 +54,7 @@ pub fn of(passage: &Passage, alerts: &[(String, Alert)], runner: &Runner) -> Str
     parts.join(" | ")
 }
 
-fn outcome(passage: &Passage, runner: &Runner) -> String {
+fn outcome(passage: &PacketTrace, runner: &Runner) -> String {
     match (passage.outcome, &passage.left) {
         (Outcome::Dropped(reason), _) => format!("dropped ({})", reason.name()),
         (Outcome::Sent(_), Some(left)) => {

@@ -6,12 +6,12 @@ use packet::Packet;
 use runtime::{Frame, Ingress, Intake, Live, Output, Runner};
 
 use super::comment;
-use crate::explain::{Outcome, Passage, Selection, Witness};
+use crate::explain::{Outcome, PacketTrace, Selection, Tracer};
 use crate::sinks::{self, Capture, Spool};
 
 /// The capture file and the observer of its packets.
 pub struct Trace {
-    watch: Watch,
+    watch: TraceObserver,
     alerts: Alerts,
     selection: Selection,
     capture: Capture,
@@ -24,7 +24,7 @@ impl Trace {
     /// Creates a writer of up to `count` selected packets.
     pub fn new(capture: Capture, selection: Selection, count: Option<u64>) -> Trace {
         Trace {
-            watch: Watch::default(),
+            watch: TraceObserver::default(),
             alerts: Alerts::default(),
             selection,
             capture,
@@ -69,7 +69,7 @@ impl Trace {
 
     fn write(&mut self, runner: &Runner) -> anyhow::Result<()> {
         let ports = &runner.assembly().ports;
-        for Told { passage, has_waited } in self.watch.told.drain(..) {
+        for TracedPacket { passage, has_waited } in self.watch.told.drain(..) {
             if self.written >= self.count || !self.selection.takes(&passage, runner) {
                 continue;
             }
@@ -102,22 +102,22 @@ impl Trace {
 
 /// Observer of each packet.
 #[derive(Default)]
-struct Watch {
-    witness: Witness,
+struct TraceObserver {
+    witness: Tracer,
     /// Number of the latest packet.
     number: u64,
     /// Packets since the last write.
-    told: Vec<Told>,
+    told: Vec<TracedPacket>,
 }
 
 /// A packet and its fate.
-struct Told {
-    passage: Passage,
-    /// Whether it arrived before the current packet.
+struct TracedPacket {
+    passage: PacketTrace,
+    /// True if it arrived before the current packet.
     has_waited: bool,
 }
 
-impl Intake for Watch {
+impl Intake for TraceObserver {
     fn take_in<O: Output>(
         &mut self,
         runner: &mut Runner,
@@ -129,7 +129,7 @@ impl Intake for Watch {
         self.witness.expect(self.number);
         runner.observe(frame, from, &mut self.witness, output)?;
         let passages = self.witness.take(&frame, from, runner).into_iter();
-        self.told.extend(passages.map(|passage| Told {
+        self.told.extend(passages.map(|passage| TracedPacket {
             has_waited: !passage.made && passage.number != Some(self.number),
             passage,
         }));

@@ -34,16 +34,16 @@ pub struct Args {
 
 /// The result as JSON.
 #[derive(Serialize)]
-struct Answer {
+struct CheckResult {
     same: bool,
     #[serde(flatten)]
-    tried: Tried,
+    tried: CheckCounts,
     #[serde(skip_serializing_if = "Option::is_none")]
-    difference: Option<Shown>,
+    difference: Option<CheckDifference>,
 }
 
 #[derive(Serialize)]
-struct Tried {
+struct CheckCounts {
     chains: u64,
     packets: u64,
     on_the_fast_path: u64,
@@ -53,7 +53,7 @@ struct Tried {
 
 /// The smallest graph with a difference.
 #[derive(Serialize)]
-struct Shown {
+struct CheckDifference {
     functions: Vec<String>,
     steps: Vec<String>,
     what: String,
@@ -80,10 +80,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Err(Failure::Setup(why)) => bail!(why),
     };
     match args.output {
-        Format::Json => output::print_json(&Answer {
+        Format::Json => output::print_json(&CheckResult {
             same: difference.is_none(),
-            tried: Tried::from(totals),
-            difference: difference.as_deref().cloned().map(|of| Shown {
+            tried: CheckCounts::from(totals),
+            difference: difference.as_deref().cloned().map(|of| CheckDifference {
                 functions: of.functions,
                 steps: of.steps,
                 what: of.what,
@@ -127,8 +127,8 @@ fn subjects(args: &Args) -> anyhow::Result<Vec<Subject>> {
     Ok(subjects.into_iter().map(|subject| subject.with_commands(args.commands.clone())).collect())
 }
 
-impl From<Totals> for Tried {
-    fn from(Totals { trials, packets, followed, commands, moves }: Totals) -> Tried {
-        Tried { chains: trials, packets, on_the_fast_path: followed, commands, moves }
+impl From<Totals> for CheckCounts {
+    fn from(Totals { trials, packets, followed, commands, moves }: Totals) -> CheckCounts {
+        CheckCounts { chains: trials, packets, on_the_fast_path: followed, commands, moves }
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use runtime::Report;
 use serde::Serialize;
 
-use super::world::{START_NS, World};
+use super::world::{DemoNetwork, START_NS};
 
 /// Figures of a second. Replies count as packets in, too.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Second {
+pub struct SecondSample {
     /// Number of the second, from 1.
     pub second: u64,
     pub packets_in: u64,
@@ -29,7 +29,7 @@ pub struct Second {
 #[derive(Clone, Debug, Serialize)]
 pub struct Server {
     pub name: String,
-    /// Whether it went down halfway.
+    /// True if it went down halfway.
     pub went_down: bool,
     /// Connections assigned to it.
     pub connections: u64,
@@ -39,7 +39,7 @@ pub struct Server {
 }
 
 /// Content of the live view.
-pub struct Now<'a> {
+pub struct LiveSample<'a> {
     pub elapsed_ns: u64,
     pub report: Report,
     /// Rates since the last drawing.
@@ -69,7 +69,7 @@ pub struct Outcome {
     pub flows_moved: u64,
     /// Replies that were not sent because too many were pending.
     pub answers_unsent: u64,
-    pub each_second: Vec<Second>,
+    pub each_second: Vec<SecondSample>,
     /// Wall-clock time. Longer than `seconds` if the machine is too slow.
     #[serde(skip)]
     pub took: Duration,
@@ -78,7 +78,7 @@ pub struct Outcome {
 /// Earlier counters, from which rates are computed.
 pub struct History {
     victim: &'static str,
-    seconds: Vec<Second>,
+    seconds: Vec<SecondSample>,
     /// Counters at the last full second, and at the last drawing.
     at_second: Totals,
     at_draw: Totals,
@@ -101,7 +101,7 @@ const THROUGHPUT_MAX: usize = 60;
 
 impl History {
     /// Creates an empty history; `victim` is the server that will go down.
-    pub fn new(world: &World, victim: &'static str) -> History {
+    pub fn new(world: &DemoNetwork, victim: &'static str) -> History {
         let servers = servers(world).len();
         History {
             victim,
@@ -116,15 +116,15 @@ impl History {
     }
 
     /// Remembers the counters before a server goes down.
-    pub fn half_way(&mut self, world: &World) {
+    pub fn half_way(&mut self, world: &DemoNetwork) {
         self.servers_at_half = servers(world).iter().map(|server| server.packets).collect();
     }
 
     /// Ends a second, and returns its figures.
-    pub fn second(&mut self, world: &World) -> Second {
+    pub fn second(&mut self, world: &DemoNetwork) -> SecondSample {
         let report = world.report();
         let (now, before) = (Totals::of(&report), self.at_second);
-        let second = Second {
+        let second = SecondSample {
             second: self.seconds.len() as u64 + 1,
             packets_in: now.packets_in - before.packets_in,
             packets_out: now.packets_out - before.packets_out,
@@ -140,7 +140,7 @@ impl History {
     }
 
     /// Returns the content of the live view.
-    pub fn now(&mut self, world: &World, elapsed_ns: u64) -> Now<'_> {
+    pub fn now(&mut self, world: &DemoNetwork, elapsed_ns: u64) -> LiveSample<'_> {
         let event = self.event();
         let report = world.report();
         let (now, before) = (Totals::of(&report), self.at_draw);
@@ -161,7 +161,7 @@ impl History {
         self.at_draw = now;
         self.drawn_ns = elapsed_ns;
         self.servers_at_draw = counted.iter().map(|server| server.packets).collect();
-        Now {
+        LiveSample {
             elapsed_ns,
             nat_ports: nat_ports(&report),
             moved: moved(&report),
@@ -203,7 +203,12 @@ impl History {
 
 impl Outcome {
     /// Ends the demonstration, `elapsed_ns` after its start.
-    pub fn new(history: History, world: World, elapsed_ns: u64, took: Duration) -> anyhow::Result<Outcome> {
+    pub fn new(
+        history: History,
+        world: DemoNetwork,
+        elapsed_ns: u64,
+        took: Duration,
+    ) -> anyhow::Result<Outcome> {
         let servers = history.servers(servers(&world));
         let answers_unsent = world.unsent();
         let mut report = world.finish()?;
@@ -241,7 +246,7 @@ struct Counted {
 }
 
 /// The counters of the servers, in the policy's order.
-fn servers(world: &World) -> Vec<Counted> {
+fn servers(world: &DemoNetwork) -> Vec<Counted> {
     let mut servers: Vec<Counted> = Vec::new();
     for stage in world.assembly().chain.stages() {
         for group in &stage.shared().groups {
@@ -265,7 +270,7 @@ fn servers(world: &World) -> Vec<Counted> {
 }
 
 /// Running units: number, load as a share of capacity, flows.
-fn units(world: &World) -> Vec<(u16, f64, u32)> {
+fn units(world: &DemoNetwork) -> Vec<(u16, f64, u32)> {
     world.unit_loads().into_iter().map(|(unit, load, flows)| (unit.0, load, flows)).collect()
 }
 

@@ -3,10 +3,10 @@
 use console::Term;
 use runtime::Report;
 
-use super::sample::{Now, Outcome, Second};
+use super::sample::{LiveSample, Outcome, SecondSample};
 use crate::output::{Table, duration, thousands};
 
-/// Where progress is shown.
+/// The display of progress.
 pub enum Screen {
     /// Nowhere.
     Silent,
@@ -27,9 +27,10 @@ impl Screen {
     }
 
     /// Prints a second's figures, unless there is a live view.
-    pub fn line(&self, second: &Second) -> std::io::Result<()> {
+    pub fn line(&self, second: &SecondSample) -> std::io::Result<()> {
         let Screen::Lines = self else { return Ok(()) };
-        let Second { second, packets_in, packets_out, dropped, bits_in, flows, nat_ports, units } = second;
+        let SecondSample { second, packets_in, packets_out, dropped, bits_in, flows, nat_ports, units } =
+            second;
         crate::output::print(&format!(
             "{second:>3} s  {:>9} in  {:>9} out  {:>7} dropped  {:>9}  {:>7} flows  {:>6} NAT ports  {units:>3} units\n",
             thousands(*packets_in),
@@ -48,7 +49,7 @@ impl Screen {
     }
 
     /// Draws the live view, if there is one; `seconds` is the duration of the demonstration.
-    pub fn draw(&mut self, now: &Now<'_>, seconds: u64) -> std::io::Result<()> {
+    pub fn draw(&mut self, now: &LiveSample<'_>, seconds: u64) -> std::io::Result<()> {
         let Screen::Live { term, lines } = self else { return Ok(()) };
         let (rows, columns) = term.size();
         term.clear_last_lines(*lines)?;
@@ -71,7 +72,7 @@ impl Screen {
 }
 
 /// The live view.
-fn live(now: &Now<'_>, seconds: u64) -> String {
+fn live(now: &LiveSample<'_>, seconds: u64) -> String {
     let report = &now.report;
     let mut text = format!(
         "rivulet demo   clients -> nat -> firewall -> balancer -> monitor -> servers   {:.1} of {seconds} s\n\n",

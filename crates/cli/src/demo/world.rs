@@ -29,9 +29,9 @@ const INSIDE: u16 = 0;
 const OUTSIDE: u16 = 1;
 
 /// Clients, graph and servers.
-pub struct World {
+pub struct DemoNetwork {
     clients: Generator,
-    tide: Tide,
+    tide: LoadCurve,
     /// Next frame of the clients.
     next: Option<Next>,
     runner: Runner,
@@ -55,15 +55,15 @@ struct Outside {
     sinks: Sinks,
 }
 
-impl World {
+impl DemoNetwork {
     /// Puts a graph on units between clients and servers; departing packets also go to `sinks`.
     pub fn new(
         profile: &TrafficProfile,
-        tide: Tide,
+        tide: LoadCurve,
         assembly: Assembly,
         config: UnitsConfig,
         sinks: Sinks,
-    ) -> anyhow::Result<World> {
+    ) -> anyhow::Result<DemoNetwork> {
         let outside = Outside {
             servers: Responder::new(profile.answer),
             pending: VecDeque::new(),
@@ -71,7 +71,7 @@ impl World {
             unsent: 0,
             sinks,
         };
-        let mut world = World {
+        let mut world = DemoNetwork {
             clients: Generator::new(profile)?,
             tide,
             next: Some(Next { timestamp_ns: 0, data: Vec::new() }),
@@ -177,7 +177,7 @@ impl World {
 }
 
 /// The load over time: it rises from a tenth of the rate to all of it, and falls again.
-pub struct Tide {
+pub struct LoadCurve {
     length_ns: f64,
     /// The previous frame: its time by the generator, and its time of arrival.
     sent_ns: f64,
@@ -190,10 +190,10 @@ const LOW: f64 = 0.1;
 /// Share of the time at the full rate.
 const HIGH_FOR: f64 = 0.2;
 
-impl Tide {
+impl LoadCurve {
     /// Creates a curve of this length.
-    pub fn new(length_ns: u64) -> Tide {
-        Tide { length_ns: length_ns as f64, sent_ns: 0.0, came_ns: 0.0 }
+    pub fn new(length_ns: u64) -> LoadCurve {
+        LoadCurve { length_ns: length_ns as f64, sent_ns: 0.0, came_ns: 0.0 }
     }
 
     /// Returns the arrival time of a frame that the generator sends at `at_ns`. Times ascend.

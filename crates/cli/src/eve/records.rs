@@ -8,7 +8,7 @@ use packet::{Endpoint, FlowKey, Scope};
 use runtime::Report;
 use serde::Serialize;
 
-use super::{Addressed, flow_id, protocol, timestamp};
+use super::{EveAddr, flow_id, protocol, timestamp};
 
 /// Kinds of events to write, such as `flow,dns,tls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +57,9 @@ pub struct EveFlow {
     event_type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     vlan: Option<[u16; 1]>,
-    src_ip: Addressed,
+    src_ip: EveAddr,
     src_port: u16,
-    dest_ip: Addressed,
+    dest_ip: EveAddr,
     dest_port: u16,
     proto: String,
     flow: FlowCounts,
@@ -108,9 +108,9 @@ impl EveFlow {
             flow_id: flow_id(&key),
             event_type: "flow",
             vlan: (report.vlan != 0).then_some([report.vlan]),
-            src_ip: Addressed(report.source),
+            src_ip: EveAddr(report.source),
             src_port: report.source_port,
-            dest_ip: Addressed(report.destination),
+            dest_ip: EveAddr(report.destination),
             dest_port: report.destination_port,
             proto: protocol(report.protocol),
             flow: FlowCounts {
@@ -168,42 +168,42 @@ pub struct EveStats<'a> {
 struct Stats<'a> {
     /// Seconds since the first packet, or since the start of a live run.
     uptime: u64,
-    capture: Captured,
-    decoder: Decoded,
-    flow: Flows,
-    detect: Detected,
-    ips: Passed,
+    capture: CaptureStats,
+    decoder: DecoderStats,
+    flow: FlowStats,
+    detect: DetectStats,
+    ips: IpsStats,
     /// Packets dropped, by reason. Not in Suricata.
     drops: &'a std::collections::BTreeMap<&'static str, u64>,
 }
 
 #[derive(Serialize)]
-struct Captured {
+struct CaptureStats {
     kernel_packets: u64,
     kernel_drops: u64,
 }
 
 #[derive(Serialize)]
-struct Decoded {
+struct DecoderStats {
     pkts: u64,
     bytes: u64,
 }
 
 #[derive(Serialize)]
-struct Flows {
+struct FlowStats {
     total: u64,
     active: u64,
 }
 
 #[derive(Serialize)]
-struct Detected {
+struct DetectStats {
     alert: u64,
     alerts_suppressed: u64,
     alert_queue_overflow: u64,
 }
 
 #[derive(Serialize)]
-struct Passed {
+struct IpsStats {
     accepted: u64,
     blocked: u64,
 }
@@ -218,15 +218,15 @@ impl<'a> EveStats<'a> {
             event_type: "stats",
             stats: Stats {
                 uptime: now_ns.saturating_sub(began_ns) / 1_000_000_000,
-                capture: Captured { kernel_packets: report.packets_in + missed, kernel_drops: missed },
-                decoder: Decoded { pkts: report.packets_in, bytes: report.bytes_in },
-                flow: Flows { total: report.flows.started, active: report.flows.live },
-                detect: Detected {
+                capture: CaptureStats { kernel_packets: report.packets_in + missed, kernel_drops: missed },
+                decoder: DecoderStats { pkts: report.packets_in, bytes: report.bytes_in },
+                flow: FlowStats { total: report.flows.started, active: report.flows.live },
+                detect: DetectStats {
                     alert: report.alerts,
                     alerts_suppressed: counted("alerts_suppressed"),
                     alert_queue_overflow: report.alerts_lost,
                 },
-                ips: Passed { accepted: report.packets_out, blocked: report.drops.values().sum() },
+                ips: IpsStats { accepted: report.packets_out, blocked: report.drops.values().sum() },
                 drops: &report.drops,
             },
         }

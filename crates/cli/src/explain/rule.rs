@@ -9,14 +9,14 @@ use serde::Serialize;
 
 /// A cached rule with the names of its functions.
 #[derive(Serialize)]
-pub struct RuleStory {
-    steps: Vec<StepStory>,
-    events: Vec<EventStory>,
+pub struct RuleExplanation {
+    steps: Vec<StepExplanation>,
+    events: Vec<EventExplanation>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "does", rename_all = "snake_case")]
-enum StepStory {
+enum StepExplanation {
     /// The state functions of the next `count` steps may run in parallel.
     Together { count: usize },
     /// The packet is counted.
@@ -51,7 +51,7 @@ enum StepStory {
 }
 
 #[derive(Serialize)]
-struct EventStory {
+struct EventExplanation {
     function: String,
     id: u16,
     argument: u64,
@@ -59,31 +59,35 @@ struct EventStory {
     cause: &'static str,
 }
 
-impl RuleStory {
+impl RuleExplanation {
     /// Explains a rule of a graph whose functions have these names.
-    pub fn new(rule: &RuleView, names: &[String]) -> RuleStory {
+    pub fn new(rule: &RuleView, names: &[String]) -> RuleExplanation {
         let name = |stage: usize| names.get(stage).cloned().unwrap_or_default();
         let steps = rule.steps.iter().map(|step| match *step {
-            RuleStep::Together(count) => StepStory::Together { count },
-            RuleStep::Pass(stage) => StepStory::Pass { function: name(stage) },
+            RuleStep::Together(count) => StepExplanation::Together { count },
+            RuleStep::Pass(stage) => StepExplanation::Pass { function: name(stage) },
             RuleStep::Functions(stage, ref ids) => {
-                StepStory::StateFunctions { function: name(stage), ids: ids.clone() }
+                StepExplanation::StateFunctions { function: name(stage), ids: ids.clone() }
             }
-            RuleStep::Process(stage) => StepStory::Process { function: name(stage) },
-            RuleStep::SetDscp(dscp) => StepStory::SetDscp { dscp },
+            RuleStep::Process(stage) => StepExplanation::Process { function: name(stage) },
+            RuleStep::SetDscp(dscp) => StepExplanation::SetDscp { dscp },
             RuleStep::SetEnds(ref writes) => {
                 let to = |end: End| writes.iter().find(|write| write.0 == end).map(|(_, to)| to.to_string());
-                StepStory::SetEnds { source: to(End::Source), destination: to(End::Destination) }
+                StepExplanation::SetEnds { source: to(End::Source), destination: to(End::Destination) }
             }
-            RuleStep::Encap(stage, ref outer, len_max) => StepStory::Encap {
+            RuleStep::Encap(stage, ref outer, len_max) => StepExplanation::Encap {
                 function: name(stage),
                 destination: outer.destination().to_string(),
                 header_len: outer.header_len(),
                 len_max,
             },
-            RuleStep::PushTag(stage, tag) => StepStory::Push { function: name(stage), tag: tag.to_string() },
-            RuleStep::Decap(stage, header_len) => StepStory::Decap { function: name(stage), header_len },
-            RuleStep::PopTag(stage, kind) => StepStory::Pop {
+            RuleStep::PushTag(stage, tag) => {
+                StepExplanation::Push { function: name(stage), tag: tag.to_string() }
+            }
+            RuleStep::Decap(stage, header_len) => {
+                StepExplanation::Decap { function: name(stage), header_len }
+            }
+            RuleStep::PopTag(stage, kind) => StepExplanation::Pop {
                 function: name(stage),
                 kind: match kind {
                     TagKind::Vlan => "tag",
@@ -91,67 +95,70 @@ impl RuleStory {
                 },
             },
             RuleStep::Cancelled(stage, header_len) => {
-                StepStory::Cancelled { function: name(stage), header_len }
+                StepExplanation::Cancelled { function: name(stage), header_len }
             }
-            RuleStep::Drop(stage, reason) => StepStory::Drop { function: name(stage), reason: reason.name() },
+            RuleStep::Drop(stage, reason) => {
+                StepExplanation::Drop { function: name(stage), reason: reason.name() }
+            }
         });
-        let events = rule.events.iter().map(|&(stage, EventCondition { id, argument, cause })| EventStory {
-            function: name(stage),
-            id,
-            argument,
-            cause: match cause {
-                Cause::Command => "command",
-                Cause::Packet => "packet",
-            },
-        });
-        RuleStory { steps: steps.collect(), events: events.collect() }
+        let events =
+            rule.events.iter().map(|&(stage, EventCondition { id, argument, cause })| EventExplanation {
+                function: name(stage),
+                id,
+                argument,
+                cause: match cause {
+                    Cause::Command => "command",
+                    Cause::Packet => "packet",
+                },
+            });
+        RuleExplanation { steps: steps.collect(), events: events.collect() }
     }
 }
 
-impl fmt::Display for RuleStory {
+impl fmt::Display for RuleExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  cached rule for similar packets")?;
         for step in &self.steps {
             writeln!(f, "      {step}")?;
         }
-        for EventStory { function, id, argument, cause } in &self.events {
+        for EventExplanation { function, id, argument, cause } in &self.events {
             writeln!(f, "      until event {id} ({argument}) of {function}, triggered by a {cause}")?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for StepStory {
+impl fmt::Display for StepExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StepStory::Together { count } => write!(f, "the next {count} may run in parallel"),
-            StepStory::Pass { function } => write!(f, "{function}: counted"),
-            StepStory::StateFunctions { function, ids } => {
+            StepExplanation::Together { count } => write!(f, "the next {count} may run in parallel"),
+            StepExplanation::Pass { function } => write!(f, "{function}: counted"),
+            StepExplanation::StateFunctions { function, ids } => {
                 let ids: Vec<_> = ids.iter().map(u16::to_string).collect();
                 write!(f, "{function}: state function {}", ids.join(", "))
             }
-            StepStory::Process { function } => write!(f, "{function}: processes every packet"),
-            StepStory::SetDscp { dscp } => write!(f, "set DSCP to {dscp}"),
-            StepStory::SetEnds { source, destination } => {
+            StepExplanation::Process { function } => write!(f, "{function}: processes every packet"),
+            StepExplanation::SetDscp { dscp } => write!(f, "set DSCP to {dscp}"),
+            StepExplanation::SetEnds { source, destination } => {
                 let ends = [("source", source), ("destination", destination)];
                 let set = ends.iter().filter_map(|(end, to)| Some(format!("set {end} to {}", to.as_ref()?)));
                 f.write_str(&set.collect::<Vec<_>>().join(", "))
             }
-            StepStory::Encap { function, destination, header_len, len_max } => write!(
+            StepExplanation::Encap { function, destination, header_len, len_max } => write!(
                 f,
                 "{function}: encap with {header_len} bytes of headers to {destination}, up to {len_max} bytes"
             ),
-            StepStory::Push { function, tag } => write!(f, "{function}: push {tag}"),
-            StepStory::Decap { function, header_len } => {
+            StepExplanation::Push { function, tag } => write!(f, "{function}: push {tag}"),
+            StepExplanation::Decap { function, header_len } => {
                 write!(f, "{function}: decap of {header_len} bytes of headers, if they are the same")
             }
-            StepStory::Pop { function, kind } => {
+            StepExplanation::Pop { function, kind } => {
                 write!(f, "{function}: pop a {kind}, if it is the same")
             }
-            StepStory::Cancelled { function, header_len } => {
+            StepExplanation::Cancelled { function, header_len } => {
                 write!(f, "{function}: encap with {header_len} bytes of headers, cancelled by a later decap")
             }
-            StepStory::Drop { function, reason } => write!(f, "{function}: drop: {reason}"),
+            StepExplanation::Drop { function, reason } => write!(f, "{function}: drop: {reason}"),
         }
     }
 }

@@ -8,7 +8,7 @@ use packet::{Packet, PacketClass};
 use policy::{Fields, Filter, FilterNumberField, Scalar};
 use runtime::{Assembly, Runner};
 
-use super::witness::{Outcome, Passage};
+use super::witness::{Outcome, PacketTrace};
 use crate::policies;
 
 /// Conditions on a packet, all of which must hold.
@@ -47,7 +47,7 @@ impl Selection {
     }
 
     /// Returns whether this packet is selected.
-    pub fn takes(&self, passage: &Passage, runner: &Runner) -> bool {
+    pub fn takes(&self, passage: &PacketTrace, runner: &Runner) -> bool {
         let dropped = matches!(passage.outcome, Outcome::Dropped(_));
         self.flow.is_none_or(|flow| passage.flow == Some(flow))
             && self.packet.is_none_or(|packet| passage.number == Some(packet))
@@ -55,7 +55,7 @@ impl Selection {
             && self.filter.as_ref().is_none_or(|filter| self.passes(filter, passage, runner))
     }
 
-    fn passes(&self, filter: &Filter, passage: &Passage, runner: &Runner) -> bool {
+    fn passes(&self, filter: &Filter, passage: &PacketTrace, runner: &Runner) -> bool {
         let Some(arrived) = &passage.arrived else { return false };
         let mut fields = fields(arrived);
         // Attributes are complete after the last function.

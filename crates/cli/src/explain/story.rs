@@ -9,12 +9,12 @@ use runtime::Runner;
 use serde::Serialize;
 
 use super::headers;
-use super::rule::RuleStory;
-use super::witness::{Collected, Outcome, Passage, Step, Told};
+use super::rule::RuleExplanation;
+use super::witness::{CollectedOutput, Outcome, PacketTrace, ReportedEvent, Step};
 
 /// The explanation of a packet.
 #[derive(Serialize)]
-pub struct Story {
+pub struct Explanation {
     /// Number of the packet; absent if it was pending for too long.
     packet: Option<u64>,
     time_ns: u64,
@@ -23,21 +23,21 @@ pub struct Story {
     /// The side that it arrived from.
     from: &'static str,
     headers: String,
-    flow: Option<FlowStory>,
-    steps: Vec<StepStory>,
+    flow: Option<FlowExplanation>,
+    steps: Vec<StepExplanation>,
     /// The cached rule of its flow; absent if later packets take the slow path, too.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<RuleStory>,
-    outcome: OutcomeStory,
-    alerts: Vec<AlertStory>,
+    rule: Option<RuleExplanation>,
+    outcome: OutcomeExplanation,
+    alerts: Vec<AlertExplanation>,
     /// Events that functions reported, such as HTTP transactions.
-    told: Vec<Told>,
+    told: Vec<ReportedEvent>,
     /// Flow records that were reported with this packet.
     flows_reported: usize,
 }
 
 #[derive(Serialize)]
-struct FlowStory {
+struct FlowExplanation {
     number: u64,
     direction: &'static str,
     /// Number of the packet in its flow, from 1.
@@ -53,7 +53,7 @@ struct FlowStory {
 }
 
 #[derive(Serialize)]
-struct StepStory {
+struct StepExplanation {
     function: String,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -65,11 +65,11 @@ struct StepStory {
     /// The function's rule that matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     decided_by: Option<DecidingRule>,
-    changes: Vec<Change>,
+    changes: Vec<HeaderChange>,
     attributes: Vec<Attribute>,
     actions: Vec<String>,
-    state_functions: Vec<StateFunctionStory>,
-    events: Vec<EventStory>,
+    state_functions: Vec<StateFunctionExplanation>,
+    events: Vec<EventExplanation>,
     /// Number of actions that were not recorded, because the recording was full.
     lost: u32,
 }
@@ -85,7 +85,7 @@ struct DecidingRule {
 }
 
 #[derive(Serialize)]
-struct Change {
+struct HeaderChange {
     field: &'static str,
     before: String,
     after: String,
@@ -98,19 +98,19 @@ struct Attribute {
 }
 
 #[derive(Serialize)]
-struct StateFunctionStory {
+struct StateFunctionExplanation {
     id: u16,
     payload: &'static str,
 }
 
 #[derive(Serialize)]
-struct EventStory {
+struct EventExplanation {
     id: u16,
     argument: u64,
 }
 
 #[derive(Serialize)]
-struct OutcomeStory {
+struct OutcomeExplanation {
     /// `sent`, `dropped` or `pending`.
     what: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,31 +124,31 @@ struct OutcomeStory {
 }
 
 #[derive(Serialize)]
-struct AlertStory {
+struct AlertExplanation {
     function: String,
     id: u32,
     signature: String,
     severity: u8,
 }
 
-impl Story {
+impl Explanation {
     /// Explains a packet.
-    pub fn new(passage: &Passage, collected: &Collected, runner: &Runner) -> Story {
+    pub fn new(passage: &PacketTrace, collected: &CollectedOutput, runner: &Runner) -> Explanation {
         let first = passage.arrived.as_ref().or(passage.steps.first().map(|step| &step.before));
         let alerts = collected.alerts.iter().filter(|(_, alert)| alert.sequence == passage.sequence);
-        Story {
+        Explanation {
             packet: passage.number,
             time_ns: first.map_or(0, |packet| packet.meta().transit.timestamp_ns),
             made: passage.made,
             from: first.map_or("", |packet| side(packet.meta().transit.side)),
             headers: first.map_or_else(String::new, headers::line),
             flow: flow(passage, runner),
-            steps: passage.steps.iter().map(|step| StepStory::new(step, runner)).collect(),
-            rule: passage.rule.as_ref().map(|rule| RuleStory::new(rule, &runner.assembly().names)),
+            steps: passage.steps.iter().map(|step| StepExplanation::new(step, runner)).collect(),
+            rule: passage.rule.as_ref().map(|rule| RuleExplanation::new(rule, &runner.assembly().names)),
             outcome: outcome(passage, collected, runner),
             alerts: alerts
                 .filter(|_| !passage.made)
-                .map(|(function, alert)| AlertStory {
+                .map(|(function, alert)| AlertExplanation {
                     function: function.clone(),
                     id: alert.signature_id,
                     signature: alert.signature.as_ref().to_owned(),
@@ -162,15 +162,15 @@ impl Story {
 }
 
 /// Events that were reported with this packet, by flows that ended with it, too.
-fn told(passage: &Passage, collected: &Collected) -> Vec<Told> {
+fn told(passage: &PacketTrace, collected: &CollectedOutput) -> Vec<ReportedEvent> {
     let of_it = |sequence: &Option<u64>| sequence.is_none_or(|sequence| sequence == passage.sequence);
     let told = collected.told.iter().filter(|(sequence, _)| !passage.made && of_it(sequence));
     told.map(|(_, told)| told.clone()).collect()
 }
 
-fn flow(passage: &Passage, runner: &Runner) -> Option<FlowStory> {
+fn flow(passage: &PacketTrace, runner: &Runner) -> Option<FlowExplanation> {
     let (number, joined) = (passage.flow?, passage.joined.as_ref()?);
-    Some(FlowStory {
+    Some(FlowExplanation {
         number,
         direction: match joined.transit.direction {
             Direction::Original => "original",
@@ -184,13 +184,14 @@ fn flow(passage: &Passage, runner: &Runner) -> Option<FlowStory> {
     })
 }
 
-fn outcome(passage: &Passage, collected: &Collected, runner: &Runner) -> OutcomeStory {
-    let nothing = OutcomeStory { what: "pending", port: None, headers: None, reason: None, meaning: None };
+fn outcome(passage: &PacketTrace, collected: &CollectedOutput, runner: &Runner) -> OutcomeExplanation {
+    let nothing =
+        OutcomeExplanation { what: "pending", port: None, headers: None, reason: None, meaning: None };
     match passage.outcome {
         Outcome::Held => {
-            OutcomeStory { meaning: Some("It waits for other fragments of its datagram."), ..nothing }
+            OutcomeExplanation { meaning: Some("It waits for other fragments of its datagram."), ..nothing }
         }
-        Outcome::Dropped(reason) => OutcomeStory {
+        Outcome::Dropped(reason) => OutcomeExplanation {
             what: "dropped",
             reason: Some(reason.name()),
             meaning: Some(reason.meaning()),
@@ -198,7 +199,7 @@ fn outcome(passage: &Passage, collected: &Collected, runner: &Runner) -> Outcome
         },
         Outcome::Sent(place) => {
             let port = collected.ports.get(place).and_then(|&port| runner.assembly().ports.number(port));
-            OutcomeStory {
+            OutcomeExplanation {
                 what: "sent",
                 port: port.map(|port| port.name.clone()),
                 headers: passage.left.as_ref().map(headers::line),
@@ -208,8 +209,8 @@ fn outcome(passage: &Passage, collected: &Collected, runner: &Runner) -> Outcome
     }
 }
 
-impl StepStory {
-    fn new(step: &Step, runner: &Runner) -> StepStory {
+impl StepExplanation {
+    fn new(step: &Step, runner: &Runner) -> StepExplanation {
         let assembly = runner.assembly();
         let stage = assembly.chain.stages().get(step.stage);
         let reason = match step.verdict {
@@ -219,7 +220,7 @@ impl StepStory {
         let changes = step.after.as_ref().map(|after| headers::changes(&step.before, after));
         let changes = changes.unwrap_or_default().into_iter();
         let recording = &step.recording;
-        StepStory {
+        StepExplanation {
             function: assembly.names.get(step.stage).cloned().unwrap_or_default(),
             kind: stage.map_or("", |stage| stage.descriptor().name),
             verdict: match step.verdict {
@@ -235,18 +236,21 @@ impl StepStory {
                 place: label.place.to_string(),
                 label: label.to_string(),
             }),
-            changes: changes.map(|(field, before, after)| Change { field, before, after }).collect(),
+            changes: changes.map(|(field, before, after)| HeaderChange { field, before, after }).collect(),
             attributes: attributes(step, runner),
             actions: recording.actions.iter().map(action).collect(),
             state_functions: recording
                 .functions
                 .iter()
-                .map(|function| StateFunctionStory { id: function.id, payload: access(function.access) })
+                .map(|function| StateFunctionExplanation {
+                    id: function.id,
+                    payload: access(function.access),
+                })
                 .collect(),
             events: recording
                 .events
                 .iter()
-                .map(|event| EventStory { id: event.id, argument: event.argument })
+                .map(|event| EventExplanation { id: event.id, argument: event.argument })
                 .collect(),
             lost: recording.lost,
         }
@@ -315,7 +319,7 @@ fn side(side: Side) -> &'static str {
     }
 }
 
-impl fmt::Display for Story {
+impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.packet, self.made) {
             (Some(number), false) => write!(f, "packet {number}")?,
@@ -338,10 +342,10 @@ impl fmt::Display for Story {
             step.write(f)?;
         }
         for alert in &self.alerts {
-            let AlertStory { function, id, signature, severity } = alert;
+            let AlertExplanation { function, id, signature, severity } = alert;
             writeln!(f, "  alert {id} of {function}, severity {severity}: {signature}")?;
         }
-        for Told { function, kind, fields } in &self.told {
+        for ReportedEvent { function, kind, fields } in &self.told {
             writeln!(f, "  {function} reports {kind}: {fields}")?;
         }
         if self.flows_reported > 0 {
@@ -360,7 +364,7 @@ impl fmt::Display for Story {
     }
 }
 
-impl StepStory {
+impl StepExplanation {
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "  {} ({}): {}", self.function, self.kind, self.verdict)?;
         for text in [self.reason, self.meaning].into_iter().flatten() {
@@ -370,7 +374,7 @@ impl StepStory {
             write!(f, ", by {}", rule.label)?;
         }
         writeln!(f)?;
-        for Change { field, before, after } in &self.changes {
+        for HeaderChange { field, before, after } in &self.changes {
             writeln!(f, "      {field}: {before} -> {after}")?;
         }
         for Attribute { name, value } in &self.attributes {
@@ -379,13 +383,13 @@ impl StepStory {
         if !self.actions.is_empty() {
             writeln!(f, "      recorded: {}", self.actions.join(", "))?;
         }
-        for StateFunctionStory { id, payload } in &self.state_functions {
+        for StateFunctionExplanation { id, payload } in &self.state_functions {
             match *id {
                 u16::MAX => writeln!(f, "      not replayable: changes packets by its own code")?,
                 id => writeln!(f, "      state function {id}, payload {payload}")?,
             }
         }
-        for EventStory { id, argument } in &self.events {
+        for EventExplanation { id, argument } in &self.events {
             writeln!(f, "      event {id} ({argument}) invalidates the record")?;
         }
         if self.lost > 0 {

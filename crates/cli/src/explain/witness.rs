@@ -18,7 +18,7 @@ const HELD_MAX: usize = 8 * 1024;
 /// Refused flows whose number is remembered for their next packets; further ones get new numbers.
 const REFUSED_MAX: usize = 1 << 20;
 
-/// What a function did with a packet.
+/// The processing of a packet by a function.
 pub struct Step {
     /// Number of the function.
     pub stage: usize,
@@ -42,7 +42,7 @@ pub enum Outcome {
 }
 
 /// The path of a packet through the graph.
-pub struct Passage {
+pub struct PacketTrace {
     /// Number in order of arrival, from 1; for a generated packet, that of the packet that it
     /// answers.
     pub number: Option<u64>,
@@ -71,24 +71,24 @@ pub struct Passage {
 
 /// An observer of the packets of one call.
 #[derive(Default)]
-pub struct Witness {
+pub struct Tracer {
     number: u64,
-    passages: Vec<Passage>,
+    passages: Vec<PacketTrace>,
     /// Pending fragments: their numbers and the packets on arrival.
     held: BTreeMap<u64, (u64, Packet)>,
     sent: usize,
     flows: FlowNumbers,
 }
 
-impl Witness {
+impl Tracer {
     /// Sets the number of the next packet to arrive.
     pub fn expect(&mut self, number: u64) {
         self.number = number;
         self.sent = 0;
     }
 
-    /// Returns the packets since [`Witness::expect`].
-    pub fn take(&mut self, frame: &Frame<'_>, from: Ingress, runner: &Runner) -> Vec<Passage> {
+    /// Returns the packets since [`Tracer::expect`].
+    pub fn take(&mut self, frame: &Frame<'_>, from: Ingress, runner: &Runner) -> Vec<PacketTrace> {
         let mut passages = std::mem::take(&mut self.passages);
         if passages.is_empty() {
             passages.push(self.refused(frame, from, runner));
@@ -121,7 +121,7 @@ impl Witness {
     }
 
     /// The trace of a frame that never reached the graph.
-    fn refused(&self, frame: &Frame<'_>, from: Ingress, runner: &Runner) -> Passage {
+    fn refused(&self, frame: &Frame<'_>, from: Ingress, runner: &Runner) -> PacketTrace {
         let reason = match () {
             () if frame.data.len() + packet::HEADROOM > packet::LARGE_ROOM => DropReason::TooBig,
             () if !runner.assembly().both_ways => DropReason::Policy,
@@ -135,9 +135,9 @@ impl Witness {
             let transit = &mut arrived.meta_mut().transit;
             (transit.ingress, transit.side) = (port.number, port.side);
         }
-        Passage {
+        PacketTrace {
             outcome: Outcome::Dropped(reason),
-            ..Passage::new(Some(self.number), u64::MAX, Some(arrived))
+            ..PacketTrace::new(Some(self.number), u64::MAX, Some(arrived))
         }
     }
 
@@ -161,10 +161,14 @@ impl Witness {
             .position(|p| p.sequence == meta.transit.sequence && p.made == made && !p.is_over());
         known.unwrap_or_else(|| {
             let passage = if made {
-                Passage { made, flow, ..Passage::new(number, meta.transit.sequence, Some(copy(packet))) }
+                PacketTrace {
+                    made,
+                    flow,
+                    ..PacketTrace::new(number, meta.transit.sequence, Some(copy(packet)))
+                }
             } else {
                 let (number, arrived) = self.held.remove(&meta.transit.sequence).unzip();
-                Passage::new(number, meta.transit.sequence, arrived)
+                PacketTrace::new(number, meta.transit.sequence, arrived)
             };
             self.passages.push(passage);
             self.passages.len() - 1
@@ -172,9 +176,9 @@ impl Witness {
     }
 }
 
-impl Passage {
-    fn new(number: Option<u64>, sequence: u64, arrived: Option<Packet>) -> Passage {
-        Passage {
+impl PacketTrace {
+    fn new(number: Option<u64>, sequence: u64, arrived: Option<Packet>) -> PacketTrace {
+        PacketTrace {
             number,
             sequence,
             made: false,
@@ -194,9 +198,9 @@ impl Passage {
     }
 }
 
-impl Observer for Witness {
+impl Observer for Tracer {
     fn arrived(&mut self, packet: &Packet) {
-        let passage = Passage::new(Some(self.number), packet.meta().transit.sequence, Some(copy(packet)));
+        let passage = PacketTrace::new(Some(self.number), packet.meta().transit.sequence, Some(copy(packet)));
         self.passages.push(passage);
     }
 
@@ -294,35 +298,35 @@ impl FlowNumbers {
 
 /// An event reported by a function.
 #[derive(Clone, serde::Serialize)]
-pub struct Told {
+pub struct ReportedEvent {
     pub function: String,
     pub kind: &'static str,
     /// Fields, as JSON.
     pub fields: serde_json::Value,
 }
 
-impl Told {
-    fn new(function: &str, event: Event<'_>) -> Result<Told> {
+impl ReportedEvent {
+    fn new(function: &str, event: Event<'_>) -> Result<ReportedEvent> {
         let fields: Vec<_> = event.fields().collect();
         let fields = serde_json::to_value(eve::Fields(&fields))?;
-        Ok(Told { function: function.to_owned(), kind: event.kind, fields })
+        Ok(ReportedEvent { function: function.to_owned(), kind: event.kind, fields })
     }
 }
 
 /// Output that the observer does not see: alerts, events, reports, and the ports of sent packets.
 #[derive(Default)]
-pub struct Collected {
+pub struct CollectedOutput {
     /// Port of each sent packet, in order.
     pub ports: Vec<u16>,
     /// Alerts, each with its function.
     pub alerts: Vec<(String, Alert)>,
     /// Events, each with the number of its packet.
-    pub told: Vec<(Option<u64>, Told)>,
+    pub told: Vec<(Option<u64>, ReportedEvent)>,
     /// Number of reported flow records.
     pub reports: usize,
 }
 
-impl Collected {
+impl CollectedOutput {
     /// Clears everything for the next packet.
     pub fn clear(&mut self) {
         self.ports.clear();
@@ -332,7 +336,7 @@ impl Collected {
     }
 }
 
-impl Output for Collected {
+impl Output for CollectedOutput {
     type Error = anyhow::Error;
 
     fn packet(&mut self, port: u16, _packet: &Packet) -> Result<()> {
@@ -346,7 +350,7 @@ impl Output for Collected {
     }
 
     fn event(&mut self, function: &str, event: Event<'_>) -> Result<()> {
-        self.told.push((event.sequence, Told::new(function, event)?));
+        self.told.push((event.sequence, ReportedEvent::new(function, event)?));
         Ok(())
     }
 

@@ -5,20 +5,20 @@ use super::name::Name;
 /// A file lacks the line at which to insert.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it has no line like `{0}`")]
-pub struct Unexpected(&'static str);
+pub struct MissingLine(&'static str);
 
 /// Adds the function's module and registration to `crates/functions/src/lib.rs`.
-pub fn register(text: &str, name: &Name) -> Result<String, Unexpected> {
+pub fn register(text: &str, name: &Name) -> Result<String, MissingLine> {
     const MODULE: &str = "pub mod ";
     const END: &str = "    registry\n}";
     let module = format!("pub mod {name};");
     let mut lines: Vec<&str> = text.lines().collect();
     let behind = lines.iter().rposition(|line| line.starts_with(MODULE) && *line < module.as_str());
     let before = lines.iter().position(|line| line.starts_with(MODULE));
-    let at = behind.map(|line| line + 1).or(before).ok_or(Unexpected("pub mod function;"))?;
+    let at = behind.map(|line| line + 1).or(before).ok_or(MissingLine("pub mod function;"))?;
     lines.insert(at, &module);
     let text = lines.join("\n") + "\n";
-    let end = text.find(END).ok_or(Unexpected("    registry\n}"))?;
+    let end = text.find(END).ok_or(MissingLine("    registry\n}"))?;
     let registration =
         format!("    registry.add::<{name}::{}>(include_str!(\"{name}/README.md\"));\n", name.type_name());
     Ok(format!("{}{registration}{}", &text[..end], &text[end..]))
@@ -30,14 +30,14 @@ pub fn add_bench(text: &str, name: &Name) -> String {
 }
 
 /// Adds the function's target and the crates that it needs to `fuzz/Cargo.toml`.
-pub fn add_fuzz_target(text: &str, name: &Name) -> Result<String, Unexpected> {
+pub fn add_fuzz_target(text: &str, name: &Name) -> Result<String, MissingLine> {
     const DEPENDENCIES: &str = "[dependencies]\n";
     let mut text = text.to_owned();
     for needed in ["packet", "nf", "functions", "graph"] {
         let has =
             |line: &str| line.strip_prefix(needed).is_some_and(|rest| rest.starts_with([' ', '=', '.']));
         if !text.lines().any(has) {
-            let at = text.find(DEPENDENCIES).ok_or(Unexpected("[dependencies]"))? + DEPENDENCIES.len();
+            let at = text.find(DEPENDENCIES).ok_or(MissingLine("[dependencies]"))? + DEPENDENCIES.len();
             text.insert_str(at, &format!("{needed} = {{ path = \"../crates/{needed}\" }}\n"));
         }
     }

@@ -72,7 +72,7 @@ const TAKEN: [&str; 56] = [
 
 /// The reason why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAName {
+pub enum NameError {
     /// It has a wrong character; perhaps with a valid name like it.
     #[error("expected lower-case letters, digits and `_`, a letter first{}", .0.as_ref().map_or(String::new(), |better| format!("; try `{better}`")))]
     Form(Option<String>),
@@ -85,20 +85,20 @@ pub enum NotAName {
 }
 
 impl FromStr for Name {
-    type Err = NotAName;
+    type Err = NameError;
 
-    fn from_str(text: &str) -> Result<Name, NotAName> {
+    fn from_str(text: &str) -> Result<Name, NameError> {
         if !is_name(text) {
             let better = text.to_ascii_lowercase().replace(['-', ' '], "_");
-            return Err(NotAName::Form(is_name(&better).then_some(better)));
+            return Err(NameError::Form(is_name(&better).then_some(better)));
         }
         if text.len() > LENGTH_MAX {
-            return Err(NotAName::Length);
+            return Err(NameError::Length);
         }
         if TAKEN.contains(&text)
             || ["try", "unsafe", "virtual", "while", "yield", "port", "drop"].contains(&text)
         {
-            return Err(NotAName::Taken);
+            return Err(NameError::Taken);
         }
         Ok(Name(text.to_owned()))
     }
@@ -154,14 +154,14 @@ mod tests {
     #[test]
     fn invalid_names_are_refused_with_a_suggestion() {
         let wrong = |text: &str| text.parse::<Name>().unwrap_err();
-        assert_eq!(wrong("Flow-Limit"), NotAName::Form(Some("flow_limit".to_owned())));
+        assert_eq!(wrong("Flow-Limit"), NameError::Form(Some("flow_limit".to_owned())));
         assert!(wrong("Flow-Limit").to_string().ends_with("try `flow_limit`"));
         for text in ["", "2x", "_x", "x_", "a__b", "é", "a/b", "../x", "a.b"] {
-            assert_eq!(wrong(text), NotAName::Form(None), "{text}");
+            assert_eq!(wrong(text), NameError::Form(None), "{text}");
         }
         for text in ["match", "while", "settings", "drop", "nf"] {
-            assert_eq!(wrong(text), NotAName::Taken, "{text}");
+            assert_eq!(wrong(text), NameError::Taken, "{text}");
         }
-        assert_eq!(wrong(&"x".repeat(41)), NotAName::Length);
+        assert_eq!(wrong(&"x".repeat(41)), NameError::Length);
     }
 }

@@ -10,7 +10,7 @@ use anyhow::Context;
 use runtime::elastic::UnitsConfig;
 use serde_json::json;
 
-use super::Seeds;
+use super::SeedRange;
 use crate::output::{self, thousands};
 use crate::sources::{PortFile, Sources};
 use crate::{policies, texts};
@@ -46,7 +46,7 @@ pub fn run(
     policy: &Path,
     options: &Options,
     modes: &[Mode],
-    seeds: Seeds,
+    seeds: SeedRange,
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
     let plan = match &options.faults {

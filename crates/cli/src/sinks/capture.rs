@@ -10,7 +10,7 @@ use anyhow::Context;
 use packet::{LinkType, Packet};
 use runtime::Ports;
 
-use super::pen::{Pen, Target};
+use super::pen::{OutputWriter, Target};
 use super::spool::{Outcome, Spool};
 use crate::messages::Console;
 
@@ -21,27 +21,27 @@ pub struct Capture {
     pub port: Option<u16>,
     writer: CaptureWriter,
     /// Output of the writer.
-    tape: Tape,
+    tape: SharedBuffer,
     /// Interface in the file for each port and link type.
     interfaces: BTreeMap<(u16, LinkType), u32>,
     names: BTreeMap<u16, String>,
-    place: Place,
+    place: OutputState,
     /// The error after which nothing more is written.
     failed: Option<anyhow::Error>,
 }
 
 /// State of the output.
-enum Place {
+enum OutputState {
     /// Opened; writing has not begun.
-    Opened(Box<Pen>),
+    Opened(Box<OutputWriter>),
     Begun(Spool),
 }
 
 /// A shared buffer that takes a writer's output.
 #[derive(Clone, Default)]
-pub struct Tape(Arc<Mutex<Vec<u8>>>);
+pub struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Tape {
+impl SharedBuffer {
     /// Takes the buffered bytes.
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut *self.lock())
@@ -52,7 +52,7 @@ impl Tape {
     }
 }
 
-impl Write for Tape {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.lock().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -92,7 +92,7 @@ impl Capture {
         prepare: fn(CaptureWriter) -> CaptureWriter,
     ) -> anyhow::Result<Capture> {
         let name = path.display().to_string();
-        let (tape, gzip) = (Tape::default(), format.gzip);
+        let (tape, gzip) = (SharedBuffer::default(), format.gzip);
         let mut writer = prepare(CaptureWriter::new(tape.clone(), CaptureFormat { gzip: false, ..format }));
         let names: BTreeMap<_, _> = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
         let mut interfaces = BTreeMap::new();
@@ -109,19 +109,19 @@ impl Capture {
         let preamble = std::mem::take(&mut *tape.lock());
         let repeats = format.kind == FormatKind::Pcapng;
         let target = Target { path: path.to_owned(), keeps: false, gzip, preamble, repeats };
-        let pen = Pen::open(target).with_context(|| format!("cannot write {name}"))?;
-        let place = Place::Opened(Box::new(pen));
+        let pen = OutputWriter::open(target).with_context(|| format!("cannot write {name}"))?;
+        let place = OutputState::Opened(Box::new(pen));
         Ok(Capture { name, port: None, writer, tape, interfaces, names, place, failed: None })
     }
 
     /// Starts to write: on a thread that reports to `console`, or without it directly.
     pub fn begin(self, console: Option<&Console>) -> io::Result<Capture> {
         let place = match (self.place, console) {
-            (Place::Opened(pen), Some(console)) => {
-                Place::Begun(Spool::queued(self.name.clone(), *pen, console.clone())?)
+            (OutputState::Opened(pen), Some(console)) => {
+                OutputState::Begun(Spool::queued(self.name.clone(), *pen, console.clone())?)
             }
-            (Place::Opened(pen), None) => Place::Begun(Spool::direct(self.name.clone(), *pen)),
-            (begun @ Place::Begun(_), _) => begun,
+            (OutputState::Opened(pen), None) => OutputState::Begun(Spool::direct(self.name.clone(), *pen)),
+            (begun @ OutputState::Begun(_), _) => begun,
         };
         Ok(Capture { place, ..self })
     }
@@ -129,8 +129,8 @@ impl Capture {
     /// Returns the output, after [`Capture::begin`].
     pub fn spool(&mut self) -> Option<&mut Spool> {
         match &mut self.place {
-            Place::Begun(spool) => Some(spool),
-            Place::Opened(_) => None,
+            OutputState::Begun(spool) => Some(spool),
+            OutputState::Opened(_) => None,
         }
     }
 
@@ -162,7 +162,7 @@ impl Capture {
             wire_len: meta.wire_len,
             data: packet.data(),
         };
-        let (Place::Begun(spool), writer) = (&mut self.place, &mut self.writer) else { return Ok(()) };
+        let (OutputState::Begun(spool), writer) = (&mut self.place, &mut self.writer) else { return Ok(()) };
         let mut result = Ok(());
         spool.record(|bytes| {
             result = writer.write_noted(&record, notes).and_then(|()| writer.flush());
@@ -173,7 +173,7 @@ impl Capture {
 
     /// Completes the file.
     pub fn finish(self) -> anyhow::Result<Outcome> {
-        let Place::Begun(mut spool) = self.place else { anyhow::bail!("the capture was never begun") };
+        let OutputState::Begun(mut spool) = self.place else { anyhow::bail!("the capture was never begun") };
         if self.interfaces.is_empty() {
             // A capture without packets is valid, too.
             self.writer.finish()?;

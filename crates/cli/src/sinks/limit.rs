@@ -46,8 +46,8 @@ struct Kind {
     category: AlertText,
 }
 
-/// Suppressed alerts of one kind.
-pub struct Suppressed {
+/// SuppressedAlerts alerts of one kind.
+pub struct SuppressedAlerts {
     /// End of the window.
     pub timestamp_ns: u64,
     /// The function that raised them.
@@ -111,19 +111,19 @@ impl Limiter {
     }
 
     /// Returns the suppressed alerts if the window has ended.
-    pub fn roll(&mut self, now_ns: u64) -> Vec<Suppressed> {
+    pub fn roll(&mut self, now_ns: u64) -> Vec<SuppressedAlerts> {
         if now_ns.abs_diff(self.began_ns) < WINDOW_NS { Vec::new() } else { self.end_window(now_ns) }
     }
 
     /// Ends the window, and returns its suppressed alerts.
-    pub fn end_window(&mut self, now_ns: u64) -> Vec<Suppressed> {
+    pub fn end_window(&mut self, now_ns: u64) -> Vec<SuppressedAlerts> {
         let window_ns = if self.began_ns == 0 { 0 } else { now_ns.saturating_sub(self.began_ns) };
         self.began_ns = now_ns;
         let kinds = std::mem::take(&mut self.kinds);
         if !kinds.is_empty() {
             self.sources.fill(0);
         }
-        let told = kinds.into_values().filter(|kind| kind.suppressed > 0).map(|kind| Suppressed {
+        let told = kinds.into_values().filter(|kind| kind.suppressed > 0).map(|kind| SuppressedAlerts {
             timestamp_ns: now_ns,
             function: kind.function,
             group: kind.group,
@@ -163,7 +163,7 @@ struct SuppressedFields<'a> {
 
 impl<'a> EveSuppressed<'a> {
     /// Creates the line about these alerts.
-    pub fn new(told: &'a Suppressed) -> EveSuppressed<'a> {
+    pub fn new(told: &'a SuppressedAlerts) -> EveSuppressed<'a> {
         EveSuppressed {
             timestamp: timestamp(told.timestamp_ns),
             event_type: "suppressed",

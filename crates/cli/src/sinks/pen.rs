@@ -74,7 +74,7 @@ enum Out {
 }
 
 /// A writer of chunks that starts over after a file was replaced or truncated.
-pub struct Pen {
+pub struct OutputWriter {
     out: Out,
     target: Option<Target>,
     /// Known length of the file; a shorter one means truncation.
@@ -92,26 +92,26 @@ pub struct Counts {
     pub lost: u64,
 }
 
-impl Pen {
+impl OutputWriter {
     /// Opens or creates a file.
-    pub fn open(target: Target) -> io::Result<Pen> {
+    pub fn open(target: Target) -> io::Result<OutputWriter> {
         let mut pen = if target.path == Path::new("-") {
-            Pen::of(Out::Stdout(io::stdout()), Some(target))
+            OutputWriter::of(Out::Stdout(io::stdout()), Some(target))
         } else {
             let file = open(&target.path, !target.keeps)?;
-            Pen::of(out(file, target.gzip), Some(target))
+            OutputWriter::of(out(file, target.gzip), Some(target))
         };
         pen.len = pen.file_len().unwrap_or(0);
         Ok(pen)
     }
 
     /// Creates a writer that sends each record as a datagram.
-    pub fn to_collector(socket: UdpSocket) -> Pen {
-        Pen::of(Out::Collector(socket), None)
+    pub fn to_collector(socket: UdpSocket) -> OutputWriter {
+        OutputWriter::of(Out::Collector(socket), None)
     }
 
-    fn of(out: Out, target: Option<Target>) -> Pen {
-        Pen { out, target, len: 0, counts: Counts::default(), last_error: None }
+    fn of(out: Out, target: Option<Target>) -> OutputWriter {
+        OutputWriter { out, target, len: 0, counts: Counts::default(), last_error: None }
     }
 
     /// Counts of the records so far.
@@ -325,7 +325,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, old) = (dir.path().join("a"), dir.path().join("a.1"));
         let read = |path: &Path| std::fs::read_to_string(path).unwrap();
-        let mut pen = Pen::open(target(&path, b"head\n", false)).unwrap();
+        let mut pen = OutputWriter::open(target(&path, b"head\n", false)).unwrap();
         let never = &mut |_: &io::Error| false;
         assert!(pen.begin(never) && pen.put(&chunk(&["one\n"]), never));
         assert!(!pen.reopen().unwrap(), "it is still the same file");
@@ -338,9 +338,9 @@ mod tests {
         assert_eq!(read(&path), "head\nfour\nfive\n");
         assert_eq!(pen.counts(), Counts { written: 5, lost: 0 });
         // An existing file is appended to, with a second preamble only if that is allowed.
-        let mut pen = Pen::open(target(&path, b"head\n", false)).unwrap();
+        let mut pen = OutputWriter::open(target(&path, b"head\n", false)).unwrap();
         assert!(pen.begin(never) && pen.put(&chunk(&["six\n"]), never));
-        let mut pen = Pen::open(target(&path, b"section\n", true)).unwrap();
+        let mut pen = OutputWriter::open(target(&path, b"section\n", true)).unwrap();
         assert!(pen.begin(never) && pen.put(&chunk(&["seven\n"]), never));
         assert_eq!(read(&path), "head\nfour\nfive\nsix\nsection\nseven\n");
     }
@@ -350,7 +350,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("a"), dir.path().join("other"));
         std::fs::write(&other, "precious").unwrap();
-        let mut pen = Pen::open(target(&path, b"", false)).unwrap();
+        let mut pen = OutputWriter::open(target(&path, b"", false)).unwrap();
         std::fs::rename(&path, dir.path().join("a.1")).unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
         let error = pen.reopen().unwrap_err().to_string();
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn records_that_cannot_be_written_are_counted() {
-        let mut pen = Pen::open(target(Path::new("/dev/full"), b"", false)).unwrap();
+        let mut pen = OutputWriter::open(target(Path::new("/dev/full"), b"", false)).unwrap();
         let mut attempts = 0;
         let done = pen.put(&chunk(&["one\n", "two\n"]), &mut |_| {
             attempts += 1;

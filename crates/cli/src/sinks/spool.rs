@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use runtime::report::OutputReport;
 
-use super::pen::{Chunk, Pen};
+use super::pen::{Chunk, OutputWriter};
 use crate::messages::Console;
 
 /// Maximum number of queued bytes of an output. Records beyond are counted and not written.
@@ -32,18 +32,18 @@ pub struct Spool {
     /// Records refused by a full queue.
     refused: u64,
     is_collector: bool,
-    way: Way,
+    way: SpoolMode,
 }
 
-enum Way {
+enum SpoolMode {
     /// Written at once, and an error is final: for commands that may block.
-    Direct { pen: Box<Pen>, has_failed: bool },
+    Direct { pen: Box<OutputWriter>, has_failed: bool },
     /// Written by a thread.
     Queued(Arc<Queue>),
 }
 
 /// A task of the thread.
-enum Task {
+enum SpoolTask {
     Write(Chunk),
     Reopen,
 }
@@ -61,7 +61,7 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    tasks: VecDeque<Task>,
+    tasks: VecDeque<SpoolTask>,
     /// Deadline after which the rest is given up.
     end: Option<Instant>,
     has_ended: bool,
@@ -80,24 +80,24 @@ pub struct Outcome {
 
 impl Spool {
     /// Creates an output that writes directly; the first error is final.
-    pub fn direct(name: String, mut pen: Pen) -> Spool {
+    pub fn direct(name: String, mut pen: OutputWriter) -> Spool {
         let is_collector = pen.is_collector();
         let has_failed = !pen.begin(&mut |_| false);
-        let way = Way::Direct { pen: Box::new(pen), has_failed };
+        let way = SpoolMode::Direct { pen: Box::new(pen), has_failed };
         Spool { name, chunk: Chunk::default(), offered: 0, refused: 0, is_collector, way }
     }
 
     /// Creates an output that a thread writes, with retries and messages to `console`.
-    pub fn queued(name: String, pen: Pen, console: Console) -> io::Result<Spool> {
+    pub fn queued(name: String, pen: OutputWriter, console: Console) -> io::Result<Spool> {
         let is_collector = pen.is_collector();
         let queue = Arc::new(Queue::default());
         let (shared, of) = (Arc::clone(&queue), name.clone());
         let work = move || {
-            let mut clerk = Clerk { pen, name: of, console, queue: shared, has_failed: false };
+            let mut clerk = SpoolThread { pen, name: of, console, queue: shared, has_failed: false };
             clerk.work();
         };
         std::thread::Builder::new().name("output".to_owned()).spawn(work)?;
-        let way = Way::Queued(queue);
+        let way = SpoolMode::Queued(queue);
         Ok(Spool { name, chunk: Chunk::default(), offered: 0, refused: 0, is_collector, way })
     }
 
@@ -133,8 +133,8 @@ impl Spool {
     fn makes_room(&mut self) -> bool {
         self.offered += 1;
         let has_room = match &self.way {
-            Way::Direct { has_failed, .. } => !has_failed,
-            Way::Queued(queue) => {
+            SpoolMode::Direct { has_failed, .. } => !has_failed,
+            SpoolMode::Queued(queue) => {
                 queue.bytes.load(Ordering::Relaxed) as usize + self.chunk.bytes.len() < QUEUE_BYTES_MAX
             }
         };
@@ -150,8 +150,8 @@ impl Spool {
     /// Reopens the file by name.
     pub fn reopen(&mut self) {
         self.flush();
-        if let Way::Queued(queue) = &self.way {
-            queue.lock().tasks.push_back(Task::Reopen);
+        if let SpoolMode::Queued(queue) = &self.way {
+            queue.lock().tasks.push_back(SpoolTask::Reopen);
             queue.changed.notify_all();
         }
     }
@@ -162,15 +162,15 @@ impl Spool {
         }
         let chunk = std::mem::take(&mut self.chunk);
         match &mut self.way {
-            Way::Direct { pen, has_failed } => {
+            SpoolMode::Direct { pen, has_failed } => {
                 *has_failed = *has_failed || !pen.put(&chunk, &mut |_| false);
                 self.chunk = chunk;
                 self.chunk.bytes.clear();
                 self.chunk.ends.clear();
             }
-            Way::Queued(queue) => {
+            SpoolMode::Queued(queue) => {
                 queue.bytes.fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
-                queue.lock().tasks.push_back(Task::Write(chunk));
+                queue.lock().tasks.push_back(SpoolTask::Write(chunk));
                 queue.changed.notify_all();
             }
         }
@@ -178,14 +178,16 @@ impl Spool {
 
     /// Returns whether nothing more can be written.
     pub fn has_failed(&self) -> bool {
-        matches!(self.way, Way::Direct { has_failed: true, .. })
+        matches!(self.way, SpoolMode::Direct { has_failed: true, .. })
     }
 
     /// Counts of the records so far.
     pub fn counts(&self) -> OutputReport {
         let (written, lost) = match &self.way {
-            Way::Direct { pen, .. } => (pen.counts().written, pen.counts().lost),
-            Way::Queued(queue) => (queue.written.load(Ordering::Relaxed), queue.lost.load(Ordering::Relaxed)),
+            SpoolMode::Direct { pen, .. } => (pen.counts().written, pen.counts().lost),
+            SpoolMode::Queued(queue) => {
+                (queue.written.load(Ordering::Relaxed), queue.lost.load(Ordering::Relaxed))
+            }
         };
         OutputReport { written, not_written: self.refused + lost, suppressed: 0 }
     }
@@ -194,12 +196,12 @@ impl Spool {
     pub fn finish(mut self) -> Outcome {
         self.flush();
         let (error, is_collector) = match &mut self.way {
-            Way::Direct { pen, has_failed } => {
+            SpoolMode::Direct { pen, has_failed } => {
                 *has_failed = *has_failed || !pen.finish(&mut |_| false);
                 let failed = *has_failed || pen.counts().lost > 0;
                 (pen.last_error().filter(|_| failed).map(ToString::to_string), self.is_collector)
             }
-            Way::Queued(queue) => {
+            SpoolMode::Queued(queue) => {
                 queue.end();
                 (queue.lock().last_error.clone(), self.is_collector)
             }
@@ -239,7 +241,7 @@ impl Queue {
     }
 
     /// Waits for the next task; `None` at the end.
-    fn next(&self) -> Option<Task> {
+    fn next(&self) -> Option<SpoolTask> {
         let mut state = self.lock();
         loop {
             if let Some(task) = state.tasks.pop_front() {
@@ -258,7 +260,7 @@ impl Queue {
         let until = Instant::now() + RETRY;
         let mut state = self.lock();
         loop {
-            let reopens = state.tasks.iter().any(|task| matches!(task, Task::Reopen));
+            let reopens = state.tasks.iter().any(|task| matches!(task, SpoolTask::Reopen));
             if reopens || state.end.is_some_and(|end| Instant::now() >= end) {
                 return false;
             }
@@ -272,8 +274,8 @@ impl Queue {
 }
 
 /// The writing thread.
-struct Clerk {
-    pen: Pen,
+struct SpoolThread {
+    pen: OutputWriter,
     name: String,
     console: Console,
     queue: Arc<Queue>,
@@ -281,16 +283,16 @@ struct Clerk {
     has_failed: bool,
 }
 
-impl Clerk {
+impl SpoolThread {
     fn work(&mut self) {
         self.write(&Chunk::default(), true);
         while let Some(task) = self.queue.next() {
             match task {
-                Task::Write(chunk) => {
+                SpoolTask::Write(chunk) => {
                     self.write(&chunk, false);
                     self.queue.bytes.fetch_sub(chunk.bytes.len() as u64, Ordering::Relaxed);
                 }
-                Task::Reopen => self.reopen(),
+                SpoolTask::Reopen => self.reopen(),
             }
         }
         let queue = Arc::clone(&self.queue);
@@ -301,7 +303,7 @@ impl Clerk {
 
     /// Writes a chunk, or the beginning of a file.
     fn write(&mut self, chunk: &Chunk, begins: bool) {
-        let Clerk { pen, name, console, queue, has_failed } = self;
+        let SpoolThread { pen, name, console, queue, has_failed } = self;
         let before = pen.counts();
         let mut try_again = |error: &io::Error| {
             queue.lock().last_error = Some(error.to_string());

@@ -62,12 +62,12 @@ impl FromStr for PacketBytes {
 
 /// `--protocols`: weights of the kinds of flows.
 #[derive(Clone, Copy, Debug)]
-pub struct Mix(pub Protocols);
+pub struct ProtocolMix(pub Protocols);
 
-impl FromStr for Mix {
+impl FromStr for ProtocolMix {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Mix, String> {
+    fn from_str(text: &str) -> Result<ProtocolMix, String> {
         let mut protocols = Protocols { tcp: 0.0, udp: 0.0, icmp: 0.0, fragments: 0.0 };
         for part in text.split(',') {
             let (kind, weight) = named_number(part)?;
@@ -84,7 +84,7 @@ impl FromStr for Mix {
             };
             *place = weight;
         }
-        Ok(Mix(protocols))
+        Ok(ProtocolMix(protocols))
     }
 }
 
@@ -186,7 +186,7 @@ impl FromStr for Pace {
 
 /// `--payload`: the payload of packets.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Contents {
+pub enum PayloadKind {
     /// Random bytes
     Random,
     /// HTTP/1.1 requests
@@ -195,12 +195,12 @@ pub enum Contents {
     Zero,
 }
 
-impl From<Contents> for Payload {
-    fn from(contents: Contents) -> Payload {
+impl From<PayloadKind> for Payload {
+    fn from(contents: PayloadKind) -> Payload {
         match contents {
-            Contents::Random => Payload::Random,
-            Contents::Http => Payload::Http,
-            Contents::Zero => Payload::Zero,
+            PayloadKind::Random => Payload::Random,
+            PayloadKind::Http => Payload::Http,
+            PayloadKind::Zero => Payload::Zero,
         }
     }
 }
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!("IMIX".parse::<PacketBytes>().unwrap().0, FrameBytes::Imix);
         assert_eq!("1Mpps".parse::<Pps>().unwrap().0, FrameRate::PacketsPerSecond(1e6));
         assert_eq!("1Gbps".parse::<Pps>().unwrap().0, FrameRate::BitsPerSecond(1e9));
-        assert_eq!("tcp=1,udp=0.5".parse::<Mix>().unwrap().0.udp, 0.5);
+        assert_eq!("tcp=1,udp=0.5".parse::<ProtocolMix>().unwrap().0.udp, 0.5);
         assert_eq!("mean:3".parse::<Length>().unwrap().0, FlowLength::Geometric(3.0));
         let mut attacks = Attacks::default();
         "scan=0.25".parse::<Attack>().unwrap().add_to(&mut attacks);
@@ -250,7 +250,7 @@ mod tests {
         assert!(count("0").is_err() && count("10s").is_err() && count("").is_err());
         assert!("3".parse::<PacketBytes>().is_err() && "a-b".parse::<PacketBytes>().is_err());
         assert!("10s".parse::<Pps>().is_err());
-        assert!("tcp".parse::<Mix>().is_err() && "sctp=1".parse::<Mix>().is_err());
+        assert!("tcp".parse::<ProtocolMix>().is_err() && "sctp=1".parse::<ProtocolMix>().is_err());
         assert!("flood=1".parse::<Attack>().is_err() && "scan=x".parse::<Attack>().is_err());
         assert!("tail:1".parse::<Length>().is_err() && "".parse::<Length>().is_err());
         assert!("slow".parse::<Pace>().is_err());

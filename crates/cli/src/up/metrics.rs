@@ -17,7 +17,7 @@ use runtime::shards::Counters;
 /// Renders the report as OpenMetrics text.
 pub fn open_text(report: &Arc<Report>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("rivulet");
-    registry.register_collector(Box::new(Reported(Arc::clone(report))));
+    registry.register_collector(Box::new(ReportCollector(Arc::clone(report))));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)?;
     Ok(text)
@@ -43,15 +43,15 @@ pub fn plain_text(report: &Arc<Report>) -> Result<String, fmt::Error> {
 }
 
 #[derive(Debug)]
-struct Reported(Arc<Report>);
+struct ReportCollector(Arc<Report>);
 
 /// Names and values of labels.
 type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
 
 /// Encodes metrics one by one.
-struct Teller<'a>(DescriptorEncoder<'a>);
+struct MetricsWriter<'a>(DescriptorEncoder<'a>);
 
-impl Teller<'_> {
+impl MetricsWriter<'_> {
     fn counter<'a, const N: usize>(
         &mut self,
         name: &str,
@@ -88,9 +88,9 @@ fn of<const N: usize>(
     if N == 0 { value(metric) } else { value(&mut metric.encode_family(labels)?) }
 }
 
-impl Collector for Reported {
+impl Collector for ReportCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (report, mut tell) = (&*self.0, Teller(encoder));
+        let (report, mut tell) = (&*self.0, MetricsWriter(encoder));
         whole(report, &mut tell)?;
         ports(report, &mut tell)?;
         interfaces(report, &mut tell)?;
@@ -100,7 +100,7 @@ impl Collector for Reported {
     }
 }
 
-fn whole(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+fn whole(report: &Report, tell: &mut MetricsWriter<'_>) -> fmt::Result {
     let version = env!("CARGO_PKG_VERSION");
     tell.gauge("build_info", "Version of the program", [([("version", version)], 1.0)])?;
     tell.gauge("uptime_seconds", "Time since the start", [([], report.timing.seconds)])?;
@@ -173,7 +173,7 @@ fn whole(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     tell.counter("states_moved", "Flow states moved to another unit", [([], units.states_moved)])
 }
 
-fn ports(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+fn ports(report: &Report, tell: &mut MetricsWriter<'_>) -> fmt::Result {
     let each = |value: fn(&runtime::report::PortReport) -> u64| {
         report.ports.iter().map(move |(port, counted)| ([("port", port.as_str())], value(counted)))
     };
@@ -183,7 +183,7 @@ fn ports(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     tell.counter("port_bytes_sent", "Bytes sent by a port", each(|port| port.bytes_out))
 }
 
-fn interfaces(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+fn interfaces(report: &Report, tell: &mut MetricsWriter<'_>) -> fmt::Result {
     let lost = report.interfaces.values().flat_map(|interface| {
         let name = interface.name.as_str();
         [
@@ -206,7 +206,7 @@ fn interfaces(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     tell.counter("l3_packets_dropped", "Packets that L3 could not forward, by reason", hosts)
 }
 
-fn outputs(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+fn outputs(report: &Report, tell: &mut MetricsWriter<'_>) -> fmt::Result {
     let records = report.outputs.iter().flat_map(|(output, counted)| {
         [
             ("written", counted.written),
@@ -222,7 +222,7 @@ fn outputs(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     tell.counter("commands", "Operator commands, by result", commands)
 }
 
-fn workers(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+fn workers(report: &Report, tell: &mut MetricsWriter<'_>) -> fmt::Result {
     let numbers: Vec<_> = (0..report.workers.len()).map(|number| number.to_string()).collect();
     let each = || numbers.iter().map(|number| [("worker", number.as_str())]).zip(&report.workers);
     let counted = |value: fn(&Counters) -> u64| each().map(move |(labels, of)| (labels, value(&of.counters)));
@@ -249,7 +249,7 @@ fn workers(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
 /// Maximum number of a rule with metrics; the report has all rules.
 const RULES_MAX: usize = 1_000;
 
-fn rules(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+fn rules(report: &Report, tell: &mut MetricsWriter<'_>) -> fmt::Result {
     let numbers: Vec<_> = (0..=RULES_MAX).map(|number| number.to_string()).collect();
     let each = || {
         report.functions.iter().flat_map(|function| {
@@ -281,7 +281,7 @@ fn rules(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     tell.gauge("rule_last_hit_timestamp_seconds", "Time of the last packet that a rule matched", hits)
 }
 
-fn functions(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+fn functions(report: &Report, tell: &mut MetricsWriter<'_>) -> fmt::Result {
     let each = |value: fn(&runtime::report::FunctionReport) -> u64| {
         report.functions.iter().map(move |function| {
             ([("function", function.name.as_str()), ("type", function.kind)], value(function))

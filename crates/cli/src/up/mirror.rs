@@ -22,7 +22,7 @@ use packet::{LinkType, Packet};
 use runtime::{Frame, Ingress, Intake, Output, Ports, Runner};
 use rustix::net::sockopt::socket_peercred;
 
-use crate::sinks::Tape;
+use crate::sinks::SharedBuffer;
 
 /// The request of a client, on a line of its own.
 pub const REQUEST: &[u8] = b"capture\n";
@@ -42,7 +42,7 @@ const CLIENTS_MAX: usize = 2;
 /// Timeout of a request.
 const ASKING: Duration = Duration::from_secs(2);
 
-/// Period of the checks that an idle client is still connected.
+/// Timer of the checks that an idle client is still connected.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Time that a client has at the end to read the rest of the queue.
@@ -50,7 +50,7 @@ const ENDING: Duration = Duration::from_secs(1);
 
 /// State shared between the threads.
 #[derive(Default)]
-struct Desk {
+struct MirrorState {
     /// A client is connected, or its request is being read.
     is_taken: AtomicBool,
     /// A new client waits for the data path.
@@ -61,7 +61,7 @@ struct Desk {
 
 /// The data path's end.
 pub struct Mirror {
-    desk: Arc<Desk>,
+    desk: Arc<MirrorState>,
     names: BTreeMap<u16, String>,
     listener: Option<Listener>,
 }
@@ -69,7 +69,7 @@ pub struct Mirror {
 /// A connected client.
 struct Listener {
     writer: CaptureWriter,
-    tape: Tape,
+    tape: SharedBuffer,
     interfaces: BTreeMap<(u16, LinkType), u32>,
     sender: SyncSender<Vec<u8>>,
     /// Packets written since the last chunk was queued.
@@ -193,7 +193,7 @@ impl Mirror {
 
 impl Listener {
     fn new(sender: SyncSender<Vec<u8>>) -> Listener {
-        let tape = Tape::default();
+        let tape = SharedBuffer::default();
         let format = CaptureFormat { kind: FormatKind::Pcapng, gzip: false };
         let writer = CaptureWriter::new(tape.clone(), format).with_directions();
         Listener { writer, tape, interfaces: BTreeMap::new(), sender, written: 0, lost: 0 }
@@ -229,7 +229,7 @@ impl Listener {
     }
 }
 
-impl Desk {
+impl MirrorState {
     /// Serves a client: reads its request, and writes to it until either side ends.
     fn receive(&self, mut stream: UnixStream) -> Result<()> {
         stream.set_read_timeout(Some(ASKING))?;

@@ -1,5 +1,4 @@
-//! What a process may do that has opened its interfaces and files: as little as it needs from there
-//! on.
+//! Reduces the privileges of the process to the minimum, once its interfaces and files are open.
 
 use std::collections::BTreeMap;
 use std::io::{Error, Result};
@@ -15,8 +14,8 @@ use seccompiler::{
     TargetArch,
 };
 
-/// System calls that are made from there on: frames and files, memory and threads, time, what a
-/// terminal or a client of metrics is told, and what it takes to open an interface anew. Files may
+/// System calls after that point: frames and files, memory and threads, time, output to terminals
+/// and clients of metrics, and those that reopen an interface. Files may
 /// be opened to be read, see [`opens_to_read`], and where the run writes files, to be appended to,
 /// see [`opens_to_append`]. No program can be run, no file be emptied, no other process be looked
 /// into.

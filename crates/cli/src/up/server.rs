@@ -27,12 +27,12 @@ const DRAINING: Duration = Duration::from_millis(100);
 
 /// The latest report, shared between the run and the server's threads.
 #[derive(Clone)]
-pub struct Board(Arc<Mutex<Arc<Report>>>);
+pub struct LatestReport(Arc<Mutex<Arc<Report>>>);
 
-impl Board {
+impl LatestReport {
     /// Creates a board with this report.
-    pub fn new(report: Report) -> Board {
-        Board(Arc::new(Mutex::new(Arc::new(report))))
+    pub fn new(report: Report) -> LatestReport {
+        LatestReport(Arc::new(Mutex::new(Arc::new(report))))
     }
 
     /// Replaces the report.
@@ -51,7 +51,7 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener> {
 }
 
 /// Serves the latest report until the process ends.
-pub fn serve(listener: TcpListener, board: Board) -> Result<()> {
+pub fn serve(listener: TcpListener, board: LatestReport) -> Result<()> {
     let address = listener.local_addr()?;
     for _ in 0..CLIENTS_MAX {
         let (listener, board) = (listener.try_clone()?, board.clone());
@@ -70,19 +70,21 @@ pub fn serve(listener: TcpListener, board: Board) -> Result<()> {
     Ok(())
 }
 
-fn answer(client: TcpStream, address: SocketAddr, board: &Board) -> Result<()> {
-    let mut client = Deadlined { client, deadline: Instant::now() + ASKING };
+fn answer(client: TcpStream, address: SocketAddr, board: &LatestReport) -> Result<()> {
+    let mut client = TimedClient { client, deadline: Instant::now() + ASKING };
     let (response, is_head) = match read_request(&mut client)? {
-        Asked::For(request) if !is_ours(request.host.as_deref(), address) => {
+        RequestResult::For(request) if !is_ours(request.host.as_deref(), address) => {
             let why = "the Host header names another machine; use an address or localhost\n";
             (Response::plain("421 Misdirected Request", why), request.is_head)
         }
-        Asked::For(request) => (respond(&request, board), request.is_head),
-        Asked::OtherMethod => (Response::plain("405 Method Not Allowed", "expected GET or HEAD\n"), false),
-        Asked::TooLong => {
+        RequestResult::For(request) => (respond(&request, board), request.is_head),
+        RequestResult::OtherMethod => {
+            (Response::plain("405 Method Not Allowed", "expected GET or HEAD\n"), false)
+        }
+        RequestResult::TooLong => {
             (Response::plain("431 Request Header Fields Too Large", "the request is too long\n"), false)
         }
-        Asked::Unclear => (Response::plain("400 Bad Request", "expected GET or HEAD\n"), false),
+        RequestResult::Unclear => (Response::plain("400 Bad Request", "expected GET or HEAD\n"), false),
     };
     let Response { status, kind, body } = response;
     let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
@@ -103,12 +105,12 @@ fn answer(client: TcpStream, address: SocketAddr, board: &Board) -> Result<()> {
 }
 
 /// A client with a deadline, which a byte now and then does not extend.
-struct Deadlined {
+struct TimedClient {
     client: TcpStream,
     deadline: Instant,
 }
 
-impl Deadlined {
+impl TimedClient {
     fn left(&self) -> Result<Option<Duration>> {
         match self.deadline.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(Error::from(ErrorKind::TimedOut)),
@@ -127,14 +129,14 @@ impl Deadlined {
     }
 }
 
-impl Read for Deadlined {
+impl Read for TimedClient {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
         self.client.set_read_timeout(self.left()?)?;
         self.client.read(bytes)
     }
 }
 
-impl Write for Deadlined {
+impl Write for TimedClient {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         self.client.set_write_timeout(self.left()?)?;
         self.client.write(bytes)
@@ -154,14 +156,14 @@ struct Request {
 }
 
 /// The result of reading a request.
-enum Asked {
+enum RequestResult {
     For(Request),
     OtherMethod,
     TooLong,
     Unclear,
 }
 
-fn read_request(client: &mut impl Read) -> Result<Asked> {
+fn read_request(client: &mut impl Read) -> Result<RequestResult> {
     let mut bytes = Vec::new();
     let mut part = [0; 1024];
     while bytes.len() < REQUEST_MAX {
@@ -172,10 +174,10 @@ fn read_request(client: &mut impl Read) -> Result<Asked> {
         match request.parse(&bytes) {
             Ok(httparse::Status::Complete(_)) => {
                 let (Some(method), Some(path)) = (request.method, request.path) else {
-                    return Ok(Asked::Unclear);
+                    return Ok(RequestResult::Unclear);
                 };
                 if !matches!(method, "GET" | "HEAD") {
-                    return Ok(Asked::OtherMethod);
+                    return Ok(RequestResult::OtherMethod);
                 }
                 let header = |name: &str| {
                     let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
@@ -185,14 +187,14 @@ fn read_request(client: &mut impl Read) -> Result<Asked> {
                 let wants_open =
                     header("accept").is_some_and(|kinds| kinds.contains("application/openmetrics-text"));
                 let path = path.split('?').next().unwrap_or_default().to_owned();
-                return Ok(Asked::For(Request { is_head: method == "HEAD", path, host, wants_open }));
+                return Ok(RequestResult::For(Request { is_head: method == "HEAD", path, host, wants_open }));
             }
             Ok(httparse::Status::Partial) if count > 0 => {}
-            Err(httparse::Error::TooManyHeaders) => return Ok(Asked::TooLong),
-            _ => return Ok(Asked::Unclear),
+            Err(httparse::Error::TooManyHeaders) => return Ok(RequestResult::TooLong),
+            _ => return Ok(RequestResult::Unclear),
         }
     }
-    Ok(Asked::TooLong)
+    Ok(RequestResult::TooLong)
 }
 
 /// Returns whether a Host header means this server. A web page whose own name resolves to this
@@ -221,7 +223,7 @@ impl Response {
     }
 }
 
-fn respond(request: &Request, board: &Board) -> Response {
+fn respond(request: &Request, board: &LatestReport) -> Response {
     let made = match &*request.path {
         "/metrics" if request.wants_open => metrics::open_text(&board.get())
             .ok()
@@ -251,7 +253,7 @@ mod tests {
     fn server() -> SocketAddr {
         let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
-        serve(listener, Board::new(Report::default())).unwrap();
+        serve(listener, LatestReport::new(Report::default())).unwrap();
         address
     }
 

@@ -1,5 +1,5 @@
-//! What a packet of a known flow costs in a chain of `{{name}}` alone: the best of several rounds,
-//! in nanoseconds.
+//! Measures the cost of a packet of a known flow in `{{name}}` alone, in nanoseconds: the best of
+//! several rounds.
 
 use std::time::Instant;
 

@@ -1,7 +1,6 @@
-//! {{Type}}: lets the first packets of each flow pass, marked if wanted, and drops what comes
-//! beyond a limit.
+//! {{Type}}: passes the first packets of each flow, optionally marked, and drops the rest.
 //!
-//! What it is to an operator says its `README.md`.
+//! `README.md` is the operator's manual.
 
 use values::ConfigError;
 use nf::{
@@ -19,9 +18,9 @@ mod tests;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Packets of a flow that pass, both directions together; at least 1.
+    /// Maximum number of packets of a flow, both directions together; at least 1.
     pub packets_max: u64,
-    /// The DSCP that they leave with, 0 to 63; none: the one that they have.
+    /// DSCP of passing packets, 0 to 63; `None` leaves it unchanged.
     pub dscp: Option<u8>,
 }
 
@@ -31,14 +30,13 @@ impl Default for Config {
     }
 }
 
-/// An instance: its configuration, checked. It does not change while packets flow.
+/// An instance with a validated configuration, which never changes.
 pub struct {{Type}} {
     packets_max: u64,
     dscp: Option<u8>,
 }
 
-/// What is kept of a flow, zero when it begins. It is bytes: the platform moves it and copies it as
-/// such.
+/// State of a flow, all zeros at its start. The platform moves and copies it as bytes.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
@@ -46,7 +44,7 @@ pub struct State {
     packets: u64,
 }
 
-/// Numbers of the counters in the descriptor.
+/// Indices of the counters in the descriptor.
 mod counter {
     pub const PASSED: usize = 0;
     pub const OVER_LIMIT: usize = 1;
@@ -55,7 +53,7 @@ mod counter {
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "{{name}}",
     aliases: &[],
-    summary: "Lets a limited number of packets of each flow pass, and may mark them.",
+    summary: "Passes a limited number of packets of each flow, and may mark them.",
     maturity: Maturity::Experimental,
     state_version: 1,
     attributes: &[],
@@ -82,10 +80,10 @@ impl NetworkFunction for {{Type}} {
 
     fn new(config: Config, _setup: &mut Setup) -> Result<{{Type}}, ConfigError> {
         if config.packets_max == 0 {
-            return Err(ConfigError::new("`packets_max` has to be at least 1: else nothing ever passes"));
+            return Err(ConfigError::new("`packets_max` must be at least 1, or nothing passes"));
         }
         if config.dscp.is_some_and(|dscp| dscp > 63) {
-            return Err(ConfigError::new("`dscp` has to be 0 to 63"));
+            return Err(ConfigError::new("`dscp` must be 0 to 63"));
         }
         Ok({{Type}} { packets_max: config.packets_max, dscp: config.dscp })
     }

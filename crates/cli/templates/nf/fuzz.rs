@@ -1,4 +1,4 @@
-//! Any packets, of any sides and times, through a chain of `{{name}}`: nothing panics, and every
+//! Sends any packets, from any side and at any time, through `{{name}}`: nothing panics, and every
 //! packet is accounted for.
 //!
 //! Input: records of a side and link type, a time step, a length, and that many bytes.

@@ -1,4 +1,4 @@
-//! Packets in, packets out: a row for each thing that the function does.
+//! Packets in, packets out: a row for each behaviour of the function.
 
 use graph::{Chain, Options};
 use conformance::{Plan, Subject, compare};
@@ -7,16 +7,16 @@ use packet::{Packet, PacketPool, Side};
 
 use super::*;
 
-/// What goes in, and what is to come out.
+/// Input and expected output.
 struct Row {
     what: &'static str,
     /// The configuration, as JSON.
     config: &'static str,
-    /// The side that each packet of the flow comes in by.
+    /// The side from which each packet of the flow arrives.
     packets: &'static [Side],
-    /// Which of them pass.
+    /// Passing packets.
     pass: &'static [bool],
-    /// The DSCP of those.
+    /// DSCP of the passing packets.
     dscp: u8,
 }
 
@@ -29,14 +29,14 @@ const ROWS: &[Row] = &[
         dscp: 0,
     },
     Row {
-        what: "both directions count together, and what is beyond the limit is dropped",
+        what: "both directions count together, and packets beyond the limit are dropped",
         config: r#"{ "packets_max": 2 }"#,
         packets: &[Side::Inside, Side::Outside, Side::Inside, Side::Outside],
         pass: &[true, true, false, false],
         dscp: 0,
     },
     Row {
-        what: "what passes is marked",
+        what: "passing packets are marked",
         config: r#"{ "packets_max": 1, "dscp": 46 }"#,
         packets: &[Side::Inside, Side::Inside],
         pass: &[true, false],
@@ -70,9 +70,9 @@ fn every_row_holds() {
     }
 }
 
-/// In random chains, with any traffic: what follows rules is what walks.
+/// In random graphs with random traffic, the fast path equals the slow path.
 #[test]
-fn consolidated_it_is_the_same() {
+fn fast_path_equals_slow_path() {
     let subject = Subject::new("{{name}}", r#"{ "packets_max": 6, "dscp": 46 }"#).unwrap();
     let plan = Plan { packets: 20_000, ..Plan::default() };
     if let Err(wrong) = compare(&crate::registry(), &[subject], &plan, |_| {}) {
@@ -81,7 +81,7 @@ fn consolidated_it_is_the_same() {
 }
 
 #[test]
-fn wrong_configurations_are_refused() {
+fn invalid_configurations_are_refused() {
     for wrong in [r#"{ "packets_max": 0 }"#, r#"{ "dscp": 64 }"#] {
         let config = serde_json::from_str(wrong).unwrap();
         assert!({{Type}}::new(config, &mut Setup::new(1, 16)).is_err(), "{wrong}");
@@ -95,7 +95,7 @@ fn chain(config: &str) -> Chain {
     Chain::new(vec![stage], Options { flows_max: 16, ..Options::default() }).unwrap()
 }
 
-/// A UDP packet of one flow, as it comes in by this side.
+/// Builds a UDP packet of one flow that arrives from this side.
 fn frame(side: Side) -> Vec<u8> {
     let (client, server) = ([10, 0, 0, 1, 0x30, 0x39], [192, 0, 2, 1, 0, 53]);
     let (from, to) = if side == Side::Inside { (client, server) } else { (server, client) };

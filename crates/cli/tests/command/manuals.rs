@@ -93,7 +93,8 @@ fn every_command_has_a_manual_page_a_docs_page_and_examples() {
     assert!(commands >= 8, "{commands}");
 }
 
-/// The page of `command` names all of its long options, but those that `docs/commands/README.md` has for all commands.
+/// Asserts that the page of `command` names all of its long options, except those that
+/// `docs/commands/README.md` documents for all commands.
 fn assert_page_has_every_option(place: &Place, command: &str) {
     let page = |name: &str| {
         std::fs::read_to_string(workspace("docs/commands").join(name).with_extension("md")).unwrap()

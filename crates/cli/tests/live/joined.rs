@@ -1,4 +1,4 @@
-//! Segments joined to one frame: whoever segments it again gets the original ones.
+//! Segments joined to one frame: segmenting it again gives the original ones.
 
 use std::fs::File;
 use std::path::Path;

@@ -143,7 +143,7 @@ fn figures_of_units_are_live() {
             serde_json::from_str(&network.middle.run(&format!("{rivulet_bin} top -o json localhost:9600")))
                 .unwrap()
         };
-        wait_until("functions and flows are told", || {
+        wait_until("functions and flows are reported", || {
             let report = report();
             let count = |pointer: &str| report.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
             count("/functions/0/packets") >= 10

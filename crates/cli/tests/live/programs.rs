@@ -215,7 +215,7 @@ fn a_session_survives_an_interface_that_goes_down(io: Io) {
         std::thread::sleep(std::time::Duration::from_millis(700));
         assert!(!arrives(&all));
         network.middle.ip(&format!("link set {interface} up"));
-        wait_until("what was said meanwhile arrives", || arrives(&all));
+        wait_until("the data sent in the meantime arrives", || arrives(&all));
         let all = both_say(&mut client, &mut server, "and after");
         wait_until("lines arrive", || arrives(&all));
     }

@@ -175,7 +175,7 @@ fn its_own_card_and_mtu_may_change(io: Io) {
     wait_until("a ping arrives again", arrives);
     network.outside.ip("link set eth0 mtu 1300");
     network.middle.ip("link set outside mtu 1300");
-    wait_until("the new MTU is told", || {
+    wait_until("the new MTU is reported", || {
         let said = network.inside.output("ping -c 2 -i 0.2 -W 1 -M do -s 1400 203.0.113.2");
         String::from_utf8_lossy(&said.stdout).contains("1300")
     });

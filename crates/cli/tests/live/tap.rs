@@ -159,7 +159,7 @@ fn an_existing_device_is_used_without_privileges_and_kept() {
     // Senders on the other side learn its MTU and its changes from the router.
     for mtu in [1400, 1300] {
         network.middle.ip(&format!("link set rvl0 mtu {mtu}"));
-        wait_until("the MTU is told", || {
+        wait_until("the MTU is reported", || {
             let said = network.outside.output("ping -c 2 -i 0.2 -W 1 -M do -s 1352 fd07::1");
             let said = String::from_utf8_lossy(&said.stdout).into_owned();
             if mtu == 1400 { said.contains(" 0% packet loss") } else { said.contains("1300") }

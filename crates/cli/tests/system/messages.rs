@@ -44,7 +44,7 @@ const EXCEPTIONS: [(&str, &str); 24] = [
     ("http_261_variant-04-te_cl_desync.pcap", BOTH),
     ("http_chunk.pcap: 192.168.62.91:53226", "the capture begins with the byte of a keep-alive"),
     ("http_methods.pcap: 128.2.6.136:46565", "a method alone is no request here"),
-    ("sll.pcap", "it tells of the part of a line that was captured"),
+    ("sll.pcap", "it reports the captured part of a line"),
     ("vlan-collisions.pcap", "it takes one connection in several VLANs for one"),
     ("vxlan-overlapping-http-get.pcap", "it takes one connection in several VXLANs for one"),
     ("merged_mix.pcap: 10.0.0.55:53994", SOCKS),

@@ -136,7 +136,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             "the linear scan looks at each unit's load for the most utilised one with room, and does nothing else; loads are \
              those that the router's units have, and flowlets the same. Units with room: for a flowlet of the mean size"
                 .to_owned(),
-            "`rivulet bench router-flowlet --units N` measures the same with packets that are copied and parsed".to_owned(),
+            "`rivulet bench dispatcher-flowlet --units N` measures the same with packets that are copied and parsed".to_owned(),
         ],
     }
 }

@@ -5,10 +5,10 @@ use packet::{FlowHasher, Packet, PacketPool, Parser};
 use protocol::dispatcher::{Arrival, Config, Guess, Order, Routed, Router};
 
 use super::tape::{Frames, Tape};
-use super::workload::{PACE_NS, WARM_UP, World};
+use super::workload::{PACE_NS, Target, WARM_UP};
 
 /// Copy, parse, find the flow, cut flowlets, assign, stamp.
-pub struct RouterWorld {
+pub struct DispatcherTarget {
     router: Router,
     parser: Parser,
     pool: PacketPool,
@@ -25,7 +25,7 @@ pub struct RouterWorld {
 }
 
 /// The same without the dispatcher: copy, parse.
-pub struct ParseWorld {
+pub struct ParseTarget {
     parser: Parser,
     pool: PacketPool,
     batch: Vec<Packet>,
@@ -37,9 +37,9 @@ pub struct ParseWorld {
 /// Bytes of a flow in the dispatcher's table: two cache lines.
 const SLOT_LEN: usize = 128;
 
-impl RouterWorld {
+impl DispatcherTarget {
     /// Creates a dispatcher for this many flows and active units, of which one nearly suffices.
-    pub fn new(flows: u32, batch_len: usize, units: u16, cuts: bool) -> anyhow::Result<RouterWorld> {
+    pub fn new(flows: u32, batch_len: usize, units: u16, cuts: bool) -> anyhow::Result<DispatcherTarget> {
         let config = Config {
             gap_ns: if cuts { Config::default().gap_ns } else { u64::MAX },
             size_max: if cuts { 1 } else { u64::MAX },
@@ -50,7 +50,7 @@ impl RouterWorld {
             flows_max: flows.max(1),
             ..Config::default()
         };
-        Ok(RouterWorld {
+        Ok(DispatcherTarget {
             router: Router::new(config)?,
             parser: Parser::new(FlowHasher::new(1)),
             pool: PacketPool::new(batch_len),
@@ -100,7 +100,7 @@ impl RouterWorld {
     }
 }
 
-impl World for RouterWorld {
+impl Target for DispatcherTarget {
     fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()> {
         for opening in tape.openings() {
             self.run(opening.chunks_exact(opening.len()));
@@ -135,10 +135,10 @@ impl World for RouterWorld {
     }
 }
 
-impl ParseWorld {
+impl ParseTarget {
     /// Creates a parser of batches of this length.
-    pub fn new(batch_len: usize) -> ParseWorld {
-        ParseWorld {
+    pub fn new(batch_len: usize) -> ParseTarget {
+        ParseTarget {
             parser: Parser::new(FlowHasher::new(1)),
             pool: PacketPool::new(batch_len),
             batch: Vec::with_capacity(batch_len),
@@ -162,7 +162,7 @@ impl ParseWorld {
     }
 }
 
-impl World for ParseWorld {
+impl Target for ParseTarget {
     fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()> {
         self.play(tape, 0, WARM_UP);
         Ok(())
