@@ -6,22 +6,22 @@
 
 use libfuzzer_sys::fuzz_target;
 use protocol::message::FlowId;
-use protocol::dispatcher::{Choice, Config, Mode, TargetChoice, WhenFull};
+use protocol::dispatcher::{UnitChoice, Config, Granularity, TargetChoice, WhenFull};
 
 #[path = "../../crates/protocol/tests/dispatcher/witness/mod.rs"]
 mod witness;
 
 use witness::{Step, Trial};
 
-const MODES: [Mode; 8] = [
-    Mode::Flowlet,
-    Mode::Flowlet,
-    Mode::Flowlet,
-    Mode::Flow,
-    Mode::SmartFlow { every_ns: 5_000_000 },
-    Mode::Packet,
-    Mode::Rss { buckets: 16, every_ns: Some(5_000_000) },
-    Mode::Rss { buckets: 16, every_ns: None },
+const MODES: [Granularity; 8] = [
+    Granularity::Flowlet,
+    Granularity::Flowlet,
+    Granularity::Flowlet,
+    Granularity::Flow,
+    Granularity::SmartFlow { every_ns: 5_000_000 },
+    Granularity::Packet,
+    Granularity::Rss { buckets: 16, every_ns: Some(5_000_000) },
+    Granularity::Rss { buckets: 16, every_ns: None },
 ];
 
 const TARGETS: [TargetChoice; 8] = [
@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
         units_min,
         units_max: units_min + u16::from(units / 4 % 8),
         flows_max: 1 + u32::from(units / 32) * 3,
-        choice: if flags & 1 == 0 { Choice::MostUtilised } else { Choice::LowestId },
+        choice: if flags & 1 == 0 { UnitChoice::MostUtilised } else { UnitChoice::LowestId },
         when_full: if flags & 2 == 0 { WhenFull::RefuseNew } else { WhenFull::EndOldest },
         push_at: (flags & 4 != 0).then_some(0.5),
         alarm_buckets: if flags & 8 == 0 { 0 } else { 3 },
@@ -74,9 +74,9 @@ fuzz_target!(|data: &[u8]| {
             7 if c & 1 == 0 => Step::Noise { from: a.into() },
             7 => Step::Claim {
                 from: u16::from(a % 16),
-                flow: FlowId { slot: u32::from(b % 32), generation: u32::from(a / 16) },
+                flow: FlowId { index: u32::from(b % 32), generation: u32::from(a / 16) },
                 epoch: u32::from(b / 32),
-                clock: u64::from(c / 2),
+                seq: u64::from(c / 2),
             },
             8 => Step::Advance,
             _ => Step::Packet { flow: (a % 32).into(), len: u32::from(b) << (c % 12) },

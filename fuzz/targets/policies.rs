@@ -11,7 +11,7 @@ use runtime::elastic::UnitsConfig;
 use runtime::{Frame, Ingress, Output, Runner};
 use packet::{LinkType, Packet};
 use policy::Policy;
-use protocol::dispatcher::Mode;
+use protocol::dispatcher::Granularity;
 
 const POLICIES: [&str; 5] = [
     "NAT n { external: [203.0.113.1] }; Firewall f { rules: \"allow out\\nreject in tcp\\ndeny in log\" }; Monitor m;
@@ -104,7 +104,7 @@ fn run(policy: &str, consolidate: bool, on_units: bool, steps: &[Step<'_>]) -> S
     let assembly = assembly.unwrap_or_else(|wrong| panic!("{wrong:?}"));
     let mut runner = if on_units {
         let config = UnitsConfig {
-            mode: Mode::Packet,
+            mode: Granularity::Packet,
             units_max: 4,
             capacity_bps: 20_000_000,
             ..UnitsConfig::as_published()

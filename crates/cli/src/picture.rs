@@ -1,6 +1,6 @@
 //! Demand and capacity over time as text.
 
-use protocol::metering::Epoch;
+use protocol::metering::Interval;
 
 use crate::output::rate;
 
@@ -12,9 +12,9 @@ const WIDTH: f64 = 50.0;
 
 /// Draws demand and capacity over time: full blocks are the demand met, light ones spare capacity,
 /// crosses unmet demand.
-pub fn draw(epochs: &[Epoch]) -> String {
-    let together = epochs.len().div_ceil(LINES).max(1);
-    let rows: Vec<Row> = epochs.chunks(together).map(Row::of).collect();
+pub fn draw(intervals: &[Interval]) -> String {
+    let together = intervals.len().div_ceil(LINES).max(1);
+    let rows: Vec<Row> = intervals.chunks(together).map(Row::of).collect();
     let most = rows.iter().map(|row| row.demand.max(row.provisioned)).fold(1.0, f64::max);
     rows.iter().map(|row| row.draw(WIDTH / most)).collect()
 }
@@ -27,16 +27,17 @@ struct Row {
 }
 
 impl Row {
-    fn of(epochs: &[Epoch]) -> Row {
-        let length_ns: u64 = epochs.iter().map(|epoch| epoch.length_ns).sum();
-        let mean = |of: fn(&Epoch) -> f64| {
-            epochs.iter().map(|epoch| of(epoch) * epoch.length_ns as f64).sum::<f64>() / length_ns as f64
+    fn of(intervals: &[Interval]) -> Row {
+        let length_ns: u64 = intervals.iter().map(|interval| interval.length_ns).sum();
+        let mean = |of: fn(&Interval) -> f64| {
+            intervals.iter().map(|interval| of(interval) * interval.length_ns as f64).sum::<f64>()
+                / length_ns as f64
         };
         Row {
-            start_ns: epochs[0].start_ns, // Chunks are never empty.
-            demand: mean(|epoch| epoch.demand_bps),
-            provisioned: mean(|epoch| epoch.provisioned_bps),
-            units: mean(|epoch| epoch.units),
+            start_ns: intervals[0].start_ns, // Chunks are never empty.
+            demand: mean(|interval| interval.demand_bps),
+            provisioned: mean(|interval| interval.provisioned_bps),
+            units: mean(|interval| interval.units),
         }
     }
 
@@ -62,14 +63,14 @@ impl Row {
 mod tests {
     use super::*;
 
-    fn epoch(start_ns: u64, demand_bps: f64, units: f64) -> Epoch {
+    fn interval(start_ns: u64, demand_bps: f64, units: f64) -> Interval {
         let provisioned_bps = units * 1e9;
-        Epoch { start_ns, length_ns: 1_000, demand_bps, provisioned_bps, units, ..Epoch::default() }
+        Interval { start_ns, length_ns: 1_000, demand_bps, provisioned_bps, units, ..Interval::default() }
     }
 
     #[test]
     fn bars_show_demand_and_capacity() {
-        let picture = draw(&[epoch(0, 1e9, 2.0), epoch(1_000, 5e9, 4.0)]);
+        let picture = draw(&[interval(0, 1e9, 2.0), interval(1_000, 5e9, 4.0)]);
         let bars: Vec<usize> = "█░x".chars().map(|c| picture.chars().filter(|&p| p == c).count()).collect();
         assert_eq!(bars, [10 + 40, 10, 10]);
         assert!(
@@ -81,8 +82,8 @@ mod tests {
 
     #[test]
     fn many_intervals_share_lines() {
-        let epochs: Vec<_> = (0..100).map(|i| epoch(i * 1_000, i as f64 * 1e7, 1.0)).collect();
-        assert_eq!(draw(&epochs).lines().count(), 34);
+        let intervals: Vec<_> = (0..100).map(|i| interval(i * 1_000, i as f64 * 1e7, 1.0)).collect();
+        assert_eq!(draw(&intervals).lines().count(), 34);
         assert_eq!(draw(&[]), "");
     }
 }

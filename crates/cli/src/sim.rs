@@ -44,7 +44,7 @@ pub struct Args {
     pub mode: Vec<Mode>,
     /// Print a line for each interval, with the load of each unit
     #[arg(long)]
-    pub epochs: bool,
+    pub intervals: bool,
     #[command(flatten)]
     pub trial: trial::Options,
     /// Print JSON: an object, or a list for several modes or seeds
@@ -57,7 +57,7 @@ Examples:
   rivulet sim
   rivulet sim --mode flowlet,smart-flow:50ms,smart-flow:100ms,flow
   rivulet sim examples/sim/trace-b.toml --seeds 1..20
-  rivulet sim examples/sim/lossy.toml --epochs
+  rivulet sim examples/sim/lossy.toml --intervals
   rivulet sim --policy examples/nat.rvl --read in.pcap --faults examples/faults/lossy.toml --seeds 1..100
   rivulet sim --json | jq .latency_at_unit";
 
@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return trial::run(policy, &args.trial, &modes, seeds, args.json);
     }
     let scenario = read(args.scenario.as_deref())?;
-    let modes = if args.mode.is_empty() { vec![scenario.router.mode] } else { args.mode.clone() };
+    let modes = if args.mode.is_empty() { vec![scenario.dispatcher.mode] } else { args.mode.clone() };
     let seeds = args.seeds.unwrap_or(SeedRange { first: args.seed, last: args.seed });
     let runs = (seeds.last - seeds.first + 1) * modes.len() as u64;
     let bar = output::progress(Some(runs * scenario.run.time.0 / 1_000_000), "ms");
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let mut reports = Vec::new();
         for seed in seeds.first..=seeds.last {
             let mut scenario = scenario.clone();
-            scenario.router.mode = mode;
+            scenario.dispatcher.mode = mode;
             let started = Instant::now();
             let report = simulate(scenario, seed, &bar)?;
             took += started.elapsed();
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (true, [reports]) if reports.len() == 1 => output::print_json(&reports[0])?,
         (true, groups) => output::print_json(&groups.concat())?,
         (false, [reports]) if reports.len() == 1 => {
-            output::print(&summary::of(&reports[0], args.epochs))?;
+            output::print(&summary::of(&reports[0], args.intervals))?;
         }
         (false, groups) => output::print(&compare::table(groups))?,
     }

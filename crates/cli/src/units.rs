@@ -129,7 +129,7 @@ impl FromStr for ShareOrNone {
 /// Renders demand and capacity over time, flowlets, states and the bill.
 pub fn summary(report: &UnitsReport) -> String {
     let mut text = format!("\nunits of {}, {}:\n", rate(report.capacity_bps as f64), report.mode);
-    text += &picture::draw(&report.epochs);
+    text += &picture::draw(&report.intervals);
     let UnitsReport { tracking, bill, .. } = report;
     text += &format!(
         "units: {:.1} to {:.1}, mean {:.2}; {} started, {} stopped; mean deviation from the demand {}\n",

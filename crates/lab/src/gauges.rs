@@ -1,6 +1,6 @@
-//! Figures of reports. Those about epochs leave the first out, which is the warm-up.
+//! Figures of reports. Those about intervals leave the first out, which is the warm-up.
 
-use protocol::metering::{Epoch, Tracking};
+use protocol::metering::{Interval, Tracking};
 use sim::Report;
 
 use crate::table::{Gauge, Metric, Unit};
@@ -27,7 +27,7 @@ gauges! {
     /// The 99.9th.
     P99_9 = "p99.9", Ns, |r| Some(r.latency_at_unit.p99_9_ns as f64);
 
-    /// Share of epochs in which capacity was within a unit of demand.
+    /// Share of intervals in which capacity was within a unit of demand.
     WITHIN_1 = "within 1 unit", Share, |r| Some(within(r, 1.0));
     /// Within two.
     WITHIN_2 = "within 2 units", Share, |r| Some(within(r, 2.0));
@@ -45,11 +45,11 @@ gauges! {
     UNITS = "units", Count, |r| Some(tracking(r).units_mean);
     /// Unit-seconds.
     UNIT_SECONDS = "unit-seconds", Count, |r| Some(tracking(r).unit_seconds);
-    /// The same over what packing all demand of each epoch into as few units as can hold it takes.
+    /// The same over what packing all demand of each interval into as few units as can hold it takes.
     OVER_ORACLE = "x oracle", Ratio, |r| {
-        Some(tracking(r).unit_seconds / Tracking::of(&oracle(epochs(r))).unit_seconds)
+        Some(tracking(r).unit_seconds / Tracking::of(&oracle(intervals(r))).unit_seconds)
     };
-    /// Share of units' epochs with more work than the unit can do (S92).
+    /// Share of units' intervals with more work than the unit can do (S92).
     OVERLOADED = "above 100 %", Share, |r| Some(tracking(r).overloaded);
     /// With less than half of that (S92).
     UNDERLOADED = "below 50 %", Share, |r| Some(tracking(r).underloaded);
@@ -76,42 +76,42 @@ gauges! {
     DROPPED = "dropped", Count, |r| Some(r.drops.values().sum::<u64>() as f64);
 }
 
-/// The epochs that count.
-pub fn epochs(report: &Report) -> &[Epoch] {
-    report.epochs.get(1..).unwrap_or_default()
+/// The intervals that count.
+pub fn intervals(report: &Report) -> &[Interval] {
+    report.intervals.get(1..).unwrap_or_default()
 }
 
 fn tracking(report: &Report) -> Tracking {
-    Tracking::of(epochs(report))
+    Tracking::of(intervals(report))
 }
 
-/// Share of epochs in which capacity was within so many units of demand.
+/// Share of intervals in which capacity was within so many units of demand.
 fn within(report: &Report, units: f64) -> f64 {
-    let epochs = epochs(report);
-    let is_within = |epoch: &&Epoch| {
-        let unit_bps = epoch.provisioned_bps / epoch.units;
-        (epoch.provisioned_bps - epoch.demand_bps).abs() <= units * unit_bps
+    let intervals = intervals(report);
+    let is_within = |interval: &&Interval| {
+        let unit_bps = interval.provisioned_bps / interval.units;
+        (interval.provisioned_bps - interval.demand_bps).abs() <= units * unit_bps
     };
-    epochs.iter().filter(is_within).count() as f64 / epochs.len().max(1) as f64
+    intervals.iter().filter(is_within).count() as f64 / intervals.len().max(1) as f64
 }
 
-/// The same epochs with as few units as can hold each one's demand: perfect knowledge and packing.
-pub fn oracle(epochs: &[Epoch]) -> Vec<Epoch> {
-    let pack = |epoch: &Epoch| {
-        let unit_bps = epoch.provisioned_bps / epoch.units;
-        let units = (epoch.demand_bps / unit_bps).ceil().max(1.0);
-        let load = epoch.demand_bps / unit_bps / units;
-        Epoch {
+/// The same intervals with as few units as can hold each one's demand: perfect knowledge and packing.
+pub fn oracle(intervals: &[Interval]) -> Vec<Interval> {
+    let pack = |interval: &Interval| {
+        let unit_bps = interval.provisioned_bps / interval.units;
+        let units = (interval.demand_bps / unit_bps).ceil().max(1.0);
+        let load = interval.demand_bps / unit_bps / units;
+        Interval {
             provisioned_bps: units * unit_bps,
             units,
-            unit_seconds: units * epoch.length_ns as f64 * 1e-9,
+            unit_seconds: units * interval.length_ns as f64 * 1e-9,
             utilisation: (0..units as u16).map(|unit| (unit, load)).collect(),
-            ..epoch.clone()
+            ..interval.clone()
         }
     };
-    // An epoch without a unit would say nothing about the capacity of one; at least one is always
+    // An interval without a unit would say nothing about the capacity of one; at least one is always
     // there.
-    epochs.iter().filter(|epoch| epoch.units > 0.0).map(pack).collect()
+    intervals.iter().filter(|interval| interval.units > 0.0).map(pack).collect()
 }
 
 #[cfg(test)]
@@ -120,15 +120,15 @@ mod tests {
 
     #[test]
     fn the_oracle_packs_demand_into_as_few_units_as_can_hold_it() {
-        let epoch = |demand_bps, units| Epoch {
+        let interval = |demand_bps, units| Interval {
             length_ns: 100_000_000,
             demand_bps,
             units,
             provisioned_bps: units * 1e9,
-            ..Epoch::default()
+            ..Interval::default()
         };
-        let packed = oracle(&[epoch(4.1e9, 9.0), epoch(0.0, 1.0), epoch(3e9, 2.0)]);
-        let units: Vec<f64> = packed.iter().map(|epoch| epoch.units).collect();
+        let packed = oracle(&[interval(4.1e9, 9.0), interval(0.0, 1.0), interval(3e9, 2.0)]);
+        let units: Vec<f64> = packed.iter().map(|interval| interval.units).collect();
         assert_eq!(units, [5.0, 1.0, 3.0]);
         assert_eq!(packed[2].utilisation, [(0, 1.0), (1, 1.0), (2, 1.0)]);
         assert!((packed[0].unit_seconds - 0.5).abs() < 1e-12);

@@ -226,7 +226,7 @@ mod tests {
     fn steady(mode: &str) -> Setup {
         Setup::new()
             .with("workload.steady.rate", "100Mbps")
-            .with("router.mode", mode)
+            .with("dispatcher.mode", mode)
             .with("run.time", "5ms")
             .with("run.warm_up", "1ms")
     }
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn what_cannot_be_run_says_why() {
         let mut lab = Lab::new(Length::Smoke, 1, |_| {});
-        let runs = lab.run(&[&Setup::new().with("router.lamda", 0.5)]);
+        let runs = lab.run(&[&Setup::new().with("dispatcher.lamda", 0.5)]);
         assert!(runs[0][0].as_ref().unwrap_err().contains("lamda"));
     }
 }

@@ -88,17 +88,17 @@ mod tests {
     #[test]
     fn a_setup_is_a_scenario() {
         let setup = Setup::new()
-            .with("router.mode", "flow")
-            .with("router.lambda", 0.75)
-            .with("router.targets_count", 9)
+            .with("dispatcher.mode", "flow")
+            .with("dispatcher.lambda", 0.75)
+            .with("dispatcher.targets_count", 9)
             .with("workload.trace.curve", toml(r#"[["0s", "1Gbps"]]"#))
             .with("units.count", "4")
             .without("units.count");
         let text = setup.to_string();
         let scenario = Scenario::parse(&text).unwrap();
-        assert_eq!(scenario.router.mode, Mode::Flow);
-        assert_eq!(scenario.router.lambda, Share(0.75));
-        assert_eq!(scenario.router.targets_count, 9);
+        assert_eq!(scenario.dispatcher.mode, Mode::Flow);
+        assert_eq!(scenario.dispatcher.lambda, Share(0.75));
+        assert_eq!(scenario.dispatcher.targets_count, 9);
         assert!(!text.contains("units"), "{text}");
     }
 }

@@ -150,7 +150,7 @@ impl States {
 
 /// What is asked about a flow.
 fn about(command: &str, flow: FlowId) -> Cmd {
-    let FlowId { slot, generation } = flow;
+    let FlowId { index: slot, generation } = flow;
     let key = u64::from(slot) << 32 | u64::from(generation);
     let mut command = redis::cmd(command);
     command.arg(&key.to_be_bytes());
@@ -212,7 +212,7 @@ mod tests {
     fn what_is_read_is_what_was_written_last() {
         let Some(server) = server() else { return };
         let mut states = server.states().unwrap();
-        let [flow, other] = [(7, 0), (7, 1)].map(|(slot, generation)| FlowId { slot, generation });
+        let [flow, other] = [(7, 0), (7, 1)].map(|(slot, generation)| FlowId { index: slot, generation });
         assert!(read(&mut states, flow).is_empty());
         states.write(flow, b"one\r\n\0").unwrap();
         assert_eq!((read(&mut states, flow), read(&mut states, other)), (b"one\r\n\0".to_vec(), Vec::new()));

@@ -1,7 +1,7 @@
 //! A unit that does not keep its flows' states: they are in a store, or come from another unit and
 //! go back to it (S93, S94). What units that keep them are compared with.
 //!
-//! A router tells flows and flowlets apart, as in front of units that keep their states; what the
+//! A dispatcher tells flows and flowlets apart, as in front of units that keep their states; what the
 //! functions share among flows stays at the unit. What leaves is what the chain alone makes of the
 //! same packets, as long as no flow's time runs out: timers of a state that is elsewhere go off
 //! when its flow's next packet comes.
@@ -13,7 +13,7 @@ use std::convert::Infallible;
 
 use graph::{Chain, FlowChange, FlowLookup};
 use packet::{DropReason, Packet, PacketClass, PacketPool};
-use protocol::dispatcher::{Arrival, Order, Routed, Router, RouterError};
+use protocol::dispatcher::{Arrival, Dispatched, Dispatcher, DispatcherError, DispatcherOutput};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
 use protocol::unit::Unreadable;
 
@@ -78,28 +78,28 @@ pub enum StoredError<E> {
 /// A unit whose flows' states are in a store.
 pub struct Stored<S> {
     chain: Box<Chain>,
-    router: Router,
+    dispatcher: Dispatcher,
     store: S,
     habit: Habit,
     /// T / 2, in nanoseconds.
     silence_ns: u64,
     flows: Vec<Flow>,
-    /// When flows will have fallen silent, unless another packet comes than that with this clock.
+    /// When flows will have fallen silent, unless another packet comes than that with this seq.
     silent: VecDeque<(u64, FlowId, u64)>,
     accesses: Accesses,
     now_ns: u64,
     /// Room that is reused.
     batch: Vec<Packet>,
-    orders: Vec<Order>,
+    orders: Vec<DispatcherOutput>,
     state: Vec<u8>,
 }
 
-/// What the unit knows of the flow that has a slot at the router.
+/// What the unit knows of the flow that has a slot at the dispatcher.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     generation: u32,
     /// Its last packet's number.
-    clock: u64,
+    seq: u64,
     /// Packets have changed its state since it was written.
     is_news: bool,
 }
@@ -108,15 +108,15 @@ impl<S: Store> Stored<S> {
     /// A unit that runs this chain, which has no flows yet. `gap_ns` is T.
     ///
     /// # Errors
-    /// If `gap_ns` is 0, or there is no memory for the router's tables.
-    pub fn new(chain: Box<Chain>, store: S, habit: Habit, gap_ns: u64) -> Result<Stored<S>, RouterError> {
+    /// If `gap_ns` is 0, or there is no memory for the dispatcher's tables.
+    pub fn new(chain: Box<Chain>, store: S, habit: Habit, gap_ns: u64) -> Result<Stored<S>, DispatcherError> {
         let config = UnitsConfig { units_max: 1, gap_ns, ..UnitsConfig::default() };
         let router = protocol::dispatcher::Config {
             when_full: protocol::dispatcher::WhenFull::RefuseNew,
             ..config.router(chain.options())
         };
         Ok(Stored {
-            router: Router::new(router)?,
+            dispatcher: Dispatcher::new(router)?,
             chain,
             store,
             habit,
@@ -137,12 +137,12 @@ impl<S: Store> Stored<S> {
     /// # Errors
     /// If the store fails.
     pub fn pass_time(&mut self, now_ns: u64) -> Result<(), StoredError<S::Error>> {
-        while let Some(&(at_ns, flow, clock)) = self.silent.front()
+        while let Some(&(at_ns, flow, seq)) = self.silent.front()
             && at_ns <= now_ns
         {
             self.silent.pop_front();
-            let known = self.flows.get(flow.slot as usize);
-            if known.is_some_and(|known| (known.generation, known.clock) == (flow.generation, clock)) {
+            let known = self.flows.get(flow.index as usize);
+            if known.is_some_and(|known| (known.generation, known.seq) == (flow.generation, seq)) {
                 self.push(flow)?;
             }
         }
@@ -171,7 +171,7 @@ impl<S: Store> Stored<S> {
         let meta = packet.meta();
         let (key, hash) = match way {
             FlowLookup::Flow { key, hash } => (key, hash),
-            FlowLookup::Either { .. } if self.router.flow(meta.hash, &meta.key).is_some() => {
+            FlowLookup::Either { .. } if self.dispatcher.flow(meta.hash, &meta.key).is_some() => {
                 (meta.key, meta.hash)
             }
             FlowLookup::Either { key, hash } => (key, hash),
@@ -181,7 +181,8 @@ impl<S: Store> Stored<S> {
             }
         };
         let arrival = Arrival { key: &key, hash, len: meta.wire_len };
-        let Routed::To { stamp, .. } = self.router.route(self.now_ns, arrival, &mut self.orders) else {
+        let Dispatched::To { stamp, .. } = self.dispatcher.route(self.now_ns, arrival, &mut self.orders)
+        else {
             self.chain.classifier_mut().discard(packet, DropReason::FlowTableFull, pool);
             return Ok(());
         };
@@ -206,31 +207,31 @@ impl<S: Store> Stored<S> {
     /// The state is here when the packet with this stamp is processed.
     fn fetch(&mut self, stamp: &Stamp, pool: &mut PacketPool) -> Result<(), StoredError<S::Error>> {
         let id = stamp.flow;
-        self.flow(id).clock = stamp.clock;
+        self.flow(id).seq = stamp.seq;
         let begins_flowlet = stamp.targets.is_some();
         let is_wanted = match self.habit {
             Habit::Never => false,
             Habit::EveryPacket => true,
-            Habit::EveryFlowlet => begins_flowlet && stamp.clock > 1,
+            Habit::EveryFlowlet => begins_flowlet && stamp.seq > 1,
         };
         if !is_wanted {
             return Ok(());
         }
         self.push(id)?; // Of a flowlet that was cut by its size: its flow did not fall silent.
-        release(&mut self.chain, id.slot);
+        release(&mut self.chain, id.index);
         self.state.clear();
         let at_hand = self.store.read(id, &mut self.state).map_err(StoredError::Store)?;
         self.accesses.reads += 1;
         self.accesses.at_hand += u64::from(at_hand);
         self.accesses.bytes += self.state.len() as u64;
         let source = if self.habit == Habit::EveryPacket { Source::Handed } else { Source::Copied };
-        restore(&mut self.chain, id.slot, (&self.state, source), pool)?;
+        restore(&mut self.chain, id.index, (&self.state, source), pool)?;
         Ok(())
     }
 
     /// A packet has changed the state: it is written, or will be.
     fn keep(&mut self, id: FlowId) -> Result<(), StoredError<S::Error>> {
-        if self.router.flow_in(id.slot) != Some(id) {
+        if self.dispatcher.flow_in(id.index) != Some(id) {
             return Ok(()); // It ended with the packet.
         }
         match self.habit {
@@ -238,13 +239,13 @@ impl<S: Store> Stored<S> {
             Habit::EveryPacket => {
                 self.save(id);
                 self.store.write(id, &self.state).map_err(StoredError::Store)?;
-                release(&mut self.chain, id.slot);
+                release(&mut self.chain, id.index);
             }
             Habit::EveryFlowlet => {
                 let flow = self.flow(id);
                 flow.is_news = true;
-                let clock = flow.clock;
-                self.silent.push_back((self.now_ns.saturating_add(self.silence_ns), id, clock));
+                let seq = flow.seq;
+                self.silent.push_back((self.now_ns.saturating_add(self.silence_ns), id, seq));
             }
         }
         Ok(())
@@ -262,12 +263,12 @@ impl<S: Store> Stored<S> {
     /// The flow's state, as it is to be written.
     fn save(&mut self, id: FlowId) {
         self.state.clear();
-        save(&mut self.chain, id.slot, &mut self.state);
+        save(&mut self.chain, id.index, &mut self.state);
         self.accesses.writes += 1;
         self.accesses.bytes += self.state.len() as u64;
     }
 
-    /// The router gets to know what has become of flows.
+    /// The dispatcher gets to know what has become of flows.
     fn take_changes(&mut self, pool: &mut PacketPool) -> Result<(), StoredError<S::Error>> {
         if self.chain.changes().is_empty() && self.orders.is_empty() {
             return Ok(());
@@ -276,8 +277,8 @@ impl<S: Store> Stored<S> {
         for change in changes.drain(..) {
             match change {
                 FlowChange::Alias { handle: home, key, hash } => {
-                    if let Some(flow) = self.router.flow_in(home) {
-                        self.router.take_alias(flow, &key, hash, &mut self.orders);
+                    if let Some(flow) = self.dispatcher.flow_in(home) {
+                        self.dispatcher.take_alias(flow, &key, hash, &mut self.orders);
                     }
                 }
                 FlowChange::Ended { handle: home } => self.ended(home),
@@ -286,14 +287,14 @@ impl<S: Store> Stored<S> {
         }
         let mut orders = std::mem::take(&mut self.orders);
         for order in orders.drain(..) {
-            if let Order::Send { message: Message::End { flow }, .. } = order {
-                self.chain.end_flows_of(flow.slot, pool);
+            if let DispatcherOutput::Send { message: Message::End { flow }, .. } = order {
+                self.chain.end_flows_of(flow.index, pool);
                 self.flow(flow).is_news = false;
                 self.store.forget(flow).map_err(StoredError::Store)?;
             }
         }
         self.orders = orders;
-        // That flows of theirs end is what the router has just said.
+        // That flows of theirs end is what the dispatcher has just said.
         changes.append(self.chain.changes_mut());
         changes.clear();
         *self.chain.changes_mut() = changes;
@@ -302,17 +303,17 @@ impl<S: Store> Stored<S> {
 
     /// If the chain has nothing of this home, its flow is over.
     fn ended(&mut self, home: u32) {
-        let Some(id) = self.router.flow_in(home) else { return };
+        let Some(id) = self.dispatcher.flow_in(home) else { return };
         if self.chain.flows_of(home).next().is_none() {
             // One unit, so one owner.
-            let message = Message::Expire { flow: id, epoch: 1, clock: self.flow(id).clock };
-            self.router.receive(self.now_ns, UnitId(0), message, &mut self.orders);
+            let message = Message::Expire { flow: id, epoch: 1, seq: self.flow(id).seq };
+            self.dispatcher.handle_message(self.now_ns, UnitId(0), message, &mut self.orders);
         }
     }
 
     /// What is known of a flow; nothing yet, if the slot was another one's.
     fn flow(&mut self, id: FlowId) -> &mut Flow {
-        let slot = id.slot as usize;
+        let slot = id.index as usize;
         if self.flows.len() <= slot {
             self.flows.resize(slot + 1, Flow::default());
         }

@@ -121,6 +121,6 @@ fn files_have_what_tables_have() {
     let figure = &rows[3]["figures"]["flowlets per flow"];
     assert_eq!((figure["paper"].as_f64(), figure["unit"].as_str()), (Some(4.66), Some("ratio")));
     assert_eq!(figure["values"].as_array().unwrap().len(), 2);
-    assert!(rows[3]["scenario"].as_str().unwrap().contains("[router]"));
+    assert!(rows[3]["scenario"].as_str().unwrap().contains("[dispatcher]"));
     assert!(rows[3].get("failures").is_none());
 }

@@ -1,16 +1,16 @@
-//! The router: numbers a flow's packets, cuts flowlets, gives each flowlet to a unit, and says who
+//! The dispatcher: numbers a flow's packets, cuts flowlets, gives each flowlet to a unit, and says who
 //! owns what (S12, S13).
 //!
-//! A state machine without clock, thread or socket: time is given with every call, and what is to
-//! be done comes out as [`Order`]s. The same configuration and the same calls give the same
+//! A state machine without seq, thread or socket: time is given with every call, and what is to
+//! be done comes out as [`DispatcherOutput`]s. The same configuration and the same calls give the same
 //! answers.
 //!
 //! ```text
-//! batch of packets -> prefetch -> guess -> route_on -> packet and stamp to its unit
+//! batch of packets -> prefetch -> guess -> stamp_next -> packet and stamp to its unit
 //!                                            | if it is not in the midst of a flowlet
-//!                                            +-> route -> [orders first] -> packet and stamp to its unit
-//!                                  timer, at due_ns -> advance -> orders
-//!                                a unit's message -> receive -> orders
+//!                                            +-> route -> [outputs first] -> packet and stamp to its unit
+//!                                  timer, at next_timeout_ns -> handle_timeout -> outputs
+//!                                a unit's message -> handle_message -> outputs
 //! ```
 //!
 //! Orders are to be carried out in order, and before the packet whose routing gave them: a
@@ -25,28 +25,28 @@ mod counters;
 mod flow;
 mod flowlet;
 mod flows;
-mod follow;
 mod key;
 mod load;
+mod load_index;
 mod loads;
-mod lottery;
 mod machine;
-mod owners;
+mod owner_column;
+mod provisioning;
 mod route;
 mod rss;
+mod sampler;
 mod scale;
-mod shelves;
 mod sweep;
 mod units;
 
 pub use config::{
-    BUCKETS_MAX, Choice, Config, DISPLACED_AFTER_NS, DrainWhen, FLOWS_MAX, Mode, RSS_BUCKETS_MAX, RateOver,
-    RouterError, TARGETS_COUNT_MAX, TargetChoice, WhenFull,
+    BUCKETS_MAX, Config, DISPLACED_AFTER_NS, DispatcherError, DrainWhen, FLOWS_MAX, Granularity,
+    RSS_BUCKETS_MAX, RateOver, TARGETS_COUNT_MAX, TargetChoice, UnitChoice, WhenFull,
 };
 pub use counters::Counters;
-pub use flows::{AliasTaken, Guess};
-pub use machine::{Arrival, Numbered, Order, Routed, Router};
-pub use scale::{DRAIN_BELOW, MOVES_PER_BUCKET, SLOTS_PER_BUCKET};
+pub use flows::{AliasConflict, FlowGuess};
+pub use machine::{Arrival, Dispatched, Dispatcher, DispatcherOutput, NumberedPacket};
+pub use scale::{DRAIN_BELOW, FLOWS_SCANNED_PER_BUCKET, MOVES_PER_BUCKET};
 pub use sweep::FORGOTTEN_PER_BUCKET;
 pub use units::{UnitState, UnitStatus};
 

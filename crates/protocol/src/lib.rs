@@ -6,7 +6,7 @@
 //! - [`unit`]: owns flows, processes their packets in order and hands their states over;
 //! - [`metering`]: demand and allocation per interval, and what a tenant pays for it.
 //!
-//! A role has no clock, socket or thread: time is given with every call, and what it wants sent
+//! A role has no seq, socket or thread: time is given with every call, and what it wants sent
 //! comes out as values.
 
 pub mod dispatcher;

@@ -1,13 +1,13 @@
-//! What routers and units say to each other: whose a flow is, which of its packets a state covers,
+//! What dispatchers and units say to each other: whose a flow is, which of its packets a state covers,
 //! and how the one gets from owner to owner.
 //!
 //! There is one protocol for every change of a flow's owner, be it that its next flowlet goes to
-//! another unit, that a unit is shut down, or that one has failed. The router alone names owners.
-//! It numbers a flow's packets (their [`clock`]) and its owners (their [`epoch`]), and stamps each
+//! another unit, that a unit is shut down, or that one has failed. The dispatcher alone names owners.
+//! It numbers a flow's packets (their [`seq`]) and its owners (their [`epoch`]), and stamps each
 //! packet with both ([`Stamp`]). When the owner changes from X to Y:
 //!
 //! ```text
-//! router               X (owner in epoch e)                    Y (owner in epoch e + 1)
+//! dispatcher               X (owner in epoch e)                    Y (owner in epoch e + 1)
 //!   | packet c-1, e  ->  |                                        |
 //!   | Release e+1, c-1 ->| nothing of this flow comes behind it   |
 //!   | packet c, e+1, previous X  ------------------------------>  | has it the state up to c-1 (a replica)? goes on
@@ -20,10 +20,10 @@
 //!
 //! Every step is idempotent under (flow, epoch), so that it may be repeated and overtaken. What
 //! units say to each other may be lost: a `Pull` is repeated until the state comes, a `State` until
-//! it is taken. What the router says must arrive, and behind what it sent before. (DESIGN 3;
+//! it is taken. What the dispatcher says must arrive, and behind what it sent before. (DESIGN 3;
 //! S48-S61.)
 //!
-//! [`clock`]: Stamp::clock
+//! [`seq`]: Stamp::seq
 //! [`epoch`]: Stamp::epoch
 
 mod delta;
@@ -32,8 +32,8 @@ mod stamp;
 mod variants;
 mod watermark;
 
-pub use delta::{CHANGING_MAX, Damaged, Delta, Version};
+pub use delta::{CHANGING_MAX, DamagedDelta, Delta, Version};
 pub use ids::{Epoch, FlowId, UnitId};
 pub use stamp::{Handover, Stamp, TARGETS_MAX, Targets};
 pub use variants::{FlowRecord, Message};
-pub use watermark::{AHEAD_MAX, Mark, Watermark};
+pub use watermark::{AHEAD_MAX, SeqOutcome, Watermark};

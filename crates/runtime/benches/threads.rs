@@ -20,7 +20,7 @@ use io::traffic::{FrameRate, Generator, TrafficProfile};
 use nf::{Alert, Event, FlowReport};
 use packet::{LinkType, Packet};
 use policy::Policy;
-use protocol::dispatcher::Mode;
+use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
 use runtime::transport::{Maker, RING};
 use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
@@ -47,7 +47,10 @@ fn main() {
         let (mut alone, mut threads) = (Vec::new(), Vec::new());
         for _ in 0..if is_test { 1 } else { ROUNDS } {
             alone.push(ns_per_packet(Runner::new(nat(), "nat"), 400_000 / scale as u64));
-            threads.push(ns_per_packet(on_threads(nat, config(Mode::Flow, units)), 400_000 / scale as u64));
+            threads.push(ns_per_packet(
+                on_threads(nat, config(Granularity::Flow, units)),
+                400_000 / scale as u64,
+            ));
         }
         let (alone, threads) = (median(alone), median(threads));
         println!(
@@ -120,7 +123,7 @@ fn take(ring: &mut rtrb::Consumer<Item>) -> Item {
     }
 }
 
-fn config(mode: Mode, units: u16) -> UnitsConfig {
+fn config(mode: Granularity, units: u16) -> UnitsConfig {
     UnitsConfig { mode, units_min: units, units_max: units, ..UnitsConfig::default() }
 }
 
@@ -146,7 +149,7 @@ fn monitor() -> Assembly {
 
 /// Packets of one flow, each of which goes to the other unit.
 fn state_transfer(packets: u64) -> Report {
-    let mut runner = on_threads(monitor, config(Mode::Packet, 2));
+    let mut runner = on_threads(monitor, config(Granularity::Packet, 2));
     let profile =
         TrafficProfile { packets: Some(packets), flows: 1, replies: false, ..TrafficProfile::default() };
     let mut generator = Generator::new(&profile).unwrap();

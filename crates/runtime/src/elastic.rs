@@ -23,9 +23,11 @@ use graph::{Chain, ChainError, FlowLookup};
 use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
-use protocol::dispatcher::{Arrival, Guess, Numbered, Order, Routed, Router, RouterError, UnitState};
+use protocol::dispatcher::{
+    Arrival, Dispatched, Dispatcher, DispatcherError, DispatcherOutput, FlowGuess, NumberedPacket, UnitState,
+};
 use protocol::message::UnitId;
-use protocol::metering::{Epoch, Epochs};
+use protocol::metering::{Interval, IntervalMeter};
 
 pub use config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
 pub use report::UnitsReport;
@@ -38,7 +40,7 @@ use crate::transport::{Memory, Return, Rings, Started, Transport};
 
 /// Intervals that a run reports: an hour of the usual ones. Then two are merged, and later ones
 /// are twice as long.
-pub const EPOCHS_MAX: usize = 36_000;
+pub const INTERVALS_MAX: usize = 36_000;
 
 /// Packets ahead of which flow state is prefetched: soon enough to arrive in time, late enough not
 /// to evict what is needed first.
@@ -53,9 +55,9 @@ pub type Threads = Elastic<Rings>;
 /// The dispatcher's end of units that are reached through `T`.
 pub struct Elastic<T> {
     config: UnitsConfig,
-    router: Router,
+    router: Dispatcher,
     transport: T,
-    epochs: Epochs,
+    epochs: IntervalMeter,
     /// Arrival of the first packet; intervals count from there.
     began_ns: Option<u64>,
     now_ns: u64,
@@ -63,10 +65,10 @@ pub struct Elastic<T> {
     due_ns: u64,
     tally: Tally,
     /// The flow of each packet of a batch, as guessed by its hash.
-    guesses: Vec<Guess>,
+    guesses: Vec<FlowGuess>,
     /// Packets of a batch from the first one that does not continue a flowlet.
     rest: Vec<Packet>,
-    orders: Vec<Order>,
+    orders: Vec<DispatcherOutput>,
     /// Fragments whose first fragment has been processed.
     again: Vec<Packet>,
     effects: Vec<Effects>,
@@ -80,7 +82,7 @@ pub struct Elastic<T> {
 pub enum ElasticError {
     /// The dispatcher's configuration is invalid.
     #[error(transparent)]
-    Router(#[from] RouterError),
+    Dispatcher(#[from] DispatcherError),
     /// More units than the transport can reach.
     #[error("up to {max} units run on threads of their own, not {asked}")]
     Units {
@@ -106,7 +108,7 @@ pub enum ElasticError {
 }
 
 /// Returns each running unit with its load, as a share of its capacity, and its flows.
-pub(crate) fn loads(router: &Router, capacity_bps: u64) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
+pub(crate) fn loads(router: &Dispatcher, capacity_bps: u64) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
     let runs = |state| matches!(state, UnitState::Active | UnitState::Draining);
     let running = router.units().filter(move |unit| runs(unit.state));
     running.map(move |unit| (unit.unit, f64::from(unit.load_bps) / capacity_bps as f64, unit.flows))
@@ -119,14 +121,14 @@ impl<T: Transport> Elastic<T> {
         dispatcher: protocol::dispatcher::Config,
         transport: T,
     ) -> Result<Elastic<T>, ElasticError> {
-        let mut epochs =
-            Epochs::new(config.epoch_ns, u64::MAX, config.units_max, config.capacity_bps).keeping(EPOCHS_MAX);
+        let mut epochs = IntervalMeter::new(config.epoch_ns, u64::MAX, config.units_max, config.capacity_bps)
+            .keeping(INTERVALS_MAX);
         for unit in (0..config.units_min).map(UnitId) {
             epochs.set_on(0, unit, true);
             epochs.set_ready(0, unit, true);
         }
         Ok(Elastic {
-            router: Router::new(dispatcher)?,
+            router: Dispatcher::new(dispatcher)?,
             tally: Tally::new(config.units_max, Work::at(config.capacity_bps)),
             config,
             transport,
@@ -167,7 +169,7 @@ impl<T: Transport> Elastic<T> {
     }
 
     /// Returns the intervals that have ended.
-    pub fn epochs(&self) -> &[Epoch] {
+    pub fn epochs(&self) -> &[Interval] {
         self.epochs.done()
     }
 
@@ -181,11 +183,11 @@ impl<T: Transport> Elastic<T> {
     }
 
     /// Dispatches packets of which some begin flowlets; `many`, as far as is known.
-    fn dispatch(&mut self, packets: &mut Vec<Packet>, guesses: &[Guess], mut many: bool) {
+    fn dispatch(&mut self, packets: &mut Vec<Packet>, guesses: &[FlowGuess], mut many: bool) {
         let mut packets = packets.drain(..);
         for guesses in guesses.chunks(AHEAD) {
             if T::IS_LOCAL && many {
-                for (unit, slot) in guesses.iter().filter_map(|&guess| self.router.whereabouts(guess)) {
+                for (unit, slot) in guesses.iter().filter_map(|&guess| self.router.owner_of_guess(guess)) {
                     self.router.prefetch_flowlet(slot);
                     self.transport.prefetch_flow(unit, slot);
                 }
@@ -202,7 +204,7 @@ impl<T: Transport> Elastic<T> {
     /// Numbers packets from the front of the batch as long as each continues a flowlet and its unit
     /// need not be notified. Returns how many.
     #[inline]
-    fn number_all(&mut self, packets: &[Packet], guesses: &[Guess]) -> usize {
+    fn number_all(&mut self, packets: &[Packet], guesses: &[FlowGuess]) -> usize {
         let arrivals = packets.iter().zip(guesses).map_while(|(packet, &guess)| {
             let meta = packet.meta();
             let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
@@ -210,7 +212,7 @@ impl<T: Transport> Elastic<T> {
         });
         let bytes_before = self.router.counters().bytes;
         let times = self.now_ns..self.due_ns;
-        let count = self.router.number_all(times, arrivals, |packet| self.transport.skips_unit(packet));
+        let count = self.router.number_batch(times, arrivals, |packet| self.transport.skips_unit(packet));
         self.now_ns = self.router.now_ns();
         self.tally.came(count as u64, self.router.counters().bytes - bytes_before);
         count
@@ -218,14 +220,14 @@ impl<T: Transport> Elastic<T> {
 
     /// Dispatches a classified packet.
     #[inline]
-    fn packet(&mut self, packet: Packet, guess: Guess) {
+    fn packet(&mut self, packet: Packet, guess: FlowGuess) {
         if packet.meta().class != PacketClass::Whole {
             return self.odd(packet);
         }
         self.arrive(&packet);
         let meta = packet.meta();
         let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
-        match self.router.number_on(self.now_ns, arrival, guess) {
+        match self.router.number_next(self.now_ns, arrival, guess) {
             Some(numbered) => self.continue_flowlet(numbered, packet),
             None => self.assign(packet),
         }
@@ -257,11 +259,11 @@ impl<T: Transport> Elastic<T> {
 
     /// Sends the next packet of a flowlet to its unit.
     #[inline(always)]
-    fn continue_flowlet(&mut self, numbered: Numbered, packet: Packet) {
+    fn continue_flowlet(&mut self, numbered: NumberedPacket, packet: Packet) {
         if self.transport.skips_unit(&numbered) {
-            return self.transport.skip_unit(numbered.flow.slot, packet);
+            return self.transport.skip_unit(numbered.flow.index, packet);
         }
-        let stamp = self.router.stamp_on(&numbered);
+        let stamp = self.router.stamp_numbered(&numbered);
         self.transport.continue_flowlet(self.now_ns, &numbered, stamp, packet);
         if T::IS_LOCAL {
             self.due_ns = self.due_ns.min(self.transport.next_timeout_ns());
@@ -273,13 +275,13 @@ impl<T: Transport> Elastic<T> {
     fn assign(&mut self, packet: Packet) {
         let meta = packet.meta();
         let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
-        match self.router.route_known(self.now_ns, arrival, &mut self.orders) {
-            Some(Routed::To { unit, stamp }) => {
+        match self.router.handle_known_packet(self.now_ns, arrival, &mut self.orders) {
+            Some(Dispatched::To { unit, stamp }) => {
                 self.execute_orders();
                 self.transport.packet(self.now_ns, unit, stamp, packet);
                 self.take_messages();
             }
-            Some(Routed::Refused) | None => self.alone(packet),
+            Some(Dispatched::Refused) | None => self.alone(packet),
         }
     }
 
@@ -299,15 +301,15 @@ impl<T: Transport> Elastic<T> {
             FlowLookup::Aside => return self.transport.core().process_aside(packet),
         };
         let arrival = Arrival { key: &key, hash, len: meta.wire_len };
-        let routed = self.router.route(self.now_ns, arrival, &mut self.orders);
+        let routed = self.router.handle_packet(self.now_ns, arrival, &mut self.orders);
         self.flows_peak = self.flows_peak.max(self.router.flows());
         self.execute_orders();
         match routed {
-            Routed::To { unit, stamp } => {
+            Dispatched::To { unit, stamp } => {
                 self.transport.packet_alone(self.now_ns, unit, stamp, packet);
                 self.take_returns();
             }
-            Routed::Refused => {
+            Dispatched::Refused => {
                 self.transport.core().drop_packet(packet, DropReason::FlowTableFull);
             }
         }
@@ -351,12 +353,12 @@ impl<T: Transport> Elastic<T> {
         if self.transport.next_timeout_ns() <= now_ns {
             self.handle_unit_timeouts();
         }
-        if self.router.due_ns() <= now_ns {
-            self.router.advance(now_ns, &mut self.orders);
+        if self.router.next_timeout_ns() <= now_ns {
+            self.router.handle_timeout(now_ns, &mut self.orders);
         }
         self.execute_orders();
         let epoch_ns = began_ns.saturating_add(self.epochs.ends_ns());
-        self.due_ns = epoch_ns.min(self.transport.next_timeout_ns()).min(self.router.due_ns());
+        self.due_ns = epoch_ns.min(self.transport.next_timeout_ns()).min(self.router.next_timeout_ns());
     }
 
     /// Lets time pass at units while nothing is in flight: a flow that expires does so at its
@@ -404,8 +406,10 @@ impl<T: Transport> Elastic<T> {
             for order in orders.drain(..) {
                 let since_ns = self.since_ns(self.now_ns);
                 match order {
-                    Order::Send { to, message } => self.transport.message(self.now_ns, to, message),
-                    Order::Start(unit) => match self.transport.start(unit) {
+                    DispatcherOutput::Send { to, message } => {
+                        self.transport.message(self.now_ns, to, message)
+                    }
+                    DispatcherOutput::Start(unit) => match self.transport.start(unit) {
                         Started::Ready => {
                             self.epochs.set_on(since_ns, unit, true);
                             self.set_ready(unit);
@@ -413,7 +417,7 @@ impl<T: Transport> Elastic<T> {
                         Started::Pending => self.epochs.set_on(since_ns, unit, true),
                         Started::Unchanged => {}
                     },
-                    Order::Stop(unit) => {
+                    DispatcherOutput::Stop(unit) => {
                         self.epochs.set_ready(since_ns, unit, false);
                         self.epochs.set_on(since_ns, unit, false);
                     }
@@ -423,16 +427,16 @@ impl<T: Transport> Elastic<T> {
                 self.orders = orders; // Keeps its capacity.
             }
             self.transport.drain_local(&mut |unit, message| {
-                self.router.receive(self.now_ns, unit, message, &mut self.orders);
+                self.router.handle_message(self.now_ns, unit, message, &mut self.orders);
             });
         }
-        self.due_ns = self.due_ns.min(self.router.due_ns()).min(self.transport.next_timeout_ns());
+        self.due_ns = self.due_ns.min(self.router.next_timeout_ns()).min(self.transport.next_timeout_ns());
     }
 
     /// Applies messages that units in memory sent just now.
     fn take_messages(&mut self) {
         self.transport.drain_local(&mut |unit, message| {
-            self.router.receive(self.now_ns, unit, message, &mut self.orders);
+            self.router.handle_message(self.now_ns, unit, message, &mut self.orders);
         });
         self.execute_orders();
     }
@@ -475,7 +479,7 @@ impl<T: Transport> Elastic<T> {
             self.transport.core().learn_first(datagram, passed, at_ns, &mut self.again);
         }
         for message in messages {
-            self.router.receive(self.now_ns, unit, message, &mut self.orders);
+            self.router.handle_message(self.now_ns, unit, message, &mut self.orders);
         }
         self.execute_orders();
         self.effects.extend(effects.map(|effects| *effects));
@@ -490,7 +494,7 @@ impl<T: Transport> Backend for Elastic<T> {
         let mut guesses = std::mem::take(&mut self.guesses);
         guesses.extend(batch.iter().map(|packet| {
             let guess = self.router.guess(packet.meta().hash);
-            self.transport.prefetch_index(guess.slot());
+            self.transport.prefetch_index(guess.index());
             guess
         }));
         // Units are notified of packets that begin flowlets; of others, few.

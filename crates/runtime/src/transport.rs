@@ -22,7 +22,7 @@ use graph::{Chain, Datagram, FlowChange, FlowLookup, Options};
 use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
-use protocol::dispatcher::{Guess, Numbered};
+use protocol::dispatcher::{FlowGuess, NumberedPacket};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
 
 use crate::backend::Core;
@@ -60,7 +60,7 @@ pub trait Transport {
 
     /// Returns whether the next packet of a flowlet may be processed without its unit's being
     /// notified; if so, it is counted as sent, and `skip_unit` follows.
-    fn skips_unit(&mut self, _packet: &Numbered) -> bool {
+    fn skips_unit(&mut self, _packet: &NumberedPacket) -> bool {
         false
     }
 
@@ -68,12 +68,12 @@ pub trait Transport {
     fn skip_unit(&mut self, _index: u32, _packet: Packet) {}
 
     /// Processes several such packets, of the flows that were guessed.
-    fn skip_unit_all(&mut self, _guesses: &[Guess], packets: impl Iterator<Item = Packet>) {
+    fn skip_unit_all(&mut self, _guesses: &[FlowGuess], packets: impl Iterator<Item = Packet>) {
         debug_assert_eq!(packets.count(), 0, "no packet was skipped");
     }
 
     /// Sends the next packet of a flowlet to its unit.
-    fn continue_flowlet(&mut self, now_ns: u64, packet: &Numbered, stamp: Stamp, data: Packet);
+    fn continue_flowlet(&mut self, now_ns: u64, packet: &NumberedPacket, stamp: Stamp, data: Packet);
 
     /// Sends a packet to its unit.
     fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet);

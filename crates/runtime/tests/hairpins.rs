@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use packet::Endpoint;
-use protocol::dispatcher::Mode;
+use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
 use runtime::shards::parts;
 use runtime::transport::Maker;
@@ -76,7 +76,11 @@ fn hairpins_are_the_same_however_the_policy_runs() {
     let denied = single.1.drops["firewall-default"];
     assert_eq!(denied, u64::from(CLIENTS / 3) * 20, "the second pass of those to port 54");
     assert_eq!(single.1.packets_out, u64::from(CLIENTS - CLIENTS / 3) * 40);
-    for mode in [Mode::Flowlet, Mode::Packet, Mode::Rss { buckets: 64, every_ns: Some(1_000_000) }] {
+    for mode in [
+        Granularity::Flowlet,
+        Granularity::Packet,
+        Granularity::Rss { buckets: 64, every_ns: Some(1_000_000) },
+    ] {
         let config = UnitsConfig {
             mode,
             units_min: 2,
@@ -90,7 +94,7 @@ fn hairpins_are_the_same_however_the_policy_runs() {
         let on_threads = Runner::on_threads(assemble(), "threads", config, make).unwrap();
         let on_threads = play(on_threads, &frames);
         check(&format!("threads {mode:?}"), &on_threads, &single);
-        if mode == Mode::Packet {
+        if mode == Granularity::Packet {
             let moved = on_threads.1.units.as_ref().unwrap().states_moved;
             assert!(moved > 20, "{moved} flows went from unit to unit");
         }

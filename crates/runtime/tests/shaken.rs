@@ -17,7 +17,7 @@ use nf::{
     Verdict,
 };
 use packet::Transit;
-use protocol::dispatcher::Mode;
+use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
 use runtime::transport::Maker;
 use runtime::{Assembly, Runner};
@@ -223,7 +223,7 @@ fn shaken(every: u64, panics: &Arc<AtomicU64>) -> Assembly {
 fn threads_that_panic_go_on() {
     runtime::panics::keep();
     let frames = generated(&profile(Payload::Random, 6_000, 20_000.0, SEED));
-    for (mode, every) in [(Mode::Packet, 40), (Mode::Packet, 3), (Mode::Flowlet, 40)] {
+    for (mode, every) in [(Granularity::Packet, 40), (Granularity::Packet, 3), (Granularity::Flowlet, 40)] {
         let panics = Arc::new(AtomicU64::new(0));
         let config = UnitsConfig {
             mode,

@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use io::traffic::Payload;
-use protocol::dispatcher::Mode;
+use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
 use runtime::transport::{Maker, THREADS_MAX};
 use runtime::{Assembly, Report, Runner};
@@ -18,10 +18,14 @@ use support::{
     sorted,
 };
 
-const MODES: [Mode; 4] =
-    [Mode::Flowlet, Mode::Flow, Mode::Packet, Mode::Rss { buckets: 64, every_ns: Some(20_000_000) }];
+const MODES: [Granularity; 4] = [
+    Granularity::Flowlet,
+    Granularity::Flow,
+    Granularity::Packet,
+    Granularity::Rss { buckets: 64, every_ns: Some(20_000_000) },
+];
 
-fn config(mode: Mode, units_min: u16, copies: u8) -> UnitsConfig {
+fn config(mode: Granularity, units_min: u16, copies: u8) -> UnitsConfig {
     UnitsConfig {
         mode,
         units_min,
@@ -74,12 +78,12 @@ fn check_all(name: &'static str, payload: Payload) {
         let shows_moves = |_| {
             let units = check(name, &example(name), &frames, config(mode, 1, 0)).units.unwrap();
             println!("{name} {}: {} moves, {} states", units.mode, units.moved, units.states_moved);
-            mode != Mode::Packet || units.states_moved > 100
+            mode != Granularity::Packet || units.states_moved > 100
         };
         assert!((0..10).any(shows_moves), "too few moves to show anything");
     }
     for deltas in [false, true] {
-        let config = UnitsConfig { deltas, ..config(Mode::Flowlet, 4, 2) };
+        let config = UnitsConfig { deltas, ..config(Granularity::Flowlet, 4, 2) };
         check(name, &example(name), &frames, config);
     }
     let by_default = UnitsConfig { units_max: 4, capacity_bps: 20_000_000, ..UnitsConfig::default() };
@@ -175,7 +179,7 @@ fn a_wire_has_no_flows() {
     let wire =
         policy("settings { flows: 10, when_full: refuse-new } Port<0> a; Port<1> b; pipelet { a <-> b; }");
     let frames = conversation("monitor.rvl", &profile(Payload::Random, 1_000, 20_000.0, SEED));
-    let report = check("wire", &wire, &frames, config(Mode::Flowlet, 2, 0));
+    let report = check("wire", &wire, &frames, config(Granularity::Flowlet, 2, 0));
     assert_eq!(report.packets_in, report.packets_out);
 }
 
@@ -201,7 +205,7 @@ fn two_flows_want_one_key() {
     };
     let frames: Vec<Arriving> = (0..10_000).map(frame_to).collect();
     let mut lost = 0;
-    for mode in [Mode::Packet, Mode::Rss { buckets: 64, every_ns: Some(1_000_000) }] {
+    for mode in [Granularity::Packet, Granularity::Rss { buckets: 64, every_ns: Some(1_000_000) }] {
         let (_, report) = play(on_threads("balance", &balance, config(mode, 4, 0)), &frames);
         assert!(report.adds_up() && report.packets_out >= 1_000, "{:?}", report.drops);
         lost += report.units.unwrap().states_lost.unwrap();
@@ -233,7 +237,7 @@ fn fragments_wait_for_their_first_one() {
             frames.push(arriving(number, &whole[2]));
         }
     }
-    let report = check("fragments", &monitor, &frames, config(Mode::Packet, 3, 0));
+    let report = check("fragments", &monitor, &frames, config(Granularity::Packet, 3, 0));
     assert!(report.drops["fragment-table-full"] > 0);
 }
 
@@ -244,9 +248,9 @@ fn every_packet_is_in_an_epoch() {
     let pieces = fragments(&udp(client, server, &[7; 64]), 1, 32);
     let arriving = |piece: &Vec<u8>| Arriving { timestamp_ns: 1_000_000_000, port: 0, data: frame(piece) };
     let frames: Vec<Arriving> = pieces.iter().rev().map(arriving).collect();
-    let report = check("monitor.rvl", &example("monitor.rvl"), &frames, config(Mode::Flowlet, 2, 0));
-    let epochs = report.units.unwrap().epochs;
-    assert_eq!(epochs.iter().map(|epoch| epoch.packets).sum::<u64>(), frames.len() as u64);
+    let report = check("monitor.rvl", &example("monitor.rvl"), &frames, config(Granularity::Flowlet, 2, 0));
+    let intervals = report.units.unwrap().intervals;
+    assert_eq!(intervals.iter().map(|epoch| epoch.packets).sum::<u64>(), frames.len() as u64);
 }
 
 /// A runner that is not wanted any more takes its threads with it.
@@ -260,7 +264,7 @@ fn threads_end_with_their_runner() {
         Ok(made().chain)
     });
     let mut runner =
-        Runner::on_threads(assemble(), "nat", config(Mode::Packet, 3, 0), Arc::clone(&make)).unwrap();
+        Runner::on_threads(assemble(), "nat", config(Granularity::Packet, 3, 0), Arc::clone(&make)).unwrap();
     drop(make);
     for frame in &conversation("nat.rvl", &profile(Payload::Random, 500, 20_000.0, SEED)) {
         receive(&mut runner, frame, &mut Sink::default());
@@ -292,7 +296,7 @@ fn commands_reach_all_units() {
         (runner.finish(&mut sink).unwrap(), sink)
     };
     let (single, expected) = play(Runner::new(assembly("lb.rvl"), "lb.rvl"));
-    let (report, got) = play(on_threads("lb.rvl", &example("lb.rvl"), config(Mode::Packet, 1, 0)));
+    let (report, got) = play(on_threads("lb.rvl", &example("lb.rvl"), config(Granularity::Packet, 1, 0)));
     assert_eq!(by_flow(&got), by_flow(&expected));
     assert_eq!(counted(&report), counted(&single));
     assert!(report.units.unwrap().units_started > 0, "no unit came later");
@@ -301,7 +305,7 @@ fn commands_reach_all_units() {
 /// What units count is known while they run, soon after they were asked.
 #[test]
 fn units_tell_their_figures_while_they_run() {
-    let mut runner = on_threads("lb.rvl", &example("lb.rvl"), config(Mode::Packet, 3, 0));
+    let mut runner = on_threads("lb.rvl", &example("lb.rvl"), config(Granularity::Packet, 3, 0));
     let mut sink = Sink::default();
     for frame in &conversation("lb.rvl", &profile(Payload::Random, 3_000, 20_000.0, SEED)) {
         receive(&mut runner, frame, &mut sink);
@@ -355,7 +359,7 @@ fn units_that_cannot_start_are_done_without() {
             false => Err("no memory".to_owned()),
         });
         let frames = conversation("nat.rvl", &profile(Payload::Random, 2_000, 20_000.0, SEED));
-        let config = config(Mode::Flowlet, 1, 0);
+        let config = config(Granularity::Flowlet, 1, 0);
         let runner = Runner::on_threads(assembly("nat.rvl"), "nat", config, make).unwrap();
         let (got, report) = play(runner, &frames);
         let (expected, single) = play(Runner::new(assembly("nat.rvl"), "nat"), &frames);

@@ -7,7 +7,7 @@ mod support;
 use io::traffic::Payload;
 use packet::Endpoint;
 use proptest::prelude::*;
-use protocol::dispatcher::Mode;
+use protocol::dispatcher::Granularity;
 use runtime::elastic::{FLOWS_MAX, UnitsConfig};
 use runtime::{Assembly, Report, Runner};
 
@@ -17,7 +17,7 @@ use support::{
 };
 
 /// Units as many as there can be for such traffic, which go from hand to hand.
-fn config(mode: Mode, units_max: u16, capacity_bps: u64, copies: u8) -> UnitsConfig {
+fn config(mode: Granularity, units_max: u16, capacity_bps: u64, copies: u8) -> UnitsConfig {
     UnitsConfig { mode, units_max, capacity_bps, copies, ..UnitsConfig::as_published() }
 }
 
@@ -51,13 +51,13 @@ fn check_assembled(
     report
 }
 
-const MODES: [Mode; 6] = [
-    Mode::Flowlet,
-    Mode::Flow,
-    Mode::SmartFlow { every_ns: 50_000_000 },
-    Mode::Packet,
-    Mode::Rss { buckets: 64, every_ns: Some(20_000_000) },
-    Mode::Rss { buckets: 64, every_ns: None },
+const MODES: [Granularity; 6] = [
+    Granularity::Flowlet,
+    Granularity::Flow,
+    Granularity::SmartFlow { every_ns: 50_000_000 },
+    Granularity::Packet,
+    Granularity::Rss { buckets: 64, every_ns: Some(20_000_000) },
+    Granularity::Rss { buckets: 64, every_ns: None },
 ];
 
 /// All modes, at a rate that several units are needed for, and flows that idle and end.
@@ -77,11 +77,11 @@ fn check_all(name: &str, payload: Payload) {
                 units.states_moved,
                 units.tracking.units_mean
             );
-            if config.mode == Mode::Packet && rate > 100.0 {
+            if config.mode == Granularity::Packet && rate > 100.0 {
                 assert!(units.states_moved > 100, "too few moves to show anything");
             }
         }
-        let copies = config(Mode::Flowlet, 6, 20_000_000, 3);
+        let copies = config(Granularity::Flowlet, 6, 20_000_000, 3);
         let [whole, changes] =
             [copies, with_deltas(copies)].map(|config| check(name, &frames, config).units.unwrap());
         println!(
@@ -208,7 +208,10 @@ fn a_redundancy_eliminator() {
             println!("{mode:?}: {out} encoded, {back} decoded, {:?}", report.drops);
             assert!(out > packets / 10 && back > packets / 10);
             let moves = report.units.unwrap().states_moved;
-            assert!(mode != Mode::Packet || rate < 100.0 || moves > 100, "too few moves to show anything");
+            assert!(
+                mode != Granularity::Packet || rate < 100.0 || moves > 100,
+                "too few moves to show anything"
+            );
         }
     }
 }
@@ -320,9 +323,9 @@ fn every_packet_is_in_an_epoch() {
         let runner =
             Runner::on_units(assembly("monitor.rvl"), "monitor.rvl", UnitsConfig::default()).unwrap();
         let (_, report) = play(runner, &frames[..count]);
-        let epochs = report.units.unwrap().epochs;
-        assert_eq!(epochs.iter().map(|epoch| epoch.packets).sum::<u64>(), count as u64);
-        assert_eq!(epochs.is_empty(), count == 0);
+        let intervals = report.units.unwrap().intervals;
+        assert_eq!(intervals.iter().map(|epoch| epoch.packets).sum::<u64>(), count as u64);
+        assert_eq!(intervals.is_empty(), count == 0);
     }
 }
 
@@ -347,7 +350,7 @@ fn batches_of_any_size_are_alike() {
             })
             .collect();
         for follow_at in [None, Some(0.9)] {
-            let config = UnitsConfig { follow_at, ..config(Mode::Flowlet, 6, capacity_bps, 0) };
+            let config = UnitsConfig { follow_at, ..config(Granularity::Flowlet, 6, capacity_bps, 0) };
             let units = |batch: usize| {
                 let mut runner = Runner::on_units(assembly("nat.rvl"), "nat.rvl", config).unwrap();
                 let mut sink = Sink::default();

@@ -1,8 +1,8 @@
-//! The packets that come next, a few of them ahead, so that what the router knows of their flows is
+//! The packets that come next, a few of them ahead, so that what the dispatcher knows of their flows is
 //! on its way to the cache.
 
 use packet::{FlowHasher, FlowKey};
-use protocol::dispatcher::Router;
+use protocol::dispatcher::Dispatcher;
 
 use crate::workload::{Arriving, Packets};
 
@@ -46,17 +46,17 @@ impl Arrivals {
         self.ahead[self.next].as_ref().map_or(u64::MAX, |coming| coming.arriving.time_ns)
     }
 
-    /// The next one, for this router.
+    /// The next one, for this dispatcher.
     #[inline]
-    pub fn next(&mut self, router: &Router) -> Option<&Coming> {
+    pub fn next(&mut self, dispatcher: &Dispatcher) -> Option<&Coming> {
         let (this, last) = (self.next, (self.next + AHEAD - 1) % AHEAD);
         self.ahead[last] = self.draw();
         self.next = (this + 1) % AHEAD;
         if let Some(last) = &self.ahead[last] {
-            router.prefetch(last.hash);
+            dispatcher.prefetch(last.hash);
         }
         if let Some(middle) = &self.ahead[(this + AHEAD / 2) % AHEAD] {
-            router.prefetch_flow(middle.hash);
+            dispatcher.prefetch_flow(middle.hash);
         }
         self.ahead[this].as_ref()
     }

@@ -1,7 +1,7 @@
 //! Whether a run did what it must (R8): checked packet by packet, in every run.
 //!
 //! The oracle is a single unit that processes what was processed, in that order. It is the simplest
-//! thing that can be right: for each flow, the clock and the state after its last packet.
+//! thing that can be right: for each flow, the seq and the state after its last packet.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::engine::{Processed, fold};
 /// What has been found to be right so far.
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
-    /// By slot: the flow that has it.
+    /// By index: the flow that has it.
     flows: Vec<Account>,
-    /// Flows that had slots before, and that are not done with.
+    /// Flows that had indexes before, and that are not done with.
     past: BTreeMap<FlowId, Account>,
     counts: Checked,
     /// Packets whose fate is not known.
@@ -26,7 +26,7 @@ pub struct Checks {
 /// What was checked, and held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Checked {
-    /// Packets that the router numbered; each is one of the following.
+    /// Packets that the dispatcher numbered; each is one of the following.
     pub packets: u64,
     /// Packets that were processed: once, in order, and on the state that the one before had left.
     pub processed: u64,
@@ -42,46 +42,44 @@ pub struct Checked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// A packet was processed twice, or behind one that is later in its flow.
-    #[error("{flow}: packet {clock} was processed at {unit} after packet {last}")]
+    #[error("{flow}: packet {seq} was processed at {unit} after packet {last}")]
     OutOfOrder {
         /// Whose.
         flow: FlowId,
         /// Which.
-        clock: u64,
+        seq: u64,
         /// The flow's packet that was processed before.
         last: u64,
         /// Where.
         unit: UnitId,
     },
     /// A packet met another state than the one that the packet before had left.
-    #[error(
-        "{flow}: packet {clock} was processed at {unit} on a state that is not the one packet {last} left"
-    )]
+    #[error("{flow}: packet {seq} was processed at {unit} on a state that is not the one packet {last} left")]
     WrongState {
         /// Whose.
         flow: FlowId,
         /// Which.
-        clock: u64,
+        seq: u64,
         /// The flow's packet that was processed before; 0: none.
         last: u64,
         /// Where.
         unit: UnitId,
     },
     /// What became of a packet is said twice, or of one that there never was.
-    #[error("{flow}: packet {clock} has more than one fate, or should have none")]
+    #[error("{flow}: packet {seq} has more than one fate, or should have none")]
     Fates {
         /// Whose.
         flow: FlowId,
         /// Which.
-        clock: u64,
+        seq: u64,
     },
     /// A unit dropped a packet as one that came too late, where none can.
-    #[error("{flow}: packet {clock} came too late, although nothing is lost or overtaken")]
+    #[error("{flow}: packet {seq} came too late, although nothing is lost or overtaken")]
     Late {
         /// Whose.
         flow: FlowId,
         /// Which.
-        clock: u64,
+        seq: u64,
     },
     /// Packets are not accounted for.
     #[error("{flow}: {packets} packets are not accounted for")]
@@ -128,13 +126,13 @@ struct Account {
     is_over: bool,
     /// States found at the end.
     states: u32,
-    /// The clock of the packet processed last.
+    /// The seq of the packet processed last.
     last: u64,
     /// What that has left.
     state: u64,
     /// Packets that were stamped, less those whose fate is known.
     open: u64,
-    /// The same as a sum of their clocks, scrambled: 0 if they are the same packets.
+    /// The same as a sum of their seqs, scrambled: 0 if they are the same packets.
     balance: u64,
 }
 
@@ -146,29 +144,29 @@ impl Account {
 }
 
 impl Checks {
-    /// The account of the flow in this slot is on its way to the cache.
+    /// The account of the flow in this index is on its way to the cache.
     #[inline]
-    pub fn prefetch(&self, slot: u32) {
-        packet::memory::prefetch_all(self.flows.as_ptr().wrapping_add(slot as usize));
+    pub fn prefetch(&self, index: u32) {
+        packet::memory::prefetch_all(self.flows.as_ptr().wrapping_add(index as usize));
     }
 
-    /// The router has numbered a packet.
+    /// The dispatcher has numbered a packet.
     #[inline]
-    pub fn stamped(&mut self, flow: FlowId, clock: u64) {
-        let slot = flow.slot as usize;
-        if slot >= self.flows.len() {
-            self.flows.resize(slot + 1, Account::default());
+    pub fn stamped(&mut self, flow: FlowId, seq: u64) {
+        let index = flow.index as usize;
+        if index >= self.flows.len() {
+            self.flows.resize(index + 1, Account::default());
         }
-        let account = &mut self.flows[slot];
+        let account = &mut self.flows[index];
         if account.generation != flow.generation {
-            let before = FlowId { slot: flow.slot, generation: account.generation };
+            let before = FlowId { index: flow.index, generation: account.generation };
             if !account.is_done() {
                 self.past.insert(before, *account);
             }
             *account = Account { generation: flow.generation, ..Account::default() };
         }
         account.open += 1;
-        account.balance = account.balance.wrapping_add(scramble(clock));
+        account.balance = account.balance.wrapping_add(scramble(seq));
         self.counts.packets += 1;
         self.under_way += 1;
     }
@@ -179,17 +177,17 @@ impl Checks {
     /// If that was not the packet's turn, or the state not the right one.
     #[inline]
     pub fn processed(&mut self, unit: UnitId, done: &Processed) -> Result<(), Violation> {
-        let (flow, clock) = (done.flow, done.packet.clock);
-        self.fate(flow, clock, |account| {
+        let (flow, seq) = (done.flow, done.packet.seq);
+        self.fate(flow, seq, |account| {
             let last = account.last;
-            if clock <= last {
-                return Err(Violation::OutOfOrder { flow, clock, last, unit });
+            if seq <= last {
+                return Err(Violation::OutOfOrder { flow, seq, last, unit });
             }
             if done.before != account.state {
-                return Err(Violation::WrongState { flow, clock, last, unit });
+                return Err(Violation::WrongState { flow, seq, last, unit });
             }
-            account.last = clock;
-            account.state = fold(account.state, clock);
+            account.last = seq;
+            account.state = fold(account.state, seq);
             Ok(())
         })?;
         self.counts.processed += 1;
@@ -200,18 +198,18 @@ impl Checks {
     ///
     /// # Errors
     /// If it had another fate before.
-    pub fn dropped(&mut self, flow: FlowId, clock: u64) -> Result<(), Violation> {
+    pub fn dropped(&mut self, flow: FlowId, seq: u64) -> Result<(), Violation> {
         self.counts.dropped += 1;
-        self.fate(flow, clock, |_| Ok(()))
+        self.fate(flow, seq, |_| Ok(()))
     }
 
     /// A link has lost a packet.
     ///
     /// # Errors
     /// If it had another fate before.
-    pub fn lost(&mut self, flow: FlowId, clock: u64) -> Result<(), Violation> {
+    pub fn lost(&mut self, flow: FlowId, seq: u64) -> Result<(), Violation> {
         self.counts.lost += 1;
-        self.fate(flow, clock, |_| Ok(()))
+        self.fate(flow, seq, |_| Ok(()))
     }
 
     /// A flow has ended with this state.
@@ -252,9 +250,9 @@ impl Checks {
             account.states += 1;
             self.counts.states += 1;
         }
-        let live = self.flows.iter().enumerate().map(|(slot, account)| {
+        let live = self.flows.iter().enumerate().map(|(index, account)| {
             // Slots are numbered by u32.
-            (FlowId { slot: slot as u32, generation: account.generation }, account)
+            (FlowId { index: index as u32, generation: account.generation }, account)
         });
         for (flow, account) in live.chain(self.past.iter().map(|(&flow, account)| (flow, account))) {
             if account.open > 0 || account.balance != 0 {
@@ -268,28 +266,28 @@ impl Checks {
         Ok(self.counts)
     }
 
-    /// A flow's account, and whether it had its slot before another.
+    /// A flow's account, and whether it had its index before another.
     #[inline]
     fn account(&mut self, flow: FlowId) -> Option<(&mut Account, bool)> {
-        match self.flows.get_mut(flow.slot as usize) {
+        match self.flows.get_mut(flow.index as usize) {
             Some(account) if account.generation == flow.generation => Some((account, false)),
             _ => self.past.get_mut(&flow).map(|account| (account, true)),
         }
     }
 
-    /// A packet's fate is known, and goes into its flow's account. One that had its slot before
+    /// A packet's fate is known, and goes into its flow's account. One that had its index before
     /// another is forgotten if it is done with: what is said of it from now on is a mistake.
     #[inline]
     fn fate(
         &mut self,
         flow: FlowId,
-        clock: u64,
+        seq: u64,
         note: impl FnOnce(&mut Account) -> Result<(), Violation>,
     ) -> Result<(), Violation> {
         let open = self.account(flow).filter(|(account, _)| account.open > 0);
-        let (account, is_past) = open.ok_or(Violation::Fates { flow, clock })?;
+        let (account, is_past) = open.ok_or(Violation::Fates { flow, seq })?;
         account.open -= 1;
-        account.balance = account.balance.wrapping_sub(scramble(clock));
+        account.balance = account.balance.wrapping_sub(scramble(seq));
         note(account)?;
         if is_past && account.is_done() {
             self.past.remove(&flow);
@@ -300,8 +298,8 @@ impl Checks {
 }
 
 #[inline]
-fn scramble(clock: u64) -> u64 {
-    let mut state = clock;
+fn scramble(seq: u64) -> u64 {
+    let mut state = seq;
     split_mix(&mut state)
 }
 
@@ -310,18 +308,18 @@ mod tests {
     use super::*;
     use crate::engine::Packet;
 
-    const FLOW: FlowId = FlowId { slot: 0, generation: 0 };
+    const FLOW: FlowId = FlowId { index: 0, generation: 0 };
     const UNIT: UnitId = UnitId(0);
 
-    fn done(clock: u64, before: u64) -> Processed {
-        let packet = Packet { came_ns: 0, at_unit_ns: 0, clock, len: 100 };
+    fn done(seq: u64, before: u64) -> Processed {
+        let packet = Packet { came_ns: 0, at_unit_ns: 0, seq, len: 100 };
         Processed { flow: FLOW, packet, before, done_ns: 0 }
     }
 
     /// After packets 1 to 4 were stamped, and 1 was processed.
     fn checks() -> Checks {
         let mut checks = Checks::default();
-        (1..=4).for_each(|clock| checks.stamped(FLOW, clock));
+        (1..=4).for_each(|seq| checks.stamped(FLOW, seq));
         checks.processed(UNIT, &done(1, 0)).unwrap();
         checks
     }
@@ -348,7 +346,7 @@ mod tests {
         );
         let all_lost = || {
             let mut checks = checks();
-            (2..=4).for_each(|clock| checks.lost(FLOW, clock).unwrap());
+            (2..=4).for_each(|seq| checks.lost(FLOW, seq).unwrap());
             checks
         };
         assert!(matches!(all_lost().lost(FLOW, 4), Err(Violation::Fates { .. })));
@@ -357,7 +355,7 @@ mod tests {
         assert!(matches!(all_lost().finish(twice.into_iter()), Err(Violation::States { states: 2, .. })));
         assert!(matches!(all_lost().finish([(FLOW, 5)].into_iter()), Err(Violation::WrongEnd { .. })));
         let mut same_twice = checks();
-        [2, 2, 4].into_iter().for_each(|clock| same_twice.lost(FLOW, clock).unwrap());
+        [2, 2, 4].into_iter().for_each(|seq| same_twice.lost(FLOW, seq).unwrap());
         assert!(matches!(
             same_twice.finish([(FLOW, state)].into_iter()),
             Err(Violation::Unaccounted { packets: 0, .. })
@@ -369,10 +367,10 @@ mod tests {
         let mut checks = checks();
         checks.ended(FLOW, fold(0, 1)).unwrap();
         assert_eq!(checks.clone().ended(FLOW, fold(0, 1)), Err(Violation::EndedTwice { flow: FLOW }));
-        let next = FlowId { slot: 0, generation: 1 };
+        let next = FlowId { index: 0, generation: 1 };
         checks.stamped(next, 1);
         checks.lost(next, 1).unwrap();
-        (2..=4).for_each(|clock| checks.dropped(FLOW, clock).unwrap());
+        (2..=4).for_each(|seq| checks.dropped(FLOW, seq).unwrap());
         assert!(checks.finish(std::iter::empty()).is_ok());
     }
 }

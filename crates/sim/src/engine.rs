@@ -12,12 +12,12 @@ use crate::service::{Service, Spent};
 /// A packet at a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// When it came to the router.
+    /// When it came to the dispatcher.
     pub came_ns: u64,
     /// When it came to its unit; `u64::MAX`: it has not.
     pub at_unit_ns: u64,
     /// Its number in its flow.
-    pub clock: u64,
+    pub seq: u64,
     /// Bytes on the wire.
     pub len: u32,
 }
@@ -25,8 +25,8 @@ pub struct Packet {
 /// What a packet makes of a state that packets have made before. The fold over a flow's packets
 /// tells which they were, and in which order they came.
 #[inline]
-pub fn fold(state: u64, clock: u64) -> u64 {
-    let mut sum = state.rotate_left(5) ^ clock;
+pub fn fold(state: u64, seq: u64) -> u64 {
+    let mut sum = state.rotate_left(5) ^ seq;
     packet::split_mix(&mut sum)
 }
 
@@ -85,7 +85,7 @@ impl StateLen {
 
     /// All bytes but the first eight, piece by piece.
     fn rest(self, flow: FlowId, fold: u64) -> impl Iterator<Item = ([u8; 8], usize)> {
-        let mut constant = u64::from(flow.slot) << 32 | u64::from(flow.generation);
+        let mut constant = u64::from(flow.index) << 32 | u64::from(flow.generation);
         let constant = packet::split_mix(&mut constant).to_be_bytes();
         let pieces =
             |len: usize, bytes: [u8; 8]| (0..len).step_by(8).map(move |at| (bytes, (len - at).min(8)));
@@ -163,7 +163,7 @@ impl Counting {
     /// The state that a packet left, as it is saved.
     pub fn bytes_after(&self, done: &Processed) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.write(done.flow, fold(done.before, done.packet.clock), &mut bytes);
+        self.write(done.flow, fold(done.before, done.packet.seq), &mut bytes);
         bytes
     }
 
@@ -186,7 +186,7 @@ impl Engine for Counting {
     fn process(&mut self, now_ns: u64, flow: FlowId, packet: Packet) {
         let state = self.states.entry(flow).or_default();
         let before = *state;
-        *state = fold(before, packet.clock);
+        *state = fold(before, packet.seq);
         let begin_ns = self.free_ns.max(now_ns);
         self.done_ns = begin_ns.saturating_add(self.service.ns(packet.len));
         self.free_ns = self.service.spend(&mut self.spent, begin_ns, packet.len).max(self.done_ns);
@@ -254,17 +254,17 @@ mod tests {
     use super::*;
     use values::ByteCount;
 
-    fn packet(clock: u64) -> Packet {
-        Packet { came_ns: 0, at_unit_ns: 0, clock, len: 125 }
+    fn packet(seq: u64) -> Packet {
+        Packet { came_ns: 0, at_unit_ns: 0, seq, len: 125 }
     }
 
-    fn flow(slot: u32, generation: u32) -> FlowId {
-        FlowId { slot, generation }
+    fn flow(index: u32, generation: u32) -> FlowId {
+        FlowId { index, generation }
     }
 
     #[test]
     fn a_state_tells_which_packets_made_it_and_in_which_order() {
-        let of = |clocks: &[u64]| clocks.iter().fold(0, |state, &clock| fold(state, clock));
+        let of = |seqs: &[u64]| seqs.iter().fold(0, |state, &seq| fold(state, seq));
         let states = [of(&[]), of(&[1]), of(&[1, 2]), of(&[2, 1]), of(&[1, 2, 3]), of(&[1, 3])];
         assert!((1..states.len()).all(|i| !states[..i].contains(&states[i])));
     }

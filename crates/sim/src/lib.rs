@@ -1,7 +1,7 @@
-//! Routers and units on virtual time.
+//! Dispatchers and units on virtual time.
 //!
 //! A [`Scenario`] says which packets come, how they are assigned, what processes them and what lies
-//! in between. The same scenario and seed give the same [`Report`], byte for byte. Router and units
+//! in between. The same scenario and seed give the same [`Report`], byte for byte. Dispatcher and units
 //! are those that run anywhere else: this crate gives them time, packets, and links between them,
 //! and checks all they do against a single unit ([`Violation`]).
 //!
@@ -48,4 +48,4 @@ pub use pool::WarmUnits;
 pub use report::{Assignment, Report, State};
 pub use scenario::{Scenario, ScenarioError};
 pub use service::NoQuota;
-pub use simulation::{EPOCHS_MAX, Failed, Progress, STATE_MAX, Simulation, SimulationError};
+pub use simulation::{Failed, INTERVALS_MAX, Progress, STATE_MAX, Simulation, SimulationError};

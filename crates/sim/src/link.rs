@@ -8,7 +8,7 @@ use crate::scenario::{self, Faults, Link};
 /// All links of a simulation.
 #[derive(Clone, Debug)]
 pub struct Links {
-    router_to_unit: Lanes,
+    dispatcher_to_unit: Lanes,
     unit_to_unit: Lanes,
     /// Copies keep their order, and what is asked for overtakes them.
     copies: Lanes,
@@ -61,7 +61,7 @@ impl Links {
         let units = usize::from(units);
         let lanes = |link, count| Lanes { link, last_ns: vec![0; count] };
         Links {
-            router_to_unit: lanes(links.router_to_unit, units),
+            dispatcher_to_unit: lanes(links.dispatcher_to_unit, units),
             unit_to_unit: lanes(links.unit_to_unit, units * units),
             copies: lanes(links.unit_to_unit, units * units),
             unit_to_router: lanes(links.unit_to_router, units),
@@ -76,10 +76,10 @@ impl Links {
         }
     }
 
-    /// A packet from the router to a unit.
+    /// A packet from the dispatcher to a unit.
     #[inline]
     pub fn packet(&mut self, now_ns: u64, to: UnitId) -> Carried {
-        self.router_to_unit.packet(now_ns, to.index(), &mut self.random)
+        self.dispatcher_to_unit.packet(now_ns, to.index(), &mut self.random)
     }
 
     /// A packet from a unit to another.
@@ -87,13 +87,13 @@ impl Links {
         self.unit_to_unit.packet(now_ns, from.index() * self.units + to.index(), &mut self.random)
     }
 
-    /// A message from the router to a unit: when it arrives.
+    /// A message from the dispatcher to a unit: when it arrives.
     pub fn message(&mut self, now_ns: u64, to: UnitId) -> u64 {
-        self.router_to_unit.message(now_ns, to.index(), &mut self.random)
+        self.dispatcher_to_unit.message(now_ns, to.index(), &mut self.random)
     }
 
-    /// A message from a unit to the router: when it arrives.
-    pub fn message_to_router(&mut self, now_ns: u64, from: UnitId) -> Arrivals {
+    /// A message from a unit to the dispatcher: when it arrives.
+    pub fn message_to_dispatcher(&mut self, now_ns: u64, from: UnitId) -> Arrivals {
         let arrives_ns = self.unit_to_router.message(now_ns, from.index(), &mut self.random);
         self.spoilt(arrives_ns)
     }
@@ -189,7 +189,7 @@ mod tests {
 
     fn links(link: Link) -> Links {
         let links = scenario::Links {
-            router_to_unit: link,
+            dispatcher_to_unit: link,
             bandwidth: PositiveBitRate(8_000_000),
             copy_time: Nanos(1_000),
             ..scenario::Links::default()
@@ -237,12 +237,12 @@ mod tests {
         let faults = Faults { loss: Share(0.1), again: Share(0.2), late: Share(0.3), late_by: Nanos(1_000) };
         let all = scenario::Links { messages: faults, ..scenario::Links::default() };
         let mut links = Links::new(&all, 3, 1);
-        let came: Vec<_> = (0..10_000).map(|_| links.message_to_router(0, UnitId(0))).collect();
+        let came: Vec<_> = (0..10_000).map(|_| links.message_to_dispatcher(0, UnitId(0))).collect();
         let count = |is: &dyn Fn(&Arrivals) -> bool| came.iter().filter(|came| is(came)).count();
         assert!((900..1_100).contains(&count(&|came| came[0].is_none())));
         assert!((1_800..2_200).contains(&count(&|came| came[1].is_some())));
         assert!((2_500..2_900).contains(&count(&|came| came[0].is_some_and(|ns| ns > 65_000))));
         assert!(came.iter().flatten().flatten().all(|ns| (65_000..=66_000).contains(ns)));
-        assert_eq!(links.message(0, UnitId(0)), 65_000, "what the router says arrives");
+        assert_eq!(links.message(0, UnitId(0)), 65_000, "what the dispatcher says arrives");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::metering::{Bill, Epoch, Tracking};
+use protocol::metering::{Bill, Interval, Tracking};
 use serde::Serialize;
 
 use crate::checks::Checked;
@@ -26,7 +26,7 @@ pub struct Report {
     pub end_ns: u64,
     /// The packets that came.
     pub workload: Statistics,
-    /// What the router did.
+    /// What the dispatcher did.
     pub assignment: Assignment,
     /// What became of states.
     pub state: State,
@@ -38,7 +38,7 @@ pub struct Report {
     /// From a packet's arrival at its unit until it was processed: queue, waiting for state,
     /// service (S91).
     pub latency_at_unit: Latency,
-    /// From its arrival at the router.
+    /// From its arrival at the dispatcher.
     pub latency: Latency,
     /// How what was there followed what was wanted.
     pub tracking: Tracking,
@@ -46,11 +46,11 @@ pub struct Report {
     pub bill: Bill,
     /// What was checked, and held (R8).
     pub checked: Checked,
-    /// Epoch by epoch.
-    pub epochs: Vec<Epoch>,
+    /// Interval by interval.
+    pub intervals: Vec<Interval>,
 }
 
-/// What the router did.
+/// What the dispatcher did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Assignment {
     /// Flows that began.
@@ -97,7 +97,7 @@ pub struct State {
     /// Of these copies, those that told only what had changed.
     pub deltas: u64,
     /// Of those, the ones whose units did not have what they rested on, and asked for the whole.
-    pub deltas_missed: u64,
+    pub deltas_without_base: u64,
     /// Bytes that units keep of copies at the end, with what each takes besides its state.
     pub replicas_kept_bytes: u64,
     /// States read from the store.
@@ -112,9 +112,9 @@ pub struct State {
     /// Pulls and states that were sent once more, as nothing had come back.
     pub repeated: u64,
     /// Packets that had to wait for a state, or for packets before them.
-    pub held: u64,
+    pub pending: u64,
     /// How long each of them did, in the mean.
-    pub held_mean_ns: f64,
+    pub pending_mean_ns: f64,
     /// Packets that came late, and were sent on.
     pub forwarded: u64,
     /// Packets that were waited for, and given up for lost.
@@ -122,13 +122,23 @@ pub struct State {
     /// Flows that were over, and whose states were waited for in vain.
     pub ends_given_up: u64,
     /// Flows that were over, and that units had no room to remember ([`protocol::unit::PAST_MAX`]).
-    pub past_forgotten: u64,
+    pub tombstones_forgotten: u64,
 }
 
 impl Report {
     pub(crate) fn new(scenario: &Scenario, seed: u64, outcome: Outcome) -> Report {
-        let Outcome { workload, router, tally, warm, pool, at_unit, end_to_end, epochs, checked, end_ns } =
-            outcome;
+        let Outcome {
+            workload,
+            dispatcher,
+            tally,
+            warm,
+            pool,
+            at_unit,
+            end_to_end,
+            intervals,
+            checked,
+            end_ns,
+        } = outcome;
         let mut drops: BTreeMap<_, _> =
             REASONS.iter().zip(tally.dropped).map(|(&(_, name), count)| (name, count)).collect();
         drops.extend([
@@ -146,21 +156,21 @@ impl Report {
         let changes = seamless + pulls;
         Report {
             seed,
-            mode: scenario.router.mode.to_string(),
+            mode: scenario.dispatcher.mode.to_string(),
             time_ns,
             end_ns,
             workload,
             assignment: Assignment {
-                flows: router.flows,
-                flowlets: router.flowlets(),
-                flowlets_by_gap: router.flowlets_by_gap,
-                flowlets_by_size: router.flowlets_by_size,
-                flowlets_per_flow: router.flowlets() as f64 / router.flows.max(1) as f64,
-                assignments: router.assignments,
-                moved: router.assignments_moved,
-                without_room: router.assignments_without_room,
-                units_started: router.units_started,
-                units_stopped: router.units_stopped,
+                flows: dispatcher.flows,
+                flowlets: dispatcher.flowlets(),
+                flowlets_by_gap: dispatcher.flowlets_by_gap,
+                flowlets_by_size: dispatcher.flowlets_by_size,
+                flowlets_per_flow: dispatcher.flowlets() as f64 / dispatcher.flows.max(1) as f64,
+                assignments: dispatcher.assignments,
+                moved: dispatcher.assignments_moved,
+                without_room: dispatcher.assignments_without_room,
+                units_started: dispatcher.units_started,
+                units_stopped: dispatcher.units_stopped,
             },
             state: State {
                 seamless: tally.seamless,
@@ -172,28 +182,28 @@ impl Report {
                 replicas: tally.replicas,
                 replica_bytes: tally.replica_bytes,
                 deltas: tally.deltas,
-                deltas_missed: tally.deltas_missed,
+                deltas_without_base: tally.deltas_without_base,
                 replicas_kept_bytes: tally.replicas_kept_bytes,
                 store_reads: tally.store.reads,
                 store_writes: tally.store.writes,
                 store_behind_ns: tally.store_behind_ns,
                 rate_bps: state_bytes as f64 * 8e9 / time_ns.max(1) as f64,
                 repeated: tally.repeated,
-                held: tally.held,
-                held_mean_ns: tally.held_ns as f64 / tally.held.max(1) as f64,
+                pending: tally.pending,
+                pending_mean_ns: tally.pending_ns as f64 / tally.pending.max(1) as f64,
                 forwarded: tally.forwarded,
                 given_up: tally.given_up,
                 ends_given_up: tally.ends_given_up,
-                past_forgotten: tally.past_forgotten,
+                tombstones_forgotten: tally.tombstones_forgotten,
             },
             warm: (scenario.units.warm > 0).then(|| WarmUnits::of(pool, &scenario.tariff)),
             drops,
             latency_at_unit: at_unit,
             latency: end_to_end,
-            tracking: Tracking::of(&epochs),
-            bill: Bill::of(&scenario.tariff, &epochs),
+            tracking: Tracking::of(&intervals),
+            bill: Bill::of(&scenario.tariff, &intervals),
             checked,
-            epochs,
+            intervals,
         }
     }
 }

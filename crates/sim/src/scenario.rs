@@ -1,8 +1,8 @@
 //! Scenarios: what is simulated, as TOML. Every key has a default, the papers' value; an unknown
 //! one is an error.
 
+mod dispatcher;
 mod links;
-mod router;
 mod state;
 mod units;
 mod workload;
@@ -11,8 +11,9 @@ use protocol::metering::Tariff;
 use serde::Deserialize;
 use values::Nanos;
 
+pub use dispatcher::{Choice, DispatcherSettings, DrainWhen, Mode, ModeError, RateOver, Targets, WhenFull};
+pub use dispatcher::{Choice, DispatcherSettings, DrainWhen, Mode, ModeError, RateOver, Targets, WhenFull};
 pub use links::{Faults, Link, Links};
-pub use router::{Choice, DrainWhen, Mode, ModeError, RateOver, Router, Targets, WhenFull};
 pub use state::{Place, State};
 pub use units::{Count, CountError, ServiceKind, UNITS_MAX, Units};
 pub use workload::{
@@ -26,7 +27,7 @@ pub struct Scenario {
     /// Which packets come, and when.
     pub workload: Workload,
     /// How they are assigned to units.
-    pub router: Router,
+    pub dispatcher: DispatcherSettings,
     /// What processes them.
     pub units: Units,
     /// Where the states of flows are.
@@ -48,8 +49,8 @@ pub struct Run {
     /// Packets that arrive before this time do not count for latencies, nor changes of units for
     /// the share without waiting (R7).
     pub warm_up: Nanos,
-    /// Demand and capacity are reported for each epoch of this length: 100 ms (S47).
-    pub epoch: Nanos,
+    /// Demand and capacity are reported for each interval of this length: 100 ms (S47).
+    pub interval: Nanos,
     /// What is under way after the last packet has this long to come to an end; what has not is a
     /// violation.
     pub patience: Nanos,
@@ -58,7 +59,7 @@ pub struct Run {
 impl Default for Run {
     fn default() -> Run {
         let ms = |ms: u64| Nanos(ms * 1_000_000);
-        Run { time: ms(2_000), warm_up: ms(100), epoch: ms(100), patience: ms(10_000) }
+        Run { time: ms(2_000), warm_up: ms(100), interval: ms(100), patience: ms(10_000) }
     }
 }
 
@@ -79,7 +80,7 @@ impl Scenario {
     /// Which units a flow's state is copied to ahead.
     pub fn targets(&self) -> Targets {
         match self.state.place {
-            Place::Unit => self.router.targets,
+            Place::Unit => self.dispatcher.targets,
             Place::Reactive | Place::Store | Place::StoreNaive => Targets::None,
         }
     }
@@ -99,12 +100,12 @@ mod tests {
     #[test]
     fn the_empty_scenario_is_that_of_the_papers() {
         let scenario = Scenario::parse("").unwrap();
-        assert_eq!(scenario.router.gap, Nanos(500_000)); // S30
-        assert_eq!(scenario.router.size_max, Some(ByteCount(15_000))); // S31
-        assert_eq!((scenario.router.lambda, scenario.router.targets_count), (Share(0.25), 3)); // S37, S55
+        assert_eq!(scenario.dispatcher.gap, Nanos(500_000)); // S30
+        assert_eq!(scenario.dispatcher.size_max, Some(ByteCount(15_000))); // S31
+        assert_eq!((scenario.dispatcher.lambda, scenario.dispatcher.targets_count), (Share(0.25), 3)); // S37, S55
         assert_eq!(scenario.units.capacity, PositiveBitRate(1_000_000_000)); // S41
-        assert_eq!(scenario.router.bucket.0 * scenario.router.buckets as u64, 100_000_000); // S40
-        assert_eq!(scenario.run.epoch, Nanos(100_000_000)); // S47
+        assert_eq!(scenario.dispatcher.bucket.0 * scenario.dispatcher.buckets as u64, 100_000_000); // S40
+        assert_eq!(scenario.run.interval, Nanos(100_000_000)); // S47
         assert_eq!(scenario.links.copy_time, Nanos(160_000)); // S64
     }
 
@@ -116,21 +117,21 @@ mod tests {
             profile = "W-A"
             curve = [["0s", "1Gbps"], ["1s", "4Gbps"]]
             adversary = { every = 50 }
-            [router]
+            [dispatcher]
             mode = "smart-flow:50ms"
             [units]
             count = "2..20"
             byte_cost = "0.5ns"
             [links]
-            router_to_unit = { latency = "10us", loss = 0.01 }
+            dispatcher_to_unit = { latency = "10us", loss = 0.01 }
             [run]
             time = "1s"
             "#,
         )
         .unwrap();
-        assert_eq!(scenario.router.mode, Mode::SmartFlow { every: Nanos(50_000_000) });
+        assert_eq!(scenario.dispatcher.mode, Mode::SmartFlow { every: Nanos(50_000_000) });
         assert_eq!(scenario.units.byte_cost, Some(Picos(500)));
-        assert_eq!(scenario.links.router_to_unit.loss, Share(0.01));
+        assert_eq!(scenario.links.dispatcher_to_unit.loss, Share(0.01));
         let Workload::Trace(trace) = scenario.workload else { panic!("it is a trace") };
         assert_eq!(trace.profile, Profile::WA);
         assert_eq!(trace.adversary.map(|adversary| adversary.packets.get()), Some(20));
@@ -139,11 +140,11 @@ mod tests {
     #[test]
     fn errors_name_line_and_column() {
         let cases = [
-            ("[router]\nlamda = 0.5\n", "line 2, column 1", "unknown field `lamda`"),
-            ("[router]\nlambda = 1.5\n", "line 2, column 10", "expected a share from 0 to 1"),
+            ("[dispatcher]\nlamda = 0.5\n", "line 2, column 1", "unknown field `lamda`"),
+            ("[dispatcher]\nlambda = 1.5\n", "line 2, column 10", "expected a share from 0 to 1"),
             ("[run]\n\ntime = \"5\"\n", "line 3, column 8", "expected a duration"),
             ("[workload.random]\n", "line 1, column 11", "expected one of `trace`, `steady`, `capture`"),
-            ("[router]\nmode = \"smart\"\n", "line 2, column 8", "`smart` is not a mode"),
+            ("[dispatcher]\nmode = \"smart\"\n", "line 2, column 8", "`smart` is not a mode"),
             ("[units]\ncount = \"4..2\"\n", "line 2, column 9", "number of units"),
             ("[workload.trace]\ncurve = []\n", "line 2, column 9", "point"),
             ("[workload.steady]\nrate = \"0bps\"\n", "line 2, column 8", "expected an amount above 0"),

@@ -30,7 +30,7 @@ pub struct Server {
 struct Waiting {
     parcel: u32,
     /// The slot of its flow.
-    slot: u32,
+    index: u32,
     /// Since when it is in the queue; `u64::MAX`: it is not, or not any more.
     since_ns: u64,
 }
@@ -56,14 +56,14 @@ impl Server {
 
     /// Adds a parcel to the queue, of the flow in this slot.
     #[inline]
-    pub fn queue(&mut self, parcel: u32, slot: u32, now_ns: u64) {
-        self.queue.push_back(Waiting { parcel, slot, since_ns: now_ns });
+    pub fn queue(&mut self, parcel: u32, index: u32, now_ns: u64) {
+        self.queue.push_back(Waiting { parcel, index, since_ns: now_ns });
     }
 
     /// Adds a parcel that goes before the queue, of the flow in this slot.
     #[inline]
-    pub fn deliver(&mut self, parcel: u32, slot: u32) {
-        self.inbox.push_back(Waiting { parcel, slot, since_ns: u64::MAX });
+    pub fn deliver(&mut self, parcel: u32, index: u32) {
+        self.inbox.push_back(Waiting { parcel, index, since_ns: u64::MAX });
     }
 
     /// What the unit does next, and since when that has been in the queue; `u64::MAX`: it has not,
@@ -88,13 +88,13 @@ impl Server {
     pub fn prefetch(&self, parcels: &Slab<Parcel>) {
         if let Some(third) = self.waiting(2) {
             parcels.prefetch(third.parcel);
-            self.unit.prefetch(third.slot);
+            self.unit.prefetch(third.index);
         }
         if let Some(second) = self.waiting(1) {
-            self.unit.prefetch_slot(second.slot);
+            self.unit.prefetch_entry(second.index);
         }
         if let Some(first) = self.waiting(0) {
-            self.unit.prefetch_flow(first.slot);
+            self.unit.prefetch_flow(first.index);
         }
     }
 
@@ -124,7 +124,7 @@ impl Server {
 pub enum Parcel {
     /// A packet.
     Packet {
-        /// What the router wrote on it.
+        /// What the dispatcher wrote on it.
         stamp: protocol::message::Stamp,
         /// The packet.
         packet: Packet,
@@ -133,7 +133,7 @@ pub enum Parcel {
     },
     /// A message.
     Message {
-        /// From a unit; none: the router.
+        /// From a unit; none: the dispatcher.
         from: Option<UnitId>,
         /// The message.
         message: Message,
@@ -143,10 +143,10 @@ pub enum Parcel {
 impl Parcel {
     /// The slot of the flow that it is of or about, if it is one.
     #[inline]
-    pub fn slot(&self) -> Option<u32> {
+    pub fn flow_index(&self) -> Option<u32> {
         match self {
-            Parcel::Packet { stamp, .. } => Some(stamp.flow.slot),
-            Parcel::Message { message, .. } => message.flow().map(|flow| flow.slot),
+            Parcel::Packet { stamp, .. } => Some(stamp.flow.index),
+            Parcel::Message { message, .. } => message.flow().map(|flow| flow.index),
         }
     }
 }

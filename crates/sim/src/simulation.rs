@@ -17,14 +17,14 @@ pub struct Simulation {
 /// Why a scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulationError {
-    /// The router refuses what the scenario says about it.
-    #[error("[router] and [units]: {0}")]
-    Router(#[from] protocol::dispatcher::RouterError),
+    /// The dispatcher refuses what the scenario says about it.
+    #[error("[dispatcher] and [units]: {0}")]
+    Dispatcher(#[from] protocol::dispatcher::DispatcherError),
     /// Units have a quota, and nothing says what a packet takes.
     #[error("[units]: {0}")]
     Quota(#[from] crate::service::NoQuota),
     /// Units do not keep books of so many flows.
-    #[error("[router]: `flows_max` is {wanted}, and units know {most} flows at most")]
+    #[error("[dispatcher]: `flows_max` is {wanted}, and units know {most} flows at most")]
     Flows {
         /// What the scenario says.
         wanted: u32,
@@ -45,16 +45,18 @@ pub enum SimulationError {
     /// The scenario names a capture, and nobody has read it.
     #[error("[workload.capture]: {} was not read", .0.display())]
     Unread(PathBuf),
-    /// The run takes no time, or its epochs do not, or there would be too many of them.
-    #[error("[run]: `time` and `epoch` are longer than 0, and there are at most {EPOCHS_MAX} epochs")]
+    /// The run takes no time, or its intervals do not, or there would be too many of them.
+    #[error(
+        "[run]: `time` and `interval` are longer than 0, and there are at most {INTERVALS_MAX} intervals"
+    )]
     Time,
 }
 
 /// The most bytes of a flow's state.
 pub const STATE_MAX: u64 = 16 << 20;
 
-/// The most epochs of a run.
-pub const EPOCHS_MAX: u64 = 1_000_000;
+/// The most intervals of a run.
+pub const INTERVALS_MAX: u64 = 1_000_000;
 
 /// A run did what it must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,11 +85,11 @@ impl Simulation {
     /// # Errors
     /// If the scenario asks for what there cannot be.
     pub fn new(scenario: Scenario, seed: u64) -> Result<Simulation, SimulationError> {
-        let (time_ns, epoch_ns) = (scenario.run.time.0, scenario.run.epoch.0);
-        if time_ns == 0 || epoch_ns == 0 || time_ns / epoch_ns >= EPOCHS_MAX {
+        let (time_ns, interval_ns) = (scenario.run.time.0, scenario.run.interval.0);
+        if time_ns == 0 || interval_ns == 0 || time_ns / interval_ns >= INTERVALS_MAX {
             return Err(SimulationError::Time);
         }
-        let (wanted, most) = (scenario.router.flows_max.get(), protocol::unit::SLOTS_MAX);
+        let (wanted, most) = (scenario.dispatcher.flows_max.get(), protocol::unit::FLOWS_MAX);
         if wanted > most {
             return Err(SimulationError::Flows { wanted, most });
         }
@@ -109,15 +111,15 @@ impl Simulation {
     /// Runs it to its end.
     ///
     /// # Errors
-    /// If the router and the units did what they must not.
+    /// If the dispatcher and the units did what they must not.
     pub fn run(self) -> Result<Report, Failed> {
         self.run_with(|_| {})
     }
 
-    /// The same, and says after each epoch how far it has come.
+    /// The same, and says after each interval how far it has come.
     ///
     /// # Errors
-    /// If the router and the units did what they must not.
+    /// If the dispatcher and the units did what they must not.
     pub fn run_with(mut self, mut progress: impl FnMut(Progress)) -> Result<Report, Failed> {
         let run = &self.scenario.run;
         let last_ns = run.time.0.saturating_add(run.patience.0);
@@ -126,7 +128,7 @@ impl Simulation {
         let fail = |at_ns| move |violation| Failed { seed, at_ns, violation };
         let mut is_warm = false;
         loop {
-            until_ns = last_ns.min(until_ns + run.epoch.0);
+            until_ns = last_ns.min(until_ns + run.interval.0);
             if !is_warm && run.warm_up.0 <= until_ns {
                 let is_over = self.world.advance_to(run.warm_up.0);
                 is_over.map_err(fail(self.world.now_ns()))?;

@@ -18,7 +18,7 @@ pub struct Store {
     records: BTreeMap<FlowId, FlowRecord>,
     /// Who waits for states that are not there yet.
     waiting: BTreeMap<FlowId, Vec<Fetch>>,
-    /// Up to which clock units have written each flow's state, or are about to.
+    /// Up to which seq units have written each flow's state, or are about to.
     written: BTreeMap<FlowId, u64>,
     /// The newest epoch of each flow whose state was written for it.
     handed_over: BTreeMap<FlowId, Epoch>,
@@ -72,7 +72,7 @@ pub struct Fetch {
     pub flow: FlowId,
     /// The owner before.
     pub previous: UnitId,
-    /// The last clock that it got.
+    /// The last seq that it got.
     pub last: u64,
 }
 
@@ -120,9 +120,9 @@ impl Store {
         self.busy_until_ns.saturating_sub(now_ns)
     }
 
-    /// Whether a state that covers this clock is news to the store; it is written then.
-    pub fn is_news(&mut self, flow: FlowId, clock: u64) -> bool {
-        self.written.insert(flow, clock) != Some(clock)
+    /// Whether a state that covers this seq is news to the store; it is written then.
+    pub fn is_news(&mut self, flow: FlowId, seq: u64) -> bool {
+        self.written.insert(flow, seq) != Some(seq)
     }
 
     /// Whether a state is handed over to an epoch for the first time.
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use values::Nanos;
 
-    const FLOW: FlowId = FlowId { slot: 0, generation: 0 };
+    const FLOW: FlowId = FlowId { index: 0, generation: 0 };
 
     fn record(contiguous: u64) -> FlowRecord {
         FlowRecord { watermark: Watermark::up_to(contiguous), bytes: vec![0; 64] }

@@ -1,13 +1,13 @@
 //! What units and links count, all together.
 
-use protocol::unit::Dropped;
+use protocol::unit::DropCause;
 
 use crate::store::Accesses;
 
 /// What units and links have counted, all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Packets of flows that the router had no room for.
+    /// Packets of flows that the dispatcher had no room for.
     pub refused: u64,
     /// Packets that came to a full queue.
     pub queue_full: u64,
@@ -20,7 +20,7 @@ pub struct Tally {
     /// Of these copies, those that told what had changed.
     pub deltas: u64,
     /// Of those, the ones whose units did not have what they rested on.
-    pub deltas_missed: u64,
+    pub deltas_without_base: u64,
     /// Bytes that units keep of them at the end.
     pub replicas_kept_bytes: u64,
     /// Handovers for which the state was there already.
@@ -36,9 +36,9 @@ pub struct Tally {
     /// Pulls and states that were sent once more.
     pub repeated: u64,
     /// Packets that had to wait for a state, or for packets before them.
-    pub held: u64,
+    pub pending: u64,
     /// How long, all together.
-    pub held_ns: u64,
+    pub pending_ns: u64,
     /// What was asked of the store.
     pub store: Accesses,
     /// For how long the store would have gone on at the end.
@@ -50,7 +50,7 @@ pub struct Tally {
     /// Flows that were over, and whose states units waited for in vain.
     pub ends_given_up: u64,
     /// Flows that were over, and that units had no room to remember.
-    pub past_forgotten: u64,
+    pub tombstones_forgotten: u64,
     /// Packets that units dropped, by reason: in the order of [`REASONS`].
     pub dropped: [u64; REASONS.len()],
 }
@@ -65,11 +65,11 @@ pub struct Changes {
 }
 
 /// Why units drop packets.
-pub const REASONS: [(Dropped, &str); 4] = [
-    (Dropped::Old, "old"),
-    (Dropped::Ended, "flow-ended"),
-    (Dropped::Full, "held-full"),
-    (Dropped::Refused, "unit-refused"),
+pub const REASONS: [(DropCause, &str); 4] = [
+    (DropCause::Stale, "stale"),
+    (DropCause::FlowEnded, "flow-ended"),
+    (DropCause::PendingFull, "pending-full"),
+    (DropCause::Refused, "unit-refused"),
 ];
 
 impl Tally {
@@ -77,17 +77,17 @@ impl Tally {
     pub fn add_unit(&mut self, unit: &protocol::unit::Counters) {
         self.seamless += unit.seamless;
         self.pulls += unit.pulls_sent;
-        self.overtaken += unit.overtaken;
-        self.deltas_missed += unit.deltas_missed;
+        self.overtaken += unit.overtaken_by_replica;
+        self.deltas_without_base += unit.deltas_without_base;
         self.states += unit.states_sent;
         self.state_bytes += unit.state_bytes_sent;
-        self.repeated += unit.pulls_again + unit.states_again;
-        self.held += unit.held;
-        self.held_ns += unit.held_ns;
+        self.repeated += unit.pulls_retransmitted + unit.states_retransmitted;
+        self.pending += unit.pending;
+        self.pending_ns += unit.pending_ns;
         self.forwarded += unit.forwarded;
         self.given_up += unit.given_up;
         self.ends_given_up += unit.ends_given_up;
-        self.past_forgotten += unit.past_forgotten;
+        self.tombstones_forgotten += unit.tombstones_forgotten;
         for (count, (reason, _)) in self.dropped.iter_mut().zip(REASONS) {
             *count += unit.dropped(reason);
         }

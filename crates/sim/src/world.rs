@@ -1,15 +1,15 @@
 //! The loop: what happens next, and what follows from it.
 
 mod ahead;
-mod routing;
+mod dispatching;
 mod sending;
 mod serving;
 mod stores;
 
 use packet::FlowHasher;
-use protocol::dispatcher::{Order, Router};
+use protocol::dispatcher::{Dispatcher, DispatcherOutput};
 use protocol::message::UnitId;
-use protocol::metering::{Epoch, Epochs};
+use protocol::metering::{Interval, IntervalMeter};
 use protocol::unit::{Outbox, Unit};
 
 use self::ahead::Ahead;
@@ -37,7 +37,7 @@ enum Event {
     Queued { unit: UnitId, parcel: u32 },
     /// A message arrives at a unit, and goes before its queue.
     Delivered { unit: UnitId, parcel: u32 },
-    /// A message arrives at the router.
+    /// A message arrives at the dispatcher.
     Returned { parcel: u32 },
     /// A unit is done with what it was at, and something waits.
     Wake(UnitId),
@@ -81,9 +81,9 @@ pub struct World {
     now_ns: u64,
     events: EventQueue<Event>,
     arrivals: Arrivals,
-    router: Router,
-    router_cost: [Picos; 2],
-    router_busy_until_ns: u64,
+    dispatcher: Dispatcher,
+    dispatch_cost: [Picos; 2],
+    dispatcher_busy_until_ns: u64,
     servers: Vec<Server>,
     state_len: StateLen,
     service: Service,
@@ -103,14 +103,14 @@ pub struct World {
     workload: WorkloadStatistics,
     at_unit: Latencies,
     end_to_end: Latencies,
-    epochs: Epochs,
+    intervals: IntervalMeter,
     /// When the present one ends.
-    epoch_ends_ns: u64,
+    interval_ends_ns: u64,
     tally: Tally,
     /// Changes within the warm-up.
     warm: Changes,
     // What is used again from event to event, for its memory.
-    orders: Vec<Order>,
+    orders: Vec<DispatcherOutput>,
     outbox: Outbox<Packet>,
     processed: Vec<Processed>,
     ended: Vec<(protocol::message::FlowId, u64)>,
@@ -121,8 +121,8 @@ pub struct World {
 pub struct Outcome {
     /// The packets that came.
     pub workload: Statistics,
-    /// What the router counted.
-    pub router: protocol::dispatcher::Counters,
+    /// What the dispatcher counted.
+    pub dispatcher: protocol::dispatcher::Counters,
     /// What the units and the links counted.
     pub tally: Tally,
     /// Of that, changes within the warm-up.
@@ -131,10 +131,10 @@ pub struct Outcome {
     pub pool: PoolCounters,
     /// From a packet's arrival at its unit.
     pub at_unit: Latency,
-    /// From its arrival at the router.
+    /// From its arrival at the dispatcher.
     pub end_to_end: Latency,
-    /// Epoch by epoch.
-    pub epochs: Vec<Epoch>,
+    /// Interval by interval.
+    pub intervals: Vec<Interval>,
     /// What was checked.
     pub checked: Checked,
     /// When the last thing happened.
@@ -157,14 +157,14 @@ impl World {
             now_ns: 0,
             events: EventQueue::new(),
             arrivals: Arrivals::new(Packets::new(&scenario.workload, seed), FlowHasher::new(seed)),
-            router: Router::new(crate::parts::router_config(scenario, seed))?,
-            router_cost: [scenario.router.packet_cost, scenario.router.flowlet_cost],
-            router_busy_until_ns: 0,
+            dispatcher: Dispatcher::new(crate::parts::dispatcher_config(scenario, seed))?,
+            dispatch_cost: [scenario.dispatcher.packet_cost, scenario.dispatcher.flowlet_cost],
+            dispatcher_busy_until_ns: 0,
             servers: (0..units.count.max).map(UnitId).map(server).collect(),
             state_len,
             service,
             queue_max: units.queue,
-            is_in_order: in_order(&scenario.links.router_to_unit),
+            is_in_order: in_order(&scenario.links.dispatcher_to_unit),
             may_be_unsettled: scenario.links.messages.loss.0 > 0.0,
             links: Links::new(&scenario.links, units.count.max, seed),
             parcels: Slab::default(),
@@ -175,8 +175,13 @@ impl World {
             workload: WorkloadStatistics::new(),
             at_unit: Latencies::new(),
             end_to_end: Latencies::new(),
-            epochs: Epochs::new(scenario.run.epoch.0, scenario.run.time.0, units.count.max, units.capacity.0),
-            epoch_ends_ns: 0,
+            intervals: IntervalMeter::new(
+                scenario.run.interval.0,
+                scenario.run.time.0,
+                units.count.max,
+                units.capacity.0,
+            ),
+            interval_ends_ns: 0,
             tally: Tally::default(),
             warm: Changes::default(),
             orders: Vec::new(),
@@ -185,7 +190,7 @@ impl World {
             ended: Vec::new(),
             coming: Vec::new(),
         };
-        world.epoch_ends_ns = world.epochs.ends_ns();
+        world.interval_ends_ns = world.intervals.ends_ns();
         for unit in (0..units.count.min).map(UnitId) {
             world.switch_on(unit);
             world.make_ready(unit);
@@ -200,16 +205,16 @@ impl World {
 
     /// Packets that have come so far.
     pub fn packets(&self) -> u64 {
-        self.router.counters().packets
+        self.dispatcher.counters().packets
     }
 
     /// Goes on until this time, or until nothing is left to happen; true if that is so.
     pub fn advance_to(&mut self, until_ns: u64) -> Result<bool, Violation> {
         loop {
-            let (event_ns, router_ns) = (self.events.next_ns(), self.router.due_ns());
-            let next_ns = self.arrival_ns().min(event_ns).min(router_ns);
+            let (event_ns, dispatcher_ns) = (self.events.next_ns(), self.dispatcher.next_timeout_ns());
+            let next_ns = self.arrival_ns().min(event_ns).min(dispatcher_ns);
             if next_ns >= self.run.time.0 {
-                self.close_epochs(self.run.time.0);
+                self.close_intervals(self.run.time.0);
                 let under_way = (self.checks.under_way(), self.messages);
                 if under_way == (0, 0) && !self.has_unsettled() {
                     return Ok(true);
@@ -218,10 +223,10 @@ impl World {
             if next_ns >= until_ns {
                 return Ok(false);
             }
-            self.close_epochs(next_ns);
+            self.close_intervals(next_ns);
             self.now_ns = self.now_ns.max(next_ns);
-            if router_ns == next_ns {
-                self.router.advance(self.now_ns, &mut self.orders);
+            if dispatcher_ns == next_ns {
+                self.dispatcher.handle_timeout(self.now_ns, &mut self.orders);
                 self.carry_out_orders(self.now_ns);
             } else if event_ns == next_ns {
                 self.happen()?;
@@ -261,13 +266,13 @@ impl World {
         let states = self.servers.iter().flat_map(|server| server.unit.engine().states());
         Ok(Outcome {
             workload: self.workload.finish(self.run.time.0),
-            router: *self.router.counters(),
+            dispatcher: *self.dispatcher.counters(),
             tally: self.tally,
             warm: self.warm,
             pool: self.pool.counters,
             at_unit: self.at_unit.finish(),
             end_to_end: self.end_to_end.finish(),
-            epochs: self.epochs.done().to_vec(),
+            intervals: self.intervals.done().to_vec(),
             end_ns: self.now_ns,
             checked: self.checks.finish(states)?,
         })
@@ -282,12 +287,12 @@ impl World {
         }
     }
 
-    /// Epochs that end until this time do.
+    /// IntervalMeter that end until this time do.
     #[inline]
-    fn close_epochs(&mut self, until_ns: u64) {
-        while self.epoch_ends_ns <= until_ns {
-            self.epochs.close(self.router.counters().flowlets());
-            self.epoch_ends_ns = self.epochs.ends_ns();
+    fn close_intervals(&mut self, until_ns: u64) {
+        while self.interval_ends_ns <= until_ns {
+            self.intervals.close(self.dispatcher.counters().flowlets());
+            self.interval_ends_ns = self.intervals.ends_ns();
         }
     }
 
@@ -331,7 +336,7 @@ impl World {
             }
             Some((_, Event::Ready(unit))) => {
                 self.make_ready(unit);
-                self.router.started(self.now_ns, unit);
+                self.dispatcher.started(self.now_ns, unit);
                 Ok(())
             }
         }
@@ -357,7 +362,7 @@ mod tests {
 
     fn world_in_mode(mode: &str) -> World {
         let text = "[workload.steady]\nrate = \"900Mbps\"\nflows = 20\n[units]\ncount = \"2\"\n[run]\ntime = \"40ms\"";
-        let scenario = Scenario::parse(&format!("{text}\n[router]\nmode = \"{mode}\"")).unwrap();
+        let scenario = Scenario::parse(&format!("{text}\n[dispatcher]\nmode = \"{mode}\"")).unwrap();
         let mut world = World::new(&scenario, 1).unwrap();
         assert_eq!(world.advance_to(20_000_000), Ok(false));
         world
@@ -405,7 +410,7 @@ mod tests {
         let mut world = world();
         let parcel = (0..).find(|&parcel| world.parcels.get_mut(parcel).is_some()).unwrap();
         world.parcels.take(parcel);
-        // Its clock is given up, and all goes on but for the account.
+        // Its seq is given up, and all goes on but for the account.
         assert!(matches!(
             world.advance_to(10_000_000_000).and_then(|_| world.finish().map(|_| ())),
             Err(Violation::Unfinished { packets: 1, .. })
@@ -417,7 +422,7 @@ mod tests {
         let mut world = world();
         let engine = world.servers[0].unit.engine_mut();
         let (flow, _) = engine.states().next().unwrap();
-        engine.process(0, flow, Packet { came_ns: 0, at_unit_ns: 0, clock: 1, len: 1_000 });
+        engine.process(0, flow, Packet { came_ns: 0, at_unit_ns: 0, seq: 1, len: 1_000 });
         assert!(matches!(
             world.follow_up(UnitId(0)),
             Err(Violation::OutOfOrder { .. } | Violation::Fates { .. })

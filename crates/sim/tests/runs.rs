@@ -42,7 +42,7 @@ fn units_come_and_go_with_the_demand() {
 fn changes_within_the_warm_up_do_not_count() {
     let share = |warm_up: &str| {
         let scenario = format!(
-            "[workload.trace]\ncurve = [[\"0s\", \"4Gbps\"]]\n[router]\nstay_below = 0.95\n[units]\ncount = \"1..20\"\n\
+            "[workload.trace]\ncurve = [[\"0s\", \"4Gbps\"]]\n[dispatcher]\nstay_below = 0.95\n[units]\ncount = \"1..20\"\n\
              [run]\ntime = \"300ms\"\nwarm_up = \"{warm_up}\""
         );
         run(&scenario, 1).state
@@ -95,7 +95,7 @@ fn one_unit_is_the_trivial_model() {
         [units]
         count = "1"
         [links]
-        router_to_unit = { latency = "0us" }
+        dispatcher_to_unit = { latency = "0us" }
         [run]
         time = "100ms"
         warm_up = "0s"
@@ -129,15 +129,18 @@ fn a_quota_lets_through_what_it_is_period_by_period() {
         service = "quota"
         packet_cost = "440ns"
         [links]
-        router_to_unit = { latency = "0us" }
+        dispatcher_to_unit = { latency = "0us" }
         [run]
         time = "1s"
         warm_up = "0s"
         "#,
         1,
     );
-    assert!(report.epochs.iter().all(|epoch| epoch.processed == 12_500));
-    assert!(report.epochs[..5].iter().all(|epoch| (epoch.utilisation[0].1 - 2.0).abs() < 1e-3), "S92");
+    assert!(report.intervals.iter().all(|interval| interval.processed == 12_500));
+    assert!(
+        report.intervals[..5].iter().all(|interval| (interval.utilisation[0].1 - 2.0).abs() < 1e-3),
+        "S92"
+    );
     // Half of the first period's packets find quota, and then each period's first in the queue did
     // long ago.
     assert_eq!((report.latency_at_unit.count, report.latency_at_unit.p1_ns), (125_000, 440));
@@ -156,7 +159,7 @@ fn a_quota_lets_through_what_it_is_period_by_period() {
         1,
     );
     assert_eq!((light.latency_at_unit.p50_ns, light.latency_at_unit.max_ns), (440, 440));
-    assert!((light.epochs[5].utilisation[0].1 - 0.9).abs() < 1e-3);
+    assert!((light.intervals[5].utilisation[0].1 - 0.9).abs() < 1e-3);
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn a_full_queue_drops_and_says_so() {
     );
     let dropped = report.drops["queue-full"];
     assert!((dropped as f64 / report.workload.packets as f64 - 0.5).abs() < 0.02);
-    assert_eq!(report.epochs[0].queue_peak, 10);
+    assert_eq!(report.intervals[0].queue_peak, 10);
 }
 
 /// Each packet goes to another unit, and its flow's state with it (S5): that takes a round trip for
@@ -188,13 +191,13 @@ fn packet_by_packet_states_are_always_on_their_way() {
         flows = 7
         rate = "50Mbps"
         spacing = "poisson"
-        [router]
+        [dispatcher]
         mode = "packet"
         targets = "none"
         [units]
         count = "4"
         [links]
-        router_to_unit = { loss = 0.01, reorder = 0.01 }
+        dispatcher_to_unit = { loss = 0.01, reorder = 0.01 }
         [run]
         time = "500ms"
         "#,
@@ -219,7 +222,7 @@ fn copies_of_what_has_changed_do_what_whole_ones_do() {
                 changes = "8B"
                 {units}
                 [links]
-                router_to_unit = {{ loss = 0.001, reorder = 0.01 }}
+                dispatcher_to_unit = {{ loss = 0.001, reorder = 0.01 }}
                 bandwidth = "1000Gbps"
                 [run]
                 time = "100ms"
@@ -241,14 +244,14 @@ fn copies_of_what_has_changed_do_what_whole_ones_do() {
         )
     };
     assert_eq!(same(&whole), same(&changes));
-    assert_eq!((whole.state.deltas, changes.state.deltas_missed), (0, 0));
+    assert_eq!((whole.state.deltas, changes.state.deltas_without_base), (0, 0));
     let rest = changes.state.replica_bytes - 96 * (changes.state.replicas - changes.state.deltas);
     assert!(changes.state.deltas * 3 > changes.state.replicas, "{:?}", changes.state);
     assert!((12..16).contains(&(rest / changes.state.deltas)), "{:?}", changes.state);
 
     // Units that have little room forget copies, and those that know of them ask for the whole.
     let forgetful = copies("deltas = true\nreplicas_max = \"20KB\"");
-    assert!(forgetful.state.deltas_missed > 0 && forgetful.state.deltas > 0, "{:?}", forgetful.state);
+    assert!(forgetful.state.deltas_without_base > 0 && forgetful.state.deltas > 0, "{:?}", forgetful.state);
     assert_eq!(forgetful.checked.processed, whole.checked.processed);
 }
 
@@ -263,7 +266,7 @@ fn sparse(state: &str) -> Report {
             rate = "4Mbps"
             [units]
             count = "1"
-            [router]
+            [dispatcher]
             size_max = "none"
             [state]
             {state}
@@ -360,12 +363,12 @@ fn packet_by_packet_under_too_much_load_nothing_is_left_behind() {
         rate = "2Gbps"
         spacing = "poisson"
         until = "100ms"
-        [router]
+        [dispatcher]
         mode = "packet"
         targets = "none"
         [units]
         count = "4"
-        held_max = 1000
+        pending_max = 1000
         expire_after = "30ms"
         [run]
         time = "2s"
@@ -373,7 +376,7 @@ fn packet_by_packet_under_too_much_load_nothing_is_left_behind() {
         "#,
         1,
     );
-    let held_full = report.drops["held-full"];
+    let held_full = report.drops["pending-full"];
     println!("{held_full} of {} dropped, {:?}", report.workload.packets, report.latency);
     assert_eq!(report.drops.len(), 1, "{:?}", report.drops);
     assert!(report.latency.p50_ns > 1_000_000);
@@ -390,7 +393,7 @@ fn a_flow_ends_once_although_units_have_not_heard_where_it_is() {
         r#"
         [workload.trace]
         curve = [["0s", "500Mbps"], ["15ms", "4Gbps"], ["30ms", "100Mbps"]]
-        [router]
+        [dispatcher]
         mode = "rss:32:3ms"
         choice = "lowest-id"
         targets = "predicted"
@@ -404,12 +407,12 @@ fn a_flow_ends_once_although_units_have_not_heard_where_it_is() {
         expire_after = "4ms"
         [links]
         messages = { loss = 0.2, again = 0.1, late = 0.2, late_by = "200us" }
-        router_to_unit = { latency = "20us", reorder = 0.01 }
+        dispatcher_to_unit = { latency = "20us", reorder = 0.01 }
         unit_to_unit = { latency = "30us", reorder = 0.01 }
         [run]
         time = "40ms"
         warm_up = "0s"
-        epoch = "10ms"
+        interval = "10ms"
         "#,
         17076637770213084121,
     );
@@ -453,7 +456,7 @@ proptest! {
         let scenario = format!(
             r#"
             {workload}
-            [router]
+            [dispatcher]
             mode = "{mode}"
             choice = "{choice}"
             targets = "{targets}"
@@ -465,11 +468,11 @@ proptest! {
             [units]
             count = "1..6"
             queue = {queue}
-            held_per_flow_max = {held_per_flow}
+            pending_per_flow_max = {held_per_flow}
             deltas = {deltas}
             changes = "8B"
             replicas_max = "{replicas_max}"
-            pull_again = "{pull_again}"
+            retransmit = "{pull_again}"
             {service}
             message_cost = "{message_cost}"
             start = "{start}ms"
@@ -479,12 +482,12 @@ proptest! {
             [links]
             {messages}
             unit_to_store = {{ latency = "25us", jitter = "{jitter}0us" }}
-            router_to_unit = {{ latency = "20us", jitter = "{jitter}0us", loss = 0.0{loss}, reorder = 0.0{reorder} }}
+            dispatcher_to_unit = {{ latency = "20us", jitter = "{jitter}0us", loss = 0.0{loss}, reorder = 0.0{reorder} }}
             unit_to_unit = {{ latency = "30us", jitter = "{jitter}0us", loss = 0.0{loss}, reorder = 0.0{reorder} }}
             [run]
             time = "40ms"
             warm_up = "0s"
-            epoch = "10ms"
+            interval = "10ms"
             "#
         );
         let report = Simulation::new(Scenario::parse(&scenario).unwrap(), seed).unwrap().run();
@@ -517,8 +520,8 @@ fn what_cannot_be_simulated_is_refused() {
     let refused = |text: &str| Simulation::new(Scenario::parse(text).unwrap(), 1).err().unwrap().to_string();
     assert!(refused("[run]\ntime = \"0s\"").contains("`time`"));
     assert!(refused("[units]\nservice = \"quota\"").contains("`packet_cost`"));
-    assert!(refused("[router]\ngap = \"0s\"").contains("gap_ns"));
-    assert!(refused("[router]\nflows_max = 4294967295").contains("`flows_max`"));
+    assert!(refused("[dispatcher]\ngap = \"0s\"").contains("gap_ns"));
+    assert!(refused("[dispatcher]\nflows_max = 4294967295").contains("`flows_max`"));
 }
 
 #[test]
@@ -526,7 +529,7 @@ fn warm_units_are_ready_sooner_and_cost_while_they_wait() {
     // S106
     let run_with = |units: &str| {
         let demand = "[workload.trace]\ncurve = [[\"0s\", \"500Mbps\"], [\"60ms\", \"2500Mbps\"]]\n";
-        let rest = "[router]\nfollow_at = 0.9\n[run]\ntime = \"250ms\"\nwarm_up = \"0s\"\n";
+        let rest = "[dispatcher]\nfollow_at = 0.9\n[run]\ntime = \"250ms\"\nwarm_up = \"0s\"\n";
         run(&format!("{demand}{rest}[units]\ncount = \"1..6\"\nstart = \"40ms\"\n{units}"), 1)
     };
     let (cold, warm) = (run_with(""), run_with("warm = 2\nwarm_start = \"1ms\"\n"));

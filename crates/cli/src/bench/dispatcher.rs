@@ -2,26 +2,26 @@
 
 use anyhow::ensure;
 use packet::{FlowHasher, Packet, PacketPool, Parser};
-use protocol::dispatcher::{Arrival, Config, Guess, Order, Routed, Router};
+use protocol::dispatcher::{Arrival, Config, Dispatched, Dispatcher, DispatcherOutput, FlowGuess};
 
 use super::tape::{Frames, Tape};
 use super::workload::{PACE_NS, Target, WARM_UP};
 
 /// Copy, parse, find the flow, cut flowlets, assign, stamp.
 pub struct DispatcherTarget {
-    router: Router,
+    dispatcher: Dispatcher,
     parser: Parser,
     pool: PacketPool,
     batch: Vec<Packet>,
-    guesses: Vec<Guess>,
-    orders: Vec<Order>,
+    guesses: Vec<FlowGuess>,
+    orders: Vec<DispatcherOutput>,
     batch_len: usize,
     now_ns: u64,
     /// Every packet starts a flowlet.
     cuts: bool,
     flows: u32,
     /// Sum of the packets' sequence numbers: 1, 2, 3 ... in each flow.
-    clocks: u64,
+    seqs: u64,
 }
 
 /// The same without the dispatcher: copy, parse.
@@ -51,7 +51,7 @@ impl DispatcherTarget {
             ..Config::default()
         };
         Ok(DispatcherTarget {
-            router: Router::new(config)?,
+            dispatcher: Dispatcher::new(config)?,
             parser: Parser::new(FlowHasher::new(1)),
             pool: PacketPool::new(batch_len),
             batch: Vec::with_capacity(batch_len),
@@ -61,7 +61,7 @@ impl DispatcherTarget {
             now_ns: 1_000_000_000,
             cuts,
             flows,
-            clocks: 0,
+            seqs: 0,
         })
     }
 
@@ -72,10 +72,10 @@ impl DispatcherTarget {
             let received = packet.receive(frame);
             debug_assert!(received.is_ok(), "frames are shorter than buffers");
             if self.parser.parse(packet).is_ok() {
-                self.router.prefetch(packet.meta().hash);
+                self.dispatcher.prefetch(packet.meta().hash);
             }
         }
-        self.guesses.extend(self.batch.iter().map(|packet| self.router.guess(packet.meta().hash)));
+        self.guesses.extend(self.batch.iter().map(|packet| self.dispatcher.guess(packet.meta().hash)));
         for (packet, guess) in self.batch.iter().zip(self.guesses.drain(..)) {
             let meta = packet.meta();
             let arrival = Arrival {
@@ -83,17 +83,17 @@ impl DispatcherTarget {
                 hash: meta.hash,
                 len: packet.len() as u32 + 4, // with the frame check sequence
             };
-            let routed = match self.router.route_on(self.now_ns, arrival, guess) {
-                Some((unit, stamp)) => Routed::To { unit, stamp },
-                None => self.router.route(self.now_ns, arrival, &mut self.orders),
+            let routed = match self.dispatcher.stamp_next(self.now_ns, arrival, guess) {
+                Some((unit, stamp)) => Dispatched::To { unit, stamp },
+                None => self.dispatcher.handle_packet(self.now_ns, arrival, &mut self.orders),
             };
-            if let Routed::To { stamp, .. } = std::hint::black_box(&routed) {
-                self.clocks += stamp.clock;
+            if let Dispatched::To { stamp, .. } = std::hint::black_box(&routed) {
+                self.seqs += stamp.seq;
             }
             self.now_ns += PACE_NS;
         }
-        if self.now_ns >= self.router.due_ns() {
-            self.router.advance(self.now_ns, &mut self.orders);
+        if self.now_ns >= self.dispatcher.next_timeout_ns() {
+            self.dispatcher.handle_timeout(self.now_ns, &mut self.orders);
         }
         std::hint::black_box(&mut self.orders).clear();
         self.pool.give_all(&mut self.batch);
@@ -105,7 +105,7 @@ impl Target for DispatcherTarget {
         for opening in tape.openings() {
             self.run(opening.chunks_exact(opening.len()));
         }
-        ensure!(self.router.flows() == self.flows, "not every opening started a flow");
+        ensure!(self.dispatcher.flows() == self.flows, "not every opening started a flow");
         self.play(tape, 0, WARM_UP);
         Ok(())
     }
@@ -115,13 +115,13 @@ impl Target for DispatcherTarget {
     }
 
     fn check(&self, _: &Tape) -> anyhow::Result<()> {
-        let counters = self.router.counters();
+        let counters = self.dispatcher.counters();
         let played = counters.packets - u64::from(self.flows);
         ensure!(counters.refused == 0, "packets were refused: {counters:?}");
         // With uniform popularity the sum is half of this, with any other it is more.
         let per_flow = counters.packets / u64::from(self.flows);
         ensure!(
-            self.clocks >= counters.packets * per_flow / 2,
+            self.seqs >= counters.packets * per_flow / 2,
             "sequence numbers do not count packets of flows"
         );
         let due = if self.cuts { counters.packets } else { u64::from(self.flows) };

@@ -5,20 +5,20 @@ use ::sim::{Latency, Report};
 use crate::output::{Table, duration, thousands};
 use crate::picture;
 
-/// Renders a report, with a line for each interval if `epochs`.
-pub fn of(report: &Report, epochs: bool) -> String {
+/// Renders a report, with a line for each interval if `intervals`.
+pub fn of(report: &Report, intervals: bool) -> String {
     let mut text = format!(
         "{}, seed {}: {:.1} s of virtual time\n\n",
         report.mode,
         report.seed,
         report.time_ns as f64 * 1e-9
     );
-    text += &picture::draw(&report.epochs);
+    text += &picture::draw(&report.intervals);
     text += "\n";
     text += &latencies(report);
     text += "\n";
     text += &story(report);
-    if epochs {
+    if intervals {
         text += "\n";
         text += &epoch_table(report);
     }
@@ -135,16 +135,16 @@ fn story(report: &Report) -> String {
 fn epoch_table(report: &Report) -> String {
     let mut table =
         Table::new(&["from", "Gbit/s", "units", "packets", "flowlets", "queue", "load of each unit, %"]);
-    for epoch in &report.epochs {
+    for interval in &report.intervals {
         let loads: Vec<String> =
-            epoch.utilisation.iter().map(|(unit, load)| format!("{unit}:{:.0}", load * 100.0)).collect();
+            interval.utilisation.iter().map(|(unit, load)| format!("{unit}:{:.0}", load * 100.0)).collect();
         table.row(vec![
-            format!("{:.2} s", epoch.start_ns as f64 * 1e-9),
-            format!("{:.2}", epoch.demand_bps * 1e-9),
-            format!("{:.1}", epoch.units),
-            thousands(epoch.packets),
-            thousands(epoch.flowlets),
-            thousands(epoch.queue_peak),
+            format!("{:.2} s", interval.start_ns as f64 * 1e-9),
+            format!("{:.2}", interval.demand_bps * 1e-9),
+            format!("{:.1}", interval.units),
+            thousands(interval.packets),
+            thousands(interval.flowlets),
+            thousands(interval.queue_peak),
             loads.join(" "),
         ]);
     }

@@ -58,7 +58,7 @@ fn baselines_are_tuned_on_separate_seeds() {
     assert_eq!(file, json);
     assert_eq!(place.read("here/X6-tuning.csv"), place.read("there/X6-tuning.csv"));
     assert_eq!(json["rows"].as_array().unwrap().len(), 1 + 15);
-    assert!(json["best"][0]["settings"]["router.gap"].is_string(), "{}", json["best"]);
+    assert!(json["best"][0]["settings"]["dispatcher.gap"].is_string(), "{}", json["best"]);
     let said = place.refused(2, "lab tune X4");
     assert!(said.contains("X4") && said.contains("X6"), "{said}");
 }

@@ -95,8 +95,8 @@ fn output_on_elastic_units_is_the_same() {
     }
     assert_eq!(plain, units);
     assert!(told["units_started"].as_u64().unwrap() > 1 && told["replicas"].as_u64().unwrap() > 0, "{told}");
-    let epochs = told["epochs"].as_array().unwrap();
-    let packets: u64 = epochs.iter().map(|epoch| epoch["packets"].as_u64().unwrap()).sum();
+    let intervals = told["intervals"].as_array().unwrap();
+    let packets: u64 = intervals.iter().map(|interval| interval["packets"].as_u64().unwrap()).sum();
     assert_eq!(packets, 3_000);
     // Ten times the speed is ten times the demand.
     let fast = place.json(

@@ -9,7 +9,7 @@ curve = [["0s", "400Mbps"], ["60ms", "1600Mbps"], ["150ms", "300Mbps"]]
 [units]
 count = "1..4"
 [links]
-router_to_unit = { latency = "20us", jitter = "10us", reorder = 0.01, reorder_by = "50us" }
+dispatcher_to_unit = { latency = "20us", jitter = "10us", reorder = 0.01, reorder_by = "50us" }
 [run]
 time = "200ms"
 warm_up = "10ms"
@@ -57,9 +57,9 @@ fn mistakes_are_reported_with_their_place() {
     let place = Place::new();
     for (scenario, line, word) in [
         ("[run]\ntime = \"1s\"\nbogus = 1\n", "line 3", "bogus"),
-        ("[router]\ngap = \"500 parsecs\"\n", "line 2", "500 parsecs"),
+        ("[dispatcher]\ngap = \"500 parsecs\"\n", "line 2", "500 parsecs"),
         ("[units]\n\ncount = \"9..2\"\n", "line 3", "9..2"),
-        ("[router]\nmode = \"sprinkle\"\n", "line 2", "sprinkle"),
+        ("[dispatcher]\nmode = \"sprinkle\"\n", "line 2", "sprinkle"),
         ("[run\n", "line 1", "run"),
     ] {
         place.write("wrong.toml", scenario);
@@ -123,7 +123,7 @@ fn policy_over_faulty_links_releases_what_a_single_graph_does() {
 fn captures_are_workloads() {
     let place = Place::new();
     place.stdout("traffic --packets 3k --seed 2 --write in.pcapng");
-    let length = "[run]\ntime = \"500ms\"\n[router]\nflows_max = 4000000\n";
+    let length = "[run]\ntime = \"500ms\"\n[dispatcher]\nflows_max = 4000000\n";
     let scenario = |keys: &str| {
         format!("[workload.capture]\nfile = \"in.pcapng\"\n{keys}[units]\ncount = \"1..4\"\n{length}")
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use io::capture::{CaptureFormat, CaptureReader, CaptureRecord, CaptureWriter, FormatKind};
 use nf::{Alert, FlowReport};
 use packet::FlowKey;
-use protocol::dispatcher::Mode;
+use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
 
 use crate::policies::Kind;
@@ -119,7 +119,7 @@ fn read_again(capture: &Capture, outcome: &Outcome) {
 /// The output on units is the same in every mode. Records of flows' ends are in each unit's own
 /// order.
 fn same_on_units(policy: &str, capture: &Capture, first: &Outcome) {
-    for mode in [Mode::Flowlet, Mode::Packet] {
+    for mode in [Granularity::Flowlet, Granularity::Packet] {
         let config =
             UnitsConfig { mode, units_max: 5, capacity_bps: 2_000_000, ..UnitsConfig::as_published() };
         let other = run_on_units(policy, &capture.records, config);
@@ -152,7 +152,7 @@ fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
         units_min: 2,
         units_max: 3,
         capacity_bps: 2_000_000,
-        mode: Mode::Packet,
+        mode: Granularity::Packet,
         ..UnitsConfig::as_published()
     };
     let other = run_on_threads(policy, &capture.records, config);

@@ -49,14 +49,14 @@ pub fn paper() -> Setup {
         .with("units.packet_cost", "440ns")
         .with("units.service", "quota")
         .with("units.quota_period", "100ms")
-        .with("router.rate_over", "window")
-        .with("router.idle", "50ms")
-        .with("router.drain_when", "one-is-below")
-        .with("router.capacity", "980Mbps")
-        .with("units.held_max", HELD_MAX)
-        .with("units.held_per_flow_max", HELD_MAX)
+        .with("dispatcher.rate_over", "window")
+        .with("dispatcher.idle", "50ms")
+        .with("dispatcher.drain_when", "one-is-below")
+        .with("dispatcher.capacity", "980Mbps")
+        .with("units.pending_max", HELD_MAX)
+        .with("units.pending_per_flow_max", HELD_MAX)
         .with("links.copy_time", "160us")
-        .with("links.router_to_unit", toml("{ latency = \"65us\" }"))
+        .with("links.dispatcher_to_unit", toml("{ latency = \"65us\" }"))
         .with("links.unit_to_unit", toml("{ latency = \"65us\" }"))
         .with("links.unit_to_store", toml("{ latency = \"65us\" }"))
         .with("links.unit_to_router", toml("{ latency = \"65us\" }"))
@@ -94,15 +94,15 @@ fn made_up(setup: Setup, trace: &str) -> Setup {
     setup.with("workload.trace.profile", trace).with("workload.trace.bursts", "windows")
 }
 
-/// So long, with a warm-up of one epoch: 100 ms, the time over which load is measured.
+/// So long, with a warm-up of one interval: 100 ms, the time over which load is measured.
 fn timed(setup: Setup, length: Length, quick: u32, full: u32) -> Setup {
-    let (time, epoch) = match length {
+    let (time, interval) = match length {
         Length::Smoke => (40, 10),
         Length::Quick => (quick, 100),
         Length::Full => (full, 100),
     };
     let ms = |ms: u32| format!("{ms}ms");
-    setup.with("run.time", ms(time)).with("run.epoch", ms(epoch)).with("run.warm_up", ms(epoch))
+    setup.with("run.time", ms(time)).with("run.interval", ms(interval)).with("run.warm_up", ms(interval))
 }
 
 /// The published system: flowlets.
@@ -155,46 +155,46 @@ pub fn in_modes(setup: &Setup, modes: &[&str]) -> Vec<Subject> {
 pub fn in_mode(setup: &Setup, mode: &str) -> Subject {
     let setup = setup.clone();
     let (kind, setup) = match mode {
-        FLOWLET => (Kind::Faithful, setup.with("router.mode", FLOWLET)),
-        PREDICTED => (Kind::Plus, predicted(setup.with("router.mode", FLOWLET))),
+        FLOWLET => (Kind::Faithful, setup.with("dispatcher.mode", FLOWLET)),
+        PREDICTED => (Kind::Plus, predicted(setup.with("dispatcher.mode", FLOWLET))),
         HEADROOM => {
-            let setup = setup.with("router.mode", FLOWLET).with("router.capacity", "900Mbps");
+            let setup = setup.with("dispatcher.mode", FLOWLET).with("dispatcher.capacity", "900Mbps");
             (Kind::Plus, setup)
         }
-        ALARM => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.alarm_buckets", 10)),
-        STAYS => (Kind::Plus, stays(setup.with("router.mode", FLOWLET))),
-        FEW_COPIES => (Kind::Plus, few_copies(setup.with("router.mode", FLOWLET))),
-        PUSHED => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.push_at", 0.9)),
-        FOLLOWS => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.follow_at", 1.0)),
+        ALARM => (Kind::Plus, setup.with("dispatcher.mode", FLOWLET).with("dispatcher.alarm_buckets", 10)),
+        STAYS => (Kind::Plus, stays(setup.with("dispatcher.mode", FLOWLET))),
+        FEW_COPIES => (Kind::Plus, few_copies(setup.with("dispatcher.mode", FLOWLET))),
+        PUSHED => (Kind::Plus, setup.with("dispatcher.mode", FLOWLET).with("dispatcher.push_at", 0.9)),
+        FOLLOWS => (Kind::Plus, setup.with("dispatcher.mode", FLOWLET).with("dispatcher.follow_at", 1.0)),
         BOTH => {
             let UnitsConfig { follow_at, stay_below, .. } = UnitsConfig::default();
-            let shares = [("router.follow_at", follow_at), ("router.stay_below", stay_below)];
+            let shares = [("dispatcher.follow_at", follow_at), ("dispatcher.stay_below", stay_below)];
             let with = |setup: Setup, (key, share): (_, Option<f32>)| match share {
                 Some(share) => setup.with(key, toml(share.to_string())),
                 None => setup,
             };
-            let setup = setup.without("router.capacity").with("router.mode", FLOWLET);
+            let setup = setup.without("dispatcher.capacity").with("dispatcher.mode", FLOWLET);
             (Kind::Plus, shares.into_iter().fold(setup, with))
         }
-        mode => (Kind::Baseline, setup.with("router.mode", mode)),
+        mode => (Kind::Baseline, setup.with("dispatcher.mode", mode)),
     };
     Subject::new(mode, kind, setup)
 }
 
 fn stays(setup: Setup) -> Setup {
-    setup.with("router.stay_below", 0.95)
+    setup.with("dispatcher.stay_below", 0.95)
 }
 
 /// Flowlets stay, and states are copied only from units that are nearly full, to the one that is
 /// loaded least.
 pub fn few_copies(setup: Setup) -> Setup {
-    let few = stays(setup).with("router.copy_from", 0.8);
-    few.with("router.targets", "least-loaded").with("router.targets_count", 1)
+    let few = stays(setup).with("dispatcher.copy_from", 0.8);
+    few.with("dispatcher.targets", "least-loaded").with("dispatcher.targets_count", 1)
 }
 
 /// States go to the one unit that would be chosen now.
 pub fn predicted(setup: Setup) -> Setup {
-    setup.with("router.targets", "predicted").with("router.targets_count", 1)
+    setup.with("dispatcher.targets", "predicted").with("dispatcher.targets_count", 1)
 }
 
 /// The same rows under other names: `mode at load`.

@@ -23,7 +23,7 @@ pub const X1: Experiment = Experiment {
     workload: "W-B at 1 to 10 Gbit/s, P-paper; flowlets, flows, smart flows, packets, RSS buckets; an oracle as the bound",
     matches: &[
         Claim {
-            text: "flowlets are within 2 units of the demand in 95 % of epochs",
+            text: "flowlets are within 2 units of the demand in 95 % of intervals",
             test: |f| at_least(f, FLOWLET, "within 2 units", 0.95, 1.0),
         },
         Claim {
@@ -37,7 +37,7 @@ pub const X1: Experiment = Experiment {
     ],
     beats: &[
         Claim {
-            text: "if units follow demand, provision is within 1 unit of the demand in 95 % of epochs, with at most \
+            text: "if units follow demand, provision is within 1 unit of the demand in 95 % of intervals, with at most \
                0.8 of the flowlets' area between provision and demand, seed by seed",
             test: |f| {
                 let near = at_least(f, FOLLOWS, "within 1 unit", 0.95, 1.0)?;
@@ -99,7 +99,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         charts: charts.collect(),
         tables: vec![table],
         notes: [
-            "the oracle knows each epoch's demand before, and has just as many units as can hold it".to_owned(),
+            "the oracle knows each interval's demand before, and has just as many units as can hold it".to_owned(),
             "rss:128:100ms stands for RSS++-like schemes: 128 buckets of flows, moved every 100 ms to balance load"
                 .to_owned(),
             "follows demand, flowlets stay: their settings were chosen with seeds 1001 to 1005, on which nothing is measured here".to_owned(),
@@ -122,12 +122,12 @@ pub fn oracle_row(lab: &mut Lab<'_>, setup: &Setup, gauges: &[&Gauge]) -> Option
     Some(Row::of(ORACLE, Kind::Bound, gauges.iter().map(read).collect()))
 }
 
-/// The same report with the oracle's epochs.
+/// The same report with the oracle's intervals.
 fn perfect(report: &std::sync::Arc<Report>) -> Report {
     let mut perfect = Report::clone(report);
-    // The first epoch does not count, whatever it is.
-    perfect.epochs.truncate(1);
-    perfect.epochs.extend(gauges::oracle(gauges::epochs(report)));
+    // The first interval does not count, whatever it is.
+    perfect.intervals.truncate(1);
+    perfect.intervals.extend(gauges::oracle(gauges::intervals(report)));
     perfect
 }
 
@@ -135,17 +135,23 @@ fn perfect(report: &std::sync::Arc<Report>) -> Report {
 fn chart(lab: &mut Lab<'_>, setup: &Setup, mode: &str) -> Option<Chart> {
     let runs = lab.run(&[&in_mode(setup, mode).setup]);
     let report = runs.first()?.first()?.as_ref().ok()?;
-    let over_time = |of: fn(&protocol::metering::Epoch) -> f64| {
-        let middle = |epoch: &protocol::metering::Epoch| (epoch.start_ns + epoch.length_ns / 2) as f64 * 1e-9;
-        report.epochs.iter().map(move |epoch| (middle(epoch), of(epoch) * 1e-9)).collect::<Vec<_>>()
+    let over_time = |of: fn(&protocol::metering::Interval) -> f64| {
+        let middle = |interval: &protocol::metering::Interval| {
+            (interval.start_ns + interval.length_ns / 2) as f64 * 1e-9
+        };
+        report
+            .intervals
+            .iter()
+            .map(move |interval| (middle(interval), of(interval) * 1e-9))
+            .collect::<Vec<_>>()
     };
     Some(Chart {
         title: mode.to_owned(),
         x: Axis::linear("time, s"),
         y: Axis::linear("Gbit/s"),
         series: vec![
-            Series::new("demand", Mark::Reference, over_time(|epoch| epoch.demand_bps)),
-            Series::new("provision", Mark::Line, over_time(|epoch| epoch.provisioned_bps)),
+            Series::new("demand", Mark::Reference, over_time(|interval| interval.demand_bps)),
+            Series::new("provision", Mark::Line, over_time(|interval| interval.provisioned_bps)),
         ],
     })
 }

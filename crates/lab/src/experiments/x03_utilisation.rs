@@ -20,7 +20,7 @@ pub const X3: Experiment = Experiment {
     workload: "the runs of X1",
     matches: &[
         Claim {
-            text: "flowlets overload units in less than 1 % of units' epochs",
+            text: "flowlets overload units in less than 1 % of units' intervals",
             test: |f| at_most(f, FLOWLET, "above 100 %", 0.01, 0.01),
         },
         Claim {
@@ -36,7 +36,7 @@ pub const X3: Experiment = Experiment {
     ],
     beats: &[Claim {
         text: "if units follow demand, it takes at most 1.05 of the unit-seconds of perfect packing, and units are \
-               overloaded in less than 1 % of their epochs",
+               overloaded in less than 1 % of their intervals",
         test: |f| {
             let [cheap, kind] = [("x oracle", 1.05, 1.0), ("above 100 %", 0.01, 0.01)]
                 .map(|(metric, limit, per)| at_most(f, FOLLOWS, metric, limit, per));
@@ -52,14 +52,19 @@ const GAUGES: &[&Gauge] =
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let setup = base(lab.length());
-    let mut table =
-        Table::measure(lab, "units' epochs of 100 ms", Profile::Paper, GAUGES, &subjects("X3", lab.length()));
+    let mut table = Table::measure(
+        lab,
+        "units' intervals of 100 ms",
+        Profile::Paper,
+        GAUGES,
+        &subjects("X3", lab.length()),
+    );
     table.rows.extend(oracle_row(lab, &setup, GAUGES));
     Measured {
         charts: vec![chart(lab, &setup)],
         tables: vec![table],
         notes: [
-            "a unit's load is what it was given in an epoch over what it could do while it was ready; the first epoch does not count"
+            "a unit's load is what it was given in an interval over what it could do while it was ready; the first interval does not count"
                 .to_owned(),
             "the figure shows all seeds".to_owned(),
         ]
@@ -69,14 +74,15 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
 }
 
-/// Share of units' epochs with at most a load.
+/// Share of units' intervals with at most a load.
 fn chart(lab: &mut Lab<'_>, setup: &Setup) -> Chart {
     let subjects = in_modes(setup, &MODES);
     let series = subjects.iter().map(|subject| {
         let runs = lab.run(&[&in_mode(setup, &subject.name).setup]);
         let reports = runs.iter().flatten().filter_map(|run| run.as_ref().ok());
-        let epochs = reports.flat_map(|report| gauges::epochs(report));
-        let mut loads: Vec<f64> = epochs.flat_map(|epoch| epoch.utilisation.iter().map(|u| u.1)).collect();
+        let intervals = reports.flat_map(|report| gauges::intervals(report));
+        let mut loads: Vec<f64> =
+            intervals.flat_map(|interval| interval.utilisation.iter().map(|u| u.1)).collect();
         loads.sort_by(f64::total_cmp);
         let share = |percent: usize| {
             let at = (loads.len() * percent / 100).min(loads.len().saturating_sub(1));
@@ -85,9 +91,9 @@ fn chart(lab: &mut Lab<'_>, setup: &Setup) -> Chart {
         Series::new(&subject.name, Mark::Line, (0..=100).filter_map(share).filter(|p| p.0 <= 300.0))
     });
     Chart {
-        title: "load of units in epochs".to_owned(),
+        title: "load of units in intervals".to_owned(),
         x: Axis::linear("load, % of what a unit can do"),
-        y: Axis::linear("share of units' epochs with at most this load, %"),
+        y: Axis::linear("share of units' intervals with at most this load, %"),
         series: series.collect(),
     }
 }

@@ -55,7 +55,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let setup = |trace, gap: &str| -> Setup {
         let flowlets = in_mode(&up_and_down(paper(), trace, 1.0, length), FLOWLET).setup;
         // What is the default is left out: so X1 and this have the same run.
-        if gap == "500us" { flowlets } else { flowlets.with("router.gap", gap) }
+        if gap == "500us" { flowlets } else { flowlets.with("dispatcher.gap", gap) }
     };
     let pairs = TRACES.iter().flat_map(|trace| GAPS.iter().map(move |gap| (*trace, *gap)));
     let subjects: Vec<Subject> =

@@ -139,7 +139,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 
 fn subjects(base: &Setup) -> Vec<Subject> {
     let published = [
-        (TIMEOUT, Kind::Baseline, base.clone().with("router.size_max", "none")),
+        (TIMEOUT, Kind::Baseline, base.clone().with("dispatcher.size_max", "none")),
         (SIZE, Kind::Faithful, base.clone()),
     ];
     let ours = OURS.map(|mode| (mode, Kind::Plus, in_mode(base, mode).setup));

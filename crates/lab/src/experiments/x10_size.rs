@@ -68,8 +68,11 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         .into_iter()
         .map(|size| {
             let setup = flowlets.clone();
-            let setup =
-                if size == DEFAULT_KB { setup } else { setup.with("router.size_max", format!("{size}KB")) };
+            let setup = if size == DEFAULT_KB {
+                setup
+            } else {
+                setup.with("dispatcher.size_max", format!("{size}KB"))
+            };
             Subject::new(format!("B = {size}KB"), Kind::Faithful, setup)
         })
         .collect();

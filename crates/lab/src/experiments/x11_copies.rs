@@ -96,7 +96,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let length = lab.length();
     let setup = up_and_down(paper(), "W-B", 0.5, length)
         .with("units.capacity", "500Mbps")
-        .with("router.capacity", "490Mbps")
+        .with("dispatcher.capacity", "490Mbps")
         .with("units.count", "1..15");
     let setup = in_mode(&setup, FLOWLET).setup;
     let lambdas = length.pick(&LAMBDAS_QUICK[..], &LAMBDAS_FULL[..]);
@@ -104,12 +104,16 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut subjects = Vec::new();
     for &k in ks {
         subjects.extend(lambdas.iter().map(|&lambda| {
-            let setup = setup.clone().with("router.targets_count", k).with("router.lambda", lambda);
+            let setup = setup.clone().with("dispatcher.targets_count", k).with("dispatcher.lambda", lambda);
             Subject::new(row(k, lambda), Kind::Faithful, setup)
         }));
     }
     subjects.extend([DEFAULT, HIGH].map(|lambda| {
-        Subject::new(predicted_at(lambda), Kind::Plus, predicted(setup.clone()).with("router.lambda", lambda))
+        Subject::new(
+            predicted_at(lambda),
+            Kind::Plus,
+            predicted(setup.clone()).with("dispatcher.lambda", lambda),
+        )
     }));
     // With the published lambda, and K unless there are few copies.
     subjects.extend([STAYS, FEW_COPIES, PUSHED, BOTH].map(|mode| in_mode(&setup, mode)));
@@ -122,7 +126,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         .filter(|&&k| k > 1)
         .flat_map(|&k| [0.0, HIGH].map(|lambda| (k, lambda)))
         .map(|(k, lambda)| {
-            let setup = setup.clone().with("router.targets_count", k).with("router.lambda", lambda);
+            let setup = setup.clone().with("dispatcher.targets_count", k).with("dispatcher.lambda", lambda);
             Subject::new(costly(k, lambda), Kind::Faithful, setup.with("units.message_cost", MESSAGE_COST))
         })
         .collect();

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use packet::{FlowHasher, FlowKey, split_mix};
-use protocol::dispatcher::{Arrival, Config, Order, Router};
+use protocol::dispatcher::{Arrival, Config, Dispatcher, DispatcherOutput};
 
 use super::common::{at_most, show};
 use super::{Experiment, Measured};
@@ -18,7 +18,7 @@ pub const X12: Experiment = Experiment {
     id: "X12",
     title: "What it costs to give a flowlet to a unit",
     published: "S102: about 1 us for a flowlet",
-    workload: "the router alone, in this process, on whatever runs this: packets of 1,000 flows, of which all or none begin a flowlet, to \
+    workload: "the dispatcher alone, in this process, on whatever runs this: packets of 1,000 flows, of which all or none begin a flowlet, to \
                units that are nearly full",
     matches: &[Claim {
         text: "at most 1 us for a flowlet with 100 units, its packet included",
@@ -104,7 +104,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         rows.push(Row::of(format!("linear scan, {units} units"), Kind::Baseline, scan));
     }
     let table = Table {
-        title: format!("time of a packet in the router; intervals over {ROUNDS} rounds in turn"),
+        title: format!("time of a packet in the dispatcher; intervals over {ROUNDS} rounds in turn"),
         profile: Profile::Real,
         metrics: METRICS.to_vec(),
         rows,
@@ -116,7 +116,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         Series::new(format!("{name}, {metric}"), Mark::Bars, points)
     };
     let chart = Chart {
-        title: "time of a packet in the router".to_owned(),
+        title: "time of a packet in the dispatcher".to_owned(),
         x: Axis::names("units", UNITS.map(|units| units.to_string())),
         y: Axis::linear("ns"),
         series: vec![
@@ -134,7 +134,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
              does not. Keys are at hand: nothing is parsed"
                 .to_owned(),
             "the linear scan looks at each unit's load for the most utilised one with room, and does nothing else; loads are \
-             those that the router's units have, and flowlets the same. Units with room: for a flowlet of the mean size"
+             those that the dispatcher's units have, and flowlets the same. Units with room: for a flowlet of the mean size"
                 .to_owned(),
             "`rivulet bench dispatcher-flowlet --units N` measures the same with packets that are copied and parsed".to_owned(),
         ],
@@ -148,12 +148,12 @@ fn per_item(count: u32, run: impl FnOnce(u32)) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(count)
 }
 
-/// A router with flows.
+/// A dispatcher with flows.
 struct Bench {
-    router: Router,
+    dispatcher: Dispatcher,
     flows: Vec<Flow>,
     next: usize,
-    orders: Vec<Order>,
+    orders: Vec<DispatcherOutput>,
     now_ns: f64,
     /// From a packet to the next.
     step_ns: f64,
@@ -167,7 +167,7 @@ struct Flow {
 }
 
 impl Bench {
-    /// A router with so many units, all active, and so much traffic that nearly all of them are
+    /// A dispatcher with so many units, all active, and so much traffic that nearly all of them are
     /// nearly full and few have room; each packet begins a flowlet, or none does. None if there is
     /// no memory for it.
     fn new(units: u16, cuts: bool) -> Option<Bench> {
@@ -194,7 +194,7 @@ impl Bench {
         let bits = flows.iter().map(|flow| f64::from(flow.len) * 8.0).sum::<f64>() / f64::from(FLOWS);
         let total_bps = LOAD * f64::from(units) * CAPACITY_BPS as f64;
         let mut bench = Bench {
-            router: Router::new(config).ok()?,
+            dispatcher: Dispatcher::new(config).ok()?,
             flows,
             next: 0,
             orders: Vec::new(),
@@ -213,10 +213,10 @@ impl Bench {
             self.next = (self.next + 1) % self.flows.len();
             let arrival = Arrival { key, hash: *hash, len: *len };
             let now_ns = self.now_ns as u64;
-            let _ = black_box(self.router.route(now_ns, arrival, &mut self.orders));
+            let _ = black_box(self.dispatcher.handle_packet(now_ns, arrival, &mut self.orders));
             self.now_ns += self.step_ns;
-            if now_ns >= self.router.due_ns() {
-                self.router.advance(now_ns, &mut self.orders);
+            if now_ns >= self.dispatcher.next_timeout_ns() {
+                self.dispatcher.handle_timeout(now_ns, &mut self.orders);
             }
             black_box(&mut self.orders).clear();
         }
@@ -232,10 +232,10 @@ struct Scan {
 }
 
 impl Scan {
-    /// As the router has it now.
+    /// As the dispatcher has it now.
     fn read(&mut self, bench: &Bench) {
         let bps = |flow: &Flow| flow.len as f32 * 8e9 / GAP_NS as f32;
-        self.loads = bench.router.units().map(|unit| unit.load_bps).collect();
+        self.loads = bench.dispatcher.units().map(|unit| unit.load_bps).collect();
         self.needs = bench.flows.iter().map(bps).collect();
     }
 

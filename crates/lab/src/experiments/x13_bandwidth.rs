@@ -97,9 +97,9 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let deltas = |setup: Setup| setup.with("units.deltas", toml("true"));
     let manners: [(&str, Kind, Setup); 9] = [
         (WEIGHTED, Kind::Faithful, flowlets.clone()),
-        ("first", Kind::Baseline, flowlets.clone().with("router.targets", "first")),
-        ("least loaded", Kind::Baseline, flowlets.clone().with("router.targets", "least-loaded")),
-        ("all", Kind::Baseline, flowlets.clone().with("router.targets", "all")),
+        ("first", Kind::Baseline, flowlets.clone().with("dispatcher.targets", "first")),
+        ("least loaded", Kind::Baseline, flowlets.clone().with("dispatcher.targets", "least-loaded")),
+        ("all", Kind::Baseline, flowlets.clone().with("dispatcher.targets", "all")),
         (PREDICTED, Kind::Plus, predicted(flowlets.clone())),
         (DELTAS, Kind::Plus, deltas(flowlets.clone())),
         (BOTH, Kind::Plus, deltas(predicted(flowlets.clone()))),

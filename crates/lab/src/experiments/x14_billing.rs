@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use protocol::metering::Epoch;
+use protocol::metering::Interval;
 use sim::workload::Packets;
 use sim::{Report, Scenario};
 
@@ -31,10 +31,10 @@ pub const X14: Experiment = Experiment {
         },
     }],
     beats: &[Claim {
-        text: "the tariff for packets and flowlets covers what units cost in every epoch, and so in more epochs than one per packet that \
+        text: "the tariff for packets and flowlets covers what units cost in every interval, and so in more intervals than one per packet that \
                is to bring as much",
         test: |f| {
-            let (ours, theirs) = (f.get(MIXED, "epochs covered")?, f.get(DEARER, "epochs covered")?);
+            let (ours, theirs) = (f.get(MIXED, "intervals covered")?, f.get(DEARER, "intervals covered")?);
             let why = format!("{} against {}", show(ours, 0.01, "%"), show(theirs, 0.01, "%"));
             Ok(Finding::new(ours.is_at_least(1.0) && theirs.is_below(ours), why))
         },
@@ -47,7 +47,7 @@ const METRICS: [Metric; 4] = [
     Metric { name: "paid x work", unit: Unit::Ratio },
     Metric { name: "paid x packets' work", unit: Unit::Ratio },
     Metric { name: "not paid", unit: Unit::Share },
-    Metric { name: "epochs covered", unit: Unit::Share },
+    Metric { name: "intervals covered", unit: Unit::Share },
 ];
 
 const PER_PACKET: &str = "per packet";
@@ -76,36 +76,38 @@ struct Prices {
 
 /// What a run was about, in seconds of a unit.
 struct Account {
-    /// Of each epoch: the work with packets, the units' time, packets, flowlets.
-    epochs: Vec<[f64; 4]>,
+    /// Of each interval: the work with packets, the units' time, packets, flowlets.
+    intervals: Vec<[f64; 4]>,
     /// What states and late packets took on top.
     handovers: f64,
-    /// As many units as the busiest epoch needs, all the time.
+    /// As many units as the busiest interval needs, all the time.
     peak: f64,
-    /// As few units as can hold each epoch's demand.
+    /// As few units as can hold each interval's demand.
     packed: f64,
 }
 
 impl Account {
     fn of(report: &Report) -> Account {
-        let epochs = gauges::epochs(report);
-        let seconds = |epoch: &Epoch| epoch.length_ns as f64 * 1e-9;
-        let work = |epoch: &Epoch| epoch.demand_bps / (epoch.provisioned_bps / epoch.units) * seconds(epoch);
-        let packed = gauges::oracle(epochs);
-        let most = packed.iter().map(|epoch| epoch.units).fold(0.0, f64::max);
-        let of = |e: &Epoch| [work(e), e.unit_seconds, e.processed as f64, e.flowlets as f64];
-        let packets_work: f64 = epochs.iter().map(work).sum();
+        let intervals = gauges::intervals(report);
+        let seconds = |interval: &Interval| interval.length_ns as f64 * 1e-9;
+        let work = |interval: &Interval| {
+            interval.demand_bps / (interval.provisioned_bps / interval.units) * seconds(interval)
+        };
+        let packed = gauges::oracle(intervals);
+        let most = packed.iter().map(|interval| interval.units).fold(0.0, f64::max);
+        let of = |e: &Interval| [work(e), e.unit_seconds, e.processed as f64, e.flowlets as f64];
+        let packets_work: f64 = intervals.iter().map(work).sum();
         let handovers = handovers_share(report) * packets_work;
         Account {
-            epochs: epochs.iter().map(of).collect(),
+            intervals: intervals.iter().map(of).collect(),
             handovers,
-            peak: most * epochs.iter().map(seconds).sum::<f64>(),
-            packed: packed.iter().map(|epoch| epoch.unit_seconds).sum(),
+            peak: most * intervals.iter().map(seconds).sum::<f64>(),
+            packed: packed.iter().map(|interval| interval.unit_seconds).sum(),
         }
     }
 
     fn sum(&self, column: usize) -> f64 {
-        self.epochs.iter().map(|epoch| epoch[column]).sum()
+        self.intervals.iter().map(|interval| interval[column]).sum()
     }
 
     /// With packets alone.
@@ -127,12 +129,12 @@ impl Account {
         self.sum(2) * prices.packet + self.sum(3) * prices.flowlet
     }
 
-    /// Share of epochs in which they bring what the units cost.
+    /// Share of intervals in which they bring what the units cost.
     fn covered(&self, prices: Prices) -> f64 {
         let is_covered = |&&[_, cost, packets, flowlets]: &&[f64; 4]| {
             packets * prices.packet + flowlets * prices.flowlet >= cost
         };
-        self.epochs.iter().filter(is_covered).count() as f64 / self.epochs.len().max(1) as f64
+        self.intervals.iter().filter(is_covered).count() as f64 / self.intervals.len().max(1) as f64
     }
 
     /// The figures of a tenant who pays so much.
@@ -167,10 +169,10 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         tariff(PER_PACKET, Kind::Faithful, &accounts, |a, _| a.figures(a.revenue(packet), a.covered(packet))),
         tariff(DEARER, Kind::Baseline, &accounts, |a, _| a.figures(a.revenue(dearer), a.covered(dearer))),
         tariff(MIXED, Kind::Plus, &accounts, |a, _| a.figures(a.revenue(mixed), a.covered(mixed))),
-        tariff("machines, by the second", Kind::Baseline, &accounts, |a, _| no_epochs(a, a.packed)),
-        tariff("machines, by the hour", Kind::Baseline, &accounts, |a, _| no_epochs(a, a.peak)),
+        tariff("machines, by the second", Kind::Baseline, &accounts, |a, _| no_intervals(a, a.packed)),
+        tariff("machines, by the hour", Kind::Baseline, &accounts, |a, _| no_intervals(a, a.peak)),
         tariff("functions, per flow", Kind::Baseline, &accounts, |a, i| {
-            no_epochs(a, flow_seconds.get(i).map_or(f64::NAN, |s| s * SMALLEST_INSTANCE))
+            no_intervals(a, flow_seconds.get(i).map_or(f64::NAN, |s| s * SMALLEST_INSTANCE))
         }),
     ];
     let mut table = Table {
@@ -218,7 +220,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             ),
             "not paid: the share of the units' time that what the tenant pays does not cover, and the provider bears; below 0, he earns"
                 .to_owned(),
-            "machines are at their best here: as few as can hold each epoch's demand, by the second; as many as the busiest epoch needs, \
+            "machines are at their best here: as few as can hold each interval's demand, by the second; as many as the busiest interval needs, \
              by the hour"
                 .to_owned(),
             "functions per flow: an instance for each flow from its first to its last packet, waiting included, of the smallest size \
@@ -241,7 +243,7 @@ fn prices(tuning: &Account) -> [Prices; 3] {
 }
 
 /// Whoever pays for time pays nothing to the provider of units: there is nothing to be covered.
-fn no_epochs(account: &Account, paid: f64) -> [f64; 4] {
+fn no_intervals(account: &Account, paid: f64) -> [f64; 4] {
     let [work, packets_work, ..] = account.figures(paid, 0.0);
     [work, packets_work, f64::NAN, f64::NAN]
 }
@@ -261,7 +263,7 @@ fn tariff(
 /// count.
 fn flow_seconds(text: &str, seed: u64) -> f64 {
     let Ok(scenario) = Scenario::parse(text) else { return f64::NAN };
-    let (from_ns, to_ns) = (scenario.run.epoch.0, scenario.run.time.0);
+    let (from_ns, to_ns) = (scenario.run.interval.0, scenario.run.time.0);
     let mut flows: HashMap<u32, (u64, u64)> = HashMap::new();
     for packet in Packets::new(&scenario.workload, seed).take_while(|packet| packet.time_ns < to_ns) {
         if packet.time_ns >= from_ns {
@@ -279,7 +281,7 @@ mod tests {
 
     #[test]
     fn an_account_adds_up() {
-        let epoch = |demand_bps, units, processed, flowlets| Epoch {
+        let interval = |demand_bps, units, processed, flowlets| Interval {
             length_ns: 1_000_000_000,
             demand_bps,
             units,
@@ -287,11 +289,11 @@ mod tests {
             unit_seconds: units,
             processed,
             flowlets,
-            ..Epoch::default()
+            ..Interval::default()
         };
-        let epochs = [epoch(1.5e9, 4.0, 1_000, 10), epoch(0.5e9, 2.0, 3_000, 30)];
+        let intervals = [interval(1.5e9, 4.0, 1_000, 10), interval(0.5e9, 2.0, 3_000, 30)];
         let account = Account {
-            epochs: epochs
+            intervals: intervals
                 .iter()
                 .map(|e| [e.demand_bps * 1e-9, e.unit_seconds, e.processed as f64, e.flowlets as f64])
                 .collect(),

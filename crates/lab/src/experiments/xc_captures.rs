@@ -122,7 +122,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 
 /// The scenario of a capture, and what was made of it, in words.
 fn setup(lab: &Lab<'_>, file: &Path) -> Result<(Setup, String), String> {
-    let (round_ms, time_ms, epoch_ms) = match lab.length() {
+    let (round_ms, time_ms, interval_ms) = match lab.length() {
         Length::Smoke => (1_000, 40, 10),
         Length::Quick => (1_000, 1_000, 100),
         Length::Full => (2_000, 4_000, 100),
@@ -139,8 +139,8 @@ fn setup(lab: &Lab<'_>, file: &Path) -> Result<(Setup, String), String> {
         .with("workload.capture.copies", copies)
         .with("units.expire_after", "1s")
         .with("run.time", format!("{time_ms}ms"))
-        .with("run.epoch", format!("{epoch_ms}ms"))
-        .with("run.warm_up", format!("{epoch_ms}ms"));
+        .with("run.interval", format!("{interval_ms}ms"))
+        .with("run.warm_up", format!("{interval_ms}ms"));
     let (packets, flows) = (recording.packets().len(), recording.flows());
     Ok((setup, format!("{packets} packets of {flows} flows; {speedup:.0} times as fast, {copies} copies")))
 }

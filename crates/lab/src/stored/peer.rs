@@ -148,16 +148,17 @@ impl Other {
             let goes_on = match mail {
                 Mail::State(State { flow, number, bytes }) => {
                     let taken =
-                        restore(&mut self.chain, flow.slot, (&bytes, Source::Handed), &mut self.pool).is_ok();
+                        restore(&mut self.chain, flow.index, (&bytes, Source::Handed), &mut self.pool)
+                            .is_ok();
                     taken && (!self.is_ahead || self.send(flow, number))
                 }
                 Mail::Pull(flow, number) => {
                     let sent = self.send(flow, number);
-                    release(&mut self.chain, flow.slot);
+                    release(&mut self.chain, flow.index);
                     sent
                 }
                 Mail::Forget(flow) => {
-                    release(&mut self.chain, flow.slot);
+                    release(&mut self.chain, flow.index);
                     true
                 }
             };
@@ -170,7 +171,7 @@ impl Other {
     /// Sends a state, and says whether there still is somebody to get it.
     fn send(&mut self, flow: FlowId, number: u64) -> bool {
         let mut bytes = Vec::new();
-        save(&mut self.chain, flow.slot, &mut bytes);
+        save(&mut self.chain, flow.index, &mut bytes);
         self.outbox.send(State { flow, number, bytes }).is_ok()
     }
 }

@@ -4,27 +4,27 @@
 use crate::message::UnitId;
 use packet::split_mix;
 
-use crate::dispatcher::config::{Choice, Config, TargetChoice};
+use crate::dispatcher::config::{Config, TargetChoice, UnitChoice};
 use crate::dispatcher::flow::TargetList;
 use crate::dispatcher::load::Meter;
 use crate::dispatcher::loads::{Loads, Room};
-use crate::dispatcher::lottery::Lottery;
+use crate::dispatcher::sampler::WeightedSampler;
 
 /// Chooses units by their loads.
 pub(crate) struct Assigner {
-    choice: Choice,
+    choice: UnitChoice,
     capacity_bps: f32,
     lambda: f32,
     targets: TargetChoice,
     targets_count: usize,
     random: u64,
     /// Of the active units, in order (S56).
-    lottery: Lottery,
+    lottery: WeightedSampler,
 }
 
 /// A unit that was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Chosen {
+pub(crate) struct UnitPick {
     pub unit: UnitId,
     /// Whether it has room for what is expected; else it is the least loaded one (S44).
     pub fits: bool,
@@ -39,7 +39,7 @@ impl Assigner {
             targets: config.targets,
             targets_count: config.targets_count.into(),
             random: config.seed,
-            lottery: Lottery::with_capacity(config.units_max.into()),
+            lottery: WeightedSampler::with_capacity(config.units_max.into()),
         }
     }
 
@@ -58,29 +58,29 @@ impl Assigner {
         estimate_bps: f32,
         having_state: impl Iterator<Item = UnitId>,
         active: usize,
-    ) -> Option<Chosen> {
+    ) -> Option<UnitPick> {
         self.choose_like(self.choice, loads, estimate_bps, having_state, active)
     }
 
     /// The same, for a given manner of choosing.
     pub fn choose_like(
         &self,
-        choice: Choice,
+        choice: UnitChoice,
         loads: &Loads,
         estimate_bps: f32,
         having_state: impl Iterator<Item = UnitId>,
         active: usize,
-    ) -> Option<Chosen> {
+    ) -> Option<UnitPick> {
         let room = Room { estimate_bps, capacity_bps: self.capacity_bps };
         let unit = match choice {
-            Choice::MostUtilised => self.most_utilised(loads, room, having_state),
-            Choice::LowestId => self.lowest(loads, room, having_state, active),
-            Choice::LeastLoaded => self.least_loaded(loads, room, having_state),
+            UnitChoice::MostUtilised => self.most_utilised(loads, room, having_state),
+            UnitChoice::LowestId => self.lowest(loads, room, having_state, active),
+            UnitChoice::LeastLoaded => self.least_loaded(loads, room, having_state),
         };
         if let Some(unit) = unit {
-            return Some(Chosen { unit, fits: true });
+            return Some(UnitPick { unit, fits: true });
         }
-        Some(Chosen { unit: loads.least_loaded()?, fits: false })
+        Some(UnitPick { unit: loads.least_loaded()?, fits: false })
     }
 
     /// The highest score wins, and of equal ones the lowest number (S36). Scores are compared in

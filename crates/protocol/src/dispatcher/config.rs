@@ -1,4 +1,4 @@
-//! What a router is told before it runs.
+//! What a dispatcher is told before it runs.
 
 use core::time::Duration;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::fmt;
 use packet::memory::OutOfMemory;
 
 /// The most units that a flowlet's state may be copied to, other than to all: so many fit into a
-/// flow's slot.
+/// flow's index.
 pub const TARGETS_COUNT_MAX: u8 = 11;
 
 /// The most buckets of the load meter.
 pub const BUCKETS_MAX: usize = 10_000;
 
-/// The most flows of a router.
+/// The most flows of a dispatcher.
 pub const FLOWS_MAX: u32 = 1 << 30;
 
 /// A flow that is silent for so long may end for a new one, in ns: long enough for what is under
@@ -22,11 +22,11 @@ pub const DISPLACED_AFTER_NS: u64 = 1_000_000_000;
 /// The most buckets that flows are hashed to.
 pub const RSS_BUCKETS_MAX: u32 = 4096;
 
-/// What a router is told before it runs. The default is what the papers use where they say it.
+/// What a dispatcher is told before it runs. The default is what the papers use where they say it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// What is given to a unit at a time.
-    pub mode: Mode,
+    pub mode: Granularity,
     /// T, in ns: a longer gap between two packets of a flow begins a new flowlet (S29, S30). At
     /// least 1.
     pub gap_ns: u64,
@@ -40,7 +40,7 @@ pub struct Config {
     /// What having the state is worth against utilisation, 0 to 1: 0 ignores it (S36, S37).
     pub lambda: f32,
     /// Which of the units that have room gets a flowlet (S38).
-    pub choice: Choice,
+    pub choice: UnitChoice,
     /// How the units that get a copy of the state are chosen (S54).
     pub targets: TargetChoice,
     /// K, how many these are (S55); at most [`TARGETS_COUNT_MAX`]. Fewer if fewer units are active.
@@ -62,7 +62,7 @@ pub struct Config {
     /// Only states of flowlets whose units are loaded to this share of their capacity or more are
     /// copied ahead; above 0, up to [`stay_below`](Config::stay_below), without which it means
     /// nothing: the others' flowlets stay where they are, and nobody would ask for the copies. Of
-    /// flowlets only ([`Mode::Flowlet`]). None: all are (S51).
+    /// flowlets only ([`Granularity::Flowlet`]). None: all are (S51).
     pub copy_from: Option<f32>,
     /// What a unit can take, in bits per second on the wire (S41). At least 1.
     pub capacity_bps: u64,
@@ -110,13 +110,13 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            mode: Mode::Flowlet,
+            mode: Granularity::Flowlet,
             gap_ns: 500_000,  // S30
             size_max: 15_000, // S31
             alpha: 0.5,
             rate_over: RateOver::Burst,
             lambda: 0.25, // S37
-            choice: Choice::MostUtilised,
+            choice: UnitChoice::MostUtilised,
             targets: TargetChoice::Weighted,
             targets_count: 3, // S55
             push_at: None,
@@ -142,7 +142,7 @@ impl Default for Config {
 
 /// What is given to a unit at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum Granularity {
     /// A flowlet (S3, S29).
     Flowlet,
     /// A flow, for its whole life: the vanilla baseline (S6, S88).
@@ -165,15 +165,17 @@ pub enum Mode {
     },
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for Granularity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Mode::Flowlet => write!(f, "flowlet"),
-            Mode::Flow => write!(f, "flow"),
-            Mode::SmartFlow { every_ns } => write!(f, "smart-flow:{:?}", Duration::from_nanos(every_ns)),
-            Mode::Packet => write!(f, "packet"),
-            Mode::Rss { buckets, every_ns: None } => write!(f, "rss:{buckets}"),
-            Mode::Rss { buckets, every_ns: Some(every_ns) } => {
+            Granularity::Flowlet => write!(f, "flowlet"),
+            Granularity::Flow => write!(f, "flow"),
+            Granularity::SmartFlow { every_ns } => {
+                write!(f, "smart-flow:{:?}", Duration::from_nanos(every_ns))
+            }
+            Granularity::Packet => write!(f, "packet"),
+            Granularity::Rss { buckets, every_ns: None } => write!(f, "rss:{buckets}"),
+            Granularity::Rss { buckets, every_ns: Some(every_ns) } => {
                 write!(f, "rss:{buckets}:{:?}", Duration::from_nanos(every_ns))
             }
         }
@@ -207,7 +209,7 @@ pub enum RateOver {
 
 /// Which of the units that have room gets a flowlet (S38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum UnitChoice {
     /// The one with the highest score, as in the pseudocode: its utilisation, and lambda if it has
     /// the state. The lowest number wins ties.
     MostUtilised,
@@ -254,9 +256,9 @@ pub enum WhenFull {
     EndOldest,
 }
 
-/// A router cannot be made like this.
+/// A dispatcher cannot be made like this.
 #[derive(Debug, thiserror::Error)]
-pub enum RouterError {
+pub enum DispatcherError {
     /// A value must not be zero.
     #[error("{0} must not be 0")]
     Zero(&'static str),
@@ -296,18 +298,23 @@ impl Config {
     /// A flowlet with more bytes than this is likely to be cut by its size.
     pub(crate) fn push_above(&self) -> u64 {
         match (self.mode, self.push_at) {
-            (Mode::Flowlet, Some(share)) if self.size_max < u64::MAX => {
+            (Granularity::Flowlet, Some(share)) if self.size_max < u64::MAX => {
                 (f64::from(share) * self.size_max as f64).round() as u64
             }
             _ => u64::MAX,
         }
     }
 
-    /// Whether a router can be made like this.
-    pub(crate) fn check(&self) -> Result<(), RouterError> {
+    /// Whether a dispatcher can be made like this.
+    pub(crate) fn check(&self) -> Result<(), DispatcherError> {
         let period_ns = match self.mode {
-            Mode::SmartFlow { every_ns } | Mode::Rss { every_ns: Some(every_ns), .. } => every_ns,
-            Mode::Flowlet | Mode::Flow | Mode::Packet | Mode::Rss { every_ns: None, .. } => 1,
+            Granularity::SmartFlow { every_ns } | Granularity::Rss { every_ns: Some(every_ns), .. } => {
+                every_ns
+            }
+            Granularity::Flowlet
+            | Granularity::Flow
+            | Granularity::Packet
+            | Granularity::Rss { every_ns: None, .. } => 1,
         };
         let zero = [
             ("gap_ns", self.gap_ns),
@@ -319,13 +326,13 @@ impl Config {
             ("every_ns", period_ns),
         ];
         if let Some(&(name, _)) = zero.iter().find(|(_, value)| *value == 0) {
-            return Err(RouterError::Zero(name));
+            return Err(DispatcherError::Zero(name));
         }
         if self.units_max < self.units_min {
-            return Err(RouterError::UnitsCrossed { min: self.units_min, max: self.units_max });
+            return Err(DispatcherError::UnitsCrossed { min: self.units_min, max: self.units_max });
         }
         let in_range = |name, range, value: f64, is_in: bool| {
-            if is_in { Ok(()) } else { Err(RouterError::OutOfRange { name, range, value }) }
+            if is_in { Ok(()) } else { Err(DispatcherError::OutOfRange { name, range, value }) }
         };
         in_range("alpha", "above 0, up to 1", self.alpha.into(), self.alpha > 0.0 && self.alpha <= 1.0)?;
         in_range("lambda", "0 to 1", self.lambda.into(), (0.0..=1.0).contains(&self.lambda))?;
@@ -371,7 +378,7 @@ impl Config {
             forget_after_ns as f64,
             forget_after_ns >= DISPLACED_AFTER_NS,
         )?;
-        if let Mode::Rss { buckets, .. } = self.mode {
+        if let Granularity::Rss { buckets, .. } = self.mode {
             in_range("mode.buckets", "1 to 4096", buckets.into(), (1..=RSS_BUCKETS_MAX).contains(&buckets))?;
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! What a router counts.
+//! What a dispatcher counts.
 
-/// What a router has done so far. All only grow.
+/// What a dispatcher has done so far. All only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that were given to units.
@@ -69,7 +69,7 @@ pub struct Counters {
     /// Times that a flow stayed where it was because it has had as many owners as can be counted.
     pub epochs_exhausted: u64,
     /// Slots that are not used any more, because they have had as many flows as can be counted.
-    pub slots_retired: u64,
+    pub indexes_retired: u64,
 }
 
 impl Counters {

@@ -1,4 +1,4 @@
-//! What a router knows of a flow: a slot of its table.
+//! What a dispatcher knows of a flow: a index of its table.
 
 use crate::message::{FlowId, Handover, Stamp, Targets, UnitId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::dispatcher::config::TARGETS_COUNT_MAX;
 use crate::dispatcher::key::ShortKey;
 
-/// What every packet of a flow needs: one cache line. All zero: a slot that had no flow.
+/// What every packet of a flow needs: one cache line. All zero: a index that had no flow.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub(crate) struct Flow {
@@ -15,15 +15,15 @@ pub(crate) struct Flow {
     /// When its last packet came.
     pub last_seen_ns: u64,
     /// Its packets so far (S58).
-    pub clock: u64,
+    pub seq: u64,
     /// Bytes of its flowlet so far.
     pub bytes: u64,
-    /// The clock of the last packet that its previous owner got; in a free slot, the next free slot
+    /// The seq of the last packet that its previous owner got; in a free index, the next free index
     /// and 1.
     pub last: u64,
-    /// Its owner's number; 0 in a free slot.
+    /// Its owner's number; 0 in a free index.
     pub epoch: u32,
-    /// Flows that had the slot before.
+    /// Flows that had the index before.
     pub generation: u32,
     owner: u16,
     previous: u16,
@@ -59,7 +59,7 @@ impl Flow {
         Flow {
             key,
             last_seen_ns: now_ns,
-            clock: 0,
+            seq: 0,
             bytes: 0,
             last: 0,
             epoch: 1,
@@ -95,21 +95,21 @@ impl Flow {
     /// The flow has another packet, which is numbered (S58); with it its flowlet has so many bytes.
     #[inline(always)]
     pub fn number(&mut self, now_ns: u64, bytes: u64) {
-        self.clock += 1;
+        self.seq += 1;
         self.last_seen_ns = now_ns;
         self.bytes = bytes;
     }
 
-    /// What is written on the last packet of the flow, which has this slot (S13); `targets` if it
+    /// What is written on the last packet of the flow, which has this index (S13); `targets` if it
     /// begins a flowlet.
     #[inline(always)]
-    pub fn stamp(&self, slot: u32, targets: Option<Targets>) -> Stamp {
+    pub fn stamp(&self, index: u32, targets: Option<Targets>) -> Stamp {
         let handover = match self.epoch {
             1 => Handover::None,
             _ => Handover::From { previous: self.previous(), last: self.last },
         };
-        let flow = FlowId { slot, generation: self.generation };
-        Stamp { flow, clock: self.clock, epoch: self.epoch, handover, targets }
+        let flow = FlowId { index, generation: self.generation };
+        Stamp { flow, seq: self.seq, epoch: self.epoch, handover, targets }
     }
 
     /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners
@@ -118,13 +118,13 @@ impl Flow {
         let Some(epoch) = self.epoch.checked_add(1) else {
             return false;
         };
-        (self.epoch, self.last) = (epoch, self.clock);
+        (self.epoch, self.last) = (epoch, self.seq);
         (self.previous, self.owner) = (self.owner, unit.0);
         true
     }
 }
 
-/// The units that a flowlet's state goes to, as they stand in a slot.
+/// The units that a flowlet's state goes to, as they stand in a index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct TargetList {

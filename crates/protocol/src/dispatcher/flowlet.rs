@@ -6,24 +6,24 @@ use crate::dispatcher::load::rate_bps;
 
 /// Why a flowlet of a known flow begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum FlowletCut {
     /// Behind a gap (S29).
     Gap,
     /// The one before would have been too long (S29).
     Size,
     /// The mode says so.
-    Mode,
+    Granularity,
     /// The unit is being drained.
     Drain,
 }
 
 /// Whether a packet of `len` bytes begins a new flowlet (S29, S46, Pseudocode 1 l.14-25).
 #[inline]
-pub(crate) fn cut(flow: &Flow, now_ns: u64, len: u32, config: &Config) -> Option<Cut> {
+pub(crate) fn cut(flow: &Flow, now_ns: u64, len: u32, config: &Config) -> Option<FlowletCut> {
     if is_behind_gap(flow, now_ns, config) {
-        return Some(Cut::Gap);
+        return Some(FlowletCut::Gap);
     }
-    (flow.bytes_with(len) > config.size_max).then_some(Cut::Size)
+    (flow.bytes_with(len) > config.size_max).then_some(FlowletCut::Size)
 }
 
 /// Whether the flow was silent for longer than a flowlet is.

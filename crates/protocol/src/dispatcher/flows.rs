@@ -10,23 +10,23 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::dispatcher::flow::{Flow, Flowlet};
 use crate::dispatcher::key::ShortKey;
-use crate::dispatcher::owners::Owners;
+use crate::dispatcher::owner_column::OwnerColumn;
 
-/// The flows of a router.
+/// The flows of a dispatcher.
 pub(crate) struct Flows {
-    slots: Zeroed<Flow>,
+    entries: Zeroed<Flow>,
     flowlets: Zeroed<Flowlet>,
-    /// Those keys of which a part stands in the slot: pages of the table that none needs take no
+    /// Those keys of which a part stands in the index: pages of the table that none needs take no
     /// memory.
-    keys: Zeroed<WholeKey>,
-    backs: Zeroed<Back>,
-    owners: Owners,
-    index: HashIndex,
+    keys: Zeroed<LongKey>,
+    aliases: Zeroed<AliasEntry>,
+    owners: OwnerColumn,
+    lookup: HashIndex,
     flows_max: u32,
     /// Slots that were ever used.
     used: u32,
     live: u32,
-    /// The first free slot among them and 1; 0 for none. The others follow in their `last`.
+    /// The first free index among them and 1; 0 for none. The others follow in their `last`.
     free: u64,
     /// Where the search for a flow to displace goes on.
     hand: u32,
@@ -45,13 +45,13 @@ struct Ahead {
 /// A key that is longer than it is in short: one cache line.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
-struct WholeKey {
+struct LongKey {
     key: FlowKey,
     unused: [u64; 2],
 }
 
-impl WholeKey {
-    /// Whether this slot's flow began with this key, which is longer than it is in short.
+impl LongKey {
+    /// Whether this index's flow began with this key, which is longer than it is in short.
     #[inline(never)]
     fn is_of(&self, flow: &Flow, key: &FlowKey) -> bool {
         let short = ShortKey::of(key);
@@ -62,7 +62,7 @@ impl WholeKey {
 /// What only packets that came by the alias need: one cache line.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
-struct Back {
+struct AliasEntry {
     /// The key that rewritten packets have; all zero if there is none.
     alias: FlowKey,
     alias_hash: u64,
@@ -72,38 +72,38 @@ struct Back {
 /// What was rewritten cannot reach this flow: it looks like another one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the alias belongs to {by}")]
-pub struct AliasTaken {
+pub struct AliasConflict {
     /// The flow that has it, as its key or as its alias.
     pub by: FlowId,
 }
 
 /// Why a flow was not given an alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoAlias {
-    Taken(AliasTaken),
+pub(crate) enum AliasRefused {
+    Taken(AliasConflict),
     /// The flow is over.
     Late,
 }
 
 /// A flow that a packet belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
-    pub slot: u32,
+pub(crate) struct FlowMatch {
+    pub index: u32,
     /// The hash of the key that it began with, whichever the packet has.
     pub hash: u64,
 }
 
 /// Which flow a hash probably stands for, and whether by its key or by its alias; or none.
 #[derive(Clone, Copy, Debug)]
-pub struct Guess(u32);
+pub struct FlowGuess(u32);
 
-impl Guess {
+impl FlowGuess {
     /// No entry of the index has this number.
-    const NONE: Guess = Guess(u32::MAX);
+    const NONE: FlowGuess = FlowGuess(u32::MAX);
 
-    /// The slot of the flow that it probably is; of none, one that no router has.
+    /// The index of the flow that it probably is; of none, one that no dispatcher has.
     #[inline]
-    pub fn slot(self) -> u32 {
+    pub fn index(self) -> u32 {
         self.0 >> 1
     }
 }
@@ -119,12 +119,12 @@ const FEW_PACKETS: u64 = 4;
 const PACKETS_PER_FLOWLET: u64 = 6;
 
 /// The index names a flow by its key or by its alias; no number stands in it twice.
-const fn by_key(slot: u32) -> u32 {
-    slot << 1
+const fn by_key(index: u32) -> u32 {
+    index << 1
 }
 
-const fn by_alias(slot: u32) -> u32 {
-    slot << 1 | 1
+const fn by_alias(index: u32) -> u32 {
+    index << 1 | 1
 }
 
 impl Flows {
@@ -132,12 +132,12 @@ impl Flows {
     pub fn new(flows_max: u32) -> Result<Flows, OutOfMemory> {
         let count = flows_max as usize;
         Ok(Flows {
-            slots: Zeroed::new(count)?,
+            entries: Zeroed::new(count)?,
             flowlets: Zeroed::new(count)?,
             keys: Zeroed::new(count)?,
-            backs: Zeroed::new(count)?,
-            owners: Owners::new(count)?,
-            index: HashIndex::new(2 * count)?,
+            aliases: Zeroed::new(count)?,
+            owners: OwnerColumn::new(count)?,
+            lookup: HashIndex::new(2 * count)?,
             flows_max,
             used: 0,
             live: 0,
@@ -150,30 +150,30 @@ impl Flows {
     /// First step of a look-up: the index's line is on its way.
     #[inline]
     pub fn prefetch_index(&self, hash: u64) {
-        self.index.prefetch(hash);
+        self.lookup.prefetch(hash);
     }
 
     /// Second step: the flow that it probably is.
     #[inline]
-    pub fn prefetch_flow(&self, hash: u64) -> Guess {
-        let Some(number) = self.index.guess(hash) else {
-            return Guess::NONE;
+    pub fn prefetch_flow(&self, hash: u64) -> FlowGuess {
+        let Some(number) = self.lookup.guess(hash) else {
+            return FlowGuess::NONE;
         };
-        let slot = (number >> 1) as usize;
-        prefetch(self.slots.as_ptr().wrapping_add(slot));
+        let index = (number >> 1) as usize;
+        prefetch(self.entries.as_ptr().wrapping_add(index));
         if self.ahead.flowlets {
-            self.prefetch_flowlet(slot as u32);
+            self.prefetch_flowlet(index as u32);
         }
         if number & 1 == 1 {
-            prefetch(self.backs.as_ptr().wrapping_add(slot));
+            prefetch(self.aliases.as_ptr().wrapping_add(index));
         }
-        Guess(number)
+        FlowGuess(number)
     }
 
-    /// The flowlet of a slot is on its way to the cache.
+    /// The flowlet of a index is on its way to the cache.
     #[inline]
-    pub fn prefetch_flowlet(&self, slot: u32) {
-        prefetch(self.flowlets.as_ptr().wrapping_add(slot as usize));
+    pub fn prefetch_flowlet(&self, index: u32) {
+        prefetch(self.flowlets.as_ptr().wrapping_add(index as usize));
     }
 
     /// So many flowlets and packets there were so far: what comes will be like what came since this
@@ -190,90 +190,90 @@ impl Flows {
         self.ahead.flowlets
     }
 
-    /// The slot of the flow that was guessed.
+    /// The index of the flow that was guessed.
     #[inline(always)]
-    pub fn guessed(&self, guess: Guess) -> Option<u32> {
-        Some(guess.slot()).filter(|&slot| slot < self.used)
+    pub fn guessed(&self, guess: FlowGuess) -> Option<u32> {
+        Some(guess.index()).filter(|&index| index < self.used)
     }
 
     /// The flow that was guessed, to be changed, if it has this key or alias.
     #[inline(always)]
-    pub fn find_guessed(&mut self, guess: Guess, key: &FlowKey) -> Option<&mut Flow> {
-        let slot = guess.slot() as usize;
-        let flow = self.slots.get_mut(slot)?;
+    pub fn find_guessed(&mut self, guess: FlowGuess, key: &FlowKey) -> Option<&mut Flow> {
+        let index = guess.index() as usize;
+        let flow = self.entries.get_mut(index)?;
         let is_it = match guess.0 & 1 {
-            0 => flow.key.is_all_of(key) || self.keys[slot].is_of(flow, key),
-            _ => flow.is_live() && self.backs[slot].alias == *key,
+            0 => flow.key.is_all_of(key) || self.keys[index].is_of(flow, key),
+            _ => flow.is_live() && self.aliases[index].alias == *key,
         };
         is_it.then_some(flow)
     }
 
     /// The flow with this key or alias.
     #[inline]
-    pub fn find(&self, hash: u64, key: &FlowKey) -> Option<Found> {
+    pub fn find(&self, hash: u64, key: &FlowKey) -> Option<FlowMatch> {
         let short = ShortKey::of(key);
-        let number = self.index.find(hash, |number| {
-            let slot = (number >> 1) as usize;
+        let number = self.lookup.find(hash, |number| {
+            let index = (number >> 1) as usize;
             match number & 1 {
-                0 => self.is_at(slot, short, key),
-                _ => self.backs[slot].alias == *key,
+                0 => self.is_at(index, short, key),
+                _ => self.aliases[index].alias == *key,
             }
         })?;
-        let slot = number >> 1;
-        let hash = if number & 1 == 0 { hash } else { self.hash(slot) };
-        Some(Found { slot, hash })
+        let index = number >> 1;
+        let hash = if number & 1 == 0 { hash } else { self.hash(index) };
+        Some(FlowMatch { index, hash })
     }
 
-    /// The slot; it must be one of the table's.
+    /// The index; it must be one of the table's.
     #[inline]
-    pub fn get(&self, slot: u32) -> &Flow {
-        &self.slots[slot as usize]
+    pub fn get(&self, index: u32) -> &Flow {
+        &self.entries[index as usize]
     }
 
     /// The same, to be changed.
     #[inline]
-    pub fn get_mut(&mut self, slot: u32) -> &mut Flow {
-        &mut self.slots[slot as usize]
+    pub fn get_mut(&mut self, index: u32) -> &mut Flow {
+        &mut self.entries[index as usize]
     }
 
-    /// The flowlet of a slot, which must be one of the table's.
+    /// The flowlet of a index, which must be one of the table's.
     #[inline]
-    pub fn flowlet(&self, slot: u32) -> &Flowlet {
-        &self.flowlets[slot as usize]
+    pub fn flowlet(&self, index: u32) -> &Flowlet {
+        &self.flowlets[index as usize]
     }
 
-    /// The slot and its flowlet, to be changed.
+    /// The index and its flowlet, to be changed.
     #[inline]
-    pub fn both_mut(&mut self, slot: u32) -> (&mut Flow, &mut Flowlet) {
-        (&mut self.slots[slot as usize], &mut self.flowlets[slot as usize])
+    pub fn both_mut(&mut self, index: u32) -> (&mut Flow, &mut Flowlet) {
+        (&mut self.entries[index as usize], &mut self.flowlets[index as usize])
     }
 
-    /// The slot of a flow that is not over, by its name.
+    /// The index of a flow that is not over, by its name.
     pub fn live(&self, id: FlowId) -> Option<&Flow> {
-        let flow = self.slots.get(id.slot as usize)?;
+        let flow = self.entries.get(id.index as usize)?;
         (flow.is_live() && flow.generation == id.generation).then_some(flow)
     }
 
     /// Whether there was a flow with this name, and is no longer.
     pub fn is_over(&self, id: FlowId) -> bool {
-        id.slot < self.used
-            && self.slots.get(id.slot as usize).is_some_and(|flow| {
-                // A slot that is retired keeps its last flow's number; one that is free has that of
+        id.index < self.used
+            && self.entries.get(id.index as usize).is_some_and(|flow| {
+                // A index that is retired keeps its last flow's number; one that is free has that of
                 // its next.
                 let is_retired = flow.generation == u32::MAX && !flow.is_live();
                 id.generation < flow.generation || (id.generation == flow.generation && is_retired)
             })
     }
 
-    /// The name of the flow in a slot.
+    /// The name of the flow in a index.
     #[inline]
-    pub fn id(&self, slot: u32) -> FlowId {
-        FlowId { slot, generation: self.get(slot).generation }
+    pub fn id(&self, index: u32) -> FlowId {
+        FlowId { index, generation: self.get(index).generation }
     }
 
     /// The hash of the key that the flow began with.
-    pub fn hash(&self, slot: u32) -> u64 {
-        self.flowlets[slot as usize].hash
+    pub fn hash(&self, index: u32) -> u64 {
+        self.flowlets[index as usize].hash
     }
 
     /// Slots that were ever used are those below this one.
@@ -286,22 +286,22 @@ impl Flows {
         self.live
     }
 
-    /// Whether there is no slot for another flow.
+    /// Whether there is no index for another flow.
     pub fn is_full(&self) -> bool {
         self.free == 0 && self.used == self.flows_max
     }
 
-    /// A slot for a flow with this key, which no flow has, in epoch 1 of its owner; none if the
+    /// A index for a flow with this key, which no flow has, in epoch 1 of its owner; none if the
     /// table is full.
     pub fn create(&mut self, hash: u64, key: &FlowKey, owner: UnitId, now_ns: u64) -> Option<u32> {
-        let slot = match self.free.checked_sub(1) {
-            Some(slot) => slot as u32,
+        let index = match self.free.checked_sub(1) {
+            Some(index) => index as u32,
             None if self.used < self.flows_max => self.used,
             None => return None,
         };
         // There is room: the index holds two entries per flow.
-        self.index.insert(hash, by_key(slot)).ok()?;
-        let flow = &mut self.slots[slot as usize];
+        self.lookup.insert(hash, by_key(index)).ok()?;
+        let flow = &mut self.entries[index as usize];
         match self.free {
             0 => self.used += 1,
             _ => self.free = flow.last,
@@ -309,50 +309,50 @@ impl Flows {
         self.live += 1;
         let short = ShortKey::of(key);
         *flow = Flow::new(short, flow.generation, owner, now_ns);
-        self.flowlets[slot as usize] = Flowlet::first(hash, now_ns);
-        self.owners.set(slot, Some(owner));
+        self.flowlets[index as usize] = Flowlet::first(hash, now_ns);
+        self.owners.set(index, Some(owner));
         if !short.is_all() {
-            self.keys[slot as usize].key = *key;
+            self.keys[index as usize].key = *key;
         }
-        Some(slot)
+        Some(index)
     }
 
     /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners
     /// as can be counted.
-    pub fn hand_to(&mut self, slot: u32, unit: UnitId) -> bool {
-        let is_handed = self.slots[slot as usize].hand_to(unit);
+    pub fn hand_to(&mut self, index: u32, unit: UnitId) -> bool {
+        let is_handed = self.entries[index as usize].hand_to(unit);
         if is_handed {
-            self.owners.set(slot, Some(unit));
+            self.owners.set(index, Some(unit));
         }
         is_handed
     }
 
-    /// The first of these slots, which must be the table's, with a flow of this unit.
-    pub fn first_of(&self, unit: UnitId, slots: Range<u32>) -> Option<u32> {
-        self.owners.first_of(unit, slots)
+    /// The first of these indexes, which must be the table's, with a flow of this unit.
+    pub fn first_of(&self, unit: UnitId, indexes: Range<u32>) -> Option<u32> {
+        self.owners.first_of(unit, indexes)
     }
 
-    /// Forgets the flow; whether its slot may have another.
-    pub fn remove(&mut self, slot: u32) -> bool {
-        self.drop_alias(slot);
-        self.index.remove(self.hash(slot), by_key(slot));
-        self.owners.set(slot, None);
+    /// Forgets the flow; whether its index may have another.
+    pub fn remove(&mut self, index: u32) -> bool {
+        self.drop_alias(index);
+        self.lookup.remove(self.hash(index), by_key(index));
+        self.owners.set(index, None);
         self.live -= 1;
-        let flow = &mut self.slots[slot as usize];
+        let flow = &mut self.entries[index as usize];
         flow.epoch = 0;
         flow.key = ShortKey::default();
         let Some(generation) = flow.generation.checked_add(1) else {
             return false;
         };
         (flow.generation, flow.last) = (generation, self.free);
-        self.free = u64::from(slot) + 1;
+        self.free = u64::from(index) + 1;
         true
     }
 
-    /// Whether there is a flow in the slot that had no packet for so long.
+    /// Whether there is a flow in the index that had no packet for so long.
     #[inline]
-    pub fn is_silent(&self, slot: u32, now_ns: u64, silent_ns: u64) -> bool {
-        let flow = self.get(slot);
+    pub fn is_silent(&self, index: u32, now_ns: u64, silent_ns: u64) -> bool {
+        let flow = self.get(index);
         flow.is_live() && now_ns.saturating_sub(flow.last_seen_ns) >= silent_ns
     }
 
@@ -363,49 +363,49 @@ impl Flows {
         let used = self.used.max(1);
         let sample = (0..DISPLACEMENT_SAMPLE.min(self.used)).map(|i| (self.hand + i) % used);
         let victim = sample
-            .filter(|&slot| self.is_silent(slot, now_ns, silent_ns))
-            .min_by_key(|&slot| (self.get(slot).clock > FEW_PACKETS, self.get(slot).last_seen_ns, slot));
+            .filter(|&index| self.is_silent(index, now_ns, silent_ns))
+            .min_by_key(|&index| (self.get(index).seq > FEW_PACKETS, self.get(index).last_seen_ns, index));
         self.hand = (self.hand + DISPLACEMENT_SAMPLE) % used;
         victim
     }
 
     /// Notes the key that the flow's packets have once they are rewritten, in place of the one
     /// noted before.
-    pub fn set_alias(&mut self, id: FlowId, alias: &FlowKey, hash: u64) -> Result<(), NoAlias> {
+    pub fn set_alias(&mut self, id: FlowId, alias: &FlowKey, hash: u64) -> Result<(), AliasRefused> {
         if self.live(id).is_none() {
-            return Err(NoAlias::Late);
+            return Err(AliasRefused::Late);
         }
         let is_needed =
-            !self.is_at(id.slot as usize, ShortKey::of(alias), alias) && *alias != FlowKey::default();
-        if let Some(other) = self.find(hash, alias).filter(|other| other.slot != id.slot) {
-            return Err(NoAlias::Taken(AliasTaken { by: self.id(other.slot) }));
+            !self.is_at(id.index as usize, ShortKey::of(alias), alias) && *alias != FlowKey::default();
+        if let Some(other) = self.find(hash, alias).filter(|other| other.index != id.index) {
+            return Err(AliasRefused::Taken(AliasConflict { by: self.id(other.index) }));
         }
-        self.drop_alias(id.slot);
+        self.drop_alias(id.index);
         // There is room: the index holds two entries per flow.
-        if is_needed && self.index.insert(hash, by_alias(id.slot)).is_ok() {
-            let back = &mut self.backs[id.slot as usize];
+        if is_needed && self.lookup.insert(hash, by_alias(id.index)).is_ok() {
+            let back = &mut self.aliases[id.index as usize];
             (back.alias, back.alias_hash) = (*alias, hash);
         }
         Ok(())
     }
 
-    /// Whether the slot's flow began with this key.
-    pub fn began_with(&self, slot: u32, key: &FlowKey) -> bool {
-        self.is_at(slot as usize, ShortKey::of(key), key)
+    /// Whether the index's flow began with this key.
+    pub fn began_with(&self, index: u32, key: &FlowKey) -> bool {
+        self.is_at(index as usize, ShortKey::of(key), key)
     }
 
     /// The same, where it is known how the key is in short.
     #[inline(always)]
-    fn is_at(&self, slot: usize, short: ShortKey, key: &FlowKey) -> bool {
-        self.slots[slot].key == short && (short.is_all() || self.keys[slot].key == *key)
+    fn is_at(&self, index: usize, short: ShortKey, key: &FlowKey) -> bool {
+        self.entries[index].key == short && (short.is_all() || self.keys[index].key == *key)
     }
 
     /// The flow has no alias any more.
-    pub fn drop_alias(&mut self, slot: u32) {
-        let back = &mut self.backs[slot as usize];
+    pub fn drop_alias(&mut self, index: u32) {
+        let back = &mut self.aliases[index as usize];
         if back.alias != FlowKey::default() {
             back.alias = FlowKey::default();
-            self.index.remove(back.alias_hash, by_alias(slot));
+            self.lookup.remove(back.alias_hash, by_alias(index));
         }
     }
 }
@@ -418,12 +418,12 @@ mod tests {
     #[test]
     fn a_conversation_outlives_queries() {
         let mut flows = Flows::new(16).unwrap();
-        let create = |flows: &mut Flows, port: u16, clock, now_ns| {
+        let create = |flows: &mut Flows, port: u16, seq, now_ns| {
             let end = |host| Endpoint::new(Addr::from_v4_bytes([10, 0, 0, host]), port);
             let (key, _) = FlowKey::new(end(1), end(2), 17, 4, Scope::default(), 0);
-            let slot = flows.create(FlowHasher::new(1).hash(&key), &key, UnitId(0), now_ns).unwrap();
-            flows.get_mut(slot).clock = clock;
-            slot
+            let index = flows.create(FlowHasher::new(1).hash(&key), &key, UnitId(0), now_ns).unwrap();
+            flows.get_mut(index).seq = seq;
+            index
         };
         let idle = create(&mut flows, 1, 100, 0);
         (2..17).for_each(|port| {

@@ -3,7 +3,7 @@
 use crate::message::UnitId;
 
 use crate::dispatcher::flow::TargetList;
-use crate::dispatcher::shelves::Shelves;
+use crate::dispatcher::load_index::LoadIndex;
 
 /// Units that are looked at together where all are.
 const LANES: usize = 16;
@@ -14,7 +14,7 @@ pub(crate) struct Loads {
     /// By number.
     bps: Vec<f32>,
     /// Those that are active, by their loads.
-    shelves: Shelves,
+    shelves: LoadIndex,
 }
 
 /// What it takes for a unit to be a candidate (S35).
@@ -37,7 +37,7 @@ impl Loads {
     /// So many units with this capacity, none of which is active.
     pub fn new(units_max: u16, capacity_bps: f32) -> Loads {
         let units = usize::from(units_max);
-        Loads { bps: vec![f32::INFINITY; units], shelves: Shelves::new(units, capacity_bps) }
+        Loads { bps: vec![f32::INFINITY; units], shelves: LoadIndex::new(units, capacity_bps) }
     }
 
     /// A unit's load.

@@ -1,21 +1,21 @@
-//! What a router is, is asked, and answers.
+//! What a dispatcher is, is asked, and answers.
 
 use crate::message::{FlowId, Message, Stamp, UnitId};
 use packet::FlowKey;
 
 use crate::dispatcher::assign::Assigner;
-use crate::dispatcher::config::{Config, Mode, RouterError};
+use crate::dispatcher::config::{Config, DispatcherError, Granularity};
 use crate::dispatcher::counters::Counters;
 use crate::dispatcher::flowlet::Demand;
-use crate::dispatcher::flows::{AliasTaken, Flows, Guess, NoAlias};
-use crate::dispatcher::follow::Follow;
+use crate::dispatcher::flows::{AliasConflict, AliasRefused, FlowGuess, Flows};
 use crate::dispatcher::load::Meter;
+use crate::dispatcher::provisioning::Provisioning;
 use crate::dispatcher::rss::Rss;
 use crate::dispatcher::sweep::Sweep;
 use crate::dispatcher::units::{UnitState, UnitStatus, Units};
 
 /// Numbers the packets of flows, gives flowlets to units, and says who owns what.
-pub struct Router {
+pub struct Dispatcher {
     pub(crate) config: Config,
     pub(crate) flows: Flows,
     pub(crate) units: Units,
@@ -24,11 +24,11 @@ pub struct Router {
     pub(crate) counters: Counters,
     pub(crate) rss: Option<Rss>,
     /// None: units are started when flowlets find no room.
-    pub(crate) follow: Option<Follow>,
+    pub(crate) follow: Option<Provisioning>,
     pub(crate) demand: Demand,
     /// The latest time that was given: time does not go back.
     now_ns: u64,
-    pub(crate) due_ns: u64,
+    pub(crate) next_timeout_ns: u64,
     /// Where the search for flows of units that drain goes on.
     pub(crate) hand: u32,
     pub(crate) sweep: Sweep,
@@ -51,7 +51,7 @@ pub struct Router {
 /// A packet that came.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// Its key. Both directions have the same, and to the router they are alike (S7).
+    /// Its key. Both directions have the same, and to the dispatcher they are alike (S7).
     pub key: &'a FlowKey,
     /// The key's hash; of all keys by the same [`FlowHasher`](packet::FlowHasher).
     pub hash: u64,
@@ -63,7 +63,7 @@ pub struct Arrival<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[allow(clippy::large_enum_variant)] // Made for every packet, and used at once: it is not to be allocated.
-pub enum Routed {
+pub enum Dispatched {
     /// It goes to a unit.
     To {
         /// Which one.
@@ -78,18 +78,18 @@ pub enum Routed {
 /// A packet in the midst of a flowlet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Numbered {
+pub struct NumberedPacket {
     /// The unit that it goes to.
     pub unit: UnitId,
     /// Its flow.
     pub flow: FlowId,
     /// Its number in it.
-    pub clock: u64,
+    pub seq: u64,
 }
 
-/// What the router wants to be done.
+/// What the dispatcher wants to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum DispatcherOutput {
     /// A message is to go to a unit, behind all packets that were routed to it before.
     Send {
         /// The unit.
@@ -97,55 +97,58 @@ pub enum Order {
         /// The message.
         message: Message,
     },
-    /// A unit is to be started; [`Router::started`] is called when it is ready. How long that takes
+    /// A unit is to be started; [`Dispatcher::started`] is called when it is ready. How long that takes
     /// is the caller's (S106); until then no other one is started.
     Start(UnitId),
     /// A unit that has nothing left is to be stopped.
     Stop(UnitId),
 }
 
-impl Router {
-    /// A router whose units 0 to `units_min` - 1 are active: that they run when the first packet is
+impl Dispatcher {
+    /// A dispatcher whose units 0 to `units_min` - 1 are active: that they run when the first packet is
     /// routed is the caller's part.
     ///
     /// # Errors
     /// If the configuration makes no sense, or there is no memory for its tables.
-    pub fn new(config: Config) -> Result<Router, RouterError> {
+    pub fn new(config: Config) -> Result<Dispatcher, DispatcherError> {
         config.check()?;
         let rss = match config.mode {
-            Mode::Rss { buckets, every_ns } => {
+            Granularity::Rss { buckets, every_ns } => {
                 Some(Rss::new(buckets, every_ns, config.units_min, config.units_max))
             }
-            Mode::Flowlet | Mode::Flow | Mode::SmartFlow { .. } | Mode::Packet => None,
+            Granularity::Flowlet
+            | Granularity::Flow
+            | Granularity::SmartFlow { .. }
+            | Granularity::Packet => None,
         };
-        let mut router = Router {
+        let mut dispatcher = Dispatcher {
             flows: Flows::new(config.flows_max)?,
             units: Units::new(config.units_max),
             meter: Meter::new(&config)?,
             assigner: Assigner::new(&config),
             counters: Counters::default(),
             rss,
-            follow: Follow::new(&config),
+            follow: Provisioning::new(&config),
             demand: Demand::new(&config),
             now_ns: 0,
-            due_ns: 0,
+            next_timeout_ns: 0,
             hand: 0,
             sweep: Sweep::default(),
             push_above: config.push_above(),
             midst_end: match config.mode {
-                Mode::Flowlet => config.push_above().min(config.size_max).saturating_add(1),
+                Granularity::Flowlet => config.push_above().min(config.size_max).saturating_add(1),
                 _ => 0,
             },
             stay_below_bps: config.stay_below.map(|share| share * config.capacity_bps as f32),
-            copy_from_bps: config.copy_from.filter(|_| config.mode == Mode::Flowlet).unwrap_or(0.0)
+            copy_from_bps: config.copy_from.filter(|_| config.mode == Granularity::Flowlet).unwrap_or(0.0)
                 * config.capacity_bps as f32,
             turn: 0,
             config,
         };
-        (0..router.config.units_min).for_each(|unit| router.meter.activate(UnitId(unit), 0));
-        router.units.activate_first(router.config.units_min);
-        router.assigner.set_active(router.units.active());
-        Ok(router)
+        (0..dispatcher.config.units_min).for_each(|unit| dispatcher.meter.activate(UnitId(unit), 0));
+        dispatcher.units.activate_first(dispatcher.config.units_min);
+        dispatcher.assigner.set_active(dispatcher.units.active());
+        Ok(dispatcher)
     }
 
     /// First pass over a batch: what the look-up of this hash begins with is on its way to the
@@ -162,9 +165,9 @@ impl Router {
         self.guess(hash);
     }
 
-    /// The same; and which flow it probably is, for [`route_on`](Router::route_on).
+    /// The same; and which flow it probably is, for [`stamp_next`](Dispatcher::stamp_next).
     #[inline]
-    pub fn guess(&self, hash: u64) -> Guess {
+    pub fn guess(&self, hash: u64) -> FlowGuess {
         self.flows.prefetch_flow(hash)
     }
 
@@ -175,24 +178,24 @@ impl Router {
         self.flows.expects_flowlets()
     }
 
-    /// What the next flowlet of the flow in this slot begins with is on its way to the cache, if it
-    /// was not [expected](Router::expects_flowlets).
+    /// What the next flowlet of the flow in this index begins with is on its way to the cache, if it
+    /// was not [expected](Dispatcher::expects_flowlets).
     #[inline]
-    pub fn prefetch_flowlet(&self, slot: u32) {
-        self.flows.prefetch_flowlet(slot);
+    pub fn prefetch_flowlet(&self, index: u32) {
+        self.flows.prefetch_flowlet(index);
     }
 
-    /// The slot of the flow that was guessed, and which unit it is at now.
+    /// The index of the flow that was guessed, and which unit it is at now.
     #[inline]
-    pub fn whereabouts(&self, guess: Guess) -> Option<(UnitId, u32)> {
-        self.flows.guessed(guess).map(|slot| (self.flows.get(slot).owner(), slot))
+    pub fn owner_of_guess(&self, guess: FlowGuess) -> Option<(UnitId, u32)> {
+        self.flows.guessed(guess).map(|index| (self.flows.get(index).owner(), index))
     }
 
-    /// When [`advance`](Router::advance) has something to do next; `u64::MAX`: not before another
+    /// When [`handle_timeout`](Dispatcher::handle_timeout) has something to do next; `u64::MAX`: not before another
     /// packet comes.
     #[inline]
-    pub fn due_ns(&self) -> u64 {
-        self.due_ns
+    pub fn next_timeout_ns(&self) -> u64 {
+        self.next_timeout_ns
     }
 
     /// What was rewritten reaches the flow, too, from now on: packets with this key, which has this
@@ -202,11 +205,11 @@ impl Router {
     /// # Errors
     /// If another flow has this key, as its own or as its alias. The flow's alias stays what it
     /// was.
-    pub fn set_alias(&mut self, flow: FlowId, alias: &FlowKey, hash: u64) -> Result<(), AliasTaken> {
+    pub fn set_alias(&mut self, flow: FlowId, alias: &FlowKey, hash: u64) -> Result<(), AliasConflict> {
         match self.flows.set_alias(flow, alias, hash) {
             Ok(()) => self.counters.aliases += 1,
-            Err(NoAlias::Late) => self.counters.aliases_late += 1,
-            Err(NoAlias::Taken(taken)) => {
+            Err(AliasRefused::Late) => self.counters.aliases_late += 1,
+            Err(AliasRefused::Taken(taken)) => {
                 self.counters.aliases_taken += 1;
                 return Err(taken);
             }
@@ -215,9 +218,15 @@ impl Router {
     }
 
     /// The same for who knows better whose the key is: another flow that has it gives it up.
-    pub fn take_alias(&mut self, flow: FlowId, alias: &FlowKey, hash: u64, orders: &mut Vec<Order>) {
+    pub fn take_alias(
+        &mut self,
+        flow: FlowId,
+        alias: &FlowKey,
+        hash: u64,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) {
         if let Err(taken) = self.set_alias(flow, alias, hash) {
-            self.give_up_key(taken.by, alias, orders);
+            self.give_up_key(taken.by, alias, outputs);
             let taken_again = self.set_alias(flow, alias, hash).is_err();
             debug_assert!(!taken_again, "nobody else has it now");
         }
@@ -225,21 +234,21 @@ impl Router {
 
     /// The flow with this key, or with this alias.
     pub fn flow(&self, hash: u64, key: &FlowKey) -> Option<FlowId> {
-        self.flows.find(hash, key).map(|found| self.flows.id(found.slot))
+        self.flows.find(hash, key).map(|found| self.flows.id(found.index))
     }
 
-    /// The flow that has this slot.
-    pub fn flow_in(&self, slot: u32) -> Option<FlowId> {
-        let id = (slot < self.flows.used()).then(|| self.flows.id(slot))?;
+    /// The flow that has this index.
+    pub fn flow_in(&self, index: u32) -> Option<FlowId> {
+        let id = (index < self.flows.used()).then(|| self.flows.id(index))?;
         self.flows.live(id).map(|_| id)
     }
 
     /// The flow has this key no more: it loses its alias, or, if the key is the one that it began
     /// with, it ends.
-    fn give_up_key(&mut self, flow: FlowId, key: &FlowKey, orders: &mut Vec<Order>) {
+    fn give_up_key(&mut self, flow: FlowId, key: &FlowKey, outputs: &mut Vec<DispatcherOutput>) {
         match self.flows.live(flow) {
-            Some(_) if self.flows.began_with(flow.slot, key) => self.end(flow.slot, orders),
-            Some(_) => self.flows.drop_alias(flow.slot),
+            Some(_) if self.flows.began_with(flow.index, key) => self.end(flow.index, outputs),
+            Some(_) => self.flows.drop_alias(flow.index),
             None => {}
         }
     }

@@ -4,73 +4,88 @@ use std::ops::Range;
 
 use crate::message::{Epoch, FlowId, Message, Stamp, Targets, UnitId};
 
-use crate::dispatcher::assign::Chosen;
-use crate::dispatcher::config::Mode;
+use crate::dispatcher::assign::UnitPick;
+use crate::dispatcher::config::Granularity;
 use crate::dispatcher::flow::TargetList;
-use crate::dispatcher::flowlet::{self, Cut};
-use crate::dispatcher::flows::{Found, Guess};
-use crate::dispatcher::machine::{Arrival, Numbered, Order, Routed, Router};
+use crate::dispatcher::flowlet::{self, FlowletCut};
+use crate::dispatcher::flows::{FlowGuess, FlowMatch};
+use crate::dispatcher::machine::{Arrival, Dispatched, Dispatcher, DispatcherOutput, NumberedPacket};
 use crate::dispatcher::units::UnitState;
 
-impl Router {
-    /// Where a packet goes. What is added to `orders` is to be carried out before the packet is
+impl Dispatcher {
+    /// Where a packet goes. What is added to `outputs` is to be carried out before the packet is
     /// sent: usually nothing, two at most for a packet of a known flow, and one for each unit that
     /// is told of a flow that ends to make room.
     ///
-    /// Allocates only if `orders` has no room for these.
+    /// Allocates only if `outputs` has no room for these.
     #[inline]
-    pub fn route(&mut self, now_ns: u64, arrival: Arrival<'_>, orders: &mut Vec<Order>) -> Routed {
-        match self.route_known(now_ns, arrival, orders) {
+    pub fn handle_packet(
+        &mut self,
+        now_ns: u64,
+        arrival: Arrival<'_>,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Dispatched {
+        match self.handle_known_packet(now_ns, arrival, outputs) {
             Some(routed) => routed,
-            None => self.begin(now_ns, arrival, orders),
+            None => self.begin(now_ns, arrival, outputs),
         }
     }
 
     /// The same for a packet of a known flow; none, and nothing is done, if it would begin one. So
     /// that what other packets bring about, an alias that they make known, can come first.
     #[inline]
-    pub fn route_known(
+    pub fn handle_known_packet(
         &mut self,
         now_ns: u64,
         arrival: Arrival<'_>,
-        orders: &mut Vec<Order>,
-    ) -> Option<Routed> {
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Option<Dispatched> {
         let now_ns = self.at(now_ns);
         if now_ns >= self.meter.ends_ns() {
             self.roll(now_ns);
-            self.due_ns = self.due_ns.min(self.meter.ends_ns());
+            self.next_timeout_ns = self.next_timeout_ns.min(self.meter.ends_ns());
         }
         let found = self.flows.find(arrival.hash, arrival.key)?;
         Some(match self.cut(now_ns, found, arrival.len) {
-            None if self.is_near_its_end(found.slot, arrival.len) => {
-                let targets = self.targets_at_once(found.slot);
+            None if self.is_near_its_end(found.index, arrival.len) => {
+                let targets = self.targets_at_once(found.index);
                 self.send(now_ns, found, arrival.len, targets)
             }
             None => self.send(now_ns, found, arrival.len, None),
-            Some(cut) => self.begin_flowlet(now_ns, found, arrival.len, cut, orders),
+            Some(cut) => self.begin_flowlet(now_ns, found, arrival.len, cut, outputs),
         })
     }
 
     /// The same for a packet in the midst of a flowlet, as most are, of the flow that was
-    /// [guessed](Router::guess): where it goes, and there are no orders. None, and nothing is done,
+    /// [guessed](Dispatcher::guess): where it goes, and there are no outputs. None, and nothing is done,
     /// if it is not such a packet: it is one for the others.
     #[inline(always)]
-    pub fn route_on(&mut self, now_ns: u64, arrival: Arrival<'_>, guess: Guess) -> Option<(UnitId, Stamp)> {
-        let numbered = self.number_on(now_ns, arrival, guess)?;
-        Some((numbered.unit, self.stamp_on(&numbered)))
+    pub fn stamp_next(
+        &mut self,
+        now_ns: u64,
+        arrival: Arrival<'_>,
+        guess: FlowGuess,
+    ) -> Option<(UnitId, Stamp)> {
+        let numbered = self.number_next(now_ns, arrival, guess)?;
+        Some((numbered.unit, self.stamp_numbered(&numbered)))
     }
 
-    /// What is written on a packet that [was numbered](Router::number_on) last.
+    /// What is written on a packet that [was numbered](Dispatcher::number_next) last.
     #[inline(always)]
-    pub fn stamp_on(&self, numbered: &Numbered) -> Stamp {
-        let slot = numbered.flow.slot;
-        self.flows.get(slot).stamp(slot, None)
+    pub fn stamp_numbered(&self, numbered: &NumberedPacket) -> Stamp {
+        let index = numbered.flow.index;
+        self.flows.get(index).stamp(index, None)
     }
 
-    /// The same as [`route_on`](Router::route_on), but nothing is written on the packet: for units
+    /// The same as [`stamp_next`](Dispatcher::stamp_next), but nothing is written on the packet: for units
     /// that need not read it.
     #[inline(always)]
-    pub fn number_on(&mut self, now_ns: u64, arrival: Arrival<'_>, guess: Guess) -> Option<Numbered> {
+    pub fn number_next(
+        &mut self,
+        now_ns: u64,
+        arrival: Arrival<'_>,
+        guess: FlowGuess,
+    ) -> Option<NumberedPacket> {
         let now_ns = self.at(now_ns);
         if now_ns >= self.meter.ends_ns() {
             return None;
@@ -86,11 +101,11 @@ impl Router {
     /// said to have come at a time, but it is never before those in front of it, nor before
     /// `times`; one that comes behind that is not such a packet.
     #[inline(always)]
-    pub fn number_all<'a>(
+    pub fn number_batch<'a>(
         &mut self,
         times: Range<u64>,
-        packets: impl Iterator<Item = (u64, Arrival<'a>, Guess)>,
-        mut go_on: impl FnMut(&Numbered) -> bool,
+        packets: impl Iterator<Item = (u64, Arrival<'a>, FlowGuess)>,
+        mut go_on: impl FnMut(&NumberedPacket) -> bool,
     ) -> usize {
         let mut now_ns = self.at(times.start);
         let until_ns = times.end.min(self.meter.ends_ns());
@@ -115,17 +130,17 @@ impl Router {
         &mut self,
         now_ns: u64,
         arrival: &Arrival<'_>,
-        guess: Guess,
-        go_on: impl FnOnce(&Numbered) -> bool,
-    ) -> Option<Numbered> {
+        guess: FlowGuess,
+        go_on: impl FnOnce(&NumberedPacket) -> bool,
+    ) -> Option<NumberedPacket> {
         let flow = self.flows.find_guessed(guess, arrival.key)?;
         let (unit, bytes) = (flow.owner(), flow.bytes_with(arrival.len));
         let is_cut = flowlet::is_behind_gap(flow, now_ns, &self.config) || bytes >= self.midst_end;
         if is_cut || !self.units.is_active(unit) {
             return None;
         }
-        let id = FlowId { slot: guess.slot(), generation: flow.generation };
-        let numbered = Numbered { unit, flow: id, clock: flow.clock + 1 };
+        let id = FlowId { index: guess.index(), generation: flow.generation };
+        let numbered = NumberedPacket { unit, flow: id, seq: flow.seq + 1 };
         if !go_on(&numbered) {
             return None;
         }
@@ -146,35 +161,37 @@ impl Router {
 
     /// Whether this packet begins a flowlet of a known flow (S29, S32).
     #[inline]
-    fn cut(&self, now_ns: u64, found: Found, len: u32) -> Option<Cut> {
-        let flow = self.flows.get(found.slot);
+    fn cut(&self, now_ns: u64, found: FlowMatch, len: u32) -> Option<FlowletCut> {
+        let flow = self.flows.get(found.index);
         if !self.units.is_active(flow.owner()) {
-            return Some(Cut::Drain);
+            return Some(FlowletCut::Drain);
         }
         let by_mode = match self.config.mode {
-            Mode::Flowlet => return flowlet::cut(flow, now_ns, len, &self.config),
-            Mode::Flow => false,
-            Mode::SmartFlow { every_ns } => {
-                now_ns / every_ns != self.flows.flowlet(found.slot).started_ns / every_ns
+            Granularity::Flowlet => return flowlet::cut(flow, now_ns, len, &self.config),
+            Granularity::Flow => false,
+            Granularity::SmartFlow { every_ns } => {
+                now_ns / every_ns != self.flows.flowlet(found.index).started_ns / every_ns
             }
-            Mode::Packet => true,
-            Mode::Rss { .. } => self.rss.as_ref().is_some_and(|rss| rss.owner(found.hash) != flow.owner()),
+            Granularity::Packet => true,
+            Granularity::Rss { .. } => {
+                self.rss.as_ref().is_some_and(|rss| rss.owner(found.hash) != flow.owner())
+            }
         };
-        by_mode.then_some(Cut::Mode)
+        by_mode.then_some(FlowletCut::Granularity)
     }
 
     /// Whether this packet makes its flowlet so long that it is likely to be cut (S62).
     #[inline]
-    fn is_near_its_end(&self, slot: u32, len: u32) -> bool {
-        self.flows.get(slot).bytes_with(len) > self.push_above
+    fn is_near_its_end(&self, index: u32, len: u32) -> bool {
+        self.flows.get(index).bytes_with(len) > self.push_above
     }
 
     /// The flowlet's targets as far as they are still active, to be copied to at once; none if it
     /// has none. One of them may have become the owner, if the flow's unit was drained.
     #[cold]
-    fn targets_at_once(&mut self, slot: u32) -> Option<Targets> {
-        let owner = self.flows.get(slot).owner();
-        let list = &self.flows.flowlet(slot).targets;
+    fn targets_at_once(&mut self, index: u32) -> Option<Targets> {
+        let owner = self.flows.get(index).owner();
+        let list = &self.flows.flowlet(index).targets;
         let targets = match list.is_all() {
             true => Targets::ALL,
             false => {
@@ -190,36 +207,41 @@ impl Router {
 
     /// The first packet of a flow (S33, S49).
     #[cold]
-    fn begin(&mut self, now_ns: u64, arrival: Arrival<'_>, orders: &mut Vec<Order>) -> Routed {
+    fn begin(
+        &mut self,
+        now_ns: u64,
+        arrival: Arrival<'_>,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Dispatched {
         let now_ns = self.at(now_ns);
         if self.flows.is_full()
             && let Some(silent_ns) = self.config.displaced_after_ns()
             && let Some(victim) = self.flows.victim(now_ns, silent_ns)
         {
             self.counters.flows_displaced += 1;
-            self.end(victim, orders);
+            self.end(victim, outputs);
         }
         if self.flows.is_full() {
             self.counters.refused += 1;
-            return Routed::Refused;
+            return Dispatched::Refused;
         }
         self.meter.reckon();
         let estimate_bps = self.demand.of_new_flow_bps();
         let chosen = self.choose(estimate_bps, arrival.hash, None);
         let created = chosen.and_then(|chosen| {
-            let slot = self.flows.create(arrival.hash, arrival.key, chosen.unit, now_ns)?;
-            Some((chosen, Found { slot, hash: arrival.hash }))
+            let index = self.flows.create(arrival.hash, arrival.key, chosen.unit, now_ns)?;
+            Some((chosen, FlowMatch { index, hash: arrival.hash }))
         });
         let Some((chosen, found)) = created else {
-            self.counters.refused += 1; // Cannot be: units_min are active always, and there is a slot.
-            return Routed::Refused;
+            self.counters.refused += 1; // Cannot be: units_min are active always, and there is a index.
+            return Dispatched::Refused;
         };
         self.counters.flows += 1;
         self.counters.flowlets_of_new_flows += 1;
-        self.count_assignment(chosen, orders);
+        self.count_assignment(chosen, outputs);
         self.units.gains(chosen.unit);
-        self.flows.get_mut(found.slot).estimate_bps = estimate_bps;
-        let targets = self.choose_targets(found.slot, arrival.len);
+        self.flows.get_mut(found.index).estimate_bps = estimate_bps;
+        let targets = self.choose_targets(found.index, arrival.len);
         self.send(now_ns, found, arrival.len, Some(targets))
     }
 
@@ -228,60 +250,60 @@ impl Router {
     fn begin_flowlet(
         &mut self,
         now_ns: u64,
-        found: Found,
+        found: FlowMatch,
         len: u32,
-        cut: Cut,
-        orders: &mut Vec<Order>,
-    ) -> Routed {
+        cut: FlowletCut,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Dispatched {
         let counter = match cut {
-            Cut::Gap => &mut self.counters.flowlets_by_gap,
-            Cut::Size => &mut self.counters.flowlets_by_size,
-            Cut::Mode => &mut self.counters.flowlets_by_mode,
-            Cut::Drain => &mut self.counters.flowlets_by_drain,
+            FlowletCut::Gap => &mut self.counters.flowlets_by_gap,
+            FlowletCut::Size => &mut self.counters.flowlets_by_size,
+            FlowletCut::Granularity => &mut self.counters.flowlets_by_mode,
+            FlowletCut::Drain => &mut self.counters.flowlets_by_drain,
         };
         *counter += 1;
         self.meter.reckon();
-        let (flow, flowlet) = self.flows.both_mut(found.slot);
+        let (flow, flowlet) = self.flows.both_mut(found.index);
         flow.estimate_bps = self.demand.of_next_bps(now_ns, flow, flowlet);
         (flow.bytes, flowlet.started_ns) = (0, now_ns);
         let (owner, estimate_bps, targets) = (flow.owner(), flow.estimate_bps, flowlet.targets);
-        if let Some(chosen) = self.choose_again(cut, found, owner, estimate_bps, &targets, orders) {
-            self.count_assignment(chosen, orders);
-            if chosen.unit != owner && self.hand_over(found.slot, chosen.unit, orders).is_some() {
+        if let Some(chosen) = self.choose_again(cut, found, owner, estimate_bps, &targets, outputs) {
+            self.count_assignment(chosen, outputs);
+            if chosen.unit != owner && self.hand_over(found.index, chosen.unit, outputs).is_some() {
                 self.counters.assignments_moved += 1;
                 self.counters.assignments_moved_to_target += u64::from(targets.contains(chosen.unit));
             }
         }
-        let targets = self.choose_targets(found.slot, len);
+        let targets = self.choose_targets(found.index, len);
         self.send(now_ns, found, len, Some(targets))
     }
 
     /// The unit for a known flow's next flowlet; none if it stays where it is without a choice.
     fn choose_again(
         &mut self,
-        cut: Cut,
-        found: Found,
+        cut: FlowletCut,
+        found: FlowMatch,
         owner: UnitId,
         estimate_bps: f32,
         targets: &TargetList,
-        orders: &mut Vec<Order>,
-    ) -> Option<Chosen> {
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Option<UnitPick> {
         if let Some(below_bps) = self.stay_below_bps {
             let load_bps = self.meter.loads().of(owner);
-            let is_copied = cut == Cut::Gap || self.push_above < u64::MAX;
+            let is_copied = cut == FlowletCut::Gap || self.push_above < u64::MAX;
             match cut {
-                Cut::Gap | Cut::Size if load_bps < below_bps => return None,
-                Cut::Gap | Cut::Size if is_copied => {
+                FlowletCut::Gap | FlowletCut::Size if load_bps < below_bps => return None,
+                FlowletCut::Gap | FlowletCut::Size if is_copied => {
                     if let Some(unit) = self.copy_below(below_bps, targets) {
-                        return Some(Chosen { unit, fits: true });
+                        return Some(UnitPick { unit, fits: true });
                     }
                 }
                 // Its state could not be elsewhere in time.
-                Cut::Size if load_bps <= self.config.capacity_bps as f32 => return None,
-                Cut::Gap | Cut::Size | Cut::Mode | Cut::Drain => {}
+                FlowletCut::Size if load_bps <= self.config.capacity_bps as f32 => return None,
+                FlowletCut::Gap | FlowletCut::Size | FlowletCut::Granularity | FlowletCut::Drain => {}
             }
         }
-        if !matches!(self.config.mode, Mode::SmartFlow { .. }) || cut == Cut::Drain {
+        if !matches!(self.config.mode, Granularity::SmartFlow { .. }) || cut == FlowletCut::Drain {
             return self.choose(estimate_bps, found.hash, Some((owner, targets)));
         }
         if self.meter.loads().of(owner) <= self.config.capacity_bps as f32 {
@@ -289,7 +311,7 @@ impl Router {
         }
         let chosen = self.choose(estimate_bps, found.hash, Some((owner, targets)))?;
         if !chosen.fits {
-            self.start_for_room(orders); // There is nowhere to go: it stays (S88).
+            self.start_for_room(outputs); // There is nowhere to go: it stays (S88).
             return None;
         }
         Some(chosen)
@@ -312,15 +334,15 @@ impl Router {
         estimate_bps: f32,
         hash: u64,
         so_far: Option<(UnitId, &TargetList)>,
-    ) -> Option<Chosen> {
+    ) -> Option<UnitPick> {
         if let Some(rss) = &self.rss {
-            return Some(Chosen { unit: rss.owner(hash), fits: true });
+            return Some(UnitPick { unit: rss.owner(hash), fits: true });
         }
         let active = self.units.active();
-        if self.config.mode == Mode::Packet {
+        if self.config.mode == Granularity::Packet {
             let turn = self.turn % active.len().max(1);
             self.turn = turn + 1;
-            return active.get(turn).map(|&unit| Chosen { unit, fits: true });
+            return active.get(turn).map(|&unit| UnitPick { unit, fits: true });
         }
         // If all have the state, it is worth the same for all.
         let some_have = so_far.filter(|(_, targets)| !targets.is_all());
@@ -329,7 +351,7 @@ impl Router {
         let chosen = self.assigner.choose(self.meter.loads(), estimate_bps, having_state, active.len())?;
         match so_far {
             Some((owner, _)) if !chosen.fits && self.may_stay(owner) => {
-                Some(Chosen { unit: owner, ..chosen })
+                Some(UnitPick { unit: owner, ..chosen })
             }
             _ => Some(chosen),
         }
@@ -341,18 +363,18 @@ impl Router {
         self.follow.is_some() && self.meter.loads().of(owner) < self.config.capacity_bps as f32
     }
 
-    fn count_assignment(&mut self, chosen: Chosen, orders: &mut Vec<Order>) {
+    fn count_assignment(&mut self, chosen: UnitPick, outputs: &mut Vec<DispatcherOutput>) {
         self.counters.assignments += 1;
         if !chosen.fits {
             self.counters.assignments_without_room += 1;
-            self.start_for_room(orders);
+            self.start_for_room(outputs);
         }
     }
 
     /// The targets of a flowlet that begins with a packet of this length (S54); none if its unit
     /// has room enough for the next one, too.
-    fn choose_targets(&mut self, slot: u32, len: u32) -> Targets {
-        let (flow, flowlet) = self.flows.both_mut(slot);
+    fn choose_targets(&mut self, index: u32, len: u32) -> Targets {
+        let (flow, flowlet) = self.flows.both_mut(index);
         let active = self.units.active();
         if self.meter.loads().of(flow.owner()) < self.copy_from_bps {
             flowlet.targets = TargetList::NONE; // The next one stays.
@@ -360,36 +382,45 @@ impl Router {
         }
         flowlet.targets = self.assigner.targets(flow.owner(), flow.estimate_bps, active, &mut self.meter);
         let targets = flowlet.targets.into();
-        if self.is_near_its_end(slot, len) { self.targets_at_once(slot).unwrap_or(targets) } else { targets }
+        if self.is_near_its_end(index, len) {
+            self.targets_at_once(index).unwrap_or(targets)
+        } else {
+            targets
+        }
     }
 
     /// The flow is another unit's from now on, and the owner so far is told (DESIGN 3.1). The new
     /// epoch; none, and nothing is done, if the flow had as many owners as can be counted.
-    pub(crate) fn hand_over(&mut self, slot: u32, to: UnitId, orders: &mut Vec<Order>) -> Option<Epoch> {
-        let id = self.flows.id(slot);
-        if !self.flows.hand_to(slot, to) {
+    pub(crate) fn hand_over(
+        &mut self,
+        index: u32,
+        to: UnitId,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Option<Epoch> {
+        let id = self.flows.id(index);
+        if !self.flows.hand_to(index, to) {
             self.counters.epochs_exhausted += 1;
             return None;
         }
-        let flow = self.flows.get(slot);
+        let flow = self.flows.get(index);
         self.units.loses(flow.previous());
         self.units.gains(to);
         let message = Message::Release { flow: id, epoch: flow.epoch, owner: to, last: flow.last };
-        orders.push(Order::Send { to: flow.previous(), message });
+        outputs.push(DispatcherOutput::Send { to: flow.previous(), message });
         Some(flow.epoch)
     }
 
     /// Sends the packet to the owner of its flow; `targets` if it begins a flowlet.
     #[inline(always)]
-    fn send(&mut self, now_ns: u64, found: Found, len: u32, targets: Option<Targets>) -> Routed {
+    fn send(&mut self, now_ns: u64, found: FlowMatch, len: u32, targets: Option<Targets>) -> Dispatched {
         if let Some(rss) = &mut self.rss {
             rss.add(found.hash, len.into());
         }
-        let flow = self.flows.get_mut(found.slot);
+        let flow = self.flows.get_mut(found.index);
         flow.number(now_ns, flow.bytes_with(len));
-        let (unit, stamp) = (flow.owner(), flow.stamp(found.slot, targets));
+        let (unit, stamp) = (flow.owner(), flow.stamp(found.index, targets));
         self.count_packet(unit, now_ns, len);
-        Routed::To { unit, stamp }
+        Dispatched::To { unit, stamp }
     }
 
     /// A packet goes to a unit.
@@ -402,18 +433,18 @@ impl Router {
 
     /// The flow is over; its owner, the one before, and those that have copies of this flowlet's
     /// beginning are told. What others keep of it is worth nothing, and goes with the next flow
-    /// that has the slot.
-    pub(crate) fn end(&mut self, slot: u32, orders: &mut Vec<Order>) {
+    /// that has the index.
+    pub(crate) fn end(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) {
         let now_ns = self.now_ns();
-        let message = Message::End { flow: self.flows.id(slot) };
-        let (flow, flowlet) = (self.flows.get(slot), self.flows.flowlet(slot));
+        let message = Message::End { flow: self.flows.id(index) };
+        let (flow, flowlet) = (self.flows.get(index), self.flows.flowlet(index));
         self.demand.measure(now_ns, flow, flowlet);
         let (owner, targets) = (flow.owner(), flowlet.targets);
         let before = (flow.epoch > 1).then(|| flow.previous()).filter(|&unit| !targets.contains(unit));
-        orders.push(Order::Send { to: owner, message: message.clone() });
+        outputs.push(DispatcherOutput::Send { to: owner, message: message.clone() });
         let mut tell = |to: UnitId| {
             if to != owner && matches!(self.units.state(to), UnitState::Active | UnitState::Draining) {
-                orders.push(Order::Send { to, message: message.clone() });
+                outputs.push(DispatcherOutput::Send { to, message: message.clone() });
             }
         };
         if targets.is_all() {
@@ -422,8 +453,8 @@ impl Router {
             targets.units().chain(before).for_each(&mut tell);
         }
         self.units.loses(owner);
-        if !self.flows.remove(slot) {
-            self.counters.slots_retired += 1;
+        if !self.flows.remove(index) {
+            self.counters.indexes_retired += 1;
         }
     }
 }

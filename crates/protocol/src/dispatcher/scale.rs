@@ -3,9 +3,9 @@
 
 use crate::message::{Epoch, FlowId, Message, UnitId};
 
-use crate::dispatcher::config::{Choice, DISPLACED_AFTER_NS, DrainWhen};
+use crate::dispatcher::config::{DISPLACED_AFTER_NS, DrainWhen, UnitChoice};
 use crate::dispatcher::flow::Flow;
-use crate::dispatcher::machine::{Order, Router};
+use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
 use crate::dispatcher::units::UnitState;
 
 /// No unit is drained if the load of the rest would then be above this part of what starts one: [on
@@ -14,22 +14,22 @@ pub const DRAIN_BELOW: f32 = 0.8;
 
 /// Slots of the flow table that are searched for flows of units that drain, with every bucket of
 /// the load meter.
-pub const SLOTS_PER_BUCKET: u32 = 65_536;
+pub const FLOWS_SCANNED_PER_BUCKET: u32 = 65_536;
 
 /// Flows of units that drain that are given to others at most with every bucket of the load meter.
 pub const MOVES_PER_BUCKET: u32 = 4096;
 
-impl Router {
+impl Dispatcher {
     /// Does what time asks for: moves the load meter's window on, starts a unit ahead, drains idle
     /// ones, moves their flows, balances buckets of flows, and ends flows that are silent for too
-    /// long. To be called at [`due_ns`](Router::due_ns); earlier, it does nothing.
+    /// long. To be called at [`next_timeout_ns`](Dispatcher::next_timeout_ns); earlier, it does nothing.
     ///
-    /// Adds at most two orders for each of [`MOVES_PER_BUCKET`] flows, and three for each unit; and
+    /// Adds at most two outputs for each of [`MOVES_PER_BUCKET`] flows, and three for each unit; and
     /// for each of [`FORGOTTEN_PER_BUCKET`](crate::dispatcher::FORGOTTEN_PER_BUCKET) flows one to
     /// each unit that has its state or a copy.
-    pub fn advance(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
+    pub fn handle_timeout(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
         let now_ns = self.at(now_ns);
-        if now_ns < self.due_ns {
+        if now_ns < self.next_timeout_ns {
             return;
         }
         if now_ns >= self.meter.ends_ns() {
@@ -42,18 +42,19 @@ impl Router {
         match &self.follow {
             Some(follow) => {
                 let (wanted, kept) = (follow.wanted(), follow.kept());
-                self.follow_demand(now_ns, wanted, kept, orders);
+                self.follow_demand(now_ns, wanted, kept, outputs);
             }
             None => {
-                self.start_ahead(orders);
-                self.drain_idle(now_ns, orders);
+                self.start_ahead(outputs);
+                self.drain_idle(now_ns, outputs);
             }
         }
-        self.move_flows(orders);
-        self.ask_again(now_ns, orders);
-        self.forget(now_ns, orders);
+        self.move_flows(outputs);
+        self.ask_again(now_ns, outputs);
+        self.forget(now_ns, outputs);
         let ends_ns = self.meter.ends_ns();
-        self.due_ns = if self.has_more_to_do() { ends_ns } else { self.forget_due_ns().max(ends_ns) };
+        self.next_timeout_ns =
+            if self.has_more_to_do() { ends_ns } else { self.forget_deadline_ns().max(ends_ns) };
     }
 
     /// A unit that was ordered to start is ready: it may get packets. Nothing is done if it was not
@@ -62,25 +63,31 @@ impl Router {
         let now_ns = self.at(now_ns);
         if self.units.state(unit) == UnitState::Starting {
             self.activate(unit, now_ns);
-            self.due_ns = self.due_ns.min(now_ns.saturating_add(self.config.bucket_ns));
+            self.next_timeout_ns = self.next_timeout_ns.min(now_ns.saturating_add(self.config.bucket_ns));
         }
     }
 
     /// A unit says something: that a flow's time is over, or that it has no flows left. Anything
-    /// else is not for the router, and nothing is done.
-    pub fn receive(&mut self, now_ns: u64, from: UnitId, message: Message, orders: &mut Vec<Order>) {
+    /// else is not for the dispatcher, and nothing is done.
+    pub fn handle_message(
+        &mut self,
+        now_ns: u64,
+        from: UnitId,
+        message: Message,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) {
         let now_ns = self.at(now_ns);
         match message {
-            Message::Expire { flow, epoch, clock } => self.expire(now_ns, from, (flow, epoch, clock), orders),
-            Message::Drained => self.drained(from, orders),
+            Message::Expire { flow, epoch, seq } => self.expire(now_ns, from, (flow, epoch, seq), outputs),
+            Message::Drained => self.drained(from, outputs),
             Message::Release { .. }
             | Message::Adopt { .. }
             | Message::Pull { .. }
             | Message::State { .. }
-            | Message::Taken { .. }
-            | Message::Replica { .. }
-            | Message::Changes { .. }
-            | Message::Lacking { .. }
+            | Message::StateAck { .. }
+            | Message::Replicate { .. }
+            | Message::Delta { .. }
+            | Message::NeedFull { .. }
             | Message::End { .. }
             | Message::Drain => {}
         }
@@ -93,18 +100,18 @@ impl Router {
         &mut self,
         now_ns: u64,
         from: UnitId,
-        (id, epoch, clock): (FlowId, Epoch, u64),
-        orders: &mut Vec<Order>,
+        (id, epoch, seq): (FlowId, Epoch, u64),
+        outputs: &mut Vec<DispatcherOutput>,
     ) {
-        let is_all = |flow: &Flow| flow.clock == clock || now_ns - flow.last_seen_ns >= DISPLACED_AFTER_NS;
+        let is_all = |flow: &Flow| flow.seq == seq || now_ns - flow.last_seen_ns >= DISPLACED_AFTER_NS;
         match self.flows.live(id) {
             Some(flow) if flow.owner() == from && flow.epoch == epoch && is_all(flow) => {
                 self.counters.flows_expired += 1;
-                self.end(id.slot, orders);
+                self.end(id.index, outputs);
             }
             None if self.flows.is_over(id) => {
                 self.counters.expiries_repeated += 1;
-                orders.push(Order::Send { to: from, message: Message::End { flow: id } });
+                outputs.push(DispatcherOutput::Send { to: from, message: Message::End { flow: id } });
             }
             _ => self.counters.expiries_refused += 1,
         }
@@ -112,7 +119,7 @@ impl Router {
 
     /// A unit that drains may stop if no flow is its own any more. If it says so too early, it has
     /// not heard of all that it owns: it is asked again when it has lost that.
-    fn drained(&mut self, from: UnitId, orders: &mut Vec<Order>) {
+    fn drained(&mut self, from: UnitId, outputs: &mut Vec<DispatcherOutput>) {
         if self.units.state(from) != UnitState::Draining {
             return;
         }
@@ -121,53 +128,59 @@ impl Router {
         }
         self.units.set_state(from, UnitState::Off);
         self.counters.units_stopped += 1;
-        orders.push(Order::Stop(from));
+        outputs.push(DispatcherOutput::Stop(from));
     }
 
     /// Starts a unit if more are wanted, or drains the last one if fewer are to be kept; one at a
     /// time.
-    fn follow_demand(&mut self, now_ns: u64, wanted: usize, kept: usize, orders: &mut Vec<Order>) {
+    fn follow_demand(
+        &mut self,
+        now_ns: u64,
+        wanted: usize,
+        kept: usize,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) {
         let active = self.units.active();
         if wanted > active.len() {
-            return self.start_one(orders);
+            return self.start_one(outputs);
         }
         let kept = kept.max(self.config.units_min.into());
         if let Some(&last) = active.last().filter(|_| active.len() > kept && self.units.draining() == 0) {
-            self.drain(now_ns, last, orders);
+            self.drain(now_ns, last, outputs);
         }
     }
 
     /// A flowlet had no room: starts a unit (S42, S44), unless provision follows demand as a whole.
-    pub(crate) fn start_for_room(&mut self, orders: &mut Vec<Order>) {
+    pub(crate) fn start_for_room(&mut self, outputs: &mut Vec<DispatcherOutput>) {
         if self.follow.is_none() {
-            self.start_one(orders);
+            self.start_one(outputs);
         }
     }
 
     /// Starts a unit if all active ones are nearly full (S42).
-    fn start_ahead(&mut self, orders: &mut Vec<Order>) {
+    fn start_ahead(&mut self, outputs: &mut Vec<DispatcherOutput>) {
         let from_bps = self.config.start_at * self.config.capacity_bps as f32;
         if self.units.active().iter().all(|&unit| self.meter.sustained_bps(unit) > from_bps) {
-            self.start_one(orders);
+            self.start_one(outputs);
         }
     }
 
     /// Starts the first unit that is off, if none is starting already and something would come to
     /// it.
-    fn start_one(&mut self, orders: &mut Vec<Order>) {
+    fn start_one(&mut self, outputs: &mut Vec<DispatcherOutput>) {
         if self.units.starting() > 0 || self.rss.as_ref().is_some_and(|rss| !rss.is_balanced()) {
             return;
         }
         if let Some(unit) = self.units.first_off() {
             self.units.set_state(unit, UnitState::Starting);
             self.counters.units_started += 1;
-            orders.push(Order::Start(unit));
+            outputs.push(DispatcherOutput::Start(unit));
         }
     }
 
     /// Drains the highest unit that got nothing for long enough, if the others are then not too
     /// full (S43).
-    fn drain_idle(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
+    fn drain_idle(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
         let active = self.units.active();
         if active.len() <= usize::from(self.config.units_min) {
             return;
@@ -188,12 +201,12 @@ impl Router {
             }
         };
         if is_below {
-            self.drain(now_ns, idle, orders);
+            self.drain(now_ns, idle, outputs);
         }
     }
 
     /// The unit gets no packets any more, and is told to hand over its flows.
-    fn drain(&mut self, now_ns: u64, unit: UnitId, orders: &mut Vec<Order>) {
+    fn drain(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
         self.units.set_state(unit, UnitState::Draining);
         self.units.set_asked_ns(unit, Some(now_ns));
         self.meter.deactivate(unit);
@@ -202,26 +215,27 @@ impl Router {
             self.counters.buckets_moved += rss.clear_out(unit, self.units.active());
         }
         self.counters.units_drained += 1;
-        orders.push(Order::Send { to: unit, message: Message::Drain });
+        outputs.push(DispatcherOutput::Send { to: unit, message: Message::Drain });
     }
 
     /// Gives flows of units that drain to others, without waiting for packets of theirs:
-    /// [`MOVES_PER_BUCKET`] of those that stand in the next [`SLOTS_PER_BUCKET`].
-    fn move_flows(&mut self, orders: &mut Vec<Order>) {
-        let (mut slots_left, mut moves_left) = (SLOTS_PER_BUCKET.min(self.flows.used()), MOVES_PER_BUCKET);
+    /// [`MOVES_PER_BUCKET`] of those that stand in the next [`FLOWS_SCANNED_PER_BUCKET`].
+    fn move_flows(&mut self, outputs: &mut Vec<DispatcherOutput>) {
+        let (mut scans_left, mut moves_left) =
+            (FLOWS_SCANNED_PER_BUCKET.min(self.flows.used()), MOVES_PER_BUCKET);
         loop {
             let Some(unit) = self.draining().find(|&unit| self.units.flows(unit) > 0) else { return };
             while self.units.flows(unit) > 0 {
-                if slots_left == 0 || moves_left == 0 {
+                if scans_left == 0 || moves_left == 0 {
                     return;
                 }
                 let from = if self.hand < self.flows.used() { self.hand } else { 0 };
-                let until = self.flows.used().min(from + slots_left);
+                let until = self.flows.used().min(from + scans_left);
                 let found = self.flows.first_of(unit, from..until);
-                self.hand = found.map_or(until, |slot| slot + 1);
-                slots_left -= self.hand - from;
-                if let Some(slot) = found {
-                    self.move_flow(slot, orders);
+                self.hand = found.map_or(until, |index| index + 1);
+                scans_left -= self.hand - from;
+                if let Some(index) = found {
+                    self.move_flow(index, outputs);
                     moves_left -= 1;
                 }
             }
@@ -229,17 +243,17 @@ impl Router {
     }
 
     /// The lowest unit with room becomes the owner; one that has the state already if it is near.
-    fn move_flow(&mut self, slot: u32, orders: &mut Vec<Order>) {
-        let flow = self.flows.get(slot);
+    fn move_flow(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) {
+        let flow = self.flows.get(index);
         let to = match &self.rss {
-            Some(rss) => rss.owner(self.flows.hash(slot)),
+            Some(rss) => rss.owner(self.flows.hash(index)),
             None => {
                 let active = self.units.active().len();
                 let chosen = self.assigner.choose_like(
-                    Choice::LowestId,
+                    UnitChoice::LowestId,
                     self.meter.loads(),
                     flow.estimate_bps,
-                    self.flows.flowlet(slot).targets.units(),
+                    self.flows.flowlet(index).targets.units(),
                     active,
                 );
                 let Some(chosen) = chosen else {
@@ -248,17 +262,20 @@ impl Router {
                 chosen.unit
             }
         };
-        let (previous, last) = (flow.owner(), flow.clock);
-        let id = self.flows.id(slot);
-        if let Some(epoch) = self.hand_over(slot, to, orders) {
+        let (previous, last) = (flow.owner(), flow.seq);
+        let id = self.flows.id(index);
+        if let Some(epoch) = self.hand_over(index, to, outputs) {
             self.counters.flows_moved += 1;
-            orders.push(Order::Send { to, message: Message::Adopt { flow: id, epoch, previous, last } });
+            outputs.push(DispatcherOutput::Send {
+                to,
+                message: Message::Adopt { flow: id, epoch, previous, last },
+            });
         }
     }
 
     /// Units that drain and have nothing any more are asked whether they are done: a message may
     /// have been lost.
-    fn ask_again(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
+    fn ask_again(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
         if self.units.draining() == 0 {
             return;
         }
@@ -271,7 +288,7 @@ impl Router {
                 .is_none_or(|asked_ns| now_ns.saturating_sub(asked_ns) >= self.config.idle_ns);
             if is_done && is_time {
                 self.units.set_asked_ns(unit, Some(now_ns));
-                orders.push(Order::Send { to: unit, message: Message::Drain });
+                outputs.push(DispatcherOutput::Send { to: unit, message: Message::Drain });
             }
         }
     }

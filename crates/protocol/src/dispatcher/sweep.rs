@@ -1,12 +1,12 @@
 //! Flows that nobody ends: silent for longer than any unit waits, and hence known to none.
 
-use crate::dispatcher::machine::{Order, Router};
+use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
 
 /// Flows that are forgotten at most with every bucket of the load meter.
 pub const FORGOTTEN_PER_BUCKET: u32 = 256;
 
 /// Slots of the flow table that are looked at for such flows with every bucket.
-const SLOTS_SWEPT: u32 = 4096;
+const FLOWS_SWEPT: u32 = 4096;
 
 /// How often, within the time that a flow may be silent, the flow table is looked through.
 const ROUNDS: u64 = 4;
@@ -14,43 +14,43 @@ const ROUNDS: u64 = 4;
 /// Where looking through the flow table has come to.
 #[derive(Default)]
 pub(crate) struct Sweep {
-    /// The slot that is next.
+    /// The index that is next.
     hand: u32,
     /// When the next round begins, or this one did.
-    due_ns: u64,
+    deadline_ns: u64,
 }
 
-impl Router {
+impl Dispatcher {
     /// Ends flows that are silent for too long: nothing was stamped since, so that nothing of them
     /// is under way (DESIGN 3.9). Looks at a part of the table at a time.
-    pub(crate) fn forget(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
+    pub(crate) fn forget(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
         let Some(silent_ns) = self.config.forget_after_ns else {
             return;
         };
-        if now_ns < self.sweep.due_ns {
+        if now_ns < self.sweep.deadline_ns {
             return;
         }
-        let until = self.flows.used().min(self.sweep.hand.saturating_add(SLOTS_SWEPT));
+        let until = self.flows.used().min(self.sweep.hand.saturating_add(FLOWS_SWEPT));
         let mut left = FORGOTTEN_PER_BUCKET;
         while self.sweep.hand < until && left > 0 {
             if self.flows.is_silent(self.sweep.hand, now_ns, silent_ns) {
                 self.counters.flows_forgotten += 1;
-                self.end(self.sweep.hand, orders);
+                self.end(self.sweep.hand, outputs);
                 left -= 1;
             }
             self.sweep.hand += 1;
         }
         if self.sweep.hand >= self.flows.used() {
-            self.sweep = Sweep { hand: 0, due_ns: now_ns.saturating_add(silent_ns / ROUNDS) };
+            self.sweep = Sweep { hand: 0, deadline_ns: now_ns.saturating_add(silent_ns / ROUNDS) };
         }
     }
 
     /// All flows are over, and their units know it.
     pub fn end_all(&mut self) {
         let mut known = Vec::new();
-        for slot in 0..self.flows.used() {
-            if self.flows.get(slot).is_live() {
-                self.end(slot, &mut known);
+        for index in 0..self.flows.used() {
+            if self.flows.get(index).is_live() {
+                self.end(index, &mut known);
                 known.clear();
             }
         }
@@ -58,9 +58,9 @@ impl Router {
 
     /// When the flow table is to be looked through, if there is a flow that could be forgotten;
     /// else `u64::MAX`.
-    pub(crate) fn forget_due_ns(&self) -> u64 {
+    pub(crate) fn forget_deadline_ns(&self) -> u64 {
         match self.config.forget_after_ns {
-            Some(_) if self.flows.count() > 0 => self.sweep.due_ns,
+            Some(_) if self.flows.count() > 0 => self.sweep.deadline_ns,
             _ => u64::MAX,
         }
     }

@@ -1,4 +1,4 @@
-//! The router as a whole: rule by rule, and against a reference.
+//! The dispatcher as a whole: rule by rule, and against a reference.
 
 mod bench;
 mod flowlets;

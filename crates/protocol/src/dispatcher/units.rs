@@ -16,7 +16,7 @@ pub enum UnitState {
     Draining,
 }
 
-/// A unit, as its router sees it.
+/// A unit, as its dispatcher sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitStatus {
     /// Which one.

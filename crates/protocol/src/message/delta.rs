@@ -9,18 +9,18 @@ pub struct Version {
     /// The number of the owner that it was copied by.
     pub epoch: Epoch,
     /// The packets that it covers: all up to this one.
-    pub clock: u64,
+    pub seq: u64,
 }
 
 impl Version {
     /// The state of a flow that has not begun: no bytes, or zeros. Every unit has it.
-    pub const BEGINNING: Version = Version { epoch: 0, clock: 0 };
+    pub const BEGINNING: Version = Version { epoch: 0, seq: 0 };
 }
 
 /// What has changed in a state since an older version of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Delta {
-    /// By how many epochs and clocks the older version is older; how many bytes there are now; and
+    /// By how many epochs and seqs the older version is older; how many bytes there are now; and
     /// then piece by piece: how many are the same, how many are not, and these. Numbers in groups
     /// of 7 bits, the lowest first; the highest bit says that there are more.
     bytes: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct Delta {
 /// The changes are not what [`Delta::of`] wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the changes are damaged")]
-pub struct Damaged;
+pub struct DamagedDelta;
 
 /// The most bytes of a state of which changes are told: a few bytes could ask for any number of
 /// zeros.
@@ -48,7 +48,7 @@ impl Delta {
         }
         let mut bytes = Vec::with_capacity(new.len());
         push_number(&mut bytes, version.epoch.checked_sub(base.epoch)?.into());
-        push_number(&mut bytes, version.clock.checked_sub(base.clock)?);
+        push_number(&mut bytes, version.seq.checked_sub(base.seq)?);
         push_number(&mut bytes, new.len() as u64);
         let is_same = |at: usize| new[at] == old.get(at).copied().unwrap_or(0);
         let mut told = 0;
@@ -75,30 +75,30 @@ impl Delta {
     /// Since which older version it tells the changes of this one.
     ///
     /// # Errors
-    /// [`Damaged`] if there is none, so that it is not what [`of`](Delta::of) wrote.
-    pub fn base(&self, version: Version) -> Result<Version, Damaged> {
-        let (epochs, clocks, _) = self.split().ok_or(Damaged)?;
+    /// [`DamagedDelta`] if there is none, so that it is not what [`of`](Delta::of) wrote.
+    pub fn base(&self, version: Version) -> Result<Version, DamagedDelta> {
+        let (epochs, seqs, _) = self.split().ok_or(DamagedDelta)?;
         let epoch = Epoch::try_from(epochs).ok().and_then(|epochs| version.epoch.checked_sub(epochs));
-        let clock = version.clock.checked_sub(clocks);
-        Ok(Version { epoch: epoch.ok_or(Damaged)?, clock: clock.ok_or(Damaged)? })
+        let seq = version.seq.checked_sub(seqs);
+        Ok(Version { epoch: epoch.ok_or(DamagedDelta)?, seq: seq.ok_or(DamagedDelta)? })
     }
 
     /// What `old`, which is the base, has become.
     ///
     /// # Errors
-    /// [`Damaged`] if it is not what [`of`](Delta::of) wrote for that, as far as can be told.
-    pub fn apply(&self, old: &[u8]) -> Result<Vec<u8>, Damaged> {
-        let (.., rest) = self.split().ok_or(Damaged)?;
-        let (len, mut rest) = split_len(rest).filter(|&(len, _)| len <= CHANGING_MAX).ok_or(Damaged)?;
+    /// [`DamagedDelta`] if it is not what [`of`](Delta::of) wrote for that, as far as can be told.
+    pub fn apply(&self, old: &[u8]) -> Result<Vec<u8>, DamagedDelta> {
+        let (.., rest) = self.split().ok_or(DamagedDelta)?;
+        let (len, mut rest) = split_len(rest).filter(|&(len, _)| len <= CHANGING_MAX).ok_or(DamagedDelta)?;
         let mut new = old.to_vec();
         new.resize(len, 0);
         let mut left = &mut new[..];
         while !rest.is_empty() {
-            let (same, behind) = split_len(rest).ok_or(Damaged)?;
-            let (changed, behind) = split_len(behind).ok_or(Damaged)?;
-            let (bytes, behind) = behind.split_at_checked(changed).ok_or(Damaged)?;
-            let (_, from) = left.split_at_mut_checked(same).ok_or(Damaged)?;
-            let (piece, next) = from.split_at_mut_checked(changed).ok_or(Damaged)?;
+            let (same, behind) = split_len(rest).ok_or(DamagedDelta)?;
+            let (changed, behind) = split_len(behind).ok_or(DamagedDelta)?;
+            let (bytes, behind) = behind.split_at_checked(changed).ok_or(DamagedDelta)?;
+            let (_, from) = left.split_at_mut_checked(same).ok_or(DamagedDelta)?;
+            let (piece, next) = from.split_at_mut_checked(changed).ok_or(DamagedDelta)?;
             piece.copy_from_slice(bytes);
             (left, rest) = (next, behind);
         }
@@ -111,11 +111,11 @@ impl Delta {
         self.bytes.len()
     }
 
-    /// Epochs, clocks, and what is behind them.
+    /// Epochs, seqs, and what is behind them.
     fn split(&self) -> Option<(u64, u64, &[u8])> {
         let (epochs, rest) = split_number(&self.bytes)?;
-        let (clocks, rest) = split_number(rest)?;
-        Some((epochs, clocks, rest))
+        let (seqs, rest) = split_number(rest)?;
+        Some((epochs, seqs, rest))
     }
 }
 
@@ -146,8 +146,8 @@ mod tests {
 
     use super::*;
 
-    const BASE: Version = Version { epoch: 2, clock: 7 };
-    const NEW: Version = Version { epoch: 3, clock: 9 };
+    const BASE: Version = Version { epoch: 2, seq: 7 };
+    const NEW: Version = Version { epoch: 3, seq: 9 };
 
     fn delta(old: &[u8], new: &[u8]) -> Option<Delta> {
         Delta::of((BASE, old), (NEW, new))
@@ -192,8 +192,8 @@ mod tests {
             bytes in prop::collection::vec(prop_oneof![0u8..8, any::<u8>()], 0..40),
         ) {
             let delta = Delta { bytes };
-            prop_assert!(delta.base(NEW).is_ok_and(|base| base <= NEW) || delta.base(NEW) == Err(Damaged));
-            prop_assert!(delta.apply(&old).is_ok_and(|new| new.len() <= CHANGING_MAX) || delta.apply(&old) == Err(Damaged));
+            prop_assert!(delta.base(NEW).is_ok_and(|base| base <= NEW) || delta.base(NEW) == Err(DamagedDelta));
+            prop_assert!(delta.apply(&old).is_ok_and(|new| new.len() <= CHANGING_MAX) || delta.apply(&old) == Err(DamagedDelta));
         }
 
         #[test]

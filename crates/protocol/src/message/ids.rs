@@ -20,19 +20,19 @@ impl fmt::Display for UnitId {
     }
 }
 
-/// A flow, as its router knows it: the slot in its table, and how many flows had the slot before.
-/// No other flow of that router ever has the same.
+/// A flow, as its dispatcher knows it: the index in its table, and how many flows had the index before.
+/// No other flow of that dispatcher ever has the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId {
-    /// The slot.
-    pub slot: u32,
+    /// The index.
+    pub index: u32,
     /// How many flows had it before.
     pub generation: u32,
 }
 
 impl fmt::Display for FlowId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "flow {}.{}", self.slot, self.generation)
+        write!(f, "flow {}.{}", self.index, self.generation)
     }
 }
 

@@ -1,15 +1,15 @@
-//! What a router writes on every packet (S13, S58).
+//! What a dispatcher writes on every packet (S13, S58).
 
 use crate::message::{Epoch, FlowId, UnitId};
 
-/// What a router writes on a packet: whose flow it is, which of its packets, and what its unit has
+/// What a dispatcher writes on a packet: whose flow it is, which of its packets, and what its unit has
 /// to know about owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The packet's flow.
     pub flow: FlowId,
     /// The packet's number in its flow, both directions; the first one's is 1 (S58).
-    pub clock: u64,
+    pub seq: u64,
     /// The owner's number.
     pub epoch: Epoch,
     /// Where the owner finds the state that it begins with.
@@ -29,7 +29,7 @@ pub enum Handover {
     From {
         /// The owner of the epoch before.
         previous: UnitId,
-        /// The clock of the last packet that it got. The first one of this epoch is the next.
+        /// The seq of the last packet that it got. The first one of this epoch is the next.
         last: u64,
     },
 }

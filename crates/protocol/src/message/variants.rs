@@ -1,4 +1,4 @@
-//! Messages about flows between routers and units.
+//! Messages about flows between dispatchers and units.
 
 use crate::message::{Delta, Epoch, FlowId, UnitId, Version, Watermark};
 
@@ -14,7 +14,7 @@ pub struct FlowRecord {
 /// A message about a flow, or about all of a unit's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// From the router to the owner so far, behind its last packet: another unit is the owner.
+    /// From the dispatcher to the owner so far, behind its last packet: another unit is the owner.
     Release {
         /// The flow.
         flow: FlowId,
@@ -22,10 +22,10 @@ pub enum Message {
         epoch: Epoch,
         /// The new owner.
         owner: UnitId,
-        /// The clock of the last packet that went to the owner so far.
+        /// The seq of the last packet that went to the owner so far.
         last: u64,
     },
-    /// From the router to a new owner that there is no packet for: it is to fetch the state all the
+    /// From the dispatcher to a new owner that there is no packet for: it is to fetch the state all the
     /// same.
     Adopt {
         /// The flow.
@@ -34,7 +34,7 @@ pub enum Message {
         epoch: Epoch,
         /// The owner before.
         previous: UnitId,
-        /// The clock of the last packet that went there.
+        /// The seq of the last packet that went there.
         last: u64,
     },
     /// From a new owner to the one before it: the state is wanted (S49).
@@ -43,13 +43,13 @@ pub enum Message {
         flow: FlowId,
         /// The new owner's number.
         epoch: Epoch,
-        /// The clock that the state has to cover.
+        /// The seq that the state has to cover.
         last: u64,
         /// It is repeated. Then it travels behind the packets that wait at the owner before, as a
         /// release does, and counts as one.
         again: bool,
     },
-    /// The answer: the state. What it does not cover up to the clock that was asked for will not
+    /// The answer: the state. What it does not cover up to the seq that was asked for will not
     /// come.
     State {
         /// The flow.
@@ -61,14 +61,14 @@ pub enum Message {
     },
     /// From a new owner to the one before it: it has the state. Whatever of the flow is still there
     /// may be forgotten.
-    Taken {
+    StateAck {
         /// The flow.
         flow: FlowId,
         /// The new owner's number.
         epoch: Epoch,
     },
     /// From the owner to a unit that may be the next one: a copy of the state (S51).
-    Replica {
+    Replicate {
         /// The flow.
         flow: FlowId,
         /// The owner's number.
@@ -77,7 +77,7 @@ pub enum Message {
         record: FlowRecord,
     },
     /// The same, to a unit that seems to have an older copy: what has changed since.
-    Changes {
+    Delta {
         /// The flow.
         flow: FlowId,
         /// The owner's number.
@@ -88,33 +88,33 @@ pub enum Message {
         delta: Delta,
     },
     /// The answer of a unit that has no such copy: it is to get the whole state.
-    Lacking {
+    NeedFull {
         /// The flow.
         flow: FlowId,
         /// Of which state the changes came.
         version: Version,
     },
-    /// From the owner to the router: the flow's time is over. Nothing ends before the router has
+    /// From the owner to the dispatcher: the flow's time is over. Nothing ends before the dispatcher has
     /// said so.
     Expire {
         /// The flow.
         flow: FlowId,
         /// The owner's number.
         epoch: Epoch,
-        /// The highest clock that the state covers.
-        clock: u64,
+        /// The highest seq that the state covers.
+        seq: u64,
     },
-    /// From the router to the owner: the flow is over, as soon as its state is there; to others
+    /// From the dispatcher to the owner: the flow is over, as soon as its state is there; to others
     /// that have copies: these are worth nothing. From a unit that was to have the state to one
     /// that asks for it: it is over, and there is none.
     End {
         /// The flow.
         flow: FlowId,
     },
-    /// From the router to a unit that is to stop: it gets no flowlets any more, and its flows go
+    /// From the dispatcher to a unit that is to stop: it gets no flowlets any more, and its flows go
     /// elsewhere one by one.
     Drain,
-    /// From that unit to the router: it has none left.
+    /// From that unit to the dispatcher: it has none left.
     Drained,
 }
 
@@ -126,10 +126,10 @@ impl Message {
             | Message::Adopt { flow, .. }
             | Message::Pull { flow, .. }
             | Message::State { flow, .. }
-            | Message::Taken { flow, .. }
-            | Message::Replica { flow, .. }
-            | Message::Changes { flow, .. }
-            | Message::Lacking { flow, .. }
+            | Message::StateAck { flow, .. }
+            | Message::Replicate { flow, .. }
+            | Message::Delta { flow, .. }
+            | Message::NeedFull { flow, .. }
             | Message::Expire { flow, .. }
             | Message::End { flow } => Some(*flow),
             Message::Drain | Message::Drained => None,
@@ -139,8 +139,8 @@ impl Message {
     /// Bytes of state in it, or of what has changed in one.
     pub fn state_bytes(&self) -> Option<usize> {
         match self {
-            Message::State { record, .. } | Message::Replica { record, .. } => Some(record.bytes.len()),
-            Message::Changes { delta, .. } => Some(delta.len()),
+            Message::State { record, .. } | Message::Replicate { record, .. } => Some(record.bytes.len()),
+            Message::Delta { delta, .. } => Some(delta.len()),
             _ => None,
         }
     }

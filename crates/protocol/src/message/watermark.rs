@@ -4,24 +4,24 @@
 /// is given up as lost.
 pub const AHEAD_MAX: u64 = 64;
 
-/// Which of a flow's packets a state covers: all up to a clock, and of those behind it the ones
+/// Which of a flow's packets a state covers: all up to a seq, and of those behind it the ones
 /// that are named.
 ///
-/// The highest clock alone would hide that an earlier packet is missing: hence both (DESIGN 3.4;
+/// The highest seq alone would hide that an earlier packet is missing: hence both (DESIGN 3.4;
 /// S59 has the highest).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Watermark {
-    /// The state covers every packet up to this clock, but for those that were given up; 0: it is
+    /// The state covers every packet up to this seq, but for those that were given up; 0: it is
     /// that of a new flow.
     pub contiguous: u64,
-    /// Bit `i`: it covers the packet with clock `contiguous` + 2 + `i`, too. The one in between is
+    /// Bit `i`: it covers the packet with seq `contiguous` + 2 + `i`, too. The one in between is
     /// missing.
     pub ahead: u64,
 }
 
 /// What is to be done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum SeqOutcome {
     /// It was not there before, and is now.
     New {
         /// So many packets before it were given up for it: it is too far ahead.
@@ -32,18 +32,18 @@ pub enum Mark {
 }
 
 impl Watermark {
-    /// One that covers all packets up to this clock.
+    /// One that covers all packets up to this seq.
     pub fn up_to(contiguous: u64) -> Watermark {
         Watermark { contiguous, ahead: 0 }
     }
 
-    /// Whether all packets up to this clock are covered, or given up.
+    /// Whether all packets up to this seq are covered, or given up.
     #[inline]
-    pub fn covers(&self, clock: u64) -> bool {
-        clock <= self.contiguous
+    pub fn covers(&self, seq: u64) -> bool {
+        seq <= self.contiguous
     }
 
-    /// The highest clock that is covered.
+    /// The highest seq that is covered.
     #[inline]
     pub fn highest(&self) -> u64 {
         match self.ahead {
@@ -58,42 +58,42 @@ impl Watermark {
         self.ahead == 0
     }
 
-    /// Whether the packet with this clock is covered or given up.
-    pub fn has(&self, clock: u64) -> bool {
-        let ahead = clock.saturating_sub(self.contiguous);
+    /// Whether the packet with this seq is covered or given up.
+    pub fn has(&self, seq: u64) -> bool {
+        let ahead = seq.saturating_sub(self.contiguous);
         ahead == 0 || (2..=AHEAD_MAX + 1).contains(&ahead) && self.ahead >> (ahead - 2) & 1 == 1
     }
 
     /// Adds a packet.
     #[inline]
-    pub fn add(&mut self, clock: u64) -> Mark {
-        if clock == self.contiguous + 1 {
-            self.contiguous = clock;
+    pub fn add(&mut self, seq: u64) -> SeqOutcome {
+        if seq == self.contiguous + 1 {
+            self.contiguous = seq;
             self.close_up();
-            return Mark::New { lost: 0 };
+            return SeqOutcome::New { lost: 0 };
         }
-        if self.has(clock) {
-            return Mark::Old;
+        if self.has(seq) {
+            return SeqOutcome::Old;
         }
         let mut lost = 0;
-        while clock - self.contiguous > AHEAD_MAX + 1 {
-            lost += self.give_up_first(clock - AHEAD_MAX);
+        while seq - self.contiguous > AHEAD_MAX + 1 {
+            lost += self.give_up_first(seq - AHEAD_MAX);
         }
-        match clock - self.contiguous {
+        match seq - self.contiguous {
             1 => {
-                self.contiguous = clock;
+                self.contiguous = seq;
                 self.close_up();
             }
             ahead => self.ahead |= 1 << (ahead - 2),
         }
-        Mark::New { lost }
+        SeqOutcome::New { lost }
     }
 
-    /// Gives up all that is missing up to this clock; how many packets that were.
-    pub fn give_up_to(&mut self, clock: u64) -> u64 {
+    /// Gives up all that is missing up to this seq; how many packets that were.
+    pub fn give_up_to(&mut self, seq: u64) -> u64 {
         let mut lost = 0;
-        while self.contiguous < clock {
-            lost += self.give_up_first(clock + 1);
+        while self.contiguous < seq {
+            lost += self.give_up_first(seq + 1);
         }
         lost
     }
@@ -134,21 +134,21 @@ mod tests {
         ) {
             let (mut mark, mut covered, mut given_up) = (Watermark::default(), BTreeSet::new(), BTreeSet::new());
             for (ahead, gives_up) in steps {
-                let clock = (mark.contiguous + ahead).saturating_sub(10).max(1);
+                let seq = (mark.contiguous + ahead).saturating_sub(10).max(1);
                 if gives_up {
                     let missing: Vec<u64> =
-                        (1..=clock).filter(|c| !covered.contains(c) && !given_up.contains(c)).collect();
-                    prop_assert_eq!(mark.give_up_to(clock), missing.len() as u64);
+                        (1..=seq).filter(|c| !covered.contains(c) && !given_up.contains(c)).collect();
+                    prop_assert_eq!(mark.give_up_to(seq), missing.len() as u64);
                     given_up.extend(missing);
                 } else {
-                    let is_old = covered.contains(&clock) || given_up.contains(&clock);
-                    prop_assert_eq!(mark.has(clock), is_old);
-                    match mark.add(clock) {
-                        Mark::Old => prop_assert!(is_old),
-                        Mark::New { lost } => {
+                    let is_old = covered.contains(&seq) || given_up.contains(&seq);
+                    prop_assert_eq!(mark.has(seq), is_old);
+                    match mark.add(seq) {
+                        SeqOutcome::Old => prop_assert!(is_old),
+                        SeqOutcome::New { lost } => {
                             prop_assert!(!is_old);
-                            covered.insert(clock);
-                            let limit = clock.saturating_sub(AHEAD_MAX + 1);
+                            covered.insert(seq);
+                            let limit = seq.saturating_sub(AHEAD_MAX + 1);
                             let missing: Vec<u64> = (1..=limit)
                                 .filter(|c| !covered.contains(c) && !given_up.contains(c))
                                 .collect();

@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 
-use crate::metering::{Epoch, Tariff};
+use crate::metering::{Interval, Tariff};
 
 /// What a run earns and costs, in the currency of the scenario's prices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Bill {
     /// All of it.
     pub total: Money,
-    /// Epoch by epoch.
-    pub epochs: Vec<Money>,
-    /// Epochs in which packets alone did not earn what the units cost.
-    pub epochs_below_cost_per_packet: u64,
+    /// Interval by interval.
+    pub intervals: Vec<Money>,
+    /// IntervalMeter in which packets alone did not earn what the units cost.
+    pub intervals_below_cost_per_packet: u64,
     /// The same with flowlets charged, too.
-    pub epochs_below_cost_per_packet_and_flowlet: u64,
+    pub intervals_below_cost_per_packet_and_flowlet: u64,
 }
 
 /// Revenue under each tariff, and cost.
@@ -31,26 +31,26 @@ pub struct Money {
 }
 
 impl Bill {
-    /// For these epochs.
-    pub fn of(tariff: &Tariff, epochs: &[Epoch]) -> Bill {
-        let money: Vec<Money> = epochs.iter().map(|epoch| Money::of(tariff, epoch)).collect();
+    /// For these intervals.
+    pub fn of(tariff: &Tariff, intervals: &[Interval]) -> Bill {
+        let money: Vec<Money> = intervals.iter().map(|interval| Money::of(tariff, interval)).collect();
         let below = |revenue: fn(&Money) -> f64| money.iter().filter(|m| revenue(m) < m.cost).count() as u64;
         Bill {
             total: money.iter().fold(Money::default(), |sum, money| sum.plus(money)),
-            epochs_below_cost_per_packet: below(|money| money.per_packet),
-            epochs_below_cost_per_packet_and_flowlet: below(|money| money.per_packet_and_flowlet),
-            epochs: money,
+            intervals_below_cost_per_packet: below(|money| money.per_packet),
+            intervals_below_cost_per_packet_and_flowlet: below(|money| money.per_packet_and_flowlet),
+            intervals: money,
         }
     }
 }
 
 impl Money {
-    fn of(tariff: &Tariff, epoch: &Epoch) -> Money {
-        let per_packet = epoch.processed as f64 * 1e-6 * tariff.million_packets;
-        let hours = epoch.unit_seconds / 3_600.0;
+    fn of(tariff: &Tariff, interval: &Interval) -> Money {
+        let per_packet = interval.processed as f64 * 1e-6 * tariff.million_packets;
+        let hours = interval.unit_seconds / 3_600.0;
         Money {
             per_packet,
-            per_packet_and_flowlet: per_packet + epoch.flowlets as f64 * 1e-6 * tariff.million_flowlets,
+            per_packet_and_flowlet: per_packet + interval.flowlets as f64 * 1e-6 * tariff.million_flowlets,
             per_unit_time: hours * tariff.unit_hour,
             cost: hours * tariff.unit_hour_cost,
         }
@@ -73,14 +73,18 @@ mod tests {
     #[test]
     fn a_full_unit_earns_what_it_costs() {
         // An hour of 1 Gbps in packets of 1,000 bytes.
-        let full =
-            Epoch { processed: 450_000_000, flowlets: 1_000_000, unit_seconds: 3_600.0, ..Epoch::default() };
-        let idle = Epoch { unit_seconds: 3_600.0, ..Epoch::default() };
+        let full = Interval {
+            processed: 450_000_000,
+            flowlets: 1_000_000,
+            unit_seconds: 3_600.0,
+            ..Interval::default()
+        };
+        let idle = Interval { unit_seconds: 3_600.0, ..Interval::default() };
         let bill = Bill::of(&Tariff::default(), &[full, idle]);
         let Money { per_packet, per_packet_and_flowlet, per_unit_time, cost } = bill.total;
-        assert!((bill.epochs[0].per_packet - bill.epochs[0].cost).abs() < 1e-12);
+        assert!((bill.intervals[0].per_packet - bill.intervals[0].cost).abs() < 1e-12);
         assert!((per_packet * 2.0 - cost).abs() < 1e-12 && per_unit_time == cost);
         assert!(per_packet_and_flowlet > per_packet);
-        assert_eq!(bill.epochs_below_cost_per_packet_and_flowlet, 1);
+        assert_eq!(bill.intervals_below_cost_per_packet_and_flowlet, 1);
     }
 }

@@ -3,9 +3,9 @@
 use crate::message::{Stamp, UnitId};
 
 use crate::unit::{
-    Config, Counters, Dropped, Engine, Outbox,
-    flow::Spare,
-    held::Hall,
+    Config, Counters, DropCause, Engine, Outbox,
+    flow::FlowPool,
+    pending::PacketSlab,
     replicas::{Handle, Replicas},
 };
 
@@ -19,8 +19,8 @@ pub(crate) struct Context<'a, E: Engine> {
     /// Where among them the flow's is.
     pub copy: Handle,
     /// Where packets of all flows wait.
-    pub hall: &'a mut Hall<E::Packet>,
-    pub spare: &'a mut Spare,
+    pub slab: &'a mut PacketSlab<E::Packet>,
+    pub spare: &'a mut FlowPool,
     pub out: &'a mut Outbox<E::Packet>,
 }
 
@@ -31,7 +31,7 @@ impl<E: Engine> Context<'_, E> {
     }
 
     /// Drops a packet, and says why.
-    pub fn drop(&mut self, reason: Dropped, stamp: Stamp, packet: E::Packet) {
+    pub fn drop(&mut self, reason: DropCause, stamp: Stamp, packet: E::Packet) {
         self.counters.drop(reason);
         self.out.dropped.push((reason, stamp, packet));
     }

@@ -1,6 +1,6 @@
 //! What a unit counts.
 
-use crate::unit::Dropped;
+use crate::unit::DropCause;
 
 /// What a unit has counted since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,15 +10,15 @@ pub struct Counters {
     /// Handovers for which a copy of the state was here before the first packet (S49).
     pub seamless: u64,
     /// Handovers that a copy ended which came after the state had been asked for (S53).
-    pub overtaken: u64,
+    pub overtaken_by_replica: u64,
     /// States asked for (S49).
     pub pulls_sent: u64,
     /// States asked for once more.
-    pub pulls_again: u64,
+    pub pulls_retransmitted: u64,
     /// Packets that had to wait (S50).
-    pub held: u64,
+    pub pending: u64,
     /// How long those of them that were processed had waited, all in all, ns.
-    pub held_ns: u64,
+    pub pending_ns: u64,
     /// Copies sent; one to all units counts as one (S51).
     pub replicas_sent: u64,
     /// Bytes of state in them, or of what has changed.
@@ -30,7 +30,7 @@ pub struct Counters {
     /// Bytes of state in them, or of what has changed.
     pub replica_bytes_received: u64,
     /// Copies that told what had changed in one that is not here. The whole was asked for.
-    pub deltas_missed: u64,
+    pub deltas_without_base: u64,
     /// Copies that were of no use: not newer than what was here, unreadable, or too large.
     pub replicas_refused: u64,
     /// Copies that had to make room for others.
@@ -40,7 +40,7 @@ pub struct Counters {
     /// Bytes of state in them.
     pub state_bytes_sent: u64,
     /// States sent once more, as nobody said that they had come.
-    pub states_again: u64,
+    pub states_retransmitted: u64,
     /// Of these states, those that nobody had asked for yet.
     pub states_offered: u64,
     /// States received and taken.
@@ -58,39 +58,39 @@ pub struct Counters {
     /// Flows that are over, whose states were waited for, and did not come.
     pub ends_given_up: u64,
     /// Flows whose slots others have, and that had to be forgotten.
-    pub past_forgotten: u64,
+    pub tombstones_forgotten: u64,
     /// Messages about what is past: repeated, or overtaken by others.
     pub messages_stale: u64,
     /// Messages that no unit gets, or not from there, or beyond a limit.
     pub messages_refused: u64,
-    /// Packets dropped as [`Dropped::Old`].
-    pub dropped_old: u64,
-    /// Packets dropped as [`Dropped::Ended`].
-    pub dropped_ended: u64,
-    /// Packets dropped as [`Dropped::Full`].
-    pub dropped_full: u64,
-    /// Packets dropped as [`Dropped::Refused`].
+    /// Packets dropped as [`DropCause::Stale`].
+    pub dropped_stale: u64,
+    /// Packets dropped as [`DropCause::FlowEnded`].
+    pub dropped_flow_ended: u64,
+    /// Packets dropped as [`DropCause::PendingFull`].
+    pub dropped_pending_full: u64,
+    /// Packets dropped as [`DropCause::Refused`].
     pub dropped_refused: u64,
 }
 
 impl Counters {
     /// Packets dropped for this reason.
-    pub fn dropped(&self, reason: Dropped) -> u64 {
+    pub fn dropped(&self, reason: DropCause) -> u64 {
         match reason {
-            Dropped::Old => self.dropped_old,
-            Dropped::Ended => self.dropped_ended,
-            Dropped::Full => self.dropped_full,
-            Dropped::Refused => self.dropped_refused,
+            DropCause::Stale => self.dropped_stale,
+            DropCause::FlowEnded => self.dropped_flow_ended,
+            DropCause::PendingFull => self.dropped_pending_full,
+            DropCause::Refused => self.dropped_refused,
         }
     }
 
     /// One more was dropped for this reason.
-    pub(crate) fn drop(&mut self, reason: Dropped) {
+    pub(crate) fn drop(&mut self, reason: DropCause) {
         *match reason {
-            Dropped::Old => &mut self.dropped_old,
-            Dropped::Ended => &mut self.dropped_ended,
-            Dropped::Full => &mut self.dropped_full,
-            Dropped::Refused => &mut self.dropped_refused,
+            DropCause::Stale => &mut self.dropped_stale,
+            DropCause::FlowEnded => &mut self.dropped_flow_ended,
+            DropCause::PendingFull => &mut self.dropped_pending_full,
+            DropCause::Refused => &mut self.dropped_refused,
         } += 1;
     }
 }

@@ -1,9 +1,9 @@
 //! One flow at one unit.
 
-mod copies;
-mod going;
+mod handover;
+mod ownerships;
 mod packets;
-mod tenures;
+mod replication;
 
 use std::{
     collections::VecDeque,
@@ -13,11 +13,11 @@ use std::{
 use crate::message::{Epoch, FlowId, FlowRecord, Message, Stamp, Targets, UnitId, Watermark};
 
 use crate::unit::{
-    Config, Dropped, Engine,
+    Config, DropCause, Engine,
     context::Context,
-    held::{Hall, Held, Waiting},
-    slot::Gone,
-    tenure::{Start, Tenure},
+    flow_entry::Tombstone,
+    ownership::{Ownership, StateSource},
+    pending::{PacketSlab, PendingPacket, PendingQueue},
     timers::NEVER_NS,
 };
 
@@ -29,31 +29,31 @@ use crate::unit::{
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Flow {
-    /// If there is one, it is that of the first tenure.
+    /// If there is one, it is that of the first ownership.
     state: Option<State>,
     /// When the last packet was processed, or else the state came.
     seen_ns: u64,
     /// After so much silence behind a packet something is due; as [`Config::silence_ns`] says.
     silence_ns: u64,
-    /// The state is here, nothing is held, and no other epoch is known of: the next packet can be
+    /// The state is here, nothing is pending, and no other epoch is known of: the next packet can be
     /// processed, and there is nothing else to do. So it is nearly always, and then the rest need
     /// not be looked at.
-    is_calm: bool,
+    is_quiescent: bool,
     id: FlowId,
-    /// The clock that the last copy covers.
+    /// The seq that the last copy covers.
     copied: u64,
     /// Where a copy is to go: what the last packet says (S54).
     targets: Targets,
     /// In the order of their epochs. Few flows ever have more than one at a time.
-    tenures: VecDeque<Tenure>,
-    held: Held,
+    ownerships: VecDeque<Ownership>,
+    pending: PendingQueue,
     /// When the flow's end was proposed last.
     proposed_ns: Option<u64>,
-    /// When the state of the first tenure was asked for last.
-    asked: Option<Asked>,
+    /// When the state of the first ownership was asked for last.
+    asked: Option<PendingPull>,
     /// Nothing is processed any more since then: it ends once its last owner's state is here.
     over_since_ns: Option<u64>,
-    /// Another flow has the slot since then.
+    /// Another flow has the index since then.
     gave_way_ns: Option<u64>,
     /// The epoch whose state ended here.
     ended: Option<Epoch>,
@@ -63,13 +63,13 @@ pub(crate) struct Flow {
 /// and go all the time.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::vec_box, reason = "slots have their flows in boxes, and get these as they are")]
-pub(crate) struct Spare(Vec<Box<Flow>>);
+pub(crate) struct FlowPool(Vec<Box<Flow>>);
 
 /// Flows of which the memory is kept.
 const SPARE_MAX: usize = 16;
 
-impl Spare {
-    /// A flow that nothing is known of but whether it is over, and whether another has its slot.
+impl FlowPool {
+    /// A flow that nothing is known of but whether it is over, and whether another has its index.
     pub fn flow(
         &mut self,
         id: FlowId,
@@ -79,18 +79,18 @@ impl Spare {
     ) -> Box<Flow> {
         match self.0.pop() {
             Some(mut flow) => {
-                let tenures = std::mem::take(&mut flow.tenures);
-                *flow = Flow::new(id, over_since_ns, gave_way_ns, config, tenures);
+                let ownerships = std::mem::take(&mut flow.ownerships);
+                *flow = Flow::new(id, over_since_ns, gave_way_ns, config, ownerships);
                 flow
             }
             None => {
-                let tenures = VecDeque::with_capacity(1);
-                Box::new(Flow::new(id, over_since_ns, gave_way_ns, config, tenures))
+                let ownerships = VecDeque::with_capacity(1);
+                Box::new(Flow::new(id, over_since_ns, gave_way_ns, config, ownerships))
             }
         }
     }
 
-    /// The unit has nothing to do with this flow any more: it has no tenures.
+    /// The unit has nothing to do with this flow any more: it has no ownerships.
     pub fn take_back(&mut self, flow: Box<Flow>) {
         debug_assert!(flow.is_done(), "the flow is somebody's");
         if self.0.len() < SPARE_MAX {
@@ -116,7 +116,7 @@ struct State {
 
 /// A state was asked for.
 #[derive(Clone, Copy, Debug, Hash)]
-struct Asked {
+struct PendingPull {
     /// Which.
     epoch: Epoch,
     /// When last.
@@ -126,23 +126,23 @@ struct Asked {
 }
 
 /// No more epochs of a flow are remembered.
-pub(crate) struct Refused;
+pub(crate) struct Unacceptable;
 
 impl Flow {
-    /// One that nothing is known of but whether it is over, and whether another has its slot; with
-    /// memory for its tenures.
+    /// One that nothing is known of but whether it is over, and whether another has its index; with
+    /// memory for its ownerships.
     fn new(
         id: FlowId,
         over_since_ns: Option<u64>,
         gave_way_ns: Option<u64>,
         config: &Config,
-        tenures: VecDeque<Tenure>,
+        ownerships: VecDeque<Ownership>,
     ) -> Flow {
         Flow {
             id,
-            tenures,
+            ownerships,
             state: None,
-            held: Held::default(),
+            pending: PendingQueue::default(),
             targets: Targets::NONE,
             silence_ns: config.silence_ns(&Targets::NONE),
             seen_ns: 0,
@@ -152,7 +152,7 @@ impl Flow {
             over_since_ns,
             gave_way_ns,
             ended: None,
-            is_calm: false,
+            is_quiescent: false,
         }
     }
 
@@ -164,7 +164,7 @@ impl Flow {
 
     /// Whether the unit has nothing to do with the flow any more.
     pub fn is_done(&self) -> bool {
-        self.tenures.is_empty()
+        self.ownerships.is_empty()
     }
 
     /// Whether nothing is processed any more.
@@ -188,29 +188,29 @@ impl Flow {
         self.state.is_some_and(|state| epoch <= state.epoch)
     }
 
-    /// Whether the state that is here, or one that is awaited, covers this clock.
-    pub fn covers(&self, clock: u64) -> bool {
-        self.state.is_some_and(|state| state.mark.covers(clock))
-            || self.tenures.iter().any(|tenure| tenure.starts_at_or_behind(clock))
+    /// Whether the state that is here, or one that is awaited, covers this seq.
+    pub fn covers(&self, seq: u64) -> bool {
+        self.state.is_some_and(|state| state.mark.covers(seq))
+            || self.ownerships.iter().any(|ownership| ownership.starts_at_or_behind(seq))
     }
 
     /// Whose the state is that is here and has not been released, and what it covers.
     pub fn owned(&self) -> Option<(Epoch, Watermark)> {
-        let is_owner = self.is_calm || self.tenures.front()?.next.is_none();
+        let is_owner = self.is_quiescent || self.ownerships.front()?.next.is_none();
         self.state.filter(|_| is_owner).map(|state| (state.epoch, state.mark))
     }
 
     /// Whether the state is here, and stays.
     pub fn is_settled(&self) -> bool {
-        self.tenures.len() == 1 && self.owned().is_some() && !self.is_over()
+        self.ownerships.len() == 1 && self.owned().is_some() && !self.is_over()
     }
 
     /// The next packet is here, the caller processes it, and there is nothing else to do: from when
     /// on something may be due. None: it is not so, and nothing has changed.
     #[inline]
-    pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
-        let state = self.state.filter(|_| self.is_calm)?;
-        let is_next = state.epoch == stamp.epoch && state.mark.contiguous + 1 == stamp.clock;
+    pub fn handle_next_packet(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
+        let state = self.state.filter(|_| self.is_quiescent)?;
+        let is_next = state.epoch == stamp.epoch && state.mark.contiguous + 1 == stamp.seq;
         if !is_next || stamp.targets.is_some_and(|targets| targets.are_at_once()) {
             return None;
         }
@@ -218,49 +218,54 @@ impl Flow {
         Some(now_ns.saturating_add(self.silence_ns.max(1)))
     }
 
-    /// The packets up to this clock have been processed, too, and there was nothing else to do: how
+    /// The packets up to this seq have been processed, too, and there was nothing else to do: how
     /// many; none if the state is not here, or something is under way.
-    pub fn catch_up(&mut self, clock: u64) -> Option<u64> {
-        let state = self.state.as_mut().filter(|_| self.is_calm)?;
-        let packets = clock.checked_sub(state.mark.contiguous)?;
-        state.mark = Watermark::up_to(clock);
+    pub fn catch_up(&mut self, seq: u64) -> Option<u64> {
+        let state = self.state.as_mut().filter(|_| self.is_quiescent)?;
+        let packets = seq.checked_sub(state.mark.contiguous)?;
+        state.mark = Watermark::up_to(seq);
         Some(packets)
     }
 
     /// The packets that wait, in order.
-    pub fn held<'a, P>(&self, hall: &'a Hall<P>) -> impl Iterator<Item = &'a Waiting<P>> {
-        self.held.all(hall)
+    pub fn pending<'a, P>(&self, slab: &'a PacketSlab<P>) -> impl Iterator<Item = &'a PendingPacket<P>> {
+        self.pending.all(slab)
     }
 
     /// Where a packet waits for a state that is not here, and of whose epoch it is known where it
     /// comes from: it has been seen to that it comes. None: more is to be seen to, or no more may
     /// wait.
-    pub fn queue_of<P>(&mut self, stamp: &Stamp, config: &Config, hall: &Hall<P>) -> Option<&mut Held> {
-        if self.state.is_some() || self.is_over() || self.held.len() >= config.held_per_flow_max {
+    pub fn queue_of<P>(
+        &mut self,
+        stamp: &Stamp,
+        config: &Config,
+        slab: &PacketSlab<P>,
+    ) -> Option<&mut PendingQueue> {
+        if self.state.is_some() || self.is_over() || self.pending.len() >= config.pending_per_flow_max {
             return None;
         }
-        let tenure = self.find(stamp.epoch).filter(|tenure| tenure.start != Start::Unknown)?;
-        (tenure.may_have(stamp.clock) && !self.held.has(stamp.clock, hall)).then_some(&mut self.held)
+        let ownership = self.find(stamp.epoch).filter(|ownership| ownership.start != StateSource::Unknown)?;
+        (ownership.may_have(stamp.seq) && !self.pending.has(stamp.seq, slab)).then_some(&mut self.pending)
     }
 
     /// A packet of an epoch that is this unit's.
-    pub fn packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
+    pub fn handle_packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         if self.state.is_none_or(|state| state.epoch != stamp.epoch) {
             if self.is_past(stamp.epoch) {
-                return cx.drop(Dropped::Old, stamp, packet);
+                return cx.drop(DropCause::Stale, stamp, packet);
             }
             if self.learn(stamp.epoch, stamp.handover.into(), cx).is_err() {
-                return cx.drop(Dropped::Refused, stamp, packet);
+                return cx.drop(DropCause::Refused, stamp, packet);
             }
             self.pump(cx);
         }
-        let may_come = self.find(stamp.epoch).is_some_and(|tenure| tenure.may_have(stamp.clock));
-        if !may_come || self.held.has(stamp.clock, cx.hall) {
-            return cx.drop(Dropped::Old, stamp, packet);
+        let may_come = self.find(stamp.epoch).is_some_and(|ownership| ownership.may_have(stamp.seq));
+        if !may_come || self.pending.has(stamp.seq, cx.slab) {
+            return cx.drop(DropCause::Stale, stamp, packet);
         }
         match self.state.filter(|state| state.epoch == stamp.epoch) {
-            Some(state) if state.mark.covers(stamp.clock) => cx.drop(Dropped::Old, stamp, packet),
-            Some(state) if stamp.clock == state.mark.contiguous + 1 => {
+            Some(state) if state.mark.covers(stamp.seq) => cx.drop(DropCause::Stale, stamp, packet),
+            Some(state) if stamp.seq == state.mark.contiguous + 1 => {
                 self.process(stamp, packet, cx);
                 self.pump(cx);
             }
@@ -272,9 +277,9 @@ impl Flow {
     pub fn adopt<E: Engine>(
         &mut self,
         epoch: Epoch,
-        start: Start,
+        start: StateSource,
         cx: &mut Context<'_, E>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Unacceptable> {
         self.learn(epoch, start, cx)?;
         self.pump(cx);
         Ok(())
@@ -287,7 +292,7 @@ impl Flow {
         owner: UnitId,
         last: u64,
         cx: &mut Context<'_, E>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Unacceptable> {
         let now_ns = cx.now_ns;
         self.succession(epoch, owner, last, cx)?.released_ns.get_or_insert(now_ns);
         self.pump(cx);
@@ -302,7 +307,7 @@ impl Flow {
         last: u64,
         again: bool,
         cx: &mut Context<'_, E>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Unacceptable> {
         let now_ns = cx.now_ns;
         let next = self.succession(epoch, owner, last, cx)?;
         next.asked = true;
@@ -314,7 +319,7 @@ impl Flow {
     }
 
     /// The state that an epoch begins with has come. Even if nothing has been heard of that epoch
-    /// yet: the sender has it from the router.
+    /// yet: the sender has it from the dispatcher.
     pub fn state<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -327,32 +332,32 @@ impl Flow {
             return;
         }
         let mut mark = record.watermark;
-        let last = match self.find(epoch).map(|tenure| tenure.start) {
-            Some(Start::From { last, .. }) => last,
-            Some(Start::Unknown | Start::Null) | None => 0,
+        let last = match self.find(epoch).map(|ownership| ownership.start) {
+            Some(StateSource::From { last, .. }) => last,
+            Some(StateSource::Unknown | StateSource::New) | None => 0,
         };
         cx.counters.given_up += mark.give_up_to(last.max(mark.highest()));
         cx.counters.states_taken += 1;
         self.take(epoch, mark, cx);
-        cx.out.to_units.push((from, Message::Taken { flow: self.id, epoch }));
+        cx.out.to_units.push((from, Message::StateAck { flow: self.id, epoch }));
         self.pump(cx);
     }
 
     /// The owner of this epoch has the state. What waits for an earlier one goes there.
-    pub fn leave<E: Engine>(&mut self, epoch: Epoch, owner: UnitId, cx: &mut Context<'_, E>) -> Gone {
+    pub fn leave<E: Engine>(&mut self, epoch: Epoch, owner: UnitId, cx: &mut Context<'_, E>) -> Tombstone {
         let said = self
-            .tenures
+            .ownerships
             .iter()
-            .find(|tenure| epoch.checked_sub(1) == Some(tenure.epoch))
-            .and_then(|tenure| tenure.next);
+            .find(|ownership| epoch.checked_sub(1) == Some(ownership.epoch))
+            .and_then(|ownership| ownership.next);
         let covered = self.state.map_or(0, |state| state.mark.contiguous);
-        let gone = Gone { epoch, owner, last: said.map_or(covered, |next| next.last) };
-        self.is_calm = false;
+        let gone = Tombstone { epoch, owner, last: said.map_or(covered, |next| next.last) };
+        self.is_quiescent = false;
         self.forget_before(epoch);
         if self.state.take().is_some() {
             cx.engine.forget(cx.now_ns, self.id, false);
         }
-        while let Some(waiting) = self.held.take_before(epoch, cx.hall) {
+        while let Some(waiting) = self.pending.take_before(epoch, cx.slab) {
             gone.forward(waiting.stamp, waiting.packet, cx);
         }
         gone
@@ -364,15 +369,15 @@ impl Flow {
         if self.proposed_ns.take().is_some() {
             cx.counters.expiries_accepted += 1;
         }
-        while let Some(waiting) = self.held.take(cx.hall) {
-            cx.drop(Dropped::Ended, waiting.stamp, waiting.packet);
+        while let Some(waiting) = self.pending.take(cx.slab) {
+            cx.drop(DropCause::FlowEnded, waiting.stamp, waiting.packet);
         }
         self.over_since_ns.get_or_insert(cx.now_ns);
-        self.is_calm = false;
+        self.is_quiescent = false;
         self.pump(cx);
     }
 
-    /// Another flow has the slot.
+    /// Another flow has the index.
     pub fn give_way<E: Engine>(&mut self, cx: &Context<'_, E>) {
         self.gave_way_ns.get_or_insert(cx.now_ns);
     }
@@ -383,46 +388,51 @@ impl Flow {
     pub fn settle<E: Engine>(&mut self, cx: &Context<'_, E>) -> u64 {
         // What makes another epoch known, or takes the state away, has said that it is not calm any
         // more.
-        if !self.is_calm || self.held.len() > 0 {
-            let is_alone =
-                self.tenures.len() == 1 && self.tenures.front().is_some_and(|first| first.next.is_none());
-            self.is_calm = is_alone && self.state.is_some() && self.held.len() == 0 && !self.is_over();
+        if !self.is_quiescent || self.pending.len() > 0 {
+            let is_alone = self.ownerships.len() == 1
+                && self.ownerships.front().is_some_and(|first| first.next.is_none());
+            self.is_quiescent =
+                is_alone && self.state.is_some() && self.pending.len() == 0 && !self.is_over();
         }
         if let Some((epoch, _, _)) = self.awaited(cx)
             && self.asked.is_none_or(|asked| asked.epoch != epoch)
         {
-            self.asked = Some(Asked { epoch, at_ns: cx.now_ns, times: 0 });
+            self.asked = Some(PendingPull { epoch, at_ns: cx.now_ns, times: 0 });
         }
-        self.due_ns(cx)
+        self.next_timeout_ns(cx)
     }
 
-    fn due_ns<E: Engine>(&self, cx: &Context<'_, E>) -> u64 {
-        if self.is_calm {
+    fn next_timeout_ns<E: Engine>(&self, cx: &Context<'_, E>) -> u64 {
+        if self.is_quiescent {
             let times = [self.copy_ns(cx), self.expiry_ns(cx)];
             return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
         }
-        let Some((state, tenure)) = self.state.zip(self.tenures.front()) else {
+        let Some((state, ownership)) = self.state.zip(self.ownerships.front()) else {
             let times = [self.ask_again_ns(cx), self.end_given_up_ns(cx)];
             return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
         };
-        let gap_ns =
-            self.held.oldest_of(state.epoch, cx.hall).map(|ns| ns.saturating_add(cx.config.order_ns));
-        let times = match tenure.next {
+        let gap_ns = self
+            .pending
+            .oldest_of(state.epoch, cx.slab)
+            .map(|ns| ns.saturating_add(cx.config.reorder_timeout_ns));
+        let times = match ownership.next {
             Some(next) if state.mark.covers(next.last) => [self.offer_ns(cx), None, None],
-            Some(next) => [gap_ns, next.released_ns.map(|ns| ns.saturating_add(cx.config.order_ns)), None],
+            Some(next) => {
+                [gap_ns, next.released_ns.map(|ns| ns.saturating_add(cx.config.reorder_timeout_ns)), None]
+            }
             None => [gap_ns, self.copy_ns(cx), self.expiry_ns(cx)],
         };
         times.into_iter().flatten().min().unwrap_or(NEVER_NS)
     }
 
     /// Does what is due.
-    pub fn advance<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
+    pub fn handle_timeout<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         self.pump(cx);
         let is_due = |ns: Option<u64>| ns.is_some_and(|ns| ns <= cx.now_ns);
         if is_due(self.end_given_up_ns(cx)) {
             cx.counters.ends_given_up += 1;
             self.end(cx);
-            self.tenures.clear();
+            self.ownerships.clear();
         } else if is_due(self.ask_again_ns(cx)) {
             self.ask_again(cx);
         } else if is_due(self.offer_ns(cx)) {
@@ -438,7 +448,7 @@ impl Flow {
 
 impl Hash for Flow {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.id, &self.tenures, self.state, self.held.len()).hash(state);
+        (self.id, &self.ownerships, self.state, self.pending.len()).hash(state);
         (self.targets.is_all(), self.targets.units()).hash(state);
         (self.seen_ns, self.copied, self.proposed_ns, self.asked, self.over_since_ns).hash(state);
         (self.gave_way_ns, self.ended).hash(state);

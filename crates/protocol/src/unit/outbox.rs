@@ -6,8 +6,8 @@ use crate::message::{Message, Stamp, UnitId};
 /// the unit empties it.
 #[derive(Clone, Debug)]
 pub struct Outbox<P> {
-    /// To the router.
-    pub to_router: Vec<Message>,
+    /// To the dispatcher.
+    pub to_dispatcher: Vec<Message>,
     /// To units.
     pub to_units: Vec<(UnitId, Message)>,
     /// To all other units that are active.
@@ -16,18 +16,18 @@ pub struct Outbox<P> {
     /// owner's epoch.
     pub forwarded: Vec<(UnitId, Stamp, P)>,
     /// Packets that are not processed, and why.
-    pub dropped: Vec<(Dropped, Stamp, P)>,
+    pub dropped: Vec<(DropCause, Stamp, P)>,
 }
 
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Dropped {
+pub enum DropCause {
     /// It came twice, or after it had been given up.
-    Old,
+    Stale,
     /// Its flow is over.
-    Ended,
+    FlowEnded,
     /// It would have had to wait for its flow's state, and no more packets may wait.
-    Full,
+    PendingFull,
     /// Its flow has a slot that no unit has, or the flow has more owners to come than a unit
     /// remembers.
     Refused,
@@ -36,7 +36,7 @@ pub enum Dropped {
 impl<P> Default for Outbox<P> {
     fn default() -> Outbox<P> {
         Outbox {
-            to_router: Vec::new(),
+            to_dispatcher: Vec::new(),
             to_units: Vec::new(),
             to_all: Vec::new(),
             forwarded: Vec::new(),
@@ -48,7 +48,7 @@ impl<P> Default for Outbox<P> {
 impl<P> Outbox<P> {
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
-        self.to_router.is_empty()
+        self.to_dispatcher.is_empty()
             && self.to_units.is_empty()
             && self.to_all.is_empty()
             && self.forwarded.is_empty()

@@ -27,7 +27,7 @@ pub(crate) type Handle = u32;
 /// A place for a copy, and its neighbours in the order of arrival.
 #[derive(Clone, Debug, Default)]
 struct Place {
-    slot: u32,
+    index: u32,
     replica: Option<Replica>,
     older: Handle,
     newer: Handle,
@@ -60,74 +60,74 @@ impl Replicas {
     /// Keeps a copy if it is newer than the one that is here, and notes which other units have it.
     pub fn keep(
         &mut self,
-        (slot, handle): (u32, &mut Handle),
+        (index, handle): (u32, &mut Handle),
         version: Version,
         record: FlowRecord,
         elsewhere: Targets,
         max_bytes: usize,
     ) -> Kept {
-        if self.get(slot, *handle).is_some_and(|old| version <= old.version) || cost(&record) > max_bytes {
+        if self.get(index, *handle).is_some_and(|old| version <= old.version) || cost(&record) > max_bytes {
             return Kept::No;
         }
-        self.remove(slot, handle);
+        self.remove(index, handle);
         let mut evicted = 0;
         while self.bytes + cost(&record) > max_bytes && self.oldest != 0 {
             self.take(self.oldest);
             evicted += 1;
         }
         self.bytes += cost(&record);
-        *handle = self.append(slot, Replica { version, record, elsewhere });
+        *handle = self.append(index, Replica { version, record, elsewhere });
         Kept::Yes { evicted }
     }
 
     /// The copy of a flow's state, and which other units have it.
-    pub fn copy(&self, slot: u32, handle: Handle) -> Option<(Version, &FlowRecord, &Targets)> {
-        self.get(slot, handle).map(|copy| (copy.version, &copy.record, &copy.elsewhere))
+    pub fn copy(&self, index: u32, handle: Handle) -> Option<(Version, &FlowRecord, &Targets)> {
+        self.get(index, handle).map(|copy| (copy.version, &copy.record, &copy.elsewhere))
     }
 
     /// It is not known any more which other units have the same.
-    pub fn forget_elsewhere(&mut self, slot: u32, handle: Handle) {
-        if self.get(slot, handle).is_some()
+    pub fn forget_elsewhere(&mut self, index: u32, handle: Handle) {
+        if self.get(index, handle).is_some()
             && let Some(replica) = &mut self.places[handle as usize - 1].replica
         {
             replica.elsewhere = Targets::NONE;
         }
     }
 
-    /// Takes out the copy that covers all up to this clock and nothing else. One that covers less
+    /// Takes out the copy that covers all up to this seq and nothing else. One that covers less
     /// goes, too, unless what has changed since may still come: else it is worth nothing any more.
     pub fn take_exact(
         &mut self,
-        slot: u32,
+        index: u32,
         handle: &mut Handle,
         last: u64,
         deltas: bool,
     ) -> Option<(Version, FlowRecord)> {
-        let Replica { version, record, .. } = self.get(slot, *handle)?;
+        let Replica { version, record, .. } = self.get(index, *handle)?;
         let (version, is_exact) = (*version, is_exact(record, last));
-        if !is_exact && (deltas || version.clock > last) {
+        if !is_exact && (deltas || version.seq > last) {
             return None;
         }
-        let record = self.remove(slot, handle)?;
+        let record = self.remove(index, handle)?;
         is_exact.then_some((version, record))
     }
 
     /// Takes out the copy of a flow's state. If it was evicted, what is in its place now may be of
-    /// the slot's next flow: the handle leads nowhere from now on.
-    pub fn remove(&mut self, slot: u32, handle: &mut Handle) -> Option<FlowRecord> {
+    /// the index's next flow: the handle leads nowhere from now on.
+    pub fn remove(&mut self, index: u32, handle: &mut Handle) -> Option<FlowRecord> {
         let handle = mem::take(handle);
-        self.get(slot, handle)?;
+        self.get(index, handle)?;
         self.take(handle)
     }
 
     #[inline]
-    fn get(&self, slot: u32, handle: Handle) -> Option<&Replica> {
+    fn get(&self, index: u32, handle: Handle) -> Option<&Replica> {
         let place = self.places.get((handle as usize).checked_sub(1)?)?;
-        place.replica.as_ref().filter(|_| place.slot == slot)
+        place.replica.as_ref().filter(|_| place.index == index)
     }
 
-    fn append(&mut self, slot: u32, replica: Replica) -> Handle {
-        let place = Place { slot, replica: Some(replica), older: self.newest, newer: 0 };
+    fn append(&mut self, index: u32, replica: Replica) -> Handle {
+        let place = Place { index, replica: Some(replica), older: self.newest, newer: 0 };
         let handle = match self.free.pop() {
             Some(handle) => {
                 self.places[handle as usize - 1] = place;
@@ -135,7 +135,7 @@ impl Replicas {
             }
             None => {
                 self.places.push(place);
-                // Each is a slot's, and slots have numbers of so many bits.
+                // Each is a index's, and indexes have numbers of so many bits.
                 self.places.len() as Handle
             }
         };
@@ -165,7 +165,7 @@ impl Replicas {
     }
 }
 
-/// Whether a state covers all packets up to this clock and nothing else (S60).
+/// Whether a state covers all packets up to this seq and nothing else (S60).
 pub(crate) fn is_exact(record: &FlowRecord, last: u64) -> bool {
     record.watermark.contiguous == last && record.watermark.is_whole()
 }
@@ -181,7 +181,7 @@ impl Hash for Replicas {
         let mut handle = self.oldest;
         while let Some(place) = (handle as usize).checked_sub(1).and_then(|at| self.places.get(at)) {
             if let Some(Replica { version, record, elsewhere }) = &place.replica {
-                (place.slot, version, record.watermark, &record.bytes).hash(state);
+                (place.index, version, record.watermark, &record.bytes).hash(state);
                 (elsewhere.is_all(), elsewhere.units()).hash(state);
             }
             handle = place.newer;
@@ -206,7 +206,7 @@ mod tests {
         record: FlowRecord,
         max: usize,
     ) -> Kept {
-        let version = Version { epoch, clock: record.watermark.contiguous };
+        let version = Version { epoch, seq: record.watermark.contiguous };
         replicas.keep(at, version, record, Targets::NONE, max)
     }
 
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(keep(&mut replicas, (2, &mut others[0]), 1, record(1, 10), max), Kept::Yes { evicted: 1 });
         assert!(replicas.remove(1, &mut evicted).is_none());
         assert_eq!(replicas.remove(2, &mut others[0]), Some(record(1, 10)));
-        // The slot's next flow.
+        // The index's next flow.
         assert_eq!(keep(&mut replicas, (1, &mut others[1]), 1, record(2, 10), max), Kept::Yes { evicted: 0 });
         assert!(replicas.remove(1, &mut evicted).is_none());
         assert_eq!(replicas.remove(1, &mut others[1]), Some(record(2, 10)));
@@ -252,7 +252,7 @@ mod tests {
         assert!(replicas.take_exact(1, &mut at[1], 6, true).is_none(), "stale, but something may rest on it");
         assert!(replicas.take_exact(1, &mut at[1], 6, false).is_none(), "stale (S60)");
         assert!(replicas.remove(1, &mut at[1]).is_none(), "and gone");
-        let version = Version { epoch: 1, clock: 1 };
+        let version = Version { epoch: 1, seq: 1 };
         assert_eq!(replicas.take_exact(4, &mut at[4], 1, false), Some((version, record(1, 11))));
         assert_eq!(replicas.bytes(), 0);
     }

@@ -9,7 +9,7 @@ use crate::message::FlowId;
 pub(crate) struct Timers {
     entries: BTreeSet<(u64, FlowId)>,
     /// The first one's time: it is asked for far more often than it changes.
-    due_ns: u64,
+    next_timeout_ns: u64,
 }
 
 /// The time at which nothing is ever due.
@@ -17,20 +17,20 @@ pub(crate) const NEVER_NS: u64 = u64::MAX;
 
 impl Default for Timers {
     fn default() -> Timers {
-        Timers { entries: BTreeSet::new(), due_ns: NEVER_NS }
+        Timers { entries: BTreeSet::new(), next_timeout_ns: NEVER_NS }
     }
 }
 
 impl Timers {
     /// When the first one is due.
     #[inline]
-    pub fn due_ns(&self) -> u64 {
-        self.due_ns
+    pub fn next_timeout_ns(&self) -> u64 {
+        self.next_timeout_ns
     }
 
     /// The flow whose time came first, if it has come.
-    pub fn take_due(&mut self, now_ns: u64) -> Option<FlowId> {
-        if self.due_ns > now_ns || self.due_ns == NEVER_NS {
+    pub fn take_expired(&mut self, now_ns: u64) -> Option<FlowId> {
+        if self.next_timeout_ns > now_ns || self.next_timeout_ns == NEVER_NS {
             return None;
         }
         let (_, flow) = self.entries.pop_first()?;
@@ -41,32 +41,32 @@ impl Timers {
     /// Moves a flow's time if something is due earlier. A time that has moved back is looked at
     /// again when it comes: packets that come in order touch no timer.
     #[inline]
-    pub fn bring_forward(&mut self, flow: FlowId, armed_ns: &mut u64, due_ns: u64) {
-        if due_ns < *armed_ns {
-            self.set(flow, armed_ns, due_ns);
+    pub fn bring_forward(&mut self, flow: FlowId, armed_ns: &mut u64, deadline_ns: u64) {
+        if deadline_ns < *armed_ns {
+            self.set(flow, armed_ns, deadline_ns);
         }
     }
 
     /// The same; and if nothing is due any more, the flow has no time.
-    pub fn update(&mut self, flow: FlowId, armed_ns: &mut u64, due_ns: u64) {
-        if due_ns < *armed_ns || (due_ns == NEVER_NS && *armed_ns != NEVER_NS) {
-            self.set(flow, armed_ns, due_ns);
+    pub fn update(&mut self, flow: FlowId, armed_ns: &mut u64, deadline_ns: u64) {
+        if deadline_ns < *armed_ns || (deadline_ns == NEVER_NS && *armed_ns != NEVER_NS) {
+            self.set(flow, armed_ns, deadline_ns);
         }
     }
 
     /// Moves a flow's time.
-    fn set(&mut self, flow: FlowId, armed_ns: &mut u64, due_ns: u64) {
+    fn set(&mut self, flow: FlowId, armed_ns: &mut u64, deadline_ns: u64) {
         if *armed_ns != NEVER_NS {
             self.entries.remove(&(*armed_ns, flow));
         }
-        if due_ns != NEVER_NS {
-            self.entries.insert((due_ns, flow));
+        if deadline_ns != NEVER_NS {
+            self.entries.insert((deadline_ns, flow));
         }
-        *armed_ns = due_ns;
+        *armed_ns = deadline_ns;
         self.note_first();
     }
 
     fn note_first(&mut self) {
-        self.due_ns = self.entries.first().map_or(NEVER_NS, |&(due_ns, _)| due_ns);
+        self.next_timeout_ns = self.entries.first().map_or(NEVER_NS, |&(deadline_ns, _)| deadline_ns);
     }
 }

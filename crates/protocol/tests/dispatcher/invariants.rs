@@ -15,22 +15,22 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (any::<usize>(), any::<bool>()).prop_map(|(nth, is_right)| Step::Expire { nth, is_right }),
         3 => (0u16..8).prop_map(|unit| Step::Drained { unit }),
         1 => (0u16..9).prop_map(|from| Step::Noise { from }),
-        1 => (0u64..1000).prop_map(|ns| Step::Back { ns }),
+        1 => (0u64..1000).prop_map(|ns| Step::AliasEntry { ns }),
         2 => (any::<usize>(), 0u32..60).prop_map(|(nth, flow)| Step::Alias { nth, flow }),
-        2 => (0u16..9, 0u32..40, 0u32..3, 0u32..4, 0u64..20).prop_map(|(from, slot, generation, epoch, clock)| {
-            Step::Claim { from, flow: FlowId { slot, generation }, epoch, clock }
+        2 => (0u16..9, 0u32..40, 0u32..3, 0u32..4, 0u64..20).prop_map(|(from, index, generation, epoch, seq)| {
+            Step::Claim { from, flow: FlowId { index, generation }, epoch, seq }
         }),
     ]
 }
 
-fn mode() -> impl Strategy<Value = Mode> {
+fn mode() -> impl Strategy<Value = Granularity> {
     prop_oneof![
-        3 => Just(Mode::Flowlet),
-        1 => Just(Mode::Flow),
-        1 => Just(Mode::SmartFlow { every_ns: 5_000_000 }),
-        1 => Just(Mode::Packet),
-        1 => Just(Mode::Rss { buckets: 16, every_ns: Some(5_000_000) }),
-        1 => Just(Mode::Rss { buckets: 16, every_ns: None }),
+        3 => Just(Granularity::Flowlet),
+        1 => Just(Granularity::Flow),
+        1 => Just(Granularity::SmartFlow { every_ns: 5_000_000 }),
+        1 => Just(Granularity::Packet),
+        1 => Just(Granularity::Rss { buckets: 16, every_ns: Some(5_000_000) }),
+        1 => Just(Granularity::Rss { buckets: 16, every_ns: None }),
     ]
 }
 
@@ -68,7 +68,7 @@ proptest! {
     fn it_always_holds(
         mode in mode(),
         targets in targets(),
-        choice in prop_oneof![Just(Choice::MostUtilised), Just(Choice::LowestId), Just(Choice::LeastLoaded)],
+        choice in prop_oneof![Just(UnitChoice::MostUtilised), Just(UnitChoice::LowestId), Just(UnitChoice::LeastLoaded)],
         units_min in 1u16..4,
         more_units in 0u16..5,
         ends_oldest: bool,

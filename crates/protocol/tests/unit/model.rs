@@ -1,5 +1,5 @@
 //! Every order in which what the protocol sends can arrive, for small schedules of owners: what the
-//! router sends a unit arrives in order, what units send each other in any; a packet may be lost
+//! dispatcher sends a unit arrives in order, what units send each other in any; a packet may be lost
 //! before its unit, a message may come twice, one between units may be lost, and any timer may fire
 //! before anything arrives. Of the very code that runs.
 
@@ -10,9 +10,9 @@ use protocol::unit::{Config, Unit};
 
 use crate::common::world::{Flow, Item, World};
 
-const FLOW: FlowId = FlowId { slot: 0, generation: 1 };
+const FLOW: FlowId = FlowId { index: 0, generation: 1 };
 
-/// What the router does.
+/// What the dispatcher does.
 #[derive(Clone, Copy)]
 enum Step {
     /// So many packets go to this unit.
@@ -21,7 +21,7 @@ enum Step {
     Adopt(u16),
     /// The flow is over.
     End,
-    /// So is it, and its slot has another, of which so many packets go to this unit.
+    /// So is it, and its index has another, of which so many packets go to this unit.
     Next(u16, u64),
 }
 use Step::{Adopt, End, Next, Packets};
@@ -47,8 +47,8 @@ fn explore_with(units: u16, steps: &[Step], copies: Targets, deltas: bool, fault
     let mut world = World::new(units, |id| Config {
         deltas,
         replicate_after_ns: (copies != Targets::NONE).then_some(150),
-        order_ns: 100,
-        pull_again_ns: if faults.mute + faults.early > 0 { 1_000 } else { u64::MAX },
+        reorder_timeout_ns: 100,
+        retransmit_ns: if faults.mute + faults.early > 0 { 1_000 } else { u64::MAX },
         ..Config::new(id)
     });
     let mut flow = Flow::new(FLOW, UnitId(0));
@@ -125,10 +125,10 @@ fn successors(world: &World, faults: Faults) -> Vec<(World, Faults)> {
             _ => {}
         }
     }
-    let is_early = !world.wire.is_empty() && world.due_ns() > AGAIN_NS;
-    if world.due_ns() != u64::MAX && (!is_early || faults.early > 0) {
+    let is_early = !world.wire.is_empty() && world.next_timeout_ns() > AGAIN_NS;
+    if world.next_timeout_ns() != u64::MAX && (!is_early || faults.early > 0) {
         let faults = Faults { early: faults.early - u8::from(is_early), ..faults };
-        go(faults, &|world| world.advance(world.due_ns()));
+        go(faults, &|world| world.handle_timeout(world.next_timeout_ns()));
     }
     next
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use protocol::message::{FlowId, Handover, Targets, UnitId};
-use protocol::unit::{Config, Dropped, Unit};
+use protocol::unit::{Config, DropCause, Unit};
 
 use crate::common::world::{Flow, Item, World};
 
@@ -15,24 +15,24 @@ struct Nature {
     units: u16,
     flows: u32,
     steps: usize,
-    /// Whether what the router sends a unit arrives in order; and what a unit sends another.
-    router_fifo: bool,
+    /// Whether what the dispatcher sends a unit arrives in order; and what a unit sends another.
+    dispatcher_fifo: bool,
     peers_fifo: bool,
     /// Per 1,000.
     loss: u64,
     /// Of messages between units.
     mute: u64,
     twice: u64,
-    /// What the router sends stays on its way, where it would have come: units have long queues.
+    /// What the dispatcher sends stays on its way, where it would have come: units have long queues.
     queue: u64,
     new_owner: u64,
     end: u64,
     /// The most that time goes on in one step, ns.
     pace_ns: u64,
     /// What waits for how long; so much that nothing is ever given up, if it is none.
-    order_ns: Option<u64>,
-    held_per_flow_max: usize,
-    replicas_max_bytes: usize,
+    reorder_timeout_ns: Option<u64>,
+    pending_per_flow_max: usize,
+    replica_bytes_max: usize,
     replicate_after_ns: u64,
     /// Per 1,000 packets, those that say that the state is to be copied at once.
     at_once: u64,
@@ -44,11 +44,11 @@ impl Nature {
     fn config(&self, id: UnitId) -> Config {
         Config {
             replicate_after_ns: Some(self.replicate_after_ns),
-            order_ns: self.order_ns.unwrap_or(u64::MAX / 64),
-            pull_again_ns: 5_000,
-            held_max: 3 * self.held_per_flow_max,
-            held_per_flow_max: self.held_per_flow_max,
-            replicas_max_bytes: self.replicas_max_bytes,
+            reorder_timeout_ns: self.reorder_timeout_ns.unwrap_or(u64::MAX / 64),
+            retransmit_ns: 5_000,
+            pending_max: 3 * self.pending_per_flow_max,
+            pending_per_flow_max: self.pending_per_flow_max,
+            replica_bytes_max: self.replica_bytes_max,
             deltas: self.deltas,
             ..Config::new(id)
         }
@@ -58,17 +58,17 @@ impl Nature {
 prop_compose! {
     fn network()(
         (units, flows, steps) in (2u16..=4, 1u32..=3, 1usize..250),
-        (router_fifo, peers_fifo, deltas) in any::<(bool, bool, bool)>(),
+        (dispatcher_fifo, peers_fifo, deltas) in any::<(bool, bool, bool)>(),
         (twice, new_owner) in (0u64..200, prop_oneof![0u64..50, 0u64..500]),
         (replicate_after_ns, at_once) in (prop_oneof![Just(10), Just(500)], prop_oneof![Just(0), 0u64..1_000]),
         pace_ns in 0u64..300,
-        replicas_max_bytes in prop_oneof![Just(0), Just(400), Just(1 << 20)],
+        replica_bytes_max in prop_oneof![Just(0), Just(400), Just(1 << 20)],
         seed in any::<[u8; 32]>(),
     ) -> Nature {
-        let (loss, mute, queue, end, order_ns, held_per_flow_max) = (0, 0, 0, 0, None, 1 << 10);
+        let (loss, mute, queue, end, reorder_timeout_ns, pending_per_flow_max) = (0, 0, 0, 0, None, 1 << 10);
         Nature {
-            units, flows, steps, router_fifo, peers_fifo, loss, mute, twice, queue, new_owner, end, pace_ns, order_ns,
-            held_per_flow_max, replicas_max_bytes, replicate_after_ns, at_once, deltas, seed,
+            units, flows, steps, dispatcher_fifo, peers_fifo, loss, mute, twice, queue, new_owner, end, pace_ns, reorder_timeout_ns,
+            pending_per_flow_max, replica_bytes_max, replicate_after_ns, at_once, deltas, seed,
         }
     }
 }
@@ -78,14 +78,14 @@ prop_compose! {
         nature in network(),
         loss in prop_oneof![Just(0), 1u64..300],
         (mute, queue) in (prop_oneof![Just(0), 1u64..300], prop_oneof![Just(0), 1u64..1_000]),
-        order_ns in 0u64..2_000,
-        held_per_flow_max in prop_oneof![0usize..6, Just(1 << 10)],
+        reorder_timeout_ns in 0u64..2_000,
+        pending_per_flow_max in prop_oneof![0usize..6, Just(1 << 10)],
     ) -> Nature {
-        Nature { loss, mute, queue, order_ns: Some(order_ns), held_per_flow_max, ..nature }
+        Nature { loss, mute, queue, reorder_timeout_ns: Some(reorder_timeout_ns), pending_per_flow_max, ..nature }
     }
 }
 
-/// A router that does as it likes, and the world it does it to.
+/// A dispatcher that does as it likes, and the world it does it to.
 struct Play {
     nature: Nature,
     random: TestRng,
@@ -100,7 +100,7 @@ impl Play {
         let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &nature.seed);
         let world = World::new(nature.units, |id| nature.config(id));
         let flows = (0..nature.flows)
-            .map(|slot| Flow::new(FlowId { slot, generation: 1 }, unit(&mut random, nature.units)))
+            .map(|index| Flow::new(FlowId { index, generation: 1 }, unit(&mut random, nature.units)))
             .collect();
         Play { nature, random, world, flows, over: Vec::new() }
     }
@@ -112,7 +112,7 @@ impl Play {
                 4..9 => self.arrive(),
                 _ => {
                     let now_ns = self.world.now_ns + below(&mut self.random, self.nature.pace_ns + 1);
-                    self.world.advance(now_ns);
+                    self.world.handle_timeout(now_ns);
                 }
             }
             self.world.check();
@@ -121,7 +121,7 @@ impl Play {
         self
     }
 
-    /// The router does something for a flow.
+    /// The dispatcher does something for a flow.
     fn route(&mut self) {
         let (units, random, world) = (self.nature.units, &mut self.random, &mut self.world);
         let at = below(random, self.flows.len() as u64) as usize;
@@ -152,7 +152,7 @@ impl Play {
         }
         let at = below(&mut self.random, self.world.wire.len() as u64) as usize;
         let is_fifo = match self.world.wire[at].from {
-            None => self.nature.router_fifo,
+            None => self.nature.dispatcher_fifo,
             Some(_) => self.nature.peers_fifo,
         };
         if is_fifo && !self.world.is_first(at) {
@@ -180,8 +180,8 @@ impl Play {
     /// there: it was given up.
     fn lose_between(&mut self, at: usize) {
         let parcel = self.world.wire.remove(at);
-        if let Item::Packet(stamp, clock) = parcel.item {
-            self.world.dropped.push((Dropped::Old, stamp.flow, clock));
+        if let Item::Packet(stamp, seq) = parcel.item {
+            self.world.dropped.push((DropCause::Stale, stamp.flow, seq));
         }
     }
 
@@ -229,13 +229,13 @@ proptest! {
     #[test]
     fn without_loss_everything_is_processed_once_and_in_order(nature in network()) {
         let play = Play::new(nature).run();
-        for flow in play.flows.iter().filter(|flow| flow.clock > 0) {
+        for flow in play.flows.iter().filter(|flow| flow.seq > 0) {
             prop_assert_eq!(play.world.check_end(flow), 0);
-            prop_assert!(play.world.processed(flow.id).into_iter().eq(1..=flow.clock));
-            prop_assert!(play.world.units[flow.owner.index()].engine().state(flow.id).iter().copied().eq(1..=flow.clock));
+            prop_assert!(play.world.processed(flow.id).into_iter().eq(1..=flow.seq));
+            prop_assert!(play.world.units[flow.owner.index()].engine().state(flow.id).iter().copied().eq(1..=flow.seq));
         }
         prop_assert_eq!(play.given_up(), 0);
-        prop_assert!(play.world.dropped.iter().all(|dropped| dropped.0 == Dropped::Old), "they came twice");
+        prop_assert!(play.world.dropped.iter().all(|dropped| dropped.0 == DropCause::Stale), "they came twice");
     }
 
     /// What is lost or late is given up, and counted; nothing waits forever, and only the last
@@ -246,10 +246,10 @@ proptest! {
         let lost: u64 = play.begun().map(|flow| play.world.check_end(flow)).sum();
         prop_assert_eq!(lost, play.given_up());
         prop_assert_eq!(play.world.units.iter().map(Unit::flows).sum::<usize>(), play.begun().count());
-        for &(reason, flow, clock) in &play.world.dropped {
-            prop_assert!(matches!(reason, Dropped::Old | Dropped::Full));
-            let is_explained = play.given_up() > 0 || play.world.processed(flow).contains(&clock);
-            prop_assert!(is_explained || reason == Dropped::Full);
+        for &(reason, flow, seq) in &play.world.dropped {
+            prop_assert!(matches!(reason, DropCause::Stale | DropCause::PendingFull));
+            let is_explained = play.given_up() > 0 || play.world.processed(flow).contains(&seq);
+            prop_assert!(is_explained || reason == DropCause::PendingFull);
         }
     }
 
@@ -262,14 +262,14 @@ proptest! {
             play.over.push(flow.id);
         }
         play.world.settle();
-        // If what the router says comes in another order, a unit may take itself for the owner that
+        // If what the dispatcher says comes in another order, a unit may take itself for the owner that
         // ends the flow.
-        for &flow in play.over.iter().filter(|_| play.nature.router_fifo) {
+        for &flow in play.over.iter().filter(|_| play.nature.dispatcher_fifo) {
             play.world.check_ended(flow);
         }
         for unit in &play.world.units {
             prop_assert!(unit.engine().states.is_empty());
-            prop_assert_eq!((unit.flows(), unit.held(), unit.replica_bytes(), unit.due_ns()), (0, 0, 0, u64::MAX));
+            prop_assert_eq!((unit.flows(), unit.pending(), unit.replica_bytes(), unit.next_timeout_ns()), (0, 0, 0, u64::MAX));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How many units there are, and what is given to them.
 
 use graph::{Options, WhenFull};
-use protocol::dispatcher::{Mode, TargetChoice};
+use protocol::dispatcher::{Granularity, TargetChoice};
 use protocol::message::UnitId;
 
 /// The most units of a machine.
@@ -13,7 +13,7 @@ pub const UNITS_MAX: u16 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitsConfig {
     /// What is given to a unit at a time.
-    pub mode: Mode,
+    pub mode: Granularity,
     /// Units that run from the beginning. At least 1.
     pub units_min: u16,
     /// Units at most, up to [`UNITS_MAX`].
@@ -43,7 +43,7 @@ pub struct UnitsConfig {
 impl Default for UnitsConfig {
     fn default() -> UnitsConfig {
         UnitsConfig {
-            mode: Mode::Flowlet,
+            mode: Granularity::Flowlet,
             units_min: 1,
             units_max: 10,
             capacity_bps: 1_000_000_000,
@@ -65,7 +65,7 @@ const ROUTER_FLOWS: u32 = 2;
 const NEVER_NS: u64 = u64::MAX >> 8;
 
 /// The most flows that a chain may have which runs on units: they number no more.
-pub const FLOWS_MAX: u32 = protocol::unit::SLOTS_MAX / ROUTER_FLOWS;
+pub const FLOWS_MAX: u32 = protocol::unit::FLOWS_MAX / ROUTER_FLOWS;
 
 impl UnitsConfig {
     /// The default, but with flowlets and units as in the papers (S35, S42, S43).
@@ -81,8 +81,8 @@ impl UnitsConfig {
             gap_ns: self.gap_ns,
             units_min: self.units_min,
             units_max: self.units_max,
-            follow_at: self.follow_at.filter(|_| self.mode == Mode::Flowlet),
-            stay_below: self.stay_below.filter(|_| self.mode == Mode::Flowlet),
+            follow_at: self.follow_at.filter(|_| self.mode == Granularity::Flowlet),
+            stay_below: self.stay_below.filter(|_| self.mode == Granularity::Flowlet),
             targets: if self.copies == 0 { TargetChoice::None } else { TargetChoice::Weighted },
             targets_count: self.copies,
             flows_max: options.flows_max * ROUTER_FLOWS,
@@ -115,13 +115,13 @@ impl UnitsConfig {
     /// comes, be it late, as threads take turns on few cores; time in a capture may go by much
     /// faster than that. So nothing is given up or said again.
     pub(crate) fn unit_on_thread(&self, id: UnitId) -> protocol::unit::Config {
-        let held_max = 2 * crate::transport::IN_FLIGHT_MAX as usize;
+        let pending_max = 2 * crate::transport::IN_FLIGHT_MAX as usize;
         let unit = self.unit(id);
         protocol::unit::Config {
-            order_ns: NEVER_NS,
-            pull_again_ns: NEVER_NS,
-            held_max,
-            held_per_flow_max: held_max,
+            reorder_timeout_ns: NEVER_NS,
+            retransmit_ns: NEVER_NS,
+            pending_max,
+            pending_per_flow_max: pending_max,
             ..unit
         }
     }

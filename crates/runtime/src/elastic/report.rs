@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::metering::{Bill, Epoch, Epochs, Tariff, Tracking};
+use protocol::metering::{Bill, Interval, IntervalMeter, Tariff, Tracking};
 use serde::Serialize;
 
 use super::UnitsConfig;
@@ -64,13 +64,13 @@ pub struct UnitsReport {
     /// Of these copies, those that told only what had changed.
     pub deltas: u64,
     /// And of those, the ones whose base was not there: the whole state was sent after them.
-    pub deltas_missed: u64,
+    pub deltas_without_base: u64,
     /// How what was there followed what was wanted.
     pub tracking: Tracking,
     /// What it earns and costs, at the default prices.
     pub bill: Bill,
-    /// Epoch by epoch, from the first packet on.
-    pub epochs: Vec<Epoch>,
+    /// Interval by interval, from the first packet on.
+    pub intervals: Vec<Interval>,
 }
 
 impl UnitsReport {
@@ -79,7 +79,7 @@ impl UnitsReport {
         router: &protocol::dispatcher::Counters,
         units: impl Iterator<Item = &'a protocol::unit::Counters>,
         running: usize,
-        epochs: &Epochs,
+        epochs: &IntervalMeter,
     ) -> UnitsReport {
         let units = units.fold(protocol::unit::Counters::default(), |sum, unit| protocol::unit::Counters {
             seamless: sum.seamless + unit.seamless,
@@ -89,7 +89,7 @@ impl UnitsReport {
             replicas_received: sum.replicas_received + unit.replicas_received,
             replica_bytes_received: sum.replica_bytes_received + unit.replica_bytes_received,
             deltas_sent: sum.deltas_sent + unit.deltas_sent,
-            deltas_missed: sum.deltas_missed + unit.deltas_missed,
+            deltas_without_base: sum.deltas_without_base + unit.deltas_without_base,
             ..sum
         });
         let changes = units.seamless + units.pulls_sent;
@@ -118,10 +118,10 @@ impl UnitsReport {
             replicas: units.replicas_received,
             replica_bytes: units.replica_bytes_received,
             deltas: units.deltas_sent,
-            deltas_missed: units.deltas_missed,
+            deltas_without_base: units.deltas_without_base,
             tracking: Tracking::of(epochs.done()),
             bill: Bill::of(&Tariff::default(), epochs.done()),
-            epochs: epochs.done().to_vec(),
+            intervals: epochs.done().to_vec(),
         }
     }
 }

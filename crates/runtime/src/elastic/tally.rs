@@ -1,8 +1,8 @@
 //! What epochs are told of packets: all at once, before one of them may end.
 
-use protocol::dispatcher::Router;
+use protocol::dispatcher::Dispatcher;
 use protocol::message::UnitId;
-use protocol::metering::Epochs;
+use protocol::metering::IntervalMeter;
 
 use super::Work;
 
@@ -31,7 +31,7 @@ impl Tally {
     }
 
     /// The present epoch hears of all of them; units take so long for what they were given.
-    pub fn tell(&mut self, epochs: &mut Epochs, router: &Router) {
+    pub fn tell(&mut self, epochs: &mut IntervalMeter, router: &Dispatcher) {
         epochs.came(std::mem::take(&mut self.came), std::mem::take(&mut self.came_bytes));
         let new = |so_far: u64, told: &mut u64| so_far - std::mem::replace(told, so_far);
         epochs.processed(new(router.counters().packets, &mut self.given));

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use graph::{Chain, FlowChange};
 use packet::{DropReason, Packet};
-use protocol::dispatcher::{Guess, Numbered};
+use protocol::dispatcher::{FlowGuess, NumberedPacket};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
 use protocol::unit::{Counters, Outbox, Unit};
 
@@ -74,15 +74,15 @@ impl Memory {
     /// called before anything else happens to the flow there.
     fn catch_up(&mut self, unit: UnitId, flow: FlowId) {
         let unit = &mut self.units[unit.index()];
-        self.unheard.tell(flow.slot, |clock| unit.catch_up(flow, clock));
+        self.unheard.tell(flow.index, |clock| unit.catch_up(flow, clock));
     }
 
     /// Delivers a packet that does not just continue its flow at its unit.
     #[inline(never)]
     fn deliver(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
         let to = &mut self.units[unit.index()];
-        to.packet(self.now_ns, stamp, packet, &mut self.outbox);
-        self.due_ns = self.due_ns.min(to.due_ns());
+        to.handle_packet(self.now_ns, stamp, packet, &mut self.outbox);
+        self.due_ns = self.due_ns.min(to.next_timeout_ns());
         self.collect(unit);
         self.deliver_mails();
     }
@@ -92,8 +92,8 @@ impl Memory {
             self.catch_up(to, flow);
         }
         let unit = &mut self.units[to.index()];
-        unit.receive(self.now_ns, from, message, &mut self.outbox);
-        self.due_ns = self.due_ns.min(unit.due_ns());
+        unit.handle_message(self.now_ns, from, message, &mut self.outbox);
+        self.due_ns = self.due_ns.min(unit.next_timeout_ns());
         self.collect(to);
     }
 
@@ -117,7 +117,7 @@ impl Memory {
         if outbox.is_empty() {
             return;
         }
-        self.messages.extend(outbox.to_router.drain(..).map(|message| (unit, message)));
+        self.messages.extend(outbox.to_dispatcher.drain(..).map(|message| (unit, message)));
         self.mails.extend(outbox.to_units.drain(..).map(|(to, message)| (to, Mail::Message(unit, message))));
         debug_assert!(outbox.to_all.is_empty(), "copies go to units that are named");
         self.mails
@@ -182,7 +182,7 @@ impl Transport for Memory {
     }
 
     #[inline(always)]
-    fn skips_unit(&mut self, packet: &Numbered) -> bool {
+    fn skips_unit(&mut self, packet: &NumberedPacket) -> bool {
         self.unheard.add(packet)
     }
 
@@ -192,18 +192,18 @@ impl Transport for Memory {
     }
 
     #[inline]
-    fn skip_unit_all(&mut self, guesses: &[Guess], packets: impl Iterator<Item = Packet>) {
+    fn skip_unit_all(&mut self, guesses: &[FlowGuess], packets: impl Iterator<Item = Packet>) {
         self.table.borrow_mut().add_all(guesses, packets);
     }
 
     /// The second packet of a flowlet, or any if the unit has a deadline once the flow is silent.
     #[inline(never)]
-    fn continue_flowlet(&mut self, now_ns: u64, numbered: &Numbered, stamp: Stamp, packet: Packet) {
+    fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
         self.now_ns = now_ns;
         let to = &mut self.units[numbered.unit.index()];
-        match to.pass(now_ns, &stamp, packet) {
+        match to.handle_next_packet(now_ns, &stamp, packet) {
             Ok(u64::MAX) => self.unheard.begin(numbered),
-            Ok(_) => self.due_ns = self.due_ns.min(to.due_ns()),
+            Ok(_) => self.due_ns = self.due_ns.min(to.next_timeout_ns()),
             Err(packet) => self.deliver(numbered.unit, stamp, packet),
         }
     }
@@ -212,8 +212,8 @@ impl Transport for Memory {
         self.now_ns = now_ns;
         self.catch_up(unit, stamp.flow);
         let to = &mut self.units[unit.index()];
-        match to.pass(now_ns, &stamp, packet) {
-            Ok(_) => self.due_ns = self.due_ns.min(to.due_ns()),
+        match to.handle_next_packet(now_ns, &stamp, packet) {
+            Ok(_) => self.due_ns = self.due_ns.min(to.next_timeout_ns()),
             Err(packet) => self.deliver(unit, stamp, packet),
         }
     }
@@ -222,7 +222,7 @@ impl Transport for Memory {
         self.packet(now_ns, unit, stamp, packet);
         self.flush();
         // The table may have had no room for its flow.
-        self.propose_end(stamp.flow.slot);
+        self.propose_end(stamp.flow.index);
         self.deliver_mails();
     }
 
@@ -241,7 +241,7 @@ impl Transport for Memory {
         self.now_ns = now_ns;
         {
             let LocalGraph { chain, pool, .. } = &mut self.table.borrow_mut().local;
-            chain.end_expired_of(flow.slot, now_ns, pool);
+            chain.end_expired_of(flow.index, now_ns, pool);
         }
         self.take_changes();
     }

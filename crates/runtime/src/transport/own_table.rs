@@ -100,7 +100,7 @@ impl OwnEngine {
     /// The flow that has this home.
     pub fn flow_at(&self, home: u32) -> Option<FlowId> {
         if home < self.slots {
-            return self.generations.get(home as usize).map(|&generation| FlowId { slot: home, generation });
+            return self.generations.get(home as usize).map(|&generation| FlowId { index: home, generation });
         }
         self.older.iter().find(|&(_, &other)| other == home).map(|(&flow, _)| flow)
     }
@@ -124,15 +124,15 @@ impl OwnEngine {
     /// Which home a flow has: its slot, if no later flow has that.
     #[inline]
     fn home(&mut self, flow: FlowId) -> u32 {
-        match self.generations.get(flow.slot as usize) {
-            Some(&generation) if generation == flow.generation => flow.slot,
+        match self.generations.get(flow.index as usize) {
+            Some(&generation) if generation == flow.generation => flow.index,
             _ => self.home_of_another(flow),
         }
     }
 
     #[cold]
     fn home_of_another(&mut self, flow: FlowId) -> u32 {
-        let slot = flow.slot as usize;
+        let slot = flow.index as usize;
         if self.generations.len() <= slot {
             self.generations.resize(slot + 1, 0);
         }
@@ -144,11 +144,11 @@ impl OwnEngine {
                 self.chain.change_handle(flow.slot, home);
             }
             self.generations[slot] = flow.generation;
-            return flow.slot;
+            return flow.index;
         }
         match self.older.get(&flow) {
             Some(&home) => home,
-            None if flow.generation == known => flow.slot,
+            None if flow.generation == known => flow.index,
             None => self.new_home(flow),
         }
     }

@@ -30,7 +30,7 @@ use graph::Chain;
 use hdrhistogram::Histogram;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
-use protocol::dispatcher::Numbered;
+use protocol::dispatcher::NumberedPacket;
 use protocol::message::{Message, Stamp, UnitId};
 use protocol::unit::Counters;
 
@@ -268,7 +268,7 @@ impl Transport for Rings {
     }
 
     #[inline]
-    fn continue_flowlet(&mut self, now_ns: u64, numbered: &Numbered, stamp: Stamp, packet: Packet) {
+    fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
         self.packet(now_ns, numbered.unit, stamp, packet);
     }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use packet::Packet;
-use protocol::dispatcher::Guess;
+use protocol::dispatcher::FlowGuess;
 use protocol::message::{FlowId, UnitId};
 use protocol::unit::{Engine, Unreadable};
 
@@ -48,9 +48,9 @@ impl SharedTable {
 
     /// Accepts several packets, of the flows that were guessed.
     #[inline]
-    pub fn add_all(&mut self, guesses: &[Guess], packets: impl Iterator<Item = Packet>) {
+    pub fn add_all(&mut self, guesses: &[FlowGuess], packets: impl Iterator<Item = Packet>) {
         self.waiting.extend(packets);
-        self.homes.extend(guesses.iter().map(|guess| guess.slot()));
+        self.homes.extend(guesses.iter().map(|guess| guess.index()));
     }
 
     /// Sends accepted packets through the graph.
@@ -97,10 +97,10 @@ impl SharedTable {
     }
 
     fn set_owner(&mut self, flow: FlowId, owner: UnitId) {
-        let index = flow.slot as usize;
+        let index = flow.index as usize;
         if index >= self.owners.len() {
             // Not more than the dispatcher has indices.
-            self.owners.resize(index + 1, (NOBODY, FlowId { slot: 0, generation: 0 }));
+            self.owners.resize(index + 1, (NOBODY, FlowId { index: 0, generation: 0 }));
         }
         self.owners[index] = (owner, flow);
     }
@@ -125,7 +125,7 @@ impl SharedEngine {
     /// Runs `act` if the flow is the unit's own.
     fn at_own(&self, flow: FlowId, act: impl FnOnce(&mut SharedTable)) {
         let table = &mut *self.table.borrow_mut();
-        if table.owner(flow.slot).is_some_and(|(owner, _)| owner == self.unit) {
+        if table.owner(flow.index).is_some_and(|(owner, _)| owner == self.unit) {
             act(table);
         }
     }
@@ -138,22 +138,22 @@ impl Engine for SharedEngine {
     fn process(&mut self, _now_ns: u64, flow: FlowId, packet: Packet) {
         let table = &mut *self.table.borrow_mut();
         table.set_owner(flow, self.unit);
-        table.add(flow.slot, packet);
+        table.add(flow.index, packet);
     }
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
         self.at_own(flow, |table| {
-            table.flush_flow(flow.slot);
-            save(&mut table.local.chain, flow.slot, out);
+            table.flush_flow(flow.index);
+            save(&mut table.local.chain, flow.index, out);
         });
     }
 
     fn restore(&mut self, _now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
         let table = &mut *self.table.borrow_mut();
-        if !table.has_as_saved(flow.slot, state) {
+        if !table.has_as_saved(flow.index, state) {
             table.flush();
             let saved = (state, Source::Copied);
-            restore(&mut table.local.chain, flow.slot, saved, &mut table.local.pool)?;
+            restore(&mut table.local.chain, flow.index, saved, &mut table.local.pool)?;
         }
         table.set_owner(flow, self.unit);
         Ok(())
@@ -163,8 +163,8 @@ impl Engine for SharedEngine {
         self.at_own(flow, |table| {
             table.flush();
             match ended {
-                true => table.local.chain.end_flows_of(flow.slot, &mut table.local.pool),
-                false => release(&mut table.local.chain, flow.slot),
+                true => table.local.chain.end_flows_of(flow.index, &mut table.local.pool),
+                false => release(&mut table.local.chain, flow.index),
             }
         });
     }

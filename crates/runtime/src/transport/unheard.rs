@@ -5,7 +5,7 @@
 //! flow. It hears of all such packets at once, when something else is about to happen to the flow.
 
 use packet::memory::prefetch;
-use protocol::dispatcher::Numbered;
+use protocol::dispatcher::NumberedPacket;
 
 /// Flows of which units have not heard all.
 #[derive(Default)]
@@ -24,21 +24,21 @@ impl Unheard {
     /// From this packet on, of which its unit has heard, it need not hear of those of the same
     /// flowlet.
     #[cold]
-    pub fn begin(&mut self, packet: &Numbered) {
-        let slot = packet.flow.slot as usize;
+    pub fn begin(&mut self, packet: &NumberedPacket) {
+        let slot = packet.flow.index as usize;
         if slot >= self.clocks.len() {
             self.clocks.resize(slot + 1, 0); // Not more than the router has slots.
         }
-        self.clocks[slot] = packet.clock;
+        self.clocks[slot] = packet.seq;
     }
 
     /// Adds a packet in the midst of a flowlet; false, and nothing has changed, if its unit is to
     /// hear of it.
     #[inline(always)]
-    pub fn add(&mut self, packet: &Numbered) -> bool {
-        match self.clocks.get_mut(packet.flow.slot as usize) {
+    pub fn add(&mut self, packet: &NumberedPacket) -> bool {
+        match self.clocks.get_mut(packet.flow.index as usize) {
             Some(clock) if *clock > 0 => {
-                *clock = packet.clock;
+                *clock = packet.seq;
                 true
             }
             _ => false,

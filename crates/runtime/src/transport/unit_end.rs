@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
-use protocol::unit::{Counters, Dropped, Outbox, Unit};
+use protocol::unit::{Counters, DropCause, Outbox, Unit};
 
 use super::Return;
 use super::own_table::OwnEngine;
@@ -204,12 +204,12 @@ impl UnitEnd {
             ToUnit::Packet(now_ns, stamp, packet) => {
                 self.now_ns = now_ns;
                 self.received += 1;
-                unit.packet(now_ns, stamp, packet, &mut self.outbox);
+                unit.handle_packet(now_ns, stamp, packet, &mut self.outbox);
                 self.collect();
             }
             ToUnit::Message(now_ns, message) => {
                 self.now_ns = now_ns;
-                unit.receive(now_ns, None, message, &mut self.outbox);
+                unit.handle_message(now_ns, None, message, &mut self.outbox);
                 self.collect();
             }
             ToUnit::Control(stage, command) => {
@@ -244,7 +244,7 @@ impl UnitEnd {
                 let is_state = matches!(message, Message::State { .. });
                 let engine = unit.engine_mut();
                 engine.is_handed = is_state && engine.is_reliable;
-                unit.receive(self.now_ns, Some(from), message, &mut self.outbox);
+                unit.handle_message(self.now_ns, Some(from), message, &mut self.outbox);
                 unit.engine_mut().is_handed = false;
                 if let Some(asked_ns) = asked_ns.filter(|_| is_state) {
                     self.pulls.saturating_record((self.clock_ns)().saturating_sub(asked_ns));
@@ -252,7 +252,7 @@ impl UnitEnd {
             }
             Mail::Packet(stamp, packet) => {
                 self.received += 1;
-                unit.packet(self.now_ns, stamp, packet, &mut self.outbox);
+                unit.handle_packet(self.now_ns, stamp, packet, &mut self.outbox);
             }
         }
         self.collect();
@@ -275,8 +275,8 @@ impl UnitEnd {
         self.now_ns = now_ns;
         let unit = &mut self.unit;
         unit.engine_mut().advance(now_ns);
-        if unit.due_ns() <= now_ns {
-            unit.advance(now_ns, &mut self.outbox);
+        if unit.next_timeout_ns() <= now_ns {
+            unit.handle_timeout(now_ns, &mut self.outbox);
             self.collect();
         }
     }
@@ -324,7 +324,7 @@ impl UnitEnd {
         self.is_resetting = true;
         self.outbox = Outbox::default();
         self.pulled.clear();
-        self.unit.start_over();
+        self.unit.reset();
         let engine = self.unit.engine_mut();
         let lost = self.received - self.forwarded - self.lost - engine.through;
         self.lost += lost;
@@ -368,7 +368,7 @@ impl UnitEnd {
             self.report();
             self.sent += (self.outbox.to_units.len() + self.outbox.forwarded.len()) as u64;
         }
-        self.next.messages.append(&mut self.outbox.to_router);
+        self.next.messages.append(&mut self.outbox.to_dispatcher);
         for (to, message) in self.outbox.to_units.drain(..) {
             self.sending.push_back(Sending::Mail(to, Mail::Message(self.id, message)));
         }
@@ -385,8 +385,8 @@ impl UnitEnd {
             }
             // On a reliable transport no packet comes twice, and fewer are in flight than may wait.
             let reason = match why {
-                Dropped::Ended => DropReason::FlowEnded,
-                Dropped::Old | Dropped::Full | Dropped::Refused => DropReason::Internal,
+                DropCause::FlowEnded => DropReason::FlowEnded,
+                DropCause::Stale | DropCause::PendingFull | DropCause::Refused => DropReason::Internal,
             };
             chain.classifier_mut().discard(packet, reason, pool);
         }
@@ -395,7 +395,7 @@ impl UnitEnd {
     /// Reports what became of packets, unless there is nothing new.
     pub fn report(&mut self) {
         self.take_changes();
-        let unit_due_ns = self.unit.due_ns();
+        let unit_due_ns = self.unit.next_timeout_ns();
         let engine = self.unit.engine_mut();
         let next = &mut self.next;
         next.out.append(&mut engine.out);
@@ -428,7 +428,7 @@ impl UnitEnd {
             let engine = self.unit.engine();
             if let Some(flow) = engine.flow_at(home).filter(|_| !engine.has(home)) {
                 self.unit.propose_end(self.now_ns, flow, &mut self.outbox);
-                self.next.messages.append(&mut self.outbox.to_router);
+                self.next.messages.append(&mut self.outbox.to_dispatcher);
             }
         }
         let engine = self.unit.engine_mut();

@@ -1,22 +1,22 @@
-//! `[links]`: what lies between the router and the units, and between units.
+//! `[links]`: what lies between the dispatcher and the units, and between units.
 
 use serde::Deserialize;
 
 use values::{Nanos, PositiveBitRate, Share};
 
-/// What lies between the router and the units, and between units. The defaults are those of the
+/// What lies between the dispatcher and the units, and between units. The defaults are those of the
 /// papers' test bed: a round trip of 130 us, and 160 us for a state to get across (S64).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Links {
-    /// From the router to a unit: packets, and what travels behind them.
-    pub router_to_unit: Link,
+    /// From the dispatcher to a unit: packets, and what travels behind them.
+    pub dispatcher_to_unit: Link,
     /// From a unit to another: messages, states, packets that came late.
     pub unit_to_unit: Link,
-    /// What becomes of messages that units send, to each other and to the router: they say it again
-    /// if it matters. What the router says arrives.
+    /// What becomes of messages that units send, to each other and to the dispatcher: they say it again
+    /// if it matters. What the dispatcher says arrives.
     pub messages: Faults,
-    /// From a unit to the router: messages.
+    /// From a unit to the dispatcher: messages.
     pub unit_to_router: Link,
     /// From a unit to the store, and back, if states are in a store.
     pub unit_to_store: Link,
@@ -30,7 +30,7 @@ pub struct Links {
 impl Default for Links {
     fn default() -> Links {
         Links {
-            router_to_unit: Link::default(),
+            dispatcher_to_unit: Link::default(),
             unit_to_unit: Link::default(),
             messages: Faults::default(),
             unit_to_router: Link::default(),

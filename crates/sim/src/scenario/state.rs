@@ -22,7 +22,7 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// At the units, and copied ahead to where the router says.
+    /// At the units, and copied ahead to where the dispatcher says.
     Unit,
     /// At the units; the next one asks for them.
     Reactive,

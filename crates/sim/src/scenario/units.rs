@@ -44,14 +44,14 @@ pub struct Units {
     /// (S51).
     pub replicate_after: Option<Nanos>,
     /// How long a packet waits for those before it.
-    pub order: Nanos,
+    pub reorder_timeout: Nanos,
     /// After how long a state that did not come is asked for once more, and one that was not
     /// acknowledged is sent once more.
-    pub pull_again: Nanos,
+    pub retransmit: Nanos,
     /// Packets that wait for state or for those before them, all flows of a unit.
-    pub held_max: usize,
+    pub pending_max: usize,
     /// The same, of one flow.
-    pub held_per_flow_max: usize,
+    pub pending_per_flow_max: usize,
     /// Bytes of states that were copied to a unit ahead.
     pub replicas_max: ByteCount,
     /// A flow that is silent for this long ends; none: never.
@@ -76,10 +76,10 @@ impl Default for Units {
             changes: None,
             deltas: false,
             replicate_after: None,
-            order: Nanos(1_000_000),
-            pull_again: Nanos(10_000_000),
-            held_max: 1 << 16,
-            held_per_flow_max: 1 << 12,
+            reorder_timeout: Nanos(1_000_000),
+            retransmit: Nanos(10_000_000),
+            pending_max: 1 << 16,
+            pending_per_flow_max: 1 << 12,
             replicas_max: ByteCount(256_000_000),
             expire_after: None,
         }

@@ -12,7 +12,7 @@ pub(super) struct Ahead<'a> {
     pub parcels: &'a Slab<Parcel>,
     pub servers: &'a [Server],
     pub checks: &'a Checks,
-    /// Which slots of which units; for its memory.
+    /// Which indexes of which units; for its memory.
     pub coming: &'a mut Vec<(UnitId, u32)>,
 }
 
@@ -22,14 +22,15 @@ impl Ahead<'_> {
     pub fn show(&mut self, events: &[(u64, Event)]) {
         let arrivals = || events.iter().filter_map(|(_, event)| event.arrival());
         arrivals().for_each(|(_, parcel)| self.parcels.prefetch(parcel));
-        let slots = arrivals().filter_map(|(unit, parcel)| Some((unit, self.parcels.get(parcel)?.slot()?)));
+        let indexes =
+            arrivals().filter_map(|(unit, parcel)| Some((unit, self.parcels.get(parcel)?.flow_index()?)));
         self.coming.clear();
-        self.coming.extend(slots);
-        for &(unit, slot) in &*self.coming {
-            self.checks.prefetch(slot);
-            self.servers[unit.index()].unit.prefetch(slot);
+        self.coming.extend(indexes);
+        for &(unit, index) in &*self.coming {
+            self.checks.prefetch(index);
+            self.servers[unit.index()].unit.prefetch(index);
         }
-        self.coming.iter().for_each(|&(unit, slot)| self.servers[unit.index()].unit.prefetch_slot(slot));
-        self.coming.iter().for_each(|&(unit, slot)| self.servers[unit.index()].unit.prefetch_flow(slot));
+        self.coming.iter().for_each(|&(unit, index)| self.servers[unit.index()].unit.prefetch_entry(index));
+        self.coming.iter().for_each(|&(unit, index)| self.servers[unit.index()].unit.prefetch_flow(index));
     }
 }

@@ -1,7 +1,7 @@
 //! What units send, and what becomes of packets that they do not process.
 
 use protocol::message::{Message, UnitId};
-use protocol::unit::Dropped;
+use protocol::unit::DropCause;
 
 use super::{Event, World};
 use crate::checks::Violation;
@@ -11,8 +11,8 @@ use crate::server::Parcel;
 impl World {
     pub(super) fn send_outbox(&mut self, now_ns: u64, unit: UnitId) -> Result<(), Violation> {
         let mut outbox = std::mem::take(&mut self.outbox);
-        for message in outbox.to_router.drain(..) {
-            let arrivals = self.links.message_to_router(now_ns, unit);
+        for message in outbox.to_dispatcher.drain(..) {
+            let arrivals = self.links.message_to_dispatcher(now_ns, unit);
             for arrives_ns in arrivals.into_iter().flatten() {
                 let parcel = self.add_message(Some(unit), message.clone());
                 self.events.push(arrives_ns, Event::Returned { parcel });
@@ -25,7 +25,7 @@ impl World {
         }
         for message in outbox.to_all.drain(..) {
             if self.store.is_some() {
-                if let Message::Replica { flow, record, .. } = message {
+                if let Message::Replicate { flow, record, .. } = message {
                     self.push(now_ns, unit, flow, record);
                 }
                 continue;
@@ -44,16 +44,16 @@ impl World {
                 }
                 Carried::Lost => {
                     self.tally.lost += 1;
-                    self.checks.lost(stamp.flow, stamp.clock)?;
+                    self.checks.lost(stamp.flow, stamp.seq)?;
                 }
             }
         }
         for (reason, stamp, _) in outbox.dropped.drain(..) {
             // DESIGN 3.10: a move loses nothing.
-            if reason == Dropped::Old && self.is_in_order {
-                return Err(Violation::Late { flow: stamp.flow, clock: stamp.clock });
+            if reason == DropCause::Stale && self.is_in_order {
+                return Err(Violation::Late { flow: stamp.flow, seq: stamp.seq });
             }
-            self.checks.dropped(stamp.flow, stamp.clock)?;
+            self.checks.dropped(stamp.flow, stamp.seq)?;
         }
         self.outbox = outbox;
         Ok(())
@@ -63,10 +63,10 @@ impl World {
         let bytes = message.state_bytes();
         let cargo = match (&message, bytes) {
             (_, None) => Cargo::None,
-            (Message::Replica { .. } | Message::Changes { .. }, Some(bytes)) => {
+            (Message::Replicate { .. } | Message::Delta { .. }, Some(bytes)) => {
                 self.tally.replicas += 1;
                 self.tally.replica_bytes += bytes as u64;
-                self.tally.deltas += u64::from(matches!(message, Message::Changes { .. }));
+                self.tally.deltas += u64::from(matches!(message, Message::Delta { .. }));
                 Cargo::Copy(bytes)
             }
             (_, Some(bytes)) => Cargo::State(bytes),

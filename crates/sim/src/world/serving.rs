@@ -15,30 +15,30 @@ impl World {
         }
         let Some(Parcel::Packet { stamp, .. }) = self.parcels.take(parcel) else { return Ok(()) };
         self.tally.queue_full += 1;
-        self.checks.dropped(stamp.flow, stamp.clock)
+        self.checks.dropped(stamp.flow, stamp.seq)
     }
 
     /// A parcel goes into a unit's queue.
     #[inline]
     pub(super) fn queue(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
-        let slot = self.slot_of(parcel);
+        let index = self.flow_index_of(parcel);
         let server = &mut self.servers[unit.index()];
-        server.queue(parcel, slot, self.now_ns);
-        self.epochs.queued(server.queued());
+        server.queue(parcel, index, self.now_ns);
+        self.intervals.queued(server.queued());
         self.serve(unit)
     }
 
     /// A parcel goes before a unit's queue.
     #[inline]
     pub(super) fn deliver(&mut self, unit: UnitId, parcel: u32) {
-        let slot = self.slot_of(parcel);
-        self.servers[unit.index()].deliver(parcel, slot);
+        let index = self.flow_index_of(parcel);
+        self.servers[unit.index()].deliver(parcel, index);
     }
 
-    /// The slot of a parcel's flow; any if it is of none.
+    /// The index of a parcel's flow; any if it is of none.
     #[inline]
-    fn slot_of(&self, parcel: u32) -> u32 {
-        self.parcels.get(parcel).and_then(Parcel::slot).unwrap_or_default()
+    fn flow_index_of(&self, parcel: u32) -> u32 {
+        self.parcels.get(parcel).and_then(Parcel::flow_index).unwrap_or_default()
     }
 
     /// The unit does what it has to, one thing after the other, until one takes time.
@@ -51,8 +51,8 @@ impl World {
             }
             // Messages first: what they say may be what a timer is for.
             let has_message = server.has_message();
-            if !has_message && server.unit.due_ns() <= now_ns {
-                server.unit.advance(now_ns, &mut self.outbox);
+            if !has_message && server.unit.next_timeout_ns() <= now_ns {
+                server.unit.handle_timeout(now_ns, &mut self.outbox);
                 self.follow_up(unit)?;
             } else if let Some((parcel, since_ns)) = server.next() {
                 server.prefetch(&self.parcels);
@@ -74,7 +74,7 @@ impl World {
         match self.parcels.take(parcel) {
             Some(Parcel::Packet { stamp, mut packet, has_read }) => {
                 packet.at_unit_ns = packet.at_unit_ns.min(since_ns);
-                server.unit.packet(now_ns, stamp, packet, &mut self.outbox);
+                server.unit.handle_packet(now_ns, stamp, packet, &mut self.outbox);
                 self.follow_up(unit)?;
                 if has_read {
                     self.accessed(unit, stamp.flow);
@@ -88,7 +88,7 @@ impl World {
                     _ => None,
                 };
                 server.unit.engine_mut().take_messages(now_ns, 1);
-                server.unit.receive(now_ns, from, message, &mut self.outbox);
+                server.unit.handle_message(now_ns, from, message, &mut self.outbox);
                 if let Some((flow, next)) = released {
                     self.flush(unit, flow, next);
                 }
@@ -107,7 +107,7 @@ impl World {
             server.wake_ns = free_ns;
             self.events.push(free_ns, Event::Wake(unit));
         }
-        let due_ns = server.unit.due_ns();
+        let due_ns = server.unit.next_timeout_ns();
         if due_ns != u64::MAX && server.timer_ns > due_ns.max(free_ns) {
             server.timer_ns = due_ns.max(free_ns);
             self.events.push(server.timer_ns, Event::Timer(unit));
@@ -139,7 +139,7 @@ impl World {
         let mut ended = engine.take_ended(std::mem::take(&mut self.ended));
         for done in processed.drain(..) {
             self.checks.processed(unit, &done)?;
-            self.epochs.processed(1);
+            self.intervals.processed(1);
             if self.store.is_none() || !self.writes(unit, &done) {
                 self.released(&done, done.done_ns);
             }

@@ -98,8 +98,8 @@ impl World {
 
     /// A unit writes a state, unless it is there already.
     pub(super) fn push(&mut self, now_ns: u64, unit: UnitId, flow: FlowId, record: FlowRecord) {
-        let clock = record.watermark.contiguous;
-        if self.store.as_mut().is_some_and(|store| store.is_news(flow, clock)) {
+        let seq = record.watermark.contiguous;
+        if self.store.as_mut().is_some_and(|store| store.is_news(flow, seq)) {
             self.ask_store(now_ns, unit, Request::Push { flow, record });
         }
     }
@@ -109,9 +109,9 @@ impl World {
     pub(super) fn writes(&mut self, unit: UnitId, done: &Processed) -> bool {
         let Some(store) = self.store.as_mut().filter(|store| store.is_naive()) else { return false };
         store.begin(unit, done.flow);
-        store.is_news(done.flow, done.packet.clock);
+        store.is_news(done.flow, done.packet.seq);
         let bytes = self.servers[unit.index()].unit.engine().bytes_after(done);
-        let record = FlowRecord { watermark: Watermark::up_to(done.packet.clock), bytes };
+        let record = FlowRecord { watermark: Watermark::up_to(done.packet.seq), bytes };
         self.ask_store(done.done_ns, unit, Request::Write { unit, done: *done, record });
         true
     }
@@ -121,7 +121,12 @@ impl World {
     pub(super) fn flush(&mut self, unit: UnitId, flow: FlowId, (epoch, owner, last): (u32, UnitId, u64)) {
         if self.store.is_some() {
             let message = Message::Pull { flow, epoch, last, again: false };
-            self.servers[unit.index()].unit.receive(self.now_ns, Some(owner), message, &mut self.outbox);
+            self.servers[unit.index()].unit.handle_message(
+                self.now_ns,
+                Some(owner),
+                message,
+                &mut self.outbox,
+            );
         }
     }
 

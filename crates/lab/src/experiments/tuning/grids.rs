@@ -37,67 +37,73 @@ impl Baseline {
 }
 
 /// When units are started, by the load of those that there are.
-const STARTS: &[Keys] =
-    &[&[("router.start_at", "0.9")], &[("router.start_at", "0.7")], &[("router.start_at", "0.5")]];
+const STARTS: &[Keys] = &[
+    &[("dispatcher.start_at", "0.9")],
+    &[("dispatcher.start_at", "0.7")],
+    &[("dispatcher.start_at", "0.5")],
+];
 
 /// By all that comes, which is Rivulet's: the baselines that "follow" are given it.
-const FOLLOWS: &[Keys] =
-    &[&[("router.follow_at", "1.0")], &[("router.follow_at", "0.85")], &[("router.follow_at", "0.75")]];
+const FOLLOWS: &[Keys] = &[
+    &[("dispatcher.follow_at", "1.0")],
+    &[("dispatcher.follow_at", "0.85")],
+    &[("dispatcher.follow_at", "0.75")],
+];
 
 /// Which of the units with room a flow goes to.
 const CHOICE: &[Keys] =
-    &[&[("router.choice", "\"most-utilised\"")], &[("router.choice", "\"least-loaded\"")]];
+    &[&[("dispatcher.choice", "\"most-utilised\"")], &[("dispatcher.choice", "\"least-loaded\"")]];
 
 /// What a unit's load is measured over: 100 ms, or 20 ms.
-const WINDOW: &[Keys] = &[&[("router.buckets", "200")], &[("router.buckets", "40")]];
+const WINDOW: &[Keys] = &[&[("dispatcher.buckets", "200")], &[("dispatcher.buckets", "40")]];
 
 /// What it is worth that a unit has the flow's state (lambda).
 const STATE: &[Keys] =
-    &[&[("router.lambda", "0.25")], &[("router.lambda", "0.75")], &[("router.lambda", "1.0")]];
+    &[&[("dispatcher.lambda", "0.25")], &[("dispatcher.lambda", "0.75")], &[("dispatcher.lambda", "1.0")]];
 
 /// The size at which a flowlet ends (B).
 const SIZE: &[Keys] = &[
-    &[("router.size_max", "\"15KB\"")],
-    &[("router.size_max", "\"64KB\"")],
-    &[("router.size_max", "\"none\"")],
+    &[("dispatcher.size_max", "\"15KB\"")],
+    &[("dispatcher.size_max", "\"64KB\"")],
+    &[("dispatcher.size_max", "\"none\"")],
 ];
 
 /// The silence behind which it ends (T).
-const GAP: &[Keys] = &[&[("router.gap", "\"500us\"")], &[("router.gap", "\"2ms\"")]];
+const GAP: &[Keys] = &[&[("dispatcher.gap", "\"500us\"")], &[("dispatcher.gap", "\"2ms\"")]];
 
 /// To how many units states are copied (K).
-const COPIES: &[Keys] = &[&[("router.targets_count", "3")], &[("router.targets_count", "9")]];
+const COPIES: &[Keys] = &[&[("dispatcher.targets_count", "3")], &[("dispatcher.targets_count", "9")]];
 
 /// How often flows may be moved.
 const PERIOD: &[Keys] = &[
-    &[("router.mode", "\"smart-flow:100ms\"")],
-    &[("router.mode", "\"smart-flow:50ms\"")],
-    &[("router.mode", "\"smart-flow:20ms\"")],
-    &[("router.mode", "\"smart-flow:10ms\"")],
+    &[("dispatcher.mode", "\"smart-flow:100ms\"")],
+    &[("dispatcher.mode", "\"smart-flow:50ms\"")],
+    &[("dispatcher.mode", "\"smart-flow:20ms\"")],
+    &[("dispatcher.mode", "\"smart-flow:10ms\"")],
 ];
 
 /// How many buckets there are, and how often they are moved.
 const BUCKETS: &[Keys] = &[
-    &[("router.mode", "\"rss:128:100ms\"")],
-    &[("router.mode", "\"rss:128:20ms\"")],
-    &[("router.mode", "\"rss:128:5ms\"")],
-    &[("router.mode", "\"rss:512:100ms\"")],
-    &[("router.mode", "\"rss:512:20ms\"")],
-    &[("router.mode", "\"rss:512:5ms\"")],
-    &[("router.mode", "\"rss:2048:100ms\"")],
-    &[("router.mode", "\"rss:2048:20ms\"")],
-    &[("router.mode", "\"rss:2048:5ms\"")],
+    &[("dispatcher.mode", "\"rss:128:100ms\"")],
+    &[("dispatcher.mode", "\"rss:128:20ms\"")],
+    &[("dispatcher.mode", "\"rss:128:5ms\"")],
+    &[("dispatcher.mode", "\"rss:512:100ms\"")],
+    &[("dispatcher.mode", "\"rss:512:20ms\"")],
+    &[("dispatcher.mode", "\"rss:512:5ms\"")],
+    &[("dispatcher.mode", "\"rss:2048:100ms\"")],
+    &[("dispatcher.mode", "\"rss:2048:20ms\"")],
+    &[("dispatcher.mode", "\"rss:2048:5ms\"")],
 ];
 
 /// Flows for all of their life.
-const FLOW: Keys = &[("router.mode", "\"flow\"")];
+const FLOW: Keys = &[("dispatcher.mode", "\"flow\"")];
 
 /// Packets in turn.
-const PACKET: Keys = &[("router.mode", "\"packet\"")];
+const PACKET: Keys = &[("dispatcher.mode", "\"packet\"")];
 
 /// Smart flows with the periods that are published.
-const SMART_100: Keys = &[("router.mode", "\"smart-flow:100ms\"")];
-const SMART_50: Keys = &[("router.mode", "\"smart-flow:50ms\"")];
+const SMART_100: Keys = &[("dispatcher.mode", "\"smart-flow:100ms\"")];
+const SMART_50: Keys = &[("dispatcher.mode", "\"smart-flow:50ms\"")];
 
 /// Modes: the baselines of X1, X2 and X3, whose runs are the same. First all as they are published,
 /// with their own settings; of smart flows those with a published period, and such with any.
@@ -135,17 +141,17 @@ const PLACES: &[Baseline] = &[
 
 /// The silence behind which flowlets end that no size ends.
 const GAPS: &[Keys] = &[
-    &[("router.gap", "\"500us\"")],
-    &[("router.gap", "\"100us\"")],
-    &[("router.gap", "\"200us\"")],
-    &[("router.gap", "\"1ms\"")],
-    &[("router.gap", "\"2ms\"")],
+    &[("dispatcher.gap", "\"500us\"")],
+    &[("dispatcher.gap", "\"100us\"")],
+    &[("dispatcher.gap", "\"200us\"")],
+    &[("dispatcher.gap", "\"1ms\"")],
+    &[("dispatcher.gap", "\"2ms\"")],
 ];
 
 /// Flowlets that end by timeout only.
 const TIMEOUTS: &[Baseline] = &[Baseline {
     name: x06_adversary::TIMEOUT,
-    fixed: &[("router.size_max", "\"none\"")],
+    fixed: &[("dispatcher.size_max", "\"none\"")],
     grid: &[GAPS, STATE],
 }];
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn assigner(choice: Choice, lambda: f32, targets: TargetChoice, targets_count: u8) -> Assigner {
+fn assigner(choice: UnitChoice, lambda: f32, targets: TargetChoice, targets_count: u8) -> Assigner {
     Assigner::new(&Config { choice, lambda, targets, targets_count, capacity_bps: 100, ..Config::default() })
 }
 
@@ -26,7 +26,7 @@ const OFF: f32 = f32::INFINITY;
 #[test]
 fn the_most_utilised_with_room_is_chosen() {
     // S35, S36, S38
-    let assigner = assigner(Choice::MostUtilised, 0.25, TargetChoice::None, 0);
+    let assigner = assigner(UnitChoice::MostUtilised, 0.25, TargetChoice::None, 0);
     assert_eq!(chosen(&assigner, &[10.0, 60.0, 95.0, 60.0, OFF], 10.0, &[]), (1, true));
     assert_eq!(chosen(&assigner, &[10.0, 60.0, 95.0, 60.0], 1.0, &[]), (2, true));
     assert_eq!(chosen(&assigner, &[10.0, 90.0], 10.0, &[]), (0, true), "room is less than the capacity");
@@ -44,7 +44,7 @@ fn the_most_utilised_with_room_is_chosen() {
 #[test]
 fn the_lowest_with_room_is_chosen() {
     // S38
-    let assigner_with = |lambda| assigner(Choice::LowestId, lambda, TargetChoice::None, 0);
+    let assigner_with = |lambda| assigner(UnitChoice::LowestId, lambda, TargetChoice::None, 0);
     let loads = [95.0, 10.0, 60.0, 20.0];
     assert_eq!(chosen(&assigner_with(0.0), &loads, 10.0, &[2, 3]), (1, true));
     assert_eq!(
@@ -60,7 +60,7 @@ fn the_lowest_with_room_is_chosen() {
 
 #[test]
 fn the_least_loaded_is_chosen() {
-    let assigner = assigner(Choice::LeastLoaded, 0.25, TargetChoice::None, 0);
+    let assigner = assigner(UnitChoice::LeastLoaded, 0.25, TargetChoice::None, 0);
     assert_eq!(chosen(&assigner, &[60.0, 20.0, 20.0, OFF], 10.0, &[]), (1, true));
     assert_eq!(chosen(&assigner, &[60.0, 20.0, 44.0], 10.0, &[2]), (2, true), "the state is worth 25");
     assert_eq!(chosen(&assigner, &[60.0, 20.0, 46.0], 10.0, &[2]), (1, true));
@@ -77,7 +77,7 @@ proptest! {
         having_state in prop::collection::vec(0u16..70, 0..6),
     ) {
         prop_assume!(loads.iter().any(|load| load.is_finite()));
-        let assigner = assigner(Choice::MostUtilised, 0.25, TargetChoice::None, 0);
+        let assigner = assigner(UnitChoice::MostUtilised, 0.25, TargetChoice::None, 0);
         let mut best: Option<(f32, u16)> = None;
         for (unit, &load) in (0..).zip(&loads).filter(|(_, load)| load.is_finite()) {
             if f32::from(estimate) + load < 100.0 {
@@ -112,23 +112,24 @@ fn targets_of(assigner: &mut Assigner, owner: u16, loads_bps: &[u32]) -> Vec<u16
 fn targets_are_chosen_as_they_are_to_be() {
     // S54, S55, S57
     let loads = [50, 95, 20, 70, 20, 30];
-    let of = |choice, owner| targets_of(&mut assigner(Choice::MostUtilised, 0.25, choice, 3), owner, &loads);
+    let of =
+        |choice, owner| targets_of(&mut assigner(UnitChoice::MostUtilised, 0.25, choice, 3), owner, &loads);
     assert_eq!(of(TargetChoice::First, 1), [0, 2, 3]);
     assert_eq!(of(TargetChoice::LeastLoaded, 2), [4, 5, 0]);
     assert_eq!(of(TargetChoice::None, 0), [0u16; 0]);
     assert_eq!(of(TargetChoice::Predicted, 0), [3]);
     assert_eq!(of(TargetChoice::Predicted, 3), [0], "the owner itself is none");
-    let mut few = assigner(Choice::MostUtilised, 0.25, TargetChoice::Weighted, 3);
+    let mut few = assigner(UnitChoice::MostUtilised, 0.25, TargetChoice::Weighted, 3);
     assert_eq!(targets_of(&mut few, 1, &[0, 0, 0]), [0, 2], "fewer are active");
     assert_eq!(targets_of(&mut few, 0, &[0]), [0u16; 0]);
-    let mut none = assigner(Choice::MostUtilised, 0.25, TargetChoice::Weighted, 0);
+    let mut none = assigner(UnitChoice::MostUtilised, 0.25, TargetChoice::Weighted, 0);
     assert_eq!(targets_of(&mut none, 1, &[0, 0, 0]), [0u16; 0]);
 }
 
 #[test]
 fn low_numbers_are_drawn_more_often() {
     // S56
-    let mut assigner = assigner(Choice::MostUtilised, 0.25, TargetChoice::Weighted, 1);
+    let mut assigner = assigner(UnitChoice::MostUtilised, 0.25, TargetChoice::Weighted, 1);
     let mut drawn = BTreeMap::new();
     for _ in 0..11_000 {
         let targets = targets_of(&mut assigner, 2, &[0; 4]);
@@ -163,7 +164,7 @@ fn targets_are_drawn_by_their_weights() {
         }
     }
     let active: Vec<UnitId> = (0..6).map(UnitId).collect();
-    let mut assigner = assigner(Choice::MostUtilised, 0.25, TargetChoice::Weighted, 3);
+    let mut assigner = assigner(UnitChoice::MostUtilised, 0.25, TargetChoice::Weighted, 3);
     assigner.set_active(&active);
     let mut meter = Meter::new(&Config { units_max: 6, ..Config::default() }).unwrap();
     const DRAWS: u32 = 100_000;

@@ -1,4 +1,4 @@
-//! A router and what is needed to drive it.
+//! A dispatcher and what is needed to drive it.
 
 use crate::message::{Message, Stamp, UnitId};
 use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
@@ -6,15 +6,19 @@ use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
 use crate::dispatcher::*;
 
 pub struct Bench {
-    pub router: Router,
+    pub dispatcher: Dispatcher,
     /// What was ordered since the last [`Bench::take`].
-    pub orders: Vec<Order>,
+    pub outputs: Vec<DispatcherOutput>,
     hasher: FlowHasher,
 }
 
 impl Bench {
     pub fn new(config: Config) -> Bench {
-        Bench { router: Router::new(config).unwrap(), orders: Vec::new(), hasher: FlowHasher::new(1) }
+        Bench {
+            dispatcher: Dispatcher::new(config).unwrap(),
+            outputs: Vec::new(),
+            hasher: FlowHasher::new(1),
+        }
     }
 
     /// A packet of a flow, by the flow's number.
@@ -33,32 +37,32 @@ impl Bench {
 
     pub fn packet_with(&mut self, now_ns: u64, key: &FlowKey, len: u32) -> Option<(UnitId, Stamp)> {
         let hash = self.hasher.hash(key);
-        self.router.prefetch(hash);
-        self.router.prefetch_flow(hash);
-        match self.router.route(now_ns, Arrival { key, hash, len }, &mut self.orders) {
-            Routed::To { unit, stamp } => Some((unit, stamp)),
-            Routed::Refused => None,
+        self.dispatcher.prefetch(hash);
+        self.dispatcher.prefetch_flow(hash);
+        match self.dispatcher.handle_packet(now_ns, Arrival { key, hash, len }, &mut self.outputs) {
+            Dispatched::To { unit, stamp } => Some((unit, stamp)),
+            Dispatched::Refused => None,
         }
     }
 
-    pub fn alias(&mut self, flow: crate::message::FlowId, alias: &FlowKey) -> Result<(), AliasTaken> {
-        self.router.set_alias(flow, alias, self.hasher.hash(alias))
+    pub fn alias(&mut self, flow: crate::message::FlowId, alias: &FlowKey) -> Result<(), AliasConflict> {
+        self.dispatcher.set_alias(flow, alias, self.hasher.hash(alias))
     }
 
-    pub fn advance(&mut self, now_ns: u64) {
-        self.router.advance(now_ns, &mut self.orders);
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        self.dispatcher.handle_timeout(now_ns, &mut self.outputs);
     }
 
-    pub fn receive(&mut self, now_ns: u64, from: UnitId, message: Message) {
-        self.router.receive(now_ns, from, message, &mut self.orders);
+    pub fn handle_message(&mut self, now_ns: u64, from: UnitId, message: Message) {
+        self.dispatcher.handle_message(now_ns, from, message, &mut self.outputs);
     }
 
-    pub fn take(&mut self) -> Vec<Order> {
-        std::mem::take(&mut self.orders)
+    pub fn take(&mut self) -> Vec<DispatcherOutput> {
+        std::mem::take(&mut self.outputs)
     }
 
     pub fn state(&self, unit: u16) -> UnitState {
-        self.router.units().nth(unit.into()).unwrap().state
+        self.dispatcher.units().nth(unit.into()).unwrap().state
     }
 }
 
@@ -74,8 +78,8 @@ pub fn fixed(units: u16) -> Config {
     Config { units_min: units, units_max: units, flows_max: 1000, ..Config::default() }
 }
 
-pub const fn send(to: u16, message: Message) -> Order {
-    Order::Send { to: UnitId(to), message }
+pub const fn send(to: u16, message: Message) -> DispatcherOutput {
+    DispatcherOutput::Send { to: UnitId(to), message }
 }
 
 pub const MS: u64 = 1_000_000;

@@ -11,9 +11,9 @@ fn a_gap_longer_than_t_cuts() {
     let mut bench = Bench::new(fixed(1));
     bench.packet(0, 1, 100);
     bench.packet(500_000, 1, 100);
-    assert_eq!(bench.router.counters().flowlets(), 1);
+    assert_eq!(bench.dispatcher.counters().flowlets(), 1);
     bench.packet(1_000_001, 1, 100);
-    let counters = bench.router.counters();
+    let counters = bench.dispatcher.counters();
     assert_eq!((counters.flowlets_of_new_flows, counters.flowlets_by_gap, counters.assignments), (1, 1, 2));
 }
 
@@ -22,29 +22,29 @@ fn a_packet_that_would_make_it_longer_than_b_cuts() {
     // S29, S31
     let mut bench = Bench::new(fixed(1));
     (0..10).for_each(|i| bench.feed(i, 1, 1500));
-    assert_eq!(bench.router.counters().flowlets_by_size, 0, "15,000 bytes are not more than 15,000");
+    assert_eq!(bench.dispatcher.counters().flowlets_by_size, 0, "15,000 bytes are not more than 15,000");
     bench.packet(10, 1, 1);
-    assert_eq!(bench.router.counters().flowlets_by_size, 1);
+    assert_eq!(bench.dispatcher.counters().flowlets_by_size, 1);
     bench.packet(11, 1, 14_999);
-    assert_eq!(bench.router.counters().flowlets_by_size, 1, "the new one began with 1 byte");
+    assert_eq!(bench.dispatcher.counters().flowlets_by_size, 1, "the new one began with 1 byte");
     bench.packet(12, 1, 1);
-    assert_eq!(bench.router.counters().flowlets_by_size, 2);
-    assert_eq!(bench.router.counters().bytes, 30_001);
+    assert_eq!(bench.dispatcher.counters().flowlets_by_size, 2);
+    assert_eq!(bench.dispatcher.counters().bytes, 30_001);
     let mut uncut = Bench::new(Config { size_max: u64::MAX, ..fixed(1) });
     (0..100).for_each(|i| uncut.feed(i, 1, u32::MAX));
-    assert_eq!(uncut.router.counters().flowlets(), 1);
+    assert_eq!(uncut.dispatcher.counters().flowlets(), 1);
 }
 
 #[test]
 fn packets_are_numbered_and_both_directions_are_one_flow() {
     // S58, S7
     let mut bench = Bench::new(fixed(2));
-    for clock in 1..=5 {
-        let (_, stamp) = bench.packet(clock, 7, 100);
-        assert_eq!((stamp.clock, stamp.epoch, stamp.handover), (clock, 1, Handover::None));
-        assert_eq!(stamp.flow, FlowId { slot: 0, generation: 0 });
+    for seq in 1..=5 {
+        let (_, stamp) = bench.packet(seq, 7, 100);
+        assert_eq!((stamp.seq, stamp.epoch, stamp.handover), (seq, 1, Handover::None));
+        assert_eq!(stamp.flow, FlowId { index: 0, generation: 0 });
     }
-    assert_eq!(bench.packet(6, 8, 100).1.clock, 1);
+    assert_eq!(bench.packet(6, 8, 100).1.seq, 1);
 }
 
 #[test]
@@ -57,16 +57,16 @@ fn an_owner_that_changes_is_told_first() {
     bench.packet(0, 2, 200_000);
     bench.take();
     let (unit, stamp) = bench.packet(600_000, 1, 1000);
-    assert_eq!((unit, stamp.clock, stamp.epoch), (UnitId(1), 2, 2));
+    assert_eq!((unit, stamp.seq, stamp.epoch), (UnitId(1), 2, 2));
     assert_eq!(stamp.handover, Handover::From { previous: UnitId(0), last: 1 });
     let release = Message::Release { flow: stamp.flow, epoch: 2, owner: UnitId(1), last: 1 };
     assert_eq!(bench.take(), [send(0, release)]);
     let (unit, again) = bench.packet(700_000, 1, 1000);
-    assert_eq!((unit, again.clock), (UnitId(1), 3));
+    assert_eq!((unit, again.seq), (UnitId(1), 3));
     assert_eq!(again.handover, stamp.handover, "the same on every packet of the epoch");
     assert!(bench.take().is_empty());
-    assert_eq!(bench.router.counters().assignments_moved, 1);
-    assert_eq!(bench.router.units().map(|unit| unit.flows).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(bench.dispatcher.counters().assignments_moved, 1);
+    assert_eq!(bench.dispatcher.units().map(|unit| unit.flows).collect::<Vec<_>>(), [1, 1]);
 }
 
 #[test]
@@ -84,7 +84,8 @@ fn a_spike_counts_at_once() {
 fn a_burst_keeps_flowlets_away_where_there_is_an_alarm() {
     // S105: 2 Gbit/s for 2 ms, of a unit that was silent for 200 ms.
     let unit_of_next = |alarm_buckets| {
-        let config = Config { mode: Mode::Flow, targets: TargetChoice::None, alarm_buckets, ..fixed(2) };
+        let config =
+            Config { mode: Granularity::Flow, targets: TargetChoice::None, alarm_buckets, ..fixed(2) };
         let mut bench = Bench::new(config);
         bench.feed(0, 1, 100);
         for i in 0..20 {
@@ -97,13 +98,18 @@ fn a_burst_keeps_flowlets_away_where_there_is_an_alarm() {
     };
     assert_eq!(unit_of_next(0), (0, 0), "40 Mbit/s over 100 ms");
     assert_eq!(unit_of_next(4), (1, 0), "it is over then");
-    let mut bench = Bench::new(Config { mode: Mode::Flow, units_max: 2, alarm_buckets: 4, ..fixed(1) });
+    let mut bench =
+        Bench::new(Config { mode: Granularity::Flow, units_max: 2, alarm_buckets: 4, ..fixed(1) });
     bench.feed(0, 1, 100);
     (0..20).for_each(|i| bench.feed(200 * MS + i * MS / 10, 1, 25_000));
-    bench.advance(202 * MS);
+    bench.handle_timeout(202 * MS);
     assert!(bench.take().is_empty(), "a unit is not started ahead for a burst");
     bench.packet(202 * MS, 2, 100);
-    assert_eq!(bench.take(), [Order::Start(UnitId(1))], "but for a flow that there is no room for (S44)");
+    assert_eq!(
+        bench.take(),
+        [DispatcherOutput::Start(UnitId(1))],
+        "but for a flow that there is no room for (S44)"
+    );
 }
 
 #[test]
@@ -111,7 +117,7 @@ fn a_flowlet_stays_where_it_is_if_it_is_to_as_long_as_its_unit_is_not_full() {
     // Unit 0 is full when the flow begins at unit 1, which has 12 Mbit/s, and empty, and so the
     // choice, when its next flowlet begins.
     let second = |stay_below: Option<f32>, after_ns: u64| {
-        let config = Config { stay_below, choice: Choice::LowestId, lambda: 0.0, ..fixed(2) };
+        let config = Config { stay_below, choice: UnitChoice::LowestId, lambda: 0.0, ..fixed(2) };
         let mut bench = Bench::new(config);
         bench.feed(0, 2, 13_000_000);
         assert_eq!(bench.packet(1, 1, 50).0, UnitId(1));
@@ -134,10 +140,10 @@ fn with_copies(config: Config, now_ns: u64, mbps: [u64; 4]) -> Bench {
     let mut bench = Bench::new(Config { targets: TargetChoice::First, targets_count: 2, ..config });
     let (unit, stamp) = bench.packet(0, 1, 1_000);
     assert_eq!((unit, stamp.targets.unwrap().units()), (UnitId(0), &[UnitId(1), UnitId(2)][..]));
-    bench.advance(now_ns);
+    bench.handle_timeout(now_ns);
     for (unit, mbps) in (0..).zip(mbps) {
         let sent = if unit == 0 { 1_000 } else { 0 };
-        bench.router.meter.add(UnitId(unit), mbps * now_ns / 8_000 - sent, now_ns);
+        bench.dispatcher.meter.add(UnitId(unit), mbps * now_ns / 8_000 - sent, now_ns);
     }
     bench
 }
@@ -157,9 +163,9 @@ fn what_leaves_a_full_unit_goes_where_its_state_is() {
 fn what_leaves_a_full_unit_goes_to_the_least_loaded_one_if_all_have_its_state() {
     let mut bench = Bench::new(Config { stay_below: Some(0.95), targets: TargetChoice::All, ..fixed(4) });
     assert_eq!(bench.packet(0, 1, 100).0, UnitId(0));
-    bench.advance(600_000);
+    bench.handle_timeout(600_000);
     for (unit, mbps) in [(0, 990), (1, 300), (2, 200), (3, 100)] {
-        bench.router.meter.add(UnitId(unit), mbps * 75, 600_000);
+        bench.dispatcher.meter.add(UnitId(unit), mbps * 75, 600_000);
     }
     assert_eq!(bench.packet(600_000, 1, 100).0, UnitId(3));
 }
@@ -174,10 +180,11 @@ fn behind_a_cut_by_size_it_goes_where_its_state_was_pushed() {
 
 #[test]
 fn copies_of_few_need_flows_that_stay() {
-    let with = |stay_below, copy_from| Router::new(Config { stay_below, copy_from, ..fixed(1) }).is_ok();
+    let with = |stay_below, copy_from| Dispatcher::new(Config { stay_below, copy_from, ..fixed(1) }).is_ok();
     assert!(with(Some(0.9), Some(0.9)) && with(None, None));
     assert!(!with(None, Some(0.5)) && !with(Some(0.5), Some(0.6)) && !with(Some(0.5), Some(f32::NAN)));
-    let packets = Config { mode: Mode::Packet, stay_below: Some(0.9), copy_from: Some(0.8), ..fixed(6) };
+    let packets =
+        Config { mode: Granularity::Packet, stay_below: Some(0.9), copy_from: Some(0.8), ..fixed(6) };
     let targets = Bench::new(packets).packet(0, 1, 100).1.targets.unwrap();
     assert_eq!(targets.units().len(), 3, "these leave whatever their units' loads are");
 }
@@ -197,7 +204,7 @@ fn states_are_not_copied_from_units_with_room_enough() {
     let targets = |copy_from, mbps: u64| {
         let config = Config { stay_below: Some(0.95), copy_from: Some(copy_from), ..fixed(4) };
         let mut bench = Bench::new(config);
-        bench.router.meter.add(UnitId(0), mbps * 125 / 2, 0);
+        bench.dispatcher.meter.add(UnitId(0), mbps * 125 / 2, 0);
         bench.packet(0, 1, 100).1.targets.unwrap().units().len()
     };
     assert_eq!(targets(0.8, 700), 0, "the next flowlet stays");
@@ -207,18 +214,18 @@ fn states_are_not_copied_from_units_with_room_enough() {
 #[test]
 fn a_flow_stays_where_it_is_in_flow_mode() {
     // S6
-    let mut bench = Bench::new(Config { mode: Mode::Flow, ..fixed(3) });
+    let mut bench = Bench::new(Config { mode: Granularity::Flow, ..fixed(3) });
     for i in 0..200 {
         assert_eq!(bench.packet(i * MS / 10, 1, 15_000).0, UnitId(0));
     }
     assert_eq!(bench.packet(20 * MS, 2, 100).0, UnitId(1), "the first unit is full");
-    assert_eq!(bench.router.counters().flowlets(), 2);
+    assert_eq!(bench.dispatcher.counters().flowlets(), 2);
 }
 
 #[test]
 fn an_overloaded_unit_loses_a_flow_when_a_period_is_over() {
     // S88
-    let mut bench = Bench::new(Config { mode: Mode::SmartFlow { every_ns: 50 * MS }, ..fixed(2) });
+    let mut bench = Bench::new(Config { mode: Granularity::SmartFlow { every_ns: 50 * MS }, ..fixed(2) });
     for i in 0..49 {
         assert_eq!(bench.packet(i * MS, 1, 200_000).0, UnitId(0), "1.6 Gbit/s");
     }
@@ -229,11 +236,11 @@ fn an_overloaded_unit_loses_a_flow_when_a_period_is_over() {
 #[test]
 fn packets_are_sprayed_round_robin() {
     // S5
-    let mut bench = Bench::new(Config { mode: Mode::Packet, ..fixed(3) });
+    let mut bench = Bench::new(Config { mode: Granularity::Packet, ..fixed(3) });
     let units: Vec<u16> = (0..6).map(|i| bench.packet(i, 1, 100).0.0).collect();
     assert_eq!(units, [0, 1, 2, 0, 1, 2]);
     let (_, stamp) = bench.packet(6, 1, 100);
-    assert_eq!((stamp.clock, stamp.epoch), (7, 7));
+    assert_eq!((stamp.seq, stamp.epoch), (7, 7));
     assert_eq!(bench.take().len(), 6, "a release each time");
 }
 
@@ -264,7 +271,7 @@ fn the_last_packets_before_a_cut_by_size_ask_for_copies_at_once() {
             assert!(stamp.targets.is_none_or(|targets| !targets.contains(unit)));
         }
     }
-    let counters = bench.router.counters();
+    let counters = bench.dispatcher.counters();
     assert_eq!((counters.flowlets_by_size, counters.pushes), (2, 3));
     let said = |targets: Option<Targets>| targets.map(|targets| targets.are_at_once());
     assert_eq!(said(bench.packet(30, 2, 14_000).1.targets), Some(true), "the first one may be the last one");
@@ -273,7 +280,7 @@ fn the_last_packets_before_a_cut_by_size_ask_for_copies_at_once() {
     assert_eq!(marked, 15, "which one is the last is not known");
     for change in [
         |c: &mut Config| c.push_at = None,
-        |c: &mut Config| c.mode = Mode::Flow,
+        |c: &mut Config| c.mode = Granularity::Flow,
         |c: &mut Config| c.targets = TargetChoice::None,
         |c: &mut Config| c.size_max = u64::MAX,
     ] {
@@ -291,20 +298,20 @@ fn a_flow_ends_if_its_owner_has_seen_all_of_it() {
     let (_, stamp) = bench.packet(0, 1, 100);
     let flow = stamp.flow;
     bench.packet(1, 1, 100);
-    let expire = |epoch, clock| Message::Expire { flow, epoch, clock };
-    for (from, epoch, clock) in [(0, 1, 1), (0, 1, 3), (0, 2, 2), (1, 1, 2)] {
-        bench.receive(2, UnitId(from), expire(epoch, clock));
+    let expire = |epoch, seq| Message::Expire { flow, epoch, seq };
+    for (from, epoch, seq) in [(0, 1, 1), (0, 1, 3), (0, 2, 2), (1, 1, 2)] {
+        bench.handle_message(2, UnitId(from), expire(epoch, seq));
     }
     assert!(bench.take().is_empty(), "it hears nothing, and goes on");
-    assert_eq!(bench.router.counters().expiries_refused, 4);
-    bench.receive(3, UnitId(0), expire(1, 2));
+    assert_eq!(bench.dispatcher.counters().expiries_refused, 4);
+    bench.handle_message(3, UnitId(0), expire(1, 2));
     let end = Message::End { flow };
     assert_eq!(bench.take(), [0, 1, 2].map(|to| send(to, end.clone())));
-    assert_eq!((bench.router.flows(), bench.router.units().map(|u| u.flows).sum()), (0, 0));
-    bench.receive(4, UnitId(0), expire(1, 2));
+    assert_eq!((bench.dispatcher.flows(), bench.dispatcher.units().map(|u| u.flows).sum()), (0, 0));
+    bench.handle_message(4, UnitId(0), expire(1, 2));
     assert_eq!(bench.take(), [send(0, end)], "it has not heard of it");
     let (_, stamp) = bench.packet(5, 2, 100);
-    assert_eq!(stamp.flow, FlowId { slot: 0, generation: 1 });
+    assert_eq!(stamp.flow, FlowId { index: 0, generation: 1 });
 }
 
 #[test]
@@ -312,16 +319,16 @@ fn a_full_table_refuses_or_makes_room() {
     let mut bench = Bench::new(Config { flows_max: 2, ..fixed(1) });
     (1..=2).for_each(|flow| bench.feed(flow.into(), flow, 100));
     assert_eq!(bench.try_packet(3, 3, 100), None);
-    assert_eq!(bench.router.counters().refused, 1);
-    assert_eq!(bench.packet(4, 1, 100).1.clock, 2);
+    assert_eq!(bench.dispatcher.counters().refused, 1);
+    assert_eq!(bench.packet(4, 1, 100).1.seq, 2);
     let mut bench = Bench::new(Config { flows_max: 2, when_full: WhenFull::EndOldest, ..fixed(1) });
     (1..=2).for_each(|flow| bench.feed(flow.into(), flow, 100));
     bench.packet(3, 1, 100);
     assert_eq!(bench.try_packet(DISPLACED_AFTER_NS + 1, 3, 100), None, "something of it may be under way");
     let (_, stamp) = bench.packet(DISPLACED_AFTER_NS + 2, 3, 100);
-    assert_eq!(stamp.flow, FlowId { slot: 1, generation: 1 });
-    assert_eq!(bench.take(), [send(0, Message::End { flow: FlowId { slot: 1, generation: 0 } })]);
-    assert_eq!(bench.router.counters().flows_displaced, 1);
+    assert_eq!(stamp.flow, FlowId { index: 1, generation: 1 });
+    assert_eq!(bench.take(), [send(0, Message::End { flow: FlowId { index: 1, generation: 0 } })]);
+    assert_eq!(bench.dispatcher.counters().flows_displaced, 1);
 }
 
 #[test]
@@ -332,37 +339,42 @@ fn a_flow_that_nobody_ends_is_forgotten() {
     let mut bench = Bench::new(config.clone());
     let flow = bench.packet(0, 1, 100).1.flow;
     let mut steps = 0;
-    while bench.router.flows() > 0 {
-        let now_ns = bench.router.due_ns();
-        bench.advance(now_ns);
+    while bench.dispatcher.flows() > 0 {
+        let now_ns = bench.dispatcher.next_timeout_ns();
+        bench.handle_timeout(now_ns);
         if now_ns < limit {
             bench.feed(now_ns, 2, 100);
         }
-        assert!(bench.take().iter().all(|order| now_ns >= limit && matches!(order, Order::Send { .. })));
+        assert!(
+            bench
+                .take()
+                .iter()
+                .all(|order| now_ns >= limit && matches!(order, DispatcherOutput::Send { .. }))
+        );
         assert!(now_ns < 4 * limit, "a second packet a bucket keeps the other one alive until it stops");
         steps += 1;
     }
     assert!(steps < 5000, "{steps}: not more often than there are buckets");
-    assert_eq!(bench.router.counters().flows_forgotten, 2);
+    assert_eq!(bench.dispatcher.counters().flows_forgotten, 2);
     assert_eq!(
-        (bench.router.units().map(|unit| unit.flows).sum::<u32>(), bench.router.due_ns()),
+        (bench.dispatcher.units().map(|unit| unit.flows).sum::<u32>(), bench.dispatcher.next_timeout_ns()),
         (0, u64::MAX)
     );
-    bench.receive(4 * limit, UnitId(0), Message::Expire { flow, epoch: 1, clock: 1 });
+    bench.handle_message(4 * limit, UnitId(0), Message::Expire { flow, epoch: 1, seq: 1 });
     assert_eq!(bench.take(), [send(0, Message::End { flow })], "whoever knew it is told");
 
     let mut full = Bench::new(Config { flows_max: 1, ..config.clone() });
     full.packet(0, 1, 100);
     assert_eq!(full.try_packet(limit - 1, 2, 100), None);
     assert!(full.try_packet(limit, 2, 100).is_some(), "there is room for another one before its turn comes");
-    let counters = full.router.counters();
+    let counters = full.dispatcher.counters();
     assert_eq!((counters.flows_displaced, counters.flows_forgotten), (1, 0));
     let mut never = Bench::new(Config { forget_after_ns: None, ..config });
     never.packet(0, 1, 100);
-    while never.router.due_ns() < u64::MAX {
-        never.advance(never.router.due_ns());
+    while never.dispatcher.next_timeout_ns() < u64::MAX {
+        never.handle_timeout(never.dispatcher.next_timeout_ns());
     }
-    assert_eq!(never.router.flows(), 1);
+    assert_eq!(never.dispatcher.flows(), 1);
 }
 
 #[test]
@@ -371,11 +383,11 @@ fn a_table_of_flows_is_forgotten_a_part_at_a_time() {
     let mut bench = Bench::new(config);
     (0..10_000).for_each(|flow| bench.feed(1, flow, 100));
     let mut first_ns = None;
-    while bench.router.flows() > 0 {
-        let now_ns = bench.router.due_ns();
-        bench.advance(now_ns);
+    while bench.dispatcher.flows() > 0 {
+        let now_ns = bench.dispatcher.next_timeout_ns();
+        bench.handle_timeout(now_ns);
         assert!(bench.take().len() <= FORGOTTEN_PER_BUCKET as usize);
-        if bench.router.flows() < 10_000 {
+        if bench.dispatcher.flows() < 10_000 {
             assert!(now_ns - *first_ns.get_or_insert(now_ns) < 60 * MS);
         }
     }
@@ -390,9 +402,9 @@ fn what_was_rewritten_reaches_the_same_flow() {
     let other = bench.packet(0, 2, 100).1.flow;
     bench.alias(one, &key(100)).unwrap();
     let (_, stamp) = bench.packet_with(1, &key(100), 100).unwrap();
-    assert_eq!((stamp.flow, stamp.clock), (one, 2));
-    assert_eq!(bench.alias(other, &key(100)), Err(AliasTaken { by: one }));
-    assert_eq!(bench.alias(other, &key(1)), Err(AliasTaken { by: one }));
+    assert_eq!((stamp.flow, stamp.seq), (one, 2));
+    assert_eq!(bench.alias(other, &key(100)), Err(AliasConflict { by: one }));
+    assert_eq!(bench.alias(other, &key(1)), Err(AliasConflict { by: one }));
     bench.alias(one, &key(101)).unwrap();
     bench.alias(other, &key(100)).unwrap();
     assert_eq!(bench.packet_with(2, &key(100), 100).unwrap().1.flow, other);
@@ -401,10 +413,10 @@ fn what_was_rewritten_reaches_the_same_flow() {
     bench.alias(one, &key(101)).unwrap();
     bench.alias(one, &key(1)).unwrap();
     assert_ne!(bench.packet_with(3, &key(101), 100).unwrap().1.flow, one, "its own key needs no alias");
-    bench.receive(4, UnitId(0), Message::Expire { flow: other, epoch: 1, clock: 2 });
+    bench.handle_message(4, UnitId(0), Message::Expire { flow: other, epoch: 1, seq: 2 });
     assert_ne!(bench.packet_with(5, &key(100), 100).unwrap().1.flow, other);
     bench.alias(other, &key(102)).unwrap();
-    assert_eq!((bench.router.counters().aliases_late, bench.router.counters().aliases_taken), (1, 2));
+    assert_eq!((bench.dispatcher.counters().aliases_late, bench.dispatcher.counters().aliases_taken), (1, 2));
 }
 
 #[test]
@@ -412,7 +424,7 @@ fn nonsense_is_refused() {
     let check = |change: fn(&mut Config)| {
         let mut config = Config { flows_max: 10, ..Config::default() };
         change(&mut config);
-        Router::new(config).err().map(|error| error.to_string())
+        Dispatcher::new(config).err().map(|error| error.to_string())
     };
     assert_eq!(check(|_| ()), None);
     assert_eq!(check(|c| c.gap_ns = 0).unwrap(), "gap_ns must not be 0");
@@ -421,8 +433,8 @@ fn nonsense_is_refused() {
     assert!(check(|c| c.alpha = f32::NAN).unwrap().contains("alpha"));
     assert!(check(|c| c.lambda = 1.1).unwrap().contains("lambda must be 0 to 1"));
     assert!(check(|c| c.targets_count = 12).is_some());
-    assert!(check(|c| c.mode = Mode::SmartFlow { every_ns: 0 }).is_some());
-    assert!(check(|c| c.mode = Mode::Rss { buckets: 0, every_ns: None }).is_some());
+    assert!(check(|c| c.mode = Granularity::SmartFlow { every_ns: 0 }).is_some());
+    assert!(check(|c| c.mode = Granularity::Rss { buckets: 0, every_ns: None }).is_some());
     assert!(check(|c| c.buckets = 0).is_some());
     assert!(check(|c| c.flows_max = 0).is_some());
     assert!(check(|c| c.push_at = Some(1.0)).unwrap().contains("push_at must be above 0, below 1"));
@@ -436,9 +448,9 @@ fn a_flow_whose_last_packets_were_lost_ends_when_it_is_silent() {
     let mut bench = Bench::new(fixed(1));
     let flow = bench.packet(0, 1, 100).1.flow;
     bench.packet(1, 1, 100);
-    let first_only = Message::Expire { flow, epoch: 1, clock: 1 };
-    bench.receive(DISPLACED_AFTER_NS, UnitId(0), first_only.clone());
-    assert_eq!(bench.router.flows(), 1, "the second may be under way");
-    bench.receive(DISPLACED_AFTER_NS + 1, UnitId(0), first_only);
-    assert_eq!((bench.router.flows(), bench.router.counters().flows_expired), (0, 1));
+    let first_only = Message::Expire { flow, epoch: 1, seq: 1 };
+    bench.handle_message(DISPLACED_AFTER_NS, UnitId(0), first_only.clone());
+    assert_eq!(bench.dispatcher.flows(), 1, "the second may be under way");
+    bench.handle_message(DISPLACED_AFTER_NS + 1, UnitId(0), first_only);
+    assert_eq!((bench.dispatcher.flows(), bench.dispatcher.counters().flows_expired), (0, 1));
 }

@@ -13,24 +13,24 @@ const ALIASES: u32 = 100;
 
 /// As it would be done for each packet of a batch: by the guess that was made for it, which may be
 /// that for another one's flow.
-fn routed(bench: &mut Bench, now_ns: u64, key: &FlowKey, guess: Guess, len: u32) -> (Routed, bool) {
+fn routed(bench: &mut Bench, now_ns: u64, key: &FlowKey, guess: FlowGuess, len: u32) -> (Dispatched, bool) {
     let arrival = Arrival { key, hash: FlowHasher::new(1).hash(key), len };
-    match bench.router.route_on(now_ns, arrival, guess) {
-        Some((unit, stamp)) => (Routed::To { unit, stamp }, true),
-        None => (bench.router.route(now_ns, arrival, &mut bench.orders), false),
+    match bench.dispatcher.stamp_next(now_ns, arrival, guess) {
+        Some((unit, stamp)) => (Dispatched::To { unit, stamp }, true),
+        None => (bench.dispatcher.handle_packet(now_ns, arrival, &mut bench.outputs), false),
     }
 }
 
 proptest! {
     /// Whatever is guessed, and however long ago, in all modes, with aliases that come and go,
-    /// flows that end and leave their slots to others, and units that come and go.
+    /// flows that end and leave their indexes to others, and units that come and go.
     #[test]
     fn by_a_guess_it_is_the_same(
         mode in prop_oneof![
-            4 => Just(Mode::Flowlet),
-            1 => Just(Mode::Flow),
-            1 => Just(Mode::Packet),
-            1 => Just(Mode::Rss { buckets: 4, every_ns: Some(1_000_000) }),
+            4 => Just(Granularity::Flowlet),
+            1 => Just(Granularity::Flow),
+            1 => Just(Granularity::Packet),
+            1 => Just(Granularity::Rss { buckets: 4, every_ns: Some(1_000_000) }),
         ],
         push_at in prop_oneof![Just(None), Just(Some(0.7f32))],
         stay_below in prop_oneof![Just(None), Just(Some(0.5f32))],
@@ -53,21 +53,21 @@ proptest! {
             let by_alias = by_alias && ids[flow as usize].is_some();
             let (key, guessed) = (of(flow, by_alias), if guessed < FLOWS { of(guessed, false) } else { of(flow, by_alias) });
             let expected = routed_without(&mut one, now_ns, &key, len);
-            guesses.push(other.router.guess(FlowHasher::new(1).hash(&guessed)));
+            guesses.push(other.dispatcher.guess(FlowHasher::new(1).hash(&guessed)));
             // Of the same packets, made so many packets ago.
             let guess = guesses[guesses.len().saturating_sub(age + 1)];
             let (routed, _) = routed(&mut other, now_ns, &key, guess, len);
             prop_assert_eq!(&routed, &expected);
-            let Routed::To { unit, stamp } = routed else { continue };
+            let Dispatched::To { unit, stamp } = routed else { continue };
             for bench in [&mut one, &mut other] {
                 match what {
                     0 => _ = bench.alias(stamp.flow, &of(flow, true)),
                     1 => {
-                        let message = crate::message::Message::Expire { flow: stamp.flow, epoch: stamp.epoch, clock: stamp.clock };
-                        bench.receive(now_ns, unit, message);
+                        let message = crate::message::Message::Expire { flow: stamp.flow, epoch: stamp.epoch, seq: stamp.seq };
+                        bench.handle_message(now_ns, unit, message);
                     }
-                    2 => bench.receive(now_ns, UnitId(guesses.len() as u16 % 4), crate::message::Message::Drained),
-                    _ => bench.advance(now_ns),
+                    2 => bench.handle_message(now_ns, UnitId(guesses.len() as u16 % 4), crate::message::Message::Drained),
+                    _ => bench.handle_timeout(now_ns),
                 }
             }
             match what {
@@ -75,24 +75,24 @@ proptest! {
                 1 => ids[flow as usize] = None,
                 _ => {}
             }
-            let orders = one.take();
-            for order in &orders {
-                if let Order::Start(unit) = order {
-                    one.router.started(now_ns, *unit);
-                    other.router.started(now_ns, *unit);
+            let outputs = one.take();
+            for order in &outputs {
+                if let DispatcherOutput::Start(unit) = order {
+                    one.dispatcher.started(now_ns, *unit);
+                    other.dispatcher.started(now_ns, *unit);
                 }
             }
-            prop_assert_eq!(other.take(), orders);
-            prop_assert_eq!(one.router.due_ns(), other.router.due_ns());
+            prop_assert_eq!(other.take(), outputs);
+            prop_assert_eq!(one.dispatcher.next_timeout_ns(), other.dispatcher.next_timeout_ns());
         }
-        prop_assert_eq!(one.router.counters(), other.router.counters());
-        prop_assert!(one.router.units().eq(other.router.units()));
+        prop_assert_eq!(one.dispatcher.counters(), other.dispatcher.counters());
+        prop_assert!(one.dispatcher.units().eq(other.dispatcher.units()));
     }
 }
 
-fn routed_without(bench: &mut Bench, now_ns: u64, key: &FlowKey, len: u32) -> Routed {
+fn routed_without(bench: &mut Bench, now_ns: u64, key: &FlowKey, len: u32) -> Dispatched {
     let arrival = Arrival { key, hash: FlowHasher::new(1).hash(key), len };
-    bench.router.route(now_ns, arrival, &mut bench.orders)
+    bench.dispatcher.handle_packet(now_ns, arrival, &mut bench.outputs)
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn it_is_for_packets_in_the_midst_of_flowlets() {
     let mut bench = Bench::new(Config { size_max: 1000, push_at: Some(0.7), ..fixed(1) });
     let (a, b) = (key(1), key(2));
     let mut is_on = |now_ns, key: &FlowKey, guessed: &FlowKey| {
-        let guess = bench.router.guess(FlowHasher::new(1).hash(guessed));
+        let guess = bench.dispatcher.guess(FlowHasher::new(1).hash(guessed));
         routed(&mut bench, now_ns, key, guess, 200).1
     };
     assert!(!is_on(0, &a, &a), "it begins a flow");
@@ -112,8 +112,8 @@ fn it_is_for_packets_in_the_midst_of_flowlets() {
     assert!(!is_on(6, &a, &a), "its flowlet is near its end");
     assert!(!is_on(600_000, &b, &b), "it begins a flowlet, and a bucket of the load meter");
     assert!(is_on(600_001, &b, &b));
-    let flow = bench.router.flow(FlowHasher::new(1).hash(&b), &b).unwrap();
+    let flow = bench.dispatcher.flow(FlowHasher::new(1).hash(&b), &b).unwrap();
     bench.alias(flow, &key(100)).unwrap();
-    let by_alias = bench.router.guess(FlowHasher::new(1).hash(&key(100)));
+    let by_alias = bench.dispatcher.guess(FlowHasher::new(1).hash(&key(100)));
     assert!(routed(&mut bench, 600_002, &key(100), by_alias, 200).1);
 }

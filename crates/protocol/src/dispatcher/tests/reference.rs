@@ -147,12 +147,14 @@ impl Reference {
             return (0..loads_bps.len()).min_by(|&a, &b| loads_bps[a].total_cmp(&loads_bps[b])).unwrap();
         };
         let score = |unit: usize| match (self.config.choice, having_state.contains(&unit)) {
-            (Choice::MostUtilised, false) => loads_bps[unit],
-            (Choice::MostUtilised, true) => loads_bps[unit] + self.config.lambda * capacity_bps,
-            (Choice::LowestId, false) => -((unit - lowest) as f32),
-            (Choice::LowestId, true) => self.config.lambda * loads_bps.len() as f32 - (unit - lowest) as f32,
-            (Choice::LeastLoaded, false) => -loads_bps[unit],
-            (Choice::LeastLoaded, true) => self.config.lambda * capacity_bps - loads_bps[unit],
+            (UnitChoice::MostUtilised, false) => loads_bps[unit],
+            (UnitChoice::MostUtilised, true) => loads_bps[unit] + self.config.lambda * capacity_bps,
+            (UnitChoice::LowestId, false) => -((unit - lowest) as f32),
+            (UnitChoice::LowestId, true) => {
+                self.config.lambda * loads_bps.len() as f32 - (unit - lowest) as f32
+            }
+            (UnitChoice::LeastLoaded, false) => -loads_bps[unit],
+            (UnitChoice::LeastLoaded, true) => self.config.lambda * capacity_bps - loads_bps[unit],
         };
         let mut best = lowest;
         for &unit in &candidates {
@@ -173,8 +175,8 @@ proptest! {
 
     /// S29-S45, S54, S57: all choices, with few and small units, so that they fill and run over.
     #[test]
-    fn the_router_is_the_pseudocode(
-        choice in prop_oneof![Just(Choice::MostUtilised), Just(Choice::LowestId), Just(Choice::LeastLoaded)],
+    fn the_dispatcher_is_the_pseudocode(
+        choice in prop_oneof![Just(UnitChoice::MostUtilised), Just(UnitChoice::LowestId), Just(UnitChoice::LeastLoaded)],
         targets in prop_oneof![Just(TargetChoice::First), Just(TargetChoice::LeastLoaded)],
         targets_count in 0u8..4,
         lambda in prop_oneof![Just(0.0f32), Just(0.25), Just(0.6), Just(1.0)],
@@ -198,7 +200,7 @@ proptest! {
         }
         for unit in 0..units {
             let flows = reference.flows.values().filter(|flow| flow.unit == usize::from(unit)).count();
-            prop_assert_eq!(bench.router.units().find(|u| u.unit == UnitId(unit)).unwrap().flows, flows as u32);
+            prop_assert_eq!(bench.dispatcher.units().find(|u| u.unit == UnitId(unit)).unwrap().flows, flows as u32);
         }
     }
 }

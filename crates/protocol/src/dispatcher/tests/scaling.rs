@@ -7,7 +7,7 @@ use crate::dispatcher::*;
 
 /// One unit at least, three at most; flows stay where they are as long as these do.
 fn growing() -> Config {
-    let config = Config { mode: Mode::Flow, targets: TargetChoice::None, ..Config::default() };
+    let config = Config { mode: Granularity::Flow, targets: TargetChoice::None, ..Config::default() };
     Config { units_min: 1, units_max: 3, flows_max: 20_000, ..config }
 }
 
@@ -17,8 +17,8 @@ fn with_two_units() -> Bench {
     let mut bench = Bench::new(growing());
     bench.packet(0, 1, 20_000_000);
     assert_eq!(bench.packet(1, 2, 100).0, UnitId(0), "no room: queued (S44)");
-    assert_eq!(bench.take(), [Order::Start(UnitId(1))]);
-    bench.router.started(2, UnitId(1));
+    assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(1))]);
+    bench.dispatcher.started(2, UnitId(1));
     bench
 }
 
@@ -29,16 +29,16 @@ fn a_unit_is_started_ahead_when_all_are_nearly_full() {
     assert_eq!(bench.packet(0, 1, 63_000).0, UnitId(0));
     assert_eq!(bench.packet(1, 2, 100).0, UnitId(1));
     let mut now = 0;
-    while bench.orders.is_empty() {
+    while bench.outputs.is_empty() {
         now += MS / 2;
         bench.feed(now, 1, 57_000); // 912 Mbit/s
         bench.feed(now, 2, if now < 200 * MS { 10_000 } else { 57_000 });
-        bench.advance(now);
+        bench.handle_timeout(now);
         assert!(now < 400 * MS);
     }
     assert!(now > 290 * MS, "one of them is not all: {now}");
-    assert_eq!(bench.take(), [Order::Start(UnitId(2))]);
-    let loads: Vec<f32> = bench.router.units().map(|unit| unit.load_bps).collect();
+    assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(2))]);
+    let loads: Vec<f32> = bench.dispatcher.units().map(|unit| unit.load_bps).collect();
     assert!(loads[..2].iter().all(|&load| load > 900e6), "{loads:?}");
 }
 
@@ -49,12 +49,12 @@ fn a_unit_gets_nothing_before_it_is_ready_and_one_starts_at_a_time() {
     for i in 1..100 {
         assert_eq!(bench.packet(i, 1 + i as u32, 1500).0, UnitId(0));
     }
-    assert_eq!(bench.take(), [Order::Start(UnitId(1))]);
-    bench.router.started(100, UnitId(2));
+    assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(1))]);
+    bench.dispatcher.started(100, UnitId(2));
     assert_eq!(bench.state(2), UnitState::Off, "it was not ordered");
-    bench.router.started(100, UnitId(1));
+    bench.dispatcher.started(100, UnitId(1));
     assert_eq!(bench.packet(101, 200, 1500).0, UnitId(1));
-    assert_eq!(bench.router.counters().assignments_without_room, 99);
+    assert_eq!(bench.dispatcher.counters().assignments_without_room, 99);
 }
 
 #[test]
@@ -65,25 +65,25 @@ fn an_idle_unit_is_drained_and_stopped() {
     let packet_ns = MS;
     assert_eq!(bench.packet(packet_ns, 3, 100).0, UnitId(1));
     let mut now = packet_ns;
-    while bench.orders.is_empty() {
-        now = bench.router.due_ns();
+    while bench.outputs.is_empty() {
+        now = bench.dispatcher.next_timeout_ns();
         bench.feed(now, 1, 1000); // Unit 0 is never idle, and not full any more when unit 1 is.
-        bench.advance(now);
+        bench.handle_timeout(now);
         assert!(now < 300 * MS);
     }
     assert!(now >= packet_ns + 200 * MS && now <= packet_ns + 201 * MS, "{now}");
     let release = Message::Release { flow, epoch: 2, owner: UnitId(0), last: 2 };
     let adopt = Message::Adopt { flow, epoch: 2, previous: UnitId(1), last: 2 };
     assert_eq!(bench.take(), [send(1, Message::Drain), send(1, release), send(0, adopt)]);
-    assert_eq!(bench.router.counters().flows_moved, 1);
+    assert_eq!(bench.dispatcher.counters().flows_moved, 1);
     let (unit, stamp) = bench.packet(now + 1, 3, 100);
-    assert_eq!((unit, stamp.clock, stamp.epoch), (UnitId(0), 3, 2));
+    assert_eq!((unit, stamp.seq, stamp.epoch), (UnitId(0), 3, 2));
     assert_eq!(stamp.handover, Handover::From { previous: UnitId(1), last: 2 });
-    bench.receive(now + 2, UnitId(0), Message::Drained);
+    bench.handle_message(now + 2, UnitId(0), Message::Drained);
     assert!(bench.take().is_empty(), "it was not asked");
-    bench.receive(now + 2, UnitId(1), Message::Drained);
-    assert_eq!(bench.take(), [Order::Stop(UnitId(1))]);
-    bench.receive(now + 3, UnitId(1), Message::Drained);
+    bench.handle_message(now + 2, UnitId(1), Message::Drained);
+    assert_eq!(bench.take(), [DispatcherOutput::Stop(UnitId(1))]);
+    bench.handle_message(now + 3, UnitId(1), Message::Drained);
     assert!(bench.take().is_empty() && bench.state(1) == UnitState::Off);
 }
 
@@ -92,16 +92,16 @@ fn the_first_units_stay_and_time_alone_then_brings_nothing() {
     let mut bench = Bench::new(fixed(2));
     bench.packet(0, 1, 100);
     let mut now = 0;
-    while bench.router.due_ns() < u64::MAX {
-        now = bench.router.due_ns();
-        bench.advance(now);
+    while bench.dispatcher.next_timeout_ns() < u64::MAX {
+        now = bench.dispatcher.next_timeout_ns();
+        bench.handle_timeout(now);
     }
     assert!(now > 90 * MS && now < 110 * MS, "{now}");
-    bench.advance(10_000 * MS);
+    bench.handle_timeout(10_000 * MS);
     assert!(bench.take().is_empty());
     assert!([0, 1].iter().all(|&unit| bench.state(unit) == UnitState::Active));
     bench.packet(20_000 * MS, 1, 100);
-    assert!(bench.router.due_ns() < u64::MAX);
+    assert!(bench.dispatcher.next_timeout_ns() < u64::MAX);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn no_unit_is_drained_that_would_be_started_again() {
         while now < until {
             now += MS / 2;
             bench.feed(now, 1, len);
-            bench.advance(now);
+            bench.handle_timeout(now);
         }
     };
     run(&mut bench, 150 * MS, 47_500);
@@ -131,35 +131,36 @@ fn many_flows_move_a_part_at_a_time() {
     }
     bench.take();
     let (mut now, mut moved) = (3, Vec::new());
-    while bench.router.units().nth(1).unwrap().flows > 0 {
-        now = bench.router.due_ns();
-        bench.advance(now);
-        let adopted = |o: &Order| matches!(o, Order::Send { message: Message::Adopt { .. }, .. });
-        moved.push(bench.orders.iter().filter(|order| adopted(order)).count());
-        if moved.last() > Some(&0) && bench.router.counters().flowlets_by_drain == 0 {
+    while bench.dispatcher.units().nth(1).unwrap().flows > 0 {
+        now = bench.dispatcher.next_timeout_ns();
+        bench.handle_timeout(now);
+        let adopted =
+            |o: &DispatcherOutput| matches!(o, DispatcherOutput::Send { message: Message::Adopt { .. }, .. });
+        moved.push(bench.outputs.iter().filter(|order| adopted(order)).count());
+        if moved.last() > Some(&0) && bench.dispatcher.counters().flowlets_by_drain == 0 {
             // A packet does not wait until its flow's turn comes: the unit gets nothing more.
             bench.take();
             let (unit, stamp) = bench.packet(now, 10 + 9_999, 100);
             assert_eq!((unit, stamp.epoch), (UnitId(0), 2));
             // Too early: it has not heard of all that it owns.
-            bench.receive(now, UnitId(1), Message::Drained);
+            bench.handle_message(now, UnitId(1), Message::Drained);
         }
-        bench.orders.retain(|order| *order == send(1, Message::Drain));
+        bench.outputs.retain(|order| *order == send(1, Message::Drain));
     }
     moved.retain(|&moved| moved > 0);
     assert_eq!(moved.len(), 3);
     assert!(moved.iter().all(|&moved| moved <= MOVES_PER_BUCKET as usize), "{moved:?}");
     assert_eq!(moved.iter().sum::<usize>(), 9_999);
-    assert_eq!(bench.orders.last(), Some(&send(1, Message::Drain)), "it is asked again");
-    bench.receive(now + 1, UnitId(1), Message::Drained);
-    assert_eq!(bench.orders.pop(), Some(Order::Stop(UnitId(1))));
+    assert_eq!(bench.outputs.last(), Some(&send(1, Message::Drain)), "it is asked again");
+    bench.handle_message(now + 1, UnitId(1), Message::Drained);
+    assert_eq!(bench.outputs.pop(), Some(DispatcherOutput::Stop(UnitId(1))));
 }
 
 #[test]
 fn no_owner_is_its_own_target_when_its_flow_was_moved() {
     // S62. A long flowlet of unit 1 goes on at unit 0, to which it was to be copied.
     let config = Config {
-        mode: Mode::Flowlet,
+        mode: Granularity::Flowlet,
         gap_ns: 1_000 * MS,
         push_at: Some(0.5),
         size_max: 1_000_000,
@@ -168,10 +169,10 @@ fn no_owner_is_its_own_target_when_its_flow_was_moved() {
     let mut bench = Bench::new(Config { targets: TargetChoice::First, targets_count: 1, ..config });
     bench.packet(0, 1, 20_000_000);
     bench.packet(1, 2, 100);
-    bench.router.started(2, UnitId(1));
+    bench.dispatcher.started(2, UnitId(1));
     let (unit, stamp) = bench.packet(3, 3, 100);
     assert_eq!((unit, stamp.targets.unwrap().units()), (UnitId(1), &[UnitId(0)][..]));
-    bench.advance(300 * MS);
+    bench.handle_timeout(300 * MS);
     bench.take();
     let (unit, stamp) = bench.packet(300 * MS, 3, 600_000);
     assert_eq!((unit, stamp.epoch, stamp.targets), (UnitId(0), 2, None));
@@ -180,48 +181,48 @@ fn no_owner_is_its_own_target_when_its_flow_was_moved() {
 #[test]
 fn flows_of_a_unit_that_drains_are_found_a_part_of_the_table_at_a_time() {
     let mut bench = Bench::new(Config { flows_max: 70_000, ..growing() });
-    (0..SLOTS_PER_BUCKET).for_each(|flow| assert_eq!(bench.packet(0, flow, 100).0, UnitId(0)));
-    assert_eq!(bench.take(), [Order::Start(UnitId(1))]);
-    bench.router.started(1, UnitId(1));
-    (0..10).for_each(|flow| assert_eq!(bench.packet(2, SLOTS_PER_BUCKET + flow, 100).0, UnitId(1)));
-    let flows = |bench: &Bench| bench.router.units().nth(1).unwrap().flows;
-    bench.advance(300 * MS);
+    (0..FLOWS_SCANNED_PER_BUCKET).for_each(|flow| assert_eq!(bench.packet(0, flow, 100).0, UnitId(0)));
+    assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(1))]);
+    bench.dispatcher.started(1, UnitId(1));
+    (0..10).for_each(|flow| assert_eq!(bench.packet(2, FLOWS_SCANNED_PER_BUCKET + flow, 100).0, UnitId(1)));
+    let flows = |bench: &Bench| bench.dispatcher.units().nth(1).unwrap().flows;
+    bench.handle_timeout(300 * MS);
     assert_eq!(
         (bench.state(1), flows(&bench)),
         (UnitState::Draining, 10),
         "all before them were looked through"
     );
-    let due_ns = bench.router.due_ns();
-    bench.advance(due_ns);
+    let deadline_ns = bench.dispatcher.next_timeout_ns();
+    bench.handle_timeout(deadline_ns);
     assert_eq!(flows(&bench), 0);
 }
 
 #[test]
 fn one_that_does_not_answer_is_asked_again() {
     let mut bench = with_two_units();
-    bench.advance(300 * MS);
+    bench.handle_timeout(300 * MS);
     assert_eq!(bench.take(), [send(1, Message::Drain)]);
-    bench.advance(499 * MS);
+    bench.handle_timeout(499 * MS);
     assert!(bench.take().is_empty());
-    bench.advance(500 * MS);
+    bench.handle_timeout(500 * MS);
     assert_eq!(bench.take(), [send(1, Message::Drain)]);
 }
 
 #[test]
 fn buckets_are_balanced_over_units_that_come_and_go() {
-    let mode = Mode::Rss { buckets: 64, every_ns: Some(10 * MS) };
+    let mode = Granularity::Rss { buckets: 64, every_ns: Some(10 * MS) };
     let mut bench = Bench::new(Config { mode, units_min: 2, ..growing() });
     let mut now = 0;
     let mut run = |bench: &mut Bench, until: u64, len: u32| {
         while now < until {
             now += MS / 2;
             (0..200).for_each(|flow| bench.feed(now, flow, len));
-            bench.advance(now);
+            bench.handle_timeout(now);
             for order in bench.take() {
                 match order {
-                    Order::Start(unit) => bench.router.started(now, unit),
-                    Order::Send { to, message: Message::Drain } => {
-                        bench.receive(now, to, Message::Drained);
+                    DispatcherOutput::Start(unit) => bench.dispatcher.started(now, unit),
+                    DispatcherOutput::Send { to, message: Message::Drain } => {
+                        bench.handle_message(now, to, Message::Drained);
                     }
                     _ => {}
                 }
@@ -230,14 +231,14 @@ fn buckets_are_balanced_over_units_that_come_and_go() {
     };
     run(&mut bench, 200 * MS, 600); // 1.92 Gbit/s over two units
     run(&mut bench, 400 * MS, 600);
-    let loads: Vec<f32> = bench.router.units().map(|unit| unit.load_bps / 1e6).collect();
-    assert_eq!(bench.router.counters().units_started, 1);
+    let loads: Vec<f32> = bench.dispatcher.units().map(|unit| unit.load_bps / 1e6).collect();
+    assert_eq!(bench.dispatcher.counters().units_started, 1);
     assert!(loads.iter().all(|&load| (600.0..680.0).contains(&load)), "{loads:?}");
-    assert!(bench.router.counters().buckets_moved > 5);
-    let fixed_mode = Mode::Rss { buckets: 64, every_ns: None };
+    assert!(bench.dispatcher.counters().buckets_moved > 5);
+    let fixed_mode = Granularity::Rss { buckets: 64, every_ns: None };
     let mut bench = Bench::new(Config { mode: fixed_mode, units_min: 2, ..growing() });
     run(&mut bench, 600 * MS, 600);
-    let counters = bench.router.counters();
+    let counters = bench.dispatcher.counters();
     assert_eq!((counters.units_started, counters.buckets_moved, counters.assignments_moved), (0, 0, 0));
 }
 
@@ -255,9 +256,9 @@ fn a_flowlet_without_room_starts_no_unit_that_demand_does_not_ask_for() {
             let now = bucket * MS / 2;
             (0..2).for_each(|flow| bench.feed(now, 10 * flow + bucket as u32 % 10, 14_000));
             (0..3).for_each(|flow| bench.feed(now, 100 + flow, 8_000));
-            bench.advance(now);
+            bench.handle_timeout(now);
         }
-        bench.router.counters().units_started
+        bench.dispatcher.counters().units_started
     };
     assert_eq!(started(Config { follow_at: None, ..following() }), 1, "832 Mbit/s do not fit, as published");
     assert_eq!(started(following()), 0);
@@ -268,28 +269,30 @@ fn units_come_and_go_with_all_that_comes() {
     let mut bench = Bench::new(following());
     let mut now = 0;
     let mut run = |bench: &mut Bench, buckets: u64, len: u32| {
-        let mut orders = Vec::new();
+        let mut outputs = Vec::new();
         for _ in 0..buckets {
             now += MS / 2;
             (0..20).for_each(|flow| bench.feed(now, flow, len));
-            bench.advance(now);
+            bench.handle_timeout(now);
             for order in bench.take() {
                 match order {
-                    Order::Start(unit) => bench.router.started(now, unit),
-                    Order::Send { to, message: Message::Drain } => bench.receive(now, to, Message::Drained),
+                    DispatcherOutput::Start(unit) => bench.dispatcher.started(now, unit),
+                    DispatcherOutput::Send { to, message: Message::Drain } => {
+                        bench.handle_message(now, to, Message::Drained)
+                    }
                     _ => {}
                 }
-                orders.push(order);
+                outputs.push(order);
             }
         }
-        orders
+        outputs
     };
     // 1.28 Gbit/s.
-    assert!(run(&mut bench, 100, 4_000).contains(&Order::Start(UnitId(1))));
+    assert!(run(&mut bench, 100, 4_000).contains(&DispatcherOutput::Start(UnitId(1))));
     assert_eq!([bench.state(1), bench.state(2)], [UnitState::Active, UnitState::Off]);
     // 640 Mbit/s, of which each unit has its share: none is idle.
-    let orders = run(&mut bench, 140, 2_000);
-    assert!(orders.contains(&send(1, Message::Drain)), "{orders:?}");
+    let outputs = run(&mut bench, 140, 2_000);
+    assert!(outputs.contains(&send(1, Message::Drain)), "{outputs:?}");
     run(&mut bench, 20, 2_000);
     assert_eq!(bench.state(1), UnitState::Off);
     assert_eq!(bench.packet(200 * MS, 3, 100).0, UnitId(0));
@@ -304,14 +307,14 @@ fn an_idle_unit_is_drained_while_others_are_full_if_one_of_them_has_room() {
         (0..3)
             .for_each(|flow| assert_eq!(bench.packet(flow, flow as u32, 20_000_000).0, UnitId(flow as u16)));
         bench.packet(3, 3, 100);
-        bench.router.started(4, UnitId(3));
+        bench.dispatcher.started(4, UnitId(3));
         let mut now = MS;
         while now < 400 * MS {
             now += MS / 2;
             for (flow, len) in [(0, 61_000), (1, 61_000), (2, 31_000)] {
                 bench.feed(now, flow, len); // 976, 976 and 496 Mbit/s: 816 in the mean
             }
-            bench.advance(now);
+            bench.handle_timeout(now);
         }
         bench.state(3)
     };

@@ -3,24 +3,24 @@
 use crate::message::{Stamp, Watermark};
 
 use super::{Flow, State};
-use crate::unit::{Config, Dropped, Engine, context::Context, held::Waiting};
+use crate::unit::{Config, DropCause, Engine, context::Context, pending::PendingPacket};
 
 impl Flow {
     /// Does all that can be done now: processes what is next, gives up what has been waited for
     /// long enough, and hands the state over when the epoch is over.
     pub(super) fn pump<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         loop {
-            self.process_held(cx);
-            let (is_last, is_over) = (self.tenures.len() == 1, self.is_over());
-            let Some((state, tenure)) = self.state.as_mut().zip(self.tenures.front()) else { return };
+            self.process_pending(cx);
+            let (is_last, is_over) = (self.ownerships.len() == 1, self.is_over());
+            let Some((state, ownership)) = self.state.as_mut().zip(self.ownerships.front()) else { return };
             if is_over {
-                match tenure.next {
+                match ownership.next {
                     None if is_last => return self.finish(cx),
                     None => return,
                     Some(next) => _ = state.mark.give_up_to(next.last),
                 }
             }
-            if let Some(next) = tenure.next.filter(|next| state.mark.covers(next.last)) {
+            if let Some(next) = ownership.next.filter(|next| state.mark.covers(next.last)) {
                 if next.owner == cx.id() {
                     self.go_on(cx);
                     continue;
@@ -30,11 +30,13 @@ impl Flow {
                 }
                 return;
             }
-            let is_due = |since: u64| since.saturating_add(cx.config.order_ns) <= cx.now_ns;
-            let before_first = self.held.first_of(state.epoch, cx.hall).map(|first| first - 1);
-            let released = tenure.next.filter(|next| next.released_ns.is_some_and(is_due));
+            let is_due = |since: u64| since.saturating_add(cx.config.reorder_timeout_ns) <= cx.now_ns;
+            let before_first = self.pending.first_of(state.epoch, cx.slab).map(|first| first - 1);
+            let released = ownership.next.filter(|next| next.released_ns.is_some_and(is_due));
             let until = match (before_first, released) {
-                (Some(before), _) if self.held.oldest_of(state.epoch, cx.hall).is_some_and(is_due) => before,
+                (Some(before), _) if self.pending.oldest_of(state.epoch, cx.slab).is_some_and(is_due) => {
+                    before
+                }
                 (Some(before), Some(next)) => before.min(next.last),
                 (None, Some(next)) => next.last,
                 (_, None) => return,
@@ -43,17 +45,17 @@ impl Flow {
         }
     }
 
-    /// Processes the packets held that are next.
-    pub(super) fn process_held<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
+    /// Processes the packets pending that are next.
+    pub(super) fn process_pending<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         while let Some(state) = self.state
-            && self.held.first_of(state.epoch, cx.hall).is_some()
-            && let Some(waiting) = self.held.take_up_to(state.mark.contiguous + 1, cx.hall)
+            && self.pending.first_of(state.epoch, cx.slab).is_some()
+            && let Some(waiting) = self.pending.take_up_to(state.mark.contiguous + 1, cx.slab)
         {
-            if state.mark.covers(waiting.stamp.clock) {
-                cx.drop(Dropped::Old, waiting.stamp, waiting.packet);
+            if state.mark.covers(waiting.stamp.seq) {
+                cx.drop(DropCause::Stale, waiting.stamp, waiting.packet);
                 continue;
             }
-            cx.counters.held_ns += cx.now_ns.saturating_sub(waiting.since_ns);
+            cx.counters.pending_ns += cx.now_ns.saturating_sub(waiting.since_ns);
             self.process(waiting.stamp, waiting.packet, cx);
         }
     }
@@ -71,7 +73,7 @@ impl Flow {
     /// The state covers the packet that is next.
     #[inline]
     pub(super) fn cover(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) {
-        self.state = Some(State { epoch: stamp.epoch, mark: Watermark::up_to(stamp.clock) });
+        self.state = Some(State { epoch: stamp.epoch, mark: Watermark::up_to(stamp.seq) });
         self.seen_ns = now_ns;
         // Where many flowlets begin, most have the targets of those before: to compare them is less
         // than to copy them.
@@ -83,28 +85,30 @@ impl Flow {
         }
     }
 
-    /// Holds a packet that is not next (S50). If no more may be held, what it waits for is given
+    /// Holds a packet that is not next (S50). If no more may be pending, what it waits for is given
     /// up; a state is not.
     pub(super) fn hold<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
-        while self.held.len() >= cx.config.held_per_flow_max || cx.hall.packets() >= cx.config.held_max {
+        while self.pending.len() >= cx.config.pending_per_flow_max
+            || cx.slab.packets() >= cx.config.pending_max
+        {
             let Some(state) = self.state.as_mut().filter(|state| state.epoch == stamp.epoch) else {
-                return cx.drop(Dropped::Full, stamp, packet);
+                return cx.drop(DropCause::PendingFull, stamp, packet);
             };
             let first =
-                self.held.first_of(stamp.epoch, cx.hall).map_or(stamp.clock, |first| first.min(stamp.clock));
+                self.pending.first_of(stamp.epoch, cx.slab).map_or(stamp.seq, |first| first.min(stamp.seq));
             cx.counters.given_up += state.mark.give_up_to(first - 1);
-            if first == stamp.clock {
+            if first == stamp.seq {
                 self.process(stamp, packet, cx);
                 return self.pump(cx);
             }
-            self.process_held(cx);
-            if self.state.is_some_and(|state| state.mark.contiguous + 1 == stamp.clock) {
+            self.process_pending(cx);
+            if self.state.is_some_and(|state| state.mark.contiguous + 1 == stamp.seq) {
                 self.process(stamp, packet, cx);
                 return self.pump(cx);
             }
         }
-        cx.counters.held += 1;
-        self.held.add(Waiting { stamp, packet, since_ns: cx.now_ns }, cx.hall);
+        cx.counters.pending += 1;
+        self.pending.add(PendingPacket { stamp, packet, since_ns: cx.now_ns }, cx.slab);
         self.pump(cx);
     }
 }

@@ -1,4 +1,4 @@
-//! Whatever comes, this always holds: somebody who sees only what the router orders and stamps, and
+//! Whatever comes, this always holds: somebody who sees only what the dispatcher outputs and stamps, and
 //! objects.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "it objects by panicking")]
 
@@ -8,7 +8,7 @@ use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
 use protocol::dispatcher::*;
 use protocol::message::{FlowId, Handover, Message, Stamp, UnitId};
 
-/// Something that happens to a router. Units and flows are any.
+/// Something that happens to a dispatcher. Units and flows are any.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A packet of a flow comes, or of none so far.
@@ -20,7 +20,7 @@ pub enum Step {
     Wait {
         ns: u64,
     },
-    Back {
+    AliasEntry {
         ns: u64,
     },
     Advance,
@@ -37,7 +37,7 @@ pub enum Step {
         from: u16,
         flow: FlowId,
         epoch: u32,
-        clock: u64,
+        seq: u64,
     },
     /// What is rewritten has the key of another flow.
     Alias {
@@ -47,17 +47,17 @@ pub enum Step {
     Drained {
         unit: u16,
     },
-    /// A message that is not for routers.
+    /// A message that is not for dispatchers.
     Noise {
         from: u16,
     },
 }
 
-/// A router, and a witness.
+/// A dispatcher, and a witness.
 pub struct Trial {
-    router: Router,
+    dispatcher: Dispatcher,
     hasher: FlowHasher,
-    orders: Vec<Order>,
+    outputs: Vec<DispatcherOutput>,
     now_ns: u64,
     witness: Witness,
     /// What was seen.
@@ -69,9 +69,9 @@ impl Trial {
     pub fn new(config: Config) -> Trial {
         let witness = Witness::new(&config);
         Trial {
-            router: Router::new(config).unwrap(),
+            dispatcher: Dispatcher::new(config).unwrap(),
             hasher: FlowHasher::new(1),
-            orders: Vec::new(),
+            outputs: Vec::new(),
             now_ns: 0,
             witness,
             log: None,
@@ -84,47 +84,47 @@ impl Trial {
         match *step {
             Step::Advance => {
                 self.witness.sees(self.now_ns);
-                self.router.advance(self.now_ns, &mut self.orders);
+                self.dispatcher.handle_timeout(self.now_ns, &mut self.outputs);
             }
             Step::Started { unit } => self.started(UnitId(unit)),
             Step::Expire { nth, is_right } => self.expire(nth, is_right),
-            Step::Claim { from, flow, epoch, clock } => self.claim(UnitId(from), flow, epoch, clock),
+            Step::Claim { from, flow, epoch, seq } => self.claim(UnitId(from), flow, epoch, seq),
             Step::Alias { nth, flow } => self.alias(nth, &key(flow)),
-            Step::Drained { unit } => self.receive(UnitId(unit), Message::Drained),
+            Step::Drained { unit } => self.handle_message(UnitId(unit), Message::Drained),
             Step::Noise { from } => {
-                let flow = FlowId { slot: 3, generation: 1 };
-                self.receive(UnitId(from), Message::Taken { flow, epoch: 1 });
+                let flow = FlowId { index: 3, generation: 1 };
+                self.handle_message(UnitId(from), Message::StateAck { flow, epoch: 1 });
             }
             Step::Packet { flow, len } => routed = Some(self.packet(&key(flow), len)),
             Step::Wait { ns } => self.now_ns += ns,
-            Step::Back { ns } => self.now_ns = self.now_ns.saturating_sub(ns),
+            Step::AliasEntry { ns } => self.now_ns = self.now_ns.saturating_sub(ns),
         }
         if let Some(log) = &mut self.log {
-            log.push(format!("{:?} {routed:?}", self.orders));
+            log.push(format!("{:?} {routed:?}", self.outputs));
         }
-        self.witness.orders(self.orders.drain(..));
-        if let Some(Routed::To { unit, stamp }) = routed {
+        self.witness.outputs(self.outputs.drain(..));
+        if let Some(Dispatched::To { unit, stamp }) = routed {
             self.witness.packet(unit, stamp);
         }
-        self.witness.agrees_with(&self.router);
+        self.witness.agrees_with(&self.dispatcher);
     }
 
-    fn packet(&mut self, key: &FlowKey, len: u32) -> Routed {
+    fn packet(&mut self, key: &FlowKey, len: u32) -> Dispatched {
         let hash = self.hasher.hash(key);
-        self.router.prefetch(hash);
-        self.router.prefetch_flow(hash);
+        self.dispatcher.prefetch(hash);
+        self.dispatcher.prefetch_flow(hash);
         self.witness.sees(self.now_ns);
-        self.router.route(self.now_ns, Arrival { key, hash, len }, &mut self.orders)
+        self.dispatcher.handle_packet(self.now_ns, Arrival { key, hash, len }, &mut self.outputs)
     }
 
-    fn receive(&mut self, from: UnitId, message: Message) {
+    fn handle_message(&mut self, from: UnitId, message: Message) {
         self.witness.sees(self.now_ns);
-        self.router.receive(self.now_ns, from, message, &mut self.orders);
+        self.dispatcher.handle_message(self.now_ns, from, message, &mut self.outputs);
     }
 
     fn started(&mut self, unit: UnitId) {
         self.witness.sees(self.now_ns);
-        self.router.started(self.now_ns, unit);
+        self.dispatcher.started(self.now_ns, unit);
         if let Some(state @ UnitState::Starting) = self.witness.states.get_mut(unit.index()) {
             *state = UnitState::Active;
         }
@@ -137,33 +137,34 @@ impl Trial {
 
     fn expire(&mut self, nth: usize, is_right: bool) {
         let Some((flow, seen)) = self.nth(nth) else { return };
-        let clock = if is_right { seen.clock } else { seen.clock + 1 };
-        self.claim(seen.owner, flow, seen.epoch, clock);
+        let seq = if is_right { seen.seq } else { seen.seq + 1 };
+        self.claim(seen.owner, flow, seen.epoch, seq);
     }
 
     /// A flow ends if its owner has seen all that was stamped, or all that will come; and who asks
     /// again is told again.
-    fn claim(&mut self, from: UnitId, flow: FlowId, epoch: u32, clock: u64) {
+    fn claim(&mut self, from: UnitId, flow: FlowId, epoch: u32, seq: u64) {
         self.witness.sees(self.now_ns);
         let is_right = self.witness.flows.get(&flow).is_some_and(|seen| {
-            let is_all = seen.clock == clock || self.witness.is_silent(seen);
+            let is_all = seen.seq == seq || self.witness.is_silent(seen);
             (from, epoch) == (seen.owner, seen.epoch) && is_all
         });
-        self.receive(from, Message::Expire { flow, epoch, clock });
-        let is_told = self.orders.contains(&Order::Send { to: from, message: Message::End { flow } });
+        self.handle_message(from, Message::Expire { flow, epoch, seq });
+        let is_told =
+            self.outputs.contains(&DispatcherOutput::Send { to: from, message: Message::End { flow } });
         assert_eq!(is_told, is_right || self.witness.ended.contains(&flow));
         self.witness.proposed = is_right.then_some(flow);
     }
 
     fn alias(&mut self, nth: usize, alias: &FlowKey) {
         let Some((flow, _)) = self.nth(nth) else { return };
-        if let Err(taken) = self.router.set_alias(flow, alias, self.hasher.hash(alias)) {
+        if let Err(taken) = self.dispatcher.set_alias(flow, alias, self.hasher.hash(alias)) {
             assert!(taken.by != flow && self.witness.flows.contains_key(&taken.by));
         }
     }
 }
 
-/// The key of flow number so and so: most fit into a part of a slot, each fourth does not.
+/// The key of flow number so and so: most fit into a part of a index, each fourth does not.
 fn key(flow: u32) -> FlowKey {
     let client = match flow % 4 {
         3 => Addr::from_bytes([[0x20; 12].as_slice(), &flow.to_be_bytes()].concat().try_into().unwrap()),
@@ -174,7 +175,7 @@ fn key(flow: u32) -> FlowKey {
     FlowKey::new(Endpoint::new(client, 1024), server, 6, version, Scope::default(), 0).0
 }
 
-/// What somebody knows who sees only what the router orders and stamps.
+/// What somebody knows who sees only what the dispatcher outputs and stamps.
 pub struct Witness {
     config: Config,
     states: Vec<UnitState>,
@@ -189,7 +190,7 @@ pub struct Witness {
 struct Seen {
     owner: UnitId,
     epoch: u32,
-    clock: u64,
+    seq: u64,
     handover: Handover,
     last_ns: u64,
 }
@@ -213,21 +214,21 @@ impl Witness {
         self.now_ns = self.now_ns.max(now_ns);
     }
 
-    fn orders(&mut self, orders: impl Iterator<Item = Order>) {
-        for order in orders {
+    fn outputs(&mut self, outputs: impl Iterator<Item = DispatcherOutput>) {
+        for order in outputs {
             match order {
-                Order::Start(unit) => {
+                DispatcherOutput::Start(unit) => {
                     assert!(!self.states.contains(&UnitState::Starting), "one at a time");
                     let first_off = self.states.iter().position(|&state| state == UnitState::Off);
                     assert_eq!(first_off, Some(unit.index()), "the lowest first");
                     self.states[unit.index()] = UnitState::Starting;
                 }
-                Order::Stop(unit) => {
+                DispatcherOutput::Stop(unit) => {
                     assert_eq!(self.states[unit.index()], UnitState::Draining);
                     assert!(self.flows.values().all(|flow| flow.owner != unit), "it owns nothing");
                     self.states[unit.index()] = UnitState::Off;
                 }
-                Order::Send { to, message } => self.message(to, message),
+                DispatcherOutput::Send { to, message } => self.message(to, message),
             }
         }
         let active = self.states.iter().filter(|&&state| state == UnitState::Active).count();
@@ -239,10 +240,10 @@ impl Witness {
             Message::Release { flow, epoch, owner, last } => {
                 assert_eq!(self.states[owner.index()], UnitState::Active);
                 let seen = self.flows.get_mut(&flow).unwrap();
-                assert_eq!((to, epoch, last), (seen.owner, seen.epoch + 1, seen.clock));
+                assert_eq!((to, epoch, last), (seen.owner, seen.epoch + 1, seen.seq));
                 assert_ne!(to, owner);
                 let handover = Handover::From { previous: to, last };
-                *seen = Seen { owner, epoch, clock: last, handover, last_ns: seen.last_ns };
+                *seen = Seen { owner, epoch, seq: last, handover, last_ns: seen.last_ns };
             }
             Message::Adopt { flow, epoch, previous, last } => {
                 let seen = &self.flows[&flow];
@@ -262,7 +263,7 @@ impl Witness {
                 assert!(matches!(state, UnitState::Active | UnitState::Draining));
                 *state = UnitState::Draining;
             }
-            other => panic!("the router sends {other:?}"),
+            other => panic!("the dispatcher sends {other:?}"),
         }
     }
 
@@ -273,11 +274,11 @@ impl Witness {
     fn packet(&mut self, unit: UnitId, stamp: Stamp) {
         assert!(!self.ended.contains(&stamp.flow), "a name is used once");
         assert_eq!(self.states[unit.index()], UnitState::Active);
-        let begins = Seen { owner: unit, epoch: 1, clock: 0, handover: Handover::None, last_ns: 0 };
+        let begins = Seen { owner: unit, epoch: 1, seq: 0, handover: Handover::None, last_ns: 0 };
         let seen = self.flows.entry(stamp.flow).or_insert(begins);
-        seen.clock += 1;
+        seen.seq += 1;
         seen.last_ns = self.now_ns;
-        assert_eq!((unit, stamp.epoch, stamp.clock), (seen.owner, seen.epoch, seen.clock));
+        assert_eq!((unit, stamp.epoch, stamp.seq), (seen.owner, seen.epoch, seen.seq));
         assert_eq!(stamp.handover, seen.handover);
         let Some(targets) = stamp.targets else { return };
         let len = targets.units().len();
@@ -287,18 +288,18 @@ impl Witness {
         assert!(targets.iter().all(|&t| t != unit && self.states[t.index()] == UnitState::Active));
     }
 
-    fn agrees_with(&self, router: &Router) {
-        for status in router.units() {
+    fn agrees_with(&self, dispatcher: &Dispatcher) {
+        for status in dispatcher.units() {
             assert_eq!(status.state, self.states[status.unit.index()]);
             let flows = self.flows.values().filter(|flow| flow.owner == status.unit).count();
             assert_eq!(status.flows as usize, flows, "{}", status.unit);
             assert!(status.load_bps.is_finite() && status.load_bps >= 0.0);
         }
-        assert_eq!(router.flows() as usize, self.flows.len());
-        assert!(router.flows() <= self.config.flows_max);
-        let c = router.counters();
+        assert_eq!(dispatcher.flows() as usize, self.flows.len());
+        assert!(dispatcher.flows() <= self.config.flows_max);
+        let c = dispatcher.counters();
         let ended = c.flows_expired + c.flows_displaced + c.flows_forgotten;
-        assert_eq!(c.flows, ended + u64::from(router.flows()));
+        assert_eq!(c.flows, ended + u64::from(dispatcher.flows()));
         assert!(c.units_drained >= c.units_stopped);
         assert!(c.assignments >= c.assignments_moved);
         assert!(c.assignments_moved >= c.assignments_moved_to_target);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use protocol::message::FlowId;
 use protocol::unit::{Engine, Unreadable};
 
-/// A flow's state is the list of the clocks that were processed, in that order.
+/// A flow's state is the list of the seqs that were processed, in that order.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Ledger {
     pub states: BTreeMap<FlowId, Vec<u64>>,
@@ -40,16 +40,16 @@ impl Engine for Ledger {
     }
 
     fn restore(&mut self, _: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
-        let (clocks, rest) = state.as_chunks::<8>();
+        let (seqs, rest) = state.as_chunks::<8>();
         if !rest.is_empty() {
             return Err(Unreadable);
         }
-        let mut clocks: Vec<u64> = clocks.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-        if let Some(first) = clocks.first_mut() {
+        let mut seqs: Vec<u64> = seqs.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        if let Some(first) = seqs.first_mut() {
             *first &= !EVEN;
         }
-        assert_eq!(state, bytes(&clocks), "a state that nobody has saved");
-        self.states.insert(flow, clocks);
+        assert_eq!(state, bytes(&seqs), "a state that nobody has saved");
+        self.states.insert(flow, seqs);
         Ok(())
     }
 
@@ -62,14 +62,14 @@ impl Engine for Ledger {
     }
 }
 
-/// With the first clock: their number is even. So each packet changes what the one before has
+/// With the first seq: their number is even. So each packet changes what the one before has
 /// changed.
 const EVEN: u64 = 1 << 63;
 
 /// A state as the engine writes it.
-pub fn bytes(clocks: &[u64]) -> Vec<u8> {
-    let mut bytes: Vec<u8> = clocks.iter().flat_map(|clock| clock.to_le_bytes()).collect();
-    if let Some(highest) = bytes.get_mut(7).filter(|_| clocks.len().is_multiple_of(2)) {
+pub fn bytes(seqs: &[u64]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = seqs.iter().flat_map(|seq| seq.to_le_bytes()).collect();
+    if let Some(highest) = bytes.get_mut(7).filter(|_| seqs.len().is_multiple_of(2)) {
         *highest |= 0x80;
     }
     bytes

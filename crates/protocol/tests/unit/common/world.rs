@@ -1,4 +1,4 @@
-//! A router, units, and what is on its way between them; and what must be true of them at any time,
+//! A dispatcher, units, and what is on its way between them; and what must be true of them at any time,
 //! and in the end.
 #![allow(dead_code)]
 
@@ -8,18 +8,18 @@ use std::{
 };
 
 use protocol::message::{Epoch, FlowId, Handover, Message, Stamp, Targets, UnitId, Watermark};
-use protocol::unit::{Config, Dropped, Outbox, Unit};
+use protocol::unit::{Config, DropCause, Outbox, Unit};
 
 use super::Ledger;
 
-/// What is on its way. The packets of a flow are their clocks.
+/// What is on its way. The packets of a flow are their seqs.
 #[derive(Clone, Debug)]
 pub enum Item {
     Packet(Stamp, u64),
     Message(Message),
 }
 
-/// Something on its way from the router (none) or a unit.
+/// Something on its way from the dispatcher (none) or a unit.
 #[derive(Clone, Debug)]
 pub struct Parcel {
     pub from: Option<UnitId>,
@@ -34,15 +34,15 @@ pub struct World {
     pub units: Vec<Unit<Ledger>>,
     /// In the order of sending.
     pub wire: Vec<Parcel>,
-    pub to_router: Vec<Message>,
-    pub dropped: Vec<(Dropped, FlowId, u64)>,
+    pub to_dispatcher: Vec<Message>,
+    pub dropped: Vec<(DropCause, FlowId, u64)>,
 }
 
-/// What the router knows of a flow.
+/// What the dispatcher knows of a flow.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub id: FlowId,
-    pub clock: u64,
+    pub seq: u64,
     pub epoch: Epoch,
     pub owner: UnitId,
     pub handover: Handover,
@@ -50,7 +50,7 @@ pub struct Flow {
 
 impl Flow {
     pub fn new(id: FlowId, owner: UnitId) -> Flow {
-        Flow { id, clock: 0, epoch: 1, owner, handover: Handover::None }
+        Flow { id, seq: 0, epoch: 1, owner, handover: Handover::None }
     }
 
     /// Names another owner.
@@ -59,9 +59,9 @@ impl Flow {
             return;
         }
         self.epoch += 1;
-        let release = Message::Release { flow: self.id, epoch: self.epoch, owner, last: self.clock };
+        let release = Message::Release { flow: self.id, epoch: self.epoch, owner, last: self.seq };
         world.post(None, self.owner, Item::Message(release));
-        self.handover = Handover::From { previous: self.owner, last: self.clock };
+        self.handover = Handover::From { previous: self.owner, last: self.seq };
         self.owner = owner;
     }
 
@@ -88,17 +88,17 @@ impl Flow {
 
     /// A packet comes.
     pub fn packet(&mut self, targets: Targets, world: &mut World) {
-        self.clock += 1;
-        let (flow, clock, epoch, handover) = (self.id, self.clock, self.epoch, self.handover);
-        let stamp = Stamp { flow, clock, epoch, handover, targets: Some(targets) };
-        world.post(None, self.owner, Item::Packet(stamp, clock));
+        self.seq += 1;
+        let (flow, seq, epoch, handover) = (self.id, self.seq, self.epoch, self.handover);
+        let stamp = Stamp { flow, seq, epoch, handover, targets: Some(targets) };
+        world.post(None, self.owner, Item::Packet(stamp, seq));
     }
 }
 
 impl World {
     pub fn new(units: u16, config: impl Fn(UnitId) -> Config) -> World {
         let units = (0..units).map(|id| Unit::new(config(UnitId(id)), Ledger::default())).collect();
-        World { now_ns: 1, units, wire: Vec::new(), to_router: Vec::new(), dropped: Vec::new() }
+        World { now_ns: 1, units, wire: Vec::new(), to_dispatcher: Vec::new(), dropped: Vec::new() }
     }
 
     pub fn post(&mut self, from: Option<UnitId>, to: UnitId, item: Item) {
@@ -117,23 +117,23 @@ impl World {
         let mut out = Outbox::default();
         let unit = &mut self.units[parcel.to.index()];
         match parcel.item {
-            Item::Packet(stamp, packet) => unit.packet(self.now_ns, stamp, packet, &mut out),
-            Item::Message(message) => unit.receive(self.now_ns, parcel.from, message, &mut out),
+            Item::Packet(stamp, packet) => unit.handle_packet(self.now_ns, stamp, packet, &mut out),
+            Item::Message(message) => unit.handle_message(self.now_ns, parcel.from, message, &mut out),
         }
         self.collect(parcel.to, out);
     }
 
     /// When the first unit has something to do.
-    pub fn due_ns(&self) -> u64 {
-        self.units.iter().map(Unit::due_ns).min().unwrap_or(u64::MAX)
+    pub fn next_timeout_ns(&self) -> u64 {
+        self.units.iter().map(Unit::next_timeout_ns).min().unwrap_or(u64::MAX)
     }
 
     /// Time passes.
-    pub fn advance(&mut self, now_ns: u64) {
+    pub fn handle_timeout(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
         for at in 0..self.units.len() {
             let mut out = Outbox::default();
-            self.units[at].advance(now_ns, &mut out);
+            self.units[at].handle_timeout(now_ns, &mut out);
             self.collect(UnitId(at as u16), out);
         }
     }
@@ -144,8 +144,8 @@ impl World {
             assert!(steps < 10_000, "it does not come to rest");
             if !self.wire.is_empty() {
                 self.deliver(0, false);
-            } else if self.due_ns() != u64::MAX {
-                self.advance(self.due_ns());
+            } else if self.next_timeout_ns() != u64::MAX {
+                self.handle_timeout(self.next_timeout_ns());
             } else {
                 return;
             }
@@ -154,7 +154,7 @@ impl World {
     }
 
     fn collect(&mut self, from: UnitId, out: Outbox<u64>) {
-        self.to_router.extend(out.to_router);
+        self.to_dispatcher.extend(out.to_dispatcher);
         for (to, message) in out.to_units {
             self.post(Some(from), to, Item::Message(message));
         }
@@ -174,8 +174,8 @@ impl World {
     pub fn processed(&self, flow: FlowId) -> BTreeSet<u64> {
         let mut all = BTreeSet::new();
         for unit in &self.units {
-            for &(_, clock) in unit.engine().processed.iter().filter(|(of, _)| *of == flow) {
-                assert!(all.insert(clock), "{clock} of {flow} was processed twice");
+            for &(_, seq) in unit.engine().processed.iter().filter(|(of, _)| *of == flow) {
+                assert!(all.insert(seq), "{seq} of {flow} was processed twice");
             }
         }
         all
@@ -214,12 +214,12 @@ impl World {
         let (epoch, mark) = self.units[flow.owner.index()].owned(flow.id).unwrap_or_default();
         assert_eq!(epoch, flow.epoch, "the last owner has the state");
         for unit in &self.units {
-            assert_eq!(unit.held(), 0);
+            assert_eq!(unit.pending(), 0);
         }
         let others = self.units.iter().filter(|unit| !unit.engine().state(flow.id).is_empty()).count();
         assert!(others <= 1, "a state was left behind");
-        for &(reason, _, clock) in self.dropped.iter().filter(|(_, of, _)| *of == flow.id) {
-            assert!(reason == Dropped::Full || mark.covers(clock));
+        for &(reason, _, seq) in self.dropped.iter().filter(|(_, of, _)| *of == flow.id) {
+            assert!(reason == DropCause::PendingFull || mark.covers(seq));
         }
         mark.contiguous - self.processed(flow.id).len() as u64
     }
@@ -257,7 +257,7 @@ impl World {
 fn print(item: &Item) -> u64 {
     let mut hasher = DefaultHasher::new();
     match item {
-        Item::Packet(stamp, _) => (stamp.flow, stamp.clock, stamp.epoch).hash(&mut hasher),
+        Item::Packet(stamp, _) => (stamp.flow, stamp.seq, stamp.epoch).hash(&mut hasher),
         Item::Message(message) => match message {
             Message::Release { flow, epoch, owner, last } => (1, flow, epoch, owner, last).hash(&mut hasher),
             Message::Adopt { flow, epoch, previous, last } => {
@@ -267,15 +267,15 @@ fn print(item: &Item) -> u64 {
             Message::State { flow, epoch, record } => {
                 (4, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
             }
-            Message::Taken { flow, epoch } => (5, flow, epoch).hash(&mut hasher),
-            Message::Replica { flow, epoch, record } => {
+            Message::StateAck { flow, epoch } => (5, flow, epoch).hash(&mut hasher),
+            Message::Replicate { flow, epoch, record } => {
                 (6, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
             }
-            Message::Changes { flow, epoch, watermark, delta } => {
+            Message::Delta { flow, epoch, watermark, delta } => {
                 (11, flow, epoch, watermark, delta).hash(&mut hasher)
             }
-            Message::Lacking { flow, version } => (12, flow, version).hash(&mut hasher),
-            Message::Expire { flow, epoch, clock } => (7, flow, epoch, clock).hash(&mut hasher),
+            Message::NeedFull { flow, version } => (12, flow, version).hash(&mut hasher),
+            Message::Expire { flow, epoch, seq } => (7, flow, epoch, seq).hash(&mut hasher),
             Message::End { flow } => (8, flow).hash(&mut hasher),
             Message::Drain => 9.hash(&mut hasher),
             Message::Drained => 10.hash(&mut hasher),

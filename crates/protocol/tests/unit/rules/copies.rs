@@ -24,14 +24,14 @@ fn a_stale_copy_is_not_used() {
     b.peer(X, replica(1, &[1], 1));
     b.packet(2, from(X, 2), 3);
     assert_eq!(b.sent(), [(X, pull(2, 2))]);
-    assert_eq!((b.state(), b.unit.held()), (&[][..], 1));
+    assert_eq!((b.state(), b.unit.pending()), (&[][..], 1));
     // S59: one that has the packet but misses one before it would be no better.
     let watermark = Watermark { contiguous: 0, ahead: 1 };
     b.peer(
         X,
-        Message::Replica { flow: FLOW, epoch: 1, record: FlowRecord { watermark, bytes: bytes(&[2]) } },
+        Message::Replicate { flow: FLOW, epoch: 1, record: FlowRecord { watermark, bytes: bytes(&[2]) } },
     );
-    assert_eq!(b.unit.held(), 1);
+    assert_eq!(b.unit.pending(), 1);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_copy_in_flight_is_waited_for_and_used() {
     b.packet(2, from(X, 2), 4);
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!(b.state(), [1, 2, 3, 4], "the state that was asked for comes too late to harm");
-    assert_eq!(b.unit.counters().overtaken, 1);
+    assert_eq!(b.unit.counters().overtaken_by_replica, 1);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn what_has_changed_makes_a_copy_of_the_very_one_that_it_rests_on() {
     b.peer(X, changes(1, Some((1, 4)), 5));
     b.packet(2, from(X, 5), 6);
     assert_eq!((b.state(), b.unit.counters().seamless), (&[1, 2, 3, 4, 5, 6][..], 1));
-    assert_eq!((b.unit.counters().deltas_missed, b.unit.counters().replicas_refused), (0, 0));
+    assert_eq!((b.unit.counters().deltas_without_base, b.unit.counters().replicas_refused), (0, 0));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn who_has_no_such_copy_asks_for_the_whole() {
     b.peer(X, replica_up_to(1, 5));
     b.peer(X, changes(1, Some((1, 2)), 3));
     assert!(b.out.is_empty(), "older than what is here");
-    assert_eq!((b.unit.counters().deltas_missed, b.unit.counters().replicas_refused), (2, 1));
+    assert_eq!((b.unit.counters().deltas_without_base, b.unit.counters().replicas_refused), (2, 1));
     b.peer(X, changes(1, None, 6));
     b.packet(2, from(X, 6), 7);
     assert_eq!(b.state().len(), 7, "how a flow begins is known everywhere");
@@ -161,7 +161,7 @@ fn who_has_no_such_copy_asks_for_the_whole() {
     b.first([5]);
     b.wait(SILENCE_NS);
     assert_eq!(b.sent(), [(X, changes(1, Some((1, 4)), 5))]);
-    b.router(release(2, Y, 5));
+    b.dispatcher(release(2, Y, 5));
     b.peer(Y, taken(2));
     b.peer(X, lacking(1, 5));
     assert!(b.out.is_empty(), "it is not the owner's any more");
@@ -176,7 +176,7 @@ fn what_has_changed_is_waited_for_and_used() {
     b.packet(2, from(X, 4), 5);
     assert_eq!(b.sent(), [(X, pull(2, 4))]);
     b.peer(X, changes(1, Some((1, 3)), 4));
-    assert_eq!((b.state(), b.unit.counters().overtaken), (&[1, 2, 3, 4, 5][..], 1));
+    assert_eq!((b.state(), b.unit.counters().overtaken_by_replica), (&[1, 2, 3, 4, 5][..], 1));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn who_took_a_copy_over_knows_that_the_owner_before_has_it() {
     b.wait(SILENCE_NS);
     assert_eq!(b.sent(), [(X, taken(2)), (X, changes(2, Some((1, 3)), 4)), (Y, changes(2, None, 4))]);
     // And when it goes back, what was sent there last is what goes on there.
-    b.router(release(3, X, 4));
+    b.dispatcher(release(3, X, 4));
     b.peer(X, taken(3));
     b.peer(X, changes(3, Some((2, 4)), 5));
     b.packet(4, from(X, 5), 6);
@@ -201,22 +201,22 @@ fn who_took_a_copy_over_knows_that_the_owner_before_has_it() {
 
 #[test]
 fn without_memory_for_copies_they_are_told_since_the_flow_began() {
-    let mut b = Bench::new(Config { replicas_max_bytes: 0, ..with_deltas() });
+    let mut b = Bench::new(Config { replica_bytes_max: 0, ..with_deltas() });
     b.targets.add(X);
-    for clock in 3..6 {
-        b.first(1..=clock);
+    for seq in 3..6 {
+        b.first(1..=seq);
         b.wait(SILENCE_NS);
-        assert_eq!(b.sent(), [(X, changes(1, None, clock))]);
+        assert_eq!(b.sent(), [(X, changes(1, None, seq))]);
     }
     assert_eq!((b.unit.replica_bytes(), b.unit.counters().replicas_evicted), (0, 0));
 }
 
 #[test]
 fn changes_that_make_no_state_are_refused() {
-    let mut b = Bench::new(Config { replicas_max_bytes: 150, ..with_deltas() });
+    let mut b = Bench::new(Config { replica_bytes_max: 150, ..with_deltas() });
     b.peer(X, changes(1, None, 20));
     assert_eq!((b.unit.replica_bytes(), b.unit.counters().replicas_refused), (0, 1), "too many bytes");
-    b.router(END);
+    b.dispatcher(END);
     b.peer(X, changes(1, None, 4));
     b.peer(X, lacking(1, 4));
     assert_eq!((b.unit.replica_bytes(), b.unit.counters().messages_stale), (0, 2), "it is over");
@@ -228,7 +228,7 @@ fn copies_never_replace_what_is_owned_or_given_away() {
     b.first([1, 2]);
     b.peer(X, replica(1, &[9], 9));
     assert_eq!((b.state(), b.unit.counters().replicas_refused), (&[1, 2][..], 1));
-    b.router(release(2, X, 2));
+    b.dispatcher(release(2, X, 2));
     b.peer(X, taken(2));
     b.peer(Y, replica(1, &[1], 1));
     assert_eq!((b.unit.replica_bytes(), b.unit.counters().replicas_refused), (0, 2));
@@ -246,7 +246,7 @@ fn of_a_flow_whose_slot_another_has_no_copies_are_kept_or_sent() {
         b.first([2]);
         b.wait(10 * SILENCE_NS);
         assert_eq!(b.sent(), []);
-        b.router(release(2, X, 2));
+        b.dispatcher(release(2, X, 2));
         b.peer(X, taken(2));
         b.peer(X, replica(2, &[1, 2, 3], 3));
         assert_eq!((b.unit.replica_bytes(), b.unit.counters().replicas_refused), (0, 1));

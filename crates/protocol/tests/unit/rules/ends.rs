@@ -1,12 +1,12 @@
 //! Where and when flows end.
 
 use protocol::message::{Handover, Message, Stamp, Watermark};
-use protocol::unit::{Config, Dropped, OFFER_AFTER_ORDERS};
+use protocol::unit::{Config, DropCause, OFFER_AFTER_TIMEOUTS};
 
 use super::*;
 
 #[test]
-fn a_flow_ends_when_the_router_says_so() {
+fn a_flow_ends_when_the_dispatcher_says_so() {
     // DESIGN 3.9
     let mut b = Bench::new(Config { expire_after_ns: Some(5_000), ..config() });
     b.first([1, 2]);
@@ -14,41 +14,41 @@ fn a_flow_ends_when_the_router_says_so() {
     assert!(b.out.is_empty());
     b.wait(1);
     b.wait(4_999);
-    let expire = Message::Expire { flow: FLOW, epoch: 1, clock: 2 };
-    assert_eq!((&b.out.to_router[0], b.out.to_router.len()), (&expire, 1));
+    let expire = Message::Expire { flow: FLOW, epoch: 1, seq: 2 };
+    assert_eq!((&b.out.to_dispatcher[0], b.out.to_dispatcher.len()), (&expire, 1));
     b.wait(1);
-    assert_eq!((&b.out.to_router[1], b.out.to_router.len()), (&expire, 2), "asked again");
+    assert_eq!((&b.out.to_dispatcher[1], b.out.to_dispatcher.len()), (&expire, 2), "asked again");
     assert_eq!(b.state(), [1, 2]);
     b.first([4]);
-    b.router(Message::End { flow: FLOW });
+    b.dispatcher(Message::End { flow: FLOW });
     assert_eq!(b.unit.engine().forgotten, [(FLOW, true)]);
     b.first([3]);
-    assert_eq!(b.dropped(), [(Dropped::Ended, 4), (Dropped::Ended, 3)]);
+    assert_eq!(b.dropped(), [(DropCause::FlowEnded, 4), (DropCause::FlowEnded, 3)]);
     assert_eq!((b.unit.counters().expiries_proposed, b.unit.counters().expiries_accepted), (2, 1));
-    assert_eq!((b.unit.due_ns(), b.unit.flows(), b.unit.held()), (u64::MAX, 0, 0));
+    assert_eq!((b.unit.next_timeout_ns(), b.unit.flows(), b.unit.pending()), (u64::MAX, 0, 0));
 }
 
 #[test]
 fn only_the_owner_gives_back_what_a_flow_took() {
     let mut b = Bench::new(config());
     b.first([1]);
-    b.router(release(2, X, 1));
-    b.router(END);
+    b.dispatcher(release(2, X, 1));
+    b.dispatcher(END);
     assert_eq!(b.sent(), [(X, state(2, &[1], 1))], "it ends there");
     assert!(b.unit.engine().forgotten.is_empty());
     b.peer(X, taken(2));
     assert_eq!(b.unit.engine().forgotten, [(FLOW, false)]);
-    assert_eq!((b.unit.flows(), b.unit.due_ns()), (0, u64::MAX));
+    assert_eq!((b.unit.flows(), b.unit.next_timeout_ns()), (0, u64::MAX));
 }
 
 #[test]
 fn a_flow_that_ends_before_its_state_has_come_ends_when_it_comes() {
     let mut b = Bench::new(config());
     b.packet(2, from(X, 2), 3);
-    b.router(END);
-    assert_eq!((b.dropped(), b.unit.held(), b.unit.flows()), (vec![(Dropped::Ended, 3)], 0, 1));
+    b.dispatcher(END);
+    assert_eq!((b.dropped(), b.unit.pending(), b.unit.flows()), (vec![(DropCause::FlowEnded, 3)], 0, 1));
     b.packet(2, from(X, 2), 4);
-    assert_eq!(b.dropped(), [(Dropped::Ended, 4)]);
+    assert_eq!(b.dropped(), [(DropCause::FlowEnded, 4)]);
     b.sent();
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!((b.unit.engine().forgotten.as_slice(), b.unit.flows()), (&[(FLOW, true)][..], 0));
@@ -60,33 +60,33 @@ fn a_flow_that_ends_before_its_state_has_come_ends_when_it_comes() {
 #[test]
 fn a_flow_that_ends_where_nothing_of_it_has_come_ends_with_its_state() {
     let mut b = Bench::new(config());
-    b.router(END);
+    b.dispatcher(END);
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!((b.sent(), b.unit.flows()), (vec![(X, taken(2))], 0));
     assert_eq!(b.unit.engine().forgotten, [(FLOW, true)]);
     // And who asks there is told that nothing comes.
     let mut none = Bench::new(config());
-    none.router(END);
+    none.dispatcher(END);
     none.peer(Y, pull(3, 2));
     assert_eq!(none.sent(), [(Y, END)]);
     let mut asks = Bench::new(config());
     asks.packet(3, from(X, 2), 3);
     asks.peer(X, END);
-    assert_eq!((asks.dropped(), asks.unit.flows()), (vec![(Dropped::Ended, 3)], 0));
-    assert_eq!(asks.unit.due_ns(), u64::MAX);
+    assert_eq!((asks.dropped(), asks.unit.flows()), (vec![(DropCause::FlowEnded, 3)], 0));
+    assert_eq!(asks.unit.next_timeout_ns(), u64::MAX);
 }
 
 #[test]
 fn a_flow_ends_behind_the_next_one_of_its_slot() {
     let mut b = Bench::new(config());
     b.packet(2, from(X, 2), 3);
-    let stamp = Stamp { flow: NEXT, clock: 1, epoch: 1, handover: Handover::None, targets: None };
-    b.unit.packet(2, stamp, 1, &mut b.out);
-    assert_eq!((b.unit.flows(), b.unit.engine().state(NEXT), b.unit.held()), (2, &[1][..], 1));
-    b.router(END);
-    assert_eq!((b.dropped(), b.unit.flows(), b.unit.held()), (vec![(Dropped::Ended, 3)], 2, 0));
+    let stamp = Stamp { flow: NEXT, seq: 1, epoch: 1, handover: Handover::None, targets: None };
+    b.unit.handle_packet(2, stamp, 1, &mut b.out);
+    assert_eq!((b.unit.flows(), b.unit.engine().state(NEXT), b.unit.pending()), (2, &[1][..], 1));
+    b.dispatcher(END);
+    assert_eq!((b.dropped(), b.unit.flows(), b.unit.pending()), (vec![(DropCause::FlowEnded, 3)], 2, 0));
     b.sent();
-    b.wait(b.unit.due_ns() - b.now_ns);
+    b.wait(b.unit.next_timeout_ns() - b.now_ns);
     assert_eq!(b.sent(), [(X, Message::Pull { flow: FLOW, epoch: 2, last: 2, again: true })]);
     b.peer(X, state(2, &[1, 2], 2));
     b.peer(X, state(2, &[1, 2], 2));
@@ -96,58 +96,58 @@ fn a_flow_ends_behind_the_next_one_of_its_slot() {
 }
 
 #[test]
-fn a_flow_ends_by_the_router_s_word_not_with_the_next_one_of_its_slot() {
+fn a_flow_ends_by_the_dispatcher_s_word_not_with_the_next_one_of_its_slot() {
     let mut b = Bench::new(config());
     b.first([1]);
-    let stamp = Stamp { flow: NEXT, clock: 1, epoch: 1, handover: Handover::None, targets: None };
-    b.unit.packet(2, stamp, 1, &mut b.out);
+    let stamp = Stamp { flow: NEXT, seq: 1, epoch: 1, handover: Handover::None, targets: None };
+    b.unit.handle_packet(2, stamp, 1, &mut b.out);
     assert_eq!((b.state(), b.unit.engine().state(NEXT), b.unit.flows()), (&[1][..], &[1][..], 2));
     b.first([3, 2]);
-    assert_eq!(b.state(), [1, 2, 3], "what the router sent before its end goes on");
-    b.router(END);
+    assert_eq!(b.state(), [1, 2, 3], "what the dispatcher sent before its end goes on");
+    b.dispatcher(END);
     assert_eq!(b.unit.engine().ended, [(FLOW, vec![1, 2, 3])]);
     b.first([4]);
-    assert_eq!(b.dropped(), [(Dropped::Ended, 4)]);
+    assert_eq!(b.dropped(), [(DropCause::FlowEnded, 4)]);
     assert_eq!((b.unit.owned(NEXT), b.unit.flows()), (Some((1, Watermark::up_to(1))), 1));
 }
 
 #[test]
 fn a_flow_that_went_away_unheard_does_not_end_where_it_was() {
-    // X took a copy over and its word of that was lost; it has ended there, and Y has the slot's
-    // next flow. All that overtakes what the router has said here.
+    // X took a copy over and its word of that was lost; it has ended there, and Y has the index's
+    // next flow. All that overtakes what the dispatcher has said here.
     let mut b = Bench::new(config());
     b.first([1, 2]);
-    b.peer(Y, Message::Replica { flow: NEXT, epoch: 1, record: record(&[1], 1) });
+    b.peer(Y, Message::Replicate { flow: NEXT, epoch: 1, record: record(&[1], 1) });
     assert!(b.unit.engine().forgotten.is_empty());
-    b.router(release(2, X, 2));
-    b.wait(OFFER_AFTER_ORDERS * ORDER_NS);
+    b.dispatcher(release(2, X, 2));
+    b.wait(OFFER_AFTER_TIMEOUTS * ORDER_NS);
     assert_eq!(b.sent(), [(X, state(2, &[1, 2], 2))]);
     b.peer(X, taken(2));
-    b.router(END);
+    b.dispatcher(END);
     assert_eq!((b.unit.engine().forgotten.as_slice(), b.unit.flows()), (&[(FLOW, false)][..], 0));
     // The copy of the next one is of use.
-    let stamp = Stamp { flow: NEXT, clock: 2, epoch: 2, handover: from(Y, 1), targets: None };
-    b.unit.packet(b.now_ns, stamp, 2, &mut b.out);
+    let stamp = Stamp { flow: NEXT, seq: 2, epoch: 2, handover: from(Y, 1), targets: None };
+    b.unit.handle_packet(b.now_ns, stamp, 2, &mut b.out);
     assert_eq!(b.unit.engine().state(NEXT), [1, 2]);
 }
 
 #[test]
 fn a_unit_that_drains_says_when_nothing_is_left() {
     let mut idle = Bench::new(config());
-    idle.router(Message::Drain);
-    assert_eq!(idle.out.to_router, [Message::Drained]);
-    idle.router(Message::Drain);
-    assert_eq!(idle.out.to_router, [Message::Drained, Message::Drained], "the first may have been lost");
+    idle.dispatcher(Message::Drain);
+    assert_eq!(idle.out.to_dispatcher, [Message::Drained]);
+    idle.dispatcher(Message::Drain);
+    assert_eq!(idle.out.to_dispatcher, [Message::Drained, Message::Drained], "the first may have been lost");
     let mut b = Bench::new(config());
     b.first([1]);
-    b.router(Message::Drain);
-    b.router(release(2, X, 1));
+    b.dispatcher(Message::Drain);
+    b.dispatcher(release(2, X, 1));
     b.peer(X, pull(2, 1));
-    assert!(b.out.to_router.is_empty(), "the state is still here");
+    assert!(b.out.to_dispatcher.is_empty(), "the state is still here");
     b.peer(X, taken(2));
-    assert_eq!(b.out.to_router, [Message::Drained]);
+    assert_eq!(b.out.to_dispatcher, [Message::Drained]);
     b.packet(3, from(X, 1), 2);
-    b.router(release(4, X, 2));
+    b.dispatcher(release(4, X, 2));
     b.peer(X, taken(4));
-    assert_eq!(b.out.to_router, [Message::Drained, Message::Drained]);
+    assert_eq!(b.out.to_dispatcher, [Message::Drained, Message::Drained]);
 }

@@ -4,7 +4,7 @@
 use protocol::message::{
     Delta, Epoch, FlowId, FlowRecord, Handover, Message, Stamp, Targets, UnitId, Version, Watermark,
 };
-use protocol::unit::{Config, Dropped, Outbox, Unit};
+use protocol::unit::{Config, DropCause, Outbox, Unit};
 
 use crate::common::{Ledger, bytes};
 
@@ -13,8 +13,8 @@ mod ends;
 mod moves;
 mod packets;
 
-const FLOW: FlowId = FlowId { slot: 3, generation: 1 };
-/// The flow that has the slot next.
+const FLOW: FlowId = FlowId { index: 3, generation: 1 };
+/// The flow that has the index next.
 const NEXT: FlowId = FlowId { generation: 2, ..FLOW };
 const ME: UnitId = UnitId(0);
 const X: UnitId = UnitId(1);
@@ -30,42 +30,42 @@ struct Bench {
 }
 
 fn config() -> Config {
-    Config { replicate_after_ns: Some(SILENCE_NS), order_ns: ORDER_NS, ..Config::new(ME) }
+    Config { replicate_after_ns: Some(SILENCE_NS), reorder_timeout_ns: ORDER_NS, ..Config::new(ME) }
 }
 
 fn from(previous: UnitId, last: u64) -> Handover {
     Handover::From { previous, last }
 }
 
-fn record(clocks: &[u64], contiguous: u64) -> FlowRecord {
-    FlowRecord { watermark: Watermark::up_to(contiguous), bytes: bytes(clocks) }
+fn record(seqs: &[u64], contiguous: u64) -> FlowRecord {
+    FlowRecord { watermark: Watermark::up_to(contiguous), bytes: bytes(seqs) }
 }
 
-fn state(epoch: Epoch, clocks: &[u64], contiguous: u64) -> Message {
-    Message::State { flow: FLOW, epoch, record: record(clocks, contiguous) }
+fn state(epoch: Epoch, seqs: &[u64], contiguous: u64) -> Message {
+    Message::State { flow: FLOW, epoch, record: record(seqs, contiguous) }
 }
 
-fn replica(epoch: Epoch, clocks: &[u64], contiguous: u64) -> Message {
-    Message::Replica { flow: FLOW, epoch, record: record(clocks, contiguous) }
+fn replica(epoch: Epoch, seqs: &[u64], contiguous: u64) -> Message {
+    Message::Replicate { flow: FLOW, epoch, record: record(seqs, contiguous) }
 }
 
-/// What has changed since this many packets: states with their clocks, all from 1 on. None: since
+/// What has changed since this many packets: states with their seqs, all from 1 on. None: since
 /// the flow began.
-fn changes(epoch: Epoch, base: Option<(Epoch, u64)>, clock: u64) -> Message {
-    let of = |clock: u64| bytes(&(1..=clock).collect::<Vec<_>>());
-    let base = base.map_or(Version::BEGINNING, |(epoch, clock)| Version { epoch, clock });
-    let version = Version { epoch, clock };
-    let delta = Delta::of((base, &of(base.clock)), (version, &of(clock))).unwrap();
-    Message::Changes { flow: FLOW, epoch, watermark: Watermark::up_to(clock), delta }
+fn changes(epoch: Epoch, base: Option<(Epoch, u64)>, seq: u64) -> Message {
+    let of = |seq: u64| bytes(&(1..=seq).collect::<Vec<_>>());
+    let base = base.map_or(Version::BEGINNING, |(epoch, seq)| Version { epoch, seq });
+    let version = Version { epoch, seq };
+    let delta = Delta::of((base, &of(base.seq)), (version, &of(seq))).unwrap();
+    Message::Delta { flow: FLOW, epoch, watermark: Watermark::up_to(seq), delta }
 }
 
-fn lacking(epoch: Epoch, clock: u64) -> Message {
-    Message::Lacking { flow: FLOW, version: Version { epoch, clock } }
+fn lacking(epoch: Epoch, seq: u64) -> Message {
+    Message::NeedFull { flow: FLOW, version: Version { epoch, seq } }
 }
 
 /// A copy of the state that packets up to this one have made.
-fn replica_up_to(epoch: Epoch, clock: u64) -> Message {
-    replica(epoch, &(1..=clock).collect::<Vec<_>>(), clock)
+fn replica_up_to(epoch: Epoch, seq: u64) -> Message {
+    replica(epoch, &(1..=seq).collect::<Vec<_>>(), seq)
 }
 
 fn release(epoch: Epoch, owner: UnitId, last: u64) -> Message {
@@ -79,7 +79,7 @@ fn pull(epoch: Epoch, last: u64) -> Message {
 const END: Message = Message::End { flow: FLOW };
 
 fn taken(epoch: Epoch) -> Message {
-    Message::Taken { flow: FLOW, epoch }
+    Message::StateAck { flow: FLOW, epoch }
 }
 
 impl Bench {
@@ -88,28 +88,28 @@ impl Bench {
         Bench { unit, out: Outbox::default(), now_ns: 1, targets: Targets::NONE }
     }
 
-    fn packet(&mut self, epoch: Epoch, handover: Handover, clock: u64) {
-        let stamp = Stamp { flow: FLOW, clock, epoch, handover, targets: Some(self.targets) };
-        self.unit.packet(self.now_ns, stamp, clock, &mut self.out);
+    fn packet(&mut self, epoch: Epoch, handover: Handover, seq: u64) {
+        let stamp = Stamp { flow: FLOW, seq, epoch, handover, targets: Some(self.targets) };
+        self.unit.handle_packet(self.now_ns, stamp, seq, &mut self.out);
     }
 
-    fn first(&mut self, clocks: impl IntoIterator<Item = u64>) {
-        for clock in clocks {
-            self.packet(1, Handover::None, clock);
+    fn first(&mut self, seqs: impl IntoIterator<Item = u64>) {
+        for seq in seqs {
+            self.packet(1, Handover::None, seq);
         }
     }
 
-    fn router(&mut self, message: Message) {
-        self.unit.receive(self.now_ns, None, message, &mut self.out);
+    fn dispatcher(&mut self, message: Message) {
+        self.unit.handle_message(self.now_ns, None, message, &mut self.out);
     }
 
     fn peer(&mut self, unit: UnitId, message: Message) {
-        self.unit.receive(self.now_ns, Some(unit), message, &mut self.out);
+        self.unit.handle_message(self.now_ns, Some(unit), message, &mut self.out);
     }
 
     fn wait(&mut self, ns: u64) {
         self.now_ns += ns;
-        self.unit.advance(self.now_ns, &mut self.out);
+        self.unit.handle_timeout(self.now_ns, &mut self.out);
     }
 
     fn state(&self) -> &[u64] {
@@ -120,7 +120,7 @@ impl Bench {
         std::mem::take(&mut self.out.to_units)
     }
 
-    fn dropped(&mut self) -> Vec<(Dropped, u64)> {
+    fn dropped(&mut self) -> Vec<(DropCause, u64)> {
         self.out.dropped.drain(..).map(|(reason, _, packet)| (reason, packet)).collect()
     }
 }

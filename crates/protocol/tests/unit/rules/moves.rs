@@ -1,7 +1,7 @@
 //! States on their way from owner to owner.
 
 use protocol::message::{FlowRecord, Handover, Message, Watermark};
-use protocol::unit::{Config, Dropped, OFFER_AFTER_ORDERS};
+use protocol::unit::{Config, DropCause, OFFER_AFTER_TIMEOUTS};
 
 use super::*;
 
@@ -12,12 +12,12 @@ fn a_new_owner_pulls_holds_and_goes_on() {
     b.packet(2, from(X, 2), 3);
     b.packet(2, from(X, 2), 4);
     assert_eq!(b.sent(), [(X, pull(2, 2))], "once");
-    assert_eq!((b.unit.held(), b.unit.flows()), (2, 1));
+    assert_eq!((b.unit.pending(), b.unit.flows()), (2, 1));
     b.now_ns += 50;
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!(b.state(), [1, 2, 3, 4]);
     assert_eq!(b.sent(), [(X, taken(2))]);
-    assert_eq!((b.unit.held(), b.unit.counters().held_ns), (0, 100));
+    assert_eq!((b.unit.pending(), b.unit.counters().pending_ns), (0, 100));
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!(b.sent(), [(X, taken(2))], "said again, as it may have been lost");
     assert_eq!(b.state(), [1, 2, 3, 4], "but not taken again");
@@ -39,7 +39,7 @@ fn a_pull_is_answered_once_everything_has_been_processed() {
     b.peer(X, taken(2));
     assert_eq!((b.unit.engine().forgotten.as_slice(), b.unit.flows()), (&[(FLOW, false)][..], 0));
     b.peer(X, pull(2, 2));
-    b.router(release(2, X, 2));
+    b.dispatcher(release(2, X, 2));
     b.peer(X, taken(2));
     assert!(b.sent().is_empty() && b.unit.flows() == 0);
     assert_eq!(b.unit.counters().messages_stale, 3);
@@ -51,12 +51,12 @@ fn what_is_missing_behind_a_release_is_lost() {
     let mut b = Bench::new(config());
     b.first([1, 3]);
     b.peer(X, pull(2, 4));
-    b.router(release(2, X, 4));
+    b.dispatcher(release(2, X, 4));
     b.wait(ORDER_NS);
     assert_eq!(b.sent(), [(X, state(2, &[1, 3], 4))]);
     assert_eq!(b.unit.counters().given_up, 2);
     b.first([4]);
-    assert_eq!(b.dropped(), [(Dropped::Old, 4)]);
+    assert_eq!(b.dropped(), [(DropCause::Stale, 4)]);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_pull_without_any_packet_is_answered_after_the_release_only() {
     b.peer(X, pull(2, 2));
     b.wait(100 * ORDER_NS);
     assert!(b.sent().is_empty());
-    b.router(release(2, X, 2));
+    b.dispatcher(release(2, X, 2));
     b.wait(ORDER_NS);
     assert_eq!(b.sent(), [(X, state(2, &[], 2))]);
 }
@@ -74,8 +74,8 @@ fn a_pull_without_any_packet_is_answered_after_the_release_only() {
 fn a_state_that_nobody_asks_for_is_offered_and_taken() {
     let mut b = Bench::new(config());
     b.first([1, 2]);
-    b.router(release(2, X, 2));
-    b.wait(OFFER_AFTER_ORDERS * ORDER_NS - 1);
+    b.dispatcher(release(2, X, 2));
+    b.wait(OFFER_AFTER_TIMEOUTS * ORDER_NS - 1);
     assert!(b.out.is_empty());
     b.wait(1);
     assert_eq!(b.sent(), [(X, state(2, &[1, 2], 2))]);
@@ -84,7 +84,7 @@ fn a_state_that_nobody_asks_for_is_offered_and_taken() {
     // The other side: all that told X of the flow was lost, but for the release to Y, which does
     // not say where the state is.
     let mut x = Bench::new(config());
-    x.router(release(3, Y, 4));
+    x.dispatcher(release(3, Y, 4));
     x.peer(Y, pull(3, 4));
     x.peer(X, state(2, &[1, 2], 2));
     assert_eq!(x.sent(), [(X, taken(2))]);
@@ -97,17 +97,17 @@ fn what_comes_late_is_sent_on_to_the_owner() {
     // DESIGN 3.3
     let mut b = Bench::new(config());
     b.first([1, 2]);
-    b.router(release(2, X, 2));
+    b.dispatcher(release(2, X, 2));
     b.peer(X, taken(2));
     b.first([2]);
     let (unit, stamp, packet) = b.out.forwarded.remove(0);
-    assert_eq!((unit, stamp.epoch, stamp.handover, stamp.clock, packet), (X, 2, from(ME, 2), 2, 2));
+    assert_eq!((unit, stamp.epoch, stamp.handover, stamp.seq, packet), (X, 2, from(ME, 2), 2, 2));
     // It comes back before this unit has heard that it is the owner again: that is news, and no
     // circle.
     b.packet(3, from(X, 2), 2);
     assert_eq!(b.sent(), [(X, pull(3, 2))]);
     b.first([1]);
-    assert_eq!(b.dropped(), [(Dropped::Old, 2), (Dropped::Old, 1)]);
+    assert_eq!(b.dropped(), [(DropCause::Stale, 2), (DropCause::Stale, 1)]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn who_has_the_state_ends_the_wait_for_what_is_missing() {
     b.first([1, 3]);
     b.peer(X, taken(2));
     assert_eq!(b.out.forwarded.len(), 1);
-    assert_eq!((b.unit.held(), b.unit.flows(), b.unit.engine().forgotten.len()), (0, 0, 1));
+    assert_eq!((b.unit.pending(), b.unit.flows(), b.unit.engine().forgotten.len()), (0, 0, 1));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_flow_may_go_on_before_it_has_come() {
     // X(1) -> here(2) -> Y(3), while X's state is on its way.
     let mut b = Bench::new(config());
     b.packet(2, from(X, 2), 3);
-    b.router(release(3, Y, 3));
+    b.dispatcher(release(3, Y, 3));
     b.peer(Y, pull(3, 3));
     b.wait(100 * ORDER_NS);
     assert_eq!(b.sent(), [(X, pull(2, 2))]);
@@ -137,9 +137,9 @@ fn a_flow_may_come_back_before_it_has_gone() {
     // here(1) -> X(2) -> here(3)
     let mut b = Bench::new(config());
     b.first([1]);
-    b.router(release(2, X, 2));
+    b.dispatcher(release(2, X, 2));
     b.packet(3, from(X, 3), 4);
-    assert_eq!((b.sent(), b.unit.held()), (vec![(X, pull(3, 3))], 1));
+    assert_eq!((b.sent(), b.unit.pending()), (vec![(X, pull(3, 3))], 1));
     b.first([2]);
     assert_eq!(b.state(), [1, 2], "the first epoch's go on");
     b.peer(X, pull(2, 2));
@@ -155,7 +155,7 @@ fn an_owner_may_be_its_own_successor() {
     let mut b = Bench::new(config());
     b.first([1]);
     b.packet(2, from(ME, 2), 3);
-    assert_eq!((b.state(), b.unit.held()), (&[1][..], 1));
+    assert_eq!((b.state(), b.unit.pending()), (&[1][..], 1));
     b.first([2]);
     assert_eq!((b.state(), b.unit.owned(FLOW)), (&[1, 2, 3][..], Some((2, Watermark::up_to(3)))));
     b.packet(3, from(ME, 4), 5);
@@ -176,7 +176,7 @@ fn a_flow_may_begin_anew() {
 #[test]
 fn a_flow_is_adopted_without_a_packet() {
     let mut b = Bench::new(config());
-    b.router(Message::Adopt { flow: FLOW, epoch: 2, previous: X, last: 2 });
+    b.dispatcher(Message::Adopt { flow: FLOW, epoch: 2, previous: X, last: 2 });
     assert_eq!(b.sent(), [(X, pull(2, 2))]);
     b.peer(X, state(2, &[1, 2], 2));
     b.packet(2, from(X, 2), 3);
@@ -186,7 +186,7 @@ fn a_flow_is_adopted_without_a_packet() {
 #[test]
 fn what_is_not_answered_is_said_again_and_again_less_often() {
     let again = Message::Pull { flow: FLOW, epoch: 2, last: 2, again: true };
-    let mut b = Bench::new(Config { pull_again_ns: 1_000, ..config() });
+    let mut b = Bench::new(Config { retransmit_ns: 1_000, ..config() });
     b.packet(2, from(X, 2), 3);
     assert_eq!(b.sent(), [(X, pull(2, 2))]);
     for wait_ns in [1_000, 2_000, 4_000] {
@@ -196,7 +196,7 @@ fn what_is_not_answered_is_said_again_and_again_less_often() {
         assert_eq!(b.sent(), [(X, again.clone())]);
     }
     b.peer(X, state(2, &[1, 2], 2));
-    b.router(release(3, Y, 3));
+    b.dispatcher(release(3, Y, 3));
     b.peer(Y, pull(3, 3));
     assert_eq!(b.sent(), [(X, taken(2)), (Y, state(3, &[1, 2, 3], 3))]);
     for wait_ns in [1_000, 2_000] {
@@ -204,8 +204,8 @@ fn what_is_not_answered_is_said_again_and_again_less_often() {
         assert_eq!(b.sent(), [(Y, state(3, &[1, 2, 3], 3))]);
     }
     b.peer(Y, taken(3));
-    assert_eq!(b.unit.due_ns(), u64::MAX);
-    assert_eq!((b.unit.counters().pulls_again, b.unit.counters().states_again), (3, 2));
+    assert_eq!(b.unit.next_timeout_ns(), u64::MAX);
+    assert_eq!((b.unit.counters().pulls_retransmitted, b.unit.counters().states_retransmitted), (3, 2));
 }
 
 #[test]
@@ -227,11 +227,11 @@ fn who_asks_again_has_the_flow() {
 fn a_state_that_cannot_be_read_is_not_taken() {
     let mut b = Bench::new(config());
     let broken = FlowRecord { watermark: Watermark::up_to(2), bytes: vec![1] };
-    b.peer(X, Message::Replica { flow: FLOW, epoch: 1, record: broken.clone() });
+    b.peer(X, Message::Replicate { flow: FLOW, epoch: 1, record: broken.clone() });
     b.packet(2, from(X, 2), 3);
     assert_eq!((b.sent(), b.unit.counters().replicas_refused), (vec![(X, pull(2, 2))], 1));
     b.peer(X, Message::State { flow: FLOW, epoch: 2, record: broken });
-    assert_eq!((b.sent(), b.unit.held(), b.unit.counters().states_unreadable), (vec![], 1, 1));
+    assert_eq!((b.sent(), b.unit.pending(), b.unit.counters().states_unreadable), (vec![], 1, 1));
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!(b.state(), [1, 2, 3]);
 }

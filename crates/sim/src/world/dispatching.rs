@@ -1,6 +1,6 @@
-//! What the router has to do with: packets and messages that come to it, and what it orders.
+//! What the dispatcher has to do with: packets and messages that come to it, and what it orders.
 
-use protocol::dispatcher::{Arrival, Order, Routed};
+use protocol::dispatcher::{Arrival, Dispatched, DispatcherOutput};
 use protocol::message::{Message, Targets, UnitId};
 
 use super::{Event, World};
@@ -12,23 +12,23 @@ use crate::server::Parcel;
 use crate::store::Store;
 
 impl World {
-    /// A packet comes to the router.
+    /// A packet comes to the dispatcher.
     pub(super) fn arrive(&mut self) -> Result<(), Violation> {
-        let Some(&Coming { arriving, ref key, hash }) = self.arrivals.next(&self.router) else {
+        let Some(&Coming { arriving, ref key, hash }) = self.arrivals.next(&self.dispatcher) else {
             return Ok(());
         };
         self.workload.add(&arriving);
-        self.epochs.came(1, arriving.len.into());
-        let begins_ns = self.now_ns.max(self.router_busy_until_ns);
+        self.intervals.came(1, arriving.len.into());
+        let begins_ns = self.now_ns.max(self.dispatcher_busy_until_ns);
         let arrival = Arrival { key, hash, len: arriving.len };
-        let assignments = self.router.counters().assignments;
-        let routed = self.router.route(begins_ns, arrival, &mut self.orders);
-        let sent_ns = begins_ns + self.routing_ns(self.router.counters().assignments - assignments);
-        self.router_busy_until_ns = sent_ns;
+        let assignments = self.dispatcher.counters().assignments;
+        let routed = self.dispatcher.handle_packet(begins_ns, arrival, &mut self.orders);
+        let sent_ns = begins_ns + self.routing_ns(self.dispatcher.counters().assignments - assignments);
+        self.dispatcher_busy_until_ns = sent_ns;
         self.carry_out_orders(sent_ns);
         let (unit, mut stamp) = match routed {
-            Routed::To { unit, stamp } => (unit, stamp),
-            Routed::Refused => {
+            Dispatched::To { unit, stamp } => (unit, stamp),
+            Dispatched::Refused => {
                 self.tally.refused += 1;
                 return Ok(());
             }
@@ -37,27 +37,26 @@ impl World {
             // What would go to all goes to the store.
             stamp.targets = stamp.targets.map(|_| Targets::ALL);
         }
-        self.checks.stamped(stamp.flow, stamp.clock);
-        self.epochs.given(unit, self.service.load_ns(arriving.len));
+        self.checks.stamped(stamp.flow, stamp.seq);
+        self.intervals.given(unit, self.service.load_ns(arriving.len));
         let Carried::At(arrives_ns) = self.links.packet(sent_ns, unit) else {
             self.tally.lost += 1;
-            return self.checks.lost(stamp.flow, stamp.clock);
+            return self.checks.lost(stamp.flow, stamp.seq);
         };
-        let packet =
-            Packet { came_ns: self.now_ns, at_unit_ns: u64::MAX, clock: stamp.clock, len: arriving.len };
+        let packet = Packet { came_ns: self.now_ns, at_unit_ns: u64::MAX, seq: stamp.seq, len: arriving.len };
         let parcel = self.parcels.add(Parcel::Packet { stamp, packet, has_read: false });
         self.events.push(arrives_ns, Event::Arrived { unit, parcel });
         Ok(())
     }
 
-    /// What the router takes for a packet, and for so many assignments.
+    /// What the dispatcher takes for a packet, and for so many assignments.
     #[inline]
     fn routing_ns(&self, assignments: u64) -> u64 {
-        let [packet, flowlet] = self.router_cost;
+        let [packet, flowlet] = self.dispatch_cost;
         (packet.0 + flowlet.0 * assignments + 500) / 1_000
     }
 
-    /// What the router wants done, in order.
+    /// What the dispatcher wants done, in order.
     #[inline]
     pub(super) fn carry_out_orders(&mut self, now_ns: u64) {
         if self.orders.is_empty() {
@@ -66,8 +65,8 @@ impl World {
         let mut orders = std::mem::take(&mut self.orders);
         for order in orders.drain(..) {
             match order {
-                Order::Send { to, message } => self.send_to_unit(now_ns, to, message),
-                Order::Start(unit) => {
+                DispatcherOutput::Send { to, message } => self.send_to_unit(now_ns, to, message),
+                DispatcherOutput::Start(unit) => {
                     self.switch_on(unit);
                     let start = self.pool.order(now_ns);
                     self.events.push(now_ns + start.ready_after_ns, Event::Ready(unit));
@@ -75,7 +74,7 @@ impl World {
                         self.events.push(now_ns + filled_after_ns, Event::Filled);
                     }
                 }
-                Order::Stop(unit) => self.switch_off(unit),
+                DispatcherOutput::Stop(unit) => self.switch_off(unit),
             }
         }
         self.orders = orders;
@@ -90,11 +89,11 @@ impl World {
         self.events.push(arrives_ns, Event::to_unit(unit, parcel, stays_behind));
     }
 
-    /// A message arrives at the router.
+    /// A message arrives at the dispatcher.
     pub(super) fn come_back(&mut self, parcel: u32) {
         if let Some(Parcel::Message { from: Some(from), message }) = self.parcels.take(parcel) {
             self.messages -= 1;
-            self.router.receive(self.now_ns, from, message, &mut self.orders);
+            self.dispatcher.handle_message(self.now_ns, from, message, &mut self.orders);
             self.carry_out_orders(self.now_ns);
         }
     }
@@ -102,19 +101,19 @@ impl World {
     /// The unit costs from now on. What it knew of flows when it was switched off it knows still:
     /// that nothing which comes late begins one anew there (DESIGN 3.3).
     pub(super) fn switch_on(&mut self, unit: UnitId) {
-        self.epochs.set_on(self.now_ns, unit, true);
+        self.intervals.set_on(self.now_ns, unit, true);
     }
 
     pub(super) fn make_ready(&mut self, unit: UnitId) {
         self.servers[unit.index()].is_ready = true;
-        self.epochs.set_ready(self.now_ns, unit, true);
+        self.intervals.set_ready(self.now_ns, unit, true);
     }
 
     /// The unit costs no more. What is still on its way to it finds it, and is sent on.
     fn switch_off(&mut self, unit: UnitId) {
         self.pool.give_back(self.now_ns);
         self.servers[unit.index()].is_ready = false;
-        self.epochs.set_ready(self.now_ns, unit, false);
-        self.epochs.set_on(self.now_ns, unit, false);
+        self.intervals.set_ready(self.now_ns, unit, false);
+        self.intervals.set_on(self.now_ns, unit, false);
     }
 }

@@ -1,35 +1,36 @@
-//! One slot of the router's table at one unit: a flow, and those before it.
+//! One index of the dispatcher's table at one unit: a flow, and those before it.
 
 use crate::message::{
-    Damaged, Delta, Epoch, FlowId, FlowRecord, Handover, Message, Stamp, Targets, UnitId, Version, Watermark,
+    DamagedDelta, Delta, Epoch, FlowId, FlowRecord, Handover, Message, Stamp, Targets, UnitId, Version,
+    Watermark,
 };
 
 use crate::unit::{
-    Config, Dropped, Engine,
+    Config, DropCause, Engine,
     context::Context,
-    flow::{Flow, Refused},
-    held::{Hall, Held, Waiting},
+    flow::{Flow, Unacceptable},
+    ownership::StateSource,
+    pending::{PacketSlab, PendingPacket, PendingQueue},
     replicas::{Handle, Kept},
-    tenure::Start,
     timers::NEVER_NS,
 };
 
-/// What a unit knows of the flow that has a slot, whether or not it has anything to do with it now:
+/// What a unit knows of the flow that has a index, whether or not it has anything to do with it now:
 /// a cache line.
 #[derive(Clone, Debug, Hash)]
 #[repr(align(64))]
-pub(crate) struct Slot {
+pub(crate) struct FlowEntry {
     generation: u32,
     /// The flow of this generation is over: its state ends where it is, or comes.
     is_over: bool,
-    /// Another flow has the slot: the router has ended this one. Its word of that may be on its way
+    /// Another flow has the index: the dispatcher has ended this one. Its word of that may be on its way
     /// here.
     has_given_way: bool,
     /// The last epoch whose state was here and is not any more.
     done: Epoch,
     /// The tombstone: where the flow went when it last went away from here. It stays as long as the
     /// flow, so that nothing that comes late can begin it anew (DESIGN 3.3).
-    gone: Option<Gone>,
+    gone: Option<Tombstone>,
     flow: Option<Box<Flow>>,
     /// When the unit's timers have an entry for it.
     pub armed_ns: u64,
@@ -39,16 +40,16 @@ pub(crate) struct Slot {
 
 /// Where a flow went.
 #[derive(Clone, Copy, Debug, Hash)]
-pub(crate) struct Gone {
+pub(crate) struct Tombstone {
     /// The epoch that it went to.
     pub epoch: Epoch,
     /// Whose that is.
     pub owner: UnitId,
-    /// The last clock before it.
+    /// The last seq before it.
     pub last: u64,
 }
 
-impl Gone {
+impl Tombstone {
     /// Sends a packet of an earlier epoch there, as one of that epoch's: each unit on its way sends
     /// it to a later one.
     pub fn forward<E: Engine>(&self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
@@ -58,11 +59,11 @@ impl Gone {
     }
 }
 
-const _: () = assert!(size_of::<Slot>() == 64);
+const _: () = assert!(size_of::<FlowEntry>() == 64);
 
-impl Default for Slot {
-    fn default() -> Slot {
-        Slot {
+impl Default for FlowEntry {
+    fn default() -> FlowEntry {
+        FlowEntry {
             generation: 0,
             is_over: false,
             has_given_way: false,
@@ -75,7 +76,7 @@ impl Default for Slot {
     }
 }
 
-impl Slot {
+impl FlowEntry {
     /// The flow that the unit has anything to do with is on its way to the cache.
     #[inline]
     pub fn prefetch(&self) {
@@ -85,18 +86,18 @@ impl Slot {
     }
 
     /// One whose flow begins.
-    pub fn new(generation: u32) -> Slot {
-        Slot { generation, ..Slot::default() }
+    pub fn new(generation: u32) -> FlowEntry {
+        FlowEntry { generation, ..FlowEntry::default() }
     }
 
-    /// One whose flow is over, as another has the slot, and of which nothing else is known.
-    pub fn over(generation: u32) -> Slot {
-        Slot { generation, is_over: true, has_given_way: true, ..Slot::default() }
+    /// One whose flow is over, as another has the index, and of which nothing else is known.
+    pub fn over(generation: u32) -> FlowEntry {
+        FlowEntry { generation, is_over: true, has_given_way: true, ..FlowEntry::default() }
     }
 
     /// The flow that has it.
-    pub fn id(&self, slot: u32) -> FlowId {
-        FlowId { slot, generation: self.generation }
+    pub fn id(&self, index: u32) -> FlowId {
+        FlowId { index, generation: self.generation }
     }
 
     /// Whether more is known of a flow that is over than that.
@@ -114,7 +115,7 @@ impl Slot {
         self.flow.as_ref().is_none_or(|flow| flow.is_settled())
     }
 
-    /// Whether the slot is this flow's.
+    /// Whether the index is this flow's.
     pub fn is_of(&self, id: FlowId) -> bool {
         self.generation == id.generation
     }
@@ -126,9 +127,9 @@ impl Slot {
 
     /// The flow is over. It ends here if its state is here and nobody else is to get it; else it
     /// goes on, or comes and then ends. Copies are worth nothing any more.
-    pub fn end<E: Engine>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
+    pub fn end<E: Engine>(&mut self, index: u32, cx: &mut Context<'_, E>) {
         if !self.is_over {
-            cx.replicas.remove(slot, &mut cx.copy);
+            cx.replicas.remove(index, &mut cx.copy);
         }
         self.is_over = true;
         if let Some(flow) = &mut self.flow {
@@ -136,11 +137,11 @@ impl Slot {
         }
     }
 
-    /// Another flow has the slot: so this one is over, but not here. The message that tells of the
-    /// other may have overtaken the router's word of the end, and what came before that: the state
+    /// Another flow has the index: so this one is over, but not here. The message that tells of the
+    /// other may have overtaken the dispatcher's word of the end, and what came before that: the state
     /// may be another unit's by now, and end there. Copies are worth nothing any more.
-    pub fn give_way<E: Engine>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
-        cx.replicas.remove(slot, &mut cx.copy);
+    pub fn give_way<E: Engine>(&mut self, index: u32, cx: &mut Context<'_, E>) {
+        cx.replicas.remove(index, &mut cx.copy);
         self.has_given_way = true;
         if let Some(flow) = &mut self.flow {
             flow.give_way(cx);
@@ -148,8 +149,8 @@ impl Slot {
     }
 
     /// A unit that was to have the state says that there is none: nothing comes that is waited for.
-    fn end_without_state<E: Engine>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
-        self.end(slot, cx);
+    fn end_without_state<E: Engine>(&mut self, index: u32, cx: &mut Context<'_, E>) {
+        self.end(index, cx);
         if self.flow.as_ref().is_some_and(|flow| flow.waits_for_state()) {
             self.flow = None;
         }
@@ -170,44 +171,49 @@ impl Slot {
     /// from when on something may be due once it is processed. None: more is to be seen to, and
     /// nothing has changed.
     #[inline]
-    pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
+    pub fn handle_next_packet(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
         let flow = self.flow.as_mut().filter(|_| stamp.epoch > self.done)?;
-        flow.pass(now_ns, stamp, config)
+        flow.handle_next_packet(now_ns, stamp, config)
     }
 
-    /// The state covers packets up to this clock, too: how many; none if it is not here, or not all
+    /// The state covers packets up to this seq, too: how many; none if it is not here, or not all
     /// there is to the flow.
-    pub fn catch_up(&mut self, clock: u64) -> Option<u64> {
-        self.flow.as_mut()?.catch_up(clock)
+    pub fn catch_up(&mut self, seq: u64) -> Option<u64> {
+        self.flow.as_mut()?.catch_up(seq)
     }
 
     /// Where a packet waits for the flow's state if that has been asked for already: nothing else
     /// changes by it.
-    pub fn queue_of<P>(&mut self, stamp: &Stamp, config: &Config, hall: &Hall<P>) -> Option<&mut Held> {
-        self.flow.as_mut().filter(|_| stamp.epoch > self.done)?.queue_of(stamp, config, hall)
+    pub fn queue_of<P>(
+        &mut self,
+        stamp: &Stamp,
+        config: &Config,
+        slab: &PacketSlab<P>,
+    ) -> Option<&mut PendingQueue> {
+        self.flow.as_mut().filter(|_| stamp.epoch > self.done)?.queue_of(stamp, config, slab)
     }
 
     /// The packets of the flow that wait, in order.
-    pub fn held<'a, P>(&self, hall: &'a Hall<P>) -> impl Iterator<Item = &'a Waiting<P>> {
-        self.flow.iter().flat_map(|flow| flow.held(hall))
+    pub fn pending<'a, P>(&self, slab: &'a PacketSlab<P>) -> impl Iterator<Item = &'a PendingPacket<P>> {
+        self.flow.iter().flat_map(|flow| flow.pending(slab))
     }
 
-    pub fn packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
+    pub fn handle_packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         if self.is_over {
-            return cx.drop(Dropped::Ended, stamp, packet);
+            return cx.drop(DropCause::FlowEnded, stamp, packet);
         }
         match self.gone.filter(|gone| stamp.epoch <= gone.epoch) {
-            None => self.flow(stamp.flow, cx).packet(stamp, packet, cx),
-            Some(_) if self.flow.as_ref().is_some_and(|flow| flow.covers(stamp.clock)) => {
-                cx.drop(Dropped::Old, stamp, packet);
+            None => self.flow(stamp.flow, cx).handle_packet(stamp, packet, cx),
+            Some(_) if self.flow.as_ref().is_some_and(|flow| flow.covers(stamp.seq)) => {
+                cx.drop(DropCause::Stale, stamp, packet);
             }
             Some(gone) if stamp.epoch < gone.epoch => gone.forward(stamp, packet, cx),
-            Some(_) => cx.drop(Dropped::Old, stamp, packet),
+            Some(_) => cx.drop(DropCause::Stale, stamp, packet),
         }
     }
 
-    /// A message about this flow, from the router or from a unit.
-    pub fn receive<E: Engine>(
+    /// A message about this flow, from the dispatcher or from a unit.
+    pub fn handle_message<E: Engine>(
         &mut self,
         id: FlowId,
         from: Option<UnitId>,
@@ -216,24 +222,26 @@ impl Slot {
     ) {
         let outcome = match (message, from) {
             (Message::End { .. }, None) => {
-                self.end(id.slot, cx);
+                self.end(id.index, cx);
                 Ok(())
             }
             (Message::End { .. }, Some(_)) => {
-                self.end_without_state(id.slot, cx);
+                self.end_without_state(id.index, cx);
                 Ok(())
             }
             (
-                Message::Replica { .. }
-                | Message::Changes { .. }
-                | Message::Lacking { .. }
+                Message::Replicate { .. }
+                | Message::Delta { .. }
+                | Message::NeedFull { .. }
                 | Message::Adopt { .. },
                 _,
             ) if self.is_over => {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            (Message::Release { .. } | Message::Taken { .. }, _) if self.is_over && self.flow.is_none() => {
+            (Message::Release { .. } | Message::StateAck { .. }, _)
+                if self.is_over && self.flow.is_none() =>
+            {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
@@ -243,25 +251,25 @@ impl Slot {
                 cx.out.to_units.push((from, Message::End { flow: id }));
                 Ok(())
             }
-            (Message::Replica { epoch, record, .. }, Some(_)) => {
+            (Message::Replicate { epoch, record, .. }, Some(_)) => {
                 cx.counters.replica_bytes_received += record.bytes.len() as u64;
-                let version = Version { epoch, clock: record.watermark.contiguous };
+                let version = Version { epoch, seq: record.watermark.contiguous };
                 match self.wants(version, cx) {
                     true => self.replica(id, version, record, cx),
                     false => cx.counters.replicas_refused += 1,
                 }
                 Ok(())
             }
-            (Message::Changes { epoch, watermark, delta, .. }, Some(from)) => {
+            (Message::Delta { epoch, watermark, delta, .. }, Some(from)) => {
                 cx.counters.replica_bytes_received += delta.len() as u64;
-                let version = Version { epoch, clock: watermark.contiguous };
+                let version = Version { epoch, seq: watermark.contiguous };
                 match self.wants(version, cx) {
                     true => self.changes(id, version, (watermark, &delta), from, cx),
                     false => cx.counters.replicas_refused += 1,
                 }
                 Ok(())
             }
-            (Message::Lacking { version, .. }, Some(from)) => {
+            (Message::NeedFull { version, .. }, Some(from)) => {
                 match &self.flow {
                     Some(flow) => flow.send_whole(version, from, cx),
                     None => cx.counters.messages_stale += 1,
@@ -270,14 +278,14 @@ impl Slot {
             }
             (Message::State { epoch, .. }, Some(from)) if self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
-                cx.out.to_units.push((from, Message::Taken { flow: id, epoch }));
+                cx.out.to_units.push((from, Message::StateAck { flow: id, epoch }));
                 Ok(())
             }
             (
                 Message::Release { epoch, .. }
                 | Message::Adopt { epoch, .. }
                 | Message::Pull { epoch, .. }
-                | Message::Taken { epoch, .. },
+                | Message::StateAck { epoch, .. },
                 _,
             ) if self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
@@ -287,7 +295,7 @@ impl Slot {
                 self.flow(id, cx).release(epoch, owner, last, cx)
             }
             (Message::Adopt { epoch, previous, last, .. }, None) => {
-                self.flow(id, cx).adopt(epoch, Start::From { previous, last }, cx)
+                self.flow(id, cx).adopt(epoch, StateSource::From { previous, last }, cx)
             }
             (Message::Pull { epoch, last, again, .. }, Some(from)) => {
                 self.flow(id, cx).pull(epoch, from, last, again, cx)
@@ -296,12 +304,12 @@ impl Slot {
                 self.flow(id, cx).state(epoch, &record, from, cx);
                 Ok(())
             }
-            (Message::Taken { epoch, .. }, Some(from)) => {
+            (Message::StateAck { epoch, .. }, Some(from)) => {
                 self.gone = Some(self.flow(id, cx).leave(epoch, from, cx));
                 self.done = epoch;
                 Ok(())
             }
-            _ => Err(Refused),
+            _ => Err(Unacceptable),
         };
         if outcome.is_err() {
             cx.counters.messages_refused += 1;
@@ -309,11 +317,11 @@ impl Slot {
     }
 
     /// Whether a copy that has come is one to use or to keep: never in place of the owner's state,
-    /// and never of what this unit has given away, or of a flow whose slot another has.
+    /// and never of what this unit has given away, or of a flow whose index another has.
     fn wants<E: Engine>(&self, version: Version, cx: &mut Context<'_, E>) -> bool {
         cx.counters.replicas_received += 1;
         !self.has_given_way
-            && self.gone.is_none_or(|gone| version.clock >= gone.last)
+            && self.gone.is_none_or(|gone| version.seq >= gone.last)
             && self.flow.as_ref().is_none_or(|flow| !flow.is_past(version.epoch))
     }
 
@@ -330,7 +338,7 @@ impl Slot {
             None => Some(record),
         };
         let Some(record) = left else { return };
-        let (at, max_bytes) = ((id.slot, &mut cx.copy), cx.config.replicas_max_bytes);
+        let (at, max_bytes) = ((id.index, &mut cx.copy), cx.config.replica_bytes_max);
         match cx.replicas.keep(at, version, record, Targets::NONE, max_bytes) {
             Kept::Yes { evicted } => cx.counters.replicas_evicted += evicted,
             Kept::No => cx.counters.replicas_refused += 1,
@@ -347,7 +355,7 @@ impl Slot {
         from: UnitId,
         cx: &mut Context<'_, E>,
     ) {
-        let made = match (delta.base(version), cx.replicas.copy(id.slot, cx.copy)) {
+        let made = match (delta.base(version), cx.replicas.copy(id.index, cx.copy)) {
             (_, Some((here, ..))) if version <= here => {
                 cx.counters.replicas_refused += 1;
                 return;
@@ -356,14 +364,14 @@ impl Slot {
             (Ok(Version::BEGINNING), _) => delta.apply(&[]),
             (Ok(base), Some((here, old, _))) if base == here => delta.apply(&old.bytes),
             _ => {
-                cx.counters.deltas_missed += 1;
-                cx.out.to_units.push((from, Message::Lacking { flow: id, version }));
+                cx.counters.deltas_without_base += 1;
+                cx.out.to_units.push((from, Message::NeedFull { flow: id, version }));
                 return;
             }
         };
         match made {
             Ok(bytes) => self.replica(id, version, FlowRecord { watermark, bytes }, cx),
-            Err(Damaged) => cx.counters.replicas_refused += 1,
+            Err(DamagedDelta) => cx.counters.replicas_refused += 1,
         }
     }
 
@@ -377,9 +385,9 @@ impl Slot {
     }
 
     /// Does what is due.
-    pub fn advance<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
+    pub fn handle_timeout<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         if let Some(flow) = &mut self.flow {
-            flow.advance(cx);
+            flow.handle_timeout(cx);
             self.is_over |= flow.is_over(); // It may have given up waiting.
         }
     }

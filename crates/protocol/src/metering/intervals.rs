@@ -1,16 +1,16 @@
-//! What was wanted and what was there, epoch by epoch (S47, S88, S92).
+//! What was wanted and what was there, interval by interval (S47, S88, S92).
 
 use crate::message::UnitId;
 use serde::Serialize;
 
-/// What was wanted and what was there in an epoch.
+/// What was wanted and what was there in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Epoch {
+pub struct Interval {
     /// When it began.
     pub start_ns: u64,
     /// How long it took; the last one may be shorter.
     pub length_ns: u64,
-    /// What came to the router.
+    /// What came to the dispatcher.
     pub demand_bps: f64,
     /// What the units that were ready could process.
     pub provisioned_bps: f64,
@@ -18,7 +18,7 @@ pub struct Epoch {
     pub units: f64,
     /// Units that ran or were starting, in seconds times units: these cost.
     pub unit_seconds: f64,
-    /// Packets that came to the router.
+    /// Packets that came to the dispatcher.
     pub packets: u64,
     /// Flowlets that began.
     pub flowlets: u64,
@@ -31,11 +31,11 @@ pub struct Epoch {
     pub utilisation: Vec<(u16, f64)>,
 }
 
-impl Epoch {
-    /// This epoch and the one behind it, as one.
-    fn join(&self, next: &Epoch) -> Epoch {
+impl Interval {
+    /// This interval and the one behind it, as one.
+    fn join(&self, next: &Interval) -> Interval {
         let length_ns = self.length_ns + next.length_ns;
-        let mean = |of: fn(&Epoch) -> f64| {
+        let mean = |of: fn(&Interval) -> f64| {
             let sum = of(self) * self.length_ns as f64 + of(next) * next.length_ns as f64;
             sum / length_ns.max(1) as f64
         };
@@ -49,12 +49,12 @@ impl Epoch {
                 None => utilisation.push((unit, share)),
             }
         }
-        Epoch {
+        Interval {
             start_ns: self.start_ns,
             length_ns,
-            demand_bps: mean(|epoch| epoch.demand_bps),
-            provisioned_bps: mean(|epoch| epoch.provisioned_bps),
-            units: mean(|epoch| epoch.units),
+            demand_bps: mean(|interval| interval.demand_bps),
+            provisioned_bps: mean(|interval| interval.provisioned_bps),
+            units: mean(|interval| interval.units),
             unit_seconds: self.unit_seconds + next.unit_seconds,
             packets: self.packets + next.packets,
             flowlets: self.flowlets + next.flowlets,
@@ -65,31 +65,31 @@ impl Epoch {
     }
 }
 
-/// This many epochs without anything are told one by one; more are one.
+/// This many intervals without anything are told one by one; more are one.
 const IDLE_MAX: u64 = 100;
 
-/// Counts epoch by epoch.
+/// Counts interval by interval.
 #[derive(Clone, Debug)]
-pub struct Epochs {
-    epoch_ns: u64,
+pub struct IntervalMeter {
+    interval_ns: u64,
     /// What the present one is to take.
     length_ns: u64,
     end_ns: u64,
     kept_max: usize,
     capacity_bps: f64,
-    done: Vec<Epoch>,
+    done: Vec<Interval>,
     units: Vec<Usage>,
-    /// Of the present epoch.
+    /// Of the present interval.
     start_ns: u64,
     bits: u64,
     packets: u64,
     processed: u64,
     queue_peak: u64,
-    /// Flowlets until the present epoch.
+    /// Flowlets until the present interval.
     flowlets_before: u64,
 }
 
-/// A unit's present epoch.
+/// A unit's present interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     on_since_ns: Option<u64>,
@@ -99,12 +99,12 @@ struct Usage {
     work_ns: u64,
 }
 
-impl Epochs {
-    /// Epochs of this length until `end_ns`, of so many units with this capacity.
-    pub fn new(epoch_ns: u64, end_ns: u64, units: u16, capacity_bps: u64) -> Epochs {
-        Epochs {
-            epoch_ns,
-            length_ns: epoch_ns,
+impl IntervalMeter {
+    /// IntervalMeter of this length until `end_ns`, of so many units with this capacity.
+    pub fn new(interval_ns: u64, end_ns: u64, units: u16, capacity_bps: u64) -> IntervalMeter {
+        IntervalMeter {
+            interval_ns,
+            length_ns: interval_ns,
             end_ns,
             kept_max: usize::MAX,
             capacity_bps: capacity_bps as f64,
@@ -119,24 +119,24 @@ impl Epochs {
         }
     }
 
-    /// At most so many epochs are kept, at least 2. If there would be more, each two become one,
+    /// At most so many intervals are kept, at least 2. If there would be more, each two become one,
     /// and so it goes on.
-    pub fn keeping(mut self, kept_max: usize) -> Epochs {
+    pub fn keeping(mut self, kept_max: usize) -> IntervalMeter {
         self.kept_max = kept_max.max(2);
         self
     }
 
-    /// Lets time pass: closes the epochs that are over; so many flowlets have begun in all. A long
-    /// time in which nothing happened is one epoch.
+    /// Lets time pass: closes the intervals that are over; so many flowlets have begun in all. A long
+    /// time in which nothing happened is one interval.
     pub fn pass(&mut self, now_ns: u64, flowlets: u64) {
         while self.ends_ns() <= now_ns {
             self.close(flowlets);
-            let idle = now_ns.saturating_sub(self.start_ns) / self.epoch_ns;
-            self.length_ns = if idle > IDLE_MAX { idle * self.epoch_ns } else { self.epoch_ns };
+            let idle = now_ns.saturating_sub(self.start_ns) / self.interval_ns;
+            self.length_ns = if idle > IDLE_MAX { idle * self.interval_ns } else { self.interval_ns };
         }
     }
 
-    /// When the present epoch ends; `u64::MAX`: all have.
+    /// When the present interval ends; `u64::MAX`: all have.
     #[inline]
     pub fn ends_ns(&self) -> u64 {
         match self.start_ns < self.end_ns {
@@ -145,7 +145,7 @@ impl Epochs {
         }
     }
 
-    /// So many packets came to the router, with so many bytes together.
+    /// So many packets came to the dispatcher, with so many bytes together.
     #[inline]
     pub fn came(&mut self, packets: u64, bytes: u64) {
         self.packets += packets;
@@ -182,7 +182,7 @@ impl Epochs {
         usage.ready_ns += since(&mut usage.ready_since_ns, now_ns, is_ready);
     }
 
-    /// The present epoch is over; so many flowlets have begun in all.
+    /// The present interval is over; so many flowlets have begun in all.
     pub fn close(&mut self, flowlets: u64) {
         let now_ns = self.ends_ns();
         let length_ns = now_ns - self.start_ns;
@@ -199,7 +199,7 @@ impl Epochs {
             (usage.on_ns, usage.ready_ns, usage.work_ns) = (0, 0, 0);
         }
         let units = ready_ns as f64 / length_ns as f64;
-        self.done.push(Epoch {
+        self.done.push(Interval {
             start_ns: self.start_ns,
             length_ns,
             demand_bps: self.bits as f64 * 1e9 / length_ns as f64,
@@ -220,26 +220,26 @@ impl Epochs {
         (self.bits, self.packets, self.processed, self.queue_peak) = (0, 0, 0, 0);
     }
 
-    /// Nothing comes behind this time: closes the last epoch, which ends right behind it.
+    /// Nothing comes behind this time: closes the last interval, which ends right behind it.
     pub fn finish(&mut self, last_ns: u64, flowlets: u64) {
         self.pass(last_ns, flowlets);
         self.end_ns = last_ns + 1;
         self.pass(self.end_ns, flowlets);
     }
 
-    /// Makes one of each two epochs, and those to come twice as long.
+    /// Makes one of each two intervals, and those to come twice as long.
     fn join_pairs(&mut self) {
         let pairs = self.done.chunks(2).map(|pair| match pair {
             [one, other] => one.join(other),
             rest => rest.first().cloned().unwrap_or_default(),
         });
         self.done = pairs.collect();
-        self.epoch_ns = self.epoch_ns.saturating_mul(2);
-        self.length_ns = self.epoch_ns;
+        self.interval_ns = self.interval_ns.saturating_mul(2);
+        self.length_ns = self.interval_ns;
     }
 
-    /// The epochs that are over.
-    pub fn done(&self) -> &[Epoch] {
+    /// The intervals that are over.
+    pub fn done(&self) -> &[Interval] {
         &self.done
     }
 }
@@ -256,15 +256,15 @@ fn since(since_ns: &mut Option<u64>, now_ns: u64, goes_on: bool) -> u64 {
 pub struct Tracking {
     /// Mean of the difference, either way.
     pub error_mean_bps: f64,
-    /// 95th percentile of it over the epochs.
+    /// 95th percentile of it over the intervals.
     pub error_p95_bps: f64,
     /// What was there and not wanted, in bits.
     pub over_bits: f64,
     /// What was wanted and not there, in bits.
     pub under_bits: f64,
-    /// Share of units' epochs in which a unit was given more than it can do (S92).
+    /// Share of units' intervals in which a unit was given more than it can do (S92).
     pub overloaded: f64,
-    /// Share of units' epochs in which it was given less than half of that (S92).
+    /// Share of units' intervals in which it was given less than half of that (S92).
     pub underloaded: f64,
     /// The least units.
     pub units_min: f64,
@@ -277,29 +277,31 @@ pub struct Tracking {
 }
 
 impl Tracking {
-    /// Of these epochs.
-    pub fn of(epochs: &[Epoch]) -> Tracking {
-        let errors = |epoch: &Epoch| epoch.provisioned_bps - epoch.demand_bps;
-        let mut sizes: Vec<f64> = epochs.iter().map(|epoch| errors(epoch).abs()).collect();
+    /// Of these intervals.
+    pub fn of(intervals: &[Interval]) -> Tracking {
+        let errors = |interval: &Interval| interval.provisioned_bps - interval.demand_bps;
+        let mut sizes: Vec<f64> = intervals.iter().map(|interval| errors(interval).abs()).collect();
         sizes.sort_by(f64::total_cmp);
-        let bits = |epoch: &Epoch| errors(epoch) * epoch.length_ns as f64 * 1e-9;
-        let loads: Vec<f64> =
-            epochs.iter().flat_map(|epoch| epoch.utilisation.iter().map(|&(_, share)| share)).collect();
+        let bits = |interval: &Interval| errors(interval) * interval.length_ns as f64 * 1e-9;
+        let loads: Vec<f64> = intervals
+            .iter()
+            .flat_map(|interval| interval.utilisation.iter().map(|&(_, share)| share))
+            .collect();
         let share_of_loads =
             |is: fn(f64) -> bool| mean(loads.iter().map(|&load| if is(load) { 1.0 } else { 0.0 }));
-        let units = || epochs.iter().map(|epoch| epoch.units);
+        let units = || intervals.iter().map(|interval| interval.units);
         let p95 = (sizes.len() * 95).div_ceil(100).saturating_sub(1);
         Tracking {
             error_mean_bps: mean(sizes.iter().copied()),
             error_p95_bps: sizes.get(p95).copied().unwrap_or(0.0),
-            over_bits: epochs.iter().map(bits).filter(|&bits| bits > 0.0).sum(),
-            under_bits: -epochs.iter().map(bits).filter(|&bits| bits < 0.0).sum::<f64>(),
+            over_bits: intervals.iter().map(bits).filter(|&bits| bits > 0.0).sum(),
+            under_bits: -intervals.iter().map(bits).filter(|&bits| bits < 0.0).sum::<f64>(),
             overloaded: share_of_loads(|load| load > 1.0),
             underloaded: share_of_loads(|load| load < 0.5),
-            units_min: if epochs.is_empty() { 0.0 } else { units().fold(f64::INFINITY, f64::min) },
+            units_min: if intervals.is_empty() { 0.0 } else { units().fold(f64::INFINITY, f64::min) },
             units_mean: mean(units()),
             units_max: units().fold(0.0, f64::max),
-            unit_seconds: epochs.iter().map(|epoch| epoch.unit_seconds).sum(),
+            unit_seconds: intervals.iter().map(|interval| interval.unit_seconds).sum(),
         }
     }
 }
@@ -316,43 +318,43 @@ mod tests {
 
     #[test]
     fn epochs_are_bounded_and_a_long_silence_is_one() {
-        let mut epochs = Epochs::new(100, u64::MAX, 1, 1_000_000_000).keeping(8);
-        epochs.set_on(0, UnitId(0), true);
-        epochs.came(1, 100);
-        epochs.pass(1_000_000_000_000_000, 1);
-        assert_eq!(epochs.done().len(), 2);
+        let mut intervals = IntervalMeter::new(100, u64::MAX, 1, 1_000_000_000).keeping(8);
+        intervals.set_on(0, UnitId(0), true);
+        intervals.came(1, 100);
+        intervals.pass(1_000_000_000_000_000, 1);
+        assert_eq!(intervals.done().len(), 2);
         for round in 0..100 {
-            epochs.came(1, 100);
-            epochs.pass(1_000_000_000_000_000 + 100 * (round + 1), round + 2);
+            intervals.came(1, 100);
+            intervals.pass(1_000_000_000_000_000 + 100 * (round + 1), round + 2);
         }
-        let done = epochs.done();
+        let done = intervals.done();
         assert!(done.len() < 9 && done.windows(2).all(|w| w[0].start_ns + w[0].length_ns == w[1].start_ns));
-        epochs.finish(1_000_000_000_009_999, 101);
-        let done = epochs.done();
-        assert_eq!(done.iter().map(|epoch| epoch.packets).sum::<u64>(), 101);
-        assert_eq!(done.iter().map(|epoch| epoch.flowlets).sum::<u64>(), 101);
-        let seconds: f64 = done.iter().map(|epoch| epoch.unit_seconds).sum();
+        intervals.finish(1_000_000_000_009_999, 101);
+        let done = intervals.done();
+        assert_eq!(done.iter().map(|interval| interval.packets).sum::<u64>(), 101);
+        assert_eq!(done.iter().map(|interval| interval.flowlets).sum::<u64>(), 101);
+        let seconds: f64 = done.iter().map(|interval| interval.unit_seconds).sum();
         assert!((seconds - 1_000_000.000_01).abs() < 1e-6, "{seconds}");
     }
 
     #[test]
-    fn an_epoch_says_what_was_wanted_and_what_was_there() {
-        let mut epochs = Epochs::new(100, 250, 2, 1_000_000_000);
+    fn an_interval_says_what_was_wanted_and_what_was_there() {
+        let mut intervals = IntervalMeter::new(100, 250, 2, 1_000_000_000);
         let (a, b) = (UnitId(0), UnitId(1));
-        epochs.set_on(0, a, true);
-        epochs.set_ready(0, a, true);
-        epochs.came(1, 25);
-        epochs.given(a, 150);
-        epochs.set_on(20, b, true);
-        epochs.set_ready(60, b, true);
-        epochs.close(5);
-        epochs.set_ready(150, b, false);
-        epochs.set_on(150, b, false);
-        epochs.close(5);
-        assert_eq!(epochs.ends_ns(), 250);
-        epochs.close(6);
-        assert_eq!(epochs.ends_ns(), u64::MAX);
-        let done = epochs.done();
+        intervals.set_on(0, a, true);
+        intervals.set_ready(0, a, true);
+        intervals.came(1, 25);
+        intervals.given(a, 150);
+        intervals.set_on(20, b, true);
+        intervals.set_ready(60, b, true);
+        intervals.close(5);
+        intervals.set_ready(150, b, false);
+        intervals.set_on(150, b, false);
+        intervals.close(5);
+        assert_eq!(intervals.ends_ns(), 250);
+        intervals.close(6);
+        assert_eq!(intervals.ends_ns(), u64::MAX);
+        let done = intervals.done();
         assert_eq!((done[0].demand_bps, done[0].units, done[0].provisioned_bps), (2e9, 1.4, 1.4e9));
         assert_eq!(done[0].utilisation, [(0, 1.5), (1, 0.0)]);
         assert_eq!((done[1].units, done[2].units, done[2].length_ns), (1.5, 1.0, 50));

@@ -12,7 +12,7 @@ const HELD_BUCKETS: usize = 10;
 
 /// What came within the last buckets, and how many units it asked for. It is the same whatever unit
 /// it went to, so that neither how full single units are nor how new they are makes a difference.
-pub(crate) struct Follow {
+pub(crate) struct Provisioning {
     /// What a unit is to be loaded to, in bits per second.
     load_bps: f32,
     bucket_ns: u64,
@@ -26,10 +26,10 @@ pub(crate) struct Follow {
     turns: usize,
 }
 
-impl Follow {
+impl Provisioning {
     /// None if units are started when flowlets find no room, as published.
-    pub fn new(config: &Config) -> Option<Follow> {
-        Some(Follow {
+    pub fn new(config: &Config) -> Option<Provisioning> {
+        Some(Provisioning {
             load_bps: config.follow_at? * config.capacity_bps as f32,
             bucket_ns: config.bucket_ns,
             bytes: 0,
@@ -69,8 +69,8 @@ mod tests {
     use super::*;
 
     /// Units are to be loaded to 800 Mbit/s: 50,000 bytes in a bucket of 500 us.
-    fn follow() -> Follow {
-        Follow::new(&Config { follow_at: Some(0.8), ..Config::default() }).unwrap()
+    fn follow() -> Provisioning {
+        Provisioning::new(&Config { follow_at: Some(0.8), ..Config::default() }).unwrap()
     }
 
     #[test]

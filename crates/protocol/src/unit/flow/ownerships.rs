@@ -2,34 +2,34 @@
 
 use crate::message::{Epoch, Message, UnitId, Watermark};
 
-use super::{Flow, Refused, State};
+use super::{Flow, State, Unacceptable};
 use crate::unit::{
-    Dropped, Engine, TENURES_MAX,
+    DropCause, Engine, OWNERSHIPS_MAX,
     context::Context,
-    tenure::{Next, Start, Tenure},
+    ownership::{Ownership, StateSource, Successor},
 };
 
 impl Flow {
-    pub(super) fn find(&self, epoch: Epoch) -> Option<&Tenure> {
-        let first = self.tenures.front()?;
+    pub(super) fn find(&self, epoch: Epoch) -> Option<&Ownership> {
+        let first = self.ownerships.front()?;
         if first.epoch == epoch {
             return Some(first); // Few flows ever have more than one.
         }
-        let at = self.tenures.binary_search_by_key(&epoch, |tenure| tenure.epoch).ok()?;
-        self.tenures.get(at)
+        let at = self.ownerships.binary_search_by_key(&epoch, |ownership| ownership.epoch).ok()?;
+        self.ownerships.get(at)
     }
 
-    /// Where an epoch's tenure is; it is made if there is none.
-    pub(super) fn admit(&mut self, epoch: Epoch) -> Result<usize, Refused> {
-        self.is_calm = false;
-        if self.tenures.front().is_some_and(|first| first.epoch == epoch) {
+    /// Where an epoch's ownership is; it is made if there is none.
+    pub(super) fn admit(&mut self, epoch: Epoch) -> Result<usize, Unacceptable> {
+        self.is_quiescent = false;
+        if self.ownerships.front().is_some_and(|first| first.epoch == epoch) {
             return Ok(0);
         }
-        match self.tenures.binary_search_by_key(&epoch, |tenure| tenure.epoch) {
+        match self.ownerships.binary_search_by_key(&epoch, |ownership| ownership.epoch) {
             Ok(at) => Ok(at),
-            Err(_) if self.tenures.len() >= TENURES_MAX => Err(Refused),
+            Err(_) if self.ownerships.len() >= OWNERSHIPS_MAX => Err(Unacceptable),
             Err(at) => {
-                self.tenures.insert(at, Tenure::new(epoch));
+                self.ownerships.insert(at, Ownership::new(epoch));
                 Ok(at)
             }
         }
@@ -39,15 +39,15 @@ impl Flow {
     pub(super) fn learn<E: Engine>(
         &mut self,
         epoch: Epoch,
-        start: Start,
+        start: StateSource,
         cx: &mut Context<'_, E>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Unacceptable> {
         let at = self.admit(epoch)?;
         // The first owner needs not be told.
-        let start = if epoch == 1 { Start::Null } else { start };
-        let tenure = &mut self.tenures[at];
-        if tenure.start == Start::Unknown && start != Start::Unknown {
-            tenure.start = start;
+        let start = if epoch == 1 { StateSource::New } else { start };
+        let ownership = &mut self.ownerships[at];
+        if ownership.start == StateSource::Unknown && start != StateSource::Unknown {
+            ownership.start = start;
             self.begin(epoch, start, cx)?;
         }
         Ok(())
@@ -57,30 +57,30 @@ impl Flow {
     pub(super) fn begin<E: Engine>(
         &mut self,
         epoch: Epoch,
-        start: Start,
+        start: StateSource,
         cx: &mut Context<'_, E>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Unacceptable> {
         match start {
-            Start::Unknown => {}
-            Start::Null => {
+            StateSource::Unknown => {}
+            StateSource::New => {
                 let mark = self.state.map(|state| state.mark).unwrap_or_default();
                 if self.restore(&[], cx) {
                     self.take(epoch, mark, cx);
                 }
             }
             // Nothing of the epoch before comes behind this on the way here: it is released.
-            Start::From { previous, last } if previous == cx.id() => {
+            StateSource::From { previous, last } if previous == cx.id() => {
                 let now_ns = cx.now_ns;
                 self.succession(epoch, previous, last, cx)?.released_ns.get_or_insert(now_ns);
             }
-            Start::From { previous, last } => {
-                let copy = cx.replicas.take_exact(self.id.slot, &mut cx.copy, last, cx.config.deltas);
+            StateSource::From { previous, last } => {
+                let copy = cx.replicas.take_exact(self.id.index, &mut cx.copy, last, cx.config.deltas);
                 if let Some((version, record)) = copy {
                     if self.restore(&record.bytes, cx) {
                         cx.counters.seamless += 1;
                         self.take(epoch, record.watermark, cx);
                         self.keep_taken(version, record, (epoch, previous), cx);
-                        cx.out.to_units.push((previous, Message::Taken { flow: self.id, epoch }));
+                        cx.out.to_units.push((previous, Message::StateAck { flow: self.id, epoch }));
                         return Ok(());
                     }
                     cx.counters.replicas_refused += 1;
@@ -104,44 +104,44 @@ impl Flow {
         owner: UnitId,
         last: u64,
         cx: &mut Context<'_, E>,
-    ) -> Result<&mut Next, Refused> {
+    ) -> Result<&mut Successor, Unacceptable> {
         if epoch < 2 {
-            return Err(Refused);
+            return Err(Unacceptable);
         }
         if owner == cx.id() {
             let at = self.admit(epoch)?;
-            self.tenures[at].start = Start::From { previous: owner, last };
+            self.ownerships[at].start = StateSource::From { previous: owner, last };
         }
-        self.learn(epoch - 1, Start::Unknown, cx)?;
+        self.learn(epoch - 1, StateSource::Unknown, cx)?;
         let at = self.admit(epoch - 1)?;
-        Ok(self.tenures[at].next.get_or_insert(Next::new(owner, last)))
+        Ok(self.ownerships[at].next.get_or_insert(Successor::new(owner, last)))
     }
 
     /// The state has come that an epoch starts with. All that was before it is done with.
     pub(super) fn take<E: Engine>(&mut self, epoch: Epoch, mark: Watermark, cx: &mut Context<'_, E>) {
         self.forget_before(epoch);
-        if self.tenures.front().is_none_or(|first| first.epoch != epoch) {
+        if self.ownerships.front().is_none_or(|first| first.epoch != epoch) {
             // Even if no more are remembered: it is the first one, and the others wait for it.
-            self.tenures.push_front(Tenure::new(epoch));
+            self.ownerships.push_front(Ownership::new(epoch));
         }
-        self.is_calm = false;
+        self.is_quiescent = false;
         self.state = Some(State { epoch, mark });
         self.seen_ns = cx.now_ns;
         self.copied = mark.contiguous;
         self.proposed_ns = None;
-        cx.replicas.forget_elsewhere(self.id.slot, cx.copy);
+        cx.replicas.forget_elsewhere(self.id.index, cx.copy);
         self.drop_before(epoch, cx);
     }
 
-    /// Forgets the tenures of earlier epochs.
+    /// Forgets the ownerships of earlier epochs.
     pub(super) fn forget_before(&mut self, epoch: Epoch) {
-        while self.tenures.pop_front_if(|first| first.epoch < epoch).is_some() {}
+        while self.ownerships.pop_front_if(|first| first.epoch < epoch).is_some() {}
     }
 
-    /// Drops what is held of earlier epochs: the state covers it.
+    /// Drops what is pending of earlier epochs: the state covers it.
     pub(super) fn drop_before<E: Engine>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
-        while let Some(waiting) = self.held.take_before(epoch, cx.hall) {
-            cx.drop(Dropped::Old, waiting.stamp, waiting.packet);
+        while let Some(waiting) = self.pending.take_before(epoch, cx.slab) {
+            cx.drop(DropCause::Stale, waiting.stamp, waiting.packet);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::message::{Epoch, FlowRecord, Message, Targets, UnitId};
 
-use super::{Asked, Flow};
-use crate::unit::{Engine, OFFER_AFTER_ORDERS, context::Context, tenure::Start};
+use super::{Flow, PendingPull};
+use crate::unit::{Engine, OFFER_AFTER_TIMEOUTS, context::Context, ownership::StateSource};
 
 impl Flow {
     /// The next epoch is this unit's, too.
@@ -18,15 +18,15 @@ impl Flow {
     /// Nobody gets the state any more: the flow ends here, and what it took is given back.
     pub(super) fn finish<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         self.ended = self.state.take().map(|state| state.epoch);
-        self.tenures.clear();
+        self.ownerships.clear();
         cx.engine.forget(cx.now_ns, self.id, true);
     }
 
     /// Sends the state to the next owner, which has not asked, or has not said that it came.
     pub(super) fn offer<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
-        match self.tenures.front().and_then(|tenure| tenure.next?.answered) {
+        match self.ownerships.front().and_then(|ownership| ownership.next?.answered) {
             None => cx.counters.states_offered += 1,
-            Some(_) => cx.counters.states_again += 1,
+            Some(_) => cx.counters.states_retransmitted += 1,
         }
         self.answer(cx);
     }
@@ -34,9 +34,9 @@ impl Flow {
     /// Sends the state to the next owner. It is kept until that has it.
     pub(super) fn answer<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let record = self.record(cx);
-        let Some(tenure) = self.tenures.front_mut() else { return };
-        let epoch = tenure.epoch + 1;
-        let Some(next) = &mut tenure.next else { return };
+        let Some(ownership) = self.ownerships.front_mut() else { return };
+        let epoch = ownership.epoch + 1;
+        let Some(next) = &mut ownership.next else { return };
         let times = next.answered.map_or(0, |(_, times)| times.saturating_add(1));
         (next.asked, next.answered) = (false, Some((cx.now_ns, times)));
         cx.counters.states_sent += 1;
@@ -44,13 +44,13 @@ impl Flow {
         cx.out.to_units.push((next.owner, Message::State { flow: self.id, epoch, record }));
     }
 
-    /// Asks the router whether the flow is over (DESIGN 3.9).
+    /// Asks the dispatcher whether the flow is over (DESIGN 3.9).
     pub fn propose_end<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some(state) = self.state else { return };
         self.proposed_ns = Some(cx.now_ns);
         cx.counters.expiries_proposed += 1;
-        let clock = state.mark.highest();
-        cx.out.to_router.push(Message::Expire { flow: self.id, epoch: state.epoch, clock });
+        let seq = state.mark.highest();
+        cx.out.to_dispatcher.push(Message::Expire { flow: self.id, epoch: state.epoch, seq });
     }
 
     pub(super) fn record<E: Engine>(&self, cx: &mut Context<'_, E>) -> FlowRecord {
@@ -59,16 +59,18 @@ impl Flow {
         FlowRecord { watermark: self.state.map(|state| state.mark).unwrap_or_default(), bytes }
     }
 
-    /// The first tenure, if its state is to come from another unit: its epoch, and the owner and
-    /// the last clock before it.
+    /// The first ownership, if its state is to come from another unit: its epoch, and the owner and
+    /// the last seq before it.
     #[inline]
     pub(super) fn awaited<E: Engine>(&self, cx: &Context<'_, E>) -> Option<(Epoch, UnitId, u64)> {
         if self.state.is_some() {
             return None;
         }
-        let first = self.tenures.front()?;
+        let first = self.ownerships.front()?;
         match first.start {
-            Start::From { previous, last } if previous != cx.id() => Some((first.epoch, previous, last)),
+            StateSource::From { previous, last } if previous != cx.id() => {
+                Some((first.epoch, previous, last))
+            }
             _ => None,
         }
     }
@@ -80,7 +82,7 @@ impl Flow {
         Some(asked.at_ns.saturating_add(cx.config.again_ns(asked.times)))
     }
 
-    /// When a flow that is over, or whose slot another has, is forgotten although its state, which
+    /// When a flow that is over, or whose index another has, is forgotten although its state, which
     /// is not here, has not come. Should it come after all, it ends then.
     pub(super) fn end_given_up_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let wait_ns = cx.config.patience_ns();
@@ -92,24 +94,24 @@ impl Flow {
     pub(super) fn ask_again<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some((epoch, previous, last)) = self.awaited(cx) else { return };
         let times = self.asked.map_or(0, |asked| asked.times.saturating_add(1));
-        self.asked = Some(Asked { epoch, at_ns: cx.now_ns, times });
-        cx.counters.pulls_again += 1;
+        self.asked = Some(PendingPull { epoch, at_ns: cx.now_ns, times });
+        cx.counters.pulls_retransmitted += 1;
         cx.out.to_units.push((previous, Message::Pull { flow: self.id, epoch, last, again: true }));
     }
 
     /// When the state is to be sent to the next owner although it has not asked, or has been sent
     /// it.
     pub(super) fn offer_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
-        let (state, tenure) = self.state.zip(self.tenures.front())?;
-        let next = tenure.next.filter(|next| next.owner != cx.id() && state.mark.covers(next.last))?;
+        let (state, ownership) = self.state.zip(self.ownerships.front())?;
+        let next = ownership.next.filter(|next| next.owner != cx.id() && state.mark.covers(next.last))?;
         if let Some((at_ns, times)) = next.answered {
             return Some(at_ns.saturating_add(cx.config.again_ns(times)));
         }
-        let wait_ns = cx.config.order_ns.saturating_mul(OFFER_AFTER_ORDERS);
+        let wait_ns = cx.config.reorder_timeout_ns.saturating_mul(OFFER_AFTER_TIMEOUTS);
         Some(next.released_ns?.saturating_add(wait_ns))
     }
 
-    /// Whether the router has not ended the flow, as far as is known here: else copies are worth
+    /// Whether the dispatcher has not ended the flow, as far as is known here: else copies are worth
     /// nothing.
     pub(super) fn may_be_copied(&self) -> bool {
         !self.is_over() && self.gave_way_ns.is_none()

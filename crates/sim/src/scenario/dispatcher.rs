@@ -1,4 +1,4 @@
-//! `[router]`: how packets are assigned to units.
+//! `[dispatcher]`: how packets are assigned to units.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use values::{ByteCount, Nanos, Picos, PositiveBitRate, Share};
 /// How packets are assigned to units.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Router {
+pub struct DispatcherSettings {
     /// What is assigned: flowlets, flows, packets, or buckets of flows.
     pub mode: Mode,
     /// T: a flow that is silent for longer begins a flowlet: 500 us (S30).
@@ -66,7 +66,7 @@ pub struct Router {
     pub when_full: WhenFull,
     /// A flow that is silent for so long ends, whether a unit knows it or not. None: no flow does.
     pub forget_after: Option<Nanos>,
-    /// What the router takes for a packet: nothing.
+    /// What the dispatcher takes for a packet: nothing.
     pub packet_cost: Picos,
     /// What it takes on top for the assignment of a flowlet: nothing.
     pub flowlet_cost: Picos,
@@ -157,10 +157,10 @@ pub enum WhenFull {
     EndOldest,
 }
 
-impl Default for Router {
-    fn default() -> Router {
+impl Default for DispatcherSettings {
+    fn default() -> DispatcherSettings {
         let ms = |ms: u64| Nanos(ms * 1_000_000);
-        Router {
+        DispatcherSettings {
             mode: Mode::Flowlet,
             gap: Nanos(500_000),
             size_max: Some(ByteCount(15_000)),

@@ -3,7 +3,7 @@
 /// Numbers from 0 on with a weight each, of which one is drawn: Walker's alias method. A number is
 /// drawn by its weight to within 2^-32.
 #[derive(Default)]
-pub(crate) struct Lottery {
+pub(crate) struct WeightedSampler {
     /// As many as there are numbers; each is drawn alike.
     lots: Vec<Lot>,
 }
@@ -16,10 +16,10 @@ struct Lot {
     other: u16,
 }
 
-impl Lottery {
+impl WeightedSampler {
     /// Room for so many numbers, and none of them.
-    pub fn with_capacity(count: usize) -> Lottery {
-        Lottery { lots: Vec::with_capacity(count) }
+    pub fn with_capacity(count: usize) -> WeightedSampler {
+        WeightedSampler { lots: Vec::with_capacity(count) }
     }
 
     /// The numbers are those of these weights, from now on: above 0, and at most 2^16.
@@ -65,7 +65,7 @@ mod tests {
         /// What all lots together give each number is its weight's share.
         #[test]
         fn shares_are_those_of_the_weights(weights in prop::collection::vec(0.01f64..10.0, 1..300)) {
-            let mut lottery = Lottery::with_capacity(0);
+            let mut lottery = WeightedSampler::with_capacity(0);
             lottery.set(weights.iter().copied());
             let mut shares = vec![0.0; weights.len()];
             for (number, lot) in lottery.lots.iter().enumerate() {
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn every_lot_is_drawn() {
-        let mut lottery = Lottery::default();
+        let mut lottery = WeightedSampler::default();
         assert_eq!(lottery.draw(u64::MAX), 0, "there is none");
         lottery.set([3.0, 1.0].into_iter());
         let quarters = [0u64, 1 << 30, 2 << 30, 3 << 30];

@@ -7,8 +7,8 @@ use super::Flow;
 use crate::unit::{
     Engine,
     context::Context,
+    ownership::StateSource,
     replicas::{Kept, is_exact},
-    tenure::Start,
 };
 
 impl Flow {
@@ -21,24 +21,24 @@ impl Flow {
             return self.copy_changes(epoch, record, cx);
         }
         if self.targets.is_all() {
-            return cx.send_to_all(Message::Replica { flow, epoch, record });
+            return cx.send_to_all(Message::Replicate { flow, epoch, record });
         }
         let mut units = self.targets.units().iter().copied().filter(|&unit| unit != cx.config.id);
         let Some(last) = units.next_back() else { return };
         for unit in units {
-            cx.send_copy(unit, Message::Replica { flow, epoch, record: record.clone() });
+            cx.send_copy(unit, Message::Replicate { flow, epoch, record: record.clone() });
         }
-        cx.send_copy(last, Message::Replica { flow, epoch, record });
+        cx.send_copy(last, Message::Replicate { flow, epoch, record });
     }
 
     /// The same; units get only what has changed since what they have, if that is known here, or
     /// else since the flow began, if that is less than the whole.
     fn copy_changes<E: Engine>(&self, epoch: Epoch, record: FlowRecord, cx: &mut Context<'_, E>) {
-        let (flow, slot) = (self.id, self.id.slot);
-        let version = Version { epoch, clock: record.watermark.contiguous };
+        let (flow, index) = (self.id, self.id.index);
+        let version = Version { epoch, seq: record.watermark.contiguous };
         let since = |base, old: &[u8]| Delta::of((base, old), (version, &record.bytes));
         let since_beginning = since(Version::BEGINNING, &[]);
-        let known = cx.replicas.copy(slot, cx.copy).and_then(|(base, old, elsewhere)| {
+        let known = cx.replicas.copy(index, cx.copy).and_then(|(base, old, elsewhere)| {
             let is_any = elsewhere.is_all() || !elsewhere.units().is_empty();
             let delta = is_any.then(|| since(base, &old.bytes))??;
             Some((*elsewhere, delta))
@@ -47,9 +47,9 @@ impl Flow {
             let since_copy = known.as_ref().filter(|(elsewhere, _)| has(elsewhere)).map(|(_, delta)| delta);
             match since_copy.into_iter().chain(&since_beginning).min_by_key(|delta| delta.len()) {
                 Some(delta) => {
-                    Message::Changes { flow, epoch, watermark: record.watermark, delta: delta.clone() }
+                    Message::Delta { flow, epoch, watermark: record.watermark, delta: delta.clone() }
                 }
-                None => Message::Replica { flow, epoch, record: record.clone() },
+                None => Message::Replicate { flow, epoch, record: record.clone() },
             }
         };
         if self.targets.is_all() {
@@ -69,10 +69,10 @@ impl Flow {
         elsewhere: Targets,
         cx: &mut Context<'_, E>,
     ) {
-        let (slot, max_bytes) = (self.id.slot, cx.config.replicas_max_bytes);
-        match cx.replicas.keep((slot, &mut cx.copy), version, record, elsewhere, max_bytes) {
+        let (index, max_bytes) = (self.id.index, cx.config.replica_bytes_max);
+        match cx.replicas.keep((index, &mut cx.copy), version, record, elsewhere, max_bytes) {
             Kept::Yes { evicted } => cx.counters.replicas_evicted += evicted,
-            Kept::No => _ = cx.replicas.remove(slot, &mut cx.copy),
+            Kept::No => _ = cx.replicas.remove(index, &mut cx.copy),
         }
     }
 
@@ -94,13 +94,13 @@ impl Flow {
     /// there is no later one.
     pub fn send_whole<E: Engine>(&self, version: Version, unit: UnitId, cx: &mut Context<'_, E>) {
         let is_owner = self.owned().is_some_and(|(epoch, _)| epoch == version.epoch);
-        let copy = cx.replicas.copy(self.id.slot, cx.copy).filter(|&(last, ..)| is_owner && last == version);
+        let copy = cx.replicas.copy(self.id.index, cx.copy).filter(|&(last, ..)| is_owner && last == version);
         let Some((_, record, _)) = copy else {
             cx.counters.messages_stale += 1;
             return;
         };
         let record = record.clone();
-        cx.send_copy(unit, Message::Replica { flow: self.id, epoch: version.epoch, record });
+        cx.send_copy(unit, Message::Replicate { flow: self.id, epoch: version.epoch, record });
     }
 
     /// A copy has come: it is used if it is just what is awaited (S53), and given back otherwise.
@@ -110,19 +110,22 @@ impl Flow {
         record: FlowRecord,
         cx: &mut Context<'_, E>,
     ) -> Option<FlowRecord> {
-        let found = self.tenures.iter().rev().find_map(|tenure| match tenure.start {
-            Start::From { previous, last } if tenure.epoch > version.epoch && is_exact(&record, last) => {
-                Some((tenure.epoch, previous)).filter(|_| previous != cx.id() && !self.is_past(tenure.epoch))
+        let found = self.ownerships.iter().rev().find_map(|ownership| match ownership.start {
+            StateSource::From { previous, last }
+                if ownership.epoch > version.epoch && is_exact(&record, last) =>
+            {
+                Some((ownership.epoch, previous))
+                    .filter(|_| previous != cx.id() && !self.is_past(ownership.epoch))
             }
             _ => None,
         });
         let Some((epoch, previous)) = found.filter(|_| self.restore(&record.bytes, cx)) else {
             return Some(record);
         };
-        cx.counters.overtaken += 1;
+        cx.counters.overtaken_by_replica += 1;
         self.take(epoch, record.watermark, cx);
         self.keep_taken(version, record, (epoch, previous), cx);
-        cx.out.to_units.push((previous, Message::Taken { flow: self.id, epoch }));
+        cx.out.to_units.push((previous, Message::StateAck { flow: self.id, epoch }));
         self.pump(cx);
         None
     }
@@ -142,6 +145,6 @@ impl<E: Engine> Context<'_, E> {
     fn count_copy(&mut self, message: &Message) {
         self.counters.replicas_sent += 1;
         self.counters.replica_bytes_sent += message.state_bytes().unwrap_or(0) as u64;
-        self.counters.deltas_sent += u64::from(matches!(message, Message::Changes { .. }));
+        self.counters.deltas_sent += u64::from(matches!(message, Message::Delta { .. }));
     }
 }

@@ -9,14 +9,14 @@ const WORD: usize = u64::BITS as usize;
 /// A bit for each fits into a word of words.
 const SHELVES: usize = WORD * WORD;
 
-/// Shelves for loads up to a unit's capacity: three of four. The others are for what is above it,
+/// LoadIndex for loads up to a unit's capacity: three of four. The others are for what is above it,
 /// when more comes than units can take, and the last one is for all that is higher still.
 const SHELVES_TO_CAPACITY: usize = SHELVES / 4 * 3;
 
 /// Units by their loads, on shelves that are in order: a unit on a higher shelf has a higher load.
 /// Which load each has is known elsewhere, and so is whether it stands on a shelf at all.
-pub(crate) struct Shelves {
-    /// Shelves for each bit per second.
+pub(crate) struct LoadIndex {
+    /// LoadIndex for each bit per second.
     per_bps: f32,
     /// The first unit of each shelf, and 1; 0: it is empty.
     first: Box<[u16; SHELVES]>,
@@ -29,10 +29,10 @@ pub(crate) struct Shelves {
     words: u64,
 }
 
-impl Shelves {
+impl LoadIndex {
     /// Empty ones, for so many units with this capacity, which must not be 0.
-    pub fn new(units: usize, capacity_bps: f32) -> Shelves {
-        Shelves {
+    pub fn new(units: usize, capacity_bps: f32) -> LoadIndex {
+        LoadIndex {
             per_bps: SHELVES_TO_CAPACITY as f32 / capacity_bps,
             first: Box::new([0; SHELVES]),
             next: vec![0; units],
@@ -127,9 +127,9 @@ mod tests {
 
     use super::*;
 
-    /// Shelves of units with a capacity of 3072 are 1 wide.
-    fn shelves(units: usize) -> Shelves {
-        Shelves::new(units, SHELVES_TO_CAPACITY as f32)
+    /// LoadIndex of units with a capacity of 3072 are 1 wide.
+    fn shelves(units: usize) -> LoadIndex {
+        LoadIndex::new(units, SHELVES_TO_CAPACITY as f32)
     }
 
     #[test]
