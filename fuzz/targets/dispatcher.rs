@@ -71,7 +71,7 @@ fuzz_target!(|data: &[u8]| {
             4 => Step::Expire { nth: a.into(), is_right: b & 1 == 0 },
             5 => Step::Alias { nth: a.into(), flow: (b % 64).into() },
             6 => Step::Drained { unit: a.into() },
-            7 if c & 1 == 0 => Step::Noise { from: a.into() },
+            7 if c & 1 == 0 => Step::Refuse { nth: a.into(), is_owner: b & 1 == 0 },
             7 => Step::Claim {
                 from: u16::from(a % 16),
                 flow: FlowId { index: u32::from(b % 32), generation: u32::from(a / 16) },

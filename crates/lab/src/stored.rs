@@ -14,8 +14,7 @@ use std::convert::Infallible;
 use graph::{Chain, FlowChange, FlowLookup};
 use packet::{DropReason, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{Arrival, Dispatched, Dispatcher, DispatcherError, DispatcherOutput};
-use protocol::message::{FlowId, Message, Stamp, UnitId};
-use protocol::unit::Unreadable;
+use protocol::message::{FlowId, FromDispatcher, FromUnit, RefuseReason, Stamp, UnitId};
 
 pub use peer::{Gone, Peer};
 use runtime::elastic::UnitsConfig;
@@ -72,7 +71,7 @@ pub enum StoredError<E> {
     Store(#[source] E),
     /// What it has is no state.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Refused(#[from] RefuseReason),
 }
 
 /// A unit whose flows' states are in a store.
@@ -181,15 +180,16 @@ impl<S: Store> Stored<S> {
             }
         };
         let arrival = Arrival { key: &key, hash, len: meta.wire_len };
-        let Dispatched::To { stamp, .. } = self.dispatcher.route(self.now_ns, arrival, &mut self.orders)
+        let Dispatched::To { stamp, .. } =
+            self.dispatcher.handle_packet(self.now_ns, arrival, &mut self.orders)
         else {
             self.chain.classifier_mut().discard(packet, DropReason::FlowTableFull, pool);
             return Ok(());
         };
         self.fetch(&stamp, pool)?;
         self.batch.push(packet);
-        self.chain.process_batch(&mut self.batch, &[stamp.flow.slot], out, pool);
-        self.ended(stamp.flow.slot); // The chain may have had no room for it.
+        self.chain.process_batch(&mut self.batch, &[stamp.flow.index], out, pool);
+        self.ended(stamp.flow.index); // The chain may have had no room for it.
         self.take_changes(pool)?;
         self.keep(stamp.flow)
     }
@@ -287,7 +287,7 @@ impl<S: Store> Stored<S> {
         }
         let mut orders = std::mem::take(&mut self.orders);
         for order in orders.drain(..) {
-            if let DispatcherOutput::Send { message: Message::End { flow }, .. } = order {
+            if let DispatcherOutput::Send { message: FromDispatcher::End { flow }, .. } = order {
                 self.chain.end_flows_of(flow.index, pool);
                 self.flow(flow).is_news = false;
                 self.store.forget(flow).map_err(StoredError::Store)?;
@@ -306,7 +306,7 @@ impl<S: Store> Stored<S> {
         let Some(id) = self.dispatcher.flow_in(home) else { return };
         if self.chain.flows_of(home).next().is_none() {
             // One unit, so one owner.
-            let message = Message::Expire { flow: id, epoch: 1, seq: self.flow(id).seq };
+            let message = FromUnit::Expire { flow: id, epoch: 1, seq: self.flow(id).seq };
             self.dispatcher.handle_message(self.now_ns, UnitId(0), message, &mut self.orders);
         }
     }

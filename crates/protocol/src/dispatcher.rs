@@ -17,7 +17,7 @@
 //! [`Release`] travels behind the last packet of the owner so far and ahead of the new owner's
 //! first one (DESIGN 3.1).
 //!
-//! [`Release`]: protocol::message::Message::Release
+//! [`Release`]: protocol::message::FromDispatcher::Release
 
 mod assign;
 mod config;

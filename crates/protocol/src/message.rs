@@ -35,5 +35,5 @@ mod watermark;
 pub use delta::{CHANGING_MAX, DamagedDelta, Delta, Version};
 pub use ids::{Epoch, FlowId, UnitId};
 pub use stamp::{Handover, Stamp, TARGETS_MAX, Targets};
-pub use variants::{FlowRecord, Message};
+pub use variants::{FlowRecord, FromDispatcher, FromPeer, FromUnit, Lane, RefuseReason, UnitMessage};
 pub use watermark::{AHEAD_MAX, SeqOutcome, Watermark};

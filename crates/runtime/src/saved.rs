@@ -2,9 +2,9 @@
 //!
 //! A flow of the router's is, nearly always, one of the chain's; see [`Chain::flows_of`].
 
-use graph::Chain;
+use graph::{Chain, RestoreError};
 use packet::PacketPool;
-use protocol::unit::Unreadable;
+use protocol::message::RefuseReason;
 
 /// What stands before each saved flow: its length.
 const PREFIX_LEN: usize = size_of::<u32>();
@@ -43,7 +43,7 @@ pub fn restore(
     home: u32,
     (saved, source): (&[u8], Source),
     pool: &mut PacketPool,
-) -> Result<(), Unreadable> {
+) -> Result<(), RefuseReason> {
     let mut before = Vec::new();
     save(chain, home, &mut before);
     release(chain, home);
@@ -59,19 +59,30 @@ fn add(
     home: u32,
     (saved, source): (&[u8], Source),
     pool: &mut PacketPool,
-) -> Result<(), Unreadable> {
+) -> Result<(), RefuseReason> {
     let mut rest = saved;
     while let Some((len, behind)) = rest.split_first_chunk::<PREFIX_LEN>() {
-        let (flow, next) = behind.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(Unreadable)?;
+        let (flow, next) =
+            behind.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(RefuseReason::Unreadable)?;
         let restored = match source {
             Source::Handed => chain.restore_flow(flow, pool),
             Source::Copied => chain.restore_copy(flow, pool),
         };
-        let record = restored.map_err(|_| Unreadable)?;
+        let record = restored.map_err(|error| reason(&error))?;
         chain.set_handle(record, home);
         rest = next;
     }
-    if rest.is_empty() { Ok(()) } else { Err(Unreadable) }
+    if rest.is_empty() { Ok(()) } else { Err(RefuseReason::Unreadable) }
+}
+
+/// Returns the reason for which a chain refuses a flow, as units exchange it.
+fn reason(error: &RestoreError) -> RefuseReason {
+    match error {
+        RestoreError::Damaged => RefuseReason::Unreadable,
+        RestoreError::OtherChain | RestoreError::Upgrade(_) => RefuseReason::Incompatible,
+        RestoreError::Known => RefuseReason::Conflict,
+        RestoreError::TableFull | RestoreError::Streams(_) => RefuseReason::NoRoom,
+    }
 }
 
 /// The flows that have this home are elsewhere.

@@ -23,7 +23,7 @@ use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
 use protocol::dispatcher::{FlowGuess, NumberedPacket};
-use protocol::message::{FlowId, Message, Stamp, UnitId};
+use protocol::message::{FlowId, FromDispatcher, FromUnit, Stamp, UnitId};
 
 use crate::backend::Core;
 use crate::elastic::{ElasticError, UnitsReport};
@@ -84,7 +84,7 @@ pub trait Transport {
     }
 
     /// Sends a message of the dispatcher.
-    fn message(&mut self, now_ns: u64, unit: UnitId, message: Message);
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher);
 
     /// Starts a unit.
     fn start(&mut self, unit: UnitId) -> Started;
@@ -109,7 +109,7 @@ pub trait Transport {
     fn receive(&mut self) -> Option<Box<Return>>;
 
     /// Hands over messages that local units have sent to the dispatcher.
-    fn drain_local(&mut self, _take: &mut dyn FnMut(UnitId, Message)) {}
+    fn drain_local(&mut self, _take: &mut dyn FnMut(UnitId, FromUnit)) {}
 
     /// Returns whether packets are at units.
     fn has_pending(&self) -> bool {
@@ -254,7 +254,7 @@ pub struct Return {
     /// First fragments: datagram, key of the flow if it passed, and when.
     pub fragments: Vec<FirstFragment>,
     /// Messages.
-    pub messages: Vec<Message>,
+    pub messages: Vec<FromUnit>,
     /// Packets that leave.
     pub out: Vec<Packet>,
     /// Buffers of packets that do not.

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use protocol::message::FlowId;
-use protocol::unit::{Engine, Unreadable};
+use protocol::message::{FlowId, RefuseReason};
+use protocol::unit::Engine;
 
 use crate::scenario::Units;
 use crate::service::{Service, Spent};
@@ -199,18 +199,18 @@ impl Engine for Counting {
         }
     }
 
-    fn restore(&mut self, _now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
+    fn restore(&mut self, _now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), RefuseReason> {
         if state.is_empty() {
             self.states.remove(&flow);
             return Ok(());
         }
-        let (fold, mut rest) = state.split_first_chunk().ok_or(Unreadable)?;
+        let (fold, mut rest) = state.split_first_chunk().ok_or(RefuseReason::Unreadable)?;
         let fold = u64::from_be_bytes(*fold);
         for (bytes, len) in self.len.rest(flow, fold) {
-            rest = rest.strip_prefix(&bytes[..len]).ok_or(Unreadable)?;
+            rest = rest.strip_prefix(&bytes[..len]).ok_or(RefuseReason::Unreadable)?;
         }
         if !rest.is_empty() {
-            return Err(Unreadable);
+            return Err(RefuseReason::Unreadable);
         }
         self.states.insert(flow, fold);
         Ok(())

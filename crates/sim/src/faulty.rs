@@ -15,8 +15,8 @@ use std::rc::Rc;
 use graph::Chain;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
-use protocol::dispatcher::Numbered;
-use protocol::message::{Message, Stamp, UnitId};
+use protocol::dispatcher::NumberedPacket;
+use protocol::message::{FromDispatcher, FromPeer, Stamp, UnitId};
 use protocol::unit::Counters;
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::Report;
@@ -233,7 +233,7 @@ impl Faulty {
     }
 
     /// Sends a message between units as often as it arrives.
-    fn send_mail(&mut self, from: UnitId, to: UnitId, message: &Message) {
+    fn send_mail(&mut self, from: UnitId, to: UnitId, message: &FromPeer) {
         let faults = self.plan.messages;
         if self.random.happens(faults.loss.0) {
             self.outcome.borrow_mut().messages_lost += 1;
@@ -370,7 +370,7 @@ impl Transport for Faulty {
         &mut self.local
     }
 
-    fn continue_flowlet(&mut self, now_ns: u64, numbered: &Numbered, stamp: Stamp, packet: Packet) {
+    fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
         self.packet(now_ns, numbered.unit, stamp, packet);
     }
 
@@ -380,7 +380,7 @@ impl Transport for Faulty {
         self.send_packet(packet, |packet| Event::ToUnit(unit, ToUnit::Packet(now_ns, stamp, packet)));
     }
 
-    fn message(&mut self, now_ns: u64, unit: UnitId, message: Message) {
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
         self.now_ns = self.now_ns.max(now_ns);
         let at_ns = self.in_order_ns(unit);
         self.schedule(at_ns, Event::ToUnit(unit, ToUnit::Message(now_ns, message)));

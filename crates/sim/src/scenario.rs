@@ -12,7 +12,6 @@ use serde::Deserialize;
 use values::Nanos;
 
 pub use dispatcher::{Choice, DispatcherSettings, DrainWhen, Mode, ModeError, RateOver, Targets, WhenFull};
-pub use dispatcher::{Choice, DispatcherSettings, DrainWhen, Mode, ModeError, RateOver, Targets, WhenFull};
 pub use links::{Faults, Link, Links};
 pub use state::{Place, State};
 pub use units::{Count, CountError, ServiceKind, UNITS_MAX, Units};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use protocol::message::{Message, UnitId};
+use protocol::message::{FromUnit, UnitId, UnitMessage};
 use protocol::unit::Unit;
 
 use crate::engine::{Counting, Packet};
@@ -131,13 +131,10 @@ pub enum Parcel {
         /// The state that it works on has been read from the store for it.
         has_read: bool,
     },
-    /// A message.
-    Message {
-        /// From a unit; none: the dispatcher.
-        from: Option<UnitId>,
-        /// The message.
-        message: Message,
-    },
+    /// A message to a unit.
+    ToUnit(UnitMessage),
+    /// A message from a unit to the dispatcher.
+    ToDispatcher(UnitId, FromUnit),
 }
 
 impl Parcel {
@@ -146,7 +143,8 @@ impl Parcel {
     pub fn flow_index(&self) -> Option<u32> {
         match self {
             Parcel::Packet { stamp, .. } => Some(stamp.flow.index),
-            Parcel::Message { message, .. } => message.flow().map(|flow| flow.index),
+            Parcel::ToUnit(message) => message.flow().map(|flow| flow.index),
+            Parcel::ToDispatcher(..) => None,
         }
     }
 }

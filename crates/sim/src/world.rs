@@ -8,7 +8,7 @@ mod stores;
 
 use packet::FlowHasher;
 use protocol::dispatcher::{Dispatcher, DispatcherOutput};
-use protocol::message::UnitId;
+use protocol::message::{Lane, UnitId};
 use protocol::metering::{Interval, IntervalMeter};
 use protocol::unit::{Outbox, Unit};
 
@@ -54,11 +54,11 @@ enum Event {
 }
 
 impl Event {
-    /// A message arrives at a unit, and goes behind what waits there, or before it.
-    fn to_unit(unit: UnitId, parcel: u32, stays_behind: bool) -> Event {
-        match stays_behind {
-            true => Event::Queued { unit, parcel },
-            false => Event::Delivered { unit, parcel },
+    /// The arrival of a message at a unit: after what waits there, or before it.
+    fn to_unit(unit: UnitId, parcel: u32, lane: Lane) -> Event {
+        match lane {
+            Lane::Ordered => Event::Queued { unit, parcel },
+            Lane::Free => Event::Delivered { unit, parcel },
         }
     }
 
@@ -350,7 +350,7 @@ fn in_order(link: &Link) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use protocol::message::{FlowRecord, Message};
+    use protocol::message::{FlowRecord, FromPeer};
     use protocol::unit::Engine;
 
     use super::*;
@@ -401,7 +401,7 @@ mod tests {
         unit.engine_mut().save(flow, &mut bytes);
         world.switch_on(former);
         let record = FlowRecord { watermark, bytes };
-        world.send_between(world.now_ns, owner, former, Message::State { flow, epoch: epoch - 1, record });
+        world.send_between(world.now_ns, owner, former, FromPeer::State { flow, epoch: epoch - 1, record });
         assert_eq!(goes_on(world).map(|checked| checked.processed), Ok(4_500));
     }
 

@@ -7,7 +7,7 @@ mod support;
 
 use io::traffic::Payload;
 use packet::LinkType;
-use protocol::dispatcher::Mode;
+use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
 use runtime::{Assembly, Ingress};
 use sim::faulty::{FaultPlan, Outcome, Trial, TrialFrame};
@@ -31,11 +31,11 @@ const LOSSY: &str = r#"
 
 const CLEAN: &str = "[packets]\nlatency = \"65us\"";
 
-fn config(mode: Mode) -> UnitsConfig {
+fn config(mode: Granularity) -> UnitsConfig {
     UnitsConfig { mode, units_max: 4, capacity_bps: 5_000_000, ..UnitsConfig::as_published() }
 }
 
-fn trial(name: &'static str, frames: &[Arriving], plan: &str, mode: Mode) -> Trial<impl Assemble> {
+fn trial(name: &'static str, frames: &[Arriving], plan: &str, mode: Granularity) -> Trial<impl Assemble> {
     let frame = |frame: &Arriving| TrialFrame {
         timestamp_ns: frame.timestamp_ns,
         link: LinkType::Ethernet,
@@ -65,7 +65,7 @@ fn check(trial: &Trial<impl Assemble>, seed: u64) -> Outcome {
 
 fn check_all(name: &'static str, payload: Payload) {
     let frames = conversation(name, &profile(payload, 1_200, 20_000.0, 7));
-    for mode in [Mode::Flowlet, Mode::Packet] {
+    for mode in [Granularity::Flowlet, Granularity::Packet] {
         check(&trial(name, &frames, CLEAN, mode), 1);
         let lossy = trial(name, &frames, LOSSY, mode);
         let mut sum = Outcome::default();
@@ -76,7 +76,7 @@ fn check_all(name: &'static str, payload: Payload) {
             sum.messages_lost += outcome.messages_lost;
         }
         assert!(sum.packets_lost > 10 && sum.packets_late > 10, "{sum:?}");
-        assert!(mode == Mode::Flowlet || sum.messages_lost > 10, "{sum:?}");
+        assert!(mode == Granularity::Flowlet || sum.messages_lost > 10, "{sum:?}");
     }
 }
 

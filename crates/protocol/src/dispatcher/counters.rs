@@ -49,6 +49,9 @@ pub struct Counters {
     /// Packets that say that the state is to be copied at once (S62).
     pub pushes: u64,
 
+    /// Flows that went back to the holder of their state, which the owner refused.
+    pub states_refused: u64,
+
     /// Units that were ordered to start.
     pub units_started: u64,
     /// Units that were told to hand over their flows (S43).

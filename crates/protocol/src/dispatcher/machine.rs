@@ -1,6 +1,6 @@
 //! What a dispatcher is, is asked, and answers.
 
-use crate::message::{FlowId, Message, Stamp, UnitId};
+use crate::message::{FlowId, FromDispatcher, Stamp, UnitId};
 use packet::FlowKey;
 
 use crate::dispatcher::assign::Assigner;
@@ -95,7 +95,7 @@ pub enum DispatcherOutput {
         /// The unit.
         to: UnitId,
         /// The message.
-        message: Message,
+        message: FromDispatcher,
     },
     /// A unit is to be started; [`Dispatcher::started`] is called when it is ready. How long that takes
     /// is the caller's (S106); until then no other one is started.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::message::{Epoch, FlowId, Message, Stamp, Targets, UnitId};
+use crate::message::{Epoch, FlowId, FromDispatcher, Stamp, Targets, UnitId};
 
 use crate::dispatcher::assign::UnitPick;
 use crate::dispatcher::config::Granularity;
@@ -405,7 +405,7 @@ impl Dispatcher {
         let flow = self.flows.get(index);
         self.units.loses(flow.previous());
         self.units.gains(to);
-        let message = Message::Release { flow: id, epoch: flow.epoch, owner: to, last: flow.last };
+        let message = FromDispatcher::Release { flow: id, epoch: flow.epoch, owner: to, last: flow.last };
         outputs.push(DispatcherOutput::Send { to: flow.previous(), message });
         Some(flow.epoch)
     }
@@ -436,7 +436,7 @@ impl Dispatcher {
     /// that has the index.
     pub(crate) fn end(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) {
         let now_ns = self.now_ns();
-        let message = Message::End { flow: self.flows.id(index) };
+        let message = FromDispatcher::End { flow: self.flows.id(index) };
         let (flow, flowlet) = (self.flows.get(index), self.flows.flowlet(index));
         self.demand.measure(now_ns, flow, flowlet);
         let (owner, targets) = (flow.owner(), flowlet.targets);

@@ -1,7 +1,7 @@
 //! How many units there are: starting them ahead, draining idle ones, and moving their flows (S42,
 //! S43).
 
-use crate::message::{Epoch, FlowId, Message, UnitId};
+use crate::message::{Epoch, FlowId, FromDispatcher, FromUnit, UnitId};
 
 use crate::dispatcher::config::{DISPLACED_AFTER_NS, DrainWhen, UnitChoice};
 use crate::dispatcher::flow::Flow;
@@ -67,29 +67,21 @@ impl Dispatcher {
         }
     }
 
-    /// A unit says something: that a flow's time is over, or that it has no flows left. Anything
-    /// else is not for the dispatcher, and nothing is done.
+    /// Handles a message from a unit.
     pub fn handle_message(
         &mut self,
         now_ns: u64,
         from: UnitId,
-        message: Message,
+        message: FromUnit,
         outputs: &mut Vec<DispatcherOutput>,
     ) {
         let now_ns = self.at(now_ns);
         match message {
-            Message::Expire { flow, epoch, seq } => self.expire(now_ns, from, (flow, epoch, seq), outputs),
-            Message::Drained => self.drained(from, outputs),
-            Message::Release { .. }
-            | Message::Adopt { .. }
-            | Message::Pull { .. }
-            | Message::State { .. }
-            | Message::StateAck { .. }
-            | Message::Replicate { .. }
-            | Message::Delta { .. }
-            | Message::NeedFull { .. }
-            | Message::End { .. }
-            | Message::Drain => {}
+            FromUnit::Expire { flow, epoch, seq } => self.expire(now_ns, from, (flow, epoch, seq), outputs),
+            FromUnit::Drained => self.drained(from, outputs),
+            FromUnit::Refuse { flow, epoch, holder, .. } => {
+                self.refused(from, (flow, epoch), holder, outputs);
+            }
         }
     }
 
@@ -111,9 +103,29 @@ impl Dispatcher {
             }
             None if self.flows.is_over(id) => {
                 self.counters.expiries_repeated += 1;
-                outputs.push(DispatcherOutput::Send { to: from, message: Message::End { flow: id } });
+                outputs.push(DispatcherOutput::Send { to: from, message: FromDispatcher::End { flow: id } });
             }
             _ => self.counters.expiries_refused += 1,
+        }
+    }
+
+    /// Makes the holder of a flow's state the owner, if the present owner cannot take the state.
+    fn refused(
+        &mut self,
+        from: UnitId,
+        (id, epoch): (FlowId, Epoch),
+        holder: UnitId,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) {
+        let is_owner = |flow: &&Flow| flow.owner() == from && flow.epoch == epoch && epoch > 1;
+        let Some(last) = self.flows.live(id).filter(is_owner).map(|flow| flow.seq) else { return };
+        if holder == from || !matches!(self.units.state(holder), UnitState::Active | UnitState::Draining) {
+            return;
+        }
+        if let Some(epoch) = self.hand_over(id.index, holder, outputs) {
+            self.counters.states_refused += 1;
+            let message = FromDispatcher::Adopt { flow: id, epoch, previous: from, last };
+            outputs.push(DispatcherOutput::Send { to: holder, message });
         }
     }
 
@@ -215,7 +227,7 @@ impl Dispatcher {
             self.counters.buckets_moved += rss.clear_out(unit, self.units.active());
         }
         self.counters.units_drained += 1;
-        outputs.push(DispatcherOutput::Send { to: unit, message: Message::Drain });
+        outputs.push(DispatcherOutput::Send { to: unit, message: FromDispatcher::Drain });
     }
 
     /// Gives flows of units that drain to others, without waiting for packets of theirs:
@@ -268,7 +280,7 @@ impl Dispatcher {
             self.counters.flows_moved += 1;
             outputs.push(DispatcherOutput::Send {
                 to,
-                message: Message::Adopt { flow: id, epoch, previous, last },
+                message: FromDispatcher::Adopt { flow: id, epoch, previous, last },
             });
         }
     }
@@ -288,7 +300,7 @@ impl Dispatcher {
                 .is_none_or(|asked_ns| now_ns.saturating_sub(asked_ns) >= self.config.idle_ns);
             if is_done && is_time {
                 self.units.set_asked_ns(unit, Some(now_ns));
-                outputs.push(DispatcherOutput::Send { to: unit, message: Message::Drain });
+                outputs.push(DispatcherOutput::Send { to: unit, message: FromDispatcher::Drain });
             }
         }
     }

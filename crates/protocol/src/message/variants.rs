@@ -1,147 +1,275 @@
-//! Messages about flows between dispatchers and units.
+//! The messages of the protocol, grouped by who sends them, so that no other pair of sender and
+//! receiver can be written.
 
 use crate::message::{Delta, Epoch, FlowId, UnitId, Version, Watermark};
 
-/// A flow's state on its way, as bytes (S19).
+/// A flow's serialised state, with the packets that it covers (S19).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowRecord {
-    /// Which of the flow's packets it covers.
+    /// The packets that the state covers.
     pub watermark: Watermark,
-    /// All that the flow owns; what that is only units know. Empty: that of a new flow.
+    /// Everything that the flow owns, in a format that only units know. Empty for a new flow.
     pub bytes: Vec<u8>,
 }
 
-/// A message about a flow, or about all of a unit's.
+/// Why a unit cannot take a flow's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum RefuseReason {
+    /// The bytes are damaged.
+    #[error("the state is damaged")]
+    Unreadable,
+    /// The state was written by other functions, or by versions of them that cannot be upgraded.
+    #[error("the state is of other functions or versions")]
+    Incompatible,
+    /// Another flow at the unit has the same key or alias.
+    #[error("another flow has the key or the alias of this one")]
+    Conflict,
+    /// The unit has no room for another flow or its streams.
+    #[error("there is no room for the flow")]
+    NoRoom,
+}
+
+/// The order of a message relative to the packets on the same path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// The message stays after all packets sent before it: it queues with them.
+    Ordered,
+    /// The message may pass packets that wait (S18).
+    Free,
+}
+
+/// A message from the dispatcher to a unit. The transport must not lose it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// From the dispatcher to the owner so far, behind its last packet: another unit is the owner.
+pub enum FromDispatcher {
+    /// Ends the receiver's ownership: no packet of its epoch follows.
     Release {
         /// The flow.
         flow: FlowId,
-        /// The new owner's number.
+        /// The new owner's epoch.
         epoch: Epoch,
         /// The new owner.
         owner: UnitId,
-        /// The seq of the last packet that went to the owner so far.
+        /// The seq of the last packet of the receiver's epoch.
         last: u64,
     },
-    /// From the dispatcher to a new owner that there is no packet for: it is to fetch the state all the
-    /// same.
+    /// Makes the receiver the owner without a packet: it fetches the state.
     Adopt {
         /// The flow.
         flow: FlowId,
-        /// The new owner's number.
+        /// The receiver's epoch.
         epoch: Epoch,
-        /// The owner before.
+        /// The previous owner.
         previous: UnitId,
-        /// The seq of the last packet that went there.
+        /// The seq of the last packet of the previous owner's epoch.
         last: u64,
     },
-    /// From a new owner to the one before it: the state is wanted (S49).
-    Pull {
-        /// The flow.
-        flow: FlowId,
-        /// The new owner's number.
-        epoch: Epoch,
-        /// The seq that the state has to cover.
-        last: u64,
-        /// It is repeated. Then it travels behind the packets that wait at the owner before, as a
-        /// release does, and counts as one.
-        again: bool,
-    },
-    /// The answer: the state. What it does not cover up to the seq that was asked for will not
-    /// come.
-    State {
-        /// The flow.
-        flow: FlowId,
-        /// The new owner's number.
-        epoch: Epoch,
-        /// The state.
-        record: FlowRecord,
-    },
-    /// From a new owner to the one before it: it has the state. Whatever of the flow is still there
-    /// may be forgotten.
-    StateAck {
-        /// The flow.
-        flow: FlowId,
-        /// The new owner's number.
-        epoch: Epoch,
-    },
-    /// From the owner to a unit that may be the next one: a copy of the state (S51).
-    Replicate {
-        /// The flow.
-        flow: FlowId,
-        /// The owner's number.
-        epoch: Epoch,
-        /// The state.
-        record: FlowRecord,
-    },
-    /// The same, to a unit that seems to have an older copy: what has changed since.
-    Delta {
-        /// The flow.
-        flow: FlowId,
-        /// The owner's number.
-        epoch: Epoch,
-        /// Which of the flow's packets the state covers.
-        watermark: Watermark,
-        /// What has changed.
-        delta: Delta,
-    },
-    /// The answer of a unit that has no such copy: it is to get the whole state.
-    NeedFull {
-        /// The flow.
-        flow: FlowId,
-        /// Of which state the changes came.
-        version: Version,
-    },
-    /// From the owner to the dispatcher: the flow's time is over. Nothing ends before the dispatcher has
-    /// said so.
-    Expire {
-        /// The flow.
-        flow: FlowId,
-        /// The owner's number.
-        epoch: Epoch,
-        /// The highest seq that the state covers.
-        seq: u64,
-    },
-    /// From the dispatcher to the owner: the flow is over, as soon as its state is there; to others
-    /// that have copies: these are worth nothing. From a unit that was to have the state to one
-    /// that asks for it: it is over, and there is none.
+    /// Ends the flow at its owner once the state is there. Elsewhere, replicas become worthless.
     End {
         /// The flow.
         flow: FlowId,
     },
-    /// From the dispatcher to a unit that is to stop: it gets no flowlets any more, and its flows go
-    /// elsewhere one by one.
+    /// Announces that the unit will stop: it gets no new flowlets, and its flows move away.
     Drain,
-    /// From that unit to the dispatcher: it has none left.
-    Drained,
 }
 
-impl Message {
-    /// The flow that it is about; none: all of a unit's.
-    pub fn flow(&self) -> Option<FlowId> {
+/// A message from a unit to the dispatcher. It may be lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromUnit {
+    /// Proposes the end of a flow. The flow ends only once the dispatcher answers with
+    /// [`FromDispatcher::End`].
+    Expire {
+        /// The flow.
+        flow: FlowId,
+        /// The owner's epoch.
+        epoch: Epoch,
+        /// The highest seq that the state covers.
+        seq: u64,
+    },
+    /// Reports that a draining unit has no flows left.
+    Drained,
+    /// Reports that the owner could not take the state. The flow goes on where the state is.
+    Refuse {
+        /// The flow.
+        flow: FlowId,
+        /// The sender's epoch.
+        epoch: Epoch,
+        /// The reason.
+        reason: RefuseReason,
+        /// The unit that holds the state.
+        holder: UnitId,
+    },
+}
+
+/// A message from a unit to another unit. It may be lost, repeated or reordered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromPeer {
+    /// Asks the previous owner for the state (S49).
+    Pull {
+        /// The flow.
+        flow: FlowId,
+        /// The sender's epoch.
+        epoch: Epoch,
+        /// The seq that the state must cover.
+        last: u64,
+        /// Whether this is a retransmission. It then queues after packets, and counts as a
+        /// [`FromDispatcher::Release`].
+        again: bool,
+    },
+    /// Hands the state to the new owner. Packets up to the seq of the pull that it does not cover
+    /// are lost.
+    State {
+        /// The flow.
+        flow: FlowId,
+        /// The receiver's epoch.
+        epoch: Epoch,
+        /// The state.
+        record: FlowRecord,
+    },
+    /// Acknowledges the state: the previous owner may forget the flow.
+    StateAck {
+        /// The flow.
+        flow: FlowId,
+        /// The sender's epoch.
+        epoch: Epoch,
+    },
+    /// Copies the state to a unit that may be the next owner (S51).
+    Replicate {
+        /// The flow.
+        flow: FlowId,
+        /// The owner's epoch.
+        epoch: Epoch,
+        /// The state.
+        record: FlowRecord,
+    },
+    /// Updates a replica that the receiver is believed to have.
+    Delta {
+        /// The flow.
+        flow: FlowId,
+        /// The owner's epoch.
+        epoch: Epoch,
+        /// The packets that the new state covers.
+        watermark: Watermark,
+        /// The difference to the replica.
+        delta: Delta,
+    },
+    /// Asks for the whole state in place of a delta whose base is missing.
+    NeedFull {
+        /// The flow.
+        flow: FlowId,
+        /// The version that the delta leads to.
+        version: Version,
+    },
+    /// Answers a pull: the flow has ended, and there is no state.
+    End {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Returns a state that the sender cannot take. The receiver goes on as the owner of the
+    /// sender's epoch, whose packets the sender forwards.
+    Refuse {
+        /// The flow.
+        flow: FlowId,
+        /// The sender's epoch.
+        epoch: Epoch,
+        /// The reason.
+        reason: RefuseReason,
+        /// The state as it came: its holder may have let it go with the message.
+        record: FlowRecord,
+    },
+    /// Names the holder of a state to the owner after a unit that refused it.
+    Redirect {
+        /// The flow.
+        flow: FlowId,
+        /// The receiver's epoch.
+        epoch: Epoch,
+        /// The unit that holds the state.
+        holder: UnitId,
+        /// The seq that the state must cover.
+        last: u64,
+    },
+}
+
+/// A message to a unit, with its sender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnitMessage {
+    /// A message from the dispatcher.
+    FromDispatcher(FromDispatcher),
+    /// A message from the named unit.
+    FromPeer(UnitId, FromPeer),
+}
+
+impl FromDispatcher {
+    /// The order of the message relative to packets.
+    pub fn lane(&self) -> Lane {
         match self {
-            Message::Release { flow, .. }
-            | Message::Adopt { flow, .. }
-            | Message::Pull { flow, .. }
-            | Message::State { flow, .. }
-            | Message::StateAck { flow, .. }
-            | Message::Replicate { flow, .. }
-            | Message::Delta { flow, .. }
-            | Message::NeedFull { flow, .. }
-            | Message::Expire { flow, .. }
-            | Message::End { flow } => Some(*flow),
-            Message::Drain | Message::Drained => None,
+            FromDispatcher::Release { .. } | FromDispatcher::End { .. } | FromDispatcher::Drain => {
+                Lane::Ordered
+            }
+            FromDispatcher::Adopt { .. } => Lane::Free,
         }
     }
 
-    /// Bytes of state in it, or of what has changed in one.
+    /// The flow concerned; `None` for a message about the unit.
+    pub fn flow(&self) -> Option<FlowId> {
+        match self {
+            FromDispatcher::Release { flow, .. }
+            | FromDispatcher::Adopt { flow, .. }
+            | FromDispatcher::End { flow } => Some(*flow),
+            FromDispatcher::Drain => None,
+        }
+    }
+}
+
+impl FromPeer {
+    /// The order of the message relative to packets.
+    pub fn lane(&self) -> Lane {
+        match self {
+            FromPeer::Pull { again: true, .. } => Lane::Ordered,
+            _ => Lane::Free,
+        }
+    }
+
+    /// The flow concerned.
+    pub fn flow(&self) -> FlowId {
+        match self {
+            FromPeer::Pull { flow, .. }
+            | FromPeer::State { flow, .. }
+            | FromPeer::StateAck { flow, .. }
+            | FromPeer::Replicate { flow, .. }
+            | FromPeer::Delta { flow, .. }
+            | FromPeer::NeedFull { flow, .. }
+            | FromPeer::End { flow }
+            | FromPeer::Refuse { flow, .. }
+            | FromPeer::Redirect { flow, .. } => *flow,
+        }
+    }
+
+    /// Bytes of state or delta in the message.
     pub fn state_bytes(&self) -> Option<usize> {
         match self {
-            Message::State { record, .. } | Message::Replicate { record, .. } => Some(record.bytes.len()),
-            Message::Delta { delta, .. } => Some(delta.len()),
+            FromPeer::State { record, .. }
+            | FromPeer::Replicate { record, .. }
+            | FromPeer::Refuse { record, .. } => Some(record.bytes.len()),
+            FromPeer::Delta { delta, .. } => Some(delta.len()),
             _ => None,
+        }
+    }
+}
+
+impl UnitMessage {
+    /// The order of the message relative to packets.
+    pub fn lane(&self) -> Lane {
+        match self {
+            UnitMessage::FromDispatcher(message) => message.lane(),
+            UnitMessage::FromPeer(_, message) => message.lane(),
+        }
+    }
+
+    /// The flow concerned; `None` for a message about the unit.
+    pub fn flow(&self) -> Option<FlowId> {
+        match self {
+            UnitMessage::FromDispatcher(message) => message.flow(),
+            UnitMessage::FromPeer(_, message) => Some(message.flow()),
         }
     }
 }

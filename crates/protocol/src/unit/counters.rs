@@ -45,8 +45,12 @@ pub struct Counters {
     pub states_offered: u64,
     /// States received and taken.
     pub states_taken: u64,
-    /// States received that could not be read; their flows go on waiting.
-    pub states_unreadable: u64,
+    /// States received that the engine refused; their flows stay where they were.
+    pub states_refused: u64,
+    /// States returned by the next owner, which refused them.
+    pub states_returned: u64,
+    /// States returned that could not be taken back: their flows began again.
+    pub states_lost: u64,
     /// Packets that came late and were sent on to the flow's owner.
     pub forwarded: u64,
     /// Packets given up as lost before the unit.

@@ -1,6 +1,6 @@
 //! What a unit runs.
 
-use crate::message::FlowId;
+use crate::message::{FlowId, RefuseReason};
 
 /// What a unit runs: the states of flows, and what packets do to them. The unit decides when, this
 /// decides what.
@@ -17,20 +17,15 @@ pub trait Engine {
     /// Appends the flow's whole state to `out`; nothing if it has none here.
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>);
 
-    /// The flow's state is this from now on, instead of any that is here.
+    /// Replaces the flow's state by one that [`save`](Engine::save) wrote.
     ///
     /// # Errors
     ///
-    /// [`Unreadable`] if the bytes are no state that [`save`](Engine::save) wrote. Then nothing has
-    /// changed.
-    fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable>;
+    /// A [`RefuseReason`] if the state cannot be taken. Then nothing has changed here, and the flow
+    /// stays at the unit that sent the state.
+    fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), RefuseReason>;
 
     /// The state here is worth nothing any more: it went elsewhere, or (`ended`) the flow is over,
     /// and what it took is given back.
     fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool);
 }
-
-/// The bytes are no state of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the bytes are no state of a flow that this engine can read")]
-pub struct Unreadable;

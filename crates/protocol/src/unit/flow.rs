@@ -3,6 +3,7 @@
 mod handover;
 mod ownerships;
 mod packets;
+mod refusal;
 mod replication;
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-use crate::message::{Epoch, FlowId, FlowRecord, Message, Stamp, Targets, UnitId, Watermark};
+use crate::message::{Epoch, FlowId, FlowRecord, FromPeer, RefuseReason, Stamp, Targets, UnitId, Watermark};
 
 use crate::unit::{
     Config, DropCause, Engine,
@@ -318,19 +319,20 @@ impl Flow {
         Ok(())
     }
 
-    /// The state that an epoch begins with has come. Even if nothing has been heard of that epoch
-    /// yet: the sender has it from the dispatcher.
+    /// Takes the state that an epoch begins with, even if nothing else is known of the epoch: the
+    /// sender knows it from the dispatcher.
+    ///
+    /// # Errors
+    ///
+    /// The engine's reason if it refuses the state. Nothing has changed.
     pub fn state<E: Engine>(
         &mut self,
         epoch: Epoch,
         record: &FlowRecord,
         from: UnitId,
         cx: &mut Context<'_, E>,
-    ) {
-        if !self.restore(&record.bytes, cx) {
-            cx.counters.states_unreadable += 1;
-            return;
-        }
+    ) -> Result<(), RefuseReason> {
+        self.restore(&record.bytes, cx)?;
         let mut mark = record.watermark;
         let last = match self.find(epoch).map(|ownership| ownership.start) {
             Some(StateSource::From { last, .. }) => last,
@@ -339,8 +341,9 @@ impl Flow {
         cx.counters.given_up += mark.give_up_to(last.max(mark.highest()));
         cx.counters.states_taken += 1;
         self.take(epoch, mark, cx);
-        cx.out.to_units.push((from, Message::StateAck { flow: self.id, epoch }));
+        cx.out.to_units.push((from, FromPeer::StateAck { flow: self.id, epoch }));
         self.pump(cx);
+        Ok(())
     }
 
     /// The owner of this epoch has the state. What waits for an earlier one goes there.
@@ -351,7 +354,8 @@ impl Flow {
             .find(|ownership| epoch.checked_sub(1) == Some(ownership.epoch))
             .and_then(|ownership| ownership.next);
         let covered = self.state.map_or(0, |state| state.mark.contiguous);
-        let gone = Tombstone { epoch, owner, last: said.map_or(covered, |next| next.last) };
+        let last = said.map_or(covered, |next| next.last);
+        let gone = Tombstone { epoch, owner, last, refused: None };
         self.is_quiescent = false;
         self.forget_before(epoch);
         if self.state.take().is_some() {

@@ -1,8 +1,8 @@
 //! One index of the dispatcher's table at one unit: a flow, and those before it.
 
 use crate::message::{
-    DamagedDelta, Delta, Epoch, FlowId, FlowRecord, Handover, Message, Stamp, Targets, UnitId, Version,
-    Watermark,
+    DamagedDelta, Delta, Epoch, FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover,
+    RefuseReason, Stamp, Targets, UnitId, Version, Watermark,
 };
 
 use crate::unit::{
@@ -47,14 +47,23 @@ pub(crate) struct Tombstone {
     pub owner: UnitId,
     /// The last seq before it.
     pub last: u64,
+    /// Why this unit refused the state of that epoch, whose owner it was: the state stayed with
+    /// `owner`.
+    pub refused: Option<RefuseReason>,
 }
 
 impl Tombstone {
     /// Sends a packet of an earlier epoch there, as one of that epoch's: each unit on its way sends
     /// it to a later one.
     pub fn forward<E: Engine>(&self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
-        let handover = Handover::From { previous: cx.id(), last: self.last };
+        let previous = if self.refused.is_some() { self.owner } else { cx.id() };
+        let handover = Handover::From { previous, last: self.last };
         cx.counters.forwarded += 1;
+        if let Some(reason) = self.refused {
+            // The dispatcher may not have heard of it.
+            let (epoch, holder) = (self.epoch, self.owner);
+            cx.out.to_dispatcher.push(FromUnit::Refuse { flow: stamp.flow, epoch, reason, holder });
+        }
         cx.out.forwarded.push((self.owner, Stamp { epoch: self.epoch, handover, ..stamp }, packet));
     }
 }
@@ -204,6 +213,9 @@ impl FlowEntry {
         }
         match self.gone.filter(|gone| stamp.epoch <= gone.epoch) {
             None => self.flow(stamp.flow, cx).handle_packet(stamp, packet, cx),
+            Some(gone) if gone.refused.is_some() && stamp.epoch == gone.epoch => {
+                gone.forward(stamp, packet, cx);
+            }
             Some(_) if self.flow.as_ref().is_some_and(|flow| flow.covers(stamp.seq)) => {
                 cx.drop(DropCause::Stale, stamp, packet);
             }
@@ -212,46 +224,66 @@ impl FlowEntry {
         }
     }
 
-    /// A message about this flow, from the dispatcher or from a unit.
-    pub fn handle_message<E: Engine>(
+    /// Handles a message from the dispatcher about this flow.
+    pub fn handle_dispatcher_message<E: Engine>(
         &mut self,
         id: FlowId,
-        from: Option<UnitId>,
-        message: Message,
+        message: FromDispatcher,
         cx: &mut Context<'_, E>,
     ) {
-        let outcome = match (message, from) {
-            (Message::End { .. }, None) => {
+        let outcome = match message {
+            FromDispatcher::End { .. } => {
                 self.end(id.index, cx);
                 Ok(())
             }
-            (Message::End { .. }, Some(_)) => {
+            FromDispatcher::Adopt { epoch, .. } if self.is_over || self.is_past(epoch) => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            FromDispatcher::Release { epoch, .. }
+                if self.is_past(epoch) || self.is_over && self.flow.is_none() =>
+            {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            FromDispatcher::Release { epoch, owner, last, .. } if self.refused_before(epoch).is_some() => {
+                let holder = self.refused_before(epoch).unwrap_or(owner);
+                cx.out.to_units.push((owner, FromPeer::Redirect { flow: id, epoch, holder, last }));
+                Ok(())
+            }
+            FromDispatcher::Release { epoch, owner, last, .. } => {
+                self.flow(id, cx).release(epoch, owner, last, cx)
+            }
+            FromDispatcher::Adopt { epoch, previous, last, .. } => {
+                self.flow(id, cx).adopt(epoch, StateSource::From { previous, last }, cx)
+            }
+            FromDispatcher::Drain => Err(Unacceptable), // It concerns the unit.
+        };
+        if outcome.is_err() {
+            cx.counters.messages_refused += 1;
+        }
+    }
+
+    /// Handles a message from another unit about this flow.
+    pub fn handle_peer_message<E: Engine>(
+        &mut self,
+        id: FlowId,
+        from: UnitId,
+        message: FromPeer,
+        cx: &mut Context<'_, E>,
+    ) {
+        let outcome = match message {
+            FromPeer::End { .. } => {
                 self.end_without_state(id.index, cx);
                 Ok(())
             }
-            (
-                Message::Replicate { .. }
-                | Message::Delta { .. }
-                | Message::NeedFull { .. }
-                | Message::Adopt { .. },
-                _,
-            ) if self.is_over => {
-                cx.counters.messages_stale += 1;
-                Ok(())
-            }
-            (Message::Release { .. } | Message::StateAck { .. }, _)
-                if self.is_over && self.flow.is_none() =>
+            FromPeer::Replicate { .. } | FromPeer::Delta { .. } | FromPeer::NeedFull { .. }
+                if self.is_over =>
             {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            (Message::Pull { epoch, .. }, Some(from))
-                if self.is_over && self.flow.is_none() && !self.is_past(epoch) =>
-            {
-                cx.out.to_units.push((from, Message::End { flow: id }));
-                Ok(())
-            }
-            (Message::Replicate { epoch, record, .. }, Some(_)) => {
+            FromPeer::Replicate { epoch, record, .. } => {
                 cx.counters.replica_bytes_received += record.bytes.len() as u64;
                 let version = Version { epoch, seq: record.watermark.contiguous };
                 match self.wants(version, cx) {
@@ -260,7 +292,7 @@ impl FlowEntry {
                 }
                 Ok(())
             }
-            (Message::Delta { epoch, watermark, delta, .. }, Some(from)) => {
+            FromPeer::Delta { epoch, watermark, delta, .. } => {
                 cx.counters.replica_bytes_received += delta.len() as u64;
                 let version = Version { epoch, seq: watermark.contiguous };
                 match self.wants(version, cx) {
@@ -269,50 +301,104 @@ impl FlowEntry {
                 }
                 Ok(())
             }
-            (Message::NeedFull { version, .. }, Some(from)) => {
+            FromPeer::NeedFull { version, .. } => {
                 match &self.flow {
                     Some(flow) => flow.send_whole(version, from, cx),
                     None => cx.counters.messages_stale += 1,
                 }
                 Ok(())
             }
-            (Message::State { epoch, .. }, Some(from)) if self.is_past(epoch) => {
+            FromPeer::State { epoch, record, .. } if self.refused(epoch).is_some() => {
                 cx.counters.messages_stale += 1;
-                cx.out.to_units.push((from, Message::StateAck { flow: id, epoch }));
+                self.refuse(id, epoch, record, from, cx);
                 Ok(())
             }
-            (
-                Message::Release { epoch, .. }
-                | Message::Adopt { epoch, .. }
-                | Message::Pull { epoch, .. }
-                | Message::StateAck { epoch, .. },
-                _,
-            ) if self.is_past(epoch) => {
+            FromPeer::State { epoch, .. } if self.is_past(epoch) => {
+                cx.counters.messages_stale += 1;
+                cx.out.to_units.push((from, FromPeer::StateAck { flow: id, epoch }));
+                Ok(())
+            }
+            FromPeer::State { epoch, record, .. } if epoch > 1 => {
+                if let Err(reason) = self.flow(id, cx).state(epoch, &record, from, cx) {
+                    cx.counters.states_refused += 1;
+                    let covered = record.watermark.highest();
+                    self.gone = Some(self.flow(id, cx).give_back(epoch, covered, from, reason, cx));
+                    self.done = self.done.max(epoch);
+                    self.refuse(id, epoch, record, from, cx);
+                }
+                Ok(())
+            }
+            FromPeer::State { .. } => Err(Unacceptable),
+            FromPeer::Pull { epoch, .. } | FromPeer::StateAck { epoch, .. } if self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            (Message::Release { epoch, owner, last, .. }, None) => {
-                self.flow(id, cx).release(epoch, owner, last, cx)
-            }
-            (Message::Adopt { epoch, previous, last, .. }, None) => {
-                self.flow(id, cx).adopt(epoch, StateSource::From { previous, last }, cx)
-            }
-            (Message::Pull { epoch, last, again, .. }, Some(from)) => {
-                self.flow(id, cx).pull(epoch, from, last, again, cx)
-            }
-            (Message::State { epoch, record, .. }, Some(from)) if epoch > 1 => {
-                self.flow(id, cx).state(epoch, &record, from, cx);
+            FromPeer::Pull { epoch, last, .. } if self.refused_before(epoch).is_some() => {
+                let holder = self.refused_before(epoch).unwrap_or(from);
+                cx.out.to_units.push((from, FromPeer::Redirect { flow: id, epoch, holder, last }));
                 Ok(())
             }
-            (Message::StateAck { epoch, .. }, Some(from)) => {
+            FromPeer::Pull { .. } if self.is_over && self.flow.is_none() => {
+                cx.out.to_units.push((from, FromPeer::End { flow: id }));
+                Ok(())
+            }
+            FromPeer::StateAck { .. } if self.is_over && self.flow.is_none() => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            FromPeer::Pull { epoch, last, again, .. } => self.flow(id, cx).pull(epoch, from, last, again, cx),
+            FromPeer::Redirect { .. } if self.is_over && self.flow.is_none() => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            FromPeer::Refuse { epoch, .. } | FromPeer::Redirect { epoch, .. } if self.is_past(epoch) => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            FromPeer::Refuse { epoch, record, .. } => {
+                let is_back = match &mut self.flow {
+                    Some(flow) => flow.take_back(epoch, from, &record, cx),
+                    None => Ok(false),
+                };
+                is_back.map(|is_back| cx.counters.messages_stale += u64::from(!is_back))
+            }
+            FromPeer::Redirect { epoch, holder, last, .. } => {
+                let is_new = self.flow(id, cx).redirect(epoch, (from, holder), last, cx);
+                is_new.map(|is_new| cx.counters.messages_stale += u64::from(!is_new))
+            }
+            FromPeer::StateAck { epoch, .. } => {
                 self.gone = Some(self.flow(id, cx).leave(epoch, from, cx));
                 self.done = epoch;
                 Ok(())
             }
-            _ => Err(Unacceptable),
         };
         if outcome.is_err() {
             cx.counters.messages_refused += 1;
+        }
+    }
+
+    /// The tombstone of an epoch whose state this unit refused.
+    fn refused(&self, epoch: Epoch) -> Option<Tombstone> {
+        self.gone.filter(|gone| gone.refused.is_some() && gone.epoch == epoch)
+    }
+
+    /// The holder of the state that an epoch begins with, if this unit refused it.
+    fn refused_before(&self, epoch: Epoch) -> Option<UnitId> {
+        Some(self.refused(epoch.checked_sub(1)?)?.owner)
+    }
+
+    /// Returns a state to its holder, and tells the dispatcher.
+    fn refuse<E: Engine>(
+        &self,
+        flow: FlowId,
+        epoch: Epoch,
+        record: FlowRecord,
+        holder: UnitId,
+        cx: &mut Context<'_, E>,
+    ) {
+        if let Some(reason) = self.gone.and_then(|gone| gone.refused) {
+            cx.out.to_units.push((holder, FromPeer::Refuse { flow, epoch, reason, record }));
+            cx.out.to_dispatcher.push(FromUnit::Refuse { flow, epoch, reason, holder });
         }
     }
 
@@ -365,7 +451,7 @@ impl FlowEntry {
             (Ok(base), Some((here, old, _))) if base == here => delta.apply(&old.bytes),
             _ => {
                 cx.counters.deltas_without_base += 1;
-                cx.out.to_units.push((from, Message::NeedFull { flow: id, version }));
+                cx.out.to_units.push((from, FromPeer::NeedFull { flow: id, version }));
                 return;
             }
         };

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use crate::message::{Epoch, FlowId, Message, Stamp, UnitId, Watermark};
+use crate::message::{Epoch, FlowId, FromDispatcher, FromUnit, Stamp, UnitMessage, Watermark};
 
 use crate::unit::{
     Config, Counters, DropCause, Engine, FLOWS_MAX, Outbox, TOMBSTONES_MAX,
@@ -161,34 +161,20 @@ impl<E: Engine> Unit<E> {
         self.at(now_ns, stamp.flow, out, |entry, cx| entry.handle_packet(stamp, packet, cx));
     }
 
-    /// A message, from the dispatcher (`from`: none) or from a unit.
-    pub fn handle_message(
-        &mut self,
-        now_ns: u64,
-        from: Option<UnitId>,
-        message: Message,
-        out: &mut Outbox<E::Packet>,
-    ) {
-        let is_for_us = match (&message, from) {
-            (Message::Drain, None) => return self.drain(out),
-            (Message::Release { .. } | Message::Adopt { .. } | Message::End { .. }, None) => true,
-            (
-                Message::Pull { .. }
-                | Message::State { .. }
-                | Message::StateAck { .. }
-                | Message::Replicate { .. }
-                | Message::Delta { .. }
-                | Message::NeedFull { .. }
-                | Message::End { .. },
-                Some(from),
-            ) => from != self.config.id,
-            _ => false,
-        };
-        let Some(flow) = message.flow().filter(|flow| is_for_us && flow.index < FLOWS_MAX) else {
+    /// Handles a message from the dispatcher or from another unit.
+    pub fn handle_message(&mut self, now_ns: u64, message: UnitMessage, out: &mut Outbox<E::Packet>) {
+        if message == UnitMessage::FromDispatcher(FromDispatcher::Drain) {
+            return self.drain(out);
+        }
+        let is_own = matches!(message, UnitMessage::FromPeer(from, _) if from == self.config.id);
+        let Some(flow) = message.flow().filter(|flow| !is_own && flow.index < FLOWS_MAX) else {
             self.counters.messages_refused += 1;
             return;
         };
-        self.at(now_ns, flow, out, |entry, cx| entry.handle_message(flow, from, message, cx));
+        self.at(now_ns, flow, out, |entry, cx| match message {
+            UnitMessage::FromDispatcher(message) => entry.handle_dispatcher_message(flow, message, cx),
+            UnitMessage::FromPeer(from, message) => entry.handle_peer_message(flow, from, message, cx),
+        });
     }
 
     /// Does what is due: copies the states of flows that are silent ahead (S51), gives up what did
@@ -268,7 +254,7 @@ impl<E: Engine> Unit<E> {
     /// Says so once no flow is left; now, and each time that it is asked, if there is none.
     fn drain(&mut self, out: &mut Outbox<E::Packet>) {
         if self.here == 0 {
-            out.to_dispatcher.push(Message::Drained);
+            out.to_dispatcher.push(FromUnit::Drained);
         }
         self.is_draining = true;
     }
@@ -339,7 +325,7 @@ impl<E: Engine> Unit<E> {
             (true, false) => {
                 self.here -= 1;
                 if self.is_draining && self.here == 0 {
-                    out.to_dispatcher.push(Message::Drained);
+                    out.to_dispatcher.push(FromUnit::Drained);
                 }
             }
             _ => {}

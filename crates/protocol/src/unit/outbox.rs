@@ -1,17 +1,17 @@
 //! What a unit wants sent.
 
-use crate::message::{Message, Stamp, UnitId};
+use crate::message::{FromPeer, FromUnit, Stamp, UnitId};
 
 /// What a unit wants sent, and what has become of packets that it did not process. Whoever drives
 /// the unit empties it.
 #[derive(Clone, Debug)]
 pub struct Outbox<P> {
     /// To the dispatcher.
-    pub to_dispatcher: Vec<Message>,
+    pub to_dispatcher: Vec<FromUnit>,
     /// To units.
-    pub to_units: Vec<(UnitId, Message)>,
+    pub to_units: Vec<(UnitId, FromPeer)>,
     /// To all other units that are active.
-    pub to_all: Vec<Message>,
+    pub to_all: Vec<FromPeer>,
     /// Packets that came too late: to the units that own their flows now. The stamp is that of the
     /// owner's epoch.
     pub forwarded: Vec<(UnitId, Stamp, P)>,

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
-use protocol::message::{FlowId, Handover, Targets, UnitId};
+use protocol::message::{FlowId, FromUnit, Handover, Targets, UnitId};
 use protocol::unit::{Config, DropCause, Unit};
 
 use crate::common::world::{Flow, Item, World};
@@ -37,6 +37,8 @@ struct Nature {
     /// Per 1,000 packets, those that say that the state is to be copied at once.
     at_once: u64,
     deltas: bool,
+    /// The units that refuse states that come, as bits.
+    refusing: u16,
     seed: [u8; 32],
 }
 
@@ -68,7 +70,7 @@ prop_compose! {
         let (loss, mute, queue, end, reorder_timeout_ns, pending_per_flow_max) = (0, 0, 0, 0, None, 1 << 10);
         Nature {
             units, flows, steps, dispatcher_fifo, peers_fifo, loss, mute, twice, queue, new_owner, end, pace_ns, reorder_timeout_ns,
-            pending_per_flow_max, replica_bytes_max, replicate_after_ns, at_once, deltas, seed,
+            pending_per_flow_max, replica_bytes_max, replicate_after_ns, at_once, deltas, refusing: 0, seed,
         }
     }
 }
@@ -98,7 +100,10 @@ struct Play {
 impl Play {
     fn new(nature: Nature) -> Play {
         let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &nature.seed);
-        let world = World::new(nature.units, |id| nature.config(id));
+        let mut world = World::new(nature.units, |id| nature.config(id));
+        for (number, unit) in world.units.iter_mut().enumerate() {
+            unit.engine_mut().refuses = nature.refusing >> number & 1 == 1;
+        }
         let flows = (0..nature.flows)
             .map(|index| Flow::new(FlowId { index, generation: 1 }, unit(&mut random, nature.units)))
             .collect();
@@ -115,10 +120,31 @@ impl Play {
                     self.world.handle_timeout(now_ns);
                 }
             }
+            self.take_refusals();
             self.world.check();
         }
-        self.world.settle();
-        self
+        loop {
+            self.world.settle();
+            if !self.take_refusals() {
+                return self;
+            }
+        }
+    }
+
+    /// The dispatcher gives flows back whose new owners have refused their states. Returns whether
+    /// there were any.
+    fn take_refusals(&mut self) -> bool {
+        let mut is_any = false;
+        for message in std::mem::take(&mut self.world.to_dispatcher) {
+            let FromUnit::Refuse { flow: id, epoch, holder, .. } = message else { continue };
+            let refused = self.flows.iter_mut().find(|flow| flow.id == id && flow.epoch == epoch);
+            if let Some(flow) = refused {
+                flow.release_to(holder, &mut self.world);
+                flow.adopt(&mut self.world);
+                is_any = true;
+            }
+        }
+        is_any
     }
 
     /// The dispatcher does something for a flow.
@@ -236,6 +262,26 @@ proptest! {
         }
         prop_assert_eq!(play.given_up(), 0);
         prop_assert!(play.world.dropped.iter().all(|dropped| dropped.0 == DropCause::Stale), "they came twice");
+    }
+
+    /// A flow whose state is refused goes on where the state was: no packet is lost by it.
+    #[test]
+    fn a_refused_state_costs_no_packet(nature in network(), refusing in 1u16..8) {
+        let play = Play::new(Nature { refusing, ..nature }).run();
+        for flow in play.flows.iter().filter(|flow| flow.seq > 0) {
+            prop_assert_eq!(play.world.check_end(flow), 0);
+            prop_assert!(play.world.processed(flow.id).into_iter().eq(1..=flow.seq));
+        }
+        prop_assert_eq!(play.given_up(), 0);
+    }
+
+    /// The same with losses: what was not processed has been given up.
+    #[test]
+    fn refused_states_leave_nothing_behind(nature in bad_network(), refusing in 1u16..8) {
+        let play = Play::new(Nature { refusing, ..nature }).run();
+        let lost: u64 = play.begun().map(|flow| play.world.check_end(flow)).sum();
+        prop_assert_eq!(lost, play.given_up());
+        prop_assert_eq!(play.world.units.iter().map(Unit::flows).sum::<usize>(), play.begun().count());
     }
 
     /// What is lost or late is given up, and counted; nothing waits forever, and only the last

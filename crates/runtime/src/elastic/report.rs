@@ -40,10 +40,10 @@ pub struct UnitsReport {
     pub seamless: u64,
     /// Changes for which the state was asked for.
     pub pulls: u64,
-    /// States that could not be taken over, so that their flows began anew, where each unit has a
-    /// thread of its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub states_lost: Option<u64>,
+    /// States that the next owner refused: their flows stayed where they were.
+    pub states_refused: u64,
+    /// Refused states that could not be taken back: their flows began again.
+    pub states_lost: u64,
     /// How long a unit took to start, in nanoseconds (median), where each has a thread of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_ns: Option<u64>,
@@ -85,6 +85,8 @@ impl UnitsReport {
             seamless: sum.seamless + unit.seamless,
             pulls_sent: sum.pulls_sent + unit.pulls_sent,
             states_taken: sum.states_taken + unit.states_taken,
+            states_refused: sum.states_refused + unit.states_refused,
+            states_lost: sum.states_lost + unit.states_lost,
             state_bytes_sent: sum.state_bytes_sent + unit.state_bytes_sent,
             replicas_received: sum.replicas_received + unit.replicas_received,
             replica_bytes_received: sum.replica_bytes_received + unit.replica_bytes_received,
@@ -109,7 +111,8 @@ impl UnitsReport {
             units_stopped: router.units_stopped,
             seamless: units.seamless,
             pulls: units.pulls_sent,
-            states_lost: None,
+            states_refused: units.states_refused,
+            states_lost: units.states_lost,
             start_ns: None,
             pull_ns: None,
             seamless_share: (changes > 0).then(|| units.seamless as f64 / changes as f64),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use graph::{Chain, FlowChange};
 use packet::{DropReason, Packet};
 use protocol::dispatcher::{FlowGuess, NumberedPacket};
-use protocol::message::{FlowId, Message, Stamp, UnitId};
+use protocol::message::{FlowId, FromDispatcher, FromPeer, FromUnit, Stamp, UnitId, UnitMessage};
 use protocol::unit::{Counters, Outbox, Unit};
 
 use super::shared_table::{SharedEngine, SharedTable};
@@ -30,14 +30,14 @@ pub struct Memory {
     /// In flight between units.
     mails: VecDeque<(UnitId, Mail)>,
     /// To the dispatcher.
-    messages: VecDeque<(UnitId, Message)>,
+    messages: VecDeque<(UnitId, FromUnit)>,
     now_ns: u64,
     due_ns: u64,
     next: Return,
 }
 
 enum Mail {
-    Message(UnitId, Message),
+    Message(UnitId, FromPeer),
     Packet(Stamp, Packet),
 }
 
@@ -87,12 +87,12 @@ impl Memory {
         self.deliver_mails();
     }
 
-    fn deliver_message(&mut self, from: Option<UnitId>, to: UnitId, message: Message) {
+    fn deliver_message(&mut self, to: UnitId, message: UnitMessage) {
         if let Some(flow) = message.flow() {
             self.catch_up(to, flow);
         }
         let unit = &mut self.units[to.index()];
-        unit.handle_message(self.now_ns, from, message, &mut self.outbox);
+        unit.handle_message(self.now_ns, message, &mut self.outbox);
         self.due_ns = self.due_ns.min(unit.next_timeout_ns());
         self.collect(to);
     }
@@ -101,10 +101,12 @@ impl Memory {
     fn deliver_mails(&mut self) {
         while let Some((to, mail)) = self.mails.pop_front() {
             match mail {
-                Mail::Message(from, message) => self.deliver_message(Some(from), to, message),
+                Mail::Message(from, message) => {
+                    self.deliver_message(to, UnitMessage::FromPeer(from, message))
+                }
                 Mail::Packet(stamp, packet) => {
                     self.catch_up(to, stamp.flow);
-                    self.units[to.index()].packet(self.now_ns, stamp, packet, &mut self.outbox);
+                    self.units[to.index()].handle_packet(self.now_ns, stamp, packet, &mut self.outbox);
                     self.collect(to);
                 }
             }
@@ -226,9 +228,9 @@ impl Transport for Memory {
         self.deliver_mails();
     }
 
-    fn message(&mut self, now_ns: u64, unit: UnitId, message: Message) {
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
         self.now_ns = now_ns;
-        self.deliver_message(None, unit, message);
+        self.deliver_message(unit, UnitMessage::FromDispatcher(message));
         self.deliver_mails();
     }
 
@@ -272,7 +274,7 @@ impl Transport for Memory {
         })
     }
 
-    fn drain_local(&mut self, take: &mut dyn FnMut(UnitId, Message)) {
+    fn drain_local(&mut self, take: &mut dyn FnMut(UnitId, FromUnit)) {
         while let Some((unit, message)) = self.messages.pop_front() {
             take(unit, message);
         }
@@ -286,13 +288,13 @@ impl Transport for Memory {
         }
         self.take_changes();
         for unit in (0..self.units.len() as u16).map(UnitId) {
-            if self.units[unit.index()].due_ns() <= now_ns {
-                self.units[unit.index()].advance(now_ns, &mut self.outbox);
+            if self.units[unit.index()].next_timeout_ns() <= now_ns {
+                self.units[unit.index()].handle_timeout(now_ns, &mut self.outbox);
                 self.collect(unit);
             }
         }
         self.deliver_mails();
-        let units = self.units.iter().map(Unit::due_ns);
+        let units = self.units.iter().map(Unit::next_timeout_ns);
         self.due_ns = units.min().unwrap_or(u64::MAX).min(self.table.borrow().local.chain.next_timeout_ns());
     }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use graph::Chain;
 use packet::{Packet, PacketPool};
-use protocol::message::FlowId;
-use protocol::unit::{Engine, Unreadable};
+use protocol::message::{FlowId, RefuseReason};
+use protocol::unit::Engine;
 
 use crate::saved::{Source, release, restore, save};
 
@@ -29,8 +29,6 @@ pub(super) struct OwnEngine {
     slots: u32,
     /// Homes of packets that left no flow in the chain: it had no room, or begins none.
     pub without_flow: Vec<u32>,
-    /// States that could not be taken over.
-    pub states_lost: u64,
     /// Packets that went through the chain, or were dropped in front of it.
     pub through: u64,
     /// Whether the state at hand has come from a unit that has released it.
@@ -52,7 +50,6 @@ impl OwnEngine {
             older: HashMap::new(),
             slots,
             without_flow: Vec::new(),
-            states_lost: 0,
             through: 0,
             is_handed: false,
             is_reliable,
@@ -139,9 +136,9 @@ impl OwnEngine {
         let known = self.generations[slot];
         if flow.generation > known {
             self.flush();
-            if self.has(flow.slot) {
-                let home = self.new_home(FlowId { slot: flow.slot, generation: known });
-                self.chain.change_handle(flow.slot, home);
+            if self.has(flow.index) {
+                let home = self.new_home(FlowId { index: flow.index, generation: known });
+                self.chain.change_handle(flow.index, home);
             }
             self.generations[slot] = flow.generation;
             return flow.index;
@@ -182,15 +179,11 @@ impl Engine for OwnEngine {
         save(&mut self.chain, home, out);
     }
 
-    fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
+    fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), RefuseReason> {
         self.pass_time(now_ns);
         let home = self.home(flow);
         let source = if self.is_handed { Source::Handed } else { Source::Copied };
-        // It cannot be sent once more, as it is not kept where it comes from: the flow begins anew.
-        if restore(&mut self.chain, home, (state, source), &mut self.pool).is_err() {
-            self.states_lost += 1;
-        }
-        Ok(())
+        restore(&mut self.chain, home, (state, source), &mut self.pool)
     }
 
     fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool) {

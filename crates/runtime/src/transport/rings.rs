@@ -31,7 +31,7 @@ use hdrhistogram::Histogram;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
 use protocol::dispatcher::NumberedPacket;
-use protocol::message::{Message, Stamp, UnitId};
+use protocol::message::{FromDispatcher, Stamp, UnitId};
 use protocol::unit::Counters;
 
 use super::lane::{Bell, Lane, MAILS, Mailbox, RETURNS, RING};
@@ -282,7 +282,7 @@ impl Transport for Rings {
         self.sent += 1;
     }
 
-    fn message(&mut self, now_ns: u64, unit: UnitId, message: Message) {
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
         if let Some(lane) = &mut self.lanes[unit.index()] {
             lane.has_messages = true;
             lane.push(ToUnit::Message(now_ns, message));
@@ -415,16 +415,14 @@ impl Transport for Rings {
         let mut starts_ns = self.starts_ns.clone();
         starts_ns.sort_unstable();
         report.start_ns = starts_ns.get(starts_ns.len() / 2).copied();
-        let (mut pulls, mut states_lost) = (new_histogram(), 0);
-        let mut add = |of_unit: &Histogram<u64>, lost| {
+        let mut pulls = new_histogram();
+        let mut add = |of_unit: &Histogram<u64>| {
             let added = pulls.add(of_unit);
             debug_assert!(added.is_ok(), "all have the same bounds");
-            states_lost += lost;
         };
-        self.left.iter().for_each(|left| add(&left.pulls, left.states_lost));
-        self.figures().for_each(|figures| add(&figures.pulls, figures.states_lost));
+        self.left.iter().for_each(|left| add(&left.pulls));
+        self.figures().for_each(|figures| add(&figures.pulls));
         report.pull_ns = (!pulls.is_empty()).then(|| percentiles(&pulls));
-        report.states_lost = Some(states_lost);
     }
 
     fn add_to_report(&self, report: &mut Report, names: &[String]) {

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use packet::Packet;
 use protocol::dispatcher::FlowGuess;
-use protocol::message::{FlowId, UnitId};
-use protocol::unit::{Engine, Unreadable};
+use protocol::message::{FlowId, RefuseReason, UnitId};
+use protocol::unit::Engine;
 
 use super::LocalGraph;
 use crate::saved::{Source, release, restore, save};
@@ -148,7 +148,7 @@ impl Engine for SharedEngine {
         });
     }
 
-    fn restore(&mut self, _now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
+    fn restore(&mut self, _now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), RefuseReason> {
         let table = &mut *self.table.borrow_mut();
         if !table.has_as_saved(flow.index, state) {
             table.flush();

@@ -7,7 +7,7 @@ use graph::Chain;
 use hdrhistogram::Histogram;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
-use protocol::message::{FlowId, Message, Stamp, UnitId};
+use protocol::message::{FlowId, FromDispatcher, FromPeer, Stamp, UnitId, UnitMessage};
 use protocol::unit::{Counters, DropCause, Outbox, Unit};
 
 use super::Return;
@@ -29,7 +29,7 @@ pub enum ToUnit {
     /// A packet.
     Packet(u64, Stamp, Packet),
     /// A message.
-    Message(u64, Message),
+    Message(u64, FromDispatcher),
     /// An operator's command to the function with this number.
     Control(usize, Box<str>),
     /// The unit reports its counters.
@@ -45,7 +45,7 @@ pub enum ToUnit {
 /// From a unit to a unit.
 pub enum Mail {
     /// A message.
-    Message(UnitId, Message),
+    Message(UnitId, FromPeer),
     /// A packet whose flow has moved on.
     Packet(Stamp, Packet),
 }
@@ -66,8 +66,6 @@ pub struct Left {
     pub counters: Counters,
     /// Flows that it had at the end of the run.
     pub flows_live: u64,
-    /// States that could not be read or had no room: their flows began again.
-    pub states_lost: u64,
     /// How long it took to fetch states from other units.
     pub pulls: Histogram<u64>,
     /// Panics of its thread.
@@ -79,7 +77,6 @@ pub struct Left {
 pub(super) struct Figures {
     pub report: Report,
     pub counters: Counters,
-    pub states_lost: u64,
     pub pulls: Histogram<u64>,
 }
 
@@ -162,7 +159,7 @@ impl UnitEnd {
 
     /// Returns the protocol's earliest deadline at the unit; its flows have others.
     pub fn next_timeout_ns(&self) -> u64 {
-        self.unit.due_ns()
+        self.unit.next_timeout_ns()
     }
 
     /// Returns the unit's counters.
@@ -209,7 +206,8 @@ impl UnitEnd {
             }
             ToUnit::Message(now_ns, message) => {
                 self.now_ns = now_ns;
-                unit.handle_message(now_ns, None, message, &mut self.outbox);
+                let message = UnitMessage::FromDispatcher(message);
+                unit.handle_message(now_ns, message, &mut self.outbox);
                 self.collect();
             }
             ToUnit::Control(stage, command) => {
@@ -238,13 +236,14 @@ impl UnitEnd {
             Mail::Message(from, message) => {
                 // What was asked for: it comes, or there is none.
                 let asked_ns = match &message {
-                    Message::State { flow, .. } | Message::End { flow } => self.pulled.remove(flow),
+                    FromPeer::State { flow, .. } | FromPeer::End { flow } => self.pulled.remove(flow),
                     _ => None,
                 };
-                let is_state = matches!(message, Message::State { .. });
+                let is_state = matches!(message, FromPeer::State { .. });
+                let is_handed = is_state || matches!(message, FromPeer::Refuse { .. });
                 let engine = unit.engine_mut();
-                engine.is_handed = is_state && engine.is_reliable;
-                unit.handle_message(self.now_ns, Some(from), message, &mut self.outbox);
+                engine.is_handed = is_handed && engine.is_reliable;
+                unit.handle_message(self.now_ns, UnitMessage::FromPeer(from, message), &mut self.outbox);
                 unit.engine_mut().is_handed = false;
                 if let Some(asked_ns) = asked_ns.filter(|_| is_state) {
                     self.pulls.saturating_record((self.clock_ns)().saturating_sub(asked_ns));
@@ -266,7 +265,7 @@ impl UnitEnd {
     /// Handles deadlines of the protocol that have passed, and none of flows.
     pub fn handle_protocol_timeout(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
-        self.unit.advance(self.now_ns, &mut self.outbox);
+        self.unit.handle_timeout(self.now_ns, &mut self.outbox);
         self.collect();
     }
 
@@ -346,7 +345,7 @@ impl UnitEnd {
         engine.flush();
         let names = vec![String::new(); engine.chain.stages().len()];
         let report = Report::of("", None, &engine.chain, &names);
-        Box::new(Figures { report, counters, states_lost: engine.states_lost, pulls: self.pulls.clone() })
+        Box::new(Figures { report, counters, pulls: self.pulls.clone() })
     }
 
     /// Takes what the unit wants sent.
@@ -357,8 +356,8 @@ impl UnitEnd {
         if !self.outbox.to_units.is_empty() || !self.outbox.forwarded.is_empty() {
             for (_, message) in &self.outbox.to_units {
                 match message {
-                    Message::State { flow, .. } => self.unit.engine_mut().sent(*flow),
-                    Message::Pull { flow, .. } => {
+                    FromPeer::State { flow, .. } => self.unit.engine_mut().sent(*flow),
+                    FromPeer::Pull { flow, .. } => {
                         self.pulled.insert(*flow, (self.clock_ns)());
                     }
                     _ => {}
@@ -455,14 +454,7 @@ impl UnitEnd {
     pub(super) fn into_left(self, flows_live: u64, restarts: u64) -> Left {
         let counters = *self.unit.counters();
         let engine = self.unit.into_engine();
-        Left {
-            chain: engine.chain,
-            counters,
-            flows_live,
-            states_lost: engine.states_lost,
-            pulls: self.pulls,
-            restarts,
-        }
+        Left { chain: engine.chain, counters, flows_live, pulls: self.pulls, restarts }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the dispatcher has to do with: packets and messages that come to it, and what it orders.
 
 use protocol::dispatcher::{Arrival, Dispatched, DispatcherOutput};
-use protocol::message::{Message, Targets, UnitId};
+use protocol::message::{FromDispatcher, Targets, UnitId, UnitMessage};
 
 use super::{Event, World};
 use crate::arrivals::Coming;
@@ -80,18 +80,18 @@ impl World {
         self.orders = orders;
     }
 
-    /// What must stay behind packets that were sent before goes into the queue with them; the rest
-    /// passes it (S18).
-    fn send_to_unit(&mut self, now_ns: u64, unit: UnitId, message: Message) {
-        let stays_behind = matches!(message, Message::Release { .. } | Message::End { .. } | Message::Drain);
+    /// Sends a message to a unit: into the queue with packets, or past it (S18).
+    fn send_to_unit(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
         let arrives_ns = self.links.message(now_ns, unit);
-        let parcel = self.add_message(None, message);
-        self.events.push(arrives_ns, Event::to_unit(unit, parcel, stays_behind));
+        let lane = message.lane();
+        self.messages += 1;
+        let parcel = self.parcels.add(Parcel::ToUnit(UnitMessage::FromDispatcher(message)));
+        self.events.push(arrives_ns, Event::to_unit(unit, parcel, lane));
     }
 
     /// A message arrives at the dispatcher.
     pub(super) fn come_back(&mut self, parcel: u32) {
-        if let Some(Parcel::Message { from: Some(from), message }) = self.parcels.take(parcel) {
+        if let Some(Parcel::ToDispatcher(from, message)) = self.parcels.take(parcel) {
             self.messages -= 1;
             self.dispatcher.handle_message(self.now_ns, from, message, &mut self.orders);
             self.carry_out_orders(self.now_ns);

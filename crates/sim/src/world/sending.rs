@@ -1,6 +1,6 @@
 //! What units send, and what becomes of packets that they do not process.
 
-use protocol::message::{Message, UnitId};
+use protocol::message::{FromPeer, UnitId, UnitMessage};
 use protocol::unit::DropCause;
 
 use super::{Event, World};
@@ -14,7 +14,8 @@ impl World {
         for message in outbox.to_dispatcher.drain(..) {
             let arrivals = self.links.message_to_dispatcher(now_ns, unit);
             for arrives_ns in arrivals.into_iter().flatten() {
-                let parcel = self.add_message(Some(unit), message.clone());
+                self.messages += 1;
+                let parcel = self.parcels.add(Parcel::ToDispatcher(unit, message.clone()));
                 self.events.push(arrives_ns, Event::Returned { parcel });
             }
         }
@@ -25,7 +26,7 @@ impl World {
         }
         for message in outbox.to_all.drain(..) {
             if self.store.is_some() {
-                if let Message::Replicate { flow, record, .. } = message {
+                if let FromPeer::Replicate { flow, record, .. } = message {
                     self.push(now_ns, unit, flow, record);
                 }
                 continue;
@@ -59,23 +60,23 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn send_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, message: Message) {
+    pub(super) fn send_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, message: FromPeer) {
         let bytes = message.state_bytes();
         let cargo = match (&message, bytes) {
             (_, None) => Cargo::None,
-            (Message::Replicate { .. } | Message::Delta { .. }, Some(bytes)) => {
+            (FromPeer::Replicate { .. } | FromPeer::Delta { .. }, Some(bytes)) => {
                 self.tally.replicas += 1;
                 self.tally.replica_bytes += bytes as u64;
-                self.tally.deltas += u64::from(matches!(message, Message::Delta { .. }));
+                self.tally.deltas += u64::from(matches!(message, FromPeer::Delta { .. }));
                 Cargo::Copy(bytes)
             }
             (_, Some(bytes)) => Cargo::State(bytes),
         };
         let [first_ns, again_ns] = self.links.message_between(now_ns, from, to, cargo);
-        let stays_behind = matches!(message, Message::Pull { again: true, .. });
+        let lane = message.lane();
         let mut send = |arrives_ns, message| {
-            let parcel = self.add_message(Some(from), message);
-            self.events.push(arrives_ns, Event::to_unit(to, parcel, stays_behind));
+            let parcel = self.add_message(from, message);
+            self.events.push(arrives_ns, Event::to_unit(to, parcel, lane));
         };
         if let Some(again_ns) = again_ns {
             send(again_ns, message.clone());
@@ -85,8 +86,8 @@ impl World {
         }
     }
 
-    pub(super) fn add_message(&mut self, from: Option<UnitId>, message: Message) -> u32 {
+    pub(super) fn add_message(&mut self, from: UnitId, message: FromPeer) -> u32 {
         self.messages += 1;
-        self.parcels.add(Parcel::Message { from, message })
+        self.parcels.add(Parcel::ToUnit(UnitMessage::FromPeer(from, message)))
     }
 }

@@ -1,6 +1,6 @@
 //! What units do, one thing after the other, and when they are done.
 
-use protocol::message::{Message, UnitId};
+use protocol::message::{FromDispatcher, UnitId, UnitMessage};
 
 use super::{Event, World};
 use crate::checks::Violation;
@@ -81,20 +81,22 @@ impl World {
                 }
                 Ok(())
             }
-            Some(Parcel::Message { from, message }) => {
+            Some(Parcel::ToUnit(message)) => {
                 self.messages -= 1;
                 let released = match message {
-                    Message::Release { flow, epoch, owner, last } => Some((flow, (epoch, owner, last))),
+                    UnitMessage::FromDispatcher(FromDispatcher::Release { flow, epoch, owner, last }) => {
+                        Some((flow, (epoch, owner, last)))
+                    }
                     _ => None,
                 };
                 server.unit.engine_mut().take_messages(now_ns, 1);
-                server.unit.handle_message(now_ns, from, message, &mut self.outbox);
+                server.unit.handle_message(now_ns, message, &mut self.outbox);
                 if let Some((flow, next)) = released {
                     self.flush(unit, flow, next);
                 }
                 self.follow_up(unit)
             }
-            None => Ok(()),
+            Some(Parcel::ToDispatcher(..)) | None => Ok(()),
         }
     }
 

@@ -6,7 +6,9 @@
 //! until it is there. A packet that waits for the store does not keep its unit from others; those
 //! of its flow wait behind it.
 
-use protocol::message::{FlowId, FlowRecord, Message, Stamp, UnitId, Watermark};
+use protocol::message::{
+    FlowId, FlowRecord, FromDispatcher, FromPeer, Stamp, UnitId, UnitMessage, Watermark,
+};
 
 use super::{Event, World};
 use crate::checks::Violation;
@@ -25,10 +27,12 @@ impl World {
                 packet.at_unit_ns = packet.at_unit_ns.min(since_ns);
                 stamp.flow
             }
-            Some(Parcel::Message {
-                message: Message::Release { flow, .. } | Message::End { flow } | Message::Pull { flow, .. },
-                ..
-            }) => *flow,
+            Some(Parcel::ToUnit(
+                UnitMessage::FromDispatcher(
+                    FromDispatcher::Release { flow, .. } | FromDispatcher::End { flow },
+                )
+                | UnitMessage::FromPeer(_, FromPeer::Pull { flow, .. } | FromPeer::End { flow }),
+            )) => *flow,
             _ => return false,
         };
         if let Some(line) = store.line(unit, flow) {
@@ -78,16 +82,16 @@ impl World {
         now_ns: u64,
         from: UnitId,
         to: UnitId,
-        message: Message,
-    ) -> Option<Message> {
+        message: FromPeer,
+    ) -> Option<FromPeer> {
         let Some(store) = &mut self.store else { return Some(message) };
         match message {
-            Message::Pull { flow, epoch, last, .. } => {
+            FromPeer::Pull { flow, epoch, last, .. } => {
                 let fetch = Fetch { unit: from, epoch, flow, previous: to, last };
                 self.ask_store(now_ns, from, Request::Fetch(fetch));
                 None
             }
-            Message::State { flow, epoch, record } if store.is_first(flow, epoch) => {
+            FromPeer::State { flow, epoch, record } if store.is_first(flow, epoch) => {
                 self.push(now_ns, from, flow, record);
                 None
             }
@@ -120,13 +124,9 @@ impl World {
     /// done.
     pub(super) fn flush(&mut self, unit: UnitId, flow: FlowId, (epoch, owner, last): (u32, UnitId, u64)) {
         if self.store.is_some() {
-            let message = Message::Pull { flow, epoch, last, again: false };
-            self.servers[unit.index()].unit.handle_message(
-                self.now_ns,
-                Some(owner),
-                message,
-                &mut self.outbox,
-            );
+            let message = FromPeer::Pull { flow, epoch, last, again: false };
+            let message = UnitMessage::FromPeer(owner, message);
+            self.servers[unit.index()].unit.handle_message(self.now_ns, message, &mut self.outbox);
         }
     }
 
@@ -157,7 +157,7 @@ impl World {
         }
         for (Fetch { unit, epoch, flow, previous, .. }, record) in ready {
             let arrives_ns = self.links.answer(done_ns, unit);
-            let parcel = self.add_message(Some(previous), Message::State { flow, epoch, record });
+            let parcel = self.add_message(previous, FromPeer::State { flow, epoch, record });
             self.events.push(arrives_ns, Event::Delivered { unit, parcel });
         }
     }

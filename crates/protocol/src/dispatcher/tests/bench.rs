@@ -1,6 +1,6 @@
 //! A dispatcher and what is needed to drive it.
 
-use crate::message::{Message, Stamp, UnitId};
+use crate::message::{FromDispatcher, FromUnit, Stamp, UnitId};
 use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
 
 use crate::dispatcher::*;
@@ -53,7 +53,7 @@ impl Bench {
         self.dispatcher.handle_timeout(now_ns, &mut self.outputs);
     }
 
-    pub fn handle_message(&mut self, now_ns: u64, from: UnitId, message: Message) {
+    pub fn handle_message(&mut self, now_ns: u64, from: UnitId, message: FromUnit) {
         self.dispatcher.handle_message(now_ns, from, message, &mut self.outputs);
     }
 
@@ -78,7 +78,7 @@ pub fn fixed(units: u16) -> Config {
     Config { units_min: units, units_max: units, flows_max: 1000, ..Config::default() }
 }
 
-pub const fn send(to: u16, message: Message) -> DispatcherOutput {
+pub const fn send(to: u16, message: FromDispatcher) -> DispatcherOutput {
     DispatcherOutput::Send { to: UnitId(to), message }
 }
 

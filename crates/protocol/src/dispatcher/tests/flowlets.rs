@@ -1,6 +1,6 @@
 //! Flows, flowlets and what their packets are stamped with.
 
-use crate::message::{FlowId, Handover, Message, Targets, UnitId};
+use crate::message::{FlowId, FromDispatcher, FromUnit, Handover, Targets, UnitId};
 
 use super::bench::{Bench, MS, fixed, key, send};
 use crate::dispatcher::*;
@@ -59,7 +59,7 @@ fn an_owner_that_changes_is_told_first() {
     let (unit, stamp) = bench.packet(600_000, 1, 1000);
     assert_eq!((unit, stamp.seq, stamp.epoch), (UnitId(1), 2, 2));
     assert_eq!(stamp.handover, Handover::From { previous: UnitId(0), last: 1 });
-    let release = Message::Release { flow: stamp.flow, epoch: 2, owner: UnitId(1), last: 1 };
+    let release = FromDispatcher::Release { flow: stamp.flow, epoch: 2, owner: UnitId(1), last: 1 };
     assert_eq!(bench.take(), [send(0, release)]);
     let (unit, again) = bench.packet(700_000, 1, 1000);
     assert_eq!((unit, again.seq), (UnitId(1), 3));
@@ -298,14 +298,14 @@ fn a_flow_ends_if_its_owner_has_seen_all_of_it() {
     let (_, stamp) = bench.packet(0, 1, 100);
     let flow = stamp.flow;
     bench.packet(1, 1, 100);
-    let expire = |epoch, seq| Message::Expire { flow, epoch, seq };
+    let expire = |epoch, seq| FromUnit::Expire { flow, epoch, seq };
     for (from, epoch, seq) in [(0, 1, 1), (0, 1, 3), (0, 2, 2), (1, 1, 2)] {
         bench.handle_message(2, UnitId(from), expire(epoch, seq));
     }
     assert!(bench.take().is_empty(), "it hears nothing, and goes on");
     assert_eq!(bench.dispatcher.counters().expiries_refused, 4);
     bench.handle_message(3, UnitId(0), expire(1, 2));
-    let end = Message::End { flow };
+    let end = FromDispatcher::End { flow };
     assert_eq!(bench.take(), [0, 1, 2].map(|to| send(to, end.clone())));
     assert_eq!((bench.dispatcher.flows(), bench.dispatcher.units().map(|u| u.flows).sum()), (0, 0));
     bench.handle_message(4, UnitId(0), expire(1, 2));
@@ -327,7 +327,7 @@ fn a_full_table_refuses_or_makes_room() {
     assert_eq!(bench.try_packet(DISPLACED_AFTER_NS + 1, 3, 100), None, "something of it may be under way");
     let (_, stamp) = bench.packet(DISPLACED_AFTER_NS + 2, 3, 100);
     assert_eq!(stamp.flow, FlowId { index: 1, generation: 1 });
-    assert_eq!(bench.take(), [send(0, Message::End { flow: FlowId { index: 1, generation: 0 } })]);
+    assert_eq!(bench.take(), [send(0, FromDispatcher::End { flow: FlowId { index: 1, generation: 0 } })]);
     assert_eq!(bench.dispatcher.counters().flows_displaced, 1);
 }
 
@@ -360,8 +360,8 @@ fn a_flow_that_nobody_ends_is_forgotten() {
         (bench.dispatcher.units().map(|unit| unit.flows).sum::<u32>(), bench.dispatcher.next_timeout_ns()),
         (0, u64::MAX)
     );
-    bench.handle_message(4 * limit, UnitId(0), Message::Expire { flow, epoch: 1, seq: 1 });
-    assert_eq!(bench.take(), [send(0, Message::End { flow })], "whoever knew it is told");
+    bench.handle_message(4 * limit, UnitId(0), FromUnit::Expire { flow, epoch: 1, seq: 1 });
+    assert_eq!(bench.take(), [send(0, FromDispatcher::End { flow })], "whoever knew it is told");
 
     let mut full = Bench::new(Config { flows_max: 1, ..config.clone() });
     full.packet(0, 1, 100);
@@ -413,7 +413,7 @@ fn what_was_rewritten_reaches_the_same_flow() {
     bench.alias(one, &key(101)).unwrap();
     bench.alias(one, &key(1)).unwrap();
     assert_ne!(bench.packet_with(3, &key(101), 100).unwrap().1.flow, one, "its own key needs no alias");
-    bench.handle_message(4, UnitId(0), Message::Expire { flow: other, epoch: 1, seq: 2 });
+    bench.handle_message(4, UnitId(0), FromUnit::Expire { flow: other, epoch: 1, seq: 2 });
     assert_ne!(bench.packet_with(5, &key(100), 100).unwrap().1.flow, other);
     bench.alias(other, &key(102)).unwrap();
     assert_eq!((bench.dispatcher.counters().aliases_late, bench.dispatcher.counters().aliases_taken), (1, 2));
@@ -448,7 +448,7 @@ fn a_flow_whose_last_packets_were_lost_ends_when_it_is_silent() {
     let mut bench = Bench::new(fixed(1));
     let flow = bench.packet(0, 1, 100).1.flow;
     bench.packet(1, 1, 100);
-    let first_only = Message::Expire { flow, epoch: 1, seq: 1 };
+    let first_only = FromUnit::Expire { flow, epoch: 1, seq: 1 };
     bench.handle_message(DISPLACED_AFTER_NS, UnitId(0), first_only.clone());
     assert_eq!(bench.dispatcher.flows(), 1, "the second may be under way");
     bench.handle_message(DISPLACED_AFTER_NS + 1, UnitId(0), first_only);

@@ -63,10 +63,10 @@ proptest! {
                 match what {
                     0 => _ = bench.alias(stamp.flow, &of(flow, true)),
                     1 => {
-                        let message = crate::message::Message::Expire { flow: stamp.flow, epoch: stamp.epoch, seq: stamp.seq };
+                        let message = crate::message::FromUnit::Expire { flow: stamp.flow, epoch: stamp.epoch, seq: stamp.seq };
                         bench.handle_message(now_ns, unit, message);
                     }
-                    2 => bench.handle_message(now_ns, UnitId(guesses.len() as u16 % 4), crate::message::Message::Drained),
+                    2 => bench.handle_message(now_ns, UnitId(guesses.len() as u16 % 4), crate::message::FromUnit::Drained),
                     _ => bench.handle_timeout(now_ns),
                 }
             }

@@ -1,6 +1,6 @@
 //! Units come and go.
 
-use crate::message::{Handover, Message, UnitId};
+use crate::message::{FromDispatcher, FromUnit, Handover, RefuseReason, UnitId};
 
 use super::bench::{Bench, MS, fixed, send};
 use crate::dispatcher::*;
@@ -72,18 +72,18 @@ fn an_idle_unit_is_drained_and_stopped() {
         assert!(now < 300 * MS);
     }
     assert!(now >= packet_ns + 200 * MS && now <= packet_ns + 201 * MS, "{now}");
-    let release = Message::Release { flow, epoch: 2, owner: UnitId(0), last: 2 };
-    let adopt = Message::Adopt { flow, epoch: 2, previous: UnitId(1), last: 2 };
-    assert_eq!(bench.take(), [send(1, Message::Drain), send(1, release), send(0, adopt)]);
+    let release = FromDispatcher::Release { flow, epoch: 2, owner: UnitId(0), last: 2 };
+    let adopt = FromDispatcher::Adopt { flow, epoch: 2, previous: UnitId(1), last: 2 };
+    assert_eq!(bench.take(), [send(1, FromDispatcher::Drain), send(1, release), send(0, adopt)]);
     assert_eq!(bench.dispatcher.counters().flows_moved, 1);
     let (unit, stamp) = bench.packet(now + 1, 3, 100);
     assert_eq!((unit, stamp.seq, stamp.epoch), (UnitId(0), 3, 2));
     assert_eq!(stamp.handover, Handover::From { previous: UnitId(1), last: 2 });
-    bench.handle_message(now + 2, UnitId(0), Message::Drained);
+    bench.handle_message(now + 2, UnitId(0), FromUnit::Drained);
     assert!(bench.take().is_empty(), "it was not asked");
-    bench.handle_message(now + 2, UnitId(1), Message::Drained);
+    bench.handle_message(now + 2, UnitId(1), FromUnit::Drained);
     assert_eq!(bench.take(), [DispatcherOutput::Stop(UnitId(1))]);
-    bench.handle_message(now + 3, UnitId(1), Message::Drained);
+    bench.handle_message(now + 3, UnitId(1), FromUnit::Drained);
     assert!(bench.take().is_empty() && bench.state(1) == UnitState::Off);
 }
 
@@ -134,8 +134,9 @@ fn many_flows_move_a_part_at_a_time() {
     while bench.dispatcher.units().nth(1).unwrap().flows > 0 {
         now = bench.dispatcher.next_timeout_ns();
         bench.handle_timeout(now);
-        let adopted =
-            |o: &DispatcherOutput| matches!(o, DispatcherOutput::Send { message: Message::Adopt { .. }, .. });
+        let adopted = |o: &DispatcherOutput| {
+            matches!(o, DispatcherOutput::Send { message: FromDispatcher::Adopt { .. }, .. })
+        };
         moved.push(bench.outputs.iter().filter(|order| adopted(order)).count());
         if moved.last() > Some(&0) && bench.dispatcher.counters().flowlets_by_drain == 0 {
             // A packet does not wait until its flow's turn comes: the unit gets nothing more.
@@ -143,16 +144,16 @@ fn many_flows_move_a_part_at_a_time() {
             let (unit, stamp) = bench.packet(now, 10 + 9_999, 100);
             assert_eq!((unit, stamp.epoch), (UnitId(0), 2));
             // Too early: it has not heard of all that it owns.
-            bench.handle_message(now, UnitId(1), Message::Drained);
+            bench.handle_message(now, UnitId(1), FromUnit::Drained);
         }
-        bench.outputs.retain(|order| *order == send(1, Message::Drain));
+        bench.outputs.retain(|order| *order == send(1, FromDispatcher::Drain));
     }
     moved.retain(|&moved| moved > 0);
     assert_eq!(moved.len(), 3);
     assert!(moved.iter().all(|&moved| moved <= MOVES_PER_BUCKET as usize), "{moved:?}");
     assert_eq!(moved.iter().sum::<usize>(), 9_999);
-    assert_eq!(bench.outputs.last(), Some(&send(1, Message::Drain)), "it is asked again");
-    bench.handle_message(now + 1, UnitId(1), Message::Drained);
+    assert_eq!(bench.outputs.last(), Some(&send(1, FromDispatcher::Drain)), "it is asked again");
+    bench.handle_message(now + 1, UnitId(1), FromUnit::Drained);
     assert_eq!(bench.outputs.pop(), Some(DispatcherOutput::Stop(UnitId(1))));
 }
 
@@ -201,11 +202,11 @@ fn flows_of_a_unit_that_drains_are_found_a_part_of_the_table_at_a_time() {
 fn one_that_does_not_answer_is_asked_again() {
     let mut bench = with_two_units();
     bench.handle_timeout(300 * MS);
-    assert_eq!(bench.take(), [send(1, Message::Drain)]);
+    assert_eq!(bench.take(), [send(1, FromDispatcher::Drain)]);
     bench.handle_timeout(499 * MS);
     assert!(bench.take().is_empty());
     bench.handle_timeout(500 * MS);
-    assert_eq!(bench.take(), [send(1, Message::Drain)]);
+    assert_eq!(bench.take(), [send(1, FromDispatcher::Drain)]);
 }
 
 #[test]
@@ -221,8 +222,8 @@ fn buckets_are_balanced_over_units_that_come_and_go() {
             for order in bench.take() {
                 match order {
                     DispatcherOutput::Start(unit) => bench.dispatcher.started(now, unit),
-                    DispatcherOutput::Send { to, message: Message::Drain } => {
-                        bench.handle_message(now, to, Message::Drained);
+                    DispatcherOutput::Send { to, message: FromDispatcher::Drain } => {
+                        bench.handle_message(now, to, FromUnit::Drained);
                     }
                     _ => {}
                 }
@@ -277,8 +278,8 @@ fn units_come_and_go_with_all_that_comes() {
             for order in bench.take() {
                 match order {
                     DispatcherOutput::Start(unit) => bench.dispatcher.started(now, unit),
-                    DispatcherOutput::Send { to, message: Message::Drain } => {
-                        bench.handle_message(now, to, Message::Drained)
+                    DispatcherOutput::Send { to, message: FromDispatcher::Drain } => {
+                        bench.handle_message(now, to, FromUnit::Drained)
                     }
                     _ => {}
                 }
@@ -292,7 +293,7 @@ fn units_come_and_go_with_all_that_comes() {
     assert_eq!([bench.state(1), bench.state(2)], [UnitState::Active, UnitState::Off]);
     // 640 Mbit/s, of which each unit has its share: none is idle.
     let outputs = run(&mut bench, 140, 2_000);
-    assert!(outputs.contains(&send(1, Message::Drain)), "{outputs:?}");
+    assert!(outputs.contains(&send(1, FromDispatcher::Drain)), "{outputs:?}");
     run(&mut bench, 20, 2_000);
     assert_eq!(bench.state(1), UnitState::Off);
     assert_eq!(bench.packet(200 * MS, 3, 100).0, UnitId(0));
@@ -320,4 +321,26 @@ fn an_idle_unit_is_drained_while_others_are_full_if_one_of_them_has_room() {
     };
     assert_eq!(state_after(DrainWhen::MeanIsBelow), UnitState::Active);
     assert_eq!(state_after(DrainWhen::OneIsBelow), UnitState::Draining);
+}
+
+#[test]
+fn a_flow_whose_state_is_refused_goes_back() {
+    let mut bench = Bench::new(Config { units_min: 2, mode: Granularity::Packet, ..Config::default() });
+    let (first, stamp) = bench.packet(0, 1, 100);
+    let (second, moved) = bench.packet(1, 1, 100);
+    assert_eq!((first, second, moved.epoch), (UnitId(0), UnitId(1), 2));
+    bench.take();
+    let refuse = |epoch| {
+        let (flow, reason, holder) = (stamp.flow, RefuseReason::NoRoom, UnitId(0));
+        FromUnit::Refuse { flow, epoch, reason, holder }
+    };
+    bench.handle_message(2, UnitId(0), refuse(2));
+    bench.handle_message(2, UnitId(1), refuse(1));
+    assert_eq!(bench.take(), [], "not the owner, or not its epoch");
+    bench.handle_message(2, UnitId(1), refuse(2));
+    let release = FromDispatcher::Release { flow: stamp.flow, epoch: 3, owner: UnitId(0), last: 2 };
+    let adopt = FromDispatcher::Adopt { flow: stamp.flow, epoch: 3, previous: UnitId(1), last: 2 };
+    assert_eq!(bench.take(), [send(1, release), send(0, adopt)]);
+    bench.handle_message(3, UnitId(1), refuse(2));
+    assert_eq!((bench.take(), bench.dispatcher.counters().states_refused), (vec![], 1));
 }

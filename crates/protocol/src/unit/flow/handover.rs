@@ -1,6 +1,6 @@
 //! Where a flow's state goes, and when: to the next owner, ahead of it, or nowhere any more.
 
-use crate::message::{Epoch, FlowRecord, Message, Targets, UnitId};
+use crate::message::{Epoch, FlowRecord, FromPeer, FromUnit, Targets, UnitId};
 
 use super::{Flow, PendingPull};
 use crate::unit::{Engine, OFFER_AFTER_TIMEOUTS, context::Context, ownership::StateSource};
@@ -41,7 +41,7 @@ impl Flow {
         (next.asked, next.answered) = (false, Some((cx.now_ns, times)));
         cx.counters.states_sent += 1;
         cx.counters.state_bytes_sent += record.bytes.len() as u64;
-        cx.out.to_units.push((next.owner, Message::State { flow: self.id, epoch, record }));
+        cx.out.to_units.push((next.owner, FromPeer::State { flow: self.id, epoch, record }));
     }
 
     /// Asks the dispatcher whether the flow is over (DESIGN 3.9).
@@ -50,7 +50,7 @@ impl Flow {
         self.proposed_ns = Some(cx.now_ns);
         cx.counters.expiries_proposed += 1;
         let seq = state.mark.highest();
-        cx.out.to_dispatcher.push(Message::Expire { flow: self.id, epoch: state.epoch, seq });
+        cx.out.to_dispatcher.push(FromUnit::Expire { flow: self.id, epoch: state.epoch, seq });
     }
 
     pub(super) fn record<E: Engine>(&self, cx: &mut Context<'_, E>) -> FlowRecord {
@@ -96,7 +96,7 @@ impl Flow {
         let times = self.asked.map_or(0, |asked| asked.times.saturating_add(1));
         self.asked = Some(PendingPull { epoch, at_ns: cx.now_ns, times });
         cx.counters.pulls_retransmitted += 1;
-        cx.out.to_units.push((previous, Message::Pull { flow: self.id, epoch, last, again: true }));
+        cx.out.to_units.push((previous, FromPeer::Pull { flow: self.id, epoch, last, again: true }));
     }
 
     /// When the state is to be sent to the next owner although it has not asked, or has been sent

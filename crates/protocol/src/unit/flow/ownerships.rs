@@ -1,6 +1,6 @@
 //! Which epochs of a flow are the unit's, and how it comes by the state that one starts with.
 
-use crate::message::{Epoch, Message, UnitId, Watermark};
+use crate::message::{Epoch, FromPeer, RefuseReason, UnitId, Watermark};
 
 use super::{Flow, State, Unacceptable};
 use crate::unit::{
@@ -64,23 +64,23 @@ impl Flow {
             StateSource::Unknown => {}
             StateSource::New => {
                 let mark = self.state.map(|state| state.mark).unwrap_or_default();
-                if self.restore(&[], cx) {
+                if self.restore(&[], cx).is_ok() {
                     self.take(epoch, mark, cx);
                 }
             }
             // Nothing of the epoch before comes behind this on the way here: it is released.
-            StateSource::From { previous, last } if previous == cx.id() => {
-                let now_ns = cx.now_ns;
-                self.succession(epoch, previous, last, cx)?.released_ns.get_or_insert(now_ns);
+            StateSource::From { previous, last } if previous == cx.id() || self.has_before(epoch) => {
+                let (now_ns, me) = (cx.now_ns, cx.id());
+                self.succession(epoch, me, last, cx)?.released_ns.get_or_insert(now_ns);
             }
             StateSource::From { previous, last } => {
                 let copy = cx.replicas.take_exact(self.id.index, &mut cx.copy, last, cx.config.deltas);
                 if let Some((version, record)) = copy {
-                    if self.restore(&record.bytes, cx) {
+                    if self.restore(&record.bytes, cx).is_ok() {
                         cx.counters.seamless += 1;
                         self.take(epoch, record.watermark, cx);
                         self.keep_taken(version, record, (epoch, previous), cx);
-                        cx.out.to_units.push((previous, Message::StateAck { flow: self.id, epoch }));
+                        cx.out.to_units.push((previous, FromPeer::StateAck { flow: self.id, epoch }));
                         return Ok(());
                     }
                     cx.counters.replicas_refused += 1;
@@ -91,9 +91,15 @@ impl Flow {
         Ok(())
     }
 
+    /// Whether this unit owns the epoch before, although the packets of this one name another
+    /// owner: that one has refused the state.
+    fn has_before(&self, epoch: Epoch) -> bool {
+        epoch.checked_sub(1).is_some_and(|before| self.find(before).is_some())
+    }
+
     pub(super) fn ask<E: Engine>(&self, previous: UnitId, epoch: Epoch, last: u64, cx: &mut Context<'_, E>) {
         cx.counters.pulls_sent += 1;
-        cx.out.to_units.push((previous, Message::Pull { flow: self.id, epoch, last, again: false }));
+        cx.out.to_units.push((previous, FromPeer::Pull { flow: self.id, epoch, last, again: false }));
     }
 
     /// Notes who is the owner of an epoch: this unit was that of the one before. It may be this one
@@ -145,15 +151,22 @@ impl Flow {
         }
     }
 
-    /// Gives the engine the state; none at all is that of a new flow. False: it cannot be read, and
-    /// nothing has changed.
-    pub(super) fn restore<E: Engine>(&mut self, bytes: &[u8], cx: &mut Context<'_, E>) -> bool {
+    /// Gives the engine the state; no bytes are the state of a new flow.
+    ///
+    /// # Errors
+    ///
+    /// The engine's reason if it refuses the state. Nothing has changed.
+    pub(super) fn restore<E: Engine>(
+        &mut self,
+        bytes: &[u8],
+        cx: &mut Context<'_, E>,
+    ) -> Result<(), RefuseReason> {
         if !bytes.is_empty() {
-            return cx.engine.restore(cx.now_ns, self.id, bytes).is_ok();
+            return cx.engine.restore(cx.now_ns, self.id, bytes);
         }
         if self.state.is_some() {
             cx.engine.forget(cx.now_ns, self.id, false);
         }
-        true
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Copies of a flow's state at units that may be its next owners: whole, or what has changed since
 //! one that they have.
 
-use crate::message::{Delta, Epoch, FlowRecord, Message, Targets, UnitId, Version};
+use crate::message::{Delta, Epoch, FlowRecord, FromPeer, Targets, UnitId, Version};
 
 use super::Flow;
 use crate::unit::{
@@ -21,14 +21,14 @@ impl Flow {
             return self.copy_changes(epoch, record, cx);
         }
         if self.targets.is_all() {
-            return cx.send_to_all(Message::Replicate { flow, epoch, record });
+            return cx.send_to_all(FromPeer::Replicate { flow, epoch, record });
         }
         let mut units = self.targets.units().iter().copied().filter(|&unit| unit != cx.config.id);
         let Some(last) = units.next_back() else { return };
         for unit in units {
-            cx.send_copy(unit, Message::Replicate { flow, epoch, record: record.clone() });
+            cx.send_copy(unit, FromPeer::Replicate { flow, epoch, record: record.clone() });
         }
-        cx.send_copy(last, Message::Replicate { flow, epoch, record });
+        cx.send_copy(last, FromPeer::Replicate { flow, epoch, record });
     }
 
     /// The same; units get only what has changed since what they have, if that is known here, or
@@ -47,9 +47,9 @@ impl Flow {
             let since_copy = known.as_ref().filter(|(elsewhere, _)| has(elsewhere)).map(|(_, delta)| delta);
             match since_copy.into_iter().chain(&since_beginning).min_by_key(|delta| delta.len()) {
                 Some(delta) => {
-                    Message::Delta { flow, epoch, watermark: record.watermark, delta: delta.clone() }
+                    FromPeer::Delta { flow, epoch, watermark: record.watermark, delta: delta.clone() }
                 }
-                None => Message::Replicate { flow, epoch, record: record.clone() },
+                None => FromPeer::Replicate { flow, epoch, record: record.clone() },
             }
         };
         if self.targets.is_all() {
@@ -100,7 +100,7 @@ impl Flow {
             return;
         };
         let record = record.clone();
-        cx.send_copy(unit, Message::Replicate { flow: self.id, epoch: version.epoch, record });
+        cx.send_copy(unit, FromPeer::Replicate { flow: self.id, epoch: version.epoch, record });
     }
 
     /// A copy has come: it is used if it is just what is awaited (S53), and given back otherwise.
@@ -119,32 +119,32 @@ impl Flow {
             }
             _ => None,
         });
-        let Some((epoch, previous)) = found.filter(|_| self.restore(&record.bytes, cx)) else {
+        let Some((epoch, previous)) = found.filter(|_| self.restore(&record.bytes, cx).is_ok()) else {
             return Some(record);
         };
         cx.counters.overtaken_by_replica += 1;
         self.take(epoch, record.watermark, cx);
         self.keep_taken(version, record, (epoch, previous), cx);
-        cx.out.to_units.push((previous, Message::StateAck { flow: self.id, epoch }));
+        cx.out.to_units.push((previous, FromPeer::StateAck { flow: self.id, epoch }));
         self.pump(cx);
         None
     }
 }
 
 impl<E: Engine> Context<'_, E> {
-    fn send_copy(&mut self, unit: UnitId, message: Message) {
+    fn send_copy(&mut self, unit: UnitId, message: FromPeer) {
         self.count_copy(&message);
         self.out.to_units.push((unit, message));
     }
 
-    fn send_to_all(&mut self, message: Message) {
+    fn send_to_all(&mut self, message: FromPeer) {
         self.count_copy(&message);
         self.out.to_all.push(message);
     }
 
-    fn count_copy(&mut self, message: &Message) {
+    fn count_copy(&mut self, message: &FromPeer) {
         self.counters.replicas_sent += 1;
         self.counters.replica_bytes_sent += message.state_bytes().unwrap_or(0) as u64;
-        self.counters.deltas_sent += u64::from(matches!(message, Message::Delta { .. }));
+        self.counters.deltas_sent += u64::from(matches!(message, FromPeer::Delta { .. }));
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
 use protocol::dispatcher::*;
-use protocol::message::{FlowId, Handover, Message, Stamp, UnitId};
+use protocol::message::{FlowId, FromDispatcher, FromUnit, Handover, RefuseReason, Stamp, UnitId};
 
 /// Something that happens to a dispatcher. Units and flows are any.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub enum Step {
     Wait {
         ns: u64,
     },
-    AliasEntry {
+    Back {
         ns: u64,
     },
     Advance,
@@ -47,9 +47,10 @@ pub enum Step {
     Drained {
         unit: u16,
     },
-    /// A message that is not for dispatchers.
-    Noise {
-        from: u16,
+    /// The owner of a flow refuses its state; or a unit that is not the owner does.
+    Refuse {
+        nth: usize,
+        is_owner: bool,
     },
 }
 
@@ -90,19 +91,17 @@ impl Trial {
             Step::Expire { nth, is_right } => self.expire(nth, is_right),
             Step::Claim { from, flow, epoch, seq } => self.claim(UnitId(from), flow, epoch, seq),
             Step::Alias { nth, flow } => self.alias(nth, &key(flow)),
-            Step::Drained { unit } => self.handle_message(UnitId(unit), Message::Drained),
-            Step::Noise { from } => {
-                let flow = FlowId { index: 3, generation: 1 };
-                self.handle_message(UnitId(from), Message::StateAck { flow, epoch: 1 });
-            }
+            Step::Drained { unit } => self.handle_message(UnitId(unit), FromUnit::Drained),
+            Step::Refuse { nth, is_owner } => self.refuse(nth, is_owner),
             Step::Packet { flow, len } => routed = Some(self.packet(&key(flow), len)),
             Step::Wait { ns } => self.now_ns += ns,
-            Step::AliasEntry { ns } => self.now_ns = self.now_ns.saturating_sub(ns),
+            Step::Back { ns } => self.now_ns = self.now_ns.saturating_sub(ns),
         }
         if let Some(log) = &mut self.log {
             log.push(format!("{:?} {routed:?}", self.outputs));
         }
         self.witness.outputs(self.outputs.drain(..));
+        self.witness.refused = None;
         if let Some(Dispatched::To { unit, stamp }) = routed {
             self.witness.packet(unit, stamp);
         }
@@ -117,7 +116,7 @@ impl Trial {
         self.dispatcher.handle_packet(self.now_ns, Arrival { key, hash, len }, &mut self.outputs)
     }
 
-    fn handle_message(&mut self, from: UnitId, message: Message) {
+    fn handle_message(&mut self, from: UnitId, message: FromUnit) {
         self.witness.sees(self.now_ns);
         self.dispatcher.handle_message(self.now_ns, from, message, &mut self.outputs);
     }
@@ -141,6 +140,24 @@ impl Trial {
         self.claim(seen.owner, flow, seen.epoch, seq);
     }
 
+    /// A flow goes back to the unit that had it, if that one runs.
+    fn refuse(&mut self, nth: usize, is_owner: bool) {
+        let Some((flow, seen)) = self.nth(nth) else { return };
+        let from = if is_owner { seen.owner } else { UnitId(seen.owner.0 + 1) };
+        let refused_before = self.dispatcher.counters().states_refused;
+        let (holder, is_right) = match seen.handover {
+            Handover::From { previous, .. } => {
+                let state = self.witness.states[previous.index()];
+                (previous, is_owner && matches!(state, UnitState::Active | UnitState::Draining))
+            }
+            Handover::None => (from, false),
+        };
+        self.witness.refused = is_right.then_some(flow);
+        let reason = RefuseReason::NoRoom;
+        self.handle_message(from, FromUnit::Refuse { flow, epoch: seen.epoch, reason, holder });
+        assert_eq!(self.dispatcher.counters().states_refused - refused_before, u64::from(is_right));
+    }
+
     /// A flow ends if its owner has seen all that was stamped, or all that will come; and who asks
     /// again is told again.
     fn claim(&mut self, from: UnitId, flow: FlowId, epoch: u32, seq: u64) {
@@ -149,9 +166,10 @@ impl Trial {
             let is_all = seen.seq == seq || self.witness.is_silent(seen);
             (from, epoch) == (seen.owner, seen.epoch) && is_all
         });
-        self.handle_message(from, Message::Expire { flow, epoch, seq });
-        let is_told =
-            self.outputs.contains(&DispatcherOutput::Send { to: from, message: Message::End { flow } });
+        self.handle_message(from, FromUnit::Expire { flow, epoch, seq });
+        let is_told = self
+            .outputs
+            .contains(&DispatcherOutput::Send { to: from, message: FromDispatcher::End { flow } });
         assert_eq!(is_told, is_right || self.witness.ended.contains(&flow));
         self.witness.proposed = is_right.then_some(flow);
     }
@@ -184,6 +202,8 @@ pub struct Witness {
     now_ns: u64,
     /// The flow that its owner proposes to end, and is right about.
     proposed: Option<FlowId>,
+    /// The flow whose state its owner has refused just now.
+    refused: Option<FlowId>,
 }
 
 #[derive(Clone, Debug)]
@@ -206,6 +226,7 @@ impl Witness {
             ended: BTreeSet::new(),
             now_ns: 0,
             proposed: None,
+            refused: None,
         }
     }
 
@@ -235,22 +256,23 @@ impl Witness {
         assert!(active >= self.config.units_min.into());
     }
 
-    fn message(&mut self, to: UnitId, message: Message) {
+    fn message(&mut self, to: UnitId, message: FromDispatcher) {
         match message {
-            Message::Release { flow, epoch, owner, last } => {
-                assert_eq!(self.states[owner.index()], UnitState::Active);
+            FromDispatcher::Release { flow, epoch, owner, last } => {
+                let is_back = self.refused == Some(flow) && self.states[owner.index()] == UnitState::Draining;
+                assert!(is_back || self.states[owner.index()] == UnitState::Active);
                 let seen = self.flows.get_mut(&flow).unwrap();
                 assert_eq!((to, epoch, last), (seen.owner, seen.epoch + 1, seen.seq));
                 assert_ne!(to, owner);
                 let handover = Handover::From { previous: to, last };
                 *seen = Seen { owner, epoch, seq: last, handover, last_ns: seen.last_ns };
             }
-            Message::Adopt { flow, epoch, previous, last } => {
+            FromDispatcher::Adopt { flow, epoch, previous, last } => {
                 let seen = &self.flows[&flow];
                 assert_eq!((to, epoch), (seen.owner, seen.epoch));
                 assert_eq!(seen.handover, Handover::From { previous, last });
             }
-            Message::End { flow } => {
+            FromDispatcher::End { flow } => {
                 if let Some(seen) = self.flows.remove(&flow) {
                     assert_eq!(to, seen.owner, "the owner is told first");
                     assert!(self.proposed == Some(flow) || self.is_silent(&seen), "nothing is under way");
@@ -258,12 +280,11 @@ impl Witness {
                 }
                 assert!(self.ended.contains(&flow));
             }
-            Message::Drain => {
+            FromDispatcher::Drain => {
                 let state = &mut self.states[to.index()];
                 assert!(matches!(state, UnitState::Active | UnitState::Draining));
                 *state = UnitState::Draining;
             }
-            other => panic!("the dispatcher sends {other:?}"),
         }
     }
 

@@ -5,8 +5,8 @@ pub mod world;
 
 use std::collections::BTreeMap;
 
-use protocol::message::FlowId;
-use protocol::unit::{Engine, Unreadable};
+use protocol::message::{FlowId, RefuseReason};
+use protocol::unit::Engine;
 
 /// A flow's state is the list of the seqs that were processed, in that order.
 #[derive(Clone, Debug, Default, Hash)]
@@ -18,6 +18,8 @@ pub struct Ledger {
     pub forgotten: Vec<(FlowId, bool)>,
     /// Flows that ended here, with their states.
     pub ended: Vec<(FlowId, Vec<u64>)>,
+    /// Whether states that come are refused.
+    pub refuses: bool,
 }
 
 impl Ledger {
@@ -39,10 +41,13 @@ impl Engine for Ledger {
         out.extend(bytes(self.state(flow)));
     }
 
-    fn restore(&mut self, _: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
+    fn restore(&mut self, _: u64, flow: FlowId, state: &[u8]) -> Result<(), RefuseReason> {
+        if self.refuses && !self.states.contains_key(&flow) {
+            return Err(RefuseReason::NoRoom);
+        }
         let (seqs, rest) = state.as_chunks::<8>();
         if !rest.is_empty() {
-            return Err(Unreadable);
+            return Err(RefuseReason::Unreadable);
         }
         let mut seqs: Vec<u64> = seqs.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
         if let Some(first) = seqs.first_mut() {

@@ -7,7 +7,10 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use protocol::message::{Epoch, FlowId, Handover, Message, Stamp, Targets, UnitId, Watermark};
+use protocol::message::{
+    Epoch, FlowId, FromDispatcher, FromPeer, FromUnit, Handover, Stamp, Targets, UnitId, UnitMessage,
+    Watermark,
+};
 use protocol::unit::{Config, DropCause, Outbox, Unit};
 
 use super::Ledger;
@@ -16,7 +19,7 @@ use super::Ledger;
 #[derive(Clone, Debug)]
 pub enum Item {
     Packet(Stamp, u64),
-    Message(Message),
+    Message(UnitMessage),
 }
 
 /// Something on its way from the dispatcher (none) or a unit.
@@ -34,7 +37,7 @@ pub struct World {
     pub units: Vec<Unit<Ledger>>,
     /// In the order of sending.
     pub wire: Vec<Parcel>,
-    pub to_dispatcher: Vec<Message>,
+    pub to_dispatcher: Vec<FromUnit>,
     pub dropped: Vec<(DropCause, FlowId, u64)>,
 }
 
@@ -59,8 +62,8 @@ impl Flow {
             return;
         }
         self.epoch += 1;
-        let release = Message::Release { flow: self.id, epoch: self.epoch, owner, last: self.seq };
-        world.post(None, self.owner, Item::Message(release));
+        let release = FromDispatcher::Release { flow: self.id, epoch: self.epoch, owner, last: self.seq };
+        world.post(None, self.owner, dispatched(release));
         self.handover = Handover::From { previous: self.owner, last: self.seq };
         self.owner = owner;
     }
@@ -73,7 +76,7 @@ impl Flow {
         };
         for to in (0..world.units.len() as u16).map(UnitId) {
             if to == self.owner || previous == Some(to) || copies.contains(to) {
-                world.post(None, to, Item::Message(Message::End { flow: self.id }));
+                world.post(None, to, dispatched(FromDispatcher::End { flow: self.id }));
             }
         }
     }
@@ -81,8 +84,8 @@ impl Flow {
     /// Tells the owner that it is.
     pub fn adopt(&mut self, world: &mut World) {
         if let Handover::From { previous, last } = self.handover {
-            let adopt = Message::Adopt { flow: self.id, epoch: self.epoch, previous, last };
-            world.post(None, self.owner, Item::Message(adopt));
+            let adopt = FromDispatcher::Adopt { flow: self.id, epoch: self.epoch, previous, last };
+            world.post(None, self.owner, dispatched(adopt));
         }
     }
 
@@ -118,7 +121,7 @@ impl World {
         let unit = &mut self.units[parcel.to.index()];
         match parcel.item {
             Item::Packet(stamp, packet) => unit.handle_packet(self.now_ns, stamp, packet, &mut out),
-            Item::Message(message) => unit.handle_message(self.now_ns, parcel.from, message, &mut out),
+            Item::Message(message) => unit.handle_message(self.now_ns, message, &mut out),
         }
         self.collect(parcel.to, out);
     }
@@ -156,11 +159,11 @@ impl World {
     fn collect(&mut self, from: UnitId, out: Outbox<u64>) {
         self.to_dispatcher.extend(out.to_dispatcher);
         for (to, message) in out.to_units {
-            self.post(Some(from), to, Item::Message(message));
+            self.post(Some(from), to, Item::Message(UnitMessage::FromPeer(from, message)));
         }
         for message in out.to_all {
             for to in (0..self.units.len() as u16).map(UnitId).filter(|&to| to != from) {
-                self.post(Some(from), to, Item::Message(message.clone()));
+                self.post(Some(from), to, Item::Message(UnitMessage::FromPeer(from, message.clone())));
             }
         }
         for (to, stamp, packet) in out.forwarded {
@@ -254,31 +257,44 @@ impl World {
     }
 }
 
+fn dispatched(message: FromDispatcher) -> Item {
+    Item::Message(UnitMessage::FromDispatcher(message))
+}
+
 fn print(item: &Item) -> u64 {
     let mut hasher = DefaultHasher::new();
     match item {
         Item::Packet(stamp, _) => (stamp.flow, stamp.seq, stamp.epoch).hash(&mut hasher),
-        Item::Message(message) => match message {
-            Message::Release { flow, epoch, owner, last } => (1, flow, epoch, owner, last).hash(&mut hasher),
-            Message::Adopt { flow, epoch, previous, last } => {
+        Item::Message(UnitMessage::FromDispatcher(message)) => match message {
+            FromDispatcher::Release { flow, epoch, owner, last } => {
+                (1, flow, epoch, owner, last).hash(&mut hasher)
+            }
+            FromDispatcher::Adopt { flow, epoch, previous, last } => {
                 (2, flow, epoch, previous, last).hash(&mut hasher)
             }
-            Message::Pull { flow, epoch, last, again } => (3, flow, epoch, last, again).hash(&mut hasher),
-            Message::State { flow, epoch, record } => {
+            FromDispatcher::End { flow } => (8, flow).hash(&mut hasher),
+            FromDispatcher::Drain => 9.hash(&mut hasher),
+        },
+        Item::Message(UnitMessage::FromPeer(_, message)) => match message {
+            FromPeer::Pull { flow, epoch, last, again } => (3, flow, epoch, last, again).hash(&mut hasher),
+            FromPeer::State { flow, epoch, record } => {
                 (4, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
             }
-            Message::StateAck { flow, epoch } => (5, flow, epoch).hash(&mut hasher),
-            Message::Replicate { flow, epoch, record } => {
+            FromPeer::StateAck { flow, epoch } => (5, flow, epoch).hash(&mut hasher),
+            FromPeer::Replicate { flow, epoch, record } => {
                 (6, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
             }
-            Message::Delta { flow, epoch, watermark, delta } => {
+            FromPeer::Delta { flow, epoch, watermark, delta } => {
                 (11, flow, epoch, watermark, delta).hash(&mut hasher)
             }
-            Message::NeedFull { flow, version } => (12, flow, version).hash(&mut hasher),
-            Message::Expire { flow, epoch, seq } => (7, flow, epoch, seq).hash(&mut hasher),
-            Message::End { flow } => (8, flow).hash(&mut hasher),
-            Message::Drain => 9.hash(&mut hasher),
-            Message::Drained => 10.hash(&mut hasher),
+            FromPeer::NeedFull { flow, version } => (12, flow, version).hash(&mut hasher),
+            FromPeer::End { flow } => (10, flow).hash(&mut hasher),
+            FromPeer::Refuse { flow, epoch, record, .. } => {
+                (13, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
+            }
+            FromPeer::Redirect { flow, epoch, holder, last } => {
+                (14, flow, epoch, holder, last).hash(&mut hasher)
+            }
         },
     }
     hasher.finish()

@@ -1,6 +1,6 @@
 //! Copies of states, whole or as what has changed.
 
-use protocol::message::{FlowRecord, Message, Targets, Watermark};
+use protocol::message::{FlowRecord, Targets, Watermark};
 use protocol::unit::Config;
 
 use super::*;
@@ -29,7 +29,7 @@ fn a_stale_copy_is_not_used() {
     let watermark = Watermark { contiguous: 0, ahead: 1 };
     b.peer(
         X,
-        Message::Replicate { flow: FLOW, epoch: 1, record: FlowRecord { watermark, bytes: bytes(&[2]) } },
+        FromPeer::Replicate { flow: FLOW, epoch: 1, record: FlowRecord { watermark, bytes: bytes(&[2]) } },
     );
     assert_eq!(b.unit.pending(), 1);
 }
@@ -242,7 +242,7 @@ fn of_a_flow_whose_slot_another_has_no_copies_are_kept_or_sent() {
         b.first([1]);
         b.wait(SILENCE_NS);
         assert_eq!((b.sent().len(), b.unit.replica_bytes() > 0), (1, deltas));
-        b.peer(Y, Message::Pull { flow: NEXT, epoch: 2, last: 9, again: false });
+        b.peer(Y, FromPeer::Pull { flow: NEXT, epoch: 2, last: 9, again: false });
         b.first([2]);
         b.wait(10 * SILENCE_NS);
         assert_eq!(b.sent(), []);

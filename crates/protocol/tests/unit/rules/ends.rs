@@ -1,6 +1,6 @@
 //! Where and when flows end.
 
-use protocol::message::{Handover, Message, Stamp, Watermark};
+use protocol::message::{Handover, Stamp, Watermark};
 use protocol::unit::{Config, DropCause, OFFER_AFTER_TIMEOUTS};
 
 use super::*;
@@ -14,13 +14,13 @@ fn a_flow_ends_when_the_dispatcher_says_so() {
     assert!(b.out.is_empty());
     b.wait(1);
     b.wait(4_999);
-    let expire = Message::Expire { flow: FLOW, epoch: 1, seq: 2 };
+    let expire = FromUnit::Expire { flow: FLOW, epoch: 1, seq: 2 };
     assert_eq!((&b.out.to_dispatcher[0], b.out.to_dispatcher.len()), (&expire, 1));
     b.wait(1);
     assert_eq!((&b.out.to_dispatcher[1], b.out.to_dispatcher.len()), (&expire, 2), "asked again");
     assert_eq!(b.state(), [1, 2]);
     b.first([4]);
-    b.dispatcher(Message::End { flow: FLOW });
+    b.dispatcher(END);
     assert_eq!(b.unit.engine().forgotten, [(FLOW, true)]);
     b.first([3]);
     assert_eq!(b.dropped(), [(DropCause::FlowEnded, 4), (DropCause::FlowEnded, 3)]);
@@ -68,10 +68,10 @@ fn a_flow_that_ends_where_nothing_of_it_has_come_ends_with_its_state() {
     let mut none = Bench::new(config());
     none.dispatcher(END);
     none.peer(Y, pull(3, 2));
-    assert_eq!(none.sent(), [(Y, END)]);
+    assert_eq!(none.sent(), [(Y, NO_STATE)]);
     let mut asks = Bench::new(config());
     asks.packet(3, from(X, 2), 3);
-    asks.peer(X, END);
+    asks.peer(X, NO_STATE);
     assert_eq!((asks.dropped(), asks.unit.flows()), (vec![(DropCause::FlowEnded, 3)], 0));
     assert_eq!(asks.unit.next_timeout_ns(), u64::MAX);
 }
@@ -87,7 +87,7 @@ fn a_flow_ends_behind_the_next_one_of_its_slot() {
     assert_eq!((b.dropped(), b.unit.flows(), b.unit.pending()), (vec![(DropCause::FlowEnded, 3)], 2, 0));
     b.sent();
     b.wait(b.unit.next_timeout_ns() - b.now_ns);
-    assert_eq!(b.sent(), [(X, Message::Pull { flow: FLOW, epoch: 2, last: 2, again: true })]);
+    assert_eq!(b.sent(), [(X, FromPeer::Pull { flow: FLOW, epoch: 2, last: 2, again: true })]);
     b.peer(X, state(2, &[1, 2], 2));
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!(b.sent(), [(X, taken(2)), (X, taken(2))]);
@@ -117,7 +117,7 @@ fn a_flow_that_went_away_unheard_does_not_end_where_it_was() {
     // next flow. All that overtakes what the dispatcher has said here.
     let mut b = Bench::new(config());
     b.first([1, 2]);
-    b.peer(Y, Message::Replicate { flow: NEXT, epoch: 1, record: record(&[1], 1) });
+    b.peer(Y, FromPeer::Replicate { flow: NEXT, epoch: 1, record: record(&[1], 1) });
     assert!(b.unit.engine().forgotten.is_empty());
     b.dispatcher(release(2, X, 2));
     b.wait(OFFER_AFTER_TIMEOUTS * ORDER_NS);
@@ -134,20 +134,24 @@ fn a_flow_that_went_away_unheard_does_not_end_where_it_was() {
 #[test]
 fn a_unit_that_drains_says_when_nothing_is_left() {
     let mut idle = Bench::new(config());
-    idle.dispatcher(Message::Drain);
-    assert_eq!(idle.out.to_dispatcher, [Message::Drained]);
-    idle.dispatcher(Message::Drain);
-    assert_eq!(idle.out.to_dispatcher, [Message::Drained, Message::Drained], "the first may have been lost");
+    idle.dispatcher(FromDispatcher::Drain);
+    assert_eq!(idle.out.to_dispatcher, [FromUnit::Drained]);
+    idle.dispatcher(FromDispatcher::Drain);
+    assert_eq!(
+        idle.out.to_dispatcher,
+        [FromUnit::Drained, FromUnit::Drained],
+        "the first may have been lost"
+    );
     let mut b = Bench::new(config());
     b.first([1]);
-    b.dispatcher(Message::Drain);
+    b.dispatcher(FromDispatcher::Drain);
     b.dispatcher(release(2, X, 1));
     b.peer(X, pull(2, 1));
     assert!(b.out.to_dispatcher.is_empty(), "the state is still here");
     b.peer(X, taken(2));
-    assert_eq!(b.out.to_dispatcher, [Message::Drained]);
+    assert_eq!(b.out.to_dispatcher, [FromUnit::Drained]);
     b.packet(3, from(X, 1), 2);
     b.dispatcher(release(4, X, 2));
     b.peer(X, taken(4));
-    assert_eq!(b.out.to_dispatcher, [Message::Drained, Message::Drained]);
+    assert_eq!(b.out.to_dispatcher, [FromUnit::Drained, FromUnit::Drained]);
 }

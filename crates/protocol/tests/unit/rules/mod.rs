@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 use protocol::message::{
-    Delta, Epoch, FlowId, FlowRecord, Handover, Message, Stamp, Targets, UnitId, Version, Watermark,
+    Delta, Epoch, FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover, RefuseReason, Stamp,
+    Targets, UnitId, UnitMessage, Version, Watermark,
 };
 use protocol::unit::{Config, DropCause, Outbox, Unit};
 
@@ -12,6 +13,7 @@ mod copies;
 mod ends;
 mod moves;
 mod packets;
+mod refusals;
 
 const FLOW: FlowId = FlowId { index: 3, generation: 1 };
 /// The flow that has the index next.
@@ -41,45 +43,50 @@ fn record(seqs: &[u64], contiguous: u64) -> FlowRecord {
     FlowRecord { watermark: Watermark::up_to(contiguous), bytes: bytes(seqs) }
 }
 
-fn state(epoch: Epoch, seqs: &[u64], contiguous: u64) -> Message {
-    Message::State { flow: FLOW, epoch, record: record(seqs, contiguous) }
+fn state(epoch: Epoch, seqs: &[u64], contiguous: u64) -> FromPeer {
+    FromPeer::State { flow: FLOW, epoch, record: record(seqs, contiguous) }
 }
 
-fn replica(epoch: Epoch, seqs: &[u64], contiguous: u64) -> Message {
-    Message::Replicate { flow: FLOW, epoch, record: record(seqs, contiguous) }
+fn replica(epoch: Epoch, seqs: &[u64], contiguous: u64) -> FromPeer {
+    FromPeer::Replicate { flow: FLOW, epoch, record: record(seqs, contiguous) }
 }
 
 /// What has changed since this many packets: states with their seqs, all from 1 on. None: since
 /// the flow began.
-fn changes(epoch: Epoch, base: Option<(Epoch, u64)>, seq: u64) -> Message {
+fn changes(epoch: Epoch, base: Option<(Epoch, u64)>, seq: u64) -> FromPeer {
     let of = |seq: u64| bytes(&(1..=seq).collect::<Vec<_>>());
     let base = base.map_or(Version::BEGINNING, |(epoch, seq)| Version { epoch, seq });
     let version = Version { epoch, seq };
     let delta = Delta::of((base, &of(base.seq)), (version, &of(seq))).unwrap();
-    Message::Delta { flow: FLOW, epoch, watermark: Watermark::up_to(seq), delta }
+    FromPeer::Delta { flow: FLOW, epoch, watermark: Watermark::up_to(seq), delta }
 }
 
-fn lacking(epoch: Epoch, seq: u64) -> Message {
-    Message::NeedFull { flow: FLOW, version: Version { epoch, seq } }
+fn lacking(epoch: Epoch, seq: u64) -> FromPeer {
+    FromPeer::NeedFull { flow: FLOW, version: Version { epoch, seq } }
 }
 
 /// A copy of the state that packets up to this one have made.
-fn replica_up_to(epoch: Epoch, seq: u64) -> Message {
+fn replica_up_to(epoch: Epoch, seq: u64) -> FromPeer {
     replica(epoch, &(1..=seq).collect::<Vec<_>>(), seq)
 }
 
-fn release(epoch: Epoch, owner: UnitId, last: u64) -> Message {
-    Message::Release { flow: FLOW, epoch, owner, last }
+fn release(epoch: Epoch, owner: UnitId, last: u64) -> FromDispatcher {
+    FromDispatcher::Release { flow: FLOW, epoch, owner, last }
 }
 
-fn pull(epoch: Epoch, last: u64) -> Message {
-    Message::Pull { flow: FLOW, epoch, last, again: false }
+fn pull(epoch: Epoch, last: u64) -> FromPeer {
+    FromPeer::Pull { flow: FLOW, epoch, last, again: false }
 }
 
-const END: Message = Message::End { flow: FLOW };
+fn refuse(epoch: Epoch, reason: RefuseReason, record: FlowRecord) -> FromPeer {
+    FromPeer::Refuse { flow: FLOW, epoch, reason, record }
+}
 
-fn taken(epoch: Epoch) -> Message {
-    Message::StateAck { flow: FLOW, epoch }
+const END: FromDispatcher = FromDispatcher::End { flow: FLOW };
+const NO_STATE: FromPeer = FromPeer::End { flow: FLOW };
+
+fn taken(epoch: Epoch) -> FromPeer {
+    FromPeer::StateAck { flow: FLOW, epoch }
 }
 
 impl Bench {
@@ -99,12 +106,12 @@ impl Bench {
         }
     }
 
-    fn dispatcher(&mut self, message: Message) {
-        self.unit.handle_message(self.now_ns, None, message, &mut self.out);
+    fn dispatcher(&mut self, message: FromDispatcher) {
+        self.unit.handle_message(self.now_ns, UnitMessage::FromDispatcher(message), &mut self.out);
     }
 
-    fn peer(&mut self, unit: UnitId, message: Message) {
-        self.unit.handle_message(self.now_ns, Some(unit), message, &mut self.out);
+    fn peer(&mut self, unit: UnitId, message: FromPeer) {
+        self.unit.handle_message(self.now_ns, UnitMessage::FromPeer(unit, message), &mut self.out);
     }
 
     fn wait(&mut self, ns: u64) {
@@ -116,7 +123,7 @@ impl Bench {
         self.unit.engine().state(FLOW)
     }
 
-    fn sent(&mut self) -> Vec<(UnitId, Message)> {
+    fn sent(&mut self) -> Vec<(UnitId, FromPeer)> {
         std::mem::take(&mut self.out.to_units)
     }
 

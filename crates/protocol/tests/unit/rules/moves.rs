@@ -1,6 +1,6 @@
 //! States on their way from owner to owner.
 
-use protocol::message::{FlowRecord, Handover, Message, Watermark};
+use protocol::message::{FlowRecord, Handover, RefuseReason, Watermark};
 use protocol::unit::{Config, DropCause, OFFER_AFTER_TIMEOUTS};
 
 use super::*;
@@ -176,7 +176,7 @@ fn a_flow_may_begin_anew() {
 #[test]
 fn a_flow_is_adopted_without_a_packet() {
     let mut b = Bench::new(config());
-    b.dispatcher(Message::Adopt { flow: FLOW, epoch: 2, previous: X, last: 2 });
+    b.dispatcher(FromDispatcher::Adopt { flow: FLOW, epoch: 2, previous: X, last: 2 });
     assert_eq!(b.sent(), [(X, pull(2, 2))]);
     b.peer(X, state(2, &[1, 2], 2));
     b.packet(2, from(X, 2), 3);
@@ -185,7 +185,7 @@ fn a_flow_is_adopted_without_a_packet() {
 
 #[test]
 fn what_is_not_answered_is_said_again_and_again_less_often() {
-    let again = Message::Pull { flow: FLOW, epoch: 2, last: 2, again: true };
+    let again = FromPeer::Pull { flow: FLOW, epoch: 2, last: 2, again: true };
     let mut b = Bench::new(Config { retransmit_ns: 1_000, ..config() });
     b.packet(2, from(X, 2), 3);
     assert_eq!(b.sent(), [(X, pull(2, 2))]);
@@ -217,7 +217,7 @@ fn who_asks_again_has_the_flow() {
     b.wait(10 * ORDER_NS);
     assert_eq!(b.state(), [1, 3]);
     assert_eq!(b.sent(), [], "4 may still come");
-    b.peer(X, Message::Pull { flow: FLOW, epoch: 2, last: 4, again: true });
+    b.peer(X, FromPeer::Pull { flow: FLOW, epoch: 2, last: 4, again: true });
     assert_eq!(b.sent(), []);
     b.wait(ORDER_NS);
     assert_eq!(b.sent(), [(X, state(2, &[1, 3], 4))]);
@@ -227,11 +227,11 @@ fn who_asks_again_has_the_flow() {
 fn a_state_that_cannot_be_read_is_not_taken() {
     let mut b = Bench::new(config());
     let broken = FlowRecord { watermark: Watermark::up_to(2), bytes: vec![1] };
-    b.peer(X, Message::Replicate { flow: FLOW, epoch: 1, record: broken.clone() });
+    b.peer(X, FromPeer::Replicate { flow: FLOW, epoch: 1, record: broken.clone() });
     b.packet(2, from(X, 2), 3);
     assert_eq!((b.sent(), b.unit.counters().replicas_refused), (vec![(X, pull(2, 2))], 1));
-    b.peer(X, Message::State { flow: FLOW, epoch: 2, record: broken });
-    assert_eq!((b.sent(), b.unit.pending(), b.unit.counters().states_unreadable), (vec![], 1, 1));
-    b.peer(X, state(2, &[1, 2], 2));
-    assert_eq!(b.state(), [1, 2, 3]);
+    b.peer(X, FromPeer::State { flow: FLOW, epoch: 2, record: broken.clone() });
+    assert_eq!(b.sent(), [(X, refuse(2, RefuseReason::Unreadable, broken))]);
+    assert_eq!((b.unit.pending(), b.unit.counters().states_refused, b.out.forwarded.len()), (0, 1, 1));
+    assert_eq!(b.unit.owned(FLOW), None);
 }

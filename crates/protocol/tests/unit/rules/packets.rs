@@ -1,6 +1,6 @@
 //! Which packet may be processed when.
 
-use protocol::message::{FlowId, Handover, Message, Stamp, Watermark};
+use protocol::message::{FlowId, Handover, Stamp, Watermark};
 use protocol::unit::{Config, DropCause, Engine, FLOWS_MAX, OWNERSHIPS_MAX};
 
 use super::*;
@@ -101,12 +101,10 @@ fn everything_is_bounded_and_counted() {
     }
     assert_eq!(b.unit.counters().dropped(DropCause::Refused), 1);
     let far = FlowId { index: FLOWS_MAX, generation: 0 };
-    b.dispatcher(Message::End { flow: far });
-    b.peer(X, Message::Drain);
+    b.dispatcher(FromDispatcher::End { flow: far });
     b.peer(ME, taken(2));
-    b.dispatcher(Message::Drained);
     b.dispatcher(release(1, X, 0));
-    assert_eq!(b.unit.counters().messages_refused, 5);
+    assert_eq!(b.unit.counters().messages_refused, 3);
     // The state of an epoch that there was no room for comes all the same.
     b.peer(X, state(3, &[1, 2], 2));
     assert_eq!(b.unit.owned(FLOW), Some((3, Watermark::up_to(2))));
