@@ -149,7 +149,7 @@ impl Groups {
                     meta = packet.meta_mut();
                 } else {
                     let is_seen = !flow_paths.walks(flow, path, &self.other_paths);
-                    let seen = (&stages[..], &flows.table.records);
+                    let seen = (stages, &flows.table.records);
                     (next, wish_ms) = cache.choose(seen, packet, (like, connection), is_seen);
                     let Some(again) = flows.table.records.find_header_mut(flow) else { break };
                     header = again;

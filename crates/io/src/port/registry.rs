@@ -44,6 +44,7 @@ macro_rules! registry {
 
         /// A parsed port specification of one driver.
         #[derive(Clone, Debug, PartialEq)]
+        #[allow(clippy::enum_variant_names, reason = "drivers are named so")]
         enum DriverSpec {
             $($driver(<$module::$driver as Driver>::Spec)),+
         }
@@ -90,6 +91,7 @@ macro_rules! registry {
         }
 
         /// An open part of a port.
+        #[allow(clippy::enum_variant_names, reason = "drivers are named so")]
         enum OpenPort {
             $($driver(Box<$module::$driver>)),+
         }
