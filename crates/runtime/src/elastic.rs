@@ -450,7 +450,7 @@ impl<T: Transport> Elastic<T> {
     /// Applies what units have reported.
     fn take_returns(&mut self) {
         while let Some(report) = self.transport.receive() {
-            self.apply(report);
+            self.apply(*report);
         }
         if self.again.is_empty() || self.is_starting_over {
             return; // Fragments wait until units have started over.
@@ -461,8 +461,8 @@ impl<T: Transport> Elastic<T> {
     }
 
     /// Applies what became of packets at a unit.
-    fn apply(&mut self, report: Box<Return>) {
-        let Return { unit, is_ready, has_left, aliases, fragments, messages, effects, .. } = *report;
+    fn apply(&mut self, report: Return) {
+        let Return { unit, is_ready, has_left, aliases, fragments, messages, effects, .. } = report;
         if is_ready {
             self.set_ready(unit);
         }

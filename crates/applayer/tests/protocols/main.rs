@@ -3,4 +3,6 @@
 mod against_tshark;
 mod messages;
 mod properties;
+#[path = "support/reported.rs"]
+mod reported;
 mod support;

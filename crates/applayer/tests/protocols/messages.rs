@@ -1,9 +1,6 @@
 //! Tables of messages and their events, one per protocol.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-#[path = "support/reported.rs"]
-mod reported;
-
 use applayer::detect::{AppProtocol, Detection, Detector, FlowPorts};
 use applayer::tls::{Certificate, Fingerprint, ProtocolVersion, TlsAnomaly, TlsEvent, TlsStream};
 use applayer::{ExchangeSide, FixedLineBuffer, LineBuffer, dns, ssh};
@@ -54,10 +51,10 @@ fn dns_entries() {
         ("nothing", b"", &["\"\" ! the message ends within an entry of section Question"]),
     ];
     for (what, entries, expected) in rows {
-        assert_eq!(reported::dns(&[HEADER, entries].concat()), expected, "{what}");
+        assert_eq!(crate::reported::dns(&[HEADER, entries].concat()), expected, "{what}");
     }
     assert_eq!(
-        reported::dns(&HEADER[..11]),
+        crate::reported::dns(&HEADER[..11]),
         ["a DNS message of 11 bytes is too short for its header of 12 bytes"]
     );
 }
@@ -75,7 +72,7 @@ fn dns_flags() {
 fn dns_entries_are_limited() {
     let entry = b"\xc0\x0c\0\x01\0\x01";
     let message = [b"\0\0\0\0\xff\xff\0\0\0\0\0\0\x01a\0\0\x01\0\x01", &entry.repeat(2000)[..]].concat();
-    let reported = reported::dns(&message);
+    let reported = crate::reported::dns(&message);
     assert_eq!(reported.len(), dns::ENTRY_MAX as usize + 1);
     assert_eq!(reported.last().unwrap(), "\"\" ! the message has more than 1024 entries");
 }
@@ -135,7 +132,7 @@ fn verdicts() {
     for (turns, server, expected) in rows {
         let turns: Vec<_> = turns.iter().map(|(side, bytes)| (*side, vec![*bytes])).collect();
         let (verdict, _) =
-            reported::detect(Detector::default(), &turns, FlowPorts { client: 40_000, server });
+            crate::reported::detect(Detector::default(), &turns, FlowPorts { client: 40_000, server });
         assert_eq!(verdict, expected, "{:?} {server}", turns[0].1[0].escape_ascii().to_string());
     }
 }
@@ -186,7 +183,7 @@ fn ssh_greetings() {
     ];
     for (bytes, expected) in rows {
         assert_eq!(
-            reported::ssh(ssh::GreetingReader::default(), &[bytes]).1,
+            crate::reported::ssh(ssh::GreetingReader::default(), &[bytes]).1,
             expected,
             "{}",
             bytes.escape_ascii()
@@ -194,7 +191,7 @@ fn ssh_greetings() {
     }
     let long = [b"SSH-2.0-", &[b'x'; 300][..]].concat();
     let expected = format!("[\"2.0\", \"{}\", \"\"] cut true", "x".repeat(ssh::GREETING_BYTES_MAX - 8));
-    assert_eq!(reported::ssh(ssh::GreetingReader::default(), &[&long]).1, [expected]);
+    assert_eq!(crate::reported::ssh(ssh::GreetingReader::default(), &[&long]).1, [expected]);
 }
 
 fn record(kind: u8, payload: &[u8]) -> Vec<u8> {
@@ -272,7 +269,7 @@ fn tls_streams() {
         ("a long record", b"\x16\x03\x01\xff\xff\x01".to_vec(), &["Anomaly(RecordTooLong)"]),
     ];
     for (what, bytes, expected) in rows {
-        let (stream, mut reported) = reported::tls(TlsStream::default(), &[&bytes]);
+        let (stream, mut reported) = crate::reported::tls(TlsStream::default(), &[&bytes]);
         reported.retain(|event| !event.starts_with("Record"));
         assert_eq!(reported, expected, "{what}");
         assert!(stream.is_done());
@@ -296,7 +293,7 @@ fn ssl_2() {
         ),
     ];
     for (bytes, expected) in rows {
-        assert_eq!(reported::tls(TlsStream::default(), &[bytes]).1, expected);
+        assert_eq!(crate::reported::tls(TlsStream::default(), &[bytes]).1, expected);
     }
 }
 
@@ -304,7 +301,7 @@ fn ssl_2() {
 fn no_event_follows_a_gap() {
     let (mut stream, mut line) = (TlsStream::default(), FixedLineBuffer::<64>::default());
     let mut reported = Vec::new();
-    let mut sink = |event: TlsEvent<'_>| reported.push(reported::show(event));
+    let mut sink = |event: TlsEvent<'_>| reported.push(crate::reported::show(event));
     stream.take(&record(22, &client_hello())[..8], &mut line, &mut sink);
     stream.gap(&mut line, &mut sink);
     stream.take(&record(23, b"x"), &mut line, &mut sink);
@@ -315,8 +312,8 @@ fn no_event_follows_a_gap() {
 #[test]
 fn each_anomaly_is_reported_once() {
     let bytes = [record(21, b""), record(21, b""), record(22, b"")].concat();
-    let (stream, reported) = reported::tls(TlsStream::default(), &[&bytes]);
-    let expected = reported::show(TlsEvent::Anomaly(TlsAnomaly::EmptyRecord));
+    let (stream, reported) = crate::reported::tls(TlsStream::default(), &[&bytes]);
+    let expected = crate::reported::show(TlsEvent::Anomaly(TlsAnomaly::EmptyRecord));
     assert_eq!(reported.iter().filter(|event| **event == expected).count(), 1);
     assert_eq!(stream.repeated_anomalies(), 2);
 }

@@ -1,9 +1,6 @@
 //! Segmentation changes nothing, and no bytes and no state cause a panic.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-#[path = "support/reported.rs"]
-mod reported;
-
 use applayer::detect::{Detector, FlowPorts};
 use applayer::tls::{Certificate, TlsStream};
 use applayer::{ExchangeSide, FixedLineBuffer, dns, ftp, ssh};
@@ -130,7 +127,7 @@ proptest! {
     ) {
         let cut = |how: Cut| {
             let turns: Vec<_> = turns.iter().map(|(side, bytes, cuts)| (*side, how(bytes, cuts))).collect();
-            reported::detect(Detector::default(), &turns, ports)
+            crate::reported::detect(Detector::default(), &turns, ports)
         };
         let whole = cut(|bytes, _| vec![bytes]);
         prop_assert_eq!(whole, cut(pieces));
@@ -140,9 +137,9 @@ proptest! {
     #[test]
     fn tls_events_do_not_depend_on_segmentation(records in prop::collection::vec(record(), 1..6), cuts in cuts()) {
         let bytes = records.concat();
-        let whole = reported::tls(TlsStream::default(), &[&bytes]);
-        prop_assert_eq!(&whole, &reported::tls(TlsStream::default(), &pieces(&bytes, &cuts)));
-        prop_assert_eq!(&whole, &reported::tls(TlsStream::default(), &bytes.chunks(1).collect::<Vec<_>>()));
+        let whole = crate::reported::tls(TlsStream::default(), &[&bytes]);
+        prop_assert_eq!(&whole, &crate::reported::tls(TlsStream::default(), &pieces(&bytes, &cuts)));
+        prop_assert_eq!(&whole, &crate::reported::tls(TlsStream::default(), &bytes.chunks(1).collect::<Vec<_>>()));
     }
 
     #[test]
@@ -152,7 +149,7 @@ proptest! {
             let records = bytes.chunks(len).map(|payload| {
                 [&[22, 3, 1], &(payload.len() as u16).to_be_bytes()[..], payload].concat()
             });
-            let (_, reported) = reported::tls(TlsStream::default(), &[&records.collect::<Vec<_>>().concat()]);
+            let (_, reported) = crate::reported::tls(TlsStream::default(), &[&records.collect::<Vec<_>>().concat()]);
             reported.into_iter().filter(|event| !event.starts_with("Record")).collect::<Vec<_>>()
         };
         prop_assert_eq!(reported(len), reported(8000));
@@ -167,9 +164,9 @@ proptest! {
         cuts in cuts(),
     ) {
         let bytes = words.concat().into_bytes();
-        let whole = reported::ssh(ssh::GreetingReader::default(), &[&bytes]);
-        prop_assert_eq!(&whole, &reported::ssh(ssh::GreetingReader::default(), &pieces(&bytes, &cuts)));
-        prop_assert_eq!(&whole, &reported::ssh(ssh::GreetingReader::default(), &bytes.chunks(1).collect::<Vec<_>>()));
+        let whole = crate::reported::ssh(ssh::GreetingReader::default(), &[&bytes]);
+        prop_assert_eq!(&whole, &crate::reported::ssh(ssh::GreetingReader::default(), &pieces(&bytes, &cuts)));
+        prop_assert_eq!(&whole, &crate::reported::ssh(ssh::GreetingReader::default(), &bytes.chunks(1).collect::<Vec<_>>()));
     }
 
     #[test]
@@ -213,12 +210,12 @@ proptest! {
         ports in ports(),
         turn in side(),
     ) {
-        reported::dns(&bytes);
-        reported::dns(&[b"\0\0\x80\0\0\x09\0\x09\0\x09\0\x09", &bytes[..]].concat());
-        reported::tls(TlsStream::read_from_prefix(&state).unwrap().0, &[&bytes]);
-        reported::ssh(ssh::GreetingReader::read_from_prefix(&state).unwrap().0, &[&bytes]);
+        crate::reported::dns(&bytes);
+        crate::reported::dns(&[b"\0\0\x80\0\0\x09\0\x09\0\x09\0\x09", &bytes[..]].concat());
+        crate::reported::tls(TlsStream::read_from_prefix(&state).unwrap().0, &[&bytes]);
+        crate::reported::ssh(ssh::GreetingReader::read_from_prefix(&state).unwrap().0, &[&bytes]);
         let detector = Detector::read_from_prefix(&state).unwrap().0;
-        reported::detect(detector, &[(turn, vec![&bytes])], ports);
+        crate::reported::detect(detector, &[(turn, vec![&bytes])], ports);
         let mut detector = detector;
         detector.datagram(turn, &bytes, ports);
         let _ = Certificate::read(&bytes);
@@ -232,11 +229,11 @@ proptest! {
     fn a_copied_state_continues_with_the_next_record(records in prop::collection::vec(record(), 2..5)) {
         let (mut stayed, mut moved) = (TlsStream::default(), TlsStream::default());
         let (mut here, mut there) = (Vec::new(), Vec::new());
-        let mut lines = [FixedLineBuffer::<{ reported::ROOM }>::default(), FixedLineBuffer::default()];
+        let mut lines = [FixedLineBuffer::<{ crate::reported::ROOM }>::default(), FixedLineBuffer::default()];
         for record in &records {
-            stayed.take(record, &mut lines[0], &mut |event: applayer::tls::TlsEvent<'_>| here.push(reported::show(event)));
+            stayed.take(record, &mut lines[0], &mut |event: applayer::tls::TlsEvent<'_>| here.push(crate::reported::show(event)));
             moved = TlsStream::read_from_bytes(moved.as_bytes()).unwrap();
-            moved.take(record, &mut lines[1], &mut |event: applayer::tls::TlsEvent<'_>| there.push(reported::show(event)));
+            moved.take(record, &mut lines[1], &mut |event: applayer::tls::TlsEvent<'_>| there.push(crate::reported::show(event)));
         }
         prop_assert_eq!(here, there);
     }

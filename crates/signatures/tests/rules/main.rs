@@ -2,5 +2,7 @@
 
 mod headers;
 mod keywords;
+#[path = "support/plain/mod.rs"]
+mod plain;
 mod properties;
 mod shared_rules;

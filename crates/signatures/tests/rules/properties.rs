@@ -7,10 +7,8 @@ use proptest::sample::{select, subsequence};
 use proptest::strategy::ValueTree;
 use signatures::*;
 
-#[path = "support/plain/mod.rs"]
-mod plain;
-
-use plain::options;
+use crate::plain;
+use crate::plain::options;
 
 /// Options in unusual orders and combinations; most of the rules load.
 const OPTIONS: &[&str] = &[

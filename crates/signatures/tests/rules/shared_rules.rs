@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 
 use signatures::{Classifications, PayloadMatch, RuleVariables, Ruleset, RulesetReport};
 
-#[path = "support/plain/mod.rs"]
-mod plain;
-
+use crate::plain;
 /// Returns the rule files beside the project, if there are any.
 fn shared() -> Option<PathBuf> {
     let shared = std::env::var_os("RIVULET_SHARED")
