@@ -280,7 +280,7 @@ fn tls_streams() {
 fn ssl_2() {
     let later = [b"\x80\x06\x01\x03\x01\0\0\0".to_vec(), record(23, b"x")].concat();
     let rows: [(&[u8], &[&str]); 4] = [
-        (b"\x80\x2e\x01\0\x02\0\x15", &["Ssl2ClientHello(Version(2))"]),
+        (b"\x80\x2e\x01\0\x02\0\x15", &["Ssl2ClientHello(ProtocolVersion(2))"]),
         (b"\x84\x0b\x04\0\x01\0\x02\x03", &["Ssl2ServerHello(Version(2))"]),
         (b"\x84\x0b\x05\0\x01\0\x02\x03", &["Anomaly(NotTls)"]),
         (
@@ -345,6 +345,6 @@ fn a_certificate() {
     let cut = &CERTIFICATE[..CERTIFICATE.len() - 1];
     assert_eq!(
         Certificate::read(cut).unwrap_err().to_string(),
-        format!("{} bytes that are no certificate", cut.len())
+        format!("{} bytes are not a certificate in DER", cut.len())
     );
 }

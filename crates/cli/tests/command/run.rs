@@ -619,7 +619,7 @@ fn an_invalid_key_is_not_shown() {
         );
         place.stdout("traffic --write in.pcapng --packets 10");
         let said = place.refused(1, "run p.rvl --read in.pcapng");
-        assert!(said.contains("not 16 in all") && said.contains("branch"), "{said}");
+        assert!(said.contains("not 16 in total") && said.contains("branch"), "{said}");
         assert!(!said.contains("445566"), "{said}");
         // An error beside a key is shown with its line, without the key.
         let policy = String::from_utf8(place.read("p.rvl")).unwrap();
