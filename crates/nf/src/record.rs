@@ -30,7 +30,7 @@ pub struct RecordHeader {
     pub epoch: u16,
     /// The key that the flow began with.
     pub key: FlowKey,
-    /// The alias: the key of the flow's packets after all rewrites, if any (DESIGN 3.8).
+    /// The alias: the key of the flow's packets after all rewrites, if any (design.md 3.8).
     pub alias: FlowKey,
     /// Tags of the flow, inherited by its packets (E4, A29).
     pub tags: u64,

@@ -1,23 +1,23 @@
-//! The dispatcher: numbers a flow's packets, cuts flowlets, gives each flowlet to a unit, and says who
-//! owns what (S12, S13).
+//! The dispatcher: numbers a flow's packets, cuts flowlets, assigns each flowlet to a unit, and names
+//! the owner of each flow (S12, S13).
 //!
-//! A state machine without seq, thread or socket: time is given with every call, and what is to
-//! be done comes out as [`DispatcherOutput`]s. The same configuration and the same calls give the same
-//! answers.
+//! A state machine without clock, thread or socket: time is given with every call, and
+//! [`DispatcherOutput`]s are returned. The same configuration and the same calls give the same
+//! outputs.
 //!
 //! ```text
 //! batch of packets -> prefetch -> guess -> stamp_next -> packet and stamp to its unit
-//!                                            | if it is not in the midst of a flowlet
+//!                                            | unless it continues a flowlet
 //!                                            +-> route -> [outputs first] -> packet and stamp to its unit
-//!                                  timer, at next_timeout_ns -> handle_timeout -> outputs
-//!                                a unit's message -> handle_message -> outputs
+//!                      timer, at next_timeout_ns -> handle_timeout -> outputs
+//!                                 unit's message -> handle_message -> outputs
 //! ```
 //!
-//! Orders are to be carried out in order, and before the packet whose routing gave them: a
-//! [`Release`] travels behind the last packet of the owner so far and ahead of the new owner's
-//! first one (DESIGN 3.1).
+//! Execute outputs in order, and before the packet whose routing returned them: a [`Release`]
+//! travels after the last packet of the owner so far and before the new owner's first one
+//! (design.md 3.1).
 //!
-//! [`Release`]: protocol::message::FromDispatcher::Release
+//! [`Release`]: crate::message::FromDispatcher::Release
 
 mod assign;
 mod config;

@@ -3,11 +3,11 @@
 //!
 //! - [`message`]: stamps, epochs, watermarks and messages;
 //! - [`dispatcher`]: numbers packets, cuts flowlets and assigns each to a unit;
-//! - [`unit`]: owns flows, processes their packets in order and hands their states over;
+//! - [`unit`](mod@unit): owns flows, processes their packets in order and hands their states over;
 //! - [`metering`]: demand and allocation per interval, and what a tenant pays for it.
 //!
-//! A role has no seq, socket or thread: time is given with every call, and what it wants sent
-//! comes out as values.
+//! A role has no clock, socket or thread: time is given with every call, and what it sends is
+//! returned as values.
 
 pub mod dispatcher;
 pub mod message;

@@ -1,26 +1,27 @@
-//! What dispatchers and units say to each other: whose a flow is, which of its packets a state covers,
-//! and how the one gets from owner to owner.
+//! Messages between dispatchers and units: the owner of each flow, the packets that a state covers,
+//! and the handover of a state from owner to owner.
 //!
-//! There is one protocol for every change of a flow's owner, be it that its next flowlet goes to
-//! another unit, that a unit is shut down, or that one has failed. The dispatcher alone names owners.
-//! It numbers a flow's packets (their [`seq`]) and its owners (their [`epoch`]), and stamps each
-//! packet with both ([`Stamp`]). When the owner changes from X to Y:
+//! One protocol serves every change of a flow's owner: its next flowlet is assigned to another
+//! unit, a unit is drained, or one has failed. The dispatcher alone names owners. It numbers a flow's
+//! packets (their [`seq`]) and its owners (their [`epoch`]), and stamps each packet with both
+//! ([`Stamp`]). When the owner changes from X to Y:
 //!
 //! ```text
-//! dispatcher               X (owner in epoch e)                    Y (owner in epoch e + 1)
-//!   | packet c-1, e  ->  |                                        |
-//!   | Release e+1, c-1 ->| nothing of this flow comes behind it   |
-//!   | packet c, e+1, previous X  ------------------------------>  | has it the state up to c-1 (a replica)? goes on
-//!   |                    | <---------------- Pull e+1, c-1 ------ | else: holds the packet, and asks
-//!   |                    | once c-1 is processed, or will not come|
-//!   |                    | ----------------- State e+1 -------->  | goes on
-//!   |                    | <---------------- Taken e+1 ---------- |
-//!   |                    | forgets the state, knows whom to send what comes late
+//! dispatcher           X (owner in epoch e)                Y (owner in epoch e + 1)
+//!   | packet c-1, e  ->  |                                    |
+//!   | Release e+1, c-1 ->| no packet of epoch e follows       |
+//!   | packet c, e+1, previous X  --------------------------> | has the state up to c-1 (a replica)?
+//!   |                    |                                    | processes the packet
+//!   |                    | <-------------- Pull e+1, c-1 ---- | else: keeps it pending, and pulls
+//!   |                    | once c-1 is processed or lost      |
+//!   |                    | --------------- State e+1 -----> | processes pending packets
+//!   |                    | <----------- StateAck e+1 -------- |
+//!   |                    | keeps a tombstone: forwards late packets
 //! ```
 //!
-//! Every step is idempotent under (flow, epoch), so that it may be repeated and overtaken. What
-//! units say to each other may be lost: a `Pull` is repeated until the state comes, a `State` until
-//! it is taken. What the dispatcher says must arrive, and behind what it sent before. (DESIGN 3;
+//! Every step is idempotent under (flow, epoch), so it may be repeated and overtaken. Messages
+//! between units may be lost: a `Pull` is retransmitted until the state arrives, a `State` until it
+//! is acknowledged or refused. Messages of the dispatcher must arrive, in order. (design.md 3;
 //! S48-S61.)
 //!
 //! [`seq`]: Stamp::seq

@@ -1,31 +1,30 @@
-//! A unit owns flows: it decides which packet may be processed now, holds the others, fetches and
-//! hands over states, and copies them ahead. What the packets do is an [`Engine`]'s affair.
+//! The unit: owns flows, decides which packet may be processed now, keeps the others pending,
+//! fetches state, hands it over, and replicates it. An [`Engine`] processes the packets.
 //!
-//! [`Unit`] has no seq, no socket and no thread: whoever drives it says what time it is
-//! ([`Unit::handle_packet`], [`Unit::handle_message`], [`Unit::handle_timeout`]), and sends what it finds in the
-//! [`Outbox`]. The protocol is that of [`proto`].
+//! [`Unit`] has no clock, socket or thread: its driver gives it the time
+//! ([`Unit::handle_packet`], [`Unit::handle_message`], [`Unit::handle_timeout`]) and sends what is in
+//! the [`Outbox`]. [`message`](crate::message) describes the protocol.
 //!
-//! Per flow, a unit has a list of the epochs that it is the owner of and has not done with, and at
-//! most one state. The state belongs to the first of them; it goes through that epoch's packets in
-//! the order of their seqs, and on to the next owner. What is given up as lost counts as covered,
-//! so that a state is always one of *all* packets up to a seq, and no packet can be applied
-//! twice. (DESIGN 3.1-3.5, 3.9; S48-S61.)
+//! Per flow, a unit has a list of the epochs that it owns and has not finished, and at most one
+//! state. The state belongs to the first of these epochs, passes through its packets in the order of
+//! their seq, and goes on to the next owner. A packet that is given up as lost counts as covered. A
+//! state thus covers *all* packets up to a seq, and no packet is applied twice. (design.md 3.1-3.5,
+//! 3.9; S48-S61.)
 //!
-//! With [`Config::deltas`], a copy may tell only what has changed since one that the other unit
-//! has. Units forget copies, and messages may be lost: who has not that very one asks for the
-//! whole, and nobody waits for it.
+//! With [`Config::deltas`], a replica may contain only the changes since one that the other unit
+//! has. Units discard replicas, and messages may be lost: a unit without the base asks for the whole
+//! state, and nothing waits for it.
 //!
-//! A flow ends where its state is: an owner that hears of the end while the state is on its way
-//! goes on waiting for it, and ends the flow when it comes, even if another flow has the slot by
-//! then. That another has it is no such word: units may say so before the dispatcher's own has come.
-//! What units say to each other may be lost, and is said again.
+//! A flow ends at its state: an owner that learns of the end while the state is in flight waits for
+//! the state and then ends the flow, even if another flow has its index by then. Messages between
+//! units may be lost and are retransmitted.
 //!
 //! ```text
-//!            packet, Adopt                        State, or a Replica up to the very seq
-//!   nothing ----------------> waiting, has pulled ------------------------------------> owner
-//!      ^                          |                                                       | Release or Pull
-//!      |                          | Taken                                                 v
-//!      +-- knows the next owner <-+------------------------------- Taken ---- ending: up to `last`, then State
+//!            packet, Adopt                   State, or a Replicate up to the very seq
+//!   nothing ----------------> pending, pulled ---------------------------------------> owner
+//!      ^                          |                                                      | Release or Pull
+//!      |                          | StateAck                                             v
+//!      +-- knows the next owner <-+--------------- StateAck ---- ending: up to `last`, then State
 //! ```
 
 mod config;

@@ -470,7 +470,7 @@ impl<T: Transport> Elastic<T> {
             let since_ns = self.since_ns(self.now_ns);
             self.epochs.set_on(since_ns, unit, false);
         }
-        // Known to the dispatcher before the packet that created it leaves (DESIGN 3.8). A unit has
+        // Known to the dispatcher before the packet that created it leaves (design.md 3.8). A unit has
         // looked among its own flows only: if another unit's flow has the key, the later one gets it.
         for (flow, key, hash) in aliases {
             self.router.take_alias(flow, &key, hash, &mut self.orders);

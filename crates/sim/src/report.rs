@@ -121,7 +121,7 @@ pub struct State {
     pub given_up: u64,
     /// Flows that were over, and whose states were waited for in vain.
     pub ends_given_up: u64,
-    /// Flows that were over, and that units had no room to remember ([`protocol::unit::PAST_MAX`]).
+    /// Tombstones that units discarded ([`protocol::unit::TOMBSTONES_MAX`]).
     pub tombstones_forgotten: u64,
 }
 

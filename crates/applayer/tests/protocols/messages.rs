@@ -281,13 +281,13 @@ fn ssl_2() {
     let later = [b"\x80\x06\x01\x03\x01\0\0\0".to_vec(), record(23, b"x")].concat();
     let rows: [(&[u8], &[&str]); 4] = [
         (b"\x80\x2e\x01\0\x02\0\x15", &["Ssl2ClientHello(ProtocolVersion(2))"]),
-        (b"\x84\x0b\x04\0\x01\0\x02\x03", &["Ssl2ServerHello(Version(2))"]),
+        (b"\x84\x0b\x04\0\x01\0\x02\x03", &["Ssl2ServerHello(ProtocolVersion(2))"]),
         (b"\x84\x0b\x05\0\x01\0\x02\x03", &["Anomaly(NotTls)"]),
         (
             &later,
             &[
-                "Ssl2ClientHello(Version(769))",
-                "Record { kind: 23, version: Version(769), len: 1 }",
+                "Ssl2ClientHello(ProtocolVersion(769))",
+                "Record { kind: 23, version: ProtocolVersion(769), len: 1 }",
                 "Encrypted",
             ],
         ),

@@ -2,13 +2,13 @@
 //!
 //! `README.md` is the operator's manual.
 
-use values::ConfigError;
 use nf::{
     Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling, Setup,
     Shared, Verdict,
 };
 use packet::DropReason;
 use serde::Deserialize;
+use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 #[cfg(test)]

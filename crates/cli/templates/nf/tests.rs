@@ -1,7 +1,7 @@
 //! Packets in, packets out: a row for each behaviour of the function.
 
-use graph::{Chain, Options};
 use conformance::{Plan, Subject, compare};
+use graph::{Chain, Options};
 use nf::stage::load;
 use packet::{Packet, PacketPool, Side};
 

@@ -46,7 +46,7 @@ pub struct Config {
     /// K, how many these are (S55); at most [`TARGETS_COUNT_MAX`]. Fewer if fewer units are active.
     pub targets_count: u8,
     /// From this share of B on, every packet of a flowlet says its targets once more, with the mark
-    /// that the state is to be copied there [at once](protocol::message::Targets::at_once): a
+    /// that the state is to be copied there [at once](crate::message::Targets::at_once): a
     /// flowlet that is cut by its size leaves no silence in which to do so (S62). With 15 KB and
     /// packets of 1,500 bytes, 0.9 marks the last one. Above 0, below 1; none: no packet, as in the
     /// papers.

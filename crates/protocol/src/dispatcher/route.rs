@@ -389,7 +389,7 @@ impl Dispatcher {
         }
     }
 
-    /// The flow is another unit's from now on, and the owner so far is told (DESIGN 3.1). The new
+    /// The flow is another unit's from now on, and the owner so far is told (design.md 3.1). The new
     /// epoch; none, and nothing is done, if the flow had as many owners as can be counted.
     pub(crate) fn hand_over(
         &mut self,

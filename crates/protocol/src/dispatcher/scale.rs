@@ -85,7 +85,7 @@ impl Dispatcher {
         }
     }
 
-    /// A flow ends if its owner has seen all of it (DESIGN 3.9), or all that will come: of a flow
+    /// A flow ends if its owner has seen all of it (design.md 3.9), or all that will come: of a flow
     /// that is silent for [`DISPLACED_AFTER_NS`], what the owner has not seen was lost. An owner
     /// that asks again has not heard that it ended.
     fn expire(

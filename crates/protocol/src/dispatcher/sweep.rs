@@ -22,7 +22,7 @@ pub(crate) struct Sweep {
 
 impl Dispatcher {
     /// Ends flows that are silent for too long: nothing was stamped since, so that nothing of them
-    /// is under way (DESIGN 3.9). Looks at a part of the table at a time.
+    /// is under way (design.md 3.9). Looks at a part of the table at a time.
     pub(crate) fn forget(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
         let Some(silent_ns) = self.config.forget_after_ns else {
             return;

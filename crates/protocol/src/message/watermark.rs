@@ -7,7 +7,7 @@ pub const AHEAD_MAX: u64 = 64;
 /// Which of a flow's packets a state covers: all up to a seq, and of those behind it the ones
 /// that are named.
 ///
-/// The highest seq alone would hide that an earlier packet is missing: hence both (DESIGN 3.4;
+/// The highest seq alone would hide that an earlier packet is missing: hence both (design.md 3.4;
 /// S59 has the highest).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Watermark {

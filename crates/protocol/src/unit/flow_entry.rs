@@ -29,7 +29,7 @@ pub(crate) struct FlowEntry {
     /// The last epoch whose state was here and is not any more.
     done: Epoch,
     /// The tombstone: where the flow went when it last went away from here. It stays as long as the
-    /// flow, so that nothing that comes late can begin it anew (DESIGN 3.3).
+    /// flow, so that nothing that comes late can begin it anew (design.md 3.3).
     gone: Option<Tombstone>,
     flow: Option<Box<Flow>>,
     /// When the unit's timers have an entry for it.

@@ -250,7 +250,7 @@ fn some_units(random: &mut TestRng, units: u16) -> Targets {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// DESIGN 3.10: no packet that reached a live unit is lost by a move, whatever is repeated and
+    /// design.md 3.10: no packet that reached a live unit is lost by a move, whatever is repeated and
     /// overtaken.
     #[test]
     fn without_loss_everything_is_processed_once_and_in_order(nature in network()) {

@@ -99,7 +99,7 @@ impl World {
     }
 
     /// The unit costs from now on. What it knew of flows when it was switched off it knows still:
-    /// that nothing which comes late begins one anew there (DESIGN 3.3).
+    /// that nothing which comes late begins one anew there (design.md 3.3).
     pub(super) fn switch_on(&mut self, unit: UnitId) {
         self.intervals.set_on(self.now_ns, unit, true);
     }

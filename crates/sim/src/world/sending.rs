@@ -50,7 +50,7 @@ impl World {
             }
         }
         for (reason, stamp, _) in outbox.dropped.drain(..) {
-            // DESIGN 3.10: a move loses nothing.
+            // design.md 3.10: a move loses nothing.
             if reason == DropCause::Stale && self.is_in_order {
                 return Err(Violation::Late { flow: stamp.flow, seq: stamp.seq });
             }

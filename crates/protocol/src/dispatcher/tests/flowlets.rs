@@ -49,7 +49,7 @@ fn packets_are_numbered_and_both_directions_are_one_flow() {
 
 #[test]
 fn an_owner_that_changes_is_told_first() {
-    // DESIGN 3.1. Unit 0 is filled by a flow, so that the next flowlet of another one goes
+    // design.md 3.1. Unit 0 is filled by a flow, so that the next flowlet of another one goes
     // elsewhere.
     let mut bench = Bench::new(Config { targets: TargetChoice::None, lambda: 0.0, ..fixed(2) });
     let (unit, _) = bench.packet(0, 1, 1000);
@@ -293,7 +293,7 @@ fn the_last_packets_before_a_cut_by_size_ask_for_copies_at_once() {
 
 #[test]
 fn a_flow_ends_if_its_owner_has_seen_all_of_it() {
-    // DESIGN 3.9
+    // design.md 3.9
     let mut bench = Bench::new(Config { targets: TargetChoice::First, ..fixed(3) });
     let (_, stamp) = bench.packet(0, 1, 100);
     let flow = stamp.flow;
@@ -333,7 +333,7 @@ fn a_full_table_refuses_or_makes_room() {
 
 #[test]
 fn a_flow_that_nobody_ends_is_forgotten() {
-    // DESIGN 3.9
+    // design.md 3.9
     let limit = 2 * DISPLACED_AFTER_NS;
     let config = Config { forget_after_ns: Some(limit), targets: TargetChoice::First, ..fixed(2) };
     let mut bench = Bench::new(config.clone());
@@ -396,7 +396,7 @@ fn a_table_of_flows_is_forgotten_a_part_at_a_time() {
 
 #[test]
 fn what_was_rewritten_reaches_the_same_flow() {
-    // DESIGN 3.8
+    // design.md 3.8
     let mut bench = Bench::new(fixed(1));
     let one = bench.packet(0, 1, 100).1.flow;
     let other = bench.packet(0, 2, 100).1.flow;
@@ -444,7 +444,7 @@ fn nonsense_is_refused() {
 
 #[test]
 fn a_flow_whose_last_packets_were_lost_ends_when_it_is_silent() {
-    // DESIGN 3.9
+    // design.md 3.9
     let mut bench = Bench::new(fixed(1));
     let flow = bench.packet(0, 1, 100).1.flow;
     bench.packet(1, 1, 100);

@@ -44,7 +44,7 @@ impl Flow {
         cx.out.to_units.push((next.owner, FromPeer::State { flow: self.id, epoch, record }));
     }
 
-    /// Asks the dispatcher whether the flow is over (DESIGN 3.9).
+    /// Asks the dispatcher whether the flow is over (design.md 3.9).
     pub fn propose_end<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some(state) = self.state else { return };
         self.proposed_ns = Some(cx.now_ns);

@@ -173,7 +173,7 @@ impl World {
             .extend(out.dropped.into_iter().map(|(reason, stamp, packet)| (reason, stamp.flow, packet)));
     }
 
-    /// All of a flow that was processed, anywhere; none of it twice (DESIGN 3.10).
+    /// All of a flow that was processed, anywhere; none of it twice (design.md 3.10).
     pub fn processed(&self, flow: FlowId) -> BTreeSet<u64> {
         let mut all = BTreeSet::new();
         for unit in &self.units {

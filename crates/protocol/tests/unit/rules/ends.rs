@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn a_flow_ends_when_the_dispatcher_says_so() {
-    // DESIGN 3.9
+    // design.md 3.9
     let mut b = Bench::new(Config { expire_after_ns: Some(5_000), ..config() });
     b.first([1, 2]);
     b.wait(4_999);

@@ -25,7 +25,7 @@ fn a_new_owner_pulls_holds_and_goes_on() {
 
 #[test]
 fn a_pull_is_answered_once_everything_has_been_processed() {
-    // DESIGN 3.3
+    // design.md 3.3
     let mut b = Bench::new(config());
     b.first([1]);
     b.peer(X, pull(2, 2));
@@ -47,7 +47,7 @@ fn a_pull_is_answered_once_everything_has_been_processed() {
 
 #[test]
 fn what_is_missing_behind_a_release_is_lost() {
-    // DESIGN 3.3
+    // design.md 3.3
     let mut b = Bench::new(config());
     b.first([1, 3]);
     b.peer(X, pull(2, 4));
@@ -94,7 +94,7 @@ fn a_state_that_nobody_asks_for_is_offered_and_taken() {
 
 #[test]
 fn what_comes_late_is_sent_on_to_the_owner() {
-    // DESIGN 3.3
+    // design.md 3.3
     let mut b = Bench::new(config());
     b.first([1, 2]);
     b.dispatcher(release(2, X, 2));
@@ -210,7 +210,7 @@ fn what_is_not_answered_is_said_again_and_again_less_often() {
 
 #[test]
 fn who_asks_again_has_the_flow() {
-    // DESIGN 3.3: the release was lost, and packet 2.
+    // design.md 3.3: the release was lost, and packet 2.
     let mut b = Bench::new(config());
     b.first([1, 3]);
     b.peer(X, pull(2, 4));

@@ -18,7 +18,7 @@ fn a_flow_begins_with_a_null_state_and_goes_on_in_the_order_of_its_clocks() {
 
 #[test]
 fn a_packet_that_comes_twice_is_dropped() {
-    // DESIGN 3.10
+    // design.md 3.10
     let mut b = Bench::new(config());
     b.first([1, 1, 3, 3, 2, 3]);
     assert_eq!(b.state(), [1, 2, 3]);
