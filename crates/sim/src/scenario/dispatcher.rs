@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn modes_are_read_as_they_are_written() {
-        for text in ["flowlet", "flow", "smart-flow:100ms", "packet", "rss:128", "rss:64:1500us"] {
+        for text in ["flowlet", "flow", "smart-flow:100ms", "packet", "rss:128", "rss:64:1.5ms"] {
             let mode: Mode = text.parse().unwrap();
             assert_eq!(mode.to_string(), text);
         }
