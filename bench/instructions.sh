@@ -15,13 +15,13 @@ readonly workloads=(forward nat lb firewall firewall-new monitor policer policer
 count() {
     local workload=$1 out collected
     out=$(mktemp)
-    valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*World*play*' \
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*Target*play*' \
         "$rivulet" bench "$workload" --rounds 1 --packets "$packets" --flows 1k --json >/dev/null 2>"$out" ||
         { cat "$out" >&2; rm "$out"; return 1; }
     collected=$(sed -n 's/^==[0-9]*== Collected : \([0-9]*\).*/\1/p' "$out")
     rm "$out"
     if [ -z "$collected" ] || [ "$collected" -eq 0 ]; then
-        echo "$workload: callgrind collected nothing: is World::play inlined?" >&2
+        echo "$workload: callgrind collected nothing: is Target::play inlined?" >&2
         return 1
     fi
     echo $((collected / (warm_up + packets)))
