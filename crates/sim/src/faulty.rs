@@ -32,7 +32,7 @@ pub use trial::{Difference, Trial, TrialFrame, TrialReport};
 /// Time of the run after which units handle deadlines, in nanoseconds.
 const STEP_NS: u64 = 1_000_000;
 
-/// Time after which a run is given up in which nothing happens any more though packets are pending.
+/// Time after which a run is given up in which no pending packet and no answer has arrived.
 const PATIENCE_NS: u64 = 60_000_000_000;
 
 /// Faults between a dispatcher and its units.
@@ -70,7 +70,7 @@ pub struct Outcome {
     pub messages_repeated: u64,
     /// Messages that were overtaken.
     pub messages_late: u64,
-    /// Packets that were pending for ever, so that the run was given up.
+    /// Packets that were pending forever, or 1 if only an answer was missing: the run was given up.
     pub stuck: u64,
 }
 
@@ -97,6 +97,8 @@ pub struct Faulty {
     through_of: Vec<u64>,
     unanswered: u64,
     mails: u64,
+    /// Time at which a packet was sent, or a report arrived that brought something forward.
+    progress_ns: u64,
     is_finishing: bool,
     outcome: Rc<RefCell<Outcome>>,
 }
@@ -170,6 +172,7 @@ pub fn runner(
         through_of: vec![0; units],
         unanswered: 0,
         mails: 0,
+        progress_ns: 0,
         is_finishing: false,
         outcome: Rc::clone(&outcome),
     };
@@ -377,6 +380,7 @@ impl Transport for Faulty {
     fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
         self.run_to(now_ns.max(self.now_ns));
         self.sent += 1;
+        self.progress_ns = self.now_ns;
         self.send_packet(packet, |packet| Event::ToUnit(unit, ToUnit::Packet(now_ns, stamp, packet)));
     }
 
@@ -398,6 +402,9 @@ impl Transport for Faulty {
         self.local.out.append(&mut report.out);
         report.buffers.drain(..).for_each(|packet| self.local.pool.give(packet));
         let through = &mut self.through_of[report.unit.index()];
+        if report.through > *through || report.has_answered {
+            self.progress_ns = self.now_ns;
+        }
         self.through += report.through - *through;
         *through = report.through;
         self.unanswered -= u64::from(report.has_answered);
@@ -415,10 +422,12 @@ impl Transport for Faulty {
 
     /// Time passes until something happens.
     fn wait(&mut self) {
-        match self.next_ns().filter(|&next_ns| next_ns < self.now_ns + PATIENCE_NS) {
+        // Units may retransmit forever, so it does not suffice that something happens.
+        match self.next_ns().filter(|&next_ns| next_ns < self.progress_ns + PATIENCE_NS) {
             Some(next_ns) => self.run_to(next_ns),
             None if self.is_finishing => {}
-            None => self.outcome.borrow_mut().stuck = self.sent - self.through,
+            // Whatever is awaited never comes: the run goes on without it, and the trial fails.
+            None => self.outcome.borrow_mut().stuck = (self.sent - self.through).max(1),
         }
     }
 
@@ -436,7 +445,7 @@ impl Transport for Faulty {
     }
 
     fn has_unanswered(&self) -> bool {
-        self.unanswered > 0 || self.mails > 0
+        (self.unanswered > 0 || self.mails > 0) && self.outcome.borrow().stuck == 0
     }
 
     fn finish(&mut self) {

@@ -68,7 +68,7 @@ pub enum Difference {
         /// The first of them that differs, from 0.
         first: usize,
     },
-    /// Packets are pending for ever.
+    /// Packets are pending forever.
     Stuck(u64),
     /// Packets are not accounted for.
     Accounts,
@@ -81,7 +81,7 @@ impl fmt::Display for Difference {
                 f,
                 "{flow}: packet {first} differs; {released} packets were released, {expected} were expected"
             ),
-            Difference::Stuck(packets) => write!(f, "{packets} packets are pending for ever"),
+            Difference::Stuck(packets) => write!(f, "{packets} packets are pending forever"),
             Difference::Accounts => f.write_str("packets in, out and dropped do not add up"),
         }
     }
