@@ -64,7 +64,8 @@ fn check(trial: &Trial<impl Assemble>, seed: u64) -> Outcome {
 }
 
 fn check_all(name: &'static str, payload: Payload) {
-    let frames = conversation(name, &profile(payload, 1_200, 20_000.0, 7));
+    // Dense enough that packets of one flow overtake each other.
+    let frames = conversation(name, &profile(payload, 1_200, 800_000.0, 7));
     for mode in [Granularity::Flowlet, Granularity::Packet] {
         check(&trial(name, &frames, CLEAN, mode), 1);
         let lossy = trial(name, &frames, LOSSY, mode);
