@@ -1,6 +1,6 @@
 //! Common parts of the targets of single NFs: traffic made of any bytes, and its invariants.
 
-use graph::{Chain, Options, WhenFull};
+use graph::{Graph, Options, WhenFull};
 use nf::Setup;
 use packet::{LinkType, PacketPool, Side};
 use serde_json::Value;
@@ -9,11 +9,11 @@ const FLOWS: u32 = 16;
 const BUFFERS: usize = 256;
 
 /// Takes what `data` says through an instance of a function with one of the configurations; the
-/// chain behind it, of which all flows are over.
+/// graph behind it, of which all flows are over.
 ///
 /// Input: a byte that chooses configuration (all bits but 2 and 3) and options, then records of
 /// kind (side, link type), time step, length, and that many bytes.
-pub fn through(function: &str, configs: &[Value], data: &[u8]) -> Option<Chain> {
+pub fn through(function: &str, configs: &[Value], data: &[u8]) -> Option<Graph> {
     let [choice, rest @ ..] = data else { return None };
     let mut rest = rest;
     let registry = functions::registry::<Value>();
@@ -29,7 +29,7 @@ pub fn through(function: &str, configs: &[Value], data: &[u8]) -> Option<Chain> 
         fragments_max: 4,
         ..Options::default()
     };
-    let mut chain = Chain::new(vec![stage], options).expect("it fits");
+    let mut graph = Graph::new(vec![stage], options).expect("it fits");
     let mut pool = PacketPool::new(BUFFERS);
     let (mut batch, mut out, mut now_ns) = (Vec::new(), Vec::new(), 1_700_000_000_000_000_000u64);
     while let [kind, step, length, bytes @ ..] = rest {
@@ -43,26 +43,26 @@ pub fn through(function: &str, configs: &[Value], data: &[u8]) -> Option<Chain> 
         meta.link = if kind & 2 == 0 { LinkType::RawIp } else { LinkType::Ethernet };
         batch.push(packet);
         if kind & 4 == 0 {
-            chain.process(&mut batch, &mut out, &mut pool);
+            graph.process(&mut batch, &mut out, &mut pool);
             out.drain(..).for_each(|packet| pool.give(packet));
         }
-        assert!(chain.counters().add_up());
+        assert!(graph.counters().add_up());
     }
-    chain.process(&mut batch, &mut out, &mut pool);
+    graph.process(&mut batch, &mut out, &mut pool);
     out.drain(..).for_each(|packet| pool.give(packet));
-    let counters = chain.counters();
+    let counters = graph.counters();
     assert!(counters.add_up());
-    while !chain.finish(&mut pool) {
-        chain.effects_mut().alerts.clear();
-        chain.effects_mut().events.clear();
-        chain.effects_mut().reports.clear();
+    while !graph.finish(&mut pool) {
+        graph.effects_mut().alerts.clear();
+        graph.effects_mut().events.clear();
+        graph.effects_mut().reports.clear();
     }
-    assert_eq!(chain.records().live(), 0);
-    if let Some(buffers) = &chain.stages()[0].shared().buffers {
+    assert_eq!(graph.records().live(), 0);
+    if let Some(buffers) = &graph.stages()[0].shared().buffers {
         assert_eq!(buffers.used_bytes(), 0, "ended flows left bytes in buffers");
     }
-    for pool in &chain.stages()[0].shared().pools {
+    for pool in &graph.stages()[0].shared().pools {
         assert_eq!(pool.in_use(), 0, "items of pool `{}` were not returned", pool.name());
     }
-    Some(chain)
+    Some(graph)
 }

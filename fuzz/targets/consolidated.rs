@@ -93,7 +93,7 @@ fuzz_target!(|data: &[u8]| {
         return;
     }
     let steps = steps(rest);
-    let options = chain_options(*options);
+    let options = graph_options(*options);
     let walked = run(&functions, Options { consolidate: false, ..options }, false, &steps);
     for beside in [false, true] {
         let followed = run(&functions, Options { consolidate: true, ..options }, beside, &steps);
@@ -101,7 +101,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-fn chain_options(bits: u8) -> Options {
+fn graph_options(bits: u8) -> Options {
     Options {
         flows_max: if bits & 1 != 0 { 3 } else { FLOWS },
         when_full: if bits & 2 != 0 { WhenFull::RefuseNew } else { WhenFull::EvictOldest },
@@ -132,7 +132,7 @@ fn run(functions: &[usize], options: Options, beside: bool, steps: &[Step]) -> O
     let mut bench = Bench::new(functions.iter().map(stage).collect(), options);
     if beside {
         let how = SideBySide { runner: Box::new(Swapped), clock_ns: || 0, group_ns: 0, packet_ns: 0 };
-        bench.chain.run_side_by_side(how).unwrap();
+        bench.graph.run_side_by_side(how).unwrap();
     }
     let mut batch = vec![];
     for step in steps {
@@ -144,7 +144,7 @@ fn run(functions: &[usize], options: Options, beside: bool, steps: &[Step]) -> O
         let at = at % functions.len();
         let commands = FUNCTIONS[functions[at]].2;
         if !commands.is_empty() {
-            let _ = bench.chain.stage_mut(at).unwrap().control(commands[which % commands.len()]);
+            let _ = bench.graph.stage_mut(at).unwrap().control(commands[which % commands.len()]);
         }
     }
     bench.batch(&batch);

@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use conformance::{Subject, built_in};
 use libfuzzer_sys::fuzz_target;
 use nf::Setup;
@@ -29,19 +29,19 @@ fuzz_target!(|data: &[u8]| {
     let mut setup = Setup::new(1, 16);
     setup.inner = true; // As tunnels want it, also where they do not get it.
     let stage = registry.find(&subject.name).unwrap().make(&subject.config, setup).unwrap();
-    let mut chain = Chain::new(vec![stage], Options { flows_max: 16, ..Options::default() }).unwrap();
+    let mut graph = Graph::new(vec![stage], Options { flows_max: 16, ..Options::default() }).unwrap();
     let mut pool = PacketPool::new(16);
     let packet = frame(&udp(v4(10, 0, 0, 1, 4000), v4(198, 18, 0, 1, 80), b"whatever"));
     for (number, command) in script.lines().enumerate().take(64) {
-        let refused = chain.stage_mut(0).unwrap().control(command).is_err();
+        let refused = graph.stage_mut(0).unwrap().control(command).is_err();
         // Commands are idempotent: accepted ones are accepted again, refused ones refused again.
-        assert_eq!(chain.stage_mut(0).unwrap().control(command).is_err(), refused, "{subject}: {command}");
+        assert_eq!(graph.stage_mut(0).unwrap().control(command).is_err(), refused, "{subject}: {command}");
         let mut packet = pool.take(&packet).unwrap();
         packet.meta_mut().transit.side = Side::Inside;
         packet.meta_mut().transit.timestamp_ns = 1_700_000_000_000_000_000 + number as u64;
         let (mut batch, mut out) = (vec![packet], Vec::new());
-        chain.process(&mut batch, &mut out, &mut pool);
+        graph.process(&mut batch, &mut out, &mut pool);
         out.drain(..).for_each(|packet| pool.give(packet));
-        assert!(chain.counters().add_up());
+        assert!(graph.counters().add_up());
     }
 });

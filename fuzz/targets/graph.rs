@@ -28,14 +28,14 @@ const START_NS: u64 = 1_700_000_000_000_000_000;
 fuzz_target!(|data: &[u8]| {
     let [options, rest @ ..] = data else { return };
     let traffic = traffic(rest);
-    let options = chain_options(*options);
+    let options = graph_options(*options);
     let alone = run(stages(), options, &traffic, 1);
     let together = run(stages(), options, &traffic, 64);
     assert_eq!(together.counters, alone.counters);
     assert_eq!(together.sent, alone.sent);
 });
 
-fn chain_options(bits: u8) -> Options {
+fn graph_options(bits: u8) -> Options {
     Options {
         flows_max: if bits & 1 != 0 { 3 } else { FLOWS },
         when_full: if bits & 2 != 0 { WhenFull::RefuseNew } else { WhenFull::EvictOldest },

@@ -46,7 +46,7 @@ fn crossed(mut rest: &[u8]) {
         let config = serde_json::from_value(config(json!({}))).expect("the configuration is right");
         let stage = load::<Re>(config, Setup::new(1, 16)).expect("the configuration is right");
         let options = graph::Options { flows_max: 16, ..graph::Options::default() };
-        graph::Chain::new(vec![stage], options).expect("it fits")
+        graph::Graph::new(vec![stage], options).expect("it fits")
     };
     let (mut here, mut there, mut pool) = (end(), end(), PacketPool::new(64));
     let (mut out, mut arrived, mut reports, mut now_ns) = (vec![], vec![], vec![], 1u64);

@@ -16,8 +16,8 @@ fuzz_target!(|data: &[u8]| {
         json!({ "window": 61, "sample": 4096, "events_from": 0 }),
         json!({ "ports": [80] }),
     ];
-    if let Some(chain) = traffic::through("redundancy", &configs, data)
-        && let [out, out_redundant, out_unique, back, back_redundant, back_unique, ..] = chain.stages()[0].shared().counters[..]
+    if let Some(graph) = traffic::through("redundancy", &configs, data)
+        && let [out, out_redundant, out_unique, back, back_redundant, back_unique, ..] = graph.stages()[0].shared().counters[..]
     {
         assert_eq!([out, back], [out_redundant + out_unique, back_redundant + back_unique]);
     }

@@ -61,7 +61,7 @@ fn crossed(protocol: &str, mut rest: &[u8]) {
         let config = serde_json::from_value(config).expect("the configuration is right");
         let stage = load::<Vpn>(config, Setup::new(1, 16)).expect("the configuration is right");
         let options = graph::Options { flows_max: 16, ..graph::Options::default() };
-        graph::Chain::new(vec![stage], options).expect("it fits")
+        graph::Graph::new(vec![stage], options).expect("it fits")
     };
     let (mut here, mut there, mut pool) = (gateway(here), gateway(there), PacketPool::new(64));
     let (mut out, mut arrived, mut now_ns) = (vec![], vec![], 1u64);

@@ -127,7 +127,7 @@ fn of_captures(
     name: &str,
 ) -> anyhow::Result<ExitCode> {
     let signals = Signals::of_batch().context("cannot install signal handlers")?;
-    assembly.chain.expect_offloaded();
+    assembly.graph.expect_offloaded();
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let capture = Capture::with_directions(&args.write, format, &assembly.ports, false)?.begin(None)?;
     let mut trace = Trace::new(capture, selection, args.count);

@@ -129,7 +129,7 @@ fn command(line: &str, assembly: &Assembly, place: &str) -> Result<Command, Stri
         return Err(format!("the policy has no function `{name}`; it has: {}", assembly.names.join(", ")));
     };
     let words = words.trim();
-    if let Some(function) = assembly.chain.stages().get(stage) {
+    if let Some(function) = assembly.graph.stages().get(stage) {
         function.check_command(words).map_err(|why| format!("{name}: {why}"))?;
     }
     let (place, line) = (place.to_owned(), line.to_owned());

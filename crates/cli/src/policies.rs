@@ -63,7 +63,7 @@ pub fn load_for_threads(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assem
     let seed = assembly.seed;
     let make = move || {
         let made = runtime::assemble(&policy, &functions::registry(), seed, io::cycles::counter());
-        made.map(|assembly| assembly.chain).map_err(|_| "out of memory".to_owned())
+        made.map(|assembly| assembly.graph).map_err(|_| "out of memory".to_owned())
     };
     Ok((assembly, Arc::new(make)))
 }

@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .chain(args.ipfix.as_ref().and_then(Destination::file)),
     )?;
     let (mut assembly, maker) = args.units.load(&args.policy, args.seed)?;
-    assembly.chain.expect_offloaded();
+    assembly.graph.expect_offloaded();
     let mut controls = match &args.control {
         Some(path) => crate::control::Script::read(path, &assembly)?,
         None => crate::control::Script::default(),

@@ -28,15 +28,15 @@ impl Default for Plan {
 /// The extent of the trials that were run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Trials: chains of one to six functions.
+    /// Trials: graphs of one to six functions.
     pub trials: u64,
-    /// Packets that were played to each chain and to its twin.
+    /// Packets that were played to each graph and to its twin.
     pub packets: u64,
     /// Packets that followed rules in the consolidated ones.
     pub followed: u64,
     /// Commands of operators.
     pub commands: u64,
-    /// Times that all flows went to another chain.
+    /// Times that all flows went to another graph.
     pub moves: u64,
 }
 
@@ -46,7 +46,7 @@ pub enum Failure {
     /// A function cannot be set up, or traffic not be made up.
     #[error("{0}")]
     Setup(String),
-    /// The chains differ.
+    /// The graphs differ.
     #[error(transparent)]
     Different(#[from] Box<Difference>),
 }
@@ -54,12 +54,12 @@ pub enum Failure {
 /// Chains in a row that functions refuse to form; then they are taken not to form any.
 const REFUSED_MAX: u32 = 1_000;
 
-/// Plays random traffic to random chains, each of which has one of `subjects` at least,
+/// Plays random traffic to random graphs, each of which has one of `subjects` at least,
 /// consolidated and plain; `heed` hears after each trial what has been tried. Without subjects, any
 /// neighbour will do.
 ///
 /// # Errors
-/// If a function cannot be set up, or if anything differs: what it is, and the smallest chain that
+/// If a function cannot be set up, or if anything differs: what it is, and the smallest graph that
 /// was found to show it.
 pub fn compare(
     registry: &Registry<Value>,
@@ -70,7 +70,7 @@ pub fn compare(
     let under_test = if subjects.is_empty() { plan.neighbours.len() } else { subjects.len() };
     let all = [subjects, &plan.neighbours].concat();
     for subject in &all {
-        Trial::alone(registry, subject).chain(true).map_err(Failure::Setup)?;
+        Trial::alone(registry, subject).graph(true).map_err(Failure::Setup)?;
     }
     let (mut totals, mut refused) = (Totals::default(), 0);
     let mut seed = split_mix(&mut plan.seed.clone());
@@ -79,7 +79,7 @@ pub fn compare(
         let Some(trial) = drawn else {
             refused += 1;
             if refused == REFUSED_MAX {
-                return Err(Failure::Setup(format!("{REFUSED_MAX} chains in a row cannot be set up")));
+                return Err(Failure::Setup(format!("{REFUSED_MAX} graphs in a row cannot be set up")));
             }
             continue;
         };

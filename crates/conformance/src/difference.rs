@@ -1,18 +1,18 @@
-//! A difference, and the smallest chain that shows it.
+//! A difference, and the smallest graph that shows it.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::{Step, Trial};
 
-/// A chain that is not the same when it is consolidated.
+/// A graph that is not the same when it is consolidated.
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// Its functions with their configurations, from the inside to the outside.
     pub functions: Vec<String>,
     /// The steps up to where it shows.
     pub steps: Vec<String>,
-    /// The difference from the plain chain.
+    /// The difference from the plain graph.
     pub what: String,
 }
 
@@ -61,7 +61,7 @@ impl Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "this chain is not the same when it is consolidated:")?;
+        writeln!(f, "this graph is not the same when it is consolidated:")?;
         self.functions.iter().try_for_each(|function| writeln!(f, "  {function}"))?;
         writeln!(f, "after: {}", self.steps.join(", "))?;
         write!(f, "{}", self.what)
@@ -75,7 +75,7 @@ pub(crate) fn differs(trial: &Trial<'_>) -> Result<u64, String> {
     let run = |consolidate| {
         let ran = catch_unwind(AssertUnwindSafe(|| trial.run(consolidate)));
         let how = if consolidate { "consolidated" } else { "plain" };
-        ran.unwrap_or_else(|cause| Err(format!("the {how} chain panics: {}", text(&*cause))))
+        ran.unwrap_or_else(|cause| Err(format!("the {how} graph panics: {}", text(&*cause))))
     };
     let (plain, consolidated) = (run(false)?, run(true)?);
     match consolidated.difference(&plain) {

@@ -1,10 +1,10 @@
-//! Differential testing of chains: what a function does when its chain is consolidated is what it
-//! does in the plain chain (B4).
+//! Differential testing of graphs: what a function does when its graph is consolidated is what it
+//! does in the plain graph (B4).
 //!
-//! [`compare`] puts functions, yours among them, into random chains, plays random traffic to each
+//! [`compare`] puts functions, yours among them, into random graphs, plays random traffic to each
 //! of them twice, consolidated and plain, and looks for anything that is not the same: packets,
 //! alerts, events, reports, counters, shared state, the bytes of all flows. If something is, it
-//! looks for a smaller chain and fewer steps that show it.
+//! looks for a smaller graph and fewer steps that show it.
 //!
 //! ```
 //! use conformance::{Plan, Subject, compare};

@@ -1,4 +1,4 @@
-//! Functions that are put into chains, as they are configured and commanded.
+//! Functions that are put into graphs, as they are configured and commanded.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub struct Subject {
     pub name: String,
     /// Its configuration.
     pub config: Value,
-    /// Commands that are given between packets. What it refuses it has to refuse in both chains.
+    /// Commands that are given between packets. What it refuses it has to refuse in both graphs.
     pub commands: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ const BUILT_IN: &[Row] = &[
 ];
 
 /// The functions that Rivulet has, some in several ways, but for those that are alone in their
-/// chains anyhow.
+/// graphs anyhow.
 pub fn built_in() -> Vec<Subject> {
     let of = |&(name, config, commands): &Row| {
         // They are constants, of which a test reads each.

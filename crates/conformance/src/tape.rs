@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path as FilePath;
 
-use graph::Chain;
+use graph::Graph;
 use io::capture::CaptureReader;
 use io::traffic::{
     AddressPrefix, FlowLength, FrameBytes, FrameRate, Generator, Payload, Protocols, TrafficAddresses,
@@ -217,7 +217,7 @@ impl Tape {
     /// The same as it comes to functions that rewrite addresses: packets from the outside go to
     /// whom those from the inside come from behind them, from whom those go to. What answers
     /// nothing that left is left out.
-    pub fn translated(&self, chain: &mut Chain) -> Tape {
+    pub fn translated(&self, graph: &mut Graph) -> Tape {
         let parser = Parser::new(FlowHasher::new(1));
         let mut pool = PacketPool::new(64);
         let mut behind: HashMap<FlowKey, (Endpoint, Endpoint)> = HashMap::new();
@@ -242,7 +242,7 @@ impl Tape {
             }
             tape.push(arrival.at_ns, arrival.side, packet.data());
             batch.push(packet);
-            chain.process(&mut batch, &mut out, &mut pool);
+            graph.process(&mut batch, &mut out, &mut pool);
             let left = out.iter_mut().find(|packet| packet.meta().transit.side == Side::Outside);
             if let (Side::Inside, Some(packet)) = (arrival.side, left)
                 && packet.meta().class == PacketClass::Whole
@@ -250,7 +250,7 @@ impl Tape {
                 behind.insert(key, packet::parse::ends(packet));
             }
             pool.give_all(&mut out);
-            let effects = chain.effects_mut();
+            let effects = graph.effects_mut();
             effects.alerts.clear();
             effects.reports.clear();
             effects.events.clear();

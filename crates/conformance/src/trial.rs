@@ -1,6 +1,6 @@
-//! A random chain, what is played to it, and when.
+//! A random graph, what is played to it, and when.
 
-use graph::{Chain, Options, WhenFull};
+use graph::{Graph, Options, WhenFull};
 use io::traffic::{Attacks, FlowLength, FrameRate, Payload, Protocols, TrafficProfile};
 use nf::stage::Stage;
 use nf::{Registry, Setup};
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use crate::{Step, Subject, Tape, Witness};
 
-/// A chain of functions, packets, and what happens between them. The same seed gives the same
+/// A graph of functions, packets, and what happens between them. The same seed gives the same
 /// trial.
 #[derive(Clone)]
 pub struct Trial<'a> {
     /// The functions, from the inside to the outside.
     pub functions: Vec<&'a Subject>,
-    /// Packets, as they come to this chain: those from outside answer what leaves it.
+    /// Packets, as they come to this graph: those from outside answer what leaves it.
     pub tape: Tape,
     /// The steps.
     pub steps: Vec<Step>,
@@ -23,7 +23,7 @@ pub struct Trial<'a> {
     options: Options,
 }
 
-/// Functions of a chain at most.
+/// Functions of a graph at most.
 const FUNCTIONS_MAX: usize = 6;
 /// Packets of a trial.
 const PACKETS: u64 = 400;
@@ -34,8 +34,8 @@ const FLOWS: [u32; 4] = [5, 512, 512, 512];
 const BATCH_MAX: usize = 70;
 
 impl<'a> Trial<'a> {
-    /// A chain of some of these functions, one of the first `under_test` among them. None if those
-    /// that were drawn cannot form a chain.
+    /// A graph of some of these functions, one of the first `under_test` among them. None if those
+    /// that were drawn cannot form a graph.
     ///
     /// # Errors
     /// If such traffic cannot be made up.
@@ -64,7 +64,7 @@ impl<'a> Trial<'a> {
             ..Options::default()
         };
         let mut trial = Trial { functions, tape: Tape::default(), steps: Vec::new(), registry, options };
-        let Ok(mut plain) = trial.chain(false) else { return Ok(None) };
+        let Ok(mut plain) = trial.graph(false) else { return Ok(None) };
         let talk = Tape::talk(draw(usize::MAX) as u64);
         let profile = TrafficProfile {
             packets: Some(PACKETS),
@@ -114,11 +114,11 @@ impl<'a> Trial<'a> {
         self.steps.iter().filter(|step| matches!(step, Step::Move)).count() as u64
     }
 
-    /// The chain, with no flows yet.
+    /// The graph, with no flows yet.
     ///
     /// # Errors
     /// If its functions cannot form one.
-    pub fn chain(&self, consolidate: bool) -> Result<Chain, String> {
+    pub fn graph(&self, consolidate: bool) -> Result<Graph, String> {
         let make = |subject: &&Subject| -> Result<Box<dyn Stage>, String> {
             let entry = self.registry.find(&subject.name).ok_or_else(|| unknown(self.registry, subject))?;
             let mut setup = Setup::new(self.options.seed, self.options.flows_max);
@@ -126,16 +126,16 @@ impl<'a> Trial<'a> {
             entry.make(&subject.config, setup).map_err(|wrong| format!("{subject}: {wrong}"))
         };
         let stages = self.functions.iter().map(make).collect::<Result<_, _>>()?;
-        Chain::new(stages, Options { consolidate, ..self.options }).map_err(|wrong| wrong.to_string())
+        Graph::new(stages, Options { consolidate, ..self.options }).map_err(|wrong| wrong.to_string())
     }
 
-    /// Everything that a run through the chain leaves.
+    /// Everything that a run through the graph leaves.
     ///
     /// # Errors
-    /// As for [`Trial::chain`].
+    /// As for [`Trial::graph`].
     pub fn run(&self, consolidate: bool) -> Result<Witness, String> {
-        let mut chain = self.chain(consolidate)?;
-        Ok(Witness::of(&mut chain, &self.tape, &self.steps, &mut || self.chain(consolidate).ok()))
+        let mut graph = self.graph(consolidate)?;
+        Ok(Witness::of(&mut graph, &self.tape, &self.steps, &mut || self.graph(consolidate).ok()))
     }
 
     /// The same without one function, and without the commands to it.

@@ -1,8 +1,8 @@
-//! Everything that can be seen of a chain from outside, to be compared with another one's (B4).
+//! Everything that can be seen of a graph from outside, to be compared with another one's (B4).
 
 use std::fmt;
 
-use graph::Chain;
+use graph::Graph;
 use nf::record::RecordHeader;
 use nf::stage::Stage;
 use packet::{Packet, PacketPool, Side};
@@ -16,7 +16,7 @@ pub enum Step {
     Batch(usize),
     /// A command goes to a function, which may refuse it.
     Command(usize, String),
-    /// All flows move to another chain of the same functions, which goes on. What flows share stays
+    /// All flows move to another graph of the same functions, which goes on. What flows share stays
     /// behind.
     Move,
 }
@@ -40,7 +40,7 @@ pub struct Witness {
     /// Packets that followed rules. Not compared.
     pub followed: u64,
     /// Results of commands, alerts in order, and the number of events with them; then counters of
-    /// the chain and its functions, what flows share, and flow reports.
+    /// the graph and its functions, what flows share, and flow reports.
     told: Vec<String>,
     reports: Vec<String>,
     events: usize,
@@ -50,13 +50,13 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Plays a tape through a chain, step by step, and ends all flows that are left. `replace`
-    /// creates another chain of the same functions, where flows move to; without one, they stay.
+    /// Plays a tape through a graph, step by step, and ends all flows that are left. `replace`
+    /// creates another graph of the same functions, where flows move to; without one, they stay.
     pub fn of(
-        chain: &mut Chain,
+        graph: &mut Graph,
         tape: &Tape,
         steps: &[Step],
-        replace: &mut dyn FnMut() -> Option<Chain>,
+        replace: &mut dyn FnMut() -> Option<Graph>,
     ) -> Witness {
         let mut witness = Witness::default();
         let mut pool = PacketPool::new(512);
@@ -65,8 +65,8 @@ impl Witness {
         for step in steps {
             match step {
                 Step::Command(function, command) => {
-                    // Both chains refuse what one of them does.
-                    let refused = chain.stage_mut(*function).map(|stage| stage.control(command).is_err());
+                    // Both graphs refuse what one of them does.
+                    let refused = graph.stage_mut(*function).map(|stage| stage.control(command).is_err());
                     witness.told.push(format!("{command}: {refused:?}"));
                 }
                 Step::Batch(len) => {
@@ -74,13 +74,13 @@ impl Witness {
                     at += arrivals.len();
                     now_ns = arrivals.iter().map(|arrival| arrival.at_ns).fold(now_ns, u64::max);
                     batch.extend(arrivals.iter().filter_map(|arrival| tape.packet(arrival, &mut pool)));
-                    chain.process(&mut batch, &mut out, &mut pool);
+                    graph.process(&mut batch, &mut out, &mut pool);
                 }
                 Step::Move => {
                     if let Some(mut other) = replace() {
                         other.handle_timeout(now_ns, &mut pool);
-                        witness.see_off(chain, &mut other, &mut pool);
-                        *chain = other;
+                        witness.see_off(graph, &mut other, &mut pool);
+                        *graph = other;
                     }
                 }
             }
@@ -88,44 +88,44 @@ impl Witness {
                 witness.sent.push(bytes(&packet));
                 pool.give(packet);
             }
-            witness.hear(chain);
+            witness.hear(graph);
         }
-        witness.flows = flows(chain);
-        while !chain.finish(&mut pool) {
-            witness.hear(chain);
+        witness.flows = flows(graph);
+        while !graph.finish(&mut pool) {
+            witness.hear(graph);
         }
-        witness.hear(chain);
-        witness.take_leave(chain);
+        witness.hear(graph);
+        witness.take_leave(graph);
         witness
     }
 
-    /// All flows of a chain move to another one, where they can.
-    fn see_off(&mut self, chain: &mut Chain, other: &mut Chain, pool: &mut PacketPool) {
+    /// All flows of a graph move to another one, where they can.
+    fn see_off(&mut self, graph: &mut Graph, other: &mut Graph, pool: &mut PacketPool) {
         let mut saved = Vec::new();
-        for (record, _) in flows(chain) {
+        for (record, _) in flows(graph) {
             saved.clear();
-            chain.save_flow(record, &mut saved);
+            graph.save_flow(record, &mut saved);
             let restored = other.restore_flow(&saved, pool).map_err(|error| error.to_string());
             self.told.push(format!("a flow moves: {restored:?}"));
-            chain.release_flow(record);
+            graph.release_flow(record);
         }
-        self.take_leave(chain);
+        self.take_leave(graph);
     }
 
-    /// Takes what the chain reported since the last call.
-    fn hear(&mut self, chain: &mut Chain) {
-        let effects = chain.effects_mut();
+    /// Takes what the graph reported since the last call.
+    fn hear(&mut self, graph: &mut Graph) {
+        let effects = graph.effects_mut();
         self.told.extend(effects.alerts.drain(..).map(|alert| format!("{alert:?}")));
         self.events += effects.events.iter().count();
         effects.events.clear();
         self.reports.extend(effects.reports.drain(..).map(|report| format!("{report:?}")));
     }
 
-    /// Takes the counters of a chain that is replaced.
-    fn take_leave(&mut self, chain: &Chain) {
-        self.told.push(format!("{} events, {:?}", self.events, chain.counters()));
-        self.told.extend(chain.stages().iter().map(|stage| shared(&**stage)));
-        self.followed += chain.fast_path().packets;
+    /// Takes the counters of a graph that is replaced.
+    fn take_leave(&mut self, graph: &Graph) {
+        self.told.push(format!("{} events, {:?}", self.events, graph.counters()));
+        self.told.extend(graph.stages().iter().map(|stage| shared(&**stage)));
+        self.followed += graph.fast_path().packets;
     }
 
     /// Packets that are other than those of another run, or in one of them only.
@@ -169,10 +169,10 @@ fn bytes(packet: &Packet) -> (u64, Side, Vec<u8>) {
     (transit.sequence, transit.side, packet.data().to_vec())
 }
 
-fn flows(chain: &Chain) -> Vec<(u32, Vec<u8>)> {
-    let descriptors = || chain.stages().iter().map(|stage| stage.descriptor());
+fn flows(graph: &Graph) -> Vec<(u32, Vec<u8>)> {
+    let descriptors = || graph.stages().iter().map(|stage| stage.descriptor());
     let has_blocks = descriptors().any(|descriptor| descriptor.stream || descriptor.buffers.is_some());
-    let records = chain.records();
+    let records = graph.records();
     let live = records.used().filter(|&record| records.header(record).has(RecordHeader::FLAG_LIVE));
     let bytes = live.map(|record| {
         let bytes = records.bytes(record).unwrap_or_default();

@@ -93,7 +93,7 @@ fn every_built_in_function_is_in_the_registry_and_all_but_those_alone_in_chains_
 }
 
 #[test]
-fn a_function_that_forgets_to_tell_is_found_in_a_small_chain() {
+fn a_function_that_forgets_to_tell_is_found_in_a_small_graph() {
     let subject = Subject::new("forgetful", r#"{ "packets_max": 6 }"#).unwrap();
     let Err(Failure::Different(found)) = compare(&registry(), &[subject], &Plan::default(), |_| {}) else {
         panic!("nothing was found");
@@ -111,9 +111,9 @@ fn what_cannot_be_set_up_says_so() {
     for (subjects, expected) in [
         (config("{}"), "missing field `packets_max`"),
         (config(r#"{ "packets_max": "many" }"#), "invalid type"),
-        // It can stand alone, where there is room for many flows, but not in chains that are drawn,
+        // It can stand alone, where there is room for many flows, but not in graphs that are drawn,
         // which have room for few.
-        (config(r#"{ "packets_max": 1000 }"#), "1000 chains in a row cannot be set up"),
+        (config(r#"{ "packets_max": 1000 }"#), "1000 graphs in a row cannot be set up"),
         (unknown, "there is no network function `unheard-of`; there are: nat"),
     ] {
         let failure = compare(&registry(), &subjects, &Plan::default(), |_| {}).unwrap_err();

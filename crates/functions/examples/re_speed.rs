@@ -8,14 +8,14 @@
 //!     target/dist/examples/re_speed known-out-1400 1000
 //! ```
 //!
-//! counts the instructions of 1,000 packets, from the receipt by an end's chain to the release.
+//! counts the instructions of 1,000 packets, from the receipt by an end's graph to the release.
 //! `new` packets repeat nothing, `known` packets repeat everything after their headers, and the
 //! second half of `half` packets is known.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::time::{Duration, Instant};
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::{Registry, Setup};
 use packet::{Packet, PacketPool, Side, split_mix};
 use serde_json::{Value, json};
@@ -74,28 +74,28 @@ fn play(kind: &str, out: bool, len: usize, packets: usize) -> Duration {
 }
 
 fn run(
-    chain: &mut Chain,
+    graph: &mut Graph,
     batch: &mut Vec<Packet>,
     sent: &mut Vec<Packet>,
     pool: &mut PacketPool,
     measures: bool,
 ) -> Duration {
     if measures {
-        return measured(chain, batch, sent, pool);
+        return measured(graph, batch, sent, pool);
     }
-    chain.process(batch, sent, pool);
+    graph.process(batch, sent, pool);
     Duration::ZERO
 }
 
 #[inline(never)]
 fn measured(
-    chain: &mut Chain,
+    graph: &mut Graph,
     batch: &mut Vec<Packet>,
     sent: &mut Vec<Packet>,
     pool: &mut PacketPool,
 ) -> Duration {
     let start = Instant::now();
-    chain.process(batch, sent, pool);
+    graph.process(batch, sent, pool);
     start.elapsed()
 }
 
@@ -103,13 +103,13 @@ fn bytes(random: &mut u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| split_mix(random) as u8).collect()
 }
 
-fn end(site: usize) -> Chain {
+fn end(site: usize) -> Graph {
     let networks = |site| json!([format!("10.{site}.0.0/16")]);
     let config =
         json!({ "local_networks": networks(site), "remote_networks": networks(3 - site), "patience": 0 });
     let registry: Registry<Value> = functions::registry();
     let stage = registry.find("re").unwrap().make(&config, Setup::new(7, 1_024)).unwrap();
-    Chain::new(vec![stage], Options { flows_max: 1_024, ..Options::default() }).unwrap()
+    Graph::new(vec![stage], Options { flows_max: 1_024, ..Options::default() }).unwrap()
 }
 
 /// Builds a UDP packet of one of 64 flows.

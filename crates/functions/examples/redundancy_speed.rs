@@ -8,14 +8,14 @@
 //!     target/dist/examples/redundancy_speed known-1460 1024
 //! ```
 //!
-//! counts the instructions of 1,024 segments, from the receipt by the chain to the release. `new`
-//! segments repeat nothing, `known` segments repeat everything. With `none`, the chain reassembles
+//! counts the instructions of 1,024 segments, from the receipt by the graph to the release. `new`
+//! segments repeat nothing, `known` segments repeat everything. With `none`, the graph reassembles
 //! the streams anyway, and the meter ignores them.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::time::{Duration, Instant};
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::{Registry, Setup};
 use packet::{Packet, PacketPool, Side, split_mix};
 use serde_json::{Value, json};
@@ -40,9 +40,9 @@ fn main() {
     }
 }
 
-/// Sends segments of this length through a chain; returns the time taken.
+/// Sends segments of this length through a graph; returns the time taken.
 fn play(kind: &str, len: usize, segments: usize) -> Duration {
-    let mut chain = chain(kind);
+    let mut graph = graph(kind);
     let mut pool = PacketPool::new(4 * BATCH);
     let (mut batch, mut sent) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
     let (mut taken, mut random) = (Duration::ZERO, 7);
@@ -62,9 +62,9 @@ fn play(kind: &str, len: usize, segments: usize) -> Duration {
             *said += len;
         }
         if round < warm_up {
-            chain.process(&mut batch, &mut sent, &mut pool);
+            graph.process(&mut batch, &mut sent, &mut pool);
         } else {
-            taken += measured(&mut chain, &mut batch, &mut sent, &mut pool);
+            taken += measured(&mut graph, &mut batch, &mut sent, &mut pool);
         }
         assert_eq!(sent.len(), BATCH, "none is dropped");
         sent.drain(..).for_each(|packet| pool.give(packet));
@@ -74,13 +74,13 @@ fn play(kind: &str, len: usize, segments: usize) -> Duration {
 
 #[inline(never)]
 fn measured(
-    chain: &mut Chain,
+    graph: &mut Graph,
     batch: &mut Vec<Packet>,
     sent: &mut Vec<Packet>,
     pool: &mut PacketPool,
 ) -> Duration {
     let start = Instant::now();
-    chain.process(batch, sent, pool);
+    graph.process(batch, sent, pool);
     start.elapsed()
 }
 
@@ -88,13 +88,13 @@ fn bytes(random: &mut u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| split_mix(random) as u8).collect()
 }
 
-fn chain(kind: &str) -> Chain {
+fn graph(kind: &str) -> Graph {
     // Flows on other than the configured ports are ignored.
     let ports: &[u16] = if kind == "none" { &[1] } else { &[] };
     let registry: Registry<Value> = functions::registry();
     let config = json!({ "ports": ports });
     let stage = registry.find("redundancy").unwrap().make(&config, Setup::new(7, 1_024)).unwrap();
-    Chain::new(vec![stage], Options { flows_max: 1_024, ..Options::default() }).unwrap()
+    Graph::new(vec![stage], Options { flows_max: 1_024, ..Options::default() }).unwrap()
 }
 
 /// Builds a segment of one of the flows, at this offset of its stream.

@@ -13,7 +13,7 @@
 
 use std::time::Instant;
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::Setup;
 use packet::{Packet, PacketPool, Side};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn configs() -> [(&'static str, Value); 4] {
 }
 
 /// A tunnel alone, or after a firewall and a monitor.
-fn chain(protocol: &str, settings: &Value, mirrored: bool, alone: bool, consolidate: bool) -> Chain {
+fn graph(protocol: &str, settings: &Value, mirrored: bool, alone: bool, consolidate: bool) -> Graph {
     let mut config = settings.clone();
     let (mut local, mut remote) = ("192.0.2.1", "198.51.100.1");
     if mirrored {
@@ -50,7 +50,7 @@ fn chain(protocol: &str, settings: &Value, mirrored: bool, alone: bool, consolid
         registry.find(name).expect("a known function").make(&config, setup).expect("a right configuration")
     });
     let options = Options { flows_max: FLOWS, inner: true, consolidate, ..Options::default() };
-    Chain::new(stages.collect(), options).expect("there is memory")
+    Graph::new(stages.collect(), options).expect("there is memory")
 }
 
 /// Builds a UDP packet of a flow, in Ethernet.
@@ -62,9 +62,9 @@ fn frame(flow: u32) -> Vec<u8> {
     [&[2; 12][..], &[8, 0], &ip, &[0x40, high, 0, 53, 0, 30, 0, 0], &[7; 22]].concat()
 }
 
-/// Sends all frames through the chain from a side, and passes the output to `each`.
+/// Sends all frames through the graph from a side, and passes the output to `each`.
 fn play(
-    chain: &mut Chain,
+    graph: &mut Graph,
     frames: &[Vec<u8>],
     side: Side,
     pool: &mut PacketPool,
@@ -77,7 +77,7 @@ fn play(
             packet.meta_mut().transit.side = side;
             batch.push(packet);
         }
-        chain.process(&mut batch, &mut out, pool);
+        graph.process(&mut batch, &mut out, pool);
         for packet in out.drain(..) {
             each(&packet);
             pool.give(packet);
@@ -85,11 +85,11 @@ fn play(
     }
 }
 
-/// Sends all frames through the chain, and counts the output.
+/// Sends all frames through the graph, and counts the output.
 #[inline(never)]
-fn measured(chain: &mut Chain, frames: &[Vec<u8>], pool: &mut PacketPool) -> u32 {
+fn measured(graph: &mut Graph, frames: &[Vec<u8>], pool: &mut PacketPool) -> u32 {
     let mut count = 0;
-    play(chain, frames, Side::Outside, pool, |_| count += 1);
+    play(graph, frames, Side::Outside, pool, |_| count += 1);
     count
 }
 
@@ -102,26 +102,26 @@ fn main() {
     for (protocol, settings) in configs().into_iter().filter(|of| is_wanted(&only_protocol, of.0)) {
         let mut frames: Vec<Vec<u8>> = vec![];
         let bare: Vec<_> = (0..PACKETS as u32 * FLOWS).map(|i| frame(i % FLOWS)).collect();
-        let mut other = chain(protocol, &settings, true, true, false);
+        let mut other = graph(protocol, &settings, true, true, false);
         play(&mut other, &bare, Side::Inside, &mut pool, |packet| frames.push(packet.data().to_vec()));
         let mut ways = [("walk", false), ("follow", true)].map(|(name, consolidate)| {
-            let mut chain = chain(protocol, &settings, false, false, consolidate);
+            let mut graph = graph(protocol, &settings, false, false, consolidate);
             // Warm-up: flows begin, and rules are built.
-            play(&mut chain, &frames, Side::Outside, &mut pool, |_| {});
-            (name, chain, Vec::new())
+            play(&mut graph, &frames, Side::Outside, &mut pool, |_| {});
+            (name, graph, Vec::new())
         });
         for _ in 0..rounds {
-            for (_, chain, times) in ways.iter_mut().filter(|way| is_wanted(&only_way, way.0)) {
+            for (_, graph, times) in ways.iter_mut().filter(|way| is_wanted(&only_way, way.0)) {
                 let start = Instant::now();
-                let count = measured(chain, &frames, &mut pool);
+                let count = measured(graph, &frames, &mut pool);
                 assert_eq!(count as usize, frames.len(), "none is dropped");
                 times.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(count));
             }
         }
-        for (name, chain, mut times) in ways {
+        for (name, graph, mut times) in ways {
             times.sort_by(f64::total_cmp);
             let Some(median) = times.get(times.len() / 2) else { continue };
-            let path = chain.fast_path();
+            let path = graph.fast_path();
             println!("{protocol:7} {name:7} {median:7.1} ns  (followed rules: {})", path.packets);
         }
     }

@@ -8,12 +8,12 @@
 //!     target/dist/examples/vpn_speed esp-out-1400 1000
 //! ```
 //!
-//! This counts the instructions of 1,000 packets, from input to output of a gateway's chain.
+//! This counts the instructions of 1,000 packets, from input to output of a gateway's graph.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::time::{Duration, Instant};
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::{Registry, Setup};
 use packet::{Packet, PacketPool, Side};
 use serde_json::{Value, json};
@@ -63,28 +63,28 @@ fn play(protocol: &str, out: bool, len: usize, packets: usize) -> Duration {
 
 #[inline(never)]
 fn measured(
-    chain: &mut Chain,
+    graph: &mut Graph,
     batch: &mut Vec<Packet>,
     sent: &mut Vec<Packet>,
     pool: &mut PacketPool,
 ) -> Duration {
     let start = Instant::now();
-    chain.process(batch, sent, pool);
+    graph.process(batch, sent, pool);
     start.elapsed()
 }
 
 #[inline(never)]
 fn sends(
-    chain: &mut Chain,
+    graph: &mut Graph,
     batch: &mut Vec<Packet>,
     sent: &mut Vec<Packet>,
     pool: &mut PacketPool,
 ) -> Duration {
-    chain.process(batch, sent, pool);
+    graph.process(batch, sent, pool);
     Duration::ZERO
 }
 
-fn gateway(protocol: &str, site: usize) -> Chain {
+fn gateway(protocol: &str, site: usize) -> Graph {
     let len = match protocol {
         "esp" => 20,
         "esp256" => 36,
@@ -100,7 +100,7 @@ fn gateway(protocol: &str, site: usize) -> Chain {
     }] });
     let registry: Registry<Value> = functions::registry();
     let stage = registry.find("vpn").unwrap().make(&config, Setup::new(7, 1_024)).unwrap();
-    Chain::new(vec![stage], Options { flows_max: 1_024, ..Options::default() }).unwrap()
+    Graph::new(vec![stage], Options { flows_max: 1_024, ..Options::default() }).unwrap()
 }
 
 /// Builds an IP packet of this length, in one of 64 flows.

@@ -1,4 +1,4 @@
-//! Packets of known flows pass every function, and a chain of all functions, without an allocation
+//! Packets of known flows pass every function, and a graph of all functions, without an allocation
 //! (design.md 5.5): IPv4 and IPv6, fragments and ICMP errors included.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
 
@@ -19,7 +19,7 @@ use packet::{Addr, Endpoint, Side};
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
 
-/// Maximum number of flows of the chain under test.
+/// Maximum number of flows of the graph under test.
 const FLOWS: u32 = 4096;
 
 const NAT: (&str, &str) = ("nat", r#"{"external": ["203.0.113.1"], "log": "mappings"}"#);
@@ -394,16 +394,16 @@ fn hairpins_errors_and_fragments_allocate_nothing() {
     for functions in CHAINS.iter().chain(&CHAINS6) {
         assert_eq!(allocations::of_known_flows(stages(functions), &frames, 20), 0, "{functions:?}");
     }
-    let mut chain = graph::Chain::new(stages(&[NAT6]), graph::Options::default()).unwrap();
+    let mut graph = graph::Graph::new(stages(&[NAT6]), graph::Options::default()).unwrap();
     let mut pool = packet::PacketPool::new(256);
     let mut sent = vec![];
     for (side, frame) in &frames {
         let mut packet = pool.take(frame).unwrap();
         packet.meta_mut().transit.side = *side;
-        chain.process(&mut vec![packet], &mut sent, &mut pool);
+        graph.process(&mut vec![packet], &mut sent, &mut pool);
         sent.drain(..).for_each(|packet| pool.give(packet));
     }
-    let nat = &chain.stages()[0];
+    let nat = &graph.stages()[0];
     let names = nat.descriptor().shared.iter().filter_map(|shared| match shared {
         Shared::Counter(name) => Some(*name),
         _ => None,
@@ -413,7 +413,7 @@ fn hairpins_errors_and_fragments_allocate_nothing() {
     assert_eq!(count("icmp_errors"), Some(20 * 6));
     assert_eq!(count("flows_nptv6"), Some(20 * 2));
     // Excludes errors to inside addresses, as they occur without a NAT.
-    assert_eq!(chain.counters().packets_out, frames.len() as u64 - 20 * 2);
+    assert_eq!(graph.counters().packets_out, frames.len() as u64 - 20 * 2);
 }
 
 /// Builds a datagram from a host of one site to a host of the other, of either version.
@@ -427,11 +427,11 @@ fn between_sites(version: u8, from: u8, to: u8, port: u16, payload: &[u8]) -> Ve
 
 /// Returns a site's output for these frames.
 fn sent_by(site: Vec<Box<dyn Stage>>, frames: &[Vec<u8>]) -> Vec<(Side, Vec<u8>)> {
-    let mut chain = graph::Chain::new(site, graph::Options::default()).unwrap();
+    let mut graph = graph::Graph::new(site, graph::Options::default()).unwrap();
     let mut pool = packet::PacketPool::new(4);
     let send = |frame: &Vec<u8>| {
         let (mut batch, mut sent) = (vec![pool.take(frame).unwrap()], vec![]);
-        chain.process(&mut batch, &mut sent, &mut pool);
+        graph.process(&mut batch, &mut sent, &mut pool);
         let sent = sent.remove(0);
         let bytes = sent.data().to_vec();
         pool.give(sent);

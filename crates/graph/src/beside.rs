@@ -3,7 +3,7 @@
 /// A piece of work.
 pub type Piece<'a> = dyn FnMut() + Send + 'a;
 
-/// Runs two pieces of work in parallel. A chain has no threads of its own: it gets a runner.
+/// Runs two pieces of work in parallel. A graph has no threads of its own: it gets a runner.
 pub trait Beside: Send {
     /// Runs both, once each, and returns when both are done. `here` runs on this core. `there` runs
     /// on another core at the same time or, if none is free, before or after `here`; the result is

@@ -175,7 +175,7 @@ impl Classifier {
     /// Processes a packet of no flow: one that could not be parsed or is not IP, or a fragment
     /// whose first one was dropped or has not arrived. Packets must come in order of arrival.
     ///
-    /// For a classifier without functions; otherwise see [`crate::Chain::process_without_flow`].
+    /// For a classifier without functions; otherwise see [`crate::Graph::process_without_flow`].
     pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         if let Err(reason) = self.take_refusal(&packet) {
             return self.discard(packet, reason, pool);

@@ -46,14 +46,14 @@ pub(crate) struct FlowTable {
     /// By which ports flows came in, if that matters.
     pub ingresses: Option<Ingresses>,
     pub layout: RecordLayout,
-    /// The registry of aliases, if other chains have other shares of the flows.
+    /// The registry of aliases, if other graphs have other shares of the flows.
     pub ledger: Option<Arc<dyn Ledger>>,
 }
 
-/// The registry of aliases of chains that each have a share of the flows. Packets with an alias
-/// must reach the chain that claimed it. The chains have one seed, so that a key has one hash.
+/// The registry of aliases of graphs that each have a share of the flows. Packets with an alias
+/// must reach the graph that claimed it. The graphs have one seed, so that a key has one hash.
 pub trait Ledger: Send + Sync {
-    /// Claims packets with keys of this hash for this chain. Returns false if another chain has
+    /// Claims packets with keys of this hash for this graph. Returns false if another graph has
     /// them, or there is no room.
     fn claim(&self, hash: u64) -> bool;
 
@@ -64,10 +64,10 @@ pub trait Ledger: Send + Sync {
 /// The error of restoring a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
-    /// The bytes are not what [`crate::Chain::save_flow`] wrote.
+    /// The bytes are not what [`crate::Graph::save_flow`] wrote.
     #[error("the saved flow is damaged")]
     Damaged,
-    /// They are from a chain of other functions, or of other versions of them.
+    /// They are from a graph of other functions, or of other versions of them.
     #[error("the saved flow is that of another chain")]
     OtherChain,
     /// A flow with its key or alias is already here.
@@ -89,7 +89,7 @@ pub enum RestoreError {
 pub(crate) enum AliasHolder {
     /// The flow with this record.
     ByFlow(u32),
-    /// A flow of another chain.
+    /// A flow of another graph.
     Elsewhere,
 }
 
@@ -251,7 +251,7 @@ impl FlowTable {
     /// Makes a record of the bytes of one that was elsewhere.
     pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, RestoreError> {
         let keys = self.check(bytes)?;
-        debug_assert!(self.ledger.is_none(), "flows do not move between chains that have parts of them each");
+        debug_assert!(self.ledger.is_none(), "flows do not move between graphs that have parts of them each");
         let record = self.records.allocate().ok_or(RestoreError::TableFull)?;
         self.records.load(record, bytes);
         let header = self.records.header(record);
@@ -274,7 +274,7 @@ impl FlowTable {
         Ok(record)
     }
 
-    /// Notes the key that the flow's packets have after the chain, or says who has it.
+    /// Notes the key that the flow's packets have after the graph, or says who has it.
     pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), AliasHolder> {
         self.drop_alias(record);
         let header = self.records.header(record);

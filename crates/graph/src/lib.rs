@@ -1,7 +1,7 @@
 //! Runs network functions in order over flows.
 //!
 //! ```text
-//!            +-------------------------------- Chain --------------------------------+
+//!            +-------------------------------- Graph --------------------------------+
 //! packets -->| Classifier -> FlowTable -> groups of    -> Pipeline         -> settle |--> packets
 //!            | parse,        look up      known flows'    slow path: NFs,     alias, |--> effects
 //!            | number,       the flow     packets         fast path:          timer, |--> changes
@@ -9,19 +9,19 @@
 //!            +-----------------------------------------------------------------------+
 //! ```
 //!
-//! [`Chain::process`] takes a batch through all of it. A dispatcher that numbers flows and divides
+//! [`Graph::process`] takes a batch through all of it. A dispatcher that numbers flows and divides
 //! them among units calls the parts in this order:
 //!
-//! 1. [`Chain::classify`] parses and numbers a batch. [`Classifier::is_refused`] says which packets
+//! 1. [`Graph::classify`] parses and numbers a batch. [`Classifier::is_refused`] says which packets
 //!    could not be parsed.
-//! 2. [`Chain::flow_of`] names the flow of each packet; the dispatcher looks up its own number for
-//!    it, the flow's handle. A packet of no flow goes to [`Chain::process_without_flow`].
-//! 3. [`Chain::process_batch`] processes packets with their flows' handles, here or in the unit's
-//!    own chain. Without handles, [`Chain::process_classified`] finds flows by their keys.
-//! 4. Packets leave through `out`. [`Chain::effects_mut`] has alerts, events and flow reports,
-//!    [`Chain::changes_mut`] the flows' new aliases and ends: the dispatcher must apply them before
+//! 2. [`Graph::flow_of`] names the flow of each packet; the dispatcher looks up its own number for
+//!    it, the flow's handle. A packet of no flow goes to [`Graph::process_without_flow`].
+//! 3. [`Graph::process_batch`] processes packets with their flows' handles, here or in the unit's
+//!    own graph. Without handles, [`Graph::process_classified`] finds flows by their keys.
+//! 4. Packets leave through `out`. [`Graph::effects_mut`] has alerts, events and flow reports,
+//!    [`Graph::changes_mut`] the flows' new aliases and ends: the dispatcher must apply them before
 //!    it names further flows.
-//! 5. [`Chain::handle_timeout`] clears expired flows, not before [`Chain::next_timeout_ns`].
+//! 5. [`Graph::handle_timeout`] clears expired flows, not before [`Graph::next_timeout_ns`].
 //!
 //! A dispatcher without functions has a [`Classifier`] alone.
 //!
@@ -39,11 +39,11 @@
 
 mod beside;
 mod cache;
-mod chain;
 mod classifier;
 mod flow_table;
 mod flows;
 pub mod fragments;
+mod graph;
 mod groups;
 mod observer;
 mod options;
@@ -55,11 +55,11 @@ pub mod streams;
 
 pub use beside::{Beside, GROUP_NS, PACKET_NS, Piece, SideBySide};
 pub use cache::{FastPath, RuleStep, RuleView};
-pub use chain::{Chain, ChainError, NoHistory, history_len};
 pub use classifier::{Classifier, FlowLookup};
 pub use flow_table::{FlowClass, Ledger, RestoreError, Shares};
 pub use flows::{FlowChange, SavedLayout};
 pub use fragments::Datagram;
+pub use graph::{Graph, GraphError, NoHistory, history_len};
 pub use observer::Observer;
 pub use options::{Counters, Guards, NotIp, Options, Timeouts, WhenFull};
 pub use queue::GROUP_MAX;

@@ -1,9 +1,9 @@
-//! Watching single packets on their way through a chain.
+//! Watching single packets on their way through a graph.
 
 use nf::{Recording, Verdict};
 use packet::{DropReason, Packet};
 
-/// Receives the steps of one packet (see [`crate::Chain::observe`]).
+/// Receives the steps of one packet (see [`crate::Graph::observe`]).
 pub trait Observer {
     /// The packet arrived; its metadata is as parsed, if it could be parsed.
     fn arrived(&mut self, packet: &Packet);

@@ -1,4 +1,4 @@
-//! The options and the counters of a chain.
+//! The options and the counters of a graph.
 
 use nf::stage::OnPanic;
 use nf::{Connection, EndReason, KEEP_MS_MAX};
@@ -8,7 +8,7 @@ use packet::{DropReason, Sanity, TunnelKind, TunnelPorts};
 use crate::streams::{StreamCounters, StreamOptions};
 use crate::{FlowClass, Shares};
 
-/// The behaviour of a chain. The defaults suit a small site.
+/// The behaviour of a graph. The defaults suit a small site.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Maximum number of flows; see `when_full`.
@@ -90,7 +90,7 @@ pub enum WhenFull {
 }
 
 /// Checks that drop well-formed packets that nobody may send. An unset check applies if a function
-/// of the chain drops what it cannot classify ([`nf::NetworkFunction::forwards_unclassified`]).
+/// of the graph drops what it cannot classify ([`nf::NetworkFunction::forwards_unclassified`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guards {
     /// See [`Sanity::martians`].
@@ -121,7 +121,7 @@ impl Guards {
 /// The policy for frames that are not IP, such as ARP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotIp {
-    /// They pass, unless a function of the chain drops what it cannot classify
+    /// They pass, unless a function of the graph drops what it cannot classify
     /// ([`nf::NetworkFunction::forwards_unclassified`]). Link control frames pass in any case.
     AsFunctions,
     /// They pass to the other side unchanged.
@@ -130,7 +130,7 @@ pub enum NotIp {
     Drop,
 }
 
-/// Timeouts of flows after their last packet, unless a function of the chain sets them.
+/// Timeouts of flows after their last packet, unless a function of the graph sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Established TCP connections (RFC 5382 REQ-5: 2 h 4 min).
@@ -184,7 +184,7 @@ impl Timeouts {
     }
 }
 
-/// The counters of a chain. At all times
+/// The counters of a graph. At all times
 /// `packets_in + packets_made = packets_out + dropped + held`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
@@ -201,7 +201,7 @@ pub struct Counters {
     /// Packets waiting inside: fragments whose first one has not come, or that are held back until
     /// their datagram is whole.
     pub packets_held: u64,
-    /// Of those that wait or waited, fragments that came with their flows from another chain, less
+    /// Of those that wait or waited, fragments that came with their flows from another graph, less
     /// those that went to one.
     pub fragments_moved: i64,
     /// Packets dropped, by [`DropReason::index`].
@@ -220,9 +220,9 @@ pub struct Counters {
     pub evicted_over_source: u64,
     /// Flows that ended, by reason: idle, closed, rejected, evicted, shutdown.
     pub flows_ended: [u64; 5],
-    /// Flows that were taken over from another chain ([`crate::Chain::restore_flow`]).
+    /// Flows that were taken over from another graph ([`crate::Graph::restore_flow`]).
     pub flows_moved_in: u64,
-    /// Flows that went to another chain ([`crate::Chain::release_flow`]).
+    /// Flows that went to another graph ([`crate::Graph::release_flow`]).
     pub flows_moved_out: u64,
     /// Fragmented datagrams that were forgotten before their time because the table was full.
     pub fragments_displaced: u64,
@@ -230,7 +230,7 @@ pub struct Counters {
     pub fragments_displaced_by_source: u64,
     /// Frames that were not IP and passed.
     pub not_ip_passed: u64,
-    /// Panics of the chain's own code: all flows ended, and it started over.
+    /// Panics of the graph's own code: all flows ended, and it started over.
     pub restarts: u64,
     /// Of these, those that a link needs: ARP, LLDP, spanning tree.
     pub link_control_passed: u64,

@@ -93,8 +93,8 @@ impl Pipeline {
         self.flows.table.due_ns().min(datagrams.unwrap_or(u64::MAX))
     }
 
-    /// Takes a saved flow over; see [`crate::Chain::restore_flow`]. `is_copy`: see
-    /// [`crate::Chain::restore_copy`].
+    /// Takes a saved flow over; see [`crate::Graph::restore_flow`]. `is_copy`: see
+    /// [`crate::Graph::restore_copy`].
     pub fn restore_flow(
         &mut self,
         saved: &[u8],

@@ -1,4 +1,4 @@
-//! The packets of a batch on their way through the chain.
+//! The packets of a batch on their way through the graph.
 
 use std::collections::VecDeque;
 

@@ -37,7 +37,7 @@ impl Stages {
         self.all.iter().all(|stage| stage.forwards_unclassified())
     }
 
-    /// Returns what each function's flows share, for chains of the same functions on other threads.
+    /// Returns what each function's flows share, for graphs of the same functions on other threads.
     pub fn share(&mut self) -> Vec<SharedHandle> {
         self.all.iter_mut().map(|stage| stage.share()).collect()
     }

@@ -1,4 +1,4 @@
-//! The one TCP reassembler of a chain (E23): from segments as they come to byte streams in order,
+//! The one TCP reassembler of a graph (E23): from segments as they come to byte streams in order,
 //! once for all functions.
 //!
 //! It stands in line with the traffic, so it does not wait for acknowledgements: what is next in

@@ -1,4 +1,4 @@
-//! Packets of known flows pass a chain without a single allocation (design.md 5.5).
+//! Packets of known flows pass a graph without a single allocation (design.md 5.5).
 
 #[path = "support/allocations.rs"]
 mod allocations;
@@ -16,8 +16,8 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 
 const FLOWS: u32 = 4096;
 
-/// The chains, each with a name for the message.
-fn chains() -> Vec<(&'static str, Vec<Box<dyn Stage>>)> {
+/// The graphs, each with a name for the message.
+fn graphs() -> Vec<(&'static str, Vec<Box<dyn Stage>>)> {
     vec![
         ("nothing", vec![]),
         ("a counter with a map", vec![stage::<Tally>(FLOWS)]),
@@ -67,7 +67,7 @@ fn frames() -> Vec<(Side, Vec<u8>)> {
 #[test]
 fn known_flows_allocate_nothing() {
     let frames = frames();
-    for (name, stages) in chains() {
+    for (name, stages) in graphs() {
         assert_eq!(allocations::of_known_flows(stages, &frames, 20), 0, "{name}");
     }
 }

@@ -8,7 +8,7 @@ mod series;
 mod shortcut;
 
 pub use conformance::Tape;
-use graph::Chain;
+use graph::Graph;
 use packet::{Packet, PacketPool};
 
 pub use assemble::Functions;
@@ -43,10 +43,10 @@ pub trait Path {
     }
 }
 
-impl Path for Box<Chain> {
+impl Path for Box<Graph> {
     #[inline]
     fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
-        Chain::process(self, batch, out, pool);
+        Graph::process(self, batch, out, pool);
     }
 
     fn clear(&mut self) {

@@ -11,7 +11,7 @@ mod peer;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 
-use graph::{Chain, FlowChange, FlowLookup};
+use graph::{FlowChange, FlowLookup, Graph};
 use packet::{DropReason, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{Arrival, Dispatched, Dispatcher, DispatcherError, DispatcherOutput};
 use protocol::message::{FlowId, FromDispatcher, FromUnit, RefuseReason, Stamp, UnitId};
@@ -76,7 +76,7 @@ pub enum StoredError<E> {
 
 /// A unit whose flows' states are in a store.
 pub struct Stored<S> {
-    chain: Box<Chain>,
+    graph: Box<Graph>,
     dispatcher: Dispatcher,
     store: S,
     habit: Habit,
@@ -108,15 +108,15 @@ impl<S: Store> Stored<S> {
     ///
     /// # Errors
     /// If `gap_ns` is 0, or there is no memory for the dispatcher's tables.
-    pub fn new(chain: Box<Chain>, store: S, habit: Habit, gap_ns: u64) -> Result<Stored<S>, DispatcherError> {
+    pub fn new(graph: Box<Graph>, store: S, habit: Habit, gap_ns: u64) -> Result<Stored<S>, DispatcherError> {
         let config = UnitsConfig { units_max: 1, gap_ns, ..UnitsConfig::default() };
         let router = protocol::dispatcher::Config {
             when_full: protocol::dispatcher::WhenFull::RefuseNew,
-            ..config.router(chain.options())
+            ..config.router(graph.options())
         };
         Ok(Stored {
             dispatcher: Dispatcher::new(router)?,
-            chain,
+            graph,
             store,
             habit,
             silence_ns: gap_ns / 2,
@@ -159,14 +159,14 @@ impl<S: Store> Stored<S> {
         pool: &mut PacketPool,
     ) -> Result<(), StoredError<S::Error>> {
         let mut admitted = [packet];
-        self.chain.classify(&mut admitted, |_| {});
+        self.graph.classify(&mut admitted, |_| {});
         let [mut packet] = admitted;
-        if packet.meta().class == PacketClass::NotIp && self.chain.classifier().is_refused(&packet) {
-            self.chain.process_without_flow(packet, out, pool);
+        if packet.meta().class == PacketClass::NotIp && self.graph.classifier().is_refused(&packet) {
+            self.graph.process_without_flow(packet, out, pool);
             return Ok(());
         }
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
-        let way = self.chain.flow_of(&mut packet, pool);
+        let way = self.graph.flow_of(&mut packet, pool);
         let meta = packet.meta();
         let (key, hash) = match way {
             FlowLookup::Flow { key, hash } => (key, hash),
@@ -175,7 +175,7 @@ impl<S: Store> Stored<S> {
             }
             FlowLookup::Either { key, hash } => (key, hash),
             FlowLookup::Aside => {
-                self.chain.process_without_flow(packet, out, pool);
+                self.graph.process_without_flow(packet, out, pool);
                 return Ok(());
             }
         };
@@ -183,13 +183,13 @@ impl<S: Store> Stored<S> {
         let Dispatched::To { stamp, .. } =
             self.dispatcher.handle_packet(self.now_ns, arrival, &mut self.orders)
         else {
-            self.chain.classifier_mut().discard(packet, DropReason::FlowTableFull, pool);
+            self.graph.classifier_mut().discard(packet, DropReason::FlowTableFull, pool);
             return Ok(());
         };
         self.fetch(&stamp, pool)?;
         self.batch.push(packet);
-        self.chain.process_batch(&mut self.batch, &[stamp.flow.index], out, pool);
-        self.ended(stamp.flow.index); // The chain may have had no room for it.
+        self.graph.process_batch(&mut self.batch, &[stamp.flow.index], out, pool);
+        self.ended(stamp.flow.index); // The graph may have had no room for it.
         self.take_changes(pool)?;
         self.keep(stamp.flow)
     }
@@ -200,8 +200,8 @@ impl<S: Store> Stored<S> {
     }
 
     /// Its chain.
-    pub fn chain(&self) -> &Chain {
-        &self.chain
+    pub fn graph(&self) -> &Graph {
+        &self.graph
     }
 
     /// The state is here when the packet with this stamp is processed.
@@ -218,14 +218,14 @@ impl<S: Store> Stored<S> {
             return Ok(());
         }
         self.push(id)?; // Of a flowlet that was cut by its size: its flow did not fall silent.
-        release(&mut self.chain, id.index);
+        release(&mut self.graph, id.index);
         self.state.clear();
         let at_hand = self.store.read(id, &mut self.state).map_err(StoredError::Store)?;
         self.accesses.reads += 1;
         self.accesses.at_hand += u64::from(at_hand);
         self.accesses.bytes += self.state.len() as u64;
         let source = if self.habit == Habit::EveryPacket { Source::Handed } else { Source::Copied };
-        restore(&mut self.chain, id.index, (&self.state, source), pool)?;
+        restore(&mut self.graph, id.index, (&self.state, source), pool)?;
         Ok(())
     }
 
@@ -239,7 +239,7 @@ impl<S: Store> Stored<S> {
             Habit::EveryPacket => {
                 self.save(id);
                 self.store.write(id, &self.state).map_err(StoredError::Store)?;
-                release(&mut self.chain, id.index);
+                release(&mut self.graph, id.index);
             }
             Habit::EveryFlowlet => {
                 let flow = self.flow(id);
@@ -263,17 +263,17 @@ impl<S: Store> Stored<S> {
     /// The flow's state, as it is to be written.
     fn save(&mut self, id: FlowId) {
         self.state.clear();
-        save(&mut self.chain, id.index, &mut self.state);
+        save(&mut self.graph, id.index, &mut self.state);
         self.accesses.writes += 1;
         self.accesses.bytes += self.state.len() as u64;
     }
 
     /// The dispatcher gets to know what has become of flows.
     fn take_changes(&mut self, pool: &mut PacketPool) -> Result<(), StoredError<S::Error>> {
-        if self.chain.changes().is_empty() && self.orders.is_empty() {
+        if self.graph.changes().is_empty() && self.orders.is_empty() {
             return Ok(());
         }
-        let mut changes = std::mem::take(self.chain.changes_mut());
+        let mut changes = std::mem::take(self.graph.changes_mut());
         for change in changes.drain(..) {
             match change {
                 FlowChange::Alias { handle: home, key, hash } => {
@@ -282,29 +282,29 @@ impl<S: Store> Stored<S> {
                     }
                 }
                 FlowChange::Ended { handle: home } => self.ended(home),
-                FlowChange::FirstFragment { .. } => {} // There is one chain, which has learnt it.
+                FlowChange::FirstFragment { .. } => {} // There is one graph, which has learnt it.
             }
         }
         let mut orders = std::mem::take(&mut self.orders);
         for order in orders.drain(..) {
             if let DispatcherOutput::Send { message: FromDispatcher::End { flow }, .. } = order {
-                self.chain.end_flows_of(flow.index, pool);
+                self.graph.end_flows_of(flow.index, pool);
                 self.flow(flow).is_news = false;
                 self.store.forget(flow).map_err(StoredError::Store)?;
             }
         }
         self.orders = orders;
         // That flows of theirs end is what the dispatcher has just said.
-        changes.append(self.chain.changes_mut());
+        changes.append(self.graph.changes_mut());
         changes.clear();
-        *self.chain.changes_mut() = changes;
+        *self.graph.changes_mut() = changes;
         Ok(())
     }
 
     /// If the chain has nothing of this home, its flow is over.
     fn ended(&mut self, home: u32) {
         let Some(id) = self.dispatcher.flow_in(home) else { return };
-        if self.chain.flows_of(home).next().is_none() {
+        if self.graph.flows_of(home).next().is_none() {
             // One unit, so one owner.
             let message = FromUnit::Expire { flow: id, epoch: 1, seq: self.flow(id).seq };
             self.dispatcher.handle_message(self.now_ns, UnitId(0), message, &mut self.orders);

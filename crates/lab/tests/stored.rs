@@ -25,7 +25,7 @@ const GAP_NS: u64 = 500_000;
 fn check<S: Store<Error: Display>>(name: &str, frames: &[Arriving], habit: Habit, store: S) -> Accesses {
     let (expected, report) = play(Runner::new(assembly(name), name), frames);
     let mut ports = Runner::new(assembly(name), name);
-    let mut stored = Stored::new(assembly(name).chain, store, habit, GAP_NS).unwrap();
+    let mut stored = Stored::new(assembly(name).graph, store, habit, GAP_NS).unwrap();
     let (mut sent, mut out, mut pool) = (Vec::new(), Vec::new(), PacketPool::new(64));
     for Arriving { timestamp_ns, port, data } in frames {
         let frame = Frame {
@@ -44,7 +44,7 @@ fn check<S: Store<Error: Display>>(name: &str, frames: &[Arriving], habit: Habit
         assert_eq!(got, expected, "packet {number} that leaves, {name}, {habit:?}");
     }
     assert_eq!(sent.len(), expected.sent.len(), "{name}, {habit:?}");
-    let counters = stored.chain().counters();
+    let counters = stored.graph().counters();
     assert_eq!((counters.packets_in, counters.dropped()), (report.packets_in, report.drops.values().sum()));
     stored.accesses()
 }
@@ -77,7 +77,7 @@ fn states_at_another_unit() {
     for (name, payload) in POLICIES {
         let frames = conversation(name, &profile(payload, 3_000, 20_000.0, SEED));
         for is_ahead in [false, true] {
-            let peer = Peer::start(assembly(name).chain, is_ahead).unwrap();
+            let peer = Peer::start(assembly(name).graph, is_ahead).unwrap();
             let accesses = check(name, &frames, Habit::EveryFlowlet, peer);
             println!("{name}: {accesses:?}");
             assert!(accesses.reads > 10 && (is_ahead || accesses.at_hand == 0));

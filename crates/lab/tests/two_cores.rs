@@ -76,26 +76,26 @@ fn play(bench: &mut Bench, traffic: &[Arrival], mut seed: u64) {
         let at = split_mix(&mut seed) as usize % CHAIN.len();
         if let (true, [_, ..]) = (split_mix(&mut seed).is_multiple_of(8), CHAIN[at].2) {
             let command = CHAIN[at].2[split_mix(&mut seed) as usize % CHAIN[at].2.len()];
-            bench.chain.stage_mut(at).unwrap().control(command).unwrap();
+            bench.graph.stage_mut(at).unwrap().control(command).unwrap();
         }
     }
 }
 
 #[test]
-fn on_two_cores_a_chain_is_the_plain_one() {
+fn on_two_cores_a_graph_is_the_plain_one() {
     let mut cores = TwoCores::new().unwrap();
     let (mut seed, mut taken) = (1, 0);
     for _ in 0..20 {
         let (traffic, commands) = (traffic(&mut seed), seed);
         let mut plain = Bench::new(stages(), Options { consolidate: false, ..Options::default() });
         let mut beside = Bench::new(stages(), Options::default());
-        beside.chain.run_side_by_side(cores.always()).unwrap();
+        beside.graph.run_side_by_side(cores.always()).unwrap();
         play(&mut plain, &traffic, commands);
         cores.wake();
         let before = cores.taken();
         play(&mut beside, &traffic, commands);
         taken += cores.taken() - before;
-        assert!(beside.chain.fast_path().beside > 300, "{:?}", beside.chain.fast_path());
+        assert!(beside.graph.fast_path().beside > 300, "{:?}", beside.graph.fast_path());
         let (plain, beside) = (plain.outcome(), beside.outcome());
         assert!(beside == plain, "{beside:#?}\n{plain:#?}");
     }
@@ -107,17 +107,17 @@ fn on_two_cores_a_chain_is_the_plain_one() {
 fn short_functions_are_not_handed_over() {
     let cores = TwoCores::new().unwrap();
     let mut bench = Bench::new(stages(), Options::default());
-    bench.chain.run_side_by_side(graph::SideBySide { group_ns: u64::MAX, ..cores.when_worth_it() }).unwrap();
+    bench.graph.run_side_by_side(graph::SideBySide { group_ns: u64::MAX, ..cores.when_worth_it() }).unwrap();
     play(&mut bench, &traffic(&mut 3), 3);
-    assert!(bench.chain.fast_path().packets > 1_000);
-    assert_eq!((bench.chain.fast_path().beside, cores.taken()), (0, 0));
+    assert!(bench.graph.fast_path().packets > 1_000);
+    assert_eq!((bench.graph.fast_path().beside, cores.taken()), (0, 0));
 }
 
 #[test]
 fn groups_that_are_handed_over_allocate_next_to_nothing() {
     let mut cores = TwoCores::new().unwrap();
-    let mut chain = graph::Chain::new(stages(), Options { flows_max: FLOWS, ..Options::default() }).unwrap();
-    chain.run_side_by_side(cores.always()).unwrap();
+    let mut graph = graph::Graph::new(stages(), Options { flows_max: FLOWS, ..Options::default() }).unwrap();
+    graph.run_side_by_side(cores.always()).unwrap();
     let frames: Vec<_> = (0..64)
         .map(|port| {
             (Side::Inside, frame(&udp(v4(10, 0, 0, 1, 1000 + port), v4(192, 0, 2, 80, 80), b"hello")))
@@ -126,7 +126,7 @@ fn groups_that_are_handed_over_allocate_next_to_nothing() {
     cores.wake();
     // Of the pool's own there may be some, where the second core is late: of 1,000 groups and more,
     // none as a rule.
-    let allocations = allocations::through(&mut chain, &frames, 1_000);
+    let allocations = allocations::through(&mut graph, &frames, 1_000);
     assert!(allocations < 20, "{allocations}");
-    assert!(chain.fast_path().beside > 20_000);
+    assert!(graph.fast_path().beside > 20_000);
 }

@@ -66,7 +66,7 @@ pub struct Nf {
 pub struct Pipelet {
     /// The optional name.
     pub name: Option<String>,
-    /// Edges in the order of the text; for a chain of `<->`, the forward edges first.
+    /// Edges in the order of the text; for a graph of `<->`, the forward edges first.
     pub edges: Vec<Edge>,
     /// Position of the name, or of the word `pipelet`.
     pub span: Span,

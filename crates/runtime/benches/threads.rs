@@ -128,7 +128,7 @@ fn config(mode: Granularity, units: u16) -> UnitsConfig {
 }
 
 fn on_threads(assemble: fn() -> Assembly, config: UnitsConfig) -> Runner {
-    let make: Maker = Arc::new(move || Ok(assemble().chain));
+    let make: Maker = Arc::new(move || Ok(assemble().graph));
     Runner::on_threads(assemble(), "bench", config, make).unwrap()
 }
 

@@ -1,8 +1,8 @@
-//! From a policy to something that runs: functions made, chain built, ports placed.
+//! From a policy to something that runs: functions made, graph built, ports placed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::stage::LoadError;
 use nf::{MakeError, Registry, Setup};
 use packet::Side;
@@ -13,9 +13,9 @@ use crate::settings::{LinkControlSetting, Settings};
 
 /// A policy ready to run on this machine.
 pub struct Assembly {
-    /// Its chain.
-    pub chain: Box<Chain>,
-    /// The names of the chain's functions in the policy, from the inside to the outside.
+    /// Its graph.
+    pub graph: Box<Graph>,
+    /// The names of the graph's functions in the policy, from the inside to the outside.
     pub names: Vec<String>,
     /// Its ports.
     pub ports: Ports,
@@ -53,7 +53,7 @@ pub fn assemble(
     assemble_part(policy, registry, seed, cycles, 1)
 }
 
-/// The same for one of so many parts: its chain has room for as large a part of the flows.
+/// The same for one of so many parts: its graph has room for as large a part of the flows.
 ///
 /// # Errors
 /// All that is wrong, each with its place in the policy.
@@ -105,10 +105,10 @@ pub fn assemble_part(
     let warnings = warnings.chain(ports.warning().map(|warning| ("ports".to_owned(), warning))).collect();
     // What functions share is that of all parts: the functions were told of all flows.
     let flows_max = options.flows_max.div_ceil(parts.max(1));
-    let chain = Chain::new(stages, Options { flows_max, ..options })
+    let graph = Graph::new(stages, Options { flows_max, ..options })
         .map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
     Ok(Assembly {
-        chain: Box::new(chain),
+        graph: Box::new(graph),
         names,
         ports,
         both_ways: line.both_ways,

@@ -7,7 +7,7 @@
 //! | [`Elastic`](crate::elastic::Elastic) | on units that come and go |
 //! | [`Shard`] | on the calling thread, for one worker's share of the flows |
 
-use graph::Chain;
+use graph::Graph;
 use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{Packet, PacketPool};
@@ -19,7 +19,7 @@ use crate::shards::Shard;
 /// What a backend works with during a call, and its runner keeps between calls.
 pub struct Core<'a> {
     /// The graph of the calling thread.
-    pub chain: &'a mut Box<Chain>,
+    pub graph: &'a mut Box<Graph>,
     /// Packets that leave.
     pub out: &'a mut Vec<Packet>,
     /// Buffers.
@@ -102,10 +102,10 @@ pub(crate) struct Inline;
 
 impl Backend for Inline {
     fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
-        core.chain.process(batch, core.out, core.pool);
+        core.graph.process(batch, core.out, core.pool);
     }
 
     fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
-        core.chain.handle_timeout(now_ns, core.pool);
+        core.graph.handle_timeout(now_ns, core.pool);
     }
 }

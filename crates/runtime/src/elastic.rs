@@ -19,7 +19,7 @@ mod report;
 mod tally;
 mod work;
 
-use graph::{Chain, ChainError, FlowLookup};
+use graph::{FlowLookup, Graph, GraphError};
 use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
@@ -98,9 +98,9 @@ pub enum ElasticError {
     Flows(u32),
     /// Not enough memory for tables.
     #[error(transparent)]
-    Chain(#[from] ChainError),
+    Tables(#[from] GraphError),
     /// A unit's graph cannot be set up.
-    #[error("cannot make a chain for a unit: {0}")]
+    #[error("cannot make a graph for a unit: {0}")]
     Graph(String),
     /// A thread cannot be started.
     #[error("cannot start a thread for a unit: {0}")]
@@ -147,15 +147,15 @@ impl<T: Transport> Elastic<T> {
         })
     }
 
-    /// Processes packets in order, as [`Chain::process`] does.
+    /// Processes packets in order, as [`Graph::process`] does.
     pub fn process(
         &mut self,
-        chain: &mut Box<Chain>,
+        graph: &mut Box<Graph>,
         batch: &mut Vec<Packet>,
         out: &mut Vec<Packet>,
         pool: &mut PacketPool,
     ) {
-        Backend::process(self, batch, Core { chain, out, pool });
+        Backend::process(self, batch, Core { graph, out, pool });
     }
 
     /// Returns what the units did.
@@ -237,7 +237,7 @@ impl<T: Transport> Elastic<T> {
     #[cold]
     fn odd(&mut self, packet: Packet) {
         if packet.meta().class == PacketClass::NotIp
-            && self.transport.core().chain.classifier().is_refused(&packet)
+            && self.transport.core().graph.classifier().is_refused(&packet)
         {
             // As in the graph, unreadable packets do not advance the time.
             self.flush();
@@ -489,7 +489,7 @@ impl<T: Transport> Elastic<T> {
 impl<T: Transport> Backend for Elastic<T> {
     fn process(&mut self, batch: &mut Vec<Packet>, mut core: Core<'_>) {
         self.transport.lend(&mut core);
-        self.transport.core().chain.classify(batch, |hash| self.router.prefetch(hash));
+        self.transport.core().graph.classify(batch, |hash| self.router.prefetch(hash));
         self.transport.note_arrivals(batch);
         let mut guesses = std::mem::take(&mut self.guesses);
         guesses.extend(batch.iter().map(|packet| {

@@ -1,6 +1,6 @@
 //! Runs a policy on this machine.
 //!
-//! [`assemble`] makes a chain of a policy; a [`Runner`] takes frames through it and reports;
+//! [`assemble`] makes a graph of a policy; a [`Runner`] takes frames through it and reports;
 //! [`Live`] drives a runner from network interfaces.
 
 mod assembly;

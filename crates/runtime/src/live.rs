@@ -31,7 +31,7 @@ pub const POLL_SLEEP_NS_MIN: u64 = 50_000;
 /// See [`POLL_SLEEP_NS_MIN`].
 pub const POLL_SLEEP_NS_MAX: u64 = 1_000_000;
 
-/// How often time is let pass in the chain.
+/// How often time is let pass in the graph.
 const TICK_NS: u64 = 1_000_000;
 
 /// How often it is looked whether interfaces are up, and those that are there, if the kernel says
@@ -105,11 +105,11 @@ struct Attached {
 struct Outlet {
     port: u16,
     outbox: TransmitBurst,
-    /// What stands between it and the chain.
+    /// What stands between it and the graph.
     end: End,
 }
 
-/// What stands between a port and the chain.
+/// What stands between a port and the graph.
 enum End {
     /// Nothing: all frames go through.
     Wire,
@@ -453,12 +453,12 @@ fn is_up(interface: &Interface) -> bool {
     interface.link().is_ok_and(|link| link.is_up)
 }
 
-/// What stands between a port and the chain. On a wire with these cards, functions that own
+/// What stands between a port and the graph. On a wire with these cards, functions that own
 /// addresses on one side have nobody else to answer for those; what is owned on both sides, as a
 /// load balancer's, hosts of the wire may have.
 fn end(port: &Port, link: LinkState, wire: &[MacAddress], runner: &Runner) -> End {
     let (assembly, part) = (runner.assembly(), runner.shard().map_or((0, 1), Shard::place));
-    let all_owned = assembly.chain.stages().iter().flat_map(|stage| &stage.shared().owned);
+    let all_owned = assembly.graph.stages().iter().flat_map(|stage| &stage.shared().owned);
     let range = |owned: &OwnedAddresses| (owned.first, owned.last);
     if port.networks.is_empty() {
         let mut on_a_side = all_owned.filter(|owned| owned.side.is_some()).peekable();
@@ -485,7 +485,7 @@ fn end(port: &Port, link: LinkState, wire: &[MacAddress], runner: &Runner) -> En
             .map(range)
             .collect(),
         router_addresses: router.map(|network| network.address).collect(),
-        drop_martians: assembly.chain.options().guards.martians != Some(false),
+        drop_martians: assembly.graph.options().guards.martians != Some(false),
         shard: part,
     })))
 }
@@ -572,7 +572,7 @@ impl Outlet {
         }
     }
 
-    /// Frames that go through the chain as if they had arrived here.
+    /// Frames that go through the graph as if they had arrived here.
     fn take_returned(&mut self) -> Vec<Vec<u8>> {
         match &mut self.end {
             End::Wire | End::Proxy(_) => Vec::new(),

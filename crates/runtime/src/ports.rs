@@ -106,14 +106,14 @@ impl Prefix {
     }
 }
 
-/// A port of the chain: one of the numbers that the policy gives a name.
+/// A port of the graph: one of the numbers that the policy gives a name.
 #[derive(Clone, Debug)]
 pub struct Port {
     /// Its number.
     pub number: u16,
     /// The policy's name for it, with its number if several share the name.
     pub name: String,
-    /// The end of the chain that it is at.
+    /// The end of the graph that it is at.
     pub side: Side,
     /// Source prefixes behind it.
     pub prefixes: Vec<Prefix>,
@@ -123,7 +123,7 @@ pub struct Port {
     pub gateways: Vec<IpAddr>,
 }
 
-/// The ports of a chain.
+/// The ports of a graph.
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     ports: Vec<Port>,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use graph::{Chain, Counters, FastPath, FlowClass};
+use graph::{Counters, FastPath, FlowClass, Graph};
 use hdrhistogram::Histogram;
 use nf::{Connection, EndReason, RuleCounters, Shared};
 use packet::{DropReason, TunnelKind};
@@ -41,7 +41,7 @@ pub struct Report {
     pub bytes_out: u64,
     /// Frames that were not IP and passed.
     pub not_ip_passed: u64,
-    /// How often code that processes packets panicked outside of functions, and went on: a chain
+    /// How often code that processes packets panicked outside of functions, and went on: a graph
     /// with empty tables, a thread with its next batch. Absent if it never did.
     #[serde(skip_serializing_if = "is_zero")]
     pub restarts: u64,
@@ -377,17 +377,17 @@ impl InterfaceReport {
     }
 }
 
-/// What a router's port has done beside the chain.
+/// What a router's port has done beside the graph.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HostReport {
-    /// Frames that did not go through the chain: for the host itself, or for nobody here.
+    /// Frames that did not go through the graph: for the host itself, or for nobody here.
     pub kept: u64,
     /// Frames that the host made: questions, answers, fragments; and packets that had waited for a
     /// neighbour's address.
     pub made: u64,
-    /// Errors about packets that could not leave, which went back through the chain.
+    /// Errors about packets that could not leave, which went back through the graph.
     pub returned: u64,
-    /// Packets that did not leave as they came from the chain: they wait, were cut, or are among
+    /// Packets that did not leave as they came from the graph: they wait, were cut, or are among
     /// the following.
     pub withheld: u64,
     /// Packets without a route, or whose neighbour did not answer.
@@ -533,10 +533,10 @@ pub struct FastPathReport {
 }
 
 impl FastPathReport {
-    fn of(chain: &Chain) -> FastPathReport {
-        let FastPath { packets, predicted, recorded, failed, beside: _ } = chain.fast_path();
-        let walked: u64 = chain.walked().iter().map(|walked| walked.cycles).sum();
-        let cycles = chain.cycles().iter().sum::<u64>().saturating_sub(walked);
+    fn of(graph: &Graph) -> FastPathReport {
+        let FastPath { packets, predicted, recorded, failed, beside: _ } = graph.fast_path();
+        let walked: u64 = graph.walked().iter().map(|walked| walked.cycles).sum();
+        let cycles = graph.cycles().iter().sum::<u64>().saturating_sub(walked);
         let mut report =
             FastPathReport { packets, predicted, recorded, failed, cycles, cycles_per_packet: None };
         report.set_cycles_per_packet();
@@ -554,15 +554,15 @@ const PERCENTILES: [(&str, f64); 6] =
     [("p1", 1.0), ("p25", 25.0), ("p50", 50.0), ("p75", 75.0), ("p99", 99.0), ("p99.9", 99.9)];
 
 impl Report {
-    /// The report of a chain, its functions named by `names`.
-    pub fn of(policy: &str, seed: Option<u64>, chain: &Chain, names: &[String]) -> Report {
-        let (counters, effects) = (chain.counters(), chain.effects());
-        let functions = functions(chain, names);
+    /// The report of a graph, its functions named by `names`.
+    pub fn of(policy: &str, seed: Option<u64>, graph: &Graph, names: &[String]) -> Report {
+        let (counters, effects) = (graph.counters(), graph.effects());
+        let functions = functions(graph, names);
         let cycles = functions.iter().filter_map(|f| Some((f.name.clone(), f.cycles_per_packet?)));
         let timing = Timing {
             cycles_per_packet: cycles.collect(),
             panics: crate::panics::kept(),
-            fast_path: chain.consolidates().then(|| FastPathReport::of(chain)),
+            fast_path: graph.consolidates().then(|| FastPathReport::of(graph)),
             ..Timing::default()
         };
         Report {
@@ -580,9 +580,9 @@ impl Report {
             restarts: counters.restarts,
             link_control_passed: counters.link_control_passed,
             tunnels_not_looked_into: tunnels(&counters),
-            flows: flows(&counters, chain),
+            flows: flows(&counters, graph),
             fragments_displaced: fragments_displaced(&counters),
-            streams: chain.has_streams().then(|| counters.streams.by_name().into_iter().collect()),
+            streams: graph.has_streams().then(|| counters.streams.by_name().into_iter().collect()),
             functions,
             ports: BTreeMap::new(),
             interfaces: BTreeMap::new(),
@@ -603,7 +603,7 @@ impl Report {
         }
     }
 
-    /// Adds what another chain of the same functions has counted.
+    /// Adds what another graph of the same functions has counted.
     pub fn add(&mut self, other: Report) {
         self.packets_in += other.packets_in;
         self.packets_out += other.packets_out;
@@ -737,19 +737,19 @@ fn tunnels(counters: &Counters) -> BTreeMap<&'static str, u64> {
     counted.filter(|&(_, count)| count > 0).collect()
 }
 
-fn flows(counters: &Counters, chain: &Chain) -> FlowsReport {
+fn flows(counters: &Counters, graph: &Graph) -> FlowsReport {
     let reasons =
         [EndReason::Idle, EndReason::Closed, EndReason::Rejected, EndReason::Evicted, EndReason::Shutdown];
     FlowsReport {
         started: counters.flows_started,
         live: counters.flows_live,
         peak: counters.flows_peak,
-        size: u64::from(chain.options().flows_max),
+        size: u64::from(graph.options().flows_max),
         live_by_class: by_class(&counters.flows_by_class).collect(),
         evicted: by_class(&counters.evicted_by_class).filter(|&(_, count)| count > 0).collect(),
         evicted_over_source: counters.evicted_over_source,
         ended: reasons.iter().map(|&reason| (reason.name(), counters.ended(reason))).collect(),
-        record_bytes: chain.record_len(),
+        record_bytes: graph.record_len(),
     }
 }
 
@@ -763,8 +763,8 @@ fn by_class(counts: &[u64; FlowClass::COUNT]) -> impl Iterator<Item = (&'static 
     FlowClass::ALL.into_iter().map(|class| (class.name(), counts[class as usize]))
 }
 
-fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
-    let stages = chain.stages().iter().zip(names).enumerate();
+fn functions(graph: &Graph, names: &[String]) -> Vec<FunctionReport> {
+    let stages = graph.stages().iter().zip(names).enumerate();
     stages
         .map(|(number, (stage, name))| {
             let (descriptor, counted, shared) = (stage.descriptor(), stage.counters(), stage.shared());
@@ -801,7 +801,7 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 };
                 (contents.name(), report)
             });
-            let walked = chain.walked().get(number).copied().unwrap_or_default();
+            let walked = graph.walked().get(number).copied().unwrap_or_default();
             FunctionReport {
                 name: name.clone(),
                 kind: descriptor.name,

@@ -87,7 +87,7 @@ pub struct Runner {
     ports: Vec<(u16, PortReport)>,
     alerts: u64,
     events: u64,
-    /// Frames that never reached the chain.
+    /// Frames that never reached the graph.
     refused: Refused,
     first_ns: Option<u64>,
     last_ns: Option<u64>,
@@ -97,7 +97,7 @@ pub struct Runner {
     started: Instant,
 }
 
-/// Frames that the chain never saw: they are packets in, and drops.
+/// Frames that the graph never saw: they are packets in, and drops.
 #[derive(Default)]
 struct Refused {
     too_big: u64,
@@ -138,15 +138,15 @@ impl Runner {
     /// If the configuration makes no sense, or there is no memory for the units' tables.
     pub fn on_units(assembly: Assembly, name: &str, config: UnitsConfig) -> Result<Runner, ElasticError> {
         let mut runner = Runner::new(assembly, name);
-        runner.backend = Box::new(Units::new(config, &runner.assembly.chain)?);
+        runner.backend = Box::new(Units::new(config, &runner.assembly.graph)?);
         Ok(runner)
     }
 
-    /// The same on units that have threads of their own, with chains that `make` makes: of the same
+    /// The same on units that have threads of their own, with graphs that `make` makes: of the same
     /// policy, with the same seed.
     ///
     /// # Errors
-    /// If the configuration makes no sense, or threads or chains cannot be made.
+    /// If the configuration makes no sense, or threads or graphs cannot be made.
     pub fn on_threads(
         assembly: Assembly,
         name: &str,
@@ -154,7 +154,7 @@ impl Runner {
         make: Maker,
     ) -> Result<Runner, ElasticError> {
         let mut runner = Runner::new(assembly, name);
-        runner.backend = Box::new(Threads::new(config, &mut runner.assembly.chain, make)?);
+        runner.backend = Box::new(Threads::new(config, &mut runner.assembly.graph, make)?);
         Ok(runner)
     }
 
@@ -169,7 +169,7 @@ impl Runner {
         transport: T,
     ) -> Result<Runner, ElasticError> {
         let mut runner = Runner::new(assembly, name);
-        let dispatcher = config.router_of_threads(runner.assembly.chain.options());
+        let dispatcher = config.router_of_threads(runner.assembly.graph.options());
         runner.backend = Box::new(Elastic::with_transport(config, dispatcher, transport)?);
         Ok(runner)
     }
@@ -212,14 +212,14 @@ impl Runner {
         &self.assembly
     }
 
-    /// Carries out an operator's command to the function with this number in the chain.
+    /// Carries out an operator's command to the function with this number in the graph.
     ///
     /// # Errors
     /// If the function does not know it, or there is no such function.
     pub fn control(&mut self, stage: usize, command: &str) -> Result<(), ControlError> {
         let _processing = Processing::begin();
-        let Some(function) = self.assembly.chain.stage_mut(stage) else {
-            return Err(ControlError(format!("the chain has no function {stage}")));
+        let Some(function) = self.assembly.graph.stage_mut(stage) else {
+            return Err(ControlError(format!("the graph has no function {stage}")));
         };
         function.control(command)?;
         self.backend.control(stage, command);
@@ -294,7 +294,7 @@ impl Runner {
         let processing = Processing::begin();
         let count = self.batch.len() as u64;
         let start = Instant::now();
-        let core = Core { chain: &mut self.assembly.chain, out: &mut self.out, pool: &mut self.pool };
+        let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
         self.backend.process(&mut self.batch, core);
         drop(processing);
         let took = start.elapsed();
@@ -306,7 +306,7 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Processes one packet alone, on the assembly's chain whatever it runs on else, and tells
+    /// Processes one packet alone, on the assembly's graph whatever it runs on else, and tells
     /// `observer` all about it.
     pub fn observe<O: Output>(
         &mut self,
@@ -317,7 +317,7 @@ impl Runner {
     ) -> Result<(), O::Error> {
         self.note(frame, output)?;
         if let Some(packet) = self.admit(frame, from) {
-            self.assembly.chain.observe(packet, &mut self.out, &mut self.pool, observer);
+            self.assembly.graph.observe(packet, &mut self.out, &mut self.pool, observer);
         }
         self.emit(output)
     }
@@ -325,12 +325,12 @@ impl Runner {
     /// Processes what was received, and lets time pass to `now_ns`, beyond which nothing has come:
     /// flows end that were idle for too long, and buffers come back of fragments that have waited
     /// too long. Else a flood of fragments that took all buffers would keep them, as time passes in
-    /// the chain only with packets.
+    /// the graph only with packets.
     pub fn pass_time<O: Output>(&mut self, now_ns: u64, output: &mut O) -> Result<(), O::Error> {
         self.flush(output)?;
         self.now_ns = self.now_ns.max(now_ns);
         let processing = Processing::begin();
-        let core = Core { chain: &mut self.assembly.chain, out: &mut self.out, pool: &mut self.pool };
+        let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
         self.backend.handle_timeout(now_ns, core);
         drop(processing);
         self.emit(output)
@@ -345,7 +345,7 @@ impl Runner {
     /// Processes what was received, waits until it is through, and hands out what comes of it.
     pub fn settle<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         self.flush(output)?;
-        let core = Core { chain: &mut self.assembly.chain, out: &mut self.out, pool: &mut self.pool };
+        let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
         self.backend.settle(core);
         self.emit(output)
     }
@@ -355,17 +355,17 @@ impl Runner {
     /// reports it.
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
         self.flush(output)?;
-        let live = self.assembly.chain.counters().flows_live;
+        let live = self.assembly.graph.counters().flows_live;
         let mut is_over = false;
         while !is_over {
-            let core = Core { chain: &mut self.assembly.chain, out: &mut self.out, pool: &mut self.pool };
+            let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
             is_over = self.backend.finish(core);
             self.emit(output)?;
         }
         is_over = false;
         while !is_over {
             let processing = Processing::begin();
-            is_over = self.assembly.chain.finish(&mut self.pool);
+            is_over = self.assembly.graph.finish(&mut self.pool);
             drop(processing);
             self.emit(output)?;
         }
@@ -386,11 +386,11 @@ impl Runner {
         self.ask_for_figures();
         let is_first = self.shard().is_some_and(|shard| shard.place().0 == 0);
         if is_first {
-            self.assembly.chain.fetch_shared();
+            self.assembly.graph.fetch_shared();
         }
         let report = self.report();
         if is_first {
-            self.assembly.chain.give_shared_back();
+            self.assembly.graph.give_shared_back();
         }
         report
     }
@@ -398,7 +398,7 @@ impl Runner {
     /// The report so far.
     pub fn report(&self) -> Report {
         let seed = self.assembly.shows_seed.then_some(self.assembly.seed);
-        let mut report = Report::of(&self.name, seed, &self.assembly.chain, &self.assembly.names);
+        let mut report = Report::of(&self.name, seed, &self.assembly.graph, &self.assembly.names);
         let refused = [
             (DropReason::TooBig, self.refused.too_big),
             (DropReason::NoBuffer, self.refused.no_buffer),
@@ -433,7 +433,7 @@ impl Runner {
         self.backend.ask_for_figures();
     }
 
-    /// Hands out what the chain put out.
+    /// Hands out what the graph put out.
     fn emit<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         self.backend.record_latency(&self.out, &mut self.latency);
         let mut result = Ok(());
@@ -460,7 +460,7 @@ impl Runner {
         if let Some(effects) = self.backend.effects_mut() {
             effects.drain(..).try_for_each(|mut effects| told.tell(&mut effects, output))?;
         }
-        told.tell(self.assembly.chain.effects_mut(), output)
+        told.tell(self.assembly.graph.effects_mut(), output)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The flows of one home as bytes: what goes from unit to unit.
 //!
-//! A flow of the router's is, nearly always, one of the chain's; see [`Chain::flows_of`].
+//! A flow of the router's is, nearly always, one of the graph's; see [`Graph::flows_of`].
 
-use graph::{Chain, RestoreError};
+use graph::{Graph, RestoreError};
 use packet::PacketPool;
 use protocol::message::RefuseReason;
 
@@ -13,15 +13,15 @@ const PREFIX_LEN: usize = size_of::<u32>();
 const SPARE_LEN: usize = 64;
 
 /// Appends all flows that have this home.
-pub fn save(chain: &mut Chain, home: u32, out: &mut Vec<u8>) {
-    let flow = |chain: &Chain, number| chain.flows_of(home).nth(number);
+pub fn save(graph: &mut Graph, home: u32, out: &mut Vec<u8>) {
+    let flow = |graph: &Graph, number| graph.flows_of(home).nth(number);
     let mut number = 0;
-    while let Some(record) = flow(chain, number) {
+    while let Some(record) = flow(graph, number) {
         number += 1;
         let begin = out.len();
-        out.reserve(PREFIX_LEN + chain.record_len() + SPARE_LEN);
+        out.reserve(PREFIX_LEN + graph.record_len() + SPARE_LEN);
         out.extend_from_slice(&[0; PREFIX_LEN]);
-        chain.save_flow(record, out);
+        graph.save_flow(record, out);
         let len = (out.len() - begin - PREFIX_LEN) as u32;
         out[begin..begin + PREFIX_LEN].copy_from_slice(&len.to_le_bytes());
     }
@@ -39,23 +39,23 @@ pub enum Source {
 /// Has the flows that [`save`] wrote in place of those that have this home. If they cannot be read
 /// nothing changes.
 pub fn restore(
-    chain: &mut Chain,
+    graph: &mut Graph,
     home: u32,
     (saved, source): (&[u8], Source),
     pool: &mut PacketPool,
 ) -> Result<(), RefuseReason> {
     let mut before = Vec::new();
-    save(chain, home, &mut before);
-    release(chain, home);
-    add(chain, home, (saved, source), pool).inspect_err(|_| {
-        release(chain, home);
-        let _ = add(chain, home, (&before, Source::Handed), pool); // What was here a moment ago has room here.
+    save(graph, home, &mut before);
+    release(graph, home);
+    add(graph, home, (saved, source), pool).inspect_err(|_| {
+        release(graph, home);
+        let _ = add(graph, home, (&before, Source::Handed), pool); // What was here a moment ago has room here.
     })
 }
 
 /// Takes the flows that [`save`] wrote over.
 fn add(
-    chain: &mut Chain,
+    graph: &mut Graph,
     home: u32,
     (saved, source): (&[u8], Source),
     pool: &mut PacketPool,
@@ -65,17 +65,17 @@ fn add(
         let (flow, next) =
             behind.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(RefuseReason::Unreadable)?;
         let restored = match source {
-            Source::Handed => chain.restore_flow(flow, pool),
-            Source::Copied => chain.restore_copy(flow, pool),
+            Source::Handed => graph.restore_flow(flow, pool),
+            Source::Copied => graph.restore_copy(flow, pool),
         };
         let record = restored.map_err(|error| reason(&error))?;
-        chain.set_handle(record, home);
+        graph.set_handle(record, home);
         rest = next;
     }
     if rest.is_empty() { Ok(()) } else { Err(RefuseReason::Unreadable) }
 }
 
-/// Returns the reason for which a chain refuses a flow, as units exchange it.
+/// Returns the reason for which a graph refuses a flow, as units exchange it.
 fn reason(error: &RestoreError) -> RefuseReason {
     match error {
         RestoreError::Damaged => RefuseReason::Unreadable,
@@ -86,7 +86,7 @@ fn reason(error: &RestoreError) -> RefuseReason {
 }
 
 /// The flows that have this home are elsewhere.
-pub fn release(chain: &mut Chain, home: u32) {
-    let records: Vec<u32> = chain.flows_of(home).collect();
-    records.into_iter().for_each(|record| chain.release_flow(record));
+pub fn release(graph: &mut Graph, home: u32) {
+    let records: Vec<u32> = graph.flows_of(home).collect();
+    records.into_iter().for_each(|record| graph.release_flow(record));
 }

@@ -359,7 +359,7 @@ impl StreamSettings {
             memory: usize::try_from(self.memory.0).unwrap_or(usize::MAX),
             memory_per_stream: u32::try_from(self.memory_per_stream.0).unwrap_or(u32::MAX),
             per_source: self.per_source.0,
-            // The chain's own.
+            // The graph's own.
             seed: 0,
             urgent: match self.urgent {
                 UrgentSetting::OutOfBand => Urgent::OutOfBand,
@@ -425,7 +425,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The chain's options; `seed` if the settings name none.
+    /// The graph's options; `seed` if the settings name none.
     pub fn options(&self, seed: u64) -> Options {
         let ms = |t: Nanos| u32::try_from(t.0.div_ceil(1_000_000)).unwrap_or(u32::MAX);
         let (t, shares) = (&self.timeouts, &self.shares);

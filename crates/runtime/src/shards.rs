@@ -1,18 +1,18 @@
-//! Several workers, each with a part of the flows: a thread, a chain, and sockets of its own on
+//! Several workers, each with a part of the flows: a thread, a graph, and sockets of its own on
 //! each interface. A packet runs to completion on one thread, that of the worker which has its
 //! flow.
 //!
 //! ```text
-//! interface a --> worker 0: parse, whose is it? --mine--> chain --> interface b
+//! interface a --> worker 0: parse, whose is it? --mine--> graph --> interface b
 //!                     |  ^
 //!                     |  | rings, one for each two workers and each way
 //!                     v  |
-//! interface a --> worker 1: parse, whose is it? --mine--> chain --> interface b
+//! interface a --> worker 1: parse, whose is it? --mine--> graph --> interface b
 //! ```
 //!
 //! Whose a packet is, a hash of its flow's key says, the same for both directions; or the directory
 //! of aliases, where it comes back with what functions made of the key. A worker that receives a
-//! packet of another one's hands it over. What functions share beside counters, all chains have in
+//! packet of another one's hands it over. What functions share beside counters, all graphs have in
 //! common, see [`nf::SharedHandle`]. `docs/decisions/0025-workers-own-flows.md` has the reasons.
 
 mod crew;
@@ -21,7 +21,7 @@ mod link;
 
 use std::sync::Arc;
 
-use graph::{Chain, FlowLookup};
+use graph::{FlowLookup, Graph};
 use nf::SharedHandle;
 use packet::{DropReason, Packet, PacketClass, PacketPool};
 use serde::Serialize;
@@ -98,17 +98,17 @@ pub struct Part {
 /// If the system has no descriptors left to wake workers by.
 pub fn parts(assemblies: Vec<Assembly>, name: &str) -> std::io::Result<Vec<Part>> {
     let count = assemblies.len();
-    let flows_max = assemblies.iter().map(|assembly| assembly.chain.options().flows_max as usize).sum();
+    let flows_max = assemblies.iter().map(|assembly| assembly.graph.options().flows_max as usize).sum();
     let directory = Arc::new(Directory::new(count, flows_max));
     let bells = (0..count).map(|_| Bell::new().map(Arc::new)).collect::<std::io::Result<Vec<_>>>()?;
     let mut commons: Option<Vec<SharedHandle>> = None;
     let mut parts = Vec::new();
     for (number, mut assembly) in assemblies.into_iter().enumerate() {
         match &commons {
-            None => commons = Some(assembly.chain.share()),
-            Some(commons) => assembly.chain.join(commons.clone()),
+            None => commons = Some(assembly.graph.share()),
+            Some(commons) => assembly.graph.join(commons.clone()),
         }
-        assembly.chain.tell_aliases(Arc::new(Own { directory: Arc::clone(&directory), worker: number }));
+        assembly.graph.tell_aliases(Arc::new(Own { directory: Arc::clone(&directory), worker: number }));
         let shard = Shard {
             number,
             directory: Arc::clone(&directory),
@@ -148,7 +148,7 @@ impl Shard {
     /// those that are of its flows.
     pub(crate) fn process(
         &mut self,
-        chain: &mut Chain,
+        graph: &mut Graph,
         batch: &mut Vec<Packet>,
         out: &mut Vec<Packet>,
         pool: &mut PacketPool,
@@ -156,12 +156,12 @@ impl Shard {
         self.take_buffers(pool);
         self.counters.received += batch.len() as u64;
         let directory = Arc::clone(&self.directory);
-        chain.classify(batch, |hash| directory.prefetch(hash));
-        let mut work = Work { chain, out, pool };
+        graph.classify(batch, |hash| directory.prefetch(hash));
+        let mut work = Work { graph, out, pool };
         for packet in batch.drain(..) {
-            if packet.meta().class == PacketClass::NotIp && work.chain.classifier().is_refused(&packet) {
+            if packet.meta().class == PacketClass::NotIp && work.graph.classifier().is_refused(&packet) {
                 self.counters.processed += 1;
-                work.chain.process_without_flow(packet, work.out, work.pool);
+                work.graph.process_without_flow(packet, work.out, work.pool);
                 continue;
             }
             self.received(packet, &mut work);
@@ -226,10 +226,10 @@ impl Shard {
     fn received(&mut self, packet: Packet, work: &mut Work<'_>) {
         match packet.meta().class {
             // What is of no flow stays.
-            _ if work.chain.stages().is_empty() => self.here(packet, work),
+            _ if work.graph.stages().is_empty() => self.here(packet, work),
             PacketClass::NotIp => self.here(packet, work),
             PacketClass::FirstFragment | PacketClass::LaterFragment => {
-                match self.directory.home(work.chain.classifier().datagram_hash(&packet)) {
+                match self.directory.home(work.graph.classifier().datagram_hash(&packet)) {
                     to if to == self.number => self.fragment(packet, work),
                     to => self.hand(to, Handed::Fragment(packet), work),
                 }
@@ -245,7 +245,7 @@ impl Shard {
     /// one went, and behind it.
     fn fragment(&mut self, mut packet: Packet, work: &mut Work<'_>) {
         if packet.meta().class == PacketClass::LaterFragment {
-            return match work.chain.flow_of(&mut packet, work.pool) {
+            return match work.graph.flow_of(&mut packet, work.pool) {
                 FlowLookup::Flow { hash, .. } if self.directory.owner(hash) != self.number => {
                     self.hand(self.directory.owner(hash), Handed::Flow(packet), work);
                 }
@@ -259,7 +259,7 @@ impl Shard {
         // Later ones that stand here in the same batch are to find those before them waiting.
         self.run(work);
         let mut waited = std::mem::take(&mut self.waited);
-        work.chain.classifier_mut().learn_elsewhere(&packet, &mut waited);
+        work.graph.classifier_mut().learn_elsewhere(&packet, &mut waited);
         self.hand(owner, Handed::Flow(packet), work);
         for packet in waited.drain(..) {
             self.fragment(packet, work);
@@ -273,8 +273,8 @@ impl Shard {
             // The flow may begin with a packet that waits.
             self.run(work);
             let meta = packet.meta();
-            if work.chain.flow(meta.hash, &meta.key, meta.reversed).is_none()
-                && let FlowLookup::Either { hash, .. } = work.chain.flow_of(&mut packet, work.pool)
+            if work.graph.flow(meta.hash, &meta.key, meta.reversed).is_none()
+                && let FlowLookup::Either { hash, .. } = work.graph.flow_of(&mut packet, work.pool)
                 && self.directory.owner(hash) != self.number
             {
                 return self.hand(self.directory.owner(hash), Handed::Aside(packet), work);
@@ -293,7 +293,7 @@ impl Shard {
 
     fn run(&mut self, work: &mut Work<'_>) {
         self.counters.processed += self.here.len() as u64;
-        work.chain.process_classified(&mut self.here, work.out, work.pool);
+        work.graph.process_classified(&mut self.here, work.out, work.pool);
     }
 
     /// Something goes to another worker, with the rest of its batch.
@@ -341,7 +341,7 @@ impl Shard {
             to.bell.ring();
             for packet in to.next.drain(..).filter_map(Handed::packet) {
                 self.counters.no_room += 1;
-                work.chain.classifier_mut().discard(packet, DropReason::WorkerBehind, work.pool);
+                work.graph.classifier_mut().discard(packet, DropReason::WorkerBehind, work.pool);
             }
         }
     }
@@ -349,11 +349,11 @@ impl Shard {
 
 impl Backend for Shard {
     fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
-        Shard::process(self, core.chain, batch, core.out, core.pool);
+        Shard::process(self, core.graph, batch, core.out, core.pool);
     }
 
     fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
-        core.chain.handle_timeout(now_ns, core.pool);
+        core.graph.handle_timeout(now_ns, core.pool);
     }
 
     fn has_pending(&self) -> bool {
@@ -363,7 +363,7 @@ impl Backend for Shard {
     /// The first worker ends last and then has the shared state for itself.
     fn finish(&mut self, core: Core<'_>) -> bool {
         if self.number == 0 {
-            core.chain.part();
+            core.graph.part();
         }
         true
     }
@@ -388,7 +388,7 @@ impl Backend for Shard {
 
 /// What a worker works with.
 struct Work<'a> {
-    chain: &'a mut Chain,
+    graph: &'a mut Graph,
     out: &'a mut Vec<Packet>,
     pool: &'a mut PacketPool,
 }

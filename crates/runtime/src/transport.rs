@@ -18,7 +18,7 @@ mod unit_end;
 
 use std::ops::DerefMut;
 
-use graph::{Chain, Datagram, FlowChange, FlowLookup, Options};
+use graph::{Datagram, FlowChange, FlowLookup, Graph, Options};
 use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
@@ -187,7 +187,7 @@ pub enum Started {
 /// The graph of the calling thread, its buffers, and packets that leave.
 pub struct LocalGraph {
     /// The graph.
-    pub chain: Box<Chain>,
+    pub graph: Box<Graph>,
     /// Buffers.
     pub pool: PacketPool,
     /// Packets that leave.
@@ -199,29 +199,29 @@ impl LocalGraph {
     ///
     /// # Errors
     /// If there is no memory for tables.
-    pub fn placeholder(like: &Chain) -> Result<LocalGraph, ElasticError> {
-        let nothing = Chain::new(Vec::new(), Options { flows_max: 1, ..*like.options() })?;
-        Ok(LocalGraph { chain: Box::new(nothing), pool: PacketPool::new(0), out: Vec::new() })
+    pub fn placeholder(like: &Graph) -> Result<LocalGraph, ElasticError> {
+        let nothing = Graph::new(Vec::new(), Options { flows_max: 1, ..*like.options() })?;
+        Ok(LocalGraph { graph: Box::new(nothing), pool: PacketPool::new(0), out: Vec::new() })
     }
 
     /// Swaps it with that of the calling thread.
     pub fn swap(&mut self, core: &mut Core<'_>) {
-        std::mem::swap(&mut self.chain, core.chain);
+        std::mem::swap(&mut self.graph, core.graph);
         std::mem::swap(&mut self.out, core.out);
         std::mem::swap(&mut self.pool, core.pool);
     }
 
     pub(crate) fn flow_of(&mut self, packet: &mut Packet) -> FlowLookup {
-        self.chain.flow_of(packet, &mut self.pool)
+        self.graph.flow_of(packet, &mut self.pool)
     }
 
     pub(crate) fn process_aside(&mut self, packet: Packet) {
-        self.chain.process_without_flow(packet, &mut self.out, &mut self.pool);
+        self.graph.process_without_flow(packet, &mut self.out, &mut self.pool);
     }
 
     /// Drops a packet.
     pub fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
-        self.chain.classifier_mut().discard(packet, reason, &mut self.pool);
+        self.graph.classifier_mut().discard(packet, reason, &mut self.pool);
     }
 
     pub(crate) fn learn_first(
@@ -231,7 +231,7 @@ impl LocalGraph {
         at_ns: u64,
         waited: &mut Vec<Packet>,
     ) {
-        self.chain.classifier_mut().learn_first(datagram, passed, at_ns, waited);
+        self.graph.classifier_mut().learn_first(datagram, passed, at_ns, waited);
     }
 }
 

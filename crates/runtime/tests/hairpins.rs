@@ -90,7 +90,7 @@ fn hairpins_are_the_same_however_the_policy_runs() {
         };
         let on_units = play(Runner::on_units(assemble(), "units", config).unwrap(), &frames);
         check(&format!("units {mode:?}"), &on_units, &single);
-        let make: Maker = Arc::new(|| Ok(assemble().chain));
+        let make: Maker = Arc::new(|| Ok(assemble().graph));
         let on_threads = Runner::on_threads(assemble(), "threads", config, make).unwrap();
         let on_threads = play(on_threads, &frames);
         check(&format!("threads {mode:?}"), &on_threads, &single);

@@ -123,7 +123,7 @@ fn panics_are_contained_however_the_policy_runs() {
     let (sink, report) = play(Runner::on_units(assemble("seed: 1"), "units", config).unwrap(), &frames);
     check("units", &report, &sink);
 
-    let make: Maker = Arc::new(|| Ok(assemble("seed: 1").chain));
+    let make: Maker = Arc::new(|| Ok(assemble("seed: 1").graph));
     let on_threads = Runner::on_threads(assemble("seed: 1"), "threads", config, make).unwrap();
     let (sink, report) = play(on_threads, &frames);
     check("threads", &report, &sink);

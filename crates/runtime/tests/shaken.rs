@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use graph::Chain;
+use graph::Graph;
 use io::traffic::Payload;
 use nf::record::{CacheLines, FlowRecords, RecordLayout};
 use nf::stage::{OnPanic, PacketGroup, PacketTotals, ReadGroup, SavedPart, Stage, StageCounters, StageEnv};
@@ -211,11 +211,11 @@ settings { seed: 1, timeouts: { udp: 50ms, udp_unreplied: 50ms } };";
 /// The policy, with a stage that panics at one of so many calls.
 fn shaken(every: u64, panics: &Arc<AtomicU64>) -> Assembly {
     let mut assembly = assembly_of("shaken.rvl", POLICY);
-    let options = *assembly.chain.options();
+    let options = *assembly.graph.options();
     let counting =
         nf::stage::load::<Counting>(NoConfig {}, Setup::new(options.seed, options.flows_max)).unwrap();
     let shaky = Shaky { inside: counting, every, calls: AtomicU64::new(0), panics: Arc::clone(panics) };
-    assembly.chain = Box::new(Chain::new(vec![Box::new(shaky)], options).unwrap());
+    assembly.graph = Box::new(Graph::new(vec![Box::new(shaky)], options).unwrap());
     assembly
 }
 
@@ -234,7 +234,7 @@ fn threads_that_panic_go_on() {
         };
         let make: Maker = {
             let panics = Arc::clone(&panics);
-            Arc::new(move || Ok(shaken(every, &panics).chain))
+            Arc::new(move || Ok(shaken(every, &panics).graph))
         };
         let runner = Runner::on_threads(shaken(every, &panics), "shaken", config, make).unwrap();
         let (sink, report) = play(runner, &frames);

@@ -120,7 +120,7 @@ fn what_reads_streams() {
 }
 
 #[test]
-fn all_functions_in_one_chain() {
+fn all_functions_in_one_graph() {
     check_example("all.rvl", Payload::Http);
 }
 
@@ -207,8 +207,8 @@ fn strange_errors_are_of_one_flow() {
     assert_eq!((sink.sent.len(), report.flows.started), (99, 1));
 }
 
-/// Two flows of two workers that would have one key behind the chain: the second one is refused, as
-/// in one chain.
+/// Two flows of two workers that would have one key behind the graph: the second one is refused, as
+/// in one graph.
 #[test]
 fn an_alias_is_one_flows() {
     let balance = "Port<0> a; Port<1> b; LoadBalancer lb { services: [ \

@@ -39,7 +39,7 @@ fn config(mode: Granularity, units_min: u16, copies: u8) -> UnitsConfig {
 fn on_threads(name: &str, assemble: &Assemble, config: UnitsConfig) -> Runner {
     let make: Maker = {
         let assemble = Arc::clone(assemble);
-        Arc::new(move || Ok(assemble().chain))
+        Arc::new(move || Ok(assemble().graph))
     };
     Runner::on_threads(assemble(), name, config, make).unwrap()
 }
@@ -141,7 +141,7 @@ fn a_whitelist() {
 }
 
 #[test]
-fn all_functions_in_one_chain() {
+fn all_functions_in_one_graph() {
     check_all("all.rvl", Payload::Http);
 }
 
@@ -173,7 +173,7 @@ fn a_full_table_is_full_for_all_units_together() {
     }
 }
 
-/// Packets that leave no flow in the chain take no room at the router.
+/// Packets that leave no flow in the graph take no room at the router.
 #[test]
 fn a_wire_has_no_flows() {
     let wire =
@@ -184,7 +184,7 @@ fn a_wire_has_no_flows() {
 }
 
 /// Two connections that go to one server from one port of the client have the same reverse key. A
-/// chain refuses the second one. Units that have one each do not know of it: then the second one
+/// graph refuses the second one. Units that have one each do not know of it: then the second one
 /// gets the answers. Nothing is stuck when both move.
 #[test]
 fn two_flows_want_one_key() {
@@ -261,7 +261,7 @@ fn threads_end_with_their_runner() {
     let weak = Arc::downgrade(&alive);
     let make: Maker = Arc::new(move || {
         let _alive = &alive;
-        Ok(made().chain)
+        Ok(made().graph)
     });
     let mut runner =
         Runner::on_threads(assemble(), "nat", config(Granularity::Packet, 3, 0), Arc::clone(&make)).unwrap();
@@ -337,7 +337,7 @@ fn units_tell_their_figures_while_they_run() {
 #[test]
 fn what_cannot_run_is_refused() {
     let many = UnitsConfig { units_max: THREADS_MAX + 1, ..UnitsConfig::as_published() };
-    let make: Maker = Arc::new(|| Ok(assembly("nat.rvl").chain));
+    let make: Maker = Arc::new(|| Ok(assembly("nat.rvl").graph));
     let Err(error) = Runner::on_threads(assembly("nat.rvl"), "nat", many, make) else {
         panic!("so many threads")
     };
@@ -354,7 +354,7 @@ fn units_that_cannot_start_are_done_without() {
     for panics in [false, true] {
         let first = std::sync::atomic::AtomicBool::new(true);
         let make: Maker = Arc::new(move || match first.swap(false, std::sync::atomic::Ordering::Relaxed) {
-            true => Ok(assembly("nat.rvl").chain),
+            true => Ok(assembly("nat.rvl").graph),
             false if panics => panic!("no function can be made"),
             false => Err("no memory".to_owned()),
         });

@@ -237,7 +237,7 @@ fn an_ids() {
 }
 
 #[test]
-fn all_functions_in_one_chain() {
+fn all_functions_in_one_graph() {
     check_all("all.rvl", Payload::Http);
 }
 

@@ -12,7 +12,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::rc::Rc;
 
-use graph::Chain;
+use graph::Graph;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
 use protocol::dispatcher::NumberedPacket;
@@ -78,7 +78,7 @@ pub struct Outcome {
 pub struct Faulty {
     plan: FaultPlan,
     config: UnitsConfig,
-    make: Box<dyn Fn() -> Result<Box<Chain>, String>>,
+    make: Box<dyn Fn() -> Result<Box<Graph>, String>>,
     local: LocalGraph,
     shared: Vec<SharedHandle>,
     units: Vec<Option<Box<UnitEnd>>>,
@@ -148,7 +148,7 @@ pub fn runner(
     config: UnitsConfig,
     plan: FaultPlan,
     seed: u64,
-    make: impl Fn() -> Result<Box<Chain>, String> + 'static,
+    make: impl Fn() -> Result<Box<Graph>, String> + 'static,
 ) -> Result<(Runner, Rc<RefCell<Outcome>>), ElasticError> {
     let outcome = Rc::new(RefCell::new(Outcome::default()));
     let units = usize::from(config.units_max);
@@ -156,8 +156,8 @@ pub fn runner(
         plan,
         config,
         make: Box::new(make),
-        local: LocalGraph::placeholder(&assembly.chain)?,
-        shared: assembly.chain.share(),
+        local: LocalGraph::placeholder(&assembly.graph)?,
+        shared: assembly.graph.share(),
         units: (0..units).map(|_| None).collect(),
         random: Random::new(seed, "faulty links"),
         now_ns: 0,
@@ -189,10 +189,10 @@ fn no_clock() -> u64 {
 
 impl Faulty {
     fn spawn(&mut self, unit: UnitId) -> Result<(), String> {
-        let chain = (self.make)()?;
-        let flows_max = self.config.router_of_threads(chain.options()).flows_max;
+        let graph = (self.make)()?;
+        let flows_max = self.config.router_of_threads(graph.options()).flows_max;
         let config = self.config.unit(unit);
-        let end = UnitEnd::new(config, chain, self.shared.clone(), flows_max, false, no_clock);
+        let end = UnitEnd::new(config, graph, self.shared.clone(), flows_max, false, no_clock);
         self.units[unit.index()] = Some(Box::new(end));
         self.collect(unit);
         Ok(())
@@ -417,7 +417,7 @@ impl Transport for Faulty {
 
     fn end_batch(&mut self, now_ns: u64) {
         self.run_to(now_ns.max(self.now_ns));
-        self.local.chain.handle_timeout(now_ns, &mut self.local.pool);
+        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
     }
 
     /// Time passes until something happens.
@@ -467,7 +467,7 @@ impl Transport for Faulty {
     fn has_finished(&mut self) -> bool {
         let has_finished = self.reports.is_empty();
         if has_finished {
-            self.local.chain.part();
+            self.local.graph.part();
         }
         has_finished
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
 use clap::ValueEnum;
-use graph::Chain;
+use graph::Graph;
 use packet::{Packet, PacketPool};
 use runtime::elastic::{Units, UnitsConfig};
 
@@ -271,7 +271,7 @@ pub const PACE_NS: u64 = 50;
 
 /// A graph under measurement.
 pub struct GraphTarget {
-    chain: Box<Chain>,
+    graph: Box<Graph>,
     /// The units that it runs on, unless it runs inline.
     units: Option<Units>,
     pool: PacketPool,
@@ -304,7 +304,7 @@ impl GraphTarget {
             _ => Content::Padding,
         };
         Ok(GraphTarget {
-            chain: assembly.chain,
+            graph: assembly.graph,
             units: None,
             pool: PacketPool::new(4 * batch_len),
             batch: Vec::with_capacity(batch_len),
@@ -322,7 +322,7 @@ impl GraphTarget {
     /// Moves it to up to `units_max` units.
     pub fn on_units(mut self, units_max: u16) -> anyhow::Result<GraphTarget> {
         let config = UnitsConfig { units_max, ..UnitsConfig::default() };
-        self.units = Some(Units::new(config, &self.chain)?);
+        self.units = Some(Units::new(config, &self.graph)?);
         Ok(self)
     }
 
@@ -341,12 +341,12 @@ impl GraphTarget {
             self.batch.iter_mut().for_each(|packet| conversations.fill(packet));
         }
         match &mut self.units {
-            Some(units) => units.process(&mut self.chain, &mut self.batch, &mut self.out, &mut self.pool),
-            None => self.chain.process(&mut self.batch, &mut self.out, &mut self.pool),
+            Some(units) => units.process(&mut self.graph, &mut self.batch, &mut self.out, &mut self.pool),
+            None => self.graph.process(&mut self.batch, &mut self.out, &mut self.pool),
         }
         std::hint::black_box(&mut self.out);
         self.pool.give_all(&mut self.out);
-        let effects = self.chain.effects_mut();
+        let effects = self.graph.effects_mut();
         effects.reports.clear();
         effects.alerts.clear();
         effects.events.clear();
@@ -358,7 +358,7 @@ impl Target for GraphTarget {
         for opening in tape.openings() {
             self.run(opening.chunks_exact(opening.len()));
         }
-        let counters = self.chain.counters();
+        let counters = self.graph.counters();
         ensure!(
             counters.dropped() == 0,
             "the warm-up dropped packets: {:?}",
@@ -373,7 +373,7 @@ impl Target for GraphTarget {
     }
 
     fn check(&self, tape: &Tape) -> anyhow::Result<()> {
-        let counters = self.chain.counters();
+        let counters = self.graph.counters();
         ensure!(counters.add_up(), "counters do not add up: {counters:?}");
         ensure!(counters.dropped() == 0, "packets were dropped: {counters:?}");
         ensure!(self.fresh || counters.packets_out == counters.packets_in, "packets were lost");
@@ -390,14 +390,14 @@ impl Target for GraphTarget {
             );
         }
         if self.conversations.is_some() && self.said == Content::Padding {
-            let shared = self.chain.stages()[0].shared();
+            let shared = self.graph.stages()[0].shared();
             let anomalies: u64 =
                 shared.groups.iter().filter(|g| g.name == "anomalies").flat_map(|g| &g.values).sum();
             ensure!(shared.counters[0] == counters.flows_started, "not every flow carries HTTP");
             ensure!(anomalies == 0, "the HTTP parser found anomalies");
         }
         if let (true, Some(conversations)) = (self.matching, &self.conversations) {
-            let alerts = self.chain.stages()[0].shared().counters[0];
+            let alerts = self.graph.stages()[0].shared().counters[0];
             // Pages of the shortest packets have no title; every conversation raises one alert.
             let least = conversations.completed_at_least(counters.packets_in);
             ensure!(alerts >= least, "{alerts} alerts, expected at least {least}");
@@ -406,7 +406,7 @@ impl Target for GraphTarget {
     }
 
     fn record_len(&self) -> usize {
-        self.chain.record_len()
+        self.graph.record_len()
     }
 }
 

@@ -44,7 +44,7 @@ struct CheckResult {
 
 #[derive(Serialize)]
 struct CheckCounts {
-    chains: u64,
+    graphs: u64,
     packets: u64,
     on_the_fast_path: u64,
     commands: u64,
@@ -129,6 +129,6 @@ fn subjects(args: &Args) -> anyhow::Result<Vec<Subject>> {
 
 impl From<Totals> for CheckCounts {
     fn from(Totals { trials, packets, followed, commands, moves }: Totals) -> CheckCounts {
-        CheckCounts { chains: trials, packets, on_the_fast_path: followed, commands, moves }
+        CheckCounts { graphs: trials, packets, on_the_fast_path: followed, commands, moves }
     }
 }

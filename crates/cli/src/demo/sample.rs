@@ -248,7 +248,7 @@ struct Counted {
 /// The counters of the servers, in the policy's order.
 fn servers(world: &DemoNetwork) -> Vec<Counted> {
     let mut servers: Vec<Counted> = Vec::new();
-    for stage in world.assembly().chain.stages() {
+    for stage in world.assembly().graph.stages() {
         for group in &stage.shared().groups {
             for (name, &value) in group.names.iter().zip(&group.values) {
                 // `SERVICE/SERVER.COUNTER`

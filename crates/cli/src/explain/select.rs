@@ -61,7 +61,7 @@ impl Selection {
         // Attributes are complete after the last function.
         let last = passage.steps.iter().rev().find_map(|step| step.after.as_ref());
         if let Some(last) = last {
-            for (stage, &number) in runner.assembly().chain.stages().iter().zip(&self.numbers) {
+            for (stage, &number) in runner.assembly().graph.stages().iter().zip(&self.numbers) {
                 for (i, attribute) in stage.descriptor().attributes.iter().enumerate() {
                     let value = stage.tags().get(last.meta().transit.tags, i);
                     let key = (number, attribute.name.to_owned());

@@ -180,7 +180,7 @@ fn flow(passage: &PacketTrace, runner: &Runner) -> Option<FlowExplanation> {
         connection: Connection::from_phase(joined.transit.phase).name(),
         key: joined.key.to_string(),
         alias: passage.alias.map(|alias| alias.to_string()),
-        record_bytes: runner.assembly().chain.record_len().max(size_of::<RecordHeader>()),
+        record_bytes: runner.assembly().graph.record_len().max(size_of::<RecordHeader>()),
     })
 }
 
@@ -212,7 +212,7 @@ fn outcome(passage: &PacketTrace, collected: &CollectedOutput, runner: &Runner) 
 impl StepExplanation {
     fn new(step: &Step, runner: &Runner) -> StepExplanation {
         let assembly = runner.assembly();
-        let stage = assembly.chain.stages().get(step.stage);
+        let stage = assembly.graph.stages().get(step.stage);
         let reason = match step.verdict {
             Verdict::Drop(reason) => Some(reason),
             Verdict::Forward | Verdict::TurnBack => None,
@@ -259,13 +259,13 @@ impl StepExplanation {
 
 /// Returns the function's rule that matched the packet, if it has rules.
 pub(crate) fn deciding_rule<'r>(step: &Step, runner: &'r Runner) -> Option<&'r RuleLabel> {
-    let stage = runner.assembly().chain.stages().get(step.stage)?;
+    let stage = runner.assembly().graph.stages().get(step.stage)?;
     Some(&stage.shared().rules.get(step.recording.rule? as usize)?.label)
 }
 
 /// Returns the attributes that the function changed.
 fn attributes(step: &Step, runner: &Runner) -> Vec<Attribute> {
-    let (Some(stage), Some(after)) = (runner.assembly().chain.stages().get(step.stage), &step.after) else {
+    let (Some(stage), Some(after)) = (runner.assembly().graph.stages().get(step.stage), &step.after) else {
         return Vec::new();
     };
     let (old, new) = (step.before.meta().transit.tags, after.meta().transit.tags);

@@ -103,11 +103,11 @@ impl Tracer {
                 self.held.insert(passage.sequence, (self.number, copy(arrived)));
             }
             if let Some(joined) = &passage.joined {
-                let chain = &runner.assembly().chain;
-                let header = chain.records().header(joined.transit.flow);
+                let graph = &runner.assembly().graph;
+                let header = graph.records().header(joined.transit.flow);
                 let lives = header.has(RecordHeader::FLAG_LIVE);
                 if lives && !passage.made {
-                    passage.rule = chain.rule_of(joined.transit.flow, joined.transit.direction);
+                    passage.rule = graph.rule_of(joined.transit.flow, joined.transit.direction);
                 }
                 let learned = joined.transit.seq == 1
                     || passage.left.as_ref().is_some_and(|left| left.meta().transit.relearn_alias);

@@ -26,7 +26,7 @@ pub struct View {
 /// Sort order of the functions.
 #[derive(Clone, Copy, PartialEq)]
 enum Sort {
-    Chain,
+    Graph,
     Packets,
     Drops,
     Cycles,
@@ -34,7 +34,7 @@ enum Sort {
 
 impl Sort {
     const ALL: [(Sort, &str); 4] = [
-        (Sort::Chain, "position"),
+        (Sort::Graph, "position"),
         (Sort::Packets, "packets"),
         (Sort::Drops, "drops"),
         (Sort::Cycles, "cycles"),
@@ -57,7 +57,7 @@ impl View {
             address: address.to_owned(),
             is_paused: false,
             shows_keys: false,
-            sort: Sort::Chain,
+            sort: Sort::Graph,
             is_reversed: false,
             said: None,
         }
@@ -184,7 +184,7 @@ impl View {
                 let name = function["name"].as_str().unwrap_or("");
                 let cycles = rates.now()["timing"]["cycles_per_packet"][name].as_f64();
                 let key = match self.sort {
-                    Sort::Chain => -(at as f64),
+                    Sort::Graph => -(at as f64),
                     Sort::Packets => per_second("packets"),
                     Sort::Drops => per_second("drops"),
                     Sort::Cycles => cycles.unwrap_or(0.0),

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use graph::{Chain, ChainError, Options};
+use graph::{Graph, GraphError, Options};
 use functions::{{name}}::{Config, {{Type}}};
 use nf::Setup;
 use nf::stage::{LoadError, load};
@@ -19,13 +19,13 @@ enum Error {
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
-    Chain(#[from] ChainError),
+    Graph(#[from] GraphError),
 }
 
 fn main() -> Result<(), Error> {
     let config = Config { packets_max: u64::MAX, ..Config::default() };
     let stage = load::<{{Type}}>(config, Setup::new(1, FLOWS))?;
-    let mut chain = Chain::new(vec![stage], Options { flows_max: FLOWS, ..Options::default() })?;
+    let mut graph = Graph::new(vec![stage], Options { flows_max: FLOWS, ..Options::default() })?;
     let mut pool = PacketPool::new(2 * BATCH);
     let (mut batch, mut out) = (Vec::new(), Vec::new());
     let mut number = 0u32;
@@ -38,12 +38,12 @@ fn main() -> Result<(), Error> {
                 batch.push(entering(packet));
                 number += 1;
             }
-            chain.process(&mut batch, &mut out, &mut pool);
+            graph.process(&mut batch, &mut out, &mut pool);
             out.drain(..).for_each(|packet| pool.give(packet));
         }
         best_ns = best_ns.min(begin.elapsed().as_nanos() as f64 / (BATCH * BATCHES) as f64);
     }
-    assert!(chain.counters().add_up());
+    assert!(graph.counters().add_up());
     println!("{{name}}: {best_ns:.1} ns a packet, with {FLOWS} flows");
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use functions::{{name}}::{Config, {{Type}}};
 use libfuzzer_sys::fuzz_target;
 use nf::Setup;
@@ -16,7 +16,7 @@ fuzz_target!(|input: &[u8]| {
     let config = Config { packets_max: 3, dscp: Some(10) };
     let Ok(stage) = load::<{{Type}}>(config, Setup::new(1, 16)) else { return };
     let options = Options { flows_max: 16, ..Options::default() };
-    let Ok(mut chain) = Chain::new(vec![stage], options) else { return };
+    let Ok(mut graph) = Graph::new(vec![stage], options) else { return };
     let mut pool = PacketPool::new(64);
     let (mut out, mut now_ns, mut rest) = (Vec::new(), 0u64, input);
     while let [kind, step, length, bytes @ ..] = rest {
@@ -28,10 +28,10 @@ fuzz_target!(|input: &[u8]| {
         meta.transit.timestamp_ns = now_ns;
         meta.transit.side = if kind & 1 == 0 { Side::Inside } else { Side::Outside };
         meta.link = if kind & 2 == 0 { LinkType::RawIp } else { LinkType::Ethernet };
-        chain.process(&mut vec![packet], &mut out, &mut pool);
+        graph.process(&mut vec![packet], &mut out, &mut pool);
         out.drain(..).for_each(|packet| pool.give(packet));
-        assert!(chain.counters().add_up());
+        assert!(graph.counters().add_up());
     }
-    chain.finish(&mut pool);
-    assert_eq!(chain.records().live(), 0);
+    graph.finish(&mut pool);
+    assert_eq!(graph.records().live(), 0);
 });

@@ -1,7 +1,7 @@
 //! Packets in, packets out: a row for each behaviour of the function.
 
 use conformance::{Plan, Subject, compare};
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::stage::load;
 use packet::{Packet, PacketPool, Side};
 
@@ -47,14 +47,14 @@ const ROWS: &[Row] = &[
 #[test]
 fn every_row_holds() {
     for row in ROWS {
-        let mut chain = chain(row.config);
+        let mut graph = graph(row.config);
         let mut pool = PacketPool::new(8);
         let mut passed = Vec::new();
         for &side in row.packets {
             let mut packet = pool.take(&frame(side)).unwrap();
             packet.meta_mut().transit.side = side;
             let mut out = Vec::new();
-            chain.process(&mut vec![packet], &mut out, &mut pool);
+            graph.process(&mut vec![packet], &mut out, &mut pool);
             for packet in &out {
                 assert_eq!(dscp(packet), row.dscp, "{}", row.what);
             }
@@ -62,8 +62,8 @@ fn every_row_holds() {
             out.drain(..).for_each(|packet| pool.give(packet));
         }
         assert_eq!(passed, row.pass, "{}", row.what);
-        assert!(chain.counters().add_up(), "{}", row.what);
-        let counted = &chain.stages()[0].shared().counters;
+        assert!(graph.counters().add_up(), "{}", row.what);
+        let counted = &graph.stages()[0].shared().counters;
         let count = |passed: bool| row.pass.iter().filter(|&&pass| pass == passed).count() as u64;
         assert_eq!(counted[counter::PASSED], count(true), "{}", row.what);
         assert_eq!(counted[counter::OVER_LIMIT], count(false), "{}", row.what);
@@ -89,10 +89,10 @@ fn invalid_configurations_are_refused() {
     assert!(serde_json::from_str::<Config>(r#"{ "colour": 1 }"#).is_err());
 }
 
-fn chain(config: &str) -> Chain {
+fn graph(config: &str) -> Graph {
     let config = serde_json::from_str(config).unwrap();
     let stage = load::<{{Type}}>(config, Setup::new(1, 16)).unwrap();
-    Chain::new(vec![stage], Options { flows_max: 16, ..Options::default() }).unwrap()
+    Graph::new(vec![stage], Options { flows_max: 16, ..Options::default() }).unwrap()
 }
 
 /// Builds a UDP packet of one flow that arrives from this side.

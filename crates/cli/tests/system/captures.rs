@@ -54,7 +54,7 @@ fn each(kind: Kind) {
     );
     let idle = captures.is_empty() || kind.changes_nothing();
     assert!(idle || changed > 5_000, "the policy must do something to be tested: {changed} changed");
-    assert!(captures.is_empty() || kind != Kind::Chain || followed * 4 > packets, "{followed} by rules");
+    assert!(captures.is_empty() || kind != Kind::Graph || followed * 4 > packets, "{followed} by rules");
 }
 
 /// Compares input and output. Checksums must be as right as before, and everything else unchanged
@@ -279,10 +279,10 @@ fn every_capture_through_a_redundancy_meter() {
     each(Kind::Redundancy);
 }
 
-/// SpeedyBox's first real chain (B34), all of which can be consolidated.
+/// SpeedyBox's first real graph (B34), all of which can be consolidated.
 #[test]
-fn every_capture_through_a_consolidated_chain() {
-    each(Kind::Chain);
+fn every_capture_through_a_consolidated_graph() {
+    each(Kind::Graph);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub enum Kind {
     Http,
     Redundancy,
     /// NAT, load balancer, monitor, and a firewall that allows nearly everything.
-    Chain,
+    Graph,
     /// All functions.
     All,
 }
@@ -53,7 +53,7 @@ impl Kind {
             Kind::Dos => "inside <-> d <-> outside",
             Kind::Http => "inside <-> h <-> outside",
             Kind::Redundancy => "inside <-> r <-> outside",
-            Kind::Chain => "inside <-> n <-> l <-> m <-> f <-> outside",
+            Kind::Graph => "inside <-> n <-> l <-> m <-> f <-> outside",
             Kind::All => "inside <-> p <-> n <-> w <-> d <-> f <-> h <-> r <-> l <-> m <-> outside",
         }
     }
@@ -76,7 +76,7 @@ impl Kind {
             text += &balancer(&ends, "t", "gue");
         }
         if line.contains(" f ") {
-            let loose = matches!(self, Kind::Chain | Kind::All);
+            let loose = matches!(self, Kind::Graph | Kind::All);
             let (default, tcp) = if loose { ("allow", "loose") } else { ("reject", "strict") };
             text +=
                 &format!("Firewall f {{ default: {default}, tcp: {tcp}, rules: \"\"\"\n{RULES}\"\"\" }};\n");

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::stage::load;
 use nf::stream::StreamEventKind;
 use nf::{
@@ -123,7 +123,7 @@ fn address(end: Endpoint) -> SocketAddr {
 /// Returns all connections of a capture in order of their starts.
 pub fn connections(capture: &Capture) -> Vec<Connection> {
     let options = Options { flows_max: 1 << 17, inner: true, ..Options::default() };
-    let mut chain = Chain::new(vec![load::<Recorder>((), Setup::new(1, 1 << 17)).unwrap()], options).unwrap();
+    let mut graph = Graph::new(vec![load::<Recorder>((), Setup::new(1, 1 << 17)).unwrap()], options).unwrap();
     let mut pool = PacketPool::new(8192); // Pending fragments use buffers, too.
     let (mut batch, mut out) = (Vec::new(), Vec::new());
     for record in &capture.records {
@@ -133,10 +133,10 @@ pub fn connections(capture: &Capture) -> Vec<Connection> {
             (record.timestamp_ns, record.wire_len, record.link);
         batch.push(packet);
         if batch.len() == 16 {
-            chain.process(&mut batch, &mut out, &mut pool);
+            graph.process(&mut batch, &mut out, &mut pool);
             pool.give_all(&mut out);
         }
     }
-    chain.process(&mut batch, &mut out, &mut pool);
+    graph.process(&mut batch, &mut out, &mut pool);
     HEARD.take().connections
 }

@@ -77,14 +77,14 @@ pub fn run_on_units(policy: &str, records: &[Recorded], config: UnitsConfig) -> 
 /// Runs it on units with their own threads.
 pub fn run_on_threads(policy: &str, records: &[Recorded], config: UnitsConfig) -> Outcome {
     let text = policy.to_owned();
-    let make = Arc::new(move || Ok(assembly(&text).unwrap().chain));
+    let make = Arc::new(move || Ok(assembly(&text).unwrap().graph));
     let runner = Runner::on_threads(assembly(policy).unwrap(), "test", config, make).unwrap();
     play(runner, records, runtime::BATCH)
 }
 
 /// Returns whether flows share state that depends on their order.
 pub fn is_order_sensitive(policy: &str) -> bool {
-    assembly(policy).unwrap().chain.stages().iter().any(|stage| stage.shared().is_order_sensitive())
+    assembly(policy).unwrap().graph.stages().iter().any(|stage| stage.shared().is_order_sensitive())
 }
 
 fn play(mut runner: Runner, records: &[Recorded], batch: usize) -> Outcome {

@@ -1,6 +1,6 @@
 //! Rule counters.
 //!
-//! A packet of a known flow costs nothing here: the chain numbers the packets of a flow. Those seen
+//! A packet of a known flow costs nothing here: the graph numbers the packets of a flow. Those seen
 //! since the last decision are added to its rule at the next decision, or when the flow ends. With
 //! `count: packets`, each packet and its bytes are counted as it passes.
 

@@ -31,7 +31,7 @@ pub struct State {
     padding: [u8; 2],
 }
 
-/// The chain does not know the flow's new server yet.
+/// The graph does not know the flow's new server yet.
 pub const ANNOUNCE: u8 = 1;
 /// The connection ID that the server issues is not known yet.
 pub const LEARN: u8 = 2;

@@ -40,9 +40,9 @@ pub const SERVICES_MAX: usize = 1_024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProtectedSide {
-    /// Left end of the chain.
+    /// Left end of the graph.
     Inside,
-    /// Right end of the chain.
+    /// Right end of the graph.
     Outside,
 }
 
@@ -77,7 +77,7 @@ pub enum NonUdpAction {
 }
 
 impl ProtectedSide {
-    /// Returns the side of the chain.
+    /// Returns the side of the graph.
     pub fn side(self) -> Side {
         match self {
             ProtectedSide::Inside => Side::Inside,

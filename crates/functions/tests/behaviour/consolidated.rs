@@ -1,7 +1,7 @@
 //! The fast path equals the slow path: packets that follow rules yield the same output and effects
 //! as if every function had run (B4).
 //!
-//! Random chains of all functions process random traffic and conversations, in batches of any size,
+//! Random graphs of all functions process random traffic and conversations, in batches of any size,
 //! with commands in between. Bytes, verdicts, alerts, reports, counters and every flow's state must
 //! equal those of the slow path.
 
@@ -113,7 +113,7 @@ const FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// Path of packets through a chain.
+/// Path of packets through a graph.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum How {
     Walking,
@@ -135,11 +135,11 @@ fn stages(functions: &[Function]) -> Vec<Box<dyn Stage>> {
     functions.iter().map(make).collect()
 }
 
-/// Creates a chain of these functions.
+/// Creates a graph of these functions.
 fn bench(functions: &[Function], options: Options, how: How) -> Bench {
     let mut bench = Bench::new(stages(functions), Options { consolidate: how != How::Walking, ..options });
     if let How::SideBySide(order) = how {
-        bench.chain.run_side_by_side(side_by_side::in_order(order)).unwrap();
+        bench.graph.run_side_by_side(side_by_side::in_order(order)).unwrap();
     }
     bench
 }
@@ -178,18 +178,18 @@ fn play(
         let commands = functions[at].2;
         if split_mix(&mut seed).is_multiple_of(4) && !commands.is_empty() {
             let command = commands[split_mix(&mut seed) as usize % commands.len()];
-            let _ = bench.chain.stage_mut(at).unwrap().control(command);
+            let _ = bench.graph.stage_mut(at).unwrap().control(command);
         }
     }
     let takes_off = |step: &RuleStep| matches!(step, RuleStep::Decap(..) | RuleStep::PopTag(..));
     let rules = (0..options.flows_max)
         .flat_map(|record| [Direction::Original, Direction::Reply].map(|direction| (record, direction)))
-        .filter_map(|(record, direction)| bench.chain.rule_of(record, direction));
+        .filter_map(|(record, direction)| bench.graph.rule_of(record, direction));
     let taking_off = rules.filter(|rule| rule.steps.iter().any(takes_off)).count();
-    let followed = Followed { path: bench.chain.fast_path(), taking_off };
+    let followed = Followed { path: bench.graph.fast_path(), taking_off };
     let reports = bench.reports.clone();
     // A record refers to a growing buffer by a number, which may differ.
-    let buffered = bench.chain.stages().iter().any(|stage| stage.descriptor().buffers.is_some());
+    let buffered = bench.graph.stages().iter().any(|stage| stage.descriptor().buffers.is_some());
     let mut outcome = bench.outcome();
     if buffered {
         outcome.flows.iter_mut().for_each(|(_, bytes)| bytes.truncate(size_of::<RecordHeader>()));
@@ -232,7 +232,7 @@ fn compare(short: &Outcome, plain: &Outcome, functions: &[Function]) {
     assert!(short == plain, "{:#?}\n{short:#?}\n{plain:#?}", names());
 }
 
-fn chain_of(mut seed: u64) -> Vec<Function> {
+fn graph_of(mut seed: u64) -> Vec<Function> {
     let count = 1 + split_mix(&mut seed) as usize % 6;
     (0..count).map(|_| FUNCTIONS[split_mix(&mut seed) as usize % FUNCTIONS.len()]).collect()
 }
@@ -250,13 +250,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_packets_through_random_chains(mut traffic in traffic(120), seed: u64, bits: u8) {
+    fn random_packets_through_random_graphs(mut traffic in traffic(120), seed: u64, bits: u8) {
         age(&mut traffic, seed);
         if bits & 8 != 0 {
             enclose(&mut traffic, seed);
         }
         tag(&mut traffic, seed);
-        check(&chain_of(seed), options(bits), &traffic, seed);
+        check(&graph_of(seed), options(bits), &traffic, seed);
     }
 }
 
@@ -304,12 +304,12 @@ pub fn conversations(functions: &[Function], seed: u64, payload: Payload) -> Vec
 }
 
 #[test]
-fn conversations_through_random_chains() {
+fn conversations_through_random_graphs() {
     let mut seed = 1;
     let (mut followed, mut all) = (0, 0);
     for case in 0..120 {
         let seed = split_mix(&mut seed);
-        let functions = chain_of(seed);
+        let functions = graph_of(seed);
         let payload = if case % 2 == 0 { Payload::Random } else { Payload::Http };
         let mut traffic = conversations(&functions, seed, payload);
         age(&mut traffic, seed);
@@ -344,7 +344,7 @@ fn conversations_that_come_through_tunnels() {
     let (mut followed, mut taking_off, mut all) = (0, 0, 0);
     for case in 0..150u64 {
         let seed = split_mix(&mut seed);
-        let mut functions = chain_of(seed);
+        let mut functions = graph_of(seed);
         let taking = in_front[case as usize % in_front.len()];
         let mut traffic = conversations(&[("monitor", "{}", &[])], seed, Payload::Random);
         age(&mut traffic, seed);
@@ -384,7 +384,7 @@ fn conversations_that_come_through_tunnels() {
     assert!(taking_off > 200, "{taking_off} rules take something off: too few to show anything");
 }
 
-/// SpeedyBox's first real chain (B34), and packets that are dropped on the fast path.
+/// SpeedyBox's first real graph (B34), and packets that are dropped on the fast path.
 #[test]
 fn most_packets_of_speedybox_chain_1_take_the_fast_path() {
     let real = [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], FUNCTIONS[4]]
@@ -398,10 +398,10 @@ fn most_packets_of_speedybox_chain_1_take_the_fast_path() {
 /// group. They keep their order.
 #[test]
 fn directions_with_rules_of_their_own_keep_their_order() {
-    let chain = [("remark", "{}", &[][..]), FUNCTIONS[7]];
-    let mut traffic = conversations(&chain, 5, Payload::Random);
+    let graph = [("remark", "{}", &[][..]), FUNCTIONS[7]];
+    let mut traffic = conversations(&graph, 5, Payload::Random);
     traffic.iter_mut().for_each(|arrival| arrival.side = Side::Inside);
-    let followed = check(&chain, options(0), &traffic, 5);
+    let followed = check(&graph, options(0), &traffic, 5);
     assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
 }
 
@@ -409,14 +409,14 @@ fn directions_with_rules_of_their_own_keep_their_order() {
 /// recorded.
 #[test]
 fn planned_actions_are_not_recorded() {
-    let chain =
+    let graph =
         [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], ("dos", r#"{"packets": 1000}"#, &[]), FUNCTIONS[4]]
             .map(|(name, config, _)| (name, config, &[][..]));
-    let traffic = conversations(&chain, 5, Payload::Random);
-    check(&chain, options(0), &traffic, 5);
-    let mut bench = Bench::new(stages(&chain), options(0));
+    let traffic = conversations(&graph, 5, Payload::Random);
+    check(&graph, options(0), &traffic, 5);
+    let mut bench = Bench::new(stages(&graph), options(0));
     traffic.chunks(32).for_each(|batch| bench.batch(batch));
-    let path = bench.chain.fast_path();
+    let path = bench.graph.fast_path();
     assert!(path.predicted > 50 && path.recorded * 20 < path.predicted, "{path:?}");
 }
 
@@ -424,19 +424,19 @@ fn planned_actions_are_not_recorded() {
 /// rules, which have no events.
 #[test]
 fn plans_are_made_again_after_a_command() {
-    let chain = [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], FUNCTIONS[4]];
-    let traffic = conversations(&chain, 5, Payload::Random);
+    let graph = [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], FUNCTIONS[4]];
+    let traffic = conversations(&graph, 5, Payload::Random);
     let run = |command: Option<&str>| {
-        let mut bench = Bench::new(stages(&chain), options(0));
+        let mut bench = Bench::new(stages(&graph), options(0));
         for batch in traffic.chunks(32) {
             if let Some(command) = command {
-                bench.chain.stage_mut(1).unwrap().control(command).unwrap();
+                bench.graph.stage_mut(1).unwrap().control(command).unwrap();
             }
             bench.batch(batch);
         }
-        let rules = (0..FLOWS).filter_map(|record| bench.chain.rule_of(record, Direction::Original));
+        let rules = (0..FLOWS).filter_map(|record| bench.graph.rule_of(record, Direction::Original));
         assert!(rules.into_iter().all(|rule| rule.events.is_empty()));
-        bench.chain.fast_path()
+        bench.graph.fast_path()
     };
     let (undisturbed, commanded) = (run(None), run(Some("weight two 1")));
     assert!(commanded.predicted > undisturbed.predicted + 20, "{undisturbed:?}, {commanded:?}");
@@ -450,15 +450,15 @@ fn blocked_flows_take_the_fast_path() {
     for limit in [r#""packets": 9"#, r#""flow_rate": "5pps", "flow_burst": 5"#] {
         let config = format!(r#"{{"protect": "outside", {limit}}}"#);
         let blocking: &'static str = config.leak();
-        let chain = [FUNCTIONS[0], ("dos", blocking, &[]), FUNCTIONS[7]];
+        let graph = [FUNCTIONS[0], ("dos", blocking, &[]), FUNCTIONS[7]];
         let traffic = conversations(&[("monitor", "{}", &[])], 5, Payload::Random);
-        let followed = check(&chain, options(0), &traffic, 5);
+        let followed = check(&graph, options(0), &traffic, 5);
         assert!(followed * 3 > traffic.len() as u64, "{limit}: {followed} of {}", traffic.len());
-        let mut bench = Bench::new(stages(&chain), options(0));
+        let mut bench = Bench::new(stages(&graph), options(0));
         traffic.chunks(32).for_each(|batch| bench.batch(batch));
         assert!(bench.drops().iter().any(|&(reason, count)| reason == "dos-flow" && count > 20));
         // A packet that will be dropped is not rewritten first (B13).
-        let rules = (0..FLOWS).filter_map(|record| bench.chain.rule_of(record, Direction::Original));
+        let rules = (0..FLOWS).filter_map(|record| bench.graph.rule_of(record, Direction::Original));
         let drops = |rule: &RuleView| matches!(rule.steps.last(), Some(RuleStep::Drop(1, _)));
         let (dropping, passing): (Vec<_>, Vec<_>) = rules.partition(drops);
         let rewrites = |rule: &RuleView| rule.steps.iter().any(|step| matches!(step, RuleStep::SetEnds(_)));
@@ -468,11 +468,11 @@ fn blocked_flows_take_the_fast_path() {
 }
 
 /// A function that marks or decapsulates each packet differently sees all of them, and the other
-/// functions of its chain follow rules.
+/// functions of its graph follow rules.
 #[test]
 fn packets_that_a_function_handles_one_by_one_take_the_fast_path() {
     for varying in [("stamp", "{}", &[][..]), ("hop", "{}", &[]), ("leave", "{}", &[])] {
-        let chain = [("monitor", "{}", &[][..]), ("remark", "{}", &[]), varying, FUNCTIONS[4]];
+        let graph = [("monitor", "{}", &[][..]), ("remark", "{}", &[]), varying, FUNCTIONS[4]];
         let (client, vip) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
         let packet = |number: u64| Arrival {
             at_ns: START_NS + number * 1_000_000,
@@ -480,27 +480,27 @@ fn packets_that_a_function_handles_one_by_one_take_the_fast_path() {
             network: tcp(client, vip, 0x10, &vec![0; number as usize * 14]),
         };
         let traffic: Vec<_> = (0..100).map(packet).collect();
-        let followed = check(&chain, options(0), &traffic, 5);
+        let followed = check(&graph, options(0), &traffic, 5);
         assert!(followed > 50, "{}: {followed}", varying.0);
     }
 }
 
 /// Returns the steps of rules for packets of one flow, which have 40 to 376 bytes.
-fn steps_of(chain: &[Function]) -> Vec<RuleStep> {
-    steps(chain, How::InOrder, |network, _| network)
+fn steps_of(graph: &[Function]) -> Vec<RuleStep> {
+    steps(graph, How::InOrder, |network, _| network)
 }
 
 /// The same with commuting functions in parallel.
-pub fn steps_side_by_side(chain: &[Function]) -> Vec<RuleStep> {
-    steps(chain, How::SideBySide(Order::HereFirst), |network, _| network)
+pub fn steps_side_by_side(graph: &[Function]) -> Vec<RuleStep> {
+    steps(graph, How::SideBySide(Order::HereFirst), |network, _| network)
 }
 
 /// The same in order, with packets transformed by `as_it_comes`, given the packet and its number.
-fn steps_of_packets(chain: &[Function], as_it_comes: impl Fn(Vec<u8>, u64) -> Vec<u8>) -> Vec<RuleStep> {
-    steps(chain, How::InOrder, as_it_comes)
+fn steps_of_packets(graph: &[Function], as_it_comes: impl Fn(Vec<u8>, u64) -> Vec<u8>) -> Vec<RuleStep> {
+    steps(graph, How::InOrder, as_it_comes)
 }
 
-fn steps(chain: &[Function], how: How, as_it_comes: impl Fn(Vec<u8>, u64) -> Vec<u8>) -> Vec<RuleStep> {
+fn steps(graph: &[Function], how: How, as_it_comes: impl Fn(Vec<u8>, u64) -> Vec<u8>) -> Vec<RuleStep> {
     let (client, vip) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
     let packet = |number: u64| Arrival {
         at_ns: START_NS + number * 1_000_000,
@@ -508,11 +508,11 @@ fn steps(chain: &[Function], how: How, as_it_comes: impl Fn(Vec<u8>, u64) -> Vec
         network: as_it_comes(tcp(client, vip, 0x10, &vec![7; number as usize % 25 * 14]), number),
     };
     let traffic: Vec<_> = (0..200).map(packet).collect();
-    let mut bench = bench(chain, options(4), how);
+    let mut bench = bench(graph, options(4), how);
     traffic.chunks(32).for_each(|batch| bench.batch(batch));
-    let followed = check(chain, options(4), &traffic, 5);
-    assert!(followed > 100, "{followed}: {chain:?}");
-    bench.chain.rule_of(0, Direction::Original).unwrap().steps
+    let followed = check(graph, options(4), &traffic, 5);
+    assert!(followed > 100, "{followed}: {graph:?}");
+    bench.graph.rule_of(0, Direction::Original).unwrap().steps
 }
 
 /// A rule adds a function's outer headers in its place; packets that are too long take the slow
@@ -542,8 +542,8 @@ fn rules_decapsulate_packets() {
     assert!(twice.contains(&RuleStep::Process(1)), "it sees every packet of nested tunnels: {twice:?}");
     let (vlan, label): (Function, Function) = (("unmark", "{}", &[]), ("unmark", r#"{"labels": true}"#, &[]));
     for count in 0..3 {
-        let chain = [FUNCTIONS[7], vlan, label, vlan, remark];
-        let steps = steps_of_packets(&chain, |network, _| {
+        let graph = [FUNCTIONS[7], vlan, label, vlan, remark];
+        let steps = steps_of_packets(&graph, |network, _| {
             tagged(&[[0x81, 0, 0x20, 1], [0x81, 0, 0, 2]][..count], &[[0, 1, 1, 64]], &network)
         });
         let off = |stage, kind| steps.contains(&RuleStep::PopTag(stage, kind));
@@ -557,7 +557,7 @@ fn rules_decapsulate_packets() {
 fn rules_follow_changes_of_outer_headers() {
     let leave: Function = ("leave", "{}", &[]);
     for kinds in [[0, 2], [4, 1], [5, 4]] {
-        let chain = [FUNCTIONS[7], leave];
+        let graph = [FUNCTIONS[7], leave];
         let packet = |number: u64| Arrival {
             at_ns: START_NS + number * 1_000_000,
             side: Side::Inside,
@@ -568,7 +568,7 @@ fn rules_follow_changes_of_outer_headers() {
             ),
         };
         let traffic: Vec<_> = (0..400).map(packet).collect();
-        let done = check_all(&chain, options(4), &traffic, 5);
+        let done = check_all(&graph, options(4), &traffic, 5);
         assert!((200..380).contains(&done.path.packets), "{kinds:?}: {done:?}");
     }
 }
@@ -579,12 +579,12 @@ fn rules_follow_changes_of_outer_headers() {
 fn outer_headers_cancel() {
     let (enter, leave): (Function, Function) = (("enter", "{}", &[]), ("leave", "{}", &[]));
     let (remark, monitor): (Function, Function) = (("remark", "{}", &[]), ("monitor", "{}", &[]));
-    for chain in
+    for graph in
         [&[enter, leave][..], &[monitor, enter, remark, leave, monitor], &[enter, leave, enter, leave]]
     {
-        let steps = steps_of(chain);
+        let steps = steps_of(graph);
         let cancelled = steps.iter().filter(|step| matches!(step, RuleStep::Cancelled(..))).count();
-        assert_eq!(cancelled, chain.iter().filter(|function| function.0 == "enter").count(), "{steps:?}");
+        assert_eq!(cancelled, graph.iter().filter(|function| function.0 == "enter").count(), "{steps:?}");
         assert!(
             !steps.iter().any(|step| matches!(step, RuleStep::Encap(..) | RuleStep::Process(_))),
             "{steps:?}"
@@ -633,7 +633,7 @@ fn replies_have_the_tags_of_the_packets_they_answer() {
         for _ in 0..20 {
             bench.through(START_NS, Side::Outside, &answered);
         }
-        assert_eq!(bench.chain.counters().flows_started, 1, "{tags:02x?}");
+        assert_eq!(bench.graph.counters().flows_started, 1, "{tags:02x?}");
     }
     assert_eq!(tagged, 20);
     let mut bench = Bench::new(stages(&[("leave", "{}", &[]), FUNCTIONS[7]]), options(4));
@@ -642,14 +642,14 @@ fn replies_have_the_tags_of_the_packets_they_answer() {
     let outer = udp(v4(192, 0, 2, 4, 50_000), v4(192, 0, 2, 5, 4789), &vxlan);
     assert_eq!(bench.through(START_NS, Side::Inside, &outer), inside);
     bench.through(START_NS, Side::Outside, &udp(server, client, b"answer"));
-    assert_eq!(bench.chain.counters().flows_started, 1);
+    assert_eq!(bench.graph.counters().flows_started, 1);
 }
 
 /// A function counts the bytes of packets as it receives them, regardless of batches and of other
 /// packets' fate: after the start of a tunnel, with the outer header.
 #[test]
 fn bytes_are_counted_as_a_function_receives_them() {
-    let chain =
+    let graph =
         [FUNCTIONS[3], ("firewall", r#"{"rules": "deny out tcp to any port 99\nallow"}"#, &[]), FUNCTIONS[7]];
     let at_ns = START_NS;
     let packet = |port: u16, to: u16| Arrival {
@@ -659,9 +659,9 @@ fn bytes_are_counted_as_a_function_receives_them() {
     };
     let traffic: Vec<_> = (0..64).map(|i| packet(1000 + i % 8, if i % 8 == 3 { 99 } else { 53 })).collect();
     for of in [1, 7, 64] {
-        let mut bench = Bench::new(stages(&chain), Options { consolidate: false, ..options(0) });
+        let mut bench = Bench::new(stages(&graph), Options { consolidate: false, ..options(0) });
         traffic.chunks(of).for_each(|batch| bench.batch(batch));
-        let bytes: Vec<_> = bench.chain.stages().iter().map(|stage| stage.counters().bytes).collect();
+        let bytes: Vec<_> = bench.graph.stages().iter().map(|stage| stage.counters().bytes).collect();
         let (len, outer) = (14 + 20 + 20 + 4, 20);
         assert_eq!(bytes, [64 * len, 64 * (len + outer), 56 * (len + outer)], "in batches of {of}");
     }
@@ -686,13 +686,13 @@ fn a_dropped_packet_can_move_its_flow() {
                 sent.push(said(&mut bench, Side::Outside, &tcp(one, client, answer, b"")));
             }
         }
-        bench.chain.stage_mut(0).unwrap().control("server one down").unwrap();
+        bench.graph.stage_mut(0).unwrap().control("server one down").unwrap();
         for &client in &clients {
             let moving = said(&mut bench, Side::Inside, &tcp(client, vip, 0x10, &[0; 900]));
             assert!(moving.is_empty(), "the policer drops it");
             sent.push(said(&mut bench, Side::Outside, &tcp(one, client, 0x10, b"")));
         }
-        (sent, bench.chain.fast_path().packets)
+        (sent, bench.graph.fast_path().packets)
     };
     let ((plain, _), (fast, followed)) = (run(false), run(true));
     assert_eq!(fast, plain);
@@ -711,11 +711,11 @@ fn a_reused_record_starts_fresh() {
     for port in 0..10 {
         bench.one(at_ns, Side::Outside, &udp(v4(192, 0, 2, 1, 2000 + port), mapped, b"x"));
     }
-    let before = bench.chain.fast_path().packets;
+    let before = bench.graph.fast_path().packets;
     for _ in 0..100 {
         bench.one(at_ns, Side::Inside, &udp(v4(10, 0, 0, 3, 53), v4(192, 0, 2, 2, 9), b"x"));
     }
-    assert!(bench.chain.fast_path().packets - before > 80);
+    assert!(bench.graph.fast_path().packets - before > 80);
 }
 
 /// Packets from a lost server no longer belong to the flow once a packet has moved it, even in the
@@ -737,7 +737,7 @@ fn a_flow_is_moved_within_a_batch() {
         };
         say(&mut bench, 2, 0x12);
         say(&mut bench, 0x10, 0x10);
-        bench.chain.stage_mut(0).unwrap().control("server one down").unwrap();
+        bench.graph.stage_mut(0).unwrap().control("server one down").unwrap();
         say(&mut bench, 0x10, 0x10);
         bench.outcome()
     };

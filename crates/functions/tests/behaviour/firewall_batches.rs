@@ -42,7 +42,7 @@ fn run(config: &serde_json::Value, traffic: &[(Side, Vec<u8>)], batch_len: usize
         for (i, (side, frame)) in part.iter().enumerate() {
             batch.push(packet_of(&mut bench.pool, *side, frame, start_ns + i as u64 * 1_000_000));
         }
-        bench.chain.process(&mut batch, &mut sent, &mut bench.pool);
+        bench.graph.process(&mut batch, &mut sent, &mut bench.pool);
         for packet in sent.drain(..) {
             let meta = packet.meta();
             out += &format!(
@@ -55,11 +55,11 @@ fn run(config: &serde_json::Value, traffic: &[(Side, Vec<u8>)], batch_len: usize
             bench.pool.give(packet);
         }
     }
-    for alert in &bench.chain.effects_mut().alerts {
+    for alert in &bench.graph.effects_mut().alerts {
         out += &format!("{alert:?}\n");
     }
-    let stage = &bench.chain.stages()[0];
-    out + &format!("{:?} {:?} {:?}", stage.counters(), stage.shared().counters, bench.chain.counters().drops)
+    let stage = &bench.graph.stages()[0];
+    out + &format!("{:?} {:?} {:?}", stage.counters(), stage.shared().counters, bench.graph.counters().drops)
 }
 
 fn compare(config: serde_json::Value) {

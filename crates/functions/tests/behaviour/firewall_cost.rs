@@ -24,8 +24,8 @@ fn known_flows() {
     }
     let mut bench = Bench::json(json!({}));
     let idle = nf::stage::load::<Idle>((), nf::Setup::new(1, 4096)).unwrap();
-    bench.chain =
-        graph::Chain::new(vec![idle], graph::Options { flows_max: 4096, ..Default::default() }).unwrap();
+    bench.graph =
+        graph::Graph::new(vec![idle], graph::Options { flows_max: 4096, ..Default::default() }).unwrap();
     println!("a function that forwards: {} ns per packet", measure(bench));
 }
 
@@ -45,7 +45,7 @@ fn measure(mut bench: Bench) -> u128 {
                     packet.meta_mut().transit.side = Side::Inside;
                     packet.meta_mut().transit.timestamp_ns = bench.now_ns;
                 }
-                bench.chain.process(&mut batch, &mut out, &mut bench.pool);
+                bench.graph.process(&mut batch, &mut out, &mut bench.pool);
             }
             packets.append(&mut out);
             assert_eq!(packets.len(), 1_000);

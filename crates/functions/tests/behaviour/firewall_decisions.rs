@@ -115,7 +115,7 @@ fn a_refused_attempt_does_not_affect_the_old_connection() {
 /// Returns flows, packets and bytes of each rule: the default, rule 1, rule 2, ..., invalid
 /// packets.
 fn counted(bench: &Bench) -> Vec<(u64, u64, Option<u64>)> {
-    let rules = &bench.chain.stages()[0].shared().rules;
+    let rules = &bench.graph.stages()[0].shared().rules;
     rules.iter().map(|rule| (rule.flows, rule.packets, rule.bytes)).collect()
 }
 
@@ -146,7 +146,7 @@ fn rules_count_their_flows_packets_and_bytes() {
         "a flow counts at its end"
     );
     let places: Vec<_> =
-        bench.chain.stages()[0].shared().rules.iter().map(|rule| rule.label.to_string()).collect();
+        bench.graph.stages()[0].shared().rules.iter().map(|rule| rule.label.to_string()).collect();
     let want = ["default", "rule 1 `dns` (line 1)", "rule 2 (line 3)", "rule 3 (line 4)", "invalid"];
     assert_eq!(places, want);
     // Packets before a command count for the previous rule.
@@ -154,12 +154,12 @@ fn rules_count_their_flows_packets_and_bytes() {
     assert_eq!(bench.send(Inside, &udp((IN, 5353), (OUT, 53))), Dropped(FirewallDenied));
     let now_ns = bench.now_ns;
     assert_eq!(counted(&bench)[1..3], [(1, 10, None), (4, 3, None)]);
-    bench.chain.finish(&mut bench.pool);
+    bench.graph.finish(&mut bench.pool);
     assert_eq!(counted(&bench)[1..3], [(1, 10, None), (4, 4, None)]);
-    let hits: Vec<_> = bench.chain.stages()[0].shared().rules.iter().map(|rule| rule.last_hit_ns).collect();
+    let hits: Vec<_> = bench.graph.stages()[0].shared().rules.iter().map(|rule| rule.last_hit_ns).collect();
     assert_eq!((hits[2], hits[3]), (now_ns, 0));
     assert!(hits[1] > 0 && hits[1] < now_ns);
-    let alerts = &bench.chain.effects_mut().alerts;
+    let alerts = &bench.graph.effects_mut().alerts;
     assert_eq!(alerts.len(), 4);
     assert_eq!(alerts[0].place.as_deref(), Some("line 3"));
     assert_eq!((alerts[0].signature_id, alerts[0].signature.as_ref()), (2, "rule 2"));
@@ -178,8 +178,8 @@ fn count_packets_counts_every_packet() {
                 )
             };
             let stages = vec![load().unwrap(), load().unwrap()];
-            bench.chain =
-                graph::Chain::new(stages, graph::Options { flows_max: 4096, ..Default::default() }).unwrap();
+            bench.graph =
+                graph::Graph::new(stages, graph::Options { flows_max: 4096, ..Default::default() }).unwrap();
         }
         send_queries(&mut bench);
         let want =
@@ -188,9 +188,9 @@ fn count_packets_counts_every_packet() {
         let seen = if consolidate { 1..4 } else { 0..5 };
         assert_eq!(counted(&bench)[seen.clone()], want[seen.clone()], "{consolidate}");
         if consolidate {
-            assert!(bench.chain.fast_path().packets > 0);
+            assert!(bench.graph.fast_path().packets > 0);
         }
-        bench.chain.finish(&mut bench.pool);
+        bench.graph.finish(&mut bench.pool);
         assert_eq!(counted(&bench)[seen.clone()], want[seen], "the end of flows adds nothing");
     }
 }

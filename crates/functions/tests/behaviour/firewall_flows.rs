@@ -174,7 +174,7 @@ fn later_fragments_follow_the_first() {
         let mut bench = Bench::json(config("allow udp to any port 53"));
         assert_eq!(bench.send(Inside, &later), Fate::Held);
         assert_eq!(bench.send(Inside, &first), Passed);
-        assert_eq!(bench.chain.counters().packets_out, 2);
+        assert_eq!(bench.graph.counters().packets_out, 2);
     }
 }
 
@@ -201,8 +201,8 @@ fn new_rules_apply_to_known_flows() {
         bench.control("default deny");
         bench.control("rule 1 enable");
         assert_eq!(next(&mut bench), Passed, "the flow was kept in the meantime");
-        assert_eq!(bench.chain.counters().flows_started, 1);
-        assert!(bench.chain.effects_mut().alerts.is_empty());
+        assert_eq!(bench.graph.counters().flows_started, 1);
+        assert!(bench.graph.effects_mut().alerts.is_empty());
     }
 }
 
@@ -221,7 +221,7 @@ fn invalid_commands_change_nothing() {
         ("rule web disable", "unknown rule `web`: expected a name or a number from 1 to 1"),
     ];
     for (command, want) in rows {
-        let stage = bench.chain.stage_mut(0).unwrap();
+        let stage = bench.graph.stage_mut(0).unwrap();
         assert_eq!(stage.check_command(command), stage.control(command));
         let error = stage.control(command).unwrap_err().to_string();
         assert!(error.ends_with(want), "{error}");
@@ -257,11 +257,11 @@ fn recorded_actions_are_stale_after_the_rules_change() {
         let mut recorder = Recorder::default();
         let frame = tcp(CLIENT, SERVER, SYN, 100, 0, 0);
         let packet = packet_of(&mut bench.pool, Inside, &frame, bench.now_ns);
-        bench.chain.observe(packet, &mut Vec::new(), &mut bench.pool, &mut recorder);
+        bench.graph.observe(packet, &mut Vec::new(), &mut bench.pool, &mut recorder);
         let recording = &recorder.0[0];
         assert_eq!((recording.repeats(), recording.functions.len()), (repeats, 0));
         let event = recording.events[0];
-        let holds = |bench: &Bench| bench.chain.stages()[0].event_holds(event, 0, bench.chain.records());
+        let holds = |bench: &Bench| bench.graph.stages()[0].event_holds(event, 0, bench.graph.records());
         assert!(!holds(&bench));
         bench.control("default reject");
         assert!(holds(&bench));

@@ -84,7 +84,7 @@ fn invalid_packets_pass_only_by_a_rule_that_names_them() {
         }
         let mut bench = Bench::rules("deny state invalid log as \"odd\"\nallow");
         assert_eq!(bench.send(Inside, &segment(flags)), Dropped(FirewallDenied), "{flags:#x}");
-        assert_eq!(&*bench.chain.effects_mut().alerts[0].signature, "odd");
+        assert_eq!(&*bench.graph.effects_mut().alerts[0].signature, "odd");
         assert_eq!(Bench::rules("allow state invalid").send(Inside, &segment(flags)), Passed);
     }
 }
@@ -132,7 +132,7 @@ fn alerts_carry_the_rule() {
     bench.send(Outside, &tcp((OUT, 40_000), (IN, 80), SYN, 100, 0, 0));
     bench.send(Inside, &icmp(IN, OUT, 8, 1));
     let alerts: Vec<_> = bench
-        .chain
+        .graph
         .effects_mut()
         .alerts
         .iter()
@@ -208,6 +208,6 @@ fn the_example_holds() {
         Dropped(FirewallRejected)
     );
     assert_eq!(bench.send(Outside, &tcp(visitor, ("192.168.3.4", 9), ACK, 1, 1, 0)), Dropped(FirewallDenied));
-    let alerts = bench.chain.effects_mut().alerts.iter().map(|alert| alert.signature.to_string());
+    let alerts = bench.graph.effects_mut().alerts.iter().map(|alert| alert.signature.to_string());
     assert_eq!(alerts.collect::<Vec<_>>(), ["forged source", "invalid packets"]);
 }

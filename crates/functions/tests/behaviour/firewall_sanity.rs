@@ -1,7 +1,7 @@
 //! Packets that rules cannot match, and link control traffic.
 
 use functions::firewall::Firewall;
-use graph::{Chain, Guards, NotIp, Options};
+use graph::{Graph, Guards, NotIp, Options};
 use nf::{Setup, stage};
 use packet::{DropReason, LinkType, PacketPool};
 use serde_json::json;
@@ -12,8 +12,8 @@ fn with_options(config: serde_json::Value, link_control: bool, options: Options)
     let mut setup = Setup::new(1, options.flows_max);
     setup.link_control = link_control;
     let firewall = stage::load::<Firewall>(crate::firewall_support::config(config), setup).unwrap();
-    let chain = Chain::new(vec![firewall], options).unwrap();
-    Bench { chain, pool: PacketPool::new(512), now_ns: 1_000_000_000, answers: Vec::new(), last: None }
+    let graph = Graph::new(vec![firewall], options).unwrap();
+    Bench { graph, pool: PacketPool::new(512), now_ns: 1_000_000_000, answers: Vec::new(), last: None }
 }
 
 fn small() -> Options {
@@ -80,7 +80,7 @@ fn packets_that_rules_cannot_match_follow_the_default() {
         assert_eq!(rejects.send(Outside, &frame), Dropped(reason), "{frame:02x?}");
         assert_eq!(allows.send(Outside, &frame), Passed, "{reason}: {frame:02x?}");
     }
-    assert_eq!(denies.chain.counters().flows_live, 0, "they leave no flows");
+    assert_eq!(denies.graph.counters().flows_live, 0, "they leave no flows");
     assert_eq!(denies.send(Outside, &syn(OUT, IN)), Passed);
     // A command changes the default too.
     allows.control("default deny");
@@ -152,7 +152,7 @@ fn link_control_passes_regardless_of_rules_and_is_counted() {
         for frame in [frame(0x0806, &[1; 28]), frame(0x88cc, &[2; 30]), stp] {
             assert_eq!(bench.send(Outside, &frame), Passed);
         }
-        assert_eq!(bench.chain.counters().link_control_passed, 3);
+        assert_eq!(bench.graph.counters().link_control_passed, 3);
     }
 }
 
@@ -190,7 +190,7 @@ fn other_link_types_are_judged_in_the_same_way() {
             packet_of(&mut bench.pool, Outside, &[&header, &frame[14..]].concat(), 2_000_000_000);
         packet.meta_mut().link = LinkType::from_number(107);
         let mut out = Vec::new();
-        bench.chain.process(&mut vec![packet], &mut out, &mut bench.pool);
+        bench.graph.process(&mut vec![packet], &mut out, &mut bench.pool);
         assert_eq!(out.len(), fate, "port {port}");
     }
 }

@@ -94,10 +94,10 @@ fn a_firewall_judges_each_pass() {
             let mut bench = inside("firewall", &config, options);
             assert_eq!(bench.one(T, Side::Inside, &syn), [], "{rules}");
             assert_eq!(bench.drops(), [(reason, 1)], "{rules}");
-            assert_eq!(bench.chain.counters().flows_live, 0);
-            assert_eq!(bench.chain.records().live(), 0, "neither pass leaves a flow");
+            assert_eq!(bench.graph.counters().flows_live, 0);
+            assert_eq!(bench.graph.records().live(), 0, "neither pass leaves a flow");
             assert_eq!(
-                bench.chain.stages()[1].shared().pools.iter().map(|pool| pool.in_use()).sum::<u32>(),
+                bench.graph.stages()[1].shared().pools.iter().map(|pool| pool.in_use()).sum::<u32>(),
                 0
             );
         }
@@ -117,21 +117,21 @@ fn a_firewall_judges_each_pass() {
             answers(&mut bench, T + i, &numbered(tcp(server(), mapped, ACK, b""), 200, 100), external());
         }
         assert_eq!(counter_of(&bench, 0, "judged"), 2, "once in each pass");
-        assert_eq!(bench.chain.stages()[0].counters().packets, 20);
-        let counters = bench.chain.counters();
-        assert_eq!((counters.flows_started, counters.flows_live, bench.chain.records().live()), (1, 1, 2));
+        assert_eq!(bench.graph.stages()[0].counters().packets, 20);
+        let counters = bench.graph.counters();
+        assert_eq!((counters.flows_started, counters.flows_live, bench.graph.records().live()), (1, 1, 2));
         // A rule that was disabled ends the second pass, and with it the connection.
-        bench.chain.stage_mut(0).unwrap().control("rule 2 disable").unwrap();
+        bench.graph.stage_mut(0).unwrap().control("rule 2 disable").unwrap();
         assert_eq!(bench.one(T + 9, Side::Inside, &tcp(client(), external(), ACK, b"")), []);
         assert_eq!(bench.one(T + 9, Side::Inside, &tcp(server(), mapped, ACK, b"")), []);
         assert_eq!(bench.drops(), [("firewall-default", 2)]);
         bench.advance(T + 20_000_000 * SECOND_NS);
-        assert_eq!(bench.chain.records().live(), 0);
+        assert_eq!(bench.graph.records().live(), 0);
     }
     for options in ways() {
         let mut bench = outside("firewall", &json!({"rules": "", "default": "deny"}), options);
         asks(&mut bench, T, &syn, server());
-        assert_eq!(bench.chain.stages()[1].counters().packets, 0, "it does not reach that function");
+        assert_eq!(bench.graph.stages()[1].counters().packets, 0, "it does not reach that function");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `http` in a chain: detection, events, counters and drops.
+//! `http` in a graph: detection, events, counters and drops.
 
 use serde_json::json;
 

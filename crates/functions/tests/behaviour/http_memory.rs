@@ -30,11 +30,11 @@ fn play(bench: &mut Bench, segments: &[Arrival]) {
 }
 
 fn buffers(bench: &Bench) -> &Buffers {
-    bench.chain.stages()[0].shared().buffers.as_ref().unwrap()
+    bench.graph.stages()[0].shared().buffers.as_ref().unwrap()
 }
 
 fn finished(mut bench: Bench) -> Run {
-    assert!(bench.chain.finish(&mut bench.pool));
+    assert!(bench.graph.finish(&mut bench.pool));
     bench.batch(&[]);
     assert_eq!(buffers(&bench).used_bytes(), 0);
     let reported = bench.told.iter().map(|line| brief(line)).collect();

@@ -149,7 +149,7 @@ proptest! {
                         waiting.push((Inside, tcp(&client(*i), VIP, *flags, &vec![1; *len]).frame()));
                     }
                     // After a move, the flow of an old server's packet depends on whether the move
-                    // has left the chain.
+                    // has left the graph.
                     Step::Answer { .. } if on_down == "move" => {}
                     Step::Answer { client: i, len } => {
                         let server = format!("10.0.0.{}:8443", i % u16::from(SERVERS) + 1);
@@ -164,8 +164,8 @@ proptest! {
                 }
             }
             out.extend(bench.batch(&waiting));
-            let shared = bench.chain.stages()[0].shared();
-            (out, shared.counters.clone(), shared.groups.clone(), bench.chain.counters())
+            let shared = bench.graph.stages()[0].shared();
+            (out, shared.counters.clone(), shared.groups.clone(), bench.graph.counters())
         };
         let single = run(1);
         prop_assert!(single == run(32));

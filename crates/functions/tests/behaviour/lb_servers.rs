@@ -80,7 +80,7 @@ fn move_sends_each_flow_of_a_lost_server_to_another() {
         now.insert(i, to);
     }
     assert_eq!(bench.counter(0), lost.len() as u64);
-    let alerts = &bench.chain.effects_mut().alerts;
+    let alerts = &bench.graph.effects_mut().alerts;
     assert_eq!(alerts.len(), lost.len());
     // Packets from the lost server belong to no flow.
     let late = reply(2, lost[0]);
@@ -218,7 +218,7 @@ fn reset_ends_the_flows_of_a_lost_server() {
         resets += 1;
     }
     assert_eq!(bench.counter(2), resets);
-    assert_eq!(bench.chain.counters().drops[LbServerDown.index()], 2 * resets);
+    assert_eq!(bench.graph.counters().drops[LbServerDown.index()], 2 * resets);
     bench.control("server s2 up");
     assert!(servers.iter().all(|(&i, &server)| server_of(&bench.pass(&data(i))) == server), "it is back");
 }
@@ -252,7 +252,7 @@ fn source_affinity_sends_all_connections_of_a_client_to_one_server() {
 #[test]
 fn invalid_commands_change_nothing() {
     let mut bench = Bench::new(&config("move", "maglev"));
-    let stage = bench.chain.stage_mut(0).unwrap();
+    let stage = bench.graph.stage_mut(0).unwrap();
     for wrong in [
         "",
         "server",
@@ -286,14 +286,14 @@ fn a_lost_server_is_a_recorded_event() {
     let (mut seen, mut out, mut pool) = (Seen::default(), Vec::new(), packet::PacketPool::new(8));
     let mut packet = pool.take(&tcp(&client(0), VIP, SYN, b"").frame()).unwrap();
     packet.meta_mut().transit.timestamp_ns = bench.now_ns;
-    bench.chain.observe(packet, &mut out, &mut pool, &mut seen);
+    bench.graph.observe(packet, &mut out, &mut pool, &mut seen);
     let record = out[0].meta().transit.flow;
     let recording = &seen.0[0];
     assert_eq!(recording.actions.len(), 1, "one header action: {recording:?}");
     assert_eq!((recording.functions.len(), recording.events.len(), recording.lost), (1, 1, 0));
     let event = recording.events[0];
     let server = server_of(out[0].data());
-    let holds = |bench: &Bench| bench.chain.stages()[0].event_holds(event, record, bench.chain.records());
+    let holds = |bench: &Bench| bench.graph.stages()[0].event_holds(event, record, bench.graph.records());
     assert!(!holds(&bench));
     bench.control(&format!("server s{} down", server % 4 + 1));
     assert!(!holds(&bench), "another server");

@@ -204,7 +204,7 @@ fn ethernet_padding_does_not_enter_the_tunnel() {
 
 #[test]
 fn a_packet_in_a_tunnel_is_not_encapsulated_again() {
-    // In chains that parse tunnels, a service may be addressed inside one: the new header would
+    // In graphs that parse tunnels, a service may be addressed inside one: the new header would
     // precede the outer one.
     let inner = tcp(CLIENT, "203.0.113.44:443", SYN, b"");
     let outer = within("198.51.100.9", "198.51.100.10", &inner);

@@ -1,4 +1,4 @@
-//! Behaviour of each function, alone and with others, in a chain.
+//! Behaviour of each function, alone and with others, in a graph.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

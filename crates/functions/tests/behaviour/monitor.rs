@@ -1,4 +1,4 @@
-//! The monitor in a chain: its reports.
+//! The monitor in a graph: its reports.
 
 use crate::monitor_support::*;
 use graph::{Options, WhenFull};
@@ -59,14 +59,14 @@ fn the_reason_says_why_a_flow_ended() {
 
     let mut bench = Bench::of(&[("monitor", json!({}))], options);
     bench.inside(0, &dns);
-    bench.chain.handle_timeout(3600 * SECOND_NS, &mut bench.pool);
+    bench.graph.handle_timeout(3600 * SECOND_NS, &mut bench.pool);
     assert_eq!(reasons(&mut bench), [1], "idle");
 
     let mut bench = Bench::of(&[("monitor", json!({}))], options);
     let syn = ip(TCP, "10.0.0.1:5000", "198.51.100.7:80").marks(SYN);
     bench.inside(0, &syn);
     bench.outside(1, &syn.back().marks(RST));
-    bench.chain.handle_timeout(3600 * SECOND_NS, &mut bench.pool);
+    bench.graph.handle_timeout(3600 * SECOND_NS, &mut bench.pool);
     assert_eq!(reasons(&mut bench), [3], "closed");
 
     let full = Options { flows_max: 1, when_full: WhenFull::EvictOldest, ..options };

@@ -170,11 +170,11 @@ fn arrivals(events: &[Event], times: &[u64], mirrored: bool) -> Vec<Arrival> {
 fn run(arrivals: &[Arrival], batch: usize) -> (Vec<FlowReport>, Vec<u64>) {
     let mut bench = Bench::new(&json!({"active_timeout": "10s"}));
     for part in arrivals.chunks(batch) {
-        assert_eq!(bench.chain.counters().dropped(), 0);
+        assert_eq!(bench.graph.counters().dropped(), 0);
         bench.batch(part);
     }
     let reports = bench.finish();
-    (reports, bench.chain.stages()[0].shared().counters.clone())
+    (reports, bench.graph.stages()[0].shared().counters.clone())
 }
 
 proptest! {

@@ -1,10 +1,10 @@
-//! A flow that moves from chain to chain again and again is processed as if it had stayed.
+//! A flow that moves from graph to graph again and again is processed as if it had stayed.
 //!
 //! State shared by flows does not move with them. The tests therefore use functions, or
 //! configurations of them, whose flows share nothing but counters.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use io::traffic::{
     AddressPrefix, FrameRate, Generator, Payload, Protocols, Responder, TrafficAddresses, TrafficProfile,
 };
@@ -36,9 +36,9 @@ alert tcp any any -> any any (msg:"marked"; flowbits:isset,got; dsize:>0; sid:6;
 alert udp any any -> any any (msg:"datagram"; content:"GET"; sid:7;)
 "#;
 
-/// A chain with its environment.
+/// A graph with its environment.
 struct Unit {
-    chain: Chain,
+    graph: Graph,
     pool: PacketPool,
     out: Vec<Packet>,
 }
@@ -47,7 +47,7 @@ impl Unit {
     fn new(functions: &[(&str, &str)]) -> Unit {
         let options = Options { flows_max: FLOWS, seed: SEED, ..Options::default() };
         Unit {
-            chain: Chain::new(stages(functions), options).unwrap(),
+            graph: Graph::new(stages(functions), options).unwrap(),
             pool: PacketPool::new(64),
             out: vec![],
         }
@@ -57,28 +57,28 @@ impl Unit {
         let mut packet = self.pool.take(frame).unwrap();
         packet.meta_mut().transit.timestamp_ns = at_ns;
         packet.meta_mut().transit.side = side;
-        self.chain.process(&mut vec![packet], &mut self.out, &mut self.pool);
-        let mut outcome = Outcome::take(&mut self.chain, &mut self.out, &mut self.pool);
-        // The order in which simultaneous flows expire is each chain's own.
+        self.graph.process(&mut vec![packet], &mut self.out, &mut self.pool);
+        let mut outcome = Outcome::take(&mut self.graph, &mut self.out, &mut self.pool);
+        // The order in which simultaneous flows expire is each graph's own.
         outcome.told.sort();
-        self.chain.effects_mut().events.clear();
+        self.graph.effects_mut().events.clear();
         outcome
     }
 
     /// Takes over all flows of another unit.
     fn take_over(&mut self, from: &mut Unit, now_ns: u64) {
-        self.chain.handle_timeout(now_ns, &mut self.pool);
-        let records = from.chain.records();
+        self.graph.handle_timeout(now_ns, &mut self.pool);
+        let records = from.graph.records();
         let live: Vec<u32> =
             records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE)).collect();
         let mut saved = vec![];
         for record in live {
             saved.clear();
-            from.chain.save_flow(record, &mut saved);
-            self.chain.restore_flow(&saved, &mut self.pool).unwrap();
-            from.chain.release_flow(record);
+            from.graph.save_flow(record, &mut saved);
+            self.graph.restore_flow(&saved, &mut self.pool).unwrap();
+            from.graph.release_flow(record);
         }
-        assert_eq!(from.chain.counters().flows_live, 0);
+        assert_eq!(from.graph.counters().flows_live, 0);
     }
 }
 
@@ -113,7 +113,7 @@ fn counters(unit: &Unit) -> Vec<u64> {
         let counted = names.zip(stage.shared().counters.clone());
         counted.filter(|(name, _)| *name != "search_memory_bytes").map(|(_, count)| count).collect::<Vec<_>>()
     };
-    unit.chain.stages().iter().flat_map(|stage| of_flows(&**stage)).collect()
+    unit.graph.stages().iter().flat_map(|stage| of_flows(&**stage)).collect()
 }
 
 /// Plays traffic to responding servers through functions whose flows stay and through functions
@@ -147,9 +147,9 @@ fn check(functions: &[(&str, &str)], payload: Payload) -> u64 {
     let [one, other] = &moving;
     let both: Vec<u64> = counters(one).iter().zip(counters(other)).map(|(a, b)| a + b).collect();
     assert_eq!(both, counters(&stays), "counters of {names:?} add up");
-    let dropped = stays.chain.counters().dropped();
-    let ended: u64 = stays.chain.counters().flows_ended.iter().sum();
-    let moves = moving.iter().map(|unit| unit.chain.counters().flows_moved_in).sum::<u64>();
+    let dropped = stays.graph.counters().dropped();
+    let ended: u64 = stays.graph.counters().flows_ended.iter().sum();
+    let moves = moving.iter().map(|unit| unit.graph.counters().flows_moved_in).sum::<u64>();
     assert!(ended > 50 && moves > 1_000, "{ended} flows ended, {moves} moved: too few to show anything");
     println!(
         "{names:?}: {number} packets, {dropped} dropped, {ended} flows ended, {moves} moves, {told} alerts and reports"
@@ -194,7 +194,7 @@ fn flows_of_an_ids() {
 }
 
 #[test]
-fn flows_of_a_chain() {
+fn flows_of_a_graph() {
     let config = serde_json::json!({ "rules": IDS_RULES, "unsupported": "refuse" }).to_string();
     check(&[MONITOR, POLICER, FIREWALL, ("ids", &config), HTTP, BALANCER], Payload::Http);
 }

@@ -126,7 +126,7 @@ fn half_open_mappings_are_evicted() {
         assert_eq!(bench.inside(&tcp(end(host), end(SERVER), ACK, b"x")).seen().source, *external);
     }
     assert_eq!(bench.ports_in_use(), 64);
-    let gave_way = bench.chain.stages()[0].shared().counters[12];
+    let gave_way = bench.graph.stages()[0].shared().counters[12];
     assert_eq!(gave_way, 5000 + 1 - 48);
     // Without half-open mappings, or by configuration, the new flow is refused.
     let mut bench = Bench::new(config);
@@ -215,7 +215,7 @@ fn only_flows_that_need_a_mapping_evict_one() {
 fn a_drained_address_gets_no_new_mappings() {
     let mut bench = Bench::new(PLAIN);
     let external = bench.udp_out(HOST, SERVER);
-    bench.chain.stage_mut(0).unwrap().control(&format!("drain {}", external.0)).unwrap();
+    bench.graph.stage_mut(0).unwrap().control(&format!("drain {}", external.0)).unwrap();
     assert_eq!(bench.udp_out(HOST, "192.0.2.1:1"), external);
     assert_ne!(bench.udp_out("10.0.0.5:5001", SERVER).0, external.0);
 }
@@ -227,12 +227,12 @@ fn a_drained_address_keeps_its_mappings_until_they_expire() {
     let mut bench = Bench::new(PLAIN);
     let external = bench.udp_out(HOST, SERVER);
     let drain = format!("drain {}", external.0);
-    bench.chain.stage_mut(0).unwrap().control(&drain).unwrap();
+    bench.graph.stage_mut(0).unwrap().control(&drain).unwrap();
     assert_eq!(bench.udp_out(HOST, SERVER), external, "a known flow");
     assert_eq!(bench.udp_out(HOST, "192.0.2.9:9"), external, "a new flow of the same inside endpoint");
     bench.now_ns += 301_000_000_000; // Its five minutes have passed (RFC 4787 REQ-5).
     let next = bench.udp_out(HOST, SERVER);
     assert_ne!(next.0, external.0, "the same ports again");
-    bench.chain.stage_mut(0).unwrap().control(&format!("resume {}", external.0)).unwrap();
+    bench.graph.stage_mut(0).unwrap().control(&format!("resume {}", external.0)).unwrap();
     assert_eq!(bench.udp_out(HOST, SERVER), next);
 }

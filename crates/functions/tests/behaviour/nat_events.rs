@@ -9,7 +9,7 @@ const SERVER: &str = "192.0.2.80:80";
 
 /// Returns the events so far, as texts: `4 realm=1 src_ip=10.0.0.5 ...` without the name.
 fn events(bench: &mut Bench) -> Vec<String> {
-    let effects = bench.chain.effects_mut();
+    let effects = bench.graph.effects_mut();
     let texts = effects.events.iter().map(|event| {
         assert_eq!(event.kind, "nat");
         let mut text = String::new();

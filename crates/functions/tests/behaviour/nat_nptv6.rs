@@ -235,7 +235,7 @@ fn addresses_without_a_counterpart_are_dropped() {
                 let error = unreachable(remote, &opens(addr(outer), remote));
                 assert_eq!(bench.outside(&error).dropped(), NatUntranslated);
             }
-            assert_eq!(bench.chain.counters().flows_live, 0, "a refused packet leaves no flow");
+            assert_eq!(bench.graph.counters().flows_live, 0, "a refused packet leaves no flow");
         }
     }
     // The subnet-router anycast address, whose identifier would have to change.

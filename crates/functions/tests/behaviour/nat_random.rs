@@ -282,7 +282,7 @@ proptest! {
         play.bench.wait(8000);
         play.bench.expire();
         prop_assert_eq!(play.bench.ports_in_use(), 0);
-        for pool in &play.bench.chain.stages()[0].shared().pools {
+        for pool in &play.bench.graph.stages()[0].shared().pools {
             prop_assert_eq!(pool.in_use(), 0, "{}", pool.name());
         }
         // The same packets in large batches yield the same bytes.

@@ -1,4 +1,4 @@
-//! The policer in a chain: the packets that pass, and their marks.
+//! The policer in a graph: the packets that pass, and their marks.
 
 use std::collections::HashMap;
 
@@ -111,7 +111,7 @@ fn tenants_and_networks_have_separate_meters() {
             let mut packet = bench.pool.take(&frame).unwrap();
             packet.meta_mut().key.tenant = tenant;
             let (mut batch, mut out) = (vec![packet], vec![]);
-            bench.chain.process(&mut batch, &mut out, &mut bench.pool);
+            bench.graph.process(&mut batch, &mut out, &mut bench.pool);
             let passed = !out.is_empty();
             out.into_iter().for_each(|packet| bench.pool.give(packet));
             passed
@@ -135,7 +135,7 @@ fn without_a_free_meter_packets_pass_or_are_dropped() {
         assert_eq!(one(3, 2 * SECOND_NS), 1);
         assert_eq!([one(3, 2 * SECOND_NS), one(3, 2 * SECOND_NS)], [1, 0], "it has a meter");
         assert_eq!(counter(&bench, "packets_unmetered"), 2);
-        let meters = &bench.chain.stages()[0].shared().meters[0];
+        let meters = &bench.graph.stages()[0].shared().meters[0];
         assert_eq!((meters.in_use(), meters.forgotten(), meters.refused()), (2, 1, 2));
         let dropped = bench.drops().iter().any(|&(reason, count)| reason == "policer-no-meter" && count == 2);
         assert_eq!(dropped, passes == 0);
@@ -241,9 +241,9 @@ fn marks_are_attributes_of_packets_and_flows() {
         let mut packet = bench.pool.take(&frame(&datagram(host(1), server(1)))).unwrap();
         packet.meta_mut().transit.timestamp_ns = at_ns;
         let (mut batch, mut out) = (vec![packet], vec![]);
-        bench.chain.process(&mut batch, &mut out, &mut bench.pool);
+        bench.graph.process(&mut batch, &mut out, &mut bench.pool);
         let packet = out.remove(0);
-        let (tags, layout) = (packet.meta().transit.tags, bench.chain.stages()[0].tags());
+        let (tags, layout) = (packet.meta().transit.tags, bench.graph.stages()[0].tags());
         seen.push((layout.get(tags, 0), layout.get(tags, 1)));
         bench.pool.give(packet);
     }
@@ -255,10 +255,10 @@ fn a_new_rate_applies_at_once() {
     let mut bench = bench("policer", &two_at_once(json!({})));
     let packet = datagram(host(1), server(1));
     assert_eq!(passing(&mut bench, 0, Side::Inside, &packet, 5), 2);
-    bench.chain.stage_mut(0).unwrap().control("rate 2048bps").unwrap();
+    bench.graph.stage_mut(0).unwrap().control("rate 2048bps").unwrap();
     assert_eq!(passing(&mut bench, SECOND_NS / 2 - 1, Side::Inside, &packet, 5), 0);
     assert_eq!(passing(&mut bench, SECOND_NS / 2, Side::Inside, &packet, 5), 1);
-    bench.chain.stage_mut(0).unwrap().control("burst 512B").unwrap();
+    bench.graph.stage_mut(0).unwrap().control("burst 512B").unwrap();
     assert_eq!(passing(&mut bench, SECOND_NS / 2, Side::Inside, &packet, 5), 2, "256 bytes more");
 }
 

@@ -291,31 +291,31 @@ fn config((window, sample, cache): (usize, u64, usize)) -> Value {
 /// Ends all flows.
 fn over(mut benches: Vec<Bench>) -> (Vec<u64>, Vec<String>) {
     for bench in &mut benches {
-        assert!(bench.chain.finish(&mut bench.pool));
+        assert!(bench.graph.finish(&mut bench.pool));
         bench.batch(&[]);
         assert_eq!(bench.drops(), []);
     }
     (counters(&benches), reported(&benches))
 }
 
-/// Sends the packets through two chains with a common set of chunks; all flows move to the other
+/// Sends the packets through two graphs with a common set of chunks; all flows move to the other
 /// one after every n packets.
 fn moving(config: &Value, arrivals: &[Arrival], every: usize) -> (Vec<u64>, Vec<String>) {
     let mut benches = [bench("redundancy", config), bench("redundancy", config)];
-    let commons = benches[0].chain.share();
-    benches[1].chain.join(commons);
+    let commons = benches[0].graph.share();
+    benches[1].graph.join(commons);
     for (number, arrivals) in arrivals.chunks(every).enumerate() {
         let here = number % 2;
         benches[here].batch(arrivals);
-        let records = benches[here].chain.records();
+        let records = benches[here].graph.records();
         let live: Vec<u32> =
             records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE)).collect();
         for record in live {
             let (mut saved, [one, other]) = (vec![], &mut benches);
             let (from, to) = if here == 0 { (one, other) } else { (other, one) };
-            from.chain.save_flow(record, &mut saved);
-            to.chain.restore_flow(&saved, &mut to.pool).unwrap();
-            from.chain.release_flow(record);
+            from.graph.save_flow(record, &mut saved);
+            to.graph.restore_flow(&saved, &mut to.pool).unwrap();
+            from.graph.release_flow(record);
         }
     }
     over(benches.into())
@@ -385,7 +385,7 @@ fn a_gap_separates_two_chunks() {
         bytes - redundant - unique
     };
     assert!(pending(&bench) > 0, "what is behind the last cut waits for more");
-    assert!(bench.chain.finish(&mut bench.pool));
+    assert!(bench.graph.finish(&mut bench.pool));
     assert_eq!(pending(&bench), 0);
     assert_eq!(counter(&bench, "redundant_inbound"), redundant, "nobody knows what it would have been");
 }

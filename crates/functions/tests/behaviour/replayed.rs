@@ -2,7 +2,7 @@
 //! process them as a single unit would.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
-use graph::{Chain, NoHistory, Options, history_len};
+use graph::{Graph, NoHistory, Options, history_len};
 use io::traffic::{
     AddressPrefix, FrameRate, Generator, Payload, Protocols, Responder, TrafficAddresses, TrafficProfile,
 };
@@ -14,9 +14,9 @@ const UNITS: usize = 4;
 const POLICER: (&str, &str) =
     ("policer", r#"{"rate": "20kbps", "yellow": {"remark": "af12"}, "burst": "2KB", "excess_burst": "2KB"}"#);
 
-/// A chain with its environment.
+/// A graph with its environment.
 struct Unit {
-    chain: Chain,
+    graph: Graph,
     pool: PacketPool,
     out: Vec<Packet>,
     /// Packets of other units since its last packet.
@@ -35,8 +35,8 @@ struct Header {
 impl Unit {
     fn new(functions: &[(&str, &str)]) -> Unit {
         let options = Options { flows_max: FLOWS, seed: SEED, ..Options::default() };
-        let chain = Chain::new(stages(functions), options).unwrap();
-        Unit { chain, pool: PacketPool::new(64), out: vec![], history: vec![] }
+        let graph = Graph::new(stages(functions), options).unwrap();
+        Unit { graph, pool: PacketPool::new(64), out: vec![], history: vec![] }
     }
 
     /// Replays other units' packets, and processes this one.
@@ -45,8 +45,8 @@ impl Unit {
         let mut packet = self.pool.take(frame).unwrap();
         packet.meta_mut().transit.timestamp_ns = at_ns;
         packet.meta_mut().transit.side = side;
-        self.chain.process(&mut vec![packet], &mut self.out, &mut self.pool);
-        Outcome::take(&mut self.chain, &mut self.out, &mut self.pool)
+        self.graph.process(&mut vec![packet], &mut self.out, &mut self.pool);
+        Outcome::take(&mut self.graph, &mut self.out, &mut self.pool)
     }
 
     fn catch_up(&mut self) {
@@ -55,7 +55,7 @@ impl Unit {
             packet.meta_mut().transit.timestamp_ns = header.at_ns;
             packet.meta_mut().transit.side = header.side;
             packet.meta_mut().wire_len = header.wire_len;
-            self.chain.replay(&mut packet, &mut self.pool).unwrap();
+            self.graph.replay(&mut packet, &mut self.pool).unwrap();
             self.pool.give(packet);
         }
     }
@@ -65,7 +65,7 @@ impl Unit {
         let mut packet = self.pool.take(frame).unwrap();
         let parsed = Parser::new(packet::FlowHasher::new(SEED)).parse(&mut packet);
         let meta = packet.meta();
-        let flow = parsed.ok().and_then(|()| self.chain.flow(meta.hash, &meta.key, meta.reversed));
+        let flow = parsed.ok().and_then(|()| self.graph.flow(meta.hash, &meta.key, meta.reversed));
         let header = history_len(&packet).map(|len| {
             let bytes = frame[..len].to_vec();
             Header { at_ns, side, bytes, wire_len: frame.len() as u32 }
@@ -76,7 +76,7 @@ impl Unit {
 
     fn saved(&mut self, flow: u32) -> Vec<u8> {
         let mut saved = vec![];
-        self.chain.save_flow(flow, &mut saved);
+        self.graph.save_flow(flow, &mut saved);
         saved
     }
 
@@ -89,10 +89,10 @@ impl Unit {
             let all = shared.counters.iter().copied().chain(groups);
             all.chain([own.packets, own.bytes, own.drops]).collect::<Vec<_>>()
         };
-        let chain = self.chain.counters();
-        let all = [chain.packets_in, chain.bytes_in, chain.packets_out, chain.bytes_out, chain.packets_made];
-        let functions = self.chain.stages().iter().flat_map(|stage| of(&**stage));
-        all.into_iter().chain(chain.drops).chain([chain.flows_started]).chain(functions).collect()
+        let graph = self.graph.counters();
+        let all = [graph.packets_in, graph.bytes_in, graph.packets_out, graph.bytes_out, graph.packets_made];
+        let functions = self.graph.stages().iter().flat_map(|stage| of(&**stage));
+        all.into_iter().chain(graph.drops).chain([graph.flows_started]).chain(functions).collect()
     }
 }
 
@@ -122,7 +122,7 @@ fn check(functions: &[(&str, &str)]) -> u64 {
     let names: Vec<&str> = functions.iter().map(|(name, _)| *name).collect();
     let mut single = Unit::new(functions);
     let mut units: [Unit; UNITS] = std::array::from_fn(|_| Unit::new(functions));
-    assert!(single.chain.recomputes());
+    assert!(single.graph.recomputes());
     let profile = profile();
     let mut responder = Responder::new(profile.answer);
     let mut generator = Generator::new(&profile).unwrap();
@@ -148,7 +148,7 @@ fn check(functions: &[(&str, &str)]) -> u64 {
                     replayed += 1;
                 } else if let Some(saved) = &begun {
                     other.catch_up(); // Otherwise its aliases of earlier flows would be newer.
-                    other.chain.restore_flow(saved, &mut other.pool).unwrap();
+                    other.graph.restore_flow(saved, &mut other.pool).unwrap();
                 }
             }
             for (_, sent) in expected.sent.iter().filter(|(side, _)| *side == Side::Outside) {
@@ -193,7 +193,7 @@ fn packets_of_a_load_balancer() {
 }
 
 #[test]
-fn packets_of_a_chain() {
+fn packets_of_a_graph() {
     assert!(check(&[MONITOR, POLICER, FIREWALL, BALANCER]) > 10_000);
 }
 
@@ -212,8 +212,8 @@ fn others_cannot_be_replayed() {
         ("policer", r#"{"rate": "1Mbps", "per": "source"}"#),
     ];
     for function in cases {
-        assert!(!Unit::new(&[function]).chain.recomputes(), "{function:?}");
-        assert!(!Unit::new(&[MONITOR, function]).chain.recomputes(), "{function:?}");
+        assert!(!Unit::new(&[function]).graph.recomputes(), "{function:?}");
+        assert!(!Unit::new(&[MONITOR, function]).graph.recomputes(), "{function:?}");
     }
 }
 
@@ -222,8 +222,8 @@ fn a_packet_of_no_flow_here_is_no_history() {
     let mut unit = Unit::new(&[MONITOR]);
     let mut generator = Generator::new(&profile()).unwrap();
     let mut packet = unit.pool.take(generator.next().unwrap().data).unwrap();
-    assert_eq!(unit.chain.replay(&mut packet, &mut unit.pool), Err(NoHistory));
-    assert_eq!(unit.chain.counters().flows_started, 0);
+    assert_eq!(unit.graph.replay(&mut packet, &mut unit.pool), Err(NoHistory));
+    assert_eq!(unit.graph.counters().flows_started, 0);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_replayed_packet_ends_no_other_flow() {
     let mut unit = Unit::new(&[MONITOR]);
     let mut generator = Generator::new(&profile()).unwrap();
     let mut last = None;
-    while unit.chain.counters().flows_started < 2 {
+    while unit.graph.counters().flows_started < 2 {
         let packet = generator.next().unwrap();
         let (at_ns, side) = (packet.timestamp_ns, Side::Inside);
         unit.process(at_ns, side, packet.data);
@@ -243,11 +243,11 @@ fn a_replayed_packet_ends_no_other_flow() {
             wire_len: packet.data.len() as u32,
         });
     }
-    let ended = |unit: &Unit| unit.chain.counters().flows_ended.iter().sum::<u64>();
+    let ended = |unit: &Unit| unit.graph.counters().flows_ended.iter().sum::<u64>();
     let now_ns = last.as_ref().unwrap().at_ns;
     unit.history.extend(last);
     unit.catch_up();
     assert_eq!(ended(&unit), 0, "only the unit that has the packet ends it");
-    unit.chain.handle_timeout(now_ns, &mut unit.pool);
+    unit.graph.handle_timeout(now_ns, &mut unit.pool);
     assert_eq!(ended(&unit), 1, "and the flow itself continues");
 }

@@ -71,24 +71,24 @@ const REMARK: Function = ("remark", "{}", &[]);
 const MONITOR: Function = ("monitor", r#"{"active_timeout": "20ms"}"#, &[]);
 
 /// Share of the fast-path packets whose state functions run in parallel.
-fn share(chain: &[Function], payload: Payload) -> f64 {
-    let traffic = conversations(chain, 3, payload);
-    let paths = (0..6).map(|seed| check_all(chain, options(0), &traffic, seed).path);
+fn share(graph: &[Function], payload: Payload) -> f64 {
+    let traffic = conversations(graph, 3, payload);
+    let paths = (0..6).map(|seed| check_all(graph, options(0), &traffic, seed).path);
     let (beside, all) = paths.fold((0, 0), |(beside, all), path| (beside + path.beside, all + path.packets));
     beside as f64 / all as f64
 }
 
 #[test]
 fn commuting_functions_run_side_by_side() {
-    for chain in [
+    for graph in [
         &[READER, ALERTER][..],
         &[ALERTER, MONITOR, READER],
         &[READER, SHARER, MONITOR, OF_DSCP],
         &[ALERTER, REMARK, READER],
         &[WRITER, ALERTER],
     ] {
-        let share = share(chain, Payload::Random);
-        assert!(share > 0.7, "{share}: {chain:?}");
+        let share = share(graph, Payload::Random);
+        assert!(share > 0.7, "{share}: {graph:?}");
     }
 }
 
@@ -96,10 +96,10 @@ fn commuting_functions_run_side_by_side() {
 /// other.
 #[test]
 fn functions_that_do_not_commute_stay_in_order() {
-    let chain = [OF_DSCP, REMARK, OF_DSCP]; // For packets from either side.
-    assert_eq!(share(&chain, Payload::Random), 0.0);
-    for chain in [[READER, WRITER], [WRITER, READER], [WRITER, WRITER]] {
-        assert_eq!(share(&chain, Payload::Random), 0.0, "{chain:?}");
+    let graph = [OF_DSCP, REMARK, OF_DSCP]; // For packets from either side.
+    assert_eq!(share(&graph, Payload::Random), 0.0);
+    for graph in [[READER, WRITER], [WRITER, READER], [WRITER, WRITER]] {
+        assert_eq!(share(&graph, Payload::Random), 0.0, "{graph:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The whitelist in a chain: the datagrams that pass, and when.
+//! The whitelist in a graph: the datagrams that pass, and when.
 
 use std::collections::HashMap;
 
@@ -143,8 +143,8 @@ fn an_unsolicited_datagram_leaves_no_state() {
         let [_, b, c, d] = number.to_be_bytes();
         assert!(!comes_in(&mut bench, u64::from(number), v4(100, b, c, d, 53), host(1)));
     }
-    let shared = bench.chain.stages()[0].shared();
-    assert_eq!((shared.sets[0].len(), shared.sets[1].len(), bench.chain.records().live()), (0, 0, 0));
+    let shared = bench.graph.stages()[0].shared();
+    assert_eq!((shared.sets[0].len(), shared.sets[1].len(), bench.graph.records().live()), (0, 0, 0));
 }
 
 #[test]

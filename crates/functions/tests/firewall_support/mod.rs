@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // All of it is test code.
 
 use functions::firewall::{Config, Firewall};
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::{Setup, stage};
 use packet::{DropReason, Packet, PacketPool, Side};
 
@@ -100,9 +100,9 @@ pub enum Fate {
 
 pub use Fate::{Dropped, Passed};
 
-/// A chain with one firewall.
+/// A graph with one firewall.
 pub struct Bench {
-    pub chain: Chain,
+    pub graph: Graph,
     pub pool: PacketPool,
     pub now_ns: u64,
     /// Answers of the firewall.
@@ -119,8 +119,8 @@ impl Bench {
     pub fn new(config: Config) -> Bench {
         let options = Options { flows_max: 4096, ..Options::default() };
         let firewall = stage::load::<Firewall>(config, Setup::new(1, options.flows_max)).unwrap();
-        let chain = Chain::new(vec![firewall], options).unwrap();
-        Bench { chain, pool: PacketPool::new(512), now_ns: 1_000_000_000, answers: Vec::new(), last: None }
+        let graph = Graph::new(vec![firewall], options).unwrap();
+        Bench { graph, pool: PacketPool::new(512), now_ns: 1_000_000_000, answers: Vec::new(), last: None }
     }
 
     pub fn json(text: serde_json::Value) -> Bench {
@@ -135,11 +135,11 @@ impl Bench {
     /// Sends a frame in by this side, a millisecond after the previous one.
     pub fn send(&mut self, side: Side, frame: &[u8]) -> Fate {
         self.now_ns += 1_000_000;
-        let before = self.chain.counters();
+        let before = self.graph.counters();
         let mut batch = vec![packet_of(&mut self.pool, side, frame, self.now_ns)];
         let mut out = Vec::new();
-        self.chain.process(&mut batch, &mut out, &mut self.pool);
-        let after = self.chain.counters();
+        self.graph.process(&mut batch, &mut out, &mut self.pool);
+        let after = self.graph.counters();
         assert!(after.add_up());
         let mut fate = Fate::Held;
         for packet in out {
@@ -159,11 +159,11 @@ impl Bench {
     }
 
     pub fn control(&mut self, command: &str) {
-        self.chain.stage_mut(0).unwrap().control(command).unwrap();
+        self.graph.stage_mut(0).unwrap().control(command).unwrap();
     }
 
     pub fn counter(&self, name: &str) -> u64 {
-        let stage = &self.chain.stages()[0];
+        let stage = &self.graph.stages()[0];
         let counters = stage.descriptor().shared.iter().filter_map(|shared| match shared {
             nf::Shared::Counter(name) => Some(*name),
             _ => None,
@@ -174,7 +174,7 @@ impl Bench {
 
     /// Returns an attribute of the last packet that passed.
     pub fn tag(&self, name: &str) -> u16 {
-        let stage = &self.chain.stages()[0];
+        let stage = &self.graph.stages()[0];
         let at = stage.descriptor().attributes.iter().position(|attribute| attribute.name == name).unwrap();
         stage.tags().get(self.last.as_ref().unwrap().meta().transit.tags, at)
     }

@@ -1,8 +1,8 @@
-//! Common parts of tests that play one traffic to several chains: functions whose flows share
+//! Common parts of tests that play one traffic to several graphs: functions whose flows share
 //! nothing but counters, and the outcome of a packet.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
-use graph::Chain;
+use graph::Graph;
 use nf::stage::Stage;
 use nf::{Alert, Registry, Setup};
 use packet::{Packet, PacketPool, Side};
@@ -27,14 +27,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Takes a chain's output and reports.
-    pub fn take(chain: &mut Chain, out: &mut Vec<Packet>, pool: &mut PacketPool) -> Outcome {
+    /// Takes a graph's output and reports.
+    pub fn take(graph: &mut Graph, out: &mut Vec<Packet>, pool: &mut PacketPool) -> Outcome {
         let mut outcome = Outcome::default();
         for packet in out.drain(..) {
             outcome.sent.push((packet.meta().transit.side, packet.data().to_vec()));
             pool.give(packet);
         }
-        let effects = chain.effects_mut();
+        let effects = graph.effects_mut();
         let alerts = effects.alerts.drain(..).map(|alert| format!("{:?}", Alert { sequence: 0, ..alert }));
         outcome.told.extend(alerts);
         outcome.told.extend(effects.reports.drain(..).map(|report| format!("{report:?}")));

@@ -1,4 +1,4 @@
-//! HTTP over TCP through a chain: connections built segment by segment.
+//! HTTP over TCP through a graph: connections built segment by segment.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -187,9 +187,9 @@ pub fn run(config: Value, segments: &[Arrival]) -> Run {
 /// Ends all flows.
 pub fn end(mut bench: Bench) -> Run {
     let sent = bench.sent.len();
-    assert!(bench.chain.finish(&mut bench.pool));
+    assert!(bench.graph.finish(&mut bench.pool));
     bench.batch(&[]);
-    let buffers = bench.chain.stages()[0].shared().buffers.as_ref().unwrap();
+    let buffers = bench.graph.stages()[0].shared().buffers.as_ref().unwrap();
     assert_eq!((buffers.used_bytes(), buffers.refused_bytes()), (0, 0));
     let reported = bench.told.iter().map(|line| brief(line)).collect();
     Run { reported, sent, drops: bench.drops(), bench }
@@ -197,7 +197,7 @@ pub fn end(mut bench: Bench) -> Run {
 
 impl Run {
     pub fn counter(&self, name: &str) -> u64 {
-        let stage = &self.bench.chain.stages()[0];
+        let stage = &self.bench.graph.stages()[0];
         for group in &stage.shared().groups {
             if let Some(at) = group.names.iter().position(|known| known == name) {
                 return group.values[at];
@@ -208,13 +208,13 @@ impl Run {
 
     /// Returns all counters that do not depend on the number of packets.
     pub fn counters(&self) -> (Vec<u64>, Vec<Vec<u64>>) {
-        let shared = self.bench.chain.stages()[0].shared();
+        let shared = self.bench.graph.stages()[0].shared();
         (shared.counters.clone(), shared.groups.iter().map(|group| group.values.clone()).collect())
     }
 
     /// Returns the nonzero counters of anomalies.
     pub fn anomalies(&self) -> Vec<String> {
-        let group = &self.bench.chain.stages()[0].shared().groups[2];
+        let group = &self.bench.graph.stages()[0].shared().groups[2];
         let counted = group.names.iter().zip(&group.values).filter(|(_, value)| **value > 0);
         counted.map(|(name, _)| name.trim_start_matches("anomaly_").to_owned()).collect()
     }

@@ -1,6 +1,6 @@
 //! Fragmented datagrams: matches of the whole datagram, in whatever order its fragments arrive.
 
-use graph::Chain;
+use graph::Graph;
 use packet::{DropReason, Endpoint, Packet, PacketPool, Side};
 use serde_json::json;
 
@@ -163,7 +163,7 @@ fn fragments_are_held_until_complete_and_leave_in_order() {
             let sent = bench.one(arrival.at_ns, arrival.side, &arrival.network);
             let count = if number + 1 == parts.len() { parts.len() } else { 0 };
             assert_eq!(sent.len(), count, "{order:?}");
-            assert_eq!(bench.chain.counters().packets_held as usize, number + 1 - count);
+            assert_eq!(bench.graph.counters().packets_held as usize, number + 1 - count);
         }
         let sent: Vec<&[u8]> = bench.sent.iter().map(|(_, _, frame)| &frame[14..]).collect();
         // Later fragments wait for the first one.
@@ -191,12 +191,12 @@ fn incomplete_datagrams_are_dropped_after_the_timeout() {
         bench.one(SECOND_NS + 5 * MS_NS, Side::Inside, &parts[0]);
         // The first one releases the others, whose wait began here.
         let due_ns = SECOND_NS + 5 * MS_NS + seconds * SECOND_NS;
-        assert!(bench.chain.next_timeout_ns() <= due_ns);
+        assert!(bench.graph.next_timeout_ns() <= due_ns);
         for (at_ns, held, drops) in
             [(due_ns - SECOND_NS, 3, vec![]), (due_ns, 0, vec![("fragment-timeout", 3)])]
         {
             bench.advance(at_ns);
-            assert_eq!((bench.chain.counters().packets_held, bench.drops()), (held, drops), "{v6}");
+            assert_eq!((bench.graph.counters().packets_held, bench.drops()), (held, drops), "{v6}");
         }
         assert_eq!(bench.one(due_ns + 1, Side::Inside, &parts[3]).len(), 0);
     }
@@ -222,7 +222,7 @@ fn held_fragments_are_bounded() {
             let parts = fragments(&udp(source, v4(192, 0, 2, 1, 7_000), &[b'.'; 96]), id, 24);
             parts[..4].iter().for_each(|part| drop(unit.process(part)));
         }
-        let counters = unit.chain.counters();
+        let counters = unit.graph.counters();
         assert_eq!(counters.packets_held as usize, most);
         assert!(counters.add_up());
         let full = counters.drops[DropReason::FragmentTableFull.index()];
@@ -247,13 +247,13 @@ fn a_retransmission_with_other_bytes_does_not_leave() {
         let sent: Vec<_> = before.into_iter().chain(copies).chain(again).chain(after).collect();
         assert!(!sent.contains(&copy), "{number}");
         assert!(parts.iter().all(|part| sent.contains(part)), "{number}");
-        assert!(unit.chain.counters().add_up());
+        assert!(unit.graph.counters().add_up());
     }
 }
 
-/// A chain with more buffers than a bench has.
+/// A graph with more buffers than a bench has.
 struct Unit {
-    chain: Chain,
+    graph: Graph,
     pool: PacketPool,
     out: Vec<Packet>,
 }
@@ -261,13 +261,13 @@ struct Unit {
 impl Unit {
     fn new() -> Unit {
         let stages = vec![stage("ids", &config(RULES, json!({})))];
-        Unit { chain: Chain::new(stages, options()).unwrap(), pool: PacketPool::new(4_096), out: vec![] }
+        Unit { graph: Graph::new(stages, options()).unwrap(), pool: PacketPool::new(4_096), out: vec![] }
     }
 
     /// Sends a packet through; returns those that leave, from the IP header on.
     fn process(&mut self, network: &[u8]) -> Vec<Vec<u8>> {
         let packet = packet(SECOND_NS, Side::Inside, network);
-        self.chain.process(&mut vec![packet], &mut self.out, &mut self.pool);
+        self.graph.process(&mut vec![packet], &mut self.out, &mut self.pool);
         let leave = |packet: Packet| {
             assert_eq!(packet.meta().transit.side, Side::Outside);
             packet.data()[14..].to_vec()
@@ -278,13 +278,13 @@ impl Unit {
     /// Moves the flow to another unit, which knows that its first fragment passed.
     fn hand_over(&mut self, other: &mut Unit, first: &[u8]) {
         let mut saved = vec![];
-        let record = self.chain.records().used().next().unwrap();
-        self.chain.save_flow(record, &mut saved);
-        other.chain.restore_flow(&saved, &mut other.pool).unwrap();
-        self.chain.release_flow(record);
+        let record = self.graph.records().used().next().unwrap();
+        self.graph.save_flow(record, &mut saved);
+        other.graph.restore_flow(&saved, &mut other.pool).unwrap();
+        self.graph.release_flow(record);
         let mut first = [packet(SECOND_NS, Side::Inside, first)];
-        other.chain.classify(&mut first, |_| {});
-        other.chain.classifier_mut().learn_elsewhere(&first[0], &mut vec![]);
+        other.graph.classify(&mut first, |_| {});
+        other.graph.classifier_mut().learn_elsewhere(&first[0], &mut vec![]);
     }
 }
 
@@ -299,16 +299,16 @@ fn held_fragments_move_with_their_flow() {
             let (mut here, mut there) = (Unit::new(), Unit::new());
             parts[..at].iter().for_each(|part| assert!(here.process(part).is_empty()));
             here.hand_over(&mut there, &parts[0]);
-            let (before, after) = (here.chain.counters(), there.chain.counters());
+            let (before, after) = (here.graph.counters(), there.graph.counters());
             assert!(before.add_up());
             assert_eq!((before.packets_held, after.packets_held), (0, at as u64));
             let sent: Vec<Vec<u8>> = parts[at..].iter().flat_map(|part| there.process(part)).collect();
             assert_eq!(sent, expected, "moved after {at}");
-            let after = there.chain.counters();
+            let after = there.graph.counters();
             assert_eq!(after.packets_held, 0);
             assert_eq!(after.packets_in - 1 + at as u64, after.packets_out + after.dropped());
-            here.chain.start_anew(0, &mut here.pool);
-            assert!(here.chain.counters().add_up());
+            here.graph.start_anew(0, &mut here.pool);
+            assert!(here.graph.counters().add_up());
         }
     }
 }

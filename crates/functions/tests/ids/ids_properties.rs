@@ -128,7 +128,7 @@ proptest! {
             let together = end(bench);
             prop_assert_eq!(&together.bench.told, &alone.bench.told);
             prop_assert_eq!(&together.drops, &alone.drops);
-            let counters = |seen: &Seen| seen.bench.chain.stages()[0].shared().counters.clone();
+            let counters = |seen: &Seen| seen.bench.graph.stages()[0].shared().counters.clone();
             prop_assert_eq!(counters(&together), counters(&alone));
         }
     }

@@ -89,6 +89,6 @@ fn without_a_tracker_all_matches_are_reported_and_counted() {
     let seen = watch_with(&rule(limit), json!({ "trackers": 1 }), &packets);
     let reported: Vec<u64> = seen.reported.iter().map(|(packet, _)| *packet).collect();
     assert_eq!(reported, [1, 2, 4, 5], "the first host has the tracker");
-    let trackers = &seen.bench.chain.stages()[0].shared().meters[0];
+    let trackers = &seen.bench.graph.stages()[0].shared().meters[0];
     assert_eq!((trackers.in_use(), trackers.refused()), (1, 3));
 }

@@ -1,4 +1,4 @@
-//! `ids` in a chain: each behaviour of its README by a small example of a few rules, a few packets,
+//! `ids` in a graph: each behaviour of its README by a small example of a few rules, a few packets,
 //! and the expected reports; random conversations; and all rules, checked by an oracle.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

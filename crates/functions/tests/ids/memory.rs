@@ -128,7 +128,7 @@ fn spoofed_sources_take_nothing_from_open_connections() {
     for (when_full, drops) in [("pass", 0), ("drop", 1)] {
         let seen = beside((0..1_000).map(spoofed).collect(), json!({ "when_full": when_full }));
         assert!(is_stopped(&seen), "{when_full}: {:?} {:?}", seen.rules(), seen.drops);
-        assert!(seen.bench.chain.stages()[0].shared().buffers.as_ref().unwrap().evictions() > 100);
+        assert!(seen.bench.graph.stages()[0].shared().buffers.as_ref().unwrap().evictions() > 100);
         assert_eq!(seen.counter("source_over_share"), 0);
         let dropped = seen.drops.iter().find(|(reason, _)| *reason == "ids-memory");
         assert!(drops == 1 || dropped.is_none(), "{:?}", seen.drops);
@@ -176,7 +176,7 @@ fn buffers_are_freed_as_connections_end() {
     let kept = |talks: Vec<Talk>| {
         let mut bench = ids(RULES);
         segments(talks).iter().for_each(|packet| bench.batch(std::slice::from_ref(packet)));
-        let used = bench.chain.stages()[0].shared().buffers.as_ref().unwrap().used_bytes();
+        let used = bench.graph.stages()[0].shared().buffers.as_ref().unwrap().used_bytes();
         end(bench);
         used
     };

@@ -57,7 +57,7 @@ fn low_ttls_are_raised_if_configured() {
         let options = StreamOptions { low_ttl: LowTtl::Raise, ttl_min: Some(9), ..StreamOptions::default() };
         let raised = in_line(options, &talk.segments);
         assert_eq!((raised.rules(), raised.drops.len()), (vec![1], 0));
-        assert_eq!(raised.bench.chain.counters().streams.raised, 1);
+        assert_eq!(raised.bench.graph.counters().streams.raised, 1);
         let sent = &raised.bench.sent[3].2[14..];
         assert_eq!(sent[ttl_at(sent)], 9);
         assert!(checksums_are_right(sent));
@@ -79,7 +79,7 @@ fn differing_retransmissions_are_replaced_if_configured() {
         let options = StreamOptions { differing: Differing::Replace, ..StreamOptions::default() };
         let replaced = in_line(options, &talk.segments);
         assert_eq!((replaced.rules(), replaced.drops.len()), (vec![], 0));
-        let streams = replaced.bench.chain.counters().streams;
+        let streams = replaced.bench.graph.counters().streams;
         assert_eq!((streams.replaced, streams.differing), (1, 1));
         let sent = &replaced.bench.sent.last().unwrap().2[14..];
         assert!(checksums_are_right(sent));

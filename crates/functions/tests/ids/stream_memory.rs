@@ -54,7 +54,7 @@ fn dropped(seen: &Seen, reason: &str) -> u64 {
 }
 
 fn streams(seen: &Seen, name: &str) -> u64 {
-    let counters = seen.bench.chain.counters().streams.by_name();
+    let counters = seen.bench.graph.counters().streams.by_name();
     counters.into_iter().find(|(counter, _)| *counter == name).map_or(0, |(_, value)| value)
 }
 

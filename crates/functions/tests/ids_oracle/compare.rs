@@ -1,10 +1,10 @@
-//! A chain of the witness and `ids`: the oracle judges the witness's packets, and its reports are
+//! A graph of the witness and `ids`: the oracle judges the witness's packets, and its reports are
 //! compared with those of `ids`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::Setup;
 use nf::stage::{Stage, load};
 use signatures::LoadedRule;
@@ -31,7 +31,7 @@ pub struct Compared {
     /// Packets, and the excluded ones.
     pub packets: usize,
     pub vague: usize,
-    /// Agreement of the chain's streams with the oracle's.
+    /// Agreement of the graph's streams with the oracle's.
     pub streams: Agreement,
     /// Matches of whole streams, against windows of them.
     pub whole: Whole,
@@ -58,11 +58,11 @@ impl Both {
         let flows_max = FLOWS_MAX.min(16 + frames.len() as u32);
         let witness = load::<Witness>((), Setup::new(1, flows_max)).unwrap();
         let options = Options { flows_max, ..Options::default() };
-        let mut chain = Chain::new(vec![witness, ids_stage(&self.text, flows_max)], options).unwrap();
+        let mut graph = Graph::new(vec![witness, ids_stage(&self.text, flows_max)], options).unwrap();
         drop(Witness::take());
-        pass(&mut chain, frames);
-        assert_eq!(chain.effects().alerts_lost, 0);
-        let reported = std::mem::take(&mut chain.effects_mut().alerts);
+        pass(&mut graph, frames);
+        assert_eq!(graph.effects().alerts_lost, 0);
+        let reported = std::mem::take(&mut graph.effects_mut().alerts);
         let reported = reported.iter().map(|alert| Alerted {
             packet: alert.sequence,
             gid: alert.detail.as_ref().map_or(1, |detail| detail.group),

@@ -1,8 +1,8 @@
-//! A slow oracle for `ids`: from a chain's view of each packet, it derives which rules must report
+//! A slow oracle for `ids`: from a graph's view of each packet, it derives which rules must report
 //! on it.
 //!
 //! It follows the function's README sentence by sentence, rule by rule and byte by byte, and shares
-//! nothing with the function. It parses HTTP and reassembles streams by itself. It trusts the chain
+//! nothing with the function. It parses HTTP and reassembles streams by itself. It trusts the graph
 //! only for the flow of a packet and for the boundaries of stream pieces, whose bytes it compares
 //! with its own. [`ASSUMPTIONS`] lists its assumptions where the README is silent.
 #![allow(dead_code, reason = "each test uses a part")]

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::process::Command;
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::Setup;
 use nf::stage::load;
 use packet::LinkType;
@@ -192,13 +192,13 @@ impl Sides {
         });
         let config = serde_json::from_value(config).unwrap();
         let ids = load::<functions::ids::Ids>(config, Setup::new(1, flows_max)).unwrap();
-        let mut chain =
-            Chain::new(vec![ids], Options { flows_max, inner: true, ..Options::default() }).unwrap();
+        let mut graph =
+            Graph::new(vec![ids], Options { flows_max, inner: true, ..Options::default() }).unwrap();
         let mut holds = BTreeSet::new();
         for frames in frames.chunks(1000) {
-            pass(&mut chain, frames);
-            assert_eq!(chain.effects().alerts_lost, 0);
-            holds.extend(chain.effects_mut().alerts.drain(..).map(|alert| {
+            pass(&mut graph, frames);
+            assert_eq!(graph.effects().alerts_lost, 0);
+            holds.extend(graph.effects_mut().alerts.drain(..).map(|alert| {
                 let (low, high) = alert.key.ends(false);
                 let ends = [low, high].map(|end| (end.addr.ip(), end.port));
                 (between(ends, alert.key.protocol), alert.signature_id)

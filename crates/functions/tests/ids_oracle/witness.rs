@@ -1,9 +1,9 @@
-//! A function that records a chain's view of each packet: all that the oracle knows of the traffic.
+//! A function that records a graph's view of each packet: all that the oracle knows of the traffic.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::stage::load;
 use nf::stream::StreamEventKind;
 use nf::{
@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// An address and a port; 0 without ports.
 pub type End = (IpAddr, u16);
 
-/// A packet as seen by a function of a chain.
+/// A packet as seen by a function of a graph.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// Its number in order of arrival.
@@ -116,23 +116,23 @@ impl Witness {
         OBSERVED.take()
     }
 
-    /// Returns the view of these frames by a chain of just a witness.
+    /// Returns the view of these frames by a graph of just a witness.
     pub fn watch(frames: &[Frame]) -> Vec<Observed> {
         drop(Witness::take());
         let flows_max = FLOWS_MAX.min(16 + frames.len() as u32);
         let options = Options { flows_max, ..Options::default() };
-        let mut chain =
-            Chain::new(vec![load::<Witness>((), Setup::new(1, flows_max)).unwrap()], options).unwrap();
-        pass(&mut chain, frames);
+        let mut graph =
+            Graph::new(vec![load::<Witness>((), Setup::new(1, flows_max)).unwrap()], options).unwrap();
+        pass(&mut graph, frames);
         Witness::take()
     }
 }
 
-/// Maximum flows of a test's chain.
+/// Maximum flows of a test's graph.
 pub const FLOWS_MAX: u32 = 1 << 14;
 
-/// Sends frames through a chain.
-pub fn pass(chain: &mut Chain, frames: &[Frame]) {
+/// Sends frames through a graph.
+pub fn pass(graph: &mut Graph, frames: &[Frame]) {
     let mut pool = PacketPool::new(256);
     let (mut batch, mut out) = (Vec::new(), Vec::new());
     for frame in frames {
@@ -140,7 +140,7 @@ pub fn pass(chain: &mut Chain, frames: &[Frame]) {
         let meta = packet.meta_mut();
         (meta.transit.timestamp_ns, meta.wire_len, meta.link) = (frame.time_ns, frame.wire_len, frame.link);
         batch.push(packet);
-        chain.process(&mut batch, &mut out, &mut pool);
+        graph.process(&mut batch, &mut out, &mut pool);
         pool.give_all(&mut out);
     }
 }

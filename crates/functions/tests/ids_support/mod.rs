@@ -1,4 +1,4 @@
-//! `ids` in a chain: rules and packets in, reports by packet out.
+//! `ids` in a graph: rules and packets in, reports by packet out.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -32,7 +32,7 @@ pub fn config(rules: &str, more: Value) -> Value {
     config
 }
 
-/// A chain of `ids` with these rules.
+/// A graph of `ids` with these rules.
 pub fn ids(rules: &str) -> Bench {
     bench("ids", &config(rules, json!({})))
 }
@@ -52,9 +52,9 @@ pub fn watch_with(rules: &str, more: Value, packets: &[Arrival]) -> Seen {
 /// Ends all flows, after which no memory is in use.
 pub fn end(mut bench: Bench) -> Seen {
     let sent = bench.sent.len();
-    assert!(bench.chain.finish(&mut bench.pool));
+    assert!(bench.graph.finish(&mut bench.pool));
     bench.batch(&[]);
-    let buffers = bench.chain.stages()[0].shared().buffers.as_ref().unwrap();
+    let buffers = bench.graph.stages()[0].shared().buffers.as_ref().unwrap();
     assert_eq!(buffers.used_bytes(), 0, "bytes of flows that are over");
     let refused_bytes = buffers.refused_bytes();
     let packet = |alert: &nf::Alert| if alert.has_packet { alert.sequence + 1 } else { 0 };

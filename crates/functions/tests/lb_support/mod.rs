@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::stage::Stage;
 use nf::{Registry, Setup};
 use packet::{DropReason, Packet, PacketPool, Side};
@@ -215,9 +215,9 @@ pub fn load_balancer(config: &Value) -> Result<Box<dyn Stage>, String> {
     entry.make(config, Setup::new(7, 4096)).map_err(|error| error.to_string())
 }
 
-/// A chain with a load balancer.
+/// A graph with a load balancer.
 pub struct Bench {
-    pub chain: Chain,
+    pub graph: Graph,
     pool: PacketPool,
     pub now_ns: u64,
 }
@@ -232,8 +232,8 @@ impl Bench {
         let mut stages = vec![load_balancer(config).unwrap()];
         stages.extend(behind);
         let options = Options { flows_max: 4096, seed: 7, inner, ..Options::default() };
-        let chain = Chain::new(stages, options).unwrap();
-        Bench { chain, pool: PacketPool::new(256), now_ns: 1_000_000_000 }
+        let graph = Graph::new(stages, options).unwrap();
+        Bench { graph, pool: PacketPool::new(256), now_ns: 1_000_000_000 }
     }
 
     /// Sends all packets in one batch; returns the output in order.
@@ -247,8 +247,8 @@ impl Bench {
             batch.push(packet);
         }
         let mut out: Vec<Packet> = Vec::new();
-        self.chain.process(&mut batch, &mut out, &mut self.pool);
-        assert!(self.chain.counters().add_up());
+        self.graph.process(&mut batch, &mut out, &mut self.pool);
+        assert!(self.graph.counters().add_up());
         out.into_iter()
             .map(|packet| {
                 let sent = (packet.meta().transit.side, packet.data().to_vec());
@@ -277,23 +277,23 @@ impl Bench {
 
     /// Returns the drop reason of a packet.
     pub fn drop(&mut self, side: Side, packet: &Ip) -> DropReason {
-        let before = self.chain.counters().drops;
+        let before = self.graph.counters().drops;
         self.batch(&[(side, packet.frame())]);
-        let after = self.chain.counters().drops;
+        let after = self.graph.counters().drops;
         *DropReason::ALL.iter().find(|r| after[r.index()] > before[r.index()]).expect("it was dropped")
     }
 
     pub fn control(&mut self, command: &str) {
-        self.chain.stage_mut(0).unwrap().control(command).unwrap();
+        self.graph.stage_mut(0).unwrap().control(command).unwrap();
     }
 
     pub fn counter(&self, number: usize) -> u64 {
-        self.chain.stages()[0].shared().counters[number]
+        self.graph.stages()[0].shared().counters[number]
     }
 
     /// Returns a server's counter by its name in reports.
     pub fn server_counter(&self, name: &str) -> u64 {
-        let group = &self.chain.stages()[0].shared().groups[0];
+        let group = &self.graph.stages()[0].shared().groups[0];
         group.values[group.names.iter().position(|n| n == name).expect(name)]
     }
 }
@@ -311,16 +311,16 @@ pub enum Expect {
 /// Description, packet and expected fate.
 pub struct Row(pub &'static str, pub Side, pub Vec<u8>, pub Expect);
 
-/// Sends all rows through one chain, packet by packet and again in one batch, and compares the
+/// Sends all rows through one graph, packet by packet and again in one batch, and compares the
 /// outputs.
 pub fn check(config: &Value, rows: Vec<Row>) {
     let mut bench = Bench::new(config);
     let mut all = Vec::new();
     for Row(what, side, packet, expect) in &rows {
-        let drops = bench.chain.counters().drops;
+        let drops = bench.graph.counters().drops;
         let out = bench.batch(&[(*side, packet.clone())]);
         let dropped =
-            |reason: DropReason| bench.chain.counters().drops[reason.index()] - drops[reason.index()];
+            |reason: DropReason| bench.graph.counters().drops[reason.index()] - drops[reason.index()];
         match expect {
             Expect::Sent(wanted) => same(what, &out, &[(side.other(), wanted.clone())]),
             Expect::Dropped(reason) => {

@@ -40,7 +40,7 @@ pub fn stage(function: &str, config: &Value) -> Box<dyn Stage> {
     entry.make(config, setup).unwrap_or_else(|error| panic!("{config}: {error}"))
 }
 
-/// Creates a chain with one function.
+/// Creates a graph with one function.
 pub fn bench(function: &str, config: &Value) -> Bench {
     Bench::new(vec![stage(function, config)], options())
 }
@@ -50,9 +50,9 @@ pub fn counter(bench: &Bench, name: &str) -> u64 {
     counter_of(bench, 0, name)
 }
 
-/// Returns a counter of the function at this index of a bench's chain.
+/// Returns a counter of the function at this index of a bench's graph.
 pub fn counter_of(bench: &Bench, stage: usize, name: &str) -> u64 {
-    let stage = &bench.chain.stages()[stage];
+    let stage = &bench.graph.stages()[stage];
     let counters = stage.descriptor().shared.iter().filter(|shared| matches!(shared, nf::Shared::Counter(_)));
     let at = counters.into_iter().position(|shared| matches!(shared, nf::Shared::Counter(n) if *n == name));
     stage.shared().counters[at.unwrap_or_else(|| panic!("no counter {name}"))]

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use graph::{Chain, Options, Timeouts};
+use graph::{Graph, Options, Timeouts};
 use nf::{FlowReport, Registry, Setup};
 use packet::{Packet, PacketPool, Side};
 use serde_json::Value;
@@ -147,9 +147,9 @@ impl Ip {
     }
 }
 
-/// A chain with a monitor in it.
+/// A graph with a monitor in it.
 pub struct Bench {
-    pub chain: Chain,
+    pub graph: Graph,
     pub monitor: usize,
     pub pool: PacketPool,
 }
@@ -158,7 +158,7 @@ pub struct Bench {
 pub type Arrival = (u64, Side, Vec<u8>);
 
 impl Bench {
-    /// A chain of one monitor, whose flows end only with the run.
+    /// A graph of one monitor, whose flows end only with the run.
     pub fn new(config: &Value) -> Bench {
         let forever = u32::MAX;
         let timeouts = Timeouts {
@@ -172,7 +172,7 @@ impl Bench {
         Bench::of(&[("monitor", config.clone())], Options { timeouts, ..Options::default() })
     }
 
-    /// A chain of these functions.
+    /// A graph of these functions.
     pub fn of(functions: &[(&str, Value)], options: Options) -> Bench {
         let registry: Registry<Value> = functions::registry();
         let stages = functions.iter().map(|(name, config)| {
@@ -180,7 +180,7 @@ impl Bench {
             entry.make(config, Setup::new(options.seed, options.flows_max)).unwrap()
         });
         let monitor = functions.iter().position(|(name, _)| *name == "monitor").unwrap();
-        Bench { chain: Chain::new(stages.collect(), options).unwrap(), monitor, pool: PacketPool::new(512) }
+        Bench { graph: Graph::new(stages.collect(), options).unwrap(), monitor, pool: PacketPool::new(512) }
     }
 
     /// Sends these packets through in one batch; returns the number that came out.
@@ -192,8 +192,8 @@ impl Bench {
             batch.push(packet);
         }
         let mut out: Vec<Packet> = Vec::new();
-        self.chain.process(&mut batch, &mut out, &mut self.pool);
-        assert!(self.chain.counters().add_up());
+        self.graph.process(&mut batch, &mut out, &mut self.pool);
+        assert!(self.graph.counters().add_up());
         let passed = out.len();
         out.into_iter().for_each(|packet| self.pool.give(packet));
         passed
@@ -208,17 +208,17 @@ impl Bench {
     }
 
     pub fn reports(&mut self) -> Vec<FlowReport> {
-        std::mem::take(&mut self.chain.effects_mut().reports)
+        std::mem::take(&mut self.graph.effects_mut().reports)
     }
 
     /// Ends the run.
     pub fn finish(&mut self) -> Vec<FlowReport> {
-        self.chain.finish(&mut self.pool);
+        self.graph.finish(&mut self.pool);
         self.reports()
     }
 
     pub fn counter(&self, name: &str) -> u64 {
-        let stage = &self.chain.stages()[self.monitor];
+        let stage = &self.graph.stages()[self.monitor];
         let declared = stage.descriptor().shared;
         let number = declared.iter().position(|s| matches!(s, nf::Shared::Counter(n) if *n == name));
         stage.shared().counters[number.unwrap_or_else(|| panic!("no counter {name}"))]

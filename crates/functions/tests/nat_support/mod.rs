@@ -1,4 +1,4 @@
-//! A chain with a NAT, packets to send through it, and a parser of its own for the output. It uses
+//! A graph with a NAT, packets to send through it, and a parser of its own for the output. It uses
 //! none of the parsing, rewriting or checksum code under test.
 #![allow(dead_code)] // Each test file uses a part of it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -6,7 +6,7 @@
 use std::net::Ipv4Addr;
 
 use functions::nat::Nat;
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::{Alert, Setup, stage};
 use packet::{DropReason, LinkType, Packet, PacketPool, Side};
 
@@ -51,7 +51,7 @@ impl Fate {
 }
 
 pub struct Bench {
-    pub chain: Chain,
+    pub graph: Graph,
     pool: PacketPool,
     pub now_ns: u64,
 }
@@ -65,7 +65,7 @@ impl Bench {
         let config = serde_json::from_str(config).unwrap();
         let nat = stage::load::<Nat>(config, Setup::new(7, flows_max)).unwrap();
         let options = Options { flows_max, seed: 7, ..Options::default() };
-        Bench { chain: Chain::new(vec![nat], options).unwrap(), pool: PacketPool::new(256), now_ns: SECOND }
+        Bench { graph: Graph::new(vec![nat], options).unwrap(), pool: PacketPool::new(256), now_ns: SECOND }
     }
 
     pub fn wait(&mut self, seconds: u64) {
@@ -85,7 +85,7 @@ impl Bench {
     pub fn batch(&mut self, packets: &[(u64, Side, Vec<u8>)]) -> Vec<(Side, Vec<u8>)> {
         let mut batch = packets.iter().map(|(at, side, bytes)| self.packet(*side, *at, bytes)).collect();
         let mut out = Vec::new();
-        self.chain.process(&mut batch, &mut out, &mut self.pool);
+        self.graph.process(&mut batch, &mut out, &mut self.pool);
         out.into_iter().map(|packet| (packet.meta().transit.side, packet.data().to_vec())).collect()
     }
 
@@ -97,9 +97,9 @@ impl Bench {
     /// Sends one packet now, after expiring all flows whose deadline has passed.
     pub fn send(&mut self, side: Side, bytes: &[u8]) -> Fate {
         self.expire();
-        let before = self.chain.counters();
+        let before = self.graph.counters();
         let mut out = self.send_all(side, bytes);
-        let after = self.chain.counters();
+        let after = self.graph.counters();
         assert!(after.add_up());
         if let Some((side, bytes)) = out.pop() {
             assert!(out.is_empty());
@@ -127,15 +127,15 @@ impl Bench {
     /// Advances time without a packet of any flow under test.
     pub fn expire(&mut self) {
         let now_ns = self.now_ns;
-        self.chain.handle_timeout(now_ns, &mut self.pool);
+        self.graph.handle_timeout(now_ns, &mut self.pool);
     }
 
     pub fn alerts(&mut self) -> Vec<Alert> {
-        std::mem::take(&mut self.chain.effects_mut().alerts)
+        std::mem::take(&mut self.graph.effects_mut().alerts)
     }
 
     pub fn ports_in_use(&self) -> u32 {
-        self.chain.stages()[0].shared().pools[0].in_use()
+        self.graph.stages()[0].shared().pools[0].in_use()
     }
 }
 

@@ -227,7 +227,7 @@ fn old_payloads_make_room() {
 fn stands_alone() {
     let re = || stage("re", &config(1, &json!({})));
     for stages in [vec![re(), stage("monitor", &json!({}))], vec![stage("monitor", &json!({})), re()]] {
-        let refused = graph::Chain::new(stages, options());
-        assert!(matches!(refused, Err(graph::ChainError::NotAlone("re"))));
+        let refused = graph::Graph::new(stages, options());
+        assert!(matches!(refused, Err(graph::GraphError::NotAlone("re"))));
     }
 }

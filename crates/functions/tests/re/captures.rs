@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use io::capture::CaptureReader;
 use packet::{FlowHasher, LinkType, Packet, PacketPool, Parser, Side};
 use serde_json::json;
@@ -18,16 +18,16 @@ struct Frame {
 
 /// An end with all hosts on both sides. It encodes whether or not reports arrive: a capture from a
 /// loopback interface has no address for reports.
-fn end() -> Chain {
+fn end() -> Graph {
     let anywhere = json!(["0.0.0.0/0", "::/0"]);
     let config = json!({ "local_networks": anywhere, "remote_networks": anywhere, "patience": 0 });
-    Chain::new(vec![stage("re", &config)], Options { flows_max: 1 << 16, ..Options::default() }).unwrap()
+    Graph::new(vec![stage("re", &config)], Options { flows_max: 1 << 16, ..Options::default() }).unwrap()
 }
 
 /// Sends a packet through an end; returns the one that leaves on the other side. Generated packets
 /// go nowhere.
 fn through(
-    chain: &mut Chain,
+    graph: &mut Graph,
     pool: &mut PacketPool,
     frame: &Frame,
     side: Side,
@@ -37,7 +37,7 @@ fn through(
     let meta = packet.meta_mut();
     (meta.transit.timestamp_ns, meta.transit.side, meta.link) = (frame.time_ns, side, frame.link);
     let (mut batch, mut out) = (vec![packet], vec![]);
-    chain.process(&mut batch, &mut out, pool);
+    graph.process(&mut batch, &mut out, pool);
     let (leaves, made): (Vec<_>, Vec<_>) =
         out.into_iter().partition(|packet| packet.meta().transit.side == side.other());
     made.into_iter().for_each(|packet| pool.give(packet));
@@ -62,7 +62,7 @@ fn cross(name: &str, frames: &[Frame]) -> Totals {
     let mut totals = Totals { packets: 0, before: 0, on_the_link: 0, encoded: 0 };
     for (number, frame) in frames.iter().enumerate() {
         let context = || format!("{name} packet {}", number + 1);
-        // A packet that the chain refuses never reaches the function.
+        // A packet that the graph refuses never reaches the function.
         let Some(sent) = through(&mut here, &mut pool, frame, Side::Inside, &frame.bytes) else { continue };
         let received = through(&mut there, &mut pool, frame, Side::Outside, sent.data());
         let received = received.unwrap_or_else(|| panic!("{}: {:?}", context(), there.counters().drops));
@@ -78,9 +78,9 @@ fn cross(name: &str, frames: &[Frame]) -> Totals {
         pool.give(sent);
         pool.give(received);
     }
-    let dropped = |chain: &Chain| {
+    let dropped = |graph: &Graph| {
         let drops = packet::DropReason::ALL.iter().filter(|reason| reason.name().starts_with("re-"));
-        drops.map(|reason| chain.counters().drops[reason.index()]).sum::<u64>()
+        drops.map(|reason| graph.counters().drops[reason.index()]).sum::<u64>()
     };
     // One packet of a fuzzer's capture has the protocol number of encoded ones.
     let clashes = here.counters().drops[packet::DropReason::ReClash.index()];
@@ -117,7 +117,7 @@ fn every_capture_comes_out_as_it_went_in() {
 
 /// Returns the meter's stream bytes and redundant bytes for a capture repeated this many times.
 fn measured(frames: &[Frame], times: u64) -> (u64, u64) {
-    let mut chain = Chain::new(vec![stage("redundancy", &json!({}))], Options::default()).unwrap();
+    let mut graph = Graph::new(vec![stage("redundancy", &json!({}))], Options::default()).unwrap();
     let (mut pool, mut out) = (PacketPool::new(64), vec![]);
     let span_ns = frames.iter().map(|frame| frame.time_ns).max().unwrap_or(0);
     for (time, frame) in (0..times).flat_map(|time| frames.iter().map(move |frame| (time, frame))) {
@@ -125,12 +125,12 @@ fn measured(frames: &[Frame], times: u64) -> (u64, u64) {
         let meta = packet.meta_mut();
         (meta.transit.timestamp_ns, meta.link) = (time * span_ns + frame.time_ns, frame.link);
         meta.transit.side = Side::Inside;
-        chain.process(&mut vec![packet], &mut out, &mut pool);
+        graph.process(&mut vec![packet], &mut out, &mut pool);
         out.drain(..).for_each(|packet| pool.give(packet));
     }
-    while !chain.finish(&mut pool) {}
+    while !graph.finish(&mut pool) {}
     let [out, out_redundant, out_unique, back, back_redundant, back_unique, ..] =
-        chain.stages()[0].shared().counters[..]
+        graph.stages()[0].shared().counters[..]
     else {
         panic!("six counters of bytes");
     };

@@ -52,7 +52,7 @@ fn packets_cross_by_all_protocols_and_ip_versions() {
             }
             assert_eq!(counter(&one, "bytes_out"), 4 * small(inner).len() as u64);
             // Both directions are one flow.
-            assert_eq!(one.chain.counters().flows_started, 1);
+            assert_eq!(one.graph.counters().flows_started, 1);
         }
     }
 }
@@ -72,9 +72,9 @@ fn packets_in_both_directions_follow_planned_rules() {
                 let sent = other.through(NOW_NS + i, Inside, &back);
                 assert_eq!(one.through(NOW_NS + i, Outside, &sent), back, "{protocol}, {inner} in {outer}");
             }
-            let path = one.chain.fast_path();
+            let path = one.graph.fast_path();
             assert!(path.packets > 190 && path.recorded == 0, "{protocol}, {inner} in {outer}: {path:?}");
-            let steps = one.chain.rule_of(0, Direction::Reply).unwrap().steps;
+            let steps = one.graph.rule_of(0, Direction::Reply).unwrap().steps;
             let off = RuleStep::Decap(1, headers(protocol, outer));
             assert!(matches!(&steps[..], [RuleStep::Functions(1, _), then, ..] if *then == off), "{steps:?}");
             assert_eq!(counter_of(&one, 1, "packets_in"), 100);
@@ -91,12 +91,12 @@ fn most_packets_that_leave_follow_a_rule() {
             (0..200).map(|i| Arrival { at_ns: NOW_NS + i, side: Inside, network: small(4) }).collect();
         arrivals.chunks(20).for_each(|batch| one.batch(batch));
         assert_eq!(counter(&one, "packets_out"), 200);
-        // A chain of one function has no rules; with another function it has.
+        // A graph of one function has no rules; with another function it has.
         let stages = vec![stage("monitor", &json!({})), stage("tunnel", &config(protocol, 4, 1))];
-        let mut chain = Bench::new(stages, graph::Options { inner: true, ..options() });
-        arrivals.chunks(20).for_each(|batch| chain.batch(batch));
-        assert!(chain.chain.fast_path().packets > 150, "{protocol}: {:?}", chain.chain.fast_path());
-        for (sent, alone) in chain.sent.iter().zip(&one.sent) {
+        let mut graph = Bench::new(stages, graph::Options { inner: true, ..options() });
+        arrivals.chunks(20).for_each(|batch| graph.batch(batch));
+        assert!(graph.graph.fast_path().packets > 150, "{protocol}: {:?}", graph.graph.fast_path());
+        for (sent, alone) in graph.sent.iter().zip(&one.sent) {
             assert_eq!(sent.2, alone.2, "{protocol}");
         }
     }
@@ -139,7 +139,7 @@ fn rules_of_other_functions_do_not_change_the_output() {
                     }
                 }
                 arrivals.chunks(32).for_each(|batch| one.batch(batch));
-                let followed = one.chain.fast_path().packets;
+                let followed = one.graph.fast_path().packets;
                 (one.outcome(), followed)
             };
             let ((plain, none), (short, followed)) = (play(false), play(true));
@@ -406,7 +406,7 @@ fn inner_icmp_errors_belong_to_their_flows() {
     cross(1, &tcp(client, server, 0x10, b"question"));
     cross(2, &unreachable(v4(10, 2, 0, 1, 0).addr, &tcp(client, server, 0x10, b"question")));
     for bench in [&one, &other] {
-        assert_eq!(bench.chain.counters().flows_started, 1, "an error is of the flow that it is about");
+        assert_eq!(bench.graph.counters().flows_started, 1, "an error is of the flow that it is about");
     }
 }
 

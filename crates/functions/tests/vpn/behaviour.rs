@@ -1,6 +1,6 @@
 //! Handling of all kinds of packets by the answering.
 
-use graph::{Chain, ChainError, Options};
+use graph::{Graph, GraphError, Options};
 use packet::Side::{Inside, Outside};
 use serde_json::json;
 
@@ -61,7 +61,7 @@ fn a_tunnels_flow_is_separate_from_inner_flows() {
             assert_eq!(one.through(NOW_NS, Outside, &sent), routed(&back, 2));
         }
     }
-    assert_eq!(one.chain.counters().flows_live, 11, "ten inner flows, and the tunnel's");
+    assert_eq!(one.graph.counters().flows_live, 11, "ten inner flows, and the tunnel's");
     assert!(one.drops().is_empty() && other.drops().is_empty());
 }
 
@@ -308,12 +308,12 @@ fn several_inbound_associations_are_accepted_during_a_key_change() {
 }
 
 #[test]
-fn a_gateway_must_be_the_only_function_of_its_chain() {
+fn a_gateway_must_be_the_only_function_of_its_graph() {
     let monitor = || stage("monitor", &json!({}));
     let vpn = || stage("vpn", &json!({ "tunnels": [tunnel("esp", 4, 1)] }));
     for stages in [vec![vpn(), monitor()], vec![monitor(), vpn()], vec![vpn(), vpn()]] {
-        let refused = Chain::new(stages, Options::default());
-        assert!(matches!(refused, Err(ChainError::NotAlone("vpn"))));
+        let refused = Graph::new(stages, Options::default());
+        assert!(matches!(refused, Err(GraphError::NotAlone("vpn"))));
     }
 }
 

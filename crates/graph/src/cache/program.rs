@@ -11,7 +11,7 @@ mod commuting;
 
 use commuting::put_together;
 
-/// Programs of a chain at most; a walk that would need another one is not made a rule.
+/// Programs of a graph at most; a walk that would need another one is not made a rule.
 pub(crate) const PROGRAMS_MAX: usize = 1024;
 
 /// The number of a program, with a bit for those of which rules are looked at before every packet,
@@ -74,7 +74,7 @@ impl ProgramId {
 pub(crate) struct Path(u16);
 
 impl Path {
-    /// It walks through the chain.
+    /// It walks through the graph.
     pub const SLOW: Path = Path(u16::MAX);
     /// It walks alone, and is recorded.
     pub const RECORD: Path = Path(u16::MAX - 1);
@@ -251,7 +251,7 @@ impl Batch {
     }
 }
 
-/// The programs of a chain.
+/// The programs of a graph.
 #[derive(Default)]
 pub(crate) struct Programs(Vec<Program>);
 

@@ -1,5 +1,5 @@
 //! The cached rules of flows, beside their records: a rule for each direction that stands for
-//! the walk through the chain (B6), and the events that end it (B7). A rule is of this chain and
+//! the walk through the graph (B6), and the events that end it (B7). A rule is of this graph and
 //! table only: a flow that moves is recorded again.
 
 use nf::{Cause, Connection, EventCondition};
@@ -33,7 +33,7 @@ pub(crate) struct RuleTable {
     /// Data that few packets need stands apart: rules that are far from one another would share few
     /// of a cache's sets.
     rest: SlotArray<[[StoredEvent; EVENTS_MAX]; 2]>,
-    /// The outer headers that packets get, in the rest; none in a chain of which no function puts
+    /// The outer headers that packets get, in the rest; none in a graph of which no function puts
     /// any on.
     outers: Option<SlotField<[OuterHeaders; 2]>>,
     /// The common part of all stamps: the version, which every command raises. Rules from before
@@ -69,7 +69,7 @@ pub(crate) struct CachedRule {
 
 const _: () = assert!(size_of::<CachedRule>() == 64);
 
-/// The room in the rules of a chain.
+/// The room in the rules of a graph.
 #[derive(Clone, Copy)]
 pub(crate) struct RuleScope {
     /// True if functions put outer headers on.

@@ -12,12 +12,12 @@ use super::program::Step;
 pub struct RuleView {
     /// The steps, in order.
     pub steps: Vec<RuleStep>,
-    /// The events that end the rule, with their functions' positions in the chain. The rule also
+    /// The events that end the rule, with their functions' positions in the graph. The rule also
     /// ends with its flow, and with every packet that takes the slow path.
     pub events: Vec<(usize, EventCondition)>,
 }
 
-/// A step of a cached rule. Functions are named by their positions in the chain.
+/// A step of a cached rule. Functions are named by their positions in the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleStep {
     /// The function only counts the packet.

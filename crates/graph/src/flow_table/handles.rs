@@ -1,9 +1,9 @@
 //! The flows of a table by their handles: the dispatcher's own numbers of flows.
 //!
-//! Who numbers flows before the chain sees them (a router) may still take for one what the chain
+//! Who numbers flows before the graph sees them (a router) may still take for one what the graph
 //! has ended and begun again. So a handle may have several flows, though nearly all have one.
 
-/// Flows of a table by their handles. Touches no memory for a chain that is not told of handles.
+/// Flows of a table by their handles. Touches no memory for a graph that is not told of handles.
 pub(crate) struct FlowHandles {
     /// By handle: its newest flow's record.
     first: Vec<u32>,

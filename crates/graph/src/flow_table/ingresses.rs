@@ -1,6 +1,6 @@
 //! The ports that flows came in by: answers leave by them.
 //!
-//! Beside the flows' records, as most chains have one port on each side and need nothing of this.
+//! Beside the flows' records, as most graphs have one port on each side and need nothing of this.
 
 use packet::{Meta, NO_PORT};
 

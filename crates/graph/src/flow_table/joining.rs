@@ -10,12 +10,12 @@ use crate::Timeouts;
 /// once it is settled: a packet in front of it in its group may change it.
 pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 
-/// The way packets join their flows in a chain.
+/// The way packets join their flows in a graph.
 #[derive(Clone, Copy)]
 pub(crate) struct Joining {
     /// The timeouts of flows.
     pub timeouts: Timeouts,
-    /// True if the functions, not the chain, say that.
+    /// True if the functions, not the graph, say that.
     pub keeps_flows: bool,
     /// True if any function has attributes: else no flow has tags, and its record's second line is
     /// not touched.

@@ -1,4 +1,4 @@
-//! Flows that turn back within the chain: which record each of their two passes has.
+//! Flows that turn back within the graph: which record each of their two passes has.
 //!
 //! A packet that a function turns back (a hairpin through a NAT) comes to the functions that it
 //! passed a second time, from the other side. Each pass has a record of its own, so that a function
@@ -40,7 +40,7 @@ impl SecondPass {
     }
 }
 
-/// The flows of a table that turn back. Takes no memory for a chain in which none does.
+/// The flows of a table that turn back. Takes no memory for a graph in which none does.
 #[derive(Default)]
 pub(crate) struct SecondPasses {
     /// By record, of either pass.

@@ -13,7 +13,7 @@ use super::Flows;
 use crate::flow_table::{FlowTable, RestoreError, SecondPass};
 use crate::stages::Stages;
 
-/// The prefix of a saved flow: the chain that it is of, and the length of what the
+/// The prefix of a saved flow: the graph that it is of, and the length of what the
 /// functions keep beside the record.
 const PREFIX_LEN: usize = 8 + 4;
 
@@ -25,7 +25,7 @@ const HAS_SECOND: u32 = 1 << 31;
 /// direction, and how long what follows is that the functions keep beside its record.
 const SECOND_PREFIX_LEN: usize = 2 + 1 + 1 + 4;
 
-/// The layout of a chain's saved flows ([`crate::Chain::save_flow`]): what a chain with other
+/// The layout of a graph's saved flows ([`crate::Graph::save_flow`]): what a graph with other
 /// versions of its functions has to know to take them over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedLayout {
@@ -160,7 +160,7 @@ impl Flows {
     /// kept.
     ///
     /// A flow of the same key or alias that is here already is not touched. If the table is full,
-    /// another flow goes only where the chain's options say so.
+    /// another flow goes only where the graph's options say so.
     pub fn restore(
         &mut self,
         saved: &[u8],
@@ -232,7 +232,7 @@ impl Flows {
     }
 
     /// The same for a flow that somebody else had since it was saved, who has seen as much time
-    /// pass as this chain: fragments that were held back then, and have expired, were dropped
+    /// pass as this graph: fragments that were held back then, and have expired, were dropped
     /// there.
     pub fn restore_copy(
         &mut self,
@@ -340,7 +340,7 @@ fn number(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
-/// Returns the identity of a chain: its functions, their versions, and its records' size.
+/// Returns the identity of a graph: its functions, their versions, and its records' size.
 fn fingerprint(stages: &[Box<dyn Stage>], layout: &RecordLayout) -> u64 {
     let mut state = layout.len() as u64;
     for stage in stages {

@@ -179,7 +179,7 @@ fn stage_of(step: &Step) -> Option<usize> {
     }
 }
 
-/// Functions, with what is measured of them: all of a chain, or those of one side.
+/// Functions, with what is measured of them: all of a graph, or those of one side.
 struct Team<'a> {
     stages: &'a mut [Box<dyn Stage>],
     paces: &'a mut [Pace],
@@ -232,7 +232,7 @@ impl<'a> Team<'a> {
 }
 
 impl Pipeline {
-    /// See [`crate::Chain::run_side_by_side`].
+    /// See [`crate::Graph::run_side_by_side`].
     pub fn run_side_by_side(&mut self, how: SideBySide) -> Result<(), OutOfMemory> {
         if let Some(cache) = &mut self.flows.cache {
             cache.put_together();

@@ -8,7 +8,7 @@ use super::{BatchRun, Pipeline};
 use crate::cache::FlowCache;
 
 impl Pipeline {
-    /// Takes one packet through the chain, with its flow found or begun; whether it passed.
+    /// Takes one packet through the graph, with its flow found or begun; whether it passed.
     pub fn walk(&mut self, mut packet: Packet, handle: Option<u32>, run: &mut BatchRun<'_, '_>) -> bool {
         let found = self.flows.find(&packet, &mut self.stages, run.pool);
         let begins = found.is_none();

@@ -18,7 +18,7 @@ use crate::fragments::{Datagram, Displaced, Table, WAITING_MEMORY, weight};
 
 mod moving;
 
-/// Datagrams that may be under way at once, as many as a chain keeps track of.
+/// Datagrams that may be under way at once, as many as a graph keeps track of.
 pub const DATAGRAMS_MAX: usize = 1024;
 
 /// Timeout of an IPv4 datagram in fragments, as in Linux.

@@ -21,7 +21,7 @@ const SPARE: usize = crate::GROUP_MAX * (packet::LARGE_ROOM / BLOCK_LEN + 2);
 /// Lists that give way for one segment.
 const GIVE_WAY_MAX: usize = 64;
 
-/// Blocks of all streams of a chain.
+/// Blocks of all streams of a graph.
 pub(super) struct Held {
     blocks: Vec<Block>,
     bytes: Zeroed<u8>,

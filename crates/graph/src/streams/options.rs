@@ -28,7 +28,7 @@ pub struct StreamOptions {
     pub low_ttl: LowTtl,
     /// Inline, the policy for retransmissions with other bytes.
     pub differing: Differing,
-    /// True if a function prevents attacks; set by the chain.
+    /// True if a function prevents attacks; set by the graph.
     pub inline: bool,
     /// Inline, the policy for segments without memory to keep them.
     pub when_full: WhenFull,

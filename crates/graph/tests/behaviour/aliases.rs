@@ -36,7 +36,7 @@ fn replies_reach_the_record_whichever_end_is_lower() {
             assert!(checksums_are_right(&back));
             let clocks: Vec<u32> = bench.alerts.iter().map(|alert| alert.signature_id).collect();
             assert_eq!((clocks, &*bench.alerts[1].category), (vec![1, 2], "replied"));
-            assert_eq!(bench.chain.counters().flows_started, 1);
+            assert_eq!(bench.graph.counters().flows_started, 1);
         }
     }
 }
@@ -52,7 +52,7 @@ fn two_rewriters_make_one_alias() {
     let back = bench.through(T, Side::Outside, &tcp(peer, masquerade_end(0), 0x12, b""));
     assert_eq!(ends_of(&back), (virtual_end(), inside));
     assert!(checksums_are_right(&back));
-    assert_eq!(bench.chain.counters().flows_started, 1);
+    assert_eq!(bench.graph.counters().flows_started, 1);
 }
 
 /// The flow's new alias counts from the packet on that changed it, the old one no longer.
@@ -65,10 +65,10 @@ fn an_exchanged_server_is_the_flows_server() {
     assert_eq!(ends_of(&out).1.addr, server(1));
     let new = bench.through(T, Side::Outside, &udp(Endpoint::new(server(1), 53), client, &[0]));
     assert_eq!(ends_of(&new).0, virtual_end());
-    assert_eq!(bench.chain.counters().flows_live, 1);
+    assert_eq!(bench.graph.counters().flows_live, 1);
     let old = bench.through(T, Side::Outside, &udp(Endpoint::new(server(0), 53), client, &[0]));
     assert_eq!(ends_of(&old).0.addr, server(0), "a flow of its own");
-    assert_eq!(bench.chain.counters().flows_live, 2);
+    assert_eq!(bench.graph.counters().flows_live, 2);
 }
 
 /// The rewritten key is another flow's: the packet looks like that flow's, so it
@@ -81,12 +81,12 @@ fn a_rewritten_flow_that_looks_like_another_is_refused() {
     bench.through(T, Side::Inside, &udp(outside, peer, &[0]));
     assert_eq!(bench.one(T, Side::Inside, &udp(inside, peer, &[0])), []);
     assert_eq!(bench.drops(), [("alias-conflict", 1)]);
-    assert_eq!(bench.chain.counters().ended(nf::EndReason::Rejected), 1);
-    assert_eq!(bench.chain.counters().flows_live, 1);
+    assert_eq!(bench.graph.counters().ended(nf::EndReason::Rejected), 1);
+    assert_eq!(bench.graph.counters().flows_live, 1);
     // Once the other flow has expired, even if nobody has cleared it yet, there is no conflict.
     let over = T + u64::from(Options::default().timeouts.udp_ms) * 1_000_000 + 1;
     bench.through(over, Side::Inside, &udp(inside, peer, &[0]));
-    assert_eq!(bench.chain.counters().flows_live, 1);
+    assert_eq!(bench.graph.counters().flows_live, 1);
 }
 
 /// A flow that an outside host opened, and that nobody answered, keeps its key from no inside host.
@@ -96,10 +96,10 @@ fn an_unanswered_flow_from_outside_gives_way() {
     let (inside, outside, peer) = (v4(10, 0, 0, 1, 1000), v4(203, 0, 113, 1, 1000), v4(192, 0, 2, 1, 53));
     bench.through(T, Side::Outside, &udp(peer, outside, &[0]));
     bench.through(T, Side::Inside, &udp(inside, peer, &[0]));
-    assert_eq!(bench.chain.counters().ended(nf::EndReason::Evicted), 1);
+    assert_eq!(bench.graph.counters().ended(nf::EndReason::Evicted), 1);
     let answer = bench.through(T, Side::Outside, &udp(peer, outside, &[0]));
     assert_eq!(ends_of(&answer).1, inside);
-    assert_eq!(bench.chain.counters().flows_live, 1);
+    assert_eq!(bench.graph.counters().flows_live, 1);
 }
 
 /// A refused flow gives everything back.
@@ -111,10 +111,10 @@ fn a_conflict_gives_the_port_back() {
     bench.through(T, Side::Inside, &udp(masquerade_end(0), peer, &[1]));
     assert_eq!(bench.one(T, Side::Inside, &udp(v4(10, 0, 0, 1, 1000), peer, &[0])), []);
     assert_eq!(bench.drops(), [("alias-conflict", 1)]);
-    assert_eq!(bench.chain.stages()[0].shared().pools[0].in_use(), 0);
+    assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 0);
 }
 
-/// Seen from outside the chain only right checksums leave, if only right ones came.
+/// Seen from outside the graph only right checksums leave, if only right ones came.
 #[test]
 fn ipv6_flows_pass_rewriters_of_ipv4_unchanged() {
     let mut bench = Bench::new(vec![stage::<Masquerade>(8), stage::<Tally>(8)], Options::default());
@@ -122,5 +122,5 @@ fn ipv6_flows_pass_rewriters_of_ipv4_unchanged() {
     assert!(checksums_are_right(&out));
     let back = bench.through(T, Side::Outside, &udp(v6(2, 53), v6(1, 1000), &[0]));
     assert!(checksums_are_right(&back));
-    assert_eq!(bench.chain.counters().flows_started, 1);
+    assert_eq!(bench.graph.counters().flows_started, 1);
 }

@@ -1,6 +1,6 @@
 //! Packets that functions make.
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use packet::{Packet, PacketPool, Side};
 
 use crate::support::bench::Bench;
@@ -20,10 +20,10 @@ fn an_answer_passes_back_through_earlier_functions() {
     let answers = bench.one(T, Side::Inside, &udp(inside, peer, &[command::REJECT]));
     assert_eq!(answers, [(Side::Inside, udp(peer, inside, b"\0no"))]);
     assert_eq!(bench.drops(), [("firewall-rejected", 1)]);
-    let counters = bench.chain.counters();
+    let counters = bench.graph.counters();
     assert_eq!((counters.packets_made, counters.flows_live), (1, 1));
-    assert_eq!(bench.chain.stages()[0].shared().pools[0].in_use(), 1, "the rejected flow's port is free");
-    assert_eq!(bench.chain.stages()[2].counters().packets, 1, "what stands behind does not see the answer");
+    assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 1, "the rejected flow's port is free");
+    assert_eq!(bench.graph.stages()[2].counters().packets, 1, "what stands behind does not see the answer");
 }
 
 #[test]
@@ -34,8 +34,8 @@ fn an_answer_to_outside_passes_functions_on_that_side() {
     let answers = bench.one(T, Side::Outside, &udp(peer, inside, &[command::REJECT]));
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].0, Side::Outside);
-    assert_eq!(bench.chain.stages()[3].counters().packets, 2, "the packet, and the answer to it");
-    assert_eq!(bench.chain.stages()[0].counters().packets, 0);
+    assert_eq!(bench.graph.stages()[3].counters().packets, 2, "the packet, and the answer to it");
+    assert_eq!(bench.graph.stages()[0].counters().packets, 0);
 }
 
 /// Behind PPPoE the answer's link header says the answer's length (RFC 2516 4).
@@ -46,9 +46,9 @@ fn an_answer_behind_pppoe_has_its_own_length() {
     let head = [&[6; 12][..], &[0x88, 0x64, 0x11, 0, 0, 1], &length(&network), &[0, 0x21]].concat();
     let mut packet = Packet::from_bytes(&[&head[..], &network].concat());
     packet.meta_mut().transit.timestamp_ns = T;
-    let mut chain = Chain::new(vec![stage::<Rejecter>(8)], Options::default()).unwrap();
+    let mut graph = Graph::new(vec![stage::<Rejecter>(8)], Options::default()).unwrap();
     let (mut pool, mut out) = (PacketPool::new(4), Vec::new());
-    chain.process(&mut vec![packet], &mut out, &mut pool);
+    graph.process(&mut vec![packet], &mut out, &mut pool);
     let answer = out[0].data();
     assert_ne!(answer.len(), head.len() + network.len());
     assert_eq!(answer[18..20], length(&answer[22..]));

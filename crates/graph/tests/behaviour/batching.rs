@@ -14,7 +14,7 @@ use crate::support::traffic::traffic;
 const FLOWS: u32 = 1024;
 const BATCHES: [usize; 5] = [2, 7, 32, 33, 256];
 
-/// Functions that rewrite, drop, count, turn and answer, with the chain's own timeouts.
+/// Functions that rewrite, drop, count, turn and answer, with the graph's own timeouts.
 fn everything() -> Vec<Box<dyn Stage>> {
     vec![
         stage::<Tally>(FLOWS),
@@ -47,7 +47,7 @@ fn keepers() -> Vec<Box<dyn Stage>> {
 type Stages = fn() -> Vec<Box<dyn Stage>>;
 
 /// Any of these, with options that make trouble.
-fn chains() -> impl Strategy<Value = (Stages, Options)> {
+fn graphs() -> impl Strategy<Value = (Stages, Options)> {
     let stages = prop_oneof![Just(everything as Stages), Just(keepers as Stages)];
     // What waits in a stream: plenty, little, nothing.
     let waits = prop_oneof![Just(1 << 20), 0u32..50];
@@ -157,7 +157,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn batches_change_nothing((stages, options) in chains(), traffic in traffic(120)) {
+    fn batches_change_nothing((stages, options) in graphs(), traffic in traffic(120)) {
         let alone = run(stages(), options, &traffic, 1);
         for batch in BATCHES {
             let together = run(stages(), options, &traffic, batch);

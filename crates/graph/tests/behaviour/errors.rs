@@ -26,7 +26,7 @@ fn an_error_about_a_rewritten_packet_finds_its_flow() {
     assert_eq!(error, unreachable(router, &request));
     assert_eq!(bench.alerts[1].category, "unreplied", "an error is no reply");
     assert_eq!(bench.alerts[1].signature_id, 2);
-    assert_eq!(bench.chain.counters().flows_started, 1);
+    assert_eq!(bench.graph.counters().flows_started, 1);
 }
 
 /// From inside about a reply: goes out under the address that the peer knows (RFC 5508 REQ-5).
@@ -52,7 +52,7 @@ fn an_error_about_an_unknown_flow_is_a_flow_of_its_own() {
         let (a, b) = alert.key.ends(alert.reversed);
         assert_eq!((a.addr, b.addr, a.port, b.port), (peer.addr, host.addr, 0, 0));
     }
-    assert_eq!(bench.chain.counters().flows_started, 2);
+    assert_eq!(bench.graph.counters().flows_started, 2);
 }
 
 /// An expired flow is not known any more, whether or not it was cleared already.

@@ -54,8 +54,8 @@ proptest! {
         expected[0] = 0;
         let whole = udp(masquerade_end(0), v4(192, 0, 2, 1, 53), &expected);
         prop_assert_eq!(&datagram, &whole[20..]);
-        prop_assert_eq!(bench.chain.counters().packets_held, 0);
-        prop_assert_eq!(bench.chain.counters().flows_started, 1);
+        prop_assert_eq!(bench.graph.counters().packets_held, 0);
+        prop_assert_eq!(bench.graph.counters().flows_started, 1);
     }
 }
 
@@ -64,12 +64,12 @@ fn what_belongs_to_a_dropped_first_fragment_is_dropped() {
     let mut bench = bench(Options::default());
     let pieces = pieces(command::DROP, 9);
     bench.one(T, Side::Inside, &pieces[2]);
-    assert_eq!(bench.chain.counters().packets_held, 1);
+    assert_eq!(bench.graph.counters().packets_held, 1);
     bench.one(T, Side::Inside, &pieces[0]);
     bench.one(T, Side::Inside, &pieces[1]);
     assert_eq!(bench.drops(), [("fragment-of-dropped", 2), ("policy", 1)]);
-    assert_eq!((bench.sent.len(), bench.chain.counters().flows_live), (0, 0));
-    assert_eq!(bench.chain.stages()[0].shared().pools[0].in_use(), 0);
+    assert_eq!((bench.sent.len(), bench.graph.counters().flows_live), (0, 0));
+    assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 0);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn fragments_wait_so_long_and_no_longer() {
     assert_eq!(bench.drops(), [("fragment-timeout", 1)]);
     bench.advance(T + 31 * SECOND);
     assert_eq!(bench.drops(), [("fragment-timeout", 2)]);
-    assert_eq!(bench.chain.counters().packets_held, 0);
+    assert_eq!(bench.graph.counters().packets_held, 0);
 }
 
 #[test]
@@ -98,11 +98,11 @@ fn tables_of_fragments_are_bounded() {
         bench.one(T, Side::Inside, &pieces(0, 3)[1]);
     }
     assert_eq!(bench.drops(), [("fragment-table-full", 1), ("fragment-too-many", 3)]);
-    let counters = bench.chain.counters();
+    let counters = bench.graph.counters();
     assert_eq!(counters.packets_held, WAITING_MAX as u64 + 1);
     assert_eq!((counters.fragments_displaced, counters.fragments_displaced_by_source), (0, 1));
     bench.one(T, Side::Inside, &pieces(0, 3)[0]);
-    assert_eq!(bench.chain.counters().packets_held, 1);
+    assert_eq!(bench.graph.counters().packets_held, 1);
     assert_eq!(bench.sent.len(), WAITING_MAX + 1);
 }
 
@@ -125,7 +125,7 @@ fn bogus_fragments_do_not_keep_datagrams_out() {
         whole += bench.one(T, Side::Inside, &second).len();
     }
     assert_eq!(whole, 100);
-    let counters = bench.chain.counters();
+    let counters = bench.graph.counters();
     assert!(counters.packets_held <= 64 && counters.add_up());
     // The datagrams' own source has but its share, a quarter.
     assert_eq!((counters.fragments_displaced, counters.fragments_displaced_by_source), (5000 - 48, 34));
@@ -150,7 +150,7 @@ fn segments_in_fragments_are_put_together_within_bounds() {
         )
     };
     let streams = |bench: &Bench| {
-        let counters = bench.chain.counters().streams;
+        let counters = bench.graph.counters().streams;
         (counters.bytes, counters.fragments, counters.fragments_lost)
     };
     // All at once.
@@ -166,7 +166,7 @@ fn segments_in_fragments_are_put_together_within_bounds() {
     assert_eq!((streams(&bench), bench.drops()), ((0, before, given_way), vec![]));
     // So does one of those whose first fragment is remembered, of which there may be four times as
     // many.
-    assert_eq!(bench.chain.counters().fragments_displaced_by_source, given_way + 1);
+    assert_eq!(bench.graph.counters().fragments_displaced_by_source, given_way + 1);
     let last_of = |id: u64| segment_in_pieces(id as u16).last().unwrap().clone();
     bench.one(T + SECOND, Side::Inside, &last_of(given_way));
     assert_eq!(streams(&bench), (60, before + 1, given_way));
@@ -177,7 +177,7 @@ fn segments_in_fragments_are_put_together_within_bounds() {
     bench.advance(T + SECOND + DATAGRAM_TIMEOUT_NS);
     assert_eq!(streams(&bench), (60, before + 2, before / 3));
 
-    // So long, even if the chain remembers whose fragments they are.
+    // So long, even if the graph remembers whose fragments they are.
     for (late, outcome) in [(0, (60, 4, 0)), (1, (0, 4, 1))] {
         let mut bench = listener();
         let pieces = segment_in_pieces(1);
@@ -195,7 +195,7 @@ fn datagrams_are_told_apart() {
     let back = fragments(&udp(v4(192, 0, 2, 1, 53), v4(10, 0, 0, 1, 1000), &[0; 60]), 9, 24);
     bench.one(T, Side::Inside, &pieces(0, 9)[0]);
     bench.one(T, Side::Outside, &back[1]);
-    assert_eq!((bench.sent.len(), bench.chain.counters().packets_held), (1, 1));
+    assert_eq!((bench.sent.len(), bench.graph.counters().packets_held), (1, 1));
 }
 
 /// A later fragment never begins a flow, not even when its flow's time ran out a moment before.
@@ -209,6 +209,6 @@ fn a_later_fragment_after_its_flow_is_dropped() {
         bench.one(T, Side::Inside, &pieces(keep_5_ms, 9)[0]);
         bench.one(T + 5_000_000 + late, Side::Inside, &pieces(keep_5_ms, 9)[1]);
         assert_eq!(bench.drops(), [("fragment-of-dropped", 1)], "{late} ns late");
-        assert_eq!(bench.chain.counters().flows_started, 1);
+        assert_eq!(bench.graph.counters().flows_started, 1);
     }
 }

@@ -1,6 +1,6 @@
-//! Full tables, rejected flows, frames that are not IP, chains without functions.
+//! Full tables, rejected flows, frames that are not IP, graphs without functions.
 
-use graph::{Chain, ChainError, FlowClass, NotIp, Options, WhenFull};
+use graph::{FlowClass, Graph, GraphError, NotIp, Options, WhenFull};
 use nf::{EFFECTS_MAX, EndReason};
 use packet::{Packet, PacketPool, Side};
 
@@ -23,7 +23,7 @@ fn a_full_table_refuses_new_flows() {
     }
     assert_eq!(bench.drops(), [("flow-table-full", 2)]);
     bench.through(T, Side::Inside, &request(1, 0));
-    let counters = bench.chain.counters();
+    let counters = bench.graph.counters();
     assert_eq!((counters.flows_started, counters.flows_live, counters.flows_peak), (3, 3, 3));
     // Once one has ended there is room.
     bench.one(T + 121_000_000_000, Side::Inside, &request(4, 0));
@@ -40,12 +40,12 @@ fn a_full_table_gives_up_the_flow_it_misses_least() {
     // The oldest is answered, so the next oldest goes.
     bench.through(T + 3, Side::Outside, &udp(v4(192, 0, 2, 1, 53), masquerade_end(0), &[0]));
     bench.through(T + 4, Side::Inside, &request(4, 0));
-    let counters = bench.chain.counters();
+    let counters = bench.graph.counters();
     assert_eq!((counters.ended(EndReason::Evicted), counters.flows_live), (1, 3));
     assert_eq!(bench.reports[0].source, v4(10, 0, 0, 2, 0).addr);
-    assert_eq!(bench.chain.stages()[0].shared().pools[0].in_use(), 3);
+    assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 3);
     bench.through(T + 5, Side::Outside, &udp(v4(192, 0, 2, 1, 53), masquerade_end(0), &[0]));
-    assert_eq!(bench.chain.counters().flows_started, 4);
+    assert_eq!(bench.graph.counters().flows_started, 4);
 }
 
 /// Ten thousand queries of as many sources, answered or not, or as many opening segments: idle
@@ -75,7 +75,7 @@ fn floods_displace_themselves_and_no_idle_connections() {
                     bench.through(T, side, &frame);
                 }
             }
-            assert_eq!(bench.chain.counters().flows_by_class[FlowClass::TcpEstablished as usize], 100);
+            assert_eq!(bench.graph.counters().flows_by_class[FlowClass::TcpEstablished as usize], 100);
             for i in 100..10_100 {
                 let at = T + u64::from(i) * 1000;
                 let dns = v4(192, 0, 2, 1, 53);
@@ -88,7 +88,7 @@ fn floods_displace_themselves_and_no_idle_connections() {
                 }
                 bench.sent.clear();
             }
-            let counters = bench.chain.counters();
+            let counters = bench.graph.counters();
             assert_eq!(counters.flows_by_class[FlowClass::TcpEstablished as usize], 100, "{class:?}");
             assert_eq!(counters.flows_by_class.iter().sum::<u64>(), 500);
             assert_eq!(counters.evicted_by_class[class as usize], 9_600);
@@ -96,7 +96,7 @@ fn floods_displace_themselves_and_no_idle_connections() {
             for i in 0..100 {
                 bench.through(T + 1_000_000_000, Side::Inside, &segment(i, 0x10).1);
             }
-            assert_eq!(bench.chain.counters().flows_started, 10_100);
+            assert_eq!(bench.graph.counters().flows_started, 10_100);
         }
     }
 }
@@ -115,7 +115,7 @@ fn a_flood_of_flows_is_survived() {
             bench.sent.clear();
         }
     }
-    let counters = bench.chain.counters();
+    let counters = bench.graph.counters();
     assert_eq!((counters.flows_live, counters.ended(EndReason::Evicted)), (64, 20_000 - 64));
 }
 
@@ -131,19 +131,19 @@ fn the_end_of_many_flows_is_told_in_parts() {
     }
     let mut ends = 0;
     loop {
-        let all = bench.chain.finish(&mut bench.pool);
-        let effects = bench.chain.effects_mut();
+        let all = bench.graph.finish(&mut bench.pool);
+        let effects = bench.graph.effects_mut();
         ends += effects.alerts.drain(..).len();
         effects.reports.clear();
         if all {
             break;
         }
     }
-    assert_eq!((ends as u32, bench.chain.effects().alerts_lost), (flows, 0));
-    assert_eq!(bench.chain.counters().ended(EndReason::Shutdown), u64::from(flows));
+    assert_eq!((ends as u32, bench.graph.effects().alerts_lost), (flows, 0));
+    assert_eq!(bench.graph.counters().ended(EndReason::Shutdown), u64::from(flows));
 }
 
-/// Of a flow whose first packets were all dropped, nothing is left, wherever in the chain they
+/// Of a flow whose first packets were all dropped, nothing is left, wherever in the graph they
 /// were.
 #[test]
 fn rejected_flows_leave_nothing() {
@@ -151,15 +151,15 @@ fn rejected_flows_leave_nothing() {
     let mut bench = Bench::new(stages, Options::default());
     for host in 1..=100 {
         assert_eq!(bench.one(T, Side::Inside, &request(host, command::DROP)), []);
-        assert_eq!(bench.chain.records().live(), 0);
-        assert_eq!(bench.chain.stages()[0].shared().pools[0].in_use(), 0);
+        assert_eq!(bench.graph.records().live(), 0);
+        assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 0);
     }
-    assert_eq!(bench.chain.counters().ended(EndReason::Rejected), 100);
+    assert_eq!(bench.graph.counters().ended(EndReason::Rejected), 100);
     assert_eq!(bench.drops(), [("policy", 100)]);
     // One that passes keeps the flow, though later ones are dropped.
     bench.through(T, Side::Inside, &request(1, 0));
     bench.one(T, Side::Inside, &request(1, command::DROP));
-    assert_eq!(bench.chain.records().live(), 1);
+    assert_eq!(bench.graph.records().live(), 1);
 }
 
 #[test]
@@ -169,11 +169,11 @@ fn an_exhausted_pool_is_a_reason_like_any_other() {
         bench.one(T, Side::Inside, &request(host, 0));
     }
     assert_eq!(bench.drops(), [("nat-ports-exhausted", 2)]);
-    assert_eq!(bench.chain.records().live(), MASQUERADE_PORTS);
-    bench.chain.finish(&mut bench.pool);
-    assert_eq!(bench.chain.stages()[0].shared().pools[0].in_use(), 0);
-    assert_eq!(bench.chain.counters().ended(EndReason::Shutdown), u64::from(MASQUERADE_PORTS));
-    assert_eq!(bench.chain.counters().flows_live, 0);
+    assert_eq!(bench.graph.records().live(), MASQUERADE_PORTS);
+    bench.graph.finish(&mut bench.pool);
+    assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 0);
+    assert_eq!(bench.graph.counters().ended(EndReason::Shutdown), u64::from(MASQUERADE_PORTS));
+    assert_eq!(bench.graph.counters().flows_live, 0);
 }
 
 fn arp() -> Packet {
@@ -186,10 +186,10 @@ fn arp() -> Packet {
 fn what_is_not_ip_passes_or_is_dropped() {
     for (not_ip, drops) in [(NotIp::Pass, 0), (NotIp::Drop, 1)] {
         for stages in [vec![], vec![stage::<Gate>(8)]] {
-            let mut chain = Chain::new(stages, Options { not_ip, ..Options::default() }).unwrap();
+            let mut graph = Graph::new(stages, Options { not_ip, ..Options::default() }).unwrap();
             let (mut out, mut pool) = (vec![], PacketPool::new(0));
-            chain.process(&mut vec![arp()], &mut out, &mut pool);
-            let counters = chain.counters();
+            graph.process(&mut vec![arp()], &mut out, &mut pool);
+            let counters = graph.counters();
             assert_eq!((counters.not_ip_passed, counters.dropped()), (1 - drops, drops));
             assert_eq!(out.len() as u64, 1 - drops);
             assert!(out.iter().all(|packet| packet.meta().transit.side == Side::Outside));
@@ -198,19 +198,19 @@ fn what_is_not_ip_passes_or_is_dropped() {
 }
 
 #[test]
-fn a_chain_without_functions_is_a_wire_that_parses() {
+fn a_graph_without_functions_is_a_wire_that_parses() {
     let mut bench = Bench::new(vec![], Options::default());
     let whole = request(1, 0);
     assert_eq!(bench.through(T, Side::Inside, &whole), whole);
     assert_eq!(bench.one(T, Side::Outside, &whole[..16]), []);
     assert_eq!(bench.drops(), [("ipv4-truncated", 1)]);
-    assert_eq!(bench.chain.counters().flows_started, 0);
+    assert_eq!(bench.graph.counters().flows_started, 0);
 }
 
 #[test]
 fn attributes_beyond_the_tag_word_are_refused() {
     let stages = (0..5).map(|_| stage::<Marker>(8)).collect();
-    let refused = Chain::new(stages, Options::default());
-    assert!(matches!(refused.err(), Some(ChainError::TooManyTags("marker"))));
-    assert!(Chain::new((0..4).map(|_| stage::<Marker>(8)).collect(), Options::default()).is_ok());
+    let refused = Graph::new(stages, Options::default());
+    assert!(matches!(refused.err(), Some(GraphError::TooManyTags("marker"))));
+    assert!(Graph::new((0..4).map(|_| stage::<Marker>(8)).collect(), Options::default()).is_ok());
 }

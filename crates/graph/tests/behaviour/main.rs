@@ -1,4 +1,4 @@
-//! The behaviour of a chain, seen from outside: packets in, packets out, counters, state.
+//! The behaviour of a graph, seen from outside: packets in, packets out, counters, state.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 #[path = "../support/mod.rs"]

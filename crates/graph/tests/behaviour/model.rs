@@ -166,7 +166,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step.prop_map(to_step), 1..150)
 }
 
-/// Returns the outcome of packet `sequence`, as the chain's functions reported it.
+/// Returns the outcome of packet `sequence`, as the graph's functions reported it.
 fn fate_in(bench: &Bench, sequence: u64, drops_before: &[(&'static str, u64)]) -> Fate {
     let Some(alert) = bench.alerts.iter().find(|alert| alert.sequence == sequence) else {
         let drops = bench.drops();
@@ -203,7 +203,7 @@ proptest! {
             }]);
             let fate = fate_in(&bench, sequence as u64, &drops);
             prop_assert_eq!(fate, reference.packet(at_ns, step), "packet {}", sequence);
-            let counters = bench.chain.counters();
+            let counters = bench.graph.counters();
             prop_assert_eq!(counters.flows_live, reference.flows.len() as u64, "after packet {}", sequence);
             for reason in [EndReason::Idle, EndReason::Rejected] {
                 let expected = reference.ended.get(&reason).copied().unwrap_or(0);

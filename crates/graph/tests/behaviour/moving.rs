@@ -1,7 +1,7 @@
-//! Flows that move between chains are processed as if they had stayed.
+//! Flows that move between graphs are processed as if they had stayed.
 
 use graph::streams::StreamOptions;
-use graph::{Chain, Options, RestoreError, WhenFull};
+use graph::{Graph, Options, RestoreError, WhenFull};
 use nf::EndReason;
 use nf::record::RecordHeader;
 use nf::stage::Stage;
@@ -36,35 +36,35 @@ fn bench() -> Bench {
     Bench::new(movers(), Options { flows_max: FLOWS, seed: SEED, ..Options::default() })
 }
 
-fn live(chain: &Chain) -> Vec<u32> {
-    let records = chain.records();
+fn live(graph: &Graph) -> Vec<u32> {
+    let records = graph.records();
     records.used().filter(|&record| records.header(record).has(RecordHeader::FLAG_LIVE)).collect()
 }
 
-fn saved(chain: &mut Chain, record: u32) -> Vec<u8> {
+fn saved(graph: &mut Graph, record: u32) -> Vec<u8> {
     let mut saved = vec![];
-    chain.save_flow(record, &mut saved);
+    graph.save_flow(record, &mut saved);
     saved
 }
 
 /// The first flow's bytes.
 fn first(bench: &mut Bench) -> Vec<u8> {
-    let record = live(&bench.chain)[0];
-    saved(&mut bench.chain, record)
+    let record = live(&bench.graph)[0];
+    saved(&mut bench.graph, record)
 }
 
 /// Moves all flows.
 fn move_all(from: &mut Bench, to: &mut Bench) {
-    for record in live(&from.chain) {
-        let bytes = saved(&mut from.chain, record);
-        let there = to.chain.restore_flow(&bytes, &mut to.pool).unwrap();
-        assert_eq!(saved(&mut to.chain, there).len(), bytes.len());
-        from.chain.release_flow(record);
+    for record in live(&from.graph) {
+        let bytes = saved(&mut from.graph, record);
+        let there = to.graph.restore_flow(&bytes, &mut to.pool).unwrap();
+        assert_eq!(saved(&mut to.graph, there).len(), bytes.len());
+        from.graph.release_flow(record);
     }
 }
 
 /// The outcome seen from outside: packets in order, then the rest. Numbers of packets are each
-/// chain's own, and so is the order in which flows end that expire at once.
+/// graph's own, and so is the order in which flows end that expire at once.
 fn seen(benches: &mut [Bench]) -> Vec<String> {
     let (mut sent, mut seen) = (vec![], vec![]);
     for bench in benches {
@@ -78,8 +78,8 @@ fn seen(benches: &mut [Bench]) -> Vec<String> {
 }
 
 /// All flows' bytes without their streams' links, by content.
-fn flows(chain: &mut Chain) -> Vec<Vec<u8>> {
-    let mut flows: Vec<_> = live(chain).into_iter().map(|record| saved(chain, record)).collect();
+fn flows(graph: &mut Graph) -> Vec<Vec<u8>> {
+    let mut flows: Vec<_> = live(graph).into_iter().map(|record| saved(graph, record)).collect();
     flows.sort();
     flows
 }
@@ -110,15 +110,15 @@ proptest! {
                 to.advance(latest_ns);
                 move_all(from, to);
                 at = 1 - at;
-                prop_assert_eq!(live(&moving[1 - at].chain), [0; 0]);
+                prop_assert_eq!(live(&moving[1 - at].graph), [0; 0]);
             }
         }
-        let ended = |bench: &Bench, reason| bench.chain.counters().ended(reason);
+        let ended = |bench: &Bench, reason| bench.graph.counters().ended(reason);
         for reason in [EndReason::Idle, EndReason::Closed, EndReason::Rejected, EndReason::Evicted] {
             let both: u64 = moving.iter().map(|bench| ended(bench, reason)).sum();
             prop_assert_eq!(both, ended(&stays[0], reason));
         }
-        prop_assert_eq!(moving[at].chain.counters().flows_live, stays[0].chain.counters().flows_live);
+        prop_assert_eq!(moving[at].graph.counters().flows_live, stays[0].graph.counters().flows_live);
     }
 
     #[test]
@@ -132,14 +132,14 @@ proptest! {
         let mut bytes = first(&mut here);
         let at = at.index(bytes.len());
         if cut { bytes.truncate(at) } else { bytes[at] ^= flip }
-        match there.chain.restore_flow(&bytes, &mut there.pool) {
+        match there.graph.restore_flow(&bytes, &mut there.pool) {
             // Not every byte can be told to be wrong.
-            Ok(record) => there.chain.release_flow(record),
-            Err(_) => prop_assert_eq!(live(&there.chain), [0; 0]),
+            Ok(record) => there.graph.release_flow(record),
+            Err(_) => prop_assert_eq!(live(&there.graph), [0; 0]),
         }
         there.advance(START_NS + 1);
         talk(&mut there);
-        prop_assert_eq!(there.chain.counters().flows_live, 1);
+        prop_assert_eq!(there.graph.counters().flows_live, 1);
     }
 }
 
@@ -163,27 +163,27 @@ fn a_flow_is_found_where_it_went_and_no_longer_where_it_was() {
     talk(&mut here);
     let (key, reversed) = key();
     let hash = FlowHasher::new(SEED).hash(&key);
-    let record = here.chain.flow(hash, &key, reversed).unwrap();
-    let bytes = saved(&mut here.chain, record);
-    let moved = there.chain.restore_flow(&bytes, &mut there.pool).unwrap();
-    assert_eq!(there.chain.flow(hash, &key, reversed), Some(moved));
-    assert_eq!(flows(&mut there.chain), flows(&mut here.chain));
-    assert_eq!(there.chain.restore_flow(&bytes, &mut there.pool), Err(RestoreError::Known));
-    here.chain.release_flow(record);
-    assert_eq!(here.chain.flow(hash, &key, reversed), None);
-    let (here, there) = (here.chain.counters(), there.chain.counters());
+    let record = here.graph.flow(hash, &key, reversed).unwrap();
+    let bytes = saved(&mut here.graph, record);
+    let moved = there.graph.restore_flow(&bytes, &mut there.pool).unwrap();
+    assert_eq!(there.graph.flow(hash, &key, reversed), Some(moved));
+    assert_eq!(flows(&mut there.graph), flows(&mut here.graph));
+    assert_eq!(there.graph.restore_flow(&bytes, &mut there.pool), Err(RestoreError::Known));
+    here.graph.release_flow(record);
+    assert_eq!(here.graph.flow(hash, &key, reversed), None);
+    let (here, there) = (here.graph.counters(), there.graph.counters());
     assert_eq!((here.flows_moved_out, here.flows_live), (1, 0));
     assert_eq!((there.flows_moved_in, there.flows_live, there.flows_started), (1, 1, 0));
 }
 
 #[test]
-fn a_flow_of_another_chain_is_refused() {
+fn a_flow_of_another_graph_is_refused() {
     let mut here = bench();
     talk(&mut here);
     let bytes = first(&mut here);
     let mut other = Bench::new(vec![stage::<Gate>(FLOWS)], Options::default());
-    assert_eq!(other.chain.restore_flow(&bytes, &mut other.pool), Err(RestoreError::OtherChain));
-    assert_eq!(other.chain.restore_flow(&bytes[..3], &mut other.pool), Err(RestoreError::Damaged));
+    assert_eq!(other.graph.restore_flow(&bytes, &mut other.pool), Err(RestoreError::OtherChain));
+    assert_eq!(other.graph.restore_flow(&bytes[..3], &mut other.pool), Err(RestoreError::Damaged));
 }
 
 #[test]
@@ -198,13 +198,13 @@ fn a_full_table_does_as_it_does_with_new_flows() {
         let mut full = Bench::new(movers(), options);
         let other = udp(v4(10, 0, 0, 9, 9), v4(192, 0, 2, 9, 9), &[0]);
         full.batch(&[Arrival { at_ns: START_NS, side: Side::Inside, network: other }]);
-        assert_eq!(full.chain.restore_flow(&bytes, &mut full.pool), expected);
+        assert_eq!(full.graph.restore_flow(&bytes, &mut full.pool), expected);
         if expected.is_ok() {
-            let again = full.chain.restore_flow(&bytes, &mut full.pool);
+            let again = full.graph.restore_flow(&bytes, &mut full.pool);
             assert_eq!(again, Err(RestoreError::Known), "nothing goes for a flow that does not come");
         }
         full.advance(START_NS);
-        assert_eq!(full.chain.counters().flows_live, 1);
+        assert_eq!(full.graph.counters().flows_live, 1);
     }
 }
 
@@ -216,9 +216,9 @@ fn a_flow_that_comes_and_goes_takes_nothing_with_every_visit() {
     let streams = StreamOptions { memory: 4096, ..StreamOptions::default() };
     let mut there = Bench::new(movers(), Options { streams, seed: SEED, ..Options::default() });
     for _ in 0..1000 {
-        let record = there.chain.restore_flow(&bytes, &mut there.pool).unwrap();
+        let record = there.graph.restore_flow(&bytes, &mut there.pool).unwrap();
         assert_eq!(first(&mut there), bytes);
-        there.chain.release_flow(record);
+        there.graph.release_flow(record);
     }
 }
 
@@ -227,7 +227,7 @@ fn a_flow_that_comes_and_goes_takes_nothing_with_every_visit() {
 fn a_flow_is_released_once() {
     let mut here = bench();
     talk(&mut here);
-    let record = live(&here.chain)[0];
-    here.chain.release_flow(record);
-    here.chain.release_flow(record);
+    let record = live(&here.graph)[0];
+    here.graph.release_flow(record);
+    here.graph.release_flow(record);
 }

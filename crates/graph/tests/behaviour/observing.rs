@@ -35,7 +35,7 @@ impl Observer for Diary {
 
 fn watch(bench: &mut Bench, network: &[u8]) -> Vec<String> {
     let (mut diary, mut out) = (Diary::default(), vec![]);
-    bench.chain.observe(packet(T, Side::Inside, network), &mut out, &mut bench.pool, &mut diary);
+    bench.graph.observe(packet(T, Side::Inside, network), &mut out, &mut bench.pool, &mut diary);
     diary.0
 }
 

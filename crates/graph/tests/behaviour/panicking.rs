@@ -1,4 +1,4 @@
-//! Panics, of functions and of the chain's own code, stay where they are.
+//! Panics, of functions and of the graph's own code, stay where they are.
 #![allow(clippy::panic, reason = "what is tested")]
 
 use std::cell::Cell;
@@ -130,21 +130,21 @@ fn a_panic_costs_its_packet_and_its_flow_and_nobody_else() {
             ];
             all.chunks(batch).for_each(|batch| bench.batch(batch));
             assert_eq!(bench.drops()[0], ("function-panic", 1));
-            let counters = bench.chain.stages()[1].counters();
+            let counters = bench.graph.stages()[1].counters();
             // At the packet, and at the flow's end.
             assert_eq!((counters.panics, counters.packets, counters.drops), (2, 8, 1));
-            let last = bench.chain.stages()[1].last_panic().unwrap();
+            let last = bench.graph.stages()[1].last_panic().unwrap();
             assert!(last.contains("this panics, too"), "{last}");
-            assert_eq!(bench.chain.counters().restarts, 0);
+            assert_eq!(bench.graph.counters().restarts, 0);
             assert_eq!(
-                bench.chain.stages()[0].shared().pools[0].in_use(),
-                bench.chain.counters().flows_live as u32
+                bench.graph.stages()[0].shared().pools[0].in_use(),
+                bench.graph.counters().flows_live as u32
             );
             // The flow goes on as a new one.
             let before = bench.sent.len();
             bench.batch(&[says(a, 0), says(b, 0)]);
             assert_eq!(bench.sent.len(), before + 2);
-            assert_eq!(bench.chain.counters().ended(EndReason::Rejected), 1);
+            assert_eq!(bench.graph.counters().ended(EndReason::Rejected), 1);
         }
     });
 }
@@ -159,9 +159,9 @@ fn a_function_can_be_passed_by_where_it_fails() {
             for byte in [0, 0, PANIC, 0, PANIC, 0] {
                 bench.through(T, Side::Inside, &udp(v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53), &[byte]));
             }
-            assert_eq!((bench.drops(), bench.chain.counters().flows_started), (vec![], 1));
-            assert!(bench.chain.stages()[1].counters().panics >= 2);
-            assert_eq!(bench.chain.stages()[2].counters().packets, 6);
+            assert_eq!((bench.drops(), bench.graph.counters().flows_started), (vec![], 1));
+            assert!(bench.graph.stages()[1].counters().panics >= 2);
+            assert_eq!(bench.graph.stages()[2].counters().packets, 6);
         }
     });
 }
@@ -177,19 +177,19 @@ fn a_state_function_may_panic() {
         for _ in 0..10 {
             bench.batch(&[says(a, 0), says(b, 0)]);
         }
-        let followed = bench.chain.fast_path().packets;
+        let followed = bench.graph.fast_path().packets;
         assert!(followed > 0);
         bench.batch(&[says(a, 0), says(b, 0), says(a, PANIC), says(b, 0)]);
-        assert_eq!(bench.chain.fast_path().packets, followed + 4);
+        assert_eq!(bench.graph.fast_path().packets, followed + 4);
         assert_eq!(bench.drops(), [("function-panic", 1)]);
-        let seen: Vec<u64> = bench.chain.stages().iter().map(|stage| stage.counters().packets).collect();
+        let seen: Vec<u64> = bench.graph.stages().iter().map(|stage| stage.counters().packets).collect();
         assert_eq!(seen, [24, 23]);
-        let flows = bench.chain.counters();
+        let flows = bench.graph.counters();
         assert_eq!((flows.flows_live, flows.ended(EndReason::Rejected)), (1, 1));
         for _ in 0..10 {
             bench.batch(&[says(a, 0), says(b, 0)]);
         }
-        assert_eq!(bench.chain.counters().flows_live, 2);
+        assert_eq!(bench.graph.counters().flows_live, 2);
     });
 }
 
@@ -197,9 +197,9 @@ fn a_state_function_may_panic() {
 fn a_command_that_panics_is_refused() {
     quietly(|| {
         let mut bench = Bench::new(vec![stage::<Fragile<false>>(8)], Options::default());
-        let refused = bench.chain.stage_mut(0).unwrap().control("now");
+        let refused = bench.graph.stage_mut(0).unwrap().control("now");
         assert_eq!(refused, Err(ControlError("`fragile` failed on `now`: it panicked".into())));
-        assert_eq!(bench.chain.stages()[0].last_panic(), Some("now".into()));
+        assert_eq!(bench.graph.stages()[0].last_panic(), Some("now".into()));
     });
 }
 
@@ -220,7 +220,7 @@ proptest! {
     }
 }
 
-/// A stage that fails outside of its function, as the chain's own code might: every n
+/// A stage that fails outside of its function, as the graph's own code might: every n
 /// packets.
 struct Broken {
     stage: Box<dyn Stage>,
@@ -230,7 +230,7 @@ struct Broken {
 impl Stage for Broken {
     fn process(&mut self, group: &mut PacketGroup<'_>) {
         if split_mix(&mut self.seed).is_multiple_of(16) {
-            panic!("the chain's own");
+            panic!("the graph's own");
         }
         self.stage.process(group);
     }
@@ -339,10 +339,10 @@ impl Stage for Broken {
     }
 }
 
-/// Every packet is accounted for, every buffer comes back, and the chain goes on: the bench looks
+/// Every packet is accounted for, every buffer comes back, and the graph goes on: the bench looks
 /// at that after each batch.
 #[test]
-fn the_chain_starts_over_where_its_own_code_fails() {
+fn the_graph_starts_over_where_its_own_code_fails() {
     quietly(|| {
         let mut restarts = 0;
         for (seed, consolidate) in (0..20).flat_map(|seed| [(seed, true), (seed, false)]) {
@@ -362,10 +362,10 @@ fn the_chain_starts_over_where_its_own_code_fails() {
                     })
                     .collect();
                 bench.batch(&arrivals);
-                let live = bench.chain.counters().flows_live as u32;
-                assert!(bench.chain.stages()[0].shared().pools[0].in_use() <= live);
+                let live = bench.graph.counters().flows_live as u32;
+                assert!(bench.graph.stages()[0].shared().pools[0].in_use() <= live);
             }
-            restarts += bench.chain.counters().restarts;
+            restarts += bench.graph.counters().restarts;
             assert!(bench.sent.len() > 50, "{}", bench.sent.len());
         }
         assert!(restarts > 100, "{restarts}");

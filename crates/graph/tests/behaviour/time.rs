@@ -66,17 +66,17 @@ proptest! {
                 bench.through(start, *side, network);
             }
             bench.through(start + late, *side, last);
-            prop_assert_eq!(bench.chain.counters().flows_started, starts, "{} ns later", late);
+            prop_assert_eq!(bench.graph.counters().flows_started, starts, "{} ns later", late);
         }
         let mut bench = witness();
         for (side, network) in exchange {
             bench.through(start, *side, network);
         }
         bench.advance(start + timeout_ns - by.min(timeout_ns));
-        prop_assert_eq!(bench.chain.counters().flows_live, 1);
+        prop_assert_eq!(bench.graph.counters().flows_live, 1);
         bench.advance(start + timeout_ns + 17 * MS);
-        prop_assert_eq!(bench.chain.counters().flows_live, 0);
-        prop_assert_eq!(bench.chain.counters().ended(EndReason::Idle), 1);
+        prop_assert_eq!(bench.graph.counters().flows_live, 0);
+        prop_assert_eq!(bench.graph.counters().ended(EndReason::Idle), 1);
     }
 }
 
@@ -87,7 +87,7 @@ fn a_closed_connection_ends_as_closed() {
     bench.through(T, Side::Inside, &tcp(inside, peer, 2, b""));
     bench.through(T, Side::Outside, &tcp(peer, inside, 0x14, b""));
     bench.advance(T + 241_000 * MS);
-    assert_eq!(bench.chain.counters().ended(EndReason::Closed), 1);
+    assert_eq!(bench.graph.counters().ended(EndReason::Closed), 1);
 }
 
 /// A packet may shorten what an earlier one asked for; a packet with no wish changes nothing.
@@ -102,7 +102,7 @@ fn functions_say_how_long() {
     bench.through(T + 100_005 * MS, Side::Inside, &request(1, 0));
     assert_eq!(clock(&bench), 1, "5 ms were over");
     bench.advance(T + 101_022 * MS);
-    assert_eq!(bench.chain.counters().flows_live, 0);
+    assert_eq!(bench.graph.counters().flows_live, 0);
 }
 
 /// Time is the latest that any packet had: one that comes with an earlier time stamp is late, not a
@@ -118,7 +118,7 @@ fn time_that_goes_backwards_ends_nothing() {
     assert_eq!(clock(&bench), 3);
     bench.through(0, Side::Outside, &reply(1, 0));
     assert_eq!(clock(&bench), 2);
-    assert_eq!(bench.chain.counters().flows_live, 2);
+    assert_eq!(bench.graph.counters().flows_live, 2);
 }
 
 #[test]
@@ -128,10 +128,10 @@ fn time_that_jumps_by_years_ends_everything_at_once() {
         bench.through(T, Side::Inside, &request(host, 0));
     }
     bench.through(T + 50 * YEAR, Side::Inside, &request(9, 0));
-    assert_eq!(bench.chain.counters().ended(EndReason::Idle), 8);
-    assert_eq!(bench.chain.stages()[0].shared().pools[0].in_use(), 1);
+    assert_eq!(bench.graph.counters().ended(EndReason::Idle), 8);
+    assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 1);
     bench.advance(u64::MAX);
-    assert_eq!(bench.chain.counters().flows_live, 0);
+    assert_eq!(bench.graph.counters().flows_live, 0);
     bench.through(u64::MAX, Side::Inside, &request(1, 0));
     bench.through(u64::MAX, Side::Inside, &request(1, 0));
     assert_eq!(clock(&bench), 2);

@@ -1,4 +1,4 @@
-//! Packets that turn back within the chain (hairpins).
+//! Packets that turn back within the graph (hairpins).
 
 use graph::Options;
 use packet::Side;
@@ -10,7 +10,7 @@ use crate::support::packets::*;
 const T: u64 = 1_000_000_000_000;
 
 fn packets_at(bench: &Bench, stage: usize) -> u64 {
-    bench.chain.stages()[stage].counters().packets
+    bench.graph.stages()[stage].counters().packets
 }
 
 /// A turned packet visits the functions before the turning one twice, that one once, and those
@@ -48,7 +48,7 @@ fn replies_of_a_turned_flow_reach_its_record() {
         let sent = bench.one(T, Side::Inside, &udp(source, destination, &[0]));
         assert_eq!(sent, [(Side::Inside, udp(source, destination, &[0]))]);
     }
-    assert_eq!(bench.chain.counters().flows_started, 1);
+    assert_eq!(bench.graph.counters().flows_started, 1);
     assert_eq!(bench.alerts.iter().map(|a| a.signature_id).collect::<Vec<_>>(), [1, 1, 2, 2, 3, 3]);
 }
 
@@ -59,8 +59,8 @@ fn a_turned_packet_can_be_dropped() {
     let mut bench = Bench::new(stages, Options::default());
     bench.one(T, Side::Inside, &udp(v4(10, 0, 0, 1, 1000), v4(10, 0, 0, 2, 53), &[command::DROP]));
     assert_eq!(bench.drops(), [("policy", 1)]);
-    assert_eq!(bench.chain.counters().flows_live, 0);
-    assert_eq!(bench.chain.stages()[1].shared().pools[0].in_use(), 0);
+    assert_eq!(bench.graph.counters().flows_live, 0);
+    assert_eq!(bench.graph.stages()[1].shared().pools[0].in_use(), 0);
 }
 
 /// Each pass is a flow of its own to the functions that have both, wherever the flow goes in
@@ -87,17 +87,17 @@ fn both_passes_move_with_their_flow() {
         got.push(say(&mut here, number));
         let mut there = make(4);
         let mut saved = vec![];
-        here.chain.save_flow(0, &mut saved);
+        here.graph.save_flow(0, &mut saved);
         for cut in 0..saved.len() {
-            assert!(there.chain.restore_flow(&saved[..cut], &mut there.pool).is_err(), "{cut}");
-            assert_eq!(there.chain.records().live(), 0, "{cut}");
+            assert!(there.graph.restore_flow(&saved[..cut], &mut there.pool).is_err(), "{cut}");
+            assert_eq!(there.graph.records().live(), 0, "{cut}");
         }
         let mut full = make(1);
-        assert!(full.chain.restore_flow(&saved, &mut full.pool).is_err());
-        assert_eq!(full.chain.records().live(), 0);
-        assert_eq!(there.chain.restore_flow(&saved, &mut there.pool), Ok(0));
-        here.chain.release_flow(0);
-        assert_eq!(here.chain.records().live(), 0);
+        assert!(full.graph.restore_flow(&saved, &mut full.pool).is_err());
+        assert_eq!(full.graph.records().live(), 0);
+        assert_eq!(there.graph.restore_flow(&saved, &mut there.pool), Ok(0));
+        here.graph.release_flow(0);
+        assert_eq!(here.graph.records().live(), 0);
         there.alerts = std::mem::take(&mut here.alerts);
         here = there;
     }
@@ -122,7 +122,7 @@ fn a_second_pass_needs_room() {
         }
         assert_eq!(bench.one(T + 1, Side::Inside, &udp(a, b, &[0])).len(), usize::from(passes));
         assert_eq!(bench.drops(), if passes { vec![] } else { vec![("flow-table-full", 1)] });
-        let evicted = bench.chain.counters().ended(nf::EndReason::Evicted);
+        let evicted = bench.graph.counters().ended(nf::EndReason::Evicted);
         assert_eq!(evicted, u64::from(passes), "{flows_max} {when_full:?}");
     }
 }

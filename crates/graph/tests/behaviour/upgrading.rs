@@ -1,6 +1,6 @@
-//! Flows go on in a chain with newer versions of its functions.
+//! Flows go on in a graph with newer versions of its functions.
 
-use graph::{Chain, Options, RestoreError};
+use graph::{Graph, Options, RestoreError};
 use nf::record::RecordHeader;
 use nf::stage::{Stage, load};
 use nf::{Context, Descriptor, NetworkFunction, PacketView, Setup, UpgradeError, Verdict};
@@ -97,19 +97,19 @@ fn bench<N: NetworkFunction<Config = ()>>() -> Bench {
 /// Plays n packets of one flow; returns how many of them came out.
 fn send(bench: &mut Bench, count: u64, at_ns: u64) -> usize {
     let network = udp(v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53), &[0]);
-    let before = bench.chain.counters().packets_out;
+    let before = bench.graph.counters().packets_out;
     for number in 0..count {
         let arrival = Arrival { at_ns: at_ns + number, side: Side::Inside, network: network.clone() };
         bench.batch(&[arrival]);
     }
-    (bench.chain.counters().packets_out - before) as usize
+    (bench.graph.counters().packets_out - before) as usize
 }
 
-fn saved(chain: &mut Chain) -> Vec<u8> {
-    let records = chain.records();
+fn saved(graph: &mut Graph) -> Vec<u8> {
+    let records = graph.records();
     let live = records.used().find(|&record| records.header(record).has(RecordHeader::FLAG_LIVE)).unwrap();
     let mut bytes = Vec::new();
-    chain.save_flow(live, &mut bytes);
+    graph.save_flow(live, &mut bytes);
     bytes
 }
 
@@ -117,25 +117,25 @@ fn saved(chain: &mut Chain) -> Vec<u8> {
 fn a_flow_goes_on_where_it_was() {
     let (mut old, mut new) = (bench::<Old>(), bench::<New>());
     assert_eq!(send(&mut old, 3, START_NS), 3);
-    let bytes = saved(&mut old.chain);
-    assert_eq!(new.chain.restore_flow(&bytes, &mut new.pool), Err(RestoreError::OtherChain));
-    new.chain.accept_states_of(old.chain.saved_layout()).unwrap();
+    let bytes = saved(&mut old.graph);
+    assert_eq!(new.graph.restore_flow(&bytes, &mut new.pool), Err(RestoreError::OtherChain));
+    new.graph.accept_states_of(old.graph.saved_layout()).unwrap();
     for at in 0..bytes.len() {
-        let cut = new.chain.restore_flow(&bytes[..at], &mut new.pool);
+        let cut = new.graph.restore_flow(&bytes[..at], &mut new.pool);
         assert!(cut.is_err(), "{at} of {} bytes", bytes.len());
     }
-    new.chain.restore_flow(&bytes, &mut new.pool).unwrap();
+    new.graph.restore_flow(&bytes, &mut new.pool).unwrap();
     assert_eq!(send(&mut new, 4, START_NS + 10), 2, "five pass in all");
-    let counters = new.chain.counters();
+    let counters = new.graph.counters();
     assert_eq!((counters.flows_started, counters.flows_moved_in), (0, 1));
     // What the other functions keep came along as it was: the same as if the whole flow had been
     // here.
     let mut whole = bench::<New>();
     send(&mut whole, 3, START_NS);
     send(&mut whole, 4, START_NS + 10);
-    let (here, there) = (saved(&mut whole.chain), saved(&mut new.chain));
-    let quota = whole.chain.stages()[1].saved_part().unwrap().bytes;
-    let prefix = here.len() - whole.chain.record_len();
+    let (here, there) = (saved(&mut whole.graph), saved(&mut new.graph));
+    let quota = whole.graph.stages()[1].saved_part().unwrap().bytes;
+    let prefix = here.len() - whole.graph.record_len();
     let differ: Vec<_> = (0..here.len()).filter(|&at| here[at] != there[at]).collect();
     assert!(differ.iter().all(|at| quota.contains(&(at - prefix))), "{differ:?} outside of {quota:?}");
 }
@@ -144,12 +144,12 @@ fn a_flow_goes_on_where_it_was() {
 fn what_there_is_no_way_from_is_refused() {
     let (mut old, mut new) = (bench::<Old>(), bench::<New>());
     send(&mut new, 1, START_NS);
-    let bytes = saved(&mut new.chain);
+    let bytes = saved(&mut new.graph);
     // The older one knows no way back.
-    old.chain.accept_states_of(new.chain.saved_layout()).unwrap();
+    old.graph.accept_states_of(new.graph.saved_layout()).unwrap();
     let no_way = UpgradeError { from_version: 3, to_version: 1 };
-    assert_eq!(old.chain.restore_flow(&bytes, &mut old.pool), Err(RestoreError::Upgrade(no_way)));
-    assert_eq!(old.chain.counters().flows_live, 0);
+    assert_eq!(old.graph.restore_flow(&bytes, &mut old.pool), Err(RestoreError::Upgrade(no_way)));
+    assert_eq!(old.graph.counters().flows_live, 0);
     let mut other = Bench::new(vec![stage::<Marker>(FLOWS)], Options::default());
-    assert_eq!(other.chain.accept_states_of(new.chain.saved_layout()), Err(RestoreError::OtherChain));
+    assert_eq!(other.graph.accept_states_of(new.graph.saved_layout()), Err(RestoreError::OtherChain));
 }

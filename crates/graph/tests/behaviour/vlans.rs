@@ -36,7 +36,7 @@ fn a_priority_tag_is_no_vlan() {
         let answer = bench.through(T, Side::Outside, &with(back, &udp(peer, masquerade_end(0), &[0])));
         let network = &answer[answer.len() - udp(peer, inside, &[0]).len()..];
         assert_eq!(network[16..20], inside.addr.v4_bytes(), "{forth:?} {back:?}");
-        assert_eq!(bench.chain.counters().flows_started, 1, "{forth:?} {back:?}");
+        assert_eq!(bench.graph.counters().flows_started, 1, "{forth:?} {back:?}");
     }
 }
 
@@ -51,7 +51,7 @@ fn vlans_are_networks_of_their_own_unless_they_are_ignored() {
             bench.through(T, Side::Inside, &with(forth, &udp(a, b, &[0])));
             bench.through(T, Side::Outside, &with(back, &udp(b, a, &[0])));
             assert_eq!(
-                bench.chain.counters().flows_started,
+                bench.graph.counters().flows_started,
                 if ignored { 1 } else { 2 },
                 "{forth:?} {back:?}"
             );
@@ -61,5 +61,5 @@ fn vlans_are_networks_of_their_own_unless_they_are_ignored() {
     let mut bench = bench(true);
     bench.through(T, Side::Inside, &with(&[one], &udp(a, b, &[0])));
     bench.through(T, Side::Outside, &with(&[other], &udp(b, masquerade_end(0), &[0])));
-    assert_eq!(bench.chain.counters().flows_started, 1);
+    assert_eq!(bench.graph.counters().flows_started, 1);
 }

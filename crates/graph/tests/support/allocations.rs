@@ -6,13 +6,13 @@
 //! static ALLOCATOR: allocations::Counting = allocations::Counting;
 //! ```
 //!
-//! and calls [`of_known_flows`] for each chain. Other crates include this file by its path.
+//! and calls [`of_known_flows`] for each graph. Other crates include this file by its path.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use graph::{Chain, Options};
+use graph::{Graph, Options};
 use nf::stage::Stage;
 use packet::{PacketPool, Side};
 
@@ -54,16 +54,16 @@ unsafe impl GlobalAlloc for Counting {
 const BATCH: usize = 64;
 
 /// Returns how many times this thread allocates while `rounds` rounds of these frames pass the
-/// chain, after a few to warm up. The frames (side, bytes from the Ethernet header on) are
+/// graph, after a few to warm up. The frames (side, bytes from the Ethernet header on) are
 /// exchanged again and again, 10 us apart, so that after the first rounds every flow is known.
 /// Alerts and reports are thrown away.
 pub fn of_known_flows(stages: Vec<Box<dyn Stage>>, frames: &[(Side, Vec<u8>)], rounds: usize) -> u64 {
-    let mut chain = Chain::new(stages, Options { flows_max: 4096, ..Options::default() }).unwrap();
-    through(&mut chain, frames, rounds)
+    let mut graph = Graph::new(stages, Options { flows_max: 4096, ..Options::default() }).unwrap();
+    through(&mut graph, frames, rounds)
 }
 
-/// The same for a chain that has no flows yet.
-pub fn through(chain: &mut Chain, frames: &[(Side, Vec<u8>)], rounds: usize) -> u64 {
+/// The same for a graph that has no flows yet.
+pub fn through(graph: &mut Graph, frames: &[(Side, Vec<u8>)], rounds: usize) -> u64 {
     let mut pool = PacketPool::new(2 * BATCH);
     let (mut batch, mut out) = (Vec::with_capacity(BATCH), Vec::with_capacity(2 * BATCH));
     let mut now_ns = 1_700_000_000_000_000_000;
@@ -80,16 +80,16 @@ pub fn through(chain: &mut Chain, frames: &[(Side, Vec<u8>)], rounds: usize) -> 
                 packet.meta_mut().transit.side = *side;
                 batch.push(packet);
             }
-            chain.process(&mut batch, &mut out, &mut pool);
+            graph.process(&mut batch, &mut out, &mut pool);
             for packet in out.drain(..) {
                 pool.give(packet);
             }
-            let effects = chain.effects_mut();
+            let effects = graph.effects_mut();
             effects.alerts.clear();
             effects.events.clear();
             effects.reports.clear();
         }
     }
-    assert!(chain.counters().add_up());
+    assert!(graph.counters().add_up());
     COUNT.get() - before
 }

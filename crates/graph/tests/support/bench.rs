@@ -1,7 +1,7 @@
-//! Runs a chain over traffic, and writes down everything that can be seen of it from outside.
+//! Runs a graph over traffic, and writes down everything that can be seen of it from outside.
 
 use graph::streams::Streams;
-use graph::{Chain, Counters, Observer, Options};
+use graph::{Counters, Graph, Observer, Options};
 use nf::record::RecordHeader;
 use nf::stage::{Stage, StageCounters};
 use nf::{Alert, Event, EventValue, FlowReport};
@@ -44,9 +44,9 @@ pub struct Outcome {
     pub shared: Vec<String>,
 }
 
-/// A chain with its buffers, fed packet by packet or batch by batch.
+/// A graph with its buffers, fed packet by packet or batch by batch.
 pub struct Bench {
-    pub chain: Chain,
+    pub graph: Graph,
     pub pool: PacketPool,
     pub sent: Vec<Sent>,
     pub alerts: Vec<Alert>,
@@ -55,19 +55,19 @@ pub struct Bench {
     pub reports: Vec<FlowReport>,
     out: Vec<Packet>,
     buffers: usize,
-    /// True if the chain may start over: then packets are lost inside of it.
+    /// True if the graph may start over: then packets are lost inside of it.
     starts_over: bool,
 }
 
 /// The bytes of a flow's record. Where its streams stand in it, which names blocks that any other
 /// could be in the place of, there is instead what waits in them.
-fn flow(chain: &Chain, record: u32) -> Vec<u8> {
+fn flow(graph: &Graph, record: u32) -> Vec<u8> {
     const STREAMS: std::ops::Range<usize> =
         size_of::<RecordHeader>()..size_of::<RecordHeader>() + size_of::<Streams>();
-    let mut bytes = chain.records().bytes(record).unwrap().to_vec();
-    if chain.stages().iter().any(|stage| stage.descriptor().stream) {
+    let mut bytes = graph.records().bytes(record).unwrap().to_vec();
+    if graph.stages().iter().any(|stage| stage.descriptor().stream) {
         let mut streams = vec![];
-        chain.save_streams(record, &mut streams);
+        graph.save_streams(record, &mut streams);
         bytes.splice(STREAMS, streams);
     }
     bytes
@@ -79,7 +79,7 @@ const BUFFERS: usize = 512;
 impl Bench {
     pub fn new(stages: Vec<Box<dyn Stage>>, options: Options) -> Bench {
         Bench {
-            chain: Chain::new(stages, options).unwrap(),
+            graph: Graph::new(stages, options).unwrap(),
             pool: PacketPool::new(BUFFERS),
             sent: vec![],
             alerts: vec![],
@@ -91,7 +91,7 @@ impl Bench {
         }
     }
 
-    /// One whose chain may start over.
+    /// One whose graph may start over.
     pub fn starting_over(stages: Vec<Box<dyn Stage>>, options: Options) -> Bench {
         Bench { starts_over: true, ..Bench::new(stages, options) }
     }
@@ -99,7 +99,7 @@ impl Bench {
     /// Processes these packets as one batch.
     pub fn batch(&mut self, arrivals: &[Arrival]) {
         let mut batch: Vec<Packet> = arrivals.iter().map(|a| self.receive(a)).collect();
-        self.chain.process(&mut batch, &mut self.out, &mut self.pool);
+        self.graph.process(&mut batch, &mut self.out, &mut self.pool);
         assert!(batch.is_empty());
         self.settle();
     }
@@ -123,19 +123,19 @@ impl Bench {
     /// Processes one packet under an observer's eyes.
     pub fn watched(&mut self, arrival: &Arrival, observer: &mut dyn Observer) {
         let packet = self.receive(arrival);
-        self.chain.observe(packet, &mut self.out, &mut self.pool, observer);
+        self.graph.observe(packet, &mut self.out, &mut self.pool, observer);
         self.settle();
     }
 
     /// Lets time pass.
     pub fn advance(&mut self, now_ns: u64) {
-        self.chain.handle_timeout(now_ns, &mut self.pool);
+        self.graph.handle_timeout(now_ns, &mut self.pool);
         self.settle();
     }
 
     /// The names of the reasons for which packets were dropped so far, with their counts.
     pub fn drops(&self) -> Vec<(&'static str, u64)> {
-        let counters = self.chain.counters();
+        let counters = self.graph.counters();
         let counted = packet::DropReason::ALL.iter().map(|r| (r.name(), counters.drops[r.index()]));
         counted.filter(|(_, count)| *count > 0).collect()
     }
@@ -143,14 +143,14 @@ impl Bench {
     /// Ends the run.
     pub fn outcome(mut self) -> Outcome {
         self.settle();
-        let records = self.chain.records();
+        let records = self.graph.records();
         let live = records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE));
         let reports = self.reports.iter().map(|r| format!("{r:?}")).collect();
         Outcome {
-            flows: live.map(|record| (record, flow(&self.chain, record))).collect(),
-            counters: self.chain.counters(),
-            stages: self.chain.stages().iter().map(|stage| stage.counters()).collect(),
-            shared: self.chain.stages().iter().map(|stage| shared(&**stage)).collect(),
+            flows: live.map(|record| (record, flow(&self.graph, record))).collect(),
+            counters: self.graph.counters(),
+            stages: self.graph.stages().iter().map(|stage| stage.counters()).collect(),
+            shared: self.graph.stages().iter().map(|stage| shared(&**stage)).collect(),
             sent: self.sent,
             alerts: self.alerts,
             told: self.told,
@@ -165,7 +165,7 @@ impl Bench {
         packet
     }
 
-    /// Takes what the chain put out, and checks what must hold between batches.
+    /// Takes what the graph put out, and checks what must hold between batches.
     fn settle(&mut self) {
         for packet in self.out.drain(..) {
             self.sent.push((
@@ -175,7 +175,7 @@ impl Bench {
             ));
             self.pool.give(packet);
         }
-        let effects = self.chain.effects_mut();
+        let effects = self.graph.effects_mut();
         let mut given = 0;
         for event in effects.events.iter() {
             let before = &effects.alerts[given..event.alerts_before];
@@ -188,14 +188,14 @@ impl Bench {
         self.alerts.append(&mut effects.alerts);
         self.reports.append(&mut effects.reports);
         assert!(effects.generated.is_empty());
-        let counters = self.chain.counters();
+        let counters = self.graph.counters();
         assert!(counters.add_up(), "{counters:?}");
         let ended: u64 = counters.flows_ended.iter().sum();
         assert_eq!(
             counters.flows_started + counters.flows_moved_in,
             counters.flows_live + ended + counters.flows_moved_out
         );
-        let records = self.chain.records();
+        let records = self.graph.records();
         let live = records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE)).count() as u64;
         assert_eq!(counters.flows_live, live);
         // Flows that turn back have a second record.
@@ -208,7 +208,7 @@ impl Bench {
     }
 }
 
-/// Runs traffic through a chain in batches of this size.
+/// Runs traffic through a graph in batches of this size.
 pub fn run(stages: Vec<Box<dyn Stage>>, options: Options, traffic: &[Arrival], batch: usize) -> Outcome {
     let mut bench = Bench::new(stages, options);
     for arrivals in traffic.chunks(batch) {

@@ -1,4 +1,4 @@
-//! Small functions, one for each thing that a function can do to a chain. What they do to a packet,
+//! Small functions, one for each thing that a function can do to a graph. What they do to a packet,
 //! its first payload byte says, so that random payloads are random behaviour.
 
 use nf::stage::{Stage, load};

@@ -1,5 +1,5 @@
-//! Support for the tests of the chain: packets made by slow and obvious code, small
-//! functions that do one thing each, and a bench that runs a chain over traffic and writes down
+//! Support for the tests of the graph: packets made by slow and obvious code, small
+//! functions that do one thing each, and a bench that runs a graph over traffic and writes down
 //! everything that can be seen from outside.
 #![allow(dead_code)] // Every test binary uses a part of it.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.

@@ -179,15 +179,15 @@ impl Trace {
     /// Plays it once, with states where this manner has them: a value for each metric, if there is
     /// one.
     fn measure(&self, manner: &str, server: &Server) -> Result<Vec<Option<f64>>, String> {
-        let chain = assembly()?.chain;
+        let graph = assembly()?.graph;
         let states = || server.states().map_err(|error| error.to_string());
-        let peer = |is_ahead| Peer::start(assembly()?.chain, is_ahead).map_err(|error| error.to_string());
+        let peer = |is_ahead| Peer::start(assembly()?.graph, is_ahead).map_err(|error| error.to_string());
         let (latency, accesses) = match manner {
-            NAIVE => self.play(stored(chain, states()?, Habit::EveryPacket)?),
-            STORE => self.play(stored(chain, states()?, Habit::EveryFlowlet)?),
-            ON_DEMAND => self.play(stored(chain, peer(false)?, Habit::EveryFlowlet)?),
-            AHEAD => self.play(stored(chain, peer(true)?, Habit::EveryFlowlet)?),
-            _ => self.play(stored(chain, HashMap::new(), Habit::Never)?),
+            NAIVE => self.play(stored(graph, states()?, Habit::EveryPacket)?),
+            STORE => self.play(stored(graph, states()?, Habit::EveryFlowlet)?),
+            ON_DEMAND => self.play(stored(graph, peer(false)?, Habit::EveryFlowlet)?),
+            AHEAD => self.play(stored(graph, peer(true)?, Habit::EveryFlowlet)?),
+            _ => self.play(stored(graph, HashMap::new(), Habit::Never)?),
         }?;
         let Accesses { reads, at_hand, writes, bytes } = accesses;
         let packets = self.frames.len() as f64;
@@ -256,8 +256,8 @@ impl Arriving {
     }
 }
 
-fn stored<S: Store>(chain: Box<graph::Chain>, store: S, habit: Habit) -> Result<Stored<S>, String> {
-    Stored::new(chain, store, habit, GAP_NS).map_err(|error| error.to_string())
+fn stored<S: Store>(graph: Box<graph::Graph>, store: S, habit: Habit) -> Result<Stored<S>, String> {
+    Stored::new(graph, store, habit, GAP_NS).map_err(|error| error.to_string())
 }
 
 fn assembly() -> Result<Assembly, String> {
@@ -324,7 +324,7 @@ mod tests {
     fn what_leaves_is_compared() {
         let mut trace = Trace::new(50).unwrap();
         let play = |trace: &Trace| {
-            let unit = stored(assembly().unwrap().chain, HashMap::new(), Habit::EveryPacket).unwrap();
+            let unit = stored(assembly().unwrap().graph, HashMap::new(), Habit::EveryPacket).unwrap();
             trace.play(unit).map(|(latency, _)| latency.len())
         };
         assert_eq!(play(&trace), Ok(trace.frames.len() as u64));

@@ -114,12 +114,12 @@ fn contenders(what: &str, count: u8) -> Result<Vec<Contender>, String> {
     let functions = functions(what, count);
     let synthesis = match what {
         REWRITERS => Contender::new(STATIC, Kind::Baseline, Fused::new(count)),
-        _ => Contender::new(STATIC, Kind::Baseline, Shortcut::synthesis(functions.chain(false)?)),
+        _ => Contender::new(STATIC, Kind::Baseline, Shortcut::synthesis(functions.graph(false)?)),
     };
     Ok(vec![
-        Contender::new(PLAIN, Kind::Baseline, functions.chain(false)?),
+        Contender::new(PLAIN, Kind::Baseline, functions.graph(false)?),
         Contender::new(APART, Kind::Baseline, functions.apart()?),
-        Contender::new(CONSOLIDATED, Kind::Faithful, functions.chain(true)?),
+        Contender::new(CONSOLIDATED, Kind::Faithful, functions.graph(true)?),
         synthesis,
     ])
 }
@@ -209,7 +209,7 @@ fn notes() -> Vec<String> {
         "rewriters give packets a new destination, the same for all, and do nothing else; load balancers also know flows, count packets by server, and \
          see to the way back",
         "synthesis: of rewriters, by hand: parse, and write the last one's destination; of load balancers, a table from flows to what becomes of their \
-         headers, made in advance by playing the tape through the plain chain once, which counts packets and bytes by flow. Neither keeps flows, ends them, can move them, or knows \
+         headers, made in advance by playing the tape through the plain graph once, which counts packets and bytes by flow. Neither keeps flows, ends them, can move them, or knows \
          of commands",
         "first: the flow begins, and walks. Functions predict what they would do to the second one, which follows a rule that is made of that",
         "a chain of one function has no rules: its walk is as short",

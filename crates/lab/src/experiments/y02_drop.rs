@@ -108,8 +108,8 @@ fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
         for place in PLACES {
             let functions = functions(place, others);
             let contenders = [
-                Contender::new(PLAIN, Kind::Baseline, functions.chain(false)?),
-                Contender::new(CONSOLIDATED, Kind::Faithful, functions.chain(true)?),
+                Contender::new(PLAIN, Kind::Baseline, functions.graph(false)?),
+                Contender::new(CONSOLIDATED, Kind::Faithful, functions.graph(true)?),
             ];
             chains.push((place, others, contenders));
         }
@@ -212,8 +212,8 @@ mod tests {
         let mut player = Player::new(BATCH);
         for others in OTHERS {
             for place in PLACES {
-                let chain = functions(place, others).chain(true).unwrap();
-                let mut contender = Contender::new(CONSOLIDATED, Kind::Faithful, chain);
+                let graph = functions(place, others).graph(true).unwrap();
+                let mut contender = Contender::new(CONSOLIDATED, Kind::Faithful, graph);
                 let (dropped, _) = drop_all(&mut player, &mut contender, &tape, place).unwrap();
                 assert_eq!(dropped.followed, 1.0, "{}", row(CONSOLIDATED, place, others));
             }

@@ -76,7 +76,7 @@ impl Trials {
         for steps in STEPS {
             let functions = functions(steps, 2);
             let mut pair: [Box<dyn Path>; 2] =
-                [Box::new(functions.chain(true)?), Box::new(functions.side_by_side(cores.always())?)];
+                [Box::new(functions.graph(true)?), Box::new(functions.side_by_side(cores.always())?)];
             for path in &mut pair {
                 player.play(&mut **path, tape, warm_up.clone());
             }

@@ -176,15 +176,15 @@ impl Chains {
     fn new(steps: u32, count: u8, cores: &TwoCores, tape: &Tape) -> Result<Chains, String> {
         let functions = functions(steps, count);
         let mut contenders = vec![
-            Contender::new(PLAIN, Kind::Baseline, functions.chain(false)?),
-            Contender::new(CONSOLIDATED, Kind::Faithful, functions.chain(true)?),
+            Contender::new(PLAIN, Kind::Baseline, functions.graph(false)?),
+            Contender::new(CONSOLIDATED, Kind::Faithful, functions.graph(true)?),
         ];
         let mut differ = f64::NAN;
         if count > 1 {
             contenders.push(Contender::new(BESIDE, Kind::Faithful, functions.side_by_side(cores.always())?));
             // Batches in which flows are once, and in which they are twice.
             let batches: Vec<Step> = (0..tape.len()).map(|at| Step::Batch(BATCH << (at % 3))).collect();
-            let plain = Witness::of(&mut *functions.chain(false)?, tape, &batches, &mut || None);
+            let plain = Witness::of(&mut *functions.graph(false)?, tape, &batches, &mut || None);
             let beside =
                 Witness::of(&mut *functions.side_by_side(cores.always())?, tape, &batches, &mut || None);
             differ = (beside.other_packets(&plain) + u64::from(!beside.same_state(&plain))) as f64;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use graph::Chain;
+use graph::Graph;
 use io::traffic::FlowLength;
 
 use super::common::at_most;
@@ -83,7 +83,7 @@ fn measure_all(measured: &mut Rounds, lab: &Lab<'_>) -> Result<(), String> {
     let tape = Tape::requests(packets, 256, FlowLength::Fixed(20))?;
     let mut player = Player::new(BATCH);
     let mut sent = WAYS.map(|(_, _, consolidate)| {
-        Ok(player.sent(&mut functions(rules).chain(consolidate)?, &tape, 0..tape.len()))
+        Ok(player.sent(&mut functions(rules).graph(consolidate)?, &tape, 0..tape.len()))
     });
     if let [Ok(plain), Ok(consolidated)] = &mut sent
         && differing(consolidated, plain) > 0
@@ -94,7 +94,7 @@ fn measure_all(measured: &mut Rounds, lab: &Lab<'_>) -> Result<(), String> {
     for _ in 0..rounds(length) {
         let mut plain_ns = f64::NAN;
         for (name, kind, consolidate) in WAYS {
-            let mut path = functions(rules).chain(consolidate)?;
+            let mut path = functions(rules).graph(consolidate)?;
             let played = player.play(&mut path, &tape, 0..tape.len());
             let (ns, followed) = (played.per_packet(), path.followed() as f64 / played.packets as f64);
             if name == PLAIN {
@@ -111,12 +111,12 @@ fn measure_all(measured: &mut Rounds, lab: &Lab<'_>) -> Result<(), String> {
 /// processor counts no cycles.
 fn split(player: &mut Player, tape: &Tape, rules: &RuleFiles, consolidate: bool) -> Result<[f64; 3], String> {
     let Some(cycles) = io::cycles::counter() else { return Ok([f64::NAN; 3]) };
-    let mut chain: Box<Chain> = functions(rules).counting_chain(consolidate, cycles)?;
+    let mut graph: Box<Graph> = functions(rules).counting_graph(consolidate, cycles)?;
     let (start, first) = (Instant::now(), cycles());
-    let played = player.play(&mut chain, tape, 0..tape.len());
+    let played = player.play(&mut graph, tape, 0..tape.len());
     let per_ns = (cycles() - first) as f64 / start.elapsed().as_nanos() as f64;
     let of = |stage: usize| {
-        chain.cycles().get(stage).map_or(f64::NAN, |&cycles| cycles as f64 / per_ns / played.packets as f64)
+        graph.cycles().get(stage).map_or(f64::NAN, |&cycles| cycles as f64 / per_ns / played.packets as f64)
     };
     let (detection_ns, monitor_ns) = (of(0), of(1));
     Ok([detection_ns, monitor_ns, played.per_packet() - detection_ns - monitor_ns])

@@ -170,18 +170,18 @@ fn path(
 ) -> Result<Box<dyn Path>, String> {
     let functions_of = chain(name, rules);
     Ok(match (name, way) {
-        (_, PLAIN) => Box::new(functions_of.chain(false)?),
+        (_, PLAIN) => Box::new(functions_of.graph(false)?),
         (_, APART) => Box::new(functions_of.apart()?),
-        (_, CONSOLIDATED) => Box::new(functions_of.chain(true)?),
+        (_, CONSOLIDATED) => Box::new(functions_of.graph(true)?),
         (_, STATIC) => {
-            let mut synthesis = Shortcut::synthesis(functions_of.chain(false)?);
+            let mut synthesis = Shortcut::synthesis(functions_of.graph(false)?);
             player.play(&mut synthesis, tape, 0..tape.len());
             Box::new(synthesis)
         }
-        (FIRST, _) => Box::new(Shortcut::cache(functions_of.chain(false)?)),
+        (FIRST, _) => Box::new(Shortcut::cache(functions_of.graph(false)?)),
         _ => {
-            let front = Shortcut::cache(functions([firewall()]).chain(false)?);
-            let rest = functions([detection(rules), monitor()]).chain(false)?;
+            let front = Shortcut::cache(functions([firewall()]).graph(false)?);
+            let rest = functions([detection(rules), monitor()]).graph(false)?;
             Box::new(Series::new(vec![Box::new(front), Box::new(rest)]))
         }
     })
@@ -205,7 +205,7 @@ fn traffic(lab: &Lab<'_>, name: &str) -> Result<Vec<(String, Tape)>, String> {
     }
     let mut translated = Vec::new();
     for (traffic, tape) in tapes.into_iter().filter(|(_, tape)| tape.len() >= PACKETS_MIN) {
-        let tape = tape.translated(&mut *chain(name, lab.rules()).chain(false)?);
+        let tape = tape.translated(&mut *chain(name, lab.rules()).graph(false)?);
         translated.push((traffic, tape));
     }
     Ok(translated)
@@ -364,8 +364,8 @@ mod tests {
     #[test]
     fn a_synthesis_counts_all_packets() {
         let tape = Tape::conversations(2_000, 32, FlowLength::Fixed(20), 0.5).unwrap();
-        let tape = tape.translated(&mut chain(FIRST, &RuleFiles::default()).chain(false).unwrap());
-        let mut synthesis = Shortcut::synthesis(chain(FIRST, &RuleFiles::default()).chain(false).unwrap());
+        let tape = tape.translated(&mut chain(FIRST, &RuleFiles::default()).graph(false).unwrap());
+        let mut synthesis = Shortcut::synthesis(chain(FIRST, &RuleFiles::default()).graph(false).unwrap());
         Player::new(BATCH).play(&mut synthesis, &tape, 0..tape.len());
         assert_eq!(synthesis.counted(), tape.len() as u64);
         assert!(synthesis.followed() > 0);

@@ -87,7 +87,7 @@ fn compare(runs: u32, seed: u64) -> Result<[[f64; 5]; 2], String> {
     while rows[0][0] < f64::from(runs) {
         let Some(trial) = Trial::draw(&registry, &functions, functions.len(), &mut seed)? else { continue };
         let (plain, consolidated) = (trial.run(false)?, trial.run(true)?);
-        let mut synthesis = Shortcut::synthesis(Box::new(trial.chain(false)?));
+        let mut synthesis = Shortcut::synthesis(Box::new(trial.graph(false)?));
         let other = other_packets(&mut synthesis, &trial, &plain);
         let followed = [consolidated.followed, synthesis.followed()];
         for ((row, followed), differ) in
@@ -127,7 +127,7 @@ fn notes() -> Vec<String> {
     [
         "nothing is timed: the same seeds give the same figures, but for batches nothing depends on the machine",
         "functions: all but vpn and re, which are alone in their chains, most in several ways; commands take servers, rules and addresses out and put them back; now and then all \
-         flows move to another chain. Packets from the outside answer what left the plain chain, of one in fifty a byte is another one; flows end by FIN and RST, and, where only 5 have \
+         flows move to another graph. Packets from the outside answer what left the plain graph, of one in fifty a byte is another one; flows end by FIN and RST, and, where only 5 have \
          room, for others. `rivulet nf check` does the same, with more packets, and with functions that somebody adds",
         "compared: packets, their order, sides and bytes; alerts in order; numbers of events; all counters, sets, pools and meters; flow reports; and the bytes of all records of \
          flows, or their headers where functions keep growing buffers",

@@ -95,10 +95,10 @@ fn functions() -> Functions {
 fn contenders() -> Result<[Contender; 4], String> {
     let functions = functions();
     Ok([
-        Contender::new(PLAIN, Kind::Baseline, functions.chain(false)?),
-        Contender::new(CONSOLIDATED, Kind::Faithful, functions.chain(true)?),
-        Contender::new(FLUSH, Kind::Baseline, functions.chain(true)?),
-        Contender::new(CACHE, Kind::Baseline, Shortcut::cache(functions.chain(false)?)),
+        Contender::new(PLAIN, Kind::Baseline, functions.graph(false)?),
+        Contender::new(CONSOLIDATED, Kind::Faithful, functions.graph(true)?),
+        Contender::new(FLUSH, Kind::Baseline, functions.graph(true)?),
+        Contender::new(CACHE, Kind::Baseline, Shortcut::cache(functions.graph(false)?)),
     ])
 }
 
@@ -259,8 +259,8 @@ mod tests {
     fn what_forgets_nothing_is_stale() {
         let tape = Tape::passes(FLOWS, 8, 1_000).unwrap();
         let mut player = Player::new(BATCH);
-        let mut plain = Contender::new(PLAIN, Kind::Baseline, functions().chain(false).unwrap());
-        let synthesis = Shortcut::synthesis(functions().chain(false).unwrap());
+        let mut plain = Contender::new(PLAIN, Kind::Baseline, functions().graph(false).unwrap());
+        let synthesis = Shortcut::synthesis(functions().graph(false).unwrap());
         let mut synthesis = Contender::new("synthesis", Kind::Baseline, synthesis);
         let [plain, synthesis] =
             [&mut plain, &mut synthesis].map(|way| play(&mut player, way, &tape, 10_000, true).unwrap().sent);

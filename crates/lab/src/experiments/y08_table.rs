@@ -113,15 +113,15 @@ fn is_coprime(a: u64, b: u64) -> bool {
 
 /// A chain with room for 2^20 flows: the share of packets that walk, and the flows at the end.
 fn ours(flows: u32, seed: u64) -> Result<(f64, f64), String> {
-    let mut chain =
-        Functions::new(FLOWS_MAX).with("Monitor", "report: []").with("Monitor", "report: []").chain(true)?;
+    let mut graph =
+        Functions::new(FLOWS_MAX).with("Monitor", "report: []").with("Monitor", "report: []").graph(true)?;
     let mut pool = PacketPool::new(4 * BATCH);
     let (mut batch, mut out) = (Vec::with_capacity(BATCH), Vec::with_capacity(2 * BATCH));
     let mut before = 0;
     let mut at_ns = 1_700_000_000_000_000_000;
     for round in 0..WARM_UP + COUNTED {
         if round == WARM_UP {
-            before = chain.followed();
+            before = graph.followed();
         }
         let mut numbers = order(flows, seed, round).peekable();
         while numbers.peek().is_some() {
@@ -129,13 +129,13 @@ fn ours(flows: u32, seed: u64) -> Result<(f64, f64), String> {
                 at_ns += 100;
                 batch.extend(packet(number, at_ns, &mut pool));
             }
-            Path::process(&mut chain, &mut batch, &mut out, &mut pool);
+            Path::process(&mut graph, &mut batch, &mut out, &mut pool);
             pool.give_all(&mut out);
-            chain.clear();
+            graph.clear();
         }
     }
-    let followed = chain.followed() - before;
-    let live = chain.counters().flows_live;
+    let followed = graph.followed() - before;
+    let live = graph.counters().flows_live;
     Ok((1.0 - followed as f64 / (COUNTED * u64::from(flows)) as f64, live as f64))
 }
 

@@ -1,6 +1,6 @@
 //! Chains of functions, written as policies are.
 
-use graph::{Chain, SideBySide};
+use graph::{Graph, SideBySide};
 use policy::{Colour, FileText, Policy};
 use runtime::Assembly;
 
@@ -31,26 +31,26 @@ impl Functions {
     ///
     /// # Errors
     /// If the policy is wrong, or memory is short.
-    pub fn chain(&self, consolidate: bool) -> Result<Box<Chain>, String> {
-        Ok(self.assembly(consolidate, None)?.chain)
+    pub fn graph(&self, consolidate: bool) -> Result<Box<Graph>, String> {
+        Ok(self.assembly(consolidate, None)?.graph)
     }
 
     /// A consolidated one, of which state functions that commute run side by side.
     ///
     /// # Errors
     /// As for [`Functions::chain`].
-    pub fn side_by_side(&self, how: SideBySide) -> Result<Box<Chain>, String> {
-        let mut chain = self.chain(true)?;
-        chain.run_side_by_side(how).map_err(|error| error.to_string())?;
-        Ok(chain)
+    pub fn side_by_side(&self, how: SideBySide) -> Result<Box<Graph>, String> {
+        let mut graph = self.graph(true)?;
+        graph.run_side_by_side(how).map_err(|error| error.to_string())?;
+        Ok(graph)
     }
 
     /// One which counts the processor's cycles that are spent in each function.
     ///
     /// # Errors
     /// As for [`Functions::chain`].
-    pub fn counting_chain(&self, consolidate: bool, cycles: fn() -> u64) -> Result<Box<Chain>, String> {
-        Ok(self.assembly(consolidate, Some(cycles))?.chain)
+    pub fn counting_graph(&self, consolidate: bool, cycles: fn() -> u64) -> Result<Box<Graph>, String> {
+        Ok(self.assembly(consolidate, Some(cycles))?.graph)
     }
 
     /// Each of them in a chain of its own, which parses every packet and looks its flow up again:
@@ -61,7 +61,7 @@ impl Functions {
     pub fn apart(&self) -> Result<Series, String> {
         let alone = |function: &(&'static str, String)| {
             let functions = Functions { list: vec![function.clone()], flows_max: self.flows_max };
-            Ok(Box::new(functions.chain(false)?) as Box<dyn Path>)
+            Ok(Box::new(functions.graph(false)?) as Box<dyn Path>)
         };
         Ok(Series::new(self.list.iter().map(alone).collect::<Result<_, String>>()?))
     }

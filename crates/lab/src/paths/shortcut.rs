@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use graph::Chain;
+use graph::Graph;
 use packet::{End, FlowHasher, FlowKey, NewEnds, Packet, PacketClass, PacketPool, Parser, Side, parse};
 
 use super::Path;
@@ -24,7 +24,7 @@ use super::Path;
 ///   beside headers. It cannot know of servers that go.
 pub struct Shortcut {
     parser: Parser,
-    chain: Box<Chain>,
+    graph: Box<Graph>,
     known: HashMap<Known, Treatment, BuildHasherDefault<Prehashed>>,
     /// What it counts of flows, if it does.
     counts: Option<Vec<Counts>>,
@@ -65,10 +65,10 @@ struct Counts {
 
 impl Shortcut {
     /// A cache in front of this chain.
-    pub fn cache(chain: Box<Chain>) -> Shortcut {
+    pub fn cache(graph: Box<Graph>) -> Shortcut {
         Shortcut {
             parser: Parser::new(FlowHasher::new(1)),
-            chain,
+            graph,
             known: HashMap::default(),
             counts: None,
             single: Vec::new(),
@@ -77,15 +77,15 @@ impl Shortcut {
     }
 
     /// A synthesis of this chain: it is to see the traffic once before anything is measured.
-    pub fn synthesis(chain: Box<Chain>) -> Shortcut {
-        Shortcut { counts: Some(Vec::new()), ..Shortcut::cache(chain) }
+    pub fn synthesis(graph: Box<Graph>) -> Shortcut {
+        Shortcut { counts: Some(Vec::new()), ..Shortcut::cache(graph) }
     }
 
     #[cfg(test)]
     /// Packets that it counted, and that went through the chain.
     pub fn counted(&self) -> u64 {
         let counted: u64 = self.counts.iter().flatten().map(|counts| counts.packets).sum();
-        counted + self.chain.counters().packets_in
+        counted + self.graph.counters().packets_in
     }
 
     /// Treats a packet as others of its flow; gives it back if it is to go through the chain.
@@ -121,7 +121,7 @@ impl Shortcut {
         let (key, side, known) = (meta.key, meta.transit.side, Known::of(&packet));
         let (ends, before) = (parse::ends(&packet), out.len());
         self.single.push(packet);
-        self.chain.process(&mut self.single, out, pool);
+        self.graph.process(&mut self.single, out, pool);
         if flags & OVER != 0 {
             // Of the other direction, too, as far as its packets have the same key.
             for (reversed, side) in [(false, side), (true, side), (false, side.other()), (true, side.other())]
@@ -167,21 +167,21 @@ impl Path for Shortcut {
     }
 
     fn clear(&mut self) {
-        Path::clear(&mut self.chain);
+        Path::clear(&mut self.graph);
     }
 
     fn end_flows(&mut self, pool: &mut PacketPool) {
         if self.counts.is_none() {
             self.known.clear();
         }
-        self.chain.end_flows(pool);
+        self.graph.end_flows(pool);
     }
 
     fn command(&mut self, function: usize, command: &str) -> Result<(), String> {
         if self.counts.is_none() {
             self.known.clear();
         }
-        self.chain.command(function, command)
+        self.graph.command(function, command)
     }
 
     fn followed(&self) -> u64 {

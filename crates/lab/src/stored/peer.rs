@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use graph::Chain;
+use graph::Graph;
 use packet::PacketPool;
 use protocol::message::FlowId;
 
@@ -55,10 +55,10 @@ impl Peer {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn start(chain: Box<Chain>, is_ahead: bool) -> std::io::Result<Peer> {
+    pub fn start(graph: Box<Graph>, is_ahead: bool) -> std::io::Result<Peer> {
         let (mails, inbox) = sync_channel(MAILS);
         let (outbox, states) = channel();
-        let other = Other { chain, pool: PacketPool::new(0), is_ahead, outbox };
+        let other = Other { graph, pool: PacketPool::new(0), is_ahead, outbox };
         let thread = std::thread::Builder::new().name("peer".to_owned()).spawn(move || other.run(&inbox))?;
         Ok(Peer {
             mails: Some(mails),
@@ -135,7 +135,7 @@ impl Drop for Peer {
 
 /// The other unit, on its thread.
 struct Other {
-    chain: Box<Chain>,
+    graph: Box<Graph>,
     pool: PacketPool,
     is_ahead: bool,
     outbox: Sender<State>,
@@ -148,17 +148,17 @@ impl Other {
             let goes_on = match mail {
                 Mail::State(State { flow, number, bytes }) => {
                     let taken =
-                        restore(&mut self.chain, flow.index, (&bytes, Source::Handed), &mut self.pool)
+                        restore(&mut self.graph, flow.index, (&bytes, Source::Handed), &mut self.pool)
                             .is_ok();
                     taken && (!self.is_ahead || self.send(flow, number))
                 }
                 Mail::Pull(flow, number) => {
                     let sent = self.send(flow, number);
-                    release(&mut self.chain, flow.index);
+                    release(&mut self.graph, flow.index);
                     sent
                 }
                 Mail::Forget(flow) => {
-                    release(&mut self.chain, flow.index);
+                    release(&mut self.graph, flow.index);
                     true
                 }
             };
@@ -171,7 +171,7 @@ impl Other {
     /// Sends a state, and says whether there still is somebody to get it.
     fn send(&mut self, flow: FlowId, number: u64) -> bool {
         let mut bytes = Vec::new();
-        save(&mut self.chain, flow.index, &mut bytes);
+        save(&mut self.graph, flow.index, &mut bytes);
         self.outbox.send(State { flow, number, bytes }).is_ok()
     }
 }

@@ -57,14 +57,14 @@ impl Default for UnitsConfig {
     }
 }
 
-/// The router knows so many times the flows of the chain: those that ended in the chain stay with
+/// The router knows so many times the flows of the graph: those that ended in the graph stay with
 /// it until it has heard so.
 const ROUTER_FLOWS: u32 = 2;
 
 /// Longer than any run, and short enough to be added to any time: more than two years.
 const NEVER_NS: u64 = u64::MAX >> 8;
 
-/// The most flows that a chain may have which runs on units: they number no more.
+/// The most flows that a graph may have which runs on units: they number no more.
 pub const FLOWS_MAX: u32 = protocol::unit::FLOWS_MAX / ROUTER_FLOWS;
 
 impl UnitsConfig {
@@ -73,7 +73,7 @@ impl UnitsConfig {
         UnitsConfig { follow_at: None, stay_below: None, ..UnitsConfig::default() }
     }
 
-    /// The router, over a chain with these options.
+    /// The router, over a graph with these options.
     pub fn router(&self, options: &Options) -> protocol::dispatcher::Config {
         protocol::dispatcher::Config {
             mode: self.mode,
@@ -96,12 +96,12 @@ impl UnitsConfig {
     }
 
     /// The router of units on threads: it sees to it that all of them together have no more flows
-    /// than the chain may have.
+    /// than the graph may have.
     pub fn router_of_threads(&self, options: &Options) -> protocol::dispatcher::Config {
         protocol::dispatcher::Config { flows_max: options.flows_max, ..self.router(options) }
     }
 
-    /// A unit. Its flows end when the chain says so.
+    /// A unit. Its flows end when the graph says so.
     pub fn unit(&self, id: UnitId) -> protocol::unit::Config {
         protocol::unit::Config {
             replicate_after_ns: (self.copies > 0).then_some(self.gap_ns / 2), // S51

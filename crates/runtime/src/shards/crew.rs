@@ -61,7 +61,7 @@ struct Seen {
 enum Order {
     /// Tell what it has counted.
     Report(SyncSender<Box<Seen>>),
-    /// Carry out a command to the function with this number in the chain.
+    /// Carry out a command to the function with this number in the graph.
     Control(usize, Box<str>, SyncSender<Result<(), ControlError>>),
     /// Receive nothing more.
     Stop,
@@ -137,7 +137,7 @@ impl<O: Output<Error: Into<Failure>> + Send + 'static> Workers<O> {
         Ok(together(self.ask(Order::Report)?.into_iter().map(|seen| *seen).collect()))
     }
 
-    /// Carries out an operator's command to the function with this number in the chain: at all
+    /// Carries out an operator's command to the function with this number in the graph: at all
     /// workers.
     ///
     /// # Errors

@@ -160,7 +160,7 @@ fn is_of(entry: u64, hash: u64) -> bool {
     entry != 0 && (entry ^ hash) & !WORKER == 0
 }
 
-/// A worker's part of the directory: its chain tells there which aliases its flows have.
+/// A worker's part of the directory: its graph tells there which aliases its flows have.
 pub(super) struct Own {
     pub directory: Arc<Directory>,
     pub worker: usize,

@@ -8,7 +8,7 @@ use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use graph::{Chain, FlowChange};
+use graph::{FlowChange, Graph};
 use packet::{DropReason, Packet};
 use protocol::dispatcher::{FlowGuess, NumberedPacket};
 use protocol::message::{FlowId, FromDispatcher, FromPeer, FromUnit, Stamp, UnitId, UnitMessage};
@@ -47,12 +47,12 @@ impl Elastic<Memory> {
     /// # Errors
     /// If the configuration is invalid, the graph may have more than [`FLOWS_MAX`] flows, or there
     /// is no memory for tables.
-    pub fn new(config: UnitsConfig, chain: &Chain) -> Result<Elastic<Memory>, ElasticError> {
-        let options = chain.options();
+    pub fn new(config: UnitsConfig, graph: &Graph) -> Result<Elastic<Memory>, ElasticError> {
+        let options = graph.options();
         if options.flows_max > FLOWS_MAX {
             return Err(ElasticError::Flows(options.flows_max));
         }
-        let table = Rc::new(RefCell::new(SharedTable::new(LocalGraph::placeholder(chain)?)));
+        let table = Rc::new(RefCell::new(SharedTable::new(LocalGraph::placeholder(graph)?)));
         let unit = |id| Unit::new(config.unit(id), SharedEngine::new(id, Rc::clone(&table)));
         let transport = Memory {
             units: (0..config.units_max).map(UnitId).map(unit).collect(),
@@ -132,10 +132,10 @@ impl Memory {
 
     /// Reports what became of flows in the table.
     fn take_changes(&mut self) {
-        if self.table.borrow().local.chain.changes().is_empty() {
+        if self.table.borrow().local.graph.changes().is_empty() {
             return;
         }
-        let mut changes = std::mem::take(self.table.borrow_mut().local.chain.changes_mut());
+        let mut changes = std::mem::take(self.table.borrow_mut().local.graph.changes_mut());
         for change in changes.drain(..) {
             // There is one table, which knows its fragments.
             if matches!(change, FlowChange::FirstFragment { .. }) {
@@ -146,7 +146,7 @@ impl Memory {
             drop(table);
             ended.into_iter().for_each(|home| self.propose_end(home));
         }
-        *self.table.borrow_mut().local.chain.changes_mut() = changes;
+        *self.table.borrow_mut().local.graph.changes_mut() = changes;
         self.deliver_mails();
     }
 
@@ -242,8 +242,8 @@ impl Transport for Memory {
     fn expire_flow(&mut self, now_ns: u64, flow: FlowId) {
         self.now_ns = now_ns;
         {
-            let LocalGraph { chain, pool, .. } = &mut self.table.borrow_mut().local;
-            chain.end_expired_of(flow.index, now_ns, pool);
+            let LocalGraph { graph, pool, .. } = &mut self.table.borrow_mut().local;
+            graph.end_expired_of(flow.index, now_ns, pool);
         }
         self.take_changes();
     }
@@ -255,7 +255,7 @@ impl Transport for Memory {
             if !table.take_news() {
                 return;
             }
-            self.due_ns = self.due_ns.min(table.local.chain.next_timeout_ns());
+            self.due_ns = self.due_ns.min(table.local.graph.next_timeout_ns());
         }
         self.take_changes();
     }
@@ -283,8 +283,8 @@ impl Transport for Memory {
     fn handle_timeout(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
         {
-            let LocalGraph { chain, pool, .. } = &mut self.table.borrow_mut().local;
-            chain.handle_timeout(now_ns, pool);
+            let LocalGraph { graph, pool, .. } = &mut self.table.borrow_mut().local;
+            graph.handle_timeout(now_ns, pool);
         }
         self.take_changes();
         for unit in (0..self.units.len() as u16).map(UnitId) {
@@ -295,7 +295,7 @@ impl Transport for Memory {
         }
         self.deliver_mails();
         let units = self.units.iter().map(Unit::next_timeout_ns);
-        self.due_ns = units.min().unwrap_or(u64::MAX).min(self.table.borrow().local.chain.next_timeout_ns());
+        self.due_ns = units.min().unwrap_or(u64::MAX).min(self.table.borrow().local.graph.next_timeout_ns());
     }
 
     fn next_timeout_ns(&self) -> u64 {

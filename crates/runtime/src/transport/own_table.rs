@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use graph::Chain;
+use graph::Graph;
 use packet::{Packet, PacketPool};
 use protocol::message::{FlowId, RefuseReason};
 use protocol::unit::Engine;
@@ -12,10 +12,10 @@ use crate::saved::{Source, release, restore, save};
 /// Flows whose slots others have, before those that are not here are forgotten.
 const OLDER_KEPT: usize = 64;
 
-/// A unit's chain. Packets that the unit lets it process wait until a batch is full: then they
-/// cross the chain together.
+/// A unit's graph. Packets that the unit lets it process wait until a batch is full: then they
+/// cross the graph together.
 pub(super) struct OwnEngine {
-    pub chain: Box<Chain>,
+    pub graph: Box<Graph>,
     pub pool: PacketPool,
     pub out: Vec<Packet>,
     waiting: Vec<Packet>,
@@ -27,9 +27,9 @@ pub(super) struct OwnEngine {
     older: HashMap<FlowId, u32>,
     /// Homes from here on are those of such flows.
     slots: u32,
-    /// Homes of packets that left no flow in the chain: it had no room, or begins none.
+    /// Homes of packets that left no flow in the graph: it had no room, or begins none.
     pub without_flow: Vec<u32>,
-    /// Packets that went through the chain, or were dropped in front of it.
+    /// Packets that went through the graph, or were dropped in front of it.
     pub through: u64,
     /// Whether the state at hand has come from a unit that has released it.
     pub is_handed: bool,
@@ -38,10 +38,10 @@ pub(super) struct OwnEngine {
 }
 
 impl OwnEngine {
-    /// One with this chain, of flows that have up to so many slots.
-    pub fn new(chain: Box<Chain>, slots: u32, is_reliable: bool) -> OwnEngine {
+    /// One with this graph, of flows that have up to so many slots.
+    pub fn new(graph: Box<Graph>, slots: u32, is_reliable: bool) -> OwnEngine {
         OwnEngine {
-            chain,
+            graph,
             pool: PacketPool::new(0),
             out: Vec::new(),
             waiting: Vec::new(),
@@ -56,13 +56,13 @@ impl OwnEngine {
         }
     }
 
-    /// Takes what waits through the chain.
+    /// Takes what waits through the graph.
     pub fn flush(&mut self) {
         if !self.waiting.is_empty() {
             self.through += self.waiting.len() as u64;
-            self.chain.process_batch(&mut self.waiting, &self.homes, &mut self.out, &mut self.pool);
-            let chain = &self.chain;
-            let has_none = |&home: &u32| chain.flows_of(home).next().is_none();
+            self.graph.process_batch(&mut self.waiting, &self.homes, &mut self.out, &mut self.pool);
+            let graph = &self.graph;
+            let has_none = |&home: &u32| graph.flows_of(home).next().is_none();
             self.without_flow.extend(self.homes.drain(..).filter(has_none));
         }
     }
@@ -70,8 +70,8 @@ impl OwnEngine {
     /// Lets time pass.
     pub fn advance(&mut self, now_ns: u64) {
         self.flush();
-        if self.chain.next_timeout_ns() <= now_ns {
-            self.chain.handle_timeout(now_ns, &mut self.pool);
+        if self.graph.next_timeout_ns() <= now_ns {
+            self.graph.handle_timeout(now_ns, &mut self.pool);
         }
     }
 
@@ -79,11 +79,11 @@ impl OwnEngine {
     /// then on knows which of its fragments were dropped here.
     fn pass_time(&mut self, now_ns: u64) {
         self.flush();
-        self.chain.handle_timeout(now_ns, &mut self.pool);
+        self.graph.handle_timeout(now_ns, &mut self.pool);
     }
 
     /// Ends all flows, and forgets what waits; `lost` is how many packets are gone that did not
-    /// come to the chain.
+    /// come to the graph.
     pub fn start_over(&mut self, lost: u64) {
         self.waiting.clear();
         self.homes.clear();
@@ -91,7 +91,7 @@ impl OwnEngine {
         self.older.clear();
         self.without_flow.clear();
         self.is_handed = false;
-        self.chain.start_anew(lost, &mut self.pool);
+        self.graph.start_anew(lost, &mut self.pool);
     }
 
     /// The flow that has this home.
@@ -102,9 +102,9 @@ impl OwnEngine {
         self.older.iter().find(|&(_, &other)| other == home).map(|(&flow, _)| flow)
     }
 
-    /// Whether the chain has anything of this home.
+    /// Whether the graph has anything of this home.
     pub fn has(&self, home: u32) -> bool {
-        self.chain.flows_of(home).next().is_some()
+        self.graph.flows_of(home).next().is_some()
     }
 
     /// The flow's state is on its way to another unit, where it goes on. Nothing is lost on the
@@ -115,7 +115,7 @@ impl OwnEngine {
         }
         self.flush();
         let home = self.home(flow);
-        release(&mut self.chain, home);
+        release(&mut self.graph, home);
     }
 
     /// Which home a flow has: its slot, if no later flow has that.
@@ -138,7 +138,7 @@ impl OwnEngine {
             self.flush();
             if self.has(flow.index) {
                 let home = self.new_home(FlowId { index: flow.index, generation: known });
-                self.chain.change_handle(flow.index, home);
+                self.graph.change_handle(flow.index, home);
             }
             self.generations[slot] = flow.generation;
             return flow.index;
@@ -153,8 +153,8 @@ impl OwnEngine {
     /// A home for a flow whose slot another has.
     fn new_home(&mut self, flow: FlowId) -> u32 {
         if self.older.len() >= OLDER_KEPT {
-            let chain = &self.chain;
-            self.older.retain(|_, home| chain.flows_of(*home).next().is_some());
+            let graph = &self.graph;
+            self.older.retain(|_, home| graph.flows_of(*home).next().is_some());
         }
         let taken: Vec<u32> = self.older.values().copied().collect();
         let home = (self.slots..).find(|home| !taken.contains(home)).unwrap_or(self.slots);
@@ -176,22 +176,22 @@ impl Engine for OwnEngine {
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
         self.flush();
         let home = self.home(flow);
-        save(&mut self.chain, home, out);
+        save(&mut self.graph, home, out);
     }
 
     fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), RefuseReason> {
         self.pass_time(now_ns);
         let home = self.home(flow);
         let source = if self.is_handed { Source::Handed } else { Source::Copied };
-        restore(&mut self.chain, home, (state, source), &mut self.pool)
+        restore(&mut self.graph, home, (state, source), &mut self.pool)
     }
 
     fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool) {
         self.pass_time(now_ns);
         let home = self.home(flow);
         match ended {
-            true => self.chain.end_flows_of(home, &mut self.pool),
-            false => release(&mut self.chain, home),
+            true => self.graph.end_flows_of(home, &mut self.pool),
+            false => release(&mut self.graph, home),
         }
     }
 }

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use graph::Chain;
+use graph::Graph;
 use hdrhistogram::Histogram;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
@@ -58,7 +58,7 @@ const TIME_NS: u64 = 100_000;
 const STEP_NS: u64 = 1_000_000;
 
 /// Makes a graph of the policy's functions: one for each unit.
-pub type Maker = Arc<dyn Fn() -> Result<Box<Chain>, String> + Send + Sync>;
+pub type Maker = Arc<dyn Fn() -> Result<Box<Graph>, String> + Send + Sync>;
 
 /// Where a unit puts its counters.
 pub(super) type FiguresBoard = Arc<Mutex<Option<Box<Figures>>>>;
@@ -100,7 +100,7 @@ impl Elastic<Rings> {
     ///
     /// # Errors
     /// If the configuration is invalid, or a thread or graph cannot be made.
-    pub fn new(config: UnitsConfig, front: &mut Chain, make: Maker) -> Result<Elastic<Rings>, ElasticError> {
+    pub fn new(config: UnitsConfig, front: &mut Graph, make: Maker) -> Result<Elastic<Rings>, ElasticError> {
         if config.units_max > THREADS_MAX {
             return Err(ElasticError::Units { asked: config.units_max, max: THREADS_MAX });
         }
@@ -137,8 +137,8 @@ impl Elastic<Rings> {
             has_failed: false,
         };
         for unit in (0..config.units_min).map(UnitId) {
-            let chain = (rings.make)().map_err(ElasticError::Graph)?;
-            rings.spawn(unit, Some(chain))?;
+            let graph = (rings.make)().map_err(ElasticError::Graph)?;
+            rings.spawn(unit, Some(graph))?;
         }
         Elastic::with_transport(config, dispatcher, rings)
     }
@@ -146,7 +146,7 @@ impl Elastic<Rings> {
 
 impl Rings {
     /// Starts a unit's thread, which makes its graph if there is none yet.
-    fn spawn(&mut self, id: UnitId, chain: Option<Box<Chain>>) -> std::io::Result<()> {
+    fn spawn(&mut self, id: UnitId, graph: Option<Box<Graph>>) -> std::io::Result<()> {
         let (ring, inbox) = rtrb::RingBuffer::new(RING);
         let Some(mails) = self.mails[id.index()].take() else { return Ok(()) };
         let (mailboxes, returns) = (self.mailboxes.clone(), self.returns.clone());
@@ -157,18 +157,18 @@ impl Rings {
         let board = Arc::clone(&figures);
         let work = move || {
             worker::pin(id);
-            let mut chain = match chain {
-                Some(chain) => chain,
+            let mut graph = match graph {
+                Some(graph) => graph,
                 None => {
                     let _processing = Processing::begin();
                     // A function that panics when it is made is one that cannot be made.
                     catch_unwind(AssertUnwindSafe(|| make().ok())).ok().flatten()?
                 }
             };
-            commands.iter().for_each(|(stage, command)| control(&mut chain, *stage, command));
-            let flows_max = config.router_of_threads(chain.options()).flows_max;
+            commands.iter().for_each(|(stage, command)| control(&mut graph, *stage, command));
+            let flows_max = config.router_of_threads(graph.options()).flows_max;
             let unit = config.unit_on_thread(id);
-            let end = UnitEnd::new(unit, chain, commons, flows_max, true, worker::clock_ns);
+            let end = UnitEnd::new(unit, graph, commons, flows_max, true, worker::clock_ns);
             Some(Worker { end, inbox, mails, mailboxes, in_flight, returns, bell: rung, board }.run())
         };
         let thread = std::thread::Builder::new().name(format!("unit-{}", id.0)).spawn(work)?;
@@ -314,7 +314,7 @@ impl Transport for Rings {
     }
 
     fn end_batch(&mut self, now_ns: u64) {
-        self.local.chain.handle_timeout(now_ns, &mut self.local.pool);
+        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
         if now_ns < self.notified_ns.saturating_add(TIME_NS) {
             return;
         }
@@ -393,7 +393,7 @@ impl Transport for Rings {
     fn has_finished(&mut self) -> bool {
         let has_finished = self.running().next().is_none();
         if has_finished {
-            self.local.chain.part();
+            self.local.graph.part();
         }
         has_finished
     }
@@ -429,7 +429,7 @@ impl Transport for Rings {
         self.figures().for_each(|figures| report.add(figures.report));
         let size = report.flows.size;
         for left in &self.left {
-            let of_unit = Report::of(&report.policy, report.seed, &left.chain, names);
+            let of_unit = Report::of(&report.policy, report.seed, &left.graph, names);
             report.add(of_unit);
             report.flows.live += left.flows_live;
             report.restarts += left.restarts;

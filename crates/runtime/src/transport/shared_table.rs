@@ -58,8 +58,8 @@ impl SharedTable {
         if self.waiting.is_empty() {
             return;
         }
-        let LocalGraph { chain, pool, out } = &mut self.local;
-        chain.process_batch(&mut self.waiting, &self.homes, out, pool);
+        let LocalGraph { graph, pool, out } = &mut self.local;
+        graph.process_batch(&mut self.waiting, &self.homes, out, pool);
         self.homes.clear();
         self.has_news = true;
     }
@@ -79,7 +79,7 @@ impl SharedTable {
 
     /// Returns whether the flow with this index has state.
     pub fn has(&self, home: u32) -> bool {
-        self.local.chain.flows_of(home).next().is_some()
+        self.local.graph.flows_of(home).next().is_some()
     }
 
     /// Returns whether the table has the flow's state just as it was saved by another unit, which
@@ -87,7 +87,7 @@ impl SharedTable {
     fn has_as_saved(&mut self, home: u32, state: &[u8]) -> bool {
         self.flush_flow(home);
         self.saved.clear();
-        save(&mut self.local.chain, home, &mut self.saved);
+        save(&mut self.local.graph, home, &mut self.saved);
         self.saved == state
     }
 
@@ -144,7 +144,7 @@ impl Engine for SharedEngine {
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
         self.at_own(flow, |table| {
             table.flush_flow(flow.index);
-            save(&mut table.local.chain, flow.index, out);
+            save(&mut table.local.graph, flow.index, out);
         });
     }
 
@@ -153,7 +153,7 @@ impl Engine for SharedEngine {
         if !table.has_as_saved(flow.index, state) {
             table.flush();
             let saved = (state, Source::Copied);
-            restore(&mut table.local.chain, flow.index, saved, &mut table.local.pool)?;
+            restore(&mut table.local.graph, flow.index, saved, &mut table.local.pool)?;
         }
         table.set_owner(flow, self.unit);
         Ok(())
@@ -163,8 +163,8 @@ impl Engine for SharedEngine {
         self.at_own(flow, |table| {
             table.flush();
             match ended {
-                true => table.local.chain.end_flows_of(flow.index, &mut table.local.pool),
-                false => release(&mut table.local.chain, flow.index),
+                true => table.local.graph.end_flows_of(flow.index, &mut table.local.pool),
+                false => release(&mut table.local.graph, flow.index),
             }
         });
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use graph::Chain;
+use graph::Graph;
 use hdrhistogram::Histogram;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
@@ -61,7 +61,7 @@ pub enum Sending {
 /// What a unit leaves behind.
 pub struct Left {
     /// Its graph.
-    pub chain: Box<Chain>,
+    pub graph: Box<Graph>,
     /// Its counters.
     pub counters: Counters,
     /// Flows that it had at the end of the run.
@@ -117,16 +117,16 @@ impl UnitEnd {
     /// flows of its dispatcher. If the transport is reliable, a state is released once it is sent.
     pub fn new(
         config: protocol::unit::Config,
-        mut chain: Box<Chain>,
+        mut graph: Box<Graph>,
         shared: Vec<SharedHandle>,
         flows_max: u32,
         is_reliable: bool,
         clock_ns: fn() -> u64,
     ) -> UnitEnd {
-        chain.join(shared);
-        chain.classifier_mut().hold_no_fragments();
+        graph.join(shared);
+        graph.classifier_mut().hold_no_fragments();
         let id = config.id;
-        let unit = Unit::new(config, OwnEngine::new(chain, flows_max, is_reliable));
+        let unit = Unit::new(config, OwnEngine::new(graph, flows_max, is_reliable));
         let mut end = UnitEnd {
             id,
             unit,
@@ -168,8 +168,8 @@ impl UnitEnd {
     }
 
     /// Returns the unit's graph.
-    pub fn graph(&self) -> &Chain {
-        &self.unit.engine().chain
+    pub fn graph(&self) -> &Graph {
+        &self.unit.engine().graph
     }
 
     /// Returns packets that the unit dropped, by sequence, on a lossy transport.
@@ -213,7 +213,7 @@ impl UnitEnd {
             ToUnit::Control(stage, command) => {
                 let engine = unit.engine_mut();
                 engine.flush();
-                control(&mut engine.chain, stage, &command);
+                control(&mut engine.graph, stage, &command);
             }
             ToUnit::Figures => return Some(self.figures()),
             ToUnit::Finish => self.is_finished = true,
@@ -343,8 +343,8 @@ impl UnitEnd {
         let counters = *self.unit.counters();
         let engine = self.unit.engine_mut();
         engine.flush();
-        let names = vec![String::new(); engine.chain.stages().len()];
-        let report = Report::of("", None, &engine.chain, &names);
+        let names = vec![String::new(); engine.graph.stages().len()];
+        let report = Report::of("", None, &engine.graph, &names);
         Box::new(Figures { report, counters, pulls: self.pulls.clone() })
     }
 
@@ -376,7 +376,7 @@ impl UnitEnd {
             self.forwarded += 1;
             self.sending.push_back(Sending::Mail(to, Mail::Packet(stamp, packet)));
         }
-        let OwnEngine { chain, pool, through, is_reliable, .. } = self.unit.engine_mut();
+        let OwnEngine { graph, pool, through, is_reliable, .. } = self.unit.engine_mut();
         for (why, _, packet) in self.outbox.dropped.drain(..) {
             *through += 1;
             if !*is_reliable {
@@ -387,7 +387,7 @@ impl UnitEnd {
                 DropCause::FlowEnded => DropReason::FlowEnded,
                 DropCause::Stale | DropCause::PendingFull | DropCause::Refused => DropReason::Internal,
             };
-            chain.classifier_mut().discard(packet, reason, pool);
+            graph.classifier_mut().discard(packet, reason, pool);
         }
     }
 
@@ -400,12 +400,12 @@ impl UnitEnd {
         next.out.append(&mut engine.out);
         engine.pool.take_surplus(BUFFERS, &mut next.buffers);
         engine.pool.fill(BUFFERS);
-        let effects = engine.chain.effects_mut();
+        let effects = engine.graph.effects_mut();
         if !(effects.alerts.is_empty() && effects.events.is_empty() && effects.reports.is_empty()) {
             next.effects = Some(Box::new(effects.take()));
         }
         next.through = self.lost + engine.through;
-        next.due_ns = engine.chain.next_timeout_ns().min(unit_due_ns);
+        next.due_ns = engine.graph.next_timeout_ns().min(unit_due_ns);
         if !next.is_empty(self.reported) {
             self.reported = (next.through, next.due_ns);
             let empty = Box::new(Return { unit: self.id, ..Return::default() });
@@ -417,7 +417,7 @@ impl UnitEnd {
     fn take_changes(&mut self) {
         let engine = self.unit.engine_mut();
         engine.flush();
-        let mut changes = std::mem::take(engine.chain.changes_mut());
+        let mut changes = std::mem::take(engine.graph.changes_mut());
         let mut ended = std::mem::take(&mut engine.without_flow);
         for change in changes.drain(..) {
             let engine = self.unit.engine();
@@ -431,36 +431,36 @@ impl UnitEnd {
             }
         }
         let engine = self.unit.engine_mut();
-        *engine.chain.changes_mut() = changes;
+        *engine.graph.changes_mut() = changes;
         engine.without_flow = ended;
     }
 
     /// Ends flows at the end of the run, as far as there is room for what that brings about.
     /// Returns whether all have ended.
     pub fn end_flows(&mut self) -> bool {
-        let OwnEngine { chain, pool, .. } = self.unit.engine_mut();
-        let is_done = chain.finish(pool);
-        chain.changes_mut().clear();
+        let OwnEngine { graph, pool, .. } = self.unit.engine_mut();
+        let is_done = graph.finish(pool);
+        graph.changes_mut().clear();
         self.report();
         is_done
     }
 
     /// Returns the flows that the unit has.
     pub(super) fn flows_live(&self) -> u64 {
-        self.unit.engine().chain.counters().flows_live
+        self.unit.engine().graph.counters().flows_live
     }
 
     /// Returns what remains once all flows have ended.
     pub(super) fn into_left(self, flows_live: u64, restarts: u64) -> Left {
         let counters = *self.unit.counters();
         let engine = self.unit.into_engine();
-        Left { chain: engine.chain, counters, flows_live, pulls: self.pulls, restarts }
+        Left { graph: engine.graph, counters, flows_live, pulls: self.pulls, restarts }
     }
 }
 
 /// Executes a command that the same function of another graph has accepted.
-pub(super) fn control(chain: &mut Chain, stage: usize, command: &str) {
-    if let Some(function) = chain.stage_mut(stage) {
+pub(super) fn control(graph: &mut Graph, stage: usize, command: &str) {
+    if let Some(function) = graph.stage_mut(stage) {
         let understood = function.control(command);
         debug_assert!(understood.is_ok(), "{understood:?}");
     }

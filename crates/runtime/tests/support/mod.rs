@@ -148,7 +148,7 @@ pub fn profile(payload: Payload, packets: u64, rate: f64, seed: u64) -> TrafficP
     }
 }
 
-/// What functions, and the chain, have counted; without what depends on how work was shared out.
+/// What functions, and the graph, have counted; without what depends on how work was shared out.
 pub fn counted(report: &Report) -> String {
     let functions: Vec<_> = report
         .functions

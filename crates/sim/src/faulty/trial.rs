@@ -95,7 +95,7 @@ impl<A: Fn() -> Result<Assembly, String> + Clone + 'static> Trial<A> {
     pub fn run(&self, seed: u64) -> Result<TrialReport, ElasticError> {
         let assembly = (self.assemble)().map_err(ElasticError::Graph)?;
         let assemble = self.assemble.clone();
-        let make = move || assemble().map(|assembly| assembly.chain);
+        let make = move || assemble().map(|assembly| assembly.graph);
         let (mut faulty, outcome) = runner(assembly, &self.name, self.config, self.plan, seed, make)?;
         let mut released = Released::default();
         let report = self.play(&mut faulty, self.frames.iter(), &mut released);

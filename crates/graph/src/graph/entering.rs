@@ -2,7 +2,7 @@
 
 use packet::{DropReason, Meta, Packet, PacketClass};
 
-use super::Chain;
+use super::Graph;
 use crate::cache::FlowCache;
 use crate::classifier::LaterFragment;
 use crate::flow_table::FlowTable;
@@ -13,8 +13,8 @@ use crate::pipeline::{BatchRun, Pipeline};
 /// A record number that no record has.
 const NO_RECORD: u32 = u32::MAX;
 
-impl Chain {
-    /// A chain without functions is a wire that parses.
+impl Graph {
+    /// A graph without functions is a wire that parses.
     pub(super) fn pass_through(&mut self, batch: &mut Vec<Packet>, run: &mut BatchRun<'_, '_>) {
         self.follow_commands();
         let bytes = self.classifier.classify(batch, |_| {});

@@ -1,8 +1,8 @@
-//! Starting over after a panic of the chain's own code; stages catch those of their functions.
+//! Starting over after a panic of the graph's own code; stages catch those of their functions.
 
 use packet::{DropReason, PacketPool};
 
-use super::Chain;
+use super::Graph;
 use crate::pipeline::BatchRun;
 use crate::queue::Queue;
 
@@ -15,7 +15,7 @@ pub(super) struct PacketAccount {
     held: u64,
 }
 
-impl Chain {
+impl Graph {
     /// Returns the account at the beginning of a batch of n packets.
     pub(super) fn account(&self, packets: usize) -> PacketAccount {
         PacketAccount {
@@ -27,7 +27,7 @@ impl Chain {
         }
     }
 
-    /// The chain's own code panicked, so that nobody knows in which condition its tables are: what
+    /// The graph's own code panicked, so that nobody knows in which condition its tables are: what
     /// is left of the batch is dropped, all flows end, and it goes on with empty tables. What its
     /// functions are and have counted stays.
     #[cold]
@@ -57,7 +57,7 @@ impl Chain {
 
     /// Ends all flows, and goes on with empty tables: the caller has
     /// panicked, and what it knew of flows is gone. So are `lost` packets, which did not come to
-    /// the chain.
+    /// the graph.
     pub fn start_anew(&mut self, lost: u64, pool: &mut PacketPool) {
         self.pipeline.counters.drops[DropReason::Internal.index()] += lost;
         self.pipeline.clear_tables(&self.options, pool);

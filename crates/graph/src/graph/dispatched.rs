@@ -1,5 +1,5 @@
 //! The calls for a dispatcher, which numbers flows and divides them among units: its numbers are
-//! the flows' *handles*, by which the chain finds them. It learns from [`FlowChange`]s what became
+//! the flows' *handles*, by which the graph finds them. It learns from [`FlowChange`]s what became
 //! of its flows. The crate's head shows the sequence.
 
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use nf::EndReason;
 use packet::{Packet, PacketClass, PacketPool};
 
-use super::Chain;
+use super::Graph;
 use crate::classifier::{Classifier, FlowLookup};
 use crate::flow_table::Ledger;
 use crate::flows::FlowChange;
 use crate::pipeline::{BatchRun, Pipeline};
 
-impl Chain {
+impl Graph {
     /// Returns the classifier.
     pub fn classifier(&self) -> &Classifier {
         &self.classifier
@@ -26,7 +26,7 @@ impl Chain {
 
     /// Parses and numbers packets in order of arrival, and calls `prefetch` with the hash of each
     /// one's flow key. Returns nothing about them: [`Classifier::is_refused`] and
-    /// [`Chain::flow_of`] answer for each packet, in order.
+    /// [`Graph::flow_of`] answer for each packet, in order.
     #[inline]
     pub fn classify(&mut self, batch: &mut [Packet], prefetch: impl Fn(u64)) {
         self.follow_commands();
@@ -63,7 +63,7 @@ impl Chain {
         self.run(batch, &mut run);
     }
 
-    /// Processes packets that this chain classified, or another one with the same seed, in order of
+    /// Processes packets that this graph classified, or another one with the same seed, in order of
     /// arrival. Their keys name their flows; none was refused.
     pub fn process_classified(
         &mut self,
@@ -81,8 +81,8 @@ impl Chain {
         self.run(batch, &mut run);
     }
 
-    /// Claims aliases in this ledger, which chains with other shares of the flows use, too. The
-    /// chain must have no flows yet.
+    /// Claims aliases in this ledger, which graphs with other shares of the flows use, too. The
+    /// graph must have no flows yet.
     pub fn tell_aliases(&mut self, ledger: Arc<dyn Ledger>) {
         self.pipeline.flows.table.ledger = Some(ledger);
     }
@@ -135,14 +135,14 @@ impl Chain {
 
     /// Ends the flows with this handle.
     pub fn end_flows_of(&mut self, handle: u32, pool: &mut PacketPool) {
-        let newest = |chain: &Chain| chain.flows_of(handle).next();
+        let newest = |graph: &Graph| graph.flows_of(handle).next();
         while let Some(record) = newest(self) {
             let Pipeline { flows, stages, .. } = &mut self.pipeline;
             flows.end(record, EndReason::Evicted, stages, pool);
         }
     }
 
-    /// Ends the expired flows with this handle. [`Chain::handle_timeout`] clears them a little
+    /// Ends the expired flows with this handle. [`Graph::handle_timeout`] clears them a little
     /// later; until then no lookup finds them.
     pub fn end_expired_of(&mut self, handle: u32, now_ns: u64, pool: &mut PacketPool) {
         let Pipeline { flows, stages, .. } = &mut self.pipeline;

@@ -2,12 +2,12 @@
 //! flow's state to where it would be if the packets themselves had.
 //!
 //! So several units can have a flow's packets in turn, each with the state that a single unit would
-//! have had, if what the functions keep of a flow follows from headers ([`Chain::recomputes`]).
+//! have had, if what the functions keep of a flow follows from headers ([`Graph::recomputes`]).
 
 use nf::Verdict;
 use packet::{DropReason, Packet, PacketClass, PacketPool};
 
-use super::Chain;
+use super::Graph;
 use crate::cache::rule_key;
 use crate::pipeline::Pipeline;
 
@@ -16,7 +16,7 @@ use crate::pipeline::Pipeline;
 #[error("a packet that another unit has is of no flow that is here")]
 pub struct NoHistory;
 
-/// Returns how many bytes of a packet, from the first one on, a [replay](Chain::replay) needs of
+/// Returns how many bytes of a packet, from the first one on, a [replay](Graph::replay) needs of
 /// it: its headers, or, if they are not of the commonest shape, all. None if it can be no history:
 /// it does not say itself which flow it is of. It must have been parsed.
 pub fn history_len(packet: &Packet) -> Option<usize> {
@@ -28,9 +28,9 @@ pub fn history_len(packet: &Packet) -> Option<usize> {
     }
 }
 
-impl Chain {
+impl Graph {
     /// Returns true if flows' states follow from their packets' headers, whatever else there is in
-    /// the chain: then units that have them in common may [replay](Chain::replay) what others
+    /// the graph: then units that have them in common may [replay](Graph::replay) what others
     /// process. A flow's first packet is always processed where the flow begins.
     pub fn recomputes(&self) -> bool {
         self.pipeline.stages.all.iter().all(|stage| stage.recomputes())
@@ -38,8 +38,8 @@ impl Chain {
 
     /// Changes a flow's state as this packet does, or its first [`history_len`] bytes, and nothing
     /// else: another unit has it, counts it and lets out what comes of it. Other flows' time goes
-    /// on when the chain processes packets, or is [advanced](Chain::handle_timeout). The metadata
-    /// must be as for [`Chain::process`], with the length on the wire that the packet had.
+    /// on when the graph processes packets, or is [advanced](Graph::handle_timeout). The metadata
+    /// must be as for [`Graph::process`], with the length on the wire that the packet had.
     ///
     /// # Errors
     /// If its flow is not here.

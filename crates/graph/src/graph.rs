@@ -1,4 +1,4 @@
-//! The chain: functions in order, over flows.
+//! The graph: functions in order, over flows.
 //!
 //! Packets arrive in batches. A batch is classified and looked up in passes, so that memory is
 //! prefetched before it is used (`entering`). Packets of known flows form groups, slices of the
@@ -48,7 +48,7 @@ pub use replaying::{NoHistory, history_len};
 
 /// Runs network functions in order over flows, from the inside to the outside and back in reverse
 /// order.
-pub struct Chain {
+pub struct Graph {
     options: Options,
     classifier: Classifier,
     /// A command may have changed what passes unjudged.
@@ -61,9 +61,9 @@ pub struct Chain {
     waited: Vec<Packet>,
 }
 
-/// A chain could not be set up.
+/// A graph could not be set up.
 #[derive(Debug, thiserror::Error)]
-pub enum ChainError {
+pub enum GraphError {
     /// Not enough memory for the flow table.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
@@ -78,12 +78,12 @@ pub enum ChainError {
     NotAlone(&'static str),
 }
 
-impl Chain {
-    /// Creates a chain of these functions, the first one inside.
-    pub fn new(mut stages: Vec<Box<dyn Stage>>, options: Options) -> Result<Chain, ChainError> {
+impl Graph {
+    /// Creates a graph of these functions, the first one inside.
+    pub fn new(mut stages: Vec<Box<dyn Stage>>, options: Options) -> Result<Graph, GraphError> {
         let changes_flows = stages.iter().map(|stage| stage.descriptor()).find(|d| d.changes_flows);
         if let Some(descriptor) = changes_flows.filter(|_| stages.len() > 1) {
-            return Err(ChainError::NotAlone(descriptor.name));
+            return Err(GraphError::NotAlone(descriptor.name));
         }
         let (mut layout, mut tag_bit) = (RecordLayout::default(), 0);
         let reassembly = Reassembly::new(&stages, &mut layout, options.streams, options.seed)?;
@@ -92,7 +92,7 @@ impl Chain {
             stage.set_on_panic(options.on_panic);
             let name = stage.descriptor().name;
             tag_bit =
-                stage.place(number as u16, &mut layout, tag_bit).ok_or(ChainError::TooManyTags(name))?;
+                stage.place(number as u16, &mut layout, tag_bit).ok_or(GraphError::TooManyTags(name))?;
         }
         let joining = Joining {
             timeouts: options.timeouts,
@@ -112,7 +112,7 @@ impl Chain {
         classifier.set_passes_unjudged(stages.pass_unjudged());
         let (layout, hasher) = ((layout, lead_len), classifier.parser().hasher);
         let flows = Flows::new(&stages, layout, reassembly, joining, (&options, hasher))?;
-        Ok(Chain {
+        Ok(Graph {
             options,
             classifier,
             is_commanded: false,
@@ -214,7 +214,7 @@ impl Chain {
     /// Ends all flows, at the end of a run. Fragments that still wait stay counted as held.
     ///
     /// False if there are more flows than room for what their ends bring about: then alerts, events
-    /// and reports must be taken (see [`Chain::effects_mut`]), and the rest ends with the next
+    /// and reports must be taken (see [`Graph::effects_mut`]), and the rest ends with the next
     /// call.
     pub fn finish(&mut self, pool: &mut PacketPool) -> bool {
         self.pipeline.flows.finish(&mut self.pipeline.stages, pool)
@@ -261,19 +261,19 @@ impl Chain {
         &self.options
     }
 
-    /// Returns what each function's flows share, for chains of the same functions on other threads
-    /// to [`join`](Chain::join).
+    /// Returns what each function's flows share, for graphs of the same functions on other threads
+    /// to [`join`](Graph::join).
     pub fn share(&mut self) -> Vec<SharedHandle> {
         self.pipeline.stages.share()
     }
 
-    /// Shares state with the chain that returned this. The chain must have no flows yet.
+    /// Shares state with the graph that returned this. The graph must have no flows yet.
     pub fn join(&mut self, commons: Vec<SharedHandle>) {
         self.pipeline.stages.join(commons);
     }
 
-    /// Fetches what functions share with those of other chains. Those wait for it until
-    /// [`Chain::give_shared_back`].
+    /// Fetches what functions share with those of other graphs. Those wait for it until
+    /// [`Graph::give_shared_back`].
     pub fn fetch_shared(&mut self) {
         self.pipeline.stages.all.iter_mut().for_each(|stage| stage.open());
     }
@@ -283,7 +283,7 @@ impl Chain {
         self.pipeline.stages.all.iter_mut().for_each(|stage| stage.close());
     }
 
-    /// Ends the sharing: the chains that joined this one are gone.
+    /// Ends the sharing: the graphs that joined this one are gone.
     pub fn part(&mut self) {
         self.pipeline.stages.all.iter_mut().for_each(|stage| stage.part());
     }
@@ -377,13 +377,13 @@ impl Chain {
     /// kept.
     ///
     /// A flow of the same key or alias that is here already is not touched. If the table is full,
-    /// another flow goes only where the chain's options say so.
+    /// another flow goes only where the graph's options say so.
     pub fn restore_flow(&mut self, saved: &[u8], pool: &mut PacketPool) -> Result<u32, RestoreError> {
         self.pipeline.restore_flow(saved, false, pool)
     }
 
     /// The same for a flow that somebody else had since it was saved, who has seen as much time
-    /// pass as this chain: fragments that were held back then, and have expired, were dropped
+    /// pass as this graph: fragments that were held back then, and have expired, were dropped
     /// there.
     pub fn restore_copy(&mut self, saved: &[u8], pool: &mut PacketPool) -> Result<u32, RestoreError> {
         self.pipeline.restore_flow(saved, true, pool)
@@ -403,11 +403,11 @@ impl Chain {
         self.pipeline.flows.saved_layout().clone()
     }
 
-    /// Flows that a chain with other versions of the functions saved are taken over, too, from now
+    /// Flows that a graph with other versions of the functions saved are taken over, too, from now
     /// on: each function brings its states over ([`nf::NetworkFunction::upgrade`]).
     ///
     /// # Errors
-    /// If it is a chain of other functions, or in another order.
+    /// If it is a graph of other functions, or in another order.
     pub fn accept_states_of(&mut self, other: SavedLayout) -> Result<(), RestoreError> {
         self.pipeline.flows.accept_states_of(other)
     }
