@@ -265,8 +265,8 @@ for _ in range(100):
         time.sleep(0.1)
 else:
     fail("it did not end within 10 s")
-came = told["packets_in"] + told["packets_made"]
-if came != told["packets_out"] + told["packets_held"] + sum(told["drops"].values()):
+came = told["packets_in"] + told["packets_generated"]
+if came != told["packets_out"] + told["packets_pending"] + sum(told["drops"].values()):
     fail(f"the report does not account for every packet: {told}")
 print(f"{minutes} minutes, seed {seed}: {told['packets_in']} packets, {told['bytes_in']} bytes, {told['flows']['started']} flows")
 for what, times in sorted(back.items()):

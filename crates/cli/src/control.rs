@@ -100,7 +100,7 @@ impl Script {
             let counts = self.counts.get_or_insert_default();
             match control(stage, &words)? {
                 Ok(()) => {
-                    counts.carried_out += 1;
+                    counts.executed += 1;
                     said.push(format!("rivulet: {place}: executed: {line}"));
                 }
                 Err(why) => {

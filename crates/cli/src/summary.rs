@@ -25,10 +25,10 @@ pub fn of(report: &Report) -> String {
         totals.row(vec![name.to_owned(), thousands(packets), bytes.map_or_else(String::new, thousands)]);
     };
     total("in", report.packets_in, Some(report.bytes_in));
-    total("generated", report.packets_made, None);
+    total("generated", report.packets_generated, None);
     total("out", report.packets_out, Some(report.bytes_out));
     total("dropped", report.dropped(), None);
-    total("pending", report.packets_held, None);
+    total("pending", report.packets_pending, None);
     text += &totals.render();
     if !report.drops.is_empty() {
         let mut drops = Table::new(&["drops", "packets", "meaning"]);
@@ -121,7 +121,7 @@ pub fn of(report: &Report) -> String {
         ("alerts lost", report.alerts_lost),
         ("events lost", report.events_lost),
         ("flow reports lost", report.flow_reports_lost),
-        ("packets not generated, no buffer", report.packets_unmade),
+        ("packets not generated, no buffer", report.packets_not_generated),
     ] {
         if count > 0 {
             text += &format!("{what}: {}\n", thousands(count));
@@ -136,7 +136,7 @@ pub fn of(report: &Report) -> String {
         }
     }
     if let Some(commands) = &report.commands {
-        let (done, refused) = (thousands(commands.carried_out), thousands(commands.refused));
+        let (done, refused) = (thousands(commands.executed), thousands(commands.refused));
         text += &format!("commands: {done} executed, {refused} refused\n");
     }
     if !report.tunnels_not_looked_into.is_empty() {
@@ -167,13 +167,13 @@ pub fn of(report: &Report) -> String {
             thousands(path.failed)
         );
     }
-    for (number, WorkerReport { counters, asleep }) in report.workers.iter().enumerate() {
+    for (number, WorkerReport { counters, asleep_share }) in report.workers.iter().enumerate() {
         text += &format!(
             "worker {number}: {} packets received, {} handed over, {} processed; asleep {:.1} %\n",
             thousands(counters.received),
             thousands(counters.handed_over),
             thousands(counters.processed),
-            100.0 * asleep
+            100.0 * asleep_share
         );
     }
     if let Some(units) = &report.units {

@@ -221,7 +221,7 @@ impl Classifier {
         let first = passed.map_or(First::Dropped, |(key, reversed)| First::Passed { key, reversed });
         let before = waited.len();
         self.fragments.first(datagram, first, at_ns, waited);
-        self.counters.packets_held -= (waited.len() - before) as u64;
+        self.counters.packets_pending -= (waited.len() - before) as u64;
     }
 
     /// Records that this first fragment is processed elsewhere; [`Classifier::flow_of`] sends the
@@ -322,7 +322,7 @@ impl Classifier {
             Some(First::Dropped) => LaterFragment::Refused(packet, DropReason::FragmentOfDropped),
             Some(First::Missing(_)) | None => match self.fragments.wait(datagram, packet, self.now_ns) {
                 Ok(()) => {
-                    self.counters.packets_held += 1;
+                    self.counters.packets_pending += 1;
                     self.drop_displaced(pool);
                     LaterFragment::Held
                 }
@@ -370,7 +370,7 @@ impl Classifier {
     }
 
     fn drop_held(&mut self, packet: Packet, reason: DropReason, pool: &mut PacketPool) {
-        self.counters.packets_held -= 1;
+        self.counters.packets_pending -= 1;
         self.counters.drops[reason.index()] += 1;
         pool.give(packet);
     }

@@ -227,8 +227,8 @@ impl Graph {
         let mut counters = Counters {
             packets_out: own.packets_out + classified.packets_out,
             bytes_out: own.bytes_out + classified.bytes_out,
-            packets_made: own.packets_made,
-            packets_held: classified.packets_held + self.pipeline.packets_held(),
+            packets_generated: own.packets_generated,
+            packets_pending: classified.packets_pending + self.pipeline.packets_pending(),
             fragments_moved: self.pipeline.fragments_moved(),
             drops: std::array::from_fn(|reason| own.drops[reason] + classified.drops[reason]),
             fragments_displaced: classified.fragments_displaced + displaced.table,

@@ -185,7 +185,7 @@ impl Timeouts {
 }
 
 /// The counters of a graph. At all times
-/// `packets_in + packets_made = packets_out + dropped + held`.
+/// `packets_in + packets_generated = packets_out + dropped + held`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// Packets received.
@@ -197,10 +197,10 @@ pub struct Counters {
     /// Their bytes.
     pub bytes_out: u64,
     /// Packets that functions made.
-    pub packets_made: u64,
+    pub packets_generated: u64,
     /// Packets waiting inside: fragments whose first one has not come, or that are held back until
     /// their datagram is whole.
-    pub packets_held: u64,
+    pub packets_pending: u64,
     /// Of those that wait or waited, fragments that came with their flows from another graph, less
     /// those that went to one.
     pub fragments_moved: i64,
@@ -247,8 +247,8 @@ impl Default for Counters {
             bytes_in: 0,
             packets_out: 0,
             bytes_out: 0,
-            packets_made: 0,
-            packets_held: 0,
+            packets_generated: 0,
+            packets_pending: 0,
             fragments_moved: 0,
             drops: [0; DropReason::COUNT],
             flows_started: 0,
@@ -279,8 +279,8 @@ impl Counters {
 
     /// Returns true if every packet is accounted for.
     pub fn add_up(&self) -> bool {
-        let came = (self.packets_in + self.packets_made).wrapping_add_signed(self.fragments_moved);
-        came == self.packets_out + self.dropped() + self.packets_held
+        let came = (self.packets_in + self.packets_generated).wrapping_add_signed(self.fragments_moved);
+        came == self.packets_out + self.dropped() + self.packets_pending
     }
 
     /// Flows that ended for this reason.

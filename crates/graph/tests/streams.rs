@@ -33,7 +33,7 @@ fn bytes_in_order_out_of_order_and_again() {
     assert_eq!(bench.seen[0], [data(0, b"abcdefghijkl")]);
     assert_eq!(bench.reassembler.memory_used(), 0);
     let counters = bench.reassembler.counters();
-    assert_eq!((counters.bytes, counters.bytes_early, counters.bytes_again), (12, 6, 4));
+    assert_eq!((counters.bytes, counters.bytes_out_of_order, counters.bytes_retransmitted), (12, 6, 4));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::elastic::UnitsReport;
 use crate::shards::Counters as WorkerCounters;
 
-/// What a run has done. `packets_in + packets_made = packets_out + sum(drops) + packets_held`,
+/// What a run has done. `packets_in + packets_generated = packets_out + sum(drops) + packets_pending`,
 /// always.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
@@ -29,10 +29,10 @@ pub struct Report {
     /// Packets that left.
     pub packets_out: u64,
     /// Packets that functions made.
-    pub packets_made: u64,
+    pub packets_generated: u64,
     /// Packets waiting inside when the run ended: fragments whose first one, or the rest of whose
     /// datagram, never came.
-    pub packets_held: u64,
+    pub packets_pending: u64,
     /// Packets dropped, by reason; reasons without drops are left out.
     pub drops: BTreeMap<&'static str, u64>,
     /// Bytes received, from the link layer on, as captured.
@@ -78,7 +78,7 @@ pub struct Report {
     /// Flow reports that found no room.
     pub flow_reports_lost: u64,
     /// Packets that functions could not make, for want of a buffer.
-    pub packets_unmade: u64,
+    pub packets_not_generated: u64,
     /// What units did, if the policy ran on several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub units: Option<UnitsReport>,
@@ -316,8 +316,8 @@ pub struct PortReport {
 
 /// What a network interface has done for its port. `received` is the port's `packets_in`; `sent`,
 /// `too_long`, `no_room` and `down` together are its `packets_out`; with a host between them,
-/// `received` and the host's `returned` together are `packets_in` and the host's `kept`, and what
-/// was sent or not is `packets_out` without the host's `withheld`, and with its `made`.
+/// `received` and the host's `returned` together are `packets_in` and the host's `consumed`, and what
+/// was sent or not is `packets_out` without the host's `withheld`, and with its `generated`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct InterfaceReport {
     /// Its name.
@@ -364,14 +364,14 @@ impl InterfaceReport {
         self.no_room += other.no_room;
         self.down += other.down;
         if let (Some(host), Some(other)) = (&mut self.host, &other.host) {
-            host.kept += other.kept;
-            host.made += other.made;
+            host.consumed += other.consumed;
+            host.generated += other.generated;
             host.returned += other.returned;
             host.withheld += other.withheld;
             host.unreachable += other.unreachable;
             host.too_big += other.too_big;
             host.expired += other.expired;
-            host.waiting += other.waiting;
+            host.pending += other.pending;
             host.announced += other.announced;
         }
     }
@@ -381,10 +381,10 @@ impl InterfaceReport {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HostReport {
     /// Frames that did not go through the graph: for the host itself, or for nobody here.
-    pub kept: u64,
+    pub consumed: u64,
     /// Frames that the host made: questions, answers, fragments; and packets that had waited for a
     /// neighbour's address.
-    pub made: u64,
+    pub generated: u64,
     /// Errors about packets that could not leave, which went back through the graph.
     pub returned: u64,
     /// Packets that did not leave as they came from the graph: they wait, were cut, or are among
@@ -397,7 +397,7 @@ pub struct HostReport {
     /// Packets whose time to live was over, when they arrived or when they were to leave.
     pub expired: u64,
     /// Packets that wait for a neighbour's address.
-    pub waiting: u64,
+    pub pending: u64,
     /// Announcements of functions' addresses, that neighbours did not ask for.
     pub announced: u64,
     /// Addresses of functions that are not announced, as they are too many.
@@ -405,16 +405,16 @@ pub struct HostReport {
 }
 
 impl HostReport {
-    pub(crate) fn of(counted: l3::Counters, waiting: u64) -> HostReport {
+    pub(crate) fn of(counted: l3::Counters, pending: u64) -> HostReport {
         HostReport {
-            kept: counted.consumed,
-            made: counted.generated,
+            consumed: counted.consumed,
+            generated: counted.generated,
             returned: counted.returned,
             withheld: counted.withheld,
             unreachable: counted.unreachable,
             too_big: counted.too_big,
             expired: counted.expired,
-            waiting,
+            pending,
             announced: counted.announced,
             unannounced: counted.unannounced,
         }
@@ -445,7 +445,7 @@ impl OutputReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CommandsReport {
     /// Commands carried out.
-    pub carried_out: u64,
+    pub executed: u64,
     /// Commands that functions refused when they were due.
     pub refused: u64,
 }
@@ -457,7 +457,7 @@ pub struct WorkerReport {
     #[serde(flatten)]
     pub counters: WorkerCounters,
     /// The share of the time that it slept.
-    pub asleep: f64,
+    pub asleep_share: f64,
 }
 
 /// What depends on the machine.
@@ -566,13 +566,13 @@ impl Report {
             ..Timing::default()
         };
         Report {
-            version: 1,
+            version: 2,
             policy: policy.to_owned(),
             seed,
             packets_in: counters.packets_in,
             packets_out: counters.packets_out,
-            packets_made: counters.packets_made,
-            packets_held: counters.packets_held,
+            packets_generated: counters.packets_generated,
+            packets_pending: counters.packets_pending,
             drops: drops(&counters),
             bytes_in: counters.bytes_in,
             bytes_out: counters.bytes_out,
@@ -591,7 +591,7 @@ impl Report {
             events: 0,
             events_lost: effects.events.lost(),
             flow_reports_lost: effects.reports_lost,
-            packets_unmade: effects.not_generated,
+            packets_not_generated: effects.not_generated,
             units: None,
             workers: Vec::new(),
             outputs: BTreeMap::new(),
@@ -607,8 +607,8 @@ impl Report {
     pub fn add(&mut self, other: Report) {
         self.packets_in += other.packets_in;
         self.packets_out += other.packets_out;
-        self.packets_made += other.packets_made;
-        self.packets_held += other.packets_held;
+        self.packets_generated += other.packets_generated;
+        self.packets_pending += other.packets_pending;
         add(&mut self.drops, other.drops);
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
@@ -652,7 +652,7 @@ impl Report {
         self.alerts_lost += other.alerts_lost;
         self.events_lost += other.events_lost;
         self.flow_reports_lost += other.flow_reports_lost;
-        self.packets_unmade += other.packets_unmade;
+        self.packets_not_generated += other.packets_not_generated;
         if let (Some(path), Some(other)) = (&mut self.timing.fast_path, other.timing.fast_path) {
             path.packets += other.packets;
             path.predicted += other.predicted;
@@ -713,7 +713,7 @@ impl Report {
 
     /// Whether every packet is accounted for.
     pub fn adds_up(&self) -> bool {
-        self.packets_in + self.packets_made == self.packets_out + self.dropped() + self.packets_held
+        self.packets_in + self.packets_generated == self.packets_out + self.dropped() + self.packets_pending
     }
 
     /// Takes a histogram of latencies in.

@@ -80,7 +80,7 @@ pub struct Counters {
     pub no_room: u64,
     /// Frames about neighbours that others were not told of, as there was no room in the ring to
     /// them.
-    pub untold: u64,
+    pub neighbours_lost: u64,
 }
 
 /// What one worker runs.
@@ -180,7 +180,7 @@ impl Shard {
     pub(crate) fn tell(&mut self, port: u16, frame: &[u8]) {
         for to in self.to.iter_mut().flatten() {
             if to.ring.push(Handed::Told(port, frame.into())).is_err() {
-                self.counters.untold += 1;
+                self.counters.neighbours_lost += 1;
             }
             to.bell.ring();
         }

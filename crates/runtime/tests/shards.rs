@@ -187,7 +187,7 @@ fn answers_fragments_and_errors_find_their_flows() {
         assert!(send(1, &error, &mut sink).is_empty());
     }
     let (report, counters) = finish(runners, &mut sink);
-    assert!(report.adds_up() && report.packets_held == 0);
+    assert!(report.adds_up() && report.packets_pending == 0);
     assert_eq!(report.drops.keys().copied().collect::<Vec<_>>(), ["icmp-error-unrelated"]);
     assert!(counters.iter().all(|c| c.processed > 100), "{counters:?}");
 }
@@ -283,7 +283,7 @@ fn fragments_without_a_first_one_are_held() {
     let frames: Vec<_> = (0..100).map(later).collect();
     let (sink, report, _) = play_parts(&assemble, 3, &frames, |number| number % 3);
     assert!(sink.sent.is_empty() && report.adds_up());
-    assert_eq!(report.packets_held, 100);
+    assert_eq!(report.packets_pending, 100);
     let mut packet = packet::Packet::from_bytes(&frames[0].data);
     packet::Parser::new(packet::FlowHasher::new(0)).parse(&mut packet).unwrap();
     assert_eq!(packet.meta().class, PacketClass::LaterFragment);

@@ -88,7 +88,7 @@ fn live(now: &LiveSample<'_>, seconds: u64) -> String {
         "{:>12} in   {} out   {} generated   {} dropped\n",
         thousands(report.packets_in),
         thousands(report.packets_out),
-        thousands(report.packets_made),
+        thousands(report.packets_generated),
         thousands(report.dropped())
     );
     text += &format!(
@@ -128,7 +128,7 @@ pub fn summary(outcome: &Outcome) -> String {
         thousands(report.packets_in),
         thousands(report.packets_out),
         thousands(report.dropped()),
-        thousands(report.packets_held),
+        thousands(report.packets_pending),
     );
     let seconds: Vec<_> = outcome.each_second.iter().map(|second| second.packets_in as f64).collect();
     if seconds.len() > 1 {

@@ -79,7 +79,7 @@ fn explanations_agree_with_the_report() {
     let count = |what: &str| stories.iter().filter(|s| s["outcome"]["what"] == what).count() as u64;
     let drops: u64 = report["drops"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
     assert_eq!(report["packets_out"], count("sent"));
-    assert_eq!(report["packets_held"], count("pending"));
+    assert_eq!(report["packets_pending"], count("pending"));
     assert_eq!(drops, count("dropped"));
 }
 
@@ -165,7 +165,7 @@ fn generated_replies_follow_the_packet_that_they_answer() {
     let report = place.json("run p.rvl --read in.pcapng --seed 1 -o json");
     let made: Vec<_> = stories.iter().enumerate().filter(|(_, story)| story["made"] == true).collect();
     assert!(!made.is_empty());
-    assert_eq!(report["packets_made"], made.len());
+    assert_eq!(report["packets_generated"], made.len());
     for (i, story) in made {
         let answered = &stories[i - 1];
         assert_eq!(answered["packet"], story["packet"]);

@@ -89,6 +89,6 @@ fn workspace(name: &str) -> PathBuf {
 fn assert_adds_up(report: &serde_json::Value) {
     let count = |name: &str| report[name].as_u64().unwrap();
     let drops: u64 = report["drops"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
-    let out = count("packets_out") + drops + count("packets_held");
-    assert_eq!(count("packets_in") + count("packets_made"), out, "{report}");
+    let out = count("packets_out") + drops + count("packets_pending");
+    assert_eq!(count("packets_in") + count("packets_generated"), out, "{report}");
 }

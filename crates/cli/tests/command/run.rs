@@ -471,7 +471,7 @@ fn a_command_that_is_refused_at_its_time_is_counted_and_processing_continues() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["packets_in"], 100);
     assert_adds_up(&report);
-    assert_eq!(report["commands"], serde_json::json!({"carried_out": 2, "refused": 1}));
+    assert_eq!(report["commands"], serde_json::json!({"executed": 2, "refused": 1}));
     let said = stderr(&output);
     assert!(said.contains("script:2: refused: 0s p rate 960Mbps: `peak_rate` must be"), "{said}");
 }

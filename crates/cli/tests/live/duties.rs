@@ -53,7 +53,7 @@ fn the_first_example_of_the_readme_works(io: Io) {
     assert!(!stranger.status.success(), "the firewall denies connections from outside");
     let report = rivulet.end();
     let host = &report["interfaces"]["outside"]["host"];
-    assert!(host["announced"].as_u64().unwrap() >= 4 && host["kept"].as_u64().unwrap() > 0, "{host}");
+    assert!(host["announced"].as_u64().unwrap() >= 4 && host["consumed"].as_u64().unwrap() > 0, "{host}");
     let firewall =
         report["functions"].as_array().unwrap().iter().find(|of| of["type"] == "firewall").unwrap();
     assert!(firewall["counters"]["link_control"].as_u64().unwrap() > 0, "{firewall}");

@@ -452,17 +452,17 @@ impl Drop for Rivulet {
 fn assert_adds_up(report: &Value) {
     let count = |value: &Value| value.as_u64().unwrap();
     let drops: u64 = report["drops"].as_object().unwrap().values().map(count).sum();
-    let came = count(&report["packets_in"]) + count(&report["packets_made"]);
-    assert_eq!(came, count(&report["packets_out"]) + drops + count(&report["packets_held"]), "{report}");
+    let came = count(&report["packets_in"]) + count(&report["packets_generated"]);
+    assert_eq!(came, count(&report["packets_out"]) + drops + count(&report["packets_pending"]), "{report}");
     for (port, counted) in report["ports"].as_object().unwrap() {
         let interface = &report["interfaces"][port];
         let host = |what: &str| interface["host"][what].as_u64().unwrap_or(0);
         let arrived = count(&interface["received"]) + host("returned");
-        assert_eq!(count(&counted["packets_in"]) + host("kept"), arrived, "{port}");
+        assert_eq!(count(&counted["packets_in"]) + host("consumed"), arrived, "{port}");
         let gone: u64 =
             ["sent", "too_long", "no_room", "down"].iter().map(|&way| count(&interface[way])).sum();
         assert_eq!(
-            count(&counted["packets_out"]) + host("made"),
+            count(&counted["packets_out"]) + host("generated"),
             gone + host("withheld"),
             "{port}: {report}"
         );

@@ -240,7 +240,7 @@ fn a_command_that_is_refused_at_its_time_does_not_end_the_run() {
         rivulet.wait_for_line("script:1: refused: ");
         rivulet.wait_for_line("script:2: executed: ");
         assert!(network.inside.run(PING).contains("5 received"));
-        assert_eq!(rivulet.end()["commands"], serde_json::json!({"carried_out": 1, "refused": 1}));
+        assert_eq!(rivulet.end()["commands"], serde_json::json!({"executed": 1, "refused": 1}));
     }
 }
 

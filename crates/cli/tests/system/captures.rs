@@ -73,7 +73,7 @@ fn compare(kind: Kind, capture: &Capture, outcome: &Outcome) -> u64 {
         assert!(is_ip, "{}: changed, and not IP", context());
         assert!(sums::kept(&before, &after), "{}: {before:?} {after:?}", context());
     }
-    let made = outcome.report.packets_made;
+    let made = outcome.report.packets_generated;
     assert!(!kind.changes_nothing() || changed <= made, "{kind:?} {}: {changed} changed", capture.name);
     changed
 }

@@ -48,8 +48,8 @@ fn check(capture: &Capture, place: &Path) {
     let number = |key: &str| report[key].as_u64().unwrap();
     let drops: u64 = report["drops"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!(number("packets_in"), capture.records.len() as u64, "{}", capture.name);
-    let (into, out) = (number("packets_in") + number("packets_made"), number("packets_out"));
-    assert_eq!(into, out + drops + number("packets_held"), "{}", capture.name);
+    let (into, out) = (number("packets_in") + number("packets_generated"), number("packets_out"));
+    assert_eq!(into, out + drops + number("packets_pending"), "{}", capture.name);
 
     let mut reader = CaptureReader::open(place.join("out.pcapng")).unwrap();
     let mut written = 0;

@@ -92,20 +92,20 @@ fn pending_fragments_are_bounded() {
     // One source each: a source may use a quarter of the table.
     let records = spaced((0..10).map(|i| later_fragment(i << 8, 3)));
     let table_full = outcome(&policy("Monitor x", "fragments: 4"), &records);
-    assert_eq!((table_full.dropped("fragment-table-full"), table_full.report.packets_held), (6, 4));
+    assert_eq!((table_full.dropped("fragment-table-full"), table_full.report.packets_pending), (6, 4));
 
     let records = spaced((0..70).map(|i| later_fragment(1, 3 + 2 * i)));
     let too_many = outcome(&policy("Monitor x", ""), &records);
     let waiting = graph::fragments::WAITING_MAX as u64;
     assert_eq!(
-        (too_many.dropped("fragment-too-many"), too_many.report.packets_held),
+        (too_many.dropped("fragment-too-many"), too_many.report.packets_pending),
         (70 - waiting, waiting)
     );
 
     let mut records = spaced((0..10).map(|i| later_fragment(i, 3)));
     records.push(record(40 * SECOND, of_flow(0)));
     let late = outcome(&policy("Monitor x", ""), &records);
-    assert_eq!((late.dropped("fragment-timeout"), late.report.packets_held), (10, 0));
+    assert_eq!((late.dropped("fragment-timeout"), late.report.packets_pending), (10, 0));
 
     let records = spaced((0..10).map(|i| later_fragment(i, 3)));
     assert_eq!(outcome(&policy("Monitor x", "fragments: 0"), &records).dropped("fragment-table-full"), 10);
@@ -122,7 +122,7 @@ fn pending_fragments_leave_buffers_to_others() {
     assert!(!outcome.report.drops.contains_key("no-buffer"), "{:?}", outcome.report.drops);
     assert_eq!(outcome.dropped("fragment-table-full"), u64::from(flood) - most);
     assert_eq!(outcome.dropped("fragment-timeout"), most);
-    assert_eq!((outcome.report.packets_held, outcome.report.packets_out), (0, 10));
+    assert_eq!((outcome.report.packets_pending, outcome.report.packets_out), (0, 10));
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn replies_to_rejected_packets_are_limited() {
             tcp((Ipv4Addr::new(10, 0, (i >> 8) as u8, i as u8), 5000), end("192.0.2.1:80"), ACK, b"")
         }));
     let outcome = outcome(&policy("Firewall x { default: reject }", ""), &records);
-    assert!((1..=200).contains(&outcome.report.packets_made), "{}", outcome.report.packets_made);
-    assert_eq!(outcome.counter("answered"), outcome.report.packets_made);
+    assert!((1..=200).contains(&outcome.report.packets_generated), "{}", outcome.report.packets_generated);
+    assert_eq!(outcome.counter("answered"), outcome.report.packets_generated);
     assert_eq!(outcome.counter("answered") + outcome.counter("unanswered"), 5000);
     assert_eq!(outcome.dropped("firewall-rejected") + outcome.dropped("firewall-denied"), 5000);
 }

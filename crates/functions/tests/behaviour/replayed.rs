@@ -90,7 +90,8 @@ impl Unit {
             all.chain([own.packets, own.bytes, own.drops]).collect::<Vec<_>>()
         };
         let graph = self.graph.counters();
-        let all = [graph.packets_in, graph.bytes_in, graph.packets_out, graph.bytes_out, graph.packets_made];
+        let all =
+            [graph.packets_in, graph.bytes_in, graph.packets_out, graph.bytes_out, graph.packets_generated];
         let functions = self.graph.stages().iter().flat_map(|stage| of(&**stage));
         all.into_iter().chain(graph.drops).chain([graph.flows_started]).chain(functions).collect()
     }

@@ -163,7 +163,7 @@ fn fragments_are_held_until_complete_and_leave_in_order() {
             let sent = bench.one(arrival.at_ns, arrival.side, &arrival.network);
             let count = if number + 1 == parts.len() { parts.len() } else { 0 };
             assert_eq!(sent.len(), count, "{order:?}");
-            assert_eq!(bench.graph.counters().packets_held as usize, number + 1 - count);
+            assert_eq!(bench.graph.counters().packets_pending as usize, number + 1 - count);
         }
         let sent: Vec<&[u8]> = bench.sent.iter().map(|(_, _, frame)| &frame[14..]).collect();
         // Later fragments wait for the first one.
@@ -196,7 +196,7 @@ fn incomplete_datagrams_are_dropped_after_the_timeout() {
             [(due_ns - SECOND_NS, 3, vec![]), (due_ns, 0, vec![("fragment-timeout", 3)])]
         {
             bench.advance(at_ns);
-            assert_eq!((bench.graph.counters().packets_held, bench.drops()), (held, drops), "{v6}");
+            assert_eq!((bench.graph.counters().packets_pending, bench.drops()), (held, drops), "{v6}");
         }
         assert_eq!(bench.one(due_ns + 1, Side::Inside, &parts[3]).len(), 0);
     }
@@ -223,7 +223,7 @@ fn held_fragments_are_bounded() {
             parts[..4].iter().for_each(|part| drop(unit.process(part)));
         }
         let counters = unit.graph.counters();
-        assert_eq!(counters.packets_held as usize, most);
+        assert_eq!(counters.packets_pending as usize, most);
         assert!(counters.add_up());
         let full = counters.drops[DropReason::FragmentTableFull.index()];
         assert_eq!(full as usize, 4 * usize::from(datagrams) - most);
@@ -301,11 +301,11 @@ fn held_fragments_move_with_their_flow() {
             here.hand_over(&mut there, &parts[0]);
             let (before, after) = (here.graph.counters(), there.graph.counters());
             assert!(before.add_up());
-            assert_eq!((before.packets_held, after.packets_held), (0, at as u64));
+            assert_eq!((before.packets_pending, after.packets_pending), (0, at as u64));
             let sent: Vec<Vec<u8>> = parts[at..].iter().flat_map(|part| there.process(part)).collect();
             assert_eq!(sent, expected, "moved after {at}");
             let after = there.graph.counters();
-            assert_eq!(after.packets_held, 0);
+            assert_eq!(after.packets_pending, 0);
             assert_eq!(after.packets_in - 1 + at as u64, after.packets_out + after.dropped());
             here.graph.start_anew(0, &mut here.pool);
             assert!(here.graph.counters().add_up());

@@ -20,10 +20,10 @@ impl Graph {
     pub(super) fn account(&self, packets: usize) -> PacketAccount {
         PacketAccount {
             packets: packets as u64,
-            made: self.pipeline.counters.packets_made,
+            made: self.pipeline.counters.packets_generated,
             sent: self.pipeline.counters.packets_out + self.classifier.counted().packets_out,
             dropped: self.pipeline.counters.dropped() + self.classifier.counted().dropped(),
-            held: self.pipeline.packets_held() + self.classifier.counted().packets_held,
+            held: self.pipeline.packets_pending() + self.classifier.counted().packets_pending,
         }
     }
 

@@ -351,7 +351,7 @@ impl Pipeline {
     /// packet that turned back may be turned back where that was.
     fn answer(&mut self, made: GeneratedPacket, packets: &[Packet], run: &mut BatchRun<'_, '_>) {
         self.flows.cache.iter_mut().for_each(FlowCache::stop_recording);
-        self.counters.packets_made += u64::from(!self.is_replaying);
+        self.counters.packets_generated += u64::from(!self.is_replaying);
         let mut packet = made.packet;
         if let Err(reason) = run.parser.parse(&mut packet) {
             return self.drop_packet(packet, reason, run);

@@ -76,7 +76,7 @@ impl Pipeline {
     }
 
     /// Fragments that wait for the rest of their datagram.
-    pub fn packets_held(&self) -> u64 {
+    pub fn packets_pending(&self) -> u64 {
         self.flows.reassembly.as_ref().map_or(0, |reassembly| reassembly.datagrams().held())
     }
 

@@ -6,9 +6,9 @@ pub struct StreamCounters {
     /// Bytes delivered in order.
     pub bytes: u64,
     /// Bytes copied to an out-of-order queue.
-    pub bytes_early: u64,
+    pub bytes_out_of_order: u64,
     /// Bytes retransmitted after delivery.
-    pub bytes_again: u64,
+    pub bytes_retransmitted: u64,
     /// Gaps announced.
     pub gaps: u64,
     /// Bytes missing in them.
@@ -61,8 +61,8 @@ impl StreamCounters {
     pub fn by_name(&self) -> [(&'static str, u64); 23] {
         [
             ("bytes", self.bytes),
-            ("bytes_early", self.bytes_early),
-            ("bytes_again", self.bytes_again),
+            ("bytes_out_of_order", self.bytes_out_of_order),
+            ("bytes_retransmitted", self.bytes_retransmitted),
             ("gaps", self.gaps),
             ("bytes_missing", self.bytes_missing),
             ("gave_up", self.gave_up),

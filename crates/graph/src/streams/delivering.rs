@@ -24,7 +24,7 @@ impl Reassembler {
         let before = (-distance).max(0) as u64;
         let start = if distance < 0 { half.next } else { half.next + distance as u64 };
         let skip = before.min(segment.payload.len() as u64);
-        self.counters.bytes_again += skip;
+        self.counters.bytes_retransmitted += skip;
         let bytes = &segment.payload[skip as usize..];
         let fin = segment.first().wrapping_add(segment.len);
         // A FIN that stands before what was received already is not heeded; nor is one twice, or

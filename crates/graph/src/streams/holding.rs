@@ -108,7 +108,7 @@ impl Reassembler {
         let inserted = self.held.insert(&mut list, new, self.options.policy);
         half.held = self.held.close(list);
         half.held_bytes += inserted.added;
-        self.counters.bytes_early += u64::from(inserted.added);
+        self.counters.bytes_out_of_order += u64::from(inserted.added);
         self.counters.differing += u64::from(inserted.differ);
         inserted.whole
     }

@@ -21,7 +21,7 @@ fn an_answer_passes_back_through_earlier_functions() {
     assert_eq!(answers, [(Side::Inside, udp(peer, inside, b"\0no"))]);
     assert_eq!(bench.drops(), [("firewall-rejected", 1)]);
     let counters = bench.graph.counters();
-    assert_eq!((counters.packets_made, counters.flows_live), (1, 1));
+    assert_eq!((counters.packets_generated, counters.flows_live), (1, 1));
     assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 1, "the rejected flow's port is free");
     assert_eq!(bench.graph.stages()[2].counters().packets, 1, "what stands behind does not see the answer");
 }

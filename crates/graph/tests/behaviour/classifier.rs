@@ -72,7 +72,7 @@ fn later_fragments_wait_and_follow_their_first_one() {
         front.aside(packet);
     }
     let held = pieces.len() as u64 - 1;
-    assert_eq!(front.classifier.counters().packets_held, held);
+    assert_eq!(front.classifier.counters().packets_pending, held);
     let (first, lookup) = front.one(T, &pieces[0]);
     assert_eq!(lookup, FlowLookup::Flow { key: first.meta().key, hash: first.meta().hash });
     let mut waited = vec![];
@@ -83,7 +83,7 @@ fn later_fragments_wait_and_follow_their_first_one() {
         assert_eq!(front.classifier.flow_of(&mut packet, &mut front.pool), lookup);
         assert_eq!(packet.meta().key, first.meta().key);
     }
-    assert_eq!(front.classifier.counters().packets_held, 0);
+    assert_eq!(front.classifier.counters().packets_pending, 0);
     assert_eq!(front.one(T, &pieces[1]).1, lookup, "one that comes later");
 }
 

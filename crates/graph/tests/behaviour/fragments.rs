@@ -54,7 +54,7 @@ proptest! {
         expected[0] = 0;
         let whole = udp(masquerade_end(0), v4(192, 0, 2, 1, 53), &expected);
         prop_assert_eq!(&datagram, &whole[20..]);
-        prop_assert_eq!(bench.graph.counters().packets_held, 0);
+        prop_assert_eq!(bench.graph.counters().packets_pending, 0);
         prop_assert_eq!(bench.graph.counters().flows_started, 1);
     }
 }
@@ -64,7 +64,7 @@ fn what_belongs_to_a_dropped_first_fragment_is_dropped() {
     let mut bench = bench(Options::default());
     let pieces = pieces(command::DROP, 9);
     bench.one(T, Side::Inside, &pieces[2]);
-    assert_eq!(bench.graph.counters().packets_held, 1);
+    assert_eq!(bench.graph.counters().packets_pending, 1);
     bench.one(T, Side::Inside, &pieces[0]);
     bench.one(T, Side::Inside, &pieces[1]);
     assert_eq!(bench.drops(), [("fragment-of-dropped", 2), ("policy", 1)]);
@@ -83,7 +83,7 @@ fn fragments_wait_so_long_and_no_longer() {
     assert_eq!(bench.drops(), [("fragment-timeout", 1)]);
     bench.advance(T + 31 * SECOND);
     assert_eq!(bench.drops(), [("fragment-timeout", 2)]);
-    assert_eq!(bench.graph.counters().packets_held, 0);
+    assert_eq!(bench.graph.counters().packets_pending, 0);
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn tables_of_fragments_are_bounded() {
     }
     assert_eq!(bench.drops(), [("fragment-table-full", 1), ("fragment-too-many", 3)]);
     let counters = bench.graph.counters();
-    assert_eq!(counters.packets_held, WAITING_MAX as u64 + 1);
+    assert_eq!(counters.packets_pending, WAITING_MAX as u64 + 1);
     assert_eq!((counters.fragments_displaced, counters.fragments_displaced_by_source), (0, 1));
     bench.one(T, Side::Inside, &pieces(0, 3)[0]);
-    assert_eq!(bench.graph.counters().packets_held, 1);
+    assert_eq!(bench.graph.counters().packets_pending, 1);
     assert_eq!(bench.sent.len(), WAITING_MAX + 1);
 }
 
@@ -126,7 +126,7 @@ fn bogus_fragments_do_not_keep_datagrams_out() {
     }
     assert_eq!(whole, 100);
     let counters = bench.graph.counters();
-    assert!(counters.packets_held <= 64 && counters.add_up());
+    assert!(counters.packets_pending <= 64 && counters.add_up());
     // The datagrams' own source has but its share, a quarter.
     assert_eq!((counters.fragments_displaced, counters.fragments_displaced_by_source), (5000 - 48, 34));
 }
@@ -195,7 +195,7 @@ fn datagrams_are_told_apart() {
     let back = fragments(&udp(v4(192, 0, 2, 1, 53), v4(10, 0, 0, 1, 1000), &[0; 60]), 9, 24);
     bench.one(T, Side::Inside, &pieces(0, 9)[0]);
     bench.one(T, Side::Outside, &back[1]);
-    assert_eq!((bench.sent.len(), bench.graph.counters().packets_held), (1, 1));
+    assert_eq!((bench.sent.len(), bench.graph.counters().packets_pending), (1, 1));
 }
 
 /// A later fragment never begins a flow, not even when its flow's time ran out a moment before.

@@ -203,7 +203,7 @@ impl Bench {
         if !self.starts_over {
             assert_eq!(counters.drops[packet::DropReason::Internal.index()], 0);
         }
-        let held = counters.packets_held as usize;
+        let held = counters.packets_pending as usize;
         assert_eq!(self.pool.free() + held, self.buffers, "no buffer is lost or doubled");
     }
 }

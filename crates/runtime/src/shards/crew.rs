@@ -288,7 +288,7 @@ impl Seen {
             busy_s: runner.busy_s(),
             worker: WorkerReport {
                 counters: runner.shard().map(Shard::counters).unwrap_or_default(),
-                asleep: live.asleep(),
+                asleep_share: live.asleep(),
             },
         }
     }
