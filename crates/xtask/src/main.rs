@@ -3,7 +3,6 @@
 //! `cargo run -p xtask -- requirements [--json] [--missing] [--check]` says where the requirements
 //! of `docs/requirements.tsv` are cited, in code and in tests (design.md 5.7).
 
-mod citations;
 mod requirements;
 
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
 //! The report: every requirement on the list, and where code and tests cite it.
 
+mod citations;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-
-use crate::citations;
 
 /// Parts to print, and whether to judge.
 #[derive(Clone, Copy, Default)]
