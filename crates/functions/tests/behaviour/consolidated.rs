@@ -515,6 +515,47 @@ fn steps(graph: &[Function], how: How, as_it_comes: impl Fn(Vec<u8>, u64) -> Vec
     bench.graph.rule_of(0, Direction::Original).unwrap().steps
 }
 
+/// A function that only forwards leaves no action (B12). Of several rewrites of a field the last
+/// remains, and checksums are adjusted once (B15, B16).
+#[test]
+fn forwarding_vanishes_and_rewrites_become_one() {
+    let first: Function = ("nat", r#"{"external": ["198.51.100.7"], "tcp_opens_with": "any"}"#, &[]);
+    let second: Function = ("nat", r#"{"external": ["198.51.100.8"], "tcp_opens_with": "any"}"#, &[]);
+    let forwards: Function = (
+        "nat",
+        r#"{"external": ["198.51.100.9"], "inside": ["172.16.0.0/12"], "untranslated": "pass"}"#,
+        &[],
+    );
+    let steps = steps_of(&[first, forwards, second]);
+    let rewrites: Vec<_> = steps.iter().filter(|step| matches!(step, RuleStep::SetEnds(_))).collect();
+    let [RuleStep::SetEnds(ends)] = rewrites[..] else { panic!("{steps:?}") };
+    let addresses: Vec<_> = ends.iter().map(|(_, end)| end.addr).collect();
+    assert_eq!(addresses, [v4(198, 51, 100, 8, 0).addr], "{steps:?}");
+    let passes = (0..3).map(RuleStep::Pass);
+    assert!(passes.eq(steps.iter().filter(|step| !rewrites.contains(step)).cloned()), "{steps:?}");
+}
+
+/// A FIN or a reset ends the rules of both directions of its flow (B10).
+#[test]
+fn a_fin_or_a_reset_ends_the_rules_of_its_flow() {
+    let (client, server) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
+    for flags in [0x11, 0x14] {
+        let mut bench = Bench::new(stages(&[("monitor", "{}", &[]), ("remark", "{}", &[])]), options(0));
+        let rules = |bench: &Bench| {
+            [Direction::Original, Direction::Reply]
+                .map(|direction| bench.graph.rule_of(0, direction).is_some())
+        };
+        for number in 0..100 {
+            let at_ns = START_NS + number * 1_000_000;
+            bench.one(at_ns, Side::Inside, &tcp(client, server, 0x10, b"ask"));
+            bench.one(at_ns, Side::Outside, &tcp(server, client, 0x10, b"answer"));
+        }
+        assert_eq!(rules(&bench), [true; 2]);
+        bench.one(START_NS + 100_000_000, Side::Inside, &tcp(client, server, flags, b""));
+        assert_eq!(rules(&bench), [false; 2], "flags {flags:#x}");
+    }
+}
+
 /// A rule adds a function's outer headers in its place; packets that are too long take the slow
 /// path.
 #[test]

@@ -71,6 +71,41 @@ fn ports_are_preserved_if_free_and_stay_in_their_range() {
     }
 }
 
+// RFC 7857 5, RFC 7857 6
+#[test]
+fn mappings_of_one_protocol_admit_no_other() {
+    let mut bench = Bench::new(PLAIN);
+    let external = bench.udp_out(HOST, SERVER);
+    assert_eq!(bench.outside(&tcp(end(SERVER), external, SYN, b"")).dropped(), NatNoMapping);
+    let syn = tcp(end(HOST), end(SERVER), SYN, b"");
+    assert_eq!(bench.inside(&syn).seen().source, external, "the same port, in a space of its own");
+    bench.wait(270); // Longer than the opening of TCP may take, and shorter than UDP lives.
+    assert_eq!(bench.outside(&tcp(end(SERVER), external, SYN, b"")).dropped(), NatNoMapping);
+    assert_eq!(bench.outside(&udp(end(SERVER), external, b"")).seen().destination, end(HOST));
+}
+
+// RFC 7857 8
+#[test]
+fn parity_can_be_off() {
+    let config = r#"{"external": ["203.0.113.1"], "port_selection": "random", "port_parity": false}"#;
+    let mut bench = Bench::new(config);
+    let odd =
+        (1..=64).filter(|host| bench.udp_out(&format!("10.0.0.{host}:4000"), SERVER).1 % 2 == 1).count();
+    assert!((8..=56).contains(&odd), "{odd} of 64 ports are odd");
+}
+
+// RFC 7857 9
+#[test]
+fn ports_are_chosen_at_random() {
+    let mut bench = Bench::new(r#"{"external": ["203.0.113.1"], "port_selection": "random"}"#);
+    let ports: Vec<u16> =
+        (1..=200).map(|host| bench.udp_out(&format!("10.0.0.{host}:4000"), SERVER).1).collect();
+    let in_upper_half = ports.iter().filter(|&&port| port >= 33_280).count();
+    assert!((60..=140).contains(&in_upper_half), "{in_upper_half} of 200 ports are in the upper half");
+    let close = ports.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 100).count();
+    assert!(close < 10, "{close} of 199 ports are close to the port before");
+}
+
 // RFC 4787 REQ-4
 #[test]
 fn parity_is_kept_while_a_port_of_it_is_free() {
@@ -401,20 +436,31 @@ fn icmp_errors_from_outside_reach_the_host_and_change_no_state() {
         ttl[8] -= 1;
         let quotes_wrongly = error(3, 4, router, external.0, &ttl, quoted_len);
         assert_eq!(bench.outside(&quotes_wrongly).dropped(), NatIcmpEmbedded);
-        // The flow continues.
+        // The flow continues: its answer still reaches the host.
+        let answer = match protocol {
+            UDP => udp(end(SERVER), external, b"answer"),
+            TCP => tcp(end(SERVER), external, SYN | ACK, b""),
+            _ => query(0, external.1, server(), external.0),
+        };
+        assert_eq!(bench.outside(&answer).seen().destination.0, host.0, "{protocol}");
         bench.inside(&sent).seen();
     }
 }
 
+// RFC 5508 REQ-6, RFC 7857 7.1
 #[test]
 fn icmp_errors_do_not_refresh_a_flow() {
-    let mut bench = Bench::new(PLAIN);
-    let Fate::Out(_, out) = bench.inside(&udp(end(HOST), end(SERVER), b"x")) else { panic!() };
-    let external = see(&out).source;
-    bench.wait(299);
-    bench.outside(&error(3, 1, server(), external.0, &out, 28)).seen();
-    bench.wait(2);
-    assert_eq!(bench.outside(&error(3, 1, server(), external.0, &out, 28)).dropped(), IcmpErrorUnrelated);
+    let datagram = udp(end(HOST), end(SERVER), b"x");
+    let echo = query(8, 99, end(HOST).0, server());
+    for (sent, timeout_s) in [(datagram, 300), (echo, 60)] {
+        let mut bench = Bench::new(PLAIN);
+        let Fate::Out(_, out) = bench.inside(&sent) else { panic!() };
+        let external = see(&out).source;
+        bench.wait(timeout_s - 1);
+        bench.outside(&error(3, 1, server(), external.0, &out, 28)).seen();
+        bench.wait(2);
+        assert_eq!(bench.outside(&error(3, 1, server(), external.0, &out, 28)).dropped(), IcmpErrorUnrelated);
+    }
 }
 
 // RFC 5508 REQ-5
