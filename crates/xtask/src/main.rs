@@ -1,7 +1,7 @@
 //! Chores of the workspace.
 //!
-//! `cargo run -p xtask -- requirements [--json] [--missing] [--check]` says where the requirements
-//! of `docs/requirements.tsv` are cited, in code and in tests (design.md 5.7).
+//! `cargo run -p xtask -- requirements [--json] [--missing] [--check]` shows the judgement of each
+//! requirement in `docs/requirements.tsv`, and checks it (design.md 5.7).
 
 mod requirements;
 
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo run -p xtask -- requirements [--json] [--missing] [--check]
-  --json     the whole table as JSON
-  --missing  only requirements that no code or no test cites
-  --check    fail if something is cited that is not on the list";
+  --json     all columns as JSON, with the citations in code and tests
+  --missing  only requirements that are met in part or not at all
+  --check    fail if the list, its tests, the citations or the totals are wrong";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
